@@ -1,0 +1,238 @@
+// Judges the output of the endpointslice controller: each address over all slices of a Service, each
+// slice as a whole, and what must be true of them together (placeholder, hints by topology-mode).
+// What must be there is the business of shadow/endpointslice.ts and shadow/hints.ts.
+//
+// A slice counts for its Service by its service-name label, as nodes take it. Packing is no
+// difference; a duplicate with equal conditions or a surplus empty slice is one that nobody suffers.
+
+import type { AddressType, EndpointSlice } from '../model/objects.ts';
+import { canonicalIP } from '../model/ip.ts';
+import { isSelected } from '../shadow/endpoints.ts';
+import {
+  addressTypesOf,
+  expectedEndpoints,
+  expectedSliceLabels,
+  isOwnedBy,
+} from '../shadow/endpointslice.ts';
+import { hintMode, whyNoHints } from '../shadow/hints.ts';
+import type { Difference, Leftover, SlicedEndpoint } from './compare.ts';
+import { compareEndpoint, difference, sliceObject } from './compare.ts';
+import { compareLabels, isTerminalTarget } from './endpoints.ts';
+import type { Context, Role, ServiceRecord } from './service.ts';
+import { isWedged, nodeOf, roleOf, slicesAt } from './service.ts';
+
+/** The entries at an address in slices of one role. */
+export function entriesAt(
+  context: Context,
+  record: ServiceRecord,
+  address: string,
+  role: Role,
+): SlicedEndpoint[] {
+  const entries: SlicedEndpoint[] = [];
+  for (const slice of slicesAt(record, address)) {
+    if (roleOf(context.snapshot, record, slice) !== role) continue;
+    for (const endpoint of slice.endpoints) {
+      const listed = endpoint.addresses;
+      if (listed.includes(address) || listed.some((one) => canonicalIP(one) === address)) {
+        entries.push({ slice, endpoint });
+      }
+    }
+  }
+  return entries;
+}
+
+const withCause = (found: Difference[], cause: Difference['cause']): Difference[] =>
+  cause === null ? found : found.map((one) => ({ ...one, cause: one.cause ?? cause }));
+
+/** One address over all slices of the controller. */
+export function judgeSliceAddress(
+  context: Context,
+  record: ServiceRecord,
+  address: string,
+): Difference[] {
+  const { service } = record;
+  if (service === null || !isSelected(service)) return [];
+  const { snapshot, release } = context;
+  const expected = [];
+  for (const pod of snapshot.podsAt(address)) {
+    if (!record.members.has(pod.key)) continue;
+    for (const endpoint of expectedEndpoints(service, pod, nodeOf(snapshot, pod), release)) {
+      if (endpoint.addresses.includes(address)) expected.push(endpoint);
+    }
+  }
+  const actual = entriesAt(context, record, address, 'controller');
+  const found = compareEndpoint(
+    `EndpointSlices of Service ${record.key}`,
+    expected,
+    actual,
+    hintMode(service, release),
+    release,
+    (entry) => leftover(context, record, entry),
+  );
+  if (found.length === 0) return found;
+  return withCause(found, isWedged(snapshot, record) ? 'slice-relabelled' : null);
+}
+
+function leftover(context: Context, record: ServiceRecord, { endpoint }: SlicedEndpoint): Leftover {
+  const { snapshot } = context;
+  if (isTerminalTarget(snapshot, record, endpoint.target)) {
+    // A terminal pod that is not ready gets no traffic, however long it stays listed.
+    return { cause: 'pod-phase-unnoticed', severity: endpoint.ready === false ? 'info' : null };
+  }
+  const pod = snapshot.pods.get(`${record.namespace}/${endpoint.target?.name ?? ''}`);
+  const nodeGone =
+    pod !== undefined &&
+    pod.uid === endpoint.target?.uid &&
+    record.members.has(pod.key) &&
+    nodeOf(snapshot, pod) === null;
+  return { cause: nodeGone ? 'node-change-unnoticed' : null, severity: nodeGone ? 'warning' : null };
+}
+
+/** One slice as a whole. */
+export function judgeSlice(
+  context: Context,
+  record: ServiceRecord,
+  slice: EndpointSlice,
+): Difference[] {
+  const { service } = record;
+  const role = roleOf(context.snapshot, record, slice);
+  if (service === null) {
+    if (role !== 'controller') return [];
+    return [difference('slice-orphaned', sliceObject(slice), 'metadata', null, slice.name)];
+  }
+  if (!isSelected(service) || (role !== 'controller' && role !== 'strayed')) return [];
+  const found: Difference[] = [];
+  const labels = compareLabels(
+    'slice-labels-different',
+    sliceObject(slice),
+    expectedSliceLabels(service),
+    slice.labels,
+  );
+  if (labels !== null) found.push(labels);
+  if (role === 'controller') found.push(...judgeShape(context, record, slice));
+  return withCause(found, isWedged(context.snapshot, record) ? 'slice-relabelled' : null);
+}
+
+function judgeShape(context: Context, record: ServiceRecord, slice: EndpointSlice): Difference[] {
+  const { service } = record;
+  if (service === null) return [];
+  const object = sliceObject(slice);
+  const found: Difference[] = [];
+  if (!isOwnedBy(slice, service)) {
+    const owners = slice.owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`);
+    found.push(
+      difference(
+        'slice-owner-different',
+        object,
+        'metadata.ownerReferences',
+        `Service ${service.name} (uid ${service.uid})`,
+        owners.length === 0 ? 'none' : owners.join(', '),
+        { likelyCause: owners.length === 0 ? 'hand-edited' : null },
+      ),
+    );
+  }
+  const types = addressTypesOf(service);
+  if (!types.includes(slice.addressType)) {
+    const code = 'slice-family-unexpected';
+    found.push(difference(code, object, 'addressType', types.join(', '), slice.addressType));
+  }
+  if (slice.endpoints.length > context.maxEndpointsPerSlice) {
+    const most = `at most ${String(context.maxEndpointsPerSlice)} endpoints`;
+    const size = `${String(slice.endpoints.length)} endpoints`;
+    found.push(difference('slice-oversized', object, 'endpoints', most, size));
+  }
+  if (slice.endpoints.length === 0 && hasSibling(context, record, slice)) {
+    found.push(difference('slice-surplus-empty', object, 'endpoints', null, 'no endpoints'));
+  }
+  return found;
+}
+
+function hasSibling(context: Context, record: ServiceRecord, slice: EndpointSlice): boolean {
+  for (const other of record.slices) {
+    if (other === slice || other.addressType !== slice.addressType) continue;
+    if (roleOf(context.snapshot, record, other) === 'controller') return true;
+  }
+  return false;
+}
+
+/** What must be true of the slices together. */
+export function judgeSlices(context: Context, record: ServiceRecord): Difference[] {
+  const { service } = record;
+  if (service === null || !isSelected(service)) return [];
+  const found: Difference[] = [];
+  for (const type of addressTypesOf(service)) {
+    const slices = [...record.slices].filter(
+      (slice) =>
+        slice.addressType === type && roleOf(context.snapshot, record, slice) === 'controller',
+    );
+    if (slices.length === 0 && (record.expectedCounts.get(type) ?? 0) === 0) {
+      found.push(
+        difference(
+          'slice-placeholder-missing',
+          `EndpointSlices of Service ${record.key}`,
+          'addressType',
+          `an empty slice of address type ${type}`,
+          null,
+          { subject: type },
+        ),
+      );
+    }
+    if (hintMode(service, context.release) === 'auto') {
+      found.push(...judgeAutoHints(context, record, type, slices));
+    }
+  }
+  if (found.length === 0) return found;
+  return withCause(found, isWedged(context.snapshot, record) ? 'slice-relabelled' : null);
+}
+
+interface HintCounts {
+  readonly without: string[];
+  readonly zones: Set<string>;
+  ready: number;
+}
+
+/** Ready endpoints without a hint by address, and the zones that the others are hinted to. */
+export function countHints(slices: readonly EndpointSlice[]): HintCounts {
+  const counts: HintCounts = { without: [], zones: new Set(), ready: 0 };
+  for (const slice of slices) {
+    for (const { ready, addresses, forZones } of slice.endpoints) {
+      if (ready !== true) continue;
+      counts.ready++;
+      if (forZones === null || forZones.length === 0) counts.without.push(addresses.join(', '));
+      else for (const zone of forZones) counts.zones.add(zone);
+    }
+  }
+  return counts;
+}
+
+/** All ready endpoints of an address type have a hint, or none has. */
+function judgeAutoHints(
+  context: Context,
+  record: ServiceRecord,
+  type: AddressType,
+  slices: readonly EndpointSlice[],
+): Difference[] {
+  const { without, zones, ready } = countHints(slices);
+  if (zones.size === 0) return [];
+  const object = slices.length === 1 && slices[0] ? sliceObject(slices[0]) : `${type} slices`;
+  const where = slices.length === 1 ? object : `EndpointSlices of Service ${record.key}`;
+  const say = (field: string, want: string, got: string): Difference =>
+    difference('slice-hints-different', where, field, want, got, { subject: `${type} ${field}` });
+  if (without.length > 0) {
+    const got = `${type}: no hint at ${without.slice(0, 100).join(', ')}`;
+    return [say('endpoints.hints', `${type}: a hint at all ready endpoints or at none`, got)];
+  }
+  const { snapshot } = context;
+  const never = [...zones].filter(
+    (zone) => snapshot.knows('nodes') && !snapshot.zonesSeen.has(zone),
+  );
+  if (never.length > 0) {
+    const got = `${type}: ${never.join(', ')}`;
+    return [say('endpoints.hints.forZones', `${type}: zones that Nodes have`, got)];
+  }
+  const reason = snapshot.knows('nodes') ? whyNoHints(snapshot.zoneCapacity, ready) : null;
+  if (reason === null) return [];
+  const cause = 'node-change-unnoticed';
+  const got = `${type}: hints for ${[...zones].join(', ')}`;
+  return [{ ...say('endpoints.hints', `${type}: no hints: ${reason}`, got), likelyCause: cause }];
+}

@@ -1,0 +1,577 @@
+// The catalogue: every code a finding can have, with all that a person needs to act on it, and every
+// cause that can explain one. docs/findings.md is this catalogue in prose and a test keeps them equal.
+//
+// A finding says that one output differs from what the controllers mean to write (endpoints,
+// endpointslices, mirrored), or that the input itself is in trouble (input). Severity follows what
+// traffic suffers: critical, it goes astray or nowhere; warning, it does or will when something else
+// happens, or metadata that others rely on is wrong; info, nothing suffers.
+
+export type Output = 'endpoints' | 'endpointslices' | 'mirrored' | 'node' | 'input';
+export type Severity = 'critical' | 'warning' | 'info';
+export type DifferenceKind = 'missing' | 'unexpected' | 'different';
+
+export interface CatalogueEntry {
+  readonly output: Output;
+  /** Where traffic suffers more or less than usual, a finding may say so itself. */
+  readonly severity: Severity;
+  readonly difference: DifferenceKind;
+  readonly title: string;
+  readonly meaning: string;
+  readonly remedy: string;
+  /** The upstream code that decides, with file and function. */
+  readonly upstream: string;
+}
+
+const endpointsController = 'pkg/controller/endpoint/endpoints_controller.go';
+const sliceReconciler = 'k8s.io/endpointslice reconciler.go';
+const sliceUtils = 'k8s.io/endpointslice utils.go';
+const mirroringReconciler = 'pkg/controller/endpointslicemirroring/reconciler.go';
+
+const resync =
+  'Make the controller sync the Service again: change any annotation or label of the Service, or ' +
+  'delete and recreate one of its pods. If it comes back, read the log of kube-controller-manager.';
+const rewriteEndpoints =
+  'Delete the Endpoints object, which the controller writes anew at once, or change a label of ' +
+  'the Service. If it comes back, read the log of kube-controller-manager.';
+const rewriteSlice =
+  'Delete the EndpointSlice, which the controller writes anew after a second. If it comes back, ' +
+  'read the log of kube-controller-manager.';
+
+export const catalogue = {
+  'endpoints-missing': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'missing',
+    title: 'The Endpoints object of a Service with a selector does not exist',
+    meaning:
+      'The controller keeps an Endpoints object for every Service with a selector, also for one ' +
+      'without pods. Whoever reads Endpoints sees no such Service.',
+    remedy: resync,
+    upstream: `${endpointsController} syncService`,
+  },
+  'endpoints-orphaned': {
+    output: 'endpoints',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'Endpoints that the controller wrote outlive their Service',
+    meaning:
+      'The label managed-by says that the controller wrote the object, but there is no Service of ' +
+      'its name. It serves no traffic and is removed when the controller manager restarts.',
+    remedy: 'Delete the Endpoints object.',
+    upstream: `${endpointsController} checkLeftoverEndpoints`,
+  },
+  'endpoints-address-missing': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'missing',
+    title: 'A pod is absent from the Endpoints of its Service',
+    meaning: 'The pod is selected and has an address and a port of the Service, but is not listed.',
+    remedy: rewriteEndpoints,
+    upstream: `${endpointsController} syncService`,
+  },
+  'endpoints-address-unexpected': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'unexpected',
+    title: 'Endpoints list an address that no selected pod has',
+    meaning:
+      'The pod is gone, terminal, terminating, not selected, or never existed. Whoever reads ' +
+      'Endpoints sends traffic to an address that is nobody’s or somebody else’s.',
+    remedy: rewriteEndpoints,
+    upstream: `${endpointsController} syncService`,
+  },
+  'endpoints-address-different': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'different',
+    title: 'An address in Endpoints names another pod, node or hostname',
+    meaning: 'The address is right, what is said about it is not.',
+    remedy: rewriteEndpoints,
+    upstream: `${endpointsController} podToEndpointAddressForService`,
+  },
+  'endpoints-readiness-different': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'different',
+    title: 'Endpoints show a pod ready that is not, or the reverse',
+    meaning: 'A ready pod stands in notReadyAddresses, or one that is not ready in addresses.',
+    remedy: rewriteEndpoints,
+    upstream: `${endpointsController} addEndpointSubset`,
+  },
+  'endpoints-ports-different': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'different',
+    title: 'Endpoints list an address under other ports',
+    meaning: 'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
+    remedy: rewriteEndpoints,
+    upstream: `${endpointsController} endpointPortFromServicePort`,
+  },
+  'endpoints-labels-different': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'different',
+    title: 'Endpoints do not carry the labels of their Service',
+    meaning:
+      'Endpoints carry exactly the labels of the Service, the headless label where no cluster IP ' +
+      'is set, and (since 1.33) managed-by.',
+    remedy: rewriteEndpoints,
+    upstream: `${endpointsController} labelsCorrectForEndpoints`,
+  },
+  'endpoints-over-capacity-different': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'different',
+    title: 'Endpoints are not truncated as they must be, or are marked so without cause',
+    meaning:
+      'Above 1,000 addresses the object is cut to 1,000, ready ones first, and says so by the ' +
+      'annotation endpoints.kubernetes.io/over-capacity: truncated.',
+    remedy: rewriteEndpoints,
+    upstream: `${endpointsController} truncateEndpoints`,
+  },
+  'slice-endpoint-missing': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'missing',
+    title: 'A pod is absent from the EndpointSlices of its Service',
+    meaning: 'The pod is selected and should be listed, but no slice of the Service has it.',
+    remedy: resync,
+    upstream: `${sliceReconciler} reconcileByAddressType`,
+  },
+  'slice-endpoint-unexpected': {
+    output: 'endpointslices',
+    severity: 'critical',
+    difference: 'unexpected',
+    title: 'A slice lists an endpoint that no selected pod has',
+    meaning:
+      'The pod is gone, terminal, not selected, or has another address. Nodes send traffic to an ' +
+      'address that is nobody’s or somebody else’s, unless the endpoint is not ready.',
+    remedy: rewriteSlice,
+    upstream: `${sliceReconciler} reconcileByPortMapping`,
+  },
+  'slice-conditions-different': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'different',
+    title: 'An endpoint has other conditions than its pod',
+    meaning:
+      'ready, serving and terminating follow from the pod’s Ready condition, its deletion and ' +
+      'publishNotReadyAddresses. Nodes send traffic to a pod that is not ready, or none to one that is.',
+    remedy: resync,
+    upstream: `${sliceUtils} podToEndpoint`,
+  },
+  'slice-endpoint-different': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'different',
+    title: 'An endpoint names another pod, node, zone or hostname',
+    meaning: 'The address is right, what is said about it is not; zones steer traffic.',
+    remedy: rewriteSlice,
+    upstream: `${sliceUtils} podToEndpoint`,
+  },
+  'slice-ports-different': {
+    output: 'endpointslices',
+    severity: 'critical',
+    difference: 'different',
+    title: 'An endpoint stands in a slice of other ports',
+    meaning: 'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
+    remedy: rewriteSlice,
+    upstream: `${sliceUtils} getEndpointPorts`,
+  },
+  'slice-hints-different': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'different',
+    title: 'Topology hints are not what the Service asks for',
+    meaning:
+      'By trafficDistribution every ready endpoint has the hint of its own zone (and node); by ' +
+      'topology-mode Auto all ready endpoints have one or none has; otherwise there are none.',
+    remedy: resync,
+    upstream: 'k8s.io/endpointslice trafficdist/trafficdist.go, topologycache/topologycache.go',
+  },
+  'slice-labels-different': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A slice does not carry the labels of its Service',
+    meaning:
+      'Slices carry the labels of the Service, service-name, managed-by, and the headless label ' +
+      'where no cluster IP is set. A wrong service-name takes the slice away from its Service.',
+    remedy: rewriteSlice,
+    upstream: `${sliceUtils} setEndpointSliceLabels`,
+  },
+  'slice-owner-different': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A slice is not owned by its Service',
+    meaning:
+      'The owner reference is absent or names a Service of the same name that is gone. The ' +
+      'garbage collector may delete the slice, or nobody will when the Service goes.',
+    remedy: rewriteSlice,
+    upstream: `${sliceUtils} ownedBy`,
+  },
+  'slice-family-unexpected': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'unexpected',
+    title: 'A slice has an address type that the Service does not have',
+    meaning: 'The Service has no such IP family (any more); its slices of that family must go.',
+    remedy: rewriteSlice,
+    upstream: `${sliceReconciler} Reconcile`,
+  },
+  'slice-oversized': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A slice holds more endpoints than the controller puts into one',
+    meaning:
+      'The controller fills slices up to --max-endpoints-per-slice (100). If the control plane ' +
+      'runs with another value, say so with --max-endpoints-per-slice.',
+    remedy: rewriteSlice,
+    upstream: `${sliceReconciler} reconcileByPortMapping`,
+  },
+  'slice-placeholder-missing': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'missing',
+    title: 'A Service without endpoints has no empty slice',
+    meaning: 'The controller keeps one empty slice per address type where there are no endpoints.',
+    remedy: resync,
+    upstream: `${sliceReconciler} reconcileByAddressType`,
+  },
+  'slice-duplicate-conflicting': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'different',
+    title: 'One endpoint stands in two slices with different conditions',
+    meaning: 'Nodes may take either; the next sync of the Service removes one.',
+    remedy: rewriteSlice,
+    upstream: `${sliceReconciler} reconcileByPortMapping`,
+  },
+  'slice-duplicate': {
+    output: 'endpointslices',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'One endpoint stands in two slices with equal conditions',
+    meaning: 'The API allows it and nodes count it once.',
+    remedy: 'Nothing needs to be done; the next sync of the Service removes one.',
+    upstream: 'k8s.io/api discovery/v1 types.go EndpointSlice',
+  },
+  'slice-surplus-empty': {
+    output: 'endpointslices',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'An empty slice stands beside others',
+    meaning: 'It serves no traffic; the next sync that changes endpoints removes or fills it.',
+    remedy: 'Nothing needs to be done.',
+    upstream: `${sliceReconciler} reconcileByPortMapping`,
+  },
+  'slice-orphaned': {
+    output: 'endpointslices',
+    severity: 'warning',
+    difference: 'unexpected',
+    title: 'A slice of the controller outlives its Service',
+    meaning: 'The Service it names does not exist; the garbage collector should have deleted it.',
+    remedy: 'Delete the EndpointSlice and read the log of the garbage collector.',
+    upstream: 'pkg/controller/garbagecollector',
+  },
+  'mirror-endpoint-missing': {
+    output: 'mirrored',
+    severity: 'warning',
+    difference: 'missing',
+    title: 'An address of Endpoints is not mirrored',
+    meaning: 'Nodes read slices only: they send no traffic to this address.',
+    remedy: 'Change an annotation of the Endpoints object, which makes the controller sync it again.',
+    upstream: `${mirroringReconciler} reconcile`,
+  },
+  'mirror-endpoint-unexpected': {
+    output: 'mirrored',
+    severity: 'critical',
+    difference: 'unexpected',
+    title: 'A mirrored slice lists an address that the Endpoints do not have',
+    meaning: 'Nodes send traffic to an address that was removed.',
+    remedy: rewriteSlice,
+    upstream: `${mirroringReconciler} reconcileByPortMapping`,
+  },
+  'mirror-endpoint-different': {
+    output: 'mirrored',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A mirrored endpoint names another node, hostname or target',
+    meaning: 'nodeName, hostname and targetRef are copied from the Endpoints unchecked.',
+    remedy: rewriteSlice,
+    upstream: 'pkg/controller/endpointslicemirroring/utils.go addressToEndpoint',
+  },
+  'mirror-conditions-different': {
+    output: 'mirrored',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A mirrored endpoint has another readiness than its address in Endpoints',
+    meaning: 'Mirrored endpoints have the condition ready and no other.',
+    remedy: rewriteSlice,
+    upstream: 'pkg/controller/endpointslicemirroring/utils.go addressToEndpoint',
+  },
+  'mirror-ports-different': {
+    output: 'mirrored',
+    severity: 'critical',
+    difference: 'different',
+    title: 'A mirrored endpoint stands in a slice of other ports',
+    meaning: 'The ports differ from those of the Endpoints subset that lists the address.',
+    remedy: rewriteSlice,
+    upstream: 'pkg/controller/endpointslicemirroring/utils.go epPortsToEpsPorts',
+  },
+  'mirror-labels-different': {
+    output: 'mirrored',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A mirrored slice does not carry the labels of its Endpoints',
+    meaning: 'Labels of the Endpoints are copied; service-name and managed-by are set.',
+    remedy: rewriteSlice,
+    upstream: 'pkg/controller/endpointslicemirroring/utils.go newEndpointSlice',
+  },
+  'mirror-annotations-different': {
+    output: 'mirrored',
+    severity: 'info',
+    difference: 'different',
+    title: 'A mirrored slice does not carry the annotations of its Endpoints',
+    meaning: 'Annotations are copied, except last-applied-configuration and the trigger time.',
+    remedy: rewriteSlice,
+    upstream: 'pkg/controller/endpointslicemirroring/utils.go newEndpointSlice',
+  },
+  'mirror-owner-different': {
+    output: 'mirrored',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A mirrored slice is not owned by its Endpoints',
+    meaning: 'It is owned by an earlier object of the same name, or by none.',
+    remedy: rewriteSlice,
+    upstream: `${mirroringReconciler} needRebuildExistingSlices`,
+  },
+  'mirror-slice-unexpected': {
+    output: 'mirrored',
+    severity: 'critical',
+    difference: 'unexpected',
+    title: 'A mirrored slice stands where nothing must be mirrored',
+    meaning:
+      'The Endpoints are gone, carry skip-mirror or the leader annotation, or the Service is gone ' +
+      'or has a selector.',
+    remedy: 'Delete the EndpointSlice.',
+    upstream:
+      'pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go syncEndpoints',
+  },
+  'mirror-slice-duplicate': {
+    output: 'mirrored',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'Two mirrored slices stand where one is enough',
+    meaning: 'There is one mirrored slice per address type and port map.',
+    remedy: 'Nothing needs to be done; the next sync of the Endpoints deletes one.',
+    upstream: `${mirroringReconciler} reconcileByPortMapping`,
+  },
+  'left-behind': {
+    output: 'input',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'Endpoints or slices of a selector that is gone stay behind',
+    meaning:
+      'The selector was removed, or the type became ExternalName. The controllers stop and leave ' +
+      'what they wrote; it is frozen from then on.',
+    remedy: 'Delete what was left behind, or restore the selector.',
+    upstream: `${endpointsController} syncService`,
+  },
+  'left-behind-dead': {
+    output: 'input',
+    severity: 'warning',
+    difference: 'unexpected',
+    title: 'Addresses that were left behind belong to no living pod',
+    meaning:
+      'Nothing keeps them up to date: nodes send traffic to addresses that are nobody’s, or will ' +
+      'be somebody else’s.',
+    remedy: 'Delete the Endpoints and slices that were left behind, or restore the selector.',
+    upstream: `${endpointsController} syncService`,
+  },
+  'address-shared': {
+    output: 'input',
+    severity: 'warning',
+    difference: 'different',
+    title: 'Two living pods report one address',
+    meaning:
+      'Both are listed wherever they are selected, so traffic for one may reach the other. The ' +
+      'finding stands at the Services of the pod that came to the address later.',
+    remedy: 'Find out which of the pods really has the address and delete the other.',
+    upstream: `${endpointsController} podToEndpointAddressForService`,
+  },
+  'pod-without-node': {
+    output: 'input',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A selected pod has an address but no Node, which freezes the Endpoints',
+    meaning:
+      'The API server refuses Endpoints with an empty nodeName, so the object stays as it was, or ' +
+      'is never made, for all pods of the Service. Slices leave the pod out and are well.',
+    remedy: 'Delete the pod, or clear its address, or let the scheduler bind it.',
+    upstream: `${endpointsController} podToEndpointAddressForService`,
+  },
+  'managers-several': {
+    output: 'input',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'Somebody else writes slices for a Service with a selector',
+    meaning: 'Nodes use all slices of a Service; those of another manager are not judged.',
+    remedy: 'Make sure that the other manager is meant to be there.',
+    upstream: 'k8s.io/api discovery/v1 well_known_labels.go LabelManagedBy',
+  },
+  'duplicate-conflicting': {
+    output: 'input',
+    severity: 'warning',
+    difference: 'different',
+    title: 'Two managers list one endpoint with different conditions',
+    meaning: 'Whether nodes use the address depends on which slice they read last.',
+    remedy: 'Remove the address from the slices of one of the managers.',
+    upstream: 'pkg/proxy/endpointslicecache.go',
+  },
+  'foreign-endpoint-dead': {
+    output: 'input',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'A slice of another manager refers to a pod that does not exist',
+    meaning: 'The slice is not ours to judge, but the pod it names is gone or was replaced.',
+    remedy: 'Look at the manager that the label endpointslice.kubernetes.io/managed-by names.',
+    upstream: 'k8s.io/api discovery/v1 well_known_labels.go LabelManagedBy',
+  },
+  'endpoints-truncated': {
+    output: 'input',
+    severity: 'info',
+    difference: 'missing',
+    title: 'A Service has more addresses than an Endpoints object holds',
+    meaning: 'Whoever reads Endpoints instead of slices sees 1,000 addresses and not the others.',
+    remedy: 'Let clients read EndpointSlices.',
+    upstream: `${endpointsController} truncateEndpoints`,
+  },
+  'object-near-size-limit': {
+    output: 'input',
+    severity: 'warning',
+    difference: 'different',
+    title: 'An object is close to the size that the API server accepts',
+    meaning: 'Requests over 1.5 MiB are refused: the object then freezes as it is.',
+    remedy: 'Split the Service, or drop what makes the object large.',
+    upstream: 'etcd --max-request-bytes',
+  },
+  'hints-absent': {
+    output: 'input',
+    severity: 'info',
+    difference: 'missing',
+    title: 'topology-mode Auto is set, but there are no hints',
+    meaning: 'Traffic is spread over all zones. The reason is named where the input shows it.',
+    remedy: 'Use spec.trafficDistribution, which has no thresholds.',
+    upstream: 'k8s.io/endpointslice topologycache/event.go',
+  },
+} as const satisfies Readonly<Record<string, CatalogueEntry>>;
+
+export type Code = keyof typeof catalogue;
+
+export interface CauseEntry {
+  readonly title: string;
+  /** What the input or its history must show for the cause to be named. */
+  readonly condition: string;
+  readonly cure: string;
+  readonly upstream: string;
+}
+
+/** Upstream's blind spots: what leaves a difference standing although every controller works. */
+export const causes = {
+  'pod-phase-unnoticed': {
+    title: 'A pod became Failed or Succeeded, or left that phase, and nobody was woken',
+    condition: 'The pod’s phase changed without its readiness, and no other event woke the controller.',
+    cure: 'Delete the pod; any other event of the Service cures it too.',
+    upstream: 'k8s.io/endpointslice util/controller_utils.go podEndpointsChanged',
+  },
+  'pod-change-unnoticed': {
+    title: 'A field of a pod changed that wakes nobody',
+    condition: 'nodeName, hostname, subdomain or a container port changed, and nothing else did.',
+    cure: 'Any other event of the Service cures it.',
+    upstream: 'k8s.io/endpointslice util/controller_utils.go podEndpointsChanged',
+  },
+  'node-change-unnoticed': {
+    title: 'A Node came, went or moved to another zone, and nobody was woken',
+    condition: 'The Node of the endpoint changed after the last event that woke the controller.',
+    cure: 'Any event of the Service cures it.',
+    upstream: 'pkg/controller/endpointslice/endpointslice_controller.go updateNode',
+  },
+  'pod-without-node': {
+    title: 'A selected pod has an address but no Node, so the API server refuses the Endpoints',
+    condition: 'A pod that must be listed has an address and an empty spec.nodeName.',
+    cure: 'Delete the pod or clear its address.',
+    upstream: 'pkg/apis/core/validation/validation.go validateEndpointAddress',
+  },
+  'hand-edited': {
+    title: 'Somebody else changed the object, and the controller does not watch for that',
+    condition:
+      'The object was as expected, then changed while its input did not; for slices, only in its ' +
+      'metadata.',
+    cure: 'Delete the object, or change a label of the Service.',
+    upstream: 'pkg/controller/endpoint/endpoints_controller.go NewEndpointController',
+  },
+  'service-recreated': {
+    title: 'A Service was recreated, and the slice it took for its own belonged to the one before',
+    condition:
+      'The last slice of the Service was owned by a Service of its name that is gone, and was ' +
+      'deleted with it; the controller does not track it, so nothing wakes it.',
+    cure: 'Any event of the Service cures it.',
+    upstream: 'k8s.io/endpointslice reconciler.go placeholderSliceCompare',
+  },
+  'mirror-recycling-fails': {
+    title: 'The mirroring controller fails to recycle slices of two address types',
+    condition:
+      'Slices of both address types must be created while others must go: by chance of an order, ' +
+      'the controller tries to create a name that exists, and gives up after 15 tries.',
+    cure: 'Delete the mirrored slices of this Service.',
+    upstream: 'pkg/controller/endpointslicemirroring/reconciler_helpers.go recycleSlices',
+  },
+  'slice-relabelled': {
+    title: 'A slice was taken from the controller by its labels, which wedges the controller',
+    condition:
+      'A slice that the Service owns lost its service-name or managed-by label: the controller ' +
+      'answers every sync with “informer cache is out of date”.',
+    cure: 'Delete the slice, then restart kube-controller-manager.',
+    upstream: 'k8s.io/endpointslice util/endpointslice_tracker.go StaleSlices',
+  },
+  'headless-label-kept': {
+    title: 'The headless label does not count when labels are compared',
+    condition: 'Nothing but the label service.kubernetes.io/headless differs.',
+    cure: 'Change another label of the Service.',
+    upstream: 'k8s.io/endpointslice utils.go setEndpointSliceLabels',
+  },
+} as const satisfies Readonly<Record<string, CauseEntry>>;
+
+export type Cause = keyof typeof causes;
+
+/** A finding as every output shows it; times in Unix seconds on the input's clock. */
+export interface Finding {
+  readonly code: Code;
+  readonly severity: Severity;
+  readonly difference: DifferenceKind;
+  readonly output: Output;
+  readonly namespace: string;
+  readonly service: string;
+  /** Only for findings about a Node. */
+  readonly node: string | null;
+  readonly object: string;
+  readonly field: string;
+  readonly expected: string | null;
+  readonly actual: string | null;
+  readonly cause: Cause | null;
+  /** When the difference began. */
+  readonly since: number;
+  /** When it had stood for the settle window. */
+  readonly openedAt: number;
+  readonly resolvedAt: number | null;
+}
+
+/** The order of severities, worst first. */
+export const severities: readonly Severity[] = ['critical', 'warning', 'info'];
+
+export function isWorse(a: Severity, b: Severity): boolean {
+  return severities.indexOf(a) < severities.indexOf(b);
+}

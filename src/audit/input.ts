@@ -1,0 +1,235 @@
+// Cross checks of the input itself: troubles that no controller can put right, because it does what
+// it must with what users and other managers wrote. They are findings of the output `input`, apart
+// from the verdicts on what the controllers wrote.
+
+import type { EndpointSlice, Pod, Snapshot } from '../model/objects.ts';
+import { addressTypesOf } from '../shadow/endpointslice.ts';
+import { endpointsCapacity, isSelected } from '../shadow/endpoints.ts';
+import { hintMode, whyNoHints } from '../shadow/hints.ts';
+import type { Difference, SlicedEndpoint } from './compare.ts';
+import { difference, isReady, sliceObject } from './compare.ts';
+import { truncationOf } from './endpoints.ts';
+import { countHints, entriesAt } from './endpointslices.ts';
+import type { Context, ServiceRecord } from './service.ts';
+import { addressesIn, isWrittenByController, roleOf, slicesAt } from './service.ts';
+
+/** What the API server accepts in one request: etcd's default --max-request-bytes, 1.5 MiB. */
+export const maxObjectBytes = 1.5 * 1024 * 1024;
+const nearLimit = 0.8;
+
+/** What is left of a selector that is gone: the controllers' own slices and Endpoints. */
+function leftBehind(context: Context, record: ServiceRecord): EndpointSlice[] {
+  return [...record.slices].filter(
+    (slice) => roleOf(context.snapshot, record, slice) === 'controller',
+  );
+}
+
+/** The addresses that were left behind, empty for a Service whose controllers still work on it. */
+export function leftBehindAddresses(context: Context, record: ServiceRecord): Set<string> {
+  const { service, endpoints } = record;
+  const addresses = new Set<string>();
+  if (service === null || isSelected(service)) return addresses;
+  for (const slice of leftBehind(context, record)) {
+    for (const address of addressesIn(slice)) addresses.add(address);
+  }
+  if (endpoints !== null && isWrittenByController(endpoints)) {
+    for (const address of record.listed.keys()) addresses.add(address);
+  }
+  return addresses;
+}
+
+const isLiving = (pod: Pod): boolean => !pod.terminal && !pod.deleting;
+
+function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] {
+  const { service, endpoints } = record;
+  if (service === null || isSelected(service)) return [];
+  const names = leftBehind(context, record).map(sliceObject);
+  if (endpoints !== null && isWrittenByController(endpoints)) {
+    names.unshift(`Endpoints ${endpoints.key}`);
+  }
+  if (names.length === 0) return [];
+  const object = `Service ${record.key}`;
+  const addresses = [...leftBehindAddresses(context, record)].sort();
+  const dead = addresses.filter((ip) => !context.snapshot.podsAt(ip).some(isLiving));
+  const found = [difference('left-behind', object, 'spec.selector', null, names.join(', '))];
+  // Nodes program nothing for an ExternalName Service, so nothing goes to its dead addresses.
+  if (dead.length > 0 && service.type !== 'ExternalName' && context.snapshot.knows('pods')) {
+    const text = `${names.join(', ')}: ${dead.slice(0, 100).join(', ')}`;
+    found.push(difference('left-behind-dead', object, 'spec.selector', null, text));
+  }
+  return found;
+}
+
+function judgeSizes(record: ServiceRecord): Difference[] {
+  const objects: { name: string; bytes: number | null }[] = [...record.slices].map((slice) => ({
+    name: sliceObject(slice),
+    bytes: slice.bytes,
+  }));
+  const { endpoints } = record;
+  if (endpoints !== null) objects.push({ name: `Endpoints ${endpoints.key}`, bytes: endpoints.bytes });
+  return objects
+    .filter(({ bytes }) => bytes !== null && bytes > nearLimit * maxObjectBytes)
+    .map(({ name, bytes }) =>
+      difference(
+        'object-near-size-limit',
+        name,
+        'bytes',
+        `at most ${String(maxObjectBytes)} bytes`,
+        `${String(bytes)} bytes`,
+        { subject: name },
+      ),
+    );
+}
+
+function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[] {
+  const { service } = record;
+  const { snapshot, release } = context;
+  if (service === null || hintMode(service, release) !== 'auto') return [];
+  const found: Difference[] = [];
+  for (const type of addressTypesOf(service)) {
+    const slices = [...record.slices].filter(
+      (slice) =>
+        slice.addressType === type && roleOf(snapshot, record, slice) === 'controller',
+    );
+    const { zones, ready } = countHints(slices);
+    if (zones.size > 0 || ready === 0) continue;
+    const reason = snapshot.knows('nodes')
+      ? whyNoHints(snapshot.zoneCapacity, ready)
+      : 'Nodes are not known';
+    found.push(
+      difference(
+        'hints-absent',
+        `Service ${record.key}`,
+        'metadata.annotations service.kubernetes.io/topology-mode',
+        `${type}: a hint at each of ${String(ready)} ready endpoints`,
+        `${type}: none: ${reason ?? 'the input shows no reason; they come back at a later sync'}`,
+        { subject: type },
+      ),
+    );
+  }
+  return found;
+}
+
+/** Pods by which the API server refuses the Endpoints of the Service. */
+function judgeNodeless({ snapshot }: Context, record: ServiceRecord): Difference[] {
+  const pods: Pod[] = [];
+  for (const [key, { nodeless }] of record.members) {
+    const pod = nodeless ? snapshot.pods.get(key) : undefined;
+    if (pod !== undefined) pods.push(pod);
+  }
+  return pods.map((pod) =>
+    difference(
+      'pod-without-node',
+      `Pod ${pod.key}`,
+      'spec.nodeName',
+      'the name of a Node',
+      `'' with address ${pod.ips.join(', ')}; Endpoints ${record.key} cannot be written`,
+      { subject: pod.uid },
+    ),
+  );
+}
+
+/** What is true of a Service's input altogether. */
+export function judgeInput(context: Context, record: ServiceRecord): Difference[] {
+  const { service } = record;
+  const found = [...judgeLeftBehind(context, record), ...judgeSizes(record)];
+  if (service === null || !isSelected(service)) return found;
+  if (record.nodeless > 0) found.push(...judgeNodeless(context, record));
+  const foreign = [...record.slices].filter(
+    (slice) => roleOf(context.snapshot, record, slice) === 'foreign',
+  );
+  if (foreign.length > 0) {
+    const names = foreign.map(sliceObject).join(', ');
+    const object = `Service ${record.key}`;
+    found.push(difference('managers-several', object, 'spec.selector', null, names));
+  }
+  if (truncationOf(record) !== null) {
+    const pods = `${String(record.members.size)} selected pods`;
+    const most = `${String(endpointsCapacity)} addresses`;
+    const object = `Endpoints ${record.key}`;
+    found.push(difference('endpoints-truncated', object, 'subsets', pods, most));
+  }
+  return [...found, ...judgeHintsAbsent(context, record)];
+}
+
+/** One address: whether pods share it, and what other managers say of it. */
+export function judgeInputAddress(
+  context: Context,
+  record: ServiceRecord,
+  address: string,
+): Difference[] {
+  const found = judgeShared(context.snapshot, record, address);
+  if (slicesAt(record, address).length === 0) return found;
+  const foreign = entriesAt(context, record, address, 'foreign');
+  if (foreign.length === 0) return found;
+  const others = [
+    ...entriesAt(context, record, address, 'controller'),
+    ...entriesAt(context, record, address, 'mirror'),
+  ];
+  for (const entry of foreign) {
+    const conflict = others.find((other) => conflicts(entry, other));
+    if (conflict !== undefined) found.push(conflicting(address, entry, conflict));
+    others.push(entry);
+    const { target } = entry.endpoint;
+    if (target?.kind !== 'Pod' || !context.snapshot.knows('pods')) continue;
+    const pod = context.snapshot.pods.get(`${record.namespace}/${target.name}`);
+    if (pod !== undefined && (target.uid === '' || pod.uid === target.uid)) continue;
+    const object = sliceObject(entry.slice);
+    const text = `${address} of pod ${target.name} (uid ${target.uid}), which does not exist`;
+    found.push(
+      difference('foreign-endpoint-dead', object, 'endpoints.targetRef', null, text, {
+        subject: `${entry.slice.name} ${target.name}`,
+      }),
+    );
+  }
+  return found;
+}
+
+/** Living pods that report one address; pods on the host network of one Node share it by right. */
+function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string): Difference[] {
+  const pods = snapshot.podsAt(address);
+  if (pods.length < 2) return [];
+  const living = pods
+    .filter(isLiving)
+    .sort((a, b) => a.ipsSince - b.ipsSince || (a.uid < b.uid ? -1 : 1));
+  const found: Difference[] = [];
+  for (const [index, pod] of living.entries()) {
+    const elder = living
+      .slice(0, index)
+      .find((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
+    if (elder === undefined || !record.members.has(pod.key)) continue;
+    found.push(
+      difference(
+        'address-shared',
+        `Pod ${pod.key}`,
+        'status.podIPs',
+        `${address} of pod ${elder.key} alone`,
+        `${address} of pods ${elder.key} and ${pod.key}`,
+        { subject: pod.uid },
+      ),
+    );
+  }
+  return found;
+}
+
+function conflicts(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
+  const shared = a.slice.ports.some((port) =>
+    b.slice.ports.some((other) => other.port === port.port && other.protocol === port.protocol),
+  );
+  if (!shared) return false;
+  const serving = ({ endpoint }: SlicedEndpoint): boolean => endpoint.serving ?? isReady(endpoint);
+  return isReady(a.endpoint) !== isReady(b.endpoint) || serving(a) !== serving(b);
+}
+
+function conflicting(address: string, entry: SlicedEndpoint, other: SlicedEndpoint): Difference {
+  const text = ({ endpoint, slice }: SlicedEndpoint): string =>
+    `${address} ${isReady(endpoint) ? 'ready' : 'not ready'} in ${slice.name}`;
+  return difference(
+    'duplicate-conflicting',
+    sliceObject(entry.slice),
+    'endpoints.conditions',
+    text(other),
+    text(entry),
+    { subject: entry.slice.name },
+  );
+}

@@ -1,0 +1,229 @@
+// The settle window: a difference is pending until it has stood for a while, then it is a finding,
+// and when it is gone the finding is resolved. Time is passed in; it is the input's own clock.
+//
+// The clock of a difference starts when it appears and again when what is expected changes, or when
+// an event wakes the controller that should put it right: a controller that keeps up with a flood of
+// changes, each a little late, is never reported. Differences that stand at one output and have the
+// same cause are one finding, under the code of the worst of them; input findings are one per code.
+
+import type { Difference } from './compare.ts';
+import type { Cause, Code, Finding, Output, Severity } from './findings.ts';
+import { catalogue, isWorse } from './findings.ts';
+
+/** A difference that stands, with its clock. */
+export interface Item {
+  difference: Difference;
+  readonly output: Output;
+  severity: Severity;
+  cause: Cause | null;
+  /** The cause was seen to happen; otherwise the input only looks like it. */
+  proven: boolean;
+  /** When that which the cause names happened. */
+  readonly causeAt: number;
+  /** When the clock was last started. */
+  since: number;
+  /** Whether a change of the input made the difference, so that its end is a measure of lag. */
+  byInput: boolean;
+  openedAt: number | null;
+  gone: boolean;
+}
+
+/** A finding while its differences come and go. */
+interface Standing {
+  readonly key: string;
+  readonly namespace: string;
+  readonly service: string;
+  readonly items: Set<Item>;
+  code: Code;
+  severity: Severity;
+  openedAt: number;
+  last: Finding | null;
+}
+
+export interface Settle {
+  /** Takes in a new or restarted item; it opens when the window has passed. */
+  watch(item: Item, namespace: string, service: string): void;
+  /** Takes an item out; its finding is resolved if it was the last. */
+  drop(item: Item, at: number): void;
+  /** Opens what has stood for the window by `now`. */
+  advance(now: number): void;
+  /** When the next item opens, or null. */
+  nextAt(): number | null;
+  open(): Finding[];
+  /** Resolved findings, oldest first; at most `keep`, `forgotten` counts the others. */
+  resolved(): readonly Finding[];
+  forgotten(): number;
+}
+
+export interface SettleOptions {
+  /** Seconds. */
+  readonly window: number;
+  /** How many resolved findings are kept. */
+  readonly keep: number;
+  onOpen?(finding: Finding): void;
+  onResolve?(finding: Finding): void;
+}
+
+const shownItems = 100;
+
+function joined(items: readonly Item[], pick: (item: Item) => string | null): string | null {
+  const texts: string[] = [];
+  for (const item of items) {
+    const text = pick(item);
+    if (text !== null && !texts.includes(text)) texts.push(text);
+    if (texts.length === shownItems) break;
+  }
+  if (texts.length === 0) return null;
+  const more = items.length > shownItems ? `; and ${String(items.length - shownItems)} more` : '';
+  return texts.join('; ') + more;
+}
+
+/** The finding as it stands. Expected and actual list up to 100 differences. */
+function render(standing: Standing, resolvedAt: number | null): Finding {
+  // The worst first, so that object and field lead with what the code says.
+  const items = [...standing.items].sort(
+    (a, b) =>
+      Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)) ||
+      Number(b.difference.code === standing.code) - Number(a.difference.code === standing.code),
+  );
+  const { code, severity, namespace, service, openedAt } = standing;
+  return {
+    code,
+    severity,
+    difference: catalogue[code].difference,
+    output: catalogue[code].output,
+    namespace,
+    service,
+    node: null,
+    object: joined(items, ({ difference }) => difference.object) ?? '',
+    field: joined(items, ({ difference }) => difference.field) ?? '',
+    expected: joined(items, ({ difference }) => difference.expected),
+    actual: joined(items, ({ difference }) => difference.actual),
+    cause: items[0]?.cause ?? null,
+    since: items.reduce((least, { since }) => Math.min(least, since), Infinity),
+    openedAt,
+    resolvedAt,
+  };
+}
+
+interface Due {
+  readonly at: number;
+  readonly since: number;
+  readonly item: Item;
+  readonly namespace: string;
+  readonly service: string;
+}
+
+/** A binary heap by time: items come in nearly, but not quite, in order. */
+function pushDue(heap: Due[], due: Due): void {
+  let index = heap.push(due) - 1;
+  while (index > 0) {
+    const parent = (index - 1) >> 1;
+    const above = heap[parent];
+    if (above === undefined || above.at <= due.at) break;
+    heap[index] = above;
+    heap[parent] = due;
+    index = parent;
+  }
+}
+
+function popDue(heap: Due[]): Due | undefined {
+  const top = heap[0];
+  const last = heap.pop();
+  if (top === undefined || last === undefined || heap.length === 0) return top;
+  let index = 0;
+  heap[0] = last;
+  for (;;) {
+    const left = 2 * index + 1;
+    const [a, b] = [heap[left], heap[left + 1]];
+    const [child, value] = b !== undefined && a !== undefined && b.at < a.at ? [left + 1, b] : [left, a];
+    if (value === undefined || value.at >= last.at) return top;
+    heap[index] = value;
+    heap[child] = last;
+    index = child;
+  }
+}
+
+/** Watches items and keeps their findings. */
+export function createSettle(options: SettleOptions): Settle {
+  const heap: Due[] = [];
+  const standings = new Map<string, Standing>();
+  const homes = new Map<Item, Standing>();
+  const resolved: Finding[] = [];
+  let forgotten = 0;
+
+  function open(due: Due): void {
+    const { item, namespace, service } = due;
+    item.openedAt = due.at;
+    const { output, cause } = item;
+    const apart = output === 'input' ? item.difference.code : (cause ?? '');
+    const key = `${namespace}/${service} ${output} ${apart}`;
+    const known = standings.get(key);
+    const { code } = item.difference;
+    const { severity } = item;
+    const standing = known ?? {
+      key,
+      namespace,
+      service,
+      items: new Set(),
+      code,
+      severity,
+      openedAt: due.at,
+      last: null,
+    };
+    standings.set(key, standing);
+    standing.items.add(item);
+    homes.set(item, standing);
+    if (isWorse(severity, standing.severity)) {
+      standing.severity = severity;
+      standing.code = code;
+    }
+    if (known === undefined) options.onOpen?.(render(standing, null));
+  }
+
+  function drop(item: Item, at: number): void {
+    item.gone = true;
+    const standing = homes.get(item);
+    if (standing === undefined) return;
+    homes.delete(item);
+    if (standing.items.size === 1) {
+      const finding = render(standing, at);
+      standings.delete(standing.key);
+      resolved.push(finding);
+      if (resolved.length > options.keep) {
+        resolved.shift();
+        forgotten++;
+      }
+      options.onResolve?.(finding);
+    }
+    standing.items.delete(item);
+  }
+
+  function isAlive({ item, since }: Due): boolean {
+    return !item.gone && item.openedAt === null && item.since === since;
+  }
+
+  return {
+    watch(item, namespace, service) {
+      const at = item.since + options.window;
+      pushDue(heap, { at, since: item.since, item, namespace, service });
+    },
+    drop,
+    advance(now) {
+      for (let due = heap[0]; due !== undefined && due.at <= now; due = heap[0]) {
+        popDue(heap);
+        if (isAlive(due)) open(due);
+      }
+    },
+    nextAt() {
+      for (let due = heap[0]; due !== undefined; due = heap[0]) {
+        if (isAlive(due)) return due.at;
+        popDue(heap);
+      }
+      return null;
+    },
+    open: () => [...standings.values()].map((standing) => render(standing, null)),
+    resolved: () => resolved,
+    forgotten: () => forgotten,
+  };
+}

@@ -1,0 +1,70 @@
+// The cluster in numbers: how many outputs have which verdict, why some are unknown, what is foreign,
+// and since when the oldest difference is pending.
+
+import type { Snapshot } from '../model/objects.ts';
+import type { Finding } from './findings.ts';
+import type { Ledger } from './ledger.ts';
+import type { Written } from './touch.ts';
+import type { Unknown, Verdict } from './verdict.ts';
+import { isForeign, verdictOf, written } from './verdict.ts';
+
+export interface Summary {
+  /** Services that exist. */
+  readonly services: number;
+  readonly verdicts: Readonly<Record<Written, Record<Verdict, number>>>;
+  /** Outputs that cannot be judged, by reason. */
+  readonly unknown: Readonly<Partial<Record<Unknown, number>>>;
+  /** Services, or names without a Service, whose endpoints somebody else writes. */
+  readonly foreign: number;
+  /** Standing findings, worst first. */
+  readonly findings: readonly Finding[];
+  /** Start of the oldest difference that is pending, per output; absent where none is. */
+  readonly pendingSince: Readonly<Partial<Record<Written, number>>>;
+}
+
+const none = (): Record<Verdict, number> => ({ conform: 0, pending: 0, different: 0, unknown: 0 });
+
+/** Counts the whole ledger; linear in the number of Services. */
+export function summarize(snapshot: Snapshot, ledger: Ledger): Summary {
+  const verdicts = { endpoints: none(), endpointslices: none(), mirrored: none() };
+  const unknown: Partial<Record<Unknown, number>> = {};
+  const pendingSince: Partial<Record<Written, number>> = {};
+  let foreign = 0;
+  for (const audited of ledger.audited.values()) {
+    if (isForeign(snapshot, audited)) foreign++;
+    for (const output of written) {
+      const verdict = verdictOf(snapshot, audited, output);
+      if (verdict === null) continue;
+      verdicts[output][verdict]++;
+      const reason = audited.unknown.get(output);
+      if (verdict === 'unknown' && reason !== undefined) {
+        unknown[reason] = (unknown[reason] ?? 0) + 1;
+      }
+    }
+    for (const items of audited.items.values()) {
+      for (const { output, openedAt, since } of items) {
+        if (openedAt !== null || output === 'input' || output === 'node') continue;
+        pendingSince[output] = Math.min(pendingSince[output] ?? Infinity, since);
+      }
+    }
+  }
+  return {
+    services: snapshot.services.size,
+    verdicts,
+    unknown,
+    foreign,
+    findings: inOrder(ledger.settle.open()),
+    pendingSince,
+  };
+}
+
+const rank = { critical: 0, warning: 1, info: 2 } as const;
+
+/** Findings worst first, then by name, so that two reports of one state are equal. */
+export function inOrder(findings: readonly Finding[]): Finding[] {
+  const key = ({ namespace, service, output, code }: Finding): string =>
+    `${namespace}/${service} ${output} ${code}`;
+  return [...findings].sort(
+    (a, b) => rank[a.severity] - rank[b.severity] || (key(a) < key(b) ? -1 : 1),
+  );
+}

@@ -1,0 +1,339 @@
+// From a change of one object to what must be judged again: which Services it touches, at which
+// addresses and slices, which controllers it wakes for them, and, where it wakes none, by which of
+// upstream's blind spots. The records of the touched Services are brought up to date on the way.
+//
+// Shadows the event handlers of the three controllers through shadow/wake.ts.
+
+import { canonicalIP } from '../model/ip.ts';
+import type { Change, EndpointSlice, Key, Node, Pod, Service } from '../model/objects.ts';
+import { label } from '../model/objects.ts';
+import { equalLabels } from '../model/selector.ts';
+import { isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
+import { isMirrorable, mirroringWokenByService, wokenByPod } from '../shadow/wake.ts';
+import type { Cause } from './findings.ts';
+import type { Context, ServiceRecord } from './service.ts';
+import { addressesIn, addSlice, countPod, removeSlice, setEndpoints, setService } from './service.ts';
+
+/** The outputs that a controller writes. */
+export type Written = 'endpoints' | 'endpointslices' | 'mirrored';
+
+/** What of one Service must be judged again after a change, and what the change means for it. */
+export interface Touch {
+  readonly record: ServiceRecord;
+  readonly addresses: Set<string>;
+  readonly slices: Set<EndpointSlice>;
+  /** Judge every unit of the Service. */
+  whole: boolean;
+  /** The controllers that the change wakes for this Service. */
+  readonly woken: Set<Written>;
+  /** The blind spot that a change of the input falls into, where it wakes nobody. */
+  blind: Cause | null;
+  /** The output that the change itself wrote; null for a change of the input. */
+  writes: ReadonlySet<Written>;
+  /** The writing is one that the controller does not see and so does not put right. */
+  unseen: Cause | null;
+}
+
+/** The records of a ledger, with the indexes that touching needs. */
+export interface Records {
+  readonly context: Context;
+  get(key: Key): ServiceRecord | undefined;
+  getOrCreate(key: Key): ServiceRecord;
+  /** Services with addresses that were left behind, by address. */
+  leftBehindAt(address: string): Iterable<ServiceRecord>;
+  /** Services with topology-mode Auto, which any Node may touch. */
+  auto(): Iterable<ServiceRecord>;
+}
+
+const input: ReadonlySet<Written> = new Set();
+const both: readonly Written[] = ['endpoints', 'endpointslices'];
+
+export function touchOf(record: ServiceRecord): Touch {
+  return {
+    record,
+    addresses: new Set(),
+    slices: new Set(),
+    whole: false,
+    woken: new Set(),
+    blind: null,
+    writes: input,
+    unseen: null,
+  };
+}
+
+/** Touches every Service that a change concerns. */
+export function touchedBy(records: Records, change: Change): Touch[] {
+  const { resource, before, after } = change;
+  switch (resource) {
+    case 'pods':
+      return touchedByPod(records, before as Pod | null, after as Pod | null);
+    case 'nodes':
+      return touchedByNode(records, before as Node | null, after as Node | null);
+    case 'services':
+      return touchedByService(records, before as Service | null, after as Service | null);
+    case 'endpoints':
+      return touchedByEndpoints(records, change as Change<'endpoints'>);
+    case 'endpointslices':
+      return touchedBySlice(records, change as Change<'endpointslices'>);
+  }
+}
+
+/** Whether two versions of a pod are the same to every controller. */
+function isSamePod(a: Pod, b: Pod): boolean {
+  return (
+    a.uid === b.uid &&
+    a.ready === b.ready &&
+    a.terminal === b.terminal &&
+    a.deleting === b.deleting &&
+    a.node === b.node &&
+    a.hostname === b.hostname &&
+    a.subdomain === b.subdomain &&
+    a.ports === b.ports &&
+    a.ips.length === b.ips.length &&
+    a.ips.every((ip, index) => ip === b.ips[index]) &&
+    equalLabels(a.labels, b.labels)
+  );
+}
+
+function addressesOf(before: Pod | null, after: Pod | null): Set<string> {
+  return new Set([...(before?.ips ?? []), ...(after?.ips ?? [])].map(canonicalIP));
+}
+
+function selecting(records: Records, pod: Pod | null): Set<Key> {
+  if (pod === null) return new Set();
+  const services = records.context.snapshot.servicesSelecting(pod.namespace, pod.labels);
+  return new Set(services.map(({ key }) => key));
+}
+
+function touchedByPod(records: Records, before: Pod | null, after: Pod | null): Touch[] {
+  const pod = after ?? before;
+  if (pod === null) return [];
+  // An object of another uid is another pod: the old one went and a new one came, both wake.
+  const wakes =
+    before === null || after === null || before.uid !== after.uid
+      ? 'all'
+      : wokenByPod(before, after);
+  const same = before !== null && after !== null && isSamePod(before, after);
+  if (same && wakes === 'none') return [];
+  const was = selecting(records, before);
+  const is =
+    before !== null && after !== null && equalLabels(before.labels, after.labels)
+      ? was
+      : selecting(records, after);
+  const addresses = addressesOf(before, after);
+  const touches = new Map<Key, Touch>();
+  for (const key of new Set([...was, ...is])) {
+    const record = records.get(key);
+    if (record === undefined) continue;
+    countPod(records.context, record, pod.key);
+    const touch = touchOf(record);
+    for (const address of addresses) touch.addresses.add(address);
+    if (wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key))) {
+      for (const output of both) touch.woken.add(output);
+    } else {
+      touch.blind =
+        before?.terminal === after?.terminal ? 'pod-change-unnoticed' : 'pod-phase-unnoticed';
+    }
+    touches.set(key, touch);
+  }
+  if (!same) touchSharers(records, addresses, touches);
+  return [...touches.values()];
+}
+
+/** Services of other pods at these addresses, and Services that left such addresses behind. */
+function touchSharers(
+  records: Records,
+  addresses: ReadonlySet<string>,
+  touches: Map<Key, Touch>,
+): void {
+  const touch = (record: ServiceRecord, address: string): void => {
+    const known = touches.get(record.key) ?? touchOf(record);
+    touches.set(record.key, known);
+    known.addresses.add(address);
+  };
+  for (const address of addresses) {
+    for (const pod of records.context.snapshot.podsAt(address)) {
+      for (const key of selecting(records, pod)) {
+        const record = records.get(key);
+        if (record !== undefined) touch(record, address);
+      }
+    }
+    for (const record of records.leftBehindAt(address)) touch(record, address);
+  }
+}
+
+function touchedByNode(records: Records, before: Node | null, after: Node | null): Touch[] {
+  const touches = new Map<Key, Touch>();
+  const of = (record: ServiceRecord): Touch => {
+    const known = touches.get(record.key) ?? touchOf(record);
+    known.blind = 'node-change-unnoticed';
+    touches.set(record.key, known);
+    return known;
+  };
+  const name = (after ?? before)?.name ?? '';
+  if (before?.zone !== after?.zone) {
+    for (const pod of records.context.snapshot.podsOn(name)) {
+      for (const key of selecting(records, pod)) {
+        const record = records.get(key);
+        if (record === undefined) continue;
+        countPod(records.context, record, pod.key);
+        const touch = of(record);
+        for (const ip of pod.ips) touch.addresses.add(canonicalIP(ip));
+      }
+    }
+  }
+  const sameToHints =
+    before?.zone === after?.zone &&
+    before?.ready === after?.ready &&
+    before?.cpuMillis === after?.cpuMillis &&
+    before?.controlPlane === after?.controlPlane;
+  if (!sameToHints) for (const record of records.auto()) of(record);
+  return [...touches.values()];
+}
+
+function touchedByService(
+  records: Records,
+  before: Service | null,
+  after: Service | null,
+): Touch[] {
+  const service = after ?? before;
+  if (service === null) return [];
+  const record = records.getOrCreate(service.key);
+  setService(
+    records.context,
+    record,
+    after,
+    records.context.snapshot.podsIn(service.namespace),
+  );
+  // The trackers forget a Service that is gone: a new one of its name starts without a wedge.
+  if (before?.uid !== after?.uid) record.relabelled.clear();
+  const touch = touchOf(record);
+  touch.whole = true;
+  for (const output of both) touch.woken.add(output);
+  if (mirroringWokenByService(before, after)) touch.woken.add('mirrored');
+  return [touch];
+}
+
+const writesEndpoints: ReadonlySet<Written> = new Set(['endpoints']);
+const writesSlices: ReadonlySet<Written> = new Set(['endpointslices']);
+const writesMirror: ReadonlySet<Written> = new Set(['mirrored']);
+
+function touchedByEndpoints(records: Records, change: Change<'endpoints'>): Touch[] {
+  const { before, after } = change;
+  const endpoints = after ?? before;
+  if (endpoints === null) return [];
+  const record = records.getOrCreate(endpoints.key);
+  const touch = touchOf(record);
+  for (const address of setEndpoints(record, after)) touch.addresses.add(address);
+  touch.writes = writesEndpoints;
+  // The endpoints controller handles no updates of Endpoints; of deletions it hears.
+  touch.unseen = before !== null && after !== null ? 'hand-edited' : null;
+  if (after === null) touch.woken.add('endpoints');
+  if ([before, after].some((one) => one !== null && isMirrorable(one))) {
+    touch.woken.add('mirrored');
+  }
+  return [touch];
+}
+
+/** The Services that a slice names. Mirrored slices name theirs through Endpoints. */
+export function recordsNamed(records: Records, slice: EndpointSlice | null): Set<ServiceRecord> {
+  const named = new Set<ServiceRecord>();
+  if (slice === null) return named;
+  const name = slice.labels[label.serviceName];
+  if (name !== undefined && name !== '') {
+    named.add(records.getOrCreate(`${slice.namespace}/${name}`));
+  }
+  for (const owner of slice.owners) {
+    if (owner.kind !== 'Service' && owner.kind !== 'Endpoints') continue;
+    const record = records.get(`${slice.namespace}/${owner.name}`);
+    if (record !== undefined) named.add(record);
+  }
+  return named;
+}
+
+function touchedBySlice(records: Records, change: Change<'endpointslices'>): Touch[] {
+  const { before, after } = change;
+  const touches: Touch[] = [];
+  const named = recordsNamed(records, after);
+  for (const record of new Set([...recordsNamed(records, before), ...named])) {
+    const touch = touchOf(record);
+    if (before !== null) {
+      removeSlice(record, before);
+      touch.slices.add(before);
+    }
+    if (after !== null && named.has(record)) {
+      addSlice(record, after);
+      touch.slices.add(after);
+    }
+    for (const address of differingAddresses(before, after)) touch.addresses.add(address);
+    noteRelabelling(record, before, after);
+    const ours = [before, after].some((one) => one !== null && isControllers(one));
+    touch.writes = ours ? writesSlices : writesMirror;
+    touch.unseen = unseenWriting(record, before, after);
+    touches.push(touch);
+  }
+  return touches;
+}
+
+/** Why the slice controller takes no notice of a writing; null: it does. */
+function unseenWriting(
+  { service }: ServiceRecord,
+  before: EndpointSlice | null,
+  after: EndpointSlice | null,
+): Cause | null {
+  if (before === null) return null;
+  // A slice that it never wrote for this Service is not tracked, so its end is no news.
+  if (after === null) {
+    const tracked = service === null || isOwnedBy(before, service);
+    return tracked || !isControllers(before) ? null : 'service-recreated';
+  }
+  // An edit that does not raise the generation is not seen: owners, annotations.
+  return before.generation === after.generation ? 'hand-edited' : null;
+}
+
+/** Remembers that a slice was taken from the controller by its labels, or given back. */
+function noteRelabelling(
+  record: ServiceRecord,
+  before: EndpointSlice | null,
+  after: EndpointSlice | null,
+): void {
+  const isOurs = (slice: EndpointSlice): boolean =>
+    isControllers(slice) && slice.labels[label.serviceName] === record.name;
+  if (after === null || before?.uid !== after.uid) return;
+  if (isOurs(after)) record.relabelled.delete(after.uid);
+  else if (isOurs(before)) record.relabelled.add(after.uid);
+}
+
+/** The addresses whose entries differ between two versions of a slice. */
+function differingAddresses(
+  before: EndpointSlice | null,
+  after: EndpointSlice | null,
+): Set<string> {
+  const all = new Set<string>();
+  for (const slice of [before, after]) {
+    if (slice !== null) for (const address of addressesIn(slice)) all.add(address);
+  }
+  if (before === null || after === null || before.portMap !== after.portMap) return all;
+  if (!equalLabels(before.labels, after.labels)) return all;
+  if (before.owners.some((owner, index) => owner.uid !== after.owners[index]?.uid)) return all;
+  const was = entriesByAddress(before);
+  const is = entriesByAddress(after);
+  for (const address of all) if (was.get(address) === is.get(address)) all.delete(address);
+  return all;
+}
+
+/** What a slice says at each address, as one text to compare. */
+function entriesByAddress(slice: EndpointSlice): Map<string, string> {
+  const entries = new Map<string, string>();
+  for (const endpoint of slice.endpoints) {
+    const { ready, serving, terminating, hostname, node, zone, target } = endpoint;
+    const hints = `${endpoint.forZones?.join() ?? ''} ${endpoint.forNodes?.join() ?? ''}`;
+    const pod = `${target?.name ?? ''} ${target?.uid ?? ''} ${hostname ?? ''}`;
+    const text = `${String(ready)} ${String(serving)} ${String(terminating)} ${node ?? ''} ${zone ?? ''} ${hints} ${pod}`;
+    for (const address of endpoint.addresses) {
+      const ip = canonicalIP(address);
+      entries.set(ip, `${entries.get(ip) ?? ''}${text};`);
+    }
+  }
+  return entries;
+}

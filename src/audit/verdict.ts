@@ -1,0 +1,146 @@
+// The four verdicts, per Service and output:
+//
+//   conform    what stands is a state that the controller may leave
+//   pending    it differs, for less than the settle window
+//   different  it differs for longer: there is a finding
+//   unknown    it cannot be judged, and is neither of the others
+//
+// An output that nobody has to write has no verdict. What other managers wrote is foreign: counted,
+// never judged, and it makes nothing unknown.
+
+import type { Labels, Resource, Snapshot } from '../model/objects.ts';
+import { selects } from '../model/selector.ts';
+import { isSelected } from '../shadow/endpoints.ts';
+import { isMirrored } from '../shadow/mirroring.ts';
+import type { Code, Output } from './findings.ts';
+import type { Audited } from './ledger.ts';
+import type { ServiceRecord } from './service.ts';
+import { roleOf } from './service.ts';
+import type { Written } from './touch.ts';
+
+export type Verdict = 'conform' | 'pending' | 'different' | 'unknown';
+
+/** Why an output cannot be judged. */
+export type Unknown =
+  | 'pods-not-known'
+  | 'nodes-not-known'
+  | 'endpoints-not-known'
+  | 'endpointslices-not-known'
+  | 'object-unreadable';
+
+/** An object of which the newest version could not be read. */
+export interface Lost {
+  readonly resource: Resource;
+  readonly namespace: string | null;
+  readonly name: string | null;
+  readonly labels: Labels | null;
+}
+
+/** Differences that the API allows and nobody suffers from: what shows them is conform. */
+const legal: ReadonlySet<Code> = new Set([
+  'slice-duplicate',
+  'slice-surplus-empty',
+  'mirror-slice-duplicate',
+]);
+
+const needs: Readonly<Record<Written, readonly (readonly [Resource, Unknown])[]>> = {
+  endpoints: [
+    ['pods', 'pods-not-known'],
+    ['endpoints', 'endpoints-not-known'],
+  ],
+  endpointslices: [
+    ['pods', 'pods-not-known'],
+    ['endpointslices', 'endpointslices-not-known'],
+    ['nodes', 'nodes-not-known'],
+  ],
+  mirrored: [
+    ['endpoints', 'endpoints-not-known'],
+    ['endpointslices', 'endpointslices-not-known'],
+  ],
+};
+
+export const written: readonly Written[] = ['endpoints', 'endpointslices', 'mirrored'];
+
+/** Whether an unreadable object could have a say in an output of this Service. */
+function concerns(lost: Lost, record: ServiceRecord, output: Written): boolean {
+  if (lost.namespace !== null && lost.namespace !== record.namespace) return false;
+  switch (lost.resource) {
+    case 'services':
+      return lost.name === null || lost.name === record.name;
+    case 'endpoints':
+      return output !== 'endpointslices' && (lost.name === null || lost.name === record.name);
+    case 'endpointslices': {
+      const name = lost.labels?.['kubernetes.io/service-name'];
+      return output !== 'endpoints' && (name === undefined || name === record.name);
+    }
+    case 'pods':
+      if (output === 'mirrored' || record.service === null) return false;
+      return lost.labels === null
+        ? isSelected(record.service)
+        : selects(record.service.selector, lost.labels);
+    case 'nodes':
+      return output === 'endpointslices';
+  }
+}
+
+/** Why outputs of a Service cannot be judged; empty when all can. */
+export function unknownOf(
+  snapshot: Snapshot,
+  record: ServiceRecord,
+  losses: Iterable<Lost>,
+): Map<Output, Unknown> {
+  const unknown = new Map<Output, Unknown>();
+  for (const output of written) {
+    const missing = needs[output].find(([resource]) => !snapshot.knows(resource));
+    if (missing !== undefined) unknown.set(output, missing[1]);
+  }
+  for (const lost of losses) {
+    for (const output of written) {
+      if (concerns(lost, record, output)) unknown.set(output, 'object-unreadable');
+    }
+  }
+  return unknown;
+}
+
+/** Without Nodes, all but zones and hints can still be judged; otherwise nothing is. */
+export function isUnjudged(unknown: ReadonlyMap<Output, Unknown>, output: Output): boolean {
+  const reason = unknown.get(output);
+  return reason !== undefined && reason !== 'nodes-not-known';
+}
+
+/** Whether somebody has to write this output for the Service, so that it can be judged at all. */
+function applies(snapshot: Snapshot, { record, items }: Audited, output: Written): boolean {
+  const { service, endpoints } = record;
+  if (output !== 'mirrored') {
+    if (service !== null && isSelected(service)) return true;
+  } else if (isMirrored(service, endpoints)) return true;
+  for (const standing of items.values()) {
+    if (standing.some((item) => item.output === output)) return true;
+  }
+  if (output !== 'mirrored') return false;
+  for (const slice of record.slices) if (roleOf(snapshot, record, slice) === 'mirror') return true;
+  return false;
+}
+
+/** The verdict on one output of a Service; null where there is nothing to judge. */
+export function verdictOf(snapshot: Snapshot, audited: Audited, output: Written): Verdict | null {
+  if (!applies(snapshot, audited, output)) return null;
+  let verdict: Verdict = 'conform';
+  for (const items of audited.items.values()) {
+    for (const item of items) {
+      if (item.output !== output || legal.has(item.difference.code)) continue;
+      if (item.openedAt !== null) verdict = 'different';
+      else if (verdict === 'conform') verdict = 'pending';
+    }
+  }
+  const isUnknown = audited.unknown.has(output);
+  return isUnknown && verdict !== 'different' ? 'unknown' : verdict;
+}
+
+/** Whether somebody else writes endpoints for this Service, or for none: counted, not judged. */
+export function isForeign(snapshot: Snapshot, { record }: Audited): boolean {
+  const { service, endpoints } = record;
+  for (const slice of record.slices) if (roleOf(snapshot, record, slice) === 'foreign') return true;
+  if (endpoints === null) return false;
+  return service === null || (!isSelected(service) && !isMirrored(service, endpoints));
+}

@@ -1,0 +1,219 @@
+// Holds the newest version of every object and the indexes that judging needs, one update at a time.
+//
+// The cost of an event depends on the object, not on the size of the cluster: pods are found by
+// address, by Node and by namespace, Services through one pair of their selector. Nothing is copied; a Snapshot is a view of the store between two events.
+//
+// The API server orders the versions of an object by resourceVersion. An event that is older than
+// what is held, or repeats it, changes nothing and is counted. So that a late event does not bring a
+// deleted object back, the last deletions are remembered, as many as `tombstoneLimit`.
+
+import type {
+  AnyObject,
+  Change,
+  Labels,
+  Node,
+  ObjectOf,
+  Pod,
+  Resource,
+  Service,
+  Snapshot,
+  WatchEvent,
+  ZoneCapacity,
+} from '../model/objects.ts';
+import { canonicalIP } from '../model/ip.ts';
+import { selects } from '../model/selector.ts';
+
+const tombstoneLimit = 4096;
+
+/** A map from a key to the objects that have it, which keeps no empty sets. */
+type Index<T> = Map<string, Set<T>>;
+
+function link<T>(index: Index<T>, key: string, value: T): void {
+  const values = index.get(key);
+  if (values === undefined) index.set(key, new Set([value]));
+  else values.add(value);
+}
+
+function unlink<T>(index: Index<T>, key: string, value: T): void {
+  const values = index.get(key);
+  if (values?.delete(value) === true && values.size === 0) index.delete(key);
+}
+
+export interface Store {
+  readonly snapshot: Snapshot;
+  /** Takes one event in; null when it changes nothing. */
+  apply(event: WatchEvent): Change | null;
+  /** Events that were older than what is held, and events that repeated it. */
+  readonly dropped: { stale: number; repeated: number };
+}
+
+/** -1, 0, 1 by age where both are decimal, else null: nothing is known. */
+function compareVersions(a: string, b: string): number | null {
+  if (a === b) return a === '' ? null : 0;
+  if (!/^\d+$/.test(a) || !/^\d+$/.test(b)) return null;
+  if (a.length !== b.length) return a.length < b.length ? -1 : 1;
+  return a < b ? -1 : 1;
+}
+
+/** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
+function zoneCapacityOf(nodes: Iterable<Node>): ZoneCapacity {
+  const cpuMillisByZone = new Map<string, number>();
+  for (const node of nodes) {
+    if (node.controlPlane || !node.ready) continue;
+    if (node.zone === '' || node.cpuMillis === 0) {
+      return { insufficient: true, cpuMillisByZone: new Map() };
+    }
+    cpuMillisByZone.set(node.zone, (cpuMillisByZone.get(node.zone) ?? 0) + node.cpuMillis);
+  }
+  return { insufficient: false, cpuMillisByZone };
+}
+
+type Held = { [R in Resource]: Map<string, ObjectOf[R]> };
+
+interface Indexes {
+  readonly podsByNamespace: Index<Pod>;
+  readonly podsByNode: Index<Pod>;
+  readonly podsByAddress: Map<string, Pod | Pod[]>;
+  /** Namespace and one pair of the selector: `namespace key=value`. */
+  readonly servicesByPair: Index<Service>;
+}
+
+function linkPod(indexes: Indexes, pod: Pod): void {
+  link(indexes.podsByNamespace, pod.namespace, pod);
+  if (pod.node !== '') link(indexes.podsByNode, pod.node, pod);
+  for (const ip of new Set(pod.ips.map(canonicalIP))) {
+    const there = indexes.podsByAddress.get(ip);
+    if (there === undefined) indexes.podsByAddress.set(ip, pod);
+    else indexes.podsByAddress.set(ip, Array.isArray(there) ? [...there, pod] : [there, pod]);
+  }
+}
+
+function unlinkPod(indexes: Indexes, pod: Pod): void {
+  unlink(indexes.podsByNamespace, pod.namespace, pod);
+  if (pod.node !== '') unlink(indexes.podsByNode, pod.node, pod);
+  for (const ip of new Set(pod.ips.map(canonicalIP))) {
+    const there = indexes.podsByAddress.get(ip);
+    const left = Array.isArray(there) ? there.filter((other) => other !== pod) : [];
+    const only = left[0];
+    if (only === undefined) indexes.podsByAddress.delete(ip);
+    else indexes.podsByAddress.set(ip, left.length === 1 ? only : left);
+  }
+}
+
+/** Any pair of the selector will do, since all of them must match; the last is as good as any. */
+function selectorPair(service: Service): string | null {
+  const pair = Object.entries(service.selector ?? {}).at(-1);
+  return pair === undefined ? null : `${service.namespace} ${pair[0]}=${pair[1]}`;
+}
+
+function linkService(indexes: Indexes, service: Service): void {
+  const pair = selectorPair(service);
+  if (pair !== null) link(indexes.servicesByPair, pair, service);
+}
+
+function unlinkService(indexes: Indexes, service: Service): void {
+  const pair = selectorPair(service);
+  if (pair !== null) unlink(indexes.servicesByPair, pair, service);
+}
+
+/** An empty store. `delivered` names the resources that the input will tell of. */
+export function createStore(delivered: Iterable<Resource>): Store {
+  const known = new Set(delivered);
+  const held: Held = {
+    services: new Map(),
+    pods: new Map(),
+    nodes: new Map(),
+    endpoints: new Map(),
+    endpointslices: new Map(),
+  };
+  const indexes: Indexes = {
+    podsByNamespace: new Map(),
+    podsByNode: new Map(),
+    podsByAddress: new Map(),
+    servicesByPair: new Map(),
+  };
+  const tombstones = new Map<string, string>();
+  const zonesSeen = new Set<string>();
+  const dropped = { stale: 0, repeated: 0 };
+  let zoneCapacity: ZoneCapacity | null = null;
+
+  function replace(resource: Resource, before: AnyObject | null, after: AnyObject | null): void {
+    const key = (after ?? before)?.key ?? '';
+    if (resource === 'pods') {
+      if (before !== null) unlinkPod(indexes, before as Pod);
+      if (after !== null) linkPod(indexes, after as Pod);
+    } else if (resource === 'services') {
+      if (before !== null) unlinkService(indexes, before as Service);
+      if (after !== null) linkService(indexes, after as Service);
+    } else if (resource === 'nodes') {
+      zoneCapacity = null;
+      if (after !== null) zonesSeen.add((after as Node).zone);
+    }
+    const objects = held[resource] as Map<string, AnyObject>;
+    if (after === null) objects.delete(key);
+    else objects.set(key, after);
+  }
+
+  /** Whether an event is news; if not, it is counted as what it is. */
+  function isNews(event: WatchEvent, before: AnyObject | null): boolean {
+    const { resource, object, type } = event;
+    const tombstone = tombstones.get(`${resource} ${object.key}`);
+    const version = before?.resourceVersion ?? tombstone;
+    const age = version === undefined ? 1 : compareVersions(object.resourceVersion, version);
+    if (type === 'deleted') {
+      if (before === null) dropped.repeated++;
+      else if (age === -1) dropped.stale++;
+      return before !== null && age !== -1;
+    }
+    if (age === 0) dropped.repeated++;
+    else if (age === -1) dropped.stale++;
+    return age === 1 || age === null;
+  }
+
+  function apply(event: WatchEvent): Change | null {
+    const { resource, object, at } = event;
+    const objects = held[resource] as Map<string, AnyObject>;
+    const before = objects.get(object.key) ?? null;
+    if (!isNews(event, before)) return null;
+    const after = event.type === 'deleted' ? null : object;
+    if (after === null) {
+      tombstones.set(`${resource} ${object.key}`, object.resourceVersion);
+      const oldest = tombstones.keys().next();
+      if (tombstones.size > tombstoneLimit && oldest.done !== true) tombstones.delete(oldest.value);
+    }
+    replace(resource, before, after);
+    return { resource, before, after, at };
+  }
+
+  const none: never[] = [];
+  const snapshot: Snapshot = {
+    knows: (resource) => known.has(resource),
+    services: held.services,
+    endpoints: held.endpoints,
+    nodes: held.nodes,
+    pods: held.pods,
+    podsIn: (namespace) => indexes.podsByNamespace.get(namespace) ?? none,
+    podsOn: (node) => indexes.podsByNode.get(node) ?? none,
+    podsAt(ip) {
+      const there = indexes.podsByAddress.get(ip);
+      return there === undefined ? none : Array.isArray(there) ? there : [there];
+    },
+    servicesSelecting: (namespace, labels) => servicesSelecting(indexes, namespace, labels),
+    slices: held.endpointslices,
+    get zoneCapacity() {
+      return (zoneCapacity ??= zoneCapacityOf(held.nodes.values()));
+    },
+    zonesSeen,
+  };
+  return { snapshot, apply, dropped };
+}
+
+function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels): Service[] {
+  const found: Service[] = [];
+  for (const key in labels) {
+    const candidates = indexes.servicesByPair.get(`${namespace} ${key}=${labels[key] ?? ''}`);
+    if (candidates === undefined) continue;
+    for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
+  }
+  return found;
+}

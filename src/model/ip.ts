@@ -1,0 +1,43 @@
+// IP addresses as upstream parses and prints them: k8s.io/utils/net ParseIPSloppy (leading zeros in
+// IPv4 octets are read as decimal) followed by Go's net.IP.String (RFC 5952, and an IPv4-mapped IPv6
+// address is the IPv4 address). CIDRs and zones play no role for endpoints.
+
+import ipaddr from 'ipaddr.js';
+
+import type { AddressType } from './objects.ts';
+
+export interface IP {
+  readonly family: 'IPv4' | 'IPv6';
+  /** The form that upstream writes. */
+  readonly text: string;
+}
+
+const plainIPv4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
+const sloppyIPv4 = /^\d+\.\d+\.\d+\.\d+$/;
+const hexIPv6 = /^[0-9a-fA-F:.]+$/;
+
+/** Parses an address, or says null: it is none. Reference: k8s.io/utils@v0 net/parse.go. */
+export function parseIP(text: string): IP | null {
+  if (plainIPv4.test(text)) return { family: 'IPv4', text };
+  if (sloppyIPv4.test(text)) {
+    const octets = text.split('.').map(Number);
+    return octets.every((octet) => octet <= 255)
+      ? { family: 'IPv4', text: octets.join('.') }
+      : null;
+  }
+  if (!text.includes(':') || !hexIPv6.test(text) || !ipaddr.IPv6.isValid(text)) return null;
+  const address = ipaddr.IPv6.parse(text);
+  return address.isIPv4MappedAddress()
+    ? { family: 'IPv4', text: address.toIPv4Address().toString() }
+    : { family: 'IPv6', text: address.toRFC5952String() };
+}
+
+/** `text` in canonical form; unchanged when it is no address. */
+export function canonicalIP(text: string): string {
+  return parseIP(text)?.text ?? text;
+}
+
+/** The address type of slices that carry addresses of this IP family; null for other words. */
+export function addressTypeOf(ipFamily: string): AddressType | null {
+  return ipFamily === 'IPv4' || ipFamily === 'IPv6' ? ipFamily : null;
+}

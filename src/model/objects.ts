@@ -1,0 +1,287 @@
+// The nouns: API objects projected to the fields that the shadowed controllers read or write, and
+// nothing else. A door (cluster/project.ts) makes them, everything else only reads them; they are
+// never changed after that, so two versions of an object can be compared field by field.
+//
+// Strings and label maps are interned by the door: equal values are usually the same reference, but
+// only equality is promised. Absent and null fields of the API are told apart where a controller
+// tells them apart (conditions, nodeName, zone, hints), and nowhere else.
+
+/** `namespace/name`, as client-go's MetaNamespaceKeyFunc writes it. */
+export type Key = string;
+
+export type Labels = Readonly<Record<string, string>>;
+
+export type AddressType = 'IPv4' | 'IPv6' | 'FQDN';
+
+export interface ObjectRef {
+  readonly kind: string;
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+}
+
+/** What every object has. `at` is when this version arrived, Unix seconds on the door's clock. */
+interface Meta {
+  readonly key: Key;
+  readonly namespace: string;
+  readonly name: string;
+  readonly uid: string;
+  /** Decimal as the API server writes it; '' where a file has none. */
+  readonly resourceVersion: string;
+  readonly labels: Labels;
+  /** metadata.creationTimestamp, Unix seconds; null when absent. */
+  readonly created: number | null;
+  /** metadata.deletionTimestamp is set. */
+  readonly deleting: boolean;
+  readonly at: number;
+}
+
+export interface ServicePort {
+  readonly name: string;
+  readonly protocol: string;
+  readonly port: number;
+  /** A number, or the name of a container port; 0 when the API left it unset. */
+  readonly targetPort: number | string;
+  readonly appProtocol: string | null;
+}
+
+export interface Service extends Meta {
+  readonly type: 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName';
+  /** '' or 'None' mean that no IP is set: a headless Service, or an ExternalName one. */
+  readonly clusterIP: string;
+  /** null: no selector. The API keeps no empty selector: `{}` is stored as absent. */
+  readonly selector: Labels | null;
+  readonly publishNotReadyAddresses: boolean;
+  /** spec.ipFamilies as written; the first is the primary family. */
+  readonly ipFamilies: readonly string[];
+  readonly ports: readonly ServicePort[];
+  readonly trafficDistribution: string | null;
+  /** The topology annotation in force (the deprecated name has precedence) says Auto. */
+  readonly topologyAuto: boolean;
+}
+
+/** A port that a container names; unnamed container ports play no role for any controller. */
+export interface ContainerPort {
+  readonly name: string;
+  readonly protocol: string;
+  readonly port: number;
+  /** It belongs to an init container with restartPolicy Always. */
+  readonly sidecar: boolean;
+}
+
+export interface Pod extends Meta {
+  /** spec.nodeName; '' while unscheduled. */
+  readonly node: string;
+  readonly hostNetwork: boolean;
+  readonly hostname: string;
+  readonly subdomain: string;
+  /** Containers first, then restartable init containers, each in the order of the spec. */
+  readonly ports: readonly ContainerPort[];
+  /** status.phase is Succeeded or Failed. */
+  readonly terminal: boolean;
+  /** The first condition of type Ready has status True. */
+  readonly ready: boolean;
+  /** lastTransitionTime of that condition, Unix seconds. */
+  readonly readySince: number | null;
+  /** status.podIPs as written (status.podIP where there is no list), in order. */
+  readonly ips: readonly string[];
+  /** When this pod was first seen with these ips, Unix seconds on the door's clock. */
+  readonly ipsSince: number;
+}
+
+export interface Node extends Meta {
+  /** Label topology.kubernetes.io/zone; '' when absent. */
+  readonly zone: string;
+  readonly ready: boolean;
+  /** Label node-role.kubernetes.io/control-plane or .../master, which topology hints exclude. */
+  readonly controlPlane: boolean;
+  /** status.allocatable.cpu in millicores; 0 when absent. */
+  readonly cpuMillis: number;
+}
+
+/** One port of a subset or slice; `name` is '' when unnamed, null only where a slice says null. */
+export interface Port {
+  readonly name: string | null;
+  readonly protocol: string | null;
+  readonly port: number | null;
+  readonly appProtocol: string | null;
+}
+
+/** One address of an Endpoints subset. */
+export interface EndpointAddress {
+  readonly ip: string;
+  readonly ready: boolean;
+  readonly node: string | null;
+  readonly hostname: string;
+  readonly target: ObjectRef | null;
+}
+
+export interface EndpointSubset {
+  readonly ports: readonly Port[];
+  /** Ready ones first, then the notReadyAddresses. */
+  readonly addresses: readonly EndpointAddress[];
+  readonly readyCount: number;
+}
+
+export interface Endpoints extends Meta {
+  readonly annotations: Labels;
+  readonly subsets: readonly EndpointSubset[];
+  /** Length of the object as JSON without managedFields; null when the door could not tell. */
+  readonly bytes: number | null;
+}
+
+/** A tri-state condition: null where the object says nothing. */
+export type Condition = boolean | null;
+
+/** One endpoint of an EndpointSlice. */
+export interface Endpoint {
+  readonly addresses: readonly string[];
+  readonly ready: Condition;
+  readonly serving: Condition;
+  readonly terminating: Condition;
+  readonly hostname: string | null;
+  readonly node: string | null;
+  readonly zone: string | null;
+  readonly target: ObjectRef | null;
+  /** Zone names of hints.forZones, node names of hints.forNodes; null: the list is absent. */
+  readonly forZones: readonly string[] | null;
+  readonly forNodes: readonly string[] | null;
+}
+
+export interface OwnerReference {
+  readonly apiVersion: string;
+  readonly kind: string;
+  readonly name: string;
+  readonly uid: string;
+  readonly controller: boolean;
+}
+
+export interface EndpointSlice extends Meta {
+  readonly generation: number;
+  readonly annotations: Labels;
+  readonly owners: readonly OwnerReference[];
+  readonly addressType: AddressType;
+  readonly ports: readonly Port[];
+  /** Equal for two slices exactly if their ports are equal as sets; see portMapKey. */
+  readonly portMap: PortMapKey;
+  readonly endpoints: readonly Endpoint[];
+  readonly bytes: number | null;
+}
+
+export interface ObjectOf {
+  services: Service;
+  pods: Pod;
+  nodes: Node;
+  endpoints: Endpoints;
+  endpointslices: EndpointSlice;
+}
+
+export type Resource = keyof ObjectOf;
+
+export const resources: readonly Resource[] = [
+  'nodes',
+  'services',
+  'pods',
+  'endpoints',
+  'endpointslices',
+];
+
+export type AnyObject = ObjectOf[Resource];
+
+/** A change of one object, as a watch or a file delivers it. Bookmarks change nothing. */
+export interface WatchEvent<R extends Resource = Resource> {
+  readonly resource: R;
+  /** `added` also for the objects of a first list. */
+  readonly type: 'added' | 'modified' | 'deleted';
+  readonly object: ObjectOf[R];
+  /** Arrival, Unix seconds. */
+  readonly at: number;
+}
+
+/** What an event did to the held state: the versions before and after; both are never null. */
+export interface Change<R extends Resource = Resource> {
+  readonly resource: R;
+  readonly before: ObjectOf[R] | null;
+  readonly after: ObjectOf[R] | null;
+  /** Arrival, Unix seconds. */
+  readonly at: number;
+}
+
+/** CPU of the Nodes that topology hints count (ready, no control plane), and what is wrong with it. */
+export interface ZoneCapacity {
+  /** A counted Node lacks its zone or its CPU: no Service gets hints. */
+  readonly insufficient: boolean;
+  readonly cpuMillisByZone: ReadonlyMap<string, number>;
+}
+
+/** All that is held of the cluster at one moment, with the look-ups that judging needs. */
+export interface Snapshot {
+  /** Whether the input delivers this resource at all. */
+  knows(resource: Resource): boolean;
+  readonly services: ReadonlyMap<Key, Service>;
+  readonly endpoints: ReadonlyMap<Key, Endpoints>;
+  readonly nodes: ReadonlyMap<string, Node>;
+  readonly pods: ReadonlyMap<Key, Pod>;
+  podsIn(namespace: string): Iterable<Pod>;
+  podsOn(node: string): Iterable<Pod>;
+  /** Pods with this address in canonical form, of all namespaces. */
+  podsAt(ip: string): readonly Pod[];
+  /** Services whose selector matches, ExternalName ones too. */
+  servicesSelecting(namespace: string, labels: Labels): Service[];
+  readonly slices: ReadonlyMap<Key, EndpointSlice>;
+  readonly zoneCapacity: ZoneCapacity;
+  /** Zones that a Node had at any time since the input began. */
+  readonly zonesSeen: ReadonlySet<string>;
+}
+
+/** Port maps: the unit by which slices are grouped. Compare with ===; never parse. */
+export type PortMapKey = string;
+
+const quoted = (value: string | null): string => (value === null ? '-' : JSON.stringify(value));
+
+/** One port in a form whose order and equality are those of its four fields. */
+export function portKey(port: Port): string {
+  return `${quoted(port.name)} ${String(port.port)} ${quoted(port.protocol)} ${quoted(port.appProtocol)}`;
+}
+
+/**
+ * The key of a list of ports, whatever their order; no ports and an empty list are the same.
+ * k8s.io/endpointslice@v0.36.3 util/controller_utils.go NewPortMapKey.
+ */
+export function portMapKey(ports: readonly Port[]): PortMapKey {
+  const first = ports[0];
+  if (first === undefined) return '';
+  return ports.length === 1 ? portKey(first) : ports.map(portKey).sort().join(',');
+}
+
+/** A port as people write it: `http 8080/TCP`, with the app protocol where there is one. */
+export function portText(port: Port): string {
+  const name = port.name === null || port.name === '' ? '' : `${port.name} `;
+  const app = port.appProtocol === null ? '' : ` (${port.appProtocol})`;
+  return `${name}${String(port.port)}/${String(port.protocol)}${app}`;
+}
+
+// The names that Kubernetes gives to labels, annotations and managers of these objects.
+export const label = {
+  headless: 'service.kubernetes.io/headless',
+  serviceName: 'kubernetes.io/service-name',
+  sliceManagedBy: 'endpointslice.kubernetes.io/managed-by',
+  endpointsManagedBy: 'endpoints.kubernetes.io/managed-by',
+  skipMirror: 'endpointslice.kubernetes.io/skip-mirror',
+  zone: 'topology.kubernetes.io/zone',
+} as const;
+
+export const annotation = {
+  triggerTime: 'endpoints.kubernetes.io/last-change-trigger-time',
+  overCapacity: 'endpoints.kubernetes.io/over-capacity',
+  leader: 'control-plane.alpha.kubernetes.io/leader',
+  lastApplied: 'kubectl.kubernetes.io/last-applied-configuration',
+  topologyMode: 'service.kubernetes.io/topology-mode',
+  topologyAwareHints: 'service.kubernetes.io/topology-aware-hints',
+} as const;
+
+export const manager = {
+  endpoints: 'endpoint-controller',
+  slices: 'endpointslice-controller.k8s.io',
+  mirroring: 'endpointslicemirroring-controller.k8s.io',
+} as const;

@@ -1,0 +1,130 @@
+// Shadows the endpointslice controller: reconciler.go, utils.go and util/ of
+// k8s.io/endpointslice@v0.36.3, driven by pkg/controller/endpointslice of k8s.io/kubernetes@v1.36.3;
+// differences between releases are in release.ts.
+//
+// The controller keeps, per Service and address type, sets of endpoints grouped by port map, and
+// spreads each set over slices of at most --max-endpoints-per-slice (100). How a set is spread
+// depends on every state before, so the shadow says which endpoints must stand in the slices of a
+// Service, and what must be true of every slice (labels, owner, address type, size); filling.ts says
+// whether one state of the slices can follow another.
+//
+// Left out: names of slices, order, trigger-time annotations and annotations of others (all without
+// meaning upstream), and hints (hints.ts).
+
+import { addressTypeOf, parseIP } from '../model/ip.ts';
+import type {
+  AddressType,
+  EndpointSlice,
+  Labels,
+  Node,
+  Pod,
+  Port,
+  PortMapKey,
+  Service,
+} from '../model/objects.ts';
+import { label, manager } from '../model/objects.ts';
+import { isHeadless } from './endpoints.ts';
+import { carriesHostname, isListed, resolvePorts } from './pod.ts';
+import type { Release } from './release.ts';
+
+/** Default of kube-controller-manager's --max-endpoints-per-slice. */
+export const defaultMaxEndpointsPerSlice = 100;
+
+/** One pod as a slice of one address type must list it. */
+export interface ExpectedEndpoint {
+  readonly addressType: AddressType;
+  readonly addresses: readonly string[];
+  readonly ready: boolean;
+  readonly serving: boolean;
+  readonly terminating: boolean;
+  readonly hostname: string | null;
+  readonly node: string | null;
+  /** null: the Node has no zone; undefined: Nodes are not known, so any zone may be right. */
+  readonly zone: string | null | undefined;
+  readonly pod: Pod;
+  readonly ports: readonly Port[];
+  readonly portMap: PortMapKey;
+}
+
+const bothTypes: readonly AddressType[] = ['IPv4', 'IPv6'];
+
+/** The address types that the Service's slices must have. `utils.go` getAddressTypesForService. */
+export function addressTypesOf(service: Service): readonly AddressType[] {
+  const types = service.ipFamilies.map(addressTypeOf).filter((type) => type !== null);
+  if (types.length > 0) return types;
+  if (!isHeadless(service)) return [service.clusterIP.includes(':') ? 'IPv6' : 'IPv4'];
+  return bothTypes;
+}
+
+/**
+ * The endpoints of a selected pod, one per address type of the Service of which the pod has an
+ * address. A pod whose Node does not exist is left out (the controller retries it) unless not ready
+ * addresses are published. `node` is the pod's Node, null when it does not exist, undefined when
+ * Nodes are not known. `reconciler.go` reconcileByAddressType, `utils.go` podToEndpoint.
+ */
+export function expectedEndpoints(
+  service: Service,
+  pod: Pod,
+  node: Node | null | undefined,
+  release: Release,
+): ExpectedEndpoint[] {
+  if (!isListed(pod, true)) return [];
+  if (node === null && !service.publishNotReadyAddresses) return [];
+  const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInSlices);
+  const expected: ExpectedEndpoint[] = [];
+  for (const addressType of addressTypesOf(service)) {
+    const addresses = addressesOf(pod, addressType);
+    if (addresses.length === 0) continue;
+    expected.push({
+      addressType,
+      addresses,
+      ready: service.publishNotReadyAddresses || (pod.ready && !pod.deleting),
+      serving: pod.ready,
+      terminating: pod.deleting,
+      hostname: carriesHostname(service, pod) ? pod.hostname : null,
+      node: pod.node === '' ? null : pod.node,
+      zone: node === undefined ? undefined : node === null || node.zone === '' ? null : node.zone,
+      pod,
+      ports,
+      portMap,
+    });
+  }
+  return expected;
+}
+
+function addressesOf(pod: Pod, addressType: AddressType): string[] {
+  const addresses: string[] = [];
+  for (const text of pod.ips) {
+    const ip = parseIP(text);
+    if (ip?.family === addressType) addresses.push(ip.text);
+  }
+  return addresses;
+}
+
+/** Labels of slices that are never taken from the Service. `utils.go` isReservedLabelKey. */
+const reserved: readonly string[] = [label.serviceName, label.sliceManagedBy, label.headless];
+
+/** The labels of every slice of the Service. `utils.go` setEndpointSliceLabels. */
+export function expectedSliceLabels(service: Service): Labels {
+  const labels: Record<string, string> = {};
+  for (const [key, value] of Object.entries(service.labels)) {
+    if (!reserved.includes(key)) labels[key] = value;
+  }
+  if (isHeadless(service)) labels[label.headless] = '';
+  labels[label.serviceName] = service.name;
+  labels[label.sliceManagedBy] = manager.slices;
+  return labels;
+}
+
+/** `utils.go` ownedBy: kind, API version and uid count, the controller flag does not. */
+export function isOwnedBy(slice: EndpointSlice, service: Service): boolean {
+  return slice.owners.some(
+    (owner) =>
+      owner.uid === service.uid && owner.kind === 'Service' && owner.apiVersion === 'v1',
+  );
+}
+
+/** The slice is in the endpointslice controller's care. */
+export function isControllers(slice: EndpointSlice): boolean {
+  return slice.labels[label.sliceManagedBy] === manager.slices;
+}

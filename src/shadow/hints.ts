@@ -1,0 +1,71 @@
+// Shadows topology hints of the endpointslice controller: trafficdist/trafficdist.go and
+// topologycache/ of k8s.io/endpointslice@v0.36.3.
+//
+// Hints by trafficDistribution are a function of the endpoint itself, so they are exactly expected.
+// Hints by the annotation topology-mode Auto depend on every sync before and on which Node events
+// were seen, so only what stands can be judged: hints are given to all ready endpoints of an address
+// type or to none, and to none at all where upstream's own conditions forbid them. Absent hints are
+// always allowed; the reason is named where it follows from the input.
+//
+// Left out: how many endpoints of one zone are given to another (it depends on history), and hints
+// of endpoints that are not ready under Auto (nothing reads them).
+
+import type { Endpoint, Service, ZoneCapacity } from '../model/objects.ts';
+import type { Release } from './release.ts';
+
+export type HintMode = 'none' | 'auto' | 'zone' | 'node';
+
+/** Which hints the Service's slices carry. `reconciler.go` reconcileByAddressType. */
+export function hintMode(service: Service, release: Release): HintMode {
+  if (service.topologyAuto) return 'auto';
+  const wanted = service.trafficDistribution;
+  if (wanted === null || !release.trafficDistributions.includes(wanted)) return 'none';
+  return wanted === 'PreferSameNode' ? 'node' : 'zone';
+}
+
+export interface Hints {
+  readonly forZones: readonly string[] | null;
+  readonly forNodes: readonly string[] | null;
+}
+
+const noHints: Hints = { forZones: null, forNodes: null };
+
+/**
+ * The hints of one endpoint by trafficDistribution. They repeat the endpoint's own zone and node, so
+ * a wrong zone is one difference, not two. `trafficdist.go` preferCloseHeuristic.
+ */
+export function expectedHints(
+  mode: 'none' | 'zone' | 'node',
+  endpoint: Endpoint,
+  release: Release,
+): Hints {
+  if (mode === 'none' || endpoint.ready !== true) return noHints;
+  const noZone = release.hintsEmptyZone ? [''] : null;
+  return {
+    forZones: endpoint.zone === null ? noZone : [endpoint.zone],
+    forNodes: mode === 'node' && endpoint.node !== null ? [endpoint.node] : null,
+  };
+}
+
+const overloadThreshold = 0.2;
+
+/**
+ * Why upstream gives no hints to `ready` endpoints at its next sync, in the words of its events
+ * (topologycache/event.go), or null when it would give them. `topologycache.go` getAllocations.
+ */
+export function whyNoHints(capacity: ZoneCapacity, ready: number): string | null {
+  const zones = capacity.cpuMillisByZone.size;
+  if (capacity.insufficient) {
+    return 'insufficient Node information: allocatable CPU or zone not specified on a Node';
+  }
+  if (zones < 2) return 'Nodes only ready in one zone';
+  const counts = `${String(ready)} endpoints, ${String(zones)} zones`;
+  if (zones > ready) return `insufficient number of endpoints (${counts})`;
+  let total = 0;
+  for (const cpu of capacity.cpuMillisByZone.values()) total += cpu;
+  let least = 0;
+  for (const cpu of capacity.cpuMillisByZone.values()) {
+    least += Math.ceil(((cpu / total) * ready) / (1 + overloadThreshold));
+  }
+  return least > ready ? `minimum allocation exceeds the overload threshold (${counts})` : null;
+}

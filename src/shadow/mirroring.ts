@@ -1,0 +1,172 @@
+// Shadows the endpointslicemirroring controller: pkg/controller/endpointslicemirroring/ of
+// k8s.io/kubernetes@v1.36.3 (reconciler.go, reconciler_helpers.go, utils.go) and the repacking it
+// does first, pkg/api/v1/endpoints/util.go.
+//
+// Endpoints that somebody else writes for a Service without selector are copied into slices: one
+// slice per port map and address type, with at most 1,000 addresses of each repacked subset. The
+// result is a function of the Endpoints object and of whether the Service has a selector.
+//
+// Two oddities are followed: an address keeps what the first subset says of it (node, hostname), and
+// ports with an appProtocol are told apart by pointer, so those of two subsets never merge; where such
+// subsets disagree about one address, either readiness is allowed.
+//
+// Left out: the trigger time (never mirrored), which of two addresses survives when the same address
+// stands in one repacked subset for two uids of one pod name (upstream keeps either).
+
+import { parseIP } from '../model/ip.ts';
+import type {
+  AddressType,
+  EndpointAddress,
+  Endpoints,
+  EndpointSlice,
+  Labels,
+  Port,
+  PortMapKey,
+  Service,
+} from '../model/objects.ts';
+import { annotation, label, manager, portKey, portMapKey } from '../model/objects.ts';
+import { isMirrorable } from './wake.ts';
+
+/** Default of kube-controller-manager's --mirroring-max-endpoints-per-subset. */
+export const maxEndpointsPerSubset = 1000;
+
+export interface MirroredEndpoint {
+  readonly address: string;
+  /** null: subsets disagree, and upstream keeps what comes last in an order of hashes. */
+  readonly ready: boolean | null;
+  readonly source: EndpointAddress;
+}
+
+/** What one mirrored slice must hold. */
+export interface MirroredGroup {
+  readonly addressType: AddressType;
+  readonly ports: readonly Port[];
+  readonly portMap: PortMapKey;
+  /** Keyed as upstream tells endpoints apart: address, hostname, namespace and name of targetRef. */
+  readonly endpoints: ReadonlyMap<string, MirroredEndpoint>;
+}
+
+/** Whether slices are mirrored from these Endpoints: syncEndpoints. */
+export function isMirrored(service: Service | null, endpoints: Endpoints | null): boolean {
+  return (
+    endpoints !== null &&
+    service !== null &&
+    service.selector === null &&
+    isMirrorable(endpoints)
+  );
+}
+
+/** The slice is in the mirroring controller's care. */
+export function isMirror(slice: EndpointSlice): boolean {
+  return slice.labels[label.sliceManagedBy] === manager.mirroring;
+}
+
+/** The identity of an endpoint within one port map. `util/endpointset.go` hashEndpoint. */
+export function endpointIdentity(
+  address: string,
+  hostname: string | null,
+  target: { namespace: string; name: string } | null,
+): string {
+  return `${address}|${hostname ?? ''}|${target === null ? '' : `${target.namespace}/${target.name}`}`;
+}
+
+interface Listed {
+  readonly address: EndpointAddress;
+  ready: boolean;
+}
+
+/** Addresses by port, by address and uid; not ready trumps ready. util.go mapAddressByPort. */
+function byPort(endpoints: Endpoints): Map<string, { port: Port | null; listed: Map<string, Listed> }> {
+  const ports = new Map<string, { port: Port | null; listed: Map<string, Listed> }>();
+  const first = new Map<string, EndpointAddress>();
+  for (const [index, subset] of endpoints.subsets.entries()) {
+    const ofSubset: (Port | null)[] = subset.ports.length === 0 ? [null] : [...subset.ports];
+    for (const port of ofSubset) {
+      const shared = port === null ? '' : portKey(port);
+      const key = (port?.appProtocol ?? null) === null ? shared : `${shared} ${String(index)}`;
+      const entry = ports.get(key) ?? { port, listed: new Map<string, Listed>() };
+      ports.set(key, entry);
+      for (const address of subset.addresses) {
+        const id = `${address.ip}|${address.target?.uid ?? ''}`;
+        const source = first.get(id) ?? address;
+        first.set(id, source);
+        const known = entry.listed.get(id);
+        if (known === undefined) entry.listed.set(id, { address: source, ready: address.ready });
+        else if (!address.ready) known.ready = false;
+      }
+    }
+  }
+  return ports;
+}
+
+/** Ports with the same addresses in the same state, which repacking puts into one subset. */
+function repack(endpoints: Endpoints): { ports: Port[]; listed: Map<string, Listed> }[] {
+  const subsets = new Map<string, { ports: Port[]; listed: Map<string, Listed> }>();
+  for (const { port, listed } of byPort(endpoints).values()) {
+    const signature = [...listed].map(([id, { ready }]) => `${id}|${String(ready)}`).sort();
+    const key = signature.join(' ');
+    const subset = subsets.get(key) ?? { ports: [], listed };
+    if (port !== null) subset.ports.push(port);
+    subsets.set(key, subset);
+  }
+  return [...subsets.values()];
+}
+
+function inUpstreamOrder(listed: Iterable<Listed>): Listed[] {
+  const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+  return [...listed].sort(
+    (a, b) =>
+      Number(b.ready) - Number(a.ready) ||
+      order(a.address.ip, b.address.ip) ||
+      order(a.address.target?.uid ?? '', b.address.target?.uid ?? ''),
+  );
+}
+
+/**
+ * The groups that must be mirrored from these Endpoints, one slice each; a group is never empty.
+ * Addresses that are no IP are skipped and do not count toward the limit of a subset.
+ */
+export function expectedMirror(endpoints: Endpoints): MirroredGroup[] {
+  const groups = new Map<string, MirroredGroup & { endpoints: Map<string, MirroredEndpoint> }>();
+  for (const { ports, listed } of repack(endpoints)) {
+    const portMap = portMapKey(ports);
+    let added = 0;
+    for (const { address, ready } of inUpstreamOrder(listed.values())) {
+      if (added >= maxEndpointsPerSubset) break;
+      const ip = parseIP(address.ip);
+      if (ip === null) continue;
+      added++;
+      const addressType = ip.family;
+      const key = `${addressType} ${portMap}`;
+      let group = groups.get(key);
+      if (group === undefined) {
+        group = { addressType, ports, portMap, endpoints: new Map() };
+        groups.set(key, group);
+      }
+      const identity = endpointIdentity(ip.text, address.hostname, address.target);
+      const known = group.endpoints.get(identity);
+      const disputed = known !== undefined && known.ready !== ready;
+      const one = { address: ip.text, ready: disputed ? null : ready, source: address };
+      group.endpoints.set(identity, one);
+    }
+  }
+  return [...groups.values()];
+}
+
+/** The labels of every mirrored slice: those of the Endpoints, two overwritten. */
+export function expectedMirrorLabels(endpoints: Endpoints): Labels {
+  return {
+    ...endpoints.labels,
+    [label.serviceName]: endpoints.name,
+    [label.sliceManagedBy]: manager.mirroring,
+  };
+}
+
+/** The annotations of every mirrored slice: those of the Endpoints but two. */
+export function expectedMirrorAnnotations(endpoints: Endpoints): Labels {
+  return Object.fromEntries(
+    Object.entries(endpoints.annotations).filter(
+      ([key]) => key !== annotation.triggerTime && key !== annotation.lastApplied,
+    ),
+  );
+}

@@ -1,0 +1,72 @@
+// What the endpoints and the endpointslice controller ask of a pod before they list it. Both use the
+// same functions: k8s.io/endpointslice@v0.36.3 util/controller_utils.go (ShouldPodBeInEndpoints,
+// ShouldSetHostname) and utils.go (FindPort, getEndpointPorts).
+//
+// Restart policy, readiness gates and the phases Pending, Running and Unknown play no role upstream,
+// so they are not even projected; of the phase only "terminal" is.
+
+import type { Pod, Port, PortMapKey, Service, ServicePort } from '../model/objects.ts';
+import { portMapKey } from '../model/objects.ts';
+
+/** Whether a selected pod is listed at all; terminating pods only with `includeTerminating`. */
+export function isListed(pod: Pod, includeTerminating: boolean): boolean {
+  if (pod.terminal || pod.ips.length === 0) return false;
+  return includeTerminating || !pod.deleting;
+}
+
+/** Whether an endpoint of this pod carries the pod's hostname; the Service may have a cluster IP. */
+export function carriesHostname(service: Service, pod: Pod): boolean {
+  return (
+    pod.hostname !== '' && pod.subdomain === service.name && pod.namespace === service.namespace
+  );
+}
+
+/** The container port number behind a Service port, or null where the pod has no such port. */
+function findPort(pod: Pod, servicePort: ServicePort, sidecars: boolean): number | null {
+  const target = servicePort.targetPort;
+  if (typeof target === 'number') return target;
+  for (const port of pod.ports) {
+    if (port.sidecar && !sidecars) continue;
+    if (port.name === target && port.protocol === servicePort.protocol) return port.port;
+  }
+  return null;
+}
+
+export interface ResolvedPorts {
+  readonly ports: readonly Port[];
+  readonly portMap: PortMapKey;
+}
+
+const noPorts: ResolvedPorts = { ports: [], portMap: '' };
+
+function resolve(service: Service, pod: Pod, sidecars: boolean): ResolvedPorts {
+  const ports: Port[] = [];
+  for (const servicePort of service.ports) {
+    const port = findPort(pod, servicePort, sidecars);
+    if (port === null) continue;
+    const { name, protocol, appProtocol } = servicePort;
+    ports.push({ name, port, protocol, appProtocol });
+  }
+  return ports.length === 0 ? noPorts : { ports, portMap: portMapKey(ports) };
+}
+
+// The ports depend on the Service and on the list of named container ports, which pods of one
+// template share by reference; the answer is kept for as long as both objects live.
+type Resolved = WeakMap<Service, WeakMap<Pod['ports'], ResolvedPorts>>;
+const withSidecars: Resolved = new WeakMap();
+const withoutSidecars: Resolved = new WeakMap();
+
+/**
+ * The ports that the Service's ports mean on this pod. A named port that the pod lacks is left out:
+ * slices then list the pod with fewer ports or none, Endpoints list it for the ports it has.
+ * `sidecars`: ports of restartable init containers count, after those of containers.
+ */
+export function resolvePorts(service: Service, pod: Pod, sidecars: boolean): ResolvedPorts {
+  if (service.ports.length === 0) return noPorts;
+  const resolved = sidecars ? withSidecars : withoutSidecars;
+  let ofService = resolved.get(service);
+  if (ofService === undefined) resolved.set(service, (ofService = new WeakMap()));
+  let ports = ofService.get(pod.ports);
+  if (ports === undefined) ofService.set(pod.ports, (ports = resolve(service, pod, sidecars)));
+  return ports;
+}
