@@ -2,6 +2,7 @@
 // it must with what users and other managers wrote. They are findings of the output `input`, apart
 // from the verdicts on what the controllers wrote.
 
+import { canonicalIP } from '../model/ip.ts';
 import type { EndpointSlice, Pod, Snapshot } from '../model/objects.ts';
 import { addressTypesOf } from '../shadow/endpointslice.ts';
 import { endpointsCapacity, isSelected } from '../shadow/endpoints.ts';
@@ -11,7 +12,7 @@ import { difference, isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesAt } from './endpointslices.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { addressesIn, isWrittenByController, roleOf, slicesAt } from './service.ts';
+import { isWrittenByController, roleOf, slicesAt } from './service.ts';
 
 /** What the API server accepts in one request: etcd's default --max-request-bytes, 1.5 MiB. */
 export const maxObjectBytes = 1.5 * 1024 * 1024;
@@ -24,16 +25,26 @@ function leftBehind(context: Context, record: ServiceRecord): EndpointSlice[] {
   );
 }
 
-/** The addresses that were left behind, empty for a Service whose controllers still work on it. */
-export function leftBehindAddresses(context: Context, record: ServiceRecord): Set<string> {
+/** The addresses that were left behind, each with the uids of the pods it stood for. */
+export function leftBehindAddresses(
+  context: Context,
+  record: ServiceRecord,
+): Map<string, Set<string>> {
   const { service, endpoints } = record;
-  const addresses = new Set<string>();
+  const addresses = new Map<string, Set<string>>();
   if (service === null || isSelected(service)) return addresses;
+  const add = (address: string, uid: string | undefined): void => {
+    addresses.set(address, (addresses.get(address) ?? new Set()).add(uid ?? ''));
+  };
   for (const slice of leftBehind(context, record)) {
-    for (const address of addressesIn(slice)) addresses.add(address);
+    for (const endpoint of slice.endpoints) {
+      for (const ip of endpoint.addresses) add(canonicalIP(ip), endpoint.target?.uid);
+    }
   }
   if (endpoints !== null && isWrittenByController(endpoints)) {
-    for (const address of record.listed.keys()) addresses.add(address);
+    for (const [ip, listed] of record.listed) {
+      for (const { address } of listed) add(ip, address.target?.uid);
+    }
   }
   return addresses;
 }
@@ -49,12 +60,16 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
   }
   if (names.length === 0) return [];
   const object = `Service ${record.key}`;
-  const addresses = [...leftBehindAddresses(context, record)].sort();
-  const dead = addresses.filter((ip) => !context.snapshot.podsAt(ip).some(isLiving));
+  const dead: string[] = [];
+  for (const [ip, uids] of leftBehindAddresses(context, record)) {
+    // A living pod of another uid makes it worse: traffic goes to somebody else.
+    const lives = context.snapshot.podsAt(ip).some((pod) => isLiving(pod) && uids.has(pod.uid));
+    if (!lives) dead.push(ip);
+  }
   const found = [difference('left-behind', object, 'spec.selector', null, names.join(', '))];
   // Nodes program nothing for an ExternalName Service, so nothing goes to its dead addresses.
   if (dead.length > 0 && service.type !== 'ExternalName' && context.snapshot.knows('pods')) {
-    const text = `${names.join(', ')}: ${dead.slice(0, 100).join(', ')}`;
+    const text = `${names.join(', ')}: ${dead.sort().slice(0, 100).join(', ')}`;
     found.push(difference('left-behind-dead', object, 'spec.selector', null, text));
   }
   return found;

@@ -90,7 +90,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   const { snapshot } = context;
   const audited = new Map<Key, Audited>();
   const leftBehindAt = new Map<string, Set<ServiceRecord>>();
-  const leftBehindOf = new Map<ServiceRecord, Set<string>>();
+  const leftBehindOf = new Map<ServiceRecord, string[]>();
   const auto = new Set<ServiceRecord>();
   const lostObjects = new Map<string, Lost>();
 
@@ -118,6 +118,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     if (before.length === 0 && found.length === 0) return;
     const after: Item[] = [];
     const left = [...before];
+    const fresh: Difference[] = [];
     for (const difference of found) {
       const index = left.findIndex(
         (item) =>
@@ -125,13 +126,14 @@ export function createLedger(options: LedgerOptions): Ledger {
           item.difference.subject === difference.subject,
       );
       const known = index < 0 ? undefined : left.splice(index, 1)[0];
-      after.push(
-        known === undefined
-          ? start(of, difference, before, occasion)
-          : carryOn(of, known, difference, occasion),
-      );
+      if (known === undefined) fresh.push(difference);
+      else after.push(carryOn(of, known, difference, occasion));
     }
-    for (const item of left) end(item, occasion);
+    // An address that was wrong one way and is wrong another has been wrong all the time.
+    const continued = unit.includes(' ') ? left : [];
+    const since = continued.reduce((least, item) => Math.min(least, item.since), occasion.at);
+    for (const difference of fresh) after.push(start(of, difference, before, since, occasion));
+    for (const item of left) end(item, fresh.length === 0, occasion);
     if (after.length === 0) of.items.delete(unit);
     else of.items.set(unit, after);
   }
@@ -140,6 +142,7 @@ export function createLedger(options: LedgerOptions): Ledger {
     of: Audited,
     difference: Difference,
     standing: readonly Item[],
+    since: number,
     occasion: Occasion,
   ): Item {
     const { at, touch, beginning } = occasion;
@@ -155,12 +158,12 @@ export function createLedger(options: LedgerOptions): Ledger {
       cause,
       proven,
       causeAt: at,
-      since: at,
+      since,
       byInput: !beginning && !writes,
       openedAt: null,
       gone: false,
     };
-    settle.watch(item, of.record.namespace, of.record.name);
+    settle.watch(item, of.record.namespace, of.record.name, at);
     return item;
   }
 
@@ -181,42 +184,42 @@ export function createLedger(options: LedgerOptions): Ledger {
 
   /** A difference that stood before and stands still; what is expected or actual may have moved. */
   function carryOn(of: Audited, item: Item, difference: Difference, occasion: Occasion): Item {
-    const moved = item.difference.expected !== difference.expected;
     const { at, touch } = occasion;
     // Input and output that changed at one moment leave open which came first: then the object
     // itself is the evidence of who wrote it last.
-    const likely = touch.writes.size > 0 && item.since === at ? difference.likelyCause : null;
+    const likely = touch.writes.size > 0 && item.causeAt === at ? difference.likelyCause : null;
     const cause = difference.cause ?? item.cause ?? likely;
-    const usual = isQuiet(difference, cause, item.proven) ? 'info' : catalogue[difference.code].severity;
+    const proven = item.proven || cause !== item.cause;
+    const usual = isQuiet(difference, cause, proven)
+      ? 'info'
+      : catalogue[difference.code].severity;
     const severity = difference.severity ?? usual;
-    const restart = moved && item.openedAt === null && touch.writes.size === 0;
-    if (!restart && severity === item.severity && cause === item.cause) {
-      item.difference = difference;
-      return item;
+    if (cause !== item.cause) {
+      return again(of, { ...item, difference, severity, cause, proven }, item, item.since, at);
     }
-    if (item.openedAt !== null && severity === item.severity && cause === item.cause) {
-      item.difference = difference;
-      return item;
+    item.difference = difference;
+    if (severity !== item.severity) {
+      item.severity = severity;
+      settle.reweigh(item);
     }
-    const proven = item.proven || cause !== null;
-    const next = { ...item, difference, severity, cause, proven };
-    return again(of, next, item, restart ? at : item.since, at);
+    return item;
   }
 
-  /** Replaces an item by one whose clock starts at `since`. */
+  /** Replaces an item by one that belongs to another finding, with a clock that starts at `since`. */
   function again(of: Audited, next: Item, item: Item, since: number, at: number): Item {
     settle.drop(item, at);
     next.since = since;
     next.openedAt = null;
     next.gone = false;
-    settle.watch(next, of.record.namespace, of.record.name);
+    settle.watch(next, of.record.namespace, of.record.name, at);
     return next;
   }
 
-  function end(item: Item, { at, touch }: Occasion): void {
+  /** `healed`: the unit is as expected now, and not just wrong in another way. */
+  function end(item: Item, healed: boolean, { at, touch }: Occasion): void {
     settle.drop(item, at);
     const output = item.output as Written;
-    if (!item.byInput || item.severity === 'info' || !touch.writes.has(output)) return;
+    if (!healed || !item.byInput || item.severity === 'info' || !touch.writes.has(output)) return;
     const operation = operations[catalogue[item.difference.code].difference];
     options.onConvergence?.({ output, operation, seconds: at - item.since, at });
   }
@@ -303,12 +306,12 @@ export function createLedger(options: LedgerOptions): Ledger {
     const isAuto = service !== null && hintMode(service, context.release) === 'auto';
     if (isAuto) auto.add(record);
     else auto.delete(record);
-    const addresses = leftBehindAddresses(context, record);
+    const addresses = [...leftBehindAddresses(context, record).keys()];
     const before = leftBehindOf.get(record);
-    if (addresses.size === 0 && before === undefined) return;
+    if (addresses.length === 0 && before === undefined) return;
     for (const address of before ?? []) leftBehindAt.get(address)?.delete(record);
     leftBehindOf.delete(record);
-    if (addresses.size > 0) leftBehindOf.set(record, addresses);
+    if (addresses.length > 0) leftBehindOf.set(record, addresses);
     for (const address of addresses) {
       const there = leftBehindAt.get(address) ?? new Set();
       leftBehindAt.set(address, there.add(record));

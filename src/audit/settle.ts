@@ -1,9 +1,9 @@
 // The settle window: a difference is pending until it has stood for a while, then it is a finding,
 // and when it is gone the finding is resolved. Time is passed in; it is the input's own clock.
 //
-// The clock of a difference starts when it appears and again when what is expected changes, or when
-// an event wakes the controller that should put it right: a controller that keeps up with a flood of
-// changes, each a little late, is never reported. Differences that stand at one output and have the
+// The clock of a difference starts when its unit ceases to be as expected, and anew when an event
+// wakes a controller that slept till then. A controller that keeps up with a flood of changes, each a
+// little late, is never reported, since every unit is as expected now and then. Differences that stand at one output and have the
 // same cause are one finding, under the code of the worst of them; input findings are one per code.
 
 import type { Difference } from './compare.ts';
@@ -34,15 +34,18 @@ interface Standing {
   readonly namespace: string;
   readonly service: string;
   readonly items: Set<Item>;
+  /** Those that belonged to it at any time, as many as are shown. */
+  readonly ever: Item[];
   code: Code;
   severity: Severity;
-  openedAt: number;
-  last: Finding | null;
+  readonly openedAt: number;
 }
 
 export interface Settle {
-  /** Takes in a new or restarted item; it opens when the window has passed. */
-  watch(item: Item, namespace: string, service: string): void;
+  /** Takes in a new or restarted item; it opens when the window has passed, not before `now`. */
+  watch(item: Item, namespace: string, service: string, now: number): void;
+  /** Takes note of an item whose severity changed; a finding keeps the worst it ever had. */
+  reweigh(item: Item): void;
   /** Takes an item out; its finding is resolved if it was the last. */
   drop(item: Item, at: number): void;
   /** Opens what has stood for the window by `now`. */
@@ -67,21 +70,25 @@ export interface SettleOptions {
 const shownItems = 100;
 
 function joined(items: readonly Item[], pick: (item: Item) => string | null): string | null {
-  const texts: string[] = [];
+  const texts = new Set<string>();
   for (const item of items) {
     const text = pick(item);
-    if (text !== null && !texts.includes(text)) texts.push(text);
-    if (texts.length === shownItems) break;
+    if (text !== null) texts.add(text);
+    if (texts.size === shownItems) break;
   }
-  if (texts.length === 0) return null;
+  if (texts.size === 0) return null;
   const more = items.length > shownItems ? `; and ${String(items.length - shownItems)} more` : '';
-  return texts.join('; ') + more;
+  return [...texts].join('; ') + more;
 }
 
-/** The finding as it stands. Expected and actual list up to 100 differences. */
+/**
+ * The finding as it stands, or, when resolved, with all that belonged to it. Expected and actual
+ * list up to 100 differences.
+ */
 function render(standing: Standing, resolvedAt: number | null): Finding {
   // The worst first, so that object and field lead with what the code says.
-  const items = [...standing.items].sort(
+  const all = resolvedAt === null ? standing.items : standing.ever;
+  const items = [...all].sort(
     (a, b) =>
       Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)) ||
       Number(b.difference.code === standing.code) - Number(a.difference.code === standing.code),
@@ -166,19 +173,23 @@ export function createSettle(options: SettleOptions): Settle {
       namespace,
       service,
       items: new Set(),
+      ever: [],
       code,
       severity,
       openedAt: due.at,
-      last: null,
     };
     standings.set(key, standing);
     standing.items.add(item);
+    if (standing.ever.length < shownItems) standing.ever.push(item);
     homes.set(item, standing);
-    if (isWorse(severity, standing.severity)) {
-      standing.severity = severity;
-      standing.code = code;
-    }
+    weigh(standing, item);
     if (known === undefined) options.onOpen?.(render(standing, null));
+  }
+
+  function weigh(standing: Standing, { severity, difference }: Item): void {
+    if (!isWorse(severity, standing.severity)) return;
+    standing.severity = severity;
+    standing.code = difference.code;
   }
 
   function drop(item: Item, at: number): void {
@@ -204,9 +215,13 @@ export function createSettle(options: SettleOptions): Settle {
   }
 
   return {
-    watch(item, namespace, service) {
-      const at = item.since + options.window;
+    watch(item, namespace, service, now) {
+      const at = Math.max(item.since + options.window, now);
       pushDue(heap, { at, since: item.since, item, namespace, service });
+    },
+    reweigh(item) {
+      const standing = homes.get(item);
+      if (standing !== undefined) weigh(standing, item);
     },
     drop,
     advance(now) {

@@ -91,7 +91,8 @@ async function* inflate(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8
   const closed = new Promise<void>((resolve) => gunzip.once('close', resolve));
   try {
     for await (const chunk of source) {
-      await new Promise<void>((resolve) => gunzip.write(chunk, () => resolve()));
+      const written = new Promise<void>((resolve) => gunzip.write(chunk, () => resolve()));
+      await Promise.race([written, closed]); // an error leaves a write without answer
       yield* inflated.splice(0);
       if (gunzip.destroyed) break;
     }
@@ -328,10 +329,13 @@ function stepDocument(scan: Scan, chunk: Uint8Array, from: number): number {
 /** A byte of a string that is the name or value of one of the document's fields. */
 function stepString(scan: Scan, chunk: Uint8Array, from: number): number {
   const byte = chunk[from] ?? 0;
-  if (scan.escaped) scan.escaped = false;
-  else if (byte === backslash) scan.escaped = true;
-  else if (byte === quote || byte === newline) scan.inString = false;
-  else if (!scan.named && scan.name.length < 16) scan.name += String.fromCharCode(byte);
+  if (byte === newline || (byte === quote && !scan.escaped)) {
+    scan.inString = scan.escaped = false;
+    return from + 1;
+  }
+  scan.escaped = !scan.escaped && byte === backslash;
+  // A name with an escape is none that is looked for, and keeps its backslash.
+  if (!scan.named && scan.name.length < 16) scan.name += String.fromCharCode(byte);
   return from + 1;
 }
 
@@ -416,13 +420,12 @@ function skipNested(scan: Scan, chunk: Uint8Array, from: number, floor: number):
   for (; index < chunk.length && (inString || depth > floor); index++) {
     const byte = chunk[index];
     if (inString) {
-      if (escaped) escaped = false;
+      if (byte === newline) {
+        inString = escaped = false;
+        line++;
+      } else if (escaped) escaped = false;
       else if (byte === quote) inString = false;
       else if (byte === backslash) escaped = true;
-      else if (byte === newline) {
-        inString = false;
-        line++;
-      }
     } else if (byte === quote) inString = true;
     else if (byte === openBrace || byte === openBracket) depth++;
     else if (byte === closeBrace || byte === closeBracket) depth--;

@@ -130,7 +130,9 @@ function newReading(source: string, onProblem: OnProblem, options: RecordingOpti
 }
 
 function report(reading: Reading, message: string, more?: Partial<Problem>): void {
-  reading.problems.report(problemAt(reading.source, reading.line, message, more));
+  // A file without lines has no first one to blame.
+  const line = reading.line === 0 ? null : reading.line;
+  reading.problems.report(problemAt(reading.source, line, message, more));
 }
 
 /** The entry of one line; null for a blank one and for one that cannot be read. */

@@ -116,9 +116,8 @@ function unlinkService(indexes: Indexes, service: Service): void {
   if (pair !== null) unlink(indexes.servicesByPair, pair, service);
 }
 
-/** An empty store. `delivered` names the resources that the input will tell of. */
-export function createStore(delivered: Iterable<Resource>): Store {
-  const known = new Set(delivered);
+/** An empty store. `delivered` names what the input tells of; it may still grow. */
+export function createStore(delivered: ReadonlySet<Resource>): Store {
   const held: Held = {
     services: new Map(),
     pods: new Map(),
@@ -187,7 +186,7 @@ export function createStore(delivered: Iterable<Resource>): Store {
 
   const none: never[] = [];
   const snapshot: Snapshot = {
-    knows: (resource) => known.has(resource),
+    knows: (resource) => delivered.has(resource),
     services: held.services,
     endpoints: held.endpoints,
     nodes: held.nodes,

@@ -32,7 +32,7 @@ export interface World {
 }
 
 export function createWorld(release: Release): World {
-  const store = createStore(resources);
+  const store = createStore(new Set(resources));
   const context: Context = {
     snapshot: store.snapshot,
     release,

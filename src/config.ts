@@ -1,0 +1,81 @@
+// What the command line says, checked: every value is parsed here, once, and a wrong one becomes one
+// clear message that names the flag, the value and what would be right.
+
+import { InvalidArgumentError } from 'commander';
+
+import type { Release } from './shadow/release.ts';
+import { releaseOf, releases } from './shadow/release.ts';
+
+export const formats = ['table', 'wide', 'json', 'yaml', 'junit'] as const;
+
+export type Format = (typeof formats)[number];
+
+const unitSeconds = { ms: 0.001, s: 1, m: 60, h: 3600 } as const;
+
+/** `30s`, `1m30s`, `500ms`, or plain seconds; in seconds. */
+export function parseDuration(text: string): number {
+  if (/^\d+(?:\.\d+)?$/.test(text)) return Number(text);
+  if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h))+$/.test(text)) {
+    throw new InvalidArgumentError('Expected a duration such as 30s, 1m30s or 500ms.');
+  }
+  let seconds = 0;
+  for (const { groups } of text.matchAll(/(?<value>\d+(?:\.\d+)?)(?<unit>ms|s|m|h)/g)) {
+    const unit = groups?.['unit'] as keyof typeof unitSeconds;
+    seconds += Number(groups?.['value']) * unitSeconds[unit];
+  }
+  return seconds;
+}
+
+/** A factor over the recording's own speed; `max` is as fast as it goes. */
+export function parseSpeed(text: string): number {
+  if (text === 'max') return Infinity;
+  const speed = Number(text);
+  if (!(speed > 0) || speed === Infinity) {
+    throw new InvalidArgumentError('Expected a factor above 0, such as 1 or 20, or max.');
+  }
+  return speed;
+}
+
+/** A moment: Unix seconds, or RFC 3339; in Unix seconds. */
+export function parseTime(text: string): number {
+  if (/^\d+(?:\.\d+)?$/.test(text)) return Number(text);
+  const time = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
+  if (Number.isNaN(time)) {
+    throw new InvalidArgumentError('Expected Unix seconds or RFC 3339: 2026-11-21T10:56:46Z.');
+  }
+  return time;
+}
+
+export function parseFormat(text: string): Format {
+  const format = formats.find((one) => one === text);
+  if (format === undefined) throw new InvalidArgumentError(`Expected one of ${formats.join(', ')}.`);
+  return format;
+}
+
+export function parseRelease(text: string): Release {
+  const release = releaseOf(text);
+  if (release === null) {
+    const known = releases.map(({ minor }) => `1.${String(minor)}`).join(', ');
+    throw new InvalidArgumentError(`Expected a release among ${known}.`);
+  }
+  return release;
+}
+
+export function parseCount(text: string): number {
+  const count = Number(text);
+  if (!Number.isInteger(count) || count < 1) {
+    throw new InvalidArgumentError('Expected a whole number above 0.');
+  }
+  return count;
+}
+
+/** `host:port`, `[::1]:port` or `:port`, which is every address of the machine. */
+export function parseAddress(text: string): { host: string | null; port: number } {
+  const groups = /^(?:\[(?<six>[^\]]+)\]|(?<host>[^:]*)):(?<port>\d+)$/.exec(text)?.groups;
+  const port = Number(groups?.['port'] ?? Number.NaN);
+  if (groups === undefined || port > 65_535) {
+    throw new InvalidArgumentError('Expected an address such as 127.0.0.1:9465 or :9465.');
+  }
+  const host = groups['six'] ?? groups['host'] ?? '';
+  return { host: host === '' ? null : host, port };
+}
