@@ -20,8 +20,8 @@ export function parseDuration(text: string): number {
   }
   let seconds = 0;
   for (const { groups } of text.matchAll(/(?<value>\d+(?:\.\d+)?)(?<unit>ms|s|m|h)/g)) {
-    const unit = groups?.['unit'] as keyof typeof unitSeconds;
-    seconds += Number(groups?.['value']) * unitSeconds[unit];
+    const unit = groups?.unit as keyof typeof unitSeconds;
+    seconds += Number(groups?.value) * unitSeconds[unit];
   }
   return seconds;
 }
@@ -48,7 +48,8 @@ export function parseTime(text: string): number {
 
 export function parseFormat(text: string): Format {
   const format = formats.find((one) => one === text);
-  if (format === undefined) throw new InvalidArgumentError(`Expected one of ${formats.join(', ')}.`);
+  if (format === undefined)
+    throw new InvalidArgumentError(`Expected one of ${formats.join(', ')}.`);
   return format;
 }
 
@@ -72,10 +73,13 @@ export function parseCount(text: string): number {
 /** `host:port`, `[::1]:port` or `:port`, which is every address of the machine. */
 export function parseAddress(text: string): { host: string | null; port: number } {
   const groups = /^(?:\[(?<six>[^\]]+)\]|(?<host>[^:]*)):(?<port>\d+)$/.exec(text)?.groups;
-  const port = Number(groups?.['port'] ?? Number.NaN);
+  const port = Number(groups?.port ?? Number.NaN);
   if (groups === undefined || port > 65_535) {
     throw new InvalidArgumentError('Expected an address such as 127.0.0.1:9465 or :9465.');
   }
-  const host = groups['six'] ?? groups['host'] ?? '';
+  const host = groups.six ?? groups.host ?? '';
   return { host: host === '' ? null : host, port };
 }
+
+/** The version of the program; package.json says the same, and a test holds them together. */
+export const version = '0.1.0';

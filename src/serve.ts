@@ -8,18 +8,47 @@
 // Nothing is judged before every resource that the input promises is complete; what is missing when
 // the input ends is not known, and the outputs that need it are unknown. Time is the input's own.
 
-import type { ConvergenceSample, Ledger } from './audit/ledger.ts';
+import type { Ledger } from './audit/ledger.ts';
 import { createLedger } from './audit/ledger.ts';
 import type { Finding } from './audit/findings.ts';
 import type { Context } from './audit/service.ts';
+import { roleOf } from './audit/service.ts';
 import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
-import type { DumpEntry } from './cluster/dump.ts';
-import type { Lost } from './cluster/problem.ts';
-import type { RecordingEntry } from './cluster/recording.ts';
+import { emptySummary, summarize } from './audit/summary.ts';
+import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
+
+import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
 import { createStore } from './cluster/store.ts';
-import type { Change, Key, Pod, Resource, WatchEvent } from './model/objects.ts';
+import { createDuplicateTotals, setDuplicates } from './measure/duplicates.ts';
+import { createFillTotals, setFill } from './measure/fill.ts';
+import {
+  countConvergence,
+  countTrigger,
+  createConvergenceLag,
+  createTriggerLag,
+  triggerSample,
+} from './measure/lag.ts';
+import { countUpdate, createSizes, trackSize } from './measure/size.ts';
+import type {
+  Change,
+  EndpointSlice,
+  Endpoints,
+  Key,
+  Lost,
+  Pod,
+  Resource,
+  Snapshot,
+  WatchEvent,
+} from './model/objects.ts';
+import { label } from './model/objects.ts';
+import { version } from './config.ts';
+import type { OpenedFindings } from './output/metrics.ts';
+import { countOpened } from './output/metrics.ts';
+import type { Accumulators, Report } from './output/report.ts';
+import { measuresOf } from './output/report.ts';
+import type { Status } from './output/page.ts';
 import type { Release } from './shadow/release.ts';
 import { newestRelease, releaseOf } from './shadow/release.ts';
 
@@ -29,11 +58,15 @@ export interface AuditorOptions {
   /** null: the one that the input names, else the newest. */
   readonly release: Release | null;
   readonly maxEndpointsPerSlice: number;
-  onOpen?(finding: Finding): void;
-  onResolve?(finding: Finding): void;
-  onConvergence?(sample: ConvergenceSample): void;
-  /** Every change that the ledger has taken in, also those before it began. */
-  onChange?(change: Change, store: Store): void;
+  readonly onOpen?: (finding: Finding) => void;
+  readonly onResolve?: (finding: Finding) => void;
+}
+
+/** What was measured since the input began; totals over slices are brought up to date by `refresh`. */
+export interface Measured extends Accumulators {
+  /** Findings opened so far. */
+  readonly opened: OpenedFindings;
+  refresh(): void;
 }
 
 export interface Auditor {
@@ -44,13 +77,17 @@ export interface Auditor {
   nextAt(): number | null;
   readonly store: Store;
   readonly settle: Settle;
+  readonly measured: Measured;
   /** null until the input has named its release and every resource is complete. */
   ledger(): Ledger | null;
   release(): Release;
   /** The version that the input names, null where it names none. */
   kubernetes(): string | null;
-  /** The input's clock: null before the first entry that tells the time. */
+  /** The input's clock, and where it began; null before the first entry that tells the time. */
   now(): number | null;
+  startedAt(): number | null;
+  /** Input that was not used, by reason. */
+  dropped(): Readonly<Record<string, number>>;
   /** The latest version of a pod, for readers that need it. */
   previousPod(key: Key): Pod | undefined;
 }
@@ -58,113 +95,301 @@ export interface Auditor {
 /** Resolved findings that are kept for reports and pages; more are counted. */
 const keptFindings = 10_000;
 
+interface State {
+  readonly options: AuditorOptions;
+  readonly complete: Set<Resource>;
+  readonly store: Store;
+  readonly settle: Settle;
+  readonly losses: Map<string, Lost>;
+  readonly measuring: Measuring;
+  promised: readonly Resource[] | null;
+  kubernetes: string | null;
+  ledger: Ledger | null;
+  now: number | null;
+  startedAt: number | null;
+  unreadable: number;
+  skipped: number;
+}
+
 export function createAuditor(options: AuditorOptions): Auditor {
   const complete = new Set<Resource>();
-  const store = createStore(complete);
-  const { onOpen, onResolve } = options;
+  const opened: OpenedFindings = {};
   const settle = createSettle({
     window: options.settle,
     keep: keptFindings,
-    ...(onOpen === undefined ? {} : { onOpen }),
-    ...(onResolve === undefined ? {} : { onResolve }),
+    onOpen(finding) {
+      countOpened(opened, finding);
+      options.onOpen?.(finding);
+    },
+    onResolve: (finding) => options.onResolve?.(finding),
   });
-  const losses = new Map<string, Lost>();
-  let promised: readonly Resource[] | null = null;
-  let kubernetes: string | null = null;
-  let ledger: Ledger | null = null;
-  let now: number | null = null;
-
-  const release = (): Release =>
-    options.release ?? releaseOf(kubernetes ?? '') ?? newestRelease;
-
-  function begin(at: number): void {
-    const context: Context = {
-      snapshot: store.snapshot,
-      release: release(),
-      maxEndpointsPerSlice: options.maxEndpointsPerSlice,
-    };
-    const { onConvergence } = options;
-    ledger = createLedger({
-      context,
-      settle,
-      ...(onConvergence === undefined ? {} : { onConvergence }),
-    });
-    ledger.begin(at);
-    for (const lost of losses.values()) ledger.lose(lost, at);
-  }
-
-  const lossKey = (resource: Resource, namespace: string | null, name: string | null): string =>
-    `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
-
-  function apply(event: WatchEvent): void {
-    const { resource, object, at } = event;
-    const namespace = object.namespace === '' ? null : object.namespace;
-    const lost = losses.get(lossKey(resource, namespace, object.name));
-    const change = store.apply(event);
-    if (change !== null) {
-      ledger?.apply(change);
-      options.onChange?.(change, store);
-    }
-    if (lost === undefined) return;
-    losses.delete(lossKey(resource, namespace, object.name));
-    ledger?.regain(lost, at);
-  }
-
-  function lose(lost: Lost, at: number): void {
-    losses.set(lossKey(lost.resource, lost.namespace, lost.name), lost);
-    ledger?.lose(lost, at);
-  }
-
-  function tick(at: number): void {
-    now = Math.max(now ?? at, at);
-    if (ledger !== null) settle.advance(now);
-  }
-
-  function take(entry: RecordingEntry | DumpEntry): void {
-    switch (entry.kind) {
-      case 'header':
-        promised = entry.resources;
-        kubernetes = entry.kubernetes;
-        return tick(entry.at);
-      case 'event':
-        tick(entry.event.at);
-        return apply(entry.event);
-      case 'object':
-        return apply(entry.event);
-      case 'list':
-        complete.add(entry.resource);
-        return;
-      case 'synced':
-        tick(entry.at);
-        complete.add(entry.resource);
-        if (ledger === null && promised?.every((one) => complete.has(one)) === true) {
-          begin(entry.at);
-        }
-        return;
-      case 'unreadable':
-        if ('at' in entry) tick(entry.at);
-        return lose(entry.lost, now ?? 0);
-      case 'clock':
-        return tick(entry.at);
-      case 'end':
-        if ('at' in entry) tick(entry.at);
-        else now = entry.newest ?? 0;
-        if (ledger === null) begin(now ?? 0);
-        settle.advance(now ?? 0);
-    }
-  }
-
+  const state: State = {
+    options,
+    complete,
+    store: createStore(complete),
+    settle,
+    losses: new Map(),
+    measuring: createMeasuring(options.maxEndpointsPerSlice, opened, () => state.ledger),
+    promised: null,
+    kubernetes: null,
+    ledger: null,
+    now: null,
+    startedAt: null,
+    unreadable: 0,
+    skipped: 0,
+  };
+  const { store, measuring } = state;
   return {
-    take,
-    advance: tick,
-    nextAt: () => (ledger === null ? null : settle.nextAt()),
+    take: (entry) => {
+      take(state, entry);
+    },
+    advance: (at) => {
+      tick(state, at);
+    },
+    nextAt: () => (state.ledger === null ? null : settle.nextAt()),
     store,
     settle,
-    ledger: () => ledger,
-    release,
-    kubernetes: () => kubernetes,
-    now: () => now,
+    measured: measuring.measured,
+    ledger: () => state.ledger,
+    release: () => releaseFor(state),
+    kubernetes: () => state.kubernetes,
+    now: () => state.now,
+    startedAt: () => state.startedAt,
+    dropped: () => {
+      const { unreadable, skipped } = state;
+      return { ...store.dropped, unreadable, skipped };
+    },
     previousPod: (key) => store.snapshot.pods.get(key),
+  };
+}
+
+const releaseFor = ({ options, kubernetes }: State): Release =>
+  options.release ?? releaseOf(kubernetes ?? '') ?? newestRelease;
+
+function take(state: State, entry: RecordingEntry | DumpEntry): void {
+  switch (entry.kind) {
+    case 'header':
+      state.promised = entry.resources;
+      state.kubernetes = entry.kubernetes;
+      tick(state, entry.at);
+      break;
+    case 'event':
+      tick(state, entry.event.at);
+      applyEvent(state, entry.event);
+      break;
+    case 'object':
+      applyEvent(state, entry.event);
+      break;
+    case 'list':
+      state.complete.add(entry.resource);
+      break;
+    case 'synced':
+      tick(state, entry.at);
+      state.complete.add(entry.resource);
+      if (state.ledger === null && state.promised?.every((one) => state.complete.has(one)) === true)
+        begin(state, entry.at);
+      break;
+    case 'unreadable':
+      if ('at' in entry) tick(state, entry.at);
+      lose(state, entry.lost);
+      break;
+    case 'clock':
+      tick(state, entry.at);
+      break;
+    case 'end':
+      finish(state, entry);
+  }
+}
+
+function tick(state: State, at: number): void {
+  state.startedAt ??= at;
+  state.now = Math.max(state.now ?? at, at);
+  if (state.ledger !== null) state.settle.advance(state.now);
+}
+
+function finish(state: State, entry: RecordingEnd | DumpEnd): void {
+  if ('at' in entry) {
+    tick(state, entry.at);
+    for (const count of entry.skipped.values()) state.skipped += count;
+  } else {
+    tick(state, entry.newest ?? 0);
+    state.store.dropped.repeated += entry.duplicates;
+    for (const count of entry.ignored.values()) state.skipped += count;
+  }
+  if (state.ledger === null) begin(state, state.now ?? 0);
+  state.settle.advance(state.now ?? 0);
+}
+
+function begin(state: State, at: number): void {
+  const { options, store, settle, measuring } = state;
+  const context: Context = {
+    snapshot: store.snapshot,
+    release: releaseFor(state),
+    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+  };
+  const ledger = createLedger({
+    context,
+    settle,
+    onConvergence: (sample) => {
+      countConvergence(measuring.measured.convergence, sample);
+    },
+  });
+  ledger.begin(at);
+  for (const lost of state.losses.values()) ledger.lose(lost, at);
+  state.ledger = ledger;
+}
+
+const lossKey = (resource: Resource, namespace: string | null, name: string | null): string =>
+  `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
+
+function lose(state: State, lost: Lost): void {
+  state.unreadable++;
+  state.losses.set(lossKey(lost.resource, lost.namespace, lost.name), lost);
+  state.ledger?.lose(lost, state.now ?? 0);
+}
+
+function applyEvent(state: State, event: WatchEvent): void {
+  const { losses, store, ledger } = state;
+  const change = store.apply(event);
+  if (change !== null) {
+    ledger?.apply(change);
+    state.measuring.take(change, store.snapshot);
+  }
+  if (losses.size === 0) return;
+  const { resource, object, at } = event;
+  const namespace = object.namespace === '' ? null : object.namespace;
+  const key = lossKey(resource, namespace, object.name);
+  const lost = losses.get(key);
+  if (lost === undefined) return;
+  losses.delete(key);
+  ledger?.regain(lost, at);
+}
+
+interface Measuring {
+  readonly measured: Measured;
+  take(change: Change, snapshot: Snapshot): void;
+}
+
+/** Measures what changes; totals over slices wait until somebody asks, since they are many. */
+function createMeasuring(
+  max: number,
+  opened: OpenedFindings,
+  ledger: () => Ledger | null,
+): Measuring {
+  const fill = createFillTotals(max);
+  const duplicates = createDuplicateTotals();
+  const sizes = createSizes();
+  const convergence = createConvergenceLag();
+  const trigger = createTriggerLag();
+  const touched = new Set<Key>();
+
+  function take(change: Change, snapshot: Snapshot): void {
+    const { resource, at } = change;
+    if (resource !== 'endpoints' && resource !== 'endpointslices') return;
+    trackSize(sizes, change);
+    const before = change.before as Endpoints | EndpointSlice | null;
+    const after = change.after as Endpoints | EndpointSlice | null;
+    const keys = [after, before].filter((one) => one !== null).map(serviceOf);
+    for (const key of keys) touched.add(key);
+    // The first list is no change: its objects were written long before they arrived.
+    if (ledger() === null) return;
+    countUpdate(sizes, change, snapshot.nodes.size);
+    const service = snapshot.services.get(keys[0] ?? '') ?? null;
+    const sample = triggerSample(before, after, service, at);
+    if (sample !== null) countTrigger(trigger, sample);
+  }
+
+  function refresh(): void {
+    const now = ledger();
+    if (now === null) return;
+    for (const key of touched) {
+      const record = now.audited.get(key)?.record;
+      const slices = [...(record?.slices ?? [])].filter(
+        (slice) => record !== undefined && roleOf(now.snapshot, record, slice) === 'controller',
+      );
+      setFill(fill, key, slices);
+      setDuplicates(duplicates, key, slices);
+    }
+    touched.clear();
+  }
+
+  const measured = { fill, duplicates, sizes, convergence, trigger, opened, refresh };
+  return { measured, take };
+}
+
+/** The Service that an output belongs to, by its label or by its name. */
+function serviceOf(object: Endpoints | EndpointSlice): Key {
+  if ('subsets' in object) return object.key;
+  return `${object.namespace}/${object.labels[label.serviceName] ?? ''}`;
+}
+
+/** What a report says of itself. */
+export interface ReportOptions {
+  readonly kind: Report['kind'];
+  readonly sources: readonly string[];
+  /** Only this namespace; null: all. */
+  readonly namespace: string | null;
+  readonly problems: readonly string[];
+}
+
+const shownProblems = 20;
+
+/** All that the auditor knows, as one document. */
+export function reportOf(auditor: Auditor, options: ReportOptions): Report {
+  const { kind, sources, namespace, problems } = options;
+  const ledger = auditor.ledger();
+  if (ledger === null) throw new Error('The input ended before it began');
+  auditor.measured.refresh();
+  const within = (one: { readonly namespace: string }): boolean =>
+    namespace === null || one.namespace === namespace;
+  const summary = summarize(ledger, within);
+  const release = auditor.release();
+  return {
+    format: 1,
+    kind,
+    input: {
+      sources,
+      kubernetes: auditor.kubernetes(),
+      release: `1.${String(release.minor)}`,
+      verified: release.verified,
+      from: auditor.startedAt(),
+      until: auditor.now(),
+    },
+    findings: [
+      ...summary.findings,
+      ...(kind === 'replay' ? auditor.settle.resolved().filter(within) : []),
+    ],
+    services: summary.services,
+    verdicts: summary.verdicts,
+    unknown: summary.unknown,
+    foreign: summary.foreign,
+    dropped: auditor.dropped(),
+    problems: problems.slice(0, shownProblems),
+    measures: measuresOf(auditor.measured),
+  };
+}
+
+/** The state at this moment for the server, whatever the input has told so far. */
+export function statusOf(auditor: Auditor, source: string): Status {
+  const ledger = auditor.ledger();
+  auditor.measured.refresh();
+  const { settle } = auditor;
+  const now = auditor.now() ?? 0;
+  return {
+    metrics: {
+      ...auditor.measured,
+      summary: ledger === null ? emptySummary : summarize(ledger),
+      dropped: auditor.dropped(),
+      now,
+      startedAt: auditor.startedAt() ?? now,
+      releaseMinor: auditor.release().minor,
+      version,
+    },
+    resolved: settle.resolved(),
+    forgotten: settle.forgotten(),
+    notReady: ledger === null ? 'The first lists are not complete' : null,
+    source,
+    kubernetes: auditor.kubernetes(),
   };
 }
 

@@ -269,8 +269,11 @@ const wantedText = (want: ExpectedEndpoint): string =>
   `${want.addresses.join(', ')} of pod ${want.pod.name}, ${want.ready ? 'ready' : 'not ready'}, ` +
   portsText(want.ports);
 
-const conditionsText = (ready: boolean | null, serving: boolean | null, end: boolean | null): string =>
-  `ready ${yes(ready)}, serving ${yes(serving)}, terminating ${yes(end)}`;
+const conditionsText = (
+  ready: boolean | null,
+  serving: boolean | null,
+  end: boolean | null,
+): string => `ready ${yes(ready)}, serving ${yes(serving)}, terminating ${yes(end)}`;
 
 /** How well a slice entry fits a pod: the pod by name, then ports, uid and conditions. */
 function matchEndpoint(want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoint): number {
@@ -390,8 +393,10 @@ function compareSliced(
 const listText = (names: readonly string[] | null): string =>
   names === null || names.length === 0 ? 'none' : names.join(', ');
 
-export const hintsText = (forZones: readonly string[] | null, nodes: readonly string[] | null): string =>
-  `forZones ${listText(forZones)}, forNodes ${listText(nodes)}`;
+export const hintsText = (
+  forZones: readonly string[] | null,
+  nodes: readonly string[] | null,
+): string => `forZones ${listText(forZones)}, forNodes ${listText(nodes)}`;
 
 function compareHints(
   found: Difference[],

@@ -112,7 +112,8 @@ function judgeCapacity(record: ServiceRecord): Difference[] {
   const want = truncated === null ? null : 'truncated';
   const got = endpoints.annotations[annotation.overCapacity] ?? null;
   if (want !== got) {
-    const text = (value: string | null): string => `${annotation.overCapacity}: ${value ?? 'absent'}`;
+    const text = (value: string | null): string =>
+      `${annotation.overCapacity}: ${value ?? 'absent'}`;
     const field = `metadata.annotations ${annotation.overCapacity}`;
     found.push(difference(code, objectOf(record), field, text(want), text(got)));
   }
@@ -161,9 +162,7 @@ export function isTerminalTarget(
   if (target === null) return false;
   const pod = snapshot.pods.get(`${record.namespace}/${target.name}`);
   return (
-    pod?.uid === target.uid &&
-    pod.terminal &&
-    selects(record.service?.selector ?? null, pod.labels)
+    pod?.uid === target.uid && pod.terminal && selects(record.service?.selector ?? null, pod.labels)
   );
 }
 
@@ -175,7 +174,7 @@ function isHandWritten({ release }: Context, { endpoints }: ServiceRecord): bool
   if (endpoints === null) return false;
   if (release.endpointsManagedBy && !isWrittenByController(endpoints)) return true;
   return endpoints.subsets.some(({ addresses }) =>
-    addresses.some(({ target }) => target === null || target.kind !== 'Pod' || target.uid === ''),
+    addresses.some(({ target }) => target?.kind !== 'Pod' || target.uid === ''),
   );
 }
 

@@ -70,7 +70,11 @@ export function judgeSliceAddress(
     (entry) => leftover(context, record, entry),
   );
   if (found.length === 0) return found;
-  return withCause(found, isWedged(snapshot, record) ? 'slice-relabelled' : null);
+  // For a Service that is being deleted no slices are made, so what has no room stays out.
+  const left = service.deleting
+    ? found.filter(({ code }) => code !== 'slice-endpoint-missing')
+    : found;
+  return withCause(left, isWedged(snapshot, record) ? 'slice-relabelled' : null);
 }
 
 function leftover(context: Context, record: ServiceRecord, { endpoint }: SlicedEndpoint): Leftover {
@@ -85,7 +89,10 @@ function leftover(context: Context, record: ServiceRecord, { endpoint }: SlicedE
     pod.uid === endpoint.target?.uid &&
     record.members.has(pod.key) &&
     nodeOf(snapshot, pod) === null;
-  return { cause: nodeGone ? 'node-change-unnoticed' : null, severity: nodeGone ? 'warning' : null };
+  return {
+    cause: nodeGone ? 'node-change-unnoticed' : null,
+    severity: nodeGone ? 'warning' : null,
+  };
 }
 
 /** One slice as a whole. */
@@ -165,7 +172,8 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
       (slice) =>
         slice.addressType === type && roleOf(context.snapshot, record, slice) === 'controller',
     );
-    if (slices.length === 0 && (record.expectedCounts.get(type) ?? 0) === 0) {
+    const empty = (record.expectedCounts.get(type) ?? 0) === 0;
+    if (slices.length === 0 && empty && !service.deleting) {
       found.push(
         difference(
           'slice-placeholder-missing',

@@ -103,7 +103,8 @@ export const catalogue = {
     severity: 'warning',
     difference: 'different',
     title: 'Endpoints list an address under other ports',
-    meaning: 'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
+    meaning:
+      'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
     remedy: rewriteEndpoints,
     upstream: `${endpointsController} endpointPortFromServicePort`,
   },
@@ -174,7 +175,8 @@ export const catalogue = {
     severity: 'critical',
     difference: 'different',
     title: 'An endpoint stands in a slice of other ports',
-    meaning: 'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
+    meaning:
+      'Name, number, protocol or appProtocol differ from what the Service means on this pod.',
     remedy: rewriteSlice,
     upstream: `${sliceUtils} getEndpointPorts`,
   },
@@ -282,7 +284,8 @@ export const catalogue = {
     difference: 'missing',
     title: 'An address of Endpoints is not mirrored',
     meaning: 'Nodes read slices only: they send no traffic to this address.',
-    remedy: 'Change an annotation of the Endpoints object, which makes the controller sync it again.',
+    remedy:
+      'Change an annotation of the Endpoints object, which makes the controller sync it again.',
     upstream: `${mirroringReconciler} reconcile`,
   },
   'mirror-endpoint-unexpected': {
@@ -483,7 +486,8 @@ export interface CauseEntry {
 export const causes = {
   'pod-phase-unnoticed': {
     title: 'A pod became Failed or Succeeded, or left that phase, and nobody was woken',
-    condition: 'The pod’s phase changed without its readiness, and no other event woke the controller.',
+    condition:
+      'The pod’s phase changed without its readiness, and no other event woke the controller.',
     cure: 'Delete the pod; any other event of the Service cures it too.',
     upstream: 'k8s.io/endpointslice util/controller_utils.go podEndpointsChanged',
   },

@@ -81,7 +81,8 @@ function judgeSizes(record: ServiceRecord): Difference[] {
     bytes: slice.bytes,
   }));
   const { endpoints } = record;
-  if (endpoints !== null) objects.push({ name: `Endpoints ${endpoints.key}`, bytes: endpoints.bytes });
+  if (endpoints !== null)
+    objects.push({ name: `Endpoints ${endpoints.key}`, bytes: endpoints.bytes });
   return objects
     .filter(({ bytes }) => bytes !== null && bytes > nearLimit * maxObjectBytes)
     .map(({ name, bytes }) =>
@@ -103,8 +104,7 @@ function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[]
   const found: Difference[] = [];
   for (const type of addressTypesOf(service)) {
     const slices = [...record.slices].filter(
-      (slice) =>
-        slice.addressType === type && roleOf(snapshot, record, slice) === 'controller',
+      (slice) => slice.addressType === type && roleOf(snapshot, record, slice) === 'controller',
     );
     const { zones, ready } = countHints(slices);
     if (zones.size > 0 || ready === 0) continue;

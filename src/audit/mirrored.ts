@@ -42,11 +42,11 @@ export function judgeMirrored(context: Context, record: ServiceRecord): Differen
     );
   }
   const found = slices.flatMap((slice) => judgeMetadata(record, slice));
-  const serving = slices.filter(
-    (slice) => roleOf(context.snapshot, record, slice) === 'mirror',
-  );
+  const serving = slices.filter((slice) => roleOf(context.snapshot, record, slice) === 'mirror');
   const groups = expectedMirror(endpoints);
   found.push(...compareGroups(record, groups, serving));
+  // For Endpoints that are being deleted no slices are made.
+  if (endpoints.deleting) return found.filter(({ code }) => code !== 'mirror-endpoint-missing');
   if (found.length === 0 || !mayFail(groups, serving)) return found;
   return found.map((one) => ({ ...one, cause: 'mirror-recycling-fails' }));
 }

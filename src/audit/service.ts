@@ -114,12 +114,7 @@ export function nodeOf(snapshot: Snapshot, pod: Pod): Node | null | undefined {
 
 function contributionOf(context: Context, service: Service, pod: Pod): Contribution {
   const address = expectedAddress(service, pod, context.release);
-  const endpoints = expectedEndpoints(
-    service,
-    pod,
-    nodeOf(context.snapshot, pod),
-    context.release,
-  );
+  const endpoints = expectedEndpoints(service, pod, nodeOf(context.snapshot, pod), context.release);
   return interned({
     portMap: address?.portMap ?? null,
     ports: address?.ports ?? [],
@@ -264,10 +259,16 @@ export function slicesAt(record: ServiceRecord, address: string): readonly Endpo
  * What a slice is to the Service: the controller's or the mirror's, somebody else's, or one that
  * was theirs by its owner but names another Service now; null: it is not this Service's business.
  */
-export function roleOf(snapshot: Snapshot, record: ServiceRecord, slice: EndpointSlice): Role | null {
+export function roleOf(
+  snapshot: Snapshot,
+  record: ServiceRecord,
+  slice: EndpointSlice,
+): Role | null {
   const { service, endpoints } = record;
   if (slice.labels[label.serviceName] === record.name) {
     if (!isControllers(slice)) return isMirror(slice) ? 'mirror' : 'foreign';
+    // The controller drops slices that are pending deletion, and writes others in their place.
+    if (slice.deleting) return null;
     const owner = slice.owners.find(({ kind }) => kind === 'Service');
     const other = snapshot.services.get(`${slice.namespace}/${owner?.name ?? ''}`);
     const strayed = other !== undefined && other !== service && other.uid === owner?.uid;

@@ -143,12 +143,78 @@ function popDue(heap: Due[]): Due | undefined {
   for (;;) {
     const left = 2 * index + 1;
     const [a, b] = [heap[left], heap[left + 1]];
-    const [child, value] = b !== undefined && a !== undefined && b.at < a.at ? [left + 1, b] : [left, a];
+    const [child, value] =
+      b !== undefined && a !== undefined && b.at < a.at ? [left + 1, b] : [left, a];
     if (value === undefined || value.at >= last.at) return top;
     heap[index] = value;
     heap[child] = last;
     index = child;
   }
+}
+
+interface Watched {
+  readonly options: SettleOptions;
+  readonly heap: Due[];
+  readonly standings: Map<string, Standing>;
+  readonly homes: Map<Item, Standing>;
+  readonly resolved: Finding[];
+  forgotten: number;
+}
+
+/** Opens an item; returns its finding if that is new. */
+function openItem({ standings, homes }: Watched, due: Due): Standing | null {
+  const { item, namespace, service } = due;
+  const { severity, output, cause } = item;
+  const { code } = item.difference;
+  item.openedAt = due.at;
+  const apart = output === 'input' ? code : (cause ?? '');
+  const key = `${namespace}/${service} ${output} ${apart}`;
+  const known = standings.get(key);
+  const standing = known ?? {
+    key,
+    namespace,
+    service,
+    items: new Set(),
+    ever: [],
+    code,
+    severity,
+    openedAt: due.at,
+  };
+  standings.set(key, standing);
+  homes.set(item, standing);
+  standing.items.add(item);
+  if (standing.ever.length < shownItems) standing.ever.push(item);
+  weigh(standing, item);
+  return known === undefined ? standing : null;
+}
+
+function weigh(standing: Standing, { severity, difference }: Item): void {
+  if (!isWorse(severity, standing.severity)) return;
+  standing.severity = severity;
+  standing.code = difference.code;
+}
+
+function dropItem(watched: Watched, item: Item, at: number): void {
+  const { options, standings, homes, resolved } = watched;
+  item.gone = true;
+  const standing = homes.get(item);
+  if (standing === undefined) return;
+  homes.delete(item);
+  standing.items.delete(item);
+  if (standing.items.size > 0) return;
+  const finding = render(standing, at);
+  standings.delete(standing.key);
+  resolved.push(finding);
+  if (resolved.length > options.keep) {
+    resolved.shift();
+    watched.forgotten++;
+  }
+  options.onResolve?.(finding);
+}
+
+/** A due that was not overtaken: its item still stands, pending, with the clock it had then. */
+function isAlive({ item, since }: Due): boolean {
+  return !item.gone && item.openedAt === null && item.since === since;
 }
 
 /** Watches items and keeps their findings. */
@@ -157,63 +223,7 @@ export function createSettle(options: SettleOptions): Settle {
   const standings = new Map<string, Standing>();
   const homes = new Map<Item, Standing>();
   const resolved: Finding[] = [];
-  let forgotten = 0;
-
-  function open(due: Due): void {
-    const { item, namespace, service } = due;
-    item.openedAt = due.at;
-    const { output, cause } = item;
-    const apart = output === 'input' ? item.difference.code : (cause ?? '');
-    const key = `${namespace}/${service} ${output} ${apart}`;
-    const known = standings.get(key);
-    const { code } = item.difference;
-    const { severity } = item;
-    const standing = known ?? {
-      key,
-      namespace,
-      service,
-      items: new Set(),
-      ever: [],
-      code,
-      severity,
-      openedAt: due.at,
-    };
-    standings.set(key, standing);
-    standing.items.add(item);
-    if (standing.ever.length < shownItems) standing.ever.push(item);
-    homes.set(item, standing);
-    weigh(standing, item);
-    if (known === undefined) options.onOpen?.(render(standing, null));
-  }
-
-  function weigh(standing: Standing, { severity, difference }: Item): void {
-    if (!isWorse(severity, standing.severity)) return;
-    standing.severity = severity;
-    standing.code = difference.code;
-  }
-
-  function drop(item: Item, at: number): void {
-    item.gone = true;
-    const standing = homes.get(item);
-    if (standing === undefined) return;
-    homes.delete(item);
-    if (standing.items.size === 1) {
-      const finding = render(standing, at);
-      standings.delete(standing.key);
-      resolved.push(finding);
-      if (resolved.length > options.keep) {
-        resolved.shift();
-        forgotten++;
-      }
-      options.onResolve?.(finding);
-    }
-    standing.items.delete(item);
-  }
-
-  function isAlive({ item, since }: Due): boolean {
-    return !item.gone && item.openedAt === null && item.since === since;
-  }
-
+  const watched: Watched = { options, heap, standings, homes, resolved, forgotten: 0 };
   return {
     watch(item, namespace, service, now) {
       const at = Math.max(item.since + options.window, now);
@@ -223,12 +233,18 @@ export function createSettle(options: SettleOptions): Settle {
       const standing = homes.get(item);
       if (standing !== undefined) weigh(standing, item);
     },
-    drop,
+    drop: (item, at) => {
+      dropItem(watched, item, at);
+    },
     advance(now) {
+      const fresh = new Set<Standing>();
       for (let due = heap[0]; due !== undefined && due.at <= now; due = heap[0]) {
         popDue(heap);
-        if (isAlive(due)) open(due);
+        const opened = isAlive(due) ? openItem(watched, due) : null;
+        if (opened !== null) fresh.add(opened);
       }
+      // Told when all that opens together has been gathered.
+      for (const standing of fresh) options.onOpen?.(render(standing, null));
     },
     nextAt() {
       for (let due = heap[0]; due !== undefined; due = heap[0]) {
@@ -239,6 +255,6 @@ export function createSettle(options: SettleOptions): Settle {
     },
     open: () => [...standings.values()].map((standing) => render(standing, null)),
     resolved: () => resolved,
-    forgotten: () => forgotten,
+    forgotten: () => watched.forgotten,
   };
 }

@@ -1,7 +1,6 @@
 // The cluster in numbers: how many outputs have which verdict, why some are unknown, what is foreign,
 // and since when the oldest difference is pending.
 
-import type { Snapshot } from '../model/objects.ts';
 import type { Finding } from './findings.ts';
 import type { Ledger } from './ledger.ts';
 import type { Written } from './touch.ts';
@@ -24,13 +23,32 @@ export interface Summary {
 
 const none = (): Record<Verdict, number> => ({ conform: 0, pending: 0, different: 0, unknown: 0 });
 
-/** Counts the whole ledger; linear in the number of Services. */
-export function summarize(snapshot: Snapshot, ledger: Ledger): Summary {
+/** What is known before anything is. */
+export const emptySummary: Summary = {
+  services: 0,
+  verdicts: { endpoints: none(), endpointslices: none(), mirrored: none() },
+  unknown: {},
+  foreign: 0,
+  findings: [],
+  pendingSince: {},
+};
+
+/**
+ * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of Services.
+ */
+export function summarize(
+  ledger: Ledger,
+  within: (one: { readonly namespace: string }) => boolean = () => true,
+): Summary {
+  const { snapshot } = ledger;
   const verdicts = { endpoints: none(), endpointslices: none(), mirrored: none() };
   const unknown: Partial<Record<Unknown, number>> = {};
   const pendingSince: Partial<Record<Written, number>> = {};
   let foreign = 0;
+  let services = 0;
   for (const audited of ledger.audited.values()) {
+    if (!within(audited.record)) continue;
+    if (audited.record.service !== null) services++;
     if (isForeign(snapshot, audited)) foreign++;
     for (const output of written) {
       const verdict = verdictOf(snapshot, audited, output);
@@ -49,11 +67,11 @@ export function summarize(snapshot: Snapshot, ledger: Ledger): Summary {
     }
   }
   return {
-    services: snapshot.services.size,
+    services,
     verdicts,
     unknown,
     foreign,
-    findings: inOrder(ledger.settle.open()),
+    findings: inOrder(ledger.settle.open().filter(within)),
     pendingSince,
   };
 }

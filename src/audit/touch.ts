@@ -12,7 +12,14 @@ import { isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { isMirrorable, mirroringWokenByService, wokenByPod } from '../shadow/wake.ts';
 import type { Cause } from './findings.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { addressesIn, addSlice, countPod, removeSlice, setEndpoints, setService } from './service.ts';
+import {
+  addressesIn,
+  addSlice,
+  countPod,
+  removeSlice,
+  setEndpoints,
+  setService,
+} from './service.ts';
 
 /** The outputs that a controller writes. */
 export type Written = 'endpoints' | 'endpointslices' | 'mirrored';
@@ -109,10 +116,8 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
   const pod = after ?? before;
   if (pod === null) return [];
   // An object of another uid is another pod: the old one went and a new one came, both wake.
-  const wakes =
-    before === null || after === null || before.uid !== after.uid
-      ? 'all'
-      : wokenByPod(before, after);
+  const replaced = before?.uid !== after?.uid;
+  const wakes = before === null || after === null || replaced ? 'all' : wokenByPod(before, after);
   const same = before !== null && after !== null && isSamePod(before, after);
   if (same && wakes === 'none') return [];
   const was = selecting(records, before);
@@ -199,12 +204,7 @@ function touchedByService(
   const service = after ?? before;
   if (service === null) return [];
   const record = records.getOrCreate(service.key);
-  setService(
-    records.context,
-    record,
-    after,
-    records.context.snapshot.podsIn(service.namespace),
-  );
+  setService(records.context, record, after, records.context.snapshot.podsIn(service.namespace));
   // The trackers forget a Service that is gone: a new one of its name starts without a wedge.
   if (before?.uid !== after?.uid) record.relabelled.clear();
   const touch = touchOf(record);
@@ -257,14 +257,10 @@ function touchedBySlice(records: Records, change: Change<'endpointslices'>): Tou
   const named = recordsNamed(records, after);
   for (const record of new Set([...recordsNamed(records, before), ...named])) {
     const touch = touchOf(record);
-    if (before !== null) {
-      removeSlice(record, before);
-      touch.slices.add(before);
-    }
-    if (after !== null && named.has(record)) {
-      addSlice(record, after);
-      touch.slices.add(after);
-    }
+    if (before !== null) removeSlice(record, before);
+    if (after !== null && named.has(record)) addSlice(record, after);
+    const slice = after ?? before;
+    if (slice !== null) touch.slices.add(slice);
     for (const address of differingAddresses(before, after)) touch.addresses.add(address);
     noteRelabelling(record, before, after);
     const ours = [before, after].some((one) => one !== null && isControllers(one));
@@ -313,7 +309,7 @@ function differingAddresses(
   for (const slice of [before, after]) {
     if (slice !== null) for (const address of addressesIn(slice)) all.add(address);
   }
-  if (before === null || after === null || before.portMap !== after.portMap) return all;
+  if (before === null || after?.portMap !== before.portMap) return all;
   if (!equalLabels(before.labels, after.labels)) return all;
   if (before.owners.some((owner, index) => owner.uid !== after.owners[index]?.uid)) return all;
   const was = entriesByAddress(before);

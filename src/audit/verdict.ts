@@ -8,12 +8,12 @@
 // An output that nobody has to write has no verdict. What other managers wrote is foreign: counted,
 // never judged, and it makes nothing unknown.
 
-import type { Labels, Resource, Snapshot } from '../model/objects.ts';
+import type { Lost, Resource, Snapshot } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
 import { isSelected } from '../shadow/endpoints.ts';
 import { isMirrored } from '../shadow/mirroring.ts';
 import type { Code, Output } from './findings.ts';
-import type { Audited } from './ledger.ts';
+import type { Audited } from './standing.ts';
 import type { ServiceRecord } from './service.ts';
 import { roleOf } from './service.ts';
 import type { Written } from './touch.ts';
@@ -27,14 +27,6 @@ export type Unknown =
   | 'endpoints-not-known'
   | 'endpointslices-not-known'
   | 'object-unreadable';
-
-/** An object of which the newest version could not be read. */
-export interface Lost {
-  readonly resource: Resource;
-  readonly namespace: string | null;
-  readonly name: string | null;
-  readonly labels: Labels | null;
-}
 
 /** Differences that the API allows and nobody suffers from: what shows them is conform. */
 const legal: ReadonlySet<Code> = new Set([

@@ -24,9 +24,9 @@ import { jsonPieces, lineBatches, plainBytes, textLimit, withHead } from './json
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { jsonBytes, newestTimestamp, objectText, project, resourceOfKind } from './project.ts';
 
-import type { Key, Resource, WatchEvent } from '../model/objects.ts';
+import type { Key, Lost, Resource, WatchEvent } from '../model/objects.ts';
 import type { Bytes, Line, Piece } from './json-items.ts';
-import type { BoundedProblems, Lost, OnProblem, Problem } from './problem.ts';
+import type { BoundedProblems, OnProblem, Problem } from './problem.ts';
 
 export type DumpEntry =
   | {
@@ -126,7 +126,7 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
         const names = (await readdir(path)).filter((name) => !name.startsWith('.')).sort();
         for (const name of names.reverse()) pending.push(join(path, name));
       } else if (status.isFile() && (dumpName.test(path) || extname(basename(path)) === '')) {
-        yield* readFile(dump, path, createReadStream(path, streamOptions), !dumpName.test(path));
+        yield* readFile(dump, path, createReadStream(path, streamOptions), true);
       }
     } catch (error) {
       if (!isSystemError(error)) throw error;
@@ -142,6 +142,8 @@ function isSystemError(error: unknown): error is NodeJS.ErrnoException {
 interface File {
   readonly dump: Dump;
   readonly source: string;
+  /** It was found in a directory, where files of any other purpose are too. */
+  readonly found: boolean;
   format: Format;
   damage: { readonly message: string; readonly value: string | null } | null;
   /** The list whose items are being read. */
@@ -181,22 +183,19 @@ export type Parsed =
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/**
- * Reads one file. A doubtful one is not named like a dump: if its beginning does not look like one
- * either, it is passed over in silence.
- */
+/** Reads one file. One that was found and is neither named like a dump nor looks so is none. */
 async function* readFile(
   dump: Dump,
   source: string,
   bytes: Bytes,
-  doubtful = false,
+  found = false,
 ): AsyncGenerator<DumpEntry> {
-  const file: File = { dump, source, format: yamlFormat, damage: null, list: null };
+  const file: File = { dump, source, found, format: yamlFormat, damage: null, list: null };
   const plain = plainBytes(bytes, (message, value) => (file.damage = { message, value }));
-  const pieces = withHead(plain, (head, whole) => {
-    const begin = Buffer.from(head.subarray(0, 512)).toString().trimStart();
-    if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) file.format = jsonFormat;
-    else if (doubtful && !/^(?:---|#|%YAML|apiVersion:|items:|kind:)/.test(begin)) return nothing();
+  const pieces = withHead(plain, headLength, (head, whole) => {
+    const name = formatOf(source, Buffer.from(head.subarray(0, headLength)).toString());
+    if (name === null && found && !dumpName.test(source)) return nothing();
+    file.format = name === 'JSON' ? jsonFormat : yamlFormat;
     return file.format.pieces(whole, () => file.damage !== null);
   });
   let line = 1;
@@ -209,9 +208,26 @@ async function* readFile(
   if (file.damage !== null) report(file, line, file.damage.message, file.damage);
 }
 
+const headLength = 512;
+
+/** What the beginning of a file looks like; null: neither. */
+function formatOf(source: string, head: string): Format['name'] | null {
+  const begin = head.trimStart();
+  if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) return 'JSON';
+  if (/^(?:---|#|%YAML|apiVersion:|items:|kind:)/.test(begin)) return 'YAML';
+  // Warnings may have got into a pipe before the output.
+  return /^[[{]/m.test(begin) ? 'JSON' : null;
+}
+
 // eslint-disable-next-line @typescript-eslint/require-await, require-yield -- an empty stream
 async function* nothing(): AsyncGenerator<never> {
   return;
+}
+
+/** What is no API object. In a file that was found it is none of ours, and only counted. */
+function alien(file: File, line: number, message: string, value: string | null): void {
+  if (file.found) countWord(file.dump.ignored, 'no kind');
+  else report(file, line, message, { value });
 }
 
 function report(file: File, line: number, message: string, more?: Partial<Problem>): void {
@@ -236,6 +252,7 @@ function* readPiece(file: File, piece: Piece): Generator<DumpEntry> {
       yield* closeList(file, envelopeOf(file, text));
       break;
     case 'stray':
+      if (text.trim() === '---') break;
       report(file, line, 'Expected JSON', { value: valueText(text.trim()) });
       break;
     case 'tooLong':
@@ -276,7 +293,7 @@ function* readValue(
   nesting = 0,
 ): Generator<DumpEntry> {
   if (!isFields(value)) {
-    report(file, line, 'Expected an object', { value: valueText(value) });
+    alien(file, line, 'Expected an object', valueText(value));
     return;
   }
   const { list } = file;
@@ -285,7 +302,7 @@ function* readValue(
     list.heldLength += length;
     if (list.heldLength <= heldLimit) list.held.push({ value, line });
   } else if (typeof kind !== 'string') {
-    report(file, line, 'Expected a kind', { field: 'kind', value: valueText(kind) });
+    alien(file, line, 'Expected a kind', valueText(kind));
   } else if (kind.endsWith('List') && nesting < nestingLimit) {
     file.list = newList(value);
     yield* hold(file.dump, itemResource(file.list));
@@ -387,7 +404,7 @@ function* closeList(file: File, envelope: Fields): Generator<DumpEntry> {
   const line = list.held[0]?.line ?? 0;
   if (list.held.length > 0 && whole.kind === null) {
     const value = `${list.held.length} objects`;
-    report(file, line, 'Expected a kind of the list or of its items', { value });
+    alien(file, line, 'Expected a kind of the list or of its items', value);
   }
   if (list.heldLength > heldLimit) {
     const lost = resource === null ? null : anyOf(resource);
@@ -539,7 +556,9 @@ const separator = /^(?:---|\.\.\.)(?:\s|$)/;
 const itemsForm = /^items:\s*(?:#.*)?$/;
 const blankForm = /^\s*(?:#.*)?$/;
 
-function cutLine(cut: Cut, { text, number }: Line): void {
+function cutLine(cut: Cut, line: Line): void {
+  const { number } = line;
+  const text = line.text.endsWith('\r') ? line.text.slice(0, -1) : line.text;
   if (separator.test(text)) {
     closeDocument(cut, number, false);
     const rest = text.slice(3);
@@ -630,12 +649,41 @@ export function parseYaml(text: string): Parsed {
   }
 }
 
-/** As parseYaml, but an object of a kind that is not read is not looked into: there are many. */
+/**
+ * As parseYaml, but looks into nothing that is not read: neither into objects of other kinds nor
+ * into the greater part of pods and nodes. The parser is slow, and a must-gather holds a lot.
+ */
 function parseKnownYaml(text: string): Parsed {
   const kind = yamlField(text, 'kind');
+  if (kind === null || kind.endsWith('List')) return parseYaml(text);
   const apiVersion = yamlField(text, 'apiVersion') ?? undefined;
-  const ours = kind === null || kind.endsWith('List') || resourceOfKind(apiVersion, kind) !== null;
-  return ours ? parseYaml(text) : { value: { apiVersion, kind } };
+  const resource = resourceOfKind(apiVersion, kind);
+  if (resource === null) return { value: { apiVersion, kind } };
+  if (resource !== 'pods' && resource !== 'nodes') return parseYaml(text);
+  const parsed = parseYaml(withoutUnread(text));
+  return 'value' in parsed ? parsed : parseYaml(text);
+}
+
+/** Fields of pods and nodes that are large and not read. */
+const unread = new Set([
+  ...['managedFields', 'annotations', 'ownerReferences', 'tolerations', 'affinity', 'volumes'],
+  ...['volumeMounts', 'env', 'envFrom', 'args', 'command', 'resources', 'securityContext'],
+  ...['livenessProbe', 'readinessProbe', 'startupProbe', 'lifecycle', 'containerStatuses'],
+  ...['initContainerStatuses', 'topologySpreadConstraints', 'capacity', 'images', 'nodeInfo'],
+]);
+
+/** The text without the blocks of unread fields. A label stays, for its value is on its line. */
+function withoutUnread(text: string): string {
+  let inside = -1; // the column of the field whose block is left out
+  const lines = text.split('\n').filter((line) => {
+    const column = line.search(/[^ ]/);
+    if (inside >= 0 && (column < 0 || column > inside)) return false;
+    if (column === inside && line.startsWith('- ', column)) return false;
+    const [, before, name] = /^( *(?:- +)?)(\w+):$/.exec(line) ?? [];
+    inside = before !== undefined && unread.has(name ?? '') ? before.length : -1;
+    return true;
+  });
+  return lines.join('\n');
 }
 
 const yamlOptions = {
@@ -660,8 +708,9 @@ function indentOf(text: string): number {
   return /^ *- +/.exec(text)?.[0].length ?? 0;
 }
 
+/** A word as kinds and names are; what begins otherwise (`|`, `&`) only a parser can read. */
 function scalarAt(text: string, index: number): string | null {
-  return /^[ \t]+["']?([^\s"'#]+)/.exec(text.slice(index, index + 300))?.[1] ?? null;
+  return /^[ \t]+["']?(\w[\w./-]*)/.exec(text.slice(index, index + 300))?.[1] ?? null;
 }
 
 function guessYaml(text: string): Guess {

@@ -30,25 +30,26 @@ export type OnDamage = (message: string, detail: string | null) => void;
  * are damaged, what could be inflated is delivered first, and then onDamage is called.
  */
 export async function* plainBytes(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8Array> {
-  const inflated = withHead(source, (head, whole) =>
+  const inflated = withHead(source, 2, (head, whole) =>
     head[0] === 0x1f && head[1] === 0x8b ? inflate(whole, onDamage) : whole,
   );
-  yield* withHead(inflated, (head, whole) => {
+  yield* withHead(inflated, 3, (head, whole) => {
     if (head[0] === 0xff && head[1] === 0xfe) return recode(whole, 'utf-16le');
     if (head[0] === 0xfe && head[1] === 0xff) return recode(whole, 'utf-16be');
     return head[0] === 0xef && head[1] === 0xbb && head[2] === 0xbf ? skip(whole, 3) : whole;
   });
 }
 
-/** Looks at the first bytes (at least three, if there are as many) and goes on as they suggest. */
+/** Looks at the first `length` bytes or more, if there are as many, and goes on as they suggest. */
 export async function* withHead<T>(
   source: Bytes,
+  length: number,
   choose: (head: Uint8Array, whole: Bytes) => AsyncIterable<T>,
 ): AsyncGenerator<T> {
   const rest = source[Symbol.asyncIterator]();
   try {
     let head: Uint8Array = new Uint8Array(0);
-    while (head.length < 3) {
+    while (head.length < length) {
       const next = await rest.next();
       if (next.done === true) break;
       head = head.length === 0 ? next.value : Buffer.concat([head, next.value]);
@@ -410,26 +411,36 @@ function closeItem(scan: Scan, chunk: Uint8Array, end: number): void {
   scan.mode = 'list';
 }
 
+/** What a byte may mean to a scanner: a quote, an opening or closing bracket, … */
+const meanings = new Uint8Array(256);
+const [opening, closing] = [1, 2];
+meanings[openBrace] = meanings[openBracket] = opening;
+meanings[closeBrace] = meanings[closeBracket] = closing;
+for (const byte of [quote, backslash, newline]) meanings[byte] = byte;
+
 /**
  * Runs over nested values until no more than `floor` brackets are open; returns the index behind
- * the last byte taken. This is where nearly all bytes pass.
+ * the last byte taken. This is where nearly all bytes pass, hence the two tight loops.
  */
 function skipNested(scan: Scan, chunk: Uint8Array, from: number, floor: number): number {
+  const { length } = chunk;
   let { depth, line, inString, escaped } = scan;
   let index = from;
-  for (; index < chunk.length && (inString || depth > floor); index++) {
-    const byte = chunk[index];
+  while (index < length && (inString || depth > floor)) {
+    let meaning = meanings[chunk[index++] ?? 0] ?? 0;
     if (inString) {
-      if (byte === newline) {
-        inString = escaped = false;
-        line++;
-      } else if (escaped) escaped = false;
-      else if (byte === quote) inString = false;
-      else if (byte === backslash) escaped = true;
-    } else if (byte === quote) inString = true;
-    else if (byte === openBrace || byte === openBracket) depth++;
-    else if (byte === closeBrace || byte === closeBracket) depth--;
-    else if (byte === newline) line++;
+      while (!escaped && meaning < quote && meaning !== newline && index < length) {
+        meaning = meanings[chunk[index++] ?? 0] ?? 0;
+      }
+      if (meaning === newline || (meaning === quote && !escaped)) inString = false;
+      escaped = inString && !escaped && meaning === backslash;
+    } else {
+      while (meaning === 0 && index < length) meaning = meanings[chunk[index++] ?? 0] ?? 0;
+      if (meaning === quote) inString = true;
+      else if (meaning === opening) depth++;
+      else if (meaning === closing) depth--;
+    }
+    if (meaning === newline) line++;
   }
   scan.depth = depth;
   scan.line = line;

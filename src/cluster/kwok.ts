@@ -37,10 +37,10 @@ import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { jsonBytes, kinds, objectText, project, resourceOfKind } from './project.ts';
 import { resources } from '../model/objects.ts';
 
-import type { Resource, WatchEvent } from '../model/objects.ts';
+import type { Lost, Resource, WatchEvent } from '../model/objects.ts';
 import type { Bytes, Piece } from './json-items.ts';
 import type { Parsed } from './dump.ts';
-import type { BoundedProblems, Lost, OnProblem, Problem } from './problem.ts';
+import type { BoundedProblems, OnProblem, Problem } from './problem.ts';
 import type { RecordingEntry, RecordingOptions } from './recording.ts';
 
 export interface KwokSource {

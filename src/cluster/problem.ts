@@ -6,16 +6,7 @@
 // be counted by message. A file of garbage must not flood a log: a door reports the first few
 // problems of each message and counts all of them.
 
-import type { Labels, Resource } from '../model/objects.ts';
-
-/** Part of the cluster's state that is not known; null stands for any. */
-export interface Lost {
-  readonly resource: Resource;
-  readonly namespace: string | null;
-  readonly name: string | null;
-  /** The labels, where they could be read although the object could not. */
-  readonly labels: Labels | null;
-}
+import type { Lost } from '../model/objects.ts';
 
 export interface Problem {
   /** A path, or `stdin`. */

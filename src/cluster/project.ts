@@ -1,10 +1,10 @@
 // From an API object to the model: the only reader of API fields.
 //
 // An object is seen as a controller sees it, that is, through Go's decoder and the API's defaults
-// (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3): an absent or null field is its
-// zero value or default, a field that nobody here reads is never looked at, and a value of the wrong
-// type anywhere else makes the whole object unreadable. Where Go is more lenient than that (a null
-// item of a list is a zero value to it) the object is refused all the same: no API server ever
+// (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3): an absent or null field is
+// its zero value or default, a field that nobody here reads is never looked at, and a value of the
+// wrong type anywhere else makes the whole object unreadable. Where Go is more lenient than that (a
+// null item of a list is a zero value to it) the object is refused all the same: no API server ever
 // stored one.
 //
 // Readers are functions from the fields of one JSON object to a value. They throw WrongType, which
@@ -23,11 +23,12 @@ import type {
   ContainerPort,
   Endpoint,
   EndpointAddress,
-  Endpoints,
   EndpointSlice,
   EndpointSubset,
+  Endpoints,
   Key,
   Labels,
+  Lost,
   Node,
   ObjectOf,
   ObjectRef,
@@ -38,7 +39,7 @@ import type {
   Service,
   ServicePort,
 } from '../model/objects.ts';
-import type { Lost, Problem } from './problem.ts';
+import type { Problem } from './problem.ts';
 
 /** What is wrong with an object; the caller adds where it was found. */
 export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & { readonly lost: Lost };

@@ -22,9 +22,9 @@ import { lineBatches, plainBytes, textLimit } from './json-items.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from './project.ts';
 
-import type { Key, Pod, Resource, WatchEvent } from '../model/objects.ts';
+import type { Key, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
 import type { Bytes, Line } from './json-items.ts';
-import type { BoundedProblems, Lost, OnProblem, Problem } from './problem.ts';
+import type { BoundedProblems, OnProblem, Problem } from './problem.ts';
 
 export interface Source {
   /** How problems name it: a path, or `stdin`. */

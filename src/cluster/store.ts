@@ -116,81 +116,111 @@ function unlinkService(indexes: Indexes, service: Service): void {
   if (pair !== null) unlink(indexes.servicesByPair, pair, service);
 }
 
+interface State {
+  readonly held: Held;
+  readonly indexes: Indexes;
+  /** The version of each object that was deleted, oldest first. */
+  readonly tombstones: Map<string, string>;
+  readonly zonesSeen: Set<string>;
+  readonly dropped: { stale: number; repeated: number };
+  /** null: to be computed from the Nodes. */
+  zoneCapacity: ZoneCapacity | null;
+}
+
 /** An empty store. `delivered` names what the input tells of; it may still grow. */
 export function createStore(delivered: ReadonlySet<Resource>): Store {
-  const held: Held = {
-    services: new Map(),
-    pods: new Map(),
-    nodes: new Map(),
-    endpoints: new Map(),
-    endpointslices: new Map(),
+  const state: State = {
+    held: {
+      services: new Map(),
+      pods: new Map(),
+      nodes: new Map(),
+      endpoints: new Map(),
+      endpointslices: new Map(),
+    },
+    indexes: {
+      podsByNamespace: new Map(),
+      podsByNode: new Map(),
+      podsByAddress: new Map(),
+      servicesByPair: new Map(),
+    },
+    tombstones: new Map(),
+    zonesSeen: new Set(),
+    dropped: { stale: 0, repeated: 0 },
+    zoneCapacity: null,
   };
-  const indexes: Indexes = {
-    podsByNamespace: new Map(),
-    podsByNode: new Map(),
-    podsByAddress: new Map(),
-    servicesByPair: new Map(),
-  };
-  const tombstones = new Map<string, string>();
-  const zonesSeen = new Set<string>();
-  const dropped = { stale: 0, repeated: 0 };
-  let zoneCapacity: ZoneCapacity | null = null;
+  const snapshot = viewOf(state, delivered);
+  return { snapshot, apply: (event) => apply(state, event), dropped: state.dropped };
+}
 
-  function replace(resource: Resource, before: AnyObject | null, after: AnyObject | null): void {
-    const key = (after ?? before)?.key ?? '';
-    if (resource === 'pods') {
-      if (before !== null) unlinkPod(indexes, before as Pod);
-      if (after !== null) linkPod(indexes, after as Pod);
-    } else if (resource === 'services') {
-      if (before !== null) unlinkService(indexes, before as Service);
-      if (after !== null) linkService(indexes, after as Service);
-    } else if (resource === 'nodes') {
-      zoneCapacity = null;
-      if (after !== null) zonesSeen.add((after as Node).zone);
-    }
-    const objects = held[resource] as Map<string, AnyObject>;
-    if (after === null) objects.delete(key);
-    else objects.set(key, after);
-  }
+function apply(state: State, event: WatchEvent): Change | null {
+  const { resource, object, at } = event;
+  const before = state.held[resource].get(object.key) ?? null;
+  if (!isNews(state, event, before)) return null;
+  const after = event.type === 'deleted' ? null : object;
+  if (after === null) bury(state, resource, object);
+  replace(state, resource, before, after);
+  return { resource, before, after, at };
+}
 
-  /** Whether an event is news; if not, it is counted as what it is. */
-  function isNews(event: WatchEvent, before: AnyObject | null): boolean {
-    const { resource, object, type } = event;
-    const tombstone = tombstones.get(`${resource} ${object.key}`);
-    const version = before?.resourceVersion ?? tombstone;
-    const age = version === undefined ? 1 : compareVersions(object.resourceVersion, version);
-    if (type === 'deleted') {
-      if (before === null) dropped.repeated++;
-      else if (age === -1) dropped.stale++;
-      return before !== null && age !== -1;
-    }
-    if (age === 0) dropped.repeated++;
+/** Whether an event is news; if not, it is counted as what it is. */
+function isNews(
+  { tombstones, dropped }: State,
+  { resource, object, type }: WatchEvent,
+  before: AnyObject | null,
+): boolean {
+  const version = before?.resourceVersion ?? tombstones.get(`${resource} ${object.key}`);
+  const age = version === undefined ? 1 : compareVersions(object.resourceVersion, version);
+  if (type === 'deleted') {
+    if (before === null) dropped.repeated++;
     else if (age === -1) dropped.stale++;
-    return age === 1 || age === null;
+    return before !== null && age !== -1;
   }
+  if (age === 0) dropped.repeated++;
+  else if (age === -1) dropped.stale++;
+  return age === 1 || age === null;
+}
 
-  function apply(event: WatchEvent): Change | null {
-    const { resource, object, at } = event;
-    const objects = held[resource] as Map<string, AnyObject>;
-    const before = objects.get(object.key) ?? null;
-    if (!isNews(event, before)) return null;
-    const after = event.type === 'deleted' ? null : object;
-    if (after === null) {
-      tombstones.set(`${resource} ${object.key}`, object.resourceVersion);
-      const oldest = tombstones.keys().next();
-      if (tombstones.size > tombstoneLimit && oldest.done !== true) tombstones.delete(oldest.value);
-    }
-    replace(resource, before, after);
-    return { resource, before, after, at };
+function bury({ tombstones }: State, resource: Resource, object: AnyObject): void {
+  const key = `${resource} ${object.key}`;
+  tombstones.delete(key);
+  tombstones.set(key, object.resourceVersion);
+  const oldest = tombstones.keys().next();
+  if (tombstones.size > tombstoneLimit && oldest.done !== true) tombstones.delete(oldest.value);
+}
+
+function replace(
+  state: State,
+  resource: Resource,
+  before: AnyObject | null,
+  after: AnyObject | null,
+): void {
+  const { held, indexes } = state;
+  if (resource === 'pods') {
+    if (before !== null) unlinkPod(indexes, before as Pod);
+    if (after !== null) linkPod(indexes, after as Pod);
+  } else if (resource === 'services') {
+    if (before !== null) unlinkService(indexes, before as Service);
+    if (after !== null) linkService(indexes, after as Service);
+  } else if (resource === 'nodes') {
+    state.zoneCapacity = null;
+    if (after !== null) state.zonesSeen.add((after as Node).zone);
   }
+  const objects = held[resource] as Map<string, AnyObject>;
+  if (after !== null) objects.set(after.key, after);
+  else if (before !== null) objects.delete(before.key);
+}
 
-  const none: never[] = [];
-  const snapshot: Snapshot = {
+const none: never[] = [];
+
+function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
+  const { held, indexes, zonesSeen } = state;
+  return {
     knows: (resource) => delivered.has(resource),
     services: held.services,
     endpoints: held.endpoints,
     nodes: held.nodes,
     pods: held.pods,
+    slices: held.endpointslices,
     podsIn: (namespace) => indexes.podsByNamespace.get(namespace) ?? none,
     podsOn: (node) => indexes.podsByNode.get(node) ?? none,
     podsAt(ip) {
@@ -198,13 +228,11 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
       return there === undefined ? none : Array.isArray(there) ? there : [there];
     },
     servicesSelecting: (namespace, labels) => servicesSelecting(indexes, namespace, labels),
-    slices: held.endpointslices,
     get zoneCapacity() {
-      return (zoneCapacity ??= zoneCapacityOf(held.nodes.values()));
+      return (state.zoneCapacity ??= zoneCapacityOf(held.nodes.values()));
     },
     zonesSeen,
   };
-  return { snapshot, apply, dropped };
 }
 
 function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels): Service[] {

@@ -214,6 +214,15 @@ export interface ZoneCapacity {
   readonly cpuMillisByZone: ReadonlyMap<string, number>;
 }
 
+/** Part of the cluster's state that is not known, since it could not be read; null: any. */
+export interface Lost {
+  readonly resource: Resource;
+  readonly namespace: string | null;
+  readonly name: string | null;
+  /** The labels, where they could be read although the object could not. */
+  readonly labels: Labels | null;
+}
+
 /** All that is held of the cluster at one moment, with the look-ups that judging needs. */
 export interface Snapshot {
   /** Whether the input delivers this resource at all. */

@@ -119,8 +119,7 @@ export function expectedSliceLabels(service: Service): Labels {
 /** `utils.go` ownedBy: kind, API version and uid count, the controller flag does not. */
 export function isOwnedBy(slice: EndpointSlice, service: Service): boolean {
   return slice.owners.some(
-    (owner) =>
-      owner.uid === service.uid && owner.kind === 'Service' && owner.apiVersion === 'v1',
+    (owner) => owner.uid === service.uid && owner.kind === 'Service' && owner.apiVersion === 'v1',
   );
 }
 

@@ -141,7 +141,11 @@ export function isReachable(
   const stayed = new Set<string>();
   for (const [portMap, endpoints] of wanted) {
     const left = new Set(endpoints);
-    const kept = keep(service, owned.filter((slice) => slice.portMap === portMap), left);
+    const kept = keep(
+      service,
+      owned.filter((slice) => slice.portMap === portMap),
+      left,
+    );
     const made = plan(kept, left.size, wasUpdated, max);
     if (!staysAsPlanned(made, afterByUid)) return false;
     for (const { slice } of made.stay) stayed.add(slice.uid);

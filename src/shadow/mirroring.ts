@@ -49,10 +49,7 @@ export interface MirroredGroup {
 /** Whether slices are mirrored from these Endpoints: syncEndpoints. */
 export function isMirrored(service: Service | null, endpoints: Endpoints | null): boolean {
   return (
-    endpoints !== null &&
-    service !== null &&
-    service.selector === null &&
-    isMirrorable(endpoints)
+    endpoints !== null && service !== null && service.selector === null && isMirrorable(endpoints)
   );
 }
 
@@ -76,7 +73,9 @@ interface Listed {
 }
 
 /** Addresses by port, by address and uid; not ready trumps ready. util.go mapAddressByPort. */
-function byPort(endpoints: Endpoints): Map<string, { port: Port | null; listed: Map<string, Listed> }> {
+function byPort(
+  endpoints: Endpoints,
+): Map<string, { port: Port | null; listed: Map<string, Listed> }> {
   const ports = new Map<string, { port: Port | null; listed: Map<string, Listed> }>();
   const first = new Map<string, EndpointAddress>();
   for (const [index, subset] of endpoints.subsets.entries()) {

@@ -71,6 +71,6 @@ export const newestRelease: Release = v36;
  */
 export function releaseOf(version: string): Release | null {
   const match = /^v?1\.(?<minor>\d+)(?:[.+-]|$)/.exec(version.trim());
-  const minor = Number(match?.groups?.['minor'] ?? Number.NaN);
+  const minor = Number(match?.groups?.minor ?? Number.NaN);
   return releases.find((release) => release.minor === minor) ?? null;
 }

@@ -800,7 +800,10 @@ describe.each(resources)('any %s', (resource) => {
     const check = ([removed, asNull]: [Path[], boolean]) => {
       // Deep ones first, so that the way to the next one is still there.
       const ordered = removed.toSorted((a, b) => b.length - a.length);
-      const less = ordered.reduce((raw, path) => changed(raw, path, asNull ? null : undefined), raw);
+      const less = ordered.reduce(
+        (raw, path) => changed(raw, path, asNull ? null : undefined),
+        raw,
+      );
       expect(project(resource, less, at).problem).toBeUndefined();
     };
     for (const path of optional) check([[path], true]);

@@ -5,7 +5,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { problemText } from '../../src/cluster/problem.ts';
+import { problemText, valueText } from '../../src/cluster/problem.ts';
 import { readRecording } from '../../src/cluster/recording.ts';
 
 import type { Problem } from '../../src/cluster/problem.ts';
@@ -41,11 +41,14 @@ async function read(content: string | Uint8Array, options = {}): Promise<Got> {
 /** An entry in a few words. */
 function brief(entry: RecordingEntry): string {
   switch (entry.kind) {
-    case 'event':
-      return `${entry.event.at} ${entry.event.type} ${entry.event.resource} ${entry.event.object.key}`;
+    case 'event': {
+      const { at, type, resource, object } = entry.event;
+      return `${at} ${type} ${resource} ${object.key}`;
+    }
     case 'unreadable': {
       const { resource, namespace, name } = entry.lost;
-      return `${entry.at} lost ${String(entry.type)} ${resource} ${String(namespace)}/${String(name)}`;
+      const place = `${String(namespace)}/${String(name)}`;
+      return `${entry.at} lost ${String(entry.type)} ${resource} ${place}`;
     }
     case 'synced':
       return `${entry.at} synced ${entry.resource}`;
@@ -106,6 +109,8 @@ test('a recording', async () => {
   ]);
 });
 
+const half = valueText(JSON.stringify(podLine(11, 'MODIFIED', 'a'))) ?? '';
+
 describe('bad lines', () => {
   test.each<[string, unknown, string[], string[]]>([
     ['no JSON', 'oops', [], ['shop:2: Expected JSON: "oops"']],
@@ -116,12 +121,7 @@ describe('bad lines', () => {
       ['11 clock'],
       ['shop:2: kind: Expected a kind of line: "node-metrics"'],
     ],
-    [
-      'no kind',
-      { at: 11 },
-      ['11 clock'],
-      ['shop:2: kind: Expected a kind of line'],
-    ],
+    ['no kind', { at: 11 }, ['11 clock'], ['shop:2: kind: Expected a kind of line']],
     [
       'another resource',
       { kind: 'object', at: 11, resource: 'secrets', type: 'ADDED', object: {} },
@@ -138,9 +138,7 @@ describe('bad lines', () => {
       'another type',
       podLine(11, 'ERROR', 'a'),
       ['11 lost null pods shop/a'],
-      [
-        'shop:2: Pod shop/a: type: Expected SYNC, ADDED, MODIFIED, DELETED or BOOKMARK: "ERROR"',
-      ],
+      ['shop:2: Pod shop/a: type: Expected SYNC, ADDED, MODIFIED, DELETED or BOOKMARK: "ERROR"'],
     ],
     [
       'no time',
@@ -170,10 +168,7 @@ describe('bad lines', () => {
       'half an object',
       JSON.stringify(podLine(11, 'MODIFIED', 'a')).slice(0, -5),
       ['10 lost modified pods shop/a'],
-      [
-        'shop:2: Pod shop/a: Expected JSON: ' +
-          '"{\\"kind\\":\\"object\\",\\"at\\":11,\\"resource\\":\\"pods\\",\\"type\\":\\"MODIFIED\\",\\"o…',
-      ],
+      [`shop:2: Pod shop/a: Expected JSON: ${half}`],
     ],
     [
       'a broken line about some pod',
@@ -357,7 +352,7 @@ describe('a recording of a real control plane', () => {
       expect(events).toEqual(want.slice(0, events.length));
       expect(events.length).toBeGreaterThanOrEqual(complete);
       expect(got.problems).toHaveLength(1);
-      expect(got.problems[0]).toMatch(/^shop:\d+: Unexpected end of gzip data$/);
+      expect(got.problems[0]).toMatch(/^shop(:\d+)?: Unexpected end of gzip data$/);
       expect(got.end.complete).toBe(false);
       delivered = Math.max(delivered, events.length);
     }

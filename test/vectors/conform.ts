@@ -43,7 +43,8 @@ interface NodesLine {
   readonly items: Raw[];
 }
 
-type Line = CaseLine | FaultLine | NodesLine | { readonly kind: 'header'; readonly version?: string };
+type Line =
+  CaseLine | FaultLine | NodesLine | { readonly kind: 'header'; readonly version?: string };
 
 export interface Summary {
   cases: number;
@@ -145,7 +146,11 @@ function judgeLine(world: World, line: CaseLine, summary: Summary, disagree: Dis
 }
 
 /** Judges all case lines of a file. */
-export async function judgeCases(file: string, summary: Summary, disagree: Disagree): Promise<void> {
+export async function judgeCases(
+  file: string,
+  summary: Summary,
+  disagree: Disagree,
+): Promise<void> {
   let release = newestRelease;
   const nodes = new Map<number, readonly Raw[]>();
   const worlds = new Map<string, World>();
@@ -220,13 +225,13 @@ interface Meta {
   readonly ownerReferences?: readonly { readonly name: string }[];
 }
 
-const metaOf = (raw: Raw): Meta => (raw['metadata'] ?? {}) as Meta;
+const metaOf = (raw: Raw): Meta => (raw.metadata ?? {});
 
 /** The names by which the Service of what a fault touched may be known. */
 function servicesAbout(about: Raw, lists: readonly (readonly Raw[])[]): Set<string> {
   const names = new Set<string>();
-  const name = String(about['name']);
-  if (about['kind'] !== 'EndpointSlice') return names.add(name);
+  const name = String(about.name);
+  if (about.kind !== 'EndpointSlice') return names.add(name);
   for (const raw of lists.flat()) {
     const meta = metaOf(raw);
     if (meta.name !== name) continue;
@@ -245,9 +250,10 @@ const outputsOf: Readonly<Record<string, readonly string[]>> = {
 
 /** What a finding must mention of `about`: any of its addresses, its pod, its port or its label. */
 function mentions(finding: Finding, about: Raw): boolean {
-  const values = [...((about['addresses'] ?? []) as string[])];
-  for (const name of ['pod', 'label']) if (typeof about[name] === 'string') values.push(about[name]);
-  const port = about['port'] as { name?: string; port?: number } | undefined;
+  const values = [...((about.addresses ?? []) as string[])];
+  for (const name of ['pod', 'label'])
+    if (typeof about[name] === 'string') values.push(about[name]);
+  const port = about.port as { name?: string; port?: number } | undefined;
   if (port !== undefined) values.push(String(port.port), ...(port.name ? [port.name] : []));
   const text = textOf(finding);
   return values.length === 0 || values.some((value) => text.includes(value));
@@ -281,8 +287,9 @@ function judgeFault(line: FaultLine, base: Base, summary: Summary, disagree: Dis
     say('false', elsewhere);
   }
   const changed = after.filter((finding) => !texts.has(`${keyOf(finding)} ${textOf(finding)}`));
-  const namespace = String(line.about['namespace'] ?? line.base.case);
-  const outputs = outputsOf[String(line.about['kind'])] ?? [];
+  const { namespace: named } = line.about;
+  const namespace = typeof named === 'string' ? named : line.base.case;
+  const outputs = outputsOf[String(line.about.kind)] ?? [];
   const reported = changed.some(
     (finding) =>
       finding.namespace === namespace &&
@@ -297,7 +304,11 @@ function judgeFault(line: FaultLine, base: Base, summary: Summary, disagree: Dis
 }
 
 /** Judges all fault lines of a file; throws when a base file is not beside it. */
-export async function judgeFaults(file: string, summary: Summary, disagree: Disagree): Promise<void> {
+export async function judgeFaults(
+  file: string,
+  summary: Summary,
+  disagree: Disagree,
+): Promise<void> {
   const faults = new Map<string, FaultLine[]>();
   for await (const line of linesOf(file)) {
     if (line.kind !== 'fault') continue;

@@ -68,7 +68,8 @@ function contents(slice: EndpointSlice | undefined): Map<string, string> {
 export function judgeTransition(world: World, before: Before, key: string): Judgement[] {
   const audited = world.ledger.audited.get(key);
   const service = audited?.record.service;
-  if (audited === undefined || service?.uid !== before.service.uid || !isSelected(service)) return [];
+  if (audited === undefined || service?.uid !== before.service.uid || !isSelected(service))
+    return [];
   const now = beforeOf(world).get(key);
   if (now === undefined) return [];
   const conform = [...audited.items.values()].every((items) =>

@@ -1,0 +1,200 @@
+// How the differences of one unit come and go: what was found now against what stood before, which
+// cause history shows for what is new, what a wake of a controller ends, and how long an output took
+// to follow its input.
+//
+// History is what the ledger saw happen: a unit was as expected, then one change was taken in, and now
+// it differs. If that change wakes nobody upstream (shadow/wake.ts), or if the object itself changed
+// while its input did not, the difference has a cause. A later wake ends that excuse and starts the
+// clock anew. Differences that stand when the ledger begins have no history: there, the conditions of
+// the catalogue stand in, and the cause counts as not proven.
+
+import type { Release } from '../shadow/release.ts';
+import type { Difference } from './compare.ts';
+import type { Cause, Output, Severity } from './findings.ts';
+import { catalogue } from './findings.ts';
+import type { ServiceRecord } from './service.ts';
+import type { Item, Settle } from './settle.ts';
+import type { Touch, Written } from './touch.ts';
+import type { Unknown } from './verdict.ts';
+
+/** How long an output took to follow its input, at one address or in one object. */
+export interface ConvergenceSample {
+  readonly output: Written;
+  readonly operation: 'add' | 'remove' | 'update';
+  readonly seconds: number;
+  readonly at: number;
+}
+
+/** A Service with what was judged of it. */
+export interface Audited {
+  readonly record: ServiceRecord;
+  /** Differences that stand, by unit; units without any are absent. */
+  readonly items: Map<string, Item[]>;
+  /** Why an output cannot be judged. */
+  unknown: ReadonlyMap<Output, Unknown>;
+}
+
+/** What an evaluation is about: when, by which touch, or at the beginning. */
+export interface Occasion {
+  readonly at: number;
+  readonly touch: Touch;
+  readonly beginning: boolean;
+}
+
+/** Where differences are kept and samples go. */
+export interface Keeping {
+  readonly settle: Settle;
+  readonly release: Release;
+  readonly onConvergence: ((sample: ConvergenceSample) => void) | undefined;
+}
+
+const operations = { missing: 'add', unexpected: 'remove', different: 'update' } as const;
+
+/** Blind spots in which upstream merely sleeps: nobody edited, and the next event cures. */
+const asleep: readonly (Cause | null)[] = [
+  'pod-phase-unnoticed',
+  'pod-change-unnoticed',
+  'node-change-unnoticed',
+];
+
+/** Severity by what traffic suffers: none, where upstream was seen to sleep over a quiet difference. */
+function severityOf(difference: Difference, cause: Cause | null, proven: boolean): Severity {
+  if (difference.severity !== null) return difference.severity;
+  const quiet = difference.quiet && proven && asleep.includes(cause);
+  return quiet ? 'info' : catalogue[difference.code].severity;
+}
+
+/** Brings the standing differences of one unit in line with what was found now. */
+export function reconcile(
+  keeping: Keeping,
+  of: Audited,
+  unit: string,
+  found: readonly Difference[],
+  occasion: Occasion,
+): void {
+  const before = of.items.get(unit) ?? [];
+  if (before.length === 0 && found.length === 0) return;
+  const after: Item[] = [];
+  const left = [...before];
+  const fresh: Difference[] = [];
+  for (const difference of found) {
+    const index = left.findIndex(
+      (item) =>
+        item.difference.code === difference.code && item.difference.subject === difference.subject,
+    );
+    const known = index < 0 ? undefined : left.splice(index, 1)[0];
+    if (known === undefined) fresh.push(difference);
+    else after.push(carryOn(keeping, of, known, difference, occasion));
+  }
+  // An address that was wrong one way and is wrong another has been wrong all the time.
+  const continued = unit.includes(' ') ? left : [];
+  const since = continued.reduce((least, item) => Math.min(least, item.since), occasion.at);
+  for (const difference of fresh) {
+    const item = started(keeping, difference, before, since, occasion);
+    keeping.settle.watch(item, of.record.namespace, of.record.name, occasion.at);
+    after.push(item);
+  }
+  for (const item of left) end(keeping, item, fresh.length === 0, occasion);
+  if (after.length === 0) of.items.delete(unit);
+  else of.items.set(unit, after);
+}
+
+function started(
+  keeping: Keeping,
+  difference: Difference,
+  standing: readonly Item[],
+  since: number,
+  { at, touch, beginning }: Occasion,
+): Item {
+  const { output } = catalogue[difference.code];
+  const writes = touch.writes.has(output as Written);
+  const seen = beginning ? difference.likelyCause : causeOf(keeping, touch, output, standing);
+  const cause = difference.cause ?? seen;
+  const proven = cause !== null && (difference.cause !== null || !beginning);
+  return {
+    difference,
+    output,
+    severity: severityOf(difference, cause, proven),
+    cause,
+    proven,
+    causeAt: at,
+    since,
+    byInput: !beginning && !writes,
+    openedAt: null,
+    gone: false,
+  };
+}
+
+/** The cause that history shows: the unit was as expected, and then this happened. */
+function causeOf(
+  { release }: Keeping,
+  touch: Touch,
+  output: Output,
+  standing: readonly Item[],
+): Cause | null {
+  if (output === 'input' || output === 'node') return null;
+  const [first] = standing;
+  if (first !== undefined) {
+    return standing.every(({ cause }) => cause !== null) ? first.cause : null;
+  }
+  if (!touch.writes.has(output)) return touch.woken.has(output) ? null : touch.blind;
+  return output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : touch.unseen;
+}
+
+/** A difference that stood before and stands still; what is expected or actual may have moved. */
+function carryOn(
+  keeping: Keeping,
+  of: Audited,
+  item: Item,
+  difference: Difference,
+  { at, touch }: Occasion,
+): Item {
+  // Input and output that changed at one moment leave open which came first: then the object itself
+  // is the evidence of who wrote it last.
+  const likely = touch.writes.size > 0 && item.causeAt === at ? difference.likelyCause : null;
+  const cause = difference.cause ?? item.cause ?? likely;
+  const proven = item.proven || cause !== item.cause;
+  const severity = severityOf(difference, cause, proven);
+  if (cause !== item.cause) {
+    return again(keeping, of, { ...item, difference, severity, cause, proven }, item, at);
+  }
+  item.difference = difference;
+  if (severity !== item.severity) {
+    item.severity = severity;
+    keeping.settle.reweigh(item);
+  }
+  return item;
+}
+
+/** Replaces an item by one that belongs to another finding. */
+function again({ settle }: Keeping, of: Audited, next: Item, item: Item, at: number): Item {
+  settle.drop(item, at);
+  next.openedAt = null;
+  next.gone = false;
+  settle.watch(next, of.record.namespace, of.record.name, at);
+  return next;
+}
+
+/** `healed`: the unit is as expected now, and not just wrong in another way. */
+function end(keeping: Keeping, item: Item, healed: boolean, { at, touch }: Occasion): void {
+  keeping.settle.drop(item, at);
+  const output = item.output as Written;
+  if (!healed || !item.byInput || item.severity === 'info' || !touch.writes.has(output)) return;
+  const operation = operations[catalogue[item.difference.code].difference];
+  keeping.onConvergence?.({ output, operation, seconds: at - item.since, at });
+}
+
+/** A wake ends every excuse that is older, and starts the clock of what it excused. */
+export function wake(keeping: Keeping, of: Audited, woken: ReadonlySet<Written>, at: number): void {
+  if (woken.size === 0 || of.items.size === 0) return;
+  for (const [unit, items] of of.items) {
+    const next = items.map((item) => {
+      const excused = item.cause !== null && item.difference.cause === null;
+      if (!excused || item.causeAt >= at || !woken.has(item.output as Written)) return item;
+      const severity = severityOf(item.difference, null, false);
+      const awake = { ...item, severity, cause: null, proven: false, since: at, byInput: true };
+      return again(keeping, of, awake, item, at);
+    });
+    of.items.set(unit, next);
+  }
+}

@@ -1,0 +1,301 @@
+// The page: what stands, now, on one screen of whatever size. It is one HTML text without scripts,
+// images or links to anywhere else, made anew for each request and bounded in size, so that it can
+// be looked at on a telephone in a bad hour; the browser asks for it again by itself.
+//
+// Order of the page is order of worth: is all well, which findings stand, what is resolved, how
+// fast controllers follow. Everything that the cluster may have named is escaped. What a code means
+// stands below, from the catalogue, so that nobody has to look it up elsewhere.
+//
+// Left out: history and search, which /metrics and /api/v1/findings are for.
+
+import { createHash } from 'node:crypto';
+
+import type { Code, Finding } from '../audit/findings.ts';
+import { catalogue } from '../audit/findings.ts';
+import { inOrder } from '../audit/summary.ts';
+import type { Verdict } from '../audit/verdict.ts';
+import { written } from '../audit/verdict.ts';
+import { lagOperations, lagOutputs } from '../measure/lag.ts';
+import type { MetricsState } from './metrics.ts';
+import { cut, detailText, escapeMarkup, lagFigures, lagText, timeText } from './report.ts';
+import { fillRatio, surplusOf } from '../measure/fill.ts';
+
+/** What the page and the API show besides the metrics. */
+export interface Status {
+  readonly metrics: MetricsState;
+  /** Resolved findings that are kept, oldest first; `forgotten` counts those that are not. */
+  readonly resolved: readonly Finding[];
+  readonly forgotten: number;
+  /** Why nothing can be said yet, for people; null: everything is known that was promised. */
+  readonly notReady: string | null;
+  /** Where the input comes from, for people: a path, an address. */
+  readonly source: string;
+  /** The version of the control plane as the input names it. */
+  readonly kubernetes: string | null;
+}
+
+/** Bytes of HTML that findings and explanations may take together; the rest is a few KB. */
+const budget = 14_000;
+const standingShare = 0.6;
+const shownResolved = 20;
+
+const style = `
+:root{color-scheme:light dark;--bg:#fbfbfa;--card:#fff;--ink:#1d2125;--dim:#646b73;--line:#e1e3e6;
+--critical:#b3261e;--warning:#8a5a00;--info:#1f5fa8;--ok:#22733d;--critical-bg:#fbe9e7;
+--warning-bg:#fdf2d8;--info-bg:#e7f0fa;--ok-bg:#e5f4ea}
+@media(prefers-color-scheme:dark){:root{--bg:#131619;--card:#1b1f23;--ink:#e4e7ea;--dim:#98a0a8;
+--line:#2e343a;--critical:#ff8a80;--warning:#f5c35b;--info:#8ab8f0;--ok:#7fcf98;
+--critical-bg:#3a1d1b;--warning-bg:#362a12;--info-bg:#192a3d;--ok-bg:#183022}}
+*{box-sizing:border-box}
+body{margin:0 auto;padding:1.25rem 1rem 3rem;max-width:66rem;background:var(--bg);color:var(--ink);
+font:15px/1.5 system-ui,sans-serif;overflow-wrap:anywhere}
+header{display:flex;flex-wrap:wrap;gap:.1rem 1rem;justify-content:space-between}
+h1{font-size:1.05rem;margin:0}
+h2{font-size:.95rem;margin:2rem 0 .6rem}
+h2 small,.dim{color:var(--dim);font-weight:400}
+.head{font-size:1.35rem;font-weight:600;line-height:1.3;padding:.8rem 1rem;margin:1rem 0;
+border-radius:.6rem;background:var(--ok-bg);color:var(--ok)}
+.head.critical{background:var(--critical-bg);color:var(--critical)}
+.head.warning{background:var(--warning-bg);color:var(--warning)}
+.head.info{background:var(--info-bg);color:var(--info)}
+.head small{display:block;font-size:.9rem;font-weight:400;color:var(--ink)}
+.card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
+th,td{padding:.4rem .75rem;text-align:right;white-space:nowrap;border-top:1px solid var(--line)}
+tr:first-child>*{border-top:0}
+th{font-weight:500;color:var(--dim)}
+th:first-child,td:first-child{text-align:left}
+tbody th{color:var(--ink)}
+td.zero{color:var(--dim);opacity:.6}
+td.conform{color:var(--ok)}td.pending{color:var(--info)}
+td.different{color:var(--critical);font-weight:600}td.unknown{color:var(--warning);font-weight:600}
+ul{list-style:none;margin:0;padding:0}
+li{padding:.65rem .9rem;border-top:1px solid var(--line);border-left:4px solid var(--line)}
+li:first-child{border-top:0}
+li.critical{border-left-color:var(--critical)}li.warning{border-left-color:var(--warning)}
+li.info{border-left-color:var(--info)}
+li p{margin:.15rem 0 0}
+.tag{font-size:.78rem;font-weight:600;padding:.05rem .45rem;border-radius:.3rem;margin-right:.4rem}
+.critical .tag{background:var(--critical-bg);color:var(--critical)}
+.warning .tag{background:var(--warning-bg);color:var(--warning)}
+.info .tag{background:var(--info-bg);color:var(--info)}
+.gone .tag{background:var(--ok-bg);color:var(--ok)}
+code,.mono{font:.86em ui-monospace,monospace}
+a{color:var(--info)}
+dl{margin:0;padding:.2rem .9rem .7rem}
+dt{margin-top:.6rem;font-weight:600}dd{margin:0}
+dt:target{background:var(--warning-bg)}
+`;
+
+/** The source expression of a Content-Security-Policy that allows the page's own style. */
+export const styleSource = `'sha256-${createHash('sha256').update(style).digest('base64')}'`;
+
+const plural = (count: number, word: string): string => `${count} ${word}${count === 1 ? '' : 's'}`;
+
+const at = (seconds: number): string => timeText(seconds).replace('T', ' ').replace('Z', ' UTC');
+
+/** How long ago, roughly: `12 s`, `4 min`, `3 h`, `5 d`. */
+function ageText(seconds: number): string {
+  const age = Math.max(0, seconds);
+  if (age < 120) return `${Math.round(age)} s`;
+  if (age < 7200) return `${Math.round(age / 60)} min`;
+  return age < 172_800 ? `${Math.round(age / 3600)} h` : `${Math.round(age / 86_400)} d`;
+}
+
+// --- parts ---
+
+function headText({ metrics, notReady }: Status): string {
+  const { summary } = metrics;
+  const worst = summary.findings[0]?.severity;
+  if (notReady !== null) {
+    return `<p class="head info">Not ready<small>${escapeMarkup(notReady)}</small></p>`;
+  }
+  if (worst === undefined) {
+    const rest = { pending: 0, different: 0, unknown: 0 };
+    for (const output of written) {
+      for (const verdict of ['pending', 'different', 'unknown'] as const) {
+        rest[verdict] += summary.verdicts[output][verdict];
+      }
+    }
+    if (rest.unknown > 0) {
+      const text = `${plural(rest.unknown, 'output')} cannot be judged; no findings`;
+      return `<p class="head warning">${text}</p>`;
+    }
+    const settling = rest.pending === 0 ? '' : `, ${plural(rest.pending, 'output')} pending`;
+    const all =
+      summary.services === 0 ? 'No Services' : `${plural(summary.services, 'Service')} conform`;
+    return `<p class="head">${all}${settling}</p>`;
+  }
+  const counts = { critical: 0, warning: 0, info: 0 };
+  for (const { severity } of summary.findings) counts[severity]++;
+  const parts = Object.entries(counts).filter(([, count]) => count > 0);
+  const text = parts.map(([severity, count]) => `${count} ${severity}`).join(', ');
+  const of = `among ${plural(summary.services, 'Service')}`;
+  const title = plural(summary.findings.length, 'finding');
+  return `<p class="head ${worst}">${title}: ${text}<small>${of}</small></p>`;
+}
+
+const verdictWords: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];
+
+function verdictTable({ metrics: { summary, now } }: Status): string {
+  const rows = written.map((output) => {
+    const cells = verdictWords.map((verdict) => {
+      const count = summary.verdicts[output][verdict];
+      return `<td class="${count === 0 ? 'zero' : verdict}">${count}</td>`;
+    });
+    const since = summary.pendingSince[output];
+    const oldest = since === undefined ? '' : ageText(now - since);
+    return `<tr><th scope="row">${output}</th>${cells.join('')}<td class="dim">${oldest}</td></tr>`;
+  });
+  const heads = verdictWords.map((verdict) => `<th scope="col">${verdict}</th>`).join('');
+  const unknown = Object.entries(summary.unknown).map(([reason, count]) => `${count} ${reason}`);
+  const notes = [
+    unknown.length === 0 ? '' : `Unknown: ${unknown.join(', ')}.`,
+    summary.foreign === 0 ? '' : `Written by others, not judged: ${summary.foreign}.`,
+  ];
+  return (
+    `<h2>Verdicts</h2><div class="card"><table><thead><tr><th scope="col">output</th>${heads}` +
+    `<th scope="col">oldest pending</th></tr></thead>` +
+    `<tbody>${rows.join('')}</tbody></table></div>` +
+    `<p class="dim">${notes.filter((note) => note !== '').join(' ')}</p>`
+  );
+}
+
+/** One finding as a list item; `meant` are the codes that are explained on the page. */
+function findingItem(finding: Finding, now: number, meant: ReadonlySet<Code>): string {
+  const { code, severity, output, cause, since, resolvedAt } = finding;
+  const gone = resolvedAt !== null;
+  const name = escapeMarkup(cut(`${finding.namespace}/${finding.service}`, 130));
+  const linked = meant.has(code) ? `<a href="#${code}">${code}</a>` : code;
+  const end = resolvedAt ?? now;
+  const age = ageText(end - since);
+  const times = gone
+    ? `resolved at ${at(end)} after ${age}`
+    : `for ${age}, since <time>${at(since)}</time>`;
+  const because = cause === null ? '' : ` · cause: ${cause}`;
+  return (
+    `<li class="${gone ? 'gone' : severity}">` +
+    `<span class="tag">${gone ? 'resolved ' : ''}${severity}</span>` +
+    `<b>${name}</b> <span class="dim">${output}</span> <code>${linked}</code>` +
+    `<p class="mono">${escapeMarkup(detailText(finding, 240))}</p>` +
+    `<p class="dim">${times}${because}</p></li>`
+  );
+}
+
+/** Items while there is room, and how many there was none for. */
+function fitting(items: Iterable<string>, room: number): { html: string; taken: number } {
+  let html = '';
+  let taken = 0;
+  for (const item of items) {
+    if (Buffer.byteLength(html) + Buffer.byteLength(item) > room) break;
+    html += item;
+    taken++;
+  }
+  return { html, taken };
+}
+
+const more = (count: number): string =>
+  count === 0
+    ? ''
+    : `<p class="dim">and ${count} more in <a href="/api/v1/findings">/api/v1/findings</a></p>`;
+
+function explanations(codes: Iterable<Code>): { html: string; codes: ReadonlySet<Code> } {
+  const meant = new Set<Code>();
+  const texts = [...codes].map((code) => {
+    const { title, meaning, remedy } = catalogue[code];
+    const text = `${escapeMarkup(`${title}. ${meaning}`)} <i>${escapeMarkup(remedy)}</i>`;
+    return {
+      code,
+      html: `<dt id="${code}"><code>${code}</code></dt><dd>${text}</dd>`,
+    };
+  });
+  const { html, taken } = fitting(
+    texts.map((text) => text.html),
+    budget * (1 - standingShare) * 0.6,
+  );
+  for (const { code } of texts.slice(0, taken)) meant.add(code);
+  if (meant.size === 0) return { html: '', codes: meant };
+  return { html: `<h2>What the codes mean</h2><dl class="card">${html}</dl>`, codes: meant };
+}
+
+function findingLists({ metrics: { summary, now }, resolved, forgotten }: Status): string {
+  const standing = inOrder(summary.findings);
+  const meant = explanations(new Set(standing.map(({ code }) => code)));
+  const open = fitting(
+    standing.map((finding) => findingItem(finding, now, meant.codes)),
+    budget * standingShare,
+  );
+  const newest = resolved.slice(-shownResolved).reverse();
+  const gone = fitting(
+    newest.map((finding) => findingItem(finding, now, meant.codes)),
+    budget * (1 - standingShare) * 0.4,
+  );
+  const opened = `<h2>Standing findings <small>${standing.length}</small></h2>`;
+  const list = open.html === '' ? '' : `<ul class="card">${open.html}</ul>`;
+  const past = resolved.length + forgotten;
+  const closed =
+    past === 0
+      ? ''
+      : `<h2>Resolved findings <small>${past}</small></h2><ul class="card">${gone.html}</ul>`;
+  const none = standing.length === 0 ? '<p class="dim">None.</p>' : '';
+  return (
+    `${opened}${none}${list}${more(standing.length - open.taken)}` +
+    `${closed}${more(past - gone.taken)}${meant.html}`
+  );
+}
+
+function lagTable({ metrics: { convergence } }: Status): string {
+  const rows: string[] = [];
+  for (const output of lagOutputs) {
+    for (const operation of lagOperations) {
+      const { count, p50, p99, max } = lagFigures(convergence[output][operation]);
+      if (count === 0) continue;
+      const cells = [count.toLocaleString('en'), lagText(p50), lagText(p99), lagText(max)];
+      const tds = cells.map((cell) => `<td>${cell}</td>`).join('');
+      rows.push(`<tr><th scope="row">${output} ${operation}</th>${tds}</tr>`);
+    }
+  }
+  const title =
+    '<h2>Convergence lag <small>from the change to the writing that follows it</small></h2>';
+  if (rows.length === 0) return `${title}<p class="dim">Nothing measured yet.</p>`;
+  const heads = ['output', 'changes', 'p50', 'p99', 'longest'];
+  const head = heads.map((word) => `<th scope="col">${word}</th>`).join('');
+  return (
+    `${title}<div class="card"><table><thead><tr>${head}</tr></thead>` +
+    `<tbody>${rows.join('')}</tbody></table></div>`
+  );
+}
+
+function packingText({ metrics: { fill, duplicates } }: Status): string {
+  const ratio = fillRatio(fill, fill.max);
+  if (ratio === null) return '';
+  const parts = [
+    `${plural(fill.slices, 'slice')}, ${surplusOf(fill)} more than needed`,
+    `${Math.round(ratio * 100)} % of their places taken`,
+    `${duplicates.equal + duplicates.conflicting} duplicate endpoints`,
+  ];
+  return `<p class="dim">${parts.join(' · ')}</p>`;
+}
+
+/** The page as HTML, at most 20 KB. */
+export function renderPage(status: Status): string {
+  const { metrics, kubernetes, source } = status;
+  const input = [
+    kubernetes === null ? '' : `Kubernetes ${escapeMarkup(cut(kubernetes, 40))}`,
+    `shadowed as 1.${metrics.releaseMinor}`,
+    escapeMarkup(cut(source, 200)),
+  ];
+  return (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">' +
+    '<meta name="viewport" content="width=device-width,initial-scale=1">' +
+    '<meta http-equiv="refresh" content="15"><title>endpoint-auditor</title>' +
+    `<style>${style}</style></head><body>` +
+    `<header><h1>endpoint-auditor <span class="dim">${escapeMarkup(metrics.version)}</span></h1>` +
+    `<span class="dim">input clock <time>${at(metrics.now)}</time></span></header>` +
+    `<div class="dim">${input.filter((part) => part !== '').join(' · ')}</div>` +
+    `<main>${headText(status)}${verdictTable(status)}${findingLists(status)}${lagTable(status)}` +
+    `${packingText(status)}</main><footer class="dim"><p><a href="/metrics">/metrics</a> · ` +
+    '<a href="/api/v1/findings">/api/v1/findings</a> · <a href="/readyz">/readyz</a></p></footer>' +
+    '</body></html>\n'
+  );
+}

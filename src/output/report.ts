@@ -1,0 +1,570 @@
+// The report of an audit or a replay: one document, and the texts that are made from it. What the
+// document holds is described field by field in docs/report.md; `format` counts its incompatible
+// versions.
+//
+// Names and values come from the cluster, and whoever may create a Service may try to have them
+// read as something else: by a terminal (escape sequences, carriage returns, right-to-left
+// overrides), by an XML reader, by a shell user who greps lines. So no text for people holds a
+// character that cannot be seen, and nothing but this file decides how a finding is spelt. Colour
+// is never the only sign.
+//
+// Left out: sorting out what to report (namespaces, severities), which is done before.
+
+import { styleText } from 'node:util';
+
+import { stringify } from 'yaml';
+
+import type { Finding, Severity } from '../audit/findings.ts';
+import { severities } from '../audit/findings.ts';
+import type { Summary } from '../audit/summary.ts';
+import { inOrder } from '../audit/summary.ts';
+import type { Verdict } from '../audit/verdict.ts';
+import { written } from '../audit/verdict.ts';
+import type { DuplicateTotals } from '../measure/duplicates.ts';
+import type { FillTotals } from '../measure/fill.ts';
+import { fillRatio, mostSurplus, surplusOf } from '../measure/fill.ts';
+import type {
+  ConvergenceLag,
+  Histogram,
+  LagOperation,
+  LagOutput,
+  Quality,
+  TriggeredResource,
+  TriggerLag,
+} from '../measure/lag.ts';
+import { merged, quantile } from '../measure/lag.ts';
+import type { SizedResource, Sizes } from '../measure/size.ts';
+import { countsByBound, largestBytes, objectCount, sizeBounds } from '../measure/size.ts';
+
+// --- the document ---
+
+/** Seconds; null where nothing was measured. */
+export interface LagFigures {
+  readonly count: number;
+  readonly p50: number | null;
+  readonly p99: number | null;
+  readonly max: number | null;
+}
+
+export interface FillFigures {
+  readonly endpoints: number;
+  readonly slices: number;
+  readonly minimum: number;
+  readonly surplus: number;
+}
+
+export interface SizeFigures {
+  readonly objects: number;
+  readonly maxBytes: number;
+  /** How many objects have at most so many bytes. */
+  readonly bytes: readonly { readonly atMost: number; readonly objects: number }[];
+  readonly updates: number;
+  readonly updateBytes: number;
+  readonly updateFanoutBytes: number;
+}
+
+export interface Measures {
+  readonly fill: FillFigures & {
+    readonly ratio: number | null;
+    /** The Services with the largest surplus, at most ten. */
+    readonly worst: readonly (FillFigures & {
+      readonly namespace: string;
+      readonly service: string;
+    })[];
+  };
+  readonly duplicates: { readonly equal: number; readonly conflicting: number };
+  readonly sizes: Readonly<Record<SizedResource, SizeFigures>>;
+  readonly convergenceLag: Readonly<
+    Record<LagOutput, Readonly<Record<'all' | LagOperation, LagFigures>>>
+  >;
+  readonly triggerLag: Readonly<
+    Record<
+      TriggeredResource,
+      LagFigures & { readonly qualities: Readonly<Record<Quality, number>> }
+    >
+  >;
+}
+
+/** Times in Unix seconds on the input's clock. */
+export interface Report {
+  readonly format: 1;
+  readonly kind: 'audit' | 'replay';
+  readonly input: {
+    readonly sources: readonly string[];
+    /** As the input names it: `v1.36.3`. */
+    readonly kubernetes: string | null;
+    /** The release whose controllers were shadowed: `1.36`. */
+    readonly release: string;
+    /** That release was held against a real control plane. */
+    readonly verified: boolean;
+    readonly from: number | null;
+    readonly until: number | null;
+  };
+  /** Those that stand and those that are resolved. */
+  readonly findings: readonly Finding[];
+  readonly services: number;
+  readonly verdicts: Summary['verdicts'];
+  readonly unknown: Summary['unknown'];
+  readonly foreign: number;
+  readonly dropped: Readonly<Record<string, number>>;
+  readonly problems: readonly string[];
+  readonly measures: Measures;
+}
+
+/** The accumulators of measure/, as MetricsState has them too. */
+export interface Accumulators {
+  readonly fill: FillTotals;
+  readonly duplicates: DuplicateTotals;
+  readonly sizes: Sizes;
+  readonly convergence: ConvergenceLag;
+  readonly trigger: TriggerLag;
+}
+
+export function lagFigures(histogram: Histogram): LagFigures {
+  const { count, largest } = histogram;
+  const [p50, p99] = [quantile(histogram, 0.5), quantile(histogram, 0.99)];
+  return { count, p50, p99, max: count === 0 ? null : largest };
+}
+
+/** The numbers of a report. */
+export function measuresOf(from: Accumulators): Measures {
+  const { fill, duplicates, sizes, convergence, trigger } = from;
+  const fillFigures = (of: {
+    endpoints: number;
+    slices: number;
+    minimum: number;
+  }): FillFigures => ({
+    endpoints: of.endpoints,
+    slices: of.slices,
+    minimum: of.minimum,
+    surplus: surplusOf(of),
+  });
+  const ofOutput = (output: LagOutput) => {
+    const { add, remove, update } = convergence[output];
+    return {
+      all: lagFigures(merged([add, remove, update])),
+      add: lagFigures(add),
+      remove: lagFigures(remove),
+      update: lagFigures(update),
+    };
+  };
+  const ofTrigger = (resource: TriggeredResource) => ({
+    ...lagFigures(trigger.lag[resource]),
+    qualities: { ...trigger.counts[resource] },
+  });
+  return {
+    fill: {
+      ...fillFigures(fill),
+      ratio: fillRatio(fill, fill.max),
+      worst: mostSurplus(fill, 10).map(([key, of]) => {
+        const [namespace = '', service = ''] = key.split('/');
+        return { namespace, service, ...fillFigures(of) };
+      }),
+    },
+    duplicates: { equal: duplicates.equal, conflicting: duplicates.conflicting },
+    sizes: {
+      endpoints: sizeFigures(sizes, 'endpoints'),
+      endpointslices: sizeFigures(sizes, 'endpointslices'),
+    },
+    convergenceLag: {
+      endpoints: ofOutput('endpoints'),
+      endpointslices: ofOutput('endpointslices'),
+      mirrored: ofOutput('mirrored'),
+    },
+    triggerLag: { endpoints: ofTrigger('endpoints'), endpointslices: ofTrigger('endpointslices') },
+  };
+}
+
+function sizeFigures(sizes: Sizes, resource: SizedResource): SizeFigures {
+  const of = sizes[resource];
+  const counts = countsByBound(of);
+  return {
+    objects: objectCount(of),
+    maxBytes: largestBytes(of),
+    bytes: sizeBounds.map((atMost, index) => ({ atMost, objects: counts[index] ?? 0 })),
+    updates: of.updates,
+    updateBytes: of.updateBytes,
+    updateFanoutBytes: of.fanoutBytes,
+  };
+}
+
+// --- texts that hide nothing ---
+
+const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]/gu;
+
+const escaped = (character: string): string => {
+  const code = (character.codePointAt(0) ?? 0).toString(16);
+  return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, '0')}`;
+};
+
+/** The text with every character that cannot be seen spelt out: controls, overrides, surrogates. */
+export function printable(text: string): string {
+  return text.replace(hidden, escaped);
+}
+
+const markup: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+/** A text for XML and HTML, in elements and in quoted attributes, with nothing hidden. */
+export function escapeMarkup(text: string): string {
+  return printable(text).replace(/[&<>"']/g, (character) => markup[character] ?? character);
+}
+
+/** The text, or its beginning and an ellipsis, so that it has at most `length` characters. */
+export function cut(text: string, length: number): string {
+  if (text.length <= length) return text;
+  const characters = Array.from(text.slice(0, 2 * length));
+  return characters.length <= length ? text : `${characters.slice(0, length - 1).join('')}…`;
+}
+
+/** A moment as `2026-11-21T10:56:46Z`; `-` where there is none. */
+export function timeText(seconds: number | null): string {
+  const date = new Date((seconds ?? Number.NaN) * 1000);
+  return Number.isNaN(date.getTime()) ? '-' : date.toISOString().replace(/\.\d+Z$/, 'Z');
+}
+
+/** The time of day of a moment, UTC: `10:56:46`. */
+export function clockText(seconds: number | null): string {
+  return /T(.*)Z$/.exec(timeText(seconds))?.[1] ?? '-';
+}
+
+/** A lag for people: `21 ms`, `1.2 s`, `3.5 min`. */
+export function lagText(seconds: number | null): string {
+  if (seconds === null) return '-';
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 99.95) return `${Number(seconds.toPrecision(seconds < 9.95 ? 2 : 3))} s`;
+  return `${Number((seconds / 60).toPrecision(2))} min`;
+}
+
+/** What is wrong, in the finding's own words, on one line of at most `length` characters. */
+export function detailText(finding: Finding, length: number): string {
+  const { difference, expected, actual } = finding;
+  if (actual === null) return cut(`missing: ${printable(expected ?? 'nothing')}`, length);
+  const got = printable(actual);
+  if (expected === null) return cut(got, length);
+  const want = printable(expected);
+  const between = difference === 'missing' ? ' in place of ' : ', not ';
+  const room = length - between.length;
+  // Where both sides do not fit, what is saved on a short one is the other's.
+  const half = Math.floor(room / 2);
+  const forGot = Math.max(half, room - want.length);
+  const forWant = Math.max(room - half, room - got.length);
+  return cut(got, forGot) + between + cut(want, forWant);
+}
+
+const colours: Readonly<Record<Severity, Parameters<typeof styleText>[0]>> = {
+  critical: ['bold', 'red'],
+  warning: 'yellow',
+  info: 'cyan',
+};
+
+function painted(colour: boolean, style: Parameters<typeof styleText>[0], text: string): string {
+  return colour ? styleText(style, text, { validateStream: false }) : text;
+}
+
+/** One line for a finding that opens, or is resolved: `10:56:46 OPEN     critical shop/web …`. */
+export function findingLine(finding: Finding, colour: boolean): string {
+  const { code, severity, output, cause, openedAt, resolvedAt } = finding;
+  const isOpen = resolvedAt === null;
+  const state = isOpen
+    ? painted(colour, colours[severity], 'OPEN    ')
+    : painted(colour, 'green', 'RESOLVED');
+  const service = printable(`${finding.namespace}/${finding.service}`);
+  return [
+    clockText(isOpen ? openedAt : resolvedAt),
+    state,
+    painted(colour, colours[severity], severity.padEnd(8)),
+    `${service} ${output} ${code} `,
+    detailText(finding, 200) + (cause === null ? '' : ` (${cause})`),
+  ].join(' ');
+}
+
+// --- renderers ---
+
+export type ReportFormat = 'table' | 'wide' | 'json' | 'yaml' | 'junit';
+
+export interface RenderOptions {
+  /** For table and wide: with the escape sequences of a terminal. */
+  readonly colour: boolean;
+  /** Columns; the table says what is wrong in as much of a line as its own columns leave. */
+  readonly width: number;
+}
+
+/** The report as text, with a newline at its end. */
+export function renderReport(report: Report, format: ReportFormat, options: RenderOptions): string {
+  switch (format) {
+    case 'table':
+      return tableText(report, false, options);
+    case 'wide':
+      return tableText(report, true, options);
+    case 'json':
+      return jsonText(report);
+    case 'yaml':
+      return yamlText(report);
+    case 'junit':
+      return junitText(report);
+  }
+}
+
+const invisible = /[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u007f-\u009f]/gu;
+const codeUnits = (text: string): string =>
+  text.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+function jsonText(report: Report): string {
+  // JSON.stringify escapes what JSON must; terminals obey more than that.
+  return `${JSON.stringify(report, null, 2).replace(invisible, codeUnits)}\n`;
+}
+
+function yamlText(report: Report): string {
+  const text = stringify(report, { lineWidth: 0 });
+  const bare = text.replaceAll('\n', '');
+  if (bare.search(hidden) < 0) return text;
+  // Only double-quoted scalars can spell characters out.
+  const quoted = stringify(report, {
+    lineWidth: 0,
+    defaultStringType: 'QUOTE_DOUBLE',
+    defaultKeyType: 'QUOTE_DOUBLE',
+    doubleQuotedMinMultiLineLength: Infinity,
+  });
+  return quoted.replace(invisible, (character) =>
+    character.length > 1
+      ? `\\U${(character.codePointAt(0) ?? 0).toString(16).padStart(8, '0')}`
+      : codeUnits(character),
+  );
+}
+
+// --- table ---
+
+/** Findings that stand first, each part worst first. */
+function ordered(findings: readonly Finding[]): Finding[] {
+  const standing = findings.filter(({ resolvedAt }) => resolvedAt === null);
+  const resolved = findings.filter(({ resolvedAt }) => resolvedAt !== null);
+  return [...inOrder(standing), ...inOrder(resolved)];
+}
+
+interface Column {
+  readonly head: string;
+  readonly cell: (finding: Finding) => string;
+}
+
+const fullCell = 200;
+
+/** The columns of a report; a dump has no times. */
+function columnsOf(report: Report, wide: boolean): Column[] {
+  const { from, until } = report.input;
+  const oneDay = timeText(from).slice(0, 10) === timeText(until).slice(0, 10);
+  const moment = oneDay ? clockText : timeText;
+  const text = (value: string | null): string => cut(printable(value ?? '-'), fullCell);
+  const columns: Column[] = [
+    { head: 'SEVERITY', cell: ({ severity }) => severity },
+    { head: 'NAMESPACE', cell: ({ namespace }) => text(namespace) },
+    { head: 'SERVICE', cell: ({ service }) => text(service) },
+    { head: 'OUTPUT', cell: ({ output }) => output },
+    { head: 'CODE', cell: ({ code }) => code },
+    { head: 'CAUSE', cell: ({ cause }) => cause ?? '-' },
+  ];
+  if (report.kind === 'replay') {
+    columns.push({ head: 'OPENED', cell: ({ openedAt }) => moment(openedAt) });
+    columns.push({ head: 'RESOLVED', cell: ({ resolvedAt }) => moment(resolvedAt) });
+  }
+  if (wide) {
+    columns.push({ head: 'FIELD', cell: ({ field }) => text(field) });
+    columns.push({ head: 'EXPECTED', cell: ({ expected }) => text(expected) });
+    columns.push({ head: 'ACTUAL', cell: ({ actual }) => text(actual) });
+  }
+  return columns;
+}
+
+const gap = '   ';
+/** The least columns in which it is worth saying what is wrong. */
+const leastDetail = 20;
+
+function tableText(report: Report, wide: boolean, { colour, width }: RenderOptions): string {
+  const findings = ordered(report.findings);
+  const columns = columnsOf(report, wide);
+  const rows = findings.map((finding) => columns.map(({ cell }) => cell(finding)));
+  const widths = columns.map(({ head }, column) =>
+    rows.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), head.length),
+  );
+  const used = widths.reduce((sum, one) => sum + one + gap.length, 0);
+  const left = wide ? 0 : width - used;
+  const line = (cells: readonly string[], detail: string, severity: Severity | null): string => {
+    const padded = cells.map((cell, column) => cell.padEnd(widths[column] ?? 0));
+    if (severity !== null) padded[0] = painted(colour, colours[severity], padded[0] ?? '');
+    if (left >= leastDetail) padded.push(detail);
+    return padded.join(gap).trimEnd();
+  };
+  const head = line(
+    columns.map(({ head }) => head),
+    'WHAT',
+    null,
+  );
+  const body = findings.map((finding, index) =>
+    line(rows[index] ?? [], detailText(finding, left), finding.severity),
+  );
+  const listed = findings.length === 0 ? [] : [head, ...body, ''];
+  return `${[...listed, ...summaryLines(report)].join('\n')}\n`;
+}
+
+const plural = (count: number, one: string, more = `${one}s`): string =>
+  `${count} ${count === 1 ? one : more}`;
+
+/** `3 different, 1 unknown` of counts that are not 0, in the order given. */
+function countsText(counts: Readonly<Record<string, number | undefined>>): string {
+  return Object.entries(counts)
+    .filter(([, count]) => (count ?? 0) > 0)
+    .map(([word, count]) => `${count ?? 0} ${printable(word)}`)
+    .join(', ');
+}
+
+const notConform: readonly Verdict[] = ['pending', 'different', 'unknown'];
+
+/** The verdict on the whole in one line. */
+export function headline(report: Report): string {
+  const { findings, services, verdicts } = report;
+  const standing = findings.filter(({ resolvedAt }) => resolvedAt === null);
+  const resolved = findings.length - standing.length;
+  const after = resolved === 0 ? '' : `; ${plural(resolved, 'finding')} resolved`;
+  if (standing.length > 0) {
+    const bySeverity = Object.fromEntries(
+      severities.map((severity) => [
+        severity,
+        standing.filter((finding) => finding.severity === severity).length,
+      ]),
+    );
+    const open = resolved === 0 ? '' : ' open';
+    return `${plural(standing.length, 'finding')}${open}: ${countsText(bySeverity)}${after}`;
+  }
+  if (services === 0) return `No Services in the input${after}`;
+  const isAllConform = written.every((output) =>
+    notConform.every((verdict) => verdicts[output][verdict] === 0),
+  );
+  const all = services === 1 ? 'The only Service conforms' : `All ${services} Services conform`;
+  return (isAllConform ? all : 'No findings, but not every output is known to conform') + after;
+}
+
+function summaryLines(report: Report): string[] {
+  const { verdicts, unknown, foreign, dropped, input, measures } = report;
+  const outputs = written.flatMap((output) => {
+    const counts = countsText({ ...verdicts[output] });
+    return counts === '' ? [] : [`${output} ${counts}`];
+  });
+  const notes = [
+    countsText(unknown) === '' ? '' : `not judged: ${countsText(unknown)}`,
+    foreign === 0 ? '' : `written by others: ${plural(foreign, 'Service')}`,
+    countsText(dropped) === '' ? '' : `input dropped: ${countsText(dropped)}`,
+    input.verified ? '' : `release ${printable(input.release)} is not verified`,
+  ].filter((note) => note !== '');
+  const lags = written.flatMap((output) => {
+    const { count, p50, p99 } = measures.convergenceLag[output].all;
+    if (count === 0) return [];
+    return [`${output} ${lagText(p50)} / ${lagText(p99)} of ${count}`];
+  });
+  const lines = [headline(report)];
+  if (outputs.length > 0) lines.push(`Verdicts: ${outputs.join('; ')}`);
+  if (notes.length > 0) lines.push(`Besides: ${notes.join('; ')}`);
+  if (lags.length > 0) lines.push(`Convergence lag p50 / p99: ${lags.join('; ')}`);
+  return lines;
+}
+
+// --- JUnit ---
+
+interface TestCase {
+  readonly name: string;
+  readonly classname: string;
+  readonly result: 'passed' | 'failure' | 'error' | 'skipped';
+  /** '' only where it is passed. */
+  readonly type: string;
+  readonly message: string;
+  readonly body: string;
+}
+
+/** Red is what the exit code of the command is red for; information is shown as skipped. */
+function findingCase(finding: Finding): TestCase {
+  const { code, severity, output, namespace, service, cause, resolvedAt } = finding;
+  const { object, field, expected, actual } = finding;
+  const resolved = resolvedAt === null ? '' : ` (resolved at ${timeText(resolvedAt)})`;
+  return {
+    name: `${code} ${namespace}/${service}${cause === null ? '' : ` (${cause})`}`,
+    classname: output,
+    result: severity === 'info' ? 'skipped' : 'failure',
+    type: severity,
+    message: detailText(finding, 500) + resolved,
+    body: [
+      `object: ${printable(object)}`,
+      `field: ${printable(field)}`,
+      `expected: ${printable(expected ?? '-')}`,
+      `actual: ${printable(actual ?? '-')}`,
+      `since: ${timeText(finding.since)}`,
+    ].join('\n'),
+  };
+}
+
+/** What an output says besides its findings, one test case per verdict. */
+function verdictCases(output: string, counts: Readonly<Record<Verdict, number>>): TestCase[] {
+  const { conform, pending, unknown } = counts;
+  const base = { classname: output, type: '', body: '' };
+  const cases: TestCase[] = [];
+  if (conform > 0) {
+    const body = `${plural(conform, 'output')} conform`;
+    cases.push({ ...base, name: 'conform', result: 'passed', message: '', body });
+  }
+  if (pending > 0) {
+    const message = `${plural(pending, 'output')} within the settle window`;
+    cases.push({ ...base, name: 'pending', result: 'skipped', message });
+  }
+  if (unknown > 0) {
+    const message = `${plural(unknown, 'output')} cannot be judged`;
+    cases.push({ ...base, name: 'unknown', result: 'error', type: 'unknown', message });
+  }
+  return cases;
+}
+
+function caseText({ name, classname, result, type, message, body }: TestCase): string {
+  const attributes = `classname="${escapeMarkup(classname)}" name="${escapeMarkup(name)}"`;
+  // The body is lines of printable text; only their ends are not to be spelt out.
+  const text = body.split('\n').map(escapeMarkup).join('\n');
+  if (result === 'passed') {
+    return `    <testcase ${attributes}><system-out>${text}</system-out></testcase>`;
+  }
+  const kind = type === '' || result === 'skipped' ? '' : ` type="${escapeMarkup(type)}"`;
+  const child = `<${result}${kind} message="${escapeMarkup(message)}">${text}</${result}>`;
+  return `    <testcase ${attributes}>${child}</testcase>`;
+}
+
+function countAttributes(cases: readonly TestCase[]): string {
+  const of = (result: TestCase['result']): number =>
+    cases.filter((one) => one.result === result).length;
+  return (
+    `tests="${cases.length}" failures="${of('failure')}" ` +
+    `errors="${of('error')}" skipped="${of('skipped')}"`
+  );
+}
+
+function junitText(report: Report): string {
+  const suites = [...written, 'input' as const, 'node' as const].map((output) => {
+    const findings = ordered(report.findings).filter((finding) => finding.output === output);
+    const verdicts = output === 'input' || output === 'node' ? null : report.verdicts[output];
+    const cases = verdicts === null ? [] : verdictCases(output, verdicts);
+    return { output, cases: [...cases, ...findings.map(findingCase)] };
+  });
+  const filled = suites.filter(({ cases }) => cases.length > 0);
+  const all = filled.flatMap(({ cases }) => cases);
+  const texts = filled.flatMap(({ output, cases }) => [
+    `  <testsuite name="${output}" ${countAttributes(cases)}>`,
+    ...cases.map(caseText),
+    '  </testsuite>',
+  ]);
+  return [
+    '<?xml version="1.0" encoding="UTF-8"?>',
+    `<testsuites name="endpoint-auditor" ${countAttributes(all)}>`,
+    ...texts,
+    '</testsuites>',
+    '',
+  ].join('\n');
+}

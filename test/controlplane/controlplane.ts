@@ -1,0 +1,419 @@
+// A real control plane on loopback: etcd, kube-apiserver and kube-controller-manager with only the
+// controllers that write Endpoints and EndpointSlices and the garbage collector. The binaries are
+// built by Go from the modules beside this file, once per version, and kept in the user's cache.
+// What KUBEBUILDER_ASSETS holds is taken instead where it is of the wanted version.
+
+import type { ChildProcess } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { openSync, closeSync, existsSync, readFileSync, rmSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { request as httpsRequest } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { createServer } from 'node:net';
+import { homedir, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+/** The Go module that names the control plane of a version. */
+const modules = {
+  'v1.36.3': import.meta.dirname,
+  'v1.33.13': join(import.meta.dirname, 'v1.33.13'),
+} as const;
+
+export type Version = keyof typeof modules;
+
+export const newestVersion: Version = 'v1.36.3';
+
+const tools = {
+  etcd: 'go.etcd.io/etcd/server/v3',
+  'kube-apiserver': 'k8s.io/kubernetes/cmd/kube-apiserver',
+  'kube-controller-manager': 'k8s.io/kubernetes/cmd/kube-controller-manager',
+} as const;
+
+export type Tool = keyof typeof tools;
+
+/** Paths of the binaries. */
+export type Binaries = Readonly<Record<Tool, string>>;
+
+export interface Options {
+  readonly version?: Version;
+  /** Feature gates of both binaries. */
+  readonly featureGates?: Readonly<Record<string, boolean>>;
+  /** The controllers to run. */
+  readonly controllers?: readonly string[];
+  /** Further flags; a later flag wins over an earlier one of the same name. */
+  readonly apiserverFlags?: readonly string[];
+  readonly controllerManagerFlags?: readonly string[];
+}
+
+export interface ControlPlane {
+  readonly version: Version;
+  /** Everything the control plane writes: keys, logs, data. Gone once it is stopped. */
+  readonly directory: string;
+  readonly kubeconfig: string;
+  readonly server: string;
+  /** Bearer token of a cluster administrator. */
+  readonly token: string;
+  /** Client certificate of a cluster administrator, and its key. */
+  readonly certificate: string;
+  readonly key: string;
+  /** Certificate of the authority that signed every server certificate. */
+  readonly ca: string;
+  /** Base of the controller manager's own endpoints; `/metrics` is open to all there. */
+  readonly controllerManager: string;
+  readonly pauseControllerManager: () => void;
+  readonly resumeControllerManager: () => void;
+  readonly restartControllerManager: () => Promise<void>;
+  readonly restartApiserver: () => Promise<void>;
+  readonly stop: () => Promise<void>;
+}
+
+const cacheOf = (version: Version): string => {
+  const base = process.env['XDG_CACHE_HOME'] ?? '';
+  const cache = base === '' ? join(homedir(), '.cache') : base;
+  return join(cache, 'endpoint-auditor', 'controlplane', version);
+};
+
+/** The binary of KUBEBUILDER_ASSETS, if there is one of this version; etcd may be of any. */
+async function assetOf(tool: Tool, version: Version): Promise<string | null> {
+  const assets = process.env['KUBEBUILDER_ASSETS'] ?? '';
+  const path = join(assets, tool);
+  if (assets === '' || !existsSync(path)) return null;
+  if (tool === 'etcd') return path;
+  const { stdout } = await run(path, ['--version']);
+  return stdout.trim() === `Kubernetes ${version}` ? path : null;
+}
+
+/** Builds beside the place where the binary belongs, so that nobody finds half of one. */
+async function build(tool: Tool, version: Version, path: string): Promise<void> {
+  const directory = await mkdtemp(join(cacheOf(version), 'build-'));
+  const [major = '', minor = ''] = version.slice(1).split('.');
+  const facts = { gitVersion: version, gitMajor: major, gitMinor: minor };
+  const stamp = Object.entries(facts)
+    .map(([name, value]) => `-X k8s.io/component-base/version.${name}=${value}`)
+    .join(' ');
+  const cwd = tool === 'etcd' ? join(import.meta.dirname, 'etcd') : modules[version];
+  const built = join(directory, tool);
+  const flags = tool === 'etcd' ? [] : ['-ldflags', stamp];
+  try {
+    await run('go', ['build', '-buildvcs=false', ...flags, '-o', built, tools[tool]], { cwd });
+    await rename(built, path);
+  } finally {
+    await rm(directory, { recursive: true, force: true });
+  }
+}
+
+/** Finds the binaries of a version and builds those that are nowhere yet, which takes minutes. */
+export async function ensureBinaries(version: Version = newestVersion): Promise<Binaries> {
+  await mkdir(cacheOf(version), { recursive: true });
+  const paths: Partial<Record<Tool, string>> = {};
+  for (const tool of Object.keys(tools) as Tool[]) {
+    const path = (await assetOf(tool, version)) ?? join(cacheOf(version), tool);
+    if (!existsSync(path)) await build(tool, version, path);
+    paths[tool] = path;
+  }
+  return paths as Binaries;
+}
+
+/** A port that nobody listens on now. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+const certificates = {
+  server: { subject: '/CN=kube-apiserver', extensions: 'subjectAltName=IP:127.0.0.1,DNS:localhost' },
+  admin: { subject: '/O=system:masters/CN=admin', extensions: 'extendedKeyUsage=clientAuth' },
+};
+
+/** Writes an authority, what it signs, and the key of service accounts. */
+async function writeKeys(directory: string): Promise<void> {
+  const openssl = (...args: string[]) => run('openssl', args, { cwd: directory });
+  const ec = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2'];
+  await Promise.all([
+    openssl('genrsa', '-out', 'accounts.key', '2048'),
+    openssl('req', '-x509', ...ec, '-subj', '/CN=ca', '-keyout', 'ca.key', '-out', 'ca.crt'),
+  ]);
+  const signed = Object.entries(certificates).map(([name, { subject, extensions }]) =>
+    openssl(
+      ...['req', '-x509', ...ec, '-subj', subject, '-CA', 'ca.crt', '-CAkey', 'ca.key'],
+      ...['-addext', extensions, '-addext', 'basicConstraints=critical,CA:FALSE'],
+      ...['-keyout', `${name}.key`, '-out', `${name}.crt`],
+    ),
+  );
+  await Promise.all(signed);
+}
+
+function kubeconfigOf(server: string, ca: string, token: string): string {
+  const data = Buffer.from(ca).toString('base64');
+  return JSON.stringify({
+    apiVersion: 'v1',
+    kind: 'Config',
+    'current-context': 'it',
+    clusters: [{ name: 'it', cluster: { server, 'certificate-authority-data': data } }],
+    users: [{ name: 'admin', user: { token } }],
+    contexts: [{ name: 'it', context: { cluster: 'it', user: 'admin' } }],
+  });
+}
+
+/** A program of the control plane, and what it was started with. */
+interface Program {
+  readonly path: string;
+  readonly flags: readonly string[];
+  readonly log: string;
+  child: ChildProcess;
+}
+
+const isGone = ({ exitCode, signalCode }: ChildProcess): boolean =>
+  exitCode !== null || signalCode !== null;
+
+function start(path: string, flags: readonly string[], log: string): Program {
+  const out = openSync(log, 'a');
+  const child = spawn(path, flags, { stdio: ['ignore', out, out] });
+  closeSync(out);
+  return { path, flags, log, child };
+}
+
+/** Ends a program, gently if it can be, and waits until it is gone. */
+async function end({ child }: Program, signal: NodeJS.Signals): Promise<void> {
+  if (isGone(child)) return;
+  const gone = new Promise((resolve) => child.once('exit', resolve));
+  child.kill(signal);
+  child.kill('SIGCONT');
+  const timer = setTimeout(() => child.kill('SIGKILL'), 2000);
+  await gone;
+  clearTimeout(timer);
+}
+
+const tailOf = (program: Program): string =>
+  readFileSync(program.log, 'utf8').split('\n').slice(-30).join('\n');
+
+function answersOk(url: string, ca: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const request = httpsRequest(url, { ca, agent: false, timeout: 2000 }, (response) => {
+      response.resume();
+      resolve(response.statusCode === 200);
+    });
+    request.on('timeout', () => request.destroy());
+    request.on('error', () => resolve(false));
+    request.end();
+  });
+}
+
+/** Waits until a program says that it is ready; throws with the end of its log if it never does. */
+async function awaitReady(program: Program, url: string, ca: string): Promise<void> {
+  for (const deadline = Date.now() + 120_000; Date.now() < deadline; await sleep(100)) {
+    if (isGone(program.child)) break;
+    if (await answersOk(url, ca)) return;
+  }
+  throw new Error(`${program.path} did not become ready:\n${tailOf(program)}`);
+}
+
+const gates = ({ featureGates = {} }: Options): string[] => {
+  const pairs = Object.entries(featureGates).map(([name, on]) => `${name}=${on}`);
+  return pairs.length === 0 ? [] : [`--feature-gates=${pairs.join(',')}`];
+};
+
+interface Ports {
+  readonly etcd: number;
+  readonly peer: number;
+  readonly apiserver: number;
+  readonly controllerManager: number;
+}
+
+function etcdFlags(directory: string, ports: Ports): string[] {
+  const client = `http://127.0.0.1:${ports.etcd}`;
+  const peer = `http://127.0.0.1:${ports.peer}`;
+  return [
+    `--data-dir=${join(directory, 'etcd')}`,
+    '--unsafe-no-fsync',
+    `--listen-client-urls=${client}`,
+    `--advertise-client-urls=${client}`,
+    `--listen-peer-urls=${peer}`,
+    `--initial-advertise-peer-urls=${peer}`,
+    `--initial-cluster=default=${peer}`,
+  ];
+}
+
+function apiserverFlags(directory: string, ports: Ports, options: Options): string[] {
+  const file = (name: string): string => join(directory, name);
+  return [
+    `--etcd-servers=http://127.0.0.1:${ports.etcd}`,
+    '--bind-address=127.0.0.1',
+    '--advertise-address=127.0.0.1',
+    `--secure-port=${ports.apiserver}`,
+    `--tls-cert-file=${file('server.crt')}`,
+    `--tls-private-key-file=${file('server.key')}`,
+    `--client-ca-file=${file('ca.crt')}`,
+    `--token-auth-file=${file('tokens.csv')}`,
+    '--service-account-issuer=https://kubernetes.default.svc',
+    `--service-account-key-file=${file('accounts.key')}`,
+    `--service-account-signing-key-file=${file('accounts.key')}`,
+    '--authorization-mode=RBAC',
+    '--service-cluster-ip-range=10.96.0.0/12,fd00:10:96::/112',
+    '--endpoint-reconciler-type=none',
+    '--disable-admission-plugins=ServiceAccount,DefaultTolerationSeconds,Priority',
+    ...gates(options),
+    ...(options.apiserverFlags ?? []),
+  ];
+}
+
+const defaultControllers = [
+  'endpoints-controller',
+  'endpointslice-controller',
+  'endpointslice-mirroring-controller',
+  'garbage-collector-controller',
+];
+
+function controllerManagerFlags(directory: string, ports: Ports, options: Options): string[] {
+  const file = (name: string): string => join(directory, name);
+  return [
+    `--kubeconfig=${file('kubeconfig')}`,
+    '--bind-address=127.0.0.1',
+    `--secure-port=${ports.controllerManager}`,
+    `--tls-cert-file=${file('server.crt')}`,
+    `--tls-private-key-file=${file('server.key')}`,
+    '--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics',
+    `--controllers=${(options.controllers ?? defaultControllers).join(',')}`,
+    '--leader-elect=false',
+    '--kube-api-qps=2000',
+    '--kube-api-burst=4000',
+    '--concurrent-endpoint-syncs=10',
+    '--concurrent-service-endpoint-syncs=10',
+    '--mirroring-concurrent-service-endpoint-syncs=10',
+    ...gates(options),
+    ...(options.controllerManagerFlags ?? []),
+  ];
+}
+
+/** What must not outlive this process. */
+const running = new Set<{ readonly programs: Map<Tool, Program>; readonly directory: string }>();
+
+const signals = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const;
+
+function endAllNow(): void {
+  for (const { programs, directory } of running) {
+    for (const { child } of programs.values()) child.kill('SIGKILL');
+    rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
+  }
+  running.clear();
+}
+
+const onSignal = (signal: NodeJS.Signals): void =>
+  process.exit(signals[signal as keyof typeof signals]);
+
+function guard(): void {
+  if (running.size > 0) return;
+  process.once('exit', endAllNow);
+  for (const signal of Object.keys(signals)) process.on(signal, onSignal);
+}
+
+function unguard(): void {
+  if (running.size > 0) return;
+  process.off('exit', endAllNow);
+  for (const signal of Object.keys(signals)) process.off(signal, onSignal);
+}
+
+async function portsOf(): Promise<Ports> {
+  const [etcd, peer, apiserver, controllerManager] = await Promise.all(
+    Array.from({ length: 4 }, freePort),
+  );
+  return { etcd, peer, apiserver, controllerManager } as Ports;
+}
+
+/** Starts a control plane; it ends with stop() or, at the latest, with this process. */
+export async function startControlPlane(options: Options = {}): Promise<ControlPlane> {
+  const version = options.version ?? newestVersion;
+  const binaries = await ensureBinaries(version);
+  const directory = await mkdtemp(join(tmpdir(), 'controlplane-'));
+  const programs = new Map<Tool, Program>();
+  const entry = { programs, directory };
+  guard();
+  running.add(entry);
+  const stop = async (): Promise<void> => {
+    const all = [...programs.values()].reverse();
+    for (const program of all) await end(program, 'SIGKILL');
+    await rm(directory, { recursive: true, force: true, maxRetries: 5 });
+    running.delete(entry);
+    unguard();
+  };
+  try {
+    return await startIn(directory, programs, binaries, { ...options, version }, stop);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+async function startIn(
+  directory: string,
+  programs: Map<Tool, Program>,
+  binaries: Binaries,
+  options: Options & { readonly version: Version },
+  stop: () => Promise<void>,
+): Promise<ControlPlane> {
+  const ports = await portsOf();
+  const file = (name: string): string => join(directory, name);
+  const launch = (tool: Tool, flags: readonly string[]): Program => {
+    const program = start(binaries[tool], flags, file(`${tool}.log`));
+    program.child.on('error', () => undefined);
+    programs.set(tool, program);
+    return program;
+  };
+  launch('etcd', etcdFlags(directory, ports));
+  await writeKeys(directory);
+  const token = randomBytes(16).toString('hex');
+  const server = `https://127.0.0.1:${ports.apiserver}`;
+  const controllerManager = `https://127.0.0.1:${ports.controllerManager}`;
+  const ca = await readFile(file('ca.crt'), 'utf8');
+  const kubeconfig = file('kubeconfig');
+  await writeFile(file('tokens.csv'), `${token},admin,admin,system:masters\n`);
+  await writeFile(kubeconfig, kubeconfigOf(server, ca, token));
+
+  const startApiserver = (): Promise<void> =>
+    awaitReady(
+      launch('kube-apiserver', apiserverFlags(directory, ports, options)),
+      `${server}/readyz`,
+      ca,
+    );
+  const startControllerManager = (): Promise<void> =>
+    awaitReady(
+      launch('kube-controller-manager', controllerManagerFlags(directory, ports, options)),
+      `${controllerManager}/healthz`,
+      ca,
+    );
+  const again = async (tool: Tool, begin: () => Promise<void>): Promise<void> => {
+    const program = programs.get(tool);
+    if (program !== undefined) await end(program, 'SIGTERM');
+    await begin();
+  };
+  const signal = (name: NodeJS.Signals) => (): void => {
+    programs.get('kube-controller-manager')?.child.kill(name);
+  };
+
+  await startApiserver();
+  await startControllerManager();
+  return {
+    version: options.version,
+    directory,
+    kubeconfig,
+    server,
+    token,
+    certificate: await readFile(file('admin.crt'), 'utf8'),
+    key: await readFile(file('admin.key'), 'utf8'),
+    ca,
+    controllerManager,
+    pauseControllerManager: signal('SIGSTOP'),
+    resumeControllerManager: signal('SIGCONT'),
+    restartControllerManager: () => again('kube-controller-manager', startControllerManager),
+    restartApiserver: () => again('kube-apiserver', startApiserver),
+    stop,
+  };
+}

@@ -1,0 +1,260 @@
+// The command line as people and pipelines use it: real processes, real files, exit codes.
+
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { gunzipSync } from 'node:zlib';
+
+import { describe, expect, it } from 'vitest';
+
+import { version } from '../src/config.ts';
+import type { Report } from '../src/output/report.ts';
+
+const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+const recording = fileURLToPath(new URL('recordings/shop.ndjson.gz', import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
+
+interface Ran {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs the program to its end, or until `until` has been printed and `then` has been done. */
+function run(args: readonly string[], input = ''): Promise<Ran> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [main, ...args], { stdio: 'pipe' });
+    let [out, err] = ['', ''];
+    child.stdout.on('data', (chunk: Buffer) => (out += chunk.toString()));
+    child.stderr.on('data', (chunk: Buffer) => (err += chunk.toString()));
+    child.on('close', (code) => {
+      resolve({ code, out, err });
+    });
+    child.stdin.end(input);
+  });
+}
+
+const json = (ran: Ran): Report => JSON.parse(ran.out) as Report;
+
+function save(name: string, content: string | Buffer): string {
+  const path = join(folder, name);
+  writeFileSync(path, content);
+  return path;
+}
+
+const meta = (name: string, more = {}) => ({ name, namespace: 'shop', uid: name, ...more });
+const zone = { 'topology.kubernetes.io/zone': 'z1' };
+const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'a', uid: 'a', labels: zone } };
+const service = {
+  apiVersion: 'v1',
+  kind: 'Service',
+  metadata: meta('web'),
+  spec: {
+    clusterIP: '10.96.0.9',
+    ipFamilies: ['IPv4'],
+    selector: { app: 'web' },
+    ports: [{ port: 80, targetPort: 8080, protocol: 'TCP' }],
+  },
+};
+const pod = {
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: meta('web-1', { labels: { app: 'web' } }),
+  spec: { nodeName: 'a' },
+  status: {
+    phase: 'Running',
+    podIPs: [{ ip: '10.1.0.1' }],
+    conditions: [{ type: 'Ready', status: 'True' }],
+  },
+};
+const targetRef = { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'web-1' };
+const endpoints = {
+  apiVersion: 'v1',
+  kind: 'Endpoints',
+  metadata: meta('web', {
+    labels: { 'endpoints.kubernetes.io/managed-by': 'endpoint-controller' },
+  }),
+  subsets: [
+    {
+      addresses: [{ ip: '10.1.0.1', nodeName: 'a', targetRef }],
+      ports: [{ port: 8080, protocol: 'TCP' }],
+    },
+  ],
+};
+const slice = {
+  apiVersion: 'discovery.k8s.io/v1',
+  kind: 'EndpointSlice',
+  metadata: meta('web-x', {
+    labels: {
+      'kubernetes.io/service-name': 'web',
+      'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
+    },
+    ownerReferences: [{ apiVersion: 'v1', kind: 'Service', name: 'web', uid: 'web' }],
+  }),
+  addressType: 'IPv4',
+  ports: [{ name: '', port: 8080, protocol: 'TCP' }],
+  endpoints: [
+    {
+      addresses: ['10.1.0.1'],
+      conditions: { ready: true, serving: true, terminating: false },
+      nodeName: 'a',
+      zone: 'z1',
+      targetRef,
+    },
+  ],
+};
+
+const listOf = (...items: object[]): string =>
+  JSON.stringify({ apiVersion: 'v1', kind: 'List', items });
+const well = listOf(node, service, pod, endpoints, slice);
+
+describe('audit', () => {
+  it('ends with 0 where all conform, from a file and from stdin', async () => {
+    const file = await run(['audit', save('well.json', well)]);
+    expect(file).toMatchObject({ code: 0, err: '' });
+    const piped = await run(['audit', '-', '-o', 'json'], well);
+    expect(piped.code).toBe(0);
+    expect(json(piped).verdicts.endpointslices).toEqual({
+      conform: 1,
+      pending: 0,
+      different: 0,
+      unknown: 0,
+    });
+    expect(piped.out).not.toContain('\u001b');
+  });
+
+  it('ends with 1 and names the pod where a finding stands', async () => {
+    const without = { ...slice, endpoints: [] };
+    const ran = await run(
+      ['audit', '-', '-o', 'json'],
+      listOf(node, service, pod, endpoints, without),
+    );
+    expect(ran.code).toBe(1);
+    const [finding] = json(ran).findings;
+    expect(finding).toMatchObject({ code: 'slice-endpoint-missing', namespace: 'shop' });
+    expect(finding?.expected).toContain('web-1');
+    const elsewhere = await run(
+      ['audit', '-', '-n', 'other'],
+      listOf(node, service, pod, endpoints, without),
+    );
+    expect(elsewhere.code).toBe(0);
+  });
+
+  it('ends with 2 where something cannot be judged, and says why', async () => {
+    const ran = await run(['audit', '-', '-o', 'json'], listOf(node, service, pod, endpoints));
+    expect(ran.code).toBe(2);
+    expect(json(ran).unknown).toEqual({ 'endpointslices-not-known': 1 });
+    const broken = { ...pod, status: { ...pod.status, podIPs: 'none' } };
+    const unreadable = await run(['audit', '-'], listOf(node, service, broken, endpoints, slice));
+    expect(unreadable.code).toBe(2);
+    expect(unreadable.err).toContain('Pod shop/web-1: status.podIPs');
+  });
+
+  it('does not take an empty file, or a recording, for a cluster', async () => {
+    for (const path of [save('empty.json', '{}'), recording]) {
+      const ran = await run(['audit', path]);
+      expect(ran.code).toBe(2);
+      expect(ran.err).toContain('nothing to audit');
+    }
+  });
+});
+
+describe('replay', () => {
+  it('tells what opens and resolves, and ends with 1', async () => {
+    const ran = await run(['replay', recording]);
+    expect(ran.code).toBe(1);
+    expect(ran.out).toMatch(/OPEN +critical shop\/search endpointslices/);
+    expect(ran.out).toMatch(/RESOLVED critical shop\/search endpointslices/);
+  });
+
+  it('stops at a moment, before anything was wrong', async () => {
+    const ran = await run(['replay', recording, '--until', '1795258560', '-o', 'json']);
+    expect(ran.code).toBe(0);
+    expect(json(ran).input.until).toBe(1_795_258_560);
+  });
+
+  it('judges what is left of a recording that was cut, and says so', async () => {
+    const whole = readFileSync(recording);
+    const cut = save('cut.ndjson.gz', whole.subarray(0, 1_500_000));
+    const ran = await run(['replay', cut, '-o', 'json']);
+    expect(ran.code).toBe(1);
+    expect(ran.err).toContain('Unexpected end of gzip data');
+    const lines = gunzipSync(whole).toString().split('\n');
+    const half = save('half.ndjson', lines.slice(0, 600).join('\n').slice(0, -40));
+    const early = await run(['replay', half, '-o', 'json']);
+    expect(early.code).toBe(2);
+    expect(Object.keys(json(early).unknown)).toContain('pods-not-known');
+  });
+
+  it('says when it judges a release that it does not know', async () => {
+    const lines = gunzipSync(readFileSync(recording)).toString().replace('v1.36.3', 'v1.99.0');
+    const path = save('future.ndjson', lines);
+    const ran = await run(['replay', path, '--until', '1795258560']);
+    expect(ran.err).toContain('v1.99.0 is not known; judged as 1.36');
+  });
+});
+
+describe('serve', () => {
+  it('replays, serves while it does, and ends with 0 when asked to end', async () => {
+    const child = spawn(process.execPath, [
+      main,
+      'serve',
+      '--speed',
+      'max',
+      '--listen',
+      '127.0.0.1:0',
+    ]);
+    let out = '';
+    const address = await new Promise<string>((resolve) => {
+      child.stdout.on('data', (chunk: Buffer) => {
+        out += chunk.toString();
+        const found = /Serving (?<url>http:\S+)/.exec(out)?.groups?.url;
+        if (found !== undefined && out.includes('The recording has ended')) resolve(found);
+      });
+    });
+    const metrics = await (await fetch(`${address}metrics`)).text();
+    expect(metrics).toContain(
+      'endpoint_auditor_outputs{output="endpointslices",verdict="conform"} 16',
+    );
+    const page = await (await fetch(address)).text();
+    expect(page).toContain('left-behind-dead');
+    const code = await new Promise((resolve) => {
+      child.on('close', resolve);
+      child.kill('SIGTERM');
+    });
+    expect(code).toBe(0);
+  });
+
+  it('ends with the recording on --once', async () => {
+    const ran = await run(['serve', '--once', '--speed', 'max', '--listen', '127.0.0.1:0']);
+    expect(ran.code).toBe(0);
+    expect(ran.out).toContain('left-behind-dead');
+  });
+});
+
+describe('usage', () => {
+  it.each([
+    [['audit']],
+    [['audit', 'x', '--settle', 'soon']],
+    [['audit', '/nowhere/at/all.json']],
+    [['replay', recording, '-o', 'xml']],
+    [['replay', recording, '--speed', '-1']],
+    [['replay', recording, '--kubernetes-version', '1.12']],
+    [['dance']],
+  ])('ends with 2: %j', async (args) => {
+    const ran = await run(args);
+    expect(ran.code).toBe(2);
+    expect(ran.err).not.toBe('');
+    expect(ran.err).not.toMatch(/\n {4}at /);
+  });
+
+  it('knows its version', async () => {
+    const stated = JSON.parse(
+      readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
+    ) as { version: string };
+    expect(version).toBe(stated.version);
+    expect((await run(['--version'])).out.trim()).toBe(version);
+  });
+});

@@ -1,0 +1,158 @@
+// Replays the recording of a real control plane in which faults were made and repaired, and holds
+// what the auditor says, and when, against what was done. What happened to nodes is left out here.
+
+import { createReadStream, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { beforeAll, describe, expect, test } from 'vitest';
+
+import type { Finding, Severity } from '../../src/audit/findings.ts';
+import { isWorse } from '../../src/audit/findings.ts';
+import { readRecording } from '../../src/cluster/recording.ts';
+import { createAuditor } from '../../src/serve.ts';
+import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
+
+interface Expected {
+  readonly output: string;
+  readonly namespace?: string;
+  readonly service?: string;
+  readonly severity: Severity;
+}
+
+interface Fault {
+  readonly what: string;
+  readonly from: number;
+  readonly until: number | null;
+  readonly expect: readonly Expected[];
+}
+
+interface Truth {
+  readonly faults: readonly Fault[];
+  readonly end: number;
+}
+
+const recording = join(import.meta.dirname, 'shop.ndjson.gz');
+const truth = JSON.parse(
+  readFileSync(join(import.meta.dirname, 'shop.truth.json'), 'utf8'),
+) as Truth;
+
+/** Seconds that the auditor, and after a repair the controllers, may take besides the window. */
+const grace = 2;
+const catchUp = 3;
+
+interface Said {
+  readonly finding: Finding;
+  /** The input's clock when the auditor said it. */
+  readonly at: number;
+}
+
+interface Replayed {
+  readonly opened: Said[];
+  readonly resolved: Said[];
+  readonly open: readonly Finding[];
+  readonly problems: number;
+}
+
+/** `timers`: the clock also rings between entries, as it does when time is real. */
+async function replayed(settle: number, timers: boolean): Promise<Replayed> {
+  const opened: Said[] = [];
+  const resolved: Said[] = [];
+  let problems = 0;
+  let last = 0;
+  const auditor = createAuditor({
+    settle,
+    release: null,
+    maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+    onOpen: (finding) => opened.push({ finding, at: last }),
+    onResolve: (finding) => resolved.push({ finding, at: last }),
+  });
+  const source = { name: 'shop', bytes: createReadStream(recording) };
+  const options = { previousPod: (key: string) => auditor.previousPod(key) };
+  for await (const entry of readRecording(source, () => problems++, options)) {
+    const now = entry.kind === 'event' ? entry.event.at : entry.at;
+    for (let next = auditor.nextAt(); timers && next !== null && next < now; ) {
+      last = next;
+      auditor.advance(next);
+      next = auditor.nextAt();
+    }
+    last = now;
+    auditor.take(entry);
+  }
+  return { opened, resolved, open: auditor.settle.open(), problems };
+}
+
+const matches = (finding: Finding, { output, namespace, service }: Expected): boolean =>
+  finding.output === output &&
+  finding.namespace === namespace &&
+  finding.service === service;
+
+const atLeast = (finding: Finding, severity: Severity): boolean =>
+  !isWorse(severity, finding.severity);
+
+/** The faults that this auditor can see: those whose expected output is not a node. */
+const seen = truth.faults.flatMap((fault) =>
+  fault.expect
+    .filter(({ output }) => output !== 'node')
+    .map((want) => ({ ...fault, want, at: `${want.output} of ${String(want.service)}` })),
+);
+
+describe.each([30, 10])('a settle window of %i s', (settle) => {
+  let got: Replayed;
+  beforeAll(async () => {
+    got = await replayed(settle, true);
+  });
+
+  test('a replay at full speed, without timers, says the same', async () => {
+    const fast = await replayed(settle, false);
+    const findings = (said: readonly Said[]) => said.map(({ finding }) => finding);
+    expect(findings(fast.opened)).toEqual(findings(got.opened));
+    expect(findings(fast.resolved)).toEqual(findings(got.resolved));
+  });
+
+  test('the recording is read without a problem', () => {
+    expect(got.problems).toBe(0);
+  });
+
+  test.each(seen)('$what: reported in time, $at', ({ want, from }) => {
+    const said = got.opened.find(
+      ({ finding, at }) =>
+        matches(finding, want) && atLeast(finding, want.severity) && at >= from,
+    );
+    expect(said).toBeDefined();
+    expect(said?.finding.openedAt).toBeGreaterThanOrEqual(from);
+    expect(said?.finding.openedAt).toBeLessThanOrEqual(from + settle + grace);
+    expect(said?.at).toBeLessThanOrEqual(from + settle + grace);
+  });
+
+  const repaired = seen.filter(({ until }) => until !== null);
+  test.each(repaired)('$what: resolved in time, $at', ({ want, until }) => {
+    const said = got.resolved.find(({ finding }) => matches(finding, want));
+    expect(said).toBeDefined();
+    expect(said?.finding.resolvedAt).toBeGreaterThanOrEqual(until ?? 0);
+    expect(said?.finding.resolvedAt).toBeLessThanOrEqual((until ?? 0) + catchUp + grace);
+  });
+
+  test('nothing else above information is reported', () => {
+    const others = got.opened
+      .filter(({ finding }) => finding.severity !== 'info')
+      .filter(({ finding }) => !seen.some(({ want }) => matches(finding, want)))
+      .map(({ finding }) => `${finding.namespace}/${finding.service} ${finding.code}`);
+    expect(others).toEqual([]);
+  });
+
+  test('no fault is reported twice', () => {
+    for (const { want, what } of seen) {
+      const twice = got.opened.filter(
+        ({ finding }) => matches(finding, want) && finding.severity !== 'info',
+      );
+      expect(twice.length, what).toBeLessThanOrEqual(1);
+    }
+  });
+
+  test('what was never repaired still stands at the end', () => {
+    for (const { want, until, what } of seen) {
+      const stands = got.open.some((finding) => matches(finding, want));
+      expect(stands, what).toBe(until === null);
+    }
+  });
+});

@@ -1,0 +1,331 @@
+// Plays a scenario: compiles it into watch events, feeds them to the real store and the real ledger
+// in one of several ways, and says what stands after each step.
+//
+//   statements ─► miniature API server ─► events ─► project ─► store ─► ledger ─► settle ─► rows
+//
+// What is compiled once, the events of each step and the state after it, is what all ways of playing
+// share: forward as written, with every event repeated, shuffled within each step, the states visited
+// backwards, and every state met for the first time.
+
+import { isDeepStrictEqual } from 'node:util';
+
+import type { Cause, Finding, Output } from '../../src/audit/findings.ts';
+import type { Ledger } from '../../src/audit/ledger.ts';
+import { createLedger } from '../../src/audit/ledger.ts';
+import type { Context } from '../../src/audit/service.ts';
+import type { Item } from '../../src/audit/settle.ts';
+import { createSettle } from '../../src/audit/settle.ts';
+import { isForeign, verdictOf, written } from '../../src/audit/verdict.ts';
+import { jsonBytes, project } from '../../src/cluster/project.ts';
+import type { Store } from '../../src/cluster/store.ts';
+import { createStore } from '../../src/cluster/store.ts';
+import type { Lost } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
+import type { ApiObject, RawEvent } from './api.ts';
+import { createApi, epoch } from './api.ts';
+import type { Scenario } from './parse.ts';
+import { perform } from './statements.ts';
+
+/** What happens in one step, and all objects after it. */
+export interface CompiledStep {
+  readonly at: number;
+  readonly events: readonly RawEvent[];
+  /** By resource and key, in the order in which objects came to be. */
+  readonly state: ReadonlyMap<string, RawEvent>;
+}
+
+/** Runs the statements on a miniature API server. */
+export function compile(scenario: Scenario): CompiledStep[] {
+  const api = createApi();
+  return scenario.steps.map(({ at, statements }) => {
+    api.now = at;
+    for (const statement of statements) perform(scenario, api, statement);
+    const events = api.takeEvents();
+    const state = new Map<string, RawEvent>();
+    for (const resource of resources) {
+      for (const raw of api.list(resource)) {
+        const { namespace, name } = raw.metadata;
+        const key = namespace === undefined ? name : `${namespace}/${name}`;
+        state.set(`${resource} ${key}`, { resource, type: 'added', key, raw });
+      }
+    }
+    return { at, events, state };
+  });
+}
+
+/** A cluster under audit. */
+export interface World {
+  readonly scenario: Scenario;
+  readonly store: Store;
+  readonly ledger: Ledger;
+  readonly context: Context;
+  /** Findings resolved since they were last asked for. */
+  readonly resolved: Finding[];
+  readonly lost: Map<string, Lost>;
+  begun: boolean;
+}
+
+export function createWorld(scenario: Scenario): World {
+  const store = createStore(scenario.delivered);
+  const { release, maxEndpointsPerSlice, window } = scenario;
+  const context: Context = { snapshot: store.snapshot, release, maxEndpointsPerSlice };
+  const resolved: Finding[] = [];
+  const settle = createSettle({
+    window,
+    keep: 100,
+    onResolve: (finding) => void resolved.push(finding),
+  });
+  const ledger = createLedger({ context, settle });
+  return { scenario, store, ledger, context, resolved, lost: new Map(), begun: false };
+}
+
+/** Delivers one event at a second of the scenario, as a reflector would. */
+export function deliver(world: World, { resource, type, key, raw }: RawEvent, at: number): void {
+  const { store, ledger, lost, scenario } = world;
+  if (!scenario.delivered.has(resource)) return;
+  const place = `${resource} ${key}`;
+  const bytes = jsonBytes(raw);
+  const previousPod = (of: string) => store.snapshot.pods.get(of);
+  const projection = project(resource, raw, epoch + at, { bytes, previousPod });
+  if (projection.problem !== undefined) {
+    lost.set(place, projection.problem.lost);
+    if (world.begun) ledger.lose(projection.problem.lost, epoch + at);
+    return;
+  }
+  const { object } = projection;
+  const change = store.apply({ resource, type, object, at: epoch + at });
+  const known = lost.get(place);
+  lost.delete(place);
+  if (world.begun && change !== null) ledger.apply(change);
+  if (world.begun && known !== undefined) ledger.regain(known, epoch + at);
+}
+
+/** Takes in a first list and begins the audit. */
+export function begin(world: World, events: Iterable<RawEvent>, at: number): void {
+  for (const event of events) deliver(world, event, at);
+  world.ledger.begin(epoch + at);
+  world.begun = true;
+  for (const lost of world.lost.values()) world.ledger.lose(lost, epoch + at);
+}
+
+// --- what stands ---
+
+/** One line of an `expect` table as it should be, with the texts that people see. */
+export interface Shown {
+  readonly text: string;
+  readonly code: string;
+  readonly state: string;
+  readonly details: string;
+}
+
+const orDash = (cause: Cause | null): string => cause ?? '-';
+
+function showFinding(finding: Finding, state: string): Shown {
+  const { severity, namespace, service, output, code, cause, since } = finding;
+  const { object, field, expected, actual } = finding;
+  const columns = [severity, `${namespace}/${service}`, output, code, orDash(cause), state];
+  return {
+    text: [...columns, `${since - epoch}s`].join(' '),
+    code,
+    state,
+    details: [object, field, expected ?? '-', actual ?? '-'].join(' | '),
+  };
+}
+
+function showItem(key: string, { difference, severity, output, cause, since }: Item): Shown {
+  const { code, object, field, expected, actual } = difference;
+  const columns = [severity, key, output, code, orDash(cause), 'pending', `${since - epoch}s`];
+  return {
+    text: columns.join(' '),
+    code,
+    state: 'pending',
+    details: [object, field, expected ?? '-', actual ?? '-'].join(' | '),
+  };
+}
+
+export function itemsOf(world: World): { key: string; item: Item }[] {
+  return [...world.ledger.audited].flatMap(([key, { items }]) =>
+    [...items.values()].flat().map((item) => ({ key, item })),
+  );
+}
+
+/** Pending differences (equal ones once), open findings, and those resolved since the last call. */
+export function show(world: World): Shown[] {
+  const pending = new Map<string, Shown>();
+  for (const { key, item } of itemsOf(world)) {
+    if (item.openedAt !== null) continue;
+    const shown = showItem(key, item);
+    const same = pending.get(shown.text);
+    const details = same === undefined ? shown.details : `${same.details}\n${shown.details}`;
+    pending.set(shown.text, { ...shown, details });
+  }
+  const open = world.ledger.settle.open().map((finding) => showFinding(finding, 'open'));
+  const resolved = world.resolved.splice(0).map((finding) => showFinding(finding, 'resolved'));
+  return [...pending.values(), ...open, ...resolved].sort((a, b) => (a.text < b.text ? -1 : 1));
+}
+
+/** The verdict on one output of a Service, with the reason where it is unknown; `-`: none. */
+export function showVerdict(world: World, key: string, of: string): string {
+  const audited = world.ledger.audited.get(key);
+  if (audited === undefined) return '-';
+  const { snapshot } = world.context;
+  if (of === 'foreign') return isForeign(snapshot, audited) ? '' : 'not foreign';
+  const output = written.find((name) => name === of);
+  if (output === undefined) return `no such output: ${of}`;
+  const verdict = verdictOf(snapshot, audited, output);
+  const reason = verdict === 'unknown' ? audited.unknown.get(output) : undefined;
+  return [verdict ?? '-', reason].filter((part) => part !== undefined).join(' ');
+}
+
+// --- comparing what stands on different ways ---
+
+/** Where a difference stands and what it is, without what depends on the way there. */
+const standingText = (key: string, output: Output, code: string): string =>
+  `${key} ${output} ${code}`;
+
+/** The codes that stand, of differences whether pending or open. */
+export function standing(world: World): string[] {
+  const all = itemsOf(world).map(({ key, item }) =>
+    standingText(key, item.output, item.difference.code),
+  );
+  return [...new Set(all)].sort();
+}
+
+/** Standing findings, where nothing is pending and none has a cause; null otherwise. */
+export function settledFindings(world: World): string[] | null {
+  const open = world.ledger.settle.open();
+  if (itemsOf(world).some(({ item }) => item.openedAt === null)) return null;
+  if (open.some(({ cause }) => cause !== null)) return null;
+  return open
+    .map(({ severity, namespace, service, output, code }) =>
+      `${severity} ${standingText(`${namespace}/${service}`, output, code)}`,
+    )
+    .sort();
+}
+
+/** Codes with severity and state, of differences without a cause. */
+export function causeless(world: World): string[] {
+  const all = itemsOf(world)
+    .filter(({ item }) => item.cause === null)
+    .map(({ key, item }) => {
+      const state = item.openedAt === null ? 'pending' : 'open';
+      return `${item.severity} ${standingText(key, item.output, item.difference.code)} ${state}`;
+    });
+  return [...new Set(all)].sort();
+}
+
+/** Places with a difference that has a cause. */
+export function caused(world: World): Set<string> {
+  return new Set(
+    itemsOf(world)
+      .filter(({ item }) => item.cause !== null)
+      .map(({ key, item }) => standingText(key, item.output, item.difference.code)),
+  );
+}
+
+// --- ways of playing ---
+
+export type Visit = (world: World, step: number) => void;
+
+/** Forward as written. `arrange` says in which order, and how often, the events of a step come. */
+export function playForward(
+  scenario: Scenario,
+  steps: readonly CompiledStep[],
+  arrange: (events: readonly RawEvent[]) => readonly RawEvent[],
+  visit: Visit,
+): void {
+  const world = createWorld(scenario);
+  for (const [index, { at, events, state }] of steps.entries()) {
+    if (index === 0) begin(world, arrange([...state.values()]), at);
+    else for (const event of arrange(events)) deliver(world, event, at);
+    world.ledger.settle.advance(epoch + at);
+    visit(world, index);
+  }
+}
+
+/** Every event at once again, and the whole step once more at its end. */
+export function duplicated(events: readonly RawEvent[]): readonly RawEvent[] {
+  return [...events.flatMap((event) => [event, event]), ...events];
+}
+
+function random(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Shuffles a step's events; the versions of one object keep their order, as a watch keeps it. */
+export function shuffled(seed: number): (events: readonly RawEvent[]) => readonly RawEvent[] {
+  const next = random(seed);
+  return (events) => {
+    const mixed = [...events];
+    for (let index = mixed.length - 1; index > 0; index--) {
+      const other = Math.floor(next() * (index + 1));
+      const [a, b] = [mixed[index], mixed[other]];
+      if (a !== undefined && b !== undefined) [mixed[index], mixed[other]] = [b, a];
+    }
+    const place = ({ resource, key }: RawEvent): string => `${resource} ${key}`;
+    const queues = new Map<string, RawEvent[]>();
+    for (const event of events) queues.set(place(event), [...(queues.get(place(event)) ?? []), event]);
+    return mixed.flatMap((event) => queues.get(place(event))?.shift() ?? []);
+  };
+}
+
+/** The events that lead from one state to another: inputs first, then what controllers wrote. */
+function between(
+  before: ReadonlyMap<string, RawEvent>,
+  after: ReadonlyMap<string, RawEvent>,
+  version: () => string,
+): RawEvent[] {
+  const events: RawEvent[] = [];
+  const renewed = (event: RawEvent, type: RawEvent['type']): RawEvent => {
+    const metadata = { ...event.raw.metadata, resourceVersion: version() };
+    return { ...event, type, raw: { ...event.raw, metadata } as ApiObject };
+  };
+  for (const [place, event] of after) {
+    const was = before.get(place);
+    if (was === undefined) events.push(renewed(event, 'added'));
+    else if (!isDeepStrictEqual(was.raw, event.raw)) events.push(renewed(event, 'modified'));
+  }
+  for (const [place, event] of before) {
+    if (!after.has(place)) events.push(renewed(event, 'deleted'));
+  }
+  const order = ({ resource }: RawEvent): number => resources.indexOf(resource);
+  return events.sort((a, b) => order(a) - order(b));
+}
+
+/** The states from the last to the first, with time enough to settle in each. */
+export function playBackward(
+  scenario: Scenario,
+  steps: readonly CompiledStep[],
+  visit: Visit,
+): void {
+  const world = createWorld(scenario);
+  let version = 1_000_000;
+  let at = steps.at(-1)?.at ?? 0;
+  let held: ReadonlyMap<string, RawEvent> = new Map();
+  for (let index = steps.length - 1; index >= 0; index--) {
+    const state = steps[index]?.state ?? new Map<string, RawEvent>();
+    const events = between(held, state, () => String(++version));
+    if (index === steps.length - 1) begin(world, events, at);
+    else for (const event of events) deliver(world, event, at);
+    held = state;
+    at += scenario.window + 1;
+    world.ledger.settle.advance(epoch + at);
+    visit(world, index);
+  }
+}
+
+/** Each state as the first that is seen, with time enough to settle. */
+export function playAlone(scenario: Scenario, steps: readonly CompiledStep[], visit: Visit): void {
+  for (const [index, { at, state }] of steps.entries()) {
+    const world = createWorld(scenario);
+    begin(world, state.values(), at);
+    world.ledger.settle.advance(epoch + at + scenario.window + 1);
+    visit(world, index);
+  }
+}

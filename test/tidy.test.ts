@@ -1,0 +1,360 @@
+// Reads the repository and keeps what a reader relies on: which room may see which, what pure
+// rooms do without, short functions, a test for every file, no export that nobody uses, documents
+// that say what the code says. Every failure names the place; where a rule is broken on purpose,
+// change the rule here and say why.
+
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+
+import ts from 'typescript';
+import { describe, expect, test } from 'vitest';
+
+import { findingsDocument } from './findings-document.ts';
+import { catalogue, causes } from '../src/audit/findings.ts';
+
+const root = join(import.meta.dirname, '..');
+const read = (path: string): string => readFileSync(join(root, path), 'utf8');
+
+/** Files below a folder, as paths from the root. */
+function filesIn(folder: string, name: RegExp): string[] {
+  if (!existsSync(join(root, folder))) return [];
+  return readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && name.test(entry.name))
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)))
+    .sort();
+}
+
+const sources = filesIn('src', /\.ts$/);
+const tests = filesIn('test', /\.ts$/);
+
+const parsed = new Map<string, ts.SourceFile>();
+
+function parse(path: string): ts.SourceFile {
+  const known = parsed.get(path);
+  if (known !== undefined) return known;
+  const file = ts.createSourceFile(path, read(path), ts.ScriptTarget.Latest, true);
+  parsed.set(path, file);
+  return file;
+}
+
+function* nodesOf(node: ts.Node): Generator<ts.Node> {
+  yield node;
+  for (const child of node.getChildren()) yield* nodesOf(child);
+}
+
+interface Import {
+  /** A path from the root, or the name of a package. */
+  readonly from: string;
+  readonly isPackage: boolean;
+  /** null: all of them. */
+  readonly names: readonly string[] | null;
+}
+
+function namesOf(node: ts.ImportDeclaration | ts.ExportDeclaration): readonly string[] | null {
+  const clause = ts.isImportDeclaration(node)
+    ? node.importClause?.namedBindings
+    : node.exportClause;
+  if (clause === undefined || ts.isNamespaceImport(clause) || ts.isNamespaceExport(clause)) {
+    return null;
+  }
+  return [...clause.elements].map(({ name, propertyName }) => (propertyName ?? name).text);
+}
+
+function importsOf(path: string): Import[] {
+  const found: Import[] = [];
+  for (const node of parse(path).statements) {
+    if (!ts.isImportDeclaration(node) && !ts.isExportDeclaration(node)) continue;
+    if (node.moduleSpecifier === undefined || !ts.isStringLiteral(node.moduleSpecifier)) continue;
+    const { text } = node.moduleSpecifier;
+    const isPackage = !text.startsWith('.');
+    const from = isPackage ? text : relative('.', join(dirname(path), text));
+    found.push({ from, isPackage, names: namesOf(node) });
+  }
+  return found;
+}
+
+// Which room sees which.
+
+const pure = ['model', 'shadow', 'rules', 'measure', 'audit'];
+
+const sees: Readonly<Record<string, readonly string[]>> = {
+  model: [],
+  shadow: ['model'],
+  rules: ['model'],
+  measure: ['model'],
+  audit: ['model', 'shadow', 'rules', 'measure'],
+  output: ['model', 'audit', 'measure'],
+  cluster: ['model'],
+  agent: ['model', 'rules'],
+};
+
+/** Files outside the rooms: null sees everything. */
+const above: Readonly<Record<string, readonly string[] | null>> = {
+  'src/main.ts': null,
+  'src/serve.ts': null,
+  'src/config.ts': ['src/shadow/release.ts'],
+};
+
+const packages: Readonly<Record<string, readonly string[]>> = { 'src/model/ip.ts': ['ipaddr.js'] };
+
+const roomOf = (path: string): string => path.split('/')[1] ?? '';
+
+function maySee(path: string, from: string): boolean {
+  if (path in above) return above[path]?.includes(from) ?? true;
+  const room = roomOf(path);
+  return roomOf(from) === room || (sees[room]?.includes(roomOf(from)) ?? false);
+}
+
+describe('rooms', () => {
+  test('every file is in a room that has a rule, or above them', () => {
+    const lost = sources.filter((path) => !(path in above) && !(roomOf(path) in sees));
+    expect(lost).toEqual([]);
+  });
+
+  test('rooms see what they may', () => {
+    const wrong = sources.flatMap((path) =>
+      importsOf(path)
+        .filter(({ from, isPackage }) => !isPackage && !maySee(path, from))
+        .map(({ from }) => `${path} imports ${from}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  test('no room imports from a test', () => {
+    const wrong = sources.filter((path) =>
+      importsOf(path).some(({ from, isPackage }) => !isPackage && !from.startsWith('src/')),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  test('pure rooms import no package and nothing of Node', () => {
+    const wrong = sources
+      .filter((path) => pure.includes(roomOf(path)))
+      .flatMap((path) =>
+        importsOf(path)
+          .filter(({ from, isPackage }) => isPackage && !packages[path]?.includes(from))
+          .map(({ from }) => `${path} imports ${from}`),
+      );
+    expect(wrong).toEqual([]);
+  });
+
+  test('pure rooms have no clock, no chance and no console', () => {
+    const wrong = sources
+      .filter((path) => pure.includes(roomOf(path)))
+      .flatMap((path) => [...nodesOf(parse(path))].filter(isImpure).map((node) => placeOf(node)));
+    expect(wrong).toEqual([]);
+  });
+});
+
+const impure = ['performance', 'console', 'process', 'globalThis', 'setTimeout', 'setInterval'];
+
+function isImpure(node: ts.Node): boolean {
+  if (ts.isPropertyAccessExpression(node)) {
+    return ['Date.now', 'Math.random'].includes(node.getText());
+  }
+  if (ts.isNewExpression(node)) {
+    return node.expression.getText() === 'Date' && (node.arguments?.length ?? 0) === 0;
+  }
+  if (!ts.isIdentifier(node) || !impure.includes(node.text)) return false;
+  const { parent } = node;
+  if (ts.isPropertyAccessExpression(parent)) return parent.expression === node;
+  return !ts.isPropertyAssignment(parent) && !ts.isPropertySignature(parent);
+}
+
+function placeOf(node: ts.Node): string {
+  const file = node.getSourceFile();
+  const { line } = file.getLineAndCharacterOfPosition(node.getStart());
+  return `${file.fileName}:${line + 1} ${node.getText().slice(0, 40).split('\n')[0] ?? ''}`;
+}
+
+// Sizes.
+
+function linesOf(node: ts.Node): number {
+  const file = node.getSourceFile();
+  const lineAt = (position: number): number => file.getLineAndCharacterOfPosition(position).line;
+  return lineAt(node.getEnd()) - lineAt(node.getStart()) + 1;
+}
+
+describe('sizes', () => {
+  test('functions have at most 70 lines', () => {
+    const long = [...sources, ...tests].flatMap((path) =>
+      [...nodesOf(parse(path))]
+        .filter((node) => ts.isFunctionLike(node) && linesOf(node) > 70)
+        .map((node) => `${placeOf(node)}: ${linesOf(node)} lines`),
+    );
+    expect(long).toEqual([]);
+  });
+
+  test('lines have at most 100 columns', () => {
+    const long = [...sources, ...tests].flatMap((path) =>
+      read(path)
+        .split('\n')
+        .flatMap((line, index) => (line.length > 100 ? [`${path}:${index + 1}`] : [])),
+    );
+    expect(long).toEqual([]);
+  });
+
+  test('files of src have at most 450 lines', () => {
+    const long = sources
+      .map((path) => ({ path, lines: read(path).split('\n').length - 1 }))
+      .filter(({ lines }) => lines > 450)
+      .map(({ path, lines }) => `${path}: ${lines} lines`);
+    expect(long).toEqual([]);
+  });
+});
+
+// What belongs to every file.
+
+describe('files of src', () => {
+  test('begin with a head comment that says what they are', () => {
+    const bare = sources.filter((path) => !/^(?:#!.*\n)?\/\/ \S/.test(read(path)));
+    expect(bare).toEqual([]);
+  });
+
+  test('have a test of the same path', () => {
+    const missing = sources
+      .map((path) => path.replace(/^src/, 'test').replace(/\.ts$/, '.test.ts'))
+      .filter((path) => !existsSync(join(root, path)));
+    expect(missing).toEqual([]);
+  });
+
+  test('export nothing that nobody uses', () => {
+    expect(deadExports()).toEqual([]);
+  });
+});
+
+/** Programs besides src that count as users; tests do not. */
+const programs = [
+  ...filesIn('test/vectors', /^(?!.*\.test).*\.ts$/),
+  ...filesIn('test/bench', /\.ts$/),
+  ...filesIn('dashboards', /\.ts$/),
+  'esbuild.config.ts',
+];
+
+interface Exported {
+  readonly name: string;
+  readonly node: ts.Statement;
+}
+
+function exportsOf(path: string): Exported[] {
+  const found: Exported[] = [];
+  for (const node of parse(path).statements) {
+    const modifiers = ts.canHaveModifiers(node) ? (ts.getModifiers(node) ?? []) : [];
+    if (!modifiers.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)) continue;
+    if (ts.isVariableStatement(node)) {
+      for (const { name } of node.declarationList.declarations) {
+        found.push({ name: name.getText(), node });
+      }
+    } else if ('name' in node) {
+      found.push({ name: (node.name as ts.Identifier).text, node });
+    }
+  }
+  return found;
+}
+
+/** What a declaration shows to whoever uses it: all of a type, a function without its body. */
+function shownBy(node: ts.Statement): Set<string> {
+  const names = new Set<string>();
+  const visit = (one: ts.Node): void => {
+    if (ts.isBlock(one)) return;
+    if (ts.isIdentifier(one)) names.add(one.text);
+    ts.forEachChild(one, visit);
+  };
+  ts.forEachChild(node, visit);
+  return names;
+}
+
+/** Exports that no other file imports, and that no export in use shows in its type. */
+function deadExports(): string[] {
+  const used = new Map<string, Set<string> | null>();
+  for (const path of [...sources, ...programs]) {
+    for (const { from, isPackage, names } of importsOf(path)) {
+      if (isPackage) continue;
+      const known = used.get(from);
+      if (names === null || known === null) used.set(from, null);
+      else used.set(from, new Set([...(known ?? []), ...names]));
+    }
+  }
+  return sources.flatMap((path) => {
+    const names = used.get(path);
+    if (names === null) return [];
+    const exported = exportsOf(path);
+    const live = new Set(names);
+    for (let size = -1; size !== live.size;) {
+      size = live.size;
+      for (const { name, node } of exported) {
+        if (live.has(name)) for (const shown of shownBy(node)) live.add(shown);
+      }
+    }
+    return exported.filter(({ name }) => !live.has(name)).map(({ name }) => `${path}: ${name}`);
+  });
+}
+
+// Words.
+
+const documents = [
+  'README.md',
+  'CHANGELOG.md',
+  'package.json',
+  '.npmrc',
+  'package-lock.json',
+].filter((path) => existsSync(join(root, path)));
+const written = [
+  ...sources,
+  ...tests,
+  ...documents,
+  ...['docs', 'dashboards', 'alerts', 'helm', 'test'].flatMap((folder) =>
+    filesIn(folder, /\.(md|ya?ml|txt|sh|tpl)$/),
+  ),
+];
+
+function linesWith(words: RegExp, paths: readonly string[]): string[] {
+  return paths.flatMap((path) =>
+    read(path)
+      .split('\n')
+      .flatMap((line, index) => (words.test(line) ? [`${path}:${index + 1}`] : [])),
+  );
+}
+
+describe('words', () => {
+  test('nothing is left to do', () => {
+    // Put together, so that this line is none of them.
+    const leftovers = new RegExp(`\\b(?:${['TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X'].join('|')})\\b`);
+    expect(linesWith(leftovers, written)).toEqual([]);
+  });
+
+  test('no test is left out, and none runs alone', () => {
+    const partial = /\b(?:describe|it|test)(?:\.\w+)*\.(?:only|skip|todo)\b/;
+    expect(linesWith(partial, tests)).toEqual([]);
+  });
+
+  test('no registry is named', () => {
+    const host = /\bregistry\.(?!k8s\.io)[\w-]+\.\w+|^\s*registry\s*=|"resolved": *"http/;
+    expect(linesWith(host, written)).toEqual([]);
+  });
+
+  test('the changelog has a place for what is new', () => {
+    const lines = read('CHANGELOG.md').split('\n');
+    expect(lines[0]).toBe('# Changelog');
+    expect(lines).toContain('## Unreleased');
+    const tags = /^- \[(?:CHANGE|FEATURE|ENHANCEMENT|BUGFIX)\] \S/;
+    const items = lines.filter((line) => line.startsWith('-'));
+    expect(items.filter((line) => !tags.test(line))).toEqual([]);
+  });
+});
+
+describe('docs/findings.md', () => {
+  test('is what the catalogue renders to', async () => {
+    const path = join(root, 'docs/findings.md');
+    const want = await findingsDocument();
+    if (process.env.UPDATE === '1') writeFileSync(path, want);
+    expect(readFileSync(path, 'utf8')).toBe(want);
+  });
+
+  test('has a section for every code and every cause', () => {
+    const lines = new Set(read('docs/findings.md').split('\n'));
+    const codes = Object.keys(catalogue).map((code) => `### ${code}`);
+    const all = [...codes, ...Object.keys(causes).map((cause) => `### Cause: ${cause}`)];
+    expect(all.filter((heading) => !lines.has(heading))).toEqual([]);
+  });
+});
