@@ -4,9 +4,9 @@
 // Where the object does not exist, that is the one difference and its addresses are none. Above the
 // capacity, addresses may be absent: then the sizes of the subsets are judged instead.
 
-import type { Snapshot } from '../model/objects.ts';
+import type { Pod } from '../model/objects.ts';
 import { annotation, label, portKey } from '../model/objects.ts';
-import { equalLabels, selects } from '../model/selector.ts';
+import { equalLabels } from '../model/selector.ts';
 import type { Truncation } from '../shadow/endpoints.ts';
 import {
   expectedAddress,
@@ -19,7 +19,7 @@ import {
 import type { Difference, Leftover, ListedAddress } from './compare.ts';
 import { compareAddress, difference } from './compare.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController } from './service.ts';
+import { isWrittenByController, podsInOrder } from './service.ts';
 
 const objectOf = (record: ServiceRecord): string => `Endpoints ${record.key}`;
 
@@ -153,17 +153,20 @@ function sizeOf(
   return size;
 }
 
-/** Whether a terminal pod is the one that an entry refers to, so that only a wake is missing. */
-export function isTerminalTarget(
-  snapshot: Snapshot,
+/** The selected pod that an entry at an address refers to, if the pod has that address. */
+export function referredPod(
+  { snapshot }: Context,
   record: ServiceRecord,
+  address: string,
   target: ListedAddress['address']['target'],
-): boolean {
-  if (target === null) return false;
-  const pod = snapshot.pods.get(`${record.namespace}/${target.name}`);
-  return (
-    pod?.uid === target.uid && pod.terminal && selects(record.service?.selector ?? null, pod.labels)
-  );
+): Pod | null {
+  if (target === null) return null;
+  for (const pod of snapshot.podsAt(address)) {
+    if (pod.uid === target.uid && pod.name === target.name && record.members.has(pod.key)) {
+      return pod;
+    }
+  }
+  return null;
 }
 
 /**
@@ -188,13 +191,13 @@ export function judgeEndpointsAddress(
   if (service === null || endpoints === null || !isSelected(service)) return [];
   const { snapshot, release } = context;
   const expected = [];
-  for (const pod of snapshot.podsAt(ip)) {
+  for (const pod of podsInOrder(snapshot, ip)) {
     if (!record.members.has(pod.key)) continue;
     const address = expectedAddress(service, pod, release);
     if (address?.ip === ip) expected.push(address);
   }
   const gone = (listed: ListedAddress): Leftover => {
-    const terminal = isTerminalTarget(snapshot, record, listed.address.target);
+    const terminal = referredPod(context, record, ip, listed.address.target)?.terminal === true;
     return {
       cause: terminal ? 'pod-phase-unnoticed' : null,
       severity: terminal && !listed.ready ? 'info' : null,

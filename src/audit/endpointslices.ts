@@ -17,9 +17,9 @@ import {
 import { hintMode, whyNoHints } from '../shadow/hints.ts';
 import type { Difference, Leftover, SlicedEndpoint } from './compare.ts';
 import { compareEndpoint, difference, sliceObject } from './compare.ts';
-import { compareLabels, isTerminalTarget } from './endpoints.ts';
+import { compareLabels, referredPod } from './endpoints.ts';
 import type { Context, Role, ServiceRecord } from './service.ts';
-import { isWedged, nodeOf, roleOf, slicesAt } from './service.ts';
+import { isWedged, nodeOf, podsInOrder, roleOf, slicesAt } from './service.ts';
 
 /** The entries at an address in slices of one role. */
 export function entriesAt(
@@ -29,7 +29,11 @@ export function entriesAt(
   role: Role,
 ): SlicedEndpoint[] {
   const entries: SlicedEndpoint[] = [];
-  for (const slice of slicesAt(record, address)) {
+  const slices = slicesAt(record, address);
+  // In an order that does not depend on which came first.
+  const inOrder =
+    slices.length < 2 ? slices : [...slices].sort((a, b) => (a.name < b.name ? -1 : 1));
+  for (const slice of inOrder) {
     if (roleOf(context.snapshot, record, slice) !== role) continue;
     for (const endpoint of slice.endpoints) {
       const listed = endpoint.addresses;
@@ -54,7 +58,7 @@ export function judgeSliceAddress(
   if (service === null || !isSelected(service)) return [];
   const { snapshot, release } = context;
   const expected = [];
-  for (const pod of snapshot.podsAt(address)) {
+  for (const pod of podsInOrder(snapshot, address)) {
     if (!record.members.has(pod.key)) continue;
     for (const endpoint of expectedEndpoints(service, pod, nodeOf(snapshot, pod), release)) {
       if (endpoint.addresses.includes(address)) expected.push(endpoint);
@@ -67,7 +71,7 @@ export function judgeSliceAddress(
     actual,
     hintMode(service, release),
     release,
-    (entry) => leftover(context, record, entry),
+    (entry) => leftover(context, record, address, entry),
   );
   if (found.length === 0) return found;
   // For a Service that is being deleted no slices are made, so what has no room stays out.
@@ -77,18 +81,19 @@ export function judgeSliceAddress(
   return withCause(left, isWedged(snapshot, record) ? 'slice-relabelled' : null);
 }
 
-function leftover(context: Context, record: ServiceRecord, { endpoint }: SlicedEndpoint): Leftover {
-  const { snapshot } = context;
-  if (isTerminalTarget(snapshot, record, endpoint.target)) {
+/** Why an endpoint may stand that no selected pod is to have. */
+function leftover(
+  context: Context,
+  record: ServiceRecord,
+  address: string,
+  { endpoint }: SlicedEndpoint,
+): Leftover {
+  const pod = referredPod(context, record, address, endpoint.target);
+  if (pod?.terminal === true) {
     // A terminal pod that is not ready gets no traffic, however long it stays listed.
     return { cause: 'pod-phase-unnoticed', severity: endpoint.ready === false ? 'info' : null };
   }
-  const pod = snapshot.pods.get(`${record.namespace}/${endpoint.target?.name ?? ''}`);
-  const nodeGone =
-    pod !== undefined &&
-    pod.uid === endpoint.target?.uid &&
-    record.members.has(pod.key) &&
-    nodeOf(snapshot, pod) === null;
+  const nodeGone = pod !== null && nodeOf(context.snapshot, pod) === null;
   return {
     cause: nodeGone ? 'node-change-unnoticed' : null,
     severity: nodeGone ? 'warning' : null,
@@ -148,18 +153,7 @@ function judgeShape(context: Context, record: ServiceRecord, slice: EndpointSlic
     const size = `${String(slice.endpoints.length)} endpoints`;
     found.push(difference('slice-oversized', object, 'endpoints', most, size));
   }
-  if (slice.endpoints.length === 0 && hasSibling(context, record, slice)) {
-    found.push(difference('slice-surplus-empty', object, 'endpoints', null, 'no endpoints'));
-  }
   return found;
-}
-
-function hasSibling(context: Context, record: ServiceRecord, slice: EndpointSlice): boolean {
-  for (const other of record.slices) {
-    if (other === slice || other.addressType !== slice.addressType) continue;
-    if (roleOf(context.snapshot, record, other) === 'controller') return true;
-  }
-  return false;
 }
 
 /** What must be true of the slices together. */
@@ -172,6 +166,7 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
       (slice) =>
         slice.addressType === type && roleOf(context.snapshot, record, slice) === 'controller',
     );
+    slices.sort((a, b) => (a.name < b.name ? -1 : 1));
     const empty = (record.expectedCounts.get(type) ?? 0) === 0;
     if (slices.length === 0 && empty && !service.deleting) {
       found.push(
@@ -185,12 +180,26 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
         ),
       );
     }
+    found.push(...judgeEmpty(slices));
     if (hintMode(service, context.release) === 'auto') {
       found.push(...judgeAutoHints(context, record, type, slices));
     }
   }
   if (found.length === 0) return found;
   return withCause(found, isWedged(context.snapshot, record) ? 'slice-relabelled' : null);
+}
+
+/** Empty slices beside others; one that stands alone is the placeholder. */
+function judgeEmpty(slices: readonly EndpointSlice[]): Difference[] {
+  if (slices.length < 2) return [];
+  const empty = slices.filter(({ endpoints }) => endpoints.length === 0);
+  // All but one of them are too many where there is nothing else.
+  const surplus = empty.length === slices.length ? empty.slice(1) : empty;
+  return surplus.map((slice) =>
+    difference('slice-surplus-empty', sliceObject(slice), 'endpoints', null, 'no endpoints', {
+      subject: slice.name,
+    }),
+  );
 }
 
 interface HintCounts {

@@ -20,10 +20,12 @@ const nearLimit = 0.8;
 
 /** What is left of a selector that is gone: the controllers' own slices and Endpoints. */
 function leftBehind(context: Context, record: ServiceRecord): EndpointSlice[] {
-  return [...record.slices].filter(
-    (slice) => roleOf(context.snapshot, record, slice) === 'controller',
-  );
+  return [...record.slices]
+    .filter((slice) => roleOf(context.snapshot, record, slice) === 'controller')
+    .sort(byName);
 }
+
+const byName = (a: EndpointSlice, b: EndpointSlice): number => (a.name < b.name ? -1 : 1);
 
 /** The addresses that were left behind, each with the uids of the pods it stood for. */
 export function leftBehindAddresses(
@@ -75,11 +77,13 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
   return found;
 }
 
-function judgeSizes(record: ServiceRecord): Difference[] {
-  const objects: { name: string; bytes: number | null }[] = [...record.slices].map((slice) => ({
-    name: sliceObject(slice),
-    bytes: slice.bytes,
-  }));
+function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
+  const objects: { name: string; bytes: number | null }[] = [];
+  for (const slice of record.slices) {
+    if ((slice.bytes ?? 0) <= nearLimit * maxObjectBytes) continue;
+    if (roleOf(context.snapshot, record, slice) === null) continue;
+    objects.push({ name: sliceObject(slice), bytes: slice.bytes });
+  }
   const { endpoints } = record;
   if (endpoints !== null)
     objects.push({ name: `Endpoints ${endpoints.key}`, bytes: endpoints.bytes });
@@ -147,14 +151,14 @@ function judgeNodeless({ snapshot }: Context, record: ServiceRecord): Difference
 /** What is true of a Service's input altogether. */
 export function judgeInput(context: Context, record: ServiceRecord): Difference[] {
   const { service } = record;
-  const found = [...judgeLeftBehind(context, record), ...judgeSizes(record)];
+  const found = [...judgeLeftBehind(context, record), ...judgeSizes(context, record)];
   if (service === null || !isSelected(service)) return found;
   if (record.nodeless > 0) found.push(...judgeNodeless(context, record));
   const foreign = [...record.slices].filter(
     (slice) => roleOf(context.snapshot, record, slice) === 'foreign',
   );
   if (foreign.length > 0) {
-    const names = foreign.map(sliceObject).join(', ');
+    const names = foreign.sort(byName).map(sliceObject).join(', ');
     const object = `Service ${record.key}`;
     found.push(difference('managers-several', object, 'spec.selector', null, names));
   }

@@ -13,13 +13,22 @@ import { canonicalIP } from '../model/ip.ts';
 import type { Change, EndpointSlice, Key, Lost, Snapshot } from '../model/objects.ts';
 import { hintMode } from '../shadow/hints.ts';
 import type { Difference } from './compare.ts';
-import { judgeEndpoints, judgeEndpointsAddress } from './endpoints.ts';
+import { judgeEndpoints, judgeEndpointsAddress, truncationOf } from './endpoints.ts';
 import { judgeSlice, judgeSliceAddress, judgeSlices } from './endpointslices.ts';
 import type { Output } from './findings.ts';
 import { judgeInput, judgeInputAddress, leftBehindAddresses } from './input.ts';
 import { judgeMirrored } from './mirrored.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { addSlice, countPod, createRecord, isEmpty, setEndpoints, setService } from './service.ts';
+import {
+  addSlice,
+  countPod,
+  createRecord,
+  isEmpty,
+  isWedged,
+  roleOf,
+  setEndpoints,
+  setService,
+} from './service.ts';
 import type { Settle } from './settle.ts';
 import type { Audited, ConvergenceSample, Keeping, Occasion } from './standing.ts';
 import { reconcile, wake } from './standing.ts';
@@ -56,6 +65,8 @@ interface State {
   readonly leftBehindOf: Map<ServiceRecord, string[]>;
   /** Services with topology-mode Auto. */
   readonly auto: Set<ServiceRecord>;
+  /** Services with slices of other managers, by namespace. */
+  readonly foreign: Map<string, Set<ServiceRecord>>;
   readonly lost: Map<string, Lost>;
 }
 
@@ -74,11 +85,13 @@ export function createLedger(options: LedgerOptions): Ledger {
       getOrCreate: (key) => auditedOf(state, key).record,
       leftBehindAt: (address) => state.leftBehindAt.get(address) ?? [],
       auto: () => state.auto,
+      foreignIn: (namespace) => state.foreign.get(namespace) ?? [],
     },
     audited: new Map(),
     leftBehindAt: new Map(),
     leftBehindOf: new Map(),
     auto: new Set(),
+    foreign: new Map(),
     lost: new Map(),
   };
   return {
@@ -115,7 +128,7 @@ function auditedOf(state: State, key: Key): Audited {
   if (known !== undefined) return known;
   const record = createRecord(key);
   const unknown = unknownOf(state.context.snapshot, record, state.lost.values());
-  const made: Audited = { record, items: new Map(), unknown };
+  const made: Audited = { record, items: new Map(), unknown, regime: '' };
   state.audited.set(key, made);
   return made;
 }
@@ -145,10 +158,12 @@ function evaluate(state: State, touch: Touch, at: number): void {
   const of = auditedOf(state, record.key);
   const occasion: Occasion = { at, touch, beginning: false };
   wake(state.keeping, of, touch.woken, at);
-  if (touch.whole) judgeWhole(state, of, occasion);
+  const regime = regimeOf(state, record);
+  // What was touched may be gone, so that the whole Service would not come upon it.
+  for (const address of touch.addresses) judgeAddress(state, of, address, occasion);
+  for (const slice of touch.slices) judgeOneSlice(state, of, slice, occasion);
+  if (touch.whole || regime !== of.regime) judgeWhole(state, of, occasion);
   else {
-    for (const address of touch.addresses) judgeAddress(state, of, address, occasion);
-    for (const slice of touch.slices) judgeOneSlice(state, of, slice, occasion);
     if (touch.writes.size > 0) judgeMirror(state, of, occasion);
     judgeOutputs(state, of, occasion);
   }
@@ -201,8 +216,16 @@ function judgeOutputs({ context, keeping }: State, of: Audited, occasion: Occasi
   reconcile(keeping, of, 'input', judgeInput(context, record), occasion);
 }
 
+/** The truncation, the frozen Endpoints and the wedge of a Service, which bear on every address. */
+function regimeOf({ context }: State, record: ServiceRecord): string {
+  const truncated = truncationOf(record) !== null;
+  const wedged = isWedged(context.snapshot, record);
+  return `${String(truncated)} ${String(record.nodeless > 0)} ${String(wedged)}`;
+}
+
 function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
   const { record } = of;
+  of.regime = regimeOf(state, record);
   const addresses = new Set([...record.listed.keys(), ...record.slicesAt.keys()]);
   for (const key of record.members.keys()) {
     const pod = state.context.snapshot.pods.get(key);
@@ -224,6 +247,7 @@ function index(state: State, record: ServiceRecord): void {
   const { service } = record;
   if (service !== null && hintMode(service, context.release) === 'auto') auto.add(record);
   else auto.delete(record);
+  indexForeign(state, record);
   const addresses = [...leftBehindAddresses(context, record).keys()];
   const before = leftBehindOf.get(record);
   if (addresses.length === 0 && before === undefined) return;
@@ -237,6 +261,16 @@ function index(state: State, record: ServiceRecord): void {
   for (const address of addresses) {
     leftBehindAt.set(address, (leftBehindAt.get(address) ?? new Set()).add(record));
   }
+}
+
+function indexForeign({ context, foreign }: State, record: ServiceRecord): void {
+  const { namespace } = record;
+  const there = foreign.get(namespace);
+  const isForeign = [...record.slices].some(
+    (slice) => roleOf(context.snapshot, record, slice) === 'foreign',
+  );
+  if (isForeign) foreign.set(namespace, (there ?? new Set()).add(record));
+  else if (there?.delete(record) === true && there.size === 0) foreign.delete(namespace);
 }
 
 /** Judges anew the Services of which something became unknown, or known again. */

@@ -112,6 +112,12 @@ export function nodeOf(snapshot: Snapshot, pod: Pod): Node | null | undefined {
   return snapshot.nodes.get(pod.node) ?? null;
 }
 
+/** The pods at an address, in an order that does not depend on which came first. */
+export function podsInOrder(snapshot: Snapshot, address: string): readonly Pod[] {
+  const pods = snapshot.podsAt(address);
+  return pods.length < 2 ? pods : [...pods].sort((a, b) => (a.uid < b.uid ? -1 : 1));
+}
+
 function contributionOf(context: Context, service: Service, pod: Pod): Contribution {
   const address = expectedAddress(service, pod, context.release);
   const endpoints = expectedEndpoints(service, pod, nodeOf(context.snapshot, pod), context.release);

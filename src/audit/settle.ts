@@ -217,6 +217,18 @@ function isAlive({ item, since }: Due): boolean {
   return !item.gone && item.openedAt === null && item.since === since;
 }
 
+/** Opens all that is due at one moment, then tells of it, so that a finding is told as a whole. */
+function openAll(watched: Watched, at: number): void {
+  const { heap, options } = watched;
+  const fresh = new Set<Standing>();
+  for (let due = heap[0]; due?.at === at; due = heap[0]) {
+    popDue(heap);
+    const opened = isAlive(due) ? openItem(watched, due) : null;
+    if (opened !== null) fresh.add(opened);
+  }
+  for (const standing of fresh) options.onOpen?.(render(standing, null));
+}
+
 /** Watches items and keeps their findings. */
 export function createSettle(options: SettleOptions): Settle {
   const heap: Due[] = [];
@@ -237,14 +249,9 @@ export function createSettle(options: SettleOptions): Settle {
       dropItem(watched, item, at);
     },
     advance(now) {
-      const fresh = new Set<Standing>();
       for (let due = heap[0]; due !== undefined && due.at <= now; due = heap[0]) {
-        popDue(heap);
-        const opened = isAlive(due) ? openItem(watched, due) : null;
-        if (opened !== null) fresh.add(opened);
+        openAll(watched, due.at);
       }
-      // Told when all that opens together has been gathered.
-      for (const standing of fresh) options.onOpen?.(render(standing, null));
     },
     nextAt() {
       for (let due = heap[0]; due !== undefined; due = heap[0]) {

@@ -32,6 +32,8 @@ export interface Audited {
   readonly items: Map<string, Item[]>;
   /** Why an output cannot be judged. */
   unknown: ReadonlyMap<Output, Unknown>;
+  /** What holds for every unit alike; when it changes, all are judged anew. */
+  regime: string;
 }
 
 /** What an evaluation is about: when, by which touch, or at the beginning. */

@@ -50,6 +50,8 @@ export interface Records {
   leftBehindAt(address: string): Iterable<ServiceRecord>;
   /** Services with topology-mode Auto, which any Node may touch. */
   auto(): Iterable<ServiceRecord>;
+  /** Services of a namespace for which somebody else writes slices, which may refer to any pod. */
+  foreignIn(namespace: string): Iterable<ServiceRecord>;
 }
 
 const input: ReadonlySet<Written> = new Set();
@@ -142,7 +144,22 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
     touches.set(key, touch);
   }
   if (!same) touchSharers(records, addresses, touches);
+  if (replaced) touchReferring(records, pod, touches);
   return [...touches.values()];
+}
+
+/** Services for which another manager's slices refer to a pod that came or went. */
+function touchReferring(records: Records, pod: Pod, touches: Map<Key, Touch>): void {
+  for (const record of records.foreignIn(pod.namespace)) {
+    for (const slice of record.slices) {
+      for (const { target, addresses } of slice.endpoints) {
+        if (target?.name !== pod.name) continue;
+        const touch = touches.get(record.key) ?? touchOf(record);
+        touches.set(record.key, touch);
+        for (const address of addresses) touch.addresses.add(canonicalIP(address));
+      }
+    }
+  }
 }
 
 /** Services of other pods at these addresses, and Services that left such addresses behind. */
@@ -211,7 +228,22 @@ function touchedByService(
   touch.whole = true;
   for (const output of both) touch.woken.add(output);
   if (mirroringWokenByService(before, after)) touch.woken.add('mirrored');
-  return [touch];
+  return before?.uid === after?.uid ? [touch] : [touch, ...touchedByOwner(records, record)];
+}
+
+/** Services named by slices that a Service owns, or owned, by its uid: whose they are changes. */
+function touchedByOwner(records: Records, owner: ServiceRecord): Touch[] {
+  const touches = new Map<ServiceRecord, Touch>();
+  for (const slice of owner.slices) {
+    for (const record of recordsNamed(records, slice)) {
+      if (record === owner) continue;
+      const touch = touches.get(record) ?? touchOf(record);
+      touches.set(record, touch);
+      touch.slices.add(slice);
+      for (const address of addressesIn(slice)) touch.addresses.add(address);
+    }
+  }
+  return [...touches.values()];
 }
 
 const writesEndpoints: ReadonlySet<Written> = new Set(['endpoints']);
@@ -225,6 +257,8 @@ function touchedByEndpoints(records: Records, change: Change<'endpoints'>): Touc
   const record = records.getOrCreate(endpoints.key);
   const touch = touchOf(record);
   for (const address of setEndpoints(record, after)) touch.addresses.add(address);
+  // Where there is no object, that is the one difference; with it, every address counts.
+  touch.whole = before === null || after === null;
   touch.writes = writesEndpoints;
   // The endpoints controller handles no updates of Endpoints; of deletions it hears.
   touch.unseen = before !== null && after !== null ? 'hand-edited' : null;
@@ -245,8 +279,7 @@ export function recordsNamed(records: Records, slice: EndpointSlice | null): Set
   }
   for (const owner of slice.owners) {
     if (owner.kind !== 'Service' && owner.kind !== 'Endpoints') continue;
-    const record = records.get(`${slice.namespace}/${owner.name}`);
-    if (record !== undefined) named.add(record);
+    named.add(records.getOrCreate(`${slice.namespace}/${owner.name}`));
   }
   return named;
 }
@@ -283,8 +316,16 @@ function unseenWriting(
     const tracked = service === null || isOwnedBy(before, service);
     return tracked || !isControllers(before) ? null : 'service-recreated';
   }
-  // An edit that does not raise the generation is not seen: owners, annotations.
-  return before.generation === after.generation ? 'hand-edited' : null;
+  // An edit of owners or annotations does not raise the generation, by which the controller sees.
+  const sameGeneration = before.generation === after.generation;
+  return sameGeneration && isSameContent(before, after) ? 'hand-edited' : null;
+}
+
+/** Whether two versions of a slice differ at most in owners and annotations. */
+function isSameContent(before: EndpointSlice, after: EndpointSlice): boolean {
+  if (before.portMap !== after.portMap || !equalLabels(before.labels, after.labels)) return false;
+  const [was, is] = [entriesByAddress(before), entriesByAddress(after)];
+  return was.size === is.size && [...was].every(([address, text]) => is.get(address) === text);
 }
 
 /** Remembers that a slice was taken from the controller by its labels, or given back. */

@@ -15,7 +15,6 @@ import compression from 'compression';
 import type { Express, NextFunction, Request, Response } from 'express';
 import express from 'express';
 
-import { inOrder } from '../audit/summary.ts';
 import { metricsContentType, renderMetrics } from './metrics.ts';
 import type { Status } from './page.ts';
 import { renderPage, styleSource } from './page.ts';
@@ -92,8 +91,8 @@ export function createApp(status: () => Status): Express {
   });
   app.get('/api/v1/findings', (_request, response) => {
     const { metrics, resolved, forgotten } = status();
-    const standing = inOrder(metrics.summary.findings);
-    response.json({ format: 1, now: metrics.now, standing, resolved, forgotten });
+    const { summary, now } = metrics;
+    response.json({ format: 1, now, standing: summary.findings, resolved, forgotten });
   });
   app.use((_request, response) => {
     response.status(404).type('text').send('Not found\n');

@@ -12,12 +12,11 @@ import { createHash } from 'node:crypto';
 
 import type { Code, Finding } from '../audit/findings.ts';
 import { catalogue } from '../audit/findings.ts';
-import { inOrder } from '../audit/summary.ts';
 import type { Verdict } from '../audit/verdict.ts';
 import { written } from '../audit/verdict.ts';
 import { lagOperations, lagOutputs } from '../measure/lag.ts';
 import type { MetricsState } from './metrics.ts';
-import { cut, detailText, escapeMarkup, lagFigures, lagText, timeText } from './report.ts';
+import { cut, escapeMarkup, lagFigures, lagText, timeText } from './report.ts';
 import { fillRatio, surplusOf } from '../measure/fill.ts';
 
 /** What the page and the API show besides the metrics. */
@@ -34,10 +33,13 @@ export interface Status {
   readonly kubernetes: string | null;
 }
 
-/** Bytes of HTML that findings and explanations may take together; the rest is a few KB. */
-const budget = 14_000;
-const standingShare = 0.6;
-const shownResolved = 20;
+// Bytes of HTML: of findings and explanations together, and the most that either list may take.
+// Explanations have what the lists leave; everything else on the page is about 6 KB.
+const budget = 13_500;
+const standingRoom = 7_000;
+const resolvedRoom = 2_500;
+/** More findings than there is ever room for. */
+const most = 60;
 
 const style = `
 :root{color-scheme:light dark;--bg:#fbfbfa;--card:#fff;--ink:#1d2125;--dim:#646b73;--line:#e1e3e6;
@@ -61,8 +63,8 @@ border-radius:.6rem;background:var(--ok-bg);color:var(--ok)}
 .head small{display:block;font-size:.9rem;font-weight:400;color:var(--ink)}
 .card{background:var(--card);border:1px solid var(--line);border-radius:.6rem;overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}
-th,td{padding:.4rem .75rem;text-align:right;white-space:nowrap;border-top:1px solid var(--line)}
-tr:first-child>*{border-top:0}
+th,td{padding:.4rem .75rem;text-align:right;white-space:nowrap}
+td,tbody th{border-top:1px solid var(--line)}
 th{font-weight:500;color:var(--dim)}
 th:first-child,td:first-child{text-align:left}
 tbody th{color:var(--ink)}
@@ -74,7 +76,7 @@ li{padding:.65rem .9rem;border-top:1px solid var(--line);border-left:4px solid v
 li:first-child{border-top:0}
 li.critical{border-left-color:var(--critical)}li.warning{border-left-color:var(--warning)}
 li.info{border-left-color:var(--info)}
-li p{margin:.15rem 0 0}
+li p{margin:.15rem 0 0}li .time{font-size:.85rem}
 .tag{font-size:.78rem;font-weight:600;padding:.05rem .45rem;border-radius:.3rem;margin-right:.4rem}
 .critical .tag{background:var(--critical-bg);color:var(--critical)}
 .warning .tag{background:var(--warning-bg);color:var(--warning)}
@@ -85,6 +87,8 @@ a{color:var(--info)}
 dl{margin:0;padding:.2rem .9rem .7rem}
 dt{margin-top:.6rem;font-weight:600}dd{margin:0}
 dt:target{background:var(--warning-bg)}
+@media(max-width:36rem){body{font-size:14px}.age{display:none}
+th,td{padding:.35rem .3rem;font-size:.74rem}th:first-child{padding-left:.7rem}}
 `;
 
 /** The source expression of a Content-Security-Policy that allows the page's own style. */
@@ -145,7 +149,8 @@ function verdictTable({ metrics: { summary, now } }: Status): string {
     });
     const since = summary.pendingSince[output];
     const oldest = since === undefined ? '' : ageText(now - since);
-    return `<tr><th scope="row">${output}</th>${cells.join('')}<td class="dim">${oldest}</td></tr>`;
+    cells.push(`<td class="dim age">${oldest}</td>`);
+    return `<tr><th scope="row">${output}</th>${cells.join('')}</tr>`;
   });
   const heads = verdictWords.map((verdict) => `<th scope="col">${verdict}</th>`).join('');
   const unknown = Object.entries(summary.unknown).map(([reason, count]) => `${count} ${reason}`);
@@ -155,10 +160,19 @@ function verdictTable({ metrics: { summary, now } }: Status): string {
   ];
   return (
     `<h2>Verdicts</h2><div class="card"><table><thead><tr><th scope="col">output</th>${heads}` +
-    `<th scope="col">oldest pending</th></tr></thead>` +
+    `<th class="age" scope="col">oldest pending</th></tr></thead>` +
     `<tbody>${rows.join('')}</tbody></table></div>` +
     `<p class="dim">${notes.filter((note) => note !== '').join(' ')}</p>`
   );
+}
+
+/** What is wrong with a finding: what stands, and what should. */
+function detail({ expected, actual }: Finding): string {
+  const line = (word: string, text: string | null): string =>
+    text === null
+      ? ''
+      : `<p class="mono"><span class="dim">${word}</span> ${escapeMarkup(cut(text, 200))}</p>`;
+  return line('actual', actual) + line('expected', expected);
 }
 
 /** One finding as a list item; `meant` are the codes that are explained on the page. */
@@ -169,16 +183,13 @@ function findingItem(finding: Finding, now: number, meant: ReadonlySet<Code>): s
   const linked = meant.has(code) ? `<a href="#${code}">${code}</a>` : code;
   const end = resolvedAt ?? now;
   const age = ageText(end - since);
-  const times = gone
-    ? `resolved at ${at(end)} after ${age}`
-    : `for ${age}, since <time>${at(since)}</time>`;
+  const times = gone ? `resolved at ${at(end)} after ${age}` : `for ${age}, since ${at(since)}`;
   const because = cause === null ? '' : ` · cause: ${cause}`;
   return (
     `<li class="${gone ? 'gone' : severity}">` +
     `<span class="tag">${gone ? 'resolved ' : ''}${severity}</span>` +
     `<b>${name}</b> <span class="dim">${output}</span> <code>${linked}</code>` +
-    `<p class="mono">${escapeMarkup(detailText(finding, 240))}</p>` +
-    `<p class="dim">${times}${because}</p></li>`
+    `${gone ? '' : detail(finding)}<p class="dim time">${times}${because}</p></li>`
   );
 }
 
@@ -199,49 +210,47 @@ const more = (count: number): string =>
     ? ''
     : `<p class="dim">and ${count} more in <a href="/api/v1/findings">/api/v1/findings</a></p>`;
 
-function explanations(codes: Iterable<Code>): { html: string; codes: ReadonlySet<Code> } {
-  const meant = new Set<Code>();
-  const texts = [...codes].map((code) => {
-    const { title, meaning, remedy } = catalogue[code];
-    const text = `${escapeMarkup(`${title}. ${meaning}`)} <i>${escapeMarkup(remedy)}</i>`;
-    return {
-      code,
-      html: `<dt id="${code}"><code>${code}</code></dt><dd>${text}</dd>`,
-    };
-  });
+/** The codes that there is room to explain, and how. */
+function explanations(codes: ReadonlySet<Code>, room: number): { html: string; meant: Set<Code> } {
+  const list = [...codes];
   const { html, taken } = fitting(
-    texts.map((text) => text.html),
-    budget * (1 - standingShare) * 0.6,
+    list.map((code) => {
+      const { title, meaning, remedy } = catalogue[code];
+      const text = `${escapeMarkup(`${title}. ${meaning}`)} <i>${escapeMarkup(remedy)}</i>`;
+      return `<dt id="${code}"><code>${code}</code></dt><dd>${text}</dd>`;
+    }),
+    room,
   );
-  for (const { code } of texts.slice(0, taken)) meant.add(code);
-  if (meant.size === 0) return { html: '', codes: meant };
-  return { html: `<h2>What the codes mean</h2><dl class="card">${html}</dl>`, codes: meant };
+  return {
+    html: taken === 0 ? '' : `<h2>What the codes mean</h2><dl class="card">${html}</dl>`,
+    meant: new Set(list.slice(0, taken)),
+  };
 }
 
 function findingLists({ metrics: { summary, now }, resolved, forgotten }: Status): string {
-  const standing = inOrder(summary.findings);
-  const meant = explanations(new Set(standing.map(({ code }) => code)));
-  const open = fitting(
-    standing.map((finding) => findingItem(finding, now, meant.codes)),
-    budget * standingShare,
-  );
-  const newest = resolved.slice(-shownResolved).reverse();
-  const gone = fitting(
-    newest.map((finding) => findingItem(finding, now, meant.codes)),
-    budget * (1 - standingShare) * 0.4,
-  );
-  const opened = `<h2>Standing findings <small>${standing.length}</small></h2>`;
-  const list = open.html === '' ? '' : `<ul class="card">${open.html}</ul>`;
+  const standing = summary.findings.slice(0, most);
+  const newest = resolved.slice(-most).reverse();
+  // Links to explanations are counted first, and made where there turns out to be room for those.
+  const codes = new Set(standing.map(({ code }) => code));
+  const items = (findings: readonly Finding[], meant: ReadonlySet<Code>): string[] =>
+    findings.map((finding) => findingItem(finding, now, meant));
+  const open = fitting(items(standing, codes), standingRoom);
+  const gone = fitting(items(newest, codes), resolvedRoom);
+  const left = budget - Buffer.byteLength(open.html) - Buffer.byteLength(gone.html);
+  const { html, meant } = explanations(codes, left);
+  const list = (findings: readonly Finding[]): string =>
+    `<ul class="card">${items(findings, meant).join('')}</ul>`;
+  const all = summary.findings.length;
   const past = resolved.length + forgotten;
-  const closed =
-    past === 0
-      ? ''
-      : `<h2>Resolved findings <small>${past}</small></h2><ul class="card">${gone.html}</ul>`;
-  const none = standing.length === 0 ? '<p class="dim">None.</p>' : '';
-  return (
-    `${opened}${none}${list}${more(standing.length - open.taken)}` +
-    `${closed}${more(past - gone.taken)}${meant.html}`
-  );
+  return [
+    `<h2>Standing findings <small>${all}</small></h2>`,
+    all === 0 ? '<p class="dim">None.</p>' : list(standing.slice(0, open.taken)),
+    more(all - open.taken),
+    past === 0 ? '' : `<h2>Resolved findings <small>${past}</small></h2>`,
+    past === 0 ? '' : list(newest.slice(0, gone.taken)),
+    more(past - gone.taken),
+    html,
+  ].join('');
 }
 
 function lagTable({ metrics: { convergence } }: Status): string {

@@ -267,20 +267,23 @@ function painted(colour: boolean, style: Parameters<typeof styleText>[0], text: 
   return colour ? styleText(style, text, { validateStream: false }) : text;
 }
 
-/** One line for a finding that opens, or is resolved: `10:56:46 OPEN     critical shop/web …`. */
+/**
+ * One line for a finding that opens or is resolved, without a newline:
+ * `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …`.
+ */
 export function findingLine(finding: Finding, colour: boolean): string {
-  const { code, severity, output, cause, openedAt, resolvedAt } = finding;
+  const { code, severity, output, cause, since, openedAt, resolvedAt } = finding;
   const isOpen = resolvedAt === null;
-  const state = isOpen
-    ? painted(colour, colours[severity], 'OPEN    ')
-    : painted(colour, 'green', 'RESOLVED');
-  const service = printable(`${finding.namespace}/${finding.service}`);
+  const padded = severity.padEnd(8);
   return [
     clockText(isOpen ? openedAt : resolvedAt),
-    state,
-    painted(colour, colours[severity], severity.padEnd(8)),
-    `${service} ${output} ${code} `,
-    detailText(finding, 200) + (cause === null ? '' : ` (${cause})`),
+    isOpen ? 'OPEN    ' : painted(colour, 'green', 'RESOLVED'),
+    isOpen ? painted(colour, colours[severity], padded) : padded,
+    printable(`${finding.namespace}/${finding.service}`),
+    output,
+    `${code} `,
+    (isOpen ? detailText(finding, 200) : `after ${lagText(resolvedAt - since)}`) +
+      (cause === null ? '' : ` (${cause})`),
   ].join(' ');
 }
 

@@ -378,11 +378,12 @@ function replaceSlices(
 
 // --- the endpointslicemirroring controller ---
 
-/** The subset's addresses of one family; only the first 1,000 of a subset are mirrored. */
+/** Only the first 1,000 of a subset are mirrored: ready ones, then by their text. */
 function mirroredEntries({ addresses = [], notReadyAddresses = [] }: Subset): EndpointEntry[] {
+  const byText = (a: Address, b: Address): number => (a.ip < b.ip ? -1 : a.ip > b.ip ? 1 : 0);
   const all = [
-    ...addresses.map((address) => ({ address, ready: true })),
-    ...notReadyAddresses.map((address) => ({ address, ready: false })),
+    ...[...addresses].sort(byText).map((address) => ({ address, ready: true })),
+    ...[...notReadyAddresses].sort(byText).map((address) => ({ address, ready: false })),
   ];
   return all.slice(0, 1000).map(({ address, ready }) => ({
     addresses: [address.ip],

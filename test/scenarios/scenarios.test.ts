@@ -100,6 +100,9 @@ function checkShuffled(where: string, wanted: Reference, world: World): void {
   const plain = (lines: readonly string[]): string[] =>
     lines.filter((line) => !excused.has(line.split(' ').slice(1, 4).join(' ')));
   expect(plain(got.causeless), where).toEqual(plain(wanted.causeless));
+  if (got.settled !== null && wanted.settled !== null) {
+    expect(got.settled, where).toEqual(wanted.settled);
+  }
 }
 
 /** The states must show the same; findings too, where both ways know all of them without history. */

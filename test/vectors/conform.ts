@@ -225,7 +225,7 @@ interface Meta {
   readonly ownerReferences?: readonly { readonly name: string }[];
 }
 
-const metaOf = (raw: Raw): Meta => (raw.metadata ?? {});
+const metaOf = (raw: Raw): Meta => raw.metadata ?? {};
 
 /** The names by which the Service of what a fault touched may be known. */
 function servicesAbout(about: Raw, lists: readonly (readonly Raw[])[]): Set<string> {

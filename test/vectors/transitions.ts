@@ -82,7 +82,10 @@ export function judgeTransition(world: World, before: Before, key: string): Judg
     const writes = writesBetween(was, is);
     if (writes.total === 0) continue;
     const inputs = inputsChanged(world, before, now);
-    const oneSync = inputs > 0 && (writes.total === 1 || (inputs === 1 && writes.most === 1));
+    // One sync that has slices to delete and to create turns the one into the other.
+    const replaced = writes.deletions > 0 && writes.creations > 0;
+    const few = writes.total === 1 || (inputs === 1 && writes.most === 1);
+    const oneSync = inputs > 0 && few && !replaced;
     const wanted = wantedOf(world, service, now.pods.keys(), type);
     if (!conform || !oneSync || deletedByHand(was, is, wanted)) {
       judgements.push('notJudged');
@@ -105,8 +108,9 @@ function writesBetween(was: readonly EndpointSlice[], is: readonly EndpointSlice
   const old = new Map(was.map((slice) => [slice.uid, slice]));
   const rises = is.map((slice) => slice.generation - (old.get(slice.uid)?.generation ?? 0));
   const deletions = was.filter(({ uid }) => is.every((slice) => slice.uid !== uid)).length;
+  const creations = is.filter(({ uid }) => !old.has(uid)).length;
   const total = rises.reduce((sum, rise) => sum + rise, deletions);
-  return { total, most: Math.max(0, ...rises) };
+  return { total, most: Math.max(0, ...rises), deletions, creations };
 }
 
 function inputsChanged(world: World, before: Before, now: Before): number {

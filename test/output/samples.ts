@@ -1,0 +1,128 @@
+// What the tests of the outputs share: findings, and a state of the metrics, with defaults.
+
+import type { Finding } from '../../src/audit/findings.ts';
+import type { Verdict } from '../../src/audit/verdict.ts';
+import { createDuplicateTotals } from '../../src/measure/duplicates.ts';
+import { createFillTotals } from '../../src/measure/fill.ts';
+import { createConvergenceLag, createTriggerLag } from '../../src/measure/lag.ts';
+import { createSizes } from '../../src/measure/size.ts';
+import type { MetricsState } from '../../src/output/metrics.ts';
+import type { Status } from '../../src/output/page.ts';
+import type { Report } from '../../src/output/report.ts';
+import { measuresOf } from '../../src/output/report.ts';
+
+/** 2026-11-21T10:56:46Z */
+export const moment = Date.UTC(2026, 10, 21, 10, 56, 46) / 1000;
+
+export function findingOf(more: Partial<Finding> = {}): Finding {
+  return {
+    code: 'slice-endpoint-unexpected',
+    severity: 'critical',
+    difference: 'unexpected',
+    output: 'endpointslices',
+    namespace: 'shop',
+    service: 'web',
+    node: null,
+    object: 'EndpointSlice shop/web-abcde',
+    field: 'endpoints',
+    expected: null,
+    actual: '10.1.2.3 of pod web-1, ready',
+    cause: null,
+    since: moment - 30,
+    openedAt: moment,
+    resolvedAt: null,
+    ...more,
+  };
+}
+
+const verdicts = (more: Partial<Record<Verdict, number>> = {}): Record<Verdict, number> => ({
+  conform: 0,
+  pending: 0,
+  different: 0,
+  unknown: 0,
+  ...more,
+});
+
+export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
+  return {
+    summary: {
+      services: 21,
+      verdicts: {
+        endpoints: verdicts({ conform: 19, pending: 1 }),
+        endpointslices: verdicts({ conform: 19, different: 2 }),
+        mirrored: verdicts({ unknown: 1 }),
+      },
+      unknown: { 'nodes-not-known': 1 },
+      foreign: 2,
+      findings: [findingOf(), findingOf({ service: 'api', severity: 'info' })],
+      pendingSince: { endpoints: moment - 12 },
+    },
+    opened: {},
+    fill: createFillTotals(100),
+    duplicates: createDuplicateTotals(),
+    sizes: createSizes(),
+    convergence: createConvergenceLag(),
+    trigger: createTriggerLag(),
+    dropped: { stale: 3 },
+    now: moment,
+    startedAt: moment - 300,
+    releaseMinor: 36,
+    version: '1.2.3',
+    ...more,
+  };
+}
+
+/** A state in which all is well. */
+export function conformState(more: Partial<MetricsState> = {}): MetricsState {
+  const summary: MetricsState['summary'] = {
+    services: 21,
+    verdicts: {
+      endpoints: verdicts({ conform: 20 }),
+      endpointslices: verdicts({ conform: 20 }),
+      mirrored: verdicts({ conform: 1 }),
+    },
+    unknown: {},
+    foreign: 0,
+    findings: [],
+    pendingSince: {},
+  };
+  return stateOf({ summary, dropped: {}, ...more });
+}
+
+export function statusOf(more: Partial<Status> = {}): Status {
+  return {
+    metrics: stateOf(),
+    resolved: [],
+    forgotten: 0,
+    notReady: null,
+    source: 'shop.ndjson.gz',
+    kubernetes: 'v1.36.3',
+    ...more,
+  };
+}
+
+/** The report of a state. */
+export function reportOf(state: MetricsState, more: Partial<Report> = {}): Report {
+  const { summary, dropped } = state;
+  return {
+    format: 1,
+    kind: 'replay',
+    input: {
+      sources: ['shop.ndjson.gz'],
+      kubernetes: 'v1.36.3',
+      release: '1.36',
+      verified: true,
+      from: moment - 300,
+      until: moment,
+    },
+    findings: summary.findings,
+    services: summary.services,
+    verdicts: summary.verdicts,
+    unknown: summary.unknown,
+    foreign: summary.foreign,
+    dropped,
+    problems: [],
+    measures: measuresOf(state),
+    ...more,
+  };
+}
