@@ -191,6 +191,7 @@ function take(state: State, entry: RecordingEntry | DumpEntry): void {
       break;
     case 'unreadable':
       if ('at' in entry) tick(state, entry.at);
+      if ('type' in entry && entry.type === 'deleted' && removed(state, entry.lost)) break;
       lose(state, entry.lost);
       break;
     case 'clock':
@@ -246,6 +247,24 @@ function lose(state: State, lost: Lost): void {
   state.unreadable++;
   state.losses.set(lossKey(lost.resource, lost.namespace, lost.name), lost);
   state.ledger?.lose(lost, state.now ?? 0);
+}
+
+/** A deletion needs no more than the name: whether the object that is held could be removed by it. */
+function removed(state: State, { resource, namespace, name }: Lost): boolean {
+  if (name === null) return false;
+  const { snapshot } = state.store;
+  const held = {
+    services: snapshot.services,
+    pods: snapshot.pods,
+    nodes: snapshot.nodes,
+    endpoints: snapshot.endpoints,
+    endpointslices: snapshot.slices,
+  }[resource].get(namespace === null ? name : `${namespace}/${name}`);
+  if (held === undefined) return false;
+  state.unreadable++;
+  const object = { ...held, resourceVersion: '' };
+  applyEvent(state, { resource, type: 'deleted', object, at: state.now ?? 0 });
+  return true;
 }
 
 function applyEvent(state: State, event: WatchEvent): void {

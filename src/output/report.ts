@@ -218,7 +218,7 @@ export function escapeMarkup(text: string): string {
 /** The text, or its beginning and an ellipsis, so that it has at most `length` characters. */
 export function cut(text: string, length: number): string {
   if (text.length <= length) return text;
-  const characters = Array.from(text.slice(0, 2 * length));
+  const characters = Array.from(text.slice(0, 2 * length + 2));
   return characters.length <= length ? text : `${characters.slice(0, length - 1).join('')}…`;
 }
 

@@ -42,7 +42,7 @@ function entriesOf(place: Place, words: readonly string[]): Entry[] {
   if (match?.groups === undefined) fail(place, `Expected an ADDRESS(POD): ${first}`);
   const { address = '', pod, life } = match.groups;
   const many = /^(?<start>.+\+)(?<count>\d+)$/.exec(address)?.groups;
-  if (many !== undefined) return runOf(many['start'] ?? '', Number(many['count']), rest);
+  if (many !== undefined) return runOf(many.start ?? '', Number(many.count), rest);
   const names = pod === undefined ? [null] : expandName(pod);
   return names.map((name, index) => ({
     address: addressAfter(address, index),
@@ -94,7 +94,7 @@ function groupOf(place: Place, words: readonly string[]): Group {
   };
 }
 
-/** Splits the words into those about the object and the groups of addresses; null: none are said. */
+/** Splits the words into those about the object and groups of addresses; null: none are said. */
 function splitContent(
   place: Place,
   words: readonly string[],
@@ -231,12 +231,7 @@ function conditionsOf(place: Place, entry: Entry, isOurs: boolean): EndpointEntr
 
 const named = (text: string): { name: string }[] => text.split('+').map((name) => ({ name }));
 
-function endpointOf(
-  place: Place,
-  namespace: string,
-  entry: Entry,
-  isOurs: boolean,
-): EndpointEntry {
+function endpointOf(place: Place, namespace: string, entry: Entry, isOurs: boolean): EndpointEntry {
   const made: EndpointEntry = {
     addresses: [entry.address],
     conditions: conditionsOf(place, entry, isOurs),
@@ -250,7 +245,8 @@ function endpointOf(
   if (zone !== undefined && isOurs) made.zone = zone;
   for (const word of entry.words) {
     const [key, value] = splitWord(word);
-    if (conditionWords[word] !== undefined || /^(?:ready|serving|terminating)=/.test(word)) continue;
+    if (conditionWords[word] !== undefined || /^(?:ready|serving|terminating)=/.test(word))
+      continue;
     if (key === 'hints') made.hints = { ...made.hints, forZones: named(value) };
     else if (key === 'node-hints') made.hints = { ...made.hints, forNodes: named(value) };
     else if (key === 'also') made.addresses.push(value);
@@ -318,7 +314,7 @@ export function putSlice(place: Place, key: string, words: readonly string[]): v
     draft.addressType = 'IPv6';
   }
   for (const word of head) editSlice(place, draft, word);
-  const isOurs = draft.metadata.labels?.[sliceManagedBy] === sliceManagers['controller'];
+  const isOurs = draft.metadata.labels?.[sliceManagedBy] === sliceManagers.controller;
   if (groups !== null) {
     const { namespace } = splitKey(place, key);
     const entries = group?.entries ?? [];

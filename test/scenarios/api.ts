@@ -1,10 +1,11 @@
 // A miniature API server for scenarios: it holds raw objects, gives them what only an API server
-// gives (uid, resourceVersion, creationTimestamp, generation, cluster IP), and keeps the watch events
-// of what happened. Objects are plain JSON as a client would read them; the types name no more fields
-// than scenarios use.
+// gives (uid, resourceVersion, creationTimestamp, generation, cluster IP), and keeps the watch
+// events of what happened. Objects are plain JSON as a client would read them; the types name no
+// more fields than scenarios use.
 //
-// The generation of an EndpointSlice rises with its content and its labels and with nothing else, as
-// pkg/registry/discovery/endpointslice/strategy.go of kubernetes@v1.36.3 PrepareForUpdate has it.
+// The generation of an EndpointSlice rises with its content and its labels and with nothing else,
+// as pkg/registry/discovery/endpointslice/strategy.go of kubernetes@v1.36.3 PrepareForUpdate has
+// it.
 
 import { isDeepStrictEqual } from 'node:util';
 
@@ -270,7 +271,7 @@ export function createApi(): Api {
       if (before === undefined) return false;
       held.delete(place);
       const metadata = { ...before.metadata, resourceVersion: String(++version) };
-      events.push({ resource, type: 'deleted', key, raw: { ...before, metadata } as ApiObject });
+      events.push({ resource, type: 'deleted', key, raw: { ...before, metadata } });
       return true;
     },
     uid(resource, key, life) {

@@ -3,8 +3,8 @@
 // objects, shares no code with what is under test, and was held against what real controllers of
 // 1.30, 1.33 and 1.36 wrote.
 //
-// Every sync writes from nothing: slices are packed anew in the order of the pods' names, under names
-// that tell what they are (`web-ipv4`, `web-ipv4-2`, `db-mirror-ipv4`). Left out: hints by
+// Every sync writes from nothing: slices are packed anew in the order of the pods' names, under
+// names that tell what they are (`web-ipv4`, `web-ipv4-2`, `db-mirror-ipv4`). Left out: hints by
 // topology-mode Auto (none are written), trigger times, and truncation of more than one subset.
 
 import { keyOf } from './api.ts';
@@ -94,9 +94,8 @@ function portsOn(service: ServiceObject, pod: PodObject, sidecars: boolean): Por
     const number =
       typeof target === 'number'
         ? target
-        : [...containers, ...others].find(
-            (one) => one.name === target && one.protocol === protocol,
-          )?.containerPort;
+        : [...containers, ...others].find((one) => one.name === target && one.protocol === protocol)
+            ?.containerPort;
     if (number === undefined) continue;
     const entry: PortEntry = { name, port: number, protocol };
     if (appProtocol !== undefined) entry.appProtocol = appProtocol;
@@ -132,7 +131,9 @@ function offersOf(api: Api, service: ServiceObject, minor: number): Offer[] {
   for (const pod of selectedPods(api, service)) {
     if (pod.metadata.deletionTimestamp !== undefined && !publishes) continue;
     const ips = ipsOf(pod);
-    const family = spec.ipFamilies?.[0] ?? familyOf(hasClusterIP(service) ? (spec.clusterIP ?? '') : (ips[0] ?? ''));
+    const family =
+      spec.ipFamilies?.[0] ??
+      familyOf(hasClusterIP(service) ? (spec.clusterIP ?? '') : (ips[0] ?? ''));
     const ip = ips.find((one) => familyOf(one) === family);
     if (ip === undefined) continue;
     const address: Address = {
@@ -154,7 +155,9 @@ function offersOf(api: Api, service: ServiceObject, minor: number): Offer[] {
 function subsetsOf(offers: readonly Offer[]): Subset[] {
   const perPort = groupBy(offers, ({ port }) => JSON.stringify(port));
   const shared = groupBy(perPort, (list) =>
-    JSON.stringify(list.map(({ address, isReady }) => [address.ip, address.targetRef?.uid, isReady])),
+    JSON.stringify(
+      list.map(({ address, isReady }) => [address.ip, address.targetRef?.uid, isReady]),
+    ),
   );
   return shared.map((lists) => {
     const subset: Subset = {};
@@ -164,7 +167,9 @@ function subsetsOf(offers: readonly Offer[]): Subset[] {
     }
     const ports = lists.flatMap((list) => list[0]?.port ?? []);
     if (ports.length > 0) {
-      subset.ports = ports.map(({ name = '', ...port }) => (name === '' ? port : { name, ...port }));
+      subset.ports = ports.map(({ name = '', ...port }) =>
+        name === '' ? port : { name, ...port },
+      );
     }
     return subset;
   });
@@ -327,7 +332,14 @@ export function syncSlices(api: Api, namespace: string, name: string, minor: num
         ownerReferences: [owner],
       };
       const ports = part[0]?.ports ?? [];
-      drafts.push(sliceDraft(metadata, family, ports, part.map(({ entry }) => entry)));
+      drafts.push(
+        sliceDraft(
+          metadata,
+          family,
+          ports,
+          part.map(({ entry }) => entry),
+        ),
+      );
     }
   }
   replaceSlices(api, slicesOf(api, namespace, name, sliceController), drafts, uid);
@@ -415,7 +427,12 @@ function mirrorDrafts({ metadata, subsets = [] }: EndpointsObject): Draft<'endpo
       ...(kept.length === 0 ? {} : { annotations: Object.fromEntries(kept) }),
       ownerReferences: [{ apiVersion: 'v1', kind: 'Endpoints', name, uid, controller: true }],
     };
-    return sliceDraft(meta, family, ports, group.map(({ entry }) => entry));
+    return sliceDraft(
+      meta,
+      family,
+      ports,
+      group.map(({ entry }) => entry),
+    );
   });
 }
 

@@ -1,5 +1,6 @@
-// Reads a scenario: lines into settings, steps, statements and expectations. What statements mean is
-// the business of statements.ts; the notation is told in README.md. Every error names file and line.
+// Reads a scenario: lines into settings, steps, statements and expectations. What statements mean
+// is the business of statements.ts; the notation is told in README.md. Every error names file and
+// line.
 
 import { resources } from '../../src/model/objects.ts';
 import type { Resource } from '../../src/model/objects.ts';
@@ -96,7 +97,7 @@ const units: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600 };
 export function parseDuration(text: string): number | null {
   const match = /^(?<count>\d+(?:\.\d+)?)(?<unit>[smh])$/.exec(text);
   if (match?.groups === undefined) return null;
-  return Number(match.groups['count']) * (units[match.groups['unit'] ?? ''] ?? 1);
+  return Number(match.groups.count) * (units[match.groups.unit ?? ''] ?? 1);
 }
 
 /** Splits at white space; double quotes keep it together and are taken off. */
@@ -150,7 +151,7 @@ export function parseScenario(file: string, text: string): Scenario {
   };
   const lines = linesOf(file, text);
   const raw = text.split('\n');
-  for (let index = 0; index < lines.length; ) {
+  for (let index = 0; index < lines.length;) {
     const line = lines[index];
     if (line === undefined) break;
     if (line.indent > 0) throw new ScenarioError(file, line.number, 'Expected a setting or `at`');
@@ -170,12 +171,14 @@ function checkSteps({ file, steps }: Draft): void {
   const [first, last] = [steps[0], steps.at(-1)];
   if (first === undefined || last === undefined) throw new ScenarioError(file, 1, 'No steps');
   if (first.at !== 0) throw new ScenarioError(file, first.line, 'The first step must be `at 0s`');
-  if (last.findings === null) throw new ScenarioError(file, last.line, 'No `expect` in the last step');
+  if (last.findings === null)
+    throw new ScenarioError(file, last.line, 'No `expect` in the last step');
 }
 
 function parseSetting(draft: Draft, { number, text }: Line): void {
   const { file, steps } = draft;
-  if (steps.length > 0) throw new ScenarioError(file, number, `Setting after the first step: ${text}`);
+  if (steps.length > 0)
+    throw new ScenarioError(file, number, `Setting after the first step: ${text}`);
   const [name = '', value = ''] = splitWords(text);
   switch (name) {
     case 'kubernetes': {
@@ -235,10 +238,11 @@ function parseStep(draft: Draft, head: Line, body: readonly Line[], raw: readonl
 function statementsOf(file: string, body: readonly Line[], raw: readonly string[]): Statement[] {
   const statements: Statement[] = [];
   const indent = body[0]?.indent ?? 0;
-  for (let index = 0; index < body.length; ) {
+  for (let index = 0; index < body.length;) {
     const line = body[index];
     if (line === undefined) break;
-    if (line.indent !== indent) throw new ScenarioError(file, line.number, 'Unexpected indentation');
+    if (line.indent !== indent)
+      throw new ScenarioError(file, line.number, 'Unexpected indentation');
     let end = index + 1;
     while ((body[end]?.indent ?? 0) > indent) end++;
     const under = body.slice(index + 1, end);

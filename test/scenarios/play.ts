@@ -3,9 +3,9 @@
 //
 //   statements ─► miniature API server ─► events ─► project ─► store ─► ledger ─► settle ─► rows
 //
-// What is compiled once, the events of each step and the state after it, is what all ways of playing
-// share: forward as written, with every event repeated, shuffled within each step, the states visited
-// backwards, and every state met for the first time.
+// What is compiled once, the events of each step and the state after it, is what all ways of
+// playing share: forward as written, with every event repeated, shuffled within each step, the
+// states visited backwards, and every state met for the first time.
 
 import { isDeepStrictEqual } from 'node:util';
 
@@ -21,7 +21,7 @@ import type { Store } from '../../src/cluster/store.ts';
 import { createStore } from '../../src/cluster/store.ts';
 import type { Lost } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
-import type { ApiObject, RawEvent } from './api.ts';
+import type { RawEvent } from './api.ts';
 import { createApi, epoch } from './api.ts';
 import type { Scenario } from './parse.ts';
 import { perform } from './statements.ts';
@@ -197,8 +197,9 @@ export function settledFindings(world: World): string[] | null {
   if (itemsOf(world).some(({ item }) => item.openedAt === null)) return null;
   if (open.some(({ cause }) => cause !== null)) return null;
   return open
-    .map(({ severity, namespace, service, output, code }) =>
-      `${severity} ${standingText(`${namespace}/${service}`, output, code)}`,
+    .map(
+      ({ severity, namespace, service, output, code }) =>
+        `${severity} ${standingText(`${namespace}/${service}`, output, code)}`,
     )
     .sort();
 }
@@ -270,7 +271,8 @@ export function shuffled(seed: number): (events: readonly RawEvent[]) => readonl
     }
     const place = ({ resource, key }: RawEvent): string => `${resource} ${key}`;
     const queues = new Map<string, RawEvent[]>();
-    for (const event of events) queues.set(place(event), [...(queues.get(place(event)) ?? []), event]);
+    for (const event of events)
+      queues.set(place(event), [...(queues.get(place(event)) ?? []), event]);
     return mixed.flatMap((event) => queues.get(place(event))?.shift() ?? []);
   };
 }
@@ -284,7 +286,7 @@ function between(
   const events: RawEvent[] = [];
   const renewed = (event: RawEvent, type: RawEvent['type']): RawEvent => {
     const metadata = { ...event.raw.metadata, resourceVersion: version() };
-    return { ...event, type, raw: { ...event.raw, metadata } as ApiObject };
+    return { ...event, type, raw: { ...event.raw, metadata } };
   };
   for (const [place, event] of after) {
     const was = before.get(place);

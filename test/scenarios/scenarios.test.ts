@@ -4,7 +4,7 @@
 // are history, so they are held against the first two ways only. README.md tells the notation.
 
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 
 import { afterAll, describe, expect, test } from 'vitest';
 
@@ -27,7 +27,7 @@ import {
   standing,
 } from './play.ts';
 
-const folder = 'test/scenarios';
+const folder = relative(process.cwd(), import.meta.dirname);
 const files = readdirSync(folder).filter((name) => name.endsWith('.txt'));
 const seeds = [1, 2, 3, 4, 5];
 
@@ -36,13 +36,27 @@ function load(name: string): Scenario {
   return parseScenario(file, readFileSync(file, 'utf8'));
 }
 
+/** null for a file that cannot be read, which a test of its own reports. */
+function loadable(name: string): Scenario | null {
+  try {
+    return load(name);
+  } catch {
+    return null;
+  }
+}
+
 /** Lines of equal columns, each as wide as its widest word. */
 function table(lines: readonly string[]): string {
   const rows = [columns, ...lines.map((line) => line.split(' '))];
   const width = (column: number): number =>
     Math.max(...rows.map((row) => row[column]?.length ?? 0));
   return rows
-    .map((row) => row.map((word, column) => word.padEnd(width(column))).join('  ').trimEnd())
+    .map((row) =>
+      row
+        .map((word, column) => word.padEnd(width(column)))
+        .join('  ')
+        .trimEnd(),
+    )
     .join('\n');
 }
 
@@ -105,7 +119,7 @@ function checkShuffled(where: string, wanted: Reference, world: World): void {
   }
 }
 
-/** The states must show the same; findings too, where both ways know all of them without history. */
+/** The states must show the same; findings too, where both ways know them without history. */
 function checkState(where: string, wanted: Reference, world: World): void {
   const got = referenceOf(world);
   expect(got.standing, where).toEqual(wanted.standing);
@@ -122,16 +136,25 @@ interface Loaded {
 
 function referencesOf(scenario: Scenario, steps: readonly CompiledStep[]): Reference[] {
   const references: Reference[] = [];
-  playForward(scenario, steps, (events) => events, (world) => {
-    references.push(referenceOf(world));
-  });
+  playForward(
+    scenario,
+    steps,
+    (events) => events,
+    (world) => {
+      references.push(referenceOf(world));
+    },
+  );
   return references;
 }
 
-function loadAll(name: string): Loaded {
-  const scenario = load(name);
-  const steps = compile(scenario);
-  return { scenario, steps, references: referencesOf(scenario, steps) };
+function loadAll(name: string): Loaded | Error {
+  try {
+    const scenario = load(name);
+    const steps = compile(scenario);
+    return { scenario, steps, references: referencesOf(scenario, steps) };
+  } catch (error) {
+    return error instanceof Error ? error : new Error(String(error));
+  }
 }
 
 function at(loaded: Loaded, index: number): { step: Step; wanted: Reference; where: string } {
@@ -143,12 +166,23 @@ function at(loaded: Loaded, index: number): { step: Step; wanted: Reference; whe
 
 describe.each(files)('%s', (name) => {
   const loaded = loadAll(name);
+  if (loaded instanceof Error) {
+    test('can be read', () => {
+      throw loaded;
+    });
+    return;
+  }
   const { scenario, steps } = loaded;
 
   test('as written', () => {
-    playForward(scenario, steps, (events) => events, (world, index) => {
-      checkStep(scenario, at(loaded, index).step, world);
-    });
+    playForward(
+      scenario,
+      steps,
+      (events) => events,
+      (world, index) => {
+        checkStep(scenario, at(loaded, index).step, world);
+      },
+    );
   });
 
   test('with every event repeated', () => {
@@ -181,7 +215,7 @@ describe.each(files)('%s', (name) => {
 
 describe('the catalogue', () => {
   const rows = files
-    .flatMap((name) => load(name).steps)
+    .flatMap((name) => loadable(name)?.steps ?? [])
     .flatMap(({ findings }) => findings?.rows ?? [])
     .filter(({ state }) => state === 'open');
 
@@ -195,7 +229,7 @@ describe('the catalogue', () => {
 });
 
 afterAll(() => {
-  const matters = files.filter((name) => load(name).pathMatters);
+  const matters = files.filter((name) => loadable(name)?.pathMatters);
   const names = matters.length === 0 ? '' : `: ${matters.join(', ')}`;
   process.stdout.write(
     `${files.length} scenarios; the path matters in ${matters.length}${names}\n`,

@@ -95,7 +95,8 @@ function editPod(place: Place, draft: Draft<'pods'>, word: string): void {
   else if (key === 'labels') metadata.labels = editMap(metadata.labels, value);
   else if (key === 'hostname') spec.hostname = pick(value, place.index);
   else if (key === 'subdomain') spec.subdomain = value;
-  else if (key === 'ports') spec.containers = [containerOf(place, 'main', pick(value, place.index))];
+  else if (key === 'ports')
+    spec.containers = [containerOf(place, 'main', pick(value, place.index))];
   else if (key === 'sidecar-ports') {
     const container = containerOf(place, 'sidecar', value);
     spec.initContainers = [{ ...container, restartPolicy: 'Always' }];
@@ -124,8 +125,14 @@ function putPod(place: Place, key: string, words: readonly string[]): void {
 
 // --- services ---
 
-const portForm =
-  /^(?:(?<name>[a-z0-9-]+):)?(?<port>\d+)(?:->(?<target>[a-z0-9-]+))?(?:\/(?<protocol>[A-Z]+))?(?:\((?<app>[^)]+)\))?$/;
+const portForm = new RegExp(
+  [
+    /^(?:(?<name>[a-z0-9-]+):)?(?<port>\d+)(?:->(?<target>[a-z0-9-]+))?/,
+    /(?:\/(?<protocol>[A-Z]+))?(?:\((?<app>[^)]+)\))?$/,
+  ]
+    .map(({ source }) => source)
+    .join(''),
+);
 
 /** `http:80->8080`, `dns:53/UDP`, `80->web(h2c)`: name, port, target, protocol, app protocol. */
 function servicePort(place: Place, text: string): ServicePort {
@@ -245,7 +252,7 @@ function apply(place: Place, block: readonly string[]): void {
   const resource = resourceOfKind(apiVersion, kind);
   const named = (metadata ?? {}) as Record<string, unknown>;
   if (resource === null) fail(place, `Unknown kind: ${String(apiVersion)} ${String(kind)}`);
-  if (typeof named['name'] !== 'string') fail(place, 'Expected metadata.name');
+  if (typeof named.name !== 'string') fail(place, 'Expected metadata.name');
   place.api.put(resource, manifest as Draft<typeof resource>);
 }
 

@@ -49,12 +49,12 @@ const choice = /\{(?<choices>[^{}]*,[^{}]*)\}/;
 
 /** `web-{1..3}` and `web-{a,b}` are several names; a name without braces is itself. */
 export function expandName(name: string): string[] {
-  const choices = choice.exec(name)?.groups?.['choices'];
+  const choices = choice.exec(name)?.groups?.choices;
   if (choices !== undefined) return choices.split(',').map((one) => name.replace(choice, one));
   const match = range.exec(name);
   if (match?.groups === undefined) return [name];
-  const first = Number(match.groups['first']);
-  const last = Number(match.groups['last']);
+  const first = Number(match.groups.first);
+  const last = Number(match.groups.last);
   return Array.from({ length: last - first + 1 }, (_, index) =>
     name.replace(range, String(first + index)),
   );
@@ -80,6 +80,6 @@ export function addressAfter(text: string, index: number): string {
 
 /** `{a,b,c}` in a value takes turns; a value without braces is itself. */
 export function pick(text: string, index: number): string {
-  const choices = choice.exec(text)?.groups?.['choices']?.split(',');
+  const choices = choice.exec(text)?.groups?.choices?.split(',');
   return choices === undefined ? text : text.replace(choice, choices[index % choices.length] ?? '');
 }

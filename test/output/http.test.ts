@@ -1,0 +1,180 @@
+import { once } from 'node:events';
+import { request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
+
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+
+import { findingOf, moment, statusOf } from './samples.ts';
+import type { Listening, Status } from '../../src/output/http.ts';
+import { createApp, listen } from '../../src/output/http.ts';
+
+let current: Status;
+let server: Listening;
+const url = (path: string): string => `http://127.0.0.1:${String(server.port)}${path}`;
+const get = (path: string, init: RequestInit = {}): Promise<Response> => fetch(url(path), init);
+
+beforeEach(async () => {
+  current = statusOf();
+  server = await listen(
+    createApp(() => current),
+    { host: '127.0.0.1', port: 0 },
+  );
+});
+
+afterEach(async () => {
+  await server.close();
+});
+
+describe('what each path answers', () => {
+  const cases: [string, number, string, RegExp][] = [
+    ['/', 200, 'text/html; charset=utf-8', /^<!doctype html>.*2 findings/s],
+    [
+      '/metrics',
+      200,
+      'text/plain; version=0.0.4; charset=utf-8',
+      /^# HELP endpoint_auditor_findings /,
+    ],
+    ['/livez', 200, 'text/plain; charset=utf-8', /^ok\n$/],
+    ['/readyz', 200, 'text/plain; charset=utf-8', /^ok\n$/],
+    ['/api/v1/findings', 200, 'application/json; charset=utf-8', /^\{"format":1,/],
+    ['/nowhere', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
+    ['/%E0%A4%A', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
+  ];
+  test.each(cases)('%s', async (path, status, type, body) => {
+    const response = await get(path);
+    expect([response.status, response.headers.get('content-type')]).toEqual([status, type]);
+    expect(await response.text()).toMatch(body);
+  });
+
+  test.each(cases)('%s: safe headers', async (path) => {
+    const { headers } = await get(path);
+    expect(headers.get('content-security-policy')).toMatch(
+      /^default-src 'none'; style-src 'sha256-[A-Za-z0-9+/=]+'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'$/,
+    );
+    expect(headers.get('x-content-type-options')).toBe('nosniff');
+    expect(headers.get('cache-control')).toBe('no-store');
+    expect(headers.has('x-powered-by')).toBe(false);
+    expect(headers.has('etag')).toBe(false);
+  });
+
+  test('readiness says what is waited for, and the process lives meanwhile', async () => {
+    current = statusOf({ notReady: 'The first lists are not complete' });
+    const response = await get('/readyz');
+    expect([response.status, await response.text()]).toEqual([
+      503,
+      'The first lists are not complete\n',
+    ]);
+    expect((await get('/livez')).status).toBe(200);
+  });
+
+  test('findings are those of the catalogue, standing and resolved', async () => {
+    const resolved = [findingOf({ resolvedAt: moment, service: '\u001b<b>' })];
+    current = statusOf({ resolved, forgotten: 3 });
+    expect(await (await get('/api/v1/findings')).json()).toEqual({
+      format: 1,
+      now: moment,
+      standing: current.metrics.summary.findings,
+      resolved,
+      forgotten: 3,
+    });
+  });
+
+  test('each answer is of its moment', async () => {
+    const before = await (await get('/metrics')).text();
+    const { metrics } = current;
+    current = statusOf({ metrics: { ...metrics, summary: { ...metrics.summary, services: 99 } } });
+    const after = await (await get('/metrics')).text();
+    expect(before).toContain('endpoint_auditor_services 21\n');
+    expect(after).toContain('endpoint_auditor_services 99\n');
+  });
+});
+
+describe('what is asked in another way', () => {
+  test.each(['POST', 'PUT', 'DELETE', 'OPTIONS'])('%s is refused', async (method) => {
+    const response = await get('/metrics', { method });
+    expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+  });
+
+  test('HEAD has no body', async () => {
+    const response = await get('/', { method: 'HEAD' });
+    expect([response.status, await response.text()]).toEqual([200, '']);
+  });
+
+  const lengthOf = async (encoding: string): Promise<{ encoding: string; length: number }> => {
+    const asked = httpRequest(url('/metrics'), { headers: { 'Accept-Encoding': encoding } }).end();
+    const [response] = (await once(asked, 'response')) as [import('node:http').IncomingMessage];
+    let length = 0;
+    for await (const chunk of response) length += (chunk as Buffer).length;
+    return { encoding: String(response.headers['content-encoding']), length };
+  };
+
+  test('a scraper that takes gzip gets it', async () => {
+    const packed = await lengthOf('gzip');
+    const bare = await lengthOf('identity');
+    expect([packed.encoding, bare.encoding]).toEqual(['gzip', 'undefined']);
+    expect(packed.length).toBeLessThan(bare.length / 4);
+  });
+});
+
+test('a defect answers 500, tells nothing of itself, and leaves the server running', async () => {
+  const broken = await listen(
+    createApp(() => {
+      throw new Error('secret detail');
+    }),
+    { host: '127.0.0.1', port: 0 },
+  );
+  for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings']) {
+    const response = await fetch(`http://127.0.0.1:${String(broken.port)}${path}`);
+    expect([response.status, await response.text()]).toEqual([500, 'Internal error\n']);
+  }
+  expect((await fetch(`http://127.0.0.1:${String(broken.port)}/livez`)).status).toBe(200);
+  await broken.close();
+});
+
+describe('listening', () => {
+  const app = createApp(() => current);
+
+  test('an address in use is said in words', async () => {
+    await expect(listen(app, { host: '127.0.0.1', port: server.port })).rejects.toThrow(
+      `Cannot listen on 127.0.0.1:${String(server.port)}: the address is already in use`,
+    );
+  });
+
+  test('and so is one that the machine does not have', async () => {
+    await expect(listen(app, { host: '192.0.2.1', port: 0 })).rejects.toThrow(
+      'Cannot listen on 192.0.2.1:0: the machine has no such address',
+    );
+  });
+
+  test('without a host, every address is listened on', async () => {
+    const everywhere = await listen(app, { host: null, port: 0 });
+    expect((await fetch(`http://127.0.0.1:${String(everywhere.port)}/livez`)).status).toBe(200);
+    await everywhere.close();
+  });
+
+  test('closing does not wait for connections that are idle, and may be asked for twice', async () => {
+    const short = await listen(app, { host: '127.0.0.1', port: 0 });
+    const kept = connect(short.port, '127.0.0.1');
+    await once(kept, 'connect');
+    kept.write('GET /livez HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(kept, 'data');
+    const begun = performance.now();
+    await Promise.all([short.close(), short.close()]);
+    expect(performance.now() - begun).toBeLessThan(1000);
+    await expect(fetch(`http://127.0.0.1:${String(short.port)}/livez`)).rejects.toThrow();
+    kept.destroy();
+  });
+
+  test('nor longer than 2 s for one that asks slowly', async () => {
+    const slow = await listen(app, { host: '127.0.0.1', port: 0 });
+    const asking = connect(slow.port, '127.0.0.1');
+    await once(asking, 'connect');
+    asking.on('error', () => undefined);
+    asking.write('GET /livez HTTP/1.1\r\n');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const begun = performance.now();
+    await slow.close();
+    expect(performance.now() - begun).toBeLessThan(3000);
+    asking.destroy();
+  });
+});
