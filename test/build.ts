@@ -85,13 +85,16 @@ export function containerPort(name: string, port: number, sidecar = false): Cont
   return { name, protocol: 'TCP', port, sidecar };
 }
 
+/** One list by reference, as the door interns them. */
+const noPorts: readonly ContainerPort[] = [];
+
 export function pod(more: Of<Pod> = {}): Pod {
   return {
     node: 'node-a',
     hostNetwork: false,
     hostname: '',
     subdomain: '',
-    ports: [],
+    ports: noPorts,
     terminal: false,
     ready: true,
     readySince: 0,

@@ -31,6 +31,8 @@ export interface Difference {
   readonly quiet: boolean;
   /** Shown by the input as it is now. */
   readonly cause: Cause | null;
+  /** Shown by the input too, but what history shows comes first. */
+  readonly hindrance: Cause | null;
   /** Stands in where there is no history that could show the cause. */
   readonly likelyCause: Cause | null;
 }
@@ -44,7 +46,7 @@ export function difference(
   more: Partial<Difference> = {},
 ): Difference {
   const subject = '';
-  const rest = { severity: null, quiet: false, cause: null, likelyCause: null };
+  const rest = { severity: null, quiet: false, cause: null, hindrance: null, likelyCause: null };
   return { code, object, field, subject, expected, actual, ...rest, ...more };
 }
 

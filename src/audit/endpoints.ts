@@ -91,6 +91,9 @@ export function compareLabels(
   );
 }
 
+/** Labels that the controller sets itself. */
+const own: readonly string[] = [label.headless, label.endpointsManagedBy];
+
 function judgeLabels({ release }: Context, record: ServiceRecord): Difference[] {
   const { service, endpoints } = record;
   if (service === null || endpoints === null) return [];
@@ -100,7 +103,11 @@ function judgeLabels({ release }: Context, record: ServiceRecord): Difference[] 
     expectedLabels(service, release),
     endpoints.labels,
   );
-  return found === null ? [] : [found];
+  if (found === null) return [];
+  const foreign = Object.keys(endpoints.labels).some(
+    (key) => !Object.hasOwn(service.labels, key) && !own.includes(key),
+  );
+  return [foreign ? { ...found, likelyCause: 'hand-edited' } : found];
 }
 
 function judgeCapacity(record: ServiceRecord): Difference[] {
@@ -115,7 +122,9 @@ function judgeCapacity(record: ServiceRecord): Difference[] {
     const text = (value: string | null): string =>
       `${annotation.overCapacity}: ${value ?? 'absent'}`;
     const field = `metadata.annotations ${annotation.overCapacity}`;
-    found.push(difference(code, objectOf(record), field, text(want), text(got)));
+    // The controller never leaves the annotation on an object that fits.
+    const likelyCause = want === null ? 'hand-edited' : null;
+    found.push(difference(code, objectOf(record), field, text(want), text(got), { likelyCause }));
   }
   if (truncated === null) return found;
   const sizes = truncated.subsets.map(({ portKeys }) => sizeOf(endpoints.subsets, portKeys));

@@ -5,7 +5,7 @@
 // A slice counts for its Service by its service-name label, as nodes take it. Packing is no
 // difference; a duplicate with equal conditions or a surplus empty slice is one that nobody suffers.
 
-import type { AddressType, EndpointSlice } from '../model/objects.ts';
+import type { AddressType, EndpointSlice, Labels } from '../model/objects.ts';
 import { canonicalIP } from '../model/ip.ts';
 import { isSelected } from '../shadow/endpoints.ts';
 import {
@@ -17,7 +17,7 @@ import {
 import { hintMode, whyNoHints } from '../shadow/hints.ts';
 import type { Difference, Leftover, SlicedEndpoint } from './compare.ts';
 import { compareEndpoint, difference, sliceObject } from './compare.ts';
-import { compareLabels, referredPod } from './endpoints.ts';
+import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
 import type { Context, Role, ServiceRecord } from './service.ts';
 import { isWedged, nodeOf, podsInOrder, roleOf, slicesAt } from './service.ts';
 
@@ -45,8 +45,19 @@ export function entriesAt(
   return entries;
 }
 
-const withCause = (found: Difference[], cause: Difference['cause']): Difference[] =>
-  cause === null ? found : found.map((one) => ({ ...one, cause: one.cause ?? cause }));
+/** Names what keeps the controller from putting any slice of the Service right. */
+function withHindrance(
+  { snapshot }: Context,
+  record: ServiceRecord,
+  found: Difference[],
+): Difference[] {
+  if (found.length === 0) return found;
+  if (isWedged(snapshot, record)) {
+    return found.map((one) => ({ ...one, cause: one.cause ?? 'slice-relabelled' }));
+  }
+  if (record.stranded === 0) return found;
+  return found.map((one) => ({ ...one, hindrance: 'node-missing-retried' }));
+}
 
 /** One address over all slices of the controller. */
 export function judgeSliceAddress(
@@ -78,7 +89,7 @@ export function judgeSliceAddress(
   const left = service.deleting
     ? found.filter(({ code }) => code !== 'slice-endpoint-missing')
     : found;
-  return withCause(left, isWedged(snapshot, record) ? 'slice-relabelled' : null);
+  return withHindrance(context, record, left);
 }
 
 /** Why an endpoint may stand that no selected pod is to have. */
@@ -120,9 +131,24 @@ export function judgeSlice(
     expectedSliceLabels(service),
     slice.labels,
   );
-  if (labels !== null) found.push(labels);
+  if (labels !== null) {
+    const kept =
+      isPlaceholder(slice) && isEmptyLabelKept(expectedSliceLabels(service), slice.labels);
+    found.push(kept ? { ...labels, cause: 'placeholder-taken-over' } : labels);
+  }
   if (role === 'controller') found.push(...judgeShape(context, record, slice));
-  return withCause(found, isWedged(context.snapshot, record) ? 'slice-relabelled' : null);
+  return withHindrance(context, record, found);
+}
+
+/** The form in which the controller keeps a Service without endpoints. */
+const isPlaceholder = (slice: EndpointSlice): boolean =>
+  slice.endpoints.length === 0 && slice.portMap === '';
+
+/** Whether label maps differ only by labels of empty value, which placeholders are not told by. */
+function isEmptyLabelKept(want: Labels, got: Labels): boolean {
+  return differingKeys(want, got).every(
+    (key) => (want[key] ?? '') === '' && (got[key] ?? '') === '',
+  );
 }
 
 function judgeShape(context: Context, record: ServiceRecord, slice: EndpointSlice): Difference[] {
@@ -139,7 +165,10 @@ function judgeShape(context: Context, record: ServiceRecord, slice: EndpointSlic
         'metadata.ownerReferences',
         `Service ${service.name} (uid ${service.uid})`,
         owners.length === 0 ? 'none' : owners.join(', '),
-        { likelyCause: owners.length === 0 ? 'hand-edited' : null },
+        {
+          cause: isPlaceholder(slice) ? 'placeholder-taken-over' : null,
+          likelyCause: owners.length === 0 ? 'hand-edited' : null,
+        },
       ),
     );
   }
@@ -186,7 +215,7 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
     }
   }
   if (found.length === 0) return found;
-  return withCause(found, isWedged(context.snapshot, record) ? 'slice-relabelled' : null);
+  return withHindrance(context, record, found);
 }
 
 /** Empty slices beside others; one that stands alone is the placeholder. */

@@ -517,6 +517,20 @@ export const causes = {
     cure: 'Delete the object, or change a label of the Service.',
     upstream: 'pkg/controller/endpoint/endpoints_controller.go NewEndpointController',
   },
+  'node-missing-retried': {
+    title: 'A pod of the Service is on a Node that does not exist, so every sync ends in an error',
+    condition: 'A pod that should be listed names a Node that does not exist, or none.',
+    cure: 'Delete the pod, or bring the Node back; retries come at 1 s to 1,000 s, then not at all.',
+    upstream: 'pkg/controller/endpointslice/endpointslice_controller.go handleErr',
+  },
+  'placeholder-taken-over': {
+    title: 'Owner and labels of empty value do not count when placeholders are compared',
+    condition:
+      'The slice is the placeholder of a Service without endpoints, and nothing but its owner or ' +
+      'labels of empty value differ.',
+    cure: 'Delete the slice.',
+    upstream: 'k8s.io/endpointslice reconciler.go placeholderSliceCompare',
+  },
   'service-recreated': {
     title: 'A Service was recreated, and the slice it took for its own belonged to the one before',
     condition:

@@ -102,13 +102,15 @@ export function createLedger(options: LedgerOptions): Ledger {
       load(state);
       for (const of of state.audited.values()) {
         of.unknown = unknownOf(context.snapshot, of.record, state.lost.values());
-        judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true });
+        judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true, gap: false });
         index(state, of.record);
       }
     },
     apply(change) {
       settle.advance(change.at);
-      for (const touch of touchedBy(state.records, change)) evaluate(state, touch, change.at);
+      for (const touch of touchedBy(state.records, change)) {
+        evaluate(state, touch, change.at, change.gap === true);
+      }
     },
     lose(lost, at) {
       state.lost.set(lostKey(lost), lost);
@@ -153,10 +155,10 @@ function load(state: State): void {
   }
 }
 
-function evaluate(state: State, touch: Touch, at: number): void {
+function evaluate(state: State, touch: Touch, at: number, gap: boolean): void {
   const { record } = touch;
   const of = auditedOf(state, record.key);
-  const occasion: Occasion = { at, touch, beginning: false };
+  const occasion: Occasion = { at, touch, beginning: false, gap };
   wake(state.keeping, of, touch.woken, at);
   const regime = regimeOf(state, record);
   // What was touched may be gone, so that the whole Service would not come upon it.
@@ -216,11 +218,12 @@ function judgeOutputs({ context, keeping }: State, of: Audited, occasion: Occasi
   reconcile(keeping, of, 'input', judgeInput(context, record), occasion);
 }
 
-/** The truncation, the frozen Endpoints and the wedge of a Service, which bear on every address. */
+/** What bears on every address of a Service: truncation, wedges, and pods that make syncs fail. */
 function regimeOf({ context }: State, record: ServiceRecord): string {
   const truncated = truncationOf(record) !== null;
   const wedged = isWedged(context.snapshot, record);
-  return `${String(truncated)} ${String(record.nodeless > 0)} ${String(wedged)}`;
+  const pods = `${String(record.nodeless > 0)} ${String(record.stranded > 0)}`;
+  return `${String(truncated)} ${pods} ${String(wedged)}`;
 }
 
 function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
@@ -283,6 +286,6 @@ function judgeLost(state: State, lost: Lost, at: number): void {
       unknown.size === of.unknown.size &&
       [...unknown].every(([output, reason]) => of.unknown.get(output) === reason);
     of.unknown = unknown;
-    if (!same) judgeWhole(state, of, { at, touch: touchOf(record), beginning: true });
+    if (!same) judgeWhole(state, of, { at, touch: touchOf(record), beginning: true, gap: false });
   }
 }

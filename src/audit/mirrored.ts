@@ -47,7 +47,11 @@ export function judgeMirrored(context: Context, record: ServiceRecord): Differen
   found.push(...compareGroups(record, groups, serving));
   // For Endpoints that are being deleted no slices are made.
   if (endpoints.deleting) return found.filter(({ code }) => code !== 'mirror-endpoint-missing');
-  if (found.length === 0 || !mayFail(groups, serving)) return found;
+  if (found.length === 0) return found;
+  if (record.relabelledMirrors.size > 0) {
+    return found.map((one) => ({ ...one, cause: 'slice-relabelled' }));
+  }
+  if (!mayFail(groups, serving)) return found;
   return found.map((one) => ({ ...one, cause: 'mirror-recycling-fails' }));
 }
 

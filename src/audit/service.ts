@@ -24,6 +24,7 @@ import type { PortGroup } from '../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
 import { expectedEndpoints, isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { isMirror } from '../shadow/mirroring.ts';
+import { isListed } from '../shadow/pod.ts';
 import type { Release } from '../shadow/release.ts';
 import type { ListedAddress } from './compare.ts';
 
@@ -41,6 +42,8 @@ interface Contribution {
   readonly ready: boolean;
   /** It must be listed in Endpoints, but has no node: the API server refuses the object. */
   readonly nodeless: boolean;
+  /** Its Node does not exist, so the slices leave it out and every sync of them ends in an error. */
+  readonly stranded: boolean;
   readonly types: readonly AddressType[];
 }
 
@@ -60,6 +63,7 @@ export interface ServiceRecord {
   /** Endpoints expected in slices, by address type. */
   readonly expectedCounts: Map<AddressType, number>;
   nodeless: number;
+  stranded: number;
   /** The Endpoints, address by address. */
   listed: ReadonlyMap<string, readonly ListedAddress[]>;
   readonly slices: Set<EndpointSlice>;
@@ -67,6 +71,8 @@ export interface ServiceRecord {
   readonly slicesAt: Map<string, EndpointSlice | EndpointSlice[]>;
   /** uids of slices that were the controller's and lost the labels that say so. */
   readonly relabelled: Set<string>;
+  /** The same of mirrored slices. */
+  readonly relabelledMirrors: Set<string>;
 }
 
 export function createRecord(key: Key): ServiceRecord {
@@ -81,10 +87,12 @@ export function createRecord(key: Key): ServiceRecord {
     groups: new Map(),
     expectedCounts: new Map(),
     nodeless: 0,
+    stranded: 0,
     listed: new Map(),
     slices: new Set(),
     slicesAt: new Map(),
     relabelled: new Set(),
+    relabelledMirrors: new Set(),
   };
 }
 
@@ -97,8 +105,9 @@ const contributions = new Map<string, Contribution>();
 const contributionLimit = 10_000;
 
 function interned(contribution: Contribution): Contribution {
-  const { portMap, ready, nodeless, types } = contribution;
-  const key = `${String(portMap)} ${String(ready)} ${String(nodeless)} ${types.join()}`;
+  const { portMap, ready, nodeless, stranded, types } = contribution;
+  const flags = `${String(ready)} ${String(nodeless)} ${String(stranded)}`;
+  const key = `${String(portMap)} ${flags} ${types.join()}`;
   const known = contributions.get(key);
   if (known !== undefined) return known;
   if (contributions.size >= contributionLimit) contributions.clear();
@@ -120,18 +129,20 @@ export function podsInOrder(snapshot: Snapshot, address: string): readonly Pod[]
 
 function contributionOf(context: Context, service: Service, pod: Pod): Contribution {
   const address = expectedAddress(service, pod, context.release);
-  const endpoints = expectedEndpoints(service, pod, nodeOf(context.snapshot, pod), context.release);
+  const node = nodeOf(context.snapshot, pod);
+  const endpoints = expectedEndpoints(service, pod, node, context.release);
   return interned({
     portMap: address?.portMap ?? null,
     ports: address?.ports ?? [],
     ready: address?.ready ?? false,
     nodeless: address !== null && pod.node === '',
+    stranded: node === null && !service.publishNotReadyAddresses && isListed(pod, true),
     types: endpoints.map(({ addressType }) => addressType),
   });
 }
 
 function count(record: ServiceRecord, contribution: Contribution, by: 1 | -1): void {
-  const { portMap, ports, ready, nodeless, types } = contribution;
+  const { portMap, ports, ready, nodeless, stranded, types } = contribution;
   if (portMap !== null) {
     let group = record.groups.get(portMap);
     if (group === undefined) record.groups.set(portMap, (group = { ports, ready: 0, notReady: 0 }));
@@ -140,6 +151,7 @@ function count(record: ServiceRecord, contribution: Contribution, by: 1 | -1): v
     if (group.ready + group.notReady === 0) record.groups.delete(portMap);
   }
   if (nodeless) record.nodeless += by;
+  if (stranded) record.stranded += by;
   for (const type of types) {
     record.expectedCounts.set(type, (record.expectedCounts.get(type) ?? 0) + by);
   }
@@ -173,6 +185,7 @@ export function setService(
   record.groups.clear();
   record.expectedCounts.clear();
   record.nodeless = 0;
+  record.stranded = 0;
   if (service !== null) for (const pod of pods) countPod(context, record, pod.key);
 }
 

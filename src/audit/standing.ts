@@ -6,7 +6,8 @@
 // it differs. If that change wakes nobody upstream (shadow/wake.ts), or if the object itself changed
 // while its input did not, the difference has a cause. A later wake ends that excuse and starts the
 // clock anew. Differences that stand when the ledger begins have no history: there, the conditions of
-// the catalogue stand in, and the cause counts as not proven.
+// the catalogue stand in, and the cause counts as not proven. So they do after a gap in the input,
+// which hides what happened first.
 
 import type { Release } from '../shadow/release.ts';
 import type { Difference } from './compare.ts';
@@ -41,6 +42,8 @@ export interface Occasion {
   readonly at: number;
   readonly touch: Touch;
   readonly beginning: boolean;
+  /** Changes were missed: what happened in which order is not known. */
+  readonly gap: boolean;
 }
 
 /** Where differences are kept and samples go. */
@@ -106,13 +109,14 @@ function started(
   difference: Difference,
   standing: readonly Item[],
   since: number,
-  { at, touch, beginning }: Occasion,
+  { at, touch, beginning, gap }: Occasion,
 ): Item {
   const { output } = catalogue[difference.code];
   const writes = touch.writes.has(output as Written);
-  const seen = beginning ? difference.likelyCause : causeOf(keeping, touch, output, standing);
-  const cause = difference.cause ?? seen;
-  const proven = cause !== null && (difference.cause !== null || !beginning);
+  const seen = beginning ? null : causeOf(keeping, touch, output, standing);
+  const known = difference.cause ?? seen ?? difference.hindrance;
+  const cause = known ?? (beginning || gap ? difference.likelyCause : null);
+  const proven = known !== null;
   return {
     difference,
     output,
@@ -149,12 +153,10 @@ function carryOn(
   of: Audited,
   item: Item,
   difference: Difference,
-  { at, touch }: Occasion,
+  { at, gap }: Occasion,
 ): Item {
-  // Input and output that changed at one moment leave open which came first: then the object itself
-  // is the evidence of who wrote it last.
-  const likely = touch.writes.size > 0 && item.causeAt === at ? difference.likelyCause : null;
-  const cause = difference.cause ?? item.cause ?? likely;
+  const likely = gap && item.causeAt === at ? difference.likelyCause : null;
+  const cause = difference.cause ?? item.cause ?? difference.hindrance ?? likely;
   const proven = item.proven || cause !== item.cause;
   const severity = severityOf(difference, cause, proven);
   if (cause !== item.cause) {
@@ -191,10 +193,12 @@ export function wake(keeping: Keeping, of: Audited, woken: ReadonlySet<Written>,
   if (woken.size === 0 || of.items.size === 0) return;
   for (const [unit, items] of of.items) {
     const next = items.map((item) => {
-      const excused = item.cause !== null && item.difference.cause === null;
+      const { cause, hindrance } = item.difference;
+      const excused = item.cause !== null && cause === null && item.cause !== hindrance;
       if (!excused || item.causeAt >= at || !woken.has(item.output as Written)) return item;
       const severity = severityOf(item.difference, null, false);
-      const awake = { ...item, severity, cause: null, proven: false, since: at, byInput: true };
+      const fresh = { cause: null, causeAt: at, proven: false, since: at, byInput: true };
+      const awake = { ...item, severity, ...fresh };
       return again(keeping, of, awake, item, at);
     });
     of.items.set(unit, next);

@@ -9,6 +9,7 @@ import type { Change, EndpointSlice, Key, Node, Pod, Service } from '../model/ob
 import { label } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
 import { isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
+import { isMirror } from '../shadow/mirroring.ts';
 import { isMirrorable, mirroringWokenByService, wokenByPod } from '../shadow/wake.ts';
 import type { Cause } from './findings.ts';
 import type { Context, ServiceRecord } from './service.ts';
@@ -223,7 +224,10 @@ function touchedByService(
   const record = records.getOrCreate(service.key);
   setService(records.context, record, after, records.context.snapshot.podsIn(service.namespace));
   // The trackers forget a Service that is gone: a new one of its name starts without a wedge.
-  if (before?.uid !== after?.uid) record.relabelled.clear();
+  if (before?.uid !== after?.uid) {
+    record.relabelled.clear();
+    record.relabelledMirrors.clear();
+  }
   const touch = touchOf(record);
   touch.whole = true;
   for (const output of both) touch.woken.add(output);
@@ -334,11 +338,16 @@ function noteRelabelling(
   before: EndpointSlice | null,
   after: EndpointSlice | null,
 ): void {
-  const isOurs = (slice: EndpointSlice): boolean =>
-    isControllers(slice) && slice.labels[label.serviceName] === record.name;
   if (after === null || before?.uid !== after.uid) return;
-  if (isOurs(after)) record.relabelled.delete(after.uid);
-  else if (isOurs(before)) record.relabelled.add(after.uid);
+  const is = (slice: EndpointSlice, ours: (slice: EndpointSlice) => boolean): boolean =>
+    ours(slice) && slice.labels[label.serviceName] === record.name;
+  for (const [ours, taken] of [
+    [isControllers, record.relabelled],
+    [isMirror, record.relabelledMirrors],
+  ] as const) {
+    if (is(after, ours)) taken.delete(after.uid);
+    else if (is(before, ours)) taken.add(after.uid);
+  }
 }
 
 /** The addresses whose entries differ between two versions of a slice. */

@@ -117,7 +117,7 @@ export const sizeBounds: readonly number[] = [
   10 * 1024,
   100 * 1024,
   objectBytesLimit / 3,
-  0.8 * objectBytesLimit,
+  Math.floor(0.8 * objectBytesLimit),
   objectBytesLimit,
 ];
 

@@ -205,6 +205,8 @@ export interface Change<R extends Resource = Resource> {
   readonly after: ObjectOf[R] | null;
   /** Arrival, Unix seconds. */
   readonly at: number;
+  /** Versions between the two may have been missed, of this object and of others (a relist). */
+  readonly gap?: boolean;
 }
 
 /** CPU of the Nodes that topology hints count (ready, no control plane), and what is wrong with it. */

@@ -47,29 +47,16 @@ function allowReading(request: Request, response: Response, next: NextFunction):
   response.set('Allow', 'GET, HEAD').status(405).type('text').send('Only GET and HEAD\n');
 }
 
-// Express tells an error handler by its four parameters.
-function answerError(
-  error: unknown,
-  _request: Request,
-  response: Response,
-  next: NextFunction,
-): void {
-  if (response.headersSent) {
-    next(error);
-    return;
-  }
-  // A path that cannot be decoded carries 400; everything else is a defect, whose text is not told.
-  const { status } = error as { status?: unknown };
-  const isRequests = typeof status === 'number' && status >= 400 && status < 500;
-  response.status(isRequests ? status : 500).type('text');
-  response.send(isRequests ? 'Bad request\n' : 'Internal error\n');
-}
-
 /**
- * The application. `status` is asked once per request; it may throw, which answers 500 and leaves
- * the server running.
+ * The application. `status` is asked once per request; where it throws, the answer is 500, the
+ * error goes to `onError`, and the server keeps running.
  */
-export function createApp(status: () => Status): Express {
+export function createApp(
+  status: () => Status,
+  onError: (error: unknown) => void = (error) => {
+    console.error(error);
+  },
+): Express {
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
@@ -97,7 +84,12 @@ export function createApp(status: () => Status): Express {
   app.use((_request, response) => {
     response.status(404).type('text').send('Not found\n');
   });
-  app.use(answerError);
+  // Express tells an error handler by its four parameters.
+  app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
+    onError(error);
+    if (response.headersSent) next(error);
+    else response.status(500).type('text').send('Internal error\n');
+  });
   return app;
 }
 

@@ -14,6 +14,7 @@ import type { EndpointSlice, PortMapKey, Service } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
 import { expectedSliceLabels, isOwnedBy } from './endpointslice.ts';
 import { endpointIdentity } from './mirroring.ts';
+import type { Release } from './release.ts';
 
 /** Endpoints by identity, per port map, of one address type. */
 export type WantedEndpoints = ReadonlyMap<PortMapKey, ReadonlySet<string>>;
@@ -132,11 +133,14 @@ export function isReachable(
   after: readonly EndpointSlice[],
   wanted: WantedEndpoints,
   wasUpdated: Updated,
-  max: number,
+  { max, release }: { max: number; release: Release },
 ): boolean {
   const afterByUid = new Map(after.map((slice) => [slice.uid, slice]));
-  const owned = before.filter((slice) => isOwnedBy(slice, service));
-  const deleted = owned.filter((slice) => !wanted.has(slice.portMap));
+  const all = before.filter((slice) => isOwnedBy(slice, service));
+  const stays = ({ portMap }: EndpointSlice): boolean =>
+    wanted.has(portMap) && !(release.rebuildsPortless && portMap === '');
+  const owned = all.filter(stays);
+  const deleted = all.filter((slice) => !stays(slice));
   const created: { portMap: PortMapKey; size: number }[] = [];
   const stayed = new Set<string>();
   for (const [portMap, endpoints] of wanted) {

@@ -21,6 +21,8 @@ export interface Release {
   readonly trafficDistributions: readonly string[];
   /** A ready endpoint without zone gets a zone hint of the empty name. trafficdist.go update. */
   readonly hintsEmptyZone: boolean;
+  /** Slices without ports are deleted and made anew at every sync. controller_utils.go NewPortMapKey. */
+  readonly rebuildsPortless: boolean;
   /** An edited mirrored slice is put right again. endpointslicemirroring onEndpointSliceUpdate. */
   readonly mirrorRepairsEdits: boolean;
 }
@@ -36,6 +38,7 @@ const v30: Release = {
   sidecarPortsInSlices: false,
   trafficDistributions: [],
   hintsEmptyZone: false,
+  rebuildsPortless: true,
   mirrorRepairsEdits: false,
 };
 const v31: Release = {
@@ -57,7 +60,7 @@ const v33: Release = {
 };
 const v34: Release = { ...v33, minor: 34, verified: false, trafficDistributions: same };
 const v35: Release = { ...v34, minor: 35 };
-const v36: Release = { ...v35, minor: 36, verified: true };
+const v36: Release = { ...v35, minor: 36, verified: true, rebuildsPortless: false };
 
 /** Every release that is known, oldest first. */
 export const releases: readonly Release[] = [v30, v31, v32, v33, v34, v35, v36];

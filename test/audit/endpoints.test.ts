@@ -56,7 +56,7 @@ describe('labels', () => {
   const cases: [string, Labels, string, Labels, string[]][] = [
     ['right', { a: '1' }, '10.96.0.1', { ...own, a: '1' }, []],
     ['one missing', { a: '1' }, '10.96.0.1', own, [wrong]],
-    ['one too many', {}, '10.96.0.1', { ...own, a: '1' }, [wrong]],
+    ['one too many', {}, '10.96.0.1', { ...own, a: '1' }, [`${wrong} hand-edited`]],
     ['another value', { a: '1' }, '10.96.0.1', { ...own, a: '2' }, [wrong]],
     ['no managed-by', {}, '10.96.0.1', {}, [`${wrong} hand-edited`]],
     ['headless', {}, 'None', { ...own, [label.headless]: '' }, []],
@@ -68,7 +68,7 @@ describe('labels', () => {
       { ...own, [label.headless]: '' },
       [`${wrong} headless-label-kept`],
     ],
-    ['headless label and another', {}, 'None', { ...own, a: '1' }, [wrong]],
+    ['headless label and another', {}, 'None', { ...own, a: '1' }, [`${wrong} hand-edited`]],
   ];
   test.each(cases)('%s', (_, labels, clusterIP, got, want) => {
     const of = service({ labels, clusterIP });
@@ -222,7 +222,7 @@ describe('capacity', () => {
     ['truncated', crowd(1001), listing(from(0, 1000), 1001), []],
     ['other ones survive', crowd(1001), listing(from(1, 1000), 1001), []],
     ['not marked', crowd(1001), listing(from(0, 1000), 1001, false), [wrong]],
-    ['marked without cause', crowd(10), listing(from(0, 10), 10), [wrong]],
+    ['marked without cause', crowd(10), listing(from(0, 10), 10), [`${wrong} hand-edited`]],
     ['not truncated', crowd(1001), listing(from(0, 1001), 1001), [wrong]],
     ['too few', crowd(1001), listing(from(0, 999), 1001), [wrong]],
     ['not ready ones are cut', crowd(1001, 900), listing(from(0, 1000), 900), []],
@@ -234,7 +234,7 @@ describe('capacity', () => {
 
   test('a mark of another value', () => {
     const marked = endpoints({ annotations: { [annotation.overCapacity]: 'warning' } });
-    expect(judge([service(), pod(), node(), marked])).toEqual([wrong]);
+    expect(judge([service(), pod(), node(), marked])).toEqual([`${wrong} hand-edited`]);
   });
 
   test('addresses are counted over all subsets', () => {

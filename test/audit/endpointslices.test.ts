@@ -81,7 +81,7 @@ describe('addresses of nobody', () => {
       'a pod whose Node is gone',
       ofOther,
       [{ ...other, node: 'node-z' }],
-      [`${unexpected} warning node-change-unnoticed`],
+      [`${unexpected} warning node-missing-retried`],
     ],
     ['a pod that is not selected', ofOther, [{ ...other, labels: {} }], [`${unexpected} critical`]],
     [

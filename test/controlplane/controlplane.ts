@@ -6,7 +6,8 @@
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { openSync, closeSync, existsSync, readFileSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { closeSync, existsSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -73,14 +74,14 @@ export interface ControlPlane {
 }
 
 const cacheOf = (version: Version): string => {
-  const base = process.env['XDG_CACHE_HOME'] ?? '';
+  const base = process.env.XDG_CACHE_HOME ?? '';
   const cache = base === '' ? join(homedir(), '.cache') : base;
   return join(cache, 'endpoint-auditor', 'controlplane', version);
 };
 
 /** The binary of KUBEBUILDER_ASSETS, if there is one of this version; etcd may be of any. */
 async function assetOf(tool: Tool, version: Version): Promise<string | null> {
-  const assets = process.env['KUBEBUILDER_ASSETS'] ?? '';
+  const assets = process.env.KUBEBUILDER_ASSETS ?? '';
   const path = join(assets, tool);
   if (assets === '' || !existsSync(path)) return null;
   if (tool === 'etcd') return path;
@@ -122,14 +123,19 @@ export async function ensureBinaries(version: Version = newestVersion): Promise<
 /** A port that nobody listens on now. */
 async function freePort(): Promise<number> {
   const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
+  server.close();
+  await once(server, 'close');
   return port;
 }
 
 const certificates = {
-  server: { subject: '/CN=kube-apiserver', extensions: 'subjectAltName=IP:127.0.0.1,DNS:localhost' },
+  server: {
+    subject: '/CN=kube-apiserver',
+    extensions: 'subjectAltName=IP:127.0.0.1,DNS:localhost',
+  },
   admin: { subject: '/O=system:masters/CN=admin', extensions: 'extendedKeyUsage=clientAuth' },
 };
 
@@ -171,8 +177,9 @@ interface Program {
   child: ChildProcess;
 }
 
-const isGone = ({ exitCode, signalCode }: ChildProcess): boolean =>
-  exitCode !== null || signalCode !== null;
+/** Whether a program has ended, or never began. */
+const isGone = ({ pid, exitCode, signalCode }: ChildProcess): boolean =>
+  pid === undefined || exitCode !== null || signalCode !== null;
 
 function start(path: string, flags: readonly string[], log: string): Program {
   const out = openSync(log, 'a');
@@ -184,7 +191,7 @@ function start(path: string, flags: readonly string[], log: string): Program {
 /** Ends a program, gently if it can be, and waits until it is gone. */
 async function end({ child }: Program, signal: NodeJS.Signals): Promise<void> {
   if (isGone(child)) return;
-  const gone = new Promise((resolve) => child.once('exit', resolve));
+  const gone = once(child, 'exit');
   child.kill(signal);
   child.kill('SIGCONT');
   const timer = setTimeout(() => child.kill('SIGKILL'), 2000);
@@ -201,8 +208,10 @@ function answersOk(url: string, ca: string): Promise<boolean> {
       response.resume();
       resolve(response.statusCode === 200);
     });
-    request.on('timeout', () => request.destroy());
-    request.on('error', () => resolve(false));
+    request.on('timeout', () => void request.destroy());
+    request.on('error', () => {
+      resolve(false);
+    });
     request.end();
   });
 }
@@ -352,6 +361,55 @@ export async function startControlPlane(options: Options = {}): Promise<ControlP
   }
 }
 
+/** How the programs of one control plane are started, each in its turn. */
+interface Starter {
+  readonly etcd: () => void;
+  readonly apiserver: () => Promise<void>;
+  readonly controllerManager: () => Promise<void>;
+  readonly again: (tool: Tool, begin: () => Promise<void>) => Promise<void>;
+  readonly signal: (name: NodeJS.Signals) => () => void;
+}
+
+const serverAt = (port: number): string => `https://127.0.0.1:${port}`;
+
+function starterIn(
+  directory: string,
+  programs: Map<Tool, Program>,
+  binaries: Binaries,
+  ports: Ports,
+  options: Options,
+): Starter {
+  const launch = (tool: Tool, flags: readonly string[]): Program => {
+    const program = start(binaries[tool], flags, join(directory, `${tool}.log`));
+    // A program that cannot be started is found out when it does not become ready.
+    program.child.on('error', () => undefined);
+    programs.set(tool, program);
+    return program;
+  };
+  const ready = async (program: Program, url: string): Promise<void> =>
+    awaitReady(program, url, await readFile(join(directory, 'ca.crt'), 'utf8'));
+  return {
+    etcd: () => void launch('etcd', etcdFlags(directory, ports)),
+    apiserver: () => {
+      const program = launch('kube-apiserver', apiserverFlags(directory, ports, options));
+      return ready(program, `${serverAt(ports.apiserver)}/readyz`);
+    },
+    controllerManager: () => {
+      const flags = controllerManagerFlags(directory, ports, options);
+      const program = launch('kube-controller-manager', flags);
+      return ready(program, `${serverAt(ports.controllerManager)}/healthz`);
+    },
+    again: async (tool, begin) => {
+      const program = programs.get(tool);
+      if (program !== undefined) await end(program, 'SIGTERM');
+      await begin();
+    },
+    signal: (name) => () => {
+      programs.get('kube-controller-manager')?.child.kill(name);
+    },
+  };
+}
+
 async function startIn(
   directory: string,
   programs: Map<Tool, Program>,
@@ -361,45 +419,17 @@ async function startIn(
 ): Promise<ControlPlane> {
   const ports = await portsOf();
   const file = (name: string): string => join(directory, name);
-  const launch = (tool: Tool, flags: readonly string[]): Program => {
-    const program = start(binaries[tool], flags, file(`${tool}.log`));
-    program.child.on('error', () => undefined);
-    programs.set(tool, program);
-    return program;
-  };
-  launch('etcd', etcdFlags(directory, ports));
+  const starter = starterIn(directory, programs, binaries, ports, options);
+  starter.etcd();
   await writeKeys(directory);
   const token = randomBytes(16).toString('hex');
-  const server = `https://127.0.0.1:${ports.apiserver}`;
-  const controllerManager = `https://127.0.0.1:${ports.controllerManager}`;
+  const server = serverAt(ports.apiserver);
   const ca = await readFile(file('ca.crt'), 'utf8');
   const kubeconfig = file('kubeconfig');
   await writeFile(file('tokens.csv'), `${token},admin,admin,system:masters\n`);
   await writeFile(kubeconfig, kubeconfigOf(server, ca, token));
-
-  const startApiserver = (): Promise<void> =>
-    awaitReady(
-      launch('kube-apiserver', apiserverFlags(directory, ports, options)),
-      `${server}/readyz`,
-      ca,
-    );
-  const startControllerManager = (): Promise<void> =>
-    awaitReady(
-      launch('kube-controller-manager', controllerManagerFlags(directory, ports, options)),
-      `${controllerManager}/healthz`,
-      ca,
-    );
-  const again = async (tool: Tool, begin: () => Promise<void>): Promise<void> => {
-    const program = programs.get(tool);
-    if (program !== undefined) await end(program, 'SIGTERM');
-    await begin();
-  };
-  const signal = (name: NodeJS.Signals) => (): void => {
-    programs.get('kube-controller-manager')?.child.kill(name);
-  };
-
-  await startApiserver();
-  await startControllerManager();
+  await starter.apiserver();
+  await starter.controllerManager();
   return {
     version: options.version,
     directory,
@@ -409,11 +439,12 @@ async function startIn(
     certificate: await readFile(file('admin.crt'), 'utf8'),
     key: await readFile(file('admin.key'), 'utf8'),
     ca,
-    controllerManager,
-    pauseControllerManager: signal('SIGSTOP'),
-    resumeControllerManager: signal('SIGCONT'),
-    restartControllerManager: () => again('kube-controller-manager', startControllerManager),
-    restartApiserver: () => again('kube-apiserver', startApiserver),
+    controllerManager: serverAt(ports.controllerManager),
+    pauseControllerManager: starter.signal('SIGSTOP'),
+    resumeControllerManager: starter.signal('SIGCONT'),
+    restartControllerManager: () =>
+      starter.again('kube-controller-manager', starter.controllerManager),
+    restartApiserver: () => starter.again('kube-apiserver', starter.apiserver),
     stop,
   };
 }

@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
 import { request as httpRequest } from 'node:http';
 import { connect } from 'node:net';
 
@@ -102,7 +103,7 @@ describe('what is asked in another way', () => {
 
   const lengthOf = async (encoding: string): Promise<{ encoding: string; length: number }> => {
     const asked = httpRequest(url('/metrics'), { headers: { 'Accept-Encoding': encoding } }).end();
-    const [response] = (await once(asked, 'response')) as [import('node:http').IncomingMessage];
+    const [response] = (await once(asked, 'response')) as [IncomingMessage];
     let length = 0;
     for await (const chunk of response) length += (chunk as Buffer).length;
     return { encoding: String(response.headers['content-encoding']), length };
@@ -117,10 +118,15 @@ describe('what is asked in another way', () => {
 });
 
 test('a defect answers 500, tells nothing of itself, and leaves the server running', async () => {
+  const errors: unknown[] = [];
+  const defect = new Error('secret detail');
   const broken = await listen(
-    createApp(() => {
-      throw new Error('secret detail');
-    }),
+    createApp(
+      () => {
+        throw defect;
+      },
+      (error) => errors.push(error),
+    ),
     { host: '127.0.0.1', port: 0 },
   );
   for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings']) {
@@ -128,6 +134,7 @@ test('a defect answers 500, tells nothing of itself, and leaves the server runni
     expect([response.status, await response.text()]).toEqual([500, 'Internal error\n']);
   }
   expect((await fetch(`http://127.0.0.1:${String(broken.port)}/livez`)).status).toBe(200);
+  expect(errors).toEqual([defect, defect, defect, defect]);
   await broken.close();
 });
 

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
@@ -400,6 +402,23 @@ describe('JUnit', () => {
       }),
     );
   });
+});
+
+test('docs/report.md describes every field', () => {
+  const text = readFileSync(new URL('../../docs/report.md', import.meta.url), 'utf8');
+  const state = stateOf();
+  setFill(state.fill, 'shop/web', [slice(), slice()]);
+  const names = new Set<string>();
+  const collect = (value: unknown): void => {
+    if (typeof value !== 'object' || value === null) return;
+    for (const [name, inner] of Object.entries(value)) {
+      if (!Array.isArray(value)) names.add(name);
+      collect(inner);
+    }
+  };
+  collect(reportOf(state));
+  expect(names.size).toBeGreaterThan(50);
+  expect([...names].filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
 });
 
 test('measures are the accumulators in numbers', () => {

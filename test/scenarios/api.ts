@@ -213,49 +213,78 @@ const withoutVersion = (object: ApiObject): object => ({
   metadata: { ...object.metadata, resourceVersion: '' },
 });
 
+interface State {
+  readonly held: Map<string, ApiObject>;
+  /** How many objects of a name there were. */
+  readonly lives: Map<string, number>;
+  readonly serviceKeys: Set<Key>;
+  events: RawEvent[];
+  version: number;
+}
+
+const uidOf = (place: string, life: number): string => `${place.replace(/[ /]/g, '-')}-${life}`;
+
+/** The metadata that the server gives to a new object, or keeps of the one before. */
+function given(
+  { lives }: State,
+  place: string,
+  now: number,
+  before: ApiObject | undefined,
+): Metadata {
+  if (before !== undefined) return before.metadata;
+  const life = (lives.get(place) ?? 0) + 1;
+  lives.set(place, life);
+  const uid = uidOf(place, life);
+  const base = { name: '', uid, resourceVersion: '', creationTimestamp: timestamp(now) };
+  return place.startsWith('endpointslices ') ? { ...base, generation: 1 } : base;
+}
+
+function put<R extends Resource>(
+  state: State,
+  resource: R,
+  draft: Draft<R>,
+  now: number,
+): ObjectsOf[R] {
+  const key = keyOf(draft.metadata);
+  const place = `${resource} ${key}`;
+  const before = state.held.get(place) as ObjectsOf[R] | undefined;
+  const kept = given(state, place, now, before);
+  const { uid, resourceVersion, creationTimestamp, generation } = kept;
+  const server: Partial<Metadata> = { uid, resourceVersion, creationTimestamp };
+  if (generation !== undefined) server.generation = generation;
+  const after = { ...draft, metadata: { ...draft.metadata, ...server } } as ObjectsOf[R];
+  if (before !== undefined && isDeepStrictEqual(withoutVersion(before), withoutVersion(after))) {
+    return before;
+  }
+  const changed = before !== undefined && !isDeepStrictEqual(contentOf(before), contentOf(after));
+  if (changed && generation !== undefined) after.metadata.generation = generation + 1;
+  after.metadata.resourceVersion = String(++state.version);
+  state.held.set(place, after);
+  if (resource === 'services') state.serviceKeys.add(key);
+  const type = before === undefined ? 'added' : 'modified';
+  state.events.push({ resource, type, key, raw: after });
+  return after;
+}
+
+function remove(state: State, resource: Resource, key: Key): boolean {
+  const place = `${resource} ${key}`;
+  const before = state.held.get(place);
+  if (before === undefined) return false;
+  state.held.delete(place);
+  const metadata = { ...before.metadata, resourceVersion: String(++state.version) };
+  state.events.push({ resource, type: 'deleted', key, raw: { ...before, metadata } });
+  return true;
+}
+
 export function createApi(): Api {
-  const held = new Map<string, ApiObject>();
-  const lives = new Map<string, number>();
-  const serviceKeys = new Set<Key>();
-  let events: RawEvent[] = [];
-  let version = 100;
-
-  const uidOf = (place: string, life: number): string => `${place.replace(/[ /]/g, '-')}-${life}`;
-
-  /** The metadata that the server gives to a new object, or keeps of the one before. */
-  function given(place: string, resource: Resource, before: ApiObject | undefined): Metadata {
-    if (before !== undefined) return before.metadata;
-    const life = (lives.get(place) ?? 0) + 1;
-    lives.set(place, life);
-    const base = {
-      name: '',
-      uid: uidOf(place, life),
-      resourceVersion: '',
-      creationTimestamp: timestamp(api.now),
-    };
-    return resource === 'endpointslices' ? { ...base, generation: 1 } : base;
-  }
-
-  function put<R extends Resource>(resource: R, draft: Draft<R>): ObjectsOf[R] {
-    const key = keyOf(draft.metadata);
-    const place = `${resource} ${key}`;
-    const before = held.get(place) as ObjectsOf[R] | undefined;
-    const { uid, resourceVersion, creationTimestamp, generation } = given(place, resource, before);
-    const server: Partial<Metadata> = { uid, resourceVersion, creationTimestamp };
-    if (generation !== undefined) server.generation = generation;
-    const after = { ...draft, metadata: { ...draft.metadata, ...server } } as ObjectsOf[R];
-    if (before !== undefined && isDeepStrictEqual(withoutVersion(before), withoutVersion(after))) {
-      return before;
-    }
-    const changed = before !== undefined && !isDeepStrictEqual(contentOf(before), contentOf(after));
-    if (changed && generation !== undefined) after.metadata.generation = generation + 1;
-    after.metadata.resourceVersion = String(++version);
-    held.set(place, after);
-    if (resource === 'services') serviceKeys.add(key);
-    events.push({ resource, type: before === undefined ? 'added' : 'modified', key, raw: after });
-    return after;
-  }
-
+  const state: State = {
+    held: new Map(),
+    lives: new Map(),
+    serviceKeys: new Set(),
+    events: [],
+    version: 100,
+  };
+  const { held, lives, serviceKeys } = state;
   const api: Api = {
     now: 0,
     get: <R extends Resource>(resource: R, key: Key) =>
@@ -264,16 +293,8 @@ export function createApi(): Api {
       [...held]
         .filter(([place]) => place.startsWith(`${resource} `))
         .map(([, object]) => object as ObjectsOf[R]),
-    put,
-    remove(resource, key) {
-      const place = `${resource} ${key}`;
-      const before = held.get(place);
-      if (before === undefined) return false;
-      held.delete(place);
-      const metadata = { ...before.metadata, resourceVersion: String(++version) };
-      events.push({ resource, type: 'deleted', key, raw: { ...before, metadata } });
-      return true;
-    },
+    put: (resource, draft) => put(state, resource, draft, api.now),
+    remove: (resource, key) => remove(state, resource, key),
     uid(resource, key, life) {
       const place = `${resource} ${key}`;
       const latest = lives.get(place);
@@ -281,8 +302,8 @@ export function createApi(): Api {
     },
     serviceKeys,
     takeEvents() {
-      const taken = events;
-      events = [];
+      const taken = state.events;
+      state.events = [];
       return taken;
     },
   };

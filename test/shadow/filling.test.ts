@@ -6,6 +6,7 @@ import { endpoint, owner, port, service, slice, target, times } from '../build.t
 import type { EndpointSlice, PortMapKey } from '../../src/model/objects.ts';
 import { portMapKey } from '../../src/model/objects.ts';
 import { identities, isReachable } from '../../src/shadow/filling.ts';
+import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 
 const [a, b] = [port({ port: 1 }), port({ port: 2 })];
 const max = 5;
@@ -38,6 +39,7 @@ function reachable(
   before: readonly Sliced[],
   after: readonly Sliced[],
   updated: readonly string[] = [],
+  release = newestRelease,
 ): boolean {
   const [was, is] = [before.map(built), after.map(built)];
   const wanted = new Map<PortMapKey, Set<string>>();
@@ -47,7 +49,10 @@ function reachable(
     for (const identity of identities(one)) set.add(identity);
     wanted.set(one.portMap, set);
   }
-  return isReachable(service(), was, is, wanted, ({ uid }) => updated.includes(uid), max);
+  return isReachable(service(), was, is, wanted, ({ uid }) => updated.includes(uid), {
+    max,
+    release,
+  });
 }
 
 const of = (uid: string, pods: readonly number[], more: Partial<Sliced> = {}): Sliced => ({
@@ -200,6 +205,24 @@ describe('names are recycled', () => {
   test.each(cases)('%s', (_, before, after, want) => {
     expect(reachable(before, after)).toBe(want);
   });
+});
+
+test('before 1.36 slices without ports are made anew at every sync, under their old names', () => {
+  const portless = (uid: string, pods: number[]) => of(uid, pods, { port: null });
+  const cases: [Sliced[], Sliced[], boolean, boolean][] = [
+    [[portless('x', [1])], [portless('x', [1, 2])], true, true],
+    [
+      [portless('x', [1]), portless('y', [2])],
+      [portless('x', [1]), portless('y', [2])],
+      true,
+      false,
+    ],
+    [[portless('x', [1]), portless('y', [2])], [portless('x', [1, 2])], false, true],
+  ];
+  for (const [before, after, since36, before36] of cases) {
+    expect(reachable(before, after)).toBe(since36);
+    expect(reachable(before, after, [], releaseOf('1.35') ?? newestRelease)).toBe(before36);
+  }
 });
 
 test('the identity of an endpoint does not depend on the order of its addresses', () => {

@@ -60,6 +60,7 @@ describe('releases', () => {
     ['PreferSameZone', (one) => one.trafficDistributions.includes('PreferSameZone'), '----yyy'],
     ['PreferSameNode', (one) => one.trafficDistributions.includes('PreferSameNode'), '----yyy'],
     ['hints for no zone', (one) => one.hintsEmptyZone, '-yy----'],
+    ['slices without ports are made anew', (one) => one.rebuildsPortless, 'yyyyyy-'],
     ['mirrored edits are repaired', (one) => one.mirrorRepairsEdits, '-yyyyyy'],
   ];
   test.each(cases)('%s', (_, holds, want) => {

@@ -330,6 +330,7 @@ export async function judgeFaults(
 export async function judgeFiles(files: readonly string[], disagree: Disagree): Promise<Summary> {
   const summary = emptySummary();
   for (const file of files) {
+    if (!existsSync(file)) throw new Error(`No such file: ${file}`);
     await judgeCases(file, summary, disagree);
     await judgeFaults(file, summary, disagree);
   }

@@ -96,8 +96,8 @@ export function judgeTransition(world: World, before: Before, key: string): Judg
       const [old, fresh] = [contents(slice), contents(after.get(slice.uid))];
       return kept.some((identity) => old.get(identity) !== fresh.get(identity));
     };
-    const max = world.context.maxEndpointsPerSlice;
-    const possible = isReachable(service, was, is, wanted, updated, max);
+    const { maxEndpointsPerSlice: max, release } = world.context;
+    const possible = isReachable(service, was, is, wanted, updated, { max, release });
     judgements.push(possible ? 'possible' : 'wrong');
   }
   return judgements;

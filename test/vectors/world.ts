@@ -53,7 +53,7 @@ export function takeStep(world: World, step: Step): void {
   } else {
     for (const event of events) {
       const change = world.store.apply(event);
-      if (change !== null) world.ledger.apply(change);
+      if (change !== null) world.ledger.apply({ ...change, gap: true });
     }
   }
   world.steps++;

@@ -1,0 +1,146 @@
+// The cluster in numbers.
+
+import { describe, expect, test } from 'vitest';
+
+import {
+  contextOf,
+  endpoint,
+  endpoints,
+  foreign,
+  node,
+  pod,
+  service,
+  slice,
+  storeOf,
+} from '../build.ts';
+import type { Code, Finding, Severity } from '../../src/audit/findings.ts';
+import { catalogue } from '../../src/audit/findings.ts';
+import { createLedger } from '../../src/audit/ledger.ts';
+import { createSettle } from '../../src/audit/settle.ts';
+import { emptySummary, inOrder, summarize } from '../../src/audit/summary.ts';
+import type { AnyObject, Resource } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
+
+function summaryOf(
+  objects: readonly AnyObject[],
+  at: number,
+  known: readonly Resource[] = resources,
+) {
+  const ledger = createLedger({
+    context: contextOf(storeOf(objects, known)),
+    settle: createSettle({ window: 30, keep: 0 }),
+  });
+  ledger.begin(10);
+  ledger.settle.advance(at);
+  return summarize(ledger);
+}
+
+const settled: AnyObject[] = [service(), pod(), node(), endpoints(), slice()];
+const bare = service({ name: 'api', selector: { app: 'nobody' } });
+const other = service({ namespace: 'bank', name: 'ledger', uid: 'x', selector: { app: 'nobody' } });
+
+describe('summarize', () => {
+  test('nothing', () => {
+    expect(summaryOf([], 100)).toEqual(emptySummary);
+  });
+
+  test('counts verdicts per output', () => {
+    const got = summaryOf([...settled, bare, service({ name: 'db', selector: null })], 20);
+    expect(got.services).toBe(3);
+    expect(got.verdicts).toEqual({
+      endpoints: { conform: 1, pending: 1, different: 0, unknown: 0 },
+      endpointslices: { conform: 1, pending: 1, different: 0, unknown: 0 },
+      mirrored: { conform: 0, pending: 0, different: 0, unknown: 0 },
+    });
+    expect(got.pendingSince).toEqual({ endpoints: 10, endpointslices: 10 });
+    expect(got.findings).toEqual([]);
+  });
+
+  test('pending becomes different', () => {
+    const got = summaryOf([...settled, bare], 40);
+    expect(got.verdicts.endpoints).toMatchObject({ pending: 0, different: 1 });
+    expect(got.pendingSince).toEqual({});
+    expect(got.findings.map(({ code }) => code)).toEqual([
+      'endpoints-missing',
+      'slice-placeholder-missing',
+    ]);
+  });
+
+  test('what is unknown has its reason', () => {
+    const known = resources.filter((one) => one !== 'pods');
+    const got = summaryOf([service(), node(), endpoints(), slice()], 40, known);
+    expect(got.verdicts.endpoints.unknown).toBe(1);
+    expect(got.unknown).toEqual({ 'pods-not-known': 2 });
+  });
+
+  test('what others write is counted apart', () => {
+    const orphan = endpoints({ name: 'lock', labels: {} });
+    const got = summaryOf([...settled, foreign(), orphan], 40);
+    expect(got).toMatchObject({ services: 1, foreign: 2 });
+    expect(got.verdicts.endpoints.conform).toBe(1);
+  });
+
+  test('trouble of the input is never pending', () => {
+    const conflict = foreign({ endpoints: [endpoint({ ready: false })] });
+    expect(summaryOf([...settled, conflict], 20).pendingSince).toEqual({});
+  });
+
+  test('within some namespaces', () => {
+    const ledger = createLedger({
+      context: contextOf(storeOf([...settled, other])),
+      settle: createSettle({ window: 0, keep: 0 }),
+    });
+    ledger.begin(0);
+    ledger.settle.advance(0);
+    const of = (name: string) => summarize(ledger, ({ namespace }) => namespace === name);
+    expect(of('shop')).toMatchObject({ services: 1, findings: [] });
+    expect(of('bank').findings).toHaveLength(2);
+    expect(summarize(ledger).services).toBe(2);
+  });
+});
+
+describe('inOrder', () => {
+  const finding = (service: string, code: Code, severity: Severity): Finding => ({
+    code,
+    severity,
+    difference: catalogue[code].difference,
+    output: catalogue[code].output,
+    namespace: 'shop',
+    service,
+    node: null,
+    object: '',
+    field: '',
+    expected: null,
+    actual: null,
+    cause: null,
+    since: 0,
+    openedAt: 0,
+    resolvedAt: null,
+  });
+
+  test('worst first, then by name, output and code', () => {
+    const findings = [
+      finding('b', 'endpoints-missing', 'warning'),
+      finding('a', 'left-behind', 'info'),
+      finding('a', 'slice-endpoint-missing', 'warning'),
+      finding('a', 'endpoints-missing', 'warning'),
+      finding('c', 'slice-endpoint-unexpected', 'critical'),
+    ];
+    const want = [
+      'c slice-endpoint-unexpected',
+      'a endpoints-missing',
+      'a slice-endpoint-missing',
+      'b endpoints-missing',
+      'a left-behind',
+    ];
+    for (const order of [findings, findings.toReversed()]) {
+      expect(inOrder(order).map(({ service, code }) => `${service} ${code}`)).toEqual(want);
+    }
+  });
+
+  test('the list that is given is left alone', () => {
+    const findings = [finding('b', 'left-behind', 'info'), finding('a', 'left-behind', 'info')];
+    inOrder(findings);
+    expect(findings.map(({ service }) => service)).toEqual(['b', 'a']);
+  });
+});

@@ -1,0 +1,127 @@
+// What the command line says: every value that is taken, and every message for one that is not.
+
+import { describe, expect, test } from 'vitest';
+
+import {
+  parseAddress,
+  parseCount,
+  parseDuration,
+  parseFormat,
+  parseRelease,
+  parseSpeed,
+  parseTime,
+  version,
+} from '../src/config.ts';
+import packageJson from '../package.json' with { type: 'json' };
+
+/** Tables of one parser: what it takes, and what it refuses with which message. */
+function describeParser(
+  name: string,
+  parse: (text: string) => unknown,
+  taken: [string, unknown][],
+  refused: string[],
+  message: string,
+): void {
+  describe(name, () => {
+    test.each(taken)('%j', (text, want) => {
+      expect(parse(text)).toEqual(want);
+    });
+    test.each(refused)('not %j', (text) => {
+      expect(() => parse(text)).toThrow(message);
+    });
+  });
+}
+
+describeParser(
+  'parseDuration',
+  parseDuration,
+  [
+    ['30', 30],
+    ['0', 0],
+    ['1.5', 1.5],
+    ['30s', 30],
+    ['500ms', 0.5],
+    ['1m30s', 90],
+    ['1.5h', 5400],
+    ['1h2m3s4ms', 3723.004],
+    ['0s', 0],
+  ],
+  ['', 's', '30 s', '-1s', '1d', '1s2', '1m30', 'soon', '1e3', '.5s', '+5'],
+  'Expected a duration such as 30s, 1m30s or 500ms.',
+);
+
+describeParser(
+  'parseSpeed',
+  parseSpeed,
+  [
+    ['1', 1],
+    ['0.5', 0.5],
+    ['20', 20],
+    ['max', Infinity],
+  ],
+  ['0', '-1', 'Infinity', 'fast', '', 'NaN'],
+  'Expected a factor above 0, such as 1 or 20, or max.',
+);
+
+describeParser(
+  'parseTime',
+  parseTime,
+  [
+    ['1795258606', 1_795_258_606],
+    ['1795258606.5', 1_795_258_606.5],
+    ['2026-11-21T10:56:46Z', 1_795_258_606],
+    ['2026-11-21T11:56:46+01:00', 1_795_258_606],
+    ['2026-11-21T10:56:46.25Z', 1_795_258_606.25],
+  ],
+  ['', 'now', '2026-11-21', '10:56', '2026-13-01T00:00:00Z', '-5', 'Sat Nov 21 2026'],
+  'Expected Unix seconds or RFC 3339: 2026-11-21T10:56:46Z.',
+);
+
+describeParser(
+  'parseFormat',
+  parseFormat,
+  ['table', 'wide', 'json', 'yaml', 'junit'].map((format) => [format, format]),
+  ['', 'xml', 'JSON'],
+  'Expected one of table, wide, json, yaml, junit.',
+);
+
+describeParser(
+  'parseRelease',
+  (text) => parseRelease(text).minor,
+  [
+    ['v1.36.3', 36],
+    ['1.30', 30],
+  ],
+  ['', '1.29', '2.0', 'latest'],
+  'Expected a release among 1.30, 1.31, 1.32, 1.33, 1.34, 1.35, 1.36.',
+);
+
+describeParser(
+  'parseCount',
+  parseCount,
+  [
+    ['1', 1],
+    ['100', 100],
+  ],
+  ['0', '-1', '1.5', '', 'many', 'Infinity'],
+  'Expected a whole number above 0.',
+);
+
+describeParser(
+  'parseAddress',
+  parseAddress,
+  [
+    ['127.0.0.1:9465', { host: '127.0.0.1', port: 9465 }],
+    ['localhost:80', { host: 'localhost', port: 80 }],
+    ['[::1]:9465', { host: '::1', port: 9465 }],
+    [':9465', { host: null, port: 9465 }],
+    [':0', { host: null, port: 0 }],
+    [':65535', { host: null, port: 65_535 }],
+  ],
+  ['', '9465', 'localhost', ':65536', '::1:9465', 'localhost:http', '[::1]', 'a:1:2', ':-1'],
+  'Expected an address such as 127.0.0.1:9465 or :9465.',
+);
+
+test('the version is that of the package', () => {
+  expect(version).toBe(packageJson.version);
+});
