@@ -1,5 +1,5 @@
-// What the command line says, checked: every value is parsed here, once, and a wrong one becomes one
-// clear message that names the flag, the value and what would be right.
+// What the command line says, checked: every value is parsed here, once, and a wrong one becomes
+// one clear message that names the flag, the value and what would be right.
 
 import { InvalidArgumentError } from 'commander';
 

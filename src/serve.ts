@@ -62,7 +62,9 @@ export interface AuditorOptions {
   readonly onResolve?: (finding: Finding) => void;
 }
 
-/** What was measured since the input began; totals over slices are brought up to date by `refresh`. */
+/**
+ * What was measured since the input began; totals over slices are brought up to date by `refresh`.
+ */
 export interface Measured extends Accumulators {
   /** Findings opened so far. */
   readonly opened: OpenedFindings;
@@ -249,7 +251,9 @@ function lose(state: State, lost: Lost): void {
   state.ledger?.lose(lost, state.now ?? 0);
 }
 
-/** A deletion needs no more than the name: whether the object that is held could be removed by it. */
+/**
+ * A deletion needs no more than the name: whether the object that is held could be removed by it.
+ */
 function removed(state: State, { resource, namespace, name }: Lost): boolean {
   if (name === null) return false;
   const { snapshot } = state.store;

@@ -113,6 +113,7 @@ const pods: fc.Arbitrary<Pod> = record({
 
 const services: fc.Arbitrary<Service> = record({
   namespace: namespaces,
+  deleting: mostly(false, true),
   name: serviceNames,
   second: mostly(false, true),
   labels: constantFrom<Labels>({}, { team: 'a' }, { [label.headless]: '' }),
@@ -166,6 +167,7 @@ const subsets = record({
 
 const writtenEndpoints: fc.Arbitrary<Endpoints> = record({
   namespace: namespaces,
+  deleting: mostly(false, true),
   name: serviceNames,
   labels: constantFrom<Labels>(
     {},
@@ -192,6 +194,7 @@ const sliceEndpoint: fc.Arbitrary<Endpoint> = record({
 
 const writtenSlices: fc.Arbitrary<EndpointSlice> = record({
   namespace: namespaces,
+  deleting: mostly(false, true),
   name: constantFrom('s1', 's2', 's3'),
   generation: constantFrom(1, 2, 3),
   managedBy: mostly(manager.slices, manager.mirroring, 'somebody', null),

@@ -1,4 +1,5 @@
-// The loop: when judging begins, what unreadable input does to verdicts, and how a replay keeps time.
+// The loop: when judging begins, what unreadable input does to verdicts, and how a replay keeps
+// time.
 
 import { describe, expect, test } from 'vitest';
 
@@ -178,7 +179,8 @@ describe('a replay', () => {
   test('fires timers between entries in its own time, and stops when it is aborted', async () => {
     const { auditor, opened } = auditorOf(30);
     const stop = new AbortController();
-    // 1,000 times its speed: the window of 30 s is over after 30 ms, the next entry is an hour away.
+    // 1,000 times its speed: the window of 30 s is over after 30 ms, the next entry is an hour
+    // away.
     const running = replay(auditor, stream([...entries.slice(0, -1), clock(3700)]), {
       speed: 1000,
       until: null,

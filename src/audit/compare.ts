@@ -156,8 +156,8 @@ function matchAddress(expected: ExpectedAddress, listed: ListedAddress): number 
 }
 
 /**
- * Endpoints at one address. `truncated`: addresses may be absent, or stand under some of their ports
- * only. `gone` says of an unexpected address why it might still stand there.
+ * Endpoints at one address. `truncated`: addresses may be absent, or stand under some of their
+ * ports only. `gone` says of an unexpected address why it might still stand there.
  */
 export function compareAddress(
   object: string,
@@ -395,10 +395,8 @@ function compareSliced(
 const listText = (names: readonly string[] | null): string =>
   names === null || names.length === 0 ? 'none' : names.join(', ');
 
-export const hintsText = (
-  forZones: readonly string[] | null,
-  nodes: readonly string[] | null,
-): string => `forZones ${listText(forZones)}, forNodes ${listText(nodes)}`;
+const hintsText = (forZones: readonly string[] | null, nodes: readonly string[] | null): string =>
+  `forZones ${listText(forZones)}, forNodes ${listText(nodes)}`;
 
 function compareHints(
   found: Difference[],

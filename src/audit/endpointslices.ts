@@ -1,9 +1,11 @@
-// Judges the output of the endpointslice controller: each address over all slices of a Service, each
-// slice as a whole, and what must be true of them together (placeholder, hints by topology-mode).
-// What must be there is the business of shadow/endpointslice.ts and shadow/hints.ts.
+// Judges the output of the endpointslice controller: each address over all slices of a Service,
+// each slice as a whole, and what must be true of them together (placeholder, hints by
+// topology-mode). What must be there is the business of shadow/endpointslice.ts and
+// shadow/hints.ts.
 //
 // A slice counts for its Service by its service-name label, as nodes take it. Packing is no
-// difference; a duplicate with equal conditions or a surplus empty slice is one that nobody suffers.
+// difference; a duplicate with equal conditions or a surplus empty slice is one that nobody
+// suffers.
 
 import type { AddressType, EndpointSlice, Labels } from '../model/objects.ts';
 import { canonicalIP } from '../model/ip.ts';
@@ -121,7 +123,10 @@ export function judgeSlice(
   const role = roleOf(context.snapshot, record, slice);
   if (service === null) {
     if (role !== 'controller') return [];
-    return [difference('slice-orphaned', sliceObject(slice), 'metadata', null, slice.name)];
+    // The garbage collector follows owners, and the controller writes no slice without one.
+    const cause = slice.owners.length === 0 ? 'hand-edited' : null;
+    const object = sliceObject(slice);
+    return [difference('slice-orphaned', object, 'metadata', null, slice.name, { cause })];
   }
   if (!isSelected(service) || (role !== 'controller' && role !== 'strayed')) return [];
   const found: Difference[] = [];

@@ -1,10 +1,11 @@
-// The catalogue: every code a finding can have, with all that a person needs to act on it, and every
-// cause that can explain one. docs/findings.md is this catalogue in prose and a test keeps them equal.
+// The catalogue: every code a finding can have, with all that a person needs to act on it, and
+// every cause that can explain one. docs/findings.md is this catalogue in prose and a test keeps
+// them equal.
 //
 // A finding says that one output differs from what the controllers mean to write (endpoints,
 // endpointslices, mirrored), or that the input itself is in trouble (input). Severity follows what
-// traffic suffers: critical, it goes astray or nowhere; warning, it does or will when something else
-// happens, or metadata that others rely on is wrong; info, nothing suffers.
+// traffic suffers: critical, it goes astray or nowhere; warning, it does or will when something
+// else happens, or metadata that others rely on is wrong; info, nothing suffers.
 
 export type Output = 'endpoints' | 'endpointslices' | 'mirrored' | 'node' | 'input';
 export type Severity = 'critical' | 'warning' | 'info';
@@ -55,8 +56,8 @@ export const catalogue = {
     difference: 'unexpected',
     title: 'Endpoints that the controller wrote outlive their Service',
     meaning:
-      'The label managed-by says that the controller wrote the object, but there is no Service of ' +
-      'its name. It serves no traffic and is removed when the controller manager restarts.',
+      'The label managed-by says that the controller wrote the object, but there is no Service ' +
+      'of its name. It serves no traffic and is removed when the controller manager restarts.',
     remedy: 'Delete the Endpoints object.',
     upstream: `${endpointsController} checkLeftoverEndpoints`,
   },
@@ -157,7 +158,8 @@ export const catalogue = {
     title: 'An endpoint has other conditions than its pod',
     meaning:
       'ready, serving and terminating follow from the pod’s Ready condition, its deletion and ' +
-      'publishNotReadyAddresses. Nodes send traffic to a pod that is not ready, or none to one that is.',
+      'publishNotReadyAddresses. Nodes send traffic to a pod that is not ready, or none to one ' +
+      'that is.',
     remedy: resync,
     upstream: `${sliceUtils} podToEndpoint`,
   },
@@ -357,8 +359,8 @@ export const catalogue = {
     difference: 'unexpected',
     title: 'A mirrored slice stands where nothing must be mirrored',
     meaning:
-      'The Endpoints are gone, carry skip-mirror or the leader annotation, or the Service is gone ' +
-      'or has a selector.',
+      'The Endpoints are gone, carry skip-mirror or the leader annotation, or the Service is ' +
+      'gone or has a selector.',
     remedy: 'Delete the EndpointSlice.',
     upstream:
       'pkg/controller/endpointslicemirroring/endpointslicemirroring_controller.go syncEndpoints',
@@ -411,8 +413,8 @@ export const catalogue = {
     difference: 'different',
     title: 'A selected pod has an address but no Node, which freezes the Endpoints',
     meaning:
-      'The API server refuses Endpoints with an empty nodeName, so the object stays as it was, or ' +
-      'is never made, for all pods of the Service. Slices leave the pod out and are well.',
+      'The API server refuses Endpoints with an empty nodeName, so the object stays as it was, ' +
+      'or is never made, for all pods of the Service. Slices leave the pod out and are well.',
     remedy: 'Delete the pod, or clear its address, or let the scheduler bind it.',
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },
@@ -520,7 +522,7 @@ export const causes = {
   'node-missing-retried': {
     title: 'A pod of the Service is on a Node that does not exist, so every sync ends in an error',
     condition: 'A pod that should be listed names a Node that does not exist, or none.',
-    cure: 'Delete the pod, or bring the Node back; retries come at 1 s to 1,000 s, then not at all.',
+    cure: 'Delete the pod or bring the Node back; retries come at 1 s to 1,000 s, then never.',
     upstream: 'pkg/controller/endpointslice/endpointslice_controller.go handleErr',
   },
   'placeholder-taken-over': {
@@ -551,7 +553,7 @@ export const causes = {
     title: 'A slice was taken from the controller by its labels, which wedges the controller',
     condition:
       'A slice that the Service owns lost its service-name or managed-by label: the controller ' +
-      'answers every sync with “informer cache is out of date”.',
+      'answers every sync with “informer cache is out of date”. Mirrored slices the same.',
     cure: 'Delete the slice, then restart kube-controller-manager.',
     upstream: 'k8s.io/endpointslice util/endpointslice_tracker.go StaleSlices',
   },

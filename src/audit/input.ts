@@ -3,6 +3,7 @@
 // from the verdicts on what the controllers wrote.
 
 import { canonicalIP } from '../model/ip.ts';
+import { objectBytesLimit } from '../measure/size.ts';
 import type { EndpointSlice, Pod, Snapshot } from '../model/objects.ts';
 import { addressTypesOf } from '../shadow/endpointslice.ts';
 import { endpointsCapacity, isSelected } from '../shadow/endpoints.ts';
@@ -14,8 +15,6 @@ import { countHints, entriesAt } from './endpointslices.ts';
 import type { Context, ServiceRecord } from './service.ts';
 import { isWrittenByController, roleOf, slicesAt } from './service.ts';
 
-/** What the API server accepts in one request: etcd's default --max-request-bytes, 1.5 MiB. */
-export const maxObjectBytes = 1.5 * 1024 * 1024;
 const nearLimit = 0.8;
 
 /** What is left of a selector that is gone: the controllers' own slices and Endpoints. */
@@ -80,7 +79,7 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
 function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
   const objects: { name: string; bytes: number | null }[] = [];
   for (const slice of record.slices) {
-    if ((slice.bytes ?? 0) <= nearLimit * maxObjectBytes) continue;
+    if ((slice.bytes ?? 0) <= nearLimit * objectBytesLimit) continue;
     if (roleOf(context.snapshot, record, slice) === null) continue;
     objects.push({ name: sliceObject(slice), bytes: slice.bytes });
   }
@@ -88,13 +87,13 @@ function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
   if (endpoints !== null)
     objects.push({ name: `Endpoints ${endpoints.key}`, bytes: endpoints.bytes });
   return objects
-    .filter(({ bytes }) => bytes !== null && bytes > nearLimit * maxObjectBytes)
+    .filter(({ bytes }) => bytes !== null && bytes > nearLimit * objectBytesLimit)
     .map(({ name, bytes }) =>
       difference(
         'object-near-size-limit',
         name,
         'bytes',
-        `at most ${String(maxObjectBytes)} bytes`,
+        `at most ${String(objectBytesLimit)} bytes`,
         `${String(bytes)} bytes`,
         { subject: name },
       ),

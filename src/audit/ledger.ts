@@ -1,10 +1,13 @@
-// The ledger of a cluster under audit: what was judged of each Service, and since when. It follows a
-// snapshot one change at a time.
+// The ledger of a cluster under audit: what was judged of each Service, and since when. It follows
+// a snapshot one change at a time.
 //
-//   change ─► touch.ts: units of the Services it concerns ─► judge (pure) ─► standing.ts: differences
-//                                                                              come and go
-//                                                                               │         │
-//                                                     settle.ts: pending ─► finding      lag samples
+//   change ─► touch.ts: units of the Services it concerns ─► judge (pure)
+//                                                               │
+//             standing.ts: differences come and go ◄────────────┘
+//                 │                     │
+//                 ▼                     ▼
+//             settle.ts: pending ─►    lag samples
+//             finding ─► resolved
 //
 // Judging every unit from nothing, as at the beginning, and following every change give the same
 // differences; only history, and with it some causes, is known to the one who followed.

@@ -56,9 +56,9 @@ export function judgeMirrored(context: Context, record: ServiceRecord): Differen
 }
 
 /**
- * Whether the next sync may fail for good: slices to create take over the names of slices to delete,
- * but upstream strikes them from its list by a name that none of them has yet. With both address
- * types to create it may strike the wrong one and then create a name that exists.
+ * Whether the next sync may fail for good: slices to create take over the names of slices to
+ * delete, but upstream strikes them from its list by a name that none of them has yet. With both
+ * address types to create it may strike the wrong one and then create a name that exists.
  */
 function mayFail(groups: readonly MirroredGroup[], slices: readonly EndpointSlice[]): boolean {
   const wanted = new Set(groups.map(groupKey));

@@ -42,7 +42,9 @@ interface Contribution {
   readonly ready: boolean;
   /** It must be listed in Endpoints, but has no node: the API server refuses the object. */
   readonly nodeless: boolean;
-  /** Its Node does not exist, so the slices leave it out and every sync of them ends in an error. */
+  /**
+   * Its Node does not exist, so the slices leave it out and every sync of them ends in an error.
+   */
   readonly stranded: boolean;
   readonly types: readonly AddressType[];
 }

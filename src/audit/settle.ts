@@ -2,9 +2,10 @@
 // and when it is gone the finding is resolved. Time is passed in; it is the input's own clock.
 //
 // The clock of a difference starts when its unit ceases to be as expected, and anew when an event
-// wakes a controller that slept till then. A controller that keeps up with a flood of changes, each a
-// little late, is never reported, since every unit is as expected now and then. Differences that stand at one output and have the
-// same cause are one finding, under the code of the worst of them; input findings are one per code.
+// wakes a controller that slept till then. A controller that keeps up with a flood of changes, each
+// a little late, is never reported, since every unit is as expected now and then. Differences that
+// stand at one output and have the same cause are one finding, under the code of the worst of them;
+// input findings are one per code.
 
 import type { Difference } from './compare.ts';
 import type { Cause, Code, Finding, Output, Severity } from './findings.ts';

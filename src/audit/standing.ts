@@ -1,13 +1,13 @@
 // How the differences of one unit come and go: what was found now against what stood before, which
-// cause history shows for what is new, what a wake of a controller ends, and how long an output took
-// to follow its input.
+// cause history shows for what is new, what a wake of a controller ends, and how long an output
+// took to follow its input.
 //
-// History is what the ledger saw happen: a unit was as expected, then one change was taken in, and now
-// it differs. If that change wakes nobody upstream (shadow/wake.ts), or if the object itself changed
-// while its input did not, the difference has a cause. A later wake ends that excuse and starts the
-// clock anew. Differences that stand when the ledger begins have no history: there, the conditions of
-// the catalogue stand in, and the cause counts as not proven. So they do after a gap in the input,
-// which hides what happened first.
+// History is what the ledger saw happen: a unit was as expected, then one change was taken in, and
+// now it differs. If that change wakes nobody upstream (shadow/wake.ts), or if the object itself
+// changed while its input did not, the difference has a cause. A later wake ends that excuse and
+// starts the clock anew. Differences that stand when the ledger begins have no history: there, the
+// conditions of the catalogue stand in, and the cause counts as not proven. So they do after a gap
+// in the input, which hides what happened first.
 
 import type { Release } from '../shadow/release.ts';
 import type { Difference } from './compare.ts';
@@ -62,7 +62,9 @@ const asleep: readonly (Cause | null)[] = [
   'node-change-unnoticed',
 ];
 
-/** Severity by what traffic suffers: none, where upstream was seen to sleep over a quiet difference. */
+/**
+ * Severity by what traffic suffers: none, where upstream was seen to sleep over a quiet difference.
+ */
 function severityOf(difference: Difference, cause: Cause | null, proven: boolean): Severity {
   if (difference.severity !== null) return difference.severity;
   const quiet = difference.quiet && proven && asleep.includes(cause);
@@ -115,7 +117,9 @@ function started(
   const writes = touch.writes.has(output as Written);
   const seen = beginning ? null : causeOf(keeping, touch, output, standing);
   const known = difference.cause ?? seen ?? difference.hindrance;
-  const cause = known ?? (beginning || gap ? difference.likelyCause : null);
+  // What was missed may have woken the controller before the change that wakes nobody.
+  const guess = gap && output !== 'input' && !writes ? touch.blind : null;
+  const cause = known ?? guess ?? (beginning || gap ? difference.likelyCause : null);
   const proven = known !== null;
   return {
     difference,

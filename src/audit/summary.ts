@@ -1,5 +1,5 @@
-// The cluster in numbers: how many outputs have which verdict, why some are unknown, what is foreign,
-// and since when the oldest difference is pending.
+// The cluster in numbers: how many outputs have which verdict, why some are unknown, what is
+// foreign, and since when the oldest difference is pending.
 
 import type { Finding } from './findings.ts';
 import type { Ledger } from './ledger.ts';
@@ -34,7 +34,8 @@ export const emptySummary: Summary = {
 };
 
 /**
- * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of Services.
+ * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of
+ * Services.
  */
 export function summarize(
   ledger: Ledger,

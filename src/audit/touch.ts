@@ -34,7 +34,7 @@ export interface Touch {
   whole: boolean;
   /** The controllers that the change wakes for this Service. */
   readonly woken: Set<Written>;
-  /** The blind spot that a change of the input falls into, where it wakes nobody. */
+  /** The blind spot that a change of the input falls into, were it not for what it wakes besides. */
   blind: Cause | null;
   /** The output that the change itself wrote; null for a change of the input. */
   writes: ReadonlySet<Written>;
@@ -136,12 +136,11 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
     countPod(records.context, record, pod.key);
     const touch = touchOf(record);
     for (const address of addresses) touch.addresses.add(address);
-    if (wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key))) {
-      for (const output of both) touch.woken.add(output);
-    } else {
-      touch.blind =
-        before?.terminal === after?.terminal ? 'pod-change-unnoticed' : 'pod-phase-unnoticed';
-    }
+    const awake = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
+    if (awake) for (const output of both) touch.woken.add(output);
+    const phase = before !== null && after !== null && before.terminal !== after.terminal;
+    if (phase) touch.blind = 'pod-phase-unnoticed';
+    else if (!awake) touch.blind = 'pod-change-unnoticed';
     touches.set(key, touch);
   }
   if (!same) touchSharers(records, addresses, touches);
@@ -375,7 +374,8 @@ function entriesByAddress(slice: EndpointSlice): Map<string, string> {
     const { ready, serving, terminating, hostname, node, zone, target } = endpoint;
     const hints = `${endpoint.forZones?.join() ?? ''} ${endpoint.forNodes?.join() ?? ''}`;
     const pod = `${target?.name ?? ''} ${target?.uid ?? ''} ${hostname ?? ''}`;
-    const text = `${String(ready)} ${String(serving)} ${String(terminating)} ${node ?? ''} ${zone ?? ''} ${hints} ${pod}`;
+    const conditions = `${String(ready)} ${String(serving)} ${String(terminating)}`;
+    const text = `${conditions} ${node ?? ''} ${zone ?? ''} ${hints} ${pod}`;
     for (const address of endpoint.addresses) {
       const ip = canonicalIP(address);
       entries.set(ip, `${entries.get(ip) ?? ''}${text};`);

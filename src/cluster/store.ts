@@ -1,11 +1,13 @@
-// Holds the newest version of every object and the indexes that judging needs, one update at a time.
+// Holds the newest version of every object and the indexes that judging needs, one update at a
+// time.
 //
 // The cost of an event depends on the object, not on the size of the cluster: pods are found by
-// address, by Node and by namespace, Services through one pair of their selector. Nothing is copied; a Snapshot is a view of the store between two events.
+// address, by Node and by namespace, Services through one pair of their selector. Nothing is
+// copied; a Snapshot is a view of the store between two events.
 //
 // The API server orders the versions of an object by resourceVersion. An event that is older than
-// what is held, or repeats it, changes nothing and is counted. So that a late event does not bring a
-// deleted object back, the last deletions are remembered, as many as `tombstoneLimit`.
+// what is held, or repeats it, changes nothing and is counted. So that a late event does not bring
+// a deleted object back, the last deletions are remembered, as many as `tombstoneLimit`.
 
 import type {
   AnyObject,

@@ -1,6 +1,6 @@
 // IP addresses as upstream parses and prints them: k8s.io/utils/net ParseIPSloppy (leading zeros in
-// IPv4 octets are read as decimal) followed by Go's net.IP.String (RFC 5952, and an IPv4-mapped IPv6
-// address is the IPv4 address). CIDRs and zones play no role for endpoints.
+// IPv4 octets are read as decimal) followed by Go's net.IP.String (RFC 5952, and an IPv4-mapped
+// IPv6 address is the IPv4 address). CIDRs and zones play no role for endpoints.
 
 import ipaddr from 'ipaddr.js';
 

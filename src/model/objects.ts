@@ -209,7 +209,9 @@ export interface Change<R extends Resource = Resource> {
   readonly gap?: boolean;
 }
 
-/** CPU of the Nodes that topology hints count (ready, no control plane), and what is wrong with it. */
+/**
+ * CPU of the Nodes that topology hints count (ready, no control plane), and what is wrong with it.
+ */
 export interface ZoneCapacity {
   /** A counted Node lacks its zone or its CPU: no Service gets hints. */
   readonly insufficient: boolean;
@@ -252,7 +254,8 @@ const quoted = (value: string | null): string => (value === null ? '-' : JSON.st
 
 /** One port in a form whose order and equality are those of its four fields. */
 export function portKey(port: Port): string {
-  return `${quoted(port.name)} ${String(port.port)} ${quoted(port.protocol)} ${quoted(port.appProtocol)}`;
+  const [name, protocol, app] = [port.name, port.protocol, port.appProtocol].map(quoted);
+  return `${name ?? ''} ${String(port.port)} ${protocol ?? ''} ${app ?? ''}`;
 }
 
 /**

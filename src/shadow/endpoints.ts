@@ -2,17 +2,17 @@
 // pkg/api/v1/endpoints/util.go (RepackSubsets) of k8s.io/kubernetes@v1.36.3; differences between
 // releases are in release.ts.
 //
-// The controller writes one Endpoints object per Service with a selector. Its subsets are a repacked
-// form of (address, port) pairs: ports that have the same addresses share a subset. The controller
-// itself accepts any other packing of the same pairs, so the shadow says per pod which address with
-// which ports must stand there, and leaves packing, order and hashes alone.
+// The controller writes one Endpoints object per Service with a selector. Its subsets are a
+// repacked form of (address, port) pairs: ports that have the same addresses share a subset. The
+// controller itself accepts any other packing of the same pairs, so the shadow says per pod which
+// address with which ports must stand there, and leaves packing, order and hashes alone.
 //
 // Above 1,000 address entries, counted over all subsets, the object is truncated. Which addresses
 // survive is arbitrary, how many of each subset survive is not, up to the order of the subsets.
 //
-// Left out: resourceVersion of targetRef (ignored upstream), the trigger-time annotation (it depends
-// on how changes were batched), annotations of others (kept upstream), pods in which two Service
-// ports of the same name and number meet (the API forbids them).
+// Left out: resourceVersion of targetRef (ignored upstream), the trigger-time annotation (it
+// depends on how changes were batched), annotations of others (kept upstream), pods in which two
+// Service ports of the same name and number meet (the API forbids them).
 
 import type { Labels, Pod, Port, PortMapKey, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';
@@ -157,9 +157,9 @@ export interface Truncation {
 }
 
 /**
- * How upstream truncates subsets of these sizes, or null when they fit. Each subset keeps its rounded
- * up share, in the order of the subsets and until the capacity is used up; that order is a hash, so
- * any is allowed. `endpoints_controller.go` truncateEndpoints.
+ * How upstream truncates subsets of these sizes, or null when they fit. Each subset keeps its
+ * rounded up share, in the order of the subsets and until the capacity is used up; that order is a
+ * hash, so any is allowed. `endpoints_controller.go` truncateEndpoints.
  */
 export function truncation(subsets: readonly SubsetCounts[]): Truncation | null {
   const ready = subsets.reduce((sum, subset) => sum + subset.ready, 0);

@@ -1,12 +1,12 @@
 // Shadows the endpointslice controller: reconciler.go, utils.go and util/ of
-// k8s.io/endpointslice@v0.36.3, driven by pkg/controller/endpointslice of k8s.io/kubernetes@v1.36.3;
-// differences between releases are in release.ts.
+// k8s.io/endpointslice@v0.36.3, driven by pkg/controller/endpointslice of
+// k8s.io/kubernetes@v1.36.3; differences between releases are in release.ts.
 //
 // The controller keeps, per Service and address type, sets of endpoints grouped by port map, and
 // spreads each set over slices of at most --max-endpoints-per-slice (100). How a set is spread
 // depends on every state before, so the shadow says which endpoints must stand in the slices of a
-// Service, and what must be true of every slice (labels, owner, address type, size); filling.ts says
-// whether one state of the slices can follow another.
+// Service, and what must be true of every slice (labels, owner, address type, size); filling.ts
+// says whether one state of the slices can follow another.
 //
 // Left out: names of slices, order, trigger-time annotations and annotations of others (all without
 // meaning upstream), and hints (hints.ts).

@@ -2,13 +2,13 @@
 // the recycling in finalize, reconciler.go and utils.go of k8s.io/endpointslice@v0.36.3.
 //
 // One sync keeps every endpoint that is still wanted where it is, deletes emptied slices, fills the
-// slices it had to change anyway, fullest first, then puts what is left into the one unchanged slice
-// that comes closest to full, and only then makes new slices, which take over the names of deleted
-// ones. So from the slices before and the endpoints wanted now, the sizes after are determined up to
-// ties, and a state that differs cannot come from one sync.
+// slices it had to change anyway, fullest first, then puts what is left into the one unchanged
+// slice that comes closest to full, and only then makes new slices, which take over the names of
+// deleted ones. So from the slices before and the endpoints wanted now, the sizes after are
+// determined up to ties, and a state that differs cannot come from one sync.
 //
-// Left out: which endpoint fills which place (upstream takes any), hints, and syncs of more than one
-// step. Whether one sync can explain a change at all is for the caller to know.
+// Left out: which endpoint fills which place (upstream takes any), hints, and syncs of more than
+// one step. Whether one sync can explain a change at all is for the caller to know.
 
 import type { EndpointSlice, PortMapKey, Service } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';

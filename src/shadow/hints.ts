@@ -3,9 +3,9 @@
 //
 // Hints by trafficDistribution are a function of the endpoint itself, so they are exactly expected.
 // Hints by the annotation topology-mode Auto depend on every sync before and on which Node events
-// were seen, so only what stands can be judged: hints are given to all ready endpoints of an address
-// type or to none, and to none at all where upstream's own conditions forbid them. Absent hints are
-// always allowed; the reason is named where it follows from the input.
+// were seen, so only what stands can be judged: hints are given to all ready endpoints of an
+// address type or to none, and to none at all where upstream's own conditions forbid them. Absent
+// hints are always allowed; the reason is named where it follows from the input.
 //
 // Left out: how many endpoints of one zone are given to another (it depends on history), and hints
 // of endpoints that are not ready under Auto (nothing reads them).
@@ -31,8 +31,8 @@ export interface Hints {
 const noHints: Hints = { forZones: null, forNodes: null };
 
 /**
- * The hints of one endpoint by trafficDistribution. They repeat the endpoint's own zone and node, so
- * a wrong zone is one difference, not two. `trafficdist.go` preferCloseHeuristic.
+ * The hints of one endpoint by trafficDistribution. They repeat the endpoint's own zone and node,
+ * so a wrong zone is one difference, not two. `trafficdist.go` preferCloseHeuristic.
  */
 export function expectedHints(
   mode: 'none' | 'zone' | 'node',

@@ -6,12 +6,12 @@
 // slice per port map and address type, with at most 1,000 addresses of each repacked subset. The
 // result is a function of the Endpoints object and of whether the Service has a selector.
 //
-// Two oddities are followed: an address keeps what the first subset says of it (node, hostname), and
-// ports with an appProtocol are told apart by pointer, so those of two subsets never merge; where such
-// subsets disagree about one address, either readiness is allowed.
+// Two oddities are followed: an address keeps what the first subset says of it (node, hostname),
+// and ports with an appProtocol are told apart by pointer, so those of two subsets never merge;
+// where such subsets disagree about one address, either readiness is allowed.
 //
-// Left out: the trigger time (never mirrored), which of two addresses survives when the same address
-// stands in one repacked subset for two uids of one pod name (upstream keeps either).
+// Left out: the trigger time (never mirrored), which of two addresses survives when the same
+// address stands in one repacked subset for two uids of one pod name (upstream keeps either).
 
 import { parseIP } from '../model/ip.ts';
 import type {
@@ -42,7 +42,9 @@ export interface MirroredGroup {
   readonly addressType: AddressType;
   readonly ports: readonly Port[];
   readonly portMap: PortMapKey;
-  /** Keyed as upstream tells endpoints apart: address, hostname, namespace and name of targetRef. */
+  /**
+   * Keyed as upstream tells endpoints apart: address, hostname, namespace and name of targetRef.
+   */
   readonly endpoints: ReadonlyMap<string, MirroredEndpoint>;
 }
 
@@ -64,7 +66,8 @@ export function endpointIdentity(
   hostname: string | null,
   target: { namespace: string; name: string } | null,
 ): string {
-  return `${address}|${hostname ?? ''}|${target === null ? '' : `${target.namespace}/${target.name}`}`;
+  const of = target === null ? '' : `${target.namespace}/${target.name}`;
+  return `${address}|${hostname ?? ''}|${of}`;
 }
 
 interface Listed {

@@ -1,9 +1,9 @@
-// What the endpoints and the endpointslice controller ask of a pod before they list it. Both use the
-// same functions: k8s.io/endpointslice@v0.36.3 util/controller_utils.go (ShouldPodBeInEndpoints,
-// ShouldSetHostname) and utils.go (FindPort, getEndpointPorts).
+// What the endpoints and the endpointslice controller ask of a pod before they list it. Both use
+// the same functions: k8s.io/endpointslice@v0.36.3 util/controller_utils.go
+// (ShouldPodBeInEndpoints, ShouldSetHostname) and utils.go (FindPort, getEndpointPorts).
 //
-// Restart policy, readiness gates and the phases Pending, Running and Unknown play no role upstream,
-// so they are not even projected; of the phase only "terminal" is.
+// Restart policy, readiness gates and the phases Pending, Running and Unknown play no role
+// upstream, so they are not even projected; of the phase only "terminal" is.
 
 import type { Pod, Port, PortMapKey, Service, ServicePort } from '../model/objects.ts';
 import { portMapKey } from '../model/objects.ts';
@@ -14,7 +14,9 @@ export function isListed(pod: Pod, includeTerminating: boolean): boolean {
   return includeTerminating || !pod.deleting;
 }
 
-/** Whether an endpoint of this pod carries the pod's hostname; the Service may have a cluster IP. */
+/**
+ * Whether an endpoint of this pod carries the pod's hostname; the Service may have a cluster IP.
+ */
 export function carriesHostname(service: Service, pod: Pod): boolean {
   return (
     pod.hostname !== '' && pod.subdomain === service.name && pod.namespace === service.namespace

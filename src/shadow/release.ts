@@ -4,8 +4,8 @@
 // others are not.
 //
 // Left out, since no comparison here can see it: the order of ports and subsets (md5 before 1.35,
-// FNV since), irregular addresses (copied as they are before 1.33, rewritten since; they are compared
-// in canonical form), and defects of single patch releases.
+// FNV since), irregular addresses (copied as they are before 1.33, rewritten since; they are
+// compared in canonical form), and defects of single patch releases.
 
 export interface Release {
   /** The minor version whose row this is. */
@@ -21,7 +21,10 @@ export interface Release {
   readonly trafficDistributions: readonly string[];
   /** A ready endpoint without zone gets a zone hint of the empty name. trafficdist.go update. */
   readonly hintsEmptyZone: boolean;
-  /** Slices without ports are deleted and made anew at every sync. controller_utils.go NewPortMapKey. */
+  /**
+   * Slices without ports are deleted and made anew at every sync. controller_utils.go
+   * NewPortMapKey.
+   */
   readonly rebuildsPortless: boolean;
   /** An edited mirrored slice is put right again. endpointslicemirroring onEndpointSliceUpdate. */
   readonly mirrorRepairsEdits: boolean;

@@ -4,13 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import { address, endpoint, node, pod, port, service, slice, target } from '../build.ts';
 import type { Difference, Leftover, ListedAddress } from '../../src/audit/compare.ts';
-import {
-  compareAddress,
-  compareEndpoint,
-  difference,
-  isReady,
-  pair,
-} from '../../src/audit/compare.ts';
+import { compareAddress, compareEndpoint, difference, isReady } from '../../src/audit/compare.ts';
 import type { EndpointAddress } from '../../src/model/objects.ts';
 import { expectedAddress } from '../../src/shadow/endpoints.ts';
 import { expectedEndpoints } from '../../src/shadow/endpointslice.ts';
@@ -21,32 +15,6 @@ const brief = ({ code, severity, field, expected, actual }: Difference): string 
   [code, severity, field, expected, actual].map((part) => part ?? '-').join(' | ');
 
 const codes = (found: readonly Difference[]): string[] => found.map(({ code }) => code);
-
-describe('pair', () => {
-  /** Texts match the better the longer the beginning they share. */
-  const shared = (a: string, b: string): number => {
-    let length = 0;
-    while (length < a.length && a[length] === b[length]) length++;
-    return length;
-  };
-  const cases: [string, string[], string[], string[], string[], string[]][] = [
-    ['nothing', [], [], [], [], []],
-    ['one of each, whatever they are', ['a'], ['z'], ['a-z'], [], []],
-    ['by match', ['ab', 'cd'], ['cd', 'ab'], ['ab-ab', 'cd-cd'], [], []],
-    ['the best match', ['abc', 'x'], ['a', 'ab'], ['abc-ab', 'x-a'], [], []],
-    ['what does not match is paired as it comes', ['a', 'b'], ['x', 'b'], ['b-b', 'a-x'], [], []],
-    ['too few', ['a', 'b'], ['b'], ['b-b'], ['a'], []],
-    ['too many', ['a'], ['b', 'a'], ['a-a'], [], ['b']],
-    ['none there', ['a'], [], [], ['a'], []],
-    ['none expected', [], ['a'], [], [], ['a']],
-  ];
-  test.each(cases)('%s', (_, expected, actual, pairs, missing, unexpected) => {
-    const got = pair(expected, actual, shared);
-    expect(got.pairs.map((both) => both.join('-'))).toEqual(pairs);
-    expect(got.missing).toEqual(missing);
-    expect(got.unexpected).toEqual(unexpected);
-  });
-});
 
 const listed = (more: Partial<EndpointAddress> = {}, ports = [port()]): ListedAddress => {
   const one = address(more);
@@ -66,57 +34,59 @@ function atAddress(
   return compareAddress('Endpoints shop/web', expected, actual, truncated, () => gone);
 }
 
+const addressCases: [string, Parameters<typeof pod>[0] | null, ListedAddress[], string[]][] = [
+  ['as expected', {}, [listed()], []],
+  ['nothing on either side', null, [], []],
+  ['missing', {}, [], ['endpoints-address-missing']],
+  ['of nobody', null, [listed()], ['endpoints-address-unexpected']],
+  ['not ready', {}, [listed({ ready: false })], ['endpoints-readiness-different']],
+  ['ready', { ready: false }, [listed()], ['endpoints-readiness-different']],
+  ['another port', {}, [listed({}, [port({ port: 1 })])], ['endpoints-ports-different']],
+  ['a port more', {}, [listed({}, [port(), port({ port: 1 })])], ['endpoints-ports-different']],
+  ['a port twice', {}, [listed({}, [port(), port()])], ['endpoints-ports-different']],
+  ['no ports', {}, [listed({}, [])], ['endpoints-ports-different']],
+  ['another node', {}, [listed({ node: 'node-b' })], ['endpoints-address-different']],
+  ['no node', {}, [listed({ node: null })], ['endpoints-address-different']],
+  ['another hostname', {}, [listed({ hostname: 'a' })], ['endpoints-address-different']],
+  ['no target', {}, [listed({ target: null })], ['endpoints-address-different']],
+  ['another pod', {}, [listed({ target: target('x') })], ['endpoints-address-different']],
+  [
+    'an earlier pod of the name',
+    {},
+    [listed({ target: target('web-1', { uid: 'old' }) })],
+    ['endpoints-address-different'],
+  ],
+  [
+    'the right one and another',
+    {},
+    [listed({ target: target('x') }), listed()],
+    ['endpoints-address-unexpected'],
+  ],
+  [
+    'everything wrong',
+    {},
+    [listed({ ready: false, node: null }, [])],
+    ['endpoints-readiness-different', 'endpoints-ports-different', 'endpoints-address-different'],
+  ],
+];
+
+const truncatedCases: [string, ListedAddress[], string[]][] = [
+  ['an address that fell to truncation', [], []],
+  ['some of its ports', [listed({}, [])], []],
+  [
+    'a port that it does not have',
+    [listed({}, [port({ port: 1 })])],
+    ['endpoints-ports-different'],
+  ],
+  ['not ready', [listed({ ready: false })], ['endpoints-readiness-different']],
+];
+
 describe('compareAddress', () => {
-  const cases: [string, Parameters<typeof pod>[0] | null, ListedAddress[], string[]][] = [
-    ['as expected', {}, [listed()], []],
-    ['nothing on either side', null, [], []],
-    ['missing', {}, [], ['endpoints-address-missing']],
-    ['of nobody', null, [listed()], ['endpoints-address-unexpected']],
-    ['not ready', {}, [listed({ ready: false })], ['endpoints-readiness-different']],
-    ['ready', { ready: false }, [listed()], ['endpoints-readiness-different']],
-    ['another port', {}, [listed({}, [port({ port: 1 })])], ['endpoints-ports-different']],
-    ['a port more', {}, [listed({}, [port(), port({ port: 1 })])], ['endpoints-ports-different']],
-    ['a port twice', {}, [listed({}, [port(), port()])], ['endpoints-ports-different']],
-    ['no ports', {}, [listed({}, [])], ['endpoints-ports-different']],
-    ['another node', {}, [listed({ node: 'node-b' })], ['endpoints-address-different']],
-    ['no node', {}, [listed({ node: null })], ['endpoints-address-different']],
-    ['another hostname', {}, [listed({ hostname: 'a' })], ['endpoints-address-different']],
-    ['no target', {}, [listed({ target: null })], ['endpoints-address-different']],
-    ['another pod', {}, [listed({ target: target('x') })], ['endpoints-address-different']],
-    [
-      'an earlier pod of the name',
-      {},
-      [listed({ target: target('web-1', { uid: 'old' }) })],
-      ['endpoints-address-different'],
-    ],
-    [
-      'the right one and another',
-      {},
-      [listed({ target: target('x') }), listed()],
-      ['endpoints-address-unexpected'],
-    ],
-    [
-      'everything wrong',
-      {},
-      [listed({ ready: false, node: null }, [])],
-      ['endpoints-readiness-different', 'endpoints-ports-different', 'endpoints-address-different'],
-    ],
-  ];
-  test.each(cases)('%s', (_, on, actual, want) => {
+  test.each(addressCases)('%s', (_, on, actual, want) => {
     expect(codes(atAddress(on, actual))).toEqual(want);
   });
 
-  const truncated: [string, ListedAddress[], string[]][] = [
-    ['an address that fell to truncation', [], []],
-    ['some of its ports', [listed({}, [])], []],
-    [
-      'a port that it does not have',
-      [listed({}, [port({ port: 1 })])],
-      ['endpoints-ports-different'],
-    ],
-    ['not ready', [listed({ ready: false })], ['endpoints-readiness-different']],
-  ];
-  test.each(truncated)('truncated: %s', (_, actual, want) => {
+  test.each(truncatedCases)('truncated: %s', (_, actual, want) => {
     expect(codes(atAddress({}, actual, true))).toEqual(want);
   });
 
@@ -125,7 +95,8 @@ describe('compareAddress', () => {
       'endpoints-address-missing | - | subsets | 10.0.0.1 of pod web-1, ready, http 8080/TCP | -',
     ]);
     expect(atAddress(null, [listed({ target: null })]).map(brief)).toEqual([
-      'endpoints-address-unexpected | - | subsets | - | 10.0.0.1 of no target, ready, http 8080/TCP',
+      'endpoints-address-unexpected | - | subsets | - | ' +
+        '10.0.0.1 of no target, ready, http 8080/TCP',
     ]);
     expect(atAddress({ ready: false }, [listed()]).map(brief)).toEqual([
       'endpoints-readiness-different | - | subsets.addresses | ' +
@@ -151,6 +122,34 @@ describe('compareAddress', () => {
       cause: null,
       severity: 'info',
     });
+  });
+});
+
+describe('entries are paired by the pod they refer to', () => {
+  const [one, two] = [pod(), pod({ name: 'web-2', ready: false })];
+  const expected = [one, two].flatMap((on) => expectedAddress(service(), on, newestRelease) ?? []);
+  const ofTwo = listed({ target: target('web-2'), ready: false });
+  const compared = (...actual: ListedAddress[]): string[] =>
+    compareAddress('Endpoints shop/web', expected, actual, false, () => nothing).map(
+      ({ code, subject }) => `${code} ${subject}`,
+    );
+  const cases: [string, ListedAddress[], string[]][] = [
+    ['in order', [listed(), ofTwo], []],
+    ['in another order', [ofTwo, listed()], []],
+    ['one missing', [ofTwo], ['endpoints-address-missing web-1']],
+    [
+      'by uid before name',
+      [listed({ target: target('web-1', { uid: 'old' }) }), ofTwo, listed()],
+      ['endpoints-address-unexpected old'],
+    ],
+    [
+      'what refers to nobody is paired as it comes',
+      [listed({ target: null }), ofTwo],
+      ['endpoints-address-different web-1'],
+    ],
+  ];
+  test.each(cases)('%s', (_, actual, want) => {
+    expect(compared(...actual)).toEqual(want);
   });
 });
 
@@ -292,7 +291,7 @@ test('ready is what is not said to be otherwise', () => {
 });
 
 test('a difference has nothing that it was not given', () => {
-  expect(difference('endpoints-missing', 'o', 'f', null, null)).toEqual({
+  expect(difference('endpoints-missing', 'o', 'f', null, null)).toMatchObject({
     code: 'endpoints-missing',
     object: 'o',
     field: 'f',

@@ -202,49 +202,51 @@ describe('a placeholder', () => {
   });
 });
 
-describe('topology-mode Auto', () => {
-  const auto = service({ topologyAuto: true });
-  const zones: Node[] = ['a', 'b'].map((name) =>
-    node({ name: `node-${name}`, zone: `zone-${name}` }),
-  );
-  const two = (hints: (string | null)[], ready = true): EndpointSlice =>
-    slice({
-      endpoints: hints.map((zone, index) =>
-        endpoint({
-          addresses: [`10.0.0.${index + 1}`],
-          target: target(`web-${index + 1}`),
-          node: zones[index]?.name ?? '',
-          zone: zones[index]?.zone ?? '',
-          ready,
-          serving: ready,
-          forZones: zone === null ? null : [zone],
-        }),
-      ),
-    });
-  const pods = (ready = true) => [
-    pod({ ready }),
-    pod({ name: 'web-2', ips: ['10.0.0.2'], node: 'node-b', ready }),
-  ];
-  const wrong = 'slice-hints-different warning';
-  const cases: [string, AnyObject[], string[]][] = [
-    ['a hint each', [...pods(), ...zones, two(['zone-a', 'zone-b'])], []],
-    ['of another zone', [...pods(), ...zones, two(['zone-b', 'zone-a'])], []],
-    ['none at all', [...pods(), ...zones, two([null, null])], []],
-    ['one of two', [...pods(), ...zones, two(['zone-a', null])], [wrong]],
-    ['a zone that never was', [...pods(), ...zones, two(['zone-a', 'zone-x'])], [wrong]],
+const auto = service({ topologyAuto: true });
+const zones: Node[] = ['a', 'b'].map((name) =>
+  node({ name: `node-${name}`, zone: `zone-${name}` }),
+);
+const two = (hints: (string | null)[], ready = true): EndpointSlice =>
+  slice({
+    endpoints: hints.map((zone, index) =>
+      endpoint({
+        addresses: [`10.0.0.${index + 1}`],
+        target: target(`web-${index + 1}`),
+        node: zones[index]?.name ?? '',
+        zone: zones[index]?.zone ?? '',
+        ready,
+        serving: ready,
+        forZones: zone === null ? null : [zone],
+      }),
+    ),
+  });
+const pods = (ready = true) => [
+  pod({ ready }),
+  pod({ name: 'web-2', ips: ['10.0.0.2'], node: 'node-b', ready }),
+];
+const wrong = 'slice-hints-different warning';
+
+const hintCases: [string, AnyObject[], string[]][] = [
+  ['a hint each', [...pods(), ...zones, two(['zone-a', 'zone-b'])], []],
+  ['of another zone', [...pods(), ...zones, two(['zone-b', 'zone-a'])], []],
+  ['none at all', [...pods(), ...zones, two([null, null])], []],
+  ['one of two', [...pods(), ...zones, two(['zone-a', null])], [wrong]],
+  ['a zone that never was', [...pods(), ...zones, two(['zone-a', 'zone-x'])], [wrong]],
+  [
+    'where there must be none',
     [
-      'where there must be none',
-      [
-        ...pods(),
-        ...zones.slice(0, 1),
-        node({ name: 'node-b', zone: 'zone-b', ready: false }),
-        two(['zone-a', 'zone-b']),
-      ],
-      [`${wrong} node-change-unnoticed`],
+      ...pods(),
+      ...zones.slice(0, 1),
+      node({ name: 'node-b', zone: 'zone-b', ready: false }),
+      two(['zone-a', 'zone-b']),
     ],
-    ['not ready ones do not count', [...pods(false), ...zones, two(['zone-a', null], false)], []],
-  ];
-  test.each(cases)('%s', (_, objects, want) => {
+    [`${wrong} node-change-unnoticed`],
+  ],
+  ['not ready ones do not count', [...pods(false), ...zones, two(['zone-a', null], false)], []],
+];
+
+describe('topology-mode Auto', () => {
+  test.each(hintCases)('%s', (_, objects, want) => {
     expect(textsOf(judged([auto, endpoints(), ...objects]), 'endpointslices')).toEqual(want);
   });
 

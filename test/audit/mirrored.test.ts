@@ -137,71 +137,68 @@ describe('one endpoint', () => {
   });
 });
 
+const labels = (more: Labels): Labels => ({
+  [label.serviceName]: 'web',
+  [label.sliceManagedBy]: manager.mirroring,
+  ...more,
+});
+
+const sliceCases: [string, Endpoints, EndpointSlice[], string[]][] = [
+  [
+    'other ports',
+    byHand(),
+    [mirror({ ports: [port({ port: 1 })] })],
+    ['mirror-ports-different critical'],
+  ],
+  [
+    'a label missing',
+    byHand({ labels: { a: '1' } }),
+    [mirror()],
+    ['mirror-labels-different warning'],
+  ],
+  [
+    'a label too many',
+    byHand(),
+    [mirror({ labels: labels({ a: '1' }) })],
+    ['mirror-labels-different warning'],
+  ],
+  // The mirroring controller compares this label as it does all others.
+  [
+    'the headless label too many',
+    byHand(),
+    [mirror({ labels: labels({ [label.headless]: '' }) })],
+    ['mirror-labels-different warning'],
+  ],
+  [
+    'an annotation missing',
+    byHand({ annotations: { a: '1' } }),
+    [mirror()],
+    ['mirror-annotations-different info'],
+  ],
+  [
+    'an annotation too many',
+    byHand(),
+    [mirror({ annotations: { a: '1' } })],
+    ['mirror-annotations-different info'],
+  ],
+  ['the trigger time', byHand({ annotations: { [annotation.triggerTime]: 'x' } }), [mirror()], []],
+  ['no owner', byHand(), [mirror({ owners: [] })], ['mirror-owner-different warning']],
+  [
+    'Endpoints of before',
+    byHand(),
+    [mirror({ owners: [owner({ kind: 'Endpoints', uid: 'old' })] })],
+    ['mirror-owner-different warning'],
+  ],
+  [
+    'one too many',
+    byHand(),
+    [mirror(), mirror({ name: 'web-second' })],
+    ['mirror-slice-duplicate info', 'mirror-slice-duplicate info'],
+  ],
+];
+
 describe('slices', () => {
-  const labels = (more: Labels): Labels => ({
-    [label.serviceName]: 'web',
-    [label.sliceManagedBy]: manager.mirroring,
-    ...more,
-  });
-  const cases: [string, Endpoints, EndpointSlice[], string[]][] = [
-    [
-      'other ports',
-      byHand(),
-      [mirror({ ports: [port({ port: 1 })] })],
-      ['mirror-ports-different critical'],
-    ],
-    [
-      'a label missing',
-      byHand({ labels: { a: '1' } }),
-      [mirror()],
-      ['mirror-labels-different warning'],
-    ],
-    [
-      'a label too many',
-      byHand(),
-      [mirror({ labels: labels({ a: '1' }) })],
-      ['mirror-labels-different warning'],
-    ],
-    // The mirroring controller compares this label as it does all others.
-    [
-      'the headless label too many',
-      byHand(),
-      [mirror({ labels: labels({ [label.headless]: '' }) })],
-      ['mirror-labels-different warning'],
-    ],
-    [
-      'an annotation missing',
-      byHand({ annotations: { a: '1' } }),
-      [mirror()],
-      ['mirror-annotations-different info'],
-    ],
-    [
-      'an annotation too many',
-      byHand(),
-      [mirror({ annotations: { a: '1' } })],
-      ['mirror-annotations-different info'],
-    ],
-    [
-      'the trigger time',
-      byHand({ annotations: { [annotation.triggerTime]: 'x' } }),
-      [mirror()],
-      [],
-    ],
-    ['no owner', byHand(), [mirror({ owners: [] })], ['mirror-owner-different warning']],
-    [
-      'Endpoints of before',
-      byHand(),
-      [mirror({ owners: [owner({ kind: 'Endpoints', uid: 'old' })] })],
-      ['mirror-owner-different warning'],
-    ],
-    [
-      'one too many',
-      byHand(),
-      [mirror(), mirror({ name: 'web-second' })],
-      ['mirror-slice-duplicate info', 'mirror-slice-duplicate info'],
-    ],
-  ];
-  test.each(cases)('%s', (_, from, slices, want) => {
+  test.each(sliceCases)('%s', (_, from, slices, want) => {
     expect(judge(from, slices)).toEqual(want);
   });
 

@@ -114,58 +114,59 @@ describe('the clock', () => {
   });
 });
 
+const togetherCases: [string, [Code, Partial<Item>][], number][] = [
+  [
+    'two addresses',
+    [
+      ['slice-endpoint-missing', {}],
+      ['slice-endpoint-unexpected', {}],
+    ],
+    1,
+  ],
+  [
+    'two outputs',
+    [
+      ['slice-endpoint-missing', {}],
+      ['endpoints-address-missing', {}],
+    ],
+    2,
+  ],
+  [
+    'two causes',
+    [
+      ['slice-endpoint-missing', {}],
+      ['slice-endpoint-missing', { cause: 'hand-edited' }],
+    ],
+    2,
+  ],
+  [
+    'one cause',
+    [
+      ['slice-endpoint-missing', { cause: 'hand-edited' }],
+      ['slice-labels-different', { cause: 'hand-edited' }],
+    ],
+    1,
+  ],
+  [
+    'two codes of the input',
+    [
+      ['left-behind', {}],
+      ['left-behind-dead', {}],
+    ],
+    2,
+  ],
+  [
+    'one code of the input',
+    [
+      ['address-shared', {}],
+      ['address-shared', {}],
+    ],
+    1,
+  ],
+];
+
 describe('one output and cause, one finding', () => {
-  const cases: [string, [Code, Partial<Item>][], number][] = [
-    [
-      'two addresses',
-      [
-        ['slice-endpoint-missing', {}],
-        ['slice-endpoint-unexpected', {}],
-      ],
-      1,
-    ],
-    [
-      'two outputs',
-      [
-        ['slice-endpoint-missing', {}],
-        ['endpoints-address-missing', {}],
-      ],
-      2,
-    ],
-    [
-      'two causes',
-      [
-        ['slice-endpoint-missing', {}],
-        ['slice-endpoint-missing', { cause: 'hand-edited' }],
-      ],
-      2,
-    ],
-    [
-      'one cause',
-      [
-        ['slice-endpoint-missing', { cause: 'hand-edited' }],
-        ['slice-labels-different', { cause: 'hand-edited' }],
-      ],
-      1,
-    ],
-    [
-      'two codes of the input',
-      [
-        ['left-behind', {}],
-        ['left-behind-dead', {}],
-      ],
-      2,
-    ],
-    [
-      'one code of the input',
-      [
-        ['address-shared', {}],
-        ['address-shared', {}],
-      ],
-      1,
-    ],
-  ];
-  test.each(cases)('%s', (_, items, want) => {
+  test.each(togetherCases)('%s', (_, items, want) => {
     const { settle, said, watch } = watching();
     for (const [code, more] of items) watch(item(code, 0, more));
     settle.advance(30);

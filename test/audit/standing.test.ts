@@ -1,5 +1,5 @@
-// How differences come, stay and go: which cause history shows, what a wake ends, where a clock goes
-// on, and how long an output took. On whole clusters, change by change.
+// How differences come, stay and go: which cause history shows, what a wake ends, where a clock
+// goes on, and how long an output took. On whole clusters, change by change.
 
 import { describe, expect, test } from 'vitest';
 
@@ -17,6 +17,7 @@ import {
   storeOf,
   subset,
   target,
+  times,
 } from '../build.ts';
 import { itemText } from './judge.ts';
 import type { ConvergenceSample } from '../../src/audit/standing.ts';
@@ -73,48 +74,50 @@ const sliceNotReady = slice({
 });
 const endpointsNotReady = endpoints({ subsets: [subset([address({ ready: false })])] });
 
+const conditions = 'slice-conditions-different';
+
+const causeCases: [string, AnyObject[], string[]][] = [
+  [
+    'a change that wakes',
+    [notReady],
+    ['endpoints-readiness-different warning', `${conditions} critical`],
+  ],
+  [
+    'a phase that wakes nobody',
+    [pod({ terminal: true })],
+    [
+      'endpoints-address-unexpected warning pod-phase-unnoticed',
+      'slice-endpoint-unexpected critical pod-phase-unnoticed',
+    ],
+  ],
+  [
+    'a node that wakes nobody',
+    [pod({ node: 'node-b' })],
+    [
+      'endpoints-address-different warning pod-change-unnoticed',
+      'slice-endpoint-different warning pod-change-unnoticed',
+    ],
+  ],
+  [
+    'a zone that wakes nobody, and that nobody reads',
+    [node({ zone: 'zone-b' })],
+    ['slice-endpoint-different info node-change-unnoticed'],
+  ],
+  [
+    'Endpoints edited by hand',
+    [endpointsNotReady],
+    ['endpoints-readiness-different warning hand-edited'],
+  ],
+  ['a slice edited by hand, which is noticed', [sliceNotReady], [`${conditions} warning`]],
+  [
+    'a slice whose owners are edited by hand',
+    [slice({ owners: [] })],
+    ['slice-owner-different warning hand-edited'],
+  ],
+];
+
 describe('the cause that history shows', () => {
-  const conditions = 'slice-conditions-different';
-  const cases: [string, AnyObject[], string[]][] = [
-    [
-      'a change that wakes',
-      [notReady],
-      ['endpoints-readiness-different warning', `${conditions} critical`],
-    ],
-    [
-      'a phase that wakes nobody',
-      [pod({ terminal: true })],
-      [
-        'endpoints-address-unexpected warning pod-phase-unnoticed',
-        'slice-endpoint-unexpected critical pod-phase-unnoticed',
-      ],
-    ],
-    [
-      'a node that wakes nobody',
-      [pod({ node: 'node-b' })],
-      [
-        'endpoints-address-different warning pod-change-unnoticed',
-        'slice-endpoint-different warning pod-change-unnoticed',
-      ],
-    ],
-    [
-      'a zone that wakes nobody, and that nobody reads',
-      [node({ zone: 'zone-b' })],
-      ['slice-endpoint-different info node-change-unnoticed'],
-    ],
-    [
-      'Endpoints edited by hand',
-      [endpointsNotReady],
-      ['endpoints-readiness-different warning hand-edited'],
-    ],
-    ['a slice edited by hand, which is noticed', [sliceNotReady], [`${conditions} warning`]],
-    [
-      'a slice whose owners are edited by hand',
-      [slice({ owners: [] })],
-      ['slice-owner-different warning hand-edited'],
-    ],
-  ];
-  test.each(cases)('%s', (_, changed, want) => {
+  test.each(causeCases)('%s', (_, changed, want) => {
     const cluster = following();
     expect(cluster.texts()).toEqual([]);
     cluster.put(10, ...changed);
@@ -305,6 +308,29 @@ describe('an object that comes and goes', () => {
     if (of !== undefined) cluster.put(10, of);
     expect(cluster.texts()).toEqual([]);
   });
+});
+
+test('addresses that fell to truncation are missing once they fit', () => {
+  const ip = (index: number): string => `10.1.${index >> 8}.${index & 255}`;
+  const pods = times(1001, (index) => pod({ name: `web-${index}`, ips: [ip(index)] }));
+  const listed = pods
+    .slice(0, 1000)
+    .map(({ name, ips }) => address({ ip: ips[0] ?? '', target: target(name) }));
+  const truncated = endpoints({
+    subsets: [subset(listed)],
+    annotations: { 'endpoints.kubernetes.io/over-capacity': 'truncated' },
+  });
+  const cluster = following([service(), node(), ...pods, truncated]);
+  const ofEndpoints = (): string[] =>
+    cluster.texts().filter((text) => text.startsWith('endpoints-address'));
+  expect(ofEndpoints()).toEqual([]);
+  cluster.gone(10, ...pods.slice(0, 1));
+  expect(ofEndpoints()).toEqual([
+    'endpoints-address-missing warning',
+    'endpoints-address-unexpected warning',
+  ]);
+  cluster.put(20, ...pods.slice(0, 1));
+  expect(ofEndpoints()).toEqual([]);
 });
 
 describe('convergence', () => {

@@ -1,5 +1,5 @@
 // What a change touches and whom it wakes. Each case makes one change to a settled cluster of two
-// Services and says, per Service, which addresses are judged again, who was woken, and else why not.
+// Services and says, per Service, which addresses are judged again, who was woken, or why nobody.
 
 import { describe, expect, test } from 'vitest';
 
@@ -257,45 +257,42 @@ describe('Endpoints', () => {
   });
 });
 
+const off = endpoint({ ready: false });
+const two = endpoint({ addresses: ['10.0.0.2'], target: target('web-2') });
+
+const sliceCases: Case[] = [
+  [
+    'an endpoint',
+    'modified',
+    slice({ generation: 2, endpoints: [off] }),
+    ['web: 10.0.0.1; nobody'],
+  ],
+  [
+    'an endpoint more',
+    'modified',
+    slice({ generation: 2, endpoints: [endpoint(), two] }),
+    ['web: 10.0.0.2; nobody'],
+  ],
+  [
+    'its ports: every address',
+    'modified',
+    slice({ generation: 2, ports: [] }),
+    ['web: 10.0.0.1; nobody'],
+  ],
+  ['owners, which nobody sees', 'modified', slice({ owners: [] }), ['web: 10.0.0.1; hand-edited']],
+  ['annotations', 'modified', slice({ annotations: { a: '1' } }), ['web: outputs; hand-edited']],
+  // An API server raises the generation with every change of the content.
+  [
+    'an endpoint, of unchanged generation',
+    'modified',
+    slice({ endpoints: [off] }),
+    ['web: 10.0.0.1; nobody'],
+  ],
+  ['it goes', 'deleted', slice(), ['web: 10.0.0.1; nobody']],
+];
+
 describe('slices', () => {
-  const off = endpoint({ ready: false });
-  const two = endpoint({ addresses: ['10.0.0.2'], target: target('web-2') });
-  const cases: Case[] = [
-    [
-      'an endpoint',
-      'modified',
-      slice({ generation: 2, endpoints: [off] }),
-      ['web: 10.0.0.1; nobody'],
-    ],
-    [
-      'an endpoint more',
-      'modified',
-      slice({ generation: 2, endpoints: [endpoint(), two] }),
-      ['web: 10.0.0.2; nobody'],
-    ],
-    [
-      'its ports: every address',
-      'modified',
-      slice({ generation: 2, ports: [] }),
-      ['web: 10.0.0.1; nobody'],
-    ],
-    [
-      'owners, which nobody sees',
-      'modified',
-      slice({ owners: [] }),
-      ['web: 10.0.0.1; hand-edited'],
-    ],
-    ['annotations', 'modified', slice({ annotations: { a: '1' } }), ['web: outputs; hand-edited']],
-    // An API server raises the generation with every change of the content.
-    [
-      'an endpoint, of unchanged generation',
-      'modified',
-      slice({ endpoints: [off] }),
-      ['web: 10.0.0.1; nobody'],
-    ],
-    ['it goes', 'deleted', slice(), ['web: 10.0.0.1; nobody']],
-  ];
-  test.each(cases)('%s', (...one) => {
+  test.each(sliceCases)('%s', (...one) => {
     check(settled, one);
   });
 

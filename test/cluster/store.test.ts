@@ -11,129 +11,131 @@ import { selects } from '../../src/model/selector.ts';
 
 const at = (resourceVersion: string) => pod({ resourceVersion });
 
+type Said = [WatchEvent['type'], string];
+
+const newsCases: [string, Said[], string[]][] = [
+  [
+    'in order',
+    [
+      ['added', '1'],
+      ['modified', '2'],
+      ['deleted', '3'],
+    ],
+    ['news', 'news', 'news'],
+  ],
+  [
+    'repeated',
+    [
+      ['added', '1'],
+      ['added', '1'],
+    ],
+    ['news', 'repeated'],
+  ],
+  [
+    'older',
+    [
+      ['added', '2'],
+      ['modified', '1'],
+    ],
+    ['news', 'stale'],
+  ],
+  [
+    'compared as numbers',
+    [
+      ['added', '9'],
+      ['modified', '10'],
+    ],
+    ['news', 'news'],
+  ],
+  [
+    'compared as numbers, older',
+    [
+      ['added', '10'],
+      ['modified', '9'],
+    ],
+    ['news', 'stale'],
+  ],
+  // 2^53 + 1 and 2^53: numbers of JavaScript do not tell them apart.
+  [
+    'large',
+    [
+      ['added', '9007199254740993'],
+      ['modified', '9007199254740992'],
+    ],
+    ['news', 'stale'],
+  ],
+  [
+    'no versions, as in files',
+    [
+      ['added', ''],
+      ['modified', ''],
+    ],
+    ['news', 'news'],
+  ],
+  [
+    'no numbers',
+    [
+      ['added', 'b'],
+      ['modified', 'a'],
+    ],
+    ['news', 'news'],
+  ],
+  [
+    'no numbers, repeated',
+    [
+      ['added', 'a'],
+      ['modified', 'a'],
+    ],
+    ['news', 'repeated'],
+  ],
+  [
+    'deleted twice',
+    [
+      ['added', '1'],
+      ['deleted', '2'],
+      ['deleted', '2'],
+    ],
+    ['news', 'news', 'repeated'],
+  ],
+  ['deleted, never there', [['deleted', '1']], ['repeated']],
+  [
+    'an old deletion',
+    [
+      ['added', '2'],
+      ['deleted', '1'],
+    ],
+    ['news', 'stale'],
+  ],
+  [
+    'a deletion of the version that stands',
+    [
+      ['added', '2'],
+      ['deleted', '2'],
+    ],
+    ['news', 'news'],
+  ],
+  [
+    'late after a deletion',
+    [
+      ['added', '1'],
+      ['deleted', '3'],
+      ['modified', '2'],
+    ],
+    ['news', 'news', 'stale'],
+  ],
+  [
+    'recreated after a deletion',
+    [
+      ['added', '1'],
+      ['deleted', '3'],
+      ['added', '4'],
+    ],
+    ['news', 'news', 'news'],
+  ],
+];
+
 describe('news', () => {
-  type Said = [WatchEvent['type'], string];
-  const cases: [string, Said[], string[]][] = [
-    [
-      'in order',
-      [
-        ['added', '1'],
-        ['modified', '2'],
-        ['deleted', '3'],
-      ],
-      ['news', 'news', 'news'],
-    ],
-    [
-      'repeated',
-      [
-        ['added', '1'],
-        ['added', '1'],
-      ],
-      ['news', 'repeated'],
-    ],
-    [
-      'older',
-      [
-        ['added', '2'],
-        ['modified', '1'],
-      ],
-      ['news', 'stale'],
-    ],
-    [
-      'compared as numbers',
-      [
-        ['added', '9'],
-        ['modified', '10'],
-      ],
-      ['news', 'news'],
-    ],
-    [
-      'compared as numbers, older',
-      [
-        ['added', '10'],
-        ['modified', '9'],
-      ],
-      ['news', 'stale'],
-    ],
-    // 2^53 + 1 and 2^53: numbers of JavaScript do not tell them apart.
-    [
-      'large',
-      [
-        ['added', '9007199254740993'],
-        ['modified', '9007199254740992'],
-      ],
-      ['news', 'stale'],
-    ],
-    [
-      'no versions, as in files',
-      [
-        ['added', ''],
-        ['modified', ''],
-      ],
-      ['news', 'news'],
-    ],
-    [
-      'no numbers',
-      [
-        ['added', 'b'],
-        ['modified', 'a'],
-      ],
-      ['news', 'news'],
-    ],
-    [
-      'no numbers, repeated',
-      [
-        ['added', 'a'],
-        ['modified', 'a'],
-      ],
-      ['news', 'repeated'],
-    ],
-    [
-      'deleted twice',
-      [
-        ['added', '1'],
-        ['deleted', '2'],
-        ['deleted', '2'],
-      ],
-      ['news', 'news', 'repeated'],
-    ],
-    ['deleted, never there', [['deleted', '1']], ['repeated']],
-    [
-      'an old deletion',
-      [
-        ['added', '2'],
-        ['deleted', '1'],
-      ],
-      ['news', 'stale'],
-    ],
-    [
-      'a deletion of the version that stands',
-      [
-        ['added', '2'],
-        ['deleted', '2'],
-      ],
-      ['news', 'news'],
-    ],
-    [
-      'late after a deletion',
-      [
-        ['added', '1'],
-        ['deleted', '3'],
-        ['modified', '2'],
-      ],
-      ['news', 'news', 'stale'],
-    ],
-    [
-      'recreated after a deletion',
-      [
-        ['added', '1'],
-        ['deleted', '3'],
-        ['added', '4'],
-      ],
-      ['news', 'news', 'news'],
-    ],
-  ];
-  test.each(cases)('%s', (_, events, want) => {
+  test.each(newsCases)('%s', (_, events, want) => {
     const store = createStore(new Set(resources));
     const got = events.map(([type, version]) => {
       const before = { ...store.dropped };

@@ -208,7 +208,9 @@ function answersOk(url: string, ca: string): Promise<boolean> {
       response.resume();
       resolve(response.statusCode === 200);
     });
-    request.on('timeout', () => void request.destroy());
+    request.on('timeout', () => {
+      request.destroy();
+    });
     request.on('error', () => {
       resolve(false);
     });
@@ -218,9 +220,10 @@ function answersOk(url: string, ca: string): Promise<boolean> {
 
 /** Waits until a program says that it is ready; throws with the end of its log if it never does. */
 async function awaitReady(program: Program, url: string, ca: string): Promise<void> {
-  for (const deadline = Date.now() + 120_000; Date.now() < deadline; await sleep(100)) {
-    if (isGone(program.child)) break;
+  const deadline = Date.now() + 120_000;
+  while (Date.now() < deadline && !isGone(program.child)) {
     if (await answersOk(url, ca)) return;
+    await sleep(100);
   }
   throw new Error(`${program.path} did not become ready:\n${tailOf(program)}`);
 }

@@ -222,126 +222,128 @@ describe('truncation', () => {
   });
 });
 
+type Sizes = [number, number][];
+const three: Sizes = [
+  [760, 300],
+  [700, 280],
+  [60, 20],
+];
+const two: Sizes = [
+  [600, 100],
+  [300, 200],
+];
+
+const truncationCases: [string, Sizes, Sizes, boolean][] = [
+  [
+    'the last has what is left',
+    three,
+    [
+      [500, 0],
+      [461, 0],
+      [39, 0],
+    ],
+    true,
+  ],
+  [
+    'in another order',
+    three,
+    [
+      [499, 0],
+      [461, 0],
+      [40, 0],
+    ],
+    true,
+  ],
+  [
+    'two have a part',
+    three,
+    [
+      [499, 0],
+      [460, 0],
+      [41, 0],
+    ],
+    false,
+  ],
+  [
+    'more than its share',
+    three,
+    [
+      [501, 0],
+      [461, 0],
+      [38, 0],
+    ],
+    false,
+  ],
+  [
+    'not all of the capacity',
+    three,
+    [
+      [500, 0],
+      [461, 0],
+      [38, 0],
+    ],
+    false,
+  ],
+  [
+    'one that is not ready',
+    three,
+    [
+      [500, 0],
+      [461, 0],
+      [38, 1],
+    ],
+    false,
+  ],
+  [
+    'a subset that is missing',
+    three,
+    [
+      [500, 0],
+      [461, 0],
+    ],
+    false,
+  ],
+  [
+    'those not ready',
+    two,
+    [
+      [600, 34],
+      [300, 66],
+    ],
+    true,
+  ],
+  [
+    'those not ready, in another order',
+    two,
+    [
+      [600, 33],
+      [300, 67],
+    ],
+    true,
+  ],
+  [
+    'ready ones may not be cut',
+    two,
+    [
+      [599, 34],
+      [300, 67],
+    ],
+    false,
+  ],
+  [
+    'ready ones may not be more',
+    two,
+    [
+      [601, 33],
+      [300, 66],
+    ],
+    false,
+  ],
+];
+
 describe('isTruncationOf', () => {
-  type Sizes = [number, number][];
-  const three: Sizes = [
-    [760, 300],
-    [700, 280],
-    [60, 20],
-  ];
-  const two: Sizes = [
-    [600, 100],
-    [300, 200],
-  ];
   const sized = (sizes: Sizes) => sizes.map(([ready, notReady]) => ({ ready, notReady }));
-  const cases: [string, Sizes, Sizes, boolean][] = [
-    [
-      'the last has what is left',
-      three,
-      [
-        [500, 0],
-        [461, 0],
-        [39, 0],
-      ],
-      true,
-    ],
-    [
-      'in another order',
-      three,
-      [
-        [499, 0],
-        [461, 0],
-        [40, 0],
-      ],
-      true,
-    ],
-    [
-      'two have a part',
-      three,
-      [
-        [499, 0],
-        [460, 0],
-        [41, 0],
-      ],
-      false,
-    ],
-    [
-      'more than its share',
-      three,
-      [
-        [501, 0],
-        [461, 0],
-        [38, 0],
-      ],
-      false,
-    ],
-    [
-      'not all of the capacity',
-      three,
-      [
-        [500, 0],
-        [461, 0],
-        [38, 0],
-      ],
-      false,
-    ],
-    [
-      'one that is not ready',
-      three,
-      [
-        [500, 0],
-        [461, 0],
-        [38, 1],
-      ],
-      false,
-    ],
-    [
-      'a subset that is missing',
-      three,
-      [
-        [500, 0],
-        [461, 0],
-      ],
-      false,
-    ],
-    [
-      'those not ready',
-      two,
-      [
-        [600, 34],
-        [300, 66],
-      ],
-      true,
-    ],
-    [
-      'those not ready, in another order',
-      two,
-      [
-        [600, 33],
-        [300, 67],
-      ],
-      true,
-    ],
-    [
-      'ready ones may not be cut',
-      two,
-      [
-        [599, 34],
-        [300, 67],
-      ],
-      false,
-    ],
-    [
-      'ready ones may not be more',
-      two,
-      [
-        [601, 33],
-        [300, 66],
-      ],
-      false,
-    ],
-  ];
-  test.each(cases)('%s', (_, sizes, actual, want) => {
+  test.each(truncationCases)('%s', (_, sizes, actual, want) => {
     const allowed = truncation(sized(sizes).map((one) => ({ ...one, portKeys: [] })));
     if (allowed === null) throw new Error('Nothing to truncate');
     expect(isTruncationOf(allowed, sized(actual))).toBe(want);

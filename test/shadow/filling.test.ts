@@ -112,54 +112,56 @@ describe('what is kept', () => {
   });
 });
 
+const two = [of('x', all(3)), of('y', all(2, 11))];
+
+const placeCases: Case[] = [
+  [
+    'into the unchanged slice that comes closest to full',
+    two,
+    [of('x', [...all(3), 21]), of('y', all(2, 11))],
+    true,
+  ],
+  ['not into the emptier one', two, [of('x', all(3)), of('y', [...all(2, 11), 21])], false],
+  [
+    'all of them into one slice',
+    two,
+    [of('x', all(3)), of('y', [...all(2, 11), 21, 22, 23])],
+    true,
+  ],
+  [
+    'not some here and some there',
+    two,
+    [of('x', [...all(3), 21, 22]), of('y', [...all(2, 11), 23])],
+    false,
+  ],
+  [
+    'a new slice where none has room for all',
+    two,
+    [of('x', all(3)), of('y', all(2, 11)), of('z', all(4, 21))],
+    true,
+  ],
+  [
+    'a changed slice is filled first, although another fits better',
+    two,
+    [of('x', all(3)), of('y', [11, 21])],
+    true,
+  ],
+  [
+    'what does not fit into it goes to an unchanged one',
+    two,
+    [of('x', [...all(3), 25]), of('y', [11, 21, 22, 23, 24])],
+    true,
+  ],
+  [
+    'a changed slice is filled to the brim before another is begun',
+    two,
+    [of('x', [...all(3), 24, 25]), of('y', [11, 21, 22, 23])],
+    false,
+  ],
+];
+
 describe('where the new ones go', () => {
-  const two = [of('x', all(3)), of('y', all(2, 11))];
-  const cases: Case[] = [
-    [
-      'into the unchanged slice that comes closest to full',
-      two,
-      [of('x', [...all(3), 21]), of('y', all(2, 11))],
-      true,
-    ],
-    ['not into the emptier one', two, [of('x', all(3)), of('y', [...all(2, 11), 21])], false],
-    [
-      'all of them into one slice',
-      two,
-      [of('x', all(3)), of('y', [...all(2, 11), 21, 22, 23])],
-      true,
-    ],
-    [
-      'not some here and some there',
-      two,
-      [of('x', [...all(3), 21, 22]), of('y', [...all(2, 11), 23])],
-      false,
-    ],
-    [
-      'a new slice where none has room for all',
-      two,
-      [of('x', all(3)), of('y', all(2, 11)), of('z', all(4, 21))],
-      true,
-    ],
-    [
-      'a changed slice is filled first, although another fits better',
-      two,
-      [of('x', all(3)), of('y', [11, 21])],
-      true,
-    ],
-    [
-      'what does not fit into it goes to an unchanged one',
-      two,
-      [of('x', [...all(3), 25]), of('y', [11, 21, 22, 23, 24])],
-      true,
-    ],
-    [
-      'a changed slice is filled to the brim before another is begun',
-      two,
-      [of('x', [...all(3), 24, 25]), of('y', [11, 21, 22, 23])],
-      false,
-    ],
-  ];
-  test.each(cases)('%s', (_, before, after, want) => {
+  test.each(placeCases)('%s', (_, before, after, want) => {
     expect(reachable(before, after)).toBe(want);
   });
 

@@ -1,7 +1,8 @@
 // Holds the auditor against what real controllers wrote: `npm run -s conform -- FILE…` judges every
-// case line of vector files as a settled cluster, and every labelled fault line against its base. One
-// JSON line per disagreement, last a summary. The rules are in the README beside this file; nothing
-// here looks at what was done to the cluster, at names of cases and files, or at classes of faults.
+// case line of vector files as a settled cluster, and every labelled fault line against its base.
+// One JSON line per disagreement, last a summary. The rules are in the README beside this file;
+// nothing here looks at what was done to the cluster, at names of cases and files, or at classes of
+// faults.
 
 import { createReadStream, existsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -111,7 +112,9 @@ function loud(world: World): Finding[] {
   return world.ledger.settle.open().filter(({ severity }) => severity !== 'info');
 }
 
-/** Whether a cause that only history shows excuses addresses on a first step, where there is none. */
+/**
+ * Whether a cause that only history shows excuses addresses on a first step, where there is none.
+ */
 function isUnproven(world: World, finding: Finding): boolean {
   const audited = world.ledger.audited.get(`${finding.namespace}/${finding.service}`);
   return [...(audited?.items.values() ?? [])].flat().some((item) => {
