@@ -12,7 +12,6 @@ import type { Ledger } from './audit/ledger.ts';
 import { createLedger } from './audit/ledger.ts';
 import type { Finding } from './audit/findings.ts';
 import type { Context } from './audit/service.ts';
-import { roleOf } from './audit/service.ts';
 import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
 import { emptySummary, summarize } from './audit/summary.ts';
@@ -21,32 +20,14 @@ import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
 import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
 import { createStore } from './cluster/store.ts';
-import { createDuplicateTotals, setDuplicates } from './measure/duplicates.ts';
-import { createFillTotals, setFill } from './measure/fill.ts';
-import {
-  countConvergence,
-  countTrigger,
-  createConvergenceLag,
-  createTriggerLag,
-  triggerSample,
-} from './measure/lag.ts';
-import { countUpdate, createSizes, trackSize } from './measure/size.ts';
-import type {
-  Change,
-  EndpointSlice,
-  Endpoints,
-  Key,
-  Lost,
-  Pod,
-  Resource,
-  Snapshot,
-  WatchEvent,
-} from './model/objects.ts';
-import { label } from './model/objects.ts';
+import { countConvergence } from './measure/lag.ts';
+import type { Measured, Measuring } from './measuring.ts';
+import { createMeasuring } from './measuring.ts';
+import type { Key, Lost, Pod, Resource, WatchEvent } from './model/objects.ts';
 import { version } from './config.ts';
-import type { OpenedFindings } from './output/metrics.ts';
-import { countOpened } from './output/metrics.ts';
-import type { Accumulators, Report } from './output/report.ts';
+import type { OpenedFindings } from './output/family.ts';
+import { countOpened } from './output/family.ts';
+import type { Report } from './output/report.ts';
 import { measuresOf } from './output/report.ts';
 import type { Status } from './output/page.ts';
 import type { Release } from './shadow/release.ts';
@@ -60,15 +41,6 @@ export interface AuditorOptions {
   readonly maxEndpointsPerSlice: number;
   readonly onOpen?: (finding: Finding) => void;
   readonly onResolve?: (finding: Finding) => void;
-}
-
-/**
- * What was measured since the input began; totals over slices are brought up to date by `refresh`.
- */
-export interface Measured extends Accumulators {
-  /** Findings opened so far. */
-  readonly opened: OpenedFindings;
-  refresh(): void;
 }
 
 export interface Auditor {
@@ -288,65 +260,6 @@ function applyEvent(state: State, event: WatchEvent): void {
   ledger?.regain(lost, at);
 }
 
-interface Measuring {
-  readonly measured: Measured;
-  take(change: Change, snapshot: Snapshot): void;
-}
-
-/** Measures what changes; totals over slices wait until somebody asks, since they are many. */
-function createMeasuring(
-  max: number,
-  opened: OpenedFindings,
-  ledger: () => Ledger | null,
-): Measuring {
-  const fill = createFillTotals(max);
-  const duplicates = createDuplicateTotals();
-  const sizes = createSizes();
-  const convergence = createConvergenceLag();
-  const trigger = createTriggerLag();
-  const touched = new Set<Key>();
-
-  function take(change: Change, snapshot: Snapshot): void {
-    const { resource, at } = change;
-    if (resource !== 'endpoints' && resource !== 'endpointslices') return;
-    trackSize(sizes, change);
-    const before = change.before as Endpoints | EndpointSlice | null;
-    const after = change.after as Endpoints | EndpointSlice | null;
-    const keys = [after, before].filter((one) => one !== null).map(serviceOf);
-    for (const key of keys) touched.add(key);
-    // The first list is no change: its objects were written long before they arrived.
-    if (ledger() === null) return;
-    countUpdate(sizes, change, snapshot.nodes.size);
-    const service = snapshot.services.get(keys[0] ?? '') ?? null;
-    const sample = triggerSample(before, after, service, at);
-    if (sample !== null) countTrigger(trigger, sample);
-  }
-
-  function refresh(): void {
-    const now = ledger();
-    if (now === null) return;
-    for (const key of touched) {
-      const record = now.audited.get(key)?.record;
-      const slices = [...(record?.slices ?? [])].filter(
-        (slice) => record !== undefined && roleOf(now.snapshot, record, slice) === 'controller',
-      );
-      setFill(fill, key, slices);
-      setDuplicates(duplicates, key, slices);
-    }
-    touched.clear();
-  }
-
-  const measured = { fill, duplicates, sizes, convergence, trigger, opened, refresh };
-  return { measured, take };
-}
-
-/** The Service that an output belongs to, by its label or by its name. */
-function serviceOf(object: Endpoints | EndpointSlice): Key {
-  if ('subsets' in object) return object.key;
-  return `${object.namespace}/${object.labels[label.serviceName] ?? ''}`;
-}
-
-/** What a report says of itself. */
 export interface ReportOptions {
   readonly kind: Report['kind'];
   readonly sources: readonly string[];

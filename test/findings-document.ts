@@ -3,8 +3,10 @@
 
 import { format } from 'prettier';
 
-import type { CatalogueEntry, CauseEntry, Output } from '../src/audit/findings.ts';
-import { catalogue, causes, severities } from '../src/audit/findings.ts';
+import type { CauseEntry } from '../src/audit/causes.ts';
+import { causes } from '../src/audit/causes.ts';
+import type { CatalogueEntry, Output } from '../src/audit/findings.ts';
+import { catalogue, severities } from '../src/audit/findings.ts';
 
 const introduction = `# Findings
 

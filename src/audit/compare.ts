@@ -13,7 +13,8 @@ import type { ExpectedEndpoint } from '../shadow/endpointslice.ts';
 import type { HintMode } from '../shadow/hints.ts';
 import { expectedHints } from '../shadow/hints.ts';
 import type { Release } from '../shadow/release.ts';
-import type { Cause, Code, Severity } from './findings.ts';
+import type { Cause } from './causes.ts';
+import type { Code, Severity } from './findings.ts';
 
 /** One difference, before time has told whether it is a finding. */
 export interface Difference {

@@ -21,7 +21,7 @@ import type { Difference, Leftover, SlicedEndpoint } from './compare.ts';
 import { compareEndpoint, difference, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
 import type { Context, Role, ServiceRecord } from './service.ts';
-import { isWedged, nodeOf, podsInOrder, roleOf, slicesAt } from './service.ts';
+import { isWedged, nodeOf, podsInOrder, roleOf, slicesAt, slicesOf } from './service.ts';
 
 /** The entries at an address in slices of one role. */
 export function entriesAt(
@@ -196,11 +196,9 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
   if (service === null || !isSelected(service)) return [];
   const found: Difference[] = [];
   for (const type of addressTypesOf(service)) {
-    const slices = [...record.slices].filter(
-      (slice) =>
-        slice.addressType === type && roleOf(context.snapshot, record, slice) === 'controller',
+    const slices = slicesOf(context.snapshot, record, 'controller').filter(
+      ({ addressType }) => addressType === type,
     );
-    slices.sort((a, b) => (a.name < b.name ? -1 : 1));
     const empty = (record.expectedCounts.get(type) ?? 0) === 0;
     if (slices.length === 0 && empty && !service.deleting) {
       found.push(
@@ -240,15 +238,18 @@ interface HintCounts {
   readonly without: string[];
   readonly zones: Set<string>;
   ready: number;
+  /** Ready endpoints without a zone, one of which is enough to have no hints. */
+  zoneless: number;
 }
 
 /** Ready endpoints without a hint by address, and the zones that the others are hinted to. */
-export function countHints(slices: readonly EndpointSlice[]): HintCounts {
-  const counts: HintCounts = { without: [], zones: new Set(), ready: 0 };
+export function countHints(slices: Iterable<EndpointSlice>): HintCounts {
+  const counts: HintCounts = { without: [], zones: new Set(), ready: 0, zoneless: 0 };
   for (const slice of slices) {
-    for (const { ready, addresses, forZones } of slice.endpoints) {
+    for (const { ready, addresses, forZones, zone } of slice.endpoints) {
       if (ready !== true) continue;
       counts.ready++;
+      if (zone === null || zone === '') counts.zoneless++;
       if (forZones === null || forZones.length === 0) counts.without.push(addresses.join(', '));
       else for (const zone of forZones) counts.zones.add(zone);
     }
@@ -283,7 +284,6 @@ function judgeAutoHints(
   }
   const reason = snapshot.knows('nodes') ? whyNoHints(snapshot.zoneCapacity, ready) : null;
   if (reason === null) return [];
-  const cause = 'node-change-unnoticed';
   const got = `${type}: hints for ${[...zones].join(', ')}`;
-  return [{ ...say('endpoints.hints', `${type}: no hints: ${reason}`, got), likelyCause: cause }];
+  return [say('endpoints.hints', `${type}: no hints: ${reason}`, got)];
 }

@@ -1,11 +1,12 @@
-// The catalogue: every code a finding can have, with all that a person needs to act on it, and
-// every cause that can explain one. docs/findings.md is this catalogue in prose and a test keeps
-// them equal.
+// The catalogue: every code a finding can have, with all that a person needs to act on it.
+// docs/findings.md is this catalogue, and that of the causes, in prose; a test keeps them equal.
 //
 // A finding says that one output differs from what the controllers mean to write (endpoints,
 // endpointslices, mirrored), or that the input itself is in trouble (input). Severity follows what
 // traffic suffers: critical, it goes astray or nowhere; warning, it does or will when something
 // else happens, or metadata that others rely on is wrong; info, nothing suffers.
+
+import type { Cause } from './causes.ts';
 
 export type Output = 'endpoints' | 'endpointslices' | 'mirrored' | 'node' | 'input';
 export type Severity = 'critical' | 'warning' | 'info';
@@ -61,15 +62,6 @@ export const catalogue = {
     remedy: 'Delete the Endpoints object.',
     upstream: `${endpointsController} checkLeftoverEndpoints`,
   },
-  'endpoints-address-missing': {
-    output: 'endpoints',
-    severity: 'warning',
-    difference: 'missing',
-    title: 'A pod is absent from the Endpoints of its Service',
-    meaning: 'The pod is selected and has an address and a port of the Service, but is not listed.',
-    remedy: rewriteEndpoints,
-    upstream: `${endpointsController} syncService`,
-  },
   'endpoints-address-unexpected': {
     output: 'endpoints',
     severity: 'warning',
@@ -78,6 +70,15 @@ export const catalogue = {
     meaning:
       'The pod is gone, terminal, terminating, not selected, or never existed. Whoever reads ' +
       'Endpoints sends traffic to an address that is nobody’s or somebody else’s.',
+    remedy: rewriteEndpoints,
+    upstream: `${endpointsController} syncService`,
+  },
+  'endpoints-address-missing': {
+    output: 'endpoints',
+    severity: 'warning',
+    difference: 'missing',
+    title: 'A pod is absent from the Endpoints of its Service',
+    meaning: 'The pod is selected and has an address and a port of the Service, but is not listed.',
     remedy: rewriteEndpoints,
     upstream: `${endpointsController} syncService`,
   },
@@ -475,97 +476,6 @@ export const catalogue = {
 } as const satisfies Readonly<Record<string, CatalogueEntry>>;
 
 export type Code = keyof typeof catalogue;
-
-export interface CauseEntry {
-  readonly title: string;
-  /** What the input or its history must show for the cause to be named. */
-  readonly condition: string;
-  readonly cure: string;
-  readonly upstream: string;
-}
-
-/** Upstream's blind spots: what leaves a difference standing although every controller works. */
-export const causes = {
-  'pod-phase-unnoticed': {
-    title: 'A pod became Failed or Succeeded, or left that phase, and nobody was woken',
-    condition:
-      'The pod’s phase changed without its readiness, and no other event woke the controller.',
-    cure: 'Delete the pod; any other event of the Service cures it too.',
-    upstream: 'k8s.io/endpointslice util/controller_utils.go podEndpointsChanged',
-  },
-  'pod-change-unnoticed': {
-    title: 'A field of a pod changed that wakes nobody',
-    condition: 'nodeName, hostname, subdomain or a container port changed, and nothing else did.',
-    cure: 'Any other event of the Service cures it.',
-    upstream: 'k8s.io/endpointslice util/controller_utils.go podEndpointsChanged',
-  },
-  'node-change-unnoticed': {
-    title: 'A Node came, went or moved to another zone, and nobody was woken',
-    condition: 'The Node of the endpoint changed after the last event that woke the controller.',
-    cure: 'Any event of the Service cures it.',
-    upstream: 'pkg/controller/endpointslice/endpointslice_controller.go updateNode',
-  },
-  'pod-without-node': {
-    title: 'A selected pod has an address but no Node, so the API server refuses the Endpoints',
-    condition: 'A pod that must be listed has an address and an empty spec.nodeName.',
-    cure: 'Delete the pod or clear its address.',
-    upstream: 'pkg/apis/core/validation/validation.go validateEndpointAddress',
-  },
-  'hand-edited': {
-    title: 'Somebody else changed the object, and the controller does not watch for that',
-    condition:
-      'The object was as expected, then changed while its input did not; for slices, only in its ' +
-      'metadata.',
-    cure: 'Delete the object, or change a label of the Service.',
-    upstream: 'pkg/controller/endpoint/endpoints_controller.go NewEndpointController',
-  },
-  'node-missing-retried': {
-    title: 'A pod of the Service is on a Node that does not exist, so every sync ends in an error',
-    condition: 'A pod that should be listed names a Node that does not exist, or none.',
-    cure: 'Delete the pod or bring the Node back; retries come at 1 s to 1,000 s, then never.',
-    upstream: 'pkg/controller/endpointslice/endpointslice_controller.go handleErr',
-  },
-  'placeholder-taken-over': {
-    title: 'Owner and labels of empty value do not count when placeholders are compared',
-    condition:
-      'The slice is the placeholder of a Service without endpoints, and nothing but its owner or ' +
-      'labels of empty value differ.',
-    cure: 'Delete the slice.',
-    upstream: 'k8s.io/endpointslice reconciler.go placeholderSliceCompare',
-  },
-  'service-recreated': {
-    title: 'A Service was recreated, and the slice it took for its own belonged to the one before',
-    condition:
-      'The last slice of the Service was owned by a Service of its name that is gone, and was ' +
-      'deleted with it; the controller does not track it, so nothing wakes it.',
-    cure: 'Any event of the Service cures it.',
-    upstream: 'k8s.io/endpointslice reconciler.go placeholderSliceCompare',
-  },
-  'mirror-recycling-fails': {
-    title: 'The mirroring controller fails to recycle slices of two address types',
-    condition:
-      'Slices of both address types must be created while others must go: by chance of an order, ' +
-      'the controller tries to create a name that exists, and gives up after 15 tries.',
-    cure: 'Delete the mirrored slices of this Service.',
-    upstream: 'pkg/controller/endpointslicemirroring/reconciler_helpers.go recycleSlices',
-  },
-  'slice-relabelled': {
-    title: 'A slice was taken from the controller by its labels, which wedges the controller',
-    condition:
-      'A slice that the Service owns lost its service-name or managed-by label: the controller ' +
-      'answers every sync with “informer cache is out of date”. Mirrored slices the same.',
-    cure: 'Delete the slice, then restart kube-controller-manager.',
-    upstream: 'k8s.io/endpointslice util/endpointslice_tracker.go StaleSlices',
-  },
-  'headless-label-kept': {
-    title: 'The headless label does not count when labels are compared',
-    condition: 'Nothing but the label service.kubernetes.io/headless differs.',
-    cure: 'Change another label of the Service.',
-    upstream: 'k8s.io/endpointslice utils.go setEndpointSliceLabels',
-  },
-} as const satisfies Readonly<Record<string, CauseEntry>>;
-
-export type Cause = keyof typeof causes;
 
 /** A finding as every output shows it; times in Unix seconds on the input's clock. */
 export interface Finding {

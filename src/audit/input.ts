@@ -13,18 +13,13 @@ import { difference, isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesAt } from './endpointslices.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController, roleOf, slicesAt } from './service.ts';
+import { isWrittenByController, roleOf, slicesAt, slicesOf } from './service.ts';
 
 const nearLimit = 0.8;
 
 /** What is left of a selector that is gone: the controllers' own slices and Endpoints. */
-function leftBehind(context: Context, record: ServiceRecord): EndpointSlice[] {
-  return [...record.slices]
-    .filter((slice) => roleOf(context.snapshot, record, slice) === 'controller')
-    .sort(byName);
-}
-
-const byName = (a: EndpointSlice, b: EndpointSlice): number => (a.name < b.name ? -1 : 1);
+const leftBehind = (context: Context, record: ServiceRecord): readonly EndpointSlice[] =>
+  slicesOf(context.snapshot, record, 'controller');
 
 /** The addresses that were left behind, each with the uids of the pods it stood for. */
 export function leftBehindAddresses(
@@ -106,14 +101,16 @@ function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[]
   if (service === null || hintMode(service, release) !== 'auto') return [];
   const found: Difference[] = [];
   for (const type of addressTypesOf(service)) {
-    const slices = [...record.slices].filter(
-      (slice) => slice.addressType === type && roleOf(snapshot, record, slice) === 'controller',
+    const slices = slicesOf(snapshot, record, 'controller').filter(
+      ({ addressType }) => addressType === type,
     );
-    const { zones, ready } = countHints(slices);
+    const { zones, ready, zoneless } = countHints(slices);
     if (zones.size > 0 || ready === 0) continue;
-    const reason = snapshot.knows('nodes')
-      ? whyNoHints(snapshot.zoneCapacity, ready)
-      : 'Nodes are not known';
+    const reason = !snapshot.knows('nodes')
+      ? 'Nodes are not known'
+      : zoneless > 0
+        ? `${String(zoneless)} ready endpoints do not have a zone`
+        : whyNoHints(snapshot.zoneCapacity, ready);
     found.push(
       difference(
         'hints-absent',
@@ -153,11 +150,9 @@ export function judgeInput(context: Context, record: ServiceRecord): Difference[
   const found = [...judgeLeftBehind(context, record), ...judgeSizes(context, record)];
   if (service === null || !isSelected(service)) return found;
   if (record.nodeless > 0) found.push(...judgeNodeless(context, record));
-  const foreign = [...record.slices].filter(
-    (slice) => roleOf(context.snapshot, record, slice) === 'foreign',
-  );
+  const foreign = slicesOf(context.snapshot, record, 'foreign');
   if (foreign.length > 0) {
-    const names = foreign.sort(byName).map(sliceObject).join(', ');
+    const names = foreign.map(sliceObject).join(', ');
     const object = `Service ${record.key}`;
     found.push(difference('managers-several', object, 'spec.selector', null, names));
   }

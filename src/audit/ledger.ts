@@ -28,9 +28,9 @@ import {
   createRecord,
   isEmpty,
   isWedged,
-  roleOf,
   setEndpoints,
   setService,
+  slicesOf,
 } from './service.ts';
 import type { Settle } from './settle.ts';
 import type { Audited, ConvergenceSample, Keeping, Occasion } from './standing.ts';
@@ -272,9 +272,7 @@ function index(state: State, record: ServiceRecord): void {
 function indexForeign({ context, foreign }: State, record: ServiceRecord): void {
   const { namespace } = record;
   const there = foreign.get(namespace);
-  const isForeign = [...record.slices].some(
-    (slice) => roleOf(context.snapshot, record, slice) === 'foreign',
-  );
+  const isForeign = slicesOf(context.snapshot, record, 'foreign').length > 0;
   if (isForeign) foreign.set(namespace, (there ?? new Set()).add(record));
   else if (there?.delete(record) === true && there.size === 0) foreign.delete(namespace);
 }

@@ -17,7 +17,7 @@ import type { Difference } from './compare.ts';
 import { difference, endpointText, isReady, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys } from './endpoints.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { roleOf } from './service.ts';
+import { slicesOf } from './service.ts';
 
 const groupKey = (of: { addressType: string; portMap: string }): string =>
   `${of.addressType} ${of.portMap}`;
@@ -25,10 +25,9 @@ const groupKey = (of: { addressType: string; portMap: string }): string =>
 /** All mirrored slices that name this Service or its Endpoints. */
 export function judgeMirrored(context: Context, record: ServiceRecord): Difference[] {
   const { service, endpoints } = record;
-  const slices = [...record.slices].filter((slice) => {
-    const role = roleOf(context.snapshot, record, slice);
-    return role === 'mirror' || role === 'strayed mirror';
-  });
+  const serving = slicesOf(context.snapshot, record, 'mirror');
+  const strayed = slicesOf(context.snapshot, record, 'strayed mirror');
+  const slices = [...serving, ...strayed];
   if (endpoints === null || !isMirrored(service, endpoints)) {
     return slices.map((slice) =>
       difference(
@@ -42,7 +41,6 @@ export function judgeMirrored(context: Context, record: ServiceRecord): Differen
     );
   }
   const found = slices.flatMap((slice) => judgeMetadata(record, slice));
-  const serving = slices.filter((slice) => roleOf(context.snapshot, record, slice) === 'mirror');
   const groups = expectedMirror(endpoints);
   found.push(...compareGroups(record, groups, serving));
   // For Endpoints that are being deleted no slices are made.

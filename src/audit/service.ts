@@ -69,6 +69,8 @@ export interface ServiceRecord {
   /** The Endpoints, address by address. */
   listed: ReadonlyMap<string, readonly ListedAddress[]>;
   readonly slices: Set<EndpointSlice>;
+  /** The slices by role, in the order of their names; null: to be found again. */
+  roles: ReadonlyMap<Role, readonly EndpointSlice[]> | null;
   /** Slices of this Service by the addresses they list. */
   readonly slicesAt: Map<string, EndpointSlice | EndpointSlice[]>;
   /** uids of slices that were the controller's and lost the labels that say so. */
@@ -92,6 +94,7 @@ export function createRecord(key: Key): ServiceRecord {
     stranded: 0,
     listed: new Map(),
     slices: new Set(),
+    roles: null,
     slicesAt: new Map(),
     relabelled: new Set(),
     relabelledMirrors: new Set(),
@@ -183,6 +186,7 @@ export function setService(
   pods: Iterable<Pod>,
 ): void {
   record.service = service;
+  record.roles = null;
   record.members.clear();
   record.groups.clear();
   record.expectedCounts.clear();
@@ -195,6 +199,7 @@ export function setService(
 export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null): Set<string> {
   const before = record.listed;
   record.endpoints = endpoints;
+  record.roles = null;
   record.listed = endpoints === null ? new Map() : listedAddresses(endpoints);
   const touched = new Set<string>();
   for (const [ip, listed] of record.listed) {
@@ -251,6 +256,7 @@ export function addressesIn(slice: EndpointSlice): Set<string> {
 
 export function addSlice(record: ServiceRecord, slice: EndpointSlice): void {
   record.slices.add(slice);
+  record.roles = null;
   for (const address of addressesIn(slice)) {
     const there = record.slicesAt.get(address);
     if (there === undefined) record.slicesAt.set(address, slice);
@@ -260,6 +266,7 @@ export function addSlice(record: ServiceRecord, slice: EndpointSlice): void {
 
 export function removeSlice(record: ServiceRecord, slice: EndpointSlice): void {
   if (!record.slices.delete(slice)) return;
+  record.roles = null;
   for (const address of addressesIn(slice)) {
     const there = record.slicesAt.get(address);
     const left = Array.isArray(there) ? there.filter((other) => other !== slice) : [];
@@ -300,15 +307,34 @@ export function roleOf(
   return mirrored ? 'strayed mirror' : null;
 }
 
+const noRole: readonly EndpointSlice[] = [];
+
+/** The slices of one role, in the order of their names. */
+export function slicesOf(
+  snapshot: Snapshot,
+  record: ServiceRecord,
+  role: Role,
+): readonly EndpointSlice[] {
+  if (record.roles === null) {
+    const roles = new Map<Role, EndpointSlice[]>();
+    for (const slice of [...record.slices].sort((a, b) => (a.name < b.name ? -1 : 1))) {
+      const has = roleOf(snapshot, record, slice);
+      if (has === null) continue;
+      const there = roles.get(has);
+      if (there === undefined) roles.set(has, [slice]);
+      else there.push(slice);
+    }
+    record.roles = roles;
+  }
+  return record.roles.get(role) ?? noRole;
+}
+
 /** Whether somebody took a slice from the controller by its labels, so that it syncs no more. */
 export function isWedged(snapshot: Snapshot, record: ServiceRecord): boolean {
   const { service } = record;
   if (service === null) return false;
   if (record.relabelled.size > 0) return true;
-  for (const slice of record.slices) {
-    if (roleOf(snapshot, record, slice) === 'strayed') return true;
-  }
-  return false;
+  return slicesOf(snapshot, record, 'strayed').length > 0;
 }
 
 /** Whether the Endpoints were written by the endpoints controller, as far as they say so. */

@@ -8,7 +8,8 @@
 // input findings are one per code.
 
 import type { Difference } from './compare.ts';
-import type { Cause, Code, Finding, Output, Severity } from './findings.ts';
+import type { Cause } from './causes.ts';
+import type { Code, Finding, Output, Severity } from './findings.ts';
 import { catalogue, isWorse } from './findings.ts';
 
 /** A difference that stands, with its clock. */
@@ -17,6 +18,8 @@ export interface Item {
   readonly output: Output;
   severity: Severity;
   cause: Cause | null;
+  /** The state of the input shows the cause, which ends with that state. */
+  readonly shown: boolean;
   /** The cause was seen to happen; otherwise the input only looks like it. */
   proven: boolean;
   /** When that which the cause names happened. */
@@ -71,15 +74,11 @@ export interface SettleOptions {
 const shownItems = 100;
 
 function joined(items: readonly Item[], pick: (item: Item) => string | null): string | null {
-  const texts = new Set<string>();
-  for (const item of items) {
-    const text = pick(item);
-    if (text !== null) texts.add(text);
-    if (texts.size === shownItems) break;
-  }
+  const texts = new Set(items.map(pick).filter((text) => text !== null));
   if (texts.size === 0) return null;
-  const more = items.length > shownItems ? `; and ${String(items.length - shownItems)} more` : '';
-  return [...texts].join('; ') + more;
+  const shown = [...texts].slice(0, shownItems).join('; ');
+  const more = texts.size - shownItems;
+  return more > 0 ? `${shown}; and ${String(more)} more` : shown;
 }
 
 /**
@@ -189,8 +188,13 @@ function openItem({ standings, homes }: Watched, due: Due): Standing | null {
   return known === undefined ? standing : null;
 }
 
-function weigh(standing: Standing, { severity, difference }: Item): void {
-  if (!isWorse(severity, standing.severity)) return;
+const codes = Object.keys(catalogue);
+
+/** The worst gives a finding its code; of equals that open together, the first of the catalogue. */
+function weigh(standing: Standing, { severity, difference, openedAt }: Item): void {
+  const equal = severity === standing.severity && openedAt === standing.openedAt;
+  const first = codes.indexOf(difference.code) < codes.indexOf(standing.code);
+  if (!isWorse(severity, standing.severity) && !(equal && first)) return;
   standing.severity = severity;
   standing.code = difference.code;
 }

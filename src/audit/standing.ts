@@ -11,7 +11,8 @@
 
 import type { Release } from '../shadow/release.ts';
 import type { Difference } from './compare.ts';
-import type { Cause, Output, Severity } from './findings.ts';
+import type { Cause } from './causes.ts';
+import type { Output, Severity } from './findings.ts';
 import { catalogue } from './findings.ts';
 import type { ServiceRecord } from './service.ts';
 import type { Item, Settle } from './settle.ts';
@@ -126,6 +127,7 @@ function started(
     output,
     severity: severityOf(difference, cause, proven),
     cause,
+    shown: cause !== null && (cause === difference.cause || cause === difference.hindrance),
     proven,
     causeAt: at,
     since,
@@ -157,14 +159,21 @@ function carryOn(
   of: Audited,
   item: Item,
   difference: Difference,
-  { at, gap }: Occasion,
+  { at, gap, touch }: Occasion,
 ): Item {
   const likely = gap && item.causeAt === at ? difference.likelyCause : null;
-  const cause = difference.cause ?? item.cause ?? difference.hindrance ?? likely;
+  // What kept the controller from its work may end by a change that wakes nobody.
+  const awake = item.output === 'input' || touch.woken.has(item.output as Written);
+  const kept = !item.shown ? item.cause : awake ? null : touch.blind;
+  const cause = difference.cause ?? kept ?? difference.hindrance ?? likely;
   const proven = item.proven || cause !== item.cause;
   const severity = severityOf(difference, cause, proven);
   if (cause !== item.cause) {
-    return again(keeping, of, { ...item, difference, severity, cause, proven }, item, at);
+    const shown = cause !== null && cause !== kept && cause !== likely;
+    // What kept the controller from its work is over: it has the window from now on.
+    const since = item.shown && cause === null ? at : item.since;
+    const next = { ...item, difference, severity, cause, shown, proven, since, causeAt: at };
+    return again(keeping, of, next, item, at);
   }
   item.difference = difference;
   if (severity !== item.severity) {
@@ -197,8 +206,7 @@ export function wake(keeping: Keeping, of: Audited, woken: ReadonlySet<Written>,
   if (woken.size === 0 || of.items.size === 0) return;
   for (const [unit, items] of of.items) {
     const next = items.map((item) => {
-      const { cause, hindrance } = item.difference;
-      const excused = item.cause !== null && cause === null && item.cause !== hindrance;
+      const excused = item.cause !== null && !item.shown;
       if (!excused || item.causeAt >= at || !woken.has(item.output as Written)) return item;
       const severity = severityOf(item.difference, null, false);
       const fresh = { cause: null, causeAt: at, proven: false, since: at, byInput: true };

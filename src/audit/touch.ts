@@ -5,13 +5,15 @@
 // Shadows the event handlers of the three controllers through shadow/wake.ts.
 
 import { canonicalIP } from '../model/ip.ts';
-import type { Change, EndpointSlice, Key, Node, Pod, Service } from '../model/objects.ts';
+import type { Change, Endpoint, EndpointSlice, Key, Node, Pod, Service } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
 import { isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
+import { whyNoHints } from '../shadow/hints.ts';
 import { isMirror } from '../shadow/mirroring.ts';
 import { isMirrorable, mirroringWokenByService, wokenByPod } from '../shadow/wake.ts';
-import type { Cause } from './findings.ts';
+import { countHints } from './endpointslices.ts';
+import type { Cause } from './causes.ts';
 import type { Context, ServiceRecord } from './service.ts';
 import {
   addressesIn,
@@ -34,7 +36,7 @@ export interface Touch {
   whole: boolean;
   /** The controllers that the change wakes for this Service. */
   readonly woken: Set<Written>;
-  /** The blind spot that a change of the input falls into, were it not for what it wakes besides. */
+  /** The blind spot that a change of the input falls into, but for what it wakes besides. */
   blind: Cause | null;
   /** The output that the change itself wrote; null for a change of the input. */
   writes: ReadonlySet<Written>;
@@ -209,8 +211,22 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
     before?.ready === after?.ready &&
     before?.cpuMillis === after?.cpuMillis &&
     before?.controlPlane === after?.controlPlane;
-  if (!sameToHints) for (const record of records.auto()) of(record);
+  if (sameToHints) return [...touches.values()];
+  const enqueues = before?.zone !== after?.zone || before?.ready !== after?.ready;
+  for (const record of records.auto()) {
+    const touch = of(record);
+    if (enqueues && isOverloaded(records.context, record)) touch.woken.add('endpointslices');
+  }
   return [...touches.values()];
+}
+
+/**
+ * Whether a Node event queues a Service with topology-mode Auto: its hints are no longer possible,
+ * so some zone has too few. topologycache.go GetOverloadedServices.
+ */
+function isOverloaded({ snapshot }: Context, record: ServiceRecord): boolean {
+  const { ready, zones } = countHints(record.slices);
+  return zones.size > 0 && whyNoHints(snapshot.zoneCapacity, ready) !== null;
 }
 
 function touchedByService(
@@ -240,6 +256,7 @@ function touchedByOwner(records: Records, owner: ServiceRecord): Touch[] {
   for (const slice of owner.slices) {
     for (const record of recordsNamed(records, slice)) {
       if (record === owner) continue;
+      record.roles = null;
       const touch = touches.get(record) ?? touchOf(record);
       touches.set(record, touch);
       touch.slices.add(slice);
@@ -317,18 +334,13 @@ function unseenWriting(
   // A slice that it never wrote for this Service is not tracked, so its end is no news.
   if (after === null) {
     const tracked = service === null || isOwnedBy(before, service);
-    return tracked || !isControllers(before) ? null : 'service-recreated';
+    // Only an empty one is taken for the new Service's placeholder.
+    const taken = !tracked && isControllers(before) && before.endpoints.length === 0;
+    return taken ? 'service-recreated' : null;
   }
   // An edit of owners or annotations does not raise the generation, by which the controller sees.
   const sameGeneration = before.generation === after.generation;
   return sameGeneration && isSameContent(before, after) ? 'hand-edited' : null;
-}
-
-/** Whether two versions of a slice differ at most in owners and annotations. */
-function isSameContent(before: EndpointSlice, after: EndpointSlice): boolean {
-  if (before.portMap !== after.portMap || !equalLabels(before.labels, after.labels)) return false;
-  const [was, is] = [entriesByAddress(before), entriesByAddress(after)];
-  return was.size === is.size && [...was].every(([address, text]) => is.get(address) === text);
 }
 
 /** Remembers that a slice was taken from the controller by its labels, or given back. */
@@ -354,28 +366,57 @@ function differingAddresses(
   before: EndpointSlice | null,
   after: EndpointSlice | null,
 ): Set<string> {
-  const all = new Set<string>();
-  for (const slice of [before, after]) {
-    if (slice !== null) for (const address of addressesIn(slice)) all.add(address);
+  if (before === null || after?.portMap !== before.portMap || !isSameOwn(before, after)) {
+    return new Set([before, after].flatMap((one) => (one === null ? [] : [...addressesIn(one)])));
   }
-  if (before === null || after?.portMap !== before.portMap) return all;
-  if (!equalLabels(before.labels, after.labels)) return all;
-  if (before.owners.some((owner, index) => owner.uid !== after.owners[index]?.uid)) return all;
-  const was = entriesByAddress(before);
-  const is = entriesByAddress(after);
-  for (const address of all) if (was.get(address) === is.get(address)) all.delete(address);
-  return all;
+  const [was, is] = [unlike(before, after), unlike(after, before)];
+  const differing = new Set<string>();
+  for (const [address, text] of was) if (is.get(address) !== text) differing.add(address);
+  for (const [address, text] of is) if (was.get(address) !== text) differing.add(address);
+  return differing;
 }
 
-/** What a slice says at each address, as one text to compare. */
-function entriesByAddress(slice: EndpointSlice): Map<string, string> {
+/** Whether what the slice says of itself is the same, by which its role is known. */
+const isSameOwn = (before: EndpointSlice, after: EndpointSlice): boolean =>
+  before.deleting === after.deleting &&
+  equalLabels(before.labels, after.labels) &&
+  JSON.stringify(before.owners) === JSON.stringify(after.owners);
+
+/** Whether two versions of a slice differ at most in owners and annotations. */
+function isSameContent(before: EndpointSlice, after: EndpointSlice): boolean {
+  if (before.portMap !== after.portMap || !equalLabels(before.labels, after.labels)) return false;
+  return before.endpoints.length === after.endpoints.length && unlike(before, after).size === 0;
+}
+
+const isSameList = (a: readonly string[] | null, b: readonly string[] | null): boolean =>
+  a === b || (a?.length === b?.length && a?.every((one, index) => one === b?.[index]) === true);
+
+/** Whether two endpoints say the same, without a look at more than is needed. */
+function isSameEndpoint(a: Endpoint, b: Endpoint): boolean {
+  return (
+    isSameList(a.addresses, b.addresses) &&
+    a.ready === b.ready &&
+    a.serving === b.serving &&
+    a.terminating === b.terminating &&
+    a.hostname === b.hostname &&
+    a.node === b.node &&
+    a.zone === b.zone &&
+    a.target?.uid === b.target?.uid &&
+    a.target?.name === b.target?.name &&
+    a.target?.namespace === b.target?.namespace &&
+    a.target?.kind === b.target?.kind &&
+    isSameList(a.forZones, b.forZones) &&
+    isSameList(a.forNodes, b.forNodes)
+  );
+}
+
+/** What a slice says, address by address, of endpoints that stand not so in the other's place. */
+function unlike(slice: EndpointSlice, other: EndpointSlice): Map<string, string> {
   const entries = new Map<string, string>();
-  for (const endpoint of slice.endpoints) {
-    const { ready, serving, terminating, hostname, node, zone, target } = endpoint;
-    const hints = `${endpoint.forZones?.join() ?? ''} ${endpoint.forNodes?.join() ?? ''}`;
-    const pod = `${target?.name ?? ''} ${target?.uid ?? ''} ${hostname ?? ''}`;
-    const conditions = `${String(ready)} ${String(serving)} ${String(terminating)}`;
-    const text = `${conditions} ${node ?? ''} ${zone ?? ''} ${hints} ${pod}`;
+  for (const [index, endpoint] of slice.endpoints.entries()) {
+    const place = other.endpoints[index];
+    if (place !== undefined && isSameEndpoint(endpoint, place)) continue;
+    const text = JSON.stringify(endpoint);
     for (const address of endpoint.addresses) {
       const ip = canonicalIP(address);
       entries.set(ip, `${entries.get(ip) ?? ''}${text};`);

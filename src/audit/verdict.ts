@@ -15,7 +15,7 @@ import { isMirrored } from '../shadow/mirroring.ts';
 import type { Code, Output } from './findings.ts';
 import type { Audited } from './standing.ts';
 import type { ServiceRecord } from './service.ts';
-import { roleOf } from './service.ts';
+import { slicesOf } from './service.ts';
 import type { Written } from './touch.ts';
 
 export type Verdict = 'conform' | 'pending' | 'different' | 'unknown';
@@ -110,8 +110,7 @@ function applies(snapshot: Snapshot, { record, items }: Audited, output: Written
     if (standing.some((item) => item.output === output)) return true;
   }
   if (output !== 'mirrored') return false;
-  for (const slice of record.slices) if (roleOf(snapshot, record, slice) === 'mirror') return true;
-  return false;
+  return slicesOf(snapshot, record, 'mirror').length > 0;
 }
 
 /** The verdict on one output of a Service; null where there is nothing to judge. */
@@ -132,7 +131,7 @@ export function verdictOf(snapshot: Snapshot, audited: Audited, output: Written)
 /** Whether somebody else writes endpoints for this Service, or for none: counted, not judged. */
 export function isForeign(snapshot: Snapshot, { record }: Audited): boolean {
   const { service, endpoints } = record;
-  for (const slice of record.slices) if (roleOf(snapshot, record, slice) === 'foreign') return true;
+  if (slicesOf(snapshot, record, 'foreign').length > 0) return true;
   if (endpoints === null) return false;
   return service === null || (!isSelected(service) && !isMirrored(service, endpoints));
 }

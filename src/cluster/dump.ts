@@ -4,28 +4,29 @@
 // A file holds JSON or YAML, whatever its name says, plain or gzip; it may hold several documents,
 // and each is an object or a list of objects. Directories are read recursively and in order of
 // names; what is in them and is none of the five kinds is counted and else ignored, since a
-// must-gather holds everything there is. One fault does not hide the rest: JSON and YAML lists are
-// cut into items before they are parsed (see json-items.ts, and yamlPieces below).
+// must-gather holds everything there is. One fault does not hide the rest: lists are cut into items
+// before they are parsed (json-items.ts, yaml-items.ts).
 //
 // A dump holds a resource if it has a list or an object of it: only then does an absent object not
 // exist. Where a list is cut off or an item is broken, what is missing is Lost.
-//
-// YAML is version 1.2, so `yes` and `on` are strings; kubectl writes no such thing. Aliases reach
-// only within an item, since items are parsed alone.
 
 import { createReadStream } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
 import { basename, extname, join } from 'node:path';
 import { stdin as processStdin } from 'node:process';
+import { Readable } from 'node:stream';
 
-import { parseDocument } from 'yaml';
-
-import { jsonPieces, lineBatches, plainBytes, textLimit, withHead } from './json-items.ts';
+import { isFields } from './fields.ts';
+import { jsonFormat } from './json-items.ts';
+import { plainBytes, withHead } from './lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { jsonBytes, newestTimestamp, objectText, project, resourceOfKind } from './project.ts';
+import { yamlFormat } from './yaml-items.ts';
 
 import type { Key, Lost, Resource, WatchEvent } from '../model/objects.ts';
-import type { Bytes, Line, Piece } from './json-items.ts';
+import type { Fields } from './fields.ts';
+import type { Format, Piece } from './json-items.ts';
+import type { Bytes } from './lines.ts';
 import type { BoundedProblems, OnProblem, Problem } from './problem.ts';
 
 export type DumpEntry =
@@ -70,7 +71,13 @@ export async function* readDump(
   onProblem: OnProblem,
   stdin: Bytes = processStdin,
 ): AsyncGenerator<DumpEntry> {
-  const dump = newDump(onProblem);
+  const dump: Dump = {
+    problems: boundedProblems(onProblem),
+    ignored: new Map(),
+    versions: new Map(),
+    newest: -Infinity,
+    duplicates: 0,
+  };
   for (const path of paths) {
     if (path === '-') yield* readFile(dump, 'stdin', stdin);
     else if (!(await stat(path)).isDirectory()) {
@@ -96,16 +103,6 @@ interface Dump {
   readonly versions: Map<Resource, Map<Key, string>>;
   newest: number;
   duplicates: number;
-}
-
-function newDump(onProblem: OnProblem): Dump {
-  return {
-    problems: boundedProblems(onProblem),
-    ignored: new Map(),
-    versions: new Map(),
-    newest: -Infinity,
-    duplicates: 0,
-  };
 }
 
 // --- files ---
@@ -164,25 +161,6 @@ interface List {
   grouped: boolean;
 }
 
-interface Format {
-  readonly name: 'JSON' | 'YAML';
-  pieces(source: Bytes, isDamaged: () => boolean): AsyncGenerator<Piece[]>;
-  parse(text: string): Parsed;
-  /** What a text that cannot be parsed seems to be. */
-  guess(text: string): Guess;
-}
-
-interface Guess {
-  readonly kind: string | null;
-  readonly namespace: string | null;
-  readonly name: string | null;
-}
-
-export type Parsed =
-  { readonly value: unknown } | { readonly fault: string; readonly line: number };
-
-type Fields = Readonly<Record<string, unknown>>;
-
 /** Reads one file. One that was found and is neither named like a dump nor looks so is none. */
 async function* readFile(
   dump: Dump,
@@ -192,9 +170,9 @@ async function* readFile(
 ): AsyncGenerator<DumpEntry> {
   const file: File = { dump, source, found, format: yamlFormat, damage: null, list: null };
   const plain = plainBytes(bytes, (message, value) => (file.damage = { message, value }));
-  const pieces = withHead(plain, headLength, (head, whole) => {
+  const pieces = withHead<Piece[]>(plain, headLength, (head, whole) => {
     const name = formatOf(source, Buffer.from(head.subarray(0, headLength)).toString());
-    if (name === null && found && !dumpName.test(source)) return nothing();
+    if (name === null && found && !dumpName.test(source)) return Readable.from([]);
     file.format = name === 'JSON' ? jsonFormat : yamlFormat;
     return file.format.pieces(whole, () => file.damage !== null);
   });
@@ -217,11 +195,6 @@ function formatOf(source: string, head: string): Format['name'] | null {
   if (/^(?:---|#|%YAML|apiVersion:|items:|kind:)/.test(begin)) return 'YAML';
   // Warnings may have got into a pipe before the output.
   return /^[[{]/m.test(begin) ? 'JSON' : null;
-}
-
-// eslint-disable-next-line @typescript-eslint/require-await, require-yield -- an empty stream
-async function* nothing(): AsyncGenerator<never> {
-  return;
 }
 
 /** What is no API object. In a file that was found it is none of ours, and only counted. */
@@ -420,12 +393,15 @@ function* closeList(file: File, envelope: Fields): Generator<DumpEntry> {
 
 // --- what could not be read ---
 
-const anyOf = (resource: Resource): Lost => ({
+const lostOf = (resource: Resource, namespace: string | null, name: string | null): Lost => ({
   resource,
-  namespace: null,
-  name: null,
+  namespace,
+  name,
   labels: null,
 });
+
+/** Any object of the resource may be lost. */
+const anyOf = (resource: Resource) => lostOf(resource, null, null);
 
 /** Reports what cannot be read and says what is lost by it, as far as its text tells. */
 function* lose(
@@ -441,17 +417,10 @@ function* lose(
   if (own !== null) {
     // A cluster-wide object has no namespace, and a namespace is no certain sign of a name.
     const place = own === 'nodes' ? '' : namespace;
-    lost.push({
-      resource: own,
-      namespace: place,
-      name: place === null ? null : name,
-      labels: null,
-    });
+    lost.push(lostOf(own, place, place === null ? null : name));
   }
   if (what.unfinished === true || kind === null) {
-    for (const resource of behind(file.list, what.unfinished === true)) {
-      lost.push(anyOf(resource));
-    }
+    lost.push(...behind(file.list, what.unfinished === true).map(anyOf));
   }
   const [first = null] = lost;
   const object = first === null ? null : objectText(first);
@@ -469,282 +438,4 @@ function behind(list: List | null, unfinished: boolean): readonly Resource[] {
   if (named !== null) return [named];
   const seen = list.grouped || !unfinished ? [list.latest] : [...list.seen];
   return seen.filter((resource) => resource !== null);
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-// --- JSON ---
-
-const jsonFormat: Format = {
-  name: 'JSON',
-  pieces: (source) => jsonPieces(source),
-  parse(text) {
-    try {
-      return { value: JSON.parse(text) as unknown };
-    } catch (error) {
-      return { fault: String(error), line: 0 };
-    }
-  },
-  guess(text) {
-    // Every writer puts the kind first or orders fields by name, which comes to the same here.
-    const kind = /"kind"\s*:\s*"(\w+)"/.exec(text.slice(0, 4096))?.[1] ?? null;
-    return { kind, namespace: null, name: null };
-  },
-};
-
-// --- YAML ---
-
-const yamlFormat: Format = {
-  name: 'YAML',
-  pieces: yamlPieces,
-  parse: parseKnownYaml,
-  guess: guessYaml,
-};
-
-/** Where the cutter of YAML is. Lines belong to the current document or item. */
-interface Cut {
-  readonly pieces: Piece[];
-  mode: 'document' | 'items' | 'tail';
-  lines: string[];
-  length: number;
-  start: number;
-  /** The column of the dashes; -1 before the first item. */
-  column: number;
-  /** The document without its items, and where it begins. */
-  envelope: string[];
-  envelopeStart: number;
-}
-
-/**
- * Cuts YAML text into documents and the items of their lists and yields all that a chunk completes.
- *
- * No parser is needed to find them: `---` at the beginning of a line is a separator even in the
- * middle of a string, and within the block sequence `items` of a document a line with a dash in the
- * column of the first dash begins an item, since whatever belongs to an item is indented further.
- * A list that does not say its kind before its items and not after them either is cut off; half an
- * item could look like a whole one, so the last one is then not delivered.
- */
-export async function* yamlPieces(
-  source: Bytes,
-  isDamaged: () => boolean = () => false,
-): AsyncGenerator<Piece[]> {
-  const cut: Cut = {
-    pieces: [],
-    mode: 'document',
-    lines: [],
-    length: 0,
-    start: 1,
-    column: -1,
-    envelope: [],
-    envelopeStart: 1,
-  };
-  let end = 1;
-  for await (const batch of lineBatches(source)) {
-    for (const line of batch) {
-      cutLine(cut, line);
-      end = line.number;
-    }
-    if (cut.pieces.length > 0) yield cut.pieces.splice(0);
-  }
-  closeDocument(cut, end, isDamaged());
-  if (cut.pieces.length > 0) yield cut.pieces;
-}
-
-const separator = /^(?:---|\.\.\.)(?:\s|$)/;
-const itemsForm = /^items:\s*(?:#.*)?$/;
-const blankForm = /^\s*(?:#.*)?$/;
-
-function cutLine(cut: Cut, line: Line): void {
-  const { number } = line;
-  const text = line.text.endsWith('\r') ? line.text.slice(0, -1) : line.text;
-  if (separator.test(text)) {
-    closeDocument(cut, number, false);
-    const rest = text.slice(3);
-    if (text.startsWith('-') && !blankForm.test(rest)) {
-      cut.start = number;
-      addLine(cut, `   ${rest}`);
-    }
-    return;
-  }
-  if (cut.mode === 'items' && !blankForm.test(text)) {
-    const column = text.search(/[^ ]/);
-    const dash = /^-(?:\s|$)/.test(text.slice(column));
-    if (cut.column < 0 && dash) cut.column = column;
-    if (column === cut.column && dash) {
-      closeItem(cut);
-      cut.start = number;
-    } else if (column <= cut.column || cut.column < 0) {
-      closeItem(cut);
-      cut.mode = 'tail';
-      cut.lines = cut.envelope;
-      cut.start = cut.envelopeStart;
-    }
-  }
-  addLine(cut, text);
-  if (cut.mode === 'document' && itemsForm.test(text)) {
-    cut.pieces.push({ type: 'head', line: cut.start, text: cut.lines.join('\n') });
-    cut.envelope = cut.lines;
-    cut.envelopeStart = cut.start;
-    cut.lines = [];
-    cut.mode = 'items';
-    cut.column = -1;
-  }
-}
-
-function addLine(cut: Cut, text: string): void {
-  cut.length += text.length + 1;
-  if (cut.length <= textLimit) cut.lines.push(text);
-  else cut.lines = [];
-}
-
-function closeItem(cut: Cut): void {
-  // Before the first item there may be blank lines.
-  if (cut.column >= 0 && !cut.lines.every((line) => blankForm.test(line))) emit(cut, 'item');
-  cut.lines = [];
-  cut.length = 0;
-}
-
-function closeDocument(cut: Cut, line: number, damaged: boolean): void {
-  const hasKind = cut.envelope.some((line) => line.startsWith('kind:'));
-  if (cut.mode === 'items' && (damaged || !hasKind)) {
-    cut.start = line;
-    emit(cut, 'unfinished');
-  } else if (cut.mode === 'items') {
-    closeItem(cut);
-    cut.lines = cut.envelope;
-    emit(cut, 'tail');
-  } else if (!cut.lines.every((line) => blankForm.test(line) || line.startsWith('%'))) {
-    if (damaged) cut.start = line;
-    emit(cut, damaged ? 'unfinished' : cut.mode);
-  }
-  cut.mode = 'document';
-  cut.lines = [];
-  cut.length = 0;
-  cut.envelope = [];
-  cut.start = line + 1;
-}
-
-function emit(cut: Cut, type: Piece['type']): void {
-  const tooLong = cut.length > textLimit;
-  const text = cut.lines.join('\n');
-  cut.pieces.push({ type: tooLong ? 'tooLong' : type, line: cut.start, text });
-}
-
-/** Parses one document, or an item as a sequence of one. */
-export function parseYaml(text: string): Parsed {
-  try {
-    const document = parseDocument(absoluteTimes(text), yamlOptions);
-    const [error] = document.errors;
-    if (error !== undefined) {
-      return { fault: error.message, line: text.slice(0, error.pos[0]).split('\n').length - 1 };
-    }
-    const value: unknown = document.toJS({ maxAliasCount: 100 });
-    // An alias may contain itself; JSON finds out.
-    if (text.includes('&')) JSON.stringify(value);
-    return { value };
-  } catch (error) {
-    return { fault: error instanceof Error ? error.message : '', line: 0 };
-  }
-}
-
-/**
- * As parseYaml, but looks into nothing that is not read: neither into objects of other kinds nor
- * into the greater part of pods and nodes. The parser is slow, and a must-gather holds a lot.
- */
-function parseKnownYaml(text: string): Parsed {
-  const kind = yamlField(text, 'kind');
-  if (kind === null || kind.endsWith('List')) return parseYaml(text);
-  const apiVersion = yamlField(text, 'apiVersion') ?? undefined;
-  const resource = resourceOfKind(apiVersion, kind);
-  if (resource === null) return { value: { apiVersion, kind } };
-  if (resource !== 'pods' && resource !== 'nodes') return parseYaml(text);
-  const parsed = parseYaml(withoutUnread(text));
-  return 'value' in parsed ? parsed : parseYaml(text);
-}
-
-/** Fields of pods and nodes that are large and not read. */
-const unread = new Set([
-  ...['managedFields', 'annotations', 'ownerReferences', 'tolerations', 'affinity', 'volumes'],
-  ...['volumeMounts', 'env', 'envFrom', 'args', 'command', 'resources', 'securityContext'],
-  ...['livenessProbe', 'readinessProbe', 'startupProbe', 'lifecycle', 'containerStatuses'],
-  ...['initContainerStatuses', 'topologySpreadConstraints', 'capacity', 'images', 'nodeInfo'],
-]);
-
-/** The text without the blocks of unread fields. A label stays, for its value is on its line. */
-function withoutUnread(text: string): string {
-  let inside = -1; // the column of the field whose block is left out
-  const lines = text.split('\n').filter((line) => {
-    const column = line.search(/[^ ]/);
-    if (inside >= 0 && (column < 0 || column > inside)) return false;
-    if (column === inside && line.startsWith('- ', column)) return false;
-    const [, before, name] = /^( *(?:- +)?)(\w+):$/.exec(line) ?? [];
-    inside = before !== undefined && unread.has(name ?? '') ? before.length : -1;
-    return true;
-  });
-  return lines.join('\n');
-}
-
-const yamlOptions = {
-  // As Go does: the last of equal keys counts, and `<<` merges.
-  uniqueKeys: false,
-  merge: true,
-  logLevel: 'silent',
-  prettyErrors: false,
-} as const;
-
-/** The unquoted value of a field of the document or item itself, or null. Cheap, and no parser. */
-export function yamlField(text: string, name: string): string | null {
-  const column = indentOf(text);
-  if (text.startsWith(`${name}:`, column)) return scalarAt(text, column + name.length + 1);
-  const before = `\n${' '.repeat(column)}${name}:`;
-  const index = text.indexOf(before);
-  return index < 0 ? null : scalarAt(text, index + before.length);
-}
-
-/** The column of the fields of a document (0) or of an item (behind the dash). */
-function indentOf(text: string): number {
-  return /^ *- +/.exec(text)?.[0].length ?? 0;
-}
-
-/** A word as kinds and names are; what begins otherwise (`|`, `&`) only a parser can read. */
-function scalarAt(text: string, index: number): string | null {
-  return /^[ \t]+["']?(\w[\w./-]*)/.exec(text.slice(index, index + 300))?.[1] ?? null;
-}
-
-function guessYaml(text: string): Guess {
-  const column = indentOf(text);
-  const lines = text.split('\n');
-  const begin = lines.findIndex((line) => line.slice(column).startsWith('metadata:')) + 1;
-  const found = { namespace: null as string | null, name: null as string | null };
-  const inner = lines[begin]?.search(/\S/) ?? -1;
-  for (let index = begin; begin > 0 && inner > column && index < lines.length; index++) {
-    const line = lines[index] ?? '';
-    const indent = line.search(/\S/);
-    if (indent >= 0 && indent < inner) break;
-    for (const field of ['namespace', 'name'] as const) {
-      if (line.startsWith(`${field}:`, inner)) {
-        found[field] ??= scalarAt(line, inner + field.length + 1);
-      }
-    }
-  }
-  return { kind: yamlField(text, 'kind'), ...found };
-}
-
-const relativeTime = /\$\(time-offset-nanosecond (-?\d{1,18})\)/g;
-
-/**
- * kwokctl writes times as nanoseconds relative to the beginning of its snapshot or recording, which
- * it does not tell; it is taken for the Unix epoch.
- */
-function absoluteTimes(text: string): string {
-  return text.replace(relativeTime, (_, offset: string) => {
-    const nanoseconds = BigInt(offset);
-    const second = 1_000_000_000n;
-    const fraction = ((nanoseconds % second) + second) % second;
-    const seconds = Number((nanoseconds - fraction) / second);
-    const whole = new Date(seconds * 1000).toISOString().slice(0, 19);
-    return `${whole}.${fraction.toString().padStart(9, '0')}Z`;
-  });
 }

@@ -1,5 +1,5 @@
-// From a stream of bytes to pieces of text that are small enough to parse: lines, and the items of
-// Kubernetes lists.
+// Cuts JSON text into pieces that are small enough to parse, documents and the items of Kubernetes
+// lists, and parses them.
 //
 // `kubectl get pods -A -o json` of a large cluster is longer than a string may be (512 MiB), so a
 // list is never parsed whole. A scanner that knows nothing but brackets, strings and newlines cuts
@@ -8,158 +8,10 @@
 // without its items (apiVersion, kind, metadata) is the envelope. Two things are assumed of text
 // that is no JSON, so that one fault does not swallow the rest: a string ends at the end of its
 // line, and text between documents is skipped by lines.
-//
-// Everything arrives in chunks that end anywhere. Lines are framed by `\n` alone, because other
-// separators (U+2028 in a label, say) are content.
 
-import { createGunzip } from 'node:zlib';
+import { textLimit } from './lines.ts';
 
-export type Bytes = AsyncIterable<Uint8Array>;
-
-/** Longer lines, documents and items are skipped: 64 MiB. */
-export const textLimit = 64 * 1024 * 1024;
-
-// --- plain bytes ---
-
-/** How the compressed data ended, if not well. `message` is fixed, `detail` is zlib's own. */
-export type OnDamage = (message: string, detail: string | null) => void;
-
-/**
- * The bytes as UTF-8 without byte order mark: inflated if they begin as gzip does, recoded if they
- * begin with the mark of UTF-16, as files from Windows shells do. When compressed data end early or
- * are damaged, what could be inflated is delivered first, and then onDamage is called.
- */
-export async function* plainBytes(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8Array> {
-  const inflated = withHead(source, 2, (head, whole) =>
-    head[0] === 0x1f && head[1] === 0x8b ? inflate(whole, onDamage) : whole,
-  );
-  yield* withHead(inflated, 3, (head, whole) => {
-    if (head[0] === 0xff && head[1] === 0xfe) return recode(whole, 'utf-16le');
-    if (head[0] === 0xfe && head[1] === 0xff) return recode(whole, 'utf-16be');
-    return head[0] === 0xef && head[1] === 0xbb && head[2] === 0xbf ? skip(whole, 3) : whole;
-  });
-}
-
-/** Looks at the first `length` bytes or more, if there are as many, and goes on as they suggest. */
-export async function* withHead<T>(
-  source: Bytes,
-  length: number,
-  choose: (head: Uint8Array, whole: Bytes) => AsyncIterable<T>,
-): AsyncGenerator<T> {
-  const rest = source[Symbol.asyncIterator]();
-  try {
-    let head: Uint8Array = new Uint8Array(0);
-    while (head.length < length) {
-      const next = await rest.next();
-      if (next.done === true) break;
-      head = head.length === 0 ? next.value : Buffer.concat([head, next.value]);
-    }
-    yield* choose(head, restored(head, { [Symbol.asyncIterator]: () => rest }));
-  } finally {
-    await rest.return?.();
-  }
-}
-
-async function* restored(head: Uint8Array, rest: Bytes): AsyncGenerator<Uint8Array> {
-  if (head.length > 0) yield head;
-  yield* rest;
-}
-
-async function* skip(source: Bytes, count: number): AsyncGenerator<Uint8Array> {
-  let left = count;
-  for await (const chunk of source) {
-    if (left < chunk.length) yield chunk.subarray(left);
-    left = Math.max(left - chunk.length, 0);
-  }
-}
-
-async function* recode(source: Bytes, encoding: string): AsyncGenerator<Uint8Array> {
-  const decoder = new TextDecoder(encoding);
-  for await (const chunk of source) yield Buffer.from(decoder.decode(chunk, { stream: true }));
-  yield Buffer.from(decoder.decode());
-}
-
-/**
- * A stream iterator would drop what is inflated but not yet read when an error comes. So the stream
- * is driven by hand: one chunk in, all that it yields out.
- */
-async function* inflate(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8Array> {
-  const gunzip = createGunzip({ chunkSize: 64 * 1024 });
-  const inflated: Buffer[] = [];
-  let failure: NodeJS.ErrnoException | null = null;
-  gunzip.on('data', (piece: Buffer) => inflated.push(piece));
-  gunzip.on('error', (error) => (failure = error));
-  const closed = new Promise<void>((resolve) => gunzip.once('close', resolve));
-  try {
-    for await (const chunk of source) {
-      const written = new Promise<void>((resolve) => gunzip.write(chunk, () => resolve()));
-      await Promise.race([written, closed]); // an error leaves a write without answer
-      yield* inflated.splice(0);
-      if (gunzip.destroyed) break;
-    }
-    if (!gunzip.destroyed) gunzip.end();
-    await closed;
-    yield* inflated.splice(0);
-  } finally {
-    gunzip.destroy();
-  }
-  const error = failure as NodeJS.ErrnoException | null;
-  if (error === null) return;
-  if (error.code === 'Z_BUF_ERROR') onDamage('Unexpected end of gzip data', null);
-  else onDamage('Damaged gzip data', error.message);
-}
-
-// --- lines ---
-
-export interface Line {
-  /** From 1. */
-  readonly number: number;
-  /** Without the newline. Of a line that is too long, only its first 4096 bytes. */
-  readonly text: string;
-  /** Its length as it stands in the file, without the newline. */
-  readonly bytes: number;
-  readonly tooLong: boolean;
-  /** Whether a newline ends it: the last line of a file that is still being written has none. */
-  readonly ended: boolean;
-}
-
-const headLength = 4096;
-const newline = 0x0a;
-
-/** Cuts UTF-8 text into lines and yields all that a chunk completes. */
-export async function* lineBatches(source: Bytes, limit = textLimit): AsyncGenerator<Line[]> {
-  let parts: Uint8Array[] = []; // of the line that is not complete
-  let bytes = 0;
-  let number = 1;
-  const take = (part: Uint8Array) => {
-    bytes += part.length;
-    parts.push(part);
-    if (bytes > limit) parts = [Buffer.concat(parts).subarray(0, headLength)];
-  };
-  const line = (ended: boolean): Line => {
-    const whole = parts.length === 1 && parts[0] !== undefined ? parts[0] : Buffer.concat(parts);
-    const text = Buffer.from(whole.buffer, whole.byteOffset, whole.byteLength).toString();
-    const result = { number, text, bytes, tooLong: bytes > limit, ended };
-    parts = [];
-    bytes = 0;
-    number++;
-    return result;
-  };
-  for await (const chunk of source) {
-    const lines: Line[] = [];
-    let start = 0;
-    for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, start)) {
-      take(chunk.subarray(start, end));
-      lines.push(line(true));
-      start = end + 1;
-    }
-    if (start < chunk.length) take(chunk.subarray(start));
-    if (lines.length > 0) yield lines;
-  }
-  if (bytes > 0) yield [line(false)];
-}
-
-// --- items ---
+import type { Bytes } from './lines.ts';
 
 /** A piece of a file that may hold several documents, each an object or a list of objects. */
 export interface Piece {
@@ -177,6 +29,34 @@ export interface Piece {
   readonly line: number;
   readonly text: string;
 }
+
+/** What a piece holds, or why it cannot be parsed and in which of its lines, from 0. */
+export type Parsed =
+  { readonly value: unknown } | { readonly fault: string; readonly line: number };
+
+/** What text that cannot be parsed seems to be. */
+export interface Guess {
+  readonly kind: string | null;
+  readonly namespace: string | null;
+  readonly name: string | null;
+}
+
+/** How text is written: how documents and items are cut out of it and parsed. */
+export interface Format {
+  readonly name: 'JSON' | 'YAML';
+  /** isDamaged is asked at the end: whether the source has ended early, whatever it looks like. */
+  pieces(source: Bytes, isDamaged: () => boolean): AsyncGenerator<Piece[]>;
+  parse(text: string): Parsed;
+  guess(text: string): Guess;
+}
+
+/** JSON documents that may follow each other. */
+export const jsonFormat: Format = {
+  name: 'JSON',
+  pieces: (source) => jsonPieces(source),
+  parse: parseJson,
+  guess: guessJson,
+};
 
 /**
  * Cuts JSON text into documents and items and yields all that a chunk completes. Documents may
@@ -253,6 +133,7 @@ const steps: Record<Scan['mode'], (scan: Scan, chunk: Uint8Array, from: number) 
   scalar: stepScalar,
 };
 
+const newline = 0x0a;
 const quote = 0x22;
 const comma = 0x2c;
 const colon = 0x3a;
@@ -467,4 +348,20 @@ function emit(scan: Scan, type: Piece['type'], line: number): void {
 
 function isSpace(byte: number | undefined): boolean {
   return byte === 0x20 || byte === newline || byte === 0x0d || byte === 0x09;
+}
+
+// --- parsing ---
+
+function parseJson(text: string): Parsed {
+  try {
+    return { value: JSON.parse(text) as unknown };
+  } catch (error) {
+    return { fault: String(error), line: 0 };
+  }
+}
+
+function guessJson(text: string): Guess {
+  // Every writer puts the kind first or orders fields by name, which comes to the same here.
+  const kind = /"kind"\s*:\s*"(\w+)"/.exec(text.slice(0, 4096))?.[1] ?? null;
+  return { kind, namespace: null, name: null };
 }

@@ -31,15 +31,17 @@
 // replaced too, and $deleteFromPrimitiveList and $retainKeys, which concern none of those fields,
 // are not followed.
 
-import { lineBatches, plainBytes } from './json-items.ts';
-import { parseYaml, yamlField, yamlPieces } from './dump.ts';
+import { resources } from '../model/objects.ts';
+import { isFields } from './fields.ts';
+import { lineBatches, plainBytes } from './lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { jsonBytes, kinds, objectText, project, resourceOfKind } from './project.ts';
-import { resources } from '../model/objects.ts';
+import { parseYaml, yamlField, yamlPieces } from './yaml-items.ts';
 
 import type { Lost, Resource, WatchEvent } from '../model/objects.ts';
-import type { Bytes, Piece } from './json-items.ts';
-import type { Parsed } from './dump.ts';
+import type { Fields } from './fields.ts';
+import type { Parsed, Piece } from './json-items.ts';
+import type { Bytes } from './lines.ts';
 import type { BoundedProblems, OnProblem, Problem } from './problem.ts';
 import type { RecordingEntry, RecordingOptions } from './recording.ts';
 
@@ -118,8 +120,6 @@ export async function* readKwok(
     problems: problems.counts,
   };
 }
-
-type Fields = Readonly<Record<string, unknown>>;
 
 interface Reading {
   readonly source: string;
@@ -338,8 +338,4 @@ function inOrder(list: readonly unknown[], order: unknown, path: string): readon
   const positions = new Map((order as unknown[]).map((item, index) => [keyOf(item), index]));
   const position = (item: unknown) => positions.get(keyOf(item)) ?? positions.size;
   return list.toSorted((a, b) => position(a) - position(b));
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -18,12 +18,14 @@
 // the one before it, or has no time, has the time of that one.
 
 import { resources } from '../model/objects.ts';
-import { lineBatches, plainBytes, textLimit } from './json-items.ts';
+import { isFields } from './fields.ts';
+import { lineBatches, plainBytes, textLimit } from './lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from './project.ts';
 
 import type { Key, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
-import type { Bytes, Line } from './json-items.ts';
+import type { Fields } from './fields.ts';
+import type { Bytes, Line } from './lines.ts';
 import type { BoundedProblems, OnProblem, Problem } from './problem.ts';
 
 export interface Source {
@@ -99,8 +101,6 @@ export async function* readRecording(
 }
 
 // --- lines ---
-
-type Fields = Readonly<Record<string, unknown>>;
 
 interface Reading {
   readonly source: string;
@@ -304,8 +304,4 @@ function unreadableLine(
   };
   report(reading, message, { value, lost, object: certain ? objectText(lost) : null });
   return { kind: 'unreadable', at: reading.at, type: eventTypes.get(type) ?? null, lost };
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -14,7 +14,7 @@ import { canonicalIP } from '../model/ip.ts';
 import type { Endpoint, EndpointSlice, Key } from '../model/objects.ts';
 
 /** How many endpoints are listed more than once, by whether the entries agree. */
-export interface Duplicates {
+interface Duplicates {
   readonly equal: number;
   readonly conflicting: number;
 }

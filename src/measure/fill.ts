@@ -16,7 +16,7 @@
 
 import type { AddressType, EndpointSlice, Key, PortMapKey } from '../model/objects.ts';
 
-export interface Fill {
+interface Fill {
   /** Endpoints listed. */
   readonly endpoints: number;
   /** Slices that stand. */
@@ -26,7 +26,7 @@ export interface Fill {
 }
 
 /** The slices of one Service that share their address type and their ports. */
-export interface FillGroup extends Fill {
+interface FillGroup extends Fill {
   readonly addressType: AddressType;
   readonly portMap: PortMapKey;
 }

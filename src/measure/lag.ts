@@ -106,7 +106,7 @@ export type LagOutput = (typeof lagOutputs)[number];
 export type LagOperation = (typeof lagOperations)[number];
 
 /** How long an output took to follow its input, at one address or in one object. */
-export interface LagSample {
+interface LagSample {
   readonly output: LagOutput;
   readonly operation: LagOperation;
   readonly seconds: number;
@@ -140,7 +140,7 @@ const measured: ReadonlySet<Quality> = new Set<Quality>(['ok', 'coarse']);
 
 export type TriggeredResource = 'endpoints' | 'endpointslices';
 
-export interface TriggerSample {
+interface TriggerSample {
   readonly resource: TriggeredResource;
   readonly quality: Quality;
   /** From the trigger time to the arrival, also where it is not measured; null: absent. */

@@ -19,8 +19,6 @@ import { metricsContentType, renderMetrics } from './metrics.ts';
 import type { Status } from './page.ts';
 import { renderPage, styleSource } from './page.ts';
 
-export type { Status } from './page.ts';
-
 const policy = [
   "default-src 'none'",
   `style-src ${styleSource}`,
@@ -93,7 +91,7 @@ export function createApp(
   return app;
 }
 
-export interface Address {
+interface Address {
   /** null: every address of the machine. */
   readonly host: string | null;
   /** 0: one that is free. */

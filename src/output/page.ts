@@ -14,10 +14,11 @@ import type { Code, Finding } from '../audit/findings.ts';
 import { catalogue } from '../audit/findings.ts';
 import type { Verdict } from '../audit/verdict.ts';
 import { written } from '../audit/verdict.ts';
-import { lagOperations, lagOutputs } from '../measure/lag.ts';
-import type { MetricsState } from './metrics.ts';
-import { cut, escapeMarkup, lagFigures, lagText, timeText } from './report.ts';
 import { fillRatio, surplusOf } from '../measure/fill.ts';
+import { lagOperations, lagOutputs } from '../measure/lag.ts';
+import type { MetricsState } from './family.ts';
+import { lagFigures } from './report.ts';
+import { cut, escapeMarkup, lagText, timeText } from './text.ts';
 
 /** What the page and the API show besides the metrics. */
 export interface Status {

@@ -2,11 +2,8 @@
 // document holds is described field by field in docs/report.md; `format` counts its incompatible
 // versions.
 //
-// Names and values come from the cluster, and whoever may create a Service may try to have them
-// read as something else: by a terminal (escape sequences, carriage returns, right-to-left
-// overrides), by an XML reader, by a shell user who greps lines. So no text for people holds a
-// character that cannot be seen, and nothing but this file decides how a finding is spelt. Colour
-// is never the only sign.
+// No text for people holds a character that cannot be seen (text.ts says why), and nothing but this
+// file and junit.ts decides how a finding is laid out. Colour is never the only sign.
 //
 // Left out: sorting out what to report (namespaces, severities), which is done before.
 
@@ -35,25 +32,27 @@ import type {
 import { merged, quantile } from '../measure/lag.ts';
 import type { SizedResource, Sizes } from '../measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../measure/size.ts';
+import { junitText } from './junit.ts';
+import { clockText, cut, detailText, lagText, plural, printable, timeText } from './text.ts';
 
 // --- the document ---
 
 /** Seconds; null where nothing was measured. */
-export interface LagFigures {
+interface LagFigures {
   readonly count: number;
   readonly p50: number | null;
   readonly p99: number | null;
   readonly max: number | null;
 }
 
-export interface FillFigures {
+interface FillFigures {
   readonly endpoints: number;
   readonly slices: number;
   readonly minimum: number;
   readonly surplus: number;
 }
 
-export interface SizeFigures {
+interface SizeFigures {
   readonly objects: number;
   readonly maxBytes: number;
   /** How many objects have at most so many bytes. */
@@ -63,7 +62,7 @@ export interface SizeFigures {
   readonly updateFanoutBytes: number;
 }
 
-export interface Measures {
+interface Measures {
   readonly fill: FillFigures & {
     readonly ratio: number | null;
     /** The Services with the largest surplus, at most ten. */
@@ -188,74 +187,7 @@ function sizeFigures(sizes: Sizes, resource: SizedResource): SizeFigures {
   };
 }
 
-// --- texts that hide nothing ---
-
-const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]/gu;
-
-const escaped = (character: string): string => {
-  const code = (character.codePointAt(0) ?? 0).toString(16);
-  return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, '0')}`;
-};
-
-/** The text with every character that cannot be seen spelt out: controls, overrides, surrogates. */
-export function printable(text: string): string {
-  return text.replace(hidden, escaped);
-}
-
-const markup: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
-
-/** A text for XML and HTML, in elements and in quoted attributes, with nothing hidden. */
-export function escapeMarkup(text: string): string {
-  return printable(text).replace(/[&<>"']/g, (character) => markup[character] ?? character);
-}
-
-/** The text, or its beginning and an ellipsis, so that it has at most `length` characters. */
-export function cut(text: string, length: number): string {
-  if (text.length <= length) return text;
-  const characters = Array.from(text.slice(0, 2 * length + 2));
-  return characters.length <= length ? text : `${characters.slice(0, length - 1).join('')}…`;
-}
-
-/** A moment as `2026-11-21T10:56:46Z`; `-` where there is none. */
-export function timeText(seconds: number | null): string {
-  const date = new Date((seconds ?? Number.NaN) * 1000);
-  return Number.isNaN(date.getTime()) ? '-' : date.toISOString().replace(/\.\d+Z$/, 'Z');
-}
-
-/** The time of day of a moment, UTC: `10:56:46`. */
-export function clockText(seconds: number | null): string {
-  return /T(.*)Z$/.exec(timeText(seconds))?.[1] ?? '-';
-}
-
-/** A lag for people: `21 ms`, `1.2 s`, `3.5 min`. */
-export function lagText(seconds: number | null): string {
-  if (seconds === null) return '-';
-  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
-  if (seconds < 99.95) return `${Number(seconds.toPrecision(seconds < 9.95 ? 2 : 3))} s`;
-  return `${Number((seconds / 60).toPrecision(2))} min`;
-}
-
-/** What is wrong, in the finding's own words, on one line of at most `length` characters. */
-export function detailText(finding: Finding, length: number): string {
-  const { difference, expected, actual } = finding;
-  if (actual === null) return cut(`missing: ${printable(expected ?? 'nothing')}`, length);
-  const got = printable(actual);
-  if (expected === null) return cut(got, length);
-  const want = printable(expected);
-  const between = difference === 'missing' ? ' in place of ' : ', not ';
-  const room = length - between.length;
-  // Where both sides do not fit, what is saved on a short one is the other's.
-  const half = Math.floor(room / 2);
-  const forGot = Math.max(half, room - want.length);
-  const forWant = Math.max(room - half, room - got.length);
-  return cut(got, forGot) + between + cut(want, forWant);
-}
+// --- findings as they open ---
 
 const colours: Readonly<Record<Severity, Parameters<typeof styleText>[0]>> = {
   critical: ['bold', 'red'],
@@ -291,7 +223,7 @@ export function findingLine(finding: Finding, colour: boolean): string {
 
 export type ReportFormat = 'table' | 'wide' | 'json' | 'yaml' | 'junit';
 
-export interface RenderOptions {
+interface RenderOptions {
   /** For table and wide: with the escape sequences of a terminal. */
   readonly colour: boolean;
   /** Columns; the table says what is wrong in as much of a line as its own columns leave. */
@@ -310,7 +242,7 @@ export function renderReport(report: Report, format: ReportFormat, options: Rend
     case 'yaml':
       return yamlText(report);
     case 'junit':
-      return junitText(report);
+      return junitText(ordered(report.findings), report.verdicts);
   }
 }
 
@@ -326,7 +258,7 @@ function jsonText(report: Report): string {
 function yamlText(report: Report): string {
   const text = stringify(report, { lineWidth: 0 });
   const bare = text.replaceAll('\n', '');
-  if (bare.search(hidden) < 0) return text;
+  if (printable(bare) === bare) return text;
   // Only double-quoted scalars can spell characters out.
   const quoted = stringify(report, {
     lineWidth: 0,
@@ -414,9 +346,6 @@ function tableText(report: Report, wide: boolean, { colour, width }: RenderOptio
   return `${[...listed, ...summaryLines(report)].join('\n')}\n`;
 }
 
-const plural = (count: number, one: string, more = `${one}s`): string =>
-  `${count} ${count === 1 ? one : more}`;
-
 /** `3 different, 1 unknown` of counts that are not 0, in the order given. */
 function countsText(counts: Readonly<Record<string, number | undefined>>): string {
   return Object.entries(counts)
@@ -428,7 +357,7 @@ function countsText(counts: Readonly<Record<string, number | undefined>>): strin
 const notConform: readonly Verdict[] = ['pending', 'different', 'unknown'];
 
 /** The verdict on the whole in one line. */
-export function headline(report: Report): string {
+function headline(report: Report): string {
   const { findings, services, verdicts } = report;
   const standing = findings.filter(({ resolvedAt }) => resolvedAt === null);
   const resolved = findings.length - standing.length;
@@ -473,101 +402,4 @@ function summaryLines(report: Report): string[] {
   if (notes.length > 0) lines.push(`Besides: ${notes.join('; ')}`);
   if (lags.length > 0) lines.push(`Convergence lag p50 / p99: ${lags.join('; ')}`);
   return lines;
-}
-
-// --- JUnit ---
-
-interface TestCase {
-  readonly name: string;
-  readonly classname: string;
-  readonly result: 'passed' | 'failure' | 'error' | 'skipped';
-  /** '' only where it is passed. */
-  readonly type: string;
-  readonly message: string;
-  readonly body: string;
-}
-
-/** Red is what the exit code of the command is red for; information is shown as skipped. */
-function findingCase(finding: Finding): TestCase {
-  const { code, severity, output, namespace, service, cause, resolvedAt } = finding;
-  const { object, field, expected, actual } = finding;
-  const resolved = resolvedAt === null ? '' : ` (resolved at ${timeText(resolvedAt)})`;
-  return {
-    name: `${code} ${namespace}/${service}${cause === null ? '' : ` (${cause})`}`,
-    classname: output,
-    result: severity === 'info' ? 'skipped' : 'failure',
-    type: severity,
-    message: detailText(finding, 500) + resolved,
-    body: [
-      `object: ${printable(object)}`,
-      `field: ${printable(field)}`,
-      `expected: ${printable(expected ?? '-')}`,
-      `actual: ${printable(actual ?? '-')}`,
-      `since: ${timeText(finding.since)}`,
-    ].join('\n'),
-  };
-}
-
-/** What an output says besides its findings, one test case per verdict. */
-function verdictCases(output: string, counts: Readonly<Record<Verdict, number>>): TestCase[] {
-  const { conform, pending, unknown } = counts;
-  const base = { classname: output, type: '', body: '' };
-  const cases: TestCase[] = [];
-  if (conform > 0) {
-    const body = `${plural(conform, 'output')} conform`;
-    cases.push({ ...base, name: 'conform', result: 'passed', message: '', body });
-  }
-  if (pending > 0) {
-    const message = `${plural(pending, 'output')} within the settle window`;
-    cases.push({ ...base, name: 'pending', result: 'skipped', message });
-  }
-  if (unknown > 0) {
-    const message = `${plural(unknown, 'output')} cannot be judged`;
-    cases.push({ ...base, name: 'unknown', result: 'error', type: 'unknown', message });
-  }
-  return cases;
-}
-
-function caseText({ name, classname, result, type, message, body }: TestCase): string {
-  const attributes = `classname="${escapeMarkup(classname)}" name="${escapeMarkup(name)}"`;
-  // The body is lines of printable text; only their ends are not to be spelt out.
-  const text = body.split('\n').map(escapeMarkup).join('\n');
-  if (result === 'passed') {
-    return `    <testcase ${attributes}><system-out>${text}</system-out></testcase>`;
-  }
-  const kind = type === '' || result === 'skipped' ? '' : ` type="${escapeMarkup(type)}"`;
-  const child = `<${result}${kind} message="${escapeMarkup(message)}">${text}</${result}>`;
-  return `    <testcase ${attributes}>${child}</testcase>`;
-}
-
-function countAttributes(cases: readonly TestCase[]): string {
-  const of = (result: TestCase['result']): number =>
-    cases.filter((one) => one.result === result).length;
-  return (
-    `tests="${cases.length}" failures="${of('failure')}" ` +
-    `errors="${of('error')}" skipped="${of('skipped')}"`
-  );
-}
-
-function junitText(report: Report): string {
-  const suites = [...written, 'input' as const, 'node' as const].map((output) => {
-    const findings = ordered(report.findings).filter((finding) => finding.output === output);
-    const verdicts = output === 'input' || output === 'node' ? null : report.verdicts[output];
-    const cases = verdicts === null ? [] : verdictCases(output, verdicts);
-    return { output, cases: [...cases, ...findings.map(findingCase)] };
-  });
-  const filled = suites.filter(({ cases }) => cases.length > 0);
-  const all = filled.flatMap(({ cases }) => cases);
-  const texts = filled.flatMap(({ output, cases }) => [
-    `  <testsuite name="${output}" ${countAttributes(cases)}>`,
-    ...cases.map(caseText),
-    '  </testsuite>',
-  ]);
-  return [
-    '<?xml version="1.0" encoding="UTF-8"?>',
-    `<testsuites name="endpoint-auditor" ${countAttributes(all)}>`,
-    ...texts,
-    '</testsuites>',
-    '',
-  ].join('\n');
 }

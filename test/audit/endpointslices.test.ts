@@ -240,7 +240,7 @@ const hintCases: [string, AnyObject[], string[]][] = [
       node({ name: 'node-b', zone: 'zone-b', ready: false }),
       two(['zone-a', 'zone-b']),
     ],
-    [`${wrong} node-change-unnoticed`],
+    [wrong],
   ],
   ['not ready ones do not count', [...pods(false), ...zones, two(['zone-a', null], false)], []],
 ];

@@ -2,11 +2,10 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { CatalogueEntry, CauseEntry, Output } from '../../src/audit/findings.ts';
-import { catalogue, causes, isWorse, severities } from '../../src/audit/findings.ts';
+import type { CatalogueEntry, Output } from '../../src/audit/findings.ts';
+import { catalogue, isWorse, severities } from '../../src/audit/findings.ts';
 
 const entries: [string, CatalogueEntry][] = Object.entries(catalogue);
-const causeEntries: [string, CauseEntry][] = Object.entries(causes);
 
 // Words of the API keep their case, also where they begin a sentence.
 const isSentence = (text: string): boolean => /^\S.*[.”]$/.test(text);
@@ -44,16 +43,6 @@ describe('codes', () => {
       return word !== undefined && word !== difference;
     });
     expect(wrong).toEqual([]);
-  });
-});
-
-describe('causes', () => {
-  test.each(causeEntries)('%s', (name, entry) => {
-    expect(name).toMatch(/^[a-z]+(?:-[a-z]+)+$/);
-    expect(isTitle(entry.title)).toBe(true);
-    expect(isSentence(entry.condition)).toBe(true);
-    expect(isSentence(entry.cure)).toBe(true);
-    expect(isReference(entry.upstream)).toBe(true);
   });
 });
 

@@ -17,6 +17,7 @@ function item(code: Code, since: number, more: Partial<Item> = {}, text = ''): I
     output: catalogue[code].output,
     severity: catalogue[code].severity,
     cause: null,
+    shown: false,
     proven: false,
     causeAt: since,
     since,

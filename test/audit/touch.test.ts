@@ -296,9 +296,12 @@ describe('slices', () => {
     check(settled, one);
   });
 
-  test('one of a Service before goes: nobody tracks it', () => {
-    const old = slice({ owners: [owner({ uid: 'old' })] });
-    check([...settled, old], ['', 'deleted', old, ['web: 10.0.0.1; service-recreated']]);
+  test.each([
+    ['an empty one of a Service before', [], 'web: outputs; service-recreated'],
+    ['one of a Service before, with endpoints', [endpoint()], 'web: 10.0.0.1; nobody'],
+  ])('%s goes: nobody tracks it', (_, endpoints, want) => {
+    const old = slice({ owners: [owner({ uid: 'old' })], endpoints });
+    check([...settled, old], ['', 'deleted', old, [want]]);
   });
 
   test('one that is renamed touches both Services', () => {

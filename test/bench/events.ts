@@ -55,6 +55,9 @@ interface Sum {
 
 const asking = askingMicros();
 
+/** Blocks that are forgotten, since the compiler is still at work. */
+const warmUps = 2;
+
 /** Reads all changes of one kind, one after the other. */
 function readKind(world: World, changes: readonly Written[], sum: Sum): void {
   sweep();
@@ -212,9 +215,8 @@ export function measureEvents(world: World, effort: Effort, sizes: readonly numb
   const costs: Costs = {};
   const { blocks, rounds } = effort;
   const groups = sizes.map((size) => groupOf(world, size));
-  // The first block warms up and is forgotten.
-  for (let block = 0; block <= blocks; block++) {
-    const kept = block === 0 ? {} : costs;
+  for (let block = -warmUps; block < blocks; block++) {
+    const kept = block < 0 ? {} : costs;
     for (const group of groups) {
       runBlock(world, flips(world, group, rounds), kept);
       runBlock(world, replacements(world, group, rounds >> 1), kept);

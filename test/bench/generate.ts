@@ -1,14 +1,15 @@
-// A made-up cluster as the API server would show it: raw JSON objects of Nodes, Services and pods,
-// and the Endpoints and EndpointSlices that the controllers of 1.36 write for them when all is well.
+// A made-up cluster as the API server would show it: raw JSON objects of Nodes, Services and
+// pods, and the Endpoints and EndpointSlices that the controllers of 1.36 write for them when all
+// is well.
 //
-// Nothing is drawn from a stream of random numbers: every name, uid and address is a function of the
-// seed and of the object's number, so any object can be made at any time, alone and again. What may
-// change (readiness, zones, which pods exist) is a byte per pod or Node, so that the fleet itself
-// weighs next to nothing beside the store that is measured.
+// Nothing is drawn from a stream of random numbers: every name, uid and address is a function of
+// the seed and of the object's number, so any object can be made at any time, alone and again.
+// What may change (readiness, zones, which pods exist) is a byte per pod or Node, so that the fleet
+// itself weighs next to nothing beside the store that is measured.
 //
 // One Service in ten is headless with the pods of a StatefulSet (a label and a hostname of its own
-// for each pod), one in twenty prefers close endpoints, and one in a hundred has topology-mode Auto.
-// Two pods in a hundred are not ready. A pod is about 2 KB of JSON, as those of the recording are.
+// for each pod), one in twenty prefers close endpoints, and one in a hundred has topology-mode
+// Auto. Two pods in a hundred are not ready. A pod is about 2 KB of JSON, as in the recording.
 
 export type Raw = Record<string, unknown>;
 

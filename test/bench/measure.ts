@@ -2,8 +2,9 @@
 // runs of everything, of which the least (what the code costs) and the median (what it cost here)
 // are told.
 //
-// It is the CPU of the whole process, so the garbage collector's and compiler's helper threads count
-// too. (On Linux it is exact to a microsecond; that of a single thread would be exact to a tick.)
+// It is the CPU of the whole process, so the helper threads of garbage collector and compiler
+// count too. (On Linux it is exact to a microsecond; that of a single thread would be exact to a
+// tick.)
 
 /** CPU used so far, microseconds. */
 export function cpuMicros(): number {

@@ -7,8 +7,9 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { stringify } from 'yaml';
 
-import { parseYaml, readDump, yamlField, yamlPieces } from '../../src/cluster/dump.ts';
+import { readDump } from '../../src/cluster/dump.ts';
 import { problemText } from '../../src/cluster/problem.ts';
+import { chunks } from './chunks.ts';
 
 import type { DumpEnd, DumpEntry } from '../../src/cluster/dump.ts';
 import type { Problem } from '../../src/cluster/problem.ts';
@@ -19,13 +20,6 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'dump-'));
 });
 afterAll(() => rm(folder, { recursive: true }));
-
-async function* chunks(bytes: Uint8Array, length = 1000) {
-  await Promise.resolve();
-  for (let start = 0; start < bytes.length; start += length) {
-    yield bytes.subarray(start, start + length);
-  }
-}
 
 interface Got {
   /** `Pod shop/web-1 @3`: kind, key and line. */
@@ -58,8 +52,8 @@ async function readPaths(paths: readonly string[], stdin?: AsyncIterable<Uint8Ar
   return got;
 }
 
-const read = (content: string | Uint8Array, length?: number) =>
-  readPaths(['-'], chunks(Buffer.from(content), length));
+const read = (content: string | Uint8Array, length = 1000) =>
+  readPaths(['-'], chunks(Buffer.from(content), [length]));
 
 async function files(name: string, contents: Record<string, string | Uint8Array>) {
   const root = join(folder, name);
@@ -407,28 +401,6 @@ describe('YAML', () => {
     }
   });
 
-  test('of equal keys the last counts, merges are followed, __proto__ is a key', () => {
-    expect(parseYaml('a: 1\na: 2\n')).toEqual({ value: { a: 2 } });
-    expect(parseYaml('a: &a\n  x: 1\nb:\n  <<: *a\n')).toEqual({
-      value: { a: { x: 1 }, b: { x: 1 } },
-    });
-    const parsed = parseYaml('__proto__: x\n');
-    expect('value' in parsed && Object.keys(parsed.value as object)).toEqual(['__proto__']);
-  });
-
-  test('times relative to the beginning of a kwok snapshot are times since the epoch', () => {
-    const time = (offset: string) => {
-      const parsed = parseYaml(`t: "$(time-offset-nanosecond ${offset})"\n`);
-      return 'value' in parsed ? (parsed.value as { t: string }).t : null;
-    };
-    expect(time('0')).toBe('1970-01-01T00:00:00.000000000Z');
-    expect(time('1500000000')).toBe('1970-01-01T00:00:01.500000000Z');
-    expect(time('-1')).toBe('1969-12-31T23:59:59.999999999Z');
-    expect(time('-3600000000000')).toBe('1969-12-31T23:00:00.000000000Z');
-    expect(time('999999999999999999')).toBe('2001-09-09T01:46:39.999999999Z');
-    expect(time('9999999999999999999')).toBe('$(time-offset-nanosecond 9999999999999999999)');
-  });
-
   test('what is not read of a pod does not matter, and the rest is read', async () => {
     const odd = {
       ...pod('a', {}, { labels: { env: 'x', command: 'y' }, annotations: { a: 'b\nc:\n- d\n' } }),
@@ -460,44 +432,6 @@ describe('YAML', () => {
         expect(objectsOf(await read(stringify(odd, options)))).toEqual(want.slice(1));
       }
     }
-  });
-
-  test.each([
-    ['kind: Pod\n', 'Pod'],
-    ['a: 1\nkind: "Pod" # c\n', 'Pod'],
-    ["- a: 1\n  kind: 'Pod'\r\n", 'Pod'],
-    ['  - kind: Pod\n', 'Pod'],
-    ['metadata:\n  kind: Pod\n', null],
-    ['- metadata:\n  - kind: Pod\n', null],
-    ['kind:\n  Pod\n', null],
-    ['kind: |-\n  Pod\n', null],
-    ['kind: &a Pod\n', null],
-    ['', null],
-  ])('the field of the object itself: %j', (text, want) => {
-    expect(yamlField(text, 'kind')).toBe(want);
-  });
-
-  test('pieces of any objects in any style and chunks parse to the objects', async () => {
-    const key = fc.string().filter((key) => key !== '<<'); // which would merge
-    const values = [fc.string(), fc.integer(), fc.boolean()];
-    const value = fc.object({ maxDepth: 3, key, values });
-    const style = fc.record({ indentSeq: fc.boolean(), indent: fc.integer({ min: 2, max: 4 }) });
-    const length = fc.integer({ min: 1, max: 50 });
-    await fc.assert(
-      fc.asyncProperty(fc.array(value), style, length, async (values, style, length) => {
-        const items = values.map((value) => ({ kind: 'Pod', value }));
-        const text = stringify({ items, kind: 'List' }, { ...style, aliasDuplicateObjects: false });
-        const got: unknown[] = [];
-        for await (const batch of yamlPieces(chunks(Buffer.from(text), length))) {
-          for (const piece of batch.filter(({ type }) => type === 'item')) {
-            const parsed = parseYaml(piece.text);
-            got.push(...('value' in parsed ? (parsed.value as unknown[]) : [parsed]));
-          }
-        }
-        expect(got).toEqual(items);
-      }),
-      { numRuns: 300 },
-    );
   });
 });
 

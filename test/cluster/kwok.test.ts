@@ -6,22 +6,16 @@ import { describe, expect, test } from 'vitest';
 
 import { isKwokRecording, kwokResources, merge, readKwok } from '../../src/cluster/kwok.ts';
 import { problemText } from '../../src/cluster/problem.ts';
+import { chunks } from './chunks.ts';
 
 import type { Problem } from '../../src/cluster/problem.ts';
 import type { RecordingEntry } from '../../src/cluster/recording.ts';
-
-async function* chunks(bytes: Uint8Array, length = 100) {
-  await Promise.resolve();
-  for (let start = 0; start < bytes.length; start += length) {
-    yield bytes.subarray(start, start + length);
-  }
-}
 
 async function read(content: string | Uint8Array) {
   const entries: RecordingEntry[] = [];
   const problems: Problem[] = [];
   const bytes = Buffer.from(content);
-  const source = { name: 'kwok.yaml', open: () => chunks(bytes) };
+  const source = { name: 'kwok.yaml', open: () => chunks(bytes, [100]) };
   for await (const entry of readKwok(source, (problem) => problems.push(problem))) {
     entries.push(entry);
   }
@@ -151,7 +145,8 @@ test('a recording', async () => {
 });
 
 test('a dump is no recording', async () => {
-  const isRecording = (text: string | Uint8Array) => isKwokRecording(chunks(Buffer.from(text)));
+  const isRecording = (text: string | Uint8Array) =>
+    isKwokRecording(chunks(Buffer.from(text), [100]));
   expect(await isRecording(file(pod, secret))).toBe(false);
   expect(await isRecording(file(pod, notReady))).toBe(true);
   expect(await isRecording(gzipSync(file(pod, notReady)))).toBe(true);
@@ -161,7 +156,7 @@ test('a dump is no recording', async () => {
 });
 
 test('the resources are those that occur', async () => {
-  const resources = (text: string) => kwokResources(chunks(Buffer.from(text)));
+  const resources = (text: string) => kwokResources(chunks(Buffer.from(text), [100]));
   expect(await resources(file(pod, notReady))).toEqual(['pods']);
   const other = notReady.replace('resource: pods', 'resource: endpoints');
   expect(await resources(file(pod, other))).toEqual(['pods', 'endpoints']);

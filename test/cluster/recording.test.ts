@@ -7,17 +7,11 @@ import { describe, expect, test } from 'vitest';
 
 import { problemText, valueText } from '../../src/cluster/problem.ts';
 import { readRecording } from '../../src/cluster/recording.ts';
+import { chunks } from './chunks.ts';
 
 import type { Problem } from '../../src/cluster/problem.ts';
 import type { RecordingEnd, RecordingEntry } from '../../src/cluster/recording.ts';
 import type { Pod } from '../../src/model/objects.ts';
-
-async function* chunks(bytes: Uint8Array, length = 1000) {
-  await Promise.resolve();
-  for (let start = 0; start < bytes.length; start += length) {
-    yield bytes.subarray(start, start + length);
-  }
-}
 
 interface Got {
   readonly entries: RecordingEntry[];

@@ -27,6 +27,8 @@ const modules = {
 
 export type Version = keyof typeof modules;
 
+export const versions = Object.keys(modules) as readonly Version[];
+
 export const newestVersion: Version = 'v1.36.3';
 
 const tools = {

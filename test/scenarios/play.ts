@@ -9,7 +9,8 @@
 
 import { isDeepStrictEqual } from 'node:util';
 
-import type { Cause, Finding, Output } from '../../src/audit/findings.ts';
+import type { Cause } from '../../src/audit/causes.ts';
+import type { Finding, Output } from '../../src/audit/findings.ts';
 import type { Ledger } from '../../src/audit/ledger.ts';
 import { createLedger } from '../../src/audit/ledger.ts';
 import type { Context } from '../../src/audit/service.ts';

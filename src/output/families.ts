@@ -1,0 +1,412 @@
+// The catalogue of our families, from which /metrics and docs/metrics.md are both made, so that
+// neither can know of a family, a label or a help text that the other does not.
+//
+// Names follow Prometheus' conventions: the prefix endpoint_auditor_, base units, counters in
+// _total, no label that is also in the name. Every label has a small set of known values, which are
+// there from the first scrape with 0, so that rates and alerts see the first event. No pod,
+// address, object or Service is ever a label: which ones is said by /api/v1/findings and by
+// reports.
+
+import type { Code } from '../audit/findings.ts';
+import { catalogue, severities } from '../audit/findings.ts';
+import type { Unknown, Verdict } from '../audit/verdict.ts';
+import { written } from '../audit/verdict.ts';
+import { fillRatio, surplusOf } from '../measure/fill.ts';
+import {
+  convergenceBounds,
+  lagOperations,
+  lagOutputs,
+  qualities,
+  triggerBounds,
+} from '../measure/lag.ts';
+import type { ResourceSizes } from '../measure/size.ts';
+import { largestBytes, objectCount, sizedResources } from '../measure/size.ts';
+import type { Family, MetricsState, OpenedFindings, Sample } from './family.ts';
+import { countOpened } from './family.ts';
+
+// --- samples ---
+
+const one = (value: number, labels: Sample['labels'] = {}): Sample[] => [{ labels, value }];
+
+const verdicts: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];
+
+// Made from a record, so that a reason that is new in audit/verdict.ts cannot be forgotten here.
+const unknownReasons = Object.keys({
+  'pods-not-known': true,
+  'nodes-not-known': true,
+  'endpoints-not-known': true,
+  'endpointslices-not-known': true,
+  'object-unreadable': true,
+} satisfies Record<Unknown, true>) as Unknown[];
+
+/** Reasons for which input is dropped that are known from the start. */
+const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'] as const;
+
+const codes = Object.keys(catalogue) as Code[];
+
+/** One sample per code with its usual severity, and one per exception that occurred. */
+function byCode(counts: OpenedFindings): Sample[] {
+  const samples: Sample[] = [];
+  for (const code of codes) {
+    for (const severity of severities) {
+      const count = counts[code]?.[severity];
+      const isUsual = catalogue[code].severity === severity;
+      if (count === undefined && !isUsual) continue;
+      samples.push({ labels: { code, severity }, value: count ?? 0 });
+    }
+  }
+  return samples;
+}
+
+function standingFindings({ summary }: MetricsState): Sample[] {
+  const counts: OpenedFindings = {};
+  for (const finding of summary.findings) countOpened(counts, finding);
+  return byCode(counts);
+}
+
+function droppedSamples({ dropped }: MetricsState): Sample[] {
+  const reasons = new Set([...dropReasons, ...Object.keys(dropped)]);
+  return [...reasons].map((reason) => ({ labels: { reason }, value: dropped[reason] ?? 0 }));
+}
+
+const perResource =
+  (value: (sizes: ResourceSizes) => number) =>
+  ({ sizes }: MetricsState): Sample[] =>
+    sizedResources.map((resource) => ({ labels: { resource }, value: value(sizes[resource]) }));
+
+// --- catalogue ---
+
+const prefix = 'endpoint_auditor_';
+
+const verdictFamilies: readonly Family[] = [
+  {
+    name: `${prefix}findings`,
+    type: 'gauge',
+    help: 'Findings that stand, by code and severity.',
+    labels: { code: codes, severity: severities },
+    unit: 'none',
+    stability: 'stable',
+    source: 'audit/settle.ts',
+    samples: standingFindings,
+  },
+  {
+    name: `${prefix}findings_opened_total`,
+    type: 'counter',
+    help: 'Findings opened since the start, those that are resolved included.',
+    labels: { code: codes, severity: severities },
+    unit: 'none',
+    stability: 'stable',
+    source: 'audit/settle.ts',
+    samples: ({ opened }) => byCode(opened),
+  },
+  {
+    name: `${prefix}services`,
+    type: 'gauge',
+    help: 'Services that exist.',
+    labels: {},
+    unit: 'none',
+    stability: 'stable',
+    source: 'audit/summary.ts',
+    samples: ({ summary }) => one(summary.services),
+  },
+  {
+    name: `${prefix}services_foreign`,
+    type: 'gauge',
+    help: 'Services, or names without a Service, whose endpoints somebody else writes; not judged.',
+    labels: {},
+    unit: 'none',
+    stability: 'stable',
+    source: 'audit/summary.ts',
+    samples: ({ summary }) => one(summary.foreign),
+  },
+  {
+    name: `${prefix}outputs`,
+    type: 'gauge',
+    help: 'Outputs of Services by verdict; a Service has one per output that somebody must write.',
+    labels: { output: written, verdict: verdicts },
+    unit: 'none',
+    stability: 'stable',
+    source: 'audit/verdict.ts',
+    samples: ({ summary }) =>
+      written.flatMap((output) =>
+        verdicts.map((verdict) => ({
+          labels: { output, verdict },
+          value: summary.verdicts[output][verdict],
+        })),
+      ),
+  },
+  {
+    name: `${prefix}outputs_unknown`,
+    type: 'gauge',
+    help: 'Outputs that cannot be judged, by the reason.',
+    labels: { reason: unknownReasons },
+    unit: 'none',
+    stability: 'stable',
+    source: 'audit/verdict.ts',
+    samples: ({ summary }) =>
+      unknownReasons.map((reason) => ({
+        labels: { reason },
+        value: summary.unknown[reason] ?? 0,
+      })),
+  },
+  {
+    name: `${prefix}pending_oldest_seconds`,
+    type: 'gauge',
+    help: 'Age of the oldest difference that is within the settle window; 0 where there is none.',
+    labels: { output: written },
+    unit: 'seconds',
+    stability: 'stable',
+    source: 'audit/summary.ts',
+    samples: ({ summary, now }) =>
+      written.map((output) => ({
+        labels: { output },
+        value: Math.max(0, now - (summary.pendingSince[output] ?? now)),
+      })),
+  },
+];
+
+const lagFamilies: readonly Family[] = [
+  {
+    name: `${prefix}convergence_lag_seconds`,
+    type: 'histogram',
+    help:
+      'From the arrival of a change that made an output differ to the arrival of the writing ' +
+      'that made it equal again, by one clock.',
+    labels: { output: lagOutputs, operation: lagOperations },
+    unit: 'seconds',
+    stability: 'stable',
+    source: 'measure/lag.ts',
+    bounds: convergenceBounds,
+    histograms: ({ convergence }) =>
+      lagOutputs.flatMap((output) =>
+        lagOperations.map((operation) => ({
+          labels: { output, operation },
+          histogram: convergence[output][operation],
+        })),
+      ),
+  },
+  {
+    name: `${prefix}trigger_lag_seconds`,
+    type: 'histogram',
+    help:
+      'From the annotation last-change-trigger-time to the arrival of the object, up to a second ' +
+      'too high; qualities ok and coarse only. Clock skew to the control plane enters it.',
+    labels: { resource: sizedResources },
+    unit: 'seconds',
+    stability: 'stable',
+    source: 'measure/lag.ts',
+    bounds: triggerBounds,
+    histograms: ({ trigger }) =>
+      sizedResources.map((resource) => ({
+        labels: { resource },
+        histogram: trigger.lag[resource],
+      })),
+  },
+  {
+    name: `${prefix}trigger_times_total`,
+    type: 'counter',
+    help: 'Writings by the controllers, by what their trigger time is worth.',
+    labels: { resource: sizedResources, quality: qualities },
+    unit: 'none',
+    stability: 'stable',
+    source: 'measure/lag.ts',
+    samples: ({ trigger }) =>
+      sizedResources.flatMap((resource) =>
+        qualities.map((quality) => ({
+          labels: { resource, quality },
+          value: trigger.counts[resource][quality],
+        })),
+      ),
+  },
+];
+
+const packingFamilies: readonly Family[] = [
+  {
+    name: `${prefix}endpointslices`,
+    type: 'gauge',
+    help: 'Slices of the endpointslice controller.',
+    labels: {},
+    unit: 'none',
+    stability: 'stable',
+    source: 'measure/fill.ts',
+    samples: ({ fill }) => one(fill.slices),
+  },
+  {
+    name: `${prefix}endpointslices_minimum`,
+    type: 'gauge',
+    help: 'The fewest slices that could list the same endpoints.',
+    labels: {},
+    unit: 'none',
+    stability: 'stable',
+    source: 'measure/fill.ts',
+    samples: ({ fill }) => one(fill.minimum),
+  },
+  {
+    name: `${prefix}endpointslices_surplus`,
+    type: 'gauge',
+    help: 'Slices beyond the fewest that would do.',
+    labels: {},
+    unit: 'none',
+    stability: 'stable',
+    source: 'measure/fill.ts',
+    samples: ({ fill }) => one(surplusOf(fill)),
+  },
+  {
+    name: `${prefix}slice_endpoints`,
+    type: 'gauge',
+    help: 'Endpoints that the slices of the endpointslice controller list.',
+    labels: {},
+    unit: 'none',
+    stability: 'stable',
+    source: 'measure/fill.ts',
+    samples: ({ fill }) => one(fill.endpoints),
+  },
+  {
+    name: `${prefix}fill_ratio`,
+    type: 'gauge',
+    help: 'Endpoints over the places that the slices have; absent where there are no slices.',
+    labels: {},
+    unit: 'ratio',
+    stability: 'stable',
+    source: 'measure/fill.ts',
+    samples: ({ fill }) => {
+      const ratio = fillRatio(fill, fill.max);
+      return ratio === null ? [] : one(ratio);
+    },
+  },
+  {
+    name: `${prefix}duplicate_endpoints`,
+    type: 'gauge',
+    help: 'Endpoints listed more than once in the slices of one Service, by whether entries agree.',
+    labels: { kind: ['equal', 'conflicting'] },
+    unit: 'none',
+    stability: 'stable',
+    source: 'measure/duplicates.ts',
+    samples: ({ duplicates }) => [
+      { labels: { kind: 'equal' }, value: duplicates.equal },
+      { labels: { kind: 'conflicting' }, value: duplicates.conflicting },
+    ],
+  },
+];
+
+const sizeFamilies: readonly Family[] = [
+  {
+    name: `${prefix}objects`,
+    type: 'gauge',
+    help: 'Endpoints and EndpointSlice objects that exist, whoever writes them.',
+    labels: { resource: sizedResources },
+    unit: 'none',
+    stability: 'stable',
+    source: 'measure/size.ts',
+    samples: perResource(objectCount),
+  },
+  {
+    name: `${prefix}object_bytes_max`,
+    type: 'gauge',
+    help: 'Bytes of the largest object as JSON; the API server refuses more than 1572864.',
+    labels: { resource: sizedResources },
+    unit: 'bytes',
+    stability: 'stable',
+    source: 'measure/size.ts',
+    samples: perResource(largestBytes),
+  },
+  {
+    name: `${prefix}updates_total`,
+    type: 'counter',
+    help: 'Changes of objects, deletions included.',
+    labels: { resource: sizedResources },
+    unit: 'none',
+    stability: 'stable',
+    source: 'measure/size.ts',
+    samples: perResource(({ updates }) => updates),
+  },
+  {
+    name: `${prefix}update_bytes_total`,
+    type: 'counter',
+    help: 'Bytes of the objects that changed, as JSON: what one watcher is sent.',
+    labels: { resource: sizedResources },
+    unit: 'bytes',
+    stability: 'stable',
+    source: 'measure/size.ts',
+    samples: perResource(({ updateBytes }) => updateBytes),
+  },
+  {
+    name: `${prefix}update_fanout_bytes_total`,
+    type: 'counter',
+    help:
+      'The same times the Nodes, without what kube-proxy leaves out; for Endpoints, what it ' +
+      'would be if Nodes still watched them.',
+    labels: { resource: sizedResources },
+    unit: 'bytes',
+    stability: 'stable',
+    source: 'measure/size.ts',
+    samples: perResource(({ fanoutBytes }) => fanoutBytes),
+  },
+];
+
+const inputFamilies: readonly Family[] = [
+  {
+    name: `${prefix}dropped_total`,
+    type: 'counter',
+    help:
+      'Input that was not used: events older than what is held (stale) or equal to it ' +
+      '(repeated), objects that could not be read, lines that were skipped.',
+    labels: { reason: dropReasons },
+    unit: 'none',
+    stability: 'experimental',
+    source: 'cluster/store.ts',
+    samples: droppedSamples,
+  },
+  {
+    name: `${prefix}input_timestamp_seconds`,
+    type: 'gauge',
+    help: 'The clock of the input, which is not that of the scrape when a recording is replayed.',
+    labels: {},
+    unit: 'seconds',
+    stability: 'stable',
+    source: 'serve.ts',
+    samples: ({ now }) => one(now),
+  },
+  {
+    name: `${prefix}input_start_timestamp_seconds`,
+    type: 'gauge',
+    help: 'When the input began, on its own clock.',
+    labels: {},
+    unit: 'seconds',
+    stability: 'stable',
+    source: 'serve.ts',
+    samples: ({ startedAt }) => one(startedAt),
+  },
+  {
+    name: `${prefix}build_info`,
+    type: 'gauge',
+    help: 'Always 1; the label is the version of endpoint-auditor.',
+    labels: { version: [] },
+    unit: 'none',
+    stability: 'stable',
+    source: 'main.ts',
+    samples: ({ version }) => one(1, { version }),
+  },
+  {
+    name: `${prefix}release_info`,
+    type: 'gauge',
+    help: 'Always 1; the label is the Kubernetes release whose controllers are shadowed.',
+    labels: { release: [] },
+    unit: 'none',
+    stability: 'stable',
+    source: 'shadow/release.ts',
+    samples: ({ releaseMinor }) => one(1, { release: `1.${releaseMinor}` }),
+  },
+];
+
+/** The families as the documentation groups them. */
+export const sections: readonly (readonly [string, readonly Family[]])[] = [
+  ['Verdicts and findings', verdictFamilies],
+  ['Lag', lagFamilies],
+  ['Packing of slices', packingFamilies],
+  ['Sizes and watch traffic', sizeFamilies],
+  ['Input and build', inputFamilies],
+];
+
+/** Every family of /metrics that is ours, in the order of the documentation. */
+export const families: readonly Family[] = sections.flatMap(([, of]) => of);

@@ -1,0 +1,80 @@
+// What a family of metrics is, and the state that its samples are made from.
+//
+// A family is data with one function from the state to its samples, so that a scrape and the
+// documentation can both be made from it. Samples are made at the scrape and never kept, so no
+// series outlives what it tells of. Times are on the input's clock: a replayed recording shows its
+// own.
+//
+// Left out: which families there are (families.ts), and how they are written (metrics.ts).
+
+import type { Code, Finding, Severity } from '../audit/findings.ts';
+import type { Summary } from '../audit/summary.ts';
+import type { DuplicateTotals } from '../measure/duplicates.ts';
+import type { FillTotals } from '../measure/fill.ts';
+import type { ConvergenceLag, Histogram, TriggerLag } from '../measure/lag.ts';
+import type { Sizes } from '../measure/size.ts';
+
+/** Findings opened since the start, by code and severity. */
+export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;
+
+export function countOpened(opened: OpenedFindings, { code, severity }: Finding): void {
+  const bySeverity = (opened[code] ??= {});
+  bySeverity[severity] = (bySeverity[severity] ?? 0) + 1;
+}
+
+/** All that a scrape shows; times in Unix seconds on the input's clock. */
+export interface MetricsState {
+  readonly summary: Summary;
+  readonly opened: OpenedFindings;
+  readonly fill: FillTotals;
+  readonly duplicates: DuplicateTotals;
+  readonly sizes: Sizes;
+  readonly convergence: ConvergenceLag;
+  readonly trigger: TriggerLag;
+  /** Input that was not used, by reason; the reasons must be few and fixed words. */
+  readonly dropped: Readonly<Record<string, number>>;
+  readonly now: number;
+  /** When the input began. */
+  readonly startedAt: number;
+  /** The minor version of the release that is shadowed: 36 for 1.36. */
+  readonly releaseMinor: number;
+  /** Of endpoint-auditor itself. */
+  readonly version: string;
+}
+
+type Labels = Readonly<Record<string, string>>;
+
+/** One series with its value. */
+export interface Sample {
+  readonly labels: Labels;
+  readonly value: number;
+}
+
+interface Buckets {
+  readonly labels: Labels;
+  readonly histogram: Histogram;
+}
+
+interface FamilyBase {
+  readonly name: string;
+  readonly help: string;
+  /** The labels with their values; no values: one, which only the state knows. */
+  readonly labels: Readonly<Record<string, readonly string[]>>;
+  readonly unit: 'seconds' | 'bytes' | 'ratio' | 'none';
+  readonly stability: 'stable' | 'experimental';
+  /** The file that makes the number. */
+  readonly source: string;
+}
+
+export type Family = FamilyBase &
+  (
+    | {
+        readonly type: 'gauge' | 'counter';
+        readonly samples: (state: MetricsState) => readonly Sample[];
+      }
+    | {
+        readonly type: 'histogram';
+        readonly bounds: readonly number[];
+        readonly histograms: (state: MetricsState) => readonly Buckets[];
+      }
+  );

@@ -1,0 +1,265 @@
+// Faults of the end-to-end test: each changes or deletes one object of the small cluster while the
+// controllers sleep, and says which findings that must make, and no other above information.
+
+import type { Client, Thing } from './client.ts';
+import { bystander } from './cluster.ts';
+
+interface Endpoint {
+  addresses: string[];
+  conditions: { ready?: boolean; serving?: boolean };
+  zone?: string;
+  hints?: unknown;
+  targetRef?: { uid: string };
+}
+
+interface Slice extends Thing {
+  addressType: string;
+  endpoints: Endpoint[] | null;
+  ports: { port: number }[];
+}
+
+interface Subset {
+  addresses?: { ip: string }[];
+  notReadyAddresses?: { ip: string }[];
+}
+
+interface Endpoints extends Thing {
+  subsets: Subset[];
+}
+
+interface Pod extends Thing {
+  status: {
+    podIP: string;
+    podIPs: { ip: string }[];
+    conditions: { type: string; status: string }[];
+  };
+}
+
+export interface Fault {
+  readonly title: string;
+  /** `namespace/service output code` of each finding, in order. */
+  readonly finds: readonly string[];
+  /** Path of the object. */
+  readonly at: (client: Client) => Promise<string>;
+  /** What happens to it; null: it is deleted. */
+  readonly change: ((object: Thing, client: Client) => void | Promise<void>) | null;
+}
+
+function first<T>(list: readonly T[] | null | undefined): T {
+  const one = list?.[0];
+  if (one === undefined) throw new Error('Nothing is there to be spoilt');
+  return one;
+}
+
+/** The path of a slice of the Service that has endpoints. */
+async function sliceOf(
+  { call }: Client,
+  namespace: string,
+  service: string,
+  type: string,
+): Promise<string> {
+  const base = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
+  const query = `?labelSelector=kubernetes.io/service-name=${service}`;
+  const { items } = (await call('GET', base + query)) as { items: Slice[] };
+  const filled = items.filter(
+    ({ addressType, endpoints }) => addressType === type && (endpoints ?? []).length > 0,
+  );
+  return `${base}/${first(filled).metadata.name}`;
+}
+
+const split = (key: string): [string, string] => key.split('/') as [string, string];
+
+function inSlice(
+  service: string,
+  title: string,
+  code: string,
+  change: ((slice: Slice) => void) | null,
+  { output = 'endpointslices', type = 'IPv4' } = {},
+): Fault {
+  return {
+    title: `slice of ${service}: ${title}`,
+    finds: [`${service} ${output} ${code}`],
+    at: (client) => sliceOf(client, ...split(service), type),
+    change: change === null ? null : (object) => change(object as Slice),
+  };
+}
+
+function inEndpoints(
+  service: string,
+  title: string,
+  found: string,
+  change: ((endpoints: Endpoints) => void) | null,
+): Fault {
+  const [namespace, name] = split(service);
+  return {
+    title: `Endpoints of ${service}: ${title}`,
+    finds: [`${service} ${found}`],
+    at: () => Promise.resolve(`/api/v1/namespaces/${namespace}/endpoints/${name}`),
+    change: change === null ? null : (object) => change(object as Endpoints),
+  };
+}
+
+const podPath = (key: string): string => {
+  const [namespace, name] = split(key);
+  return `/api/v1/namespaces/${namespace}/pods/${name}`;
+};
+
+const gone = '00000000-0000-4000-8000-000000000000';
+const mirrored = { output: 'mirrored' };
+
+function toNotReady(subset: Subset): void {
+  const address = first(subset.addresses);
+  subset.addresses = subset.addresses?.slice(1) ?? [];
+  subset.notReadyAddresses = [...(subset.notReadyAddresses ?? []), address];
+}
+
+const inSlices: readonly Fault[] = [
+  inSlice('shop/web', 'deleted', 'slice-endpoint-missing', null),
+  inSlice('shop/search', 'a ready pod not ready', 'slice-conditions-different', (slice) => {
+    first(slice.endpoints).conditions = { ready: false, serving: false };
+  }),
+  inSlice('shop/near', 'an endpoint removed', 'slice-endpoint-missing', (slice) => {
+    slice.endpoints = slice.endpoints?.slice(1) ?? [];
+  }),
+  inSlice(
+    'shop/dual',
+    'an IPv6 endpoint removed',
+    'slice-endpoint-missing',
+    (slice) => {
+      slice.endpoints = slice.endpoints?.slice(1) ?? [];
+    },
+    { type: 'IPv6' },
+  ),
+  inSlice('shop/api', 'wrong port', 'slice-ports-different', (slice) => {
+    first(slice.ports).port += 1;
+  }),
+  inSlice('shop/db', 'stale address', 'slice-endpoint-unexpected', (slice) => {
+    first(slice.endpoints).addresses = ['10.244.9.9'];
+  }),
+  inSlice('shop/web', 'wrong zone', 'slice-endpoint-different', (slice) => {
+    first(slice.endpoints).zone = 'zone-z';
+  }),
+  inSlice('shop/same-zone', 'wrong zone and hint', 'slice-endpoint-different', (slice) => {
+    const endpoint = first(slice.endpoints);
+    endpoint.zone = 'zone-z';
+    endpoint.hints = { forZones: [{ name: 'zone-z' }] };
+  }),
+  inSlice('platform/dns', 'pod of an earlier life', 'slice-endpoint-different', (slice) => {
+    first(slice.endpoints).targetRef = { ...first(slice.endpoints).targetRef, uid: gone };
+  }),
+  inSlice('shop/same-node', 'hints removed', 'slice-hints-different', (slice) => {
+    for (const endpoint of slice.endpoints ?? []) delete endpoint.hints;
+  }),
+  inSlice(
+    'shop/six',
+    'label removed',
+    'slice-labels-different',
+    ({ metadata }) => {
+      delete metadata.labels?.team;
+    },
+    { type: 'IPv6' },
+  ),
+  inSlice('platform/grpc', 'owner removed', 'slice-owner-different', ({ metadata }) => {
+    delete metadata.ownerReferences;
+  }),
+  inSlice(
+    'platform/legacy',
+    'address removed',
+    'mirror-endpoint-missing',
+    (slice) => {
+      slice.endpoints = slice.endpoints?.slice(1) ?? [];
+    },
+    mirrored,
+  ),
+  inSlice(
+    'platform/legacy-ports',
+    'wrong port',
+    'mirror-ports-different',
+    (slice) => {
+      first(slice.ports).port += 1;
+    },
+    mirrored,
+  ),
+];
+
+const inEndpointsObjects: readonly Fault[] = [
+  inEndpoints('shop/web', 'address removed', 'endpoints endpoints-address-missing', (endpoints) => {
+    const subset = first(endpoints.subsets);
+    subset.addresses = subset.addresses?.slice(1) ?? [];
+  }),
+  inEndpoints(
+    'shop/mixed',
+    'a ready pod not ready',
+    'endpoints endpoints-readiness-different',
+    ({ subsets }) => toNotReady(first(subsets)),
+  ),
+  inEndpoints(
+    'platform/nodeport',
+    'label removed',
+    'endpoints endpoints-labels-different',
+    ({ metadata }) => {
+      delete metadata.labels?.team;
+    },
+  ),
+  inEndpoints('platform/balanced', 'deleted', 'endpoints endpoints-missing', null),
+  inEndpoints(
+    'platform/legacy-dual',
+    'no longer ready, and not mirrored',
+    'mirrored mirror-conditions-different',
+    ({ subsets }) => toNotReady(first(subsets)),
+  ),
+];
+
+const inPods: readonly Fault[] = [
+  {
+    title: 'pod of shop/auto: no longer ready, and nobody wrote it',
+    finds: [
+      'shop/auto endpoints endpoints-readiness-different',
+      'shop/auto endpointslices slice-conditions-different',
+    ],
+    at: () => Promise.resolve(`${podPath('shop/auto-3')}/status`),
+    change: (object) => {
+      for (const condition of (object as Pod).status.conditions) {
+        if (condition.type.endsWith('Ready')) condition.status = 'False';
+      }
+    },
+  },
+  {
+    title: 'pods of shop/search and of nobody: one address',
+    finds: ['shop/search input address-shared'],
+    at: () => Promise.resolve(`${podPath(`${bystander.namespace}/${bystander.name}`)}/status`),
+    change: async (object, { call }) => {
+      const other = (await call('GET', podPath('shop/search-5'))) as Pod;
+      const { status } = object as Pod;
+      status.podIP = other.status.podIP;
+      status.podIPs = other.status.podIPs;
+    },
+  },
+];
+
+export const faults: readonly Fault[] = [...inSlices, ...inEndpointsObjects, ...inPods];
+
+/** What the server gives an object when it is created, and does not take from others. */
+const given = ['uid', 'resourceVersion', 'creationTimestamp', 'generation', 'managedFields'];
+
+function bare(object: Thing): Thing {
+  const entries = Object.entries(object.metadata).filter(([field]) => !given.includes(field));
+  return { ...object, metadata: Object.fromEntries(entries) as Thing['metadata'] };
+}
+
+/** Lets a fault happen; returns what undoes it. */
+export async function inject(client: Client, fault: Fault): Promise<() => Promise<unknown>> {
+  const path = await fault.at(client);
+  const before = (await client.call('GET', path)) as Thing;
+  if (fault.change === null) {
+    await client.call('DELETE', path);
+    const above = path.slice(0, path.lastIndexOf('/'));
+    return () => client.call('POST', above, bare(before));
+  }
+  const after = structuredClone(before);
+  await fault.change(after, client);
+  await client.call('PUT', path, after);
+  // Without the version that was read, so that it is written over whatever is there.
+  delete before.metadata.resourceVersion;
+  return () => client.call('PUT', path, before);
+}

@@ -1,0 +1,112 @@
+// docs/metrics.md as the catalogue renders to it. `vitest run -u test/output/families.test.ts`
+// writes it anew; without that the test holds the file against this.
+
+import type { Quality } from '../src/measure/lag.ts';
+import { families, sections } from '../src/output/families.ts';
+import type { Family } from '../src/output/family.ts';
+import { processFamilies } from '../src/output/metrics.ts';
+
+/** The most series of a family, whatever the size of the cluster. */
+export function cardinality(family: Family): number {
+  let series = 1;
+  for (const values of Object.values(family.labels)) series *= Math.max(1, values.length);
+  // Of a histogram, a series per bucket, +Inf among them, and those of sum and count.
+  return family.type === 'histogram' ? series * (family.bounds.length + 3) : series;
+}
+
+/** A Markdown table whose columns are padded, as Prettier wants it. */
+function table(rows: readonly (readonly string[])[]): string {
+  const widths = (rows[0] ?? []).map((_, column) =>
+    rows.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 3),
+  );
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(' | ')} |`;
+  const [head = [], ...body] = rows;
+  return [line(head), line(widths.map((width) => '-'.repeat(width))), ...body.map(line)].join('\n');
+}
+
+const code = (words: readonly string[]): string =>
+  words.length === 0 ? '' : words.map((word) => `\`${word}\``).join(', ');
+
+const introduction = `# Metrics
+
+What \`/metrics\` shows. This page is generated from the catalogue in \`src/output/families.ts\`, and
+a test keeps the two and the exposition equal, names and labels alike.
+
+No label holds the name of a pod, an address, an object or a Service, so the number of series does
+not grow with the cluster: the column _series_ is the most there can be. Which Service a number is
+about is told by \`/api/v1/findings\`. A family that is _experimental_ may change in a minor
+release, a _stable_ one only in a major one.
+
+Times are on the clock of the input: when a recording is replayed,
+\`endpoint_auditor_input_timestamp_seconds\` is the time in the recording.`;
+
+const triggerTimes = `## Trigger times
+
+\`endpoint_auditor_trigger_times_total\` counts every writing of the endpoints and endpointslice
+controllers by what its annotation \`endpoints.kubernetes.io/last-change-trigger-time\` is worth:`;
+
+const qualityRows: readonly (readonly [Quality, string, string])[] = [
+  ['ok', 'A second or more from it to the arrival, of which up to a second is rounding.', 'yes'],
+  ['coarse', 'Less than the annotation’s resolution of one second; it falls into `le="1"`.', 'yes'],
+  ['absent', 'No trigger time of its own: cleared, kept by an edit, or of an older event.', 'no'],
+  ['restarted', 'The creation of the Service, which the controller writes after a restart.', 'no'],
+  ['skewed', 'It arrived more than a second before its trigger time: the clocks differ.', 'no'],
+];
+
+const removals = `Removals and changes of the Service never have a trigger time.
+\`endpoint_auditor_convergence_lag_seconds\` measures those too, by the auditor's own clock.`;
+
+function sectionText([title, of]: (typeof sections)[number]): string {
+  const rows = of.map((family) => [
+    code([family.name]),
+    family.type,
+    code(Object.keys(family.labels)),
+    family.unit === 'none' ? '' : family.unit,
+    String(cardinality(family)),
+    family.stability,
+    code([family.source]),
+    family.help,
+  ]);
+  const head = ['metric', 'type', 'labels', 'unit', 'series', 'stability', 'made by', 'help'];
+  return `## ${title}\n\n${table([head, ...rows])}`;
+}
+
+/** The labels and their values, each once; one name may have other values in another family. */
+function labelsText(): string {
+  const rows = new Map<string, string[]>();
+  for (const { labels } of families) {
+    for (const [label, values] of Object.entries(labels)) {
+      const isLong = values.length > 12;
+      const text = isLong ? 'the codes in [findings.md](findings.md)' : code(values);
+      rows.set(`${label} ${text}`, [code([label]), values.length === 0 ? 'one' : text]);
+    }
+  }
+  return `## Labels\n\n${table([['label', 'values'], ...rows.values()])}`;
+}
+
+/** The text of docs/metrics.md. */
+export function metricsDocument(): string {
+  const blocks = [
+    introduction,
+    ...sections.map(sectionText),
+    labelsText(),
+    triggerTimes,
+    table([
+      ['quality', 'meaning', 'measured'],
+      ...qualityRows.map(([quality, ...rest]) => [code([quality]), ...rest]),
+    ]),
+    removals,
+    '## The process itself',
+    table([
+      ['metric', 'type', 'labels', 'help'],
+      ...processFamilies.map(({ name, type, labels, help }) => [
+        code([name]),
+        type,
+        code(labels),
+        help,
+      ]),
+    ]),
+  ];
+  return `${blocks.join('\n\n')}\n`;
+}
