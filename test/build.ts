@@ -128,6 +128,7 @@ export function address(more: Partial<EndpointAddress> = {}): EndpointAddress {
   return {
     ip: '10.0.0.1',
     ready: true,
+    ports: [port()],
     node: 'node-a',
     hostname: '',
     target: target(),
@@ -140,8 +141,9 @@ export function subset(
   addresses: readonly EndpointAddress[] = [address()],
   ports: readonly Port[] = [port()],
 ): EndpointSubset {
-  const ready = addresses.filter((one) => one.ready);
-  const others = addresses.filter((one) => !one.ready);
+  const all = addresses.map((one) => ({ ...one, ports }));
+  const ready = all.filter((one) => one.ready);
+  const others = all.filter((one) => !one.ready);
   return { ports, addresses: [...ready, ...others], readyCount: ready.length };
 }
 

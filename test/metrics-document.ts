@@ -2,9 +2,8 @@
 // writes it anew; without that the test holds the file against this.
 
 import type { Quality } from '../src/measure/lag.ts';
-import { families, sections } from '../src/output/families.ts';
+import { families, processFamilies, sections } from '../src/output/families.ts';
 import type { Family } from '../src/output/family.ts';
-import { processFamilies } from '../src/output/metrics.ts';
 
 /** The most series of a family, whatever the size of the cluster. */
 export function cardinality(family: Family): number {
@@ -30,8 +29,8 @@ const code = (words: readonly string[]): string =>
 
 const introduction = `# Metrics
 
-What \`/metrics\` shows. This page is generated from the catalogue in \`src/output/families.ts\`, and
-a test keeps the two and the exposition equal, names and labels alike.
+What \`/metrics\` shows. This page is generated from the catalogue in \`src/output/families.ts\`,
+and a test keeps the two and the exposition equal, names and labels alike.
 
 No label holds the name of a pod, an address, an object or a Service, so the number of series does
 not grow with the cluster: the column _series_ is the most there can be. Which Service a number is

@@ -163,7 +163,12 @@ const subsets = record({
     { minLength: 1, maxLength: 3 },
   ),
   ports: constantFrom(...slicePorts),
-}).map(({ addresses, ports }) => subset(addresses, ports));
+}).map(({ addresses, ports }) =>
+  subset(
+    addresses.map((one) => ({ ...one, ports })),
+    ports,
+  ),
+);
 
 const writtenEndpoints: fc.Arbitrary<Endpoints> = record({
   namespace: namespaces,

@@ -130,20 +130,14 @@ function checkTarget(
 // Endpoints
 
 /** An address as it stands in one Endpoints object, over all its subsets. */
-export interface ListedAddress {
-  readonly address: EndpointAddress;
-  /** The ports of every subset that lists it for this pod. */
-  readonly ports: Port[];
-  /** Not ready in any subset trumps ready, as repacking does. */
-  ready: boolean;
-}
+export type ListedAddress = EndpointAddress;
 
 const addressText = (expected: ExpectedAddress): string =>
   `${expected.ip} of pod ${expected.pod.name}, ${expected.ready ? 'ready' : 'not ready'}, ` +
   portsText(expected.ports);
 
 const listedText = (listed: ListedAddress): string =>
-  `${listed.address.ip} of ${targetText(listed.address.target)}, ` +
+  `${listed.ip} of ${targetText(listed.target)}, ` +
   `${listed.ready ? 'ready' : 'not ready'}, ${portsText(listed.ports)}`;
 
 function targetText(target: EndpointAddress['target']): string {
@@ -151,7 +145,7 @@ function targetText(target: EndpointAddress['target']): string {
 }
 
 function matchAddress(expected: ExpectedAddress, listed: ListedAddress): number {
-  const target = listed.address.target;
+  const target = listed.target;
   if (target?.name !== expected.pod.name) return 0;
   return target.uid === expected.pod.uid ? 2 : 1;
 }
@@ -182,7 +176,7 @@ export function compareAddress(
     const { cause, severity } = gone(got);
     found.push(
       difference('endpoints-address-unexpected', object, 'subsets', null, listedText(got), {
-        subject: got.address.target?.uid ?? '',
+        subject: got.target?.uid ?? '',
         likelyCause: cause,
         severity,
       }),
@@ -191,6 +185,46 @@ export function compareAddress(
   return found;
 }
 
+const isTarget = (target: EndpointAddress['target'], pod: ExpectedAddress['pod']): boolean =>
+  target !== null &&
+  target.kind === 'Pod' &&
+  target.uid === pod.uid &&
+  target.name === pod.name &&
+  target.namespace === pod.namespace;
+
+const isPort = (a: Port, b: Port | undefined): boolean =>
+  a.port === b?.port &&
+  a.name === b.name &&
+  a.protocol === b.protocol &&
+  a.appProtocol === b.appProtocol;
+
+/** What nearly every entry is, and quickly told: all as expected. */
+function isListedAs(want: ExpectedAddress, got: ListedAddress): boolean {
+  return (
+    want.ready === got.ready &&
+    want.node === got.node &&
+    want.hostname === got.hostname &&
+    isTarget(got.target, want.pod) &&
+    want.ports.length === got.ports.length &&
+    want.ports.every((port, index) => isPort(port, got.ports[index]))
+  );
+}
+
+function isSlicedAs(want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoint): boolean {
+  return (
+    endpoint.ready === want.ready &&
+    endpoint.serving === want.serving &&
+    endpoint.terminating === want.terminating &&
+    slice.portMap === want.portMap &&
+    endpoint.node === want.node &&
+    (want.zone === undefined || endpoint.zone === want.zone) &&
+    endpoint.hostname === want.hostname &&
+    isTarget(endpoint.target, want.pod)
+  );
+}
+
+const isNone = (names: readonly string[] | null): boolean => names === null || names.length === 0;
+
 function compareListed(
   found: Difference[],
   object: string,
@@ -198,6 +232,7 @@ function compareListed(
   got: ListedAddress,
   truncated: boolean,
 ): void {
+  if (isListedAs(want, got)) return;
   const more = { subject: want.pod.name };
   const name = `${want.ip} of pod ${want.pod.name}`;
   if (want.ready !== got.ready) {
@@ -224,9 +259,9 @@ function compareListed(
     );
   }
   const fields = noFields();
-  checkTarget(fields, want.pod, got.address.target);
-  check(fields, 'nodeName', want.node, got.address.node);
-  check(fields, 'hostname', want.hostname, got.address.hostname);
+  checkTarget(fields, want.pod, got.target);
+  check(fields, 'nodeName', want.node, got.node);
+  check(fields, 'hostname', want.hostname, got.hostname);
   pushFields(found, 'endpoints-address-different', object, name, fields, more);
 }
 
@@ -353,6 +388,8 @@ function compareSliced(
   mode: HintMode,
   release: Release,
 ): void {
+  const unhinted = mode === 'none' && isNone(endpoint.forZones) && isNone(endpoint.forNodes);
+  if ((unhinted || mode === 'auto') && isSlicedAs(want, { slice, endpoint })) return;
   const object = sliceObject(slice);
   const name = `${want.addresses.join(', ')} of pod ${want.pod.name}`;
   const more = { subject: want.pod.name };
@@ -390,7 +427,7 @@ function compareSliced(
     quiet: onlyZone && mode === 'none',
     likelyCause: onlyZone ? 'node-change-unnoticed' : null,
   });
-  if (mode !== 'auto') compareHints(found, object, name, endpoint, mode, release);
+  if (mode !== 'auto') compareHints(found, object, name, want, endpoint, mode, release);
 }
 
 const listText = (names: readonly string[] | null): string =>
@@ -399,26 +436,29 @@ const listText = (names: readonly string[] | null): string =>
 const hintsText = (forZones: readonly string[] | null, nodes: readonly string[] | null): string =>
   `forZones ${listText(forZones)}, forNodes ${listText(nodes)}`;
 
+/** Hints repeat a zone and a Node: those that are meant, or those that the endpoint says. */
 function compareHints(
   found: Difference[],
   object: string,
   name: string,
+  wanted: ExpectedEndpoint,
   endpoint: Endpoint,
   mode: 'none' | 'zone' | 'node',
   release: Release,
 ): void {
-  const want = expectedHints(mode, endpoint, release);
-  const [e, a] = [
-    hintsText(want.forZones, want.forNodes),
-    hintsText(endpoint.forZones, endpoint.forNodes),
-  ];
-  if (e === a) return;
+  const { ready, node, zone = endpoint.zone } = wanted;
+  const [own, meant] = [endpoint, { ...endpoint, ready, node, zone }].map((of) => {
+    const { forZones, forNodes } = expectedHints(mode, of, release);
+    return hintsText(forZones, forNodes);
+  });
+  const a = hintsText(endpoint.forZones, endpoint.forNodes);
+  if (a === own || a === meant) return;
   found.push(
     difference(
       'slice-hints-different',
       object,
       'endpoints.hints',
-      `${name}: ${e}`,
+      `${name}: ${meant ?? ''}`,
       `${name}: ${a}`,
       // Nothing reads hints of endpoints that are not ready, and the controller does not either.
       { subject: name, severity: endpoint.ready === true || mode === 'none' ? null : 'info' },

@@ -19,7 +19,7 @@ import {
 import type { Difference, Leftover, ListedAddress } from './compare.ts';
 import { compareAddress, difference } from './compare.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController, podsInOrder } from './service.ts';
+import { isWrittenByController, listedAt, podsInOrder } from './service.ts';
 
 const objectOf = (record: ServiceRecord): string => `Endpoints ${record.key}`;
 
@@ -28,7 +28,10 @@ export function truncationOf(record: ServiceRecord): Truncation | null {
   // A subset lists a pod at most once, but subsets of different ports may list the same pods.
   const most = Math.max(1, record.service?.ports.length ?? 1);
   if (record.members.size * most <= 1000) return null;
-  return truncation(subsetCounts(record.groups.values()));
+  if (record.truncation === undefined) {
+    record.truncation = truncation(subsetCounts(record.groups.values()));
+  }
+  return record.truncation;
 }
 
 /** The object as a whole: that it exists, its labels, its truncation. */
@@ -167,7 +170,7 @@ export function referredPod(
   { snapshot }: Context,
   record: ServiceRecord,
   address: string,
-  target: ListedAddress['address']['target'],
+  target: ListedAddress['target'],
 ): Pod | null {
   if (target === null) return null;
   for (const pod of snapshot.podsAt(address)) {
@@ -206,13 +209,13 @@ export function judgeEndpointsAddress(
     if (address?.ip === ip) expected.push(address);
   }
   const gone = (listed: ListedAddress): Leftover => {
-    const terminal = referredPod(context, record, ip, listed.address.target)?.terminal === true;
+    const terminal = referredPod(context, record, ip, listed.target)?.terminal === true;
     return {
       cause: terminal ? 'pod-phase-unnoticed' : null,
       severity: terminal && !listed.ready ? 'info' : null,
     };
   };
-  const listed = record.listed.get(ip) ?? [];
+  const listed = listedAt(record, ip);
   const truncated = truncationOf(record) !== null;
   const found = compareAddress(objectOf(record), expected, listed, truncated, gone);
   return withLikelyCause(context, record, found);
@@ -229,6 +232,6 @@ function withLikelyCause(
     // What suffers is told by the finding about the pod itself, at the output `input`.
     return found.map((one) => ({ ...one, cause: 'pod-without-node', severity: 'info' }));
   }
-  if (!isHandWritten(context, record)) return found;
+  if (!(record.handWritten ??= isHandWritten(context, record))) return found;
   return found.map((one) => ({ ...one, likelyCause: one.likelyCause ?? 'hand-edited' }));
 }

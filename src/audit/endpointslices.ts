@@ -30,6 +30,12 @@ export function entriesAt(
   address: string,
   role: Role,
 ): SlicedEndpoint[] {
+  if (record.entries !== null) {
+    const there = record.entries.get(address) ?? [];
+    const sorted =
+      there.length < 2 ? there : there.sort((a, b) => (a.slice.name < b.slice.name ? -1 : 1));
+    return sorted.filter(({ slice }) => roleOf(context.snapshot, record, slice) === role);
+  }
   const entries: SlicedEndpoint[] = [];
   const slices = slicesAt(record, address);
   // In an order that does not depend on which came first.
@@ -199,6 +205,7 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
     const slices = slicesOf(context.snapshot, record, 'controller').filter(
       ({ addressType }) => addressType === type,
     );
+    const isAuto = hintMode(service, context.release) === 'auto';
     const empty = (record.expectedCounts.get(type) ?? 0) === 0;
     if (slices.length === 0 && empty && !service.deleting) {
       found.push(
@@ -213,7 +220,7 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
       );
     }
     found.push(...judgeEmpty(slices));
-    if (hintMode(service, context.release) === 'auto') {
+    if (isAuto) {
       found.push(...judgeAutoHints(context, record, type, slices));
     }
   }

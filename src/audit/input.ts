@@ -13,7 +13,7 @@ import { difference, isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesAt } from './endpointslices.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController, roleOf, slicesAt, slicesOf } from './service.ts';
+import { isWrittenByController, listedAt, roleOf, slicesAt, slicesOf } from './service.ts';
 
 const nearLimit = 0.8;
 
@@ -38,8 +38,8 @@ export function leftBehindAddresses(
     }
   }
   if (endpoints !== null && isWrittenByController(endpoints)) {
-    for (const [ip, listed] of record.listed) {
-      for (const { address } of listed) add(ip, address.target?.uid);
+    for (const ip of record.listed.keys()) {
+      for (const { target } of listedAt(record, ip)) add(ip, target?.uid);
     }
   }
   return addresses;
@@ -72,27 +72,28 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
 }
 
 function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
-  const objects: { name: string; bytes: number | null }[] = [];
-  for (const slice of record.slices) {
-    if ((slice.bytes ?? 0) <= nearLimit * objectBytesLimit) continue;
-    if (roleOf(context.snapshot, record, slice) === null) continue;
-    objects.push({ name: sliceObject(slice), bytes: slice.bytes });
-  }
-  const { endpoints } = record;
-  if (endpoints !== null)
-    objects.push({ name: `Endpoints ${endpoints.key}`, bytes: endpoints.bytes });
-  return objects
-    .filter(({ bytes }) => bytes !== null && bytes > nearLimit * objectBytesLimit)
-    .map(({ name, bytes }) =>
+  const found: Difference[] = [];
+  const judge = (bytes: number | null, name: () => string): void => {
+    if (bytes === null || bytes <= nearLimit * objectBytesLimit) return;
+    found.push(
       difference(
         'object-near-size-limit',
-        name,
+        name(),
         'bytes',
         `at most ${String(objectBytesLimit)} bytes`,
         `${String(bytes)} bytes`,
-        { subject: name },
+        { subject: name() },
       ),
     );
+  };
+  for (const slice of record.slices.values()) {
+    if ((slice.bytes ?? 0) <= nearLimit * objectBytesLimit) continue;
+    if (roleOf(context.snapshot, record, slice) === null) continue;
+    judge(slice.bytes, () => sliceObject(slice));
+  }
+  const { endpoints } = record;
+  if (endpoints !== null) judge(endpoints.bytes, () => `Endpoints ${endpoints.key}`);
+  return found;
 }
 
 function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[] {

@@ -23,18 +23,19 @@ import { judgeInput, judgeInputAddress, leftBehindAddresses } from './input.ts';
 import { judgeMirrored } from './mirrored.ts';
 import type { Context, ServiceRecord } from './service.ts';
 import {
+  addPod,
   addSlice,
-  countPod,
   createRecord,
   isEmpty,
   isWedged,
   setEndpoints,
   setService,
   slicesOf,
+  spreadSlices,
 } from './service.ts';
 import type { Settle } from './settle.ts';
 import type { Audited, ConvergenceSample, Keeping, Occasion } from './standing.ts';
-import { reconcile, wake } from './standing.ts';
+import { noItems, reconcile, wake } from './standing.ts';
 import type { Records, Touch } from './touch.ts';
 import { recordsNamed, touchedBy, touchOf } from './touch.ts';
 import { isUnjudged, unknownOf } from './verdict.ts';
@@ -133,7 +134,7 @@ function auditedOf(state: State, key: Key): Audited {
   if (known !== undefined) return known;
   const record = createRecord(key);
   const unknown = unknownOf(state.context.snapshot, record, state.lost.values());
-  const made: Audited = { record, items: new Map(), unknown, regime: '' };
+  const made: Audited = { record, items: noItems, unknown, regime: '' };
   state.audited.set(key, made);
   return made;
 }
@@ -147,7 +148,7 @@ function load(state: State): void {
   }
   for (const pod of snapshot.pods.values()) {
     for (const { key } of snapshot.servicesSelecting(pod.namespace, pod.labels)) {
-      countPod(context, auditedOf(state, key).record, pod.key);
+      addPod(context, auditedOf(state, key).record, pod);
     }
   }
   for (const endpoints of snapshot.endpoints.values()) {
@@ -185,10 +186,11 @@ function judgeAddress(state: State, of: Audited, address: string, occasion: Occa
   const { context, keeping } = state;
   const { record } = of;
   const endpoints = judged(of, 'endpoints', () => judgeEndpointsAddress(context, record, address));
-  reconcile(keeping, of, `endpoints ${address}`, endpoints, occasion);
   const slices = judged(of, 'endpointslices', () => judgeSliceAddress(context, record, address));
-  reconcile(keeping, of, `endpointslices ${address}`, slices, occasion);
   const input = judgeInputAddress(context, record, address);
+  if (of.items.size + endpoints.length + slices.length + input.length === 0) return;
+  reconcile(keeping, of, `endpoints ${address}`, endpoints, occasion);
+  reconcile(keeping, of, `endpointslices ${address}`, slices, occasion);
   reconcile(keeping, of, `input ${address}`, input, occasion);
 }
 
@@ -200,9 +202,10 @@ function judgeOneSlice(
 ): void {
   const { record } = of;
   // A slice that went, or names another Service now, leaves no differences behind.
-  const found = record.slices.has(slice)
-    ? judged(of, 'endpointslices', () => judgeSlice(context, record, slice))
-    : [];
+  const found =
+    record.slices.get(slice.key) === slice
+      ? judged(of, 'endpointslices', () => judgeSlice(context, record, slice))
+      : [];
   reconcile(keeping, of, `slice ${slice.name}`, found, occasion);
 }
 
@@ -241,8 +244,10 @@ function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
     const [kind, address] = unit.split(' ');
     if (address !== undefined && kind !== 'slice') addresses.add(address);
   }
+  spreadSlices(record);
   for (const address of addresses) judgeAddress(state, of, address, occasion);
-  for (const slice of record.slices) judgeOneSlice(state, of, slice, occasion);
+  record.entries = null;
+  for (const slice of record.slices.values()) judgeOneSlice(state, of, slice, occasion);
   judgeMirror(state, of, occasion);
   judgeOutputs(state, of, occasion);
 }

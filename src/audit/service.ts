@@ -9,10 +9,12 @@
 import { canonicalIP } from '../model/ip.ts';
 import type {
   AddressType,
+  Endpoint,
   Endpoints,
   EndpointSlice,
   Key,
   Node,
+  ObjectRef,
   Pod,
   PortMapKey,
   Service,
@@ -20,13 +22,13 @@ import type {
 } from '../model/objects.ts';
 import { label, manager } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
-import type { PortGroup } from '../shadow/endpoints.ts';
+import type { PortGroup, Truncation } from '../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
-import { expectedEndpoints, isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
+import { expectedTypes, isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { isMirror } from '../shadow/mirroring.ts';
 import { isListed } from '../shadow/pod.ts';
 import type { Release } from '../shadow/release.ts';
-import type { ListedAddress } from './compare.ts';
+import type { ListedAddress, SlicedEndpoint } from './compare.ts';
 
 /** What judging needs besides the record. */
 export interface Context {
@@ -58,26 +60,34 @@ export interface ServiceRecord {
   readonly name: string;
   service: Service | null;
   endpoints: Endpoints | null;
+  /** Whether somebody else wrote the Endpoints last; null: not looked at yet. */
+  handWritten: boolean | null;
   /** The selected pods and what each adds. */
   readonly members: Map<Key, Contribution>;
   /** Pods listed in Endpoints, counted by their resolved ports. */
   readonly groups: Map<PortMapKey, PortGroup>;
   /** Endpoints expected in slices, by address type. */
   readonly expectedCounts: Map<AddressType, number>;
+  /** How the Endpoints must be truncated; undefined: to be computed. */
+  truncation: Truncation | null | undefined;
   nodeless: number;
   stranded: number;
   /** The Endpoints, address by address. */
-  listed: ReadonlyMap<string, readonly ListedAddress[]>;
-  readonly slices: Set<EndpointSlice>;
+  listed: ReadonlyMap<string, ListedAddress | readonly ListedAddress[]>;
+  readonly slices: Map<Key, EndpointSlice>;
   /** The slices by role, in the order of their names; null: to be found again. */
   roles: ReadonlyMap<Role, readonly EndpointSlice[]> | null;
+  /** While all addresses are judged: what slices say at each. */
+  entries: Map<string, SlicedEndpoint[]> | null;
   /** Slices of this Service by the addresses they list. */
-  readonly slicesAt: Map<string, EndpointSlice | EndpointSlice[]>;
+  readonly slicesAt: Map<string, Key | Key[]>;
   /** uids of slices that were the controller's and lost the labels that say so. */
-  readonly relabelled: Set<string>;
+  relabelled: ReadonlySet<string>;
   /** The same of mirrored slices. */
-  readonly relabelledMirrors: Set<string>;
+  relabelledMirrors: ReadonlySet<string>;
 }
+
+const noRelabelled: ReadonlySet<string> = new Set();
 
 export function createRecord(key: Key): ServiceRecord {
   const slash = key.indexOf('/');
@@ -87,17 +97,20 @@ export function createRecord(key: Key): ServiceRecord {
     name: key.slice(slash + 1),
     service: null,
     endpoints: null,
+    handWritten: null,
     members: new Map(),
     groups: new Map(),
     expectedCounts: new Map(),
+    truncation: undefined,
     nodeless: 0,
     stranded: 0,
     listed: new Map(),
-    slices: new Set(),
+    slices: new Map(),
     roles: null,
+    entries: null,
     slicesAt: new Map(),
-    relabelled: new Set(),
-    relabelledMirrors: new Set(),
+    relabelled: noRelabelled,
+    relabelledMirrors: noRelabelled,
   };
 }
 
@@ -135,19 +148,19 @@ export function podsInOrder(snapshot: Snapshot, address: string): readonly Pod[]
 function contributionOf(context: Context, service: Service, pod: Pod): Contribution {
   const address = expectedAddress(service, pod, context.release);
   const node = nodeOf(context.snapshot, pod);
-  const endpoints = expectedEndpoints(service, pod, node, context.release);
   return interned({
     portMap: address?.portMap ?? null,
     ports: address?.ports ?? [],
     ready: address?.ready ?? false,
     nodeless: address !== null && pod.node === '',
     stranded: node === null && !service.publishNotReadyAddresses && isListed(pod, true),
-    types: endpoints.map(({ addressType }) => addressType),
+    types: expectedTypes(service, pod, node),
   });
 }
 
 function count(record: ServiceRecord, contribution: Contribution, by: 1 | -1): void {
   const { portMap, ports, ready, nodeless, stranded, types } = contribution;
+  record.truncation = undefined;
   if (portMap !== null) {
     let group = record.groups.get(portMap);
     if (group === undefined) record.groups.set(portMap, (group = { ports, ready: 0, notReady: 0 }));
@@ -169,10 +182,16 @@ export function countPod(context: Context, record: ServiceRecord, key: Key): voi
     record.members.delete(key);
     count(record, before, -1);
   }
-  const { service } = record;
   const pod = context.snapshot.pods.get(key);
-  if (pod === undefined || service === null || !isSelected(service)) return;
-  if (!selects(service.selector, pod.labels)) return;
+  if (pod === undefined || !selects(record.service?.selector ?? null, pod.labels)) return;
+  addPod(context, record, pod);
+}
+
+/** Counts a selected pod in. */
+export function addPod(context: Context, record: ServiceRecord, pod: Pod): void {
+  const { service } = record;
+  if (service === null || !isSelected(service)) return;
+  const { key } = pod;
   const contribution = contributionOf(context, service, pod);
   record.members.set(key, contribution);
   count(record, contribution, 1);
@@ -189,10 +208,21 @@ export function setService(
   record.roles = null;
   record.members.clear();
   record.groups.clear();
+  record.truncation = undefined;
   record.expectedCounts.clear();
   record.nodeless = 0;
   record.stranded = 0;
   if (service !== null) for (const pod of pods) countPod(context, record, pod.key);
+}
+
+const noneListed: readonly ListedAddress[] = [];
+
+const asList = (
+  there: ListedAddress | readonly ListedAddress[] | undefined,
+): readonly ListedAddress[] => (there === undefined ? noneListed : 'ip' in there ? [there] : there);
+
+export function listedAt(record: ServiceRecord, ip: string): readonly ListedAddress[] {
+  return asList(record.listed.get(ip));
 }
 
 /** Takes in a new version of the Endpoints; returns the addresses at which it differs. */
@@ -200,6 +230,7 @@ export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null)
   const before = record.listed;
   record.endpoints = endpoints;
   record.roles = null;
+  record.handWritten = null;
   record.listed = endpoints === null ? new Map() : listedAddresses(endpoints);
   const touched = new Set<string>();
   for (const [ip, listed] of record.listed) {
@@ -209,37 +240,50 @@ export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null)
   return touched;
 }
 
-function sameListed(
-  before: readonly ListedAddress[] | undefined,
-  after: readonly ListedAddress[],
-): boolean {
-  if (before?.length !== after.length) return false;
-  return after.every((now, index) => {
-    const was = before[index];
-    if (was?.ready !== now.ready || was.ports.length !== now.ports.length) return false;
-    const [a, b] = [was.address, now.address];
-    if (a.node !== b.node || a.hostname !== b.hostname) return false;
-    if (a.target?.uid !== b.target?.uid || a.target?.name !== b.target?.name) return false;
-    return JSON.stringify(was.ports) === JSON.stringify(now.ports);
-  });
+type Listed = ListedAddress | readonly ListedAddress[];
+
+function sameListed(before: Listed | undefined, after: Listed): boolean {
+  if (before !== undefined && 'ip' in before && 'ip' in after) return sameAddress(before, after);
+  const [was, now] = [asList(before), asList(after)];
+  if (was.length !== now.length) return false;
+  return now.every((one, index) => sameAddress(was[index], one));
+}
+
+function sameAddress(a: ListedAddress | undefined, b: ListedAddress): boolean {
+  if (a === undefined) return false;
+  return (
+    a.ready === b.ready &&
+    a.node === b.node &&
+    a.hostname === b.hostname &&
+    isSameTarget(a.target, b.target) &&
+    (a.ports === b.ports || JSON.stringify(a.ports) === JSON.stringify(b.ports))
+  );
 }
 
 /** The Endpoints address by address, in canonical form; one entry per pod at the address. */
-function listedAddresses(endpoints: Endpoints): Map<string, ListedAddress[]> {
-  const listed = new Map<string, ListedAddress[]>();
+function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
+  const listed = new Map<string, Listed>();
   for (const subset of endpoints.subsets) {
     for (const address of subset.addresses) {
       const ip = canonicalIP(address.ip);
       const there = listed.get(ip);
-      const known = there?.find((one) => one.address.target?.uid === address.target?.uid);
-      if (known !== undefined) {
-        known.ports.push(...subset.ports);
-        known.ready &&= address.ready;
-      } else {
-        const entry = { address, ports: [...subset.ports], ready: address.ready };
-        if (there === undefined) listed.set(ip, [entry]);
-        else there.push(entry);
+      if (there === undefined) {
+        listed.set(ip, address);
+        continue;
       }
+      const entries = asList(there);
+      const known = entries.find((one) => one.target?.uid === address.target?.uid);
+      const merged =
+        known === undefined
+          ? address
+          : {
+              ...known,
+              ports: [...known.ports, ...subset.ports],
+              ready: known.ready && address.ready,
+            };
+      const all =
+        known === undefined ? [...entries, merged] : entries.with(entries.indexOf(known), merged);
+      listed.set(ip, all.length === 1 ? merged : all);
     }
   }
   return listed;
@@ -254,33 +298,122 @@ export function addressesIn(slice: EndpointSlice): Set<string> {
   return addresses;
 }
 
+function linkSlice({ slicesAt }: ServiceRecord, address: string, key: Key): void {
+  const there = slicesAt.get(address);
+  if (there === undefined) slicesAt.set(address, key);
+  else slicesAt.set(address, Array.isArray(there) ? [...there, key] : [there, key]);
+}
+
+function unlinkSlice({ slicesAt }: ServiceRecord, address: string, key: Key): void {
+  const there = slicesAt.get(address);
+  const left = Array.isArray(there) ? there.filter((other) => other !== key) : [];
+  const only = left[0];
+  if (only === undefined) slicesAt.delete(address);
+  else slicesAt.set(address, left.length === 1 ? only : left);
+}
+
 export function addSlice(record: ServiceRecord, slice: EndpointSlice): void {
-  record.slices.add(slice);
+  record.slices.set(slice.key, slice);
   record.roles = null;
-  for (const address of addressesIn(slice)) {
-    const there = record.slicesAt.get(address);
-    if (there === undefined) record.slicesAt.set(address, slice);
-    else record.slicesAt.set(address, Array.isArray(there) ? [...there, slice] : [there, slice]);
-  }
+  for (const address of addressesIn(slice)) linkSlice(record, address, slice.key);
 }
 
 export function removeSlice(record: ServiceRecord, slice: EndpointSlice): void {
-  if (!record.slices.delete(slice)) return;
+  if (record.slices.get(slice.key) !== slice) return;
+  record.slices.delete(slice.key);
   record.roles = null;
-  for (const address of addressesIn(slice)) {
-    const there = record.slicesAt.get(address);
-    const left = Array.isArray(there) ? there.filter((other) => other !== slice) : [];
-    const only = left[0];
-    if (only === undefined) record.slicesAt.delete(address);
-    else record.slicesAt.set(address, left.length === 1 ? only : left);
+  for (const address of addressesIn(slice)) unlinkSlice(record, address, slice.key);
+}
+
+/** Endpoints from the first to the last at which two versions of a slice differ. */
+export function differingEndpoints(
+  before: EndpointSlice,
+  after: EndpointSlice,
+): [readonly Endpoint[], readonly Endpoint[]] {
+  const [was, is] = [before.endpoints, after.endpoints];
+  const most = Math.min(was.length, is.length);
+  let head = 0;
+  while (head < most && isSameEndpoint(was[head], is[head])) head++;
+  let tail = 0;
+  while (tail < most - head && isSameEndpoint(was.at(-1 - tail), is.at(-1 - tail))) tail++;
+  return [was.slice(head, was.length - tail), is.slice(head, is.length - tail)];
+}
+
+const isSameList = (a: readonly string[] | null, b: readonly string[] | null): boolean =>
+  a === b ||
+  (a !== null && b !== null && a.length === b.length && a.every((one, at) => one === b[at]));
+
+const isSameTarget = (a: ObjectRef | null, b: ObjectRef | null): boolean =>
+  a?.uid === b?.uid && a?.name === b?.name && a?.namespace === b?.namespace && a?.kind === b?.kind;
+
+/** Whether two endpoints say the same, without a look at more than is needed. */
+function isSameEndpoint(a: Endpoint | undefined, b: Endpoint | undefined): boolean {
+  if (a === undefined || b === undefined) return false;
+  return (
+    a.ready === b.ready &&
+    a.serving === b.serving &&
+    a.terminating === b.terminating &&
+    a.node === b.node &&
+    a.zone === b.zone &&
+    a.hostname === b.hostname &&
+    isSameTarget(a.target, b.target) &&
+    isSameList(a.addresses, b.addresses) &&
+    isSameList(a.forZones, b.forZones) &&
+    isSameList(a.forNodes, b.forNodes)
+  );
+}
+
+/** Takes in a new version of a slice; the cost is that of what differs. */
+export function replaceSlice(
+  record: ServiceRecord,
+  before: EndpointSlice,
+  after: EndpointSlice,
+): void {
+  record.slices.set(after.key, after);
+  record.roles = null;
+  const [was, is] = differingEndpoints(before, after);
+  const gone = new Set(was.flatMap(({ addresses }) => addresses.map(canonicalIP)));
+  const come = new Set(is.flatMap(({ addresses }) => addresses.map(canonicalIP)));
+  if (gone.size === 0 && come.size === 0) return;
+  const still = (address: string): boolean =>
+    after.endpoints.some(({ addresses }) => addresses.some((one) => canonicalIP(one) === address));
+  for (const address of gone) {
+    if (!come.has(address) && !still(address)) unlinkSlice(record, address, after.key);
   }
+  for (const address of come) {
+    if (gone.has(address)) continue;
+    const there = record.slicesAt.get(address);
+    const known = Array.isArray(there) ? there.includes(after.key) : there === after.key;
+    if (!known) linkSlice(record, address, after.key);
+  }
+}
+
+/**
+ * What the slices say at every address, for a judgement of all of them; the caller forgets it when
+ * it is done.
+ */
+export function spreadSlices(record: ServiceRecord): void {
+  const entries = new Map<string, SlicedEndpoint[]>();
+  for (const slice of record.slices.values()) {
+    for (const endpoint of slice.endpoints) {
+      for (const address of endpoint.addresses) {
+        const ip = canonicalIP(address);
+        const there = entries.get(ip);
+        if (there === undefined) entries.set(ip, [{ slice, endpoint }]);
+        else if (there.at(-1)?.endpoint !== endpoint) there.push({ slice, endpoint });
+      }
+    }
+  }
+  record.entries = entries;
 }
 
 const noSlices: readonly EndpointSlice[] = [];
 
 export function slicesAt(record: ServiceRecord, address: string): readonly EndpointSlice[] {
   const there = record.slicesAt.get(address);
-  return there === undefined ? noSlices : Array.isArray(there) ? there : [there];
+  if (there === undefined) return noSlices;
+  const keys = Array.isArray(there) ? there : [there];
+  return keys.map((key) => record.slices.get(key)).filter((slice) => slice !== undefined);
 }
 
 /**
@@ -298,6 +431,7 @@ export function roleOf(
     // The controller drops slices that are pending deletion, and writes others in their place.
     if (slice.deleting) return null;
     const owner = slice.owners.find(({ kind }) => kind === 'Service');
+    if (service !== null && owner?.uid === service.uid) return 'controller';
     const other = snapshot.services.get(`${slice.namespace}/${owner?.name ?? ''}`);
     const strayed = other !== undefined && other !== service && other.uid === owner?.uid;
     return strayed ? null : 'controller';
@@ -317,7 +451,7 @@ export function slicesOf(
 ): readonly EndpointSlice[] {
   if (record.roles === null) {
     const roles = new Map<Role, EndpointSlice[]>();
-    for (const slice of [...record.slices].sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    for (const slice of [...record.slices.values()].sort((a, b) => (a.name < b.name ? -1 : 1))) {
       const has = roleOf(snapshot, record, slice);
       if (has === null) continue;
       const there = roles.get(has);

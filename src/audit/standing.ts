@@ -31,7 +31,7 @@ export interface ConvergenceSample {
 export interface Audited {
   readonly record: ServiceRecord;
   /** Differences that stand, by unit; units without any are absent. */
-  readonly items: Map<string, Item[]>;
+  items: Map<string, Item[]>;
   /** Why an output cannot be judged. */
   unknown: ReadonlyMap<Output, Unknown>;
   /** What holds for every unit alike; when it changes, all are judged anew. */
@@ -80,6 +80,7 @@ export function reconcile(
   found: readonly Difference[],
   occasion: Occasion,
 ): void {
+  if (found.length === 0 && of.items.size === 0) return;
   const before = of.items.get(unit) ?? [];
   if (before.length === 0 && found.length === 0) return;
   const after: Item[] = [];
@@ -104,8 +105,13 @@ export function reconcile(
   }
   for (const item of left) end(keeping, item, fresh.length === 0, occasion);
   if (after.length === 0) of.items.delete(unit);
-  else of.items.set(unit, after);
+  else {
+    if (of.items === noItems) of.items = new Map();
+    of.items.set(unit, after);
+  }
 }
+
+export const noItems = new Map<string, Item[]>();
 
 function started(
   keeping: Keeping,
@@ -205,6 +211,7 @@ function end(keeping: Keeping, item: Item, healed: boolean, { at, touch }: Occas
 export function wake(keeping: Keeping, of: Audited, woken: ReadonlySet<Written>, at: number): void {
   if (woken.size === 0 || of.items.size === 0) return;
   for (const [unit, items] of of.items) {
+    if (items.every(({ cause }) => cause === null)) continue;
     const next = items.map((item) => {
       const excused = item.cause !== null && !item.shown;
       if (!excused || item.causeAt >= at || !woken.has(item.output as Written)) return item;

@@ -17,9 +17,11 @@ import type { Cause } from './causes.ts';
 import type { Context, ServiceRecord } from './service.ts';
 import {
   addressesIn,
+  differingEndpoints,
   addSlice,
   countPod,
   removeSlice,
+  replaceSlice,
   setEndpoints,
   setService,
 } from './service.ts';
@@ -153,7 +155,7 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
 /** Services for which another manager's slices refer to a pod that came or went. */
 function touchReferring(records: Records, pod: Pod, touches: Map<Key, Touch>): void {
   for (const record of records.foreignIn(pod.namespace)) {
-    for (const slice of record.slices) {
+    for (const slice of record.slices.values()) {
       for (const { target, addresses } of slice.endpoints) {
         if (target?.name !== pod.name) continue;
         const touch = touches.get(record.key) ?? touchOf(record);
@@ -225,7 +227,7 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
  * so some zone has too few. topologycache.go GetOverloadedServices.
  */
 function isOverloaded({ snapshot }: Context, record: ServiceRecord): boolean {
-  const { ready, zones } = countHints(record.slices);
+  const { ready, zones } = countHints(record.slices.values());
   return zones.size > 0 && whyNoHints(snapshot.zoneCapacity, ready) !== null;
 }
 
@@ -240,8 +242,8 @@ function touchedByService(
   setService(records.context, record, after, records.context.snapshot.podsIn(service.namespace));
   // The trackers forget a Service that is gone: a new one of its name starts without a wedge.
   if (before?.uid !== after?.uid) {
-    record.relabelled.clear();
-    record.relabelledMirrors.clear();
+    record.relabelled = new Set();
+    record.relabelledMirrors = new Set();
   }
   const touch = touchOf(record);
   touch.whole = true;
@@ -253,7 +255,7 @@ function touchedByService(
 /** Services named by slices that a Service owns, or owned, by its uid: whose they are changes. */
 function touchedByOwner(records: Records, owner: ServiceRecord): Touch[] {
   const touches = new Map<ServiceRecord, Touch>();
-  for (const slice of owner.slices) {
+  for (const slice of owner.slices.values()) {
     for (const record of recordsNamed(records, slice)) {
       if (record === owner) continue;
       record.roles = null;
@@ -310,8 +312,12 @@ function touchedBySlice(records: Records, change: Change<'endpointslices'>): Tou
   const named = recordsNamed(records, after);
   for (const record of new Set([...recordsNamed(records, before), ...named])) {
     const touch = touchOf(record);
-    if (before !== null) removeSlice(record, before);
-    if (after !== null && named.has(record)) addSlice(record, after);
+    if (before !== null && after !== null && named.has(record) && record.slices.has(after.key)) {
+      replaceSlice(record, before, after);
+    } else {
+      if (before !== null) removeSlice(record, before);
+      if (after !== null && named.has(record)) addSlice(record, after);
+    }
     const slice = after ?? before;
     if (slice !== null) touch.slices.add(slice);
     for (const address of differingAddresses(before, after)) touch.addresses.add(address);
@@ -352,12 +358,14 @@ function noteRelabelling(
   if (after === null || before?.uid !== after.uid) return;
   const is = (slice: EndpointSlice, ours: (slice: EndpointSlice) => boolean): boolean =>
     ours(slice) && slice.labels[label.serviceName] === record.name;
-  for (const [ours, taken] of [
-    [isControllers, record.relabelled],
-    [isMirror, record.relabelledMirrors],
+  for (const [ours, field] of [
+    [isControllers, 'relabelled'],
+    [isMirror, 'relabelledMirrors'],
   ] as const) {
-    if (is(after, ours)) taken.delete(after.uid);
-    else if (is(before, ours)) taken.add(after.uid);
+    const taken = new Set(record[field]);
+    if (is(after, ours)) {
+      if (taken.delete(after.uid)) record[field] = taken;
+    } else if (is(before, ours)) record[field] = taken.add(after.uid);
   }
 }
 
@@ -369,7 +377,8 @@ function differingAddresses(
   if (before === null || after?.portMap !== before.portMap || !isSameOwn(before, after)) {
     return new Set([before, after].flatMap((one) => (one === null ? [] : [...addressesIn(one)])));
   }
-  const [was, is] = [unlike(before, after), unlike(after, before)];
+  const [left, come] = differingEndpoints(before, after);
+  const [was, is] = [textsByAddress(left), textsByAddress(come)];
   const differing = new Set<string>();
   for (const [address, text] of was) if (is.get(address) !== text) differing.add(address);
   for (const [address, text] of is) if (was.get(address) !== text) differing.add(address);
@@ -385,37 +394,13 @@ const isSameOwn = (before: EndpointSlice, after: EndpointSlice): boolean =>
 /** Whether two versions of a slice differ at most in owners and annotations. */
 function isSameContent(before: EndpointSlice, after: EndpointSlice): boolean {
   if (before.portMap !== after.portMap || !equalLabels(before.labels, after.labels)) return false;
-  return before.endpoints.length === after.endpoints.length && unlike(before, after).size === 0;
+  return differingEndpoints(before, after).every(({ length }) => length === 0);
 }
 
-const isSameList = (a: readonly string[] | null, b: readonly string[] | null): boolean =>
-  a === b || (a?.length === b?.length && a?.every((one, index) => one === b?.[index]) === true);
-
-/** Whether two endpoints say the same, without a look at more than is needed. */
-function isSameEndpoint(a: Endpoint, b: Endpoint): boolean {
-  return (
-    isSameList(a.addresses, b.addresses) &&
-    a.ready === b.ready &&
-    a.serving === b.serving &&
-    a.terminating === b.terminating &&
-    a.hostname === b.hostname &&
-    a.node === b.node &&
-    a.zone === b.zone &&
-    a.target?.uid === b.target?.uid &&
-    a.target?.name === b.target?.name &&
-    a.target?.namespace === b.target?.namespace &&
-    a.target?.kind === b.target?.kind &&
-    isSameList(a.forZones, b.forZones) &&
-    isSameList(a.forNodes, b.forNodes)
-  );
-}
-
-/** What a slice says, address by address, of endpoints that stand not so in the other's place. */
-function unlike(slice: EndpointSlice, other: EndpointSlice): Map<string, string> {
+/** What endpoints say, address by address. */
+function textsByAddress(endpoints: readonly Endpoint[]): Map<string, string> {
   const entries = new Map<string, string>();
-  for (const [index, endpoint] of slice.endpoints.entries()) {
-    const place = other.endpoints[index];
-    if (place !== undefined && isSameEndpoint(endpoint, place)) continue;
+  for (const endpoint of endpoints) {
     const text = JSON.stringify(endpoint);
     for (const address of endpoint.addresses) {
       const ip = canonicalIP(address);

@@ -91,8 +91,10 @@ export function unknownOf(
       if (concerns(lost, record, output)) unknown.set(output, 'object-unreadable');
     }
   }
-  return unknown;
+  return unknown.size === 0 ? nothingUnknown : unknown;
 }
+
+const nothingUnknown = new Map<Output, Unknown>();
 
 /** Without Nodes, all but zones and hints can still be judged; otherwise nothing is. */
 export function isUnjudged(unknown: ReadonlyMap<Output, Unknown>, output: Output): boolean {

@@ -178,12 +178,14 @@ function items<T>(fields: Fields, name: string, read: (item: unknown) => T): rea
   if (value === undefined || value === null) return noItems;
   if (!Array.isArray(value)) throw new WrongType(name, 'a list', value);
   if (value.length === 0) return noItems;
-  const result: T[] = [];
+  // Of exact size, since pushing reserves room for more, and lists of one are most there are.
+  const result = new Array<T>(value.length);
+  let index = 0;
   try {
-    for (const item of value as unknown[]) result.push(read(item));
+    for (; index < value.length; index++) result[index] = read(value[index]);
     return result;
   } catch (error) {
-    if (error instanceof WrongType) throw error.inside(name, result.length);
+    if (error instanceof WrongType) throw error.inside(name, index);
     throw error;
   }
 }
@@ -240,7 +242,9 @@ export function unixSeconds(text: string): number | null {
   if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return null;
   if (hour > 23 || minute > 59 || second > 59 || part(9) > 23 || part(10) > 59) return null;
   const offset = (match[8] === '-' ? -60 : 60) * (part(9) * 60 + part(10));
-  return date.getTime() / 1000 + hour * 3600 + minute * 60 + second + part(7) - offset;
+  const whole = date.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset;
+  // Bitwise, so that V8 keeps a whole number small, as nearly all are.
+  return match[7] === undefined && whole === (whole | 0) ? whole | 0 : whole + part(7);
 }
 
 const quantityForm =

@@ -311,19 +311,22 @@ function readEndpoints(raw: Fields, at: number, known: Known): Endpoints {
 }
 
 function endpointSubset(subset: Fields): EndpointSubset {
-  const ready = list(subset, 'addresses', (item) => endpointAddress(item, true));
-  const notReady = list(subset, 'notReadyAddresses', (item) => endpointAddress(item, false));
+  const ports = internList(list(subset, 'ports', subsetPort));
+  const read = (ready: boolean) => (item: Fields) => endpointAddress(item, ready, ports);
+  const ready = list(subset, 'addresses', read(true));
+  const notReady = list(subset, 'notReadyAddresses', read(false));
   return {
-    ports: internList(list(subset, 'ports', subsetPort)),
+    ports,
     addresses: notReady.length === 0 ? ready : [...ready, ...notReady],
     readyCount: ready.length,
   };
 }
 
-function endpointAddress(address: Fields, ready: boolean): EndpointAddress {
+function endpointAddress(address: Fields, ready: boolean, ports: readonly Port[]): EndpointAddress {
   return {
     ip: text(address, 'ip'),
     ready,
+    ports,
     node: optionalWord(address, 'nodeName'),
     hostname: text(address, 'hostname'),
     target: optional(address, 'targetRef', objectRef),

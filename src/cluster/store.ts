@@ -125,6 +125,7 @@ interface State {
   readonly tombstones: Map<string, string>;
   readonly zonesSeen: Set<string>;
   readonly dropped: { stale: number; repeated: number };
+  last: { namespace: string; labels: Labels; found: Service[] } | null;
   /** null: to be computed from the Nodes. */
   zoneCapacity: ZoneCapacity | null;
 }
@@ -149,6 +150,7 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     zonesSeen: new Set(),
     dropped: { stale: 0, repeated: 0 },
     zoneCapacity: null,
+    last: null,
   };
   const snapshot = viewOf(state, delivered);
   return { snapshot, apply: (event) => apply(state, event), dropped: state.dropped };
@@ -201,15 +203,25 @@ function replace(
     if (before !== null) unlinkPod(indexes, before as Pod);
     if (after !== null) linkPod(indexes, after as Pod);
   } else if (resource === 'services') {
+    state.last = null;
     if (before !== null) unlinkService(indexes, before as Service);
     if (after !== null) linkService(indexes, after as Service);
   } else if (resource === 'nodes') {
-    state.zoneCapacity = null;
+    if (!sameCapacity(before as Node | null, after as Node | null)) state.zoneCapacity = null;
     if (after !== null) state.zonesSeen.add((after as Node).zone);
   }
   const objects = held[resource] as Map<string, AnyObject>;
   if (after !== null) objects.set(after.key, after);
   else if (before !== null) objects.delete(before.key);
+}
+
+function sameCapacity(a: Node | null, b: Node | null): boolean {
+  return (
+    a?.zone === b?.zone &&
+    a?.ready === b?.ready &&
+    a?.cpuMillis === b?.cpuMillis &&
+    a?.controlPlane === b?.controlPlane
+  );
 }
 
 const none: never[] = [];
@@ -229,7 +241,14 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
       const there = indexes.podsByAddress.get(ip);
       return there === undefined ? none : Array.isArray(there) ? there : [there];
     },
-    servicesSelecting: (namespace, labels) => servicesSelecting(indexes, namespace, labels),
+    servicesSelecting(namespace, labels) {
+      // Pods of one template share their labels by reference and mostly come in a row.
+      const { last } = state;
+      if (last?.labels === labels && last.namespace === namespace) return last.found;
+      const found = servicesSelecting(indexes, namespace, labels);
+      state.last = { namespace, labels, found };
+      return found;
+    },
     get zoneCapacity() {
       return (state.zoneCapacity ??= zoneCapacityOf(held.nodes.values()));
     },

@@ -25,7 +25,7 @@ function conditions({ ready, serving, terminating }: Endpoint): string {
 }
 
 /** Counts the duplicates of one Service; an endpoint in three slices counts once. */
-export function duplicatesOf(slices: Iterable<EndpointSlice>): Duplicates {
+function duplicatesOf(slices: Iterable<EndpointSlice>): Duplicates {
   const first = new Map<string, string>();
   const kinds = new Map<string, keyof Duplicates>();
   for (const slice of slices) {

@@ -14,7 +14,7 @@
 // Left out: whether a surplus matters. The controller never moves an endpoint to save a slice, so a
 // surplus is what ordinary churn leaves behind.
 
-import type { AddressType, EndpointSlice, Key, PortMapKey } from '../model/objects.ts';
+import type { AddressType, EndpointSlice, Key } from '../model/objects.ts';
 
 interface Fill {
   /** Endpoints listed. */
@@ -25,18 +25,12 @@ interface Fill {
   readonly minimum: number;
 }
 
-/** The slices of one Service that share their address type and their ports. */
-interface FillGroup extends Fill {
-  readonly addressType: AddressType;
-  readonly portMap: PortMapKey;
-}
-
 /**
- * The groups of one Service's slices, in the order in which they are met. `slices` are those of one
+ * The groups of one Service's slices that share address type and ports. `slices` are those of one
  * controller; `max` is its --max-endpoints-per-slice. A group without endpoints needs no slice,
  * unless it is the only one of its address type: then it is the placeholder.
  */
-export function fillGroups(slices: Iterable<EndpointSlice>, max: number): FillGroup[] {
+function fillGroups(slices: Iterable<EndpointSlice>, max: number): Fill[] {
   const groups = new Map<string, { of: EndpointSlice; endpoints: number; slices: number }>();
   const used = new Set<AddressType>();
   for (const slice of slices) {
@@ -50,17 +44,17 @@ export function fillGroups(slices: Iterable<EndpointSlice>, max: number): FillGr
     }
     if (slice.endpoints.length > 0) used.add(slice.addressType);
   }
-  return [...groups.values()].map(({ of: { addressType, portMap }, endpoints, slices }) => {
+  return [...groups.values()].map(({ of: { addressType }, endpoints, slices }) => {
     const isPlaceholder = endpoints === 0 && !used.has(addressType);
     // Of several groups without endpoints, the first is as good a placeholder as any.
     if (isPlaceholder) used.add(addressType);
     const minimum = isPlaceholder ? 1 : Math.ceil(endpoints / max);
-    return { addressType, portMap, endpoints, slices, minimum };
+    return { endpoints, slices, minimum };
   });
 }
 
 /** One Service as a whole: the sum of its groups. */
-export function fillOf(slices: Iterable<EndpointSlice>, max: number): Fill {
+function fillOf(slices: Iterable<EndpointSlice>, max: number): Fill {
   const sum = { endpoints: 0, slices: 0, minimum: 0 };
   for (const group of fillGroups(slices, max)) add(sum, group, 1);
   return sum;

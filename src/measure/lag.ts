@@ -46,12 +46,12 @@ export interface Histogram {
   largest: number;
 }
 
-export function createHistogram(bounds: readonly number[]): Histogram {
+function createHistogram(bounds: readonly number[]): Histogram {
   const counts = new Array<number>(bounds.length + 1).fill(0);
   return { bounds, counts, count: 0, sum: 0, largest: 0 };
 }
 
-export function observe(histogram: Histogram, value: number): void {
+function observe(histogram: Histogram, value: number): void {
   const { bounds, counts } = histogram;
   let index = 0;
   while (index < bounds.length && value > (bounds[index] ?? Infinity)) index++;
@@ -157,7 +157,7 @@ const longAfter = 60;
 const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
 /** The trigger time of an object, Unix seconds; null where it has none that can be read. */
-export function triggerTimeOf(object: Endpoints | EndpointSlice): number | null {
+function triggerTimeOf(object: Endpoints | EndpointSlice): number | null {
   const text = object.annotations[annotation.triggerTime] ?? '';
   const seconds = rfc3339.test(text) ? Date.parse(text) / 1000 : Number.NaN;
   return Number.isNaN(seconds) ? null : seconds;

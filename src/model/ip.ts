@@ -12,13 +12,12 @@ export interface IP {
   readonly text: string;
 }
 
-const plainIPv4 = /^(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}$/;
 const sloppyIPv4 = /^\d+\.\d+\.\d+\.\d+$/;
 const hexIPv6 = /^[0-9a-fA-F:.]+$/;
 
 /** Parses an address, or says null: it is none. Reference: k8s.io/utils@v0 net/parse.go. */
 export function parseIP(text: string): IP | null {
-  if (plainIPv4.test(text)) return { family: 'IPv4', text };
+  if (isPlainIPv4(text)) return { family: 'IPv4', text };
   if (sloppyIPv4.test(text)) {
     const octets = text.split('.').map(Number);
     return octets.every((octet) => octet <= 255)
@@ -32,8 +31,27 @@ export function parseIP(text: string): IP | null {
     : { family: 'IPv6', text: address.toRFC5952String() };
 }
 
+/** Whether the text is an IPv4 address as upstream writes it. */
+function isPlainIPv4(text: string): boolean {
+  let octet = -1;
+  let dots = 0;
+  for (let index = 0; index < text.length; index++) {
+    const digit = text.charCodeAt(index) - 48;
+    if (digit >= 0 && digit <= 9) {
+      if (octet === 0) return false;
+      octet = octet < 0 ? digit : octet * 10 + digit;
+      if (octet > 255) return false;
+    } else if (digit === -2 && octet >= 0) {
+      octet = -1;
+      dots++;
+    } else return false;
+  }
+  return dots === 3 && octet >= 0;
+}
+
 /** `text` in canonical form; unchanged when it is no address. */
 export function canonicalIP(text: string): string {
+  if (isPlainIPv4(text)) return text;
   return parseIP(text)?.text ?? text;
 }
 

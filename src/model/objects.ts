@@ -109,6 +109,8 @@ export interface Port {
 
 /** One address of an Endpoints subset. */
 export interface EndpointAddress {
+  /** Those of its subset. */
+  readonly ports: readonly Port[];
   readonly ip: string;
   readonly ready: boolean;
   readonly node: string | null;

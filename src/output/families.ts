@@ -1,14 +1,13 @@
-// The catalogue of our families, from which /metrics and docs/metrics.md are both made, so that
+// The catalogue of families, from which /metrics and docs/metrics.md are both made, so that
 // neither can know of a family, a label or a help text that the other does not.
 //
 // Names follow Prometheus' conventions: the prefix endpoint_auditor_, base units, counters in
 // _total, no label that is also in the name. Every label has a small set of known values, which are
 // there from the first scrape with 0, so that rates and alerts see the first event. No pod,
 // address, object or Service is ever a label: which ones is said by /api/v1/findings and by
-// reports.
+// reports. Families of the process itself are prom-client's; which of them are shown is said here.
 
-import type { Code } from '../audit/findings.ts';
-import { catalogue, severities } from '../audit/findings.ts';
+import { severities } from '../audit/findings.ts';
 import type { Unknown, Verdict } from '../audit/verdict.ts';
 import { written } from '../audit/verdict.ts';
 import { fillRatio, surplusOf } from '../measure/fill.ts';
@@ -22,7 +21,7 @@ import {
 import type { ResourceSizes } from '../measure/size.ts';
 import { largestBytes, objectCount, sizedResources } from '../measure/size.ts';
 import type { Family, MetricsState, OpenedFindings, Sample } from './family.ts';
-import { countOpened } from './family.ts';
+import { byCode, codes, countOpened } from './family.ts';
 
 // --- samples ---
 
@@ -41,22 +40,6 @@ const unknownReasons = Object.keys({
 
 /** Reasons for which input is dropped that are known from the start. */
 const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'] as const;
-
-const codes = Object.keys(catalogue) as Code[];
-
-/** One sample per code with its usual severity, and one per exception that occurred. */
-function byCode(counts: OpenedFindings): Sample[] {
-  const samples: Sample[] = [];
-  for (const code of codes) {
-    for (const severity of severities) {
-      const count = counts[code]?.[severity];
-      const isUsual = catalogue[code].severity === severity;
-      if (count === undefined && !isUsual) continue;
-      samples.push({ labels: { code, severity }, value: count ?? 0 });
-    }
-  }
-  return samples;
-}
 
 function standingFindings({ summary }: MetricsState): Sample[] {
   const counts: OpenedFindings = {};
@@ -410,3 +393,50 @@ export const sections: readonly (readonly [string, readonly Family[]])[] = [
 
 /** Every family of /metrics that is ours, in the order of the documentation. */
 export const families: readonly Family[] = sections.flatMap(([, of]) => of);
+
+// --- the process ---
+
+/** A family of the process itself, which prom-client makes. */
+interface ProcessFamily {
+  readonly name: string;
+  readonly type: 'gauge' | 'counter' | 'histogram';
+  readonly labels: readonly string[];
+  readonly help: string;
+}
+
+const processGauges: readonly (readonly [string, string])[] = [
+  ['process_start_time_seconds', 'When the process started.'],
+  ['process_resident_memory_bytes', 'Resident memory.'],
+  ['process_virtual_memory_bytes', 'Virtual memory (Linux).'],
+  ['process_heap_bytes', 'Data segment (Linux).'],
+  ['process_open_fds', 'Open file descriptors (Linux).'],
+  ['process_max_fds', 'The most file descriptors that may be open (Linux).'],
+  ['nodejs_eventloop_lag_seconds', 'Event loop: lag at the scrape.'],
+  ['nodejs_eventloop_lag_mean_seconds', 'Event loop: mean delay since the scrape before.'],
+  ['nodejs_eventloop_lag_p50_seconds', 'Event loop: median delay since the scrape before.'],
+  ['nodejs_eventloop_lag_p99_seconds', 'Event loop: 99th percentile since the scrape before.'],
+  ['nodejs_eventloop_lag_max_seconds', 'Event loop: longest delay since the scrape before.'],
+  ['nodejs_heap_size_total_bytes', 'Heap that V8 has allocated.'],
+  ['nodejs_heap_size_used_bytes', 'Heap that is used.'],
+  ['nodejs_external_memory_bytes', 'Memory outside the heap, such as buffers.'],
+];
+
+const plain = (
+  type: ProcessFamily['type'],
+  [name, help]: readonly [string, string],
+  labels: readonly string[] = [],
+): ProcessFamily => ({ name, type, labels, help });
+
+/** The rest of what prom-client offers breaks naming rules or tells nothing here. */
+export const processFamilies: readonly ProcessFamily[] = [
+  plain('counter', ['process_cpu_seconds_total', 'CPU time spent.']),
+  plain('counter', ['process_cpu_user_seconds_total', 'CPU time spent in user mode.']),
+  plain('counter', ['process_cpu_system_seconds_total', 'CPU time spent in system mode.']),
+  ...processGauges.map((family) => plain('gauge', family)),
+  plain(
+    'gauge',
+    ['nodejs_version_info', 'Always 1; the labels are the version of Node.'],
+    ['version', 'major', 'minor', 'patch'],
+  ),
+  plain('histogram', ['nodejs_gc_duration_seconds', 'Duration of garbage collections.'], ['kind']),
+];

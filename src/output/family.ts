@@ -8,6 +8,7 @@
 // Left out: which families there are (families.ts), and how they are written (metrics.ts).
 
 import type { Code, Finding, Severity } from '../audit/findings.ts';
+import { catalogue, severities } from '../audit/findings.ts';
 import type { Summary } from '../audit/summary.ts';
 import type { DuplicateTotals } from '../measure/duplicates.ts';
 import type { FillTotals } from '../measure/fill.ts';
@@ -78,3 +79,21 @@ export type Family = FamilyBase &
         readonly histograms: (state: MetricsState) => readonly Buckets[];
       }
   );
+
+// --- findings as samples ---
+
+export const codes = Object.keys(catalogue) as Code[];
+
+/** One sample per code with its usual severity, and one per exception that occurred. */
+export function byCode(counts: OpenedFindings): Sample[] {
+  const samples: Sample[] = [];
+  for (const code of codes) {
+    for (const severity of severities) {
+      const count = counts[code]?.[severity];
+      const isUsual = catalogue[code].severity === severity;
+      if (count === undefined && !isUsual) continue;
+      samples.push({ labels: { code, severity }, value: count ?? 0 });
+    }
+  }
+  return samples;
+}

@@ -7,57 +7,8 @@
 
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 
-import { families } from './families.ts';
+import { families, processFamilies } from './families.ts';
 import type { Family, MetricsState } from './family.ts';
-
-// --- the process ---
-
-/** A family of the process itself, which prom-client makes. */
-interface ProcessFamily {
-  readonly name: string;
-  readonly type: 'gauge' | 'counter' | 'histogram';
-  readonly labels: readonly string[];
-  readonly help: string;
-}
-
-const processGauges: readonly (readonly [string, string])[] = [
-  ['process_start_time_seconds', 'When the process started.'],
-  ['process_resident_memory_bytes', 'Resident memory.'],
-  ['process_virtual_memory_bytes', 'Virtual memory (Linux).'],
-  ['process_heap_bytes', 'Data segment (Linux).'],
-  ['process_open_fds', 'Open file descriptors (Linux).'],
-  ['process_max_fds', 'The most file descriptors that may be open (Linux).'],
-  ['nodejs_eventloop_lag_seconds', 'Event loop: lag at the scrape.'],
-  ['nodejs_eventloop_lag_mean_seconds', 'Event loop: mean delay since the scrape before.'],
-  ['nodejs_eventloop_lag_p50_seconds', 'Event loop: median delay since the scrape before.'],
-  ['nodejs_eventloop_lag_p99_seconds', 'Event loop: 99th percentile since the scrape before.'],
-  ['nodejs_eventloop_lag_max_seconds', 'Event loop: longest delay since the scrape before.'],
-  ['nodejs_heap_size_total_bytes', 'Heap that V8 has allocated.'],
-  ['nodejs_heap_size_used_bytes', 'Heap that is used.'],
-  ['nodejs_external_memory_bytes', 'Memory outside the heap, such as buffers.'],
-];
-
-const plain = (
-  type: ProcessFamily['type'],
-  [name, help]: readonly [string, string],
-  labels: readonly string[] = [],
-): ProcessFamily => ({ name, type, labels, help });
-
-/** The rest of what prom-client offers breaks naming rules or tells nothing here. */
-export const processFamilies: readonly ProcessFamily[] = [
-  plain('counter', ['process_cpu_seconds_total', 'CPU time spent.']),
-  plain('counter', ['process_cpu_user_seconds_total', 'CPU time spent in user mode.']),
-  plain('counter', ['process_cpu_system_seconds_total', 'CPU time spent in system mode.']),
-  ...processGauges.map((family) => plain('gauge', family)),
-  plain(
-    'gauge',
-    ['nodejs_version_info', 'Always 1; the labels are the version of Node.'],
-    ['version', 'major', 'minor', 'patch'],
-  ),
-  plain('histogram', ['nodejs_gc_duration_seconds', 'Duration of garbage collections.'], ['kind']),
-];
-
-// --- exposition ---
 
 /** Content-Type of what renderMetrics returns. */
 export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE;

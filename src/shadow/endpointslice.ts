@@ -92,6 +92,19 @@ export function expectedEndpoints(
   return expected;
 }
 
+/** The address types of the slices that must list a pod; as expectedEndpoints. */
+export function expectedTypes(
+  service: Service,
+  pod: Pod,
+  node: Node | null | undefined,
+): AddressType[] {
+  if (!isListed(pod, true)) return [];
+  if (node === null && !service.publishNotReadyAddresses) return [];
+  return addressTypesOf(service).filter((type) =>
+    pod.ips.some((text) => parseIP(text)?.family === type),
+  );
+}
+
 function addressesOf(pod: Pod, addressType: AddressType): string[] {
   const addresses: string[] = [];
   for (const text of pod.ips) {

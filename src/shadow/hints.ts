@@ -31,8 +31,8 @@ export interface Hints {
 const noHints: Hints = { forZones: null, forNodes: null };
 
 /**
- * The hints of one endpoint by trafficDistribution. They repeat the endpoint's own zone and node,
- * so a wrong zone is one difference, not two. `trafficdist.go` preferCloseHeuristic.
+ * The hints of one endpoint by trafficDistribution: its zone, and its Node where that is asked
+ * for. `trafficdist.go` preferCloseHeuristic.
  */
 export function expectedHints(
   mode: 'none' | 'zone' | 'node',

@@ -17,8 +17,7 @@ const brief = ({ code, severity, field, expected, actual }: Difference): string 
 const codes = (found: readonly Difference[]): string[] => found.map(({ code }) => code);
 
 const listed = (more: Partial<EndpointAddress> = {}, ports = [port()]): ListedAddress => {
-  const one = address(more);
-  return { address: one, ports, ready: one.ready };
+  return { ...address(more), ports };
 };
 
 const nothing: Leftover = { cause: null, severity: null };
@@ -258,6 +257,12 @@ describe('compareEndpoint: hints', () => {
     ['node', 'node', { ...right, forNodes: ['node-a'] }, []],
     ['node, absent', 'node', right, ['slice-hints-different -']],
     // Hints repeat the endpoint's own zone, so a wrong zone is one difference.
+    [
+      'a wrong zone, the hint right',
+      'zone',
+      { ...right, zone: 'zone-b' },
+      ['slice-endpoint-different -'],
+    ],
     [
       'a wrong zone, and the hint with it',
       'zone',

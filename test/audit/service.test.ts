@@ -30,6 +30,7 @@ import {
   createRecord,
   isEmpty,
   isWedged,
+  listedAt,
   isWrittenByController,
   nodeOf,
   removeSlice,
@@ -165,13 +166,11 @@ describe('setEndpoints', () => {
     ];
     setEndpoints(record, endpoints({ subsets }));
     expect([...record.listed.keys()]).toEqual(['10.0.0.1']);
-    const got = record.listed
-      .get('10.0.0.1')
-      ?.map((listed) => [
-        listed.address.target?.name,
-        listed.ready,
-        listed.ports.map((one) => one.port),
-      ]);
+    const got = listedAt(record, '10.0.0.1').map((listed) => [
+      listed.target?.name,
+      listed.ready,
+      listed.ports.map((one) => one.port),
+    ]);
     // Not ready trumps ready.
     expect(got).toEqual([
       ['web-1', false, [8080, 1]],
@@ -272,7 +271,7 @@ describe('isWedged', () => {
   test('by what history remembers', () => {
     const of = service();
     const { store, record } = recordOf(of, [of]);
-    record.relabelled.add('uid');
+    record.relabelled = new Set(['uid']);
     expect(isWedged(store.snapshot, record)).toBe(true);
     record.service = null;
     expect(isWedged(store.snapshot, record)).toBe(false);

@@ -70,7 +70,7 @@ function prepared(objects: readonly AnyObject[] = settled): Prepared {
     get: (key) => all.get(key),
     getOrCreate,
     leftBehindAt: () => [],
-    foreignIn: () => [...all.values()].filter(({ slices }) => [...slices].some(isForeign)),
+    foreignIn: () => [...all.values()].filter(({ slices }) => [...slices.values()].some(isForeign)),
     auto: () => [...all.values()].filter(({ service: of }) => of?.topologyAuto === true),
   };
   for (const of of snapshot.services.values()) {
@@ -214,7 +214,8 @@ describe('Services', () => {
 
   test('a new one of the name starts without a wedge', () => {
     const { all, change } = prepared();
-    all.get('shop/web')?.relabelled.add('x');
+    const held = all.get('shop/web');
+    if (held !== undefined) held.relabelled = new Set('x');
     change('modified', service({ labels: { a: '1' } }));
     expect(all.get('shop/web')?.relabelled.size).toBe(1);
     change('modified', service({ uid: 'new' }));

@@ -266,6 +266,10 @@ describe('a full object of each kind', () => {
   });
 
   test('Endpoints', () => {
+    const ports = [
+      { name: 'http', protocol: 'TCP', port: 8080, appProtocol: 'h2c' },
+      { name: '', protocol: 'TCP', port: 9090, appProtocol: null },
+    ];
     expect(read('endpoints', full.endpoints, { bytes: 12 })).toEqual({
       ...meta,
       key: 'shop/web',
@@ -273,19 +277,17 @@ describe('a full object of each kind', () => {
       annotations: { 'endpoints.kubernetes.io/last-change-trigger-time': '2026-11-21T10:54:35Z' },
       subsets: [
         {
-          ports: [
-            { name: 'http', protocol: 'TCP', port: 8080, appProtocol: 'h2c' },
-            { name: '', protocol: 'TCP', port: 9090, appProtocol: null },
-          ],
+          ports,
           addresses: [
             {
               ip: '10.244.1.5',
               ready: true,
+              ports,
               node: 'node-a',
               hostname: 'web-1',
               target: { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'u1' },
             },
-            { ip: '10.244.1.6', ready: false, node: null, hostname: '', target: null },
+            { ip: '10.244.1.6', ready: false, ports, node: null, hostname: '', target: null },
           ],
           readyCount: 1,
         },

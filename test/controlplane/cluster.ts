@@ -58,7 +58,7 @@ const byName = [{ name: 'http', port: 80, targetPort: 'http' }];
 const headless = { clusterIP: 'None' };
 const both = { ipFamilyPolicy: 'RequireDualStack' };
 
-const shop = (later: boolean): readonly Plan[] => [
+const shop: readonly Plan[] = [
   {
     name: 'web',
     spec: { ports: http },
@@ -94,6 +94,25 @@ const shop = (later: boolean): readonly Plan[] => [
     pods: { count: 4, families: [6] },
   },
   {
+    name: 'rolling',
+    spec: { ports: http },
+    pods: {
+      count: 12,
+      states: ['ready', 'terminating', 'unready', 'pending', 'succeeded', 'failed'],
+    },
+  },
+  {
+    name: 'early',
+    spec: { ...headless, ports: http, publishNotReadyAddresses: true },
+    pods: { count: 4, states: ['ready', 'unready'] },
+  },
+  { name: 'search', spec: { ports: http }, pods: { count: 14 } },
+  { name: 'nobody', spec: { ports: http, selector: { app: 'nobody' } } },
+];
+
+/** Services with a wish where their traffic goes. */
+const steered = (later: boolean): readonly Plan[] => [
+  {
     name: 'near',
     spec: { ports: http, trafficDistribution: 'PreferClose' },
     pods: { count: 9, states: ['ready', 'ready', 'unready'] },
@@ -120,21 +139,6 @@ const shop = (later: boolean): readonly Plan[] => [
     annotations: { 'service.kubernetes.io/topology-mode': 'Auto' },
     pods: { count: 2 },
   },
-  {
-    name: 'rolling',
-    spec: { ports: http },
-    pods: {
-      count: 12,
-      states: ['ready', 'terminating', 'unready', 'pending', 'succeeded', 'failed'],
-    },
-  },
-  {
-    name: 'early',
-    spec: { ...headless, ports: http, publishNotReadyAddresses: true },
-    pods: { count: 4, states: ['ready', 'unready'] },
-  },
-  { name: 'search', spec: { ports: http }, pods: { count: 14 } },
-  { name: 'nobody', spec: { ports: http, selector: { app: 'nobody' } } },
 ];
 
 const outside = [{ addresses: [{ ip: '192.0.2.1' }, { ip: '192.0.2.2' }], ports: [{ port: 80 }] }];
@@ -397,7 +401,7 @@ export const bystander = { namespace: 'platform', name: 'bystander-0' };
 
 export async function createCluster(client: Client, version: Version): Promise<void> {
   const minor = Number(version.split('.')[1]);
-  const plans = { shop: shop(minor >= 34), platform };
+  const plans = { shop: [...shop, ...steered(minor >= 34)], platform };
   const addresses = addressing();
   for (const node of nodes) await createNode(client, node);
   for (const name of Object.keys(plans)) {

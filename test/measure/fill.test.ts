@@ -4,8 +4,6 @@ import { describe, expect, test } from 'vitest';
 import { endpoint, port, slice, times } from '../build.ts';
 import {
   createFillTotals,
-  fillGroups,
-  fillOf,
   fillRatio,
   mostSurplus,
   setFill,
@@ -19,6 +17,14 @@ const of = (count: number, number = 8080, addressType: AddressType = 'IPv4'): En
     ports: [port({ port: number })],
     endpoints: times(count, (index) => endpoint({ addresses: [`10.0.0.${String(index)}`] })),
   });
+
+/** What the slices of one Service add, at most ten endpoints to a slice. */
+const fillOf = (slices: readonly EndpointSlice[]) => {
+  const totals = createFillTotals(10);
+  setFill(totals, 'a/x', slices);
+  const { endpoints, slices: count, minimum } = totals;
+  return { endpoints, slices: count, minimum };
+};
 
 /** The placeholder's ports are an empty list. */
 const empty = (addressType: AddressType = 'IPv4'): EndpointSlice =>
@@ -41,32 +47,20 @@ describe('the fewest slices of a Service', () => {
     ['an oversized slice needs more than stand', [of(11)], 11, 1, 2],
   ];
   test.each(cases)('%s', (_, slices, endpoints, count, minimum) => {
-    expect(fillOf(slices, 10)).toEqual({ endpoints, slices: count, minimum });
+    expect(fillOf(slices)).toEqual({ endpoints, slices: count, minimum });
   });
 
   test('groups tell address types and ports apart', () => {
     const slices = [of(5), of(2, 9090), of(1), of(4, 8080, 'IPv6')];
-    const groups = fillGroups(slices, 10);
-    expect(
-      groups.map(({ addressType, endpoints, slices: count, minimum }) => [
-        addressType,
-        endpoints,
-        count,
-        minimum,
-      ]),
-    ).toEqual([
-      ['IPv4', 6, 2, 1],
-      ['IPv4', 2, 1, 1],
-      ['IPv6', 4, 1, 1],
-    ]);
-    expect(groups[0]?.portMap).toBe(slices[0]?.portMap);
+    // Six, two and four endpoints: any two groups taken as one would need a slice less.
+    expect(fillOf(slices)).toEqual({ endpoints: 12, slices: 4, minimum: 3 });
   });
 });
 
 test('the ratio is of places taken, and of none there is none', () => {
-  expect(fillRatio(fillOf([of(5), of(2)], 10), 10)).toBeCloseTo(0.35);
-  expect(fillRatio(fillOf([], 10), 10)).toBeNull();
-  expect(surplusOf(fillOf([of(5), of(2)], 10))).toBe(1);
+  expect(fillRatio(fillOf([of(5), of(2)]), 10)).toBeCloseTo(0.35);
+  expect(fillRatio(fillOf([]), 10)).toBeNull();
+  expect(surplusOf(fillOf([of(5), of(2)]))).toBe(1);
 });
 
 test('the largest surplus comes first, and who has none is not named', () => {

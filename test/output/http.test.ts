@@ -6,8 +6,9 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
 import { findingOf, moment, statusOf } from './samples.ts';
-import type { Listening, Status } from '../../src/output/http.ts';
+import type { Listening } from '../../src/output/http.ts';
 import { createApp, listen } from '../../src/output/http.ts';
+import type { Status } from '../../src/output/page.ts';
 
 let current: Status;
 let server: Listening;
@@ -49,9 +50,14 @@ describe('what each path answers', () => {
 
   test.each(cases)('%s: safe headers', async (path) => {
     const { headers } = await get(path);
-    expect(headers.get('content-security-policy')).toMatch(
-      /^default-src 'none'; style-src 'sha256-[A-Za-z0-9+/=]+'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'$/,
-    );
+    const policy = headers.get('content-security-policy')?.split('; ') ?? [];
+    expect(policy).toEqual([
+      "default-src 'none'",
+      expect.stringMatching(/^style-src 'sha256-[A-Za-z0-9+/=]+'$/),
+      "base-uri 'none'",
+      "form-action 'none'",
+      "frame-ancestors 'none'",
+    ]);
     expect(headers.get('x-content-type-options')).toBe('nosniff');
     expect(headers.get('cache-control')).toBe('no-store');
     expect(headers.has('x-powered-by')).toBe(false);
@@ -159,7 +165,7 @@ describe('listening', () => {
     await everywhere.close();
   });
 
-  test('closing does not wait for connections that are idle, and may be asked for twice', async () => {
+  test('closing does not wait for idle connections, and may be asked for twice', async () => {
     const short = await listen(app, { host: '127.0.0.1', port: 0 });
     const kept = connect(short.port, '127.0.0.1');
     await once(kept, 'connect');

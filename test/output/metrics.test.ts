@@ -1,20 +1,13 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 
 import { endpoint, slice } from '../build.ts';
-import { conformState, findingOf, stateOf } from './samples.ts';
+import { cardinality } from '../metrics-document.ts';
+import { conformState, stateOf } from './samples.ts';
 import { catalogue } from '../../src/audit/findings.ts';
 import { createFillTotals, setFill } from '../../src/measure/fill.ts';
-import {
-  cardinality,
-  countOpened,
-  families,
-  metricsContentType,
-  metricsDocument,
-  processFamilies,
-  renderMetrics,
-} from '../../src/output/metrics.ts';
-import type { OpenedFindings } from '../../src/output/metrics.ts';
 import { countConvergence, countTrigger } from '../../src/measure/lag.ts';
+import { families, processFamilies } from '../../src/output/families.ts';
+import { metricsContentType, renderMetrics } from '../../src/output/metrics.ts';
 
 interface Parsed {
   readonly type: string;
@@ -195,45 +188,4 @@ describe('the exposition', () => {
     const text = await renderMetrics({ ...stateOf(), fill: createFillTotals(100) });
     expect(text).not.toContain('fill_ratio');
   });
-});
-
-describe('names follow the rules of promtool check metrics', () => {
-  test.each(families)('$name', ({ name, type, help, unit, labels }) => {
-    expect(name).toMatch(/^endpoint_auditor_[a-z]+(?:_[a-z]+)*$/);
-    expect(name.endsWith('_total')).toBe(type === 'counter');
-    expect(name).not.toMatch(/gauge|counter|histogram|summary/);
-    expect(name).not.toMatch(/_(?:count|sum|bucket)$/);
-    expect(name).not.toMatch(/milliseconds|minutes|kilobytes|percent/);
-    if (unit !== 'none') expect(name).toMatch(new RegExp(`_${unit}(?:_|$)`));
-    else expect(name).not.toMatch(/_(?:seconds|bytes|ratio)(?:_|$)/);
-    expect(help).toMatch(/^[A-Z].*\.$/);
-    for (const label of Object.keys(labels)) {
-      expect(label).toMatch(/^[a-z]+$/);
-      expect(['le', 'quantile', 'type', 'job', 'instance', 'pod', 'service']).not.toContain(label);
-    }
-  });
-});
-
-// `vitest run -u` writes the page anew.
-test('docs/metrics.md is the catalogue', async () => {
-  await expect(metricsDocument()).toMatchFileSnapshot('../../docs/metrics.md');
-});
-
-test('the document names every metric and every label', () => {
-  const text = metricsDocument();
-  for (const { name } of [...families, ...processFamilies]) expect(text).toContain(`\`${name}\``);
-  for (const { labels } of families) {
-    for (const [label, values] of Object.entries(labels)) {
-      expect(text).toContain(`| \`${label}\` `);
-      if (values.length < 12) for (const value of values) expect(text).toContain(`\`${value}\``);
-    }
-  }
-});
-
-test('opened findings are counted by code and severity', () => {
-  const opened: OpenedFindings = {};
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'warning' }));
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'warning' }));
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'info' }));
-  expect(opened).toEqual({ 'slice-orphaned': { warning: 2, info: 1 } });
 });

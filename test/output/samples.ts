@@ -6,7 +6,7 @@ import { createDuplicateTotals } from '../../src/measure/duplicates.ts';
 import { createFillTotals } from '../../src/measure/fill.ts';
 import { createConvergenceLag, createTriggerLag } from '../../src/measure/lag.ts';
 import { createSizes } from '../../src/measure/size.ts';
-import type { MetricsState } from '../../src/output/metrics.ts';
+import type { MetricsState } from '../../src/output/family.ts';
 import type { Status } from '../../src/output/page.ts';
 import type { Report } from '../../src/output/report.ts';
 import { measuresOf } from '../../src/output/report.ts';

@@ -216,7 +216,7 @@ test('an address keeps what the first subset says of it', () => {
   const subsets = [subset([one], [p1]), subset([other], [p2])];
   const [group] = expectedMirror(endpoints({ subsets }));
   expect(group?.portMap).toBe(portMapKey([p1, p2]));
-  expect([...(group?.endpoints.values() ?? [])][0]?.source).toBe(one);
+  expect([...(group?.endpoints.values() ?? [])][0]?.source.node).toBe(one.node);
 });
 
 test('addresses of two pods are two endpoints', () => {

@@ -23,7 +23,7 @@ export function beforeOf(world: World): Map<string, Before> {
   for (const [key, { record }] of world.ledger.audited) {
     const { service } = record;
     if (service === null || !isSelected(service)) continue;
-    const slices = [...record.slices].filter(
+    const slices = [...record.slices.values()].filter(
       (slice) => roleOf(world.context.snapshot, record, slice) === 'controller',
     );
     const uid = (pod: string): string => world.context.snapshot.pods.get(pod)?.uid ?? '';
