@@ -205,10 +205,10 @@ describe('sizes', () => {
     expect(long).toEqual([]);
   });
 
-  test('files of src have at most 450 lines', () => {
+  test('files of src have at most 500 lines', () => {
     const long = sources
       .map((path) => ({ path, lines: read(path).split('\n').length - 1 }))
-      .filter(({ path, lines }) => lines > 450 && !tables.includes(path))
+      .filter(({ path, lines }) => lines > 500 && !tables.includes(path))
       .map(({ path, lines }) => `${path}: ${lines} lines`);
     expect(long).toEqual([]);
   });
@@ -275,6 +275,15 @@ function shownBy(node: ts.Statement): Set<string> {
   return names;
 }
 
+/** What the test of a file looks at by itself; its file must use it too. */
+function testedParts(path: string): ReadonlySet<string> {
+  const test = path.replace(/^src/, 'test').replace(/\.ts$/, '.test.ts');
+  const words = [...nodesOf(parse(path))].filter(ts.isIdentifier).map(({ text }) => text);
+  const imported = tests.includes(test) ? importsOf(test) : [];
+  const names = imported.flatMap(({ from, names }) => (from === path ? (names ?? []) : []));
+  return new Set(names.filter((name) => words.indexOf(name) !== words.lastIndexOf(name)));
+}
+
 /** Exports that no other file imports, and that no export in use shows in its type. */
 function deadExports(): string[] {
   const used = new Map<string, Set<string> | null>();
@@ -290,7 +299,7 @@ function deadExports(): string[] {
     const names = used.get(path);
     if (names === null) return [];
     const exported = exportsOf(path);
-    const live = new Set(names);
+    const live = new Set([...(names ?? []), ...testedParts(path)]);
     for (let size = -1; size !== live.size;) {
       size = live.size;
       for (const { name, node } of exported) {

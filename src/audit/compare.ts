@@ -59,7 +59,7 @@ export interface Leftover {
 }
 
 /** Pairs by key first, then by position; the rest is alone. */
-export function pair<E, A>(
+function pair<E, A>(
   expected: readonly E[],
   actual: readonly A[],
   match: (expected: E, actual: A) => number,

@@ -28,7 +28,7 @@ import { annotation, label, manager, portKey, portMapKey } from '../model/object
 import { isMirrorable } from './wake.ts';
 
 /** Default of kube-controller-manager's --mirroring-max-endpoints-per-subset. */
-export const maxEndpointsPerSubset = 1000;
+const maxEndpointsPerSubset = 1000;
 
 export interface MirroredEndpoint {
   readonly address: string;
