@@ -111,6 +111,8 @@ const isLoud = ({ severity }: Finding): boolean => severity !== 'info';
 
 function exitCodeOf(report: Report): 0 | 1 | 2 {
   if (Object.values(report.unknown).some((count) => count > 0)) return 2;
+  // Nothing was judged: a name that is mistyped must not look like a cluster that conforms.
+  if (report.services === 0 && report.foreign === 0) return 2;
   return report.findings.some(isLoud) ? 1 : 0;
 }
 

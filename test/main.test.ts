@@ -135,11 +135,27 @@ describe('audit', () => {
     const [finding] = json(ran).findings;
     expect(finding).toMatchObject({ code: 'slice-endpoint-missing', namespace: 'shop' });
     expect(finding?.expected).toContain('web-1');
-    const elsewhere = await run(
-      ['audit', '-', '-n', 'other'],
-      listOf(node, service, pod, endpoints, without),
-    );
-    expect(elsewhere.code).toBe(0);
+  });
+
+  it('ends with 2 where nothing is judged: a mistyped name is no health', async () => {
+    const ran = await run(['audit', '-', '-n', 'other'], well);
+    expect(ran.code).toBe(2);
+    expect(ran.out).toContain('No Services to judge');
+  });
+
+  it('ends with 2 where a Service cannot be read, though the others conform', async () => {
+    const broken = {
+      ...service,
+      metadata: { ...service.metadata, name: 'api', uid: 'api' },
+      spec: { ...service.spec, ports: 'none' },
+    };
+    const items = listOf(node, service, broken, pod, endpoints, slice);
+    const ran = await run(['audit', '-', '-o', 'json'], items);
+    expect(ran.code).toBe(2);
+    expect(json(ran).unknown).toEqual({ 'object-unreadable': 1 });
+    expect(ran.err).toContain('Service shop/api: spec.ports');
+    const other = await run(['audit', '-', '-n', 'other'], items);
+    expect(other.out).not.toContain('object-unreadable');
   });
 
   it('ends with 2 where something cannot be judged, and says why', async () => {

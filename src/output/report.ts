@@ -358,7 +358,7 @@ const notConform: readonly Verdict[] = ['pending', 'different', 'unknown'];
 
 /** The verdict on the whole in one line. */
 function headline(report: Report): string {
-  const { findings, services, verdicts } = report;
+  const { findings, services, unknown, verdicts } = report;
   const standing = findings.filter(({ resolvedAt }) => resolvedAt === null);
   const resolved = findings.length - standing.length;
   const after = resolved === 0 ? '' : `; ${plural(resolved, 'finding')} resolved`;
@@ -372,10 +372,10 @@ function headline(report: Report): string {
     const open = resolved === 0 ? '' : ' open';
     return `${plural(standing.length, 'finding')}${open}: ${countsText(bySeverity)}${after}`;
   }
-  if (services === 0) return `No Services in the input${after}`;
-  const isAllConform = written.every((output) =>
-    notConform.every((verdict) => verdicts[output][verdict] === 0),
-  );
+  if (services === 0) return `No Services to judge${after}`;
+  const isAllConform =
+    Object.values(unknown).every((count) => count === 0) &&
+    written.every((output) => notConform.every((verdict) => verdicts[output][verdict] === 0));
   const all = services === 1 ? 'The only Service conforms' : `All ${services} Services conform`;
   return (isAllConform ? all : 'No findings, but not every output is known to conform') + after;
 }

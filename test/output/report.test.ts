@@ -152,7 +152,7 @@ describe('the headline', () => {
   const cases: [string, Report, string][] = [
     ['all is well', quiet, 'All 21 Services conform'],
     ['of one', { ...quiet, services: 1 }, 'The only Service conforms'],
-    ['of none', { ...quiet, services: 0 }, 'No Services in the input'],
+    ['of none', { ...quiet, services: 0 }, 'No Services to judge'],
     [
       'after a finding',
       { ...quiet, findings: [findingOf({ resolvedAt: moment })] },
