@@ -15,6 +15,7 @@ import type {
   Key,
   Node,
   ObjectRef,
+  Port,
   Pod,
   PortMapKey,
   Service,
@@ -260,6 +261,9 @@ function sameAddress(a: ListedAddress | undefined, b: ListedAddress): boolean {
   );
 }
 
+const hasPort = (ports: readonly Port[], { port, protocol, name }: Port): boolean =>
+  ports.some((one) => one.port === port && one.protocol === protocol && one.name === name);
+
 /** The Endpoints address by address, in canonical form; one entry per pod at the address. */
 function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
   const listed = new Map<string, Listed>();
@@ -272,7 +276,12 @@ function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
         continue;
       }
       const entries = asList(there);
-      const known = entries.find((one) => one.target?.uid === address.target?.uid);
+      // Not ready trumps ready at one port; at two ports they are two entries, as repacking has it.
+      const known = entries.find(
+        (one) =>
+          one.target?.uid === address.target?.uid &&
+          (one.ready === address.ready || subset.ports.some((port) => hasPort(one.ports, port))),
+      );
       const merged =
         known === undefined
           ? address
