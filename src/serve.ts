@@ -16,7 +16,6 @@ import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
 import { emptySummary, summarize } from './audit/summary.ts';
 import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
-
 import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
 import { createStore } from './cluster/store.ts';
@@ -24,6 +23,7 @@ import { countConvergence } from './measure/lag.ts';
 import type { Measured, Measuring } from './measuring.ts';
 import { createMeasuring } from './measuring.ts';
 import type { Key, Lost, Pod, Resource, WatchEvent } from './model/objects.ts';
+import { lostKey } from './model/objects.ts';
 import { version } from './config.ts';
 import type { OpenedFindings } from './output/family.ts';
 import { countOpened } from './output/family.ts';
@@ -222,12 +222,9 @@ function begin(state: State, at: number): void {
   state.ledger = ledger;
 }
 
-const lossKey = (resource: Resource, namespace: string | null, name: string | null): string =>
-  `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
-
 function lose(state: State, lost: Lost): void {
   state.unreadable++;
-  state.losses.set(lossKey(lost.resource, lost.namespace, lost.name), lost);
+  state.losses.set(lostKey(lost), lost);
   state.ledger?.lose(lost, state.now ?? 0);
 }
 
@@ -261,7 +258,7 @@ function applyEvent(state: State, event: WatchEvent): void {
   if (losses.size === 0) return;
   const { resource, object, at } = event;
   const namespace = object.namespace === '' ? null : object.namespace;
-  const key = lossKey(resource, namespace, object.name);
+  const key = lostKey({ resource, namespace, name: object.name });
   const lost = losses.get(key);
   if (lost === undefined) return;
   losses.delete(key);

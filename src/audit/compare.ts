@@ -6,6 +6,7 @@
 // comes, so that a wrong targetRef is one difference and not two. Texts are for people: they name
 // the address, the pod, and the fields that differ as the API writes them.
 
+import { equalPorts } from '../model/equal.ts';
 import type { Endpoint, EndpointAddress, EndpointSlice, Port } from '../model/objects.ts';
 import { portKey, portText } from '../model/objects.ts';
 import type { ExpectedAddress } from '../shadow/endpoints.ts';
@@ -192,12 +193,6 @@ const isTarget = (target: EndpointAddress['target'], pod: ExpectedAddress['pod']
   target.name === pod.name &&
   target.namespace === pod.namespace;
 
-const isPort = (a: Port, b: Port | undefined): boolean =>
-  a.port === b?.port &&
-  a.name === b.name &&
-  a.protocol === b.protocol &&
-  a.appProtocol === b.appProtocol;
-
 /** What nearly every entry is, and quickly told: all as expected. */
 function isListedAs(want: ExpectedAddress, got: ListedAddress): boolean {
   return (
@@ -205,8 +200,7 @@ function isListedAs(want: ExpectedAddress, got: ListedAddress): boolean {
     want.node === got.node &&
     want.hostname === got.hostname &&
     isTarget(got.target, want.pod) &&
-    want.ports.length === got.ports.length &&
-    want.ports.every((port, index) => isPort(port, got.ports[index]))
+    equalPorts(want.ports, got.ports)
   );
 }
 

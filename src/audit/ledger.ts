@@ -14,6 +14,7 @@
 
 import { canonicalIP } from '../model/ip.ts';
 import type { Change, EndpointSlice, Key, Lost, Snapshot } from '../model/objects.ts';
+import { lostKey } from '../model/objects.ts';
 import { hintMode } from '../shadow/hints.ts';
 import type { Difference } from './compare.ts';
 import { judgeEndpoints, judgeEndpointsAddress, truncationOf } from './endpoints.ts';
@@ -125,9 +126,6 @@ export function createLedger(options: LedgerOptions): Ledger {
     },
   };
 }
-
-const lostKey = ({ resource, namespace, name }: Lost): string =>
-  `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
 
 function auditedOf(state: State, key: Key): Audited {
   const known = state.audited.get(key);

@@ -6,6 +6,7 @@
 // record is the same as judging the Service from nothing, and a test holds the two against each
 // other. What is kept between events is derived from the snapshot and can be rebuilt at any time.
 
+import { equalEndpoints, equalPort, equalPorts, equalRefs } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import type {
   AddressType,
@@ -14,8 +15,6 @@ import type {
   EndpointSlice,
   Key,
   Node,
-  ObjectRef,
-  Port,
   Pod,
   PortMapKey,
   Service,
@@ -55,6 +54,9 @@ interface Contribution {
 /** How a slice relates to a Service. */
 export type Role = 'controller' | 'mirror' | 'foreign' | 'strayed' | 'strayed mirror';
 
+/** What one address of the Endpoints lists: nearly always one entry. */
+type Listed = ListedAddress | readonly ListedAddress[];
+
 export interface ServiceRecord {
   readonly key: Key;
   readonly namespace: string;
@@ -74,7 +76,7 @@ export interface ServiceRecord {
   nodeless: number;
   stranded: number;
   /** The Endpoints, address by address. */
-  listed: ReadonlyMap<string, ListedAddress | readonly ListedAddress[]>;
+  listed: ReadonlyMap<string, Listed>;
   readonly slices: Map<Key, EndpointSlice>;
   /** The slices by role, in the order of their names; null: to be found again. */
   roles: ReadonlyMap<Role, readonly EndpointSlice[]> | null;
@@ -213,14 +215,15 @@ export function setService(
   record.expectedCounts.clear();
   record.nodeless = 0;
   record.stranded = 0;
-  if (service !== null) for (const pod of pods) countPod(context, record, pod.key);
+  for (const pod of pods) {
+    if (selects(service?.selector ?? null, pod.labels)) addPod(context, record, pod);
+  }
 }
 
 const noneListed: readonly ListedAddress[] = [];
 
-const asList = (
-  there: ListedAddress | readonly ListedAddress[] | undefined,
-): readonly ListedAddress[] => (there === undefined ? noneListed : 'ip' in there ? [there] : there);
+const asList = (there: Listed | undefined): readonly ListedAddress[] =>
+  there === undefined ? noneListed : 'ip' in there ? [there] : there;
 
 export function listedAt(record: ServiceRecord, ip: string): readonly ListedAddress[] {
   return asList(record.listed.get(ip));
@@ -241,8 +244,6 @@ export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null)
   return touched;
 }
 
-type Listed = ListedAddress | readonly ListedAddress[];
-
 function sameListed(before: Listed | undefined, after: Listed): boolean {
   if (before !== undefined && 'ip' in before && 'ip' in after) return sameAddress(before, after);
   const [was, now] = [asList(before), asList(after)];
@@ -256,13 +257,19 @@ function sameAddress(a: ListedAddress | undefined, b: ListedAddress): boolean {
     a.ready === b.ready &&
     a.node === b.node &&
     a.hostname === b.hostname &&
-    isSameTarget(a.target, b.target) &&
-    (a.ports === b.ports || JSON.stringify(a.ports) === JSON.stringify(b.ports))
+    equalRefs(a.target, b.target) &&
+    equalPorts(a.ports, b.ports)
   );
 }
 
-const hasPort = (ports: readonly Port[], { port, protocol, name }: Port): boolean =>
-  ports.some((one) => one.port === port && one.protocol === protocol && one.name === name);
+/**
+ * Whether an address under other ports belongs to the same entry. Not ready trumps ready at one
+ * port; at two ports they are two entries, as repacking has it.
+ */
+function isOneWith(known: ListedAddress, { target, ready, ports }: ListedAddress): boolean {
+  if (known.target?.uid !== target?.uid) return false;
+  return known.ready === ready || ports.some((a) => known.ports.some((b) => equalPort(a, b)));
+}
 
 /** The Endpoints address by address, in canonical form; one entry per pod at the address. */
 function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
@@ -276,23 +283,14 @@ function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
         continue;
       }
       const entries = asList(there);
-      // Not ready trumps ready at one port; at two ports they are two entries, as repacking has it.
-      const known = entries.find(
-        (one) =>
-          one.target?.uid === address.target?.uid &&
-          (one.ready === address.ready || subset.ports.some((port) => hasPort(one.ports, port))),
-      );
-      const merged =
-        known === undefined
-          ? address
-          : {
-              ...known,
-              ports: [...known.ports, ...subset.ports],
-              ready: known.ready && address.ready,
-            };
-      const all =
-        known === undefined ? [...entries, merged] : entries.with(entries.indexOf(known), merged);
-      listed.set(ip, all.length === 1 ? merged : all);
+      const index = entries.findIndex((one) => isOneWith(one, address));
+      const known = entries[index];
+      if (known === undefined) listed.set(ip, [...entries, address]);
+      else {
+        const ports = [...known.ports, ...address.ports];
+        const merged = { ...known, ports, ready: known.ready && address.ready };
+        listed.set(ip, entries.length === 1 ? merged : entries.with(index, merged));
+      }
     }
   }
   return listed;
@@ -348,29 +346,8 @@ export function differingEndpoints(
   return [was.slice(head, was.length - tail), is.slice(head, is.length - tail)];
 }
 
-const isSameList = (a: readonly string[] | null, b: readonly string[] | null): boolean =>
-  a === b ||
-  (a !== null && b !== null && a.length === b.length && a.every((one, at) => one === b[at]));
-
-const isSameTarget = (a: ObjectRef | null, b: ObjectRef | null): boolean =>
-  a?.uid === b?.uid && a?.name === b?.name && a?.namespace === b?.namespace && a?.kind === b?.kind;
-
-/** Whether two endpoints say the same, without a look at more than is needed. */
-function isSameEndpoint(a: Endpoint | undefined, b: Endpoint | undefined): boolean {
-  if (a === undefined || b === undefined) return false;
-  return (
-    a.ready === b.ready &&
-    a.serving === b.serving &&
-    a.terminating === b.terminating &&
-    a.node === b.node &&
-    a.zone === b.zone &&
-    a.hostname === b.hostname &&
-    isSameTarget(a.target, b.target) &&
-    isSameList(a.addresses, b.addresses) &&
-    isSameList(a.forZones, b.forZones) &&
-    isSameList(a.forNodes, b.forNodes)
-  );
-}
+const isSameEndpoint = (a: Endpoint | undefined, b: Endpoint | undefined): boolean =>
+  a !== undefined && b !== undefined && equalEndpoints(a, b);
 
 /** Takes in a new version of a slice; the cost is that of what differs. */
 export function replaceSlice(

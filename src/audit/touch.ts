@@ -4,6 +4,7 @@
 //
 // Shadows the event handlers of the three controllers through shadow/wake.ts.
 
+import { equalTexts, isSameToHints } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import type { Change, Endpoint, EndpointSlice, Key, Node, Pod, Service } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
@@ -103,8 +104,7 @@ function isSamePod(a: Pod, b: Pod): boolean {
     a.hostname === b.hostname &&
     a.subdomain === b.subdomain &&
     a.ports === b.ports &&
-    a.ips.length === b.ips.length &&
-    a.ips.every((ip, index) => ip === b.ips[index]) &&
+    equalTexts(a.ips, b.ips) &&
     equalLabels(a.labels, b.labels)
   );
 }
@@ -208,12 +208,7 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
       }
     }
   }
-  const sameToHints =
-    before?.zone === after?.zone &&
-    before?.ready === after?.ready &&
-    before?.cpuMillis === after?.cpuMillis &&
-    before?.controlPlane === after?.controlPlane;
-  if (sameToHints) return [...touches.values()];
+  if (isSameToHints(before, after)) return [...touches.values()];
   const enqueues = before?.zone !== after?.zone || before?.ready !== after?.ready;
   for (const record of records.auto()) {
     const touch = of(record);

@@ -22,6 +22,7 @@ import { plainBytes, withHead } from './lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { jsonBytes, newestTimestamp, objectText, project, resourceOfKind } from './project.ts';
 import { yamlFormat } from './yaml-items.ts';
+import { isOutput } from '../model/objects.ts';
 
 import type { Key, Lost, Resource, WatchEvent } from '../model/objects.ts';
 import type { Fields } from './fields.ts';
@@ -303,8 +304,9 @@ function* readObject(
     return;
   }
   yield* hold(dump, resource);
-  const measured = resource === 'endpoints' || resource === 'endpointslices';
-  const projection = project(resource, value, 0, { bytes: measured ? jsonBytes(value) : null });
+  const projection = project(resource, value, 0, {
+    bytes: isOutput(resource) ? jsonBytes(value) : null,
+  });
   if (projection.problem !== undefined) {
     const { message, ...more } = projection.problem;
     report(file, line, message, more);

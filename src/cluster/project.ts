@@ -8,6 +8,7 @@
 // What is read shares values with the raw object and with other objects (intern.ts): whoever calls
 // must not change a raw object afterwards.
 
+import { equalTexts } from '../model/equal.ts';
 import { annotation, label, portMapKey, resources } from '../model/objects.ts';
 import {
   WrongType,
@@ -275,10 +276,6 @@ function podStatus(status: Fields) {
     readySince: ready?.since ?? null,
     ips: ips.length === 0 && ip !== '' ? [ip] : ips,
   };
-}
-
-function equalTexts(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((text, index) => text === b[index]);
 }
 
 function readNode(raw: Fields, at: number): Node {

@@ -17,7 +17,7 @@
 // that can be guessed, and the next is read. Time never runs backwards: a line that is older than
 // the one before it, or has no time, has the time of that one.
 
-import { resources } from '../model/objects.ts';
+import { isOutput, resources } from '../model/objects.ts';
 import { isFields } from './fields.ts';
 import { lineBatches, plainBytes, textLimit } from './lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
@@ -243,7 +243,7 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   const type = eventTypes.get(name) ?? null;
   const projection = project(resource, object, reading.at, {
     previousPod: reading.options.previousPod,
-    bytes: isMeasured(resource) ? objectBytes(line, object) : null,
+    bytes: isOutput(resource) ? objectBytes(line, object) : null,
   });
   if (projection.problem !== undefined) {
     const { lost, message, ...more } = projection.problem;
@@ -260,9 +260,6 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   }
   return { kind: 'event', event: { resource, type, object: projected, at: reading.at } };
 }
-
-const isMeasured = (resource: Resource) =>
-  resource === 'endpoints' || resource === 'endpointslices';
 
 const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-Z]+","object":/;
 

@@ -22,6 +22,7 @@ import type {
   WatchEvent,
   ZoneCapacity,
 } from '../model/objects.ts';
+import { isSameToHints } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import { selects } from '../model/selector.ts';
 
@@ -207,21 +208,12 @@ function replace(
     if (before !== null) unlinkService(indexes, before as Service);
     if (after !== null) linkService(indexes, after as Service);
   } else if (resource === 'nodes') {
-    if (!sameCapacity(before as Node | null, after as Node | null)) state.zoneCapacity = null;
+    if (!isSameToHints(before as Node | null, after as Node | null)) state.zoneCapacity = null;
     if (after !== null) state.zonesSeen.add((after as Node).zone);
   }
   const objects = held[resource] as Map<string, AnyObject>;
   if (after !== null) objects.set(after.key, after);
   else if (before !== null) objects.delete(before.key);
-}
-
-function sameCapacity(a: Node | null, b: Node | null): boolean {
-  return (
-    a?.zone === b?.zone &&
-    a?.ready === b?.ready &&
-    a?.cpuMillis === b?.cpuMillis &&
-    a?.controlPlane === b?.controlPlane
-  );
 }
 
 const none: never[] = [];

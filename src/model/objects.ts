@@ -188,6 +188,14 @@ export const resources: readonly Resource[] = [
   'endpointslices',
 ];
 
+/** The resources that the shadowed controllers write. */
+export type OutputResource = 'endpoints' | 'endpointslices';
+
+export const outputResources: readonly OutputResource[] = ['endpoints', 'endpointslices'];
+
+export const isOutput = (resource: Resource): resource is OutputResource =>
+  resource === 'endpoints' || resource === 'endpointslices';
+
 export type AnyObject = ObjectOf[Resource];
 
 /** A change of one object, as a watch or a file delivers it. Bookmarks change nothing. */
@@ -228,6 +236,10 @@ export interface Lost {
   /** The labels, where they could be read although the object could not. */
   readonly labels: Labels | null;
 }
+
+/** What tells losses apart: a later one of the same key takes the place of the earlier. */
+export const lostKey = ({ resource, namespace, name }: Omit<Lost, 'labels'>): string =>
+  `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
 
 /** All that is held of the cluster at one moment, with the look-ups that judging needs. */
 export interface Snapshot {

@@ -26,12 +26,12 @@ import type {
   LagOperation,
   LagOutput,
   Quality,
-  TriggeredResource,
   TriggerLag,
 } from '../measure/lag.ts';
 import { merged, quantile } from '../measure/lag.ts';
-import type { SizedResource, Sizes } from '../measure/size.ts';
+import type { Sizes } from '../measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../measure/size.ts';
+import type { OutputResource } from '../model/objects.ts';
 import { junitText } from './junit.ts';
 import { clockText, cut, detailText, lagText, plural, printable, timeText } from './text.ts';
 
@@ -72,15 +72,12 @@ interface Measures {
     })[];
   };
   readonly duplicates: { readonly equal: number; readonly conflicting: number };
-  readonly sizes: Readonly<Record<SizedResource, SizeFigures>>;
+  readonly sizes: Readonly<Record<OutputResource, SizeFigures>>;
   readonly convergenceLag: Readonly<
     Record<LagOutput, Readonly<Record<'all' | LagOperation, LagFigures>>>
   >;
   readonly triggerLag: Readonly<
-    Record<
-      TriggeredResource,
-      LagFigures & { readonly qualities: Readonly<Record<Quality, number>> }
-    >
+    Record<OutputResource, LagFigures & { readonly qualities: Readonly<Record<Quality, number>> }>
   >;
 }
 
@@ -147,7 +144,7 @@ export function measuresOf(from: Accumulators): Measures {
       update: lagFigures(update),
     };
   };
-  const ofTrigger = (resource: TriggeredResource) => ({
+  const ofTrigger = (resource: OutputResource) => ({
     ...lagFigures(trigger.lag[resource]),
     qualities: { ...trigger.counts[resource] },
   });
@@ -174,7 +171,7 @@ export function measuresOf(from: Accumulators): Measures {
   };
 }
 
-function sizeFigures(sizes: Sizes, resource: SizedResource): SizeFigures {
+function sizeFigures(sizes: Sizes, resource: OutputResource): SizeFigures {
   const of = sizes[resource];
   const counts = countsByBound(of);
   return {
