@@ -9,6 +9,7 @@ import { annotation, label, portKey } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
 import type { Truncation } from '../shadow/endpoints.ts';
 import {
+  endpointsCapacity,
   expectedAddress,
   expectedLabels,
   isSelected,
@@ -27,7 +28,7 @@ const objectOf = (record: ServiceRecord): string => `Endpoints ${record.key}`;
 export function truncationOf(record: ServiceRecord): Truncation | null {
   // A subset lists a pod at most once, but subsets of different ports may list the same pods.
   const most = Math.max(1, record.service?.ports.length ?? 1);
-  if (record.members.size * most <= 1000) return null;
+  if (record.members.size * most <= endpointsCapacity) return null;
   if (record.truncation === undefined) {
     record.truncation = truncation(subsetCounts(record.groups.values()));
   }
@@ -141,7 +142,7 @@ function judgeCapacity(record: ServiceRecord): Difference[] {
         code,
         objectOf(record),
         'subsets',
-        `at most ${text(truncated.subsets)}, 1000 in all`,
+        `at most ${text(truncated.subsets)}, ${String(endpointsCapacity)} in all`,
         text(sizes),
         { subject: 'sizes' },
       ),

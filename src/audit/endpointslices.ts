@@ -23,26 +23,21 @@ import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
 import type { Context, Role, ServiceRecord } from './service.ts';
 import { isWedged, nodeOf, podsInOrder, roleOf, slicesAt, slicesOf } from './service.ts';
 
-/** The entries at an address in slices of one role. */
+const noEntries: readonly SlicedEndpoint[] = [];
+
+/** The entries at an address in slices of one role, in the order of the slices' names. */
 export function entriesAt(
   context: Context,
   record: ServiceRecord,
   address: string,
   role: Role,
-): SlicedEndpoint[] {
-  if (record.entries !== null) {
-    const there = record.entries.get(address) ?? [];
-    const sorted =
-      there.length < 2 ? there : there.sort((a, b) => (a.slice.name < b.slice.name ? -1 : 1));
-    return sorted.filter(({ slice }) => roleOf(context.snapshot, record, slice) === role);
-  }
-  const entries: SlicedEndpoint[] = [];
+): readonly SlicedEndpoint[] {
+  if (record.entries !== null) return record.entries.get(role)?.get(address) ?? noEntries;
   const slices = slicesAt(record, address);
-  // In an order that does not depend on which came first.
-  const inOrder =
-    slices.length < 2 ? slices : [...slices].sort((a, b) => (a.name < b.name ? -1 : 1));
-  for (const slice of inOrder) {
-    if (roleOf(context.snapshot, record, slice) !== role) continue;
+  if (slices.length === 0) return noEntries;
+  const entries: SlicedEndpoint[] = [];
+  for (const slice of slicesOf(context.snapshot, record, role)) {
+    if (!slices.includes(slice)) continue;
     for (const endpoint of slice.endpoints) {
       const listed = endpoint.addresses;
       if (listed.includes(address) || listed.some((one) => canonicalIP(one) === address)) {
@@ -224,7 +219,6 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
       found.push(...judgeAutoHints(context, record, type, slices));
     }
   }
-  if (found.length === 0) return found;
   return withHindrance(context, record, found);
 }
 

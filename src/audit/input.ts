@@ -15,7 +15,8 @@ import { countHints, entriesAt } from './endpointslices.ts';
 import type { Context, ServiceRecord } from './service.ts';
 import { isWrittenByController, listedAt, roleOf, slicesAt, slicesOf } from './service.ts';
 
-const nearLimit = 0.8;
+/** Bytes of an object that comes near what the API server accepts. */
+const nearLimit = 0.8 * objectBytesLimit;
 
 /** What is left of a selector that is gone: the controllers' own slices and Endpoints. */
 const leftBehind = (context: Context, record: ServiceRecord): readonly EndpointSlice[] =>
@@ -72,28 +73,21 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
 }
 
 function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
-  const found: Difference[] = [];
-  const judge = (bytes: number | null, name: () => string): void => {
-    if (bytes === null || bytes <= nearLimit * objectBytesLimit) return;
-    found.push(
-      difference(
-        'object-near-size-limit',
-        name(),
-        'bytes',
-        `at most ${String(objectBytesLimit)} bytes`,
-        `${String(bytes)} bytes`,
-        { subject: name() },
-      ),
-    );
-  };
+  const near: [object: string, bytes: number][] = [];
   for (const slice of record.slices.values()) {
-    if ((slice.bytes ?? 0) <= nearLimit * objectBytesLimit) continue;
-    if (roleOf(context.snapshot, record, slice) === null) continue;
-    judge(slice.bytes, () => sliceObject(slice));
+    const bytes = slice.bytes ?? 0;
+    if (bytes <= nearLimit || roleOf(context.snapshot, record, slice) === null) continue;
+    near.push([sliceObject(slice), bytes]);
   }
   const { endpoints } = record;
-  if (endpoints !== null) judge(endpoints.bytes, () => `Endpoints ${endpoints.key}`);
-  return found;
+  const bytes = endpoints?.bytes ?? 0;
+  if (bytes > nearLimit) near.push([`Endpoints ${record.key}`, bytes]);
+  const most = `at most ${String(objectBytesLimit)} bytes`;
+  return near.map(([object, bytes]) =>
+    difference('object-near-size-limit', object, 'bytes', most, `${String(bytes)} bytes`, {
+      subject: object,
+    }),
+  );
 }
 
 function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[] {

@@ -242,7 +242,7 @@ function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
     const [kind, address] = unit.split(' ');
     if (address !== undefined && kind !== 'slice') addresses.add(address);
   }
-  spreadSlices(record);
+  spreadSlices(state.context.snapshot, record);
   for (const address of addresses) judgeAddress(state, of, address, occasion);
   record.entries = null;
   for (const slice of record.slices.values()) judgeOneSlice(state, of, slice, occasion);

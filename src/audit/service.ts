@@ -57,6 +57,9 @@ export type Role = 'controller' | 'mirror' | 'foreign' | 'strayed' | 'strayed mi
 /** What one address of the Endpoints lists: nearly always one entry. */
 type Listed = ListedAddress | readonly ListedAddress[];
 
+/** What slices of one role say, by address. */
+type Entries = ReadonlyMap<string, readonly SlicedEndpoint[]>;
+
 export interface ServiceRecord {
   readonly key: Key;
   readonly namespace: string;
@@ -81,7 +84,7 @@ export interface ServiceRecord {
   /** The slices by role, in the order of their names; null: to be found again. */
   roles: ReadonlyMap<Role, readonly EndpointSlice[]> | null;
   /** While all addresses are judged: what slices say at each. */
-  entries: Map<string, SlicedEndpoint[]> | null;
+  entries: ReadonlyMap<Role, Entries> | null;
   /** Slices of this Service by the addresses they list. */
   readonly slicesAt: Map<string, Key | Key[]>;
   /** uids of slices that were the controller's and lost the labels that say so. */
@@ -333,17 +336,22 @@ export function removeSlice(record: ServiceRecord, slice: EndpointSlice): void {
 }
 
 /** Endpoints from the first to the last at which two versions of a slice differ. */
+export interface DifferingEndpoints {
+  readonly was: readonly Endpoint[];
+  readonly is: readonly Endpoint[];
+}
+
 export function differingEndpoints(
   before: EndpointSlice,
   after: EndpointSlice,
-): [readonly Endpoint[], readonly Endpoint[]] {
+): DifferingEndpoints {
   const [was, is] = [before.endpoints, after.endpoints];
   const most = Math.min(was.length, is.length);
   let head = 0;
   while (head < most && isSameEndpoint(was[head], is[head])) head++;
   let tail = 0;
   while (tail < most - head && isSameEndpoint(was.at(-1 - tail), is.at(-1 - tail))) tail++;
-  return [was.slice(head, was.length - tail), is.slice(head, is.length - tail)];
+  return { was: was.slice(head, was.length - tail), is: is.slice(head, is.length - tail) };
 }
 
 const isSameEndpoint = (a: Endpoint | undefined, b: Endpoint | undefined): boolean =>
@@ -352,12 +360,11 @@ const isSameEndpoint = (a: Endpoint | undefined, b: Endpoint | undefined): boole
 /** Takes in a new version of a slice; the cost is that of what differs. */
 export function replaceSlice(
   record: ServiceRecord,
-  before: EndpointSlice,
   after: EndpointSlice,
+  { was, is }: DifferingEndpoints,
 ): void {
   record.slices.set(after.key, after);
   record.roles = null;
-  const [was, is] = differingEndpoints(before, after);
   const gone = new Set(was.flatMap(({ addresses }) => addresses.map(canonicalIP)));
   const come = new Set(is.flatMap(({ addresses }) => addresses.map(canonicalIP)));
   if (gone.size === 0 && come.size === 0) return;
@@ -374,13 +381,21 @@ export function replaceSlice(
   }
 }
 
+const judgedRoles: readonly Role[] = ['controller', 'mirror', 'foreign'];
+
 /**
  * What the slices say at every address, for a judgement of all of them; the caller forgets it when
  * it is done.
  */
-export function spreadSlices(record: ServiceRecord): void {
+export function spreadSlices(snapshot: Snapshot, record: ServiceRecord): void {
+  record.entries = new Map(
+    judgedRoles.map((role) => [role, entriesOf(slicesOf(snapshot, record, role))]),
+  );
+}
+
+function entriesOf(slices: readonly EndpointSlice[]): Entries {
   const entries = new Map<string, SlicedEndpoint[]>();
-  for (const slice of record.slices.values()) {
+  for (const slice of slices) {
     for (const endpoint of slice.endpoints) {
       for (const address of endpoint.addresses) {
         const ip = canonicalIP(address);
@@ -390,7 +405,7 @@ export function spreadSlices(record: ServiceRecord): void {
       }
     }
   }
-  record.entries = entries;
+  return entries;
 }
 
 const noSlices: readonly EndpointSlice[] = [];

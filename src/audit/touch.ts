@@ -15,7 +15,7 @@ import { isMirror } from '../shadow/mirroring.ts';
 import { isMirrorable, mirroringWokenByService, wokenByPod } from '../shadow/wake.ts';
 import { countHints } from './endpointslices.ts';
 import type { Cause } from './causes.ts';
-import type { Context, ServiceRecord } from './service.ts';
+import type { Context, DifferingEndpoints, ServiceRecord } from './service.ts';
 import {
   addressesIn,
   differingEndpoints,
@@ -74,6 +74,13 @@ export function touchOf(record: ServiceRecord): Touch {
     writes: input,
     unseen: null,
   };
+}
+
+/** The touch of a Service among others, made where it is the first. */
+function touchIn(touches: Map<Key, Touch>, record: ServiceRecord): Touch {
+  let touch = touches.get(record.key);
+  if (touch === undefined) touches.set(record.key, (touch = touchOf(record)));
+  return touch;
 }
 
 /** Touches every Service that a change concerns. */
@@ -158,8 +165,7 @@ function touchReferring(records: Records, pod: Pod, touches: Map<Key, Touch>): v
     for (const slice of record.slices.values()) {
       for (const { target, addresses } of slice.endpoints) {
         if (target?.name !== pod.name) continue;
-        const touch = touches.get(record.key) ?? touchOf(record);
-        touches.set(record.key, touch);
+        const touch = touchIn(touches, record);
         for (const address of addresses) touch.addresses.add(canonicalIP(address));
       }
     }
@@ -172,29 +178,25 @@ function touchSharers(
   addresses: ReadonlySet<string>,
   touches: Map<Key, Touch>,
 ): void {
-  const touch = (record: ServiceRecord, address: string): void => {
-    const known = touches.get(record.key) ?? touchOf(record);
-    touches.set(record.key, known);
-    known.addresses.add(address);
-  };
   for (const address of addresses) {
     for (const pod of records.context.snapshot.podsAt(address)) {
       for (const key of selecting(records, pod)) {
         const record = records.get(key);
-        if (record !== undefined) touch(record, address);
+        if (record !== undefined) touchIn(touches, record).addresses.add(address);
       }
     }
-    for (const record of records.leftBehindAt(address)) touch(record, address);
+    for (const record of records.leftBehindAt(address)) {
+      touchIn(touches, record).addresses.add(address);
+    }
   }
 }
 
 function touchedByNode(records: Records, before: Node | null, after: Node | null): Touch[] {
   const touches = new Map<Key, Touch>();
   const of = (record: ServiceRecord): Touch => {
-    const known = touches.get(record.key) ?? touchOf(record);
-    known.blind = 'node-change-unnoticed';
-    touches.set(record.key, known);
-    return known;
+    const touch = touchIn(touches, record);
+    touch.blind = 'node-change-unnoticed';
+    return touch;
   };
   const name = (after ?? before)?.name ?? '';
   if (before?.zone !== after?.zone) {
@@ -249,13 +251,12 @@ function touchedByService(
 
 /** Services named by slices that a Service owns, or owned, by its uid: whose they are changes. */
 function touchedByOwner(records: Records, owner: ServiceRecord): Touch[] {
-  const touches = new Map<ServiceRecord, Touch>();
+  const touches = new Map<Key, Touch>();
   for (const slice of owner.slices.values()) {
     for (const record of recordsNamed(records, slice)) {
       if (record === owner) continue;
       record.roles = null;
-      const touch = touches.get(record) ?? touchOf(record);
-      touches.set(record, touch);
+      const touch = touchIn(touches, record);
       touch.slices.add(slice);
       for (const address of addressesIn(slice)) touch.addresses.add(address);
     }
@@ -303,23 +304,26 @@ export function recordsNamed(records: Records, slice: EndpointSlice | null): Set
 
 function touchedBySlice(records: Records, change: Change<'endpointslices'>): Touch[] {
   const { before, after } = change;
+  const slice = after ?? before;
+  if (slice === null) return [];
   const touches: Touch[] = [];
   const named = recordsNamed(records, after);
+  const differing = before === null || after === null ? null : differingEndpoints(before, after);
+  const addresses = differingAddresses(before, after, differing);
   for (const record of new Set([...recordsNamed(records, before), ...named])) {
     const touch = touchOf(record);
-    if (before !== null && after !== null && named.has(record) && record.slices.has(after.key)) {
-      replaceSlice(record, before, after);
+    if (differing !== null && named.has(record) && record.slices.has(slice.key)) {
+      replaceSlice(record, slice, differing);
     } else {
       if (before !== null) removeSlice(record, before);
       if (after !== null && named.has(record)) addSlice(record, after);
     }
-    const slice = after ?? before;
-    if (slice !== null) touch.slices.add(slice);
-    for (const address of differingAddresses(before, after)) touch.addresses.add(address);
+    touch.slices.add(slice);
+    for (const address of addresses) touch.addresses.add(address);
     noteRelabelling(record, before, after);
     const ours = [before, after].some((one) => one !== null && isControllers(one));
     touch.writes = ours ? writesSlices : writesMirror;
-    touch.unseen = unseenWriting(record, before, after);
+    touch.unseen = unseenWriting(record, before, after, differing);
     touches.push(touch);
   }
   return touches;
@@ -330,6 +334,7 @@ function unseenWriting(
   { service }: ServiceRecord,
   before: EndpointSlice | null,
   after: EndpointSlice | null,
+  differing: DifferingEndpoints | null,
 ): Cause | null {
   if (before === null) return null;
   // A slice that it never wrote for this Service is not tracked, so its end is no news.
@@ -340,8 +345,9 @@ function unseenWriting(
     return taken ? 'service-recreated' : null;
   }
   // An edit of owners or annotations does not raise the generation, by which the controller sees.
-  const sameGeneration = before.generation === after.generation;
-  return sameGeneration && isSameContent(before, after) ? 'hand-edited' : null;
+  if (before.generation !== after.generation || before.portMap !== after.portMap) return null;
+  const differ = differing === null || differing.was.length + differing.is.length > 0;
+  return !differ && equalLabels(before.labels, after.labels) ? 'hand-edited' : null;
 }
 
 /** Remembers that a slice was taken from the controller by its labels, or given back. */
@@ -351,33 +357,40 @@ function noteRelabelling(
   after: EndpointSlice | null,
 ): void {
   if (after === null || before?.uid !== after.uid) return;
-  const is = (slice: EndpointSlice, ours: (slice: EndpointSlice) => boolean): boolean =>
-    ours(slice) && slice.labels[label.serviceName] === record.name;
-  for (const [ours, field] of [
-    [isControllers, 'relabelled'],
-    [isMirror, 'relabelledMirrors'],
-  ] as const) {
-    const taken = new Set(record[field]);
-    if (is(after, ours)) {
-      if (taken.delete(after.uid)) record[field] = taken;
-    } else if (is(before, ours)) record[field] = taken.add(after.uid);
-  }
+  const { relabelled, relabelledMirrors, name } = record;
+  record.relabelled = withRelabelled(relabelled, name, before, after, isControllers);
+  record.relabelledMirrors = withRelabelled(relabelledMirrors, name, before, after, isMirror);
+}
+
+function withRelabelled(
+  taken: ReadonlySet<string>,
+  name: string,
+  before: EndpointSlice,
+  after: EndpointSlice,
+  isTheirs: (slice: EndpointSlice) => boolean,
+): ReadonlySet<string> {
+  const is = (slice: EndpointSlice): boolean =>
+    isTheirs(slice) && slice.labels[label.serviceName] === name;
+  const { uid } = after;
+  if (!is(after)) return is(before) ? new Set(taken).add(uid) : taken;
+  return taken.has(uid) ? new Set([...taken].filter((other) => other !== uid)) : taken;
 }
 
 /** The addresses whose entries differ between two versions of a slice. */
 function differingAddresses(
   before: EndpointSlice | null,
   after: EndpointSlice | null,
+  differing: DifferingEndpoints | null,
 ): Set<string> {
   if (before === null || after?.portMap !== before.portMap || !isSameOwn(before, after)) {
     return new Set([before, after].flatMap((one) => (one === null ? [] : [...addressesIn(one)])));
   }
-  const [left, come] = differingEndpoints(before, after);
-  const [was, is] = [textsByAddress(left), textsByAddress(come)];
-  const differing = new Set<string>();
-  for (const [address, text] of was) if (is.get(address) !== text) differing.add(address);
-  for (const [address, text] of is) if (was.get(address) !== text) differing.add(address);
-  return differing;
+  const was = textsByAddress(differing?.was ?? []);
+  const is = textsByAddress(differing?.is ?? []);
+  const addresses = new Set<string>();
+  for (const [address, text] of was) if (is.get(address) !== text) addresses.add(address);
+  for (const [address, text] of is) if (was.get(address) !== text) addresses.add(address);
+  return addresses;
 }
 
 /** Whether what the slice says of itself is the same, by which its role is known. */
@@ -385,12 +398,6 @@ const isSameOwn = (before: EndpointSlice, after: EndpointSlice): boolean =>
   before.deleting === after.deleting &&
   equalLabels(before.labels, after.labels) &&
   JSON.stringify(before.owners) === JSON.stringify(after.owners);
-
-/** Whether two versions of a slice differ at most in owners and annotations. */
-function isSameContent(before: EndpointSlice, after: EndpointSlice): boolean {
-  if (before.portMap !== after.portMap || !equalLabels(before.labels, after.labels)) return false;
-  return differingEndpoints(before, after).every(({ length }) => length === 0);
-}
 
 /** What endpoints say, address by address. */
 function textsByAddress(endpoints: readonly Endpoint[]): Map<string, string> {

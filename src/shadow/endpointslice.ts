@@ -57,10 +57,18 @@ export function addressTypesOf(service: Service): readonly AddressType[] {
 }
 
 /**
+ * Whether slices list a selected pod. One whose Node does not exist is left out (the controller
+ * retries it) unless not ready addresses are published.
+ */
+function isSliced(service: Service, pod: Pod, node: Node | null | undefined): boolean {
+  return isListed(pod, true) && (node !== null || service.publishNotReadyAddresses);
+}
+
+/**
  * The endpoints of a selected pod, one per address type of the Service of which the pod has an
- * address. A pod whose Node does not exist is left out (the controller retries it) unless not ready
- * addresses are published. `node` is the pod's Node, null when it does not exist, undefined when
- * Nodes are not known. `reconciler.go` reconcileByAddressType, `utils.go` podToEndpoint.
+ * address; none where slices do not list it. `node` is the pod's Node, null when it does not exist,
+ * undefined when Nodes are not known. `reconciler.go` reconcileByAddressType, `utils.go`
+ * podToEndpoint.
  */
 export function expectedEndpoints(
   service: Service,
@@ -68,8 +76,7 @@ export function expectedEndpoints(
   node: Node | null | undefined,
   release: Release,
 ): ExpectedEndpoint[] {
-  if (!isListed(pod, true)) return [];
-  if (node === null && !service.publishNotReadyAddresses) return [];
+  if (!isSliced(service, pod, node)) return [];
   const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInSlices);
   const expected: ExpectedEndpoint[] = [];
   for (const addressType of addressTypesOf(service)) {
@@ -98,8 +105,7 @@ export function expectedTypes(
   pod: Pod,
   node: Node | null | undefined,
 ): AddressType[] {
-  if (!isListed(pod, true)) return [];
-  if (node === null && !service.publishNotReadyAddresses) return [];
+  if (!isSliced(service, pod, node)) return [];
   return addressTypesOf(service).filter((type) =>
     pod.ips.some((text) => parseIP(text)?.family === type),
   );
