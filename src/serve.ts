@@ -60,8 +60,6 @@ export interface Auditor {
   /** The input's clock, and where it began; null before the first entry that tells the time. */
   now(): number | null;
   startedAt(): number | null;
-  /** Services that no version could be read of. */
-  unreadServices(): readonly Lost[];
   /** Input that was not used, by reason. */
   dropped(): Readonly<Record<string, number>>;
   /** The latest version of a pod, for readers that need it. */
@@ -131,12 +129,6 @@ export function createAuditor(options: AuditorOptions): Auditor {
     kubernetes: () => state.kubernetes,
     now: () => state.now,
     startedAt: () => state.startedAt,
-    unreadServices: () =>
-      [...state.losses.values()].filter(
-        ({ resource, namespace, name }) =>
-          resource === 'services' &&
-          state.store.snapshot.services.get(`${namespace ?? ''}/${name ?? ''}`) === undefined,
-      ),
     dropped: () => {
       const { unreadable, skipped } = state;
       return { ...store.dropped, unreadable, skipped };
@@ -277,7 +269,6 @@ export interface ReportOptions {
 }
 
 const shownProblems = 20;
-const unreadable = 'object-unreadable';
 
 /** All that the auditor knows, as one document. */
 export function reportOf(auditor: Auditor, options: ReportOptions): Report {
@@ -289,10 +280,6 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
     namespace === null || one.namespace === namespace;
   const summary = summarize(ledger, within);
   const release = auditor.release();
-  const unread = auditor
-    .unreadServices()
-    .filter((lost) => lost.namespace === null || within({ namespace: lost.namespace })).length;
-  const known = summary.unknown[unreadable] ?? 0;
   return {
     format: 1,
     kind,
@@ -310,7 +297,7 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
     ],
     services: summary.services,
     verdicts: summary.verdicts,
-    unknown: unread === 0 ? summary.unknown : { ...summary.unknown, [unreadable]: unread + known },
+    unknown: summary.unknown,
     foreign: summary.foreign,
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),

@@ -11,7 +11,7 @@ export interface Summary {
   /** Services that exist. */
   readonly services: number;
   readonly verdicts: Readonly<Record<Written, Record<Verdict, number>>>;
-  /** Outputs that cannot be judged, by reason. */
+  /** Outputs that cannot be judged, and Services that no version could be read of, by reason. */
   readonly unknown: Readonly<Partial<Record<Unknown, number>>>;
   /** Services, or names without a Service, whose endpoints somebody else writes. */
   readonly foreign: number;
@@ -67,6 +67,8 @@ export function summarize(
       }
     }
   }
+  const unread = unreadServices(ledger, within);
+  if (unread > 0) unknown['object-unreadable'] = (unknown['object-unreadable'] ?? 0) + unread;
   return {
     services,
     verdicts,
@@ -75,6 +77,19 @@ export function summarize(
     findings: inOrder(ledger.settle.open().filter(within)),
     pendingSince,
   };
+}
+
+/** What is written for such a Service has no verdict, so the Service itself is counted. */
+function unreadServices(
+  { lost, snapshot }: Ledger,
+  within: (one: { readonly namespace: string }) => boolean,
+): number {
+  let count = 0;
+  for (const { resource, namespace, name } of lost.values()) {
+    if (resource !== 'services' || (namespace !== null && !within({ namespace }))) continue;
+    if (!snapshot.services.has(`${namespace ?? ''}/${name ?? ''}`)) count++;
+  }
+  return count;
 }
 
 const rank = { critical: 0, warning: 1, info: 2 } as const;
