@@ -94,9 +94,11 @@ function unreadServices(
 
 const rank = { critical: 0, warning: 1, info: 2 } as const;
 
+type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code'>;
+
 /** Findings worst first, then by name, so that two reports of one state are equal. */
-export function inOrder(findings: readonly Finding[]): Finding[] {
-  const key = ({ namespace, service, output, code }: Finding): string =>
+export function inOrder<T extends Named>(findings: readonly T[]): T[] {
+  const key = ({ namespace, service, output, code }: Named): string =>
     `${namespace}/${service} ${output} ${code}`;
   return [...findings].sort(
     (a, b) => rank[a.severity] - rank[b.severity] || (key(a) < key(b) ? -1 : 1),

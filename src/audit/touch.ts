@@ -252,16 +252,16 @@ function touchedByService(
   touch.whole = true;
   for (const output of both) touch.woken.add(output);
   if (mirroringWokenByService(before, after)) touch.woken.add('mirrored');
-  const touches = before?.uid === after?.uid ? [touch] : [touch, ...touchedByOwner(records, record)];
+  const touches =
+    before?.uid === after?.uid ? [touch] : [touch, ...touchedByOwner(records, record)];
   return reselects ? [...touches, ...touchedBySelection(records, record, was)] : touches;
 }
 
 /** Whether two versions of a Service have endpoints of the same pods. */
 function isSameSelection(before: Service | null, after: Service | null): boolean {
-  const [was, is] = [before, after].map((one) =>
-    one !== null && isSelected(one) ? one.selector : null,
-  );
-  return was === is || (was != null && is != null && equalLabels(was, is));
+  const was = before !== null && isSelected(before) ? before.selector : null;
+  const is = after !== null && isSelected(after) ? after.selector : null;
+  return was === is || (was !== null && is !== null && equalLabels(was, is));
 }
 
 /** Services of pods that share an address with one that was selected before, or is now. */
