@@ -15,7 +15,7 @@ import type { Finding } from './audit/findings.ts';
 import { readDump } from './cluster/dump.ts';
 import { isKwokRecording, readKwok } from './cluster/kwok.ts';
 import type { Problem } from './cluster/problem.ts';
-import { problemText } from './cluster/problem.ts';
+import { problemText, systemErrorText } from './cluster/problem.ts';
 import type { RecordingEntry } from './cluster/recording.ts';
 import { readRecording } from './cluster/recording.ts';
 import type { Format } from './config.ts';
@@ -107,7 +107,7 @@ function print(report: Report, format: Format): void {
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 
-const isLoud = ({ severity }: Finding): boolean => severity !== 'info';
+const isLoud = ({ severity }: Pick<Finding, 'severity'>): boolean => severity !== 'info';
 
 function exitCodeOf(report: Report): 0 | 1 | 2 {
   if (Object.values(report.unknown).some((count) => count > 0)) return 2;
@@ -125,7 +125,9 @@ async function recordingOf(
   const previousPod = (key: string): Pod | undefined => auditor.previousPod(key);
   const bytes = () => (path === '-' ? process.stdin : createReadStream(path));
   if (path !== '-') {
-    await stat(path);
+    if ((await stat(path)).isDirectory()) {
+      throw new Error(`${path}: Expected a recording, found a directory (audit reads those)`);
+    }
     if (/\.ya?ml(?:\.gz)?$/.test(path) && (await isKwokRecording(bytes()))) {
       return readKwok({ name: path, open: bytes }, onProblem, { previousPod });
     }
@@ -350,7 +352,7 @@ async function main(argv: readonly string[]): Promise<number> {
     return await work;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    fail(error instanceof Error ? error.message : String(error));
+    fail(systemErrorText(error) ?? (error instanceof Error ? error.message : String(error)));
     return 2;
   }
 }

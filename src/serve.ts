@@ -60,8 +60,8 @@ export interface Auditor {
   /** The input's clock, and where it began; null before the first entry that tells the time. */
   now(): number | null;
   startedAt(): number | null;
-  /** Services that no version could be read of. */
-  unreadServices(): readonly Lost[];
+  /** Whether a recording has the end that its recorder wrote; null: there is no such end (yet). */
+  complete(): boolean | null;
   /** Input that was not used, by reason. */
   dropped(): Readonly<Record<string, number>>;
   /** The latest version of a pod, for readers that need it. */
@@ -83,6 +83,7 @@ interface State {
   ledger: Ledger | null;
   now: number | null;
   startedAt: number | null;
+  whole: boolean | null;
   unreadable: number;
   skipped: number;
 }
@@ -111,6 +112,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
     ledger: null,
     now: null,
     startedAt: null,
+    whole: null,
     unreadable: 0,
     skipped: 0,
   };
@@ -131,12 +133,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
     kubernetes: () => state.kubernetes,
     now: () => state.now,
     startedAt: () => state.startedAt,
-    unreadServices: () =>
-      [...state.losses.values()].filter(
-        ({ resource, namespace, name }) =>
-          resource === 'services' &&
-          state.store.snapshot.services.get(`${namespace ?? ''}/${name ?? ''}`) === undefined,
-      ),
+    complete: () => state.whole,
     dropped: () => {
       const { unreadable, skipped } = state;
       return { ...store.dropped, unreadable, skipped };
@@ -193,9 +190,10 @@ function tick(state: State, at: number): void {
 function finish(state: State, entry: RecordingEnd | DumpEnd): void {
   if ('at' in entry) {
     tick(state, entry.at);
+    state.whole = entry.complete;
     for (const count of entry.skipped.values()) state.skipped += count;
   } else {
-    tick(state, entry.newest ?? 0);
+    if (entry.newest !== null) tick(state, entry.newest);
     state.store.dropped.repeated += entry.duplicates;
     for (const count of entry.ignored.values()) state.skipped += count;
   }
@@ -274,7 +272,6 @@ export interface ReportOptions {
 }
 
 const shownProblems = 20;
-const unreadable = 'object-unreadable';
 
 /** All that the auditor knows, as one document. */
 export function reportOf(auditor: Auditor, options: ReportOptions): Report {
@@ -286,10 +283,8 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
     namespace === null || one.namespace === namespace;
   const summary = summarize(ledger, within);
   const release = auditor.release();
-  const unread = auditor
-    .unreadServices()
-    .filter((lost) => lost.namespace === null || within({ namespace: lost.namespace })).length;
-  const known = summary.unknown[unreadable] ?? 0;
+  // A dump is one moment: nobody knows since when what differs does.
+  const timeless = kind === 'audit';
   return {
     format: 1,
     kind,
@@ -298,16 +293,17 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
       kubernetes: auditor.kubernetes(),
       release: `1.${String(release.minor)}`,
       verified: release.verified,
-      from: auditor.startedAt(),
+      from: timeless ? null : auditor.startedAt(),
       until: auditor.now(),
+      complete: auditor.complete(),
     },
-    findings: [
-      ...summary.findings,
-      ...(kind === 'replay' ? auditor.settle.resolved().filter(within) : []),
-    ],
+    namespace,
+    findings: timeless
+      ? summary.findings.map((finding) => ({ ...finding, since: null, openedAt: null }))
+      : [...summary.findings, ...auditor.settle.resolved().filter(within)],
     services: summary.services,
     verdicts: summary.verdicts,
-    unknown: unread === 0 ? summary.unknown : { ...summary.unknown, [unreadable]: unread + known },
+    unknown: summary.unknown,
     foreign: summary.foreign,
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),

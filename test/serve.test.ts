@@ -138,6 +138,17 @@ describe('an object that cannot be read', () => {
   });
 });
 
+test('report, page and metrics count a Service that no version could be read of', () => {
+  const { auditor } = auditorOf(30);
+  for (const entry of [header(100), ...synced(101)]) auditor.take(entry);
+  const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
+  auditor.take({ kind: 'unreadable', at: 110, type: 'added', lost });
+  const want = { 'object-unreadable': 1 };
+  expect(report(auditor).unknown).toEqual(want);
+  expect(report(auditor, 'pay').unknown).toEqual({});
+  expect(statusOf(auditor, 'test').metrics.summary.unknown).toEqual(want);
+});
+
 test('a deletion whose object cannot be read still deletes it', () => {
   const { auditor } = auditorOf(30);
   for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {

@@ -404,7 +404,8 @@ export const catalogue = {
     title: 'Two living pods report one address',
     meaning:
       'Both are listed wherever they are selected, so traffic for one may reach the other. The ' +
-      'finding stands at the Services of the pod that came to the address later.',
+      'finding stands at the Services of the pod that came to the address later, or, where no ' +
+      'Service selects that pod, at those of the pod that was there first.',
     remedy: 'Find out which of the pods really has the address and delete the other.',
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },

@@ -193,7 +193,11 @@ export function judgeInputAddress(
   return found;
 }
 
-/** Living pods that report one address; pods on the host network of one Node share it by right. */
+/**
+ * Living pods that report one address; pods on the host network of one Node share it by right. It
+ * is told once, at the Services of the pod that came later; where none selects that pod, at those
+ * of the pod that was there first, since what is sent to it may go astray.
+ */
 function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string): Difference[] {
   const pods = snapshot.podsAt(address);
   if (pods.length < 2) return [];
@@ -202,10 +206,12 @@ function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string)
     .sort((a, b) => a.ipsSince - b.ipsSince || (a.uid < b.uid ? -1 : 1));
   const found: Difference[] = [];
   for (const [index, pod] of living.entries()) {
-    const elder = living
+    const elders = living
       .slice(0, index)
-      .find((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
-    if (elder === undefined || !record.members.has(pod.key)) continue;
+      .filter((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
+    const isOurs = ({ key }: Pod): boolean => record.members.has(key);
+    const elder = isOurs(pod) ? elders[0] : elders.find(isOurs);
+    if (elder === undefined || (!isOurs(pod) && isServed(snapshot, pod))) continue;
     found.push(
       difference(
         'address-shared',
@@ -219,6 +225,10 @@ function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string)
   }
   return found;
 }
+
+/** Whether any Service selects the pod. */
+const isServed = (snapshot: Snapshot, { namespace, labels }: Pod): boolean =>
+  snapshot.servicesSelecting(namespace, labels).some(isSelected);
 
 function conflicts(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
   const shared = a.slice.ports.some((port) =>

@@ -50,6 +50,8 @@ export interface Ledger {
   lose(lost: Lost, at: number): void;
   regain(lost: Lost, at: number): void;
   readonly audited: ReadonlyMap<Key, Audited>;
+  /** What could not be read, each object once. */
+  readonly lost: ReadonlyMap<string, Lost>;
   readonly snapshot: Snapshot;
   readonly settle: Settle;
 }
@@ -101,6 +103,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   };
   return {
     audited: state.audited,
+    lost: state.lost,
     snapshot: context.snapshot,
     settle,
     begin(at) {

@@ -11,7 +11,7 @@ export interface Summary {
   /** Services that exist. */
   readonly services: number;
   readonly verdicts: Readonly<Record<Written, Record<Verdict, number>>>;
-  /** Outputs that cannot be judged, by reason. */
+  /** Outputs that cannot be judged, and Services that no version could be read of, by reason. */
   readonly unknown: Readonly<Partial<Record<Unknown, number>>>;
   /** Services, or names without a Service, whose endpoints somebody else writes. */
   readonly foreign: number;
@@ -67,6 +67,8 @@ export function summarize(
       }
     }
   }
+  const unread = unreadServices(ledger, within);
+  if (unread > 0) unknown['object-unreadable'] = (unknown['object-unreadable'] ?? 0) + unread;
   return {
     services,
     verdicts,
@@ -77,11 +79,26 @@ export function summarize(
   };
 }
 
+/** What is written for such a Service has no verdict, so the Service itself is counted. */
+function unreadServices(
+  { lost, snapshot }: Ledger,
+  within: (one: { readonly namespace: string }) => boolean,
+): number {
+  let count = 0;
+  for (const { resource, namespace, name } of lost.values()) {
+    if (resource !== 'services' || (namespace !== null && !within({ namespace }))) continue;
+    if (!snapshot.services.has(`${namespace ?? ''}/${name ?? ''}`)) count++;
+  }
+  return count;
+}
+
 const rank = { critical: 0, warning: 1, info: 2 } as const;
 
+type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code'>;
+
 /** Findings worst first, then by name, so that two reports of one state are equal. */
-export function inOrder(findings: readonly Finding[]): Finding[] {
-  const key = ({ namespace, service, output, code }: Finding): string =>
+export function inOrder<T extends Named>(findings: readonly T[]): T[] {
+  const key = ({ namespace, service, output, code }: Named): string =>
     `${namespace}/${service} ${output} ${code}`;
   return [...findings].sort(
     (a, b) => rank[a.severity] - rank[b.severity] || (key(a) < key(b) ? -1 : 1),

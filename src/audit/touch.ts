@@ -9,6 +9,7 @@ import { canonicalIP } from '../model/ip.ts';
 import type { Change, Endpoint, EndpointSlice, Key, Node, Pod, Service } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
+import { isSelected } from '../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { whyNoHints } from '../shadow/hints.ts';
 import { isMirror } from '../shadow/mirroring.ts';
@@ -236,6 +237,8 @@ function touchedByService(
   const service = after ?? before;
   if (service === null) return [];
   const record = records.getOrCreate(service.key);
+  const reselects = !isSameSelection(before, after);
+  const was = reselects ? [...record.members.keys()] : [];
   setService(records.context, record, after, records.context.snapshot.podsIn(service.namespace));
   // The trackers forget a Service that is gone: a new one of its name starts without a wedge.
   if (before?.uid !== after?.uid) {
@@ -246,7 +249,32 @@ function touchedByService(
   touch.whole = true;
   for (const output of both) touch.woken.add(output);
   if (mirroringWokenByService(before, after)) touch.woken.add('mirrored');
-  return before?.uid === after?.uid ? [touch] : [touch, ...touchedByOwner(records, record)];
+  const touches =
+    before?.uid === after?.uid ? [touch] : [touch, ...touchedByOwner(records, record)];
+  return reselects ? [...touches, ...touchedBySelection(records, record, was)] : touches;
+}
+
+/** Whether two versions of a Service have endpoints of the same pods. */
+function isSameSelection(before: Service | null, after: Service | null): boolean {
+  const was = before !== null && isSelected(before) ? before.selector : null;
+  const is = after !== null && isSelected(after) ? after.selector : null;
+  return was === is || (was !== null && is !== null && equalLabels(was, is));
+}
+
+/** Services of pods that share an address with one that was selected before, or is now. */
+function touchedBySelection(records: Records, record: ServiceRecord, was: readonly Key[]): Touch[] {
+  const { snapshot } = records.context;
+  const addresses = new Set<string>();
+  for (const key of new Set([...was, ...record.members.keys()])) {
+    for (const ip of snapshot.pods.get(key)?.ips ?? []) {
+      const address = canonicalIP(ip);
+      if (snapshot.podsAt(address).length > 1) addresses.add(address);
+    }
+  }
+  const touches = new Map<Key, Touch>();
+  touchSharers(records, addresses, touches);
+  touches.delete(record.key);
+  return [...touches.values()];
 }
 
 /** Services named by slices that a Service owns, or owned, by its uid: whose they are changes. */

@@ -19,7 +19,14 @@ import { Readable } from 'node:stream';
 import { isFields } from './fields.ts';
 import { jsonFormat } from './json-items.ts';
 import { plainBytes, withHead } from './lines.ts';
-import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
+import {
+  boundedProblems,
+  countWord,
+  isSystemError,
+  problemAt,
+  systemReason,
+  valueText,
+} from './problem.ts';
 import { jsonBytes, newestTimestamp, objectText, project, resourceOfKind } from './project.ts';
 import { yamlFormat } from './yaml-items.ts';
 import { isOutput } from '../model/objects.ts';
@@ -128,13 +135,9 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
       }
     } catch (error) {
       if (!isSystemError(error)) throw error;
-      dump.problems.report(problemAt(path, null, 'Cannot read', { value: error.code ?? null }));
+      dump.problems.report(problemAt(path, null, 'Cannot read', { value: systemReason(error) }));
     }
   }
-}
-
-function isSystemError(error: unknown): error is NodeJS.ErrnoException {
-  return error instanceof Error && 'syscall' in error;
 }
 
 interface File {

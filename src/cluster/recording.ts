@@ -77,8 +77,9 @@ export interface RecordingEnd {
 }
 
 /**
- * Reads a recording. Content never makes it throw: problems are reported, the first 20 of each
- * message, and what can be read is delivered. Errors of `source.bytes` itself pass through.
+ * Reads a recording. Content does not make it throw: problems are reported, the first 20 of each
+ * message, and what can be read is delivered. Only API objects, which are no recording at all, are
+ * an Error. Errors of `source.bytes` itself pass through.
  */
 export async function* readRecording(
   source: Source,
@@ -110,6 +111,8 @@ interface Reading {
   /** The time of the latest line; null before the first. */
   at: number;
   line: number;
+  /** A line that is not blank was met. */
+  begun: boolean;
   header: boolean;
   complete: boolean;
   damage: { readonly message: string; readonly value: string | null } | null;
@@ -123,6 +126,7 @@ function newReading(source: string, onProblem: OnProblem, options: RecordingOpti
     skipped: new Map(),
     at: 0,
     line: 0,
+    begun: false,
     header: false,
     complete: false,
     damage: null,
@@ -142,15 +146,19 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   }
   const text = line.text.trim();
   if (text === '') return null;
+  const first = !reading.begun;
+  reading.begun = true;
   let fields: unknown;
   try {
     fields = JSON.parse(text);
   } catch {
+    if (first && dumpStart.test(text)) refuseDump(reading);
     // What is left of a file that was cut off is half a line, about which nothing more is to say.
     if (!line.ended && reading.damage !== null) return null;
     const message = line.ended ? 'Expected JSON' : 'Unexpected end of line';
     return unreadableLine(reading, line, message, valueText(text));
   }
+  if (first && isDump(fields)) refuseDump(reading);
   reading.complete = false;
   if (!isFields(fields)) {
     report(reading, 'Expected an object', { value: valueText(fields) });
@@ -186,6 +194,17 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       report(reading, 'Expected a kind of line', { field: 'kind', value: valueText(kind) });
       return clock;
   }
+}
+
+/** The first lines of JSON over several lines, and of YAML. */
+const dumpStart = /^(?:[{[]|---.*|%YAML.*|(?:- )?(?:apiVersion|kind|items|metadata|spec):.*)$/;
+
+/** Whether a first line is an API object, or several. */
+const isDump = (fields: unknown): boolean =>
+  Array.isArray(fields) || (isFields(fields) && ('apiVersion' in fields || 'items' in fields));
+
+function refuseDump({ source }: Reading): never {
+  throw new Error(`${source}: Expected a recording, found API objects (audit reads those)`);
 }
 
 /** Time as far as this line tells it. */

@@ -122,7 +122,7 @@ const verdictFamilies: readonly Family[] = [
   {
     name: `${prefix}outputs_unknown`,
     type: 'gauge',
-    help: 'Outputs that cannot be judged, by the reason.',
+    help: 'Outputs that cannot be judged and Services that cannot be read, by the reason.',
     labels: { reason: unknownReasons },
     unit: 'none',
     stability: 'stable',

@@ -482,7 +482,7 @@ describe('files', () => {
     await symlink(join(root, 'a/pod.json'), join(root, 'd.json'));
     const got = await readPaths([root]);
     expect(withoutLines(got.objects)).toEqual(['pods shop/a', 'pods shop/a']);
-    expect(got.problems).toEqual(['/links/c.json: Cannot read: ENOENT']);
+    expect(got.problems).toEqual(['/links/c.json: Cannot read: no such file or directory']);
   });
 
   test('a file may have any name when it is asked for', async () => {
