@@ -62,6 +62,7 @@ export function servicePort(more: Partial<ServicePort> = {}): ServicePort {
     port: 80,
     targetPort: 8080,
     appProtocol: null,
+    nodePort: 0,
     ...more,
   };
 }
@@ -70,6 +71,14 @@ export function service(more: Of<Service> = {}): Service {
   return {
     type: 'ClusterIP',
     clusterIP: '10.96.0.1',
+    clusterIPs: ['10.96.0.1'],
+    externalIPs: [],
+    loadBalancerIPs: [],
+    loadBalancerSourceRanges: [],
+    internalTrafficPolicy: 'Cluster',
+    externalTrafficPolicy: 'Cluster',
+    affinitySeconds: null,
+    healthCheckNodePort: 0,
     selector: { app: 'web' },
     publishNotReadyAddresses: false,
     ipFamilies: ['IPv4'],
@@ -111,6 +120,8 @@ export function node(more: Of<Node> = {}): Node {
     ready: true,
     controlPlane: false,
     cpuMillis: 4000,
+    addresses: ['172.18.0.2'],
+    podCIDRs: ['10.0.0.0/24'],
     ...more,
     ...meta({ name: 'node-a', ...more, namespace: '' }),
   };

@@ -4,7 +4,7 @@
 
 import fc from 'fast-check';
 
-import { resourceOf, service as serviceOf } from './build.ts';
+import { resourceOf, service as serviceOf, servicePort } from './build.ts';
 import { address, endpoint, endpoints, node, owner, pod, port, slice, subset } from './build.ts';
 import type {
   AnyObject,
@@ -127,7 +127,7 @@ const services: fc.Arbitrary<Service> = record({
   trafficDistribution: mostly(null, 'PreferClose', 'PreferSameNode'),
   topologyAuto: mostly(false, true),
 }).map(({ second, targetPort, portless, ...fields }) => {
-  const one = { name: 'http', protocol: 'TCP', port: 80, targetPort, appProtocol: null };
+  const one = servicePort({ targetPort });
   const uid = `uid-${fields.name}${second ? '-second' : ''}`;
   return serviceOf({ ...fields, uid, ports: portless ? [] : [one] });
 });

@@ -286,7 +286,10 @@ export function quantity(fields: Fields, name: string): number {
 // --- what kinds have in common ---
 
 /** What the metadata of every object tell. */
-export type Meta = Omit<Node, 'zone' | 'ready' | 'controlPlane' | 'cpuMillis' | 'at'>;
+export type Meta = Pick<
+  Node,
+  'key' | 'namespace' | 'name' | 'uid' | 'resourceVersion' | 'labels' | 'created' | 'deleting'
+>;
 
 /** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {

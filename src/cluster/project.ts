@@ -40,6 +40,7 @@ import {
 } from './fields.ts';
 import { internList, internWord } from './intern.ts';
 import { valueText } from './problem.ts';
+import { loadBalancerIPs, nodeAddresses, podCIDRs, proxiedSpec } from './proxy-fields.ts';
 
 import type {
   AnyObject,
@@ -170,11 +171,14 @@ function readService(raw: Fields, at: number): Service {
   const topologyAuto = within(raw, 'metadata', (metadata) =>
     within(metadata, 'annotations', isTopologyAuto),
   );
+  const virtualIPs = within(raw, 'status', loadBalancerIPs);
   return within(raw, 'spec', (spec) => ({
     ...meta,
     at,
     type: oneOf(spec, 'type', serviceTypes, 'ClusterIP'),
     clusterIP: text(spec, 'clusterIP'),
+    ...proxiedSpec(spec),
+    loadBalancerIPs: virtualIPs,
     selector: serviceSelector(spec),
     publishNotReadyAddresses: flag(spec, 'publishNotReadyAddresses'),
     ipFamilies: texts(spec, 'ipFamilies'),
@@ -207,6 +211,7 @@ function servicePort(port: Fields): ServicePort {
     port: number(port, 'port'),
     targetPort: targetPort(port),
     appProtocol: optionalWord(port, 'appProtocol'),
+    nodePort: number(port, 'nodePort'),
   };
 }
 
@@ -281,6 +286,7 @@ function podStatus(status: Fields) {
 function readNode(raw: Fields, at: number): Node {
   const meta = within(raw, 'metadata', clusterMeta);
   const { labels } = meta;
+  const cidrs = within(raw, 'spec', podCIDRs);
   return within(raw, 'status', (status) => ({
     ...meta,
     at,
@@ -288,6 +294,8 @@ function readNode(raw: Fields, at: number): Node {
     ready: readyCondition(status)?.status === 'True',
     controlPlane: controlPlaneLabels.some((name) => Object.hasOwn(labels, name)),
     cpuMillis: within(status, 'allocatable', (allocatable) => quantity(allocatable, 'cpu')),
+    addresses: nodeAddresses(status),
+    podCIDRs: cidrs,
   }));
 }
 

@@ -1,4 +1,4 @@
-// The nouns: API objects projected to the fields that the shadowed controllers read or write, and
+// The nouns: API objects projected to the fields that the shadowed components read or write, and
 // nothing else. A door (cluster/project.ts) makes them, everything else only reads them; they are
 // never changed after that, so two versions of an object can be compared field by field.
 //
@@ -43,12 +43,30 @@ export interface ServicePort {
   /** A number, or the name of a container port; 0 when the API left it unset. */
   readonly targetPort: number | string;
   readonly appProtocol: string | null;
+  /** 0: none. */
+  readonly nodePort: number;
 }
 
 export interface Service extends Meta {
   readonly type: 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName';
   /** '' or 'None' mean that no IP is set: a headless Service, or an ExternalName one. */
   readonly clusterIP: string;
+  /** spec.clusterIPs as written: one for each of `ipFamilies`. */
+  readonly clusterIPs: readonly string[];
+  readonly externalIPs: readonly string[];
+  /**
+   * Addresses of status.loadBalancer.ingress that are virtual IPs of the nodes: those of ipMode
+   * Proxy are the load balancer's own and lead to no node.
+   */
+  readonly loadBalancerIPs: readonly string[];
+  /** CIDRs as written, which may have blanks around them. */
+  readonly loadBalancerSourceRanges: readonly string[];
+  readonly internalTrafficPolicy: 'Cluster' | 'Local';
+  readonly externalTrafficPolicy: 'Cluster' | 'Local';
+  /** Seconds for which ClientIP affinity holds; null: no affinity. */
+  readonly affinitySeconds: number | null;
+  /** 0: none. */
+  readonly healthCheckNodePort: number;
   /** null: no selector. The API keeps no empty selector: `{}` is stored as absent. */
   readonly selector: Labels | null;
   readonly publishNotReadyAddresses: boolean;
@@ -97,6 +115,10 @@ export interface Node extends Meta {
   readonly controlPlane: boolean;
   /** status.allocatable.cpu in millicores; 0 when absent. */
   readonly cpuMillis: number;
+  /** status.addresses that are IPs, as written: the InternalIPs first, then the ExternalIPs. */
+  readonly addresses: readonly string[];
+  /** spec.podCIDRs (spec.podCIDR where there is no list). */
+  readonly podCIDRs: readonly string[];
 }
 
 /** One port of a subset or slice; `name` is '' when unnamed, null only where a slice says null. */
@@ -296,6 +318,7 @@ export const label = {
   sliceManagedBy: 'endpointslice.kubernetes.io/managed-by',
   endpointsManagedBy: 'endpoints.kubernetes.io/managed-by',
   skipMirror: 'endpointslice.kubernetes.io/skip-mirror',
+  serviceProxyName: 'service.kubernetes.io/service-proxy-name',
   zone: 'topology.kubernetes.io/zone',
 } as const;
 
