@@ -22,6 +22,7 @@ import type { ResourceSizes } from '../measure/size.ts';
 import { largestBytes, objectCount, sizedResources } from '../measure/size.ts';
 import type { Family, MetricsState, OpenedFindings, Sample } from './family.ts';
 import { byCode, codes, countOpened } from './family.ts';
+import { watchFamilies } from './watch-families.ts';
 
 // --- samples ---
 
@@ -36,6 +37,7 @@ const unknownReasons = Object.keys({
   'endpoints-not-known': true,
   'endpointslices-not-known': true,
   'object-unreadable': true,
+  'input-stale': true,
 } satisfies Record<Unknown, true>) as Unknown[];
 
 /** Reasons for which input is dropped that are known from the start. */
@@ -388,6 +390,7 @@ export const sections: readonly (readonly [string, readonly Family[]])[] = [
   ['Lag', lagFamilies],
   ['Packing of slices', packingFamilies],
   ['Sizes and watch traffic', sizeFamilies],
+  ['Live input', watchFamilies],
   ['Input and build', inputFamilies],
 ];
 
