@@ -93,6 +93,9 @@ const sees: Readonly<Record<string, readonly string[]>> = {
 const above: Readonly<Record<string, readonly string[] | null>> = {
   'src/main.ts': null,
   'src/serve.ts': null,
+  'src/live.ts': null,
+  'src/replay.ts': null,
+  'src/status.ts': null,
   'src/measuring.ts': null,
   'src/config.ts': ['src/shadow/release.ts'],
 };

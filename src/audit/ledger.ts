@@ -44,11 +44,19 @@ import { isUnjudged, unknownOf } from './verdict.ts';
 export interface Ledger {
   /** Takes in all that the snapshot holds, at the beginning. */
   begin(at: number): void;
+  /**
+   * The same in small steps, between which others may work; until the last the snapshot must not
+   * change.
+   */
+  beginInSteps(at: number): Generator<undefined, void>;
   /** Takes in one change, which the snapshot already holds. */
   apply(change: Change): void;
   /** Notes that a version of an object could not be read, or that it can be again. */
   lose(lost: Lost, at: number): void;
   regain(lost: Lost, at: number): void;
+  /** The same in small steps, as `beginInSteps`. */
+  loseInSteps(lost: Lost, at: number): Generator<undefined, void>;
+  regainInSteps(lost: Lost, at: number): Generator<undefined, void>;
   readonly audited: ReadonlyMap<Key, Audited>;
   /** What could not be read, each object once. */
   readonly lost: ReadonlyMap<string, Lost>;
@@ -107,13 +115,9 @@ export function createLedger(options: LedgerOptions): Ledger {
     snapshot: context.snapshot,
     settle,
     begin(at) {
-      load(state);
-      for (const of of state.audited.values()) {
-        of.unknown = unknownOf(context.snapshot, of.record, state.lost.values());
-        judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true, gap: false });
-        index(state, of.record);
-      }
+      finish(begin(state, at));
     },
+    beginInSteps: (at) => begin(state, at),
     apply(change) {
       settle.advance(change.at);
       for (const touch of touchedBy(state.records, change)) {
@@ -121,13 +125,40 @@ export function createLedger(options: LedgerOptions): Ledger {
       }
     },
     lose(lost, at) {
-      state.lost.set(lostKey(lost), lost);
-      judgeLost(state, lost, at);
+      finish(lose(state, lost, at));
     },
     regain(lost, at) {
-      if (state.lost.delete(lostKey(lost))) judgeLost(state, lost, at);
+      finish(regain(state, lost, at));
     },
+    loseInSteps: (lost, at) => lose(state, lost, at),
+    regainInSteps: (lost, at) => regain(state, lost, at),
   };
+}
+
+/** Work that can be interrupted after every step. */
+type Steps = Generator<undefined, void>;
+
+function finish(steps: Steps): void {
+  while (steps.next().done !== true);
+}
+
+function* begin(state: State, at: number): Steps {
+  yield* load(state);
+  for (const of of state.audited.values()) {
+    of.unknown = unknownOf(state.context.snapshot, of.record, state.lost.values());
+    judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true, gap: false });
+    index(state, of.record);
+    yield;
+  }
+}
+
+function* lose(state: State, lost: Lost, at: number): Steps {
+  state.lost.set(lostKey(lost), lost);
+  yield* judgeLost(state, lost, at);
+}
+
+function* regain(state: State, lost: Lost, at: number): Steps {
+  if (state.lost.delete(lostKey(lost))) yield* judgeLost(state, lost, at);
 }
 
 function auditedOf(state: State, key: Key): Audited {
@@ -140,23 +171,27 @@ function auditedOf(state: State, key: Key): Audited {
   return made;
 }
 
-function load(state: State): void {
+function* load(state: State): Steps {
   const { context } = state;
   const { snapshot } = context;
   for (const service of snapshot.services.values()) {
     // Without its pods at first: going through the pods once is cheaper than once per Service.
     setService(context, auditedOf(state, service.key).record, service, []);
+    yield;
   }
   for (const pod of snapshot.pods.values()) {
     for (const { key } of snapshot.servicesSelecting(pod.namespace, pod.labels)) {
       addPod(context, auditedOf(state, key).record, pod);
     }
+    yield;
   }
   for (const endpoints of snapshot.endpoints.values()) {
     setEndpoints(auditedOf(state, endpoints.key).record, endpoints);
+    yield;
   }
   for (const slice of snapshot.slices.values()) {
     for (const record of recordsNamed(state.records, slice)) addSlice(record, slice);
+    yield;
   }
 }
 
@@ -284,7 +319,7 @@ function indexForeign({ context, foreign }: State, record: ServiceRecord): void 
 }
 
 /** Judges anew the Services of which something became unknown, or known again. */
-function judgeLost(state: State, lost: Lost, at: number): void {
+function* judgeLost(state: State, lost: Lost, at: number): Steps {
   for (const of of state.audited.values()) {
     const { record } = of;
     if (lost.namespace !== null && record.namespace !== lost.namespace) continue;
@@ -293,6 +328,8 @@ function judgeLost(state: State, lost: Lost, at: number): void {
       unknown.size === of.unknown.size &&
       [...unknown].every(([output, reason]) => of.unknown.get(output) === reason);
     of.unknown = unknown;
-    if (!same) judgeWhole(state, of, { at, touch: touchOf(record), beginning: true, gap: false });
+    if (same) continue;
+    judgeWhole(state, of, { at, touch: touchOf(record), beginning: true, gap: false });
+    yield;
   }
 }

@@ -4,8 +4,8 @@
 import type { Finding } from './findings.ts';
 import type { Ledger } from './ledger.ts';
 import type { Written } from './touch.ts';
-import type { Unknown, Verdict } from './verdict.ts';
-import { isForeign, verdictOf, written } from './verdict.ts';
+import type { Stale, Unknown, Verdict } from './verdict.ts';
+import { isForeign, nothingStale, reasonOf, verdictOf, written } from './verdict.ts';
 
 export interface Summary {
   /** Services that exist. */
@@ -35,11 +35,12 @@ export const emptySummary: Summary = {
 
 /**
  * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of
- * Services.
+ * Services. Outputs that rest on a resource that is `stale` are unknown.
  */
 export function summarize(
   ledger: Ledger,
   within: (one: { readonly namespace: string }) => boolean = () => true,
+  stale: Stale = nothingStale,
 ): Summary {
   const { snapshot } = ledger;
   const verdicts = { endpoints: none(), endpointslices: none(), mirrored: none() };
@@ -52,13 +53,11 @@ export function summarize(
     if (audited.record.service !== null) services++;
     if (isForeign(snapshot, audited)) foreign++;
     for (const output of written) {
-      const verdict = verdictOf(snapshot, audited, output);
+      const verdict = verdictOf(snapshot, audited, output, stale);
       if (verdict === null) continue;
       verdicts[output][verdict]++;
-      const reason = audited.unknown.get(output);
-      if (verdict === 'unknown' && reason !== undefined) {
-        unknown[reason] = (unknown[reason] ?? 0) + 1;
-      }
+      const reason = verdict === 'unknown' ? reasonOf(audited, output, stale) : null;
+      if (reason !== null) unknown[reason] = (unknown[reason] ?? 0) + 1;
     }
     for (const items of audited.items.values()) {
       for (const { output, openedAt, since } of items) {

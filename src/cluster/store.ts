@@ -25,6 +25,7 @@ import type {
 import { isSameToHints } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import { selects } from '../model/selector.ts';
+import { compareVersions } from '../model/version.ts';
 
 const tombstoneLimit = 4096;
 
@@ -48,14 +49,6 @@ export interface Store {
   apply(event: WatchEvent): Change | null;
   /** Events that were older than what is held, and events that repeated it. */
   readonly dropped: { stale: number; repeated: number };
-}
-
-/** -1, 0, 1 by age where both are decimal, else null: nothing is known. */
-function compareVersions(a: string, b: string): number | null {
-  if (a === b) return a === '' ? null : 0;
-  if (!/^\d+$/.test(a) || !/^\d+$/.test(b)) return null;
-  if (a.length !== b.length) return a.length < b.length ? -1 : 1;
-  return a < b ? -1 : 1;
 }
 
 /** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
@@ -164,7 +157,9 @@ function apply(state: State, event: WatchEvent): Change | null {
   const after = event.type === 'deleted' ? null : object;
   if (after === null) bury(state, resource, object);
   replace(state, resource, before, after);
-  return { resource, before, after, at };
+  return event.gap === true
+    ? { resource, before, after, at, gap: true }
+    : { resource, before, after, at };
 }
 
 /** Whether an event is news; if not, it is counted as what it is. */

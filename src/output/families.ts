@@ -23,6 +23,7 @@ import { largestBytes, objectCount } from '../measure/size.ts';
 import { outputResources } from '../model/objects.ts';
 import type { Family, MetricsState, OpenedFindings, Sample } from './family.ts';
 import { byCode, codes, countOpened } from './family.ts';
+import { watchFamilies } from './watch-families.ts';
 
 // --- samples ---
 
@@ -37,6 +38,7 @@ const unknownReasons = Object.keys({
   'endpoints-not-known': true,
   'endpointslices-not-known': true,
   'object-unreadable': true,
+  'input-stale': true,
 } satisfies Record<Unknown, true>) as Unknown[];
 
 /** Reasons for which input is dropped that are known from the start. */
@@ -389,6 +391,7 @@ export const sections: readonly (readonly [string, readonly Family[]])[] = [
   ['Lag', lagFamilies],
   ['Packing of slices', packingFamilies],
   ['Sizes and watch traffic', sizeFamilies],
+  ['Live input', watchFamilies],
   ['Input and build', inputFamilies],
 ];
 

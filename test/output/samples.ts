@@ -43,6 +43,11 @@ const verdicts = (more: Partial<Record<Verdict, number>> = {}): Record<Verdict, 
   ...more,
 });
 
+const noWatches: MetricsState['watches'] = {
+  inputs: new Map(),
+  confirmations: { asked: 0, confirmed: 0, lagging: 0, failed: 0 },
+};
+
 export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
   return {
     summary: {
@@ -68,6 +73,8 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     startedAt: moment - 300,
     releaseMinor: 36,
     version: '1.2.3',
+    ready: true,
+    watches: noWatches,
     ...more,
   };
 }
@@ -95,6 +102,8 @@ export function statusOf(more: Partial<Status> = {}): Status {
     resolved: [],
     forgotten: 0,
     notReady: null,
+    stuck: null,
+    service: () => null,
     source: 'shop.ndjson.gz',
     kubernetes: 'v1.36.3',
     ...more,

@@ -1,0 +1,165 @@
+// Confirms a difference before it becomes a finding: whether all that it rests on is known up to
+// the end of its window (cut.ts). A stream on which nothing happens shows that only about once a
+// minute, by a bookmark; then the objects of the Service are read again, once. When what is held is
+// at least as new as what was read after the window had ended, and the difference still stands, it
+// stood at that moment. When it is older, the watch lags: the difference waits for the stream.
+//
+// Only a difference that would be a finding causes a read, and the same Service is not read again
+// for some seconds, however many differences it has. Nodes are not read: their stream must be
+// connected, and what it may still owe is not known.
+
+import type {
+  AnyObject,
+  Endpoints,
+  EndpointSlice,
+  Key,
+  Pod,
+  Service,
+  Snapshot,
+} from '../model/objects.ts';
+import { label } from '../model/objects.ts';
+import { compareVersions, isAtLeast } from '../model/version.ts';
+import type { Cut } from './cut.ts';
+import type { ServiceRecord } from './service.ts';
+import type { Due } from './settle.ts';
+
+/** The objects of one Service as one consistent read found them. */
+export interface Reread {
+  readonly service: Service | null;
+  readonly endpoints: Endpoints | null;
+  /** Those that are labelled with its name. */
+  readonly slices: readonly EndpointSlice[];
+  /** Those that its selector selects. */
+  readonly pods: readonly Pod[];
+  /** An object that is newer than this was written after the read; '' where it is not known. */
+  readonly version: string;
+}
+
+/** What became of reads; `lagging` counts those that were newer than what is held. */
+export interface ConfirmCounts {
+  asked: number;
+  confirmed: number;
+  lagging: number;
+  failed: number;
+}
+
+export interface Confirmer {
+  /** Whether a difference is proven to have stood at the end of its window. */
+  admit(due: Due): boolean;
+  /** A Service that has to be read now, which counts as asked at `now`; null: none. */
+  next(waiting: Iterable<Due>, now: number): Key | null;
+  /** Takes in what was read; null: it could not be. */
+  answer(key: Key, read: Reread | null): void;
+  readonly counts: Readonly<ConfirmCounts>;
+}
+
+/** The same Service is not read again within so many seconds: after a failure, and else. */
+const patience = { failed: 5, read: 30 };
+
+interface Asked {
+  readonly at: number;
+  read: Reread | null;
+  /** How the read was counted. */
+  counted: 'confirmed' | 'lagging' | null;
+}
+
+interface Held {
+  readonly snapshot: Snapshot;
+  recordOf(key: Key): ServiceRecord | undefined;
+}
+
+export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
+  const asked = new Map<Key, Asked>();
+  const counts: ConfirmCounts = { asked: 0, confirmed: 0, lagging: 0, failed: 0 };
+  const keyOf = ({ namespace, service }: Due): Key => `${namespace}/${service}`;
+
+  function isProven(due: Due): boolean {
+    const one = asked.get(keyOf(due));
+    const now = held();
+    if (one === undefined || one.read === null || one.at < due.at || now === null) return false;
+    const proven = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), one.read);
+    const counted = proven ? 'confirmed' : 'lagging';
+    if (one.counted === null) counts[counted]++;
+    one.counted ??= counted;
+    return proven;
+  }
+
+  return {
+    admit(due) {
+      const { output } = due.item;
+      if (cut.isBlind(output)) return false;
+      due.point ??= cut.highest();
+      return cut.isKnown(output, due.point) || isProven(due);
+    },
+    next(waiting, now) {
+      for (const [key, { at }] of asked) if (now - at > 60) asked.delete(key);
+      for (const due of waiting) {
+        const key = keyOf(due);
+        const before = asked.get(key);
+        if (due.item.gone || cut.isBlind(due.item.output)) continue;
+        const wait = before?.read === null ? patience.failed : patience.read;
+        // What was read before the window ended proves nothing.
+        const early = before !== undefined && before.at < due.at ? patience.failed : wait;
+        if (before !== undefined && now - before.at < early) continue;
+        asked.set(key, { at: now, read: null, counted: null });
+        counts.asked++;
+        return key;
+      }
+      return null;
+    },
+    answer(key, read) {
+      const one = asked.get(key);
+      if (read === null) counts.failed++;
+      if (one !== undefined) one.read = read;
+    },
+    counts,
+  };
+}
+
+const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>
+  held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion);
+
+/** Whether all that was read has come on the streams too. */
+function isCaughtUp(
+  snapshot: Snapshot,
+  record: ServiceRecord | undefined,
+  { service, endpoints, slices, pods, version }: Reread,
+): boolean {
+  const heldService = record?.service ?? null;
+  const isSame =
+    service === null
+      ? heldService === null
+      : heldService?.uid === service.uid && heldService.resourceVersion === service.resourceVersion;
+  if (!isSame) return false;
+  const isLater = ({ resourceVersion }: AnyObject): boolean =>
+    compareVersions(resourceVersion, version) === 1;
+  const isMatched = (
+    held: Iterable<AnyObject>,
+    read: readonly AnyObject[],
+    get: (key: Key) => AnyObject | undefined,
+  ): boolean => {
+    const keys = new Set(read.map(({ key }) => key));
+    return (
+      read.every((one) => isSameOrNewer(get(one.key), one)) &&
+      [...held].every((one) => keys.has(one.key) || isLater(one))
+    );
+  };
+  const heldEndpoints = record?.endpoints ?? null;
+  const heldSlices = [...(record?.slices.values() ?? [])].filter(
+    ({ labels }) => labels[label.serviceName] === record?.name,
+  );
+  const members = [...(record?.members.keys() ?? [])]
+    .map((key) => snapshot.pods.get(key))
+    .filter((pod) => pod !== undefined);
+  return (
+    (!snapshot.knows('endpoints') ||
+      isMatched(
+        heldEndpoints === null ? [] : [heldEndpoints],
+        endpoints === null ? [] : [endpoints],
+        () => heldEndpoints ?? undefined,
+      )) &&
+    (!snapshot.knows('endpointslices') ||
+      isMatched(heldSlices, slices, (key) => snapshot.slices.get(key))) &&
+    (!snapshot.knows('pods') || isMatched(members, pods, (key) => snapshot.pods.get(key)))
+  );
+}
