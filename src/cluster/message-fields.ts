@@ -3,7 +3,8 @@
 // where a message is wrong.
 //
 // Follows the decoders of k8s.io/api@v0.36.3 (generated.pb.go): a message that is there twice is
-// merged, a wrong wire type is an error, zero values are read like others. Times become RFC 3339
+// merged, a wrong wire type is an error. Zero values are left out where JSON leaves them out, so
+// that even what is said of an object that lacks something is the same. Times become RFC 3339
 // (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/time.go and time_proto.go).
 
 import { WrongType } from './fields.ts';
@@ -44,12 +45,19 @@ export function readRaw(message: Message, cursor: Cursor, end: number, raw: Raw)
       if (items !== null) readInto(field.type, cursor, end, items, items.length);
       else if (field.many === 'map') readEntry(field, cursor, end, raw);
       else readInto(field.type, cursor, end, raw, field.name);
+      if (field.presence === 'unlessZero' && isZero(raw[field.name])) {
+        Reflect.deleteProperty(raw, field.name);
+      }
     } catch (error) {
       if (!(error instanceof WrongType)) throw error;
       throw error.inside(field.name, items === null ? undefined : lastIndex(items, error));
     }
   }
 }
+
+/** What JSON leaves out. */
+const isZero = (value: unknown): boolean =>
+  value === '' || value === 0 || value === false || value === null;
 
 function listOf(raw: Raw, name: string): unknown[] {
   const known = raw[name];

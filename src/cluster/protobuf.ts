@@ -52,7 +52,7 @@ export function readObject<R extends Resource>(
   const read = readers[resource];
   if (read !== undefined) {
     try {
-      return { object: read({ bytes, at: from }, to, at, framed) as ObjectOf[R] };
+      return { object: read({ bytes, at: from }, to, at, framed) };
     } catch (error) {
       if (!(error instanceof WrongType)) throw error;
     }
