@@ -94,8 +94,9 @@ function pair<E, A>(
 const portsText = (ports: readonly Port[]): string =>
   ports.length === 0 ? 'no ports' : ports.map(portText).join(', ');
 
+/** Repacking takes a port that stands twice once. */
 function samePorts(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((key) => b.includes(key));
+  return a.every((key) => b.includes(key)) && b.every((key) => a.includes(key));
 }
 
 const yes = (value: boolean | null): string => (value === null ? 'absent' : String(value));

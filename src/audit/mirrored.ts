@@ -224,10 +224,16 @@ function compareMirrored(found: Difference[], want: MirroredEndpoint, got: Mirro
     );
   }
   const source = want.source;
+  const [from, to] = [source.target, endpoint.target];
+  // Each mirrored endpoint has one address; the first of several has led here.
+  const addresses = [want.address, ...endpoint.addresses.slice(1)].join(', ');
   const fields: [string, string | null, string | null][] = [
+    ['addresses', want.address, addresses],
     ['nodeName', source.node, endpoint.node],
     ['hostname', source.hostname === '' ? null : source.hostname, endpoint.hostname],
-    ['targetRef.uid', source.target?.uid ?? null, endpoint.target?.uid ?? null],
+    ['targetRef.kind', from?.kind ?? null, to?.kind ?? null],
+    ['targetRef.namespace', from?.namespace ?? null, to?.namespace ?? null],
+    ['targetRef.uid', from?.uid ?? null, to?.uid ?? null],
     ['zone', null, endpoint.zone],
   ];
   const differing = fields.filter(([, e, a]) => e !== a);

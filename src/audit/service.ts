@@ -21,7 +21,7 @@ import type {
   Service,
   Snapshot,
 } from '../model/objects.ts';
-import { label, manager } from '../model/objects.ts';
+import { label, manager, portKey } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
 import type { PortGroup, Truncation } from '../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
@@ -261,9 +261,6 @@ function sameAddress(a: ListedAddress | undefined, b: ListedAddress): boolean {
   );
 }
 
-const hasPort = (ports: readonly Port[], { port, protocol, name }: Port): boolean =>
-  ports.some((one) => one.port === port && one.protocol === protocol && one.name === name);
-
 /** The Endpoints address by address, in canonical form; one entry per pod at the address. */
 function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
   const listed = new Map<string, Listed>();
@@ -275,27 +272,40 @@ function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
         listed.set(ip, address);
         continue;
       }
-      const entries = asList(there);
-      // Not ready trumps ready at one port; at two ports they are two entries, as repacking has it.
-      const known = entries.find(
-        (one) =>
-          one.target?.uid === address.target?.uid &&
-          (one.ready === address.ready || subset.ports.some((port) => hasPort(one.ports, port))),
-      );
-      const merged =
-        known === undefined
-          ? address
-          : {
-              ...known,
-              ports: [...known.ports, ...subset.ports],
-              ready: known.ready && address.ready,
-            };
-      const all =
-        known === undefined ? [...entries, merged] : entries.with(entries.indexOf(known), merged);
-      listed.set(ip, all.length === 1 ? merged : all);
+      const all = packed(asList(there), address);
+      listed.set(ip, all.length === 1 && all[0] !== undefined ? all[0] : all);
     }
   }
   return listed;
+}
+
+/**
+ * The entries of an address with one more, as repacking puts them together: what has one uid is one
+ * entry, and the first says all of it but its ports. At a port that is listed twice not ready trumps
+ * ready, and where ports say both there are two entries. `util.go` mapAddressByPort.
+ */
+function packed(entries: readonly ListedAddress[], more: ListedAddress): ListedAddress[] {
+  const uid = more.target?.uid ?? '';
+  const same = entries.filter(({ target }) => (target?.uid ?? '') === uid);
+  const [first] = same;
+  if (first === undefined) return [...entries, more];
+  const ports = new Map<string, { port: Port; ready: boolean }>();
+  for (const entry of [...same, more]) {
+    for (const port of entry.ports) {
+      const known = ports.get(portKey(port));
+      if (known === undefined) ports.set(portKey(port), { port, ready: entry.ready });
+      else known.ready &&= entry.ready;
+    }
+  }
+  const together = (ready: boolean): ListedAddress[] => {
+    const own = [...ports.values()].filter((one) => one.ready === ready).map(({ port }) => port);
+    return own.length === 0 ? [] : [{ ...first, ready, ports: own }];
+  };
+  const merged = [...together(true), ...together(false)];
+  // Without any port, only the readiness is left to say.
+  const portless = { ...first, ready: first.ready && more.ready };
+  const others = entries.filter((entry) => !same.includes(entry));
+  return [...others, ...(ports.size === 0 ? [portless] : merged)];
 }
 
 /** The addresses that a slice lists, each once. */
