@@ -281,8 +281,8 @@ function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
 
 /**
  * The entries of an address with one more, as repacking puts them together: what has one uid is one
- * entry, and the first says all of it but its ports. At a port that is listed twice not ready trumps
- * ready, and where ports say both there are two entries. `util.go` mapAddressByPort.
+ * entry, and the first says all of it but its ports. At a port that is listed twice not ready
+ * trumps ready, and where ports say both there are two entries. `util.go` mapAddressByPort.
  */
 function packed(entries: readonly ListedAddress[], more: ListedAddress): ListedAddress[] {
   const uid = more.target?.uid ?? '';
