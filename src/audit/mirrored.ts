@@ -90,7 +90,12 @@ function judgeMetadata(record: ServiceRecord, slice: EndpointSlice): Difference[
       ),
     );
   }
-  if (!slice.owners.some(({ uid }) => uid === endpoints.uid)) {
+  // Only an owner of that name and of an earlier life makes the controller write the slice anew.
+  const isStale = slice.owners.some(
+    ({ kind, name, uid }) =>
+      kind === 'Endpoints' && name === endpoints.name && uid !== endpoints.uid,
+  );
+  if (isStale || !slice.owners.some(({ uid }) => uid === endpoints.uid)) {
     const owners = slice.owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`);
     found.push(
       difference(
@@ -99,7 +104,9 @@ function judgeMetadata(record: ServiceRecord, slice: EndpointSlice): Difference[
         'metadata.ownerReferences',
         `Endpoints ${endpoints.name} (uid ${endpoints.uid})`,
         owners.length === 0 ? 'none' : owners.join(', '),
-        { subject: slice.name },
+        isStale
+          ? { subject: slice.name }
+          : { subject: slice.name, cause: 'hand-edited', severity: 'info' },
       ),
     );
   }

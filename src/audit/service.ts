@@ -15,16 +15,15 @@ import type {
   Key,
   Node,
   ObjectRef,
-  Port,
   Pod,
   PortMapKey,
   Service,
   Snapshot,
 } from '../model/objects.ts';
-import { label, manager, portKey } from '../model/objects.ts';
+import { label, manager } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
-import type { PortGroup, Truncation } from '../shadow/endpoints.ts';
-import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
+import type { Listing, PortGroup, Truncation } from '../shadow/endpoints.ts';
+import { expectedAddress, isSelected, repack } from '../shadow/endpoints.ts';
 import { expectedTypes, isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { isMirror } from '../shadow/mirroring.ts';
 import { isListed } from '../shadow/pod.ts';
@@ -264,48 +263,24 @@ function sameAddress(a: ListedAddress | undefined, b: ListedAddress): boolean {
 /** The Endpoints address by address, in canonical form; one entry per pod at the address. */
 function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
   const listed = new Map<string, Listed>();
-  for (const subset of endpoints.subsets) {
-    for (const address of subset.addresses) {
+  const repeated = new Map<string, Listing[]>();
+  for (const { addresses } of endpoints.subsets) {
+    for (const address of addresses) {
       const ip = canonicalIP(address.ip);
-      const there = listed.get(ip);
-      if (there === undefined) {
-        listed.set(ip, address);
-        continue;
-      }
-      const all = packed(asList(there), address);
-      listed.set(ip, all.length === 1 && all[0] !== undefined ? all[0] : all);
+      if (listed.has(ip)) repeated.set(ip, []);
+      else listed.set(ip, address);
     }
+  }
+  if (repeated.size === 0) return listed;
+  for (const [subset, { addresses }] of endpoints.subsets.entries()) {
+    for (const address of addresses)
+      repeated.get(canonicalIP(address.ip))?.push({ address, subset });
+  }
+  for (const [ip, listings] of repeated) {
+    const all = repack(listings);
+    listed.set(ip, all.length === 1 && all[0] !== undefined ? all[0] : all);
   }
   return listed;
-}
-
-/**
- * The entries of an address with one more, as repacking puts them together: what has one uid is one
- * entry, and the first says all of it but its ports. At a port that is listed twice not ready
- * trumps ready, and where ports say both there are two entries. `util.go` mapAddressByPort.
- */
-function packed(entries: readonly ListedAddress[], more: ListedAddress): ListedAddress[] {
-  const uid = more.target?.uid ?? '';
-  const same = entries.filter(({ target }) => (target?.uid ?? '') === uid);
-  const [first] = same;
-  if (first === undefined) return [...entries, more];
-  const ports = new Map<string, { port: Port; ready: boolean }>();
-  for (const entry of [...same, more]) {
-    for (const port of entry.ports) {
-      const known = ports.get(portKey(port));
-      if (known === undefined) ports.set(portKey(port), { port, ready: entry.ready });
-      else known.ready &&= entry.ready;
-    }
-  }
-  const together = (ready: boolean): ListedAddress[] => {
-    const own = [...ports.values()].filter((one) => one.ready === ready).map(({ port }) => port);
-    return own.length === 0 ? [] : [{ ...first, ready, ports: own }];
-  };
-  const merged = [...together(true), ...together(false)];
-  // Without any port, only the readiness is left to say.
-  const portless = { ...first, ready: first.ready && more.ready };
-  const others = entries.filter((entry) => !same.includes(entry));
-  return [...others, ...(ports.size === 0 ? [portless] : merged)];
 }
 
 /** The addresses that a slice lists, each once. */

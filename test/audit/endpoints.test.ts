@@ -308,4 +308,15 @@ describe('an address that is listed twice', () => {
   test.each(cases)('%s', (_, subsets, want) => {
     expect(judge([of, pod(), node(), endpoints({ subsets })]).sort()).toEqual(want);
   });
+
+  test('ports with an appProtocol are told apart by their subsets', () => {
+    const h2c = service({ ports: [servicePort({ appProtocol: 'h2c' })] });
+    const own = [port({ appProtocol: 'h2c' })];
+    const judged = (...subsets: EndpointSubset[]): string[] =>
+      judge([h2c, pod(), node(), endpoints({ subsets })]);
+    expect(judged(subset([address(), address()], own))).toEqual([]);
+    const wrong = ['endpoints-ports-different warning'];
+    expect(judged(subset([address()], own), subset([address()], own))).toEqual(wrong);
+    expect(judged(subset([address()], [...own, ...own]))).toEqual(wrong);
+  });
 });

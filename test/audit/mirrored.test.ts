@@ -212,7 +212,19 @@ const sliceCases: [string, Endpoints, EndpointSlice[], string[]][] = [
     ['mirror-annotations-different info'],
   ],
   ['the trigger time', byHand({ annotations: { [annotation.triggerTime]: 'x' } }), [mirror()], []],
-  ['no owner', byHand(), [mirror({ owners: [] })], ['mirror-owner-different warning']],
+  ['no owner', byHand(), [mirror({ owners: [] })], ['mirror-owner-different info hand-edited']],
+  [
+    'an owner of another kind',
+    byHand(),
+    [mirror({ owners: [owner({ uid: 'other' })] })],
+    ['mirror-owner-different info hand-edited'],
+  ],
+  [
+    'its owner and one of before',
+    byHand(),
+    [mirror({ owners: [...mirror().owners, owner({ kind: 'Endpoints', uid: 'old' })] })],
+    ['mirror-owner-different warning'],
+  ],
   [
     'Endpoints of before',
     byHand(),
