@@ -238,6 +238,8 @@ function judgeEmpty(slices: readonly EndpointSlice[]): Difference[] {
 interface HintCounts {
   readonly without: string[];
   readonly zones: Set<string>;
+  /** Those of `without` that are hinted to Nodes. */
+  readonly toNodes: string[];
   ready: number;
   /** Ready endpoints without a zone, one of which is enough to have no hints. */
   zoneless: number;
@@ -245,32 +247,41 @@ interface HintCounts {
 
 /** Ready endpoints without a hint by address, and the zones that the others are hinted to. */
 export function countHints(slices: Iterable<EndpointSlice>): HintCounts {
-  const counts: HintCounts = { without: [], zones: new Set(), ready: 0, zoneless: 0 };
+  const counts: HintCounts = { without: [], zones: new Set(), toNodes: [], ready: 0, zoneless: 0 };
   for (const slice of slices) {
-    for (const { ready, addresses, forZones, zone } of slice.endpoints) {
+    for (const { ready, addresses, forZones, forNodes, zone } of slice.endpoints) {
       if (ready !== true) continue;
       counts.ready++;
       if (zone === null || zone === '') counts.zoneless++;
-      if (forZones === null || forZones.length === 0) counts.without.push(addresses.join(', '));
-      else for (const zone of forZones) counts.zones.add(zone);
+      for (const name of forZones ?? []) counts.zones.add(name);
+      if (forZones !== null && forZones.length > 0) continue;
+      counts.without.push(addresses.join(', '));
+      if (forNodes !== null && forNodes.length > 0) counts.toNodes.push(addresses.join(', '));
     }
   }
   return counts;
 }
 
-/** All ready endpoints of an address type have a hint, or none has. */
+/**
+ * All ready endpoints of an address type have a hint, or none has. Hints for Nodes beside those
+ * for zones are not seen upstream, so they stay; alone they count as none and do not.
+ */
 function judgeAutoHints(
   context: Context,
   record: ServiceRecord,
   type: AddressType,
   slices: readonly EndpointSlice[],
 ): Difference[] {
-  const { without, zones, ready } = countHints(slices);
-  if (zones.size === 0) return [];
+  const { without, zones, toNodes, ready } = countHints(slices);
+  if (zones.size === 0 && toNodes.length === 0) return [];
   const object = slices.length === 1 && slices[0] ? sliceObject(slices[0]) : `${type} slices`;
   const where = slices.length === 1 ? object : `EndpointSlices of Service ${record.key}`;
   const say = (field: string, want: string, got: string): Difference =>
     difference('slice-hints-different', where, field, want, got, { subject: `${type} ${field}` });
+  if (toNodes.length > 0) {
+    const got = `${type}: hints for Nodes alone at ${toNodes.slice(0, 100).join(', ')}`;
+    return [say('endpoints.hints.forNodes', `${type}: hints for zones, or none`, got)];
+  }
   if (without.length > 0) {
     const got = `${type}: no hint at ${without.slice(0, 100).join(', ')}`;
     return [say('endpoints.hints', `${type}: a hint at all ready endpoints or at none`, got)];

@@ -350,7 +350,9 @@ export const catalogue = {
     severity: 'warning',
     difference: 'different',
     title: 'A mirrored slice is not owned by its Endpoints',
-    meaning: 'It is owned by an earlier object of the same name, or by none.',
+    meaning:
+      'It is owned by an earlier object of the same name, which the controller puts right, or ' +
+      'by none, which only an edit by hand leaves and the controller does not see.',
     remedy: rewriteSlice,
     upstream: `${mirroringReconciler} needRebuildExistingSlices`,
   },

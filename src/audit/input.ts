@@ -99,8 +99,9 @@ function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[]
     const slices = slicesOf(snapshot, record, 'controller').filter(
       ({ addressType }) => addressType === type,
     );
-    const { zones, ready, zoneless } = countHints(slices);
-    if (zones.size > 0 || ready === 0) continue;
+    const { zones, toNodes, ready, zoneless } = countHints(slices);
+    // Hints of another kind are told of where the slices are judged.
+    if (zones.size > 0 || toNodes.length > 0 || ready === 0) continue;
     const reason = !snapshot.knows('nodes')
       ? 'Nodes are not known'
       : zoneless > 0

@@ -22,8 +22,8 @@ import type {
 } from '../model/objects.ts';
 import { label, manager } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
-import type { PortGroup, Truncation } from '../shadow/endpoints.ts';
-import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
+import type { Listing, PortGroup, Truncation } from '../shadow/endpoints.ts';
+import { expectedAddress, isSelected, repack } from '../shadow/endpoints.ts';
 import { expectedTypes, isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { isMirror } from '../shadow/mirroring.ts';
 import { isListed } from '../shadow/pod.ts';
@@ -265,36 +265,25 @@ function sameAddress(a: ListedAddress | undefined, b: ListedAddress): boolean {
   );
 }
 
-/**
- * Whether an address under other ports belongs to the same entry. Not ready trumps ready at one
- * port; at two ports they are two entries, as repacking has it.
- */
-function isOneWith(known: ListedAddress, { target, ready, ports }: ListedAddress): boolean {
-  if (known.target?.uid !== target?.uid) return false;
-  return known.ready === ready || ports.some((a) => known.ports.some((b) => equalPort(a, b)));
-}
-
 /** The Endpoints address by address, in canonical form; one entry per pod at the address. */
 function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
   const listed = new Map<string, Listed>();
-  for (const subset of endpoints.subsets) {
-    for (const address of subset.addresses) {
+  const repeated = new Map<string, Listing[]>();
+  for (const { addresses } of endpoints.subsets) {
+    for (const address of addresses) {
       const ip = canonicalIP(address.ip);
-      const there = listed.get(ip);
-      if (there === undefined) {
-        listed.set(ip, address);
-        continue;
-      }
-      const entries = asList(there);
-      const index = entries.findIndex((one) => isOneWith(one, address));
-      const known = entries[index];
-      if (known === undefined) listed.set(ip, [...entries, address]);
-      else {
-        const ports = [...known.ports, ...address.ports];
-        const merged = { ...known, ports, ready: known.ready && address.ready };
-        listed.set(ip, entries.length === 1 ? merged : entries.with(index, merged));
-      }
+      if (listed.has(ip)) repeated.set(ip, []);
+      else listed.set(ip, address);
     }
+  }
+  if (repeated.size === 0) return listed;
+  for (const [subset, { addresses }] of endpoints.subsets.entries()) {
+    for (const address of addresses)
+      repeated.get(canonicalIP(address.ip))?.push({ address, subset });
+  }
+  for (const [ip, listings] of repeated) {
+    const all = repack(listings);
+    listed.set(ip, all.length === 1 && all[0] !== undefined ? all[0] : all);
   }
   return listed;
 }

@@ -159,7 +159,7 @@ describe('setEndpoints', () => {
 
   test.each([
     ['with all its ports', false, [port({ port: 1 })], [['web-1', false, [8080, 1]]]],
-    ['not ready at one port', true, [port()], [['web-1', false, [8080, 8080]]]],
+    ['not ready at one port', true, [port()], [['web-1', false, [8080]]]],
     [
       'but apart where two ports say ready and not ready',
       true,
