@@ -19,8 +19,9 @@ import {
 } from '../shadow/endpoints.ts';
 import type { Difference, Leftover, ListedAddress } from './compare.ts';
 import { compareAddress, difference } from './compare.ts';
+import { listedAt } from './listed.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController, listedAt, podsInOrder } from './service.ts';
+import { isWrittenByController, podsInOrder } from './service.ts';
 
 const objectOf = (record: ServiceRecord): string => `Endpoints ${record.key}`;
 
@@ -30,7 +31,7 @@ export function truncationOf(record: ServiceRecord): Truncation | null {
   const most = Math.max(1, record.service?.ports.length ?? 1);
   if (record.members.size * most <= endpointsCapacity) return null;
   if (record.truncation === undefined) {
-    record.truncation = truncation(subsetCounts(record.groups.values()));
+    record.truncation = truncation(subsetCounts(record.groups));
   }
   return record.truncation;
 }

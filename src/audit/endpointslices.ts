@@ -8,7 +8,7 @@
 // suffers.
 
 import type { AddressType, EndpointSlice, Labels } from '../model/objects.ts';
-import { canonicalIP } from '../model/ip.ts';
+import { isAt } from '../model/ip.ts';
 import { isSelected } from '../shadow/endpoints.ts';
 import {
   addressTypesOf,
@@ -33,16 +33,13 @@ export function entriesAt(
   role: Role,
 ): readonly SlicedEndpoint[] {
   if (record.entries !== null) return record.entries.get(role)?.get(address) ?? noEntries;
-  const slices = slicesAt(record, address);
-  if (slices.length === 0) return noEntries;
+  const ofRole = slicesOf(context.snapshot, record, role);
+  if (ofRole.length === 0) return noEntries;
   const entries: SlicedEndpoint[] = [];
-  for (const slice of slicesOf(context.snapshot, record, role)) {
-    if (!slices.includes(slice)) continue;
+  for (const slice of slicesAt(record, address)) {
+    if (!ofRole.includes(slice)) continue;
     for (const endpoint of slice.endpoints) {
-      const listed = endpoint.addresses;
-      if (listed.includes(address) || listed.some((one) => canonicalIP(one) === address)) {
-        entries.push({ slice, endpoint });
-      }
+      if (endpoint.addresses.some((one) => isAt(one, address))) entries.push({ slice, endpoint });
     }
   }
   return entries;
@@ -201,7 +198,7 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
       ({ addressType }) => addressType === type,
     );
     const isAuto = hintMode(service, context.release) === 'auto';
-    const empty = (record.expectedCounts.get(type) ?? 0) === 0;
+    const empty = record.expectedCounts[type] === 0;
     if (slices.length === 0 && empty && !service.deleting) {
       found.push(
         difference(

@@ -13,7 +13,7 @@ import { difference, isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesAt } from './endpointslices.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController, listedAt, roleOf, slicesAt, slicesOf } from './service.ts';
+import { isWrittenByController, roleOf, slicesOf } from './service.ts';
 
 /** Bytes of an object that comes near what the API server accepts. */
 const nearLimit = 0.8 * objectBytesLimit;
@@ -39,8 +39,8 @@ export function leftBehindAddresses(
     }
   }
   if (endpoints !== null && isWrittenByController(endpoints)) {
-    for (const ip of record.listed.keys()) {
-      for (const { target } of listedAt(record, ip)) add(ip, target?.uid);
+    for (const { addresses } of endpoints.subsets) {
+      for (const { ip, target } of addresses) add(canonicalIP(ip), target?.uid);
     }
   }
   return addresses;
@@ -74,7 +74,7 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
 
 function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
   const near: [object: string, bytes: number][] = [];
-  for (const slice of record.slices.values()) {
+  for (const slice of record.slices) {
     const bytes = slice.bytes ?? 0;
     if (bytes <= nearLimit || roleOf(context.snapshot, record, slice) === null) continue;
     near.push([sliceObject(slice), bytes]);
@@ -168,7 +168,6 @@ export function judgeInputAddress(
   address: string,
 ): Difference[] {
   const found = judgeShared(context.snapshot, record, address);
-  if (slicesAt(record, address).length === 0) return found;
   const foreign = entriesAt(context, record, address, 'foreign');
   if (foreign.length === 0) return found;
   const others = [

@@ -21,6 +21,7 @@ import { judgeEndpoints, judgeEndpointsAddress, truncationOf } from './endpoints
 import { judgeSlice, judgeSliceAddress, judgeSlices } from './endpointslices.ts';
 import type { Output } from './findings.ts';
 import { judgeInput, judgeInputAddress, leftBehindAddresses } from './input.ts';
+import { foldListed, setEndpoints, spreadListed } from './listed.ts';
 import { judgeMirrored } from './mirrored.ts';
 import type { Context, ServiceRecord } from './service.ts';
 import {
@@ -29,7 +30,6 @@ import {
   createRecord,
   isEmpty,
   isWedged,
-  setEndpoints,
   setService,
   slicesOf,
   spreadSlices,
@@ -238,10 +238,9 @@ function judgeOneSlice(
 ): void {
   const { record } = of;
   // A slice that went, or names another Service now, leaves no differences behind.
-  const found =
-    record.slices.get(slice.key) === slice
-      ? judged(of, 'endpointslices', () => judgeSlice(context, record, slice))
-      : [];
+  const found = record.slices.includes(slice)
+    ? judged(of, 'endpointslices', () => judgeSlice(context, record, slice))
+    : [];
   reconcile(keeping, of, `slice ${slice.name}`, found, occasion);
 }
 
@@ -271,21 +270,33 @@ function regimeOf({ context }: State, record: ServiceRecord): string {
 function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
   const { record } = of;
   of.regime = regimeOf(state, record);
-  const addresses = new Set([...record.listed.keys(), ...record.slicesAt.keys()]);
-  for (const key of record.members.keys()) {
-    const pod = state.context.snapshot.pods.get(key);
-    for (const ip of pod?.ips ?? []) addresses.add(canonicalIP(ip));
-  }
-  for (const unit of of.items.keys()) {
-    const [kind, address] = unit.split(' ');
-    if (address !== undefined && kind !== 'slice') addresses.add(address);
-  }
+  const listed = spreadListed(record);
   spreadSlices(state.context.snapshot, record);
-  for (const address of addresses) judgeAddress(state, of, address, occasion);
+  for (const address of listed.keys()) judgeAddress(state, of, address, occasion);
+  for (const address of unlistedAddresses(state, of)) judgeAddress(state, of, address, occasion);
   record.entries = null;
-  for (const slice of record.slices.values()) judgeOneSlice(state, of, slice, occasion);
+  foldListed(record);
+  for (const slice of record.slices) judgeOneSlice(state, of, slice, occasion);
   judgeMirror(state, of, occasion);
   judgeOutputs(state, of, occasion);
+}
+
+/** Addresses besides those that the Endpoints list, at which something stands or must stand. */
+function unlistedAddresses({ context }: State, { record, items }: Audited): Set<string> {
+  const { listed, entries, members } = record;
+  const addresses = new Set<string>();
+  const add = (address: string): void => {
+    if (listed?.has(address) !== true) addresses.add(address);
+  };
+  for (const ofRole of entries?.values() ?? []) for (const address of ofRole.keys()) add(address);
+  for (const key of members.keys()) {
+    for (const ip of context.snapshot.pods.get(key)?.ips ?? []) add(canonicalIP(ip));
+  }
+  for (const unit of items.keys()) {
+    const [kind, address] = unit.split(' ');
+    if (address !== undefined && kind !== 'slice') add(address);
+  }
+  return addresses;
 }
 
 /** Keeps the indexes by which pods and Nodes find Services that do not select them. */

@@ -6,7 +6,7 @@
 // record is the same as judging the Service from nothing, and a test holds the two against each
 // other. What is kept between events is derived from the snapshot and can be rebuilt at any time.
 
-import { equalEndpoints, equalPort, equalPorts, equalRefs } from '../model/equal.ts';
+import { equalEndpoints } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import type {
   AddressType,
@@ -22,13 +22,14 @@ import type {
 } from '../model/objects.ts';
 import { label, manager } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
-import type { Listing, PortGroup, Truncation } from '../shadow/endpoints.ts';
-import { expectedAddress, isSelected, repack } from '../shadow/endpoints.ts';
+import type { PortGroup, Truncation } from '../shadow/endpoints.ts';
+import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
 import { expectedTypes, isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { isMirror } from '../shadow/mirroring.ts';
 import { isListed } from '../shadow/pod.ts';
 import type { Release } from '../shadow/release.ts';
-import type { ListedAddress, SlicedEndpoint } from './compare.ts';
+import type { SlicedEndpoint } from './compare.ts';
+import type { Listing } from './listed.ts';
 
 /** What judging needs besides the record. */
 export interface Context {
@@ -51,11 +52,13 @@ interface Contribution {
   readonly types: readonly AddressType[];
 }
 
+/** Pods that share one list of resolved ports. */
+interface MemberGroup extends PortGroup {
+  readonly portMap: PortMapKey;
+}
+
 /** How a slice relates to a Service. */
 export type Role = 'controller' | 'mirror' | 'foreign' | 'strayed' | 'strayed mirror';
-
-/** What one address of the Endpoints lists: nearly always one entry. */
-type Listed = ListedAddress | readonly ListedAddress[];
 
 /** What slices of one role say, by address. */
 type Entries = ReadonlyMap<string, readonly SlicedEndpoint[]>;
@@ -70,23 +73,24 @@ export interface ServiceRecord {
   handWritten: boolean | null;
   /** The selected pods and what each adds. */
   readonly members: Map<Key, Contribution>;
-  /** Pods listed in Endpoints, counted by their resolved ports. */
-  readonly groups: Map<PortMapKey, PortGroup>;
+  /** Pods listed in Endpoints, counted by their resolved ports: few, however many pods. */
+  groups: readonly MemberGroup[];
   /** Endpoints expected in slices, by address type. */
-  readonly expectedCounts: Map<AddressType, number>;
+  readonly expectedCounts: Record<AddressType, number>;
   /** How the Endpoints must be truncated; undefined: to be computed. */
   truncation: Truncation | null | undefined;
   nodeless: number;
   stranded: number;
-  /** The Endpoints, address by address. */
-  listed: ReadonlyMap<string, Listed>;
-  readonly slices: Map<Key, EndpointSlice>;
+  /** The Endpoints by address; null: no index is kept of these few, or it is to be made. */
+  listed: Listing | null;
+  /** In the order of their names. */
+  slices: readonly EndpointSlice[];
   /** The slices by role, in the order of their names; null: to be found again. */
-  roles: ReadonlyMap<Role, readonly EndpointSlice[]> | null;
+  roles: Readonly<Record<Role, readonly EndpointSlice[]>> | null;
   /** While all addresses are judged: what slices say at each. */
   entries: ReadonlyMap<Role, Entries> | null;
-  /** Slices of this Service by the addresses they list. */
-  readonly slicesAt: Map<string, Key | Key[]>;
+  /** Keys of the slices by the addresses they list; null: as of `listed`. */
+  slicesAt: Map<string, Key | readonly Key[]> | null;
   /** uids of slices that were the controller's and lost the labels that say so. */
   relabelled: ReadonlySet<string>;
   /** The same of mirrored slices. */
@@ -94,6 +98,8 @@ export interface ServiceRecord {
 }
 
 const noRelabelled: ReadonlySet<string> = new Set();
+const noGroups: readonly MemberGroup[] = [];
+const noSlices: readonly EndpointSlice[] = [];
 
 export function createRecord(key: Key): ServiceRecord {
   const slash = key.indexOf('/');
@@ -105,16 +111,16 @@ export function createRecord(key: Key): ServiceRecord {
     endpoints: null,
     handWritten: null,
     members: new Map(),
-    groups: new Map(),
-    expectedCounts: new Map(),
+    groups: noGroups,
+    expectedCounts: { IPv4: 0, IPv6: 0, FQDN: 0 },
     truncation: undefined,
     nodeless: 0,
     stranded: 0,
-    listed: new Map(),
-    slices: new Map(),
+    listed: null,
+    slices: noSlices,
     roles: null,
     entries: null,
-    slicesAt: new Map(),
+    slicesAt: null,
     relabelled: noRelabelled,
     relabelledMirrors: noRelabelled,
   };
@@ -122,8 +128,10 @@ export function createRecord(key: Key): ServiceRecord {
 
 /** Nothing is left that could be judged or that would be found again. */
 export function isEmpty(record: ServiceRecord): boolean {
-  return record.service === null && record.endpoints === null && record.slices.size === 0;
+  return record.service === null && record.endpoints === null && record.slices.length === 0;
 }
+
+const addressTypes: readonly AddressType[] = ['IPv4', 'IPv6', 'FQDN'];
 
 const contributions = new Map<string, Contribution>();
 const contributionLimit = 10_000;
@@ -168,17 +176,20 @@ function count(record: ServiceRecord, contribution: Contribution, by: 1 | -1): v
   const { portMap, ports, ready, nodeless, stranded, types } = contribution;
   record.truncation = undefined;
   if (portMap !== null) {
-    let group = record.groups.get(portMap);
-    if (group === undefined) record.groups.set(portMap, (group = { ports, ready: 0, notReady: 0 }));
+    let group = record.groups.find((one) => one.portMap === portMap);
+    if (group === undefined) {
+      group = { portMap, ports, ready: 0, notReady: 0 };
+      record.groups = [...record.groups, group];
+    }
     if (ready) group.ready += by;
     else group.notReady += by;
-    if (group.ready + group.notReady === 0) record.groups.delete(portMap);
+    if (group.ready + group.notReady === 0) {
+      record.groups = record.groups.filter((one) => one !== group);
+    }
   }
   if (nodeless) record.nodeless += by;
   if (stranded) record.stranded += by;
-  for (const type of types) {
-    record.expectedCounts.set(type, (record.expectedCounts.get(type) ?? 0) + by);
-  }
+  for (const type of types) record.expectedCounts[type] += by;
 }
 
 /** Counts a pod of the snapshot in, anew or out, as the Service's selector says now. */
@@ -213,79 +224,14 @@ export function setService(
   record.service = service;
   record.roles = null;
   record.members.clear();
-  record.groups.clear();
+  record.groups = noGroups;
   record.truncation = undefined;
-  record.expectedCounts.clear();
+  for (const type of addressTypes) record.expectedCounts[type] = 0;
   record.nodeless = 0;
   record.stranded = 0;
   for (const pod of pods) {
     if (selects(service?.selector ?? null, pod.labels)) addPod(context, record, pod);
   }
-}
-
-const noneListed: readonly ListedAddress[] = [];
-
-const asList = (there: Listed | undefined): readonly ListedAddress[] =>
-  there === undefined ? noneListed : 'ip' in there ? [there] : there;
-
-export function listedAt(record: ServiceRecord, ip: string): readonly ListedAddress[] {
-  return asList(record.listed.get(ip));
-}
-
-/** Takes in a new version of the Endpoints; returns the addresses at which it differs. */
-export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null): Set<string> {
-  const before = record.listed;
-  record.endpoints = endpoints;
-  record.roles = null;
-  record.handWritten = null;
-  record.listed = endpoints === null ? new Map() : listedAddresses(endpoints);
-  const touched = new Set<string>();
-  for (const [ip, listed] of record.listed) {
-    if (!sameListed(before.get(ip), listed)) touched.add(ip);
-  }
-  for (const ip of before.keys()) if (!record.listed.has(ip)) touched.add(ip);
-  return touched;
-}
-
-function sameListed(before: Listed | undefined, after: Listed): boolean {
-  if (before !== undefined && 'ip' in before && 'ip' in after) return sameAddress(before, after);
-  const [was, now] = [asList(before), asList(after)];
-  if (was.length !== now.length) return false;
-  return now.every((one, index) => sameAddress(was[index], one));
-}
-
-function sameAddress(a: ListedAddress | undefined, b: ListedAddress): boolean {
-  if (a === undefined) return false;
-  return (
-    a.ready === b.ready &&
-    a.node === b.node &&
-    a.hostname === b.hostname &&
-    equalRefs(a.target, b.target) &&
-    equalPorts(a.ports, b.ports)
-  );
-}
-
-/** The Endpoints address by address, in canonical form; one entry per pod at the address. */
-function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
-  const listed = new Map<string, Listed>();
-  const repeated = new Map<string, Listing[]>();
-  for (const { addresses } of endpoints.subsets) {
-    for (const address of addresses) {
-      const ip = canonicalIP(address.ip);
-      if (listed.has(ip)) repeated.set(ip, []);
-      else listed.set(ip, address);
-    }
-  }
-  if (repeated.size === 0) return listed;
-  for (const [subset, { addresses }] of endpoints.subsets.entries()) {
-    for (const address of addresses)
-      repeated.get(canonicalIP(address.ip))?.push({ address, subset });
-  }
-  for (const [ip, listings] of repeated) {
-    const all = repack(listings);
-    listed.set(ip, all.length === 1 && all[0] !== undefined ? all[0] : all);
-  }
-  return listed;
 }
 
 /** The addresses that a slice lists, each once. */
@@ -297,31 +243,38 @@ export function addressesIn(slice: EndpointSlice): Set<string> {
   return addresses;
 }
 
-function linkSlice({ slicesAt }: ServiceRecord, address: string, key: Key): void {
+type SlicesAt = NonNullable<ServiceRecord['slicesAt']>;
+
+function linkSlice(slicesAt: SlicesAt, address: string, key: Key): void {
   const there = slicesAt.get(address);
   if (there === undefined) slicesAt.set(address, key);
-  else slicesAt.set(address, Array.isArray(there) ? [...there, key] : [there, key]);
+  else slicesAt.set(address, typeof there === 'string' ? [there, key] : [...there, key]);
 }
 
-function unlinkSlice({ slicesAt }: ServiceRecord, address: string, key: Key): void {
+function unlinkSlice(slicesAt: SlicesAt, address: string, key: Key): void {
   const there = slicesAt.get(address);
-  const left = Array.isArray(there) ? there.filter((other) => other !== key) : [];
+  const left = typeof there === 'object' ? there.filter((other) => other !== key) : [];
   const only = left[0];
   if (only === undefined) slicesAt.delete(address);
   else slicesAt.set(address, left.length === 1 ? only : left);
 }
 
 export function addSlice(record: ServiceRecord, slice: EndpointSlice): void {
-  record.slices.set(slice.key, slice);
+  const { slices, slicesAt } = record;
+  const after = slices.findIndex(({ name }) => name > slice.name);
+  record.slices = slices.toSpliced(after < 0 ? slices.length : after, 0, slice);
   record.roles = null;
-  for (const address of addressesIn(slice)) linkSlice(record, address, slice.key);
+  if (slicesAt === null) return;
+  for (const address of addressesIn(slice)) linkSlice(slicesAt, address, slice.key);
 }
 
 export function removeSlice(record: ServiceRecord, slice: EndpointSlice): void {
-  if (record.slices.get(slice.key) !== slice) return;
-  record.slices.delete(slice.key);
+  const { slices, slicesAt } = record;
+  if (!slices.includes(slice)) return;
+  record.slices = slices.filter((other) => other !== slice);
   record.roles = null;
-  for (const address of addressesIn(slice)) unlinkSlice(record, address, slice.key);
+  if (slicesAt === null) return;
+  for (const address of addressesIn(slice)) unlinkSlice(slicesAt, address, slice.key);
 }
 
 /** Endpoints from the first to the last at which two versions of a slice differ. */
@@ -352,21 +305,23 @@ export function replaceSlice(
   after: EndpointSlice,
   { was, is }: DifferingEndpoints,
 ): void {
-  record.slices.set(after.key, after);
+  const { slicesAt } = record;
+  record.slices = record.slices.map((one) => (one.key === after.key ? after : one));
   record.roles = null;
+  if (slicesAt === null) return;
   const gone = new Set(was.flatMap(({ addresses }) => addresses.map(canonicalIP)));
   const come = new Set(is.flatMap(({ addresses }) => addresses.map(canonicalIP)));
   if (gone.size === 0 && come.size === 0) return;
   const still = (address: string): boolean =>
     after.endpoints.some(({ addresses }) => addresses.some((one) => canonicalIP(one) === address));
   for (const address of gone) {
-    if (!come.has(address) && !still(address)) unlinkSlice(record, address, after.key);
+    if (!come.has(address) && !still(address)) unlinkSlice(slicesAt, address, after.key);
   }
   for (const address of come) {
     if (gone.has(address)) continue;
-    const there = record.slicesAt.get(address);
-    const known = Array.isArray(there) ? there.includes(after.key) : there === after.key;
-    if (!known) linkSlice(record, address, after.key);
+    const there = slicesAt.get(address);
+    const known = typeof there === 'object' ? there.includes(after.key) : there === after.key;
+    if (!known) linkSlice(slicesAt, address, after.key);
   }
 }
 
@@ -397,13 +352,24 @@ function entriesOf(slices: readonly EndpointSlice[]): Entries {
   return entries;
 }
 
-const noSlices: readonly EndpointSlice[] = [];
+/** Up to how many slices are looked through for an address. */
+const few = 4;
 
+/** Slices among which are all that list an address, in the order of their names. */
 export function slicesAt(record: ServiceRecord, address: string): readonly EndpointSlice[] {
+  const { slices } = record;
+  if (slices.length <= few) return slices;
+  if (record.slicesAt === null) {
+    record.slicesAt = new Map();
+    for (const slice of slices) {
+      for (const listed of addressesIn(slice)) linkSlice(record.slicesAt, listed, slice.key);
+    }
+  }
   const there = record.slicesAt.get(address);
   if (there === undefined) return noSlices;
-  const keys = Array.isArray(there) ? there : [there];
-  return keys.map((key) => record.slices.get(key)).filter((slice) => slice !== undefined);
+  return slices.filter(({ key }) =>
+    typeof there === 'string' ? there === key : there.includes(key),
+  );
 }
 
 /**
@@ -431,7 +397,25 @@ export function roleOf(
   return mirrored ? 'strayed mirror' : null;
 }
 
-const noRole: readonly EndpointSlice[] = [];
+function rolesOf(
+  slices: readonly EndpointSlice[],
+  roleIn: (slice: EndpointSlice) => Role | null,
+): NonNullable<ServiceRecord['roles']> {
+  const roles = slices.map(roleIn);
+  const of = (role: Role): readonly EndpointSlice[] => {
+    if (!roles.includes(role)) return noSlices;
+    return roles.every((one) => one === role)
+      ? slices
+      : slices.filter((_, at) => roles[at] === role);
+  };
+  return {
+    controller: of('controller'),
+    mirror: of('mirror'),
+    foreign: of('foreign'),
+    strayed: of('strayed'),
+    'strayed mirror': of('strayed mirror'),
+  };
+}
 
 /** The slices of one role, in the order of their names. */
 export function slicesOf(
@@ -439,18 +423,10 @@ export function slicesOf(
   record: ServiceRecord,
   role: Role,
 ): readonly EndpointSlice[] {
-  if (record.roles === null) {
-    const roles = new Map<Role, EndpointSlice[]>();
-    for (const slice of [...record.slices.values()].sort((a, b) => (a.name < b.name ? -1 : 1))) {
-      const has = roleOf(snapshot, record, slice);
-      if (has === null) continue;
-      const there = roles.get(has);
-      if (there === undefined) roles.set(has, [slice]);
-      else there.push(slice);
-    }
-    record.roles = roles;
-  }
-  return record.roles.get(role) ?? noRole;
+  const { slices } = record;
+  if (slices.length === 0) return noSlices;
+  record.roles ??= rolesOf(slices, (slice) => roleOf(snapshot, record, slice));
+  return record.roles[role];
 }
 
 /** Whether somebody took a slice from the controller by its labels, so that it syncs no more. */

@@ -16,6 +16,7 @@ import { isMirror } from '../shadow/mirroring.ts';
 import { isMirrorable, mirroringWokenByService, wokenByPod } from '../shadow/wake.ts';
 import { countHints } from './endpointslices.ts';
 import type { Cause } from './causes.ts';
+import { replaceEndpoints } from './listed.ts';
 import type { Context, DifferingEndpoints, ServiceRecord } from './service.ts';
 import {
   addressesIn,
@@ -24,7 +25,6 @@ import {
   countPod,
   removeSlice,
   replaceSlice,
-  setEndpoints,
   setService,
 } from './service.ts';
 
@@ -163,7 +163,7 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
 /** Services for which another manager's slices refer to a pod that came or went. */
 function touchReferring(records: Records, pod: Pod, touches: Map<Key, Touch>): void {
   for (const record of records.foreignIn(pod.namespace)) {
-    for (const slice of record.slices.values()) {
+    for (const slice of record.slices) {
       for (const { target, addresses } of slice.endpoints) {
         if (target?.name !== pod.name) continue;
         const touch = touchIn(touches, record);
@@ -225,7 +225,7 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
  * so some zone has too few. topologycache.go GetOverloadedServices.
  */
 function isOverloaded({ snapshot }: Context, record: ServiceRecord): boolean {
-  const { ready, zones } = countHints(record.slices.values());
+  const { ready, zones } = countHints(record.slices);
   return zones.size > 0 && whyNoHints(snapshot.zoneCapacity, ready) !== null;
 }
 
@@ -280,7 +280,7 @@ function touchedBySelection(records: Records, record: ServiceRecord, was: readon
 /** Services named by slices that a Service owns, or owned, by its uid: whose they are changes. */
 function touchedByOwner(records: Records, owner: ServiceRecord): Touch[] {
   const touches = new Map<Key, Touch>();
-  for (const slice of owner.slices.values()) {
+  for (const slice of owner.slices) {
     for (const record of recordsNamed(records, slice)) {
       if (record === owner) continue;
       record.roles = null;
@@ -302,7 +302,7 @@ function touchedByEndpoints(records: Records, change: Change<'endpoints'>): Touc
   if (endpoints === null) return [];
   const record = records.getOrCreate(endpoints.key);
   const touch = touchOf(record);
-  for (const address of setEndpoints(record, after)) touch.addresses.add(address);
+  for (const address of replaceEndpoints(record, after)) touch.addresses.add(address);
   // Where there is no object, that is the one difference; with it, every address counts.
   touch.whole = before === null || after === null;
   touch.writes = writesEndpoints;
@@ -340,7 +340,11 @@ function touchedBySlice(records: Records, change: Change<'endpointslices'>): Tou
   const addresses = differingAddresses(before, after, differing);
   for (const record of new Set([...recordsNamed(records, before), ...named])) {
     const touch = touchOf(record);
-    if (differing !== null && named.has(record) && record.slices.has(slice.key)) {
+    if (
+      differing !== null &&
+      named.has(record) &&
+      record.slices.some(({ key }) => key === slice.key)
+    ) {
       replaceSlice(record, slice, differing);
     } else {
       if (before !== null) removeSlice(record, before);

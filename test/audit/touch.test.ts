@@ -22,7 +22,8 @@ import {
   subset,
   target,
 } from '../build.ts';
-import { createRecord, addSlice, setEndpoints, setService } from '../../src/audit/service.ts';
+import { setEndpoints } from '../../src/audit/listed.ts';
+import { createRecord, addSlice, setService } from '../../src/audit/service.ts';
 import type { ServiceRecord } from '../../src/audit/service.ts';
 import type { Records, Touch } from '../../src/audit/touch.ts';
 import { recordsNamed, touchedBy } from '../../src/audit/touch.ts';

@@ -3,7 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { addressTypeOf, canonicalIP, parseIP } from '../../src/model/ip.ts';
+import { addressTypeOf, canonicalIP, isAt, parseIP } from '../../src/model/ip.ts';
 
 describe('parseIP', () => {
   const addresses: [string, 'IPv4' | 'IPv6', string][] = [
@@ -75,6 +75,8 @@ describe('canonicalIP', () => {
   ];
   test.each(cases)('%j is %j', (text, want) => {
     expect(canonicalIP(text)).toBe(want);
+    expect(isAt(text, want)).toBe(true);
+    expect(isAt(text, '10.9.9.9')).toBe(false);
   });
 });
 
