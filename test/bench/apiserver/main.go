@@ -3,8 +3,8 @@
 //
 //	apiserver -dir DIR [-share 1] [-pod-bytes 12000] [-bookmark 60s]
 //
-// Writes DIR/kubeconfig, prints {"url":…,"kubeconfig":…} when it listens, and serves until it is
-// killed. All that it shows is as the controllers would have written it, also while pods change:
+// Writes DIR/kubeconfig, prints {"url":…,"kubeconfig":…,"token":…,"authority":…} when it listens, and
+// serves until it is killed. All that it shows is as the controllers would have written it, also while pods change:
 //
 //	POST /control/churn?rate=500   pods that change their readiness, per second; 0 stops
 //	GET  /control/stamps           what was sent when (clear=true: and forget it)
@@ -57,7 +57,7 @@ func main() {
 	check(err)
 	url := "https://" + listener.Addr().String()
 	kubeconfig := filepath.Join(*dir, "kubeconfig")
-	writeKubeconfig(kubeconfig, url, token, certificate.Certificate[0])
+	writeKubeconfig(kubeconfig, url, token, authority(certificate.Certificate[0]))
 	s := &http.Server{
 		Handler:  &server{cluster: c, token: token, bookmark: *marks, requests: map[string]int{}},
 		ErrorLog: log.New(os.Stderr, "", 0),
@@ -65,7 +65,7 @@ func main() {
 			NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12},
 	}
 	check(json.NewEncoder(os.Stdout).Encode(map[string]string{"url": url, "kubeconfig": kubeconfig,
-		"token": token}))
+		"token": token, "authority": authority(certificate.Certificate[0])}))
 	check(s.ServeTLS(listener, "", ""))
 }
 
@@ -93,8 +93,11 @@ func newCertificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-func writeKubeconfig(path, url, token string, authority []byte) {
-	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority})
+func authority(der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+func writeKubeconfig(path, url, token, authority string) {
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
 current-context: load
@@ -112,6 +115,6 @@ contexts:
     context:
       cluster: load
       user: load
-`, url, base64.StdEncoding.EncodeToString(data), token)
+`, url, base64.StdEncoding.EncodeToString([]byte(authority)), token)
 	check(os.WriteFile(path, []byte(text), 0o600))
 }
