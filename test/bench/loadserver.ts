@@ -95,7 +95,9 @@ function controls(at: Pick<LoadServer, 'url' | 'token' | 'authority'>): Controls
     return promise;
   };
   return {
-    churn: async (rate) => void (await ask('POST', `churn?rate=${rate}`)),
+    churn: async (rate) => {
+      await ask('POST', `churn?rate=${rate}`);
+    },
     stamps: async (clear) => (await ask('GET', `stamps?clear=${String(clear)}`)) as Stamp[],
     requests: async () => (await ask('GET', 'requests')) as Record<string, number>,
     world: async () => (await ask('GET', 'world')) as Record<string, number>,
