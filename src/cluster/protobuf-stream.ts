@@ -19,7 +19,7 @@ import { readRaw } from './message-fields.ts';
 import { messages, statusMessage } from './messages.ts';
 import { kinds, unreadable } from './project.ts';
 import { readObject, typeLength } from './protobuf.ts';
-import { lengthType, readEnd, readInt32, readTag, readText, skip, tagOf, textOf } from './wire.ts';
+import { lengthType, readEnd, readInt64, readTag, readText, skip, tagOf, textOf } from './wire.ts';
 
 import type { Resource, WatchEvent } from '../model/objects.ts';
 import type { Known, Projection, Unreadable } from './project.ts';
@@ -74,27 +74,39 @@ type Held = Pick<Known, 'previousPod'>;
 
 // --- bytes that wait for more ---
 
-/** Chunks that have not been read, and how many bytes there must be before it is worth trying. */
+/** What could not be read yet, and how many bytes there must be before it is worth trying. */
 interface Intake {
   parts: Buffer[];
   held: number;
   needed: number;
 }
 
-/** All bytes that wait, in one piece; null while there are too few. */
-function take(intake: Intake, chunk: Uint8Array): Buffer | null {
-  if (chunk.length === 0) return null;
-  intake.parts.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
-  intake.held += chunk.length;
-  if (intake.held < intake.needed) return null;
-  const [first] = intake.parts;
-  const whole = intake.parts.length === 1 && first ? first : Buffer.concat(intake.parts);
-  intake.parts = [];
-  intake.held = 0;
-  return whole;
+const newIntake = (): Intake => ({ parts: [], held: 0, needed: 0 });
+
+/**
+ * Has a chunk read in the fewest pieces: first what was kept with as much of the chunk as that
+ * lacked, then the rest of it in place. `read` keeps what it cannot read.
+ */
+function feed(intake: Intake, chunk: Uint8Array, read: (whole: Buffer) => void): void {
+  let rest: Buffer = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  while (intake.held > 0 && rest.length > 0) {
+    const part = rest.subarray(0, intake.needed - intake.held);
+    rest = rest.subarray(part.length);
+    intake.parts.push(part);
+    intake.held += part.length;
+    if (intake.held < intake.needed) {
+      intake.parts[intake.parts.length - 1] = Buffer.from(part);
+      return;
+    }
+    const whole = Buffer.concat(intake.parts);
+    intake.parts = [];
+    intake.held = 0;
+    read(whole);
+  }
+  if (rest.length > 0) read(rest);
 }
 
-/** Keeps what could not be read yet, in a copy, so that the rest of its chunk can go. */
+/** Keeps what could not be read, in a copy, so that its chunk can go. */
 function keepRest(intake: Intake, whole: Buffer, from: number, needed: number): void {
   const rest = whole.subarray(from);
   intake.needed = needed;
@@ -102,8 +114,18 @@ function keepRest(intake: Intake, whole: Buffer, from: number, needed: number): 
   intake.parts = rest.length === 0 ? [] : [Buffer.from(rest)];
 }
 
-/** A tag and a length are at most so many bytes; fewer may be half of them. */
-const headLimit = 10;
+/** A tag and a length, or a tag and a number, are at most so many bytes. */
+const headLimit = 15;
+
+/** Whether a tag and the number after it are there, which are never half of something. */
+function hasHead(whole: Buffer, at: number): boolean {
+  if (whole.length - at >= headLimit) return true;
+  let numbers = 0;
+  for (let index = at; index < whole.length && numbers < 2; index++) {
+    if ((whole[index] ?? 0) < 0x80) numbers++;
+  }
+  return numbers === 2;
+}
 
 interface Head {
   readonly tag: number;
@@ -112,14 +134,15 @@ interface Head {
   readonly to: number;
 }
 
-/** The field that begins here; null if more bytes are needed to tell. */
-function readHead(whole: Buffer, at: number): Head | null {
+/** The field that begins here, of a length up to `limit`; null if more bytes are needed to tell. */
+function readHead(whole: Buffer, at: number, limit: number): Head | null {
+  if (!hasHead(whole, at)) return null;
   const cursor = { bytes: whole, at };
   try {
     const tag = readTag(cursor, whole.length);
     const isLong = (tag & 7) === lengthType;
-    const length = isLong ? readInt32(cursor, whole.length) : 0;
-    if (length < 0 || length > textLimit) throw new WrongType('', 'a length', length);
+    const length = isLong ? readInt64(cursor, whole.length) : 0;
+    if (length < 0 || length > limit) throw new WrongType('', 'a length', length);
     const from = cursor.at;
     if (!isLong) skip(cursor, tag, whole.length);
     return { tag, from, to: cursor.at + length };
@@ -143,22 +166,23 @@ interface ListState {
 /** A reader for one page of this resource. */
 export function createListReader<R extends Resource>(resource: R, held: Held = {}): ListReader<R> {
   const state: ListState = {
-    intake: { parts: [], held: 0, needed: 1 },
+    intake: newIntake(),
     left: null,
     resourceVersion: '',
     continueToken: '',
     problem: null,
   };
+  const framed = { ...held, typeBytes: 0 };
   return {
     read: (chunk, at) => {
       const items: Projection<R>[] = [];
       if (state.problem !== null || state.left === 0) return items;
       try {
-        const whole = take(state.intake, chunk);
-        if (whole !== null)
+        feed(state.intake, chunk, (whole) => {
           readList(state, whole, (from, to) => {
-            items.push(readObject(resource, whole, from, to, at, { ...held, typeBytes: 0 }));
+            items.push(readObject(resource, whole, from, to, at, framed));
           });
+        });
       } catch (error) {
         state.problem = streamProblem(resource, error);
       }
@@ -187,8 +211,8 @@ function readList(
     state.left = begin.to - begin.from;
   }
   while (state.left > 0) {
-    const head = readHead(whole, at);
-    if (head !== null && head.to - at > state.left) throw new WrongType('', 'a length', null);
+    const head = readHead(whole, at, Math.min(state.left, textLimit));
+    if (head !== null && head.to - at > state.left) throw new WrongType('', 'a length', state.left);
     if (head === null || head.to > whole.length) {
       keepRest(state.intake, whole, at, head === null ? whole.length - at + 1 : head.to - at);
       return;
@@ -207,7 +231,8 @@ function readEnvelope(whole: Buffer): Head | null {
     throw new WrongType('', 'the prefix of protobuf', whole.toString('latin1', 0, magic.length));
   }
   for (let at = magic.length; at < whole.length;) {
-    const head = readHead(whole, at);
+    // The list itself may be of any length.
+    const head = readHead(whole, at, Infinity);
     if (head === null || head.tag === tagOf(2)) return head;
     at = head.to;
   }
@@ -239,15 +264,16 @@ export function createWatchReader<R extends Resource>(
   resource: R,
   held: Held = {},
 ): WatchReader<R> {
-  const state: WatchState = { intake: { parts: [], held: 0, needed: frameHead }, problem: null };
+  const state: WatchState = { intake: newIntake(), problem: null };
   return {
     read: (chunk, at) => {
       const messages: WatchMessage<R>[] = [];
-      const whole = state.problem === null ? take(state.intake, chunk) : null;
-      if (whole === null) return messages;
+      if (state.problem !== null) return messages;
       try {
-        readFrames(state, whole, (from, to) => {
-          messages.push(readFrame(resource, whole, from, to, at, held));
+        feed(state.intake, chunk, (whole) => {
+          readFrames(state, whole, (from, to) => {
+            messages.push(readFrame(resource, whole, from, to, at, held));
+          });
         });
       } catch (error) {
         state.problem = streamProblem(resource, error);

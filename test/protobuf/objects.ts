@@ -304,9 +304,6 @@ export function* oddLines(): Generator<Raw> {
       resource: 'endpointslices',
       object: sliceOf('IPv4', { metadata: { ...metadata, generation } }),
     };
-  for (const labels of [
-    { __proto__: null, ['__proto__']: 'x' },
-    { ü: 'é', '\u2028': '😀' },
-  ])
+  for (const labels of [JSON.parse('{"__proto__":"x"}') as Raw, { ü: 'é', '\u2028': '😀' }])
     yield { resource: 'pods', object: { metadata: { ...metadata, labels } } };
 }
