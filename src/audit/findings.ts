@@ -372,9 +372,11 @@ export const catalogue = {
     output: 'mirrored',
     severity: 'info',
     difference: 'unexpected',
-    title: 'Two mirrored slices stand where one is enough',
-    meaning: 'There is one mirrored slice per address type and port map.',
-    remedy: 'Nothing needs to be done; the next sync of the Endpoints deletes one.',
+    title: 'A mirrored slice stands that is one too many',
+    meaning:
+      'There is one mirrored slice per address type and port map that has endpoints; a second, ' +
+      'or an empty one under other ports, adds nothing.',
+    remedy: 'Nothing needs to be done; the next sync of the Endpoints deletes it.',
     upstream: `${mirroringReconciler} reconcileByPortMapping`,
   },
   'left-behind': {

@@ -131,8 +131,10 @@ function compareGroups(
   const found: Difference[] = [];
   const left = new Map<string, Mirrored[]>();
   const groupsSeen = new Set<string>();
+  const wanted = new Set(groups.map(groupKey));
   for (const slice of slices) {
-    if (groupsSeen.has(groupKey(slice))) {
+    const isIdle = slice.endpoints.length === 0 && !wanted.has(groupKey(slice));
+    if (isIdle || groupsSeen.has(groupKey(slice))) {
       found.push(
         difference('mirror-slice-duplicate', sliceObject(slice), 'ports', null, slice.name, {
           subject: slice.name,

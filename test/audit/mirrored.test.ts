@@ -47,7 +47,7 @@ describe('what is mirrored', () => {
       byHand({ subsets: [] }),
       [mirror({ endpoints: [] })],
       selectorless,
-      [],
+      ['mirror-slice-duplicate info'],
     ],
     ['Endpoints are gone', null, [mirror()], selectorless, [unexpected]],
     ['the Service is gone', byHand(), [mirror()], null, [unexpected]],
