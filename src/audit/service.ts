@@ -71,8 +71,9 @@ export interface ServiceRecord {
   endpoints: Endpoints | null;
   /** Whether somebody else wrote the Endpoints last; null: not looked at yet. */
   handWritten: boolean | null;
-  /** The selected pods and what each adds. */
-  readonly members: Map<Key, Contribution>;
+  /** The selected pods, in no order, and what each of them adds. */
+  readonly members: Pod[];
+  readonly contributions: Contribution[];
   /** Pods listed in Endpoints, counted by their resolved ports: few, however many pods. */
   groups: readonly MemberGroup[];
   /** Endpoints expected in slices, by address type. */
@@ -110,7 +111,8 @@ export function createRecord(key: Key): ServiceRecord {
     service: null,
     endpoints: null,
     handWritten: null,
-    members: new Map(),
+    members: [],
+    contributions: [],
     groups: noGroups,
     expectedCounts: { IPv4: 0, IPv6: 0, FQDN: 0 },
     truncation: undefined,
@@ -179,7 +181,7 @@ function count(record: ServiceRecord, contribution: Contribution, by: 1 | -1): v
     let group = record.groups.find((one) => one.portMap === portMap);
     if (group === undefined) {
       group = { portMap, ports, ready: 0, notReady: 0 };
-      record.groups = [...record.groups, group];
+      record.groups = record.groups.concat(group);
     }
     if (ready) group.ready += by;
     else group.notReady += by;
@@ -192,25 +194,46 @@ function count(record: ServiceRecord, contribution: Contribution, by: 1 | -1): v
   for (const type of types) record.expectedCounts[type] += by;
 }
 
-/** Counts a pod of the snapshot in, anew or out, as the Service's selector says now. */
-export function countPod(context: Context, record: ServiceRecord, key: Key): void {
-  const before = record.members.get(key);
-  if (before !== undefined) {
-    record.members.delete(key);
-    count(record, before, -1);
+/** Whether the controllers list the pods of the snapshot that are like this one. */
+export function isMember({ service }: ServiceRecord, pod: Pod): boolean {
+  if (service?.namespace !== pod.namespace || !isSelected(service)) return false;
+  return selects(service.selector, pod.labels);
+}
+
+/** Counts a pod in, anew or out: another version of it, or of its Node, is in the snapshot now. */
+export function recountPod(
+  context: Context,
+  record: ServiceRecord,
+  before: Pod | null,
+  after: Pod | null,
+): void {
+  const { members, contributions } = record;
+  const at = before === null ? -1 : members.indexOf(before);
+  const was = contributions[at];
+  if (was !== undefined) {
+    count(record, was, -1);
+    const [pod, contribution] = [members.pop(), contributions.pop()];
+    if (pod !== undefined && contribution !== undefined && at < members.length) {
+      members[at] = pod;
+      contributions[at] = contribution;
+    }
   }
-  const pod = context.snapshot.pods.get(key);
-  if (pod === undefined || !selects(record.service?.selector ?? null, pod.labels)) return;
-  addPod(context, record, pod);
+  if (after !== null && isMember(record, after)) addPod(context, record, after);
+}
+
+/** Takes in another version of a pod that says the same to every controller. */
+export function replaceMember(record: ServiceRecord | undefined, before: Pod, after: Pod): void {
+  const at = record?.members.indexOf(before) ?? -1;
+  if (record !== undefined && at >= 0) record.members[at] = after;
 }
 
 /** Counts a selected pod in. */
 export function addPod(context: Context, record: ServiceRecord, pod: Pod): void {
-  const { service } = record;
+  const { service, members, contributions } = record;
   if (service === null || !isSelected(service)) return;
-  const { key } = pod;
   const contribution = contributionOf(context, service, pod);
-  record.members.set(key, contribution);
+  members.push(pod);
+  contributions.push(contribution);
   count(record, contribution, 1);
 }
 
@@ -223,15 +246,14 @@ export function setService(
 ): void {
   record.service = service;
   record.roles = null;
-  record.members.clear();
+  record.members.length = 0;
+  record.contributions.length = 0;
   record.groups = noGroups;
   record.truncation = undefined;
   for (const type of addressTypes) record.expectedCounts[type] = 0;
   record.nodeless = 0;
   record.stranded = 0;
-  for (const pod of pods) {
-    if (selects(service?.selector ?? null, pod.labels)) addPod(context, record, pod);
-  }
+  for (const pod of pods) if (isMember(record, pod)) addPod(context, record, pod);
 }
 
 /** The addresses that a slice lists, each once. */

@@ -21,7 +21,8 @@ import {
   addressesIn,
   differingEndpoints,
   addSlice,
-  countPod,
+  recountPod,
+  replaceMember,
   removeSlice,
   replaceSlice,
   setService,
@@ -133,8 +134,11 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
   const replaced = before?.uid !== after?.uid;
   const wakes = before === null || after === null || replaced ? 'all' : wokenByPod(before, after);
   const same = before !== null && after !== null && isSamePod(before, after);
-  if (same && wakes === 'none') return [];
   const was = selecting(records, before);
+  if (same && wakes === 'none') {
+    for (const key of was) replaceMember(records.get(key), before, after);
+    return [];
+  }
   const is =
     before !== null && after !== null && equalLabels(before.labels, after.labels)
       ? was
@@ -144,7 +148,7 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
   for (const key of new Set([...was, ...is])) {
     const record = records.get(key);
     if (record === undefined) continue;
-    countPod(records.context, record, pod.key);
+    recountPod(records.context, record, before, after);
     const touch = touchOf(record);
     for (const address of addresses) touch.addresses.add(address);
     const awake = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
@@ -204,7 +208,7 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
       for (const key of selecting(records, pod)) {
         const record = records.get(key);
         if (record === undefined) continue;
-        countPod(records.context, record, pod.key);
+        recountPod(records.context, record, pod, pod);
         const touch = of(record);
         for (const ip of pod.ips) touch.addresses.add(canonicalIP(ip));
       }

@@ -286,7 +286,7 @@ export function quantity(fields: Fields, name: string): number {
 // --- what kinds have in common ---
 
 /** What the metadata of every object tell. */
-export type Meta = Omit<Node, 'zone' | 'ready' | 'controlPlane' | 'cpuMillis' | 'at'>;
+export type Meta = Omit<Node, 'zone' | 'ready' | 'controlPlane' | 'cpuMillis'>;
 
 /** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {
@@ -301,7 +301,8 @@ export function namespacedMeta(metadata: Fields): Meta {
 function meta(metadata: Fields, namespace: string): Meta {
   const name = identity(metadata, 'name');
   return {
-    key: namespace === '' ? name : `${namespace}/${name}`,
+    // One copy of the namespace with its slash; long keys refer to it and to the name.
+    key: namespace === '' ? name : internWord(`${namespace}/`) + name,
     namespace,
     name,
     uid: text(metadata, 'uid'),
