@@ -21,7 +21,7 @@ import type { Difference, Leftover, ListedAddress } from './compare.ts';
 import { compareAddress, difference } from './compare.ts';
 import { listedAt } from './listed.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isMember, isWrittenByController, podsInOrder } from './service.ts';
+import { isMember, isWrittenByController, podsInOrder, portGroups } from './service.ts';
 
 const objectOf = (record: ServiceRecord): string => `Endpoints ${record.key}`;
 
@@ -31,7 +31,7 @@ export function truncationOf(record: ServiceRecord): Truncation | null {
   const most = Math.max(1, record.service?.ports.length ?? 1);
   if (record.members.length * most <= endpointsCapacity) return null;
   if (record.truncation === undefined) {
-    record.truncation = truncation(subsetCounts(record.groups));
+    record.truncation = truncation(subsetCounts(portGroups(record)));
   }
   return record.truncation;
 }

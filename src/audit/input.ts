@@ -122,7 +122,7 @@ function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[]
 
 /** Pods by which the API server refuses the Endpoints of the Service. */
 function judgeNodeless(record: ServiceRecord): Difference[] {
-  const pods = record.members.filter((_, at) => record.contributions[at]?.nodeless === true);
+  const pods = record.members.filter((_, at) => record.memberKinds[at]?.nodeless === true);
   return pods.map((pod) =>
     difference(
       'pod-without-node',

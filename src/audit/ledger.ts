@@ -180,11 +180,14 @@ function judged(of: Audited, output: Output, judge: () => Difference[]): Differe
   return isUnjudged(of.unknown, output) ? [] : judge();
 }
 
+const none: readonly Difference[] = [];
+
 function judgeAddress(state: State, of: Audited, address: string, occasion: Occasion): void {
   const { context, keeping } = state;
   const { record } = of;
-  const endpoints = judged(of, 'endpoints', () => judgeEndpointsAddress(context, record, address));
-  const slices = judged(of, 'endpointslices', () => judgeSliceAddress(context, record, address));
+  const judges = (output: Output): boolean => !isUnjudged(of.unknown, output);
+  const endpoints = judges('endpoints') ? judgeEndpointsAddress(context, record, address) : none;
+  const slices = judges('endpointslices') ? judgeSliceAddress(context, record, address) : none;
   const input = judgeInputAddress(context, record, address);
   if (of.items.size + endpoints.length + slices.length + input.length === 0) return;
   reconcile(keeping, of, `endpoints ${address}`, endpoints, occasion);

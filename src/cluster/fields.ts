@@ -290,7 +290,10 @@ export type Meta = Omit<Node, 'zone' | 'ready' | 'controlPlane' | 'cpuMillis'>;
 
 /** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {
-  return meta(metadata, '');
+  const of = meta(metadata, '');
+  // Pods name their Node, and look it up by one and the same string.
+  const name = internWord(of.name);
+  return { ...of, key: name, name };
 }
 
 /** The metadata of an object; an error where it has no name or no namespace. */

@@ -159,6 +159,7 @@ interface State {
   readonly zonesSeen: Set<string>;
   readonly dropped: { stale: number; repeated: number };
   last: { namespace: string; labels: Labels; found: Service[] } | null;
+  lastAt: { ip: string; pods: readonly Pod[] } | null;
   /** null: to be computed from the Nodes. */
   zoneCapacity: ZoneCapacity | null;
 }
@@ -184,6 +185,7 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     dropped: { stale: 0, repeated: 0 },
     zoneCapacity: null,
     last: null,
+    lastAt: null,
   };
   const snapshot = viewOf(state, delivered);
   return { snapshot, apply: (event) => apply(state, event), dropped: state.dropped };
@@ -244,6 +246,7 @@ function replace(
 ): void {
   const { held, indexes } = state;
   if (resource === 'pods') {
+    state.lastAt = null;
     replacePod(indexes, before as Pod | null, after as Pod | null);
   } else if (resource === 'services') {
     state.last = null;
@@ -269,7 +272,11 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
     slices: held.endpointslices,
     podsIn: (namespace) => linked(indexes.podsByNamespace, namespace),
     podsOn: (node) => linked(indexes.podsByNode, node),
-    podsAt: (ip) => linked(indexes.podsByAddress, ip),
+    podsAt(ip) {
+      // Every judge of an address asks for its pods.
+      if (state.lastAt?.ip !== ip) state.lastAt = { ip, pods: linked(indexes.podsByAddress, ip) };
+      return state.lastAt.pods;
+    },
     servicesSelecting(namespace, labels) {
       // Pods of one template share their labels by reference and mostly come in a row.
       const { last } = state;

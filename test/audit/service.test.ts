@@ -28,6 +28,7 @@ import {
   isWedged,
   isWrittenByController,
   nodeOf,
+  portGroups,
   recountPod,
   removeSlice,
   replaceSlice,
@@ -58,7 +59,7 @@ test('a record knows its names, and is empty until something is there', () => {
 
 /** What the counts say: pods, then addresses by readiness, then endpoints by family. */
 function counted(record: ServiceRecord): string {
-  const groups = record.groups.map(({ ready, notReady }) => `${ready}+${notReady}`);
+  const groups = portGroups(record).map(({ ready, notReady }) => `${ready}+${notReady}`);
   const types = Object.entries(record.expectedCounts)
     .filter(([, count]) => count > 0)
     .map((one) => one.join(' '));
@@ -94,7 +95,7 @@ describe('counts', () => {
     change('modified', pod());
     change('deleted', pod());
     expect(counted(record)).toBe('0, 0');
-    expect(record.groups).toEqual([]);
+    expect(record.kinds).toEqual([]);
   });
 
   test('a new version of the Service counts all anew', () => {

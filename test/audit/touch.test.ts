@@ -120,7 +120,7 @@ test('whatever becomes of a pod, its latest version is the one that is counted',
     expect(all.get('shop/web')?.members).toEqual([version]);
   }
   change('deleted', pod({ uid: 'another' }));
-  expect(all.get('shop/web')).toMatchObject({ members: [], contributions: [], groups: [] });
+  expect(all.get('shop/web')).toMatchObject({ members: [], memberKinds: [], kinds: [] });
 });
 
 describe('pods', () => {
