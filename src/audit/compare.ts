@@ -6,7 +6,7 @@
 // comes, so that a wrong targetRef is one difference and not two. Texts are for people: they name
 // the address, the pod, and the fields that differ as the API writes them.
 
-import { equalPorts } from '../model/equal.ts';
+import { equalPorts, equalRefs } from '../model/equal.ts';
 import type { Endpoint, EndpointAddress, EndpointSlice, Port } from '../model/objects.ts';
 import { portKey, portText } from '../model/objects.ts';
 import type { ExpectedAddress } from '../shadow/endpoints.ts';
@@ -194,11 +194,7 @@ export function compareAddress(
 }
 
 const isTarget = (target: EndpointAddress['target'], pod: ExpectedAddress['pod']): boolean =>
-  target !== null &&
-  target.kind === 'Pod' &&
-  target.uid === pod.uid &&
-  target.name === pod.name &&
-  target.namespace === pod.namespace;
+  equalRefs(target, pod.ref);
 
 /** What nearly every entry is, and quickly told: all as expected. */
 function isListedAs(want: ExpectedAddress, got: ListedAddress): boolean {

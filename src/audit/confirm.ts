@@ -148,9 +148,7 @@ function isCaughtUp(
   const heldSlices = [...(record?.slices.values() ?? [])].filter(
     ({ labels }) => labels[label.serviceName] === record?.name,
   );
-  const members = [...(record?.members.keys() ?? [])]
-    .map((key) => snapshot.pods.get(key))
-    .filter((pod) => pod !== undefined);
+  const members = record?.members ?? [];
   return (
     (!snapshot.knows('endpoints') ||
       isMatched(

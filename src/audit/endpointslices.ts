@@ -21,7 +21,7 @@ import type { Difference, Leftover, SlicedEndpoint } from './compare.ts';
 import { compareEndpoint, difference, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
 import type { Context, Role, ServiceRecord } from './service.ts';
-import { isWedged, nodeOf, podsInOrder, roleOf, slicesAt, slicesOf } from './service.ts';
+import { isMember, isWedged, nodeOf, podsInOrder, roleOf, slicesAt, slicesOf } from './service.ts';
 
 const noEntries: readonly SlicedEndpoint[] = [];
 
@@ -70,7 +70,7 @@ export function judgeSliceAddress(
   const { snapshot, release } = context;
   const expected = [];
   for (const pod of podsInOrder(snapshot, address)) {
-    if (!record.members.has(pod.key)) continue;
+    if (!isMember(record, pod)) continue;
     for (const endpoint of expectedEndpoints(service, pod, nodeOf(snapshot, pod), release)) {
       if (endpoint.addresses.includes(address)) expected.push(endpoint);
     }

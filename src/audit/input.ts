@@ -13,7 +13,7 @@ import { difference, isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesAt } from './endpointslices.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController, roleOf, slicesOf } from './service.ts';
+import { isMember, isWrittenByController, roleOf, slicesOf } from './service.ts';
 
 /** Bytes of an object that comes near what the API server accepts. */
 const nearLimit = 0.8 * objectBytesLimit;
@@ -122,12 +122,8 @@ function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[]
 }
 
 /** Pods by which the API server refuses the Endpoints of the Service. */
-function judgeNodeless({ snapshot }: Context, record: ServiceRecord): Difference[] {
-  const pods: Pod[] = [];
-  for (const [key, { nodeless }] of record.members) {
-    const pod = nodeless ? snapshot.pods.get(key) : undefined;
-    if (pod !== undefined) pods.push(pod);
-  }
+function judgeNodeless(record: ServiceRecord): Difference[] {
+  const pods = record.members.filter((_, at) => record.memberKinds[at]?.nodeless === true);
   return pods.map((pod) =>
     difference(
       'pod-without-node',
@@ -145,7 +141,7 @@ export function judgeInput(context: Context, record: ServiceRecord): Difference[
   const { service } = record;
   const found = [...judgeLeftBehind(context, record), ...judgeSizes(context, record)];
   if (service === null || !isSelected(service)) return found;
-  if (record.nodeless > 0) found.push(...judgeNodeless(context, record));
+  if (record.nodeless > 0) found.push(...judgeNodeless(record));
   const foreign = slicesOf(context.snapshot, record, 'foreign');
   if (foreign.length > 0) {
     const names = foreign.map(sliceObject).join(', ');
@@ -153,7 +149,7 @@ export function judgeInput(context: Context, record: ServiceRecord): Difference[
     found.push(difference('managers-several', object, 'spec.selector', null, names));
   }
   if (truncationOf(record) !== null) {
-    const pods = `${String(record.members.size)} selected pods`;
+    const pods = `${String(record.members.length)} selected pods`;
     const most = `${String(endpointsCapacity)} addresses`;
     const object = `Endpoints ${record.key}`;
     found.push(difference('endpoints-truncated', object, 'subsets', pods, most));
@@ -209,7 +205,7 @@ function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string)
     const elders = living
       .slice(0, index)
       .filter((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
-    const isOurs = ({ key }: Pod): boolean => record.members.has(key);
+    const isOurs = (one: Pod): boolean => isMember(record, one);
     const elder = isOurs(pod) ? elders[0] : elders.find(isOurs);
     if (elder === undefined || (!isOurs(pod) && isServed(snapshot, pod))) continue;
     found.push(

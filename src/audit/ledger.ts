@@ -218,11 +218,14 @@ function judged(of: Audited, output: Output, judge: () => Difference[]): Differe
   return isUnjudged(of.unknown, output) ? [] : judge();
 }
 
+const none: readonly Difference[] = [];
+
 function judgeAddress(state: State, of: Audited, address: string, occasion: Occasion): void {
   const { context, keeping } = state;
   const { record } = of;
-  const endpoints = judged(of, 'endpoints', () => judgeEndpointsAddress(context, record, address));
-  const slices = judged(of, 'endpointslices', () => judgeSliceAddress(context, record, address));
+  const judges = (output: Output): boolean => !isUnjudged(of.unknown, output);
+  const endpoints = judges('endpoints') ? judgeEndpointsAddress(context, record, address) : none;
+  const slices = judges('endpointslices') ? judgeSliceAddress(context, record, address) : none;
   const input = judgeInputAddress(context, record, address);
   if (of.items.size + endpoints.length + slices.length + input.length === 0) return;
   reconcile(keeping, of, `endpoints ${address}`, endpoints, occasion);
@@ -273,7 +276,7 @@ function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
   const listed = spreadListed(record);
   spreadSlices(state.context.snapshot, record);
   for (const address of listed.keys()) judgeAddress(state, of, address, occasion);
-  for (const address of unlistedAddresses(state, of)) judgeAddress(state, of, address, occasion);
+  for (const address of unlistedAddresses(of)) judgeAddress(state, of, address, occasion);
   record.entries = null;
   foldListed(record);
   for (const slice of record.slices) judgeOneSlice(state, of, slice, occasion);
@@ -282,16 +285,14 @@ function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
 }
 
 /** Addresses besides those that the Endpoints list, at which something stands or must stand. */
-function unlistedAddresses({ context }: State, { record, items }: Audited): Set<string> {
+function unlistedAddresses({ record, items }: Audited): Set<string> {
   const { listed, entries, members } = record;
   const addresses = new Set<string>();
   const add = (address: string): void => {
     if (listed?.has(address) !== true) addresses.add(address);
   };
   for (const ofRole of entries?.values() ?? []) for (const address of ofRole.keys()) add(address);
-  for (const key of members.keys()) {
-    for (const ip of context.snapshot.pods.get(key)?.ips ?? []) add(canonicalIP(ip));
-  }
+  for (const { ips } of members) for (const ip of ips) add(canonicalIP(ip));
   for (const unit of items.keys()) {
     const [kind, address] = unit.split(' ');
     if (address !== undefined && kind !== 'slice') add(address);

@@ -17,7 +17,7 @@ type Listed = ListedAddress | readonly ListedAddress[];
 export type Listing = ReadonlyMap<string, Listed>;
 
 /** Up to how many addresses are looked through. */
-const few = 32;
+const few = 256;
 
 function isFew(endpoints: Endpoints | null): boolean {
   if (endpoints === null) return true;

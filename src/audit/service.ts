@@ -6,7 +6,7 @@
 // record is the same as judging the Service from nothing, and a test holds the two against each
 // other. What is kept between events is derived from the snapshot and can be rebuilt at any time.
 
-import { equalEndpoints } from '../model/equal.ts';
+import { equalEndpoints, equalTexts } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import type {
   AddressType,
@@ -38,8 +38,8 @@ export interface Context {
   readonly maxEndpointsPerSlice: number;
 }
 
-/** What one pod adds to the expected totals of a Service; equal ones are one object. */
-interface Contribution {
+/** What pods of one kind add to the expected totals of a Service. */
+interface Kind {
   readonly portMap: PortMapKey | null;
   readonly ports: PortGroup['ports'];
   readonly ready: boolean;
@@ -50,11 +50,8 @@ interface Contribution {
    */
   readonly stranded: boolean;
   readonly types: readonly AddressType[];
-}
-
-/** Pods that share one list of resolved ports. */
-interface MemberGroup extends PortGroup {
-  readonly portMap: PortMapKey;
+  /** How many they are. */
+  pods: number;
 }
 
 /** How a slice relates to a Service. */
@@ -71,10 +68,11 @@ export interface ServiceRecord {
   endpoints: Endpoints | null;
   /** Whether somebody else wrote the Endpoints last; null: not looked at yet. */
   handWritten: boolean | null;
-  /** The selected pods and what each adds. */
-  readonly members: Map<Key, Contribution>;
-  /** Pods listed in Endpoints, counted by their resolved ports: few, however many pods. */
-  groups: readonly MemberGroup[];
+  /** The selected pods, in no order, and the kind that each is of. */
+  readonly members: Pod[];
+  readonly memberKinds: Kind[];
+  /** Few, however many pods. */
+  kinds: readonly Kind[];
   /** Endpoints expected in slices, by address type. */
   readonly expectedCounts: Record<AddressType, number>;
   /** How the Endpoints must be truncated; undefined: to be computed. */
@@ -98,7 +96,7 @@ export interface ServiceRecord {
 }
 
 const noRelabelled: ReadonlySet<string> = new Set();
-const noGroups: readonly MemberGroup[] = [];
+const noKinds: readonly Kind[] = [];
 const noSlices: readonly EndpointSlice[] = [];
 
 export function createRecord(key: Key): ServiceRecord {
@@ -110,8 +108,9 @@ export function createRecord(key: Key): ServiceRecord {
     service: null,
     endpoints: null,
     handWritten: null,
-    members: new Map(),
-    groups: noGroups,
+    members: [],
+    memberKinds: [],
+    kinds: noKinds,
     expectedCounts: { IPv4: 0, IPv6: 0, FQDN: 0 },
     truncation: undefined,
     nodeless: 0,
@@ -133,20 +132,6 @@ export function isEmpty(record: ServiceRecord): boolean {
 
 const addressTypes: readonly AddressType[] = ['IPv4', 'IPv6', 'FQDN'];
 
-const contributions = new Map<string, Contribution>();
-const contributionLimit = 10_000;
-
-function interned(contribution: Contribution): Contribution {
-  const { portMap, ready, nodeless, stranded, types } = contribution;
-  const flags = `${String(ready)} ${String(nodeless)} ${String(stranded)}`;
-  const key = `${String(portMap)} ${flags} ${types.join()}`;
-  const known = contributions.get(key);
-  if (known !== undefined) return known;
-  if (contributions.size >= contributionLimit) contributions.clear();
-  contributions.set(key, contribution);
-  return contribution;
-}
-
 /** The Node of a pod: null when it does not exist, undefined when Nodes are not known. */
 export function nodeOf(snapshot: Snapshot, pod: Pod): Node | null | undefined {
   if (!snapshot.knows('nodes')) return undefined;
@@ -159,59 +144,93 @@ export function podsInOrder(snapshot: Snapshot, address: string): readonly Pod[]
   return pods.length < 2 ? pods : [...pods].sort((a, b) => (a.uid < b.uid ? -1 : 1));
 }
 
-function contributionOf(context: Context, service: Service, pod: Pod): Contribution {
-  const address = expectedAddress(service, pod, context.release);
-  const node = nodeOf(context.snapshot, pod);
-  return interned({
-    portMap: address?.portMap ?? null,
-    ports: address?.ports ?? [],
-    ready: address?.ready ?? false,
-    nodeless: address !== null && pod.node === '',
-    stranded: node === null && !service.publishNotReadyAddresses && isListed(pod, true),
-    types: expectedTypes(service, pod, node),
-  });
+/** What a pod adds, as the kind of this record that says the same; a new one where none does. */
+function kindOf(
+  { snapshot, release }: Context,
+  record: ServiceRecord,
+  pod: Pod,
+  of: Service,
+): Kind {
+  const address = expectedAddress(of, pod, release);
+  const node = nodeOf(snapshot, pod);
+  const { portMap = null, ports = noPorts, ready = false } = address ?? {};
+  const nodeless = address !== null && pod.node === '';
+  const stranded = node === null && !of.publishNotReadyAddresses && isListed(pod, true);
+  const types = expectedTypes(of, pod, node);
+  const known = record.kinds.find(
+    (kind) =>
+      kind.portMap === portMap &&
+      kind.ready === ready &&
+      kind.nodeless === nodeless &&
+      kind.stranded === stranded &&
+      equalTexts(kind.types, types),
+  );
+  if (known !== undefined) return known;
+  const kind = { portMap, ports, ready, nodeless, stranded, types, pods: 0 };
+  record.kinds = record.kinds.concat(kind);
+  return kind;
 }
 
-function count(record: ServiceRecord, contribution: Contribution, by: 1 | -1): void {
-  const { portMap, ports, ready, nodeless, stranded, types } = contribution;
+const noPorts: Kind['ports'] = [];
+
+function count(record: ServiceRecord, kind: Kind, by: 1 | -1): void {
   record.truncation = undefined;
-  if (portMap !== null) {
-    let group = record.groups.find((one) => one.portMap === portMap);
-    if (group === undefined) {
-      group = { portMap, ports, ready: 0, notReady: 0 };
-      record.groups = [...record.groups, group];
-    }
-    if (ready) group.ready += by;
-    else group.notReady += by;
-    if (group.ready + group.notReady === 0) {
-      record.groups = record.groups.filter((one) => one !== group);
-    }
-  }
-  if (nodeless) record.nodeless += by;
-  if (stranded) record.stranded += by;
-  for (const type of types) record.expectedCounts[type] += by;
+  kind.pods += by;
+  if (kind.pods === 0) record.kinds = record.kinds.filter((other) => other !== kind);
+  if (kind.nodeless) record.nodeless += by;
+  if (kind.stranded) record.stranded += by;
+  for (const type of kind.types) record.expectedCounts[type] += by;
 }
 
-/** Counts a pod of the snapshot in, anew or out, as the Service's selector says now. */
-export function countPod(context: Context, record: ServiceRecord, key: Key): void {
-  const before = record.members.get(key);
-  if (before !== undefined) {
-    record.members.delete(key);
-    count(record, before, -1);
+/** Pods listed in Endpoints, counted by their resolved ports. */
+export function portGroups({ kinds }: ServiceRecord): PortGroup[] {
+  const listed = kinds.filter(({ portMap }) => portMap !== null);
+  return listed.map(({ ports, ready, pods }) =>
+    ready ? { ports, ready: pods, notReady: 0 } : { ports, ready: 0, notReady: pods },
+  );
+}
+
+/** Whether the controllers list the pods of the snapshot that are like this one. */
+export function isMember({ service }: ServiceRecord, pod: Pod): boolean {
+  if (service?.namespace !== pod.namespace || !isSelected(service)) return false;
+  return selects(service.selector, pod.labels);
+}
+
+/** Counts a pod in, anew or out: another version of it, or of its Node, is in the snapshot now. */
+export function recountPod(
+  context: Context,
+  record: ServiceRecord,
+  before: Pod | null,
+  after: Pod | null,
+): void {
+  const { members, memberKinds } = record;
+  const at = before === null ? -1 : members.indexOf(before);
+  const was = memberKinds[at];
+  if (was !== undefined) {
+    count(record, was, -1);
+    const [pod, kind] = [members.pop(), memberKinds.pop()];
+    if (pod !== undefined && kind !== undefined && at < members.length) {
+      members[at] = pod;
+      memberKinds[at] = kind;
+    }
   }
-  const pod = context.snapshot.pods.get(key);
-  if (pod === undefined || !selects(record.service?.selector ?? null, pod.labels)) return;
-  addPod(context, record, pod);
+  if (after !== null && isMember(record, after)) addPod(context, record, after);
+}
+
+/** Takes in another version of a pod that says the same to every controller. */
+export function replaceMember(record: ServiceRecord | undefined, before: Pod, after: Pod): void {
+  const at = record?.members.indexOf(before) ?? -1;
+  if (record !== undefined && at >= 0) record.members[at] = after;
 }
 
 /** Counts a selected pod in. */
 export function addPod(context: Context, record: ServiceRecord, pod: Pod): void {
-  const { service } = record;
+  const { service, members, memberKinds } = record;
   if (service === null || !isSelected(service)) return;
-  const { key } = pod;
-  const contribution = contributionOf(context, service, pod);
-  record.members.set(key, contribution);
-  count(record, contribution, 1);
+  const kind = kindOf(context, record, pod, service);
+  members.push(pod);
+  memberKinds.push(kind);
+  count(record, kind, 1);
 }
 
 /** Takes in a new version of the Service, null when it is gone; `pods` are those it may select. */
@@ -223,15 +242,14 @@ export function setService(
 ): void {
   record.service = service;
   record.roles = null;
-  record.members.clear();
-  record.groups = noGroups;
+  record.members.length = 0;
+  record.memberKinds.length = 0;
+  record.kinds = noKinds;
   record.truncation = undefined;
   for (const type of addressTypes) record.expectedCounts[type] = 0;
   record.nodeless = 0;
   record.stranded = 0;
-  for (const pod of pods) {
-    if (selects(service?.selector ?? null, pod.labels)) addPod(context, record, pod);
-  }
+  for (const pod of pods) if (isMember(record, pod)) addPod(context, record, pod);
 }
 
 /** The addresses that a slice lists, each once. */

@@ -22,7 +22,8 @@ import {
   addressesIn,
   differingEndpoints,
   addSlice,
-  countPod,
+  recountPod,
+  replaceMember,
   removeSlice,
   replaceSlice,
   setService,
@@ -134,8 +135,11 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
   const replaced = before?.uid !== after?.uid;
   const wakes = before === null || after === null || replaced ? 'all' : wokenByPod(before, after);
   const same = before !== null && after !== null && isSamePod(before, after);
-  if (same && wakes === 'none') return [];
   const was = selecting(records, before);
+  if (same && wakes === 'none') {
+    for (const key of was) replaceMember(records.get(key), before, after);
+    return [];
+  }
   const is =
     before !== null && after !== null && equalLabels(before.labels, after.labels)
       ? was
@@ -145,7 +149,7 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
   for (const key of new Set([...was, ...is])) {
     const record = records.get(key);
     if (record === undefined) continue;
-    countPod(records.context, record, pod.key);
+    recountPod(records.context, record, before, after);
     const touch = touchOf(record);
     for (const address of addresses) touch.addresses.add(address);
     const awake = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
@@ -205,7 +209,7 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
       for (const key of selecting(records, pod)) {
         const record = records.get(key);
         if (record === undefined) continue;
-        countPod(records.context, record, pod.key);
+        recountPod(records.context, record, pod, pod);
         const touch = of(record);
         for (const ip of pod.ips) touch.addresses.add(canonicalIP(ip));
       }
@@ -238,7 +242,7 @@ function touchedByService(
   if (service === null) return [];
   const record = records.getOrCreate(service.key);
   const reselects = !isSameSelection(before, after);
-  const was = reselects ? [...record.members.keys()] : [];
+  const was = reselects ? [...record.members] : [];
   setService(records.context, record, after, records.context.snapshot.podsIn(service.namespace));
   // The trackers forget a Service that is gone: a new one of its name starts without a wedge.
   if (before?.uid !== after?.uid) {
@@ -262,11 +266,11 @@ function isSameSelection(before: Service | null, after: Service | null): boolean
 }
 
 /** Services of pods that share an address with one that was selected before, or is now. */
-function touchedBySelection(records: Records, record: ServiceRecord, was: readonly Key[]): Touch[] {
+function touchedBySelection(records: Records, record: ServiceRecord, was: readonly Pod[]): Touch[] {
   const { snapshot } = records.context;
   const addresses = new Set<string>();
-  for (const key of new Set([...was, ...record.members.keys()])) {
-    for (const ip of snapshot.pods.get(key)?.ips ?? []) {
+  for (const { ips } of new Set([...was, ...record.members])) {
+    for (const ip of ips) {
       const address = canonicalIP(ip);
       if (snapshot.podsAt(address).length > 1) addresses.add(address);
     }

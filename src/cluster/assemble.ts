@@ -2,11 +2,12 @@
 // protobuf (protobuf.ts).
 //
 // What is decided from more than one field of an object is decided here, once. And every object of
-// a kind has its properties in one order from one place, which is what makes V8 give all of them one
-// hidden class: code that reads them stays fast, and each object is as small as it can be.
+// a kind has its properties in one order from one place, which is what makes V8 give all of them
+// one hidden class: code that reads them stays fast, and each object is as small as it can be.
 
 import { equalTexts } from '../model/equal.ts';
 import { portMapKey } from '../model/objects.ts';
+import { equalLabels } from '../model/selector.ts';
 import { internWord } from './intern.ts';
 
 import type {
@@ -41,7 +42,10 @@ export interface PodStatus {
   readonly podIPs: readonly string[];
 }
 
-/** A pod that arrived `at`; `previousPod` gives the version of its key before this. */
+/**
+ * A pod that arrived `at`; `previousPod` gives the version of its key before this, which it shares
+ * all with that does not change: outputs share the same parts (share.ts).
+ */
 export function podOf(
   meta: Meta,
   at: number,
@@ -54,16 +58,18 @@ export function podOf(
   const latest = previousPod?.(meta.key);
   const previous = latest?.uid === meta.uid ? latest : undefined;
   const same = previous !== undefined && equalTexts(previous.ips, ips);
+  const { key, namespace, name, uid } = previous ?? meta;
+  const isRelabelled = previous === undefined || !equalLabels(previous.labels, meta.labels);
   return {
-    key: meta.key,
-    namespace: meta.namespace,
-    name: meta.name,
-    uid: meta.uid,
+    key,
+    namespace,
+    name,
+    uid,
     resourceVersion: meta.resourceVersion,
-    labels: meta.labels,
+    labels: isRelabelled ? meta.labels : previous.labels,
     created: meta.created,
     deleting: meta.deleting,
-    at,
+    ref: previous?.ref ?? { kind: 'Pod', namespace, name, uid },
     node: spec.node,
     hostNetwork: spec.hostNetwork,
     hostname: spec.hostname,

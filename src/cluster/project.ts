@@ -174,7 +174,14 @@ function readService(raw: Fields, at: number): Service {
   );
   const virtualIPs = within(raw, 'status', loadBalancerIPs);
   return within(raw, 'spec', (spec) => ({
-    ...meta,
+    key: meta.key,
+    namespace: meta.namespace,
+    name: meta.name,
+    uid: meta.uid,
+    resourceVersion: meta.resourceVersion,
+    labels: meta.labels,
+    created: meta.created,
+    deleting: meta.deleting,
     at,
     type: oneOf(spec, 'type', serviceTypes, 'ClusterIP'),
     clusterIP: text(spec, 'clusterIP'),
@@ -182,7 +189,7 @@ function readService(raw: Fields, at: number): Service {
     loadBalancerIPs: virtualIPs,
     selector: serviceSelector(spec),
     publishNotReadyAddresses: flag(spec, 'publishNotReadyAddresses'),
-    ipFamilies: texts(spec, 'ipFamilies'),
+    ipFamilies: internList(texts(spec, 'ipFamilies')),
     ports: internList(list(spec, 'ports', servicePort)),
     trafficDistribution: optionalWord(spec, 'trafficDistribution'),
     topologyAuto,
@@ -270,13 +277,19 @@ function podStatus(status: Fields): PodStatus {
   };
 }
 
-function readNode(raw: Fields, at: number): Node {
+function readNode(raw: Fields): Node {
   const meta = within(raw, 'metadata', clusterMeta);
   const { labels } = meta;
   const cidrs = within(raw, 'spec', podCIDRs);
   return within(raw, 'status', (status) => ({
-    ...meta,
-    at,
+    key: meta.key,
+    namespace: meta.namespace,
+    name: meta.name,
+    uid: meta.uid,
+    resourceVersion: meta.resourceVersion,
+    labels,
+    created: meta.created,
+    deleting: meta.deleting,
     zone: internWord(labels[label.zone] ?? ''),
     ready: readyCondition(status)?.status === 'True',
     controlPlane: controlPlaneLabels.some((name) => Object.hasOwn(labels, name)),

@@ -12,6 +12,8 @@
 import type {
   AnyObject,
   Change,
+  Endpoints,
+  EndpointSlice,
   Labels,
   Node,
   ObjectOf,
@@ -26,21 +28,43 @@ import { isSameToHints } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import { selects } from '../model/selector.ts';
 import { compareVersions } from '../model/version.ts';
+import { sharedEndpoints, sharedSlice } from './share.ts';
 
 const tombstoneLimit = 4096;
 
-/** A map from a key to the objects that have it, which keeps no empty sets. */
-type Index<T> = Map<string, Set<T>>;
+/** Objects by a key of theirs: nearly always one, which then stands for itself. */
+type Index<T> = Map<string, T | T[]>;
 
 function link<T>(index: Index<T>, key: string, value: T): void {
-  const values = index.get(key);
-  if (values === undefined) index.set(key, new Set([value]));
-  else values.add(value);
+  const there = index.get(key);
+  if (there === undefined) index.set(key, value);
+  else if (Array.isArray(there)) there.push(value);
+  else index.set(key, [there, value]);
 }
 
 function unlink<T>(index: Index<T>, key: string, value: T): void {
-  const values = index.get(key);
-  if (values?.delete(value) === true && values.size === 0) index.delete(key);
+  const there = index.get(key);
+  if (there === value) index.delete(key);
+  if (!Array.isArray(there)) return;
+  const last = there.pop();
+  const at = there.indexOf(value);
+  if (last !== undefined && at >= 0) there[at] = last;
+  const [only] = there;
+  if (only !== undefined && there.length === 1) index.set(key, only);
+}
+
+/** Puts a new version in the place of the one before. */
+function relink<T>(index: Index<T>, key: string, before: T, after: T): void {
+  const there = index.get(key);
+  if (Array.isArray(there)) there[there.indexOf(before)] = after;
+  else index.set(key, after);
+}
+
+const none: readonly never[] = [];
+
+function linked<T>(index: Index<T>, key: string): readonly T[] {
+  const there = index.get(key);
+  return there === undefined ? none : Array.isArray(there) ? there : [there];
 }
 
 export interface Store {
@@ -69,31 +93,39 @@ type Held = { [R in Resource]: Map<string, ObjectOf[R]> };
 interface Indexes {
   readonly podsByNamespace: Index<Pod>;
   readonly podsByNode: Index<Pod>;
-  readonly podsByAddress: Map<string, Pod | Pod[]>;
+  readonly podsByAddress: Index<Pod>;
   /** Namespace and one pair of the selector: `namespace key=value`. */
   readonly servicesByPair: Index<Service>;
 }
 
-function linkPod(indexes: Indexes, pod: Pod): void {
-  link(indexes.podsByNamespace, pod.namespace, pod);
-  if (pod.node !== '') link(indexes.podsByNode, pod.node, pod);
-  for (const ip of new Set(pod.ips.map(canonicalIP))) {
-    const there = indexes.podsByAddress.get(ip);
-    if (there === undefined) indexes.podsByAddress.set(ip, pod);
-    else indexes.podsByAddress.set(ip, Array.isArray(there) ? [...there, pod] : [there, pod]);
-  }
+/** The addresses of a pod in canonical form, each once. */
+function addressesOf({ ips }: Pod): readonly string[] {
+  return ips.length < 2 ? ips.map(canonicalIP) : [...new Set(ips.map(canonicalIP))];
 }
 
-function unlinkPod(indexes: Indexes, pod: Pod): void {
-  unlink(indexes.podsByNamespace, pod.namespace, pod);
-  if (pod.node !== '') unlink(indexes.podsByNode, pod.node, pod);
-  for (const ip of new Set(pod.ips.map(canonicalIP))) {
-    const there = indexes.podsByAddress.get(ip);
-    const left = Array.isArray(there) ? there.filter((other) => other !== pod) : [];
-    const only = left[0];
-    if (only === undefined) indexes.podsByAddress.delete(ip);
-    else indexes.podsByAddress.set(ip, left.length === 1 ? only : left);
+function replacePod(indexes: Indexes, before: Pod | null, after: Pod | null): void {
+  const { podsByNamespace, podsByNode, podsByAddress } = indexes;
+  const namespaceOf = ({ namespace }: Pod): readonly string[] => [namespace];
+  const nodeOf = ({ node }: Pod): readonly string[] => (node === '' ? none : [node]);
+  replaceIn(podsByNamespace, namespaceOf, before, after);
+  replaceIn(podsByNode, nodeOf, before, after);
+  replaceIn(podsByAddress, addressesOf, before, after);
+}
+
+function replaceIn(
+  index: Index<Pod>,
+  keysOf: (pod: Pod) => readonly string[],
+  before: Pod | null,
+  after: Pod | null,
+): void {
+  const was = before === null ? none : keysOf(before);
+  const is = after === null ? none : keysOf(after);
+  for (const key of was) {
+    if (before === null) continue;
+    if (after !== null && is.includes(key)) relink(index, key, before, after);
+    else unlink(index, key, before);
   }
+  for (const key of is) if (after !== null && !was.includes(key)) link(index, key, after);
 }
 
 /** Any pair of the selector will do, since all of them must match; the last is as good as any. */
@@ -120,6 +152,7 @@ interface State {
   readonly zonesSeen: Set<string>;
   readonly dropped: { stale: number; repeated: number };
   last: { namespace: string; labels: Labels; found: Service[] } | null;
+  lastAt: { ip: string; pods: readonly Pod[] } | null;
   /** null: to be computed from the Nodes. */
   zoneCapacity: ZoneCapacity | null;
 }
@@ -145,6 +178,7 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     dropped: { stale: 0, repeated: 0 },
     zoneCapacity: null,
     last: null,
+    lastAt: null,
   };
   const snapshot = viewOf(state, delivered);
   return { snapshot, apply: (event) => apply(state, event), dropped: state.dropped };
@@ -154,12 +188,23 @@ function apply(state: State, event: WatchEvent): Change | null {
   const { resource, object, at } = event;
   const before = state.held[resource].get(object.key) ?? null;
   if (!isNews(state, event, before)) return null;
-  const after = event.type === 'deleted' ? null : object;
+  const after = event.type === 'deleted' ? null : shared(state, event, before);
   if (after === null) bury(state, resource, object);
   replace(state, resource, before, after);
   return event.gap === true
     ? { resource, before, after, at, gap: true }
     : { resource, before, after, at };
+}
+
+/** What is held for an object, equal to it. */
+function shared({ indexes }: State, event: WatchEvent, before: AnyObject | null): AnyObject {
+  const { resource, object } = event;
+  const at = (address: string): readonly Pod[] => linked(indexes.podsByAddress, address);
+  if (resource === 'endpoints') {
+    return sharedEndpoints(object as Endpoints, before as Endpoints | null, at);
+  }
+  if (resource !== 'endpointslices') return object;
+  return sharedSlice(object as EndpointSlice, before as EndpointSlice | null, at);
 }
 
 /** Whether an event is news; if not, it is counted as what it is. */
@@ -196,8 +241,8 @@ function replace(
 ): void {
   const { held, indexes } = state;
   if (resource === 'pods') {
-    if (before !== null) unlinkPod(indexes, before as Pod);
-    if (after !== null) linkPod(indexes, after as Pod);
+    state.lastAt = null;
+    replacePod(indexes, before as Pod | null, after as Pod | null);
   } else if (resource === 'services') {
     state.last = null;
     if (before !== null) unlinkService(indexes, before as Service);
@@ -211,8 +256,6 @@ function replace(
   else if (before !== null) objects.delete(before.key);
 }
 
-const none: never[] = [];
-
 function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
   const { held, indexes, zonesSeen } = state;
   return {
@@ -222,11 +265,12 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
     nodes: held.nodes,
     pods: held.pods,
     slices: held.endpointslices,
-    podsIn: (namespace) => indexes.podsByNamespace.get(namespace) ?? none,
-    podsOn: (node) => indexes.podsByNode.get(node) ?? none,
+    podsIn: (namespace) => linked(indexes.podsByNamespace, namespace),
+    podsOn: (node) => linked(indexes.podsByNode, node),
     podsAt(ip) {
-      const there = indexes.podsByAddress.get(ip);
-      return there === undefined ? none : Array.isArray(there) ? there : [there];
+      // Every judge of an address asks for its pods.
+      if (state.lastAt?.ip !== ip) state.lastAt = { ip, pods: linked(indexes.podsByAddress, ip) };
+      return state.lastAt.pods;
     },
     servicesSelecting(namespace, labels) {
       // Pods of one template share their labels by reference and mostly come in a row.
@@ -246,8 +290,7 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
 function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels): Service[] {
   const found: Service[] = [];
   for (const key in labels) {
-    const candidates = indexes.servicesByPair.get(`${namespace} ${key}=${labels[key] ?? ''}`);
-    if (candidates === undefined) continue;
+    const candidates = linked(indexes.servicesByPair, `${namespace} ${key}=${labels[key] ?? ''}`);
     for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
   }
   return found;

@@ -36,6 +36,7 @@ export function equalPorts(a: readonly Port[], b: readonly Port[]): boolean {
 
 /** Whether two endpoints of slices say the same. */
 export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {
+  if (a === b) return true;
   return (
     a.ready === b.ready &&
     a.serving === b.serving &&

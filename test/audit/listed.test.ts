@@ -105,7 +105,9 @@ describe('listedAt', () => {
 
   /** The same, with so many more that an index is kept. */
   function enlarged({ subsets, ...more }: Endpoints): Endpoints {
-    const others = Array.from({ length: 40 }, (_, at) => address({ ip: `10.1.0.${String(at)}` }));
+    const others = Array.from({ length: 300 }, (_, at) =>
+      address({ ip: `10.1.${String(at >> 8)}.${String(at & 255)}` }),
+    );
     return { ...more, subsets: [...subsets, subset(others)] };
   }
 

@@ -22,20 +22,21 @@ import type { Role, ServiceRecord } from '../../src/audit/service.ts';
 import {
   addressesIn,
   addSlice,
-  countPod,
   createRecord,
   differingEndpoints,
   isEmpty,
   isWedged,
   isWrittenByController,
   nodeOf,
+  portGroups,
+  recountPod,
   removeSlice,
   replaceSlice,
   roleOf,
   setService,
   slicesAt,
 } from '../../src/audit/service.ts';
-import type { AnyObject, EndpointSlice, Service } from '../../src/model/objects.ts';
+import type { AnyObject, EndpointSlice, Pod, Service } from '../../src/model/objects.ts';
 import { label, manager, resources } from '../../src/model/objects.ts';
 
 function recordOf(of: Service | null, objects: readonly AnyObject[] = []) {
@@ -58,11 +59,11 @@ test('a record knows its names, and is empty until something is there', () => {
 
 /** What the counts say: pods, then addresses by readiness, then endpoints by family. */
 function counted(record: ServiceRecord): string {
-  const groups = record.groups.map(({ ready, notReady }) => `${ready}+${notReady}`);
+  const groups = portGroups(record).map(({ ready, notReady }) => `${ready}+${notReady}`);
   const types = Object.entries(record.expectedCounts)
     .filter(([, count]) => count > 0)
     .map((one) => one.join(' '));
-  return [record.members.size, ...groups.sort(), ...types.sort(), record.nodeless].join(', ');
+  return [record.members.length, ...groups.sort(), ...types.sort(), record.nodeless].join(', ');
 }
 
 describe('counts', () => {
@@ -83,8 +84,9 @@ describe('counts', () => {
   test('pods are counted in, anew and out', () => {
     const { store, context, record } = recordOf(service(), [node(), pod()]);
     const change = (type: 'modified' | 'deleted', object: AnyObject): void => {
-      store.apply(event(type, object));
-      countPod(context, record, 'shop/web-1');
+      const change = store.apply(event(type, object));
+      const [before, after] = [change?.before ?? null, change?.after ?? null];
+      recountPod(context, record, before as Pod | null, after as Pod | null);
     };
     change('modified', pod({ ready: false }));
     expect(counted(record)).toBe('1, 0+1, IPv4 1, 0');
@@ -93,7 +95,7 @@ describe('counts', () => {
     change('modified', pod());
     change('deleted', pod());
     expect(counted(record)).toBe('0, 0');
-    expect(record.groups).toEqual([]);
+    expect(record.kinds).toEqual([]);
   });
 
   test('a new version of the Service counts all anew', () => {

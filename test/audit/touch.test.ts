@@ -106,6 +106,23 @@ function check(objects: readonly AnyObject[], [, type, object, want]: Case): voi
 
 const both = 'endpoints, endpointslices';
 
+test('whatever becomes of a pod, its latest version is the one that is counted', () => {
+  const { all, change } = prepared([service(), node(), pod()]);
+  const versions = [
+    pod({ readySince: 5 }),
+    pod({ ready: false, readySince: 6 }),
+    pod({ ready: false, readySince: 7 }),
+    pod({ ready: false, node: 'node-z' }),
+    pod({ uid: 'another' }),
+  ];
+  for (const version of versions) {
+    change('modified', version);
+    expect(all.get('shop/web')?.members).toEqual([version]);
+  }
+  change('deleted', pod({ uid: 'another' }));
+  expect(all.get('shop/web')).toMatchObject({ members: [], memberKinds: [], kinds: [] });
+});
+
 describe('pods', () => {
   const cases: Case[] = [
     [
