@@ -2,8 +2,8 @@
 // protobuf (protobuf.ts).
 //
 // What is decided from more than one field of an object is decided here, once. And every object of
-// a kind has its properties in one order from one place, which is what makes V8 give all of them
-// one hidden class: code that reads them stays fast, and each object is as small as it can be.
+// a kind has its properties in one order from one place, so that V8 gives all of them one hidden
+// class: code that reads them stays fast, and each object is as small as it can be.
 
 import { equalTexts } from '../model/equal.ts';
 import { portMapKey } from '../model/objects.ts';

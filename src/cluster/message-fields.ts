@@ -42,12 +42,9 @@ export function readRaw(message: Message, cursor: Cursor, end: number, raw: Raw)
     const items = field.many === 'list' ? listOf(raw, field.name) : null;
     try {
       if (tag !== tagOfField(field)) throw new WrongType('', 'the wire type of the field', tag & 7);
-      if (items !== null) readInto(field.type, cursor, end, items, items.length);
+      if (items !== null) readInto(field, cursor, end, items, items.length);
       else if (field.many === 'map') readEntry(field, cursor, end, raw);
-      else readInto(field.type, cursor, end, raw, field.name);
-      if (field.presence === 'unlessZero' && isZero(raw[field.name])) {
-        Reflect.deleteProperty(raw, field.name);
-      }
+      else readInto(field, cursor, end, raw, field.name);
     } catch (error) {
       if (!(error instanceof WrongType)) throw error;
       throw error.inside(field.name, items === null ? undefined : lastIndex(items, error));
@@ -73,7 +70,7 @@ const lastIndex = (items: readonly unknown[], error: WrongType): number =>
 
 /** Reads a value and puts it where it belongs; a message before it is read. */
 function readInto(
-  type: Scalar | Message,
+  { type, presence, many }: Field,
   cursor: Cursor,
   end: number,
   target: Raw | unknown[],
@@ -81,7 +78,8 @@ function readInto(
 ): void {
   const holder = target as Raw;
   if (typeof type === 'string') {
-    holder[name] = readScalar(type, cursor, end);
+    const value = readScalar(type, cursor, end);
+    if (many !== 'one' || presence !== 'unlessZero' || !isZero(value)) holder[name] = value;
     return;
   }
   const to = readEnd(cursor, end);

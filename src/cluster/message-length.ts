@@ -1,9 +1,9 @@
 // How long an object is as JSON, from its message: what the sizes of Endpoints and EndpointSlices
 // are measured in (measure/size.ts), whatever way an object came.
 //
-// The length is exact: every field that JSON has is in the tables, and what JSON leaves out is known
-// from the wire (messages.ts). It is that of JSON.stringify, which project.ts measures for objects
-// that came as JSON; Go writes a few characters (<, >, &, U+2028) longer than that.
+// The length is exact: every field that JSON has is in the tables, and what JSON leaves out is
+// known from the wire (messages.ts). It is that of JSON.stringify, which project.ts measures for
+// objects that came as JSON; Go writes a few characters (<, >, &, U+2028) longer than that.
 
 import { WrongType } from './fields.ts';
 import { readTime, tagOfField } from './message-fields.ts';

@@ -69,7 +69,8 @@ import type { Problem } from './problem.ts';
 export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & { readonly lost: Lost };
 
 export type Projection<R extends Resource> =
-  { readonly object: ObjectOf[R]; readonly problem?: undefined } | { readonly problem: Unreadable };
+  | { readonly object: ObjectOf[R]; readonly problem?: undefined }
+  | { readonly object?: undefined; readonly problem: Unreadable };
 
 /** What only the caller knows of an object. */
 export interface Known {

@@ -74,14 +74,21 @@ type Held = Pick<Known, 'previousPod'>;
 
 // --- bytes that wait for more ---
 
-/** What could not be read yet, and how many bytes there must be before it is worth trying. */
+/**
+ * What could not be read yet stands at the beginning of `carry`, which is used again and again: with
+ * chunks of 16 KB, as TLS has them, every second object lies across an end.
+ */
 interface Intake {
-  parts: Buffer[];
+  carry: Buffer;
   held: number;
+  /** How many bytes there must be before it is worth trying. */
   needed: number;
 }
 
-const newIntake = (): Intake => ({ parts: [], held: 0, needed: 0 });
+const newIntake = (): Intake => ({ carry: Buffer.alloc(0), held: 0, needed: 0 });
+
+/** A carry that one long object has made larger is not kept. */
+const carryLimit = 1024 * 1024;
 
 /**
  * Has a chunk read in the fewest pieces: first what was kept with as much of the chunk as that
@@ -92,26 +99,33 @@ function feed(intake: Intake, chunk: Uint8Array, read: (whole: Buffer) => void):
   while (intake.held > 0 && rest.length > 0) {
     const part = rest.subarray(0, intake.needed - intake.held);
     rest = rest.subarray(part.length);
-    intake.parts.push(part);
-    intake.held += part.length;
-    if (intake.held < intake.needed) {
-      intake.parts[intake.parts.length - 1] = Buffer.from(part);
-      return;
-    }
-    const whole = Buffer.concat(intake.parts);
-    intake.parts = [];
+    carry(intake, part);
+    if (intake.held < intake.needed) return;
+    const whole = intake.carry.subarray(0, intake.held);
     intake.held = 0;
     read(whole);
+    if (intake.held === 0 && intake.carry.length > carryLimit) intake.carry = Buffer.alloc(0);
   }
   if (rest.length > 0) read(rest);
 }
 
+/** Copies a part behind what is held; what it comes from may be the carry itself. */
+function carry(intake: Intake, part: Buffer): void {
+  const to = intake.held + part.length;
+  if (to > intake.carry.length) {
+    const larger = Buffer.alloc(Math.max(to, 2 * intake.carry.length));
+    intake.carry.copy(larger, 0, 0, intake.held);
+    intake.carry = larger;
+  }
+  part.copy(intake.carry, intake.held);
+  intake.held = to;
+}
+
 /** Keeps what could not be read, in a copy, so that its chunk can go. */
 function keepRest(intake: Intake, whole: Buffer, from: number, needed: number): void {
-  const rest = whole.subarray(from);
+  intake.held = 0;
   intake.needed = needed;
-  intake.held = rest.length;
-  intake.parts = rest.length === 0 ? [] : [Buffer.from(rest)];
+  carry(intake, whole.subarray(from));
 }
 
 /** A tag and a length, or a tag and a number, are at most so many bytes. */

@@ -3,8 +3,8 @@
 // (kube-state-metrics/go.mod).
 //
 // It has no word for "everything is listed", so that is told from what it exports itself: a watch
-// of every resource has begun, which follows the list. Whether the first scrape then has all pods is
-// counted, and it is repeated until it has.
+// of every resource has begun, which follows the list. Whether the first scrape then has all pods
+// is counted, and it is repeated until it has.
 //
 // Run alone, it measures: `node test/bench/ksm.ts [SHARE]`.
 
