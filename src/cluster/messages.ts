@@ -104,18 +104,44 @@ const servicePort = message(
   field(2, 'protocol'),
   field(3, 'port', 'int32'),
   field(4, 'targetPort', 'intOrString'),
+  field(5, 'nodePort', 'int32'),
   field(6, 'appProtocol', 'string', 'pointer'),
 );
+
+const clientIPConfig = message(field(1, 'timeoutSeconds', 'int32', 'pointer'));
 
 const serviceSpec = message(
   list(1, 'ports', servicePort),
   map(2, 'selector'),
   field(3, 'clusterIP'),
   field(4, 'type'),
+  list(5, 'externalIPs'),
+  field(7, 'sessionAffinity'),
+  list(9, 'loadBalancerSourceRanges'),
+  field(11, 'externalTrafficPolicy'),
+  field(12, 'healthCheckNodePort', 'int32'),
   field(13, 'publishNotReadyAddresses', 'bool'),
+  field(
+    14,
+    'sessionAffinityConfig',
+    message(field(1, 'clientIP', clientIPConfig, 'pointer')),
+    'pointer',
+  ),
+  list(18, 'clusterIPs'),
   list(19, 'ipFamilies'),
+  field(22, 'internalTrafficPolicy', 'string', 'pointer'),
   field(23, 'trafficDistribution', 'string', 'pointer'),
 );
+
+const ingress = message(
+  field(1, 'ip'),
+  field(2, 'hostname'),
+  field(3, 'ipMode', 'string', 'pointer'),
+);
+
+const serviceStatus = message(part(1, 'loadBalancer', message(list(1, 'ingress', ingress))));
+
+const nodeSpec = message(field(1, 'podCIDR'), list(7, 'podCIDRs'));
 
 const condition = message(
   field(1, 'type'),
@@ -123,7 +149,16 @@ const condition = message(
   field(4, 'lastTransitionTime', 'time'),
 );
 
-const nodeStatus = message(map(2, 'allocatable', 'quantity'), list(4, 'conditions', condition));
+const nodeAddress = message(
+  field(1, 'type', 'string', 'always'),
+  field(2, 'address', 'string', 'always'),
+);
+
+const nodeStatus = message(
+  map(2, 'allocatable', 'quantity'),
+  list(4, 'conditions', condition),
+  list(5, 'addresses', nodeAddress),
+);
 
 const containerPort = message(
   field(1, 'name'),
@@ -201,8 +236,8 @@ const slicePort = message(
 
 /** The message of the objects of each resource. */
 export const messages = {
-  nodes: message(metadata, field(3, 'status', nodeStatus)),
-  services: message(metadata, field(2, 'spec', serviceSpec)),
+  nodes: message(metadata, field(2, 'spec', nodeSpec), field(3, 'status', nodeStatus)),
+  services: message(metadata, field(2, 'spec', serviceSpec), field(3, 'status', serviceStatus)),
   pods: message(metadata, field(2, 'spec', podSpec), field(3, 'status', podStatus)),
   endpoints: message(metadata, list(2, 'subsets', endpointSubset)),
   endpointslices: message(
