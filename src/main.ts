@@ -37,7 +37,7 @@ import { findingLine, renderReport } from './output/report.ts';
 import type { Auditor } from './serve.ts';
 import { replay } from './replay.ts';
 import { createAuditor, reportOf } from './serve.ts';
-import { statusOf } from './status.ts';
+import { answersOf } from './status.ts';
 import { defaultMaxEndpointsPerSlice } from './shadow/endpointslice.ts';
 import type { Release } from './shadow/release.ts';
 import { releaseOf } from './shadow/release.ts';
@@ -239,7 +239,7 @@ async function serve(options: Served): Promise<number> {
   const entries = await recordingOf(path, auditor, onProblem);
   const stop = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
-  const app = createApp(() => statusOf(auditor, path));
+  const app = createApp(answersOf(auditor, path));
   const server = await listen(app, options.listen);
   const host = options.listen.host ?? '127.0.0.1';
   const speed =

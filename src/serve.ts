@@ -103,6 +103,9 @@ export interface Auditor {
 /** Resolved findings that are kept for reports and pages; more are counted. */
 const keptFindings = 10_000;
 
+/** Live, more differences than these are looked at in several goes, so that nobody waits long. */
+const openedAtOnce = 256;
+
 interface State {
   readonly options: AuditorOptions;
   readonly complete: Set<Resource>;
@@ -128,6 +131,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
   const settle = createSettle({
     window: options.settle,
     keep: keptFindings,
+    ...(options.live === true ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live === true ? confirmer.admit(due) : !cut.isBlind(due.item.output)),
     onOpen(finding) {
       countOpened(opened, finding);

@@ -9,14 +9,30 @@ import { emptySummary, summarize } from './audit/summary.ts';
 import type { Audited } from './audit/standing.ts';
 import { reasonOf, verdictOf, written } from './audit/verdict.ts';
 import { version } from './config.ts';
-import type { PendingDifference, ServiceStatus, Status } from './output/page.ts';
+import type { Answers, PendingDifference, ServiceStatus } from './output/http.ts';
+import type { Status } from './output/page.ts';
 import type { Auditor } from './serve.ts';
 
 /** Seconds without sight of a needed resource after which the auditor is not ready. */
 const unseenLimit = 60;
 
-/** The state at this moment, whatever the input has told so far; `stuck` as Status has it. */
-export function statusOf(auditor: Auditor, source: string, stuck: string | null = null): Status {
+/** What the server asks; `source` as Status has it, `stuck` as Answers. */
+export function answersOf(
+  auditor: Auditor,
+  source: string,
+  stuck: () => string | null = () => null,
+): Answers {
+  const now = (): number => auditor.now() ?? 0;
+  return {
+    status: () => statusOf(auditor, source),
+    service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`, now()),
+    notReady: () => whyNotReady(auditor, now()),
+    stuck,
+  };
+}
+
+/** The state at this moment, whatever the input has told so far. */
+function statusOf(auditor: Auditor, source: string): Status {
   const ledger = auditor.ledger();
   auditor.measured.refresh();
   const { settle, cut, confirmer } = auditor;
@@ -37,8 +53,6 @@ export function statusOf(auditor: Auditor, source: string, stuck: string | null 
     resolved: settle.resolved(),
     forgotten: settle.forgotten(),
     notReady,
-    stuck,
-    service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`, now),
     source,
     kubernetes: auditor.kubernetes(),
   };

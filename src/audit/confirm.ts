@@ -59,8 +59,10 @@ const patience = { failed: 5, read: 30 };
 interface Asked {
   readonly at: number;
   read: Reread | null;
-  /** How the read was counted. */
-  counted: 'confirmed' | 'lagging' | null;
+  /** Whether all that was read has come on the streams; null: not looked at yet. */
+  caughtUp: boolean | null;
+  /** The count of the cut when that was looked at. */
+  lookedAt: number;
 }
 
 interface Held {
@@ -77,11 +79,13 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     const one = asked.get(keyOf(due));
     const now = held();
     if (one === undefined || one.read === null || one.at < due.at || now === null) return false;
-    const proven = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), one.read);
-    const counted = proven ? 'confirmed' : 'lagging';
-    if (one.counted === null) counts[counted]++;
-    one.counted ??= counted;
-    return proven;
+    // A Service may have thousands of differences: it is looked at once per change.
+    if (one.caughtUp === true || one.lookedAt === cut.count()) return one.caughtUp === true;
+    const caughtUp = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), one.read);
+    if (one.caughtUp === null) counts[caughtUp ? 'confirmed' : 'lagging']++;
+    one.caughtUp = caughtUp;
+    one.lookedAt = cut.count();
+    return caughtUp;
   }
 
   return {
@@ -101,7 +105,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
         // What was read before the window ended proves nothing.
         const early = before !== undefined && before.at < due.at ? patience.failed : wait;
         if (before !== undefined && now - before.at < early) continue;
-        asked.set(key, { at: now, read: null, counted: null });
+        asked.set(key, { at: now, read: null, caughtUp: null, lookedAt: -1 });
         counts.asked++;
         return key;
       }

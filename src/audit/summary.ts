@@ -80,9 +80,11 @@ const rank = { critical: 0, warning: 1, info: 2 } as const;
 
 /** Findings worst first, then by name, so that two reports of one state are equal. */
 export function inOrder(findings: readonly Finding[]): Finding[] {
-  const key = ({ namespace, service, output, code }: Finding): string =>
-    `${namespace}/${service} ${output} ${code}`;
-  return [...findings].sort(
-    (a, b) => rank[a.severity] - rank[b.severity] || (key(a) < key(b) ? -1 : 1),
-  );
+  return findings
+    .map((finding) => {
+      const { severity, namespace, service, output, code } = finding;
+      return { finding, key: `${rank[severity]} ${namespace}/${service} ${output} ${code}` };
+    })
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+    .map(({ finding }) => finding);
 }

@@ -102,8 +102,6 @@ export function statusOf(more: Partial<Status> = {}): Status {
     resolved: [],
     forgotten: 0,
     notReady: null,
-    stuck: null,
-    service: () => null,
     source: 'shop.ndjson.gz',
     kubernetes: 'v1.36.3',
     ...more,
