@@ -7,7 +7,9 @@
 //
 // The API server orders the versions of an object by resourceVersion. An event that is older than
 // what is held, or repeats it, changes nothing and is counted. So that a late event does not bring
-// a deleted object back, the last deletions are remembered, as many as `tombstoneLimit`.
+// a deleted object back, the last deletions are remembered, as many as `tombstoneLimit`. A version
+// after a gap is taken whatever it is: the door has looked at its age, and knows if the server's
+// history itself went back (history.ts).
 
 import type {
   AnyObject,
@@ -24,6 +26,7 @@ import type {
 } from '../model/objects.ts';
 import { canonicalIP } from '../model/ip.ts';
 import { selects } from '../model/selector.ts';
+import { compareVersions } from '../model/version.ts';
 
 const tombstoneLimit = 4096;
 
@@ -45,16 +48,10 @@ export interface Store {
   readonly snapshot: Snapshot;
   /** Takes one event in; null when it changes nothing. */
   apply(event: WatchEvent): Change | null;
+  /** A list of the resource is complete: no event that is older than it can come any more. */
+  listed(resource: Resource): void;
   /** Events that were older than what is held, and events that repeated it. */
   readonly dropped: { stale: number; repeated: number };
-}
-
-/** -1, 0, 1 by age where both are decimal, else null: nothing is known. */
-function compareVersions(a: string, b: string): number | null {
-  if (a === b) return a === '' ? null : 0;
-  if (!/^\d+$/.test(a) || !/^\d+$/.test(b)) return null;
-  if (a.length !== b.length) return a.length < b.length ? -1 : 1;
-  return a < b ? -1 : 1;
 }
 
 /** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
@@ -153,7 +150,12 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     last: null,
   };
   const snapshot = viewOf(state, delivered);
-  return { snapshot, apply: (event) => apply(state, event), dropped: state.dropped };
+  return {
+    snapshot,
+    apply: (event) => apply(state, event),
+    listed: (resource) => forgetDeletions(state, resource),
+    dropped: state.dropped,
+  };
 }
 
 function apply(state: State, event: WatchEvent): Change | null {
@@ -163,15 +165,18 @@ function apply(state: State, event: WatchEvent): Change | null {
   const after = event.type === 'deleted' ? null : object;
   if (after === null) bury(state, resource, object);
   replace(state, resource, before, after);
-  return { resource, before, after, at };
+  return event.gap === true
+    ? { resource, before, after, at, gap: true }
+    : { resource, before, after, at };
 }
 
 /** Whether an event is news; if not, it is counted as what it is. */
 function isNews(
   { tombstones, dropped }: State,
-  { resource, object, type }: WatchEvent,
+  { resource, object, type, gap }: WatchEvent,
   before: AnyObject | null,
 ): boolean {
+  if (gap === true && (before !== null || type !== 'deleted')) return true;
   const version = before?.resourceVersion ?? tombstones.get(`${resource} ${object.key}`);
   const age = version === undefined ? 1 : compareVersions(object.resourceVersion, version);
   if (type === 'deleted') {
@@ -190,6 +195,12 @@ function bury({ tombstones }: State, resource: Resource, object: AnyObject): voi
   tombstones.set(key, object.resourceVersion);
   const oldest = tombstones.keys().next();
   if (tombstones.size > tombstoneLimit && oldest.done !== true) tombstones.delete(oldest.value);
+}
+
+function forgetDeletions({ tombstones }: State, resource: Resource): void {
+  for (const key of tombstones.keys()) {
+    if (key.startsWith(`${resource} `)) tombstones.delete(key);
+  }
 }
 
 function replace(

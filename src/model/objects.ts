@@ -198,6 +198,8 @@ export interface WatchEvent<R extends Resource = Resource> {
   readonly object: ObjectOf[R];
   /** Arrival, Unix seconds. */
   readonly at: number;
+  /** Versions between the last one and this may have been missed (a relist). */
+  readonly gap?: boolean;
 }
 
 /** What an event did to the held state: the versions before and after; both are never null. */
