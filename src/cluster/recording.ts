@@ -294,14 +294,20 @@ function unreadableLine(
     report(reading, message, { value });
     return null;
   }
-  const [, name, namespace] = identityForm.exec(line.text) ?? [];
+  const lost = guessLost(resource, line.text);
+  const object = lost.name === null ? null : objectText(lost);
+  report(reading, message, { value, lost, object });
+  return { kind: 'unreadable', at: reading.at, type: eventTypes.get(type) ?? null, lost };
+}
+
+/** What is lost by an object of this resource that cannot be parsed, as its beginning tells. */
+export function guessLost(resource: Resource, text: string): Lost {
+  const [, name, namespace] = identityForm.exec(text) ?? [];
   const certain = name !== undefined && (resource === 'nodes') === (namespace === undefined);
-  const lost = {
+  return {
     resource,
     namespace: certain ? (namespace ?? '') : null,
     name: certain ? name : null,
     labels: null,
   };
-  report(reading, message, { value, lost, object: certain ? objectText(lost) : null });
-  return { kind: 'unreadable', at: reading.at, type: eventTypes.get(type) ?? null, lost };
 }
