@@ -19,10 +19,17 @@ import type { Reread } from './audit/confirm.ts';
 import type { Key } from './model/objects.ts';
 import type { Auditor, Entry } from './serve.ts';
 
+/** Time as the loop has it. */
+export interface LiveClock {
+  /** Unix seconds that never run backwards. */
+  now(): number;
+  /** Calls back once after so many seconds; returns what cancels it. */
+  after(seconds: number, call: () => void): () => void;
+}
+
 export interface LiveOptions {
   readonly auditor: Auditor;
-  /** Unix seconds that never run backwards; see createClock. */
-  readonly now: () => number;
+  readonly clock: LiveClock;
   /** Reads the objects of one Service; rejects when that fails. */
   readonly reread: (namespace: string, name: string) => Promise<Reread>;
   /** An error of ours: the loop cannot go on. */
@@ -40,9 +47,17 @@ export interface Live {
 }
 
 /** Unix seconds by the monotonic clock. */
-export function createClock(): () => number {
+export function createClock(): LiveClock {
   const offset = Date.now() - performance.now();
-  return () => (performance.now() + offset) / 1000;
+  return {
+    now: () => (performance.now() + offset) / 1000,
+    after(seconds, call) {
+      const timer = setTimeout(call, seconds * 1000);
+      return () => {
+        clearTimeout(timer);
+      };
+    },
+  };
 }
 
 const sliceMs = 10;
@@ -64,7 +79,8 @@ interface State {
   readonly queue: Batch[];
   working: boolean;
   stopped: boolean;
-  timer: NodeJS.Timeout | null;
+  /** Cancels the timer. */
+  cancel: () => void;
   /** When the latest slice ended, and the latest look at what waits. */
   aliveAt: number;
   retriedAt: number;
@@ -78,8 +94,8 @@ export function createLive(options: LiveOptions): Live {
     queue: [],
     working: false,
     stopped: false,
-    timer: null,
-    aliveAt: options.now(),
+    cancel: () => undefined,
+    aliveAt: options.clock.now(),
     retriedAt: -Infinity,
     reading: 0,
     readAt: -Infinity,
@@ -93,13 +109,13 @@ export function createLive(options: LiveOptions): Live {
       });
     },
     stuck() {
-      const seconds = options.now() - state.aliveAt;
+      const seconds = options.clock.now() - state.aliveAt;
       if (!state.working || seconds < stuckSeconds) return null;
       return `Nothing has been taken in for ${Math.round(seconds)} s`;
     },
     stop() {
       state.stopped = true;
-      if (state.timer !== null) clearTimeout(state.timer);
+      state.cancel();
       for (const { done } of state.queue.splice(0)) done();
     },
   };
@@ -108,7 +124,7 @@ export function createLive(options: LiveOptions): Live {
 function start(state: State): void {
   if (state.working) return;
   state.working = true;
-  state.aliveAt = state.options.now();
+  state.aliveAt = state.options.clock.now();
   // Not at once, since whoever delivers has work of its own to end first.
   setImmediate(() => {
     work(state).catch(state.options.onError);
@@ -117,10 +133,10 @@ function start(state: State): void {
 
 async function work(state: State): Promise<void> {
   const { queue, options } = state;
-  const { auditor, now } = options;
+  const { auditor, clock } = options;
   let ends = performance.now() + sliceMs;
   const pause = async (): Promise<void> => {
-    state.aliveAt = now();
+    state.aliveAt = clock.now();
     await new Promise((resolve) => setImmediate(resolve));
     ends = performance.now() + sliceMs;
   };
@@ -148,7 +164,7 @@ function look(state: State): void {
   if (stopped || working) return;
   const { auditor } = options;
   const { settle } = auditor;
-  const now = options.now();
+  const now = options.clock.now();
   auditor.advance(now);
   if (now >= state.retriedAt + retrySeconds) {
     state.retriedAt = now;
@@ -159,10 +175,10 @@ function look(state: State): void {
   const next = Math.min(auditor.nextAt() ?? Infinity, isWaiting ? now + retrySeconds : Infinity);
   // Time goes on without entries too, for those who look at it: ages and readiness.
   const wait = Math.min(Math.max(next - now, 0.001), 1);
-  if (state.timer !== null) clearTimeout(state.timer);
-  state.timer = setTimeout(() => {
+  state.cancel();
+  state.cancel = options.clock.after(wait, () => {
     look(state);
-  }, wait * 1000);
+  });
 }
 
 function readNext(state: State, now: number): void {

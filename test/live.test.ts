@@ -32,12 +32,13 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
   let now = 100;
   const live = createLive({
     auditor,
-    now: () => now,
+    clock: { ...createClock(), now: () => now },
     reread: (namespace, name) => {
       const key = `${namespace}/${name}`;
       read.push(key);
       const held: Service | null = auditor.store.snapshot.services.get(key) ?? null;
-      const rest = { endpoints: null, slices: [], pods: [], version: '1000' };
+      const none = { objects: [], version: '1000' };
+      const rest = { endpoints: none, slices: none, pods: none };
       return Promise.resolve({ service: held, ...rest, ...reread(auditor) });
     },
     onError: (error) => {
@@ -98,7 +99,10 @@ describe('time', () => {
   test('goes on without entries: a window ends by the timer', async () => {
     const begun = performance.now();
     const now = (): number => 101 + (performance.now() - begun) / 1000;
-    const { live, opened, auditor, read } = run({ settle: 0.05, options: { now } });
+    const { live, opened, auditor, read } = run({
+      settle: 0.05,
+      options: { clock: { ...createClock(), now } },
+    });
     await live.deliver(lively());
     expect([opened, auditor.nextAt()]).toEqual([[], 101.05]);
     await expect.poll(() => opened.length).toBe(2);
@@ -121,7 +125,7 @@ describe('time', () => {
   });
 
   test('is Unix time and follows the monotonic clock', () => {
-    const now = createClock();
+    const { now } = createClock();
     expect(Math.abs(now() - Date.now() / 1000)).toBeLessThan(1);
     expect(now()).toBeLessThanOrEqual(now());
   });

@@ -23,16 +23,21 @@ import type { Cut } from './cut.ts';
 import type { ServiceRecord } from './service.ts';
 import type { Due } from './settle.ts';
 
-/** The objects of one Service as one consistent read found them. */
+/** A list, and the version as of which it is true: what is newer was written after it. */
+interface Listed<T> {
+  readonly objects: readonly T[];
+  readonly version: string;
+}
+
+/** The objects of one Service as they were after they were asked for. */
 export interface Reread {
   readonly service: Service | null;
-  readonly endpoints: Endpoints | null;
+  /** null: not read. */
+  readonly endpoints: Listed<Endpoints> | null;
   /** Those that are labelled with its name. */
-  readonly slices: readonly EndpointSlice[];
-  /** Those that its selector selects. */
-  readonly pods: readonly Pod[];
-  /** An object that is newer than this was written after the read; '' where it is not known. */
-  readonly version: string;
+  readonly slices: Listed<EndpointSlice>;
+  /** Those that its selector selects; null: it has none. */
+  readonly pods: Listed<Pod> | null;
 }
 
 /** What became of reads; `lagging` counts those that were newer than what is held. */
@@ -123,31 +128,29 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
 const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>
   held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion);
 
+/** Whether a list has come on its stream: all of it, or newer; and what it lacks is newer or gone. */
+function isMatched<T extends AnyObject>(
+  { objects, version }: Listed<T>,
+  held: readonly T[],
+  get: (key: Key) => T | undefined,
+): boolean {
+  const keys = new Set(objects.map(({ key }) => key));
+  return (
+    objects.every((one) => isSameOrNewer(get(one.key), one)) &&
+    held.every((one) => keys.has(one.key) || compareVersions(one.resourceVersion, version) === 1)
+  );
+}
+
 /** Whether all that was read has come on the streams too. */
 function isCaughtUp(
   snapshot: Snapshot,
   record: ServiceRecord | undefined,
-  { service, endpoints, slices, pods, version }: Reread,
+  { service, endpoints, slices, pods }: Reread,
 ): boolean {
-  const heldService = record?.service ?? null;
-  const isSame =
-    service === null
-      ? heldService === null
-      : heldService?.uid === service.uid && heldService.resourceVersion === service.resourceVersion;
-  if (!isSame) return false;
-  const isLater = ({ resourceVersion }: AnyObject): boolean =>
-    compareVersions(resourceVersion, version) === 1;
-  const isMatched = (
-    held: Iterable<AnyObject>,
-    read: readonly AnyObject[],
-    get: (key: Key) => AnyObject | undefined,
-  ): boolean => {
-    const keys = new Set(read.map(({ key }) => key));
-    return (
-      read.every((one) => isSameOrNewer(get(one.key), one)) &&
-      [...held].every((one) => keys.has(one.key) || isLater(one))
-    );
-  };
+  const held = record?.service ?? null;
+  if (held?.uid !== service?.uid || held?.resourceVersion !== service?.resourceVersion) {
+    return false;
+  }
   const heldEndpoints = record?.endpoints ?? null;
   const heldSlices = [...(record?.slices.values() ?? [])].filter(
     ({ labels }) => labels[label.serviceName] === record?.name,
@@ -156,14 +159,11 @@ function isCaughtUp(
     .map((key) => snapshot.pods.get(key))
     .filter((pod) => pod !== undefined);
   return (
-    (!snapshot.knows('endpoints') ||
-      isMatched(
-        heldEndpoints === null ? [] : [heldEndpoints],
-        endpoints === null ? [] : [endpoints],
-        () => heldEndpoints ?? undefined,
+    (endpoints === null ||
+      isMatched(endpoints, heldEndpoints === null ? [] : [heldEndpoints], (key) =>
+        snapshot.endpoints.get(key),
       )) &&
-    (!snapshot.knows('endpointslices') ||
-      isMatched(heldSlices, slices, (key) => snapshot.slices.get(key))) &&
-    (!snapshot.knows('pods') || isMatched(members, pods, (key) => snapshot.pods.get(key)))
+    isMatched(slices, heldSlices, (key) => snapshot.slices.get(key)) &&
+    (pods === null || isMatched(pods, members, (key) => snapshot.pods.get(key)))
   );
 }

@@ -205,11 +205,7 @@ function takeListed(following: Following, listing: Listing, frame: Frame): Outco
 }
 
 /** Delivers what a complete list changes, unless it is older than what is known. */
-async function complete(
-  following: Following,
-  listing: Listing,
-  version: string,
-): Promise<Outcome> {
+async function complete(following: Following, listing: Listing, version: string): Promise<Outcome> {
   const { delivery, environment, resource, counters } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
   following.paging = null;
@@ -278,7 +274,8 @@ async function follow(
           listed();
           following.established();
         } else {
-          const ended = pending === null ? take(following, frame) : takeListed(following, pending, frame);
+          const ended =
+            pending === null ? take(following, frame) : takeListed(following, pending, frame);
           if (ended !== null) return ended;
         }
         if (delivery.isDue()) await delivery.breathe();
@@ -400,7 +397,8 @@ function takeBad(
 function deliver({ counters, delivery, raws }: Following, events: readonly WatchEvent[]): void {
   for (const event of events) {
     counters.events++;
-    const raw = event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
+    const raw =
+      event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
     delivery.add(raw === undefined ? { kind: 'event', event } : { kind: 'event', event, raw });
   }
 }

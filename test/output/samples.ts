@@ -46,6 +46,7 @@ const verdicts = (more: Partial<Record<Verdict, number>> = {}): Record<Verdict, 
 const noWatches: MetricsState['watches'] = {
   inputs: new Map(),
   confirmations: { asked: 0, confirmed: 0, lagging: 0, failed: 0 },
+  counters: new Map(),
 };
 
 export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
