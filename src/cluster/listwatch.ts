@@ -89,15 +89,16 @@ export interface Following {
   needsList: boolean;
   /** A list in pages that is not complete. */
   paging: Paging | null;
-  /** Answers in a row that were older than what is known. */
+  /** Answers in a row that were older than what is known, and monotonic time of the first. */
   doubts: number;
+  doubtedAt: number;
   /** Whether the server must show its version before the next watch. */
   suspicious: boolean;
   /** Monotonic times: when the server last told a version, when a list was last complete. */
   provenAt: number;
   listedAt: number;
-  /** The version behind which a frame could not be decoded; the second time it is passed over. */
-  badBehind: string | null;
+  /** Where frames could not be decoded, and how many are passed over there. */
+  bad: { readonly place: string; readonly count: number };
 }
 
 interface Paging {
@@ -111,8 +112,11 @@ interface Paging {
 /** Half the size that upstream once chose, so that no page lasts long. */
 const pageSize = 500;
 
-/** Answers in a row that must say that the history went back before it is believed. */
-const doubtsNeeded = 2;
+/**
+ * How often and for how long the server must say that its history went back before it is believed:
+ * answers before the one that is, and seconds since the first.
+ */
+const doubt = { answers: 2, seconds: 5 } as const;
 
 /** Seconds by which a watch may outlive its time. */
 const grace = 30;
@@ -147,12 +151,13 @@ function readPage(following: Following, paging: Paging): Promise<Outcome | null>
     ...(paging.next === '' ? {} : { continue: paging.next }),
   };
   return ask(following, 'list', query, listLimits, async (frames) => {
+    const passing = newPassing(`page ${paging.next}`);
     let page: Page | null = null;
     for await (const batch of frames) {
       for (const frame of batch) {
         if (frame.kind === 'page') page = frame;
         else {
-          const outcome = takeListed(following, paging.listing, frame);
+          const outcome = takeListed(following, paging.listing, frame, passing);
           if (outcome !== null) return outcome;
         }
         if (following.delivery.isDue()) await following.delivery.breathe();
@@ -161,7 +166,6 @@ function readPage(following: Following, paging: Paging): Promise<Outcome | null>
     }
     if (page === null) return { kind: 'failed', reason: 'reset', message: 'A list ended early' };
     following.counters.pages++;
-    following.badBehind = null;
     paging.version ??= page.version;
     paging.next = page.next;
     return null;
@@ -177,20 +181,35 @@ export function prove(following: Following): Promise<Outcome | null> {
     }
     if (version === '') return { kind: 'failed', reason: 'reset', message: 'A list ended early' };
     if (compareVersions(version, following.version ?? '') === -1) {
-      following.doubts = 1;
+      doubtOnce(following);
       return { kind: 'relist', reason: 'reset' };
     }
     heard(following);
     following.suspicious = false;
+    following.doubts = 0;
     return null;
   });
 }
 
+function isBelieved({ doubts, doubtedAt, environment }: Following): boolean {
+  return doubts >= doubt.answers && environment.monotonic() - doubtedAt >= doubt.seconds;
+}
+
+function doubtOnce(following: Following): void {
+  if (following.doubts === 0) following.doubtedAt = following.environment.monotonic();
+  following.doubts++;
+}
+
 /** Takes what a list or a WatchList has of one object. */
-function takeListed(following: Following, listing: Listing, frame: Frame): Outcome | null {
+function takeListed(
+  following: Following,
+  listing: Listing,
+  frame: Frame,
+  passing: Passing,
+): Outcome | null {
   const { counters, delivery } = following;
   if (frame.kind === 'status') return outcomeOf(frame.status, 'watch', true);
-  if (frame.kind === 'bad') return takeBad(following, frame, `list ${listing.known ?? ''}`);
+  if (frame.kind === 'bad') return takeBad(following, frame, passing);
   if (frame.kind !== 'object') return null;
   const event = readEvent(following, frame);
   if (event === null) {
@@ -205,11 +224,16 @@ function takeListed(following: Following, listing: Listing, frame: Frame): Outco
 }
 
 /** Delivers what a complete list changes, unless it is older than what is known. */
-async function complete(following: Following, listing: Listing, version: string): Promise<Outcome> {
+async function complete(
+  following: Following,
+  listing: Listing,
+  version: string,
+): Promise<Outcome> {
   const { delivery, environment, resource, counters } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
   following.paging = null;
-  if (older && ++following.doubts <= doubtsNeeded) {
+  if (older && !isBelieved(following)) {
+    doubtOnce(following);
     const message = `A list of version ${version}, older than ${listing.known ?? ''}`;
     return { kind: 'failed', reason: 'older', message };
   }
@@ -264,7 +288,9 @@ async function follow(
     following.counters.watches++;
     if (pending === null) following.established();
     await delivery.flush();
+    const passing = newPassing('watch');
     for await (const batch of frames) {
+      passing.fresh = environment.monotonic() - began < freshSeconds;
       for (const frame of batch) {
         told = true;
         if (frame.kind === 'bookmark' && frame.initialEnd && pending !== null) {
@@ -275,7 +301,9 @@ async function follow(
           following.established();
         } else {
           const ended =
-            pending === null ? take(following, frame) : takeListed(following, pending, frame);
+            pending === null
+              ? take(following, frame, passing)
+              : takeListed(following, pending, frame, passing);
           if (ended !== null) return ended;
         }
         if (delivery.isDue()) await delivery.breathe();
@@ -301,14 +329,14 @@ function watchTimes(environment: Environment): { seconds: number; limits: Limits
 }
 
 /** Takes one frame of a watch; an outcome ends the watch. */
-function take(following: Following, frame: Frame): Outcome | null {
+function take(following: Following, frame: Frame, passing: Passing): Outcome | null {
   switch (frame.kind) {
     case 'page':
       return null;
     case 'status':
       return outcomeOf(frame.status, 'watch', false);
     case 'bad':
-      return takeBad(following, frame, following.version ?? '');
+      return takeBad(following, frame, passing);
     case 'bookmark':
       return takeBookmark(following, frame.version);
     case 'object':
@@ -370,6 +398,19 @@ function lostIn({ projection }: ObjectFrame): { namespace: string | null; name: 
   return projection.problem?.lost ?? { namespace: null, name: null };
 }
 
+/** The frames of one answer that could not be decoded. */
+interface Passing {
+  readonly place: string;
+  count: number;
+  /** What comes now was asked for again, and has not just happened. */
+  fresh: boolean;
+}
+
+const newPassing = (place: string): Passing => ({ place, count: 0, fresh: true });
+
+/** Seconds after which a watch has sent what it was to send first. */
+const freshSeconds = 5;
+
 /**
  * A frame that cannot be decoded. The first time the server is asked again for what comes from
  * there on; if that cannot be decoded either, it is passed over, and what it was about is lost.
@@ -377,15 +418,18 @@ function lostIn({ projection }: ObjectFrame): { namespace: string | null; name: 
 function takeBad(
   following: Following,
   frame: Extract<Frame, { kind: 'bad' }>,
-  place: string,
+  passing: Passing,
 ): Outcome | null {
-  const { resource, counters, delivery, reading, onProblem } = following;
+  const { resource, counters, delivery, reading, onProblem, version } = following;
   const { message, value, lost, cut } = frame;
   counters.badFrames++;
   if (cut) return { kind: 'failed', reason: 'reset', message };
   const object = lost.name === null ? null : objectText(lost);
-  if (following.badBehind !== place) {
-    following.badBehind = place;
+  const place = `${passing.place} ${version ?? ''}`;
+  const again = passing.fresh && following.bad.place === place;
+  passing.count++;
+  if (!again || passing.count > following.bad.count) {
+    following.bad = { place, count: passing.count };
     onProblem(problemAt(paths[resource], null, message, { object, value }));
     return { kind: 'failed', reason: 'frame', message };
   }
@@ -397,8 +441,7 @@ function takeBad(
 function deliver({ counters, delivery, raws }: Following, events: readonly WatchEvent[]): void {
   for (const event of events) {
     counters.events++;
-    const raw =
-      event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
+    const raw = event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
     delivery.add(raw === undefined ? { kind: 'event', event } : { kind: 'event', event, raw });
   }
 }

@@ -108,10 +108,11 @@ function newState(
     needsList: true,
     paging: null,
     doubts: 0,
+    doubtedAt: 0,
     suspicious: false,
     provenAt: 0,
     listedAt: -Infinity,
-    badBehind: null,
+    bad: { place: '', count: 0 },
     failures: 0,
     failedAt: -Infinity,
     denied: '',
@@ -128,7 +129,9 @@ async function run(state: State): Promise<void> {
     if (isAborted(state)) break;
     const seconds = settle(state, outcome);
     await delivery.flush();
-    if (seconds > 0) await environment.sleep(seconds, signal);
+    if (seconds === 0) continue;
+    state.suspicious = true; // whatever happened to the server meanwhile
+    await environment.sleep(seconds, signal);
   }
 }
 
@@ -200,10 +203,7 @@ function settle(state: State, outcome: Outcome): number {
 function fail(state: State, reason: ReconnectReason): number {
   state.counters.reconnects[reason]++;
   interrupt(state);
-  if (reason === 'reset' || reason === 'idle' || reason === 'timeout') {
-    state.suspicious = true;
-    state.onLost();
-  }
+  if (reason === 'reset' || reason === 'idle' || reason === 'timeout') state.onLost();
   return backoffSeconds(state);
 }
 

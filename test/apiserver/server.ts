@@ -27,6 +27,8 @@ export interface Watch {
   freeze(): void;
   /** Sends an error event and ends. */
   refuse(status: object): void;
+  /** Sends what it holds back, and spoils nothing any more. */
+  heal(): void;
 }
 
 export interface Asked {
@@ -44,8 +46,10 @@ export interface Faults {
   before: (asked: Asked) => Instead;
   /** `verb resource` that the client has no permission for. */
   readonly forbidden: Set<string>;
-  /** How many versions behind the server answers lists; a real one does not. */
-  lag: number;
+  /** How many versions behind the server answers lists, and until when; a real one does not. */
+  lag: { readonly versions: number; readonly until: number };
+  /** The most items of a page, whatever the limit. */
+  pageSize: number;
   /** Cuts a body into chunks. */
   chunks: (bytes: Uint8Array) => Iterable<Uint8Array>;
 }
@@ -112,7 +116,8 @@ export function createServer(clock: Clock): FakeServer {
     faults: {
       before: () => null,
       forbidden: new Set(),
-      lag: 0,
+      lag: { versions: 0, until: 0 },
+      pageSize: Infinity,
       chunks: (bytes) => [bytes],
     },
     watches: new Set(),
@@ -153,7 +158,7 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
   }
   if (watching) return watch(server, clock, resource, request);
   if (name !== undefined) return get(server, resource, `${namespace ?? ''}/${name}`);
-  return list(server, resource, namespace ?? null, request.query);
+  return list(server, resource, namespace ?? null, request.query, clock.now());
 }
 
 function hang(signal: AbortSignal): Promise<never> {
@@ -195,9 +200,10 @@ function list(
   resource: Resource,
   namespace: string | null,
   query: ApiRequest['query'],
+  now: number,
 ): ApiAnswer {
   const { objects, faults } = server;
-  let at = objects.version() - faults.lag;
+  let at = objects.version() - (now < faults.lag.until ? faults.lag.versions : 0);
   let from = '';
   if (query.continue !== undefined) {
     const token = JSON.parse(query.continue) as { at: number; from: string };
@@ -210,7 +216,7 @@ function list(
     .list(resource, at)
     .filter((one) => namespace === null || one.raw.metadata.namespace === namespace)
     .filter((one) => one.key >= from && matches(query, one));
-  const limit = Number(query.limit ?? '0') || all.length;
+  const limit = query.limit === undefined ? all.length : Math.min(Number(query.limit), faults.pageSize);
   const next = all[limit];
   const metadata: Record<string, string> = { resourceVersion: String(at) };
   if (next !== undefined) metadata.continue = JSON.stringify({ at, from: next.key });
@@ -277,6 +283,10 @@ function newWatching(
     frozen: false,
     held: null,
     freeze: () => (watching.frozen = true),
+    heal() {
+      watching.spoils.length = 0;
+      release(watching);
+    },
     refuse(status) {
       send(watching, JSON.stringify({ type: 'ERROR', object: status }));
       if (!watching.frozen) stream.end();
@@ -306,13 +316,15 @@ function sendBookmark(watching: Watching, annotations?: Record<string, string>):
   watching.from = version;
   const metadata = { resourceVersion: String(version), annotations };
   const object = { kind: kindOf[resource], apiVersion: apiVersionOf(resource), metadata };
+  release(watching);
   send(watching, JSON.stringify({ type: 'BOOKMARK', object }));
 }
 
 function send(watching: Watching, frame: string): void {
   if (watching.frozen) return;
   const spoil = watching.spoils.shift();
-  if (spoil === 'swapped') {
+  const swaps = watching.held === null && !frame.startsWith('{"type":"BOOKMARK"');
+  if (spoil === 'swapped' && swaps) {
     watching.held = frame;
     return;
   }
@@ -320,8 +332,14 @@ function send(watching: Watching, frame: string): void {
   write(watching, spoil === 'cut' ? text.slice(0, text.length / 2) : `${text}\n`);
   if (spoil === 'cut') watching.stream.end();
   if (spoil === 'twice') write(watching, `${text}\n`);
-  if (watching.held !== null) write(watching, `${watching.held}\n`);
+  release(watching);
+}
+
+/** Sends the frame that another was to overtake. */
+function release(watching: Watching): void {
+  const { held } = watching;
   watching.held = null;
+  if (held !== null) write(watching, `${held}\n`);
 }
 
 function write({ server, stream }: Watching, text: string): void {
