@@ -11,12 +11,21 @@ import { Command, CommanderError, Option } from 'commander';
 import type { AuditedOnce } from './commands/audit.ts';
 import { auditDump, auditLive } from './commands/audit.ts';
 import { withConnected, withJudged, withReported, withShard } from './commands/options.ts';
+import type { Recorded } from './commands/record.ts';
+import { record } from './commands/record.ts';
 import type { Replayed } from './commands/replay.ts';
 import { replayFile } from './commands/replay.ts';
 import { fail } from './commands/say.ts';
 import type { Served } from './commands/serve.ts';
 import { serve } from './commands/serve.ts';
-import { parseAddress, parseSpeed, parseTime, version } from './config.ts';
+import {
+  parseAddress,
+  parseDuration,
+  parseSize,
+  parseSpeed,
+  parseTime,
+  version,
+} from './config.ts';
 
 const speedOption = (fallback: number, text: string): Option =>
   new Option('--speed <factor>', "a factor over the recording's own speed, or max")
@@ -44,6 +53,23 @@ function programOf(run: (work: Promise<number>) => void): Command {
     )
     .action((file: string, options: Replayed) => {
       run(replayFile(file, options));
+    });
+  withConnected(program.command('record'))
+    .description('write what a live cluster delivers to a file that replay reads')
+    .argument('<file>', 'the recording; compressed if it ends in .gz')
+    .addOption(
+      new Option('--max-size <size>', 'begin the next file after so many bytes: 64Mi').argParser(
+        parseSize,
+      ),
+    )
+    .addOption(
+      new Option('--max-age <duration>', 'begin the next file after that time: 1h').argParser(
+        parseDuration,
+      ),
+    )
+    .option('--redact', 'replace names and labels by hashes, and leave out what is not judged')
+    .action((file: string, options: Recorded) => {
+      run(record(file, options));
     });
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)

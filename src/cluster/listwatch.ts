@@ -224,11 +224,7 @@ function takeListed(
 }
 
 /** Delivers what a complete list changes, unless it is older than what is known. */
-async function complete(
-  following: Following,
-  listing: Listing,
-  version: string,
-): Promise<Outcome> {
+async function complete(following: Following, listing: Listing, version: string): Promise<Outcome> {
   const { delivery, environment, resource, counters } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
   following.paging = null;
@@ -441,7 +437,8 @@ function takeBad(
 function deliver({ counters, delivery, raws }: Following, events: readonly WatchEvent[]): void {
   for (const event of events) {
     counters.events++;
-    const raw = event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
+    const raw =
+      event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
     delivery.add(raw === undefined ? { kind: 'event', event } : { kind: 'event', event, raw });
   }
 }

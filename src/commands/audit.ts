@@ -97,8 +97,9 @@ export async function auditLive(
 }
 
 /** Whether every watch stands, and nothing waits to become a finding or to be well again. */
-function isSettled({ cut, settle, nextAt }: Auditor): boolean {
+function isSettled(auditor: Auditor): boolean {
+  const { cut, settle } = auditor;
   const states = [...cut.inputs.values()].map(({ state }) => state);
   if (!states.every((state) => state === 'synced' || state === 'off')) return false;
-  return nextAt() === null && [...settle.waiting()].every(({ item }) => item.gone);
+  return auditor.nextAt() === null && [...settle.waiting()].every(({ item }) => item.gone);
 }

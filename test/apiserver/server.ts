@@ -136,7 +136,11 @@ export function createServer(clock: Clock): FakeServer {
   return server;
 }
 
-async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Promise<ApiAnswer> {
+async function answer(
+  server: FakeServer,
+  clock: Clock,
+  request: ApiRequest,
+): Promise<ApiAnswer> {
   await Promise.resolve();
   const [, namespace, named = '', name] = place.exec(request.path) ?? [];
   const resource = resourceOf.get(named) ?? null;
@@ -224,9 +228,7 @@ function list(
     kind: `${kindOf[resource]}List`,
     apiVersion: apiVersionOf(resource),
     metadata,
-    items: all
-      .slice(0, limit)
-      .map(({ raw }) => ({ ...raw, kind: undefined, apiVersion: undefined })),
+    items: all.slice(0, limit).map(({ raw }) => ({ ...raw, kind: undefined, apiVersion: undefined })),
   });
 }
 
