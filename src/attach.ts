@@ -7,6 +7,7 @@ import type { OnProblem } from './cluster/problem.ts';
 import type { Reflectors } from './cluster/reflectors.ts';
 import { createReflectors } from './cluster/reflectors.ts';
 import { readService } from './cluster/reread.ts';
+import type { Key } from './model/objects.ts';
 import type { LiveClock } from './live.ts';
 import { createLive } from './live.ts';
 import type { Auditor } from './serve.ts';
@@ -78,9 +79,11 @@ async function reread(
   name: string,
   signal: AbortSignal,
 ): Promise<Reread> {
-  const { previousPod, store } = auditor;
-  const isKnown = endpoints && store.snapshot.knows('endpoints');
-  const reading = { environment, endpoints: isKnown, previousPod };
+  const reading = {
+    environment,
+    endpoints: endpoints && auditor.store.snapshot.knows('endpoints'),
+    previousPod: (key: Key) => auditor.previousPod(key),
+  };
   const read = await readService(reading, namespace, name, signal);
   if (read.kind === 'failed') throw new Error(read.message);
   const listed = <T>(list: { objects: readonly T[]; resourceVersion: string }) => ({

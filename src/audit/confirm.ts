@@ -14,12 +14,15 @@ import type {
   EndpointSlice,
   Key,
   Pod,
+  Resource,
   Service,
   Snapshot,
 } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import { compareVersions, isAtLeast } from '../model/version.ts';
 import type { Cut } from './cut.ts';
+import { restsOn } from './cut.ts';
+import type { Output } from './findings.ts';
 import type { ServiceRecord } from './service.ts';
 import type { Due } from './settle.ts';
 
@@ -40,7 +43,7 @@ export interface Reread {
   readonly pods: Listed<Pod> | null;
 }
 
-/** What became of reads; `lagging` counts those that were newer than what is held. */
+/** What became of reads, by output; `lagging`: what was read was newer than what is held. */
 export interface ConfirmCounts {
   asked: number;
   confirmed: number;
@@ -64,10 +67,14 @@ const patience = { failed: 5, read: 30 };
 interface Asked {
   readonly at: number;
   read: Reread | null;
-  /** Whether all that was read has come on the streams; null: not looked at yet. */
-  caughtUp: boolean | null;
-  /** The count of the cut when that was looked at. */
-  lookedAt: number;
+  /** Per output, whether all that it rests on has come on the streams. */
+  readonly looks: Map<Output, Look>;
+}
+
+interface Look {
+  caughtUp: boolean;
+  /** The count of the cut at that moment. */
+  at: number;
 }
 
 interface Held {
@@ -85,11 +92,12 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     const now = held();
     if (one === undefined || one.read === null || one.at < due.at || now === null) return false;
     // A Service may have thousands of differences: it is looked at once per change.
-    if (one.caughtUp === true || one.lookedAt === cut.count()) return one.caughtUp === true;
-    const caughtUp = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), one.read);
-    if (one.caughtUp === null) counts[caughtUp ? 'confirmed' : 'lagging']++;
-    one.caughtUp = caughtUp;
-    one.lookedAt = cut.count();
+    const { output } = due.item;
+    const before = one.looks.get(output);
+    if (before?.caughtUp === true || before?.at === cut.count()) return before.caughtUp;
+    const caughtUp = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), output, one.read);
+    one.looks.set(output, { caughtUp, at: cut.count() });
+    if (before === undefined) counts[caughtUp ? 'confirmed' : 'lagging']++;
     return caughtUp;
   }
 
@@ -110,7 +118,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
         // What was read before the window ended proves nothing.
         const early = before !== undefined && before.at < due.at ? patience.failed : wait;
         if (before !== undefined && now - before.at < early) continue;
-        asked.set(key, { at: now, read: null, caughtUp: null, lookedAt: -1 });
+        asked.set(key, { at: now, read: null, looks: new Map() });
         counts.asked++;
         return key;
       }
@@ -141,29 +149,32 @@ function isMatched<T extends AnyObject>(
   );
 }
 
-/** Whether all that was read has come on the streams too. */
+/** Whether all that was read, of what an output rests on, has come on the streams too. */
 function isCaughtUp(
   snapshot: Snapshot,
   record: ServiceRecord | undefined,
+  output: Output,
   { service, endpoints, slices, pods }: Reread,
 ): boolean {
   const held = record?.service ?? null;
   if (held?.uid !== service?.uid || held?.resourceVersion !== service?.resourceVersion) {
     return false;
   }
-  const heldEndpoints = record?.endpoints ?? null;
-  const heldSlices = [...(record?.slices.values() ?? [])].filter(
-    ({ labels }) => labels[label.serviceName] === record?.name,
-  );
+  const rests = (resource: Resource): boolean => restsOn[output].includes(resource);
+  if (rests('endpoints') && endpoints !== null) {
+    const own = record?.endpoints ?? null;
+    const get = (key: Key): Endpoints | undefined => snapshot.endpoints.get(key);
+    if (!isMatched(endpoints, own === null ? [] : [own], get)) return false;
+  }
+  if (rests('endpointslices')) {
+    const own = [...(record?.slices.values() ?? [])].filter(
+      ({ labels }) => labels[label.serviceName] === record?.name,
+    );
+    if (!isMatched(slices, own, (key) => snapshot.slices.get(key))) return false;
+  }
+  if (!rests('pods') || pods === null) return true;
   const members = [...(record?.members.keys() ?? [])]
     .map((key) => snapshot.pods.get(key))
     .filter((pod) => pod !== undefined);
-  return (
-    (endpoints === null ||
-      isMatched(endpoints, heldEndpoints === null ? [] : [heldEndpoints], (key) =>
-        snapshot.endpoints.get(key),
-      )) &&
-    isMatched(slices, heldSlices, (key) => snapshot.slices.get(key)) &&
-    (pods === null || isMatched(pods, members, (key) => snapshot.pods.get(key)))
-  );
+  return isMatched(pods, members, (key) => snapshot.pods.get(key));
 }

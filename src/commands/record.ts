@@ -80,6 +80,9 @@ interface Part {
   readonly signal: AbortSignal;
 }
 
+/** Seconds; a timer that is set for longer would fire at once. */
+const longestTimer = 2_000_000;
+
 /** One file, from its first lists to its end. */
 async function recordPart({ path, options, cluster, redactor, signal }: Part): Promise<void> {
   const { clock, environment } = cluster;
@@ -92,7 +95,8 @@ async function recordPart({ path, options, cluster, redactor, signal }: Part): P
     over.abort();
   };
   signal.addEventListener('abort', end);
-  const cancel = options.maxAge === undefined ? null : clock.after(options.maxAge, end);
+  const cancel =
+    options.maxAge === undefined ? null : clock.after(Math.min(options.maxAge, longestTimer), end);
   const reflectors = createReflectors({
     environment,
     held: (resource) => heldObjects(store)[resource],
