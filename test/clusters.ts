@@ -34,7 +34,7 @@ export const rawPod: Raw = {
     labels: { app: 'web' },
     managedFields: [{ manager: 'kubelet' }],
   },
-  spec: { nodeName: 'node-a', containers: [{ name: 'web', image: 'registry.example/secret' }] },
+  spec: { nodeName: 'node-a', containers: [{ name: 'web', image: 'images.example/secret' }] },
   status: {
     phase: 'Running',
     podIPs: [{ ip: '10.1.0.1' }],
