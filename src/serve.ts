@@ -10,7 +10,7 @@
 
 import type { Confirmer } from './audit/confirm.ts';
 import { createConfirmer } from './audit/confirm.ts';
-import type { Cut, InputState } from './audit/cut.ts';
+import type { Cut } from './audit/cut.ts';
 import { createCut, staleGrace } from './audit/cut.ts';
 import type { Ledger } from './audit/ledger.ts';
 import { createLedger } from './audit/ledger.ts';
@@ -19,6 +19,7 @@ import type { Context } from './audit/service.ts';
 import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
 import { summarize } from './audit/summary.ts';
+import type { LiveEntry } from './cluster/delivery.ts';
 import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
 import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
@@ -50,21 +51,6 @@ export interface AuditorOptions {
   readonly onOpen?: (finding: Finding) => void;
   readonly onResolve?: (finding: Finding) => void;
 }
-
-/** What a live cluster delivers besides events, as cluster/reflector.ts describes it. */
-type LiveEntry =
-  | {
-      readonly kind: 'progress';
-      readonly at: number;
-      readonly resource: Resource;
-      readonly resourceVersion: string;
-    }
-  | {
-      readonly kind: 'watch';
-      readonly at: number;
-      readonly resource: Resource;
-      readonly state: InputState;
-    };
 
 export type Entry = RecordingEntry | DumpEntry | LiveEntry;
 
@@ -104,6 +90,9 @@ export interface Auditor {
 /** Resolved findings that are kept for reports and pages; more are counted. */
 const keptFindings = 10_000;
 
+/** Live, more differences than these are looked at in several goes, so that nobody waits long. */
+const openedAtOnce = 256;
+
 interface State {
   readonly options: AuditorOptions;
   readonly complete: Set<Resource>;
@@ -130,6 +119,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
   const settle = createSettle({
     window: options.settle,
     keep: keptFindings,
+    ...(options.live === true ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live === true ? confirmer.admit(due) : !cut.isBlind(due.item.output)),
     onOpen(finding) {
       countOpened(opened, finding);
@@ -210,9 +200,8 @@ type Steps = Generator<undefined, void>;
 function* takeInSteps(state: State, entry: Entry): Steps {
   switch (entry.kind) {
     case 'header':
-      state.promised = entry.resources;
-      state.kubernetes = entry.kubernetes;
       tick(state, entry.at);
+      yield* takeHeader(state, entry);
       break;
     case 'event':
       tick(state, entry.event.at);
@@ -248,9 +237,21 @@ function* takeInSteps(state: State, entry: Entry): Steps {
   }
 }
 
+/** What will be delivered; or that the control plane became another, which may judge otherwise. */
+function* takeHeader(
+  state: State,
+  { kubernetes, resources, at }: Entry & { readonly kind: 'header' },
+): Steps {
+  const before = releaseFor(state);
+  state.kubernetes = kubernetes;
+  state.promised ??= resources;
+  if (state.ledger !== null && releaseFor(state) !== before) yield* begin(state, at);
+}
+
 /** A first list is complete, or one that was not expected any more. */
 function* complete(state: State, resource: Resource, at: number): Steps {
   const isNew = !state.complete.has(resource);
+  state.store.listed(resource);
   state.complete.add(resource);
   const isReady = state.promised?.every((one) => state.complete.has(one)) === true;
   if (isReady && (state.ledger === null || isNew)) yield* begin(state, at);

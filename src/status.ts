@@ -9,14 +9,35 @@ import { emptySummary, summarize } from './audit/summary.ts';
 import type { Audited } from './audit/standing.ts';
 import { reasonOf, verdictOf, written } from './audit/verdict.ts';
 import { version } from './config.ts';
-import type { PendingDifference, ServiceStatus, Status } from './output/page.ts';
+import type { Answers, PendingDifference, ServiceStatus } from './output/http.ts';
+import type { WatchMetrics } from './output/family.ts';
+import type { Status } from './output/page.ts';
 import type { Auditor } from './serve.ts';
 
 /** Seconds without sight of a needed resource after which the auditor is not ready. */
 const unseenLimit = 60;
 
-/** The state at this moment, whatever the input has told so far; `stuck` as Status has it. */
-export function statusOf(auditor: Auditor, source: string, stuck: string | null = null): Status {
+/** What is known of live input besides what the auditor knows; without it, nothing. */
+export interface Lively {
+  readonly stuck: () => string | null;
+  readonly counters: () => WatchMetrics['counters'];
+}
+
+const still: Lively = { stuck: () => null, counters: () => new Map() };
+
+/** What the server asks; `source` as Status has it. */
+export function answersOf(auditor: Auditor, source: string, live: Lively = still): Answers {
+  const now = (): number => auditor.now() ?? 0;
+  return {
+    status: () => statusOf(auditor, source, live),
+    service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`, now()),
+    notReady: () => whyNotReady(auditor, now()),
+    stuck: live.stuck,
+  };
+}
+
+/** The state at this moment, whatever the input has told so far. */
+function statusOf(auditor: Auditor, source: string, { counters }: Lively): Status {
   const ledger = auditor.ledger();
   auditor.measured.refresh();
   const { settle, cut, confirmer } = auditor;
@@ -32,13 +53,11 @@ export function statusOf(auditor: Auditor, source: string, stuck: string | null 
       releaseMinor: auditor.release().minor,
       version,
       ready: notReady === null,
-      watches: { inputs: cut.inputs, confirmations: confirmer.counts },
+      watches: { inputs: cut.inputs, confirmations: confirmer.counts, counters: counters() },
     },
     resolved: settle.resolved(),
     forgotten: settle.forgotten(),
     notReady,
-    stuck,
-    service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`, now),
     source,
     kubernetes: auditor.kubernetes(),
   };

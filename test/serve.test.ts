@@ -18,7 +18,7 @@ import {
 } from './entries.ts';
 import { resources } from '../src/model/objects.ts';
 import { wholeCluster } from '../src/model/scope.ts';
-import { statusOf } from '../src/status.ts';
+import { answersOf } from '../src/status.ts';
 
 describe('judging begins when every promised resource is complete', () => {
   test('not before, and then with the clock of that moment', () => {
@@ -28,9 +28,9 @@ describe('judging begins when every promised resource is complete', () => {
     }
     auditor.take(clock(200));
     expect(auditor.ledger()).toBeNull();
-    expect(statusOf(auditor, 'test').notReady).not.toBeNull();
+    expect(answersOf(auditor, 'test').notReady()).not.toBeNull();
     auditor.take({ kind: 'synced', at: 210, resource: 'pods' });
-    expect(statusOf(auditor, 'test').notReady).toBeNull();
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
     auditor.take(clock(239));
     expect(opened).toEqual([]);
     auditor.take(clock(240));
@@ -102,7 +102,7 @@ test('report, page and metrics count a Service that no version could be read of'
   const want = { 'object-unreadable': 1 };
   expect(report(auditor).unknown).toEqual(want);
   expect(report(auditor, 'pay').unknown).toEqual({});
-  expect(statusOf(auditor, 'test').metrics.summary.unknown).toEqual(want);
+  expect(answersOf(auditor, 'test').status().metrics.summary.unknown).toEqual(want);
 });
 
 test('a deletion whose object cannot be read still deletes it', () => {
@@ -165,12 +165,12 @@ describe('a live cluster', () => {
       unknown: { 'input-stale': 1 },
       verdicts: { endpoints: { unknown: 1, pending: 0 }, endpointslices: { different: 1 } },
     });
-    expect(statusOf(auditor, 'test').notReady).toBeNull();
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
     auditor.take(clock(170));
-    expect(statusOf(auditor, 'test').notReady).toBe('endpoints not seen for 60 s (stale)');
+    expect(answersOf(auditor, 'test').notReady()).toBe('endpoints not seen for 60 s (stale)');
     // It was seen for 9 s before, and has to be for the rest of its window.
     for (const entry of watches(171, 'synced', ['endpoints'])) auditor.take(entry);
-    expect(statusOf(auditor, 'test').notReady).toBeNull();
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
     auditor.take(clock(191.9));
     expect(opened).toHaveLength(1);
     auditor.take(clock(192));
@@ -216,7 +216,7 @@ describe('a live cluster', () => {
     auditor.take(clock(140));
     expect(opened.map(({ code }) => code)).toEqual(['slice-placeholder-missing']);
     expect(report(auditor).unknown).toEqual({ 'endpoints-not-known': 1 });
-    expect(statusOf(auditor, 'test').notReady).toBeNull();
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
     for (const entry of watches(150, 'listing', ['endpoints'])) auditor.take(entry);
     for (const entry of [
       ...synced(
@@ -239,7 +239,7 @@ describe('a live cluster', () => {
     for (const entry of [header(100), ...watches(100, 'listing'), ...synced(101, ['pods'])]) {
       auditor.take(entry);
     }
-    expect(statusOf(auditor, 'test').notReady).toBe('The first lists are not complete: pods');
+    expect(answersOf(auditor, 'test').notReady()).toBe('The first lists are not complete: pods');
   });
 });
 

@@ -14,28 +14,36 @@ import type {
   EndpointSlice,
   Key,
   Pod,
+  Resource,
   Service,
   Snapshot,
 } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import { compareVersions, isAtLeast } from '../model/version.ts';
 import type { Cut } from './cut.ts';
+import { restsOn } from './cut.ts';
+import type { Output } from './findings.ts';
 import type { ServiceRecord } from './service.ts';
 import type { Due } from './settle.ts';
 
-/** The objects of one Service as one consistent read found them. */
-export interface Reread {
-  readonly service: Service | null;
-  readonly endpoints: Endpoints | null;
-  /** Those that are labelled with its name. */
-  readonly slices: readonly EndpointSlice[];
-  /** Those that its selector selects. */
-  readonly pods: readonly Pod[];
-  /** An object that is newer than this was written after the read; '' where it is not known. */
+/** A list, and the version as of which it is true: what is newer was written after it. */
+interface Listed<T> {
+  readonly objects: readonly T[];
   readonly version: string;
 }
 
-/** What became of reads; `lagging` counts those that were newer than what is held. */
+/** The objects of one Service as they were after they were asked for. */
+export interface Reread {
+  readonly service: Service | null;
+  /** null: not read. */
+  readonly endpoints: Listed<Endpoints> | null;
+  /** Those that are labelled with its name. */
+  readonly slices: Listed<EndpointSlice>;
+  /** Those that its selector selects; null: it has none. */
+  readonly pods: Listed<Pod> | null;
+}
+
+/** What became of reads, by output; `lagging`: what was read was newer than what is held. */
 export interface ConfirmCounts {
   asked: number;
   confirmed: number;
@@ -59,8 +67,14 @@ const patience = { failed: 5, read: 30 };
 interface Asked {
   readonly at: number;
   read: Reread | null;
-  /** How the read was counted. */
-  counted: 'confirmed' | 'lagging' | null;
+  /** Per output, whether all that it rests on has come on the streams. */
+  readonly looks: Map<Output, Look>;
+}
+
+interface Look {
+  caughtUp: boolean;
+  /** The count of the cut at that moment. */
+  at: number;
 }
 
 interface Held {
@@ -77,11 +91,14 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     const one = asked.get(keyOf(due));
     const now = held();
     if (one === undefined || one.read === null || one.at < due.at || now === null) return false;
-    const proven = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), one.read);
-    const counted = proven ? 'confirmed' : 'lagging';
-    if (one.counted === null) counts[counted]++;
-    one.counted ??= counted;
-    return proven;
+    // A Service may have thousands of differences: it is looked at once per change.
+    const { output } = due.item;
+    const before = one.looks.get(output);
+    if (before?.caughtUp === true || before?.at === cut.count()) return before.caughtUp;
+    const caughtUp = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), output, one.read);
+    one.looks.set(output, { caughtUp, at: cut.count() });
+    if (before === undefined) counts[caughtUp ? 'confirmed' : 'lagging']++;
+    return caughtUp;
   }
 
   return {
@@ -101,7 +118,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
         // What was read before the window ended proves nothing.
         const early = before !== undefined && before.at < due.at ? patience.failed : wait;
         if (before !== undefined && now - before.at < early) continue;
-        asked.set(key, { at: now, read: null, counted: null });
+        asked.set(key, { at: now, read: null, looks: new Map() });
         counts.asked++;
         return key;
       }
@@ -119,45 +136,42 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
 const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>
   held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion);
 
-/** Whether all that was read has come on the streams too. */
+/** Whether a list has come on its stream: all of it, or newer; and what it lacks is newer or gone. */
+function isMatched<T extends AnyObject>(
+  { objects, version }: Listed<T>,
+  held: readonly T[],
+  get: (key: Key) => T | undefined,
+): boolean {
+  const keys = new Set(objects.map(({ key }) => key));
+  return (
+    objects.every((one) => isSameOrNewer(get(one.key), one)) &&
+    held.every((one) => keys.has(one.key) || compareVersions(one.resourceVersion, version) === 1)
+  );
+}
+
+/** Whether all that was read, of what an output rests on, has come on the streams too. */
 function isCaughtUp(
   snapshot: Snapshot,
   record: ServiceRecord | undefined,
-  { service, endpoints, slices, pods, version }: Reread,
+  output: Output,
+  { service, endpoints, slices, pods }: Reread,
 ): boolean {
-  const heldService = record?.service ?? null;
-  const isSame =
-    service === null
-      ? heldService === null
-      : heldService?.uid === service.uid && heldService.resourceVersion === service.resourceVersion;
-  if (!isSame) return false;
-  const isLater = ({ resourceVersion }: AnyObject): boolean =>
-    compareVersions(resourceVersion, version) === 1;
-  const isMatched = (
-    held: Iterable<AnyObject>,
-    read: readonly AnyObject[],
-    get: (key: Key) => AnyObject | undefined,
-  ): boolean => {
-    const keys = new Set(read.map(({ key }) => key));
-    return (
-      read.every((one) => isSameOrNewer(get(one.key), one)) &&
-      [...held].every((one) => keys.has(one.key) || isLater(one))
+  const held = record?.service ?? null;
+  if (held?.uid !== service?.uid || held?.resourceVersion !== service?.resourceVersion) {
+    return false;
+  }
+  const rests = (resource: Resource): boolean => restsOn[output].includes(resource);
+  if (rests('endpoints') && endpoints !== null) {
+    const own = record?.endpoints ?? null;
+    const get = (key: Key): Endpoints | undefined => snapshot.endpoints.get(key);
+    if (!isMatched(endpoints, own === null ? [] : [own], get)) return false;
+  }
+  if (rests('endpointslices')) {
+    const own = [...(record?.slices.values() ?? [])].filter(
+      ({ labels }) => labels[label.serviceName] === record?.name,
     );
-  };
-  const heldEndpoints = record?.endpoints ?? null;
-  const heldSlices = [...(record?.slices.values() ?? [])].filter(
-    ({ labels }) => labels[label.serviceName] === record?.name,
-  );
-  const members = record?.members ?? [];
-  return (
-    (!snapshot.knows('endpoints') ||
-      isMatched(
-        heldEndpoints === null ? [] : [heldEndpoints],
-        endpoints === null ? [] : [endpoints],
-        () => heldEndpoints ?? undefined,
-      )) &&
-    (!snapshot.knows('endpointslices') ||
-      isMatched(heldSlices, slices, (key) => snapshot.slices.get(key))) &&
-    (!snapshot.knows('pods') || isMatched(members, pods, (key) => snapshot.pods.get(key)))
-  );
+    if (!isMatched(slices, own, (key) => snapshot.slices.get(key))) return false;
+  }
+  if (!rests('pods') || pods === null) return true;
+  return isMatched(pods, record?.members ?? [], (key) => snapshot.pods.get(key));
 }

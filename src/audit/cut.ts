@@ -64,6 +64,8 @@ export interface Cut {
   reached(resource: Resource, version: string): void;
   /** Takes in the state of a watch; returns what of blindness ends with it. */
   turn(resource: Resource, state: InputState, at: number): BlindSpell[];
+  /** How many objects have come; while it stays the same, so does all that is held. */
+  count(): number;
   /** The newest version that any stream has shown. */
   highest(): string;
   /** Whether all that an output rests on is known up to a version. */
@@ -82,6 +84,7 @@ interface Blindness {
 export function createCut(): Cut {
   const inputs = new Map<Resource, Input>();
   const blind = new Map<Output, Blindness>();
+  let count = 0;
 
   const rests = (output: Output): Resource[] =>
     restsOn[output].filter((resource) => {
@@ -113,6 +116,7 @@ export function createCut(): Cut {
 
   return {
     saw(resource, version) {
+      count++;
       const known = inputs.get(resource)?.version ?? '';
       const newer = newest(known, version);
       if (newer !== known) set(resource, { version: newer });
@@ -124,6 +128,7 @@ export function createCut(): Cut {
       set(resource, { version: isList ? version : newest(input.version, version) });
     },
     turn,
+    count: () => count,
     highest: () => [...inputs.values()].reduce((most, { version }) => newest(most, version), ''),
     isKnown: (output, point) =>
       rests(output).every((resource) => isAtLeast(inputs.get(resource)?.version ?? '', point)),

@@ -47,22 +47,24 @@ interface Standing {
   code: Code;
   severity: Severity;
   readonly openedAt: number;
+  /** As it was last asked for; null: it has changed since. */
+  rendered: Finding | null;
 }
 
 export interface Settle {
   /** Takes in a new or restarted item; it opens when the window has passed, not before `now`. */
   watch(item: Item, namespace: string, service: string, now: number): void;
-  /** Takes note of an item whose severity changed; a finding keeps the worst it ever had. */
+  /** Takes note of an item that changed; a finding keeps the worst severity it ever had. */
   reweigh(item: Item): void;
   /** Takes an item out; its finding is resolved if it was the last. */
   drop(item: Item, at: number): void;
-  /** Opens what has stood for the window by `now`. */
+  /** Opens what has stood for the window by `now`, at most `burst` differences. */
   advance(now: number): void;
   /** When the next window ends, or null. */
   nextAt(): number | null;
   /** Differences whose window has passed and that were not admitted. */
   waiting(): Iterable<Due>;
-  /** Asks again for those that wait; what is admitted opens now. */
+  /** Asks again for those that wait, at most `burst`, in turn; what is admitted opens now. */
   retry(now: number): void;
   /**
    * Between `from` and `to`, nobody could have seen differences of these outputs end. Their windows
@@ -82,6 +84,8 @@ export interface SettleOptions {
   readonly keep: number;
   /** Whether a difference whose window has passed may be a finding; without it, all are. */
   admit?(due: Due): boolean;
+  /** How many differences are looked at in one go; without it, all. */
+  readonly burst?: number;
   onOpen?(finding: Finding): void;
   onResolve?(finding: Finding): void;
 }
@@ -205,9 +209,11 @@ function openItem({ standings, homes }: Watched, due: Due, at: number): Standing
     code,
     severity,
     openedAt: at,
+    rendered: null,
   };
   standings.set(key, standing);
   homes.set(item, standing);
+  standing.rendered = null;
   standing.items.add(item);
   if (standing.ever.length < shownItems) standing.ever.push(item);
   weigh(standing, item);
@@ -231,6 +237,7 @@ function dropItem(watched: Watched, item: Item, at: number): void {
   const standing = homes.get(item);
   if (standing === undefined) return;
   homes.delete(item);
+  standing.rendered = null;
   standing.items.delete(item);
   if (standing.items.size > 0) return;
   const finding = render(standing, at);
@@ -265,11 +272,19 @@ function openThose(watched: Watched, dues: Iterable<Due>, at: number): void {
   for (const standing of fresh) options.onOpen?.(render(standing, null));
 }
 
-function* dueAt(heap: Due[], at: number): Generator<Due> {
-  for (let due = heap[0]; due?.at === at; due = heap[0]) {
+function dueAt(heap: Due[], at: number, most: number): Due[] {
+  const dues: Due[] = [];
+  for (let due = heap[0]; due?.at === at && dues.length < most; due = heap[0]) {
     popDue(heap);
-    yield due;
+    dues.push(due);
   }
+  return dues;
+}
+
+function first<T>(all: Iterable<T>, most: number): T[] {
+  const some: T[] = [];
+  for (const one of all) if (some.push(one) >= most) break;
+  return some;
 }
 
 function delayAll(watched: Watched, outputs: ReadonlySet<Output>, spell: Spell): void {
@@ -293,6 +308,7 @@ export function createSettle(options: SettleOptions): Settle {
   const homes = new Map<Item, Standing>();
   const resolved: Finding[] = [];
   const waiting = new Set<Due>();
+  const { burst = Infinity } = options;
   const watched: Watched = { options, heap, waiting, standings, homes, resolved, forgotten: 0 };
   return {
     watch(item, namespace, service, now) {
@@ -301,19 +317,25 @@ export function createSettle(options: SettleOptions): Settle {
     },
     reweigh(item) {
       const standing = homes.get(item);
-      if (standing !== undefined) weigh(standing, item);
+      if (standing === undefined) return;
+      standing.rendered = null;
+      weigh(standing, item);
     },
     drop: (item, at) => {
       dropItem(watched, item, at);
     },
     advance(now) {
-      for (let due = heap[0]; due !== undefined && due.at <= now; due = heap[0]) {
-        openThose(watched, dueAt(heap, due.at), due.at);
+      let left = burst;
+      for (let due = heap[0]; due !== undefined && due.at <= now && left > 0; due = heap[0]) {
+        const dues = dueAt(heap, due.at, left);
+        left -= dues.length;
+        openThose(watched, dues, due.at);
       }
     },
     waiting: () => waiting,
     retry(now) {
-      if (waiting.size > 0) openThose(watched, [...waiting], now);
+      // Those that must wait on go to the end, so that each has its turn.
+      if (waiting.size > 0) openThose(watched, first(waiting, burst), now);
     },
     delay(outputs, from, to, least) {
       delayAll(watched, outputs, { from, to, least });
@@ -325,7 +347,7 @@ export function createSettle(options: SettleOptions): Settle {
       }
       return null;
     },
-    open: () => [...standings.values()].map((standing) => render(standing, null)),
+    open: () => [...standings.values()].map((one) => (one.rendered ??= render(one, null))),
     resolved: () => resolved,
     forgotten: () => watched.forgotten,
   };

@@ -182,10 +182,8 @@ function carryOn(
     return again(keeping, of, next, item, at);
   }
   item.difference = difference;
-  if (severity !== item.severity) {
-    item.severity = severity;
-    keeping.settle.reweigh(item);
-  }
+  item.severity = severity;
+  keeping.settle.reweigh(item);
   return item;
 }
 

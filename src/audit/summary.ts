@@ -97,9 +97,11 @@ type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'co
 
 /** Findings worst first, then by name, so that two reports of one state are equal. */
 export function inOrder<T extends Named>(findings: readonly T[]): T[] {
-  const key = ({ namespace, service, output, code }: Named): string =>
-    `${namespace}/${service} ${output} ${code}`;
-  return [...findings].sort(
-    (a, b) => rank[a.severity] - rank[b.severity] || (key(a) < key(b) ? -1 : 1),
-  );
+  return findings
+    .map((finding) => {
+      const { severity, namespace, service, output, code } = finding;
+      return { finding, key: `${rank[severity]} ${namespace}/${service} ${output} ${code}` };
+    })
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+    .map(({ finding }) => finding);
 }

@@ -7,7 +7,9 @@
 //
 // The API server orders the versions of an object by resourceVersion. An event that is older than
 // what is held, or repeats it, changes nothing and is counted. So that a late event does not bring
-// a deleted object back, the last deletions are remembered, as many as `tombstoneLimit`.
+// a deleted object back, the last deletions are remembered, as many as `tombstoneLimit`. A version
+// after a gap is taken whatever it is: the door has looked at its age, and knows if the server's
+// history itself went back (history.ts).
 
 import type {
   AnyObject,
@@ -71,6 +73,8 @@ export interface Store {
   readonly snapshot: Snapshot;
   /** Takes one event in; null when it changes nothing. */
   apply(event: WatchEvent): Change | null;
+  /** A list of the resource is complete: no event that is older than it can come any more. */
+  listed(resource: Resource): void;
   /** Events that were older than what is held, and events that repeated it. */
   readonly dropped: { stale: number; repeated: number };
 }
@@ -181,7 +185,12 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     lastAt: null,
   };
   const snapshot = viewOf(state, delivered);
-  return { snapshot, apply: (event) => apply(state, event), dropped: state.dropped };
+  return {
+    snapshot,
+    apply: (event) => apply(state, event),
+    listed: (resource) => forgetDeletions(state, resource),
+    dropped: state.dropped,
+  };
 }
 
 function apply(state: State, event: WatchEvent): Change | null {
@@ -210,9 +219,10 @@ function shared({ indexes }: State, event: WatchEvent, before: AnyObject | null)
 /** Whether an event is news; if not, it is counted as what it is. */
 function isNews(
   { tombstones, dropped }: State,
-  { resource, object, type }: WatchEvent,
+  { resource, object, type, gap }: WatchEvent,
   before: AnyObject | null,
 ): boolean {
+  if (gap === true && (before !== null || type !== 'deleted')) return true;
   const version = before?.resourceVersion ?? tombstones.get(`${resource} ${object.key}`);
   const age = version === undefined ? 1 : compareVersions(object.resourceVersion, version);
   if (type === 'deleted') {
@@ -231,6 +241,12 @@ function bury({ tombstones }: State, resource: Resource, object: AnyObject): voi
   tombstones.set(key, object.resourceVersion);
   const oldest = tombstones.keys().next();
   if (tombstones.size > tombstoneLimit && oldest.done !== true) tombstones.delete(oldest.value);
+}
+
+function forgetDeletions({ tombstones }: State, resource: Resource): void {
+  for (const key of tombstones.keys()) {
+    if (key.startsWith(`${resource} `)) tombstones.delete(key);
+  }
 }
 
 function replace(

@@ -53,6 +53,28 @@ export interface MetricsState {
 export interface WatchMetrics {
   readonly inputs: ReadonlyMap<Resource, Input>;
   readonly confirmations: Readonly<ConfirmCounts>;
+  /** What each watch has counted since the start. */
+  readonly counters: ReadonlyMap<Resource, WatchCounts>;
+}
+
+/** Counts of one watch; cluster/listwatch.ts says what each is. */
+export interface WatchCounts {
+  readonly lists: number;
+  readonly watches: number;
+  readonly events: number;
+  readonly repeated: number;
+  readonly stale: number;
+  readonly bookmarks: number;
+  readonly badFrames: number;
+  readonly unreadable: number;
+  readonly throttled: number;
+  readonly unauthorised: number;
+  readonly denied: number;
+  readonly bytes: number;
+  readonly relists: Readonly<Record<'gone' | 'expired' | 'reset' | 'disorder', number>>;
+  readonly reconnects: Readonly<
+    Record<'eof' | 'timeout' | 'reset' | 'idle' | 'status' | 'frame' | 'older', number>
+  >;
 }
 
 type Labels = Readonly<Record<string, string>>;

@@ -10,50 +10,15 @@
 
 import { createHash } from 'node:crypto';
 
-import type { InputState } from '../audit/cut.ts';
-import type { Code, Finding, Output } from '../audit/findings.ts';
+import type { Code, Finding } from '../audit/findings.ts';
 import { catalogue } from '../audit/findings.ts';
 import type { Verdict } from '../audit/verdict.ts';
 import { written } from '../audit/verdict.ts';
 import { fillRatio, surplusOf } from '../measure/fill.ts';
 import { lagOperations, lagOutputs } from '../measure/lag.ts';
-import type { Resource } from '../model/objects.ts';
 import type { MetricsState } from './family.ts';
 import { lagFigures } from './report.ts';
 import { cut, escapeMarkup, lagText, timeText } from './text.ts';
-
-/** A difference that has not stood for the settle window, or is not confirmed yet. */
-export interface PendingDifference {
-  readonly code: Code;
-  readonly output: Output;
-  readonly object: string;
-  readonly field: string;
-  readonly expected: string | null;
-  readonly actual: string | null;
-  readonly cause: string | null;
-  readonly since: number;
-}
-
-/** All that is known of one Service. Times in Unix seconds, ages in seconds. */
-export interface ServiceStatus {
-  readonly format: 1;
-  readonly now: number;
-  readonly namespace: string;
-  readonly service: string;
-  /** An output that nobody has to write has no verdict. */
-  readonly outputs: readonly {
-    readonly output: string;
-    readonly verdict: Verdict;
-    readonly reason: string | null;
-  }[];
-  readonly pending: readonly PendingDifference[];
-  readonly standing: readonly Finding[];
-  readonly resolved: readonly Finding[];
-  /** Of live input: the state of each watch, and for how long it has not been synced. */
-  readonly inputs: Readonly<
-    Partial<Record<Resource, { readonly state: InputState; readonly unseenSeconds: number }>>
-  >;
-}
 
 /** What the page and the API show besides the metrics. */
 export interface Status {
@@ -63,10 +28,6 @@ export interface Status {
   readonly forgotten: number;
   /** Why too little is known, for people, a reason a line; null: all that was promised is. */
   readonly notReady: string | null;
-  /** Why the loop does not get on, for people; null: it does. */
-  readonly stuck: string | null;
-  /** One Service in full; null where there is none of that name. */
-  readonly service: (namespace: string, name: string) => ServiceStatus | null;
   /** Where the input comes from, for people: a path, an address. */
   readonly source: string;
   /** The version of the control plane as the input names it. */

@@ -4,7 +4,7 @@
 
 import type { InputState } from '../audit/cut.ts';
 import { resources } from '../model/objects.ts';
-import type { Family } from './family.ts';
+import type { Family, Sample, WatchCounts } from './family.ts';
 
 const prefix = 'endpoint_auditor_';
 
@@ -18,6 +18,84 @@ const states = Object.keys({
 } satisfies Record<InputState, true>) as InputState[];
 
 const results = ['confirmed', 'lagging', 'failed'] as const;
+
+type Counts = (of: WatchCounts) => number;
+
+/** A counter per resource and one more label, whose values are those of the counts. */
+function counter(
+  name: string,
+  help: string,
+  label: string,
+  counts: Readonly<Record<string, Counts>>,
+): Family {
+  const values = Object.keys(counts);
+  return {
+    name: `${prefix}watch_${name}_total`,
+    type: 'counter',
+    help,
+    labels: { resource: resources, [label]: values },
+    unit: 'none',
+    stability: 'experimental',
+    source: 'cluster/reflector.ts',
+    samples: ({ watches }) =>
+      resources.flatMap((resource): Sample[] => {
+        const of = watches.counters.get(resource);
+        return values.map((value) => ({
+          labels: { resource, [label]: value },
+          value: of === undefined ? 0 : (counts[value]?.(of) ?? 0),
+        }));
+      }),
+  };
+}
+
+const counters: readonly Family[] = [
+  counter('requests', 'Lists that were complete, and watches that were accepted.', 'verb', {
+    list: ({ lists }) => lists,
+    watch: ({ watches }) => watches,
+  }),
+  counter('frames', 'What watches and lists have sent, by what became of it.', 'result', {
+    delivered: ({ events }) => events,
+    repeated: ({ repeated }) => repeated,
+    stale: ({ stale }) => stale,
+    bookmark: ({ bookmarks }) => bookmarks,
+    garbled: ({ badFrames }) => badFrames,
+    unreadable: ({ unreadable }) => unreadable,
+  }),
+  counter('refusals', 'Requests that the API server refused.', 'reason', {
+    throttled: ({ throttled }) => throttled,
+    unauthorised: ({ unauthorised }) => unauthorised,
+    denied: ({ denied }) => denied,
+  }),
+  counter('relists', 'New lists since history was lost.', 'reason', {
+    gone: ({ relists }) => relists.gone,
+    expired: ({ relists }) => relists.expired,
+    reset: ({ relists }) => relists.reset,
+    disorder: ({ relists }) => relists.disorder,
+  }),
+  counter('reconnects', 'Watches that ended and were opened again.', 'reason', {
+    eof: ({ reconnects }) => reconnects.eof,
+    timeout: ({ reconnects }) => reconnects.timeout,
+    reset: ({ reconnects }) => reconnects.reset,
+    idle: ({ reconnects }) => reconnects.idle,
+    status: ({ reconnects }) => reconnects.status,
+    frame: ({ reconnects }) => reconnects.frame,
+    older: ({ reconnects }) => reconnects.older,
+  }),
+  {
+    name: `${prefix}watch_bytes_total`,
+    type: 'counter',
+    help: 'Bytes that lists and watches have sent.',
+    labels: { resource: resources },
+    unit: 'bytes',
+    stability: 'experimental',
+    source: 'cluster/reflector.ts',
+    samples: ({ watches }) =>
+      resources.map((resource) => ({
+        labels: { resource },
+        value: watches.counters.get(resource)?.bytes ?? 0,
+      })),
+  },
+];
 
 /** Families of live input, in the order of the documentation. */
 export const watchFamilies: readonly Family[] = [
@@ -77,4 +155,5 @@ export const watchFamilies: readonly Family[] = [
         value: watches.confirmations[result],
       })),
   },
+  ...counters,
 ];

@@ -61,12 +61,15 @@ function confirming(objects: readonly AnyObject[] = all): Confirming {
 
 const waiting = ({ ledger }: Confirming): Iterable<Due> => ledger.settle.waiting();
 
+function listed<T>(version: string, ...objects: T[]): { objects: T[]; version: string } {
+  return { objects, version };
+}
+
 const asHeld: Reread = {
   service: web,
-  endpoints: written,
-  slices: [sliced],
-  pods: [one],
-  version: '60',
+  endpoints: listed('60', written),
+  slices: listed('60', sliced),
+  pods: listed('60', one),
 };
 
 describe('streams', () => {
@@ -112,20 +115,20 @@ describe('a read', () => {
   const other = slice({ name: 'web-y', resourceVersion: '59', endpoints: [] });
   const cases: [string, Partial<Reread>, boolean][] = [
     ['of what is held confirms', {}, true],
-    ['of an older version confirms: more has come since', { pods: [newer(one, '19')] }, true],
-    ['of a newer slice does not', { slices: [newer(sliced, '23')] }, false],
-    ['of newer Endpoints does not', { endpoints: newer(written, '23') }, false],
-    ['of a newer pod does not', { pods: [newer(one, '23')] }, false],
-    ['of another Service does not', { service: { ...web, uid: 'other' } }, false],
-    ['of a changed Service does not', { service: newer(web, '11') }, false],
-    ['of one slice more does not', { slices: [sliced, other] }, false],
-    ['without the pod does not: its deletion is on its way', { pods: [] }, false],
     [
-      'without the slice, which was written after it, confirms',
-      { slices: [], version: '21' },
+      'of an older version confirms: more has come since',
+      { pods: listed('60', newer(one, '19')) },
       true,
     ],
-    ['without the Endpoints does not', { endpoints: null }, false],
+    ['of a newer slice does not', { slices: listed('60', newer(sliced, '23')) }, false],
+    ['of newer Endpoints confirms: slices do not rest on them', { endpoints: listed('60') }, true],
+    ['of a newer pod does not', { pods: listed('60', newer(one, '23')) }, false],
+    ['of another Service does not', { service: { ...web, uid: 'other' } }, false],
+    ['of a changed Service does not', { service: newer(web, '11') }, false],
+    ['of one slice more does not', { slices: listed('60', sliced, other) }, false],
+    ['without the pod does not: its deletion is on its way', { pods: listed('60') }, false],
+    ['without the slice, which was written after it, confirms', { slices: listed('21') }, true],
+    ['that leaves the Endpoints out confirms', { endpoints: null }, true],
     ['of no Service at all does not', { service: null }, false],
   ];
   test.each(cases)('%s', (_name, more, want) => {
@@ -145,7 +148,7 @@ describe('a read', () => {
     const later = newer(sliced, '23');
     const made = lagging([web, one, written, later, node({ resourceVersion: '5' })]);
     made.confirmer.next(waiting(made), 130);
-    made.confirmer.answer('shop/web', { ...asHeld, slices: [later] });
+    made.confirmer.answer('shop/web', { ...asHeld, slices: listed('60', later) });
     expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
   });
 
@@ -156,7 +159,7 @@ describe('a read', () => {
     made.confirmer.answer('shop/web', null);
     expect(made.confirmer.counts.failed).toBe(1);
     expect(next(135)).toBe('shop/web');
-    made.confirmer.answer('shop/web', { ...asHeld, pods: [] });
+    made.confirmer.answer('shop/web', { ...asHeld, pods: listed('60') });
     expect([next(140), next(164.9), next(165)]).toEqual([null, null, 'shop/web']);
   });
 

@@ -205,8 +205,6 @@ describe('the page is safe and small', () => {
         resolved,
         forgotten: 1_000_000,
         notReady: null,
-        stuck: null,
-        service: () => null,
         source: text,
         kubernetes: text,
       });

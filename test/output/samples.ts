@@ -46,6 +46,7 @@ const verdicts = (more: Partial<Record<Verdict, number>> = {}): Record<Verdict, 
 const noWatches: MetricsState['watches'] = {
   inputs: new Map(),
   confirmations: { asked: 0, confirmed: 0, lagging: 0, failed: 0 },
+  counters: new Map(),
 };
 
 export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
@@ -102,8 +103,6 @@ export function statusOf(more: Partial<Status> = {}): Status {
     resolved: [],
     forgotten: 0,
     notReady: null,
-    stuck: null,
-    service: () => null,
     source: 'shop.ndjson.gz',
     kubernetes: 'v1.36.3',
     ...more,
