@@ -17,7 +17,6 @@ import {
   readTag,
   readText,
   skip,
-  tagOf,
   varintTagOf,
   varintType,
 } from './wire.ts';
@@ -41,7 +40,7 @@ export function readRaw(message: Message, cursor: Cursor, end: number, raw: Raw)
     }
     const items = field.many === 'list' ? listOf(raw, field.name) : null;
     try {
-      if (tag !== tagOfField(field)) throw new WrongType('', 'the wire type of the field', tag & 7);
+      if (tag !== field.tag) throw new WrongType('', 'the wire type of the field', tag & 7);
       if (items !== null) readInto(field, cursor, end, items, items.length);
       else if (field.many === 'map') readEntry(field, cursor, end, raw);
       else readInto(field, cursor, end, raw, field.name);
@@ -127,12 +126,6 @@ function readEntry({ name, type }: Field, cursor: Cursor, end: number, raw: Raw)
 export function setEntry<T>(map: Record<string, T>, key: string, value: T): void {
   if (key !== '__proto__') map[key] = value;
   else Object.defineProperty(map, key, { value, enumerable: true, writable: true });
-}
-
-/** The tag under which a field must stand. */
-export function tagOfField({ number, type, many }: Field): number {
-  const isVarint = type === 'int32' || type === 'int64' || type === 'bool';
-  return isVarint && many === 'one' ? varintTagOf(number) : tagOf(number);
 }
 
 // --- times ---

@@ -6,7 +6,7 @@
 // objects that came as JSON; Go writes a few characters (<, >, &, U+2028) longer than that.
 
 import { WrongType } from './fields.ts';
-import { readTime, tagOfField } from './message-fields.ts';
+import { readTime } from './message-fields.ts';
 import { readBool, readEnd, readInt32, readInt64, readTag, skip, tagOf } from './wire.ts';
 
 import type { Field, Message, Scalar } from './messages.ts';
@@ -28,7 +28,7 @@ export function jsonLength(message: Message, cursor: Cursor, end: number): numbe
       skip(cursor, tag, end);
       continue;
     }
-    if (tag !== tagOfField(field)) throw new WrongType('', 'the wire type of the field', tag & 7);
+    if (tag !== field.tag) throw new WrongType('', 'the wire type of the field', tag & 7);
     const bit = 1 << field.number;
     const isNew = (met & bit) === 0;
     const value = valueLength(field, cursor, end);
@@ -41,8 +41,9 @@ export function jsonLength(message: Message, cursor: Cursor, end: number): numbe
     } else length++; // the comma before the next item
     length += value;
   }
-  for (const field of message) {
-    if (field?.presence !== 'always' || (met & (1 << field.number)) !== 0) continue;
+  for (let number = 1; number < message.length; number++) {
+    const field = message[number];
+    if (field?.presence !== 'always' || (met & (1 << number)) !== 0) continue;
     members++;
     length += field.name.length + 3 + absentLength(field);
   }
@@ -104,14 +105,13 @@ function entryLength(cursor: Cursor, end: number): number {
 function stringLength(cursor: Cursor, end: number): number {
   const { bytes, at } = cursor;
   let length = end - at + 2;
-  for (let index = at; index < end; index++) {
-    const byte = bytes[index] ?? 0;
-    if (byte === 0x22 || byte === 0x5c) length++;
-    else if (byte < 0x20) length += hasShortEscape(byte) ? 1 : 5;
-  }
+  for (let index = at; index < end; index++) length += escapes[bytes[index] ?? 0] ?? 0;
   cursor.at = end;
   return length;
 }
 
-/** \b, \t, \n, \f and \r */
-const hasShortEscape = (byte: number): boolean => byte >= 0x08 && byte <= 0x0d && byte !== 0x0b;
+/** How much longer each byte is in a JSON string than by itself. */
+const escapes = Uint8Array.from(
+  { length: 256 },
+  (_, byte) => (byte < 0x80 ? JSON.stringify(String.fromCharCode(byte)).length : 3) - 3,
+);

@@ -11,6 +11,8 @@
 // that has no omitempty. Protobuf does not tell an empty list from an absent one; an API server has
 // read its objects from protobuf too, so its JSON does not either.
 
+import { tagOf, varintTagOf } from './wire.ts';
+
 export type Scalar = 'string' | 'int32' | 'int64' | 'bool' | 'time' | 'quantity' | 'intOrString';
 
 /** Whether JSON has a field: not when zero, whenever it is there (a pointer), or always. */
@@ -18,6 +20,8 @@ type Presence = 'unlessZero' | 'pointer' | 'always';
 
 export interface Field {
   readonly number: number;
+  /** The tag under which it must stand. */
+  readonly tag: number;
   readonly name: string;
   readonly type: Scalar | Message;
   readonly many: 'one' | 'list' | 'map';
@@ -35,7 +39,9 @@ function field(
   presence: Presence = 'unlessZero',
   many: Field['many'] = 'one',
 ): Field {
-  return { number, name, type, presence, many };
+  const isVarint = type === 'int32' || type === 'int64' || type === 'bool';
+  const tag = isVarint && many === 'one' ? varintTagOf(number) : tagOf(number);
+  return { number, tag, name, type, presence, many };
 }
 
 const list = (number: number, name: string, type: Scalar | Message = 'string'): Field =>

@@ -75,8 +75,8 @@ type Held = Pick<Known, 'previousPod'>;
 // --- bytes that wait for more ---
 
 /**
- * What could not be read yet stands at the beginning of `carry`, which is used again and again: with
- * chunks of 16 KB, as TLS has them, every second object lies across an end.
+ * What could not be read yet stands at the beginning of `carry`, which is used again and again:
+ * with chunks of 16 KB, as TLS has them, every second object lies across an end.
  */
 interface Intake {
   carry: Buffer;

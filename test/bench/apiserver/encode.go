@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -70,8 +71,7 @@ func wrapped(as format, kind metav1.TypeMeta, object []byte) []byte {
 		head := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,`, kind.Kind, kind.APIVersion)
 		return append(head, object[1:]...)
 	}
-	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta(runtime.TypeMeta{Kind: kind.Kind,
-		APIVersion: kind.APIVersion}), Raw: object}
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.APIVersion}, Raw: object}
 	data, err := unknown.Marshal()
 	check(err)
 	return append(append(make([]byte, 0, len(prefix)+len(data)), prefix...), data...)
@@ -103,6 +103,41 @@ func frame(as format, kind string, object []byte) []byte {
 func eventFrame(as format, kind, resource string, object []byte) []byte {
 	return frame(as, kind, wrapped(as, kinds[resource], object))
 }
+
+// writeEvent writes what eventFrame would be, without a copy of the object.
+func writeEvent(out *bufio.Writer, as format, kind, resource string, object []byte) {
+	if as == asJSON {
+		_, _ = out.Write(eventFrame(as, kind, resource, object))
+		return
+	}
+	types := typeMessages[resource]
+	unknown := append(append(make([]byte, 0, 96), prefix...), 0x0a)
+	unknown = append(binary.AppendUvarint(unknown, uint64(len(types))), types...)
+	unknown = binary.AppendUvarint(append(unknown, 0x12), uint64(len(object)))
+	raw := len(unknown) + len(object) + len(tail)
+	head := append(binary.AppendUvarint([]byte{0x0a}, uint64(len(kind))), kind...)
+	inner := binary.AppendUvarint([]byte{0x0a}, uint64(raw))
+	head = binary.AppendUvarint(append(head, 0x12), uint64(len(inner)+raw))
+	head = append(head, inner...)
+	length := binary.BigEndian.AppendUint32(nil, uint32(len(head)+raw))
+	for _, part := range [][]byte{length, head, unknown, object, tail} {
+		_, _ = out.Write(part)
+	}
+}
+
+// typeMessages are kind and apiVersion of each resource's objects.
+var typeMessages = func() map[string][]byte {
+	result := map[string][]byte{}
+	for resource, kind := range kinds {
+		data, err := (&runtime.TypeMeta{Kind: kind.Kind, APIVersion: kind.APIVersion}).Marshal()
+		check(err)
+		result[resource] = data
+	}
+	return result
+}()
+
+// tail is what an envelope ends with: no encoding and no type of the content.
+var tail = []byte{0x1a, 0, 0x22, 0}
 
 func bookmark(as format, resource string, version uint64, end bool) []byte {
 	object := metav1.PartialObjectMetadata{}
@@ -153,7 +188,7 @@ func itemHead(to []byte, as format, index, size int) []byte {
 
 func listTail(as format) []byte {
 	if as == asProtobuf {
-		return []byte{0x1a, 0, 0x22, 0}
+		return tail
 	}
 	return []byte("]}\n")
 }

@@ -178,7 +178,8 @@ func (s *server) watch(w http.ResponseWriter, r *http.Request, as format, resour
 		var object []byte
 		for index := range s.count(resource) {
 			object = s.appendObject(object[:0], as, resource, index, of)
-			if _, err := out.Write(eventFrame(as, "ADDED", resource, object)); err != nil {
+			writeEvent(out, as, "ADDED", resource, object)
+			if r.Context().Err() != nil {
 				return
 			}
 		}
