@@ -172,18 +172,18 @@ function readPage(following: Following, paging: Paging): Promise<Outcome | null>
   });
 }
 
-/** Asks the server for its version; null: it is not older than what is known. */
+/** Asks the server for its version; null: it is not known to be older than what is known. */
 export function prove(following: Following): Promise<Outcome | null> {
   return ask(following, 'list', { limit: '1' }, listLimits, async (frames) => {
     let version = '';
     for await (const batch of frames) {
       for (const frame of batch) if (frame.kind === 'page') ({ version } = frame);
     }
-    if (version === '') return { kind: 'failed', reason: 'reset', message: 'A list ended early' };
     if (compareVersions(version, following.version ?? '') === -1) {
       doubtOnce(following);
       return { kind: 'relist', reason: 'reset' };
     }
+    // What cannot be read must not keep it from watching.
     heard(following);
     following.suspicious = false;
     following.doubts = 0;

@@ -176,7 +176,8 @@ function watchOver(session: ClientHttp2Session, socket: TLSSocket, patience: Pat
     });
   };
   const timer = setInterval(() => {
-    if (socket.bytesRead !== heard) {
+    if (session.destroyed) stop();
+    else if (socket.bytesRead !== heard) {
       heard = socket.bytesRead;
       stopWaiting();
     } else if (waiting === null) {
@@ -185,10 +186,11 @@ function watchOver(session: ClientHttp2Session, socket: TLSSocket, patience: Pat
     }
   }, patience.ping * 1000);
   timer.unref();
-  session.once('close', () => {
+  const stop = () => {
     clearInterval(timer);
     stopWaiting();
-  });
+  };
+  session.once('close', stop);
 }
 
 function sendHttp2(
