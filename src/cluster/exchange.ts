@@ -21,14 +21,14 @@ export interface Environment {
 }
 
 export interface Limits {
-  /** Seconds without a byte, once the answer has begun. */
-  readonly silence: number;
+  /** Whether silence is no sign of a lost connection, once the answer has begun. */
+  readonly mayBeSilent: boolean;
   /** Seconds from the request to the end of the answer. */
   readonly total: number;
 }
 
-/** Seconds until an answer must begin, and between two bytes where no ping watches over it. */
-export const silenceSeconds = 45;
+/** Seconds until an answer must begin, and between two bytes where silence is limited. */
+const silenceSeconds = 45;
 
 export interface Exchange {
   readonly answer: ApiAnswer;
@@ -91,6 +91,7 @@ export async function exchange(
   if (signal.aborted) end();
   void guard(dog);
   try {
+    controller.signal.throwIfAborted();
     const answer = await environment.ask({ ...request, signal: controller.signal });
     dog.answered = true;
     dog.heard = environment.monotonic();
@@ -122,7 +123,7 @@ async function* listen(
 async function guard(dog: Watchdog): Promise<void> {
   const { environment, controller, limits, began } = dog;
   while (!controller.signal.aborted) {
-    const silence = dog.answered ? limits.silence : silenceSeconds;
+    const silence = dog.answered && limits.mayBeSilent ? Infinity : silenceSeconds;
     const now = environment.monotonic();
     if (dog.busy) dog.heard = now;
     // Late by up to a second where the reader is busy just then.

@@ -2,7 +2,7 @@
 // with what is held, and delivered. What is done after the end is the reflector's.
 
 import { compareVersions, newest } from '../model/version.ts';
-import { exchange, silenceSeconds } from './exchange.ts';
+import { exchange } from './exchange.ts';
 import { acceptOf, codecOf, readStatus } from './frames.ts';
 import { completeListing, newListing, takeChange, takeItem } from './history.ts';
 import { outcomeOf } from './outcome.ts';
@@ -224,11 +224,7 @@ function takeListed(
 }
 
 /** Delivers what a complete list changes, unless it is older than what is known. */
-async function complete(
-  following: Following,
-  listing: Listing,
-  version: string,
-): Promise<Outcome> {
+async function complete(following: Following, listing: Listing, version: string): Promise<Outcome> {
   const { delivery, environment, resource, counters } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
   following.paging = null;
@@ -324,8 +320,7 @@ function watchTimes(environment: Environment): { seconds: number; limits: Limits
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
   const seconds = Math.floor(least + environment.random() * (most - least));
-  const silence = pings ? Infinity : silenceSeconds;
-  return { seconds, limits: { silence, total: seconds + grace } };
+  return { seconds, limits: { mayBeSilent: pings, total: seconds + grace } };
 }
 
 /** Takes one frame of a watch; an outcome ends the watch. */
@@ -441,7 +436,8 @@ function takeBad(
 function deliver({ counters, delivery, raws }: Following, events: readonly WatchEvent[]): void {
   for (const event of events) {
     counters.events++;
-    const raw = event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
+    const raw =
+      event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
     delivery.add(raw === undefined ? { kind: 'event', event } : { kind: 'event', event, raw });
   }
 }
@@ -452,7 +448,7 @@ function heard(following: Following): void {
 
 // --- requests ---
 
-const listLimits: Limits = { silence: silenceSeconds, total: Infinity };
+const listLimits: Limits = { mayBeSilent: false, total: Infinity };
 
 /** Sends a request and reads its frames; a refusal is an outcome. */
 async function ask(

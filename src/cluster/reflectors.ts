@@ -7,7 +7,7 @@
 // (ClusterRole system:public-info-viewer).
 
 import { isFields } from './fields.ts';
-import { exchange, silenceSeconds } from './exchange.ts';
+import { exchange } from './exchange.ts';
 import { createGate } from './gate.ts';
 import { createReflector } from './reflector.ts';
 
@@ -52,6 +52,9 @@ const order: readonly Resource[] = ['nodes', 'services', 'pods', 'endpointslices
 
 /** Seconds between attempts to read the version, doubled up to the most. */
 const versionPause = { first: 1, most: 30 } as const;
+
+/** Seconds for an answer to it. */
+const versionSeconds = 30;
 
 export function createReflectors(options: ReflectorsOptions): Reflectors {
   const { environment, held, deliver, onProblem, watchList, raw } = options;
@@ -164,7 +167,7 @@ async function askVersion(
   signal: AbortSignal,
 ): Promise<string | null | undefined> {
   const request = { path: '/version', query: {}, accept: 'application/json' };
-  const limits = { silence: silenceSeconds, total: silenceSeconds };
+  const limits = { mayBeSilent: false, total: versionSeconds };
   try {
     const { answer, body, end } = await exchange(environment, request, limits, signal, () => {});
     try {

@@ -6,7 +6,7 @@
 
 import { compareVersions } from '../model/version.ts';
 import { label } from '../model/objects.ts';
-import { exchange, silenceSeconds } from './exchange.ts';
+import { exchange } from './exchange.ts';
 import { acceptOf, codecOf } from './frames.ts';
 import { paths } from './listwatch.ts';
 
@@ -84,7 +84,7 @@ async function readList<R extends Resource>(
 ): Promise<Read<R>> {
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list') };
-  const limits = { silence: silenceSeconds, total: listSeconds };
+  const limits = { mayBeSilent: false, total: listSeconds };
   const { answer, body, end } = await exchange(environment, request, limits, signal, () => {});
   try {
     const codec = codecOf(answer.headers['content-type']);

@@ -136,11 +136,7 @@ export function createServer(clock: Clock): FakeServer {
   return server;
 }
 
-async function answer(
-  server: FakeServer,
-  clock: Clock,
-  request: ApiRequest,
-): Promise<ApiAnswer> {
+async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Promise<ApiAnswer> {
   await Promise.resolve();
   const [, namespace, named = '', name] = place.exec(request.path) ?? [];
   const resource = resourceOf.get(named) ?? null;
@@ -220,7 +216,8 @@ function list(
     .list(resource, at)
     .filter((one) => namespace === null || one.raw.metadata.namespace === namespace)
     .filter((one) => one.key >= from && matches(query, one));
-  const limit = query.limit === undefined ? all.length : Math.min(Number(query.limit), faults.pageSize);
+  const limit =
+    query.limit === undefined ? all.length : Math.min(Number(query.limit), faults.pageSize);
   const next = all[limit];
   const metadata: Record<string, string> = { resourceVersion: String(at) };
   if (next !== undefined) metadata.continue = JSON.stringify({ at, from: next.key });
@@ -228,7 +225,9 @@ function list(
     kind: `${kindOf[resource]}List`,
     apiVersion: apiVersionOf(resource),
     metadata,
-    items: all.slice(0, limit).map(({ raw }) => ({ ...raw, kind: undefined, apiVersion: undefined })),
+    items: all
+      .slice(0, limit)
+      .map(({ raw }) => ({ ...raw, kind: undefined, apiVersion: undefined })),
   });
 }
 

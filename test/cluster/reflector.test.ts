@@ -205,13 +205,20 @@ describe('the first list', () => {
         put('c');
         put('b', '10.0.0.1');
         const changes = objects.after(102)?.map(({ type, raw }) => [type, raw] as const) ?? [];
-        const end = { annotations: { 'k8s.io/initial-events-end': 'true' }, resourceVersion: '105' };
+        const end = {
+          annotations: { 'k8s.io/initial-events-end': 'true' },
+          resourceVersion: '105',
+        };
         const frames = [...initial, ...changes, ['BOOKMARK', { metadata: end }] as const];
-        const text = frames.map(([type, object]) => `${JSON.stringify({ type, object })}\n`).join('');
-        const body = createStream(new AbortController().signal);
-        body.write(Buffer.from(text));
+        const text = frames
+          .map(([type, object]) => `${JSON.stringify({ type, object })}\n`)
+          .join('');
         const headers = { 'content-type': 'application/json' };
-        answerNext(world, 'watch', { status: 200, headers, body });
+        world.server.faults.before = ({ request }) => {
+          const body = createStream(request.signal);
+          body.write(Buffer.from(text));
+          return { status: 200, headers, body };
+        };
       },
     });
     const all = ['added a 101', 'added b 102', 'added c 104', 'modified b 105 gap'];
@@ -573,7 +580,9 @@ describe('frames that cannot be decoded', () => {
     const made = await scene();
     made.delivered();
     const { faults: server } = made.world.server;
-    server.chunks = (bytes) => [Buffer.from(Buffer.from(bytes).toString().replace('{"ip":"6', '{'))];
+    server.chunks = (bytes) => [
+      Buffer.from(Buffer.from(bytes).toString().replace('{"ip":"6', '{')),
+    ];
     made.put('a', '6.6.6.6');
     made.put('b', '10.0.0.1');
     await made.pass(10);

@@ -32,7 +32,10 @@ function transportTo(port: number, server = `https://127.0.0.1:${port}`): Transp
   return transport;
 }
 
-const text = (content: string): Ask => () => Promise.resolve(answer(content));
+const text =
+  (content: string): Ask =>
+  () =>
+    Promise.resolve(answer(content));
 
 function answer(content: string): ApiAnswer {
   const body = (async function* () {
