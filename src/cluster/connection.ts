@@ -56,13 +56,19 @@ export function createConnection(account: Account, patience?: Patience): Connect
     async ask(request) {
       const answer = await attempt(request);
       if (answer.status !== 401) return answer;
-      for await (const chunk of answer.body) void chunk;
+      await drain(answer);
       account.refresh();
       return attempt(request);
     },
     pings: () => transport?.pings() ?? false,
     close: () => transport?.close(),
   };
+}
+
+/** Reads an answer that nobody wants to its end, so that its connection can be used again. */
+async function drain({ body }: ApiAnswer): Promise<void> {
+  const chunks = body[Symbol.asyncIterator]();
+  while ((await chunks.next()).done !== true);
 }
 
 /** What a connection is bound to. Tokens are not: they go with each request. */
@@ -84,8 +90,14 @@ export function environmentOf(connection: Connection, now: () => number): Enviro
 
 function sleep(seconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    if (seconds === 0) return void setImmediate(resolve);
+    if (signal.aborted) {
+      resolve();
+      return;
+    }
+    if (seconds === 0) {
+      setImmediate(resolve);
+      return;
+    }
     const wake = () => {
       clearTimeout(timer);
       signal.removeEventListener('abort', wake);

@@ -34,7 +34,7 @@ export interface Exchange {
   readonly answer: ApiAnswer;
   readonly body: Bytes;
   /** Ends it, also while the body is read. */
-  end(): void;
+  readonly end: () => void;
 }
 
 /** Why an exchange was given up; the error that its body or its request ends with. */
@@ -69,7 +69,7 @@ export async function exchange(
   request: Omit<ApiRequest, 'signal'>,
   limits: Limits,
   signal: AbortSignal,
-  onBytes: (count: number) => void,
+  onBytes: (count: number) => void = () => undefined,
 ): Promise<Exchange> {
   const controller = new AbortController();
   const began = environment.monotonic();
@@ -92,7 +92,11 @@ export async function exchange(
   void guard(dog);
   try {
     controller.signal.throwIfAborted();
-    const answer = await environment.ask({ ...request, signal: controller.signal });
+    // What comes before the request, a connection or a token, may know of no signal.
+    const answer = await Promise.race([
+      environment.ask({ ...request, signal: controller.signal }),
+      abortion(controller.signal),
+    ]);
     dog.answered = true;
     dog.heard = environment.monotonic();
     return { answer, body: listen(dog, answer.body, onBytes), end };
@@ -100,6 +104,12 @@ export async function exchange(
     end();
     throw dog.givenUp ?? error;
   }
+}
+
+function abortion(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    signal.addEventListener('abort', () => reject(ended), { once: true });
+  });
 }
 
 async function* listen(
@@ -131,7 +141,7 @@ async function guard(dog: Watchdog): Promise<void> {
     const left = dog.busy ? 1 : Math.min(quiet, began + limits.total - now);
     if (left <= 0) {
       dog.givenUp = new GivenUp(quiet <= 0 ? 'idle' : 'timeout');
-      controller.abort();
+      controller.abort(dog.givenUp);
       return;
     }
     await environment.sleep(Math.min(left, silenceSeconds), controller.signal);

@@ -15,7 +15,7 @@
 // k8s.io/client-go@v0.36.3 tools/cache/reflector.go (handleAnyWatch, watchList) and the_real_fifo.go
 // promise the same, with a second copy of all objects while a list arrives.
 
-import { compareVersions } from '../model/version.ts';
+import { compareVersions, isAtLeast } from '../model/version.ts';
 
 import type { AnyObject, Key, WatchEvent } from '../model/objects.ts';
 
@@ -39,8 +39,8 @@ export function takeChange(held: Held, known: string, event: WatchEvent): Taken 
   const before = held.get(object.key);
   if (before === undefined) {
     if (type === 'deleted') return { kind: 'repeated' };
-    const late = compareVersions(object.resourceVersion, known);
-    return late === -1 || late === 0 ? { kind: 'disorder' } : { kind: 'news', events: [event] };
+    const late = isAtLeast(known, object.resourceVersion);
+    return late ? { kind: 'disorder' } : { kind: 'news', events: [event] };
   }
   const age = compareVersions(object.resourceVersion, before.resourceVersion);
   if (age === -1) return { kind: 'stale' };

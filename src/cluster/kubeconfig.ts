@@ -91,6 +91,9 @@ function filesIn(environment: Readonly<Record<string, string | undefined>>): str
 function load({ kubeconfig, context }: KubeconfigOptions): KubeConfig {
   const config = new KubeConfig();
   const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
+  if (kubeconfig === null && !isConfigured(process.env)) {
+    throw new Error(`No cluster to connect to: no ${paths.join(delimiter)}, no ${podToken}`);
+  }
   try {
     if (kubeconfig === null) config.loadFromDefault();
     else config.loadFromFile(kubeconfig);

@@ -12,17 +12,19 @@
 //
 // There is no clock, no chance and no socket here: the environment brings them.
 
+import { newCounters } from './counters.ts';
 import { createDelivery, Undeliverable } from './delivery.ts';
-import { list, newCounters, paths, prove, watch, watchList } from './listwatch.ts';
+import { list, paths, prove, watch, watchList } from './listwatch.ts';
 import { denialText, outcomeOfError } from './outcome.ts';
 import { problemAt, valueText } from './problem.ts';
 
 import type { Pod, Resource } from '../model/objects.ts';
+import type { WatchCounters } from './counters.ts';
 import type { Deliver, WatchState } from './delivery.ts';
 import type { Environment } from './exchange.ts';
 import type { Gate } from './gate.ts';
 import type { Held } from './history.ts';
-import type { Following, WatchCounters } from './listwatch.ts';
+import type { Following } from './listwatch.ts';
 import type { Outcome, ReconnectReason, RelistReason } from './outcome.ts';
 import type { OnProblem } from './problem.ts';
 

@@ -15,7 +15,7 @@ import type { Resource } from '../model/objects.ts';
 import type { Deliver, WatchState } from './delivery.ts';
 import type { Environment } from './exchange.ts';
 import type { Held } from './history.ts';
-import type { WatchCounters } from './listwatch.ts';
+import type { WatchCounters } from './counters.ts';
 import type { OnProblem } from './problem.ts';
 import type { Reflector } from './reflector.ts';
 
@@ -105,10 +105,10 @@ export function createReflectors(options: ReflectorsOptions): Reflectors {
 
 interface Teller {
   /** Delivers what is watched, and the version. */
-  first(): Promise<void>;
+  readonly first: () => Promise<void>;
   /** Reads the version again whenever that was asked for. */
-  run(): Promise<void>;
-  again(): void;
+  readonly run: () => Promise<void>;
+  readonly again: () => void;
 }
 
 function createTeller(
@@ -139,7 +139,7 @@ function createTeller(
       while (!signal.aborted) {
         if (!wanted) await new Promise<void>((resolve) => (wake = resolve));
         wanted = false;
-        if (!signal.aborted) await tell();
+        await tell();
       }
     },
     again() {
@@ -169,7 +169,7 @@ async function askVersion(
   const request = { path: '/version', query: {}, accept: 'application/json' };
   const limits = { mayBeSilent: false, total: versionSeconds };
   try {
-    const { answer, body, end } = await exchange(environment, request, limits, signal, () => {});
+    const { answer, body, end } = await exchange(environment, request, limits, signal);
     try {
       const chunks: Uint8Array[] = [];
       for await (const chunk of body) chunks.push(chunk);

@@ -85,7 +85,7 @@ async function readList<R extends Resource>(
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list') };
   const limits = { mayBeSilent: false, total: listSeconds };
-  const { answer, body, end } = await exchange(environment, request, limits, signal, () => {});
+  const { answer, body, end } = await exchange(environment, request, limits, signal);
   try {
     const codec = codecOf(answer.headers['content-type']);
     if (answer.status !== 200 || codec === null) throw new Error(`${path}: ${answer.status}`);

@@ -144,10 +144,9 @@ function secured(socket: TLSSocket, seconds: number): Promise<void> {
     }, seconds * 1000);
     socket.once('secureConnect', () => {
       clearTimeout(timer);
-      socket.removeListener('error', reject);
       resolve();
     });
-    socket.once('error', (error) => {
+    socket.once('error', (error: Error) => {
       clearTimeout(timer);
       reject(error);
     });

@@ -7,7 +7,7 @@ import { live } from './chaos.ts';
 import { chanceFrom, compared, createWorld, heldIn } from './simulate.ts';
 
 import type { LiveEntry } from '../../src/cluster/delivery.ts';
-import type { WatchCounters } from '../../src/cluster/listwatch.ts';
+import type { WatchCounters } from '../../src/cluster/counters.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { World } from './simulate.ts';
 

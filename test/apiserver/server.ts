@@ -66,7 +66,7 @@ export interface FakeServer {
   watchList: boolean;
   /** Seconds between bookmarks. */
   bookmarkEvery: number;
-  ask(request: ApiRequest): Promise<ApiAnswer>;
+  readonly ask: (request: ApiRequest) => Promise<ApiAnswer>;
   /** All connections are lost. */
   reset(): void;
 }
@@ -349,7 +349,7 @@ function write({ server, stream }: Watching, text: string): void {
 
 function keepTime(watching: Watching, clock: Clock, timeout: number): void {
   const { server, stream } = watching;
-  let cancelBookmark = () => {};
+  let cancelBookmark: () => void = () => undefined;
   const bookmark = () => {
     sendBookmark(watching);
     cancelBookmark = clock.after(server.bookmarkEvery, bookmark);

@@ -10,7 +10,7 @@ import { createStream } from '../apiserver/stream.ts';
 
 import type { LiveEntry } from '../../src/cluster/delivery.ts';
 import type { Reflector } from '../../src/cluster/reflector.ts';
-import type { WatchCounters } from '../../src/cluster/listwatch.ts';
+import type { WatchCounters } from '../../src/cluster/counters.ts';
 import type { Instead, Watch } from '../apiserver/server.ts';
 import type { World } from '../apiserver/simulate.ts';
 

@@ -104,16 +104,16 @@ describe.each(protocols)('%s', (protocol) => {
   });
 
   test('an answer can be given up, and the server hears of it', async () => {
-    let closed = false;
+    const server = { closed: false };
     const { transport } = await open(({ signal }) => {
-      signal.addEventListener('abort', () => (closed = true));
+      signal.addEventListener('abort', () => (server.closed = true));
       return Promise.resolve({ status: 200, headers: {}, body: createStream(signal) });
     });
     const controller = new AbortController();
     const got = await transport.send(outgoing('/', controller.signal));
     setTimeout(() => controller.abort(), 50);
     await expect(textOf(got)).rejects.toThrow();
-    while (!closed) await sleep(10);
+    while (!server.closed) await sleep(10);
   });
 
   test('a request can be given up before its answer', async () => {

@@ -17,11 +17,14 @@ describe('versions', () => {
     expect(compareVersions('9223372036854775806', '9223372036854775807')).toBe(-1);
   });
 
-  test.each(['', 'abc', '1.5', '-1'])('%j is no number, and nothing is known of its age', (text) => {
-    expect(compareVersions(text, '7')).toBeNull();
-    expect(isAtLeast(text, '7')).toBe(false);
-    expect(isAtLeast('7', text)).toBe(false);
-    expect(newest(text, '7')).toBe('7');
-    expect(newest('7', text)).toBe('7');
-  });
+  test.each(['', 'abc', '1.5', '-1'])(
+    '%j is no number, and nothing is known of its age',
+    (text) => {
+      expect(compareVersions(text, '7')).toBeNull();
+      expect(isAtLeast(text, '7')).toBe(false);
+      expect(isAtLeast('7', text)).toBe(false);
+      expect(newest(text, '7')).toBe('7');
+      expect(newest('7', text)).toBe('7');
+    },
+  );
 });
