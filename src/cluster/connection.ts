@@ -1,6 +1,7 @@
 // The connection to the API server: one door for all requests, each with the credentials of its
-// moment. A token or certificate that was replaced is used from the next request on; when the server
-// does not accept a token that was fine before, it is read anew, once, before anybody hears of it.
+// moment. A token or certificate that was replaced is used from the next request on; when the
+// server does not accept a token that was fine before, it is read anew, once, before anybody hears
+// of it.
 
 import { createTransport } from './transport.ts';
 

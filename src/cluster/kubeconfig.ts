@@ -4,8 +4,8 @@
 //
 // KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
 // where the context names no user, and refuses plain HTTP; all three are made up for here. It keeps
-// tokens for a minute and the output of an exec plugin until that expires; to read them anew before,
-// everything is loaded anew.
+// tokens for a minute and the output of an exec plugin until that expires; to read them anew
+// before, everything is loaded anew.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';

@@ -4,11 +4,11 @@
 // every frame that is not used is counted, and it is always told whether the watch stands.
 //
 //   list (WatchList, or pages) ──► synced ──► watch ──► ended ──► watch …
-//     ▲                                         └─ gone, expired, out of order, history went back ─┐
-//     └────────────────────────────────────────────────────────────────────────────────────────────┘
+//     ▲                                        └─ gone, expired, disorder, history went back ─┐
+//     └───────────────────────────────────────────────────────────────────────────────────────┘
 //
-// Lists ask for the newest state (no resourceVersion), which the API server answers by a quorum read
-// or a cache that is as new; upstream's first list may be older. docs/decisions/0007 says why.
+// Lists ask for the newest state (no resourceVersion), which the API server answers by a quorum
+// read or a cache that is as new; upstream's first list may be older. docs/decisions/0007 says why.
 //
 // There is no clock, no chance and no socket here: the environment brings them.
 
@@ -54,8 +54,8 @@ export interface Reflector {
 }
 
 /**
- * Seconds, as upstream has them; after `denials` refusals for want of a permission a reflector waits
- * longer than any of upstream's.
+ * Seconds, as upstream has them; after `denials` refusals for want of a permission a reflector
+ * waits longer than any of upstream's.
  */
 const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied: 60, denials: 3 };
 

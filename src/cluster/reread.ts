@@ -1,8 +1,8 @@
 // Reads one Service with all that belongs to it anew, to confirm a difference before it is told.
 //
 // Every list asks for the newest state (no resourceVersion), so what it shows is not older than the
-// request. The lists are not of one moment: each tells its version. What the Service selects is read
-// after it.
+// request. The lists are not of one moment: each tells its version. What the Service selects is
+// read after it.
 
 import { compareVersions } from '../model/version.ts';
 import { label } from '../model/objects.ts';

@@ -1,5 +1,6 @@
-// The fake API server behind real sockets: TLS with HTTP/2 and HTTP/1.1, or plain HTTP, on loopback;
-// and a relay before it that can stop to relay, as a network does that has lost one of its ends.
+// The fake API server behind real sockets: TLS with HTTP/2 and HTTP/1.1, or plain HTTP, on
+// loopback; and a relay before it that can stop to relay, as a network does that has lost one of
+// its ends.
 
 import { readFileSync } from 'node:fs';
 import { createServer as createHttp } from 'node:http';

@@ -153,7 +153,8 @@ async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Pr
   }
   if (resource === null) return statusAnswer(404, 'NotFound', 'not found');
   if (server.faults.forbidden.has(`${verb} ${resource}`)) {
-    const message = `${resource} is forbidden: User "auditor" cannot ${verb} resource "${resource}"`;
+    const user = 'User "auditor"';
+    const message = `${resource} is forbidden: ${user} cannot ${verb} resource "${resource}"`;
     return statusAnswer(403, 'Forbidden', message);
   }
   if (watching) return watch(server, clock, resource, request);
