@@ -12,7 +12,7 @@ import { isFields } from './fields.ts';
 import { jsonPieces } from './json-items.ts';
 import { lineBatches } from './lines.ts';
 import { valueText } from './problem.ts';
-import { hasManagedFields, jsonBytes, project } from './project.ts';
+import { hasManagedFields, jsonBytes, kinds, project } from './project.ts';
 import { guessLost } from './recording.ts';
 
 import type { Key, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
@@ -172,7 +172,8 @@ function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
     case 'item': {
       const object = parse(piece.text);
       if (object === undefined) return badFrame(reading, 'Expected an item', piece.text, false);
-      return objectFrame(reading, 'added', object, at, Buffer.byteLength(piece.text));
+      const bytes = Buffer.byteLength(piece.text) + kindBytes(reading.resource, object);
+      return objectFrame(reading, 'added', object, at, bytes);
     }
     case 'tail':
     case 'document': {
@@ -190,6 +191,13 @@ function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
     case 'unfinished':
       return badFrame(reading, 'Unexpected end of list', null, true);
   }
+}
+
+/** Items lack what a list says of all of them, so their size is made that of a watch event. */
+function kindBytes(resource: Resource, item: unknown): number {
+  if (!isFields(item) || item.kind !== undefined) return 0;
+  const version = resource === 'endpointslices' ? 'discovery.k8s.io/v1' : 'v1';
+  return `"kind":"${kinds[resource]}","apiVersion":"${version}",`.length;
 }
 
 function metadataOf(object: unknown): Fields {
