@@ -198,7 +198,7 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
       ({ addressType }) => addressType === type,
     );
     const isAuto = hintMode(service, context.release) === 'auto';
-    const empty = record.expectedCounts[type] === 0;
+    const empty = !record.kinds.some(({ types }) => types.includes(type));
     if (slices.length === 0 && empty && !service.deleting) {
       found.push(
         difference(

@@ -13,7 +13,7 @@
 // differences; only history, and with it some causes, is known to the one who followed.
 
 import { canonicalIP } from '../model/ip.ts';
-import type { Change, EndpointSlice, Key, Lost, Snapshot } from '../model/objects.ts';
+import type { Change, EndpointSlice, Key, Lost, Service, Snapshot } from '../model/objects.ts';
 import { lostKey } from '../model/objects.ts';
 import { hintMode } from '../shadow/hints.ts';
 import type { Difference } from './compare.ts';
@@ -33,6 +33,7 @@ import {
   setService,
   slicesOf,
   spreadSlices,
+  trimMembers,
 } from './service.ts';
 import type { Settle } from './settle.ts';
 import type { Audited, ConvergenceSample, Keeping, Occasion } from './standing.ts';
@@ -161,12 +162,12 @@ function* regain(state: State, lost: Lost, at: number): Steps {
   if (state.lost.delete(lostKey(lost))) yield* judgeLost(state, lost, at);
 }
 
-function auditedOf(state: State, key: Key): Audited {
+function auditedOf(state: State, key: Key, service?: Service): Audited {
   const known = state.audited.get(key);
   if (known !== undefined) return known;
-  const record = createRecord(key);
+  const record = createRecord(key, service);
   const unknown = unknownOf(state.context.snapshot, record, state.lost.values());
-  const made: Audited = { record, items: noItems, unknown, regime: '' };
+  const made: Audited = { record, items: noItems, unknown, regime: -1 };
   state.audited.set(key, made);
   return made;
 }
@@ -176,7 +177,7 @@ function* load(state: State): Steps {
   const { snapshot } = context;
   for (const service of snapshot.services.values()) {
     // Without its pods at first: going through the pods once is cheaper than once per Service.
-    setService(context, auditedOf(state, service.key).record, service, []);
+    setService(context, auditedOf(state, service.key, service).record, service, []);
     yield;
   }
   for (const pod of snapshot.pods.values()) {
@@ -185,6 +186,7 @@ function* load(state: State): Steps {
     }
     yield;
   }
+  for (const { record } of state.audited.values()) trimMembers(record);
   for (const endpoints of snapshot.endpoints.values()) {
     setEndpoints(auditedOf(state, endpoints.key).record, endpoints);
     yield;
@@ -263,11 +265,13 @@ function judgeOutputs({ context, keeping }: State, of: Audited, occasion: Occasi
 }
 
 /** What bears on every address of a Service: truncation, wedges, and pods that make syncs fail. */
-function regimeOf({ context }: State, record: ServiceRecord): string {
+function regimeOf({ context }: State, record: ServiceRecord): number {
   const truncated = truncationOf(record) !== null;
   const wedged = isWedged(context.snapshot, record);
-  const pods = `${String(record.nodeless > 0)} ${String(record.stranded > 0)}`;
-  return `${String(truncated)} ${pods} ${String(wedged)}`;
+  const { nodeless, stranded } = record;
+  return (
+    Number(truncated) + 2 * Number(nodeless > 0) + 4 * Number(stranded > 0) + 8 * Number(wedged)
+  );
 }
 
 function judgeWhole(state: State, of: Audited, occasion: Occasion): void {

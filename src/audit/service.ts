@@ -69,12 +69,10 @@ export interface ServiceRecord {
   /** Whether somebody else wrote the Endpoints last; null: not looked at yet. */
   handWritten: boolean | null;
   /** The selected pods, in no order, and the kind that each is of. */
-  readonly members: Pod[];
-  readonly memberKinds: Kind[];
+  members: Pod[];
+  memberKinds: Kind[];
   /** Few, however many pods. */
   kinds: readonly Kind[];
-  /** Endpoints expected in slices, by address type. */
-  readonly expectedCounts: Record<AddressType, number>;
   /** How the Endpoints must be truncated; undefined: to be computed. */
   truncation: Truncation | null | undefined;
   nodeless: number;
@@ -95,23 +93,29 @@ export interface ServiceRecord {
   relabelledMirrors: ReadonlySet<string>;
 }
 
+type Names = Pick<ServiceRecord, 'namespace' | 'name'>;
+
+function namesIn(key: Key): Names {
+  const slash = key.indexOf('/');
+  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}
+
 const noRelabelled: ReadonlySet<string> = new Set();
 const noKinds: readonly Kind[] = [];
 const noSlices: readonly EndpointSlice[] = [];
 
-export function createRecord(key: Key): ServiceRecord {
-  const slash = key.indexOf('/');
+/** The record of a key; `names` are the same in parts, where somebody has them already. */
+export function createRecord(key: Key, names: Names = namesIn(key)): ServiceRecord {
   return {
     key,
-    namespace: key.slice(0, slash),
-    name: key.slice(slash + 1),
+    namespace: names.namespace,
+    name: names.name,
     service: null,
     endpoints: null,
     handWritten: null,
     members: [],
     memberKinds: [],
     kinds: noKinds,
-    expectedCounts: { IPv4: 0, IPv6: 0, FQDN: 0 },
     truncation: undefined,
     nodeless: 0,
     stranded: 0,
@@ -129,8 +133,6 @@ export function createRecord(key: Key): ServiceRecord {
 export function isEmpty(record: ServiceRecord): boolean {
   return record.service === null && record.endpoints === null && record.slices.length === 0;
 }
-
-const addressTypes: readonly AddressType[] = ['IPv4', 'IPv6', 'FQDN'];
 
 /** The Node of a pod: null when it does not exist, undefined when Nodes are not known. */
 export function nodeOf(snapshot: Snapshot, pod: Pod): Node | null | undefined {
@@ -179,7 +181,6 @@ function count(record: ServiceRecord, kind: Kind, by: 1 | -1): void {
   if (kind.pods === 0) record.kinds = record.kinds.filter((other) => other !== kind);
   if (kind.nodeless) record.nodeless += by;
   if (kind.stranded) record.stranded += by;
-  for (const type of kind.types) record.expectedCounts[type] += by;
 }
 
 /** Pods listed in Endpoints, counted by their resolved ports. */
@@ -233,6 +234,12 @@ export function addPod(context: Context, record: ServiceRecord, pod: Pod): void 
   count(record, kind, 1);
 }
 
+/** Gives back the room that lists keep for more; worth it where many pods were counted in. */
+export function trimMembers(record: ServiceRecord): void {
+  record.members = record.members.slice();
+  record.memberKinds = record.memberKinds.slice();
+}
+
 /** Takes in a new version of the Service, null when it is gone; `pods` are those it may select. */
 export function setService(
   context: Context,
@@ -246,10 +253,10 @@ export function setService(
   record.memberKinds.length = 0;
   record.kinds = noKinds;
   record.truncation = undefined;
-  for (const type of addressTypes) record.expectedCounts[type] = 0;
   record.nodeless = 0;
   record.stranded = 0;
   for (const pod of pods) if (isMember(record, pod)) addPod(context, record, pod);
+  trimMembers(record);
 }
 
 /** The addresses that a slice lists, each once. */

@@ -35,7 +35,7 @@ export interface Audited {
   /** Why an output cannot be judged. */
   unknown: ReadonlyMap<Output, Unknown>;
   /** What holds for every unit alike; when it changes, all are judged anew. */
-  regime: string;
+  regime: number;
 }
 
 /** What an evaluation is about: when, by which touch, or at the beginning. */

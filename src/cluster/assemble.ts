@@ -72,7 +72,8 @@ export function podOf(
     ref: previous?.ref ?? { kind: 'Pod', namespace, name, uid },
     node: spec.node,
     hostNetwork: spec.hostNetwork,
-    hostname: spec.hostname,
+    // StatefulSets call the host like the pod.
+    hostname: spec.hostname === name ? name : spec.hostname,
     subdomain: spec.subdomain,
     ports: spec.ports,
     terminal: phase === 'Succeeded' || phase === 'Failed',

@@ -2,8 +2,9 @@
 // time.
 //
 // The cost of an event depends on the object, not on the size of the cluster: pods are found by
-// address, by Node and by namespace, Services through one pair of their selector. Nothing is
-// copied; a Snapshot is a view of the store between two events.
+// address and by namespace, Services through one pair of their selector. Only for a Node that
+// comes, goes or moves all pods are looked at. Nothing is copied but outputs, which share what they
+// say alike (share.ts); a Snapshot is a view of the store between two events.
 //
 // The API server orders the versions of an object by resourceVersion. An event that is older than
 // what is held, or repeats it, changes nothing and is counted. So that a late event does not bring
@@ -16,6 +17,7 @@ import type {
   Change,
   Endpoints,
   EndpointSlice,
+  Key,
   Labels,
   Node,
   ObjectOf,
@@ -96,7 +98,6 @@ type Held = { [R in Resource]: Map<string, ObjectOf[R]> };
 
 interface Indexes {
   readonly podsByNamespace: Index<Pod>;
-  readonly podsByNode: Index<Pod>;
   readonly podsByAddress: Index<Pod>;
   /** Namespace and one pair of the selector: `namespace key=value`. */
   readonly servicesByPair: Index<Service>;
@@ -108,11 +109,9 @@ function addressesOf({ ips }: Pod): readonly string[] {
 }
 
 function replacePod(indexes: Indexes, before: Pod | null, after: Pod | null): void {
-  const { podsByNamespace, podsByNode, podsByAddress } = indexes;
+  const { podsByNamespace, podsByAddress } = indexes;
   const namespaceOf = ({ namespace }: Pod): readonly string[] => [namespace];
-  const nodeOf = ({ node }: Pod): readonly string[] => (node === '' ? none : [node]);
   replaceIn(podsByNamespace, namespaceOf, before, after);
-  replaceIn(podsByNode, nodeOf, before, after);
   replaceIn(podsByAddress, addressesOf, before, after);
 }
 
@@ -173,7 +172,6 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     },
     indexes: {
       podsByNamespace: new Map(),
-      podsByNode: new Map(),
       podsByAddress: new Map(),
       servicesByPair: new Map(),
     },
@@ -282,7 +280,7 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
     pods: held.pods,
     slices: held.endpointslices,
     podsIn: (namespace) => linked(indexes.podsByNamespace, namespace),
-    podsOn: (node) => linked(indexes.podsByNode, node),
+    podsOn: (node) => podsOn(held.pods, node),
     podsAt(ip) {
       // Every judge of an address asks for its pods.
       if (state.lastAt?.ip !== ip) state.lastAt = { ip, pods: linked(indexes.podsByAddress, ip) };
@@ -301,6 +299,14 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
     },
     zonesSeen,
   };
+}
+
+/** Looks at all pods: a Node seldom comes, goes or moves, and an index of all pods is large. */
+function podsOn(pods: ReadonlyMap<Key, Pod>, node: string): Pod[] {
+  const found: Pod[] = [];
+  if (node === '') return found;
+  for (const pod of pods.values()) if (pod.node === node) found.push(pod);
+  return found;
 }
 
 function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels): Service[] {

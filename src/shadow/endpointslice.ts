@@ -11,6 +11,7 @@
 // Left out: names of slices, order, trigger-time annotations and annotations of others (all without
 // meaning upstream), and hints (hints.ts).
 
+import { equalTexts } from '../model/equal.ts';
 import { addressTypeOf, parseIP } from '../model/ip.ts';
 import type {
   AddressType,
@@ -48,11 +49,17 @@ export interface ExpectedEndpoint {
 
 const bothTypes: readonly AddressType[] = ['IPv4', 'IPv6'];
 
+const typeLists = [['IPv4'], ['IPv6'], bothTypes, ['IPv6', 'IPv4'], []] as const;
+
+/** The one copy of a list of types: there are few lists, and every Service has some. */
+const oneOf = (types: readonly AddressType[]): readonly AddressType[] =>
+  typeLists.find((list) => equalTexts(list, types)) ?? types;
+
 /** The address types that the Service's slices must have. `utils.go` getAddressTypesForService. */
 export function addressTypesOf(service: Service): readonly AddressType[] {
   const types = service.ipFamilies.map(addressTypeOf).filter((type) => type !== null);
-  if (types.length > 0) return types;
-  if (!isHeadless(service)) return [service.clusterIP.includes(':') ? 'IPv6' : 'IPv4'];
+  if (types.length > 0) return oneOf(types);
+  if (!isHeadless(service)) return oneOf([service.clusterIP.includes(':') ? 'IPv6' : 'IPv4']);
   return bothTypes;
 }
 
@@ -104,11 +111,10 @@ export function expectedTypes(
   service: Service,
   pod: Pod,
   node: Node | null | undefined,
-): AddressType[] {
-  if (!isSliced(service, pod, node)) return [];
-  return addressTypesOf(service).filter((type) =>
-    pod.ips.some((text) => parseIP(text)?.family === type),
-  );
+): readonly AddressType[] {
+  if (!isSliced(service, pod, node)) return oneOf([]);
+  const types = addressTypesOf(service);
+  return oneOf(types.filter((type) => pod.ips.some((text) => parseIP(text)?.family === type)));
 }
 
 function addressesOf(pod: Pod, addressType: AddressType): string[] {

@@ -60,9 +60,11 @@ test('a record knows its names, and is empty until something is there', () => {
 /** What the counts say: pods, then addresses by readiness, then endpoints by family. */
 function counted(record: ServiceRecord): string {
   const groups = portGroups(record).map(({ ready, notReady }) => `${ready}+${notReady}`);
-  const types = Object.entries(record.expectedCounts)
-    .filter(([, count]) => count > 0)
-    .map((one) => one.join(' '));
+  const types = (['IPv4', 'IPv6'] as const).flatMap((type) => {
+    const pods = record.kinds.map((kind) => (kind.types.includes(type) ? kind.pods : 0));
+    const sum = pods.reduce((total, one) => total + one, 0);
+    return sum === 0 ? [] : [`${type} ${String(sum)}`];
+  });
   return [record.members.length, ...groups.sort(), ...types.sort(), record.nodeless].join(', ');
 }
 
