@@ -78,13 +78,22 @@ export function summarize(
 
 const rank = { critical: 0, warning: 1, info: 2 } as const;
 
+/** A finding that stands is one object until it changes. */
+const keys = new WeakMap<Finding, string>();
+
+function keyOf(finding: Finding): string {
+  const known = keys.get(finding);
+  if (known !== undefined) return known;
+  const { severity, namespace, service, output, code } = finding;
+  const key = `${rank[severity]} ${namespace}/${service} ${output} ${code}`;
+  keys.set(finding, key);
+  return key;
+}
+
 /** Findings worst first, then by name, so that two reports of one state are equal. */
 export function inOrder(findings: readonly Finding[]): Finding[] {
   return findings
-    .map((finding) => {
-      const { severity, namespace, service, output, code } = finding;
-      return { finding, key: `${rank[severity]} ${namespace}/${service} ${output} ${code}` };
-    })
+    .map((finding) => ({ finding, key: keyOf(finding) }))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
     .map(({ finding }) => finding);
 }
