@@ -249,6 +249,7 @@ describe('files of src', () => {
 const programs = [
   ...filesIn('test/vectors', /^(?!.*\.test).*\.ts$/),
   ...filesIn('test/bench', /\.ts$/),
+  ...filesIn('test/controlplane', /\.ts$/),
   ...filesIn('dashboards', /\.ts$/),
   'esbuild.config.ts',
 ];

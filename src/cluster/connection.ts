@@ -1,6 +1,7 @@
 // The connection to the API server: one door for all requests, each with the credentials of its
-// moment. A token or certificate that was replaced is used from the next request on; when the server
-// does not accept a token that was fine before, it is read anew, once, before anybody hears of it.
+// moment. A token or certificate that was replaced is used from the next request on; when the
+// server does not accept a token that was fine before, it is read anew, once, before anybody hears
+// of it.
 
 import { createTransport } from './transport.ts';
 
@@ -56,13 +57,19 @@ export function createConnection(account: Account, patience?: Patience): Connect
     async ask(request) {
       const answer = await attempt(request);
       if (answer.status !== 401) return answer;
-      for await (const chunk of answer.body) void chunk;
+      await drain(answer);
       account.refresh();
       return attempt(request);
     },
     pings: () => transport?.pings() ?? false,
     close: () => transport?.close(),
   };
+}
+
+/** Reads an answer that nobody wants to its end, so that its connection can be used again. */
+async function drain({ body }: ApiAnswer): Promise<void> {
+  const chunks = body[Symbol.asyncIterator]();
+  while ((await chunks.next()).done !== true);
 }
 
 /** What a connection is bound to. Tokens are not: they go with each request. */
@@ -84,8 +91,14 @@ export function environmentOf(connection: Connection, now: () => number): Enviro
 
 function sleep(seconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    if (seconds === 0) return void setImmediate(resolve);
+    if (signal.aborted) {
+      resolve();
+      return;
+    }
+    if (seconds === 0) {
+      setImmediate(resolve);
+      return;
+    }
     const wake = () => {
       clearTimeout(timer);
       signal.removeEventListener('abort', wake);

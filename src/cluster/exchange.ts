@@ -21,20 +21,20 @@ export interface Environment {
 }
 
 export interface Limits {
-  /** Seconds without a byte, once the answer has begun. */
-  readonly silence: number;
+  /** Whether silence is no sign of a lost connection, once the answer has begun. */
+  readonly mayBeSilent: boolean;
   /** Seconds from the request to the end of the answer. */
   readonly total: number;
 }
 
-/** Seconds until an answer must begin, and between two bytes where no ping watches over it. */
-export const silenceSeconds = 45;
+/** Seconds until an answer must begin, and between two bytes where silence is limited. */
+const silenceSeconds = 45;
 
 export interface Exchange {
   readonly answer: ApiAnswer;
   readonly body: Bytes;
   /** Ends it, also while the body is read. */
-  end(): void;
+  readonly end: () => void;
 }
 
 /** Why an exchange was given up; the error that its body or its request ends with. */
@@ -69,7 +69,7 @@ export async function exchange(
   request: Omit<ApiRequest, 'signal'>,
   limits: Limits,
   signal: AbortSignal,
-  onBytes: (count: number) => void,
+  onBytes: (count: number) => void = () => undefined,
 ): Promise<Exchange> {
   const controller = new AbortController();
   const began = environment.monotonic();
@@ -91,7 +91,12 @@ export async function exchange(
   if (signal.aborted) end();
   void guard(dog);
   try {
-    const answer = await environment.ask({ ...request, signal: controller.signal });
+    controller.signal.throwIfAborted();
+    // What comes before the request, a connection or a token, may know of no signal.
+    const answer = await Promise.race([
+      environment.ask({ ...request, signal: controller.signal }),
+      abortion(controller.signal),
+    ]);
     dog.answered = true;
     dog.heard = environment.monotonic();
     return { answer, body: listen(dog, answer.body, onBytes), end };
@@ -99,6 +104,12 @@ export async function exchange(
     end();
     throw dog.givenUp ?? error;
   }
+}
+
+function abortion(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    signal.addEventListener('abort', () => reject(ended), { once: true });
+  });
 }
 
 async function* listen(
@@ -122,7 +133,7 @@ async function* listen(
 async function guard(dog: Watchdog): Promise<void> {
   const { environment, controller, limits, began } = dog;
   while (!controller.signal.aborted) {
-    const silence = dog.answered ? limits.silence : silenceSeconds;
+    const silence = dog.answered && limits.mayBeSilent ? Infinity : silenceSeconds;
     const now = environment.monotonic();
     if (dog.busy) dog.heard = now;
     // Late by up to a second where the reader is busy just then.
@@ -130,7 +141,7 @@ async function guard(dog: Watchdog): Promise<void> {
     const left = dog.busy ? 1 : Math.min(quiet, began + limits.total - now);
     if (left <= 0) {
       dog.givenUp = new GivenUp(quiet <= 0 ? 'idle' : 'timeout');
-      controller.abort();
+      controller.abort(dog.givenUp);
       return;
     }
     await environment.sleep(Math.min(left, silenceSeconds), controller.signal);

@@ -12,10 +12,10 @@
 // item that is held as it is says nothing. So a list that turns out to be too old has done no harm,
 // and hardly anything is kept of one that is not.
 //
-// k8s.io/client-go@v0.36.3 tools/cache/reflector.go (handleAnyWatch, watchList) and the_real_fifo.go
-// promise the same, with a second copy of all objects while a list arrives.
+// k8s.io/client-go@v0.36.3 tools/cache/reflector.go (handleAnyWatch, watchList) and
+// the_real_fifo.go promise the same, with a second copy of all objects while a list arrives.
 
-import { compareVersions } from '../model/version.ts';
+import { compareVersions, isAtLeast } from '../model/version.ts';
 
 import type { AnyObject, Key, WatchEvent } from '../model/objects.ts';
 
@@ -33,14 +33,14 @@ export type Taken =
   /** It is not known whether this is news. */
   | { readonly kind: 'disorder' };
 
-/** What a watch event is against what is held; `known`: all up to this version has been delivered. */
+/** What a watch event is against what is held; all up to version `known` has been delivered. */
 export function takeChange(held: Held, known: string, event: WatchEvent): Taken {
   const { object, type } = event;
   const before = held.get(object.key);
   if (before === undefined) {
     if (type === 'deleted') return { kind: 'repeated' };
-    const late = compareVersions(object.resourceVersion, known);
-    return late === -1 || late === 0 ? { kind: 'disorder' } : { kind: 'news', events: [event] };
+    const late = isAtLeast(known, object.resourceVersion);
+    return late ? { kind: 'disorder' } : { kind: 'news', events: [event] };
   }
   const age = compareVersions(object.resourceVersion, before.resourceVersion);
   if (age === -1) return { kind: 'stale' };

@@ -4,8 +4,8 @@
 //
 // KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
 // where the context names no user, and refuses plain HTTP; all three are made up for here. It keeps
-// tokens for a minute and the output of an exec plugin until that expires; to read them anew before,
-// everything is loaded anew.
+// tokens for a minute and the output of an exec plugin until that expires; to read them anew
+// before, everything is loaded anew.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { homedir } from 'node:os';
@@ -91,6 +91,9 @@ function filesIn(environment: Readonly<Record<string, string | undefined>>): str
 function load({ kubeconfig, context }: KubeconfigOptions): KubeConfig {
   const config = new KubeConfig();
   const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
+  if (kubeconfig === null && !isConfigured(process.env)) {
+    throw new Error(`No cluster to connect to: no ${paths.join(delimiter)}, no ${podToken}`);
+  }
   try {
     if (kubeconfig === null) config.loadFromDefault();
     else config.loadFromFile(kubeconfig);

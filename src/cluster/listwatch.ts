@@ -2,7 +2,7 @@
 // with what is held, and delivered. What is done after the end is the reflector's.
 
 import { compareVersions, newest } from '../model/version.ts';
-import { exchange, silenceSeconds } from './exchange.ts';
+import { exchange } from './exchange.ts';
 import { acceptOf, codecOf, readStatus } from './frames.ts';
 import { completeListing, newListing, takeChange, takeItem } from './history.ts';
 import { outcomeOf } from './outcome.ts';
@@ -11,54 +11,14 @@ import { objectText } from './project.ts';
 
 import type { AnyObject, Resource, WatchEvent } from '../model/objects.ts';
 import type { ApiAnswer } from './connection.ts';
+import type { WatchCounters } from './counters.ts';
 import type { Delivery } from './delivery.ts';
 import type { Environment, Limits } from './exchange.ts';
 import type { ApiStatus, Frame, Reading } from './frames.ts';
 import type { Listing } from './history.ts';
 import type { Bytes } from './lines.ts';
-import type { Outcome, ReconnectReason, RelistReason, Verb } from './outcome.ts';
+import type { Outcome, Verb } from './outcome.ts';
 import type { OnProblem } from './problem.ts';
-
-export interface WatchCounters {
-  /** Lists that were complete, and pages of them; a WatchList has none. */
-  lists: number;
-  pages: number;
-  /** Watches that the server accepted. */
-  watches: number;
-  /** Changes delivered, and those that were not: repeated, or older than what is held. */
-  events: number;
-  repeated: number;
-  stale: number;
-  bookmarks: number;
-  /** Frames that could not be decoded, and objects that could not be read. */
-  badFrames: number;
-  unreadable: number;
-  /** Refusals: too many requests, not authenticated, no permission. */
-  throttled: number;
-  unauthorised: number;
-  denied: number;
-  bytes: number;
-  readonly relists: Record<RelistReason, number>;
-  readonly reconnects: Record<ReconnectReason, number>;
-}
-
-export const newCounters = (): WatchCounters => ({
-  lists: 0,
-  pages: 0,
-  watches: 0,
-  events: 0,
-  repeated: 0,
-  stale: 0,
-  bookmarks: 0,
-  badFrames: 0,
-  unreadable: 0,
-  throttled: 0,
-  unauthorised: 0,
-  denied: 0,
-  bytes: 0,
-  relists: { gone: 0, expired: 0, reset: 0, disorder: 0 },
-  reconnects: { eof: 0, timeout: 0, reset: 0, idle: 0, status: 0, frame: 0, older: 0 },
-});
 
 /** The path of each resource. */
 export const paths: Readonly<Record<Resource, string>> = {
@@ -172,18 +132,18 @@ function readPage(following: Following, paging: Paging): Promise<Outcome | null>
   });
 }
 
-/** Asks the server for its version; null: it is not older than what is known. */
+/** Asks the server for its version; null: it is not known to be older than what is known. */
 export function prove(following: Following): Promise<Outcome | null> {
   return ask(following, 'list', { limit: '1' }, listLimits, async (frames) => {
     let version = '';
     for await (const batch of frames) {
       for (const frame of batch) if (frame.kind === 'page') ({ version } = frame);
     }
-    if (version === '') return { kind: 'failed', reason: 'reset', message: 'A list ended early' };
     if (compareVersions(version, following.version ?? '') === -1) {
       doubtOnce(following);
       return { kind: 'relist', reason: 'reset' };
     }
+    // What cannot be read must not keep it from watching.
     heard(following);
     following.suspicious = false;
     following.doubts = 0;
@@ -279,7 +239,7 @@ async function follow(
     timeoutSeconds: String(seconds),
   };
   let pending = listing;
-  let told = false;
+  const told = { any: false };
   const outcome = await ask(following, 'watch', query, limits, async (frames) => {
     following.counters.watches++;
     if (pending === null) following.established();
@@ -288,7 +248,7 @@ async function follow(
     for await (const batch of frames) {
       passing.fresh = environment.monotonic() - began < freshSeconds;
       for (const frame of batch) {
-        told = true;
+        told.any = true;
         if (frame.kind === 'bookmark' && frame.initialEnd && pending !== null) {
           const ended = await complete(following, pending, frame.version);
           if (ended.kind !== 'listed') return ended;
@@ -308,7 +268,7 @@ async function follow(
     }
     return null;
   });
-  const short = !told && environment.monotonic() - began < 1;
+  const short = !told.any && environment.monotonic() - began < 1;
   return outcome ?? { kind: 'ended', short };
 }
 
@@ -320,8 +280,7 @@ function watchTimes(environment: Environment): { seconds: number; limits: Limits
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
   const seconds = Math.floor(least + environment.random() * (most - least));
-  const silence = pings ? Infinity : silenceSeconds;
-  return { seconds, limits: { silence, total: seconds + grace } };
+  return { seconds, limits: { mayBeSilent: pings, total: seconds + grace } };
 }
 
 /** Takes one frame of a watch; an outcome ends the watch. */
@@ -449,7 +408,7 @@ function heard(following: Following): void {
 
 // --- requests ---
 
-const listLimits: Limits = { silence: silenceSeconds, total: Infinity };
+const listLimits: Limits = { mayBeSilent: false, total: Infinity };
 
 /** Sends a request and reads its frames; a refusal is an outcome. */
 async function ask(

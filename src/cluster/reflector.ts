@@ -4,25 +4,27 @@
 // every frame that is not used is counted, and it is always told whether the watch stands.
 //
 //   list (WatchList, or pages) ──► synced ──► watch ──► ended ──► watch …
-//     ▲                                         └─ gone, expired, out of order, history went back ─┐
-//     └────────────────────────────────────────────────────────────────────────────────────────────┘
+//     ▲                                        └─ gone, expired, disorder, history went back ─┐
+//     └───────────────────────────────────────────────────────────────────────────────────────┘
 //
-// Lists ask for the newest state (no resourceVersion), which the API server answers by a quorum read
-// or a cache that is as new; upstream's first list may be older. docs/decisions/0007 says why.
+// Lists ask for the newest state (no resourceVersion), which the API server answers by a quorum
+// read or a cache that is as new; upstream's first list may be older. docs/decisions/0007 says why.
 //
 // There is no clock, no chance and no socket here: the environment brings them.
 
+import { newCounters } from './counters.ts';
 import { createDelivery, Undeliverable } from './delivery.ts';
-import { list, newCounters, paths, prove, watch, watchList } from './listwatch.ts';
+import { list, paths, prove, watch, watchList } from './listwatch.ts';
 import { denialText, outcomeOfError } from './outcome.ts';
 import { problemAt, valueText } from './problem.ts';
 
 import type { Pod, Resource } from '../model/objects.ts';
+import type { WatchCounters } from './counters.ts';
 import type { Deliver, WatchState } from './delivery.ts';
 import type { Environment } from './exchange.ts';
 import type { Gate } from './gate.ts';
 import type { Held } from './history.ts';
-import type { Following, WatchCounters } from './listwatch.ts';
+import type { Following } from './listwatch.ts';
 import type { Outcome, ReconnectReason, RelistReason } from './outcome.ts';
 import type { OnProblem } from './problem.ts';
 
@@ -51,8 +53,11 @@ export interface Reflector {
   readonly counters: WatchCounters;
 }
 
-/** Seconds. As upstream, but for permissions, which no upstream reflector waits longer for. */
-const backoff = { first: 0.8, most: 30, forgottenAfter: 120, denied: 60, relist: 60 } as const;
+/**
+ * Seconds, as upstream has them; after `denials` refusals for want of a permission a reflector
+ * waits longer than any of upstream's.
+ */
+const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied: 60, denials: 3 };
 
 /** Seconds without any version from the server before one is asked for. */
 const proofSeconds = 330;
@@ -64,7 +69,8 @@ interface State extends Following {
   /** Failures in a row, and the monotonic time of the last. */
   failures: number;
   failedAt: number;
-  /** The refusal that was reported. */
+  /** Refusals for want of a permission in a row, and the one that was reported. */
+  denials: number;
   denied: string;
 }
 
@@ -115,6 +121,7 @@ function newState(
     bad: { place: '', count: 0 },
     failures: 0,
     failedAt: -Infinity,
+    denials: 0,
     denied: '',
   };
   return state;
@@ -169,7 +176,7 @@ function isInDoubt({ suspicious, provenAt, environment }: State): boolean {
 /** Counts an outcome, tells the state that follows from it, and returns the seconds to wait. */
 function settle(state: State, outcome: Outcome): number {
   const { counters } = state;
-  if (outcome.kind !== 'denied') state.denied = '';
+  if (outcome.kind !== 'denied') Object.assign(state, { denied: '', denials: 0 });
   switch (outcome.kind) {
     case 'listed':
       return 0;
@@ -219,9 +226,14 @@ function relist(state: State, reason: RelistReason): number {
   return environment.monotonic() - listedAt < backoff.relist ? backoffSeconds(state) : 0;
 }
 
+/** An API server that has just started knows of no permissions yet, so one refusal says little. */
 function deny(state: State, { verb, status }: Extract<Outcome, { kind: 'denied' }>): number {
   const { resource, counters, environment, onProblem } = state;
   counters.denied++;
+  if (++state.denials < backoff.denials) {
+    interrupt(state);
+    return backoffSeconds(state);
+  }
   enter(state, 'off');
   const message = denialText(resource, verb, status);
   if (state.denied !== message) {

@@ -7,7 +7,7 @@
 // (ClusterRole system:public-info-viewer).
 
 import { isFields } from './fields.ts';
-import { exchange, silenceSeconds } from './exchange.ts';
+import { exchange } from './exchange.ts';
 import { createGate } from './gate.ts';
 import { createReflector } from './reflector.ts';
 
@@ -15,7 +15,7 @@ import type { Resource } from '../model/objects.ts';
 import type { Deliver, WatchState } from './delivery.ts';
 import type { Environment } from './exchange.ts';
 import type { Held } from './history.ts';
-import type { WatchCounters } from './listwatch.ts';
+import type { WatchCounters } from './counters.ts';
 import type { OnProblem } from './problem.ts';
 import type { Reflector } from './reflector.ts';
 
@@ -52,6 +52,9 @@ const order: readonly Resource[] = ['nodes', 'services', 'pods', 'endpointslices
 
 /** Seconds between attempts to read the version, doubled up to the most. */
 const versionPause = { first: 1, most: 30 } as const;
+
+/** Seconds for an answer to it. */
+const versionSeconds = 30;
 
 export function createReflectors(options: ReflectorsOptions): Reflectors {
   const { environment, held, deliver, onProblem, watchList, raw } = options;
@@ -102,10 +105,10 @@ export function createReflectors(options: ReflectorsOptions): Reflectors {
 
 interface Teller {
   /** Delivers what is watched, and the version. */
-  first(): Promise<void>;
+  readonly first: () => Promise<void>;
   /** Reads the version again whenever that was asked for. */
-  run(): Promise<void>;
-  again(): void;
+  readonly run: () => Promise<void>;
+  readonly again: () => void;
 }
 
 function createTeller(
@@ -136,7 +139,7 @@ function createTeller(
       while (!signal.aborted) {
         if (!wanted) await new Promise<void>((resolve) => (wake = resolve));
         wanted = false;
-        if (!signal.aborted) await tell();
+        await tell();
       }
     },
     again() {
@@ -164,9 +167,9 @@ async function askVersion(
   signal: AbortSignal,
 ): Promise<string | null | undefined> {
   const request = { path: '/version', query: {}, accept: 'application/json' };
-  const limits = { silence: silenceSeconds, total: silenceSeconds };
+  const limits = { mayBeSilent: false, total: versionSeconds };
   try {
-    const { answer, body, end } = await exchange(environment, request, limits, signal, () => {});
+    const { answer, body, end } = await exchange(environment, request, limits, signal);
     try {
       const chunks: Uint8Array[] = [];
       for await (const chunk of body) chunks.push(chunk);

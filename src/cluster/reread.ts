@@ -1,12 +1,12 @@
 // Reads one Service with all that belongs to it anew, to confirm a difference before it is told.
 //
 // Every list asks for the newest state (no resourceVersion), so what it shows is not older than the
-// request. The lists are not of one moment: each tells its version. What the Service selects is read
-// after it.
+// request. The lists are not of one moment: each tells its version. What the Service selects is
+// read after it.
 
 import { compareVersions } from '../model/version.ts';
 import { label } from '../model/objects.ts';
-import { exchange, silenceSeconds } from './exchange.ts';
+import { exchange } from './exchange.ts';
 import { acceptOf, codecOf } from './frames.ts';
 import { paths } from './listwatch.ts';
 
@@ -84,8 +84,8 @@ async function readList<R extends Resource>(
 ): Promise<Read<R>> {
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list') };
-  const limits = { silence: silenceSeconds, total: listSeconds };
-  const { answer, body, end } = await exchange(environment, request, limits, signal, () => {});
+  const limits = { mayBeSilent: false, total: listSeconds };
+  const { answer, body, end } = await exchange(environment, request, limits, signal);
   try {
     const codec = codecOf(answer.headers['content-type']);
     if (answer.status !== 200 || codec === null) throw new Error(`${path}: ${answer.status}`);

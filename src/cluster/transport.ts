@@ -144,10 +144,9 @@ function secured(socket: TLSSocket, seconds: number): Promise<void> {
     }, seconds * 1000);
     socket.once('secureConnect', () => {
       clearTimeout(timer);
-      socket.removeListener('error', reject);
       resolve();
     });
-    socket.once('error', (error) => {
+    socket.once('error', (error: Error) => {
       clearTimeout(timer);
       reject(error);
     });
@@ -176,7 +175,8 @@ function watchOver(session: ClientHttp2Session, socket: TLSSocket, patience: Pat
     });
   };
   const timer = setInterval(() => {
-    if (socket.bytesRead !== heard) {
+    if (session.destroyed) stop();
+    else if (socket.bytesRead !== heard) {
       heard = socket.bytesRead;
       stopWaiting();
     } else if (waiting === null) {
@@ -185,10 +185,11 @@ function watchOver(session: ClientHttp2Session, socket: TLSSocket, patience: Pat
     }
   }, patience.ping * 1000);
   timer.unref();
-  session.once('close', () => {
+  const stop = () => {
     clearInterval(timer);
     stopWaiting();
-  });
+  };
+  session.once('close', stop);
 }
 
 function sendHttp2(

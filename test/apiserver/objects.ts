@@ -38,14 +38,14 @@ export interface Objects {
   /** The latest version of all. */
   version(): number;
   /** Creates or replaces, with a new version, and a new uid where it is created. */
-  put(resource: Resource, raw: Raw): Raw;
+  readonly put: (resource: Resource, raw: Raw) => Raw;
   /** False when there is no such object. */
   remove(resource: Resource, key: string): boolean;
   get(resource: Resource, key: string): Raw | undefined;
   /** Sorted by key, as etcd has them; as they were at a version that is not compacted. */
-  list(resource: Resource, at?: number): readonly Stored[];
+  readonly list: (resource: Resource, at?: number) => readonly Stored[];
   /** Changes after a version; null when they are compacted. */
-  after(version: number): readonly Event[] | null;
+  readonly after: (version: number) => readonly Event[] | null;
   /** Forgets the history up to now. */
   compact(): void;
   save(): Saved;

@@ -66,7 +66,7 @@ export interface FakeServer {
   watchList: boolean;
   /** Seconds between bookmarks. */
   bookmarkEvery: number;
-  ask(request: ApiRequest): Promise<ApiAnswer>;
+  readonly ask: (request: ApiRequest) => Promise<ApiAnswer>;
   /** All connections are lost. */
   reset(): void;
 }
@@ -136,11 +136,7 @@ export function createServer(clock: Clock): FakeServer {
   return server;
 }
 
-async function answer(
-  server: FakeServer,
-  clock: Clock,
-  request: ApiRequest,
-): Promise<ApiAnswer> {
+async function answer(server: FakeServer, clock: Clock, request: ApiRequest): Promise<ApiAnswer> {
   await Promise.resolve();
   const [, namespace, named = '', name] = place.exec(request.path) ?? [];
   const resource = resourceOf.get(named) ?? null;
@@ -157,7 +153,8 @@ async function answer(
   }
   if (resource === null) return statusAnswer(404, 'NotFound', 'not found');
   if (server.faults.forbidden.has(`${verb} ${resource}`)) {
-    const message = `${resource} is forbidden: User "auditor" cannot ${verb} resource "${resource}"`;
+    const user = 'User "auditor"';
+    const message = `${resource} is forbidden: ${user} cannot ${verb} resource "${resource}"`;
     return statusAnswer(403, 'Forbidden', message);
   }
   if (watching) return watch(server, clock, resource, request);
@@ -220,7 +217,8 @@ function list(
     .list(resource, at)
     .filter((one) => namespace === null || one.raw.metadata.namespace === namespace)
     .filter((one) => one.key >= from && matches(query, one));
-  const limit = query.limit === undefined ? all.length : Math.min(Number(query.limit), faults.pageSize);
+  const limit =
+    query.limit === undefined ? all.length : Math.min(Number(query.limit), faults.pageSize);
   const next = all[limit];
   const metadata: Record<string, string> = { resourceVersion: String(at) };
   if (next !== undefined) metadata.continue = JSON.stringify({ at, from: next.key });
@@ -228,7 +226,9 @@ function list(
     kind: `${kindOf[resource]}List`,
     apiVersion: apiVersionOf(resource),
     metadata,
-    items: all.slice(0, limit).map(({ raw }) => ({ ...raw, kind: undefined, apiVersion: undefined })),
+    items: all
+      .slice(0, limit)
+      .map(({ raw }) => ({ ...raw, kind: undefined, apiVersion: undefined })),
   });
 }
 
@@ -350,7 +350,7 @@ function write({ server, stream }: Watching, text: string): void {
 
 function keepTime(watching: Watching, clock: Clock, timeout: number): void {
   const { server, stream } = watching;
-  let cancelBookmark = () => {};
+  let cancelBookmark: () => void = () => undefined;
   const bookmark = () => {
     sendBookmark(watching);
     cancelBookmark = clock.after(server.bookmarkEvery, bookmark);
