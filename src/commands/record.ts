@@ -1,5 +1,5 @@
-// `record`: writes what a live cluster delivers to a file, until it is stopped, so that a bug report
-// is one file that `replay` judges as it was judged live.
+// `record`: writes what a live cluster delivers to a file, until it is stopped, so that a bug
+// report is one file that `replay` judges as it was judged live.
 //
 // A file that has become too large or too old is put aside under the time when it ended, and the
 // next begins with lists of its own, so that each can be replayed alone. What is there already is

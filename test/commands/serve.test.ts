@@ -1,4 +1,5 @@
-// The server on a live cluster, from its start to SIGTERM. Recordings are served by the command line.
+// The server on a live cluster, from its start to SIGTERM. Recordings are served by the command
+// line.
 
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
