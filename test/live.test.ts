@@ -99,7 +99,7 @@ describe('time', () => {
   test('goes on without entries: a window ends by the timer', async () => {
     const begun = performance.now();
     const now = (): number => 101 + (performance.now() - begun) / 1000;
-    const { live, opened, auditor, read } = run({
+    const { live, opened, read } = run({
       settle: 0.05,
       options: { clock: { ...createClock(), now } },
     });
