@@ -1,5 +1,5 @@
-// An auditor attached to an API server: what it says of the cluster as it changes, and what it reads
-// before it says it.
+// An auditor attached to an API server: what it says of the cluster as it changes, and what it
+// reads before it says it.
 
 import { afterEach, describe, expect, test } from 'vitest';
 
@@ -70,10 +70,10 @@ describe('an auditor that is attached', () => {
     await known(running).toBe(true);
     // Something has happened elsewhere, of which the other streams know nothing.
     running.server.objects.put('nodes', structuredClone(rawNode));
-    await expect.poll(() => codes(running)).toEqual(['slice-endpoint-missing']);
+    await expect.poll(() => codes(running), { timeout: 5000 }).toEqual(['slice-endpoint-missing']);
     expect(running.auditor.confirmer.counts).toMatchObject({ confirmed: 1, lagging: 0, failed: 0 });
     running.server.objects.put('endpointslices', withUids(running.server, rawSlice));
-    await expect.poll(() => codes(running)).toEqual([]);
+    await expect.poll(() => codes(running), { timeout: 5000 }).toEqual([]);
     expect(running.auditor.settle.resolved()).toHaveLength(1);
   });
 
@@ -89,10 +89,12 @@ describe('an auditor that is attached', () => {
     running.server.objects.put('pods', moved);
     const written = JSON.parse(JSON.stringify(rawSlice).replace('10.1.0.1', '10.1.0.2')) as Raw;
     running.server.objects.put('endpointslices', withUids(running.server, written));
-    await expect.poll(() => running.auditor.confirmer.counts.lagging).toBe(1);
+    await expect
+      .poll(() => running.auditor.confirmer.counts.lagging, { timeout: 5000 })
+      .toBeGreaterThan(0);
     // The Endpoints were not written, and nothing is silent about them.
     await expect
-      .poll(() => running.auditor.settle.open().map(({ output }) => output))
+      .poll(() => running.auditor.settle.open().map(({ output }) => output), { timeout: 5000 })
       .toContain('endpoints');
     const outputs = new Set(running.auditor.settle.open().map(({ output }) => output));
     expect(outputs.has('endpointslices')).toBe(false);
@@ -102,7 +104,7 @@ describe('an auditor that is attached', () => {
     const running = run(emptySlice, ({ faults }) => {
       for (const verb of ['list', 'watch']) faults.forbidden.add(`${verb} endpoints`);
     });
-    await expect.poll(() => codes(running)).toEqual(['slice-endpoint-missing']);
+    await expect.poll(() => codes(running), { timeout: 5000 }).toEqual(['slice-endpoint-missing']);
     expect(running.problems.join('\n')).toMatch(/(?:list|watch) endpoints/i);
     const { audited, snapshot } = running.auditor.ledger() ?? {};
     expect(snapshot?.knows('endpoints')).toBe(false);

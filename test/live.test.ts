@@ -99,12 +99,11 @@ describe('time', () => {
   test('goes on without entries: a window ends by the timer', async () => {
     const begun = performance.now();
     const now = (): number => 101 + (performance.now() - begun) / 1000;
-    const { live, opened, auditor, read } = run({
+    const { live, opened, read } = run({
       settle: 0.05,
       options: { clock: { ...createClock(), now } },
     });
     await live.deliver(lively());
-    expect([opened, auditor.nextAt()]).toEqual([[], 101.05]);
     await expect.poll(() => opened.length).toBe(2);
     expect(read).toEqual([]);
     live.stop();
@@ -125,7 +124,8 @@ describe('time', () => {
   });
 
   test('is Unix time and follows the monotonic clock', () => {
-    const { now } = createClock();
+    const clock = createClock();
+    const now = (): number => clock.now();
     expect(Math.abs(now() - Date.now() / 1000)).toBeLessThan(1);
     expect(now()).toBeLessThanOrEqual(now());
   });
@@ -152,7 +152,7 @@ describe('a stream that is behind', () => {
       return { service: held === null ? null : { ...held, resourceVersion: '70' } };
     };
     const { live, opened, auditor, read } = await behind({ reread: newer });
-    await expect.poll(() => auditor.confirmer.counts.lagging).toBe(1);
+    await expect.poll(() => auditor.confirmer.counts.lagging).toBe(2);
     expect(opened).toEqual([]);
     await live.deliver([added('services', named('web', '70'), 131)]);
     expect(read).toEqual(['shop/web']);

@@ -136,7 +136,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
 const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>
   held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion);
 
-/** Whether a list has come on its stream: all of it, or newer; and what it lacks is newer or gone. */
+/** Whether a list has come on its stream, or what is newer; what it lacks is newer or gone. */
 function isMatched<T extends AnyObject>(
   { objects, version }: Listed<T>,
   held: readonly T[],

@@ -95,13 +95,22 @@ const rank = { critical: 0, warning: 1, info: 2 } as const;
 
 type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code'>;
 
+/** A finding that stands is one object until it changes. */
+const keys = new WeakMap<Named, string>();
+
+function keyOf(finding: Named): string {
+  const known = keys.get(finding);
+  if (known !== undefined) return known;
+  const { severity, namespace, service, output, code } = finding;
+  const key = `${rank[severity]} ${namespace}/${service} ${output} ${code}`;
+  keys.set(finding, key);
+  return key;
+}
+
 /** Findings worst first, then by name, so that two reports of one state are equal. */
 export function inOrder<T extends Named>(findings: readonly T[]): T[] {
   return findings
-    .map((finding) => {
-      const { severity, namespace, service, output, code } = finding;
-      return { finding, key: `${rank[severity]} ${namespace}/${service} ${output} ${code}` };
-    })
+    .map((finding) => ({ finding, key: keyOf(finding) }))
     .sort((a, b) => (a.key < b.key ? -1 : 1))
     .map(({ finding }) => finding);
 }

@@ -1,6 +1,6 @@
-// Redacts objects for a recording that strangers may read: names of everything (objects, namespaces,
-// Nodes, zones, hosts), labels and selectors become hashes, and what the audit does not read is left
-// out: images, commands, environments, most annotations.
+// Redacts objects for a recording that strangers may read: names of everything (objects,
+// namespaces, Nodes, zones, hosts), labels and selectors become hashes, and what the audit does not
+// read is left out: images, commands, environments, most annotations.
 //
 // One text has one hash throughout a recording, wherever it stands, so whatever was equal still is:
 // a selector and the labels of its pods, a slice and the Service that it names, a pod and its Node.

@@ -76,13 +76,14 @@ export function auditorOf(
   return { auditor, attached };
 }
 
-/** Is aborted by the first SIGINT or SIGTERM. */
+/** Is aborted by the first SIGINT or SIGTERM; the second ends the process as usual. */
 export function stopSignal(): AbortController {
   const stop = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => {
-      stop.abort();
-    });
-  }
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  const end = (): void => {
+    for (const signal of signals) process.off(signal, end);
+    stop.abort();
+  };
+  for (const signal of signals) process.on(signal, end);
   return stop;
 }

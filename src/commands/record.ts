@@ -1,5 +1,5 @@
-// `record`: writes what a live cluster delivers to a file, until it is stopped, so that a bug report
-// is one file that `replay` judges as it was judged live.
+// `record`: writes what a live cluster delivers to a file, until it is stopped, so that a bug
+// report is one file that `replay` judges as it was judged live.
 //
 // A file that has become too large or too old is put aside under the time when it ended, and the
 // next begins with lists of its own, so that each can be replayed alone. What is there already is
@@ -86,7 +86,6 @@ const longestTimer = 2_000_000;
 /** One file, from its first lists to its end. */
 async function recordPart({ path, options, cluster, redactor, signal }: Part): Promise<void> {
   const { clock, environment } = cluster;
-  const output = openOutput(path);
   const recorder = createRecorder(redactor);
   const store = createStore(new Set(resources));
   const scope = scopeOf(options);
@@ -94,6 +93,7 @@ async function recordPart({ path, options, cluster, redactor, signal }: Part): P
   const end = (): void => {
     over.abort();
   };
+  const output = openOutput(path, end);
   signal.addEventListener('abort', end);
   const cancel =
     options.maxAge === undefined ? null : clock.after(Math.min(options.maxAge, longestTimer), end);
@@ -154,7 +154,7 @@ interface Output {
 const flushMs = 1000;
 
 /** Errors of the file reject what is written next, and its end. */
-function openOutput(path: string): Output {
+function openOutput(path: string, onError: () => void): Output {
   const file = createWriteStream(path, { flags: 'wx' });
   const gzip: Gzip | null = path.endsWith('.gz') ? createGzip() : null;
   const stream: Writable = gzip ?? file;
@@ -162,7 +162,12 @@ function openOutput(path: string): Output {
   const ended = finished(file);
   // Told by whoever writes next or closes.
   ended.catch(() => undefined);
-  file.on('error', (error) => gzip?.destroy(error));
+  // An error of the compressor is that of the file.
+  gzip?.on('error', () => undefined);
+  file.on('error', (error) => {
+    gzip?.destroy(error);
+    onError();
+  });
   const flushing = setInterval(() => gzip?.flush(constants.Z_SYNC_FLUSH), flushMs);
   const failure = (): void => {
     if (file.errored !== null) throw file.errored;

@@ -1,6 +1,6 @@
-// `serve`: audits a live cluster for as long as it runs, or replays a recording in its own time, and
-// serves what it finds. SIGTERM and SIGINT end it: the watches are closed, connections that are idle
-// at once, and requests that are being answered get two seconds.
+// `serve`: audits a live cluster for as long as it runs, or replays a recording in its own time,
+// and serves what it finds. SIGTERM and SIGINT end it: the watches are closed, connections that are
+// idle at once, and requests that are being answered get two seconds.
 
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -59,8 +59,8 @@ async function readBack(text: string): Promise<RecordingEntry[]> {
 }
 
 describe('a recording', () => {
-  const { line, end } = createRecorder(null);
-  const lines = delivered.map(line);
+  const recorder = createRecorder(null);
+  const lines = delivered.map((entry) => recorder.line(entry));
 
   test('has a line for every entry, in the form that people and sizes rely on', () => {
     expect(lines.join('')).not.toContain('managedFields');
@@ -73,7 +73,7 @@ describe('a recording', () => {
   });
 
   test('is read back as it was delivered', async () => {
-    const entries = await readBack(lines.join('') + end(9));
+    const entries = await readBack(lines.join('') + recorder.end(9));
     const want = delivered.map((entry): unknown => {
       if (entry.kind === 'progress') return { kind: 'clock', at: entry.at };
       if (entry.kind === 'event') return { kind: 'event', event: entry.event };
