@@ -96,7 +96,7 @@ export const familyOf = (address: Address): Family => (typeof address === 'numbe
 /** In canonical form: RFC 5952 for IPv6. */
 export function formatAddress(address: Address): string {
   if (typeof address === 'number') {
-    return [24, 16, 8, 0].map((shift) => Math.floor(address / 2 ** shift) % 256).join('.');
+    return `${address >>> 24}.${(address >>> 16) & 255}.${(address >>> 8) & 255}.${address & 255}`;
   }
   const groups = Array.from({ length: 8 }, (_, index) =>
     ((address >> BigInt(112 - 16 * index)) & 0xffffn).toString(16),

@@ -55,8 +55,8 @@ const has = (options: readonly Option[], ...names: string[]): boolean =>
 
 const targets: Readonly<Record<string, Reader>> = {
   REJECT: (_options, text) => ({ kind: 'reject', text }),
-  DNAT: (options, text) => translation('dnat', valueOf(options, '--to-destination'), text),
-  SNAT: (options, text) => translation('snat', valueOf(options, '--to-source'), text),
+  DNAT: (options, text) => translation('dnat', options, text),
+  SNAT: (options, text) => translation('snat', options, text),
   MASQUERADE: (options, text) => {
     const random = has(options, '--random', '--random-fully', '--to-ports');
     return { kind: 'masquerade', random, text };
@@ -80,7 +80,8 @@ const targets: Readonly<Record<string, Reader>> = {
 };
 
 /** `A`, `A-A`, `A:P`, `A:P-P`, `:P`, and with brackets for IPv6. */
-function translation(kind: 'dnat' | 'snat', to: string | undefined, text: string): Action | null {
+function translation(kind: 'dnat' | 'snat', options: readonly Option[], text: string): Action | null {
+  const to = valueOf(options, kind === 'dnat' ? '--to-destination' : '--to-source');
   if (to === undefined) return null;
   const parts = /^(?<low>\[[^\]]*\]|[\d.]*|[\da-fA-F:]*?)(?:-(?<high>[^\]:]*|[^\]]*\]|[\da-fA-F:]+))?(?::(?<ports>[\d-]+))?$/;
   const whole = wholeAddress(to) ?? parts.exec(to)?.groups;
@@ -88,7 +89,7 @@ function translation(kind: 'dnat' | 'snat', to: string | undefined, text: string
   const addresses = addressesOf(whole['low'] ?? '', whole['high']);
   const ports = whole['ports'] === undefined ? null : portsOf(whole['ports']);
   if (addresses === undefined || (whole['ports'] !== undefined && ports === null)) return null;
-  return { kind, to: { addresses, ports } satisfies Translation, text };
+  return { kind, to: { addresses, ports, random: has(options, '--random') }, text };
 }
 
 /** An IPv6 address without brackets has no port behind it. */

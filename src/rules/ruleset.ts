@@ -184,13 +184,14 @@ export type Action =
   | { readonly kind: 'accept' | 'drop' | 'return' }
   | { readonly kind: 'reject'; readonly text: string }
   | { readonly kind: 'jump' | 'goto'; readonly chain: string }
-  | { readonly kind: 'dnat'; readonly to: Translation; readonly text: string }
+  /** null: the dump does not tell. */
+  | { readonly kind: 'dnat'; readonly to: Translation | null; readonly text: string }
   | { readonly kind: 'dnat by map'; readonly key: Key; readonly set: ElementSet }
   /** To the node itself. */
   | { readonly kind: 'redirect'; readonly ports: Range<number> | null; readonly text: string }
   /** Address by address into another network of the same size. */
   | { readonly kind: 'netmap'; readonly to: Range; readonly text: string }
-  | { readonly kind: 'snat'; readonly to: Translation; readonly text: string }
+  | { readonly kind: 'snat'; readonly to: Translation | null; readonly text: string }
   | { readonly kind: 'masquerade'; readonly random: boolean; readonly text: string }
   | { readonly kind: 'verdict map'; readonly key: Key; readonly set: ElementSet }
   /** A verdict or a change that is not modelled: anything may follow. */
@@ -200,6 +201,8 @@ export type Action =
 export interface Translation {
   readonly addresses: Range | null;
   readonly ports: Range<number> | null;
+  /** Ports are drawn. */
+  readonly random: boolean;
 }
 
 export type Statement = Match | Action;
