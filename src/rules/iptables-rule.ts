@@ -107,11 +107,17 @@ function readPart(scanner: Scanner, statements: Statement[]): void {
     case '-j':
     case '-g':
       return readTarget(scanner, statements, option === '-g', at);
+    case '-f':
+      return void statements.push(fragmentMatch(negate));
     default:
       while (!atOption(scanner) && nextWord(scanner) !== null);
       statements.push({ kind: 'unknown', text: text.slice(at, scanner.at) });
   }
 }
+
+/** `-f` is for the fragments behind the first; `! -f` for all other packets. */
+const fragmentMatch = (negate: boolean): Statement =>
+  negate ? { kind: 'note', text: '! -f' } : { kind: 'never', text: '-f' };
 
 /** Whether an option follows, or the end. */
 function atOption(scanner: Scanner): boolean {
@@ -228,13 +234,24 @@ const printOption = ({ name, negate, values }: Option): string =>
   [...(negate ? ['!'] : []), name, ...values].join(' ');
 
 const always =
-  (kind: 'note'): Reader =>
+  (kind: 'note' | 'never'): Reader =>
   (_options, text) => [{ kind, text }];
 
 /** Modules that are modelled. One that only counts or explains holds for every packet. */
 const modules: Readonly<Record<string, Reader>> = {
   comment: always('note'),
   nfacct: always('note'),
+  // Headers that the first packet does not have; and conntrack puts fragments together first.
+  frag: always('never'),
+  rt: always('never'),
+  hbh: always('never'),
+  dst: always('never'),
+  ah: always('never'),
+  esp: always('never'),
+  mh: always('never'),
+  icmp: always('never'),
+  icmp6: always('never'),
+  igmp: always('never'),
   tcp: eachOption('tcp', portOrFlags),
   udp: eachOption('udp', portOrFlags),
   udplite: eachOption('udplite', portOrFlags),

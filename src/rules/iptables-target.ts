@@ -31,6 +31,9 @@ const notes = new Set(
   ),
 );
 
+/** Whether a target lets the packet go on as it is. */
+export const isNoteTarget = (name: string): boolean => notes.has(name);
+
 /** The action of a target. A name that is no target's is a chain's. */
 export function targetOf(name: string, options: readonly Option[], context: Context): Action {
   if (context.goto) return { kind: 'goto', chain: name };

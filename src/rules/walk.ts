@@ -31,8 +31,13 @@ import { addHull, count, holds } from './tally.ts';
 export interface NodeContext {
   /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
   readonly localAddresses: readonly string[];
-  /** Names of the interfaces by which packets come in; without them `-i` is unknown. */
-  readonly interfaces?: { readonly outside?: string; readonly pod?: string };
+  readonly interfaces?: {
+    /** By which packets come in; without them `-i` is unknown. */
+    readonly outside?: string;
+    readonly pod?: string;
+    /** All that the node has: a rule about another matches nothing. */
+    readonly all?: readonly string[];
+  };
 }
 
 /** The first packet of a connection. */
@@ -141,6 +146,7 @@ function travellerOf(
     source: addressOf('src', packet.src),
     protocol: protocols[packet.protocol],
     isLocal: (address) => isLoopback(address) || own.includes(address),
+    interfaces: node.interfaces?.all ?? null,
     hook: 'prerouting',
     destination,
     destinationPort: packet.dport,
