@@ -287,9 +287,18 @@ const modules: Readonly<Record<string, Reader>> = {
       negate,
     }));
   },
+  ttl: eachOption('ttl', hops),
+  hl: eachOption('hl', hops),
   statistic,
   recent,
 };
+
+/** An ordinary packet has more than two hops left; how many more is unknown. */
+function hops({ name, negate, values }: Option): Statement | null {
+  const most = { '--ttl-lt': 3, '--hl-lt': 3, '--ttl-eq': 2, '--hl-eq': 2 }[name] ?? -1;
+  const isNever = !negate && Number(values[0] ?? Number.NaN) <= most;
+  return isNever ? { kind: 'never', text: `-m ttl ${name} ${values.join(' ')}` } : null;
+}
 
 function portOrFlags({ name, negate, values }: Option): Match | null {
   switch (name) {

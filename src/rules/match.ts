@@ -28,8 +28,8 @@ export interface PacketState {
   /** null: a rule translated it, and does not say into what. */
   destination: Address | null;
   destinationPort: number | null;
-  /** Translated to the node itself, by an address that is not known. */
-  toNode: boolean;
+  /** Whether it is for the node itself, where its address does not tell; null: ask the address. */
+  toNode: boolean | null;
   /** All interfaces of the node; null: not known. */
   readonly interfaces: readonly string[] | null;
   /** null: not known; empty: none. */
@@ -205,7 +205,10 @@ const needsSource = (states: readonly string[], state: PacketState): boolean =>
 type AddressTypeMatch = Extract<Match, { kind: 'address type' }>;
 
 function addressTypeAnswer({ side, types, negate }: AddressTypeMatch, state: PacketState): Answer {
-  if (side === 'destination' && state.toNode) return answer(types.includes('local'), negate);
+  if (side === 'destination' && state.toNode !== null) {
+    if (state.toNode) return answer(types.includes('local'), negate);
+    return types.every((type) => type === 'local') ? answer(false, negate) : 'unknown';
+  }
   const address = side === 'source' ? state.source : state.destination;
   if (address === null) return 'unknown';
   if (state.isLocal(address)) return answer(types.includes('local'), negate);

@@ -16,8 +16,13 @@ export interface RawRule {
   readonly expr: readonly unknown[];
 }
 
+/** A table, and the bits of marks that targets of iptables may change in it. */
+export interface Listed extends Table {
+  readonly markBits: () => number;
+}
+
 /** Reads a rule of this table. Never throws: what it cannot read is unknown. */
-export function readRule(raw: RawRule, table: Table, guards: readonly Match[]): Rule {
+export function readRule(raw: RawRule, table: Listed, guards: readonly Match[]): Rule {
   const statements = raw.expr.flatMap((expression) => statementsOf(expression, table));
   const shown = table.family === 'inet' ? statements : statements.filter((one) => !isFamily(one));
   const text = JSON.stringify(raw.comment === undefined ? raw.expr : [raw.comment, ...raw.expr]);
@@ -31,7 +36,7 @@ const isFamily = (statement: Statement): boolean =>
 const notes = ['counter', 'log', 'last', 'comment', 'dup', 'flow', 'secmark', 'ct helper'];
 notes.push('ct timeout', 'ct expectation');
 
-function statementsOf(expression: unknown, table: Table): Statement[] {
+function statementsOf(expression: unknown, table: Listed): Statement[] {
   const [tag, body] = tagOf(expression);
   const text = JSON.stringify(expression);
   if (notes.includes(tag)) return [{ kind: 'note', text }];
@@ -72,7 +77,7 @@ function statementsOf(expression: unknown, table: Table): Statement[] {
       return [isKnown ? { kind: 'redirect', ports, text } : { kind: 'dnat', to: null, text }];
     }
     case 'xt':
-      return [extensionOf(fields as { type?: string; name?: string }, text)];
+      return [extensionOf(fields as { type?: string; name?: string }, table, text)];
     default:
       return [{ kind: 'unknown verdict', text }];
   }
@@ -120,6 +125,12 @@ function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | 
     return states.length === 0 ? null : [{ kind: 'state', states, negate }];
   }
   if (tag === 'fib') return fibMatch(fields, raw);
+  if (tag === 'payload' && ['ttl', 'hoplimit'].includes(String(fields['field']))) {
+    // An ordinary packet has more than two hops left; how many more is unknown.
+    const most = { '<': 3, '<=': 2, '==': 2 }[raw.op] ?? -1;
+    const isNever = typeof raw.right === 'number' && raw.right <= most;
+    return isNever ? [{ kind: 'never', text: JSON.stringify(raw) }] : null;
+  }
   if (tag === 'meta' && fields['key'] === 'pkttype') {
     const types = wordsOf(raw.right);
     const special = types.every((type) => type === 'multicast' || type === 'broadcast');
@@ -310,7 +321,7 @@ function mangleOf(fields: Readonly<Record<string, unknown>>, text: string): Acti
     return { kind: 'copy mark', direction, packetMask: all, connectionMask: all };
   }
   const bits = bitsExpression(fields['value'], field);
-  return bits === null ? { kind: 'unknown mark', text } : { kind: 'set mark', field, ...bits };
+  return bits === null ? { kind: 'unknown mark', bits: 0xffffffff, text } : { kind: 'set mark', field, ...bits };
 }
 
 interface Bits {
@@ -379,7 +390,11 @@ function mapTranslation(body: unknown, port: unknown, table: Table, text: string
 }
 
 /** An extension of iptables, of which this listing shows the name alone. */
-function extensionOf({ type, name = '' }: { type?: string; name?: string }, text: string): Statement {
+function extensionOf(
+  { type, name = '' }: { type?: string; name?: string },
+  table: Listed,
+  text: string,
+): Statement {
   if (type === 'match') {
     if (name === 'comment' || name === 'nfacct') return { kind: 'note', text };
     return { kind: ['frag', 'rt', 'icmp', 'icmp6'].includes(name) ? 'never' : 'unknown', text };
@@ -397,8 +412,35 @@ function extensionOf({ type, name = '' }: { type?: string; name?: string }, text
       return { kind: 'reject', text };
     case 'MARK':
     case 'CONNMARK':
-      return { kind: 'unknown mark', text };
+      return { kind: 'unknown mark', bits: table.markBits(), text };
     default:
       return { kind: 'unknown verdict', text };
   }
+}
+
+/** Whether the rule has an extension of iptables. */
+export const hasExtension = (rule: RawRule): boolean =>
+  rule.expr.some((expression) => tagOf(expression)[0] === 'xt');
+
+/** Whether the rule has a target of iptables that sets a mark. */
+export const setsMark = (rule: RawRule): boolean =>
+  rule.expr.some((expression) => {
+    const [tag, body] = tagOf(expression);
+    return tag === 'xt' && ['MARK', 'CONNMARK'].includes((body as { name?: string }).name ?? '');
+  });
+
+/** The bits of marks that the rule asks for. */
+export function askedBitsOf(rule: RawRule): number {
+  let bits = 0;
+  for (const expression of rule.expr) {
+    const [tag, body] = tagOf(expression);
+    if (tag !== 'match') continue;
+    const { left } = body as RawMatch;
+    const [operator, operands] = tagOf(left);
+    const isMasked = operator === '&' && Array.isArray(operands);
+    const { field } = selectorOf(isMasked ? operands[0] : left) ?? {};
+    if (field !== 'mark' && field !== 'connection mark') continue;
+    bits |= isMasked && typeof operands[1] === 'number' ? operands[1] : 0xffffffff;
+  }
+  return bits >>> 0;
 }

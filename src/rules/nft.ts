@@ -8,7 +8,7 @@
 
 import { readElement } from './nft-expression.ts';
 import type { RawRule } from './nft-rule.ts';
-import { readRule } from './nft-rule.ts';
+import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
 import type { Base, Chain, ElementSet, Hook, Match, RuleSet, Table } from './ruleset.ts';
 import { DumpError } from './ruleset.ts';
 
@@ -43,6 +43,8 @@ interface OpenTable extends Table {
   readonly chains: Map<string, Chain>;
   readonly sets: Map<string, ElementSet>;
   readonly rules: Map<string, RawRule[]>;
+  readonly markBits: () => number;
+  markBitsKnown: number | null;
 }
 
 const families: Readonly<Record<string, Table['family']>> = {
@@ -108,10 +110,34 @@ function openTable(tables: Map<string, OpenTable>, { family, name }: RawTable): 
   if (known === undefined) return;
   const table = { family: known, name, source: 'nft' } as const;
   const parts = { chains: new Map(), sets: new Map(), rules: new Map() };
-  tables.set(`${family} ${name}`, { ...table, ...parts });
+  const open: OpenTable = {
+    ...table,
+    ...parts,
+    markBits: () => (open.markBitsKnown ??= bitsSetIn(open, [...tables.values()])),
+    markBitsKnown: null,
+  };
+  tables.set(`${family} ${name}`, open);
 }
 
 const hooks: readonly string[] = ['prerouting', 'input', 'forward', 'output', 'postrouting'];
+
+/**
+ * Which bits a MARK target of iptables in this table may change. The listing tells neither its bits
+ * nor its values. Who marks packets in iptables asks for the marks there; what is asked in a table
+ * that sets marks is set there, and the rest may be set by any. All other bits stay: programs that
+ * mark share them out (kube-proxy's is its own). This is the one thing that is taken for granted
+ * of what cannot be seen; a dump by iptables-save beside the listing makes it needless.
+ */
+function bitsSetIn(table: OpenTable, tables: readonly OpenTable[]): number {
+  const others = tables.filter((other) => other !== table && !rulesIn(other).some(setsMark));
+  return [table, ...others]
+    .map(rulesIn)
+    .filter((rules) => rules.some(hasExtension))
+    .flat()
+    .reduce((bits, rule) => (bits | askedBitsOf(rule)) >>> 0, 0);
+}
+
+const rulesIn = ({ rules }: OpenTable): readonly RawRule[] => [...rules.values()].flat();
 
 function readChain(table: OpenTable, raw: RawChain): void {
   const rules: RawRule[] = [];

@@ -179,8 +179,8 @@ export type Action =
       readonly packetMask: number;
       readonly connectionMask: number;
     }
-  /** The mark can be anything afterwards. */
-  | { readonly kind: 'unknown mark'; readonly text: string }
+  /** Of both marks these bits can be anything afterwards. */
+  | { readonly kind: 'unknown mark'; readonly bits: number; readonly text: string }
   | { readonly kind: 'remember'; readonly name: string; readonly text: string }
   | { readonly kind: 'notrack' }
   | { readonly kind: 'accept' | 'drop' | 'return' }

@@ -150,7 +150,7 @@ function travellerOf(
     hook: 'prerouting',
     destination,
     destinationPort: packet.dport,
-    toNode: false,
+    toNode: null,
     in: named,
     out: '',
     mark: 0,
@@ -244,7 +244,7 @@ function onward(journey: Journey, state: Traveller, tally: Tally, weight: number
 
 /** Whether the packet is for the node itself; null: its destination is not known. */
 function isLocal({ toNode, destination, isLocal }: Traveller): boolean | null {
-  if (toNode) return true;
+  if (toNode !== null) return toNode;
   return destination === null ? null : isLocal(destination);
 }
 
@@ -284,7 +284,7 @@ function routed(
   if (local !== null) return take(state, local, part);
   const tallies = [true, false].map((local) => {
     const tally: Tally = new Map();
-    take({ ...state }, local, { tally, weight: 1 });
+    take({ ...state, toNode: local }, local, { tally, weight: 1 });
     return tally;
   });
   // The unknown is the destination, and the rule that made it so has said it.

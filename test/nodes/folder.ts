@@ -33,7 +33,8 @@ export interface PacketLine {
 
 export interface Seen {
   readonly count: number;
-  readonly masqueraded?: boolean;
+  /** some: most changed; a port that is drawn can be the packet's own. */
+  readonly masqueraded?: boolean | 'some';
 }
 
 interface ProxyConfig {
