@@ -22,7 +22,7 @@ describe('listings of real nodes', () => {
       const chains = tables.flatMap((one) => [...one.chains.values()]);
       const sets = tables.flatMap((one) => [...one.sets.values()]);
       const elements = nftables.flatMap((one) => {
-        const { elem } = (one['set'] ?? one['map'] ?? {}) as { elem?: unknown[] };
+        const { elem } = (one.set ?? one.map ?? {}) as { elem?: unknown[] };
         return elem ?? [];
       });
       expect(
