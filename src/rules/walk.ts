@@ -217,7 +217,7 @@ function eachOrder<T>(
     return tally;
   });
   if (addHull(part.tally, tallies, part.weight)) {
-    const reason = `several tables at one priority of ${traveller.hook}: the dump does not tell which comes first`;
+    const reason = `no dump tells which of several tables comes first in ${traveller.hook}`;
     journey.unknown.set(reason, { reason, rule: '' });
   }
 }

@@ -114,7 +114,7 @@ describe('affinity', () => {
   const check = (name: string, chain: string): string =>
     `-A PREROUTING -m recent --rcheck --seconds 60 --reap --name ${name} --rsource -j ${chain}`;
   const endpoint = (chain: string, name: string, host: number): string =>
-    `-A ${chain} -p tcp -m recent --set --name ${name} --rsource -j DNAT --to-destination 10.0.0.${host}:1`;
+    `-A ${chain} -m recent --set --name ${name} --rsource ${dnat(host)}`;
   const choose = [
     '-A PREROUTING -m statistic --mode random --probability 0.5 -j A',
     '-A PREROUTING -j B',

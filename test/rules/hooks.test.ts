@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Hooks } from '../../src/rules/hooks.ts';
+import type { BaseChain, Hooks } from '../../src/rules/hooks.ts';
 import { hooksOf } from '../../src/rules/hooks.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import { parseNft } from '../../src/rules/nft.ts';
@@ -24,6 +24,9 @@ function listing(...chains: string[]): RuleSet {
   );
 }
 
+const chainsOf = (way: readonly BaseChain[]): string =>
+  way.map(({ chain }) => chain.name).join(' ');
+
 /** The orders of a hook, by names of chains; NAT is in brackets. */
 const namesOf = (orders: Hooks['input']): string[] =>
   orders.map((order) =>
@@ -31,7 +34,7 @@ const namesOf = (orders: Hooks['input']): string[] =>
       .map((station) =>
         station.kind === 'chain'
           ? station.at.chain.name
-          : `[${station.orders.map((way) => way.map(({ chain }) => chain.name).join(' ')).join('|')}]`,
+          : `[${station.orders.map(chainsOf).join('|')}]`,
       )
       .join(' '),
   );

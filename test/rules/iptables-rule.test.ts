@@ -13,7 +13,8 @@ const kinds = (text: string): string[] => read(text).map(({ kind }) => kind);
 describe('rules', () => {
   test('a rule of kube-proxy', () => {
     const text =
-      '! -s 10.244.0.0/16 -d 10.96.0.1/32 -p tcp -m comment --comment "a/b:c cluster IP" -m tcp --dport 443 -j KUBE-MARK-MASQ';
+      '! -s 10.244.0.0/16 -d 10.96.0.1/32 -p tcp ' +
+      '-m comment --comment "a/b:c cluster IP" -m tcp --dport 443 -j KUBE-MARK-MASQ';
     expect(read(text)).toEqual([
       {
         kind: 'field',

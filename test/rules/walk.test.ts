@@ -74,18 +74,26 @@ COMMIT
   return parseIptablesSave(text, family);
 }
 
+const l4proto = { meta: { key: 'l4proto' } };
+const mark = { meta: { key: 'mark' } };
+const dport = { payload: { protocol: 'th', field: 'dport' } };
+const masquerade = { mangle: { key: mark, value: { '|': [mark, 16384] } } };
+
+/** Either endpoint, with the same probability. */
+const pickOf = (...endpoints: readonly string[]): unknown => ({
+  map: {
+    key: { numgen: { mode: 'random', mod: endpoints.length, offset: 0 } },
+    data: { set: endpoints.map((address, at) => [at, { concat: [address, 8080] }]) },
+  },
+});
+
+const is = (left: unknown, right: unknown, op = '=='): unknown => ({ match: { op, left, right } });
+
 function nft(family: Family): RuleSet {
   const { vip, empty, one, two, node } = addresses[family];
   const { pods, bits } = others[family];
   const own = { family, table: 'k' };
   const ip = (field: string): unknown => ({ payload: { protocol: family, field } });
-  const l4proto = { meta: { key: 'l4proto' } };
-  const mark = { meta: { key: 'mark' } };
-  const dport = { payload: { protocol: 'th', field: 'dport' } };
-  const is = (left: unknown, right: unknown, op = '=='): unknown => ({
-    match: { op, left, right },
-  });
-  const masquerade = { mangle: { key: mark, value: { '|': [mark, 16384] } } };
   const key = { concat: [ip('daddr'), l4proto, dport] };
   const base = (name: string, type: string, hook: string, prio: number): unknown => ({
     chain: { ...own, name, type, hook, prio, policy: 'accept' },
@@ -94,13 +102,6 @@ function nft(family: Family): RuleSet {
   const rule = (name: string, ...expr: unknown[]): unknown => ({
     rule: { ...own, chain: name, expr },
   });
-  const set = {
-    set: [
-      [0, { concat: [one, 8080] }],
-      [1, { concat: [two, 8080] }],
-    ],
-  };
-  const pick = { map: { key: { numgen: { mode: 'random', mod: 2, offset: 0 } }, data: set } };
   const services = [
     [{ concat: [vip, 'tcp', 80] }, { goto: { target: 'service' } }],
     [{ concat: [node, 'tcp', 30080] }, { goto: { target: 'external' } }],
@@ -149,7 +150,7 @@ function nft(family: Family): RuleSet {
     rule('services', { vmap: { key, data: '@services' } }),
     rule('external', masquerade),
     rule('external', { goto: { target: 'service' } }),
-    rule('service', is(l4proto, 'tcp'), { dnat: { family, addr: pick } }),
+    rule('service', is(l4proto, 'tcp'), { dnat: { family, addr: pickOf(one, two) } }),
   ];
   return parseNft(JSON.stringify({ nftables }));
 }
