@@ -285,14 +285,20 @@ function forkByMemory(
 
 function addUnknown(walk: Walk, match: Match, rule: Rule): void {
   const text = 'text' in match ? match.text : match.kind;
-  walk.unknown.set(rule.text, { reason: `cannot tell whether it matches: ${text}`, rule: rule.text });
+  walk.unknown.set(rule.text, {
+    reason: `cannot tell whether it matches: ${text}`,
+    rule: rule.text,
+  });
 }
 
 /** Does what the rule says. */
 function perform(run: Run, rule: Rule, action: Action): Next {
   const { traveller, tally, weight, walk } = run;
   if (action.kind === 'note') return 'same rule';
-  traveller.trace = { head: { chain: run.chain.name, rule }, tail: traveller.trace };
+  traveller.trace = {
+    head: { chain: run.chain.name, base: run.base, rule },
+    tail: traveller.trace,
+  };
   switch (action.kind) {
     case 'set mark':
     case 'copy mark':
@@ -337,7 +343,11 @@ function performReturn(run: Run): Next {
   return 'next rule';
 }
 
-function call(run: Run, rule: Rule, { kind, chain: name }: Action & { readonly chain: string }): Next {
+function call(
+  run: Run,
+  rule: Rule,
+  { kind, chain: name }: Action & { readonly chain: string },
+): Next {
   const chain = run.base.table.chains.get(name);
   if (chain === undefined) return performUnknown(run, rule, `no chain ${name}`);
   const rules = candidatesOf(chain, run.traveller);

@@ -6,6 +6,7 @@
 // set, and no connection mark stands yet. Facts: linux include/uapi/linux/netfilter/*.h and
 // net/netfilter/nft_*.c, xt_*.c.
 
+import type { BaseChain } from './hooks.ts';
 import type { Element, ElementSet, Family, Field, Hook, Key, Match, Rule } from './ruleset.ts';
 import type { Address, Component } from './ruleset.ts';
 
@@ -54,6 +55,8 @@ export interface PacketState {
 
 export interface TraceStep {
   readonly chain: string;
+  /** The base chain that led here. */
+  readonly base: BaseChain;
   readonly rule: Rule;
 }
 
@@ -256,12 +259,15 @@ export function lookup(key: Key, set: ElementSet, state: PacketState): Element |
   }
   const found = exact.get(values.length === 1 ? String(values[0]) : values.join(' '));
   if (found !== undefined) return found;
-  return others.find((element) => element.key.every((part, at) => covers(part, values[at]))) ?? null;
+  return (
+    others.find((element) => element.key.every((part, at) => covers(part, values[at]))) ?? null
+  );
 }
 
 function covers(component: Component, value: Address | string | undefined): boolean {
   if (value === undefined) return false;
-  if (typeof component === 'string') return typeof value === 'string' && matchesName([component], value);
+  if (typeof component === 'string')
+    return typeof value === 'string' && matchesName([component], value);
   if (typeof value === 'string' || typeof value !== typeof component.low) return false;
   return value >= component.low && value <= component.high;
 }
