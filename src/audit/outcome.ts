@@ -75,6 +75,9 @@ function isCertain(deviation: Deviation, outcome: Outcome): boolean {
     case 'drop':
     case 'pass':
       return ![...outcome.destinations.values()].some(isPossible);
+    case 'masqueraded':
+    case 'not masqueraded':
+      return outcome.destinations.get(deviation.endpoint)?.masqueraded !== 'unknown';
     default:
       return false;
   }

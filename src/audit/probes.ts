@@ -11,7 +11,7 @@ import type { Forwarding, Frontend } from '../shadow/forwarding.ts';
 type Family = 'IPv4' | 'IPv6';
 
 /** Where packets come from, in one address family. */
-interface Sources {
+export interface Sources {
   /** null: no address that a pod of the node could have is known. */
   readonly pod: string | null;
   /** A pod of another node. */

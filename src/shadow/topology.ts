@@ -35,6 +35,8 @@ export interface Usable {
   readonly cluster: readonly ProxyEndpoint[];
   readonly local: readonly ProxyEndpoint[];
   readonly any: boolean;
+  /** All that are listed, whether usable or not. */
+  readonly all: readonly ProxyEndpoint[];
 }
 
 export interface ServicePortName {
@@ -159,7 +161,7 @@ export function categorize(
     if (local.length === 0) local = lastResorts.filter((one) => one.local);
   }
   const any = cluster.length > 0 || (uses.local && ready.length + lastResorts.length > 0);
-  return { cluster, local, any };
+  return { cluster, local, any, all: endpoints };
 }
 
 /**

@@ -1,0 +1,293 @@
+// One node: every frontend that kube-proxy must serve there is asked for from everywhere that makes
+// a difference, by walking packets through the rules that stand, and so is everything that the
+// rules answer for and no Service claims. What differs is rolled up into findings (rollup.ts).
+//
+// Not evidence: names of chains, comments, and rules that no packet meets. A foreign masquerade of
+// what leaves the pods' ranges is the network's affair and no difference.
+
+import { isWithin, parseCIDR, parseIP } from '../model/ip.ts';
+import type { Node } from '../model/objects.ts';
+import type { Packet } from '../model/proxy.ts';
+import { claimsOf } from '../rules/claims.ts';
+import type { TraceStep } from '../rules/match.ts';
+import type { RuleSet } from '../rules/ruleset.ts';
+import type { NodeContext, Outcome } from '../rules/walk.ts';
+import { walk } from '../rules/walk.ts';
+import type { Fate, Forwarding, Frontend } from '../shadow/forwarding.ts';
+import type { ProxiedPort } from '../shadow/serviceport.ts';
+import type { Code } from './findings.ts';
+import type { Allowance, Deviant } from './outcome.ts';
+import { compare } from './outcome.ts';
+import type { Probe } from './probes.ts';
+import { probesOf, senderOf, strayProbes } from './probes.ts';
+import type { Asked, Difference, NodeFinding } from './rollup.ts';
+import { groupOf, rollUp } from './rollup.ts';
+
+export interface NodeInput {
+  readonly forwarding: Forwarding;
+  readonly node: Node;
+  /** All that stands on the node, of both backends. */
+  readonly ruleset: RuleSet;
+  readonly context: NodeContext;
+}
+
+export interface NodeAudit {
+  /** Worst first. */
+  readonly findings: readonly NodeFinding[];
+  /** Service ports by verdict. */
+  readonly conform: number;
+  readonly different: number;
+  readonly unknown: number;
+}
+
+interface Audit {
+  readonly input: NodeInput;
+  readonly allows: Allowance;
+  readonly differences: Difference[];
+  readonly asked: Asked;
+  /** Names of the Service ports of which something is unknown. */
+  readonly unknown: Set<string>;
+}
+
+/** Judges one node; pure, and as expensive as its frontends are many. */
+export function auditNode(input: NodeInput): NodeAudit {
+  const { forwarding, node, ruleset } = input;
+  const audit: Audit = {
+    input,
+    allows: allowanceOf(forwarding, node),
+    differences: [],
+    asked: new Map(),
+    unknown: new Set(),
+  };
+  const sender = senderOf(forwarding, node);
+  const strays = forwarding.config.mode === 'nftables';
+  for (const frontend of forwarding.frontends) {
+    for (const probe of probesOf(sender, frontend)) ask(audit, frontend, probe);
+    if (!strays || frontend.kind !== 'cluster IP') continue;
+    for (const probe of strayProbes(sender, frontend)) ask(audit, frontend, probe);
+  }
+  const claims = claimsOf(ruleset);
+  for (const claim of claims) askClaim(audit, claim, sender);
+  const findings = rollUp(node.name, audit.differences, audit.asked, claims.length);
+  const names = new Set(forwarding.ports.map(keyOfPort));
+  const bad = audit.differences.filter(({ harmless }) => !harmless);
+  const different = new Set(bad.flatMap(({ port }) => (port === null ? [] : keyOfPort(port))));
+  const unknown = [...audit.unknown].filter((name) => !different.has(name)).length;
+  const conform = names.size - different.size - unknown;
+  return { findings, conform, different: different.size, unknown };
+}
+
+const keyOfPort = ({ name, protocol, family }: ProxiedPort): string =>
+  `${name} ${protocol} ${family}`;
+
+/** Names of chains tell whose a rule is, so that it can be named; they prove nothing else. */
+function isOwn({ chain, base }: TraceStep): boolean {
+  return chain.startsWith('KUBE-') || base.table.name === 'kube-proxy';
+}
+
+/** A masquerade by others of packets to where no pods are. */
+function allowanceOf({ config }: Forwarding, node: Node): Allowance {
+  const ranges = [...config.clusterCIDRs, ...node.podCIDRs]
+    .map(parseCIDR)
+    .filter((range) => range !== null);
+  return (endpoint, step) => {
+    if (step === null || isOwn(step)) return false;
+    const ip = parseIP(endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, ''));
+    return ip === null || !ranges.some((range) => isWithin(ip, range));
+  };
+}
+
+function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
+  const { forwarding, ruleset, context } = audit.input;
+  const { fates } = forwarding.expect(probe.packet);
+  const outcome = walk(ruleset, context, probe.packet);
+  const { verdict, deviants } = compare(fates, outcome, audit.allows);
+  const { port } = frontend;
+  countAsked(audit.asked, fates, frontend);
+  if (verdict === 'unknown') audit.unknown.add(keyOfPort(port));
+  if (verdict !== 'different') return;
+  for (const deviant of deviants) {
+    const code = codeOf(deviant, fates, outcome, port);
+    audit.differences.push({
+      ...described(probe, fates, outcome),
+      code,
+      port,
+      kind: frontend.kind,
+      family: port.family,
+      rule: deviant.step?.rule.text ?? null,
+      harmless: false,
+    });
+  }
+}
+
+function countAsked(asked: Asked, fates: readonly Fate[], frontend: Frontend): void {
+  const { port, kind } = frontend;
+  const name = keyOfPort(port);
+  const add = (code: Code): void => {
+    const key = groupOf(code, kind, port.family);
+    const known = asked.get(key);
+    if (known === undefined) asked.set(key, new Set([name]));
+    else known.add(name);
+  };
+  for (const fate of fates) {
+    if (fate.kind === 'pass') continue;
+    if (fate.kind !== 'endpoints') {
+      add('node-reject-missing');
+      continue;
+    }
+    const own: readonly Code[] = [
+      'node-frontend-missing',
+      'node-frontend-blocked',
+      'node-endpoint-missing',
+      'node-endpoint-unexpected',
+      'node-policy-different',
+      'node-share-different',
+      'node-foreign-rule',
+    ];
+    for (const code of own) add(code);
+    const marks = [...fate.endpoints.values()];
+    if (marks.includes(true)) add('node-masquerade-missing');
+    if (marks.includes(false)) add('node-masquerade-unexpected');
+    if (fate.affinitySeconds !== null) add('node-affinity-different');
+  }
+}
+
+const certain = 1 - 1e-6;
+
+function codeOf(
+  { deviation, step }: Deviant,
+  fates: readonly Fate[],
+  outcome: Outcome,
+  port: ProxiedPort,
+): Code {
+  const foreign = step !== null && !isOwn(step);
+  switch (deviation.kind) {
+    case 'shadowed':
+      return 'node-foreign-rule';
+    case 'missing':
+      return isNothing(outcome) ? stopCode(outcome) : 'node-endpoint-missing';
+    case 'unexpected':
+      if (foreign) return 'node-foreign-rule';
+      return isEndpoint(port, deviation.endpoint)
+        ? 'node-policy-different'
+        : 'node-endpoint-unexpected';
+    case 'pass':
+    case 'reject':
+    case 'drop':
+      if (foreign) return 'node-foreign-rule';
+      return isNothing(outcome) || fates.some(({ kind }) => kind === 'pass')
+        ? stopCode(outcome)
+        : 'node-endpoint-missing';
+    case 'not stopped':
+      return foreign ? 'node-foreign-rule' : 'node-reject-missing';
+    case 'share':
+      return 'node-share-different';
+    case 'not masqueraded':
+      return 'node-masquerade-missing';
+    case 'masqueraded':
+      return foreign ? 'node-foreign-rule' : 'node-masquerade-unexpected';
+    case 'affinity':
+      return 'node-affinity-different';
+  }
+}
+
+/** No packet comes to any destination. */
+const isNothing = ({ destinations, pass, drop, reject }: Outcome): boolean =>
+  destinations.size === 0 || pass.probability + drop.probability + reject.probability >= certain;
+
+const stopCode = ({ pass }: Outcome): Code =>
+  pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
+
+const isEndpoint = ({ usable }: ProxiedPort, endpoint: string): boolean =>
+  (usable ?? []).some(({ all }) => all.some(({ text }) => text === endpoint));
+
+// Texts.
+
+function described(
+  { packet, origin }: Probe,
+  fates: readonly Fate[],
+  outcome: Outcome,
+): Pick<Difference, 'frontend' | 'origin' | 'expected' | 'actual'> {
+  const { dst, dport, protocol } = packet;
+  const address = dst.includes(':') ? `[${dst}]` : dst;
+  return {
+    frontend: `${address}:${dport}/${protocol}`,
+    origin,
+    expected: fates.map(fateText).join(' or '),
+    actual: outcomeText(outcome),
+  };
+}
+
+const shown = 12;
+
+function listText(texts: readonly string[]): string {
+  const more = texts.length - shown;
+  return texts.slice(0, shown).join(', ') + (more > 0 ? ` and ${more} more` : '');
+}
+
+const markText = (masqueraded: boolean | 'unknown'): string =>
+  masqueraded === true ? ' masqueraded' : '';
+
+function fateText(fate: Fate): string {
+  if (fate.kind !== 'endpoints') return fate.kind;
+  const texts = [...fate.endpoints].sort().map(([text, masked]) => text + markText(masked));
+  const affinity = fate.affinitySeconds === null ? '' : `, affinity ${fate.affinitySeconds}s`;
+  return `${texts.length === 1 ? '' : 'one of '}${listText(texts)}${affinity}`;
+}
+
+const percent = (share: number): string => `${Number((100 * share).toPrecision(3))}%`;
+
+function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
+  const rest = Object.entries({ reject, drop, pass }).filter(([, fate]) => fate.probability > 0);
+  const all = [
+    ...[...destinations].map(
+      ([text, { probability, masqueraded, affinitySeconds }]) =>
+        `${text} ${percent(probability)}${markText(masqueraded)}` +
+        (affinitySeconds === null ? '' : ` affinity ${affinitySeconds}s`),
+    ),
+    ...rest.map(([name, { probability }]) => `${name} ${percent(probability)}`),
+  ];
+  return listText(all.sort());
+}
+
+// What no Service claims.
+
+type Claim = ReturnType<typeof claimsOf>[number];
+
+/** Asks for what a rule answers for: nothing must come of it unless a Service claims it. */
+function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf>): void {
+  const { forwarding, ruleset, context } = audit.input;
+  const family = claim.family === 'ip' ? 'IPv4' : 'IPv6';
+  const dst = claim.address ?? forwarding.node.nodeIP[family];
+  const { pod, outside } = sender.sources[family];
+  const common = { dst, protocol: claim.protocol, dport: claim.port };
+  const places: readonly (readonly [Packet['from'], string | null, string])[] = [
+    ['pod', pod, 'a pod of the node'],
+    ['outside', outside, 'outside the cluster'],
+    ['node', forwarding.node.nodeIP[family], 'the node itself'],
+  ];
+  for (const [from, src, origin] of places) {
+    if (src === null) continue;
+    const packet: Packet = { from, src, ...common };
+    const { fates, frontend } = forwarding.expect(packet);
+    if (frontend !== null) return;
+    const outcome = walk(ruleset, context, packet);
+    const { deviants } = compare(fates, outcome, audit.allows);
+    const own = deviants.find(({ step }) => step !== null && isOwn(step));
+    if (own === undefined || outcome.unknown.length > 0) continue;
+    audit.differences.push({
+      ...described({ packet, origin }, fates, outcome),
+      code: 'node-frontend-unexpected',
+      port: portAt(forwarding, dst),
+      kind: 'none',
+      family,
+      rule: own.step?.rule.text ?? null,
+      harmless: outcome.destinations.size === 0,
+    });
+    return;
+  }
+}
+
+/** The first port of the Service that has this cluster IP. */
+const portAt = ({ ports }: Forwarding, address: string): ProxiedPort | null =>
+  ports.find(({ clusterIP }) => clusterIP === address) ?? null;
