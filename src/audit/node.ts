@@ -8,6 +8,7 @@
 import { isWithin, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import type { Packet } from '../model/proxy.ts';
+import { formatAddress } from '../rules/address.ts';
 import { claimsOf } from '../rules/claims.ts';
 import type { TraceStep } from '../rules/match.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
@@ -16,7 +17,7 @@ import { walk } from '../rules/walk.ts';
 import type { Fate, Forwarding, Frontend } from '../shadow/forwarding.ts';
 import type { ProxiedPort } from '../shadow/serviceport.ts';
 import type { Code } from './findings.ts';
-import type { Allowance, Deviant } from './outcome.ts';
+import type { Deviant, RuleView } from './outcome.ts';
 import { compare } from './outcome.ts';
 import type { Probe } from './probes.ts';
 import { probesOf, senderOf, strayProbes } from './probes.ts';
@@ -42,7 +43,7 @@ export interface NodeAudit {
 
 interface Audit {
   readonly input: NodeInput;
-  readonly allows: Allowance;
+  readonly view: RuleView;
   readonly differences: Difference[];
   readonly asked: Asked;
   /** Names of the Service ports of which something is unknown. */
@@ -54,7 +55,7 @@ export function auditNode(input: NodeInput): NodeAudit {
   const { forwarding, node, ruleset } = input;
   const audit: Audit = {
     input,
-    allows: allowanceOf(forwarding, node),
+    view: { isAllowed: allowanceOf(forwarding, node), isAbout },
     differences: [],
     asked: new Map(),
     unknown: new Set(),
@@ -85,14 +86,28 @@ function isOwn({ chain, base }: TraceStep): boolean {
   return chain.startsWith('KUBE-') || base.table.name === 'kube-proxy';
 }
 
+const ipOf = (endpoint: string): string =>
+  endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+
+/** Somebody else's rule that asks for this one address. */
+function isAbout(step: TraceStep, address: string): boolean {
+  if (isOwn(step)) return false;
+  return step.rule.statements.some((statement) => {
+    if (statement.kind !== 'field' || statement.field !== 'destination') return false;
+    const [range] = statement.ranges;
+    if (range === undefined || range.low !== range.high || statement.negate) return false;
+    return statement.ranges.length === 1 && formatAddress(range.low) === address;
+  });
+}
+
 /** A masquerade by others of packets to where no pods are. */
-function allowanceOf({ config }: Forwarding, node: Node): Allowance {
+function allowanceOf({ config }: Forwarding, node: Node): RuleView['isAllowed'] {
   const ranges = [...config.clusterCIDRs, ...node.podCIDRs]
     .map(parseCIDR)
     .filter((range) => range !== null);
   return (endpoint, step) => {
     if (step === null || isOwn(step)) return false;
-    const ip = parseIP(endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, ''));
+    const ip = parseIP(ipOf(endpoint));
     return ip === null || !ranges.some((range) => isWithin(ip, range));
   };
 }
@@ -101,7 +116,7 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
   const { forwarding, ruleset, context } = audit.input;
   const { fates } = forwarding.expect(probe.packet);
   const outcome = walk(ruleset, context, probe.packet);
-  const { verdict, deviants } = compare(fates, outcome, audit.allows);
+  const { verdict, deviants } = compare(fates, outcome, audit.view, probe.packet.dst);
   const { port } = frontend;
   countAsked(audit.asked, fates, frontend);
   if (verdict === 'unknown') audit.unknown.add(keyOfPort(port));
@@ -115,7 +130,7 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
       kind: frontend.kind,
       family: port.family,
       rule: deviant.step?.rule.text ?? null,
-      harmless: false,
+      harmless: isHarmless(deviant, frontend, probe, outcome),
     });
   }
 }
@@ -150,6 +165,27 @@ function countAsked(asked: Asked, fates: readonly Fate[], frontend: Frontend): v
     if (marks.includes(false)) add('node-masquerade-unexpected');
     if (fate.affinitySeconds !== null) add('node-affinity-different');
   }
+}
+
+/**
+ * Two differences that nobody suffers from. A node port without endpoints that is not rejected comes
+ * to the node itself, where nothing listens, and is refused all the same. And where another
+ * program translates, how endpoints meet themselves is its own affair.
+ */
+function isHarmless(
+  { deviation, step }: Deviant,
+  { kind }: Frontend,
+  { packet }: Probe,
+  { pass, drop, unknown }: Outcome,
+): boolean {
+  if (deviation.kind === 'not stopped') {
+    const isDropped = drop.probability > 0 && unknown.length === 0;
+    return (
+      kind === 'node port' && deviation.want === 'reject' && pass.probability > 0 && !isDropped
+    );
+  }
+  if (deviation.kind !== 'not masqueraded' || step === null || isOwn(step)) return false;
+  return ipOf(deviation.endpoint) === packet.src;
 }
 
 const certain = 1 - 1e-6;
@@ -272,7 +308,7 @@ function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf
     const { fates, frontend } = forwarding.expect(packet);
     if (frontend !== null) return;
     const outcome = walk(ruleset, context, packet);
-    const { deviants } = compare(fates, outcome, audit.allows);
+    const { deviants } = compare(fates, outcome, audit.view, dst);
     const own = deviants.find(({ step }) => step !== null && isOwn(step));
     if (own === undefined || outcome.unknown.length > 0) continue;
     audit.differences.push({

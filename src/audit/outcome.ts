@@ -4,7 +4,8 @@
 // Where the walk met unknowns, only what holds whatever they are is a deviation: an endpoint that
 // no answer reaches, a fate that no answer avoids. What merely may be is `unknown`: not a
 // deviation, and not conform either. One exception: a rule that sends the packet where the dump
-// does not tell stands between the Service and its endpoints, whatever it does.
+// does not tell stands between the Service and its endpoints, whatever it does. So does a rule of
+// somebody else that names the very address, though it be for senders that no dump can tell.
 
 import type { TraceStep } from '../rules/match.ts';
 import type { Destination, Fate as Walked, Outcome } from '../rules/walk.ts';
@@ -46,25 +47,41 @@ const unknown: Comparison = { verdict: 'unknown', deviants: [] };
 /** Probabilities are written with 31 bits, and a set of 1,000 endpoints multiplies them. */
 const rounding = 1e-6;
 
-/** Whether a masquerade that kube-proxy does not ask for is none of its business. */
-export type Allowance = (endpoint: string, step: TraceStep | null) => boolean;
+/** What must be known of rules besides what they do. */
+export interface RuleView {
+  /** A masquerade that kube-proxy does not ask for is none of its business. */
+  isAllowed(endpoint: string, step: TraceStep | null): boolean;
+  /** The rule is somebody else's and asks for just this destination: it is about the Service. */
+  isAbout(step: TraceStep, address: string): boolean;
+}
 
 /** Compares with whichever of the right fates is nearest. */
-export function compare(fates: readonly Fate[], outcome: Outcome, allows: Allowance): Comparison {
-  let nearest: readonly Deviant[] | null = null;
+export function compare(
+  fates: readonly Fate[],
+  outcome: Outcome,
+  view: RuleView,
+  address: string,
+): Comparison {
+  let nearest: { readonly fate: Fate; readonly deviants: readonly Deviant[] } | null = null;
   for (const fate of fates) {
-    const deviants = deviantsOf(fate, outcome, allows);
+    const deviants = deviantsOf(fate, outcome, view);
     if (deviants.length === 0) return conform;
-    if (nearest === null || deviants.length < nearest.length) nearest = deviants;
+    if (nearest === null || deviants.length < nearest.deviants.length) {
+      nearest = { fate, deviants };
+    }
   }
   if (nearest === null) return unknown;
-  if (outcome.unknown.length === 0) return { verdict: 'different', deviants: nearest };
-  const certain = nearest.filter(({ deviation }) => isCertain(deviation, outcome));
+  const { fate, deviants } = nearest;
+  if (outcome.unknown.length === 0) return { verdict: 'different', deviants };
+  const certain = deviants.filter(
+    ({ deviation, step }) =>
+      (step !== null && view.isAbout(step, address)) || isCertain(deviation, fate, outcome),
+  );
   return certain.length === 0 ? unknown : { verdict: 'different', deviants: certain };
 }
 
 /** Whether a deviation holds whatever the unknowns of the walk are. */
-function isCertain(deviation: Deviation, outcome: Outcome): boolean {
+function isCertain(deviation: Deviation, fate: Fate, outcome: Outcome): boolean {
   switch (deviation.kind) {
     case 'missing':
     case 'shadowed':
@@ -74,7 +91,7 @@ function isCertain(deviation: Deviation, outcome: Outcome): boolean {
     case 'reject':
     case 'drop':
     case 'pass':
-      return ![...outcome.destinations.values()].some(isPossible);
+      return !isReached(fate, outcome);
     case 'masqueraded':
     case 'not masqueraded':
       return outcome.destinations.get(deviation.endpoint)?.masqueraded !== 'unknown';
@@ -83,11 +100,20 @@ function isCertain(deviation: Deviation, outcome: Outcome): boolean {
   }
 }
 
+/** Whether the fate is possible at all. */
+function isReached(fate: Fate, outcome: Outcome): boolean {
+  if (fate.kind !== 'endpoints') return outcome[fate.kind].probability > rounding;
+  return [...fate.endpoints.keys()].some((endpoint) => {
+    const destination = outcome.destinations.get(endpoint);
+    return destination !== undefined && isPossible(destination);
+  });
+}
+
 const isPossible = ({ probability, affinity }: Destination): boolean =>
   probability > rounding || affinity;
 
-function deviantsOf(fate: Fate, outcome: Outcome, allows: Allowance): Deviant[] {
-  if (fate.kind === 'endpoints') return fromEndpoints(fate, outcome, allows);
+function deviantsOf(fate: Fate, outcome: Outcome, view: RuleView): Deviant[] {
+  if (fate.kind === 'endpoints') return fromEndpoints(fate, outcome, view);
   const found = strangers(new Map(), outcome);
   for (const other of ['reject', 'drop', 'pass'] as const) {
     if (other === fate.kind || outcome[other].probability <= rounding) continue;
@@ -109,7 +135,7 @@ const isNotStopped = ({ deviation }: Deviant): boolean => deviation.kind === 'no
 
 type Endpoints = Extract<Fate, { kind: 'endpoints' }>;
 
-function fromEndpoints(fate: Endpoints, outcome: Outcome, allows: Allowance): Deviant[] {
+function fromEndpoints(fate: Endpoints, outcome: Outcome, view: RuleView): Deviant[] {
   const found = strangers(fate.endpoints, outcome);
   for (const endpoint of fate.endpoints.keys()) {
     const destination = outcome.destinations.get(endpoint);
@@ -125,7 +151,7 @@ function fromEndpoints(fate: Endpoints, outcome: Outcome, allows: Allowance): De
   for (const [endpoint, destination] of outcome.destinations) {
     const wanted = fate.endpoints.get(endpoint);
     if (wanted === undefined || destination.probability <= rounding) continue;
-    found.push(...masqueradeOf(endpoint, wanted, destination, allows));
+    found.push(...masqueradeOf(endpoint, wanted, destination, view));
     found.push(...affinityOf(endpoint, fate.affinitySeconds, destination));
   }
   return found;
@@ -154,13 +180,17 @@ function masqueradeOf(
   endpoint: string,
   wanted: boolean,
   destination: Destination,
-  allows: Allowance,
+  view: RuleView,
 ): Deviant[] {
   const { masqueraded } = destination;
   if (masqueraded === wanted) return [];
-  if (wanted) return [{ deviation: { kind: 'not masqueraded', endpoint }, step: null }];
+  if (wanted) {
+    return [{ deviation: { kind: 'not masqueraded', endpoint }, step: translation(destination) }];
+  }
   const step = lastOf(destination, ['masquerade', 'snat', 'netmap']);
-  return allows(endpoint, step) ? [] : [{ deviation: { kind: 'masqueraded', endpoint }, step }];
+  return view.isAllowed(endpoint, step)
+    ? []
+    : [{ deviation: { kind: 'masqueraded', endpoint }, step }];
 }
 
 function affinityOf(endpoint: string, want: number | null, destination: Destination): Deviant[] {

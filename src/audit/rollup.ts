@@ -81,7 +81,7 @@ export function rollUp(
   claims: number,
 ): NodeFinding[] {
   const wide = wideGroups(differences, asked);
-  const [common, own] = parted(differences, (one) => wide.has(keyOf(one)));
+  const [common, own] = parted(differences, (one) => !one.harmless && wide.has(keyOf(one)));
   const findings: NodeFinding[] = [];
   if (common.length > 0) findings.push(wideFinding(node, common, asked, claims));
   const covers = findings.some(({ code }) => gone.has(code));
@@ -109,7 +109,7 @@ const portName = ({ port }: Difference): string => (port === null ? '' : port.na
 function wideGroups(differences: readonly Difference[], asked: Asked): Set<string> {
   const found = new Map<string, Set<string>>();
   for (const one of differences) {
-    if (one.port === null) continue;
+    if (one.port === null || one.harmless) continue;
     const names = found.get(keyOf(one)) ?? new Set();
     found.set(keyOf(one), names.add(`${one.port.name} ${one.port.protocol}`));
   }
