@@ -64,7 +64,7 @@ function onlyValue(rule: Rule, asked: Field): Address | null {
       const isOne = statement.ranges.length === 1 && range?.low === range?.high;
       if (isOne && !statement.negate && statement.mask === null && range) return range.low;
     }
-    const isMatch = ['field', 'interface', 'state', 'address type', 'lookup', 'note', 'unknown'];
+    const isMatch = ['field', 'interface', 'state', 'address type', 'lookup', 'note', 'never', 'unknown'];
     if (!isMatch.includes(statement.kind)) return null;
   }
   return null;

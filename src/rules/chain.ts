@@ -198,6 +198,7 @@ function applyRule(run: Run, rule: Rule, from: number, before: Pending): Next {
       case 'state':
       case 'address type':
       case 'lookup':
+      case 'never':
       case 'unknown': {
         const answer = evaluate(statement, run.traveller);
         if (answer === 'no') return 'next rule';

@@ -107,11 +107,17 @@ function readPart(scanner: Scanner, statements: Statement[]): void {
     case '-j':
     case '-g':
       return readTarget(scanner, statements, option === '-g', at);
+    case '-f':
+      return void statements.push(fragmentMatch(negate));
     default:
       while (!atOption(scanner) && nextWord(scanner) !== null);
       statements.push({ kind: 'unknown', text: text.slice(at, scanner.at) });
   }
 }
+
+/** `-f` is for the fragments behind the first; `! -f` for all other packets. */
+const fragmentMatch = (negate: boolean): Statement =>
+  negate ? { kind: 'note', text: '! -f' } : { kind: 'never', text: '-f' };
 
 /** Whether an option follows, or the end. */
 function atOption(scanner: Scanner): boolean {
@@ -228,13 +234,24 @@ const printOption = ({ name, negate, values }: Option): string =>
   [...(negate ? ['!'] : []), name, ...values].join(' ');
 
 const always =
-  (kind: 'note'): Reader =>
+  (kind: 'note' | 'never'): Reader =>
   (_options, text) => [{ kind, text }];
 
 /** Modules that are modelled. One that only counts or explains holds for every packet. */
 const modules: Readonly<Record<string, Reader>> = {
   comment: always('note'),
   nfacct: always('note'),
+  // Headers that the first packet does not have; and conntrack puts fragments together first.
+  frag: always('never'),
+  rt: always('never'),
+  hbh: always('never'),
+  dst: always('never'),
+  ah: always('never'),
+  esp: always('never'),
+  mh: always('never'),
+  icmp: always('never'),
+  icmp6: always('never'),
+  igmp: always('never'),
   tcp: eachOption('tcp', portOrFlags),
   udp: eachOption('udp', portOrFlags),
   udplite: eachOption('udplite', portOrFlags),
@@ -270,9 +287,18 @@ const modules: Readonly<Record<string, Reader>> = {
       negate,
     }));
   },
+  ttl: eachOption('ttl', hops),
+  hl: eachOption('hl', hops),
   statistic,
   recent,
 };
+
+/** An ordinary packet has more than two hops left; how many more is unknown. */
+function hops({ name, negate, values }: Option): Statement | null {
+  const most = { '--ttl-lt': 3, '--hl-lt': 3, '--ttl-eq': 2, '--hl-eq': 2 }[name] ?? -1;
+  const isNever = !negate && Number(values[0] ?? Number.NaN) <= most;
+  return isNever ? { kind: 'never', text: `-m ttl ${name} ${values.join(' ')}` } : null;
+}
 
 function portOrFlags({ name, negate, values }: Option): Match | null {
   switch (name) {

@@ -31,6 +31,9 @@ const notes = new Set(
   ),
 );
 
+/** Whether a target lets the packet go on as it is. */
+export const isNoteTarget = (name: string): boolean => notes.has(name);
+
 /** The action of a target. A name that is no target's is a chain's. */
 export function targetOf(name: string, options: readonly Option[], context: Context): Action {
   if (context.goto) return { kind: 'goto', chain: name };
@@ -70,14 +73,16 @@ const targets: Readonly<Record<string, Reader>> = {
     const to = parseNetwork(valueOf(options, '--to') ?? '');
     return to && { kind: 'netmap', to, text };
   },
-  MARK: (options, text) => setMark('mark', options) ?? { kind: 'unknown mark', text },
-  CONNMARK: (options, text) => connectionMark(options) ?? { kind: 'unknown mark', text },
+  MARK: (options, text) => setMark('mark', options) ?? unknownMark(text),
+  CONNMARK: (options, text) => connectionMark(options) ?? unknownMark(text),
   CT: (options, text) => {
     if (has(options, '--notrack')) return { kind: 'notrack' };
     const harmless = ['--helper', '--ctevents', '--expevents', '--timeout'];
     return options.every(({ name }) => harmless.includes(name)) ? { kind: 'note', text } : null;
   },
 };
+
+const unknownMark = (text: string): Action => ({ kind: 'unknown mark', bits: 0xffffffff, text });
 
 /** `A`, `A-A`, `A:P`, `A:P-P`, `:P`, and with brackets for IPv6. */
 function translation(kind: 'dnat' | 'snat', options: readonly Option[], text: string): Action | null {

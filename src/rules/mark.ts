@@ -10,8 +10,8 @@ type MarkAction = Extract<Action, { kind: 'set mark' | 'copy mark' | 'unknown ma
 export function changeMark(action: MarkAction, state: PacketState): void {
   switch (action.kind) {
     case 'unknown mark':
-      state.markKnown = 0;
-      state.connectionMarkKnown = 0;
+      state.markKnown = (state.markKnown & ~action.bits) >>> 0;
+      state.connectionMarkKnown = (state.connectionMarkKnown & ~action.bits) >>> 0;
       return;
     case 'set mark':
       // A bit that is not kept is known afterwards, whatever it was.

@@ -29,8 +29,10 @@ export interface PacketState {
   /** null: a rule translated it, and does not say into what. */
   destination: Address | null;
   destinationPort: number | null;
-  /** Translated to the node itself, by an address that is not known. */
-  toNode: boolean;
+  /** Whether it is for the node itself, where its address does not tell; null: ask the address. */
+  toNode: boolean | null;
+  /** All interfaces of the node; null: not known. */
+  readonly interfaces: readonly string[] | null;
   /** null: not known; empty: none. */
   in: string | null;
   out: string | null;
@@ -82,6 +84,8 @@ export function evaluate(match: Match, state: PacketState): Answer {
       // What a set that rules fill holds now says little of the next packet.
       return match.set.dynamic ? 'unknown' : answer(found !== null, match.negate);
     }
+    case 'never':
+      return 'no';
     case 'unknown':
     case 'random':
     case 'remembered':
@@ -167,7 +171,12 @@ type InterfaceMatch = Extract<Match, { kind: 'interface' }>;
 function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketState): Answer {
   const name = side === 'in' ? state.in : state.out;
   if (name !== null) return answer(matchesName(names, name), negate);
-  // Whatever it is: it is not the loopback interface.
+  // Whatever it is: it is one of the node's, and not the loopback interface.
+  const others = state.interfaces?.filter((other) => other !== 'lo');
+  if (others !== undefined) {
+    const matching = others.filter((other) => matchesName(names, other)).length;
+    return matching > 0 && matching < others.length ? 'unknown' : answer(matching > 0, negate);
+  }
   if (names.every((pattern) => pattern === 'lo')) return answer(false, negate);
   return names.includes('*') ? answer(true, negate) : 'unknown';
 }
@@ -199,7 +208,10 @@ const needsSource = (states: readonly string[], state: PacketState): boolean =>
 type AddressTypeMatch = Extract<Match, { kind: 'address type' }>;
 
 function addressTypeAnswer({ side, types, negate }: AddressTypeMatch, state: PacketState): Answer {
-  if (side === 'destination' && state.toNode) return answer(types.includes('local'), negate);
+  if (side === 'destination' && state.toNode !== null) {
+    if (state.toNode) return answer(types.includes('local'), negate);
+    return types.every((type) => type === 'local') ? answer(false, negate) : 'unknown';
+  }
   const address = side === 'source' ? state.source : state.destination;
   if (address === null) return 'unknown';
   if (state.isLocal(address)) return answer(types.includes('local'), negate);
@@ -253,21 +265,27 @@ export function lookup(key: Key, set: ElementSet, state: PacketState): Element |
   const { exact, others } = indexOf(set);
   const values: (Address | string)[] = [];
   for (const field of key.fields) {
-    const value = field === 'in' || field === 'out' ? state[field] : numberOf(field, state);
+    const value = valueOf(field, state);
     if (value === null) return set.elements.length === 0 ? null : 'unknown';
     values.push(value);
   }
   const found = exact.get(values.length === 1 ? String(values[0]) : values.join(' '));
   if (found !== undefined) return found;
-  return (
-    others.find((element) => element.key.every((part, at) => covers(part, values[at]))) ?? null
-  );
+  return others.find((element) => element.key.every((part, at) => covers(part, values[at]))) ?? null;
+}
+
+function valueOf(
+  field: Field | 'in' | 'out' | 'state',
+  state: PacketState,
+): Address | string | null {
+  if (field === 'state') return state.tracked ? 'new' : 'untracked';
+  return field === 'in' || field === 'out' ? state[field] : numberOf(field, state);
 }
 
 function covers(component: Component, value: Address | string | undefined): boolean {
   if (value === undefined) return false;
-  if (typeof component === 'string')
-    return typeof value === 'string' && matchesName([component], value);
+  if (component === '*') return true;
+  if (typeof component === 'string') return typeof value === 'string' && matchesName([component], value);
   if (typeof value === 'string' || typeof value !== typeof component.low) return false;
   return value >= component.low && value <= component.high;
 }

@@ -91,7 +91,7 @@ export type State = string;
 
 /** What nft may look up, and by which it may choose. */
 export type Key =
-  | { readonly kind: 'fields'; readonly fields: readonly (Field | 'in' | 'out')[] }
+  | { readonly kind: 'fields'; readonly fields: readonly (Field | 'in' | 'out' | 'state')[] }
   /** A number from offset to offset + modulus - 1, each as probable as the other. */
   | { readonly kind: 'numgen'; readonly modulus: number; readonly offset: number }
   | { readonly kind: 'unknown'; readonly text: string };
@@ -158,6 +158,8 @@ export type Match =
       readonly set: ElementSet;
       readonly negate: boolean;
     }
+  /** What the first packet of a TCP, UDP or SCTP connection never has. */
+  | { readonly kind: 'never'; readonly text: string }
   | { readonly kind: 'unknown'; readonly text: string };
 
 /** What changes the packet's fate or what goes with it. `note` changes nothing. */
@@ -177,8 +179,8 @@ export type Action =
       readonly packetMask: number;
       readonly connectionMask: number;
     }
-  /** The mark can be anything afterwards. */
-  | { readonly kind: 'unknown mark'; readonly text: string }
+  /** Of both marks these bits can be anything afterwards. */
+  | { readonly kind: 'unknown mark'; readonly bits: number; readonly text: string }
   | { readonly kind: 'remember'; readonly name: string; readonly text: string }
   | { readonly kind: 'notrack' }
   | { readonly kind: 'accept' | 'drop' | 'return' }

@@ -31,8 +31,13 @@ import { addHull, count, holds } from './tally.ts';
 export interface NodeContext {
   /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
   readonly localAddresses: readonly string[];
-  /** Names of the interfaces by which packets come in; without them `-i` is unknown. */
-  readonly interfaces?: { readonly outside?: string; readonly pod?: string };
+  readonly interfaces?: {
+    /** By which packets come in; without them `-i` is unknown. */
+    readonly outside?: string;
+    readonly pod?: string;
+    /** All that the node has: a rule about another matches nothing. */
+    readonly all?: readonly string[];
+  };
 }
 
 /** The first packet of a connection. */
@@ -141,10 +146,11 @@ function travellerOf(
     source: addressOf('src', packet.src),
     protocol: protocols[packet.protocol],
     isLocal: (address) => isLoopback(address) || own.includes(address),
+    interfaces: node.interfaces?.all ?? null,
     hook: 'prerouting',
     destination,
     destinationPort: packet.dport,
-    toNode: false,
+    toNode: null,
     in: named,
     out: '',
     mark: 0,
@@ -238,7 +244,7 @@ function onward(journey: Journey, state: Traveller, tally: Tally, weight: number
 
 /** Whether the packet is for the node itself; null: its destination is not known. */
 function isLocal({ toNode, destination, isLocal }: Traveller): boolean | null {
-  if (toNode) return true;
+  if (toNode !== null) return toNode;
   return destination === null ? null : isLocal(destination);
 }
 
@@ -278,7 +284,7 @@ function routed(
   if (local !== null) return take(state, local, part);
   const tallies = [true, false].map((local) => {
     const tally: Tally = new Map();
-    take({ ...state }, local, { tally, weight: 1 });
+    take({ ...state, toNode: local }, local, { tally, weight: 1 });
     return tally;
   });
   // The unknown is the destination, and the rule that made it so has said it.

@@ -33,7 +33,8 @@ export interface PacketLine {
 
 export interface Seen {
   readonly count: number;
-  readonly masqueraded?: boolean;
+  /** some: most changed; a port that is drawn can be the packet's own. */
+  readonly masqueraded?: boolean | 'some';
 }
 
 interface ProxyConfig {
@@ -67,8 +68,10 @@ export function foldersBelow(path: string): string[] {
 
 /** The bytes of a file, or of its packed form; null: there is neither. */
 export function readBytes(path: string): Buffer | null {
-  if (existsSync(path)) return readFileSync(path);
-  return existsSync(`${path}.gz`) ? gunzipSync(readFileSync(`${path}.gz`)) : null;
+  const found = [path, `${path}.gz`].find((name) => existsSync(name));
+  if (found === undefined) return null;
+  const bytes = readFileSync(found);
+  return found.endsWith('.gz') ? gunzipSync(bytes) : bytes;
 }
 
 const readText = (path: string): string | null => readBytes(path)?.toString() ?? null;
@@ -110,7 +113,11 @@ interface NodeObject {
 }
 
 /** How the recorded nodes call them; see the README. */
-const interfaces = { outside: 'eth0', pod: 'veth0a1b2c3d' };
+const interfaces = {
+  outside: 'eth0',
+  pod: 'veth0a1b2c3d',
+  all: ['lo', 'eth0', 'veth0a1b2c3d', 'sink0'],
+};
 
 /** The node's own: what its object says, and the first two of its pods' range (sink, gateway). */
 function readNode(base: string): NodeContext {

@@ -2,6 +2,8 @@
 // possible by the walk; where the walk knows, the shares must fit too, and everything that it
 // calls probable must have been seen when the attempts suffice for that.
 
+import type { Family, Rule, RuleSet } from '../../src/rules/ruleset.ts';
+import { rulesOf } from '../../src/rules/ruleset.ts';
 import type { Destination, Fate, Outcome } from '../../src/rules/walk.ts';
 import { walk } from '../../src/rules/walk.ts';
 import type { Folder, PacketLine, Seen } from './folder.ts';
@@ -26,7 +28,8 @@ export function checkPackets(folder: Folder, report: (line: string) => void): Pa
     counts.packets++;
     if (folder.isForeign) counts.foreignPackets++;
     const outcomes = walksOf(folder, line);
-    const problem = problemOf(line, outcomes, (1 - confidence) / tests);
+    const isTracked = tracks(folder.ruleset, line.packet.dst.includes(':') ? 'ip6' : 'ip');
+    const problem = problemOf(line, outcomes, (1 - confidence) / tests, isTracked);
     if (problem !== null) {
       counts.wrong++;
       report(describeProblem(folder, line, outcomes, problem));
@@ -50,7 +53,6 @@ const isUnknown = ({ unknown, destinations, pass }: Outcome): boolean =>
   (pass.probability > 0 && pass.masqueraded === 'unknown') ||
   [...destinations.values()].some(({ masqueraded }) => masqueraded === 'unknown');
 
-type Masqueraded = boolean | undefined;
 
 /** What was seen, by fate. */
 function seenOf({ outcomes, attempts, passMasqueraded }: PacketLine): Map<string, Seen> {
@@ -70,12 +72,28 @@ function fatesFor(outcome: Outcome, name: string): Fate[] {
 const isPossible = (fate: Fate): boolean =>
   fate.probability > 0 || ('affinity' in fate && (fate as Destination).affinity);
 
+/**
+ * Whether anything on the node asks for connection tracking. What went on was seen by its entries:
+ * on a node without any rule there are none, and a packet that went on looks dropped, or refused
+ * when the node itself refused it.
+ */
+const tracks = ({ tables }: RuleSet, family: Family): boolean =>
+  tables
+    .filter((table) => table.family === family || table.family === 'inet')
+    .flatMap((table) => [...table.chains.values()])
+    .some((chain) => (chain.base?.type === 'nat' && rulesOf(chain).length > 0) || rulesOf(chain).some(asksForState));
+
+const asksForState = ({ statements }: Rule): boolean =>
+  statements.some(({ kind }) => kind === 'state');
+
 /** What is wrong with the walks of one line; null: nothing. */
 export function problemOf(
   line: PacketLine,
   outcomes: readonly Outcome[],
   allowed: number,
+  isTracked = true,
 ): string | null {
+  if (!isTracked && outcomes.every(passes)) return typeof line.outcomes === 'string' ? null : 'passed';
   if (line.inconclusive !== undefined) {
     const possible = line.inconclusive.some((name) =>
       outcomes.some((outcome) => fatesFor(outcome, name).some(isPossible)),
@@ -95,8 +113,10 @@ export function problemOf(
   return isCertain(outcomes) ? unseenOf(line, outcomes, allowed) : null;
 }
 
-const mayMasquerade = (fate: Fate, masqueraded: Masqueraded): boolean =>
-  masqueraded === undefined || fate.masqueraded === 'unknown' || fate.masqueraded === masqueraded;
+const passes = ({ pass }: Outcome): boolean => pass.probability === 1;
+
+const mayMasquerade = ({ masqueraded: may }: Fate, is: Seen['masqueraded']): boolean =>
+  is === undefined || may === 'unknown' || may === (is === 'some' ? true : is);
 
 /** Shares mean something: nothing is unknown, and no source is held to one destination. */
 const isCertain = (outcomes: readonly Outcome[]): boolean =>
