@@ -642,6 +642,18 @@ export const catalogue = {
     remedy: 'Restart kube-proxy on the node, and find out what changes its rules.',
     upstream: `${proxiers} syncProxyRules`,
   },
+  'node-backends-both': {
+    output: 'node',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'Two sets of rules on a node translate for the same frontends',
+    meaning:
+      'Rules of iptables’ two backends, or of iptables and nftables mode, stand side by side at ' +
+      'one priority. The one registered last runs first, which no dump tells: where they differ, ' +
+      'what the node does is unknown.',
+    remedy: 'Remove the rules of the mode or backend that kube-proxy no longer uses.',
+    upstream: 'pkg/proxy/runner, cmd/kube-proxy/app/server_linux.go platformCleanup',
+  },
   'node-rules-stale': {
     output: 'node',
     severity: 'critical',

@@ -17,11 +17,12 @@ import { walk } from '../rules/walk.ts';
 import type { Fate, Forwarding, Frontend } from '../shadow/forwarding.ts';
 import type { ProxiedPort } from '../shadow/serviceport.ts';
 import type { Code } from './findings.ts';
+import { catalogue } from './findings.ts';
 import type { Deviant, RuleView } from './outcome.ts';
-import { compare } from './outcome.ts';
+import { compare, translation } from './outcome.ts';
 import type { Probe } from './probes.ts';
 import { probesOf, senderOf, strayProbes } from './probes.ts';
-import type { Asked, Difference, NodeFinding } from './rollup.ts';
+import type { Asked, Claims, Difference, NodeFinding } from './rollup.ts';
 import { groupOf, rollUp } from './rollup.ts';
 
 export interface NodeInput {
@@ -69,7 +70,10 @@ export function auditNode(input: NodeInput): NodeAudit {
   }
   const claims = claimsOf(ruleset);
   for (const claim of claims) askClaim(audit, claim, sender);
-  const findings = rollUp(node.name, audit.differences, audit.asked, claims.length);
+  const findings = [
+    ...rollUp(node.name, audit.differences, audit.asked, countClaims(claims)),
+    ...splitFinding(audit, claims),
+  ];
   const names = new Set(forwarding.ports.map(keyOfPort));
   const bad = audit.differences.filter(({ harmless }) => !harmless);
   const different = new Set(bad.flatMap(({ port }) => (port === null ? [] : keyOfPort(port))));
@@ -130,6 +134,7 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
       kind: frontend.kind,
       family: port.family,
       rule: deviant.step?.rule.text ?? null,
+      untranslated: isNothing(outcome) && !isTranslated(outcome),
       harmless: isHarmless(deviant, frontend, probe, outcome),
     });
   }
@@ -231,6 +236,10 @@ function codeOf(
 const isNothing = ({ destinations, pass, drop, reject }: Outcome): boolean =>
   destinations.size === 0 || pass.probability + drop.probability + reject.probability >= certain;
 
+/** Some rule sent the packet to a destination, whatever came of it then. */
+const isTranslated = ({ pass, drop, reject }: Outcome): boolean =>
+  [pass, drop, reject].some((fate) => fate.probability > 0 && translation(fate) !== null);
+
 const stopCode = ({ pass }: Outcome): Code =>
   pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
 
@@ -290,6 +299,42 @@ function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
 
 type Claim = ReturnType<typeof claimsOf>[number];
 
+function countClaims(claims: readonly Claim[]): Claims {
+  const of = (wanted: string): number =>
+    claims.filter(({ family, translators }) => family === wanted && translators > 0).length;
+  return { IPv4: of('ip'), IPv6: of('ip6') };
+}
+
+/**
+ * Two tables that translate for one frontend: rules of two backends or modes. Which of them runs
+ * first, no dump tells, so what they do differently is unknown.
+ */
+function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[] {
+  const { forwarding, node } = input;
+  const twice = claims.filter(({ address, translators }) => address !== null && translators > 1);
+  const texts = twice.flatMap(({ address, protocol, port }) => {
+    const packet = { from: 'outside', src: '', dst: address ?? '', protocol, dport: port } as const;
+    const { frontend } = forwarding.expect(packet);
+    return frontend === null ? [] : `${frontend.port.name} at ${address}:${port}/${protocol}`;
+  });
+  if (texts.length === 0) return [];
+  const code = 'node-backends-both';
+  return [
+    {
+      code,
+      severity: catalogue[code].severity,
+      node: node.name,
+      namespace: '',
+      service: '',
+      port: '',
+      object: `Node ${node.name}: ${listText(texts)}`,
+      expected: 'one table',
+      actual: 'several tables',
+      rule: null,
+    },
+  ];
+}
+
 /** Asks for what a rule answers for: nothing must come of it unless a Service claims it. */
 function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf>): void {
   const { forwarding, ruleset, context } = audit.input;
@@ -318,6 +363,7 @@ function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf
       kind: 'none',
       family,
       rule: own.step?.rule.text ?? null,
+      untranslated: false,
       harmless: outcome.destinations.size === 0,
     });
     return;

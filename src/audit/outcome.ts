@@ -208,7 +208,8 @@ function lastOf(fate: Walked, kinds: readonly string[]): TraceStep | null {
   );
 }
 
-const translation = (fate: Walked): TraceStep | null =>
+/** The rule that said where the packet goes; null: none did. */
+export const translation = (fate: Walked): TraceStep | null =>
   lastOf(fate, ['dnat', 'dnat by map', 'redirect', 'netmap', 'unknown verdict']);
 
 /**

@@ -21,6 +21,8 @@ export interface Difference {
   readonly actual: string;
   /** The rule of somebody else, or of kube-proxy, that makes it so; null: none, or many. */
   readonly rule: string | null;
+  /** No rule translated the packet: it did not come to those of its Service. */
+  readonly untranslated: boolean;
   /** Nobody suffers from it. */
   readonly harmless: boolean;
 }
@@ -51,6 +53,8 @@ export interface NodeFinding {
   readonly rule: string | null;
 }
 
+export type Claims = Readonly<Record<'IPv4' | 'IPv6', number>>;
+
 /** Fewer than these are not most of anything. */
 const most = { ports: 3, share: 0.5 };
 
@@ -73,19 +77,24 @@ const order: readonly Code[] = [
   'node-frontend-unexpected',
 ];
 
-/** Findings of one node, worst first. `claims` counts what its rules answer for. */
+/**
+ * Findings of one node, worst first. `claims` counts what its rules translate, by address family.
+ */
 export function rollUp(
   node: string,
   differences: readonly Difference[],
   asked: Asked,
-  claims: number,
+  claims: Claims,
 ): NodeFinding[] {
   const wide = wideGroups(differences, asked);
   const [common, own] = parted(differences, (one) => !one.harmless && wide.has(keyOf(one)));
   const findings: NodeFinding[] = [];
   if (common.length > 0) findings.push(wideFinding(node, common, asked, claims));
-  const covers = findings.some(({ code }) => gone.has(code));
-  const rest = covers ? [] : own;
+  const rest = unexplained(
+    own,
+    common,
+    findings.some(({ code }) => gone.has(code)),
+  );
   const [harmless, real] = parted(rest, (one) => one.harmless);
   if (isStale(real)) findings.push(nodeFinding(node, 'node-rules-stale', real));
   else findings.push(...byPort(real).map((list) => portFinding(node, list)));
@@ -94,6 +103,22 @@ export function rollUp(
     (a, b) => Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)),
   );
 }
+
+/** What is left when that which is wrong for most explains all that it may explain. */
+function unexplained(
+  own: readonly Difference[],
+  common: readonly Difference[],
+  isGone: boolean,
+): readonly Difference[] {
+  if (isGone) return [];
+  const codes = new Set(common.map(({ code }) => code));
+  if (unserved.some((code) => codes.has(code))) for (const code of unserved) codes.add(code);
+  const ports = new Set(common.map(portName));
+  return own.filter((one) => !codes.has(one.code) && !ports.has(portName(one)));
+}
+
+/** A frontend that is not served goes on untouched, or to what stops strays. */
+const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
 
 const gone: ReadonlySet<Code> = new Set(['node-rules-flushed', 'node-rules-unreachable']);
 
@@ -124,20 +149,19 @@ function wideFinding(
   node: string,
   differences: readonly Difference[],
   asked: Asked,
-  claims: number,
+  claims: Claims,
 ): NodeFinding {
-  const missing = differences.filter(({ code }) => code === 'node-frontend-missing');
+  const lost = differences.find(
+    ({ code, untranslated, kind }) =>
+      untranslated && kind === 'cluster IP' && unserved.includes(code),
+  );
   const first = worst(differences);
   if (first.code === 'node-foreign-rule') return nodeFinding(node, first.code, differences);
-  if (!missing.some(({ kind }) => kind === 'cluster IP')) {
-    return nodeFinding(node, 'node-rules-different', differences);
-  }
-  const all = [...asked].reduce((sum, [key, names]) => sum + (isMissing(key) ? names.size : 0), 0);
-  const flushed = claims < all / 10;
+  if (lost === undefined) return nodeFinding(node, 'node-rules-different', differences);
+  const all = asked.get(groupOf('node-frontend-missing', lost.kind, lost.family))?.size ?? 0;
+  const flushed = claims[lost.family] < all / 10;
   return nodeFinding(node, flushed ? 'node-rules-flushed' : 'node-rules-unreachable', differences);
 }
-
-const isMissing = (key: string): boolean => key.startsWith('node-frontend-missing ');
 
 function worst(differences: readonly Difference[]): Difference {
   const [first, ...others] = differences;

@@ -24,6 +24,8 @@ export interface Claim {
   readonly address: string | null;
   readonly protocol: 'tcp' | 'udp' | 'sctp';
   readonly port: number;
+  /** How many tables claim it by chains of type nat. */
+  readonly translators: number;
 }
 
 /** What the rules on the way have asked for; null: nothing yet. */
@@ -39,21 +41,24 @@ const protocols: Readonly<Record<number, Claim['protocol']>> = { 6: 'tcp', 17: '
 
 /** Each once. */
 export function claimsOf(ruleset: RuleSet): Claim[] {
-  const found = new Map<string, Claim>();
+  const found: Found = new Map();
   for (const table of ruleset.tables) {
-    const seen = new Set<string>();
     for (const chain of table.chains.values()) {
       const { base } = chain;
       const before = base?.hook === 'prerouting' || base?.hook === 'output';
-      if (before) search({ table, found, seen }, chain, nothing);
+      const isNat = base?.type === 'nat';
+      if (before) search({ table, isNat, found, seen: new Set() }, chain, nothing);
     }
   }
-  return [...found.values()];
+  return [...found.values()].map(({ claim, by }) => ({ ...claim, translators: by.size }));
 }
+
+type Found = Map<string, { readonly claim: Omit<Claim, 'translators'>; readonly by: Set<Table> }>;
 
 interface Search {
   readonly table: Table;
-  readonly found: Map<string, Claim>;
+  readonly isNat: boolean;
+  readonly found: Found;
   /** Chains that were searched, with what had been asked for. */
   readonly seen: Set<string>;
 }
@@ -101,7 +106,7 @@ function narrowed(asked: Asked, statement: Statement): Asked {
 }
 
 /** Takes note of a claim that is complete; returns whether it is. */
-function add({ found, table }: Search, { address, protocol, port }: Asked): boolean {
+function add({ found, table, isNat }: Search, { address, protocol, port }: Asked): boolean {
   const name = protocol === null ? undefined : protocols[protocol];
   if (name === undefined || port === null) return false;
   const families: Claim['family'][] =
@@ -113,7 +118,10 @@ function add({ found, table }: Search, { address, protocol, port }: Asked): bool
   for (const family of families) {
     const text = address === null ? null : formatAddress(address);
     const key = `${family} ${String(text)} ${name} ${port}`;
-    if (!found.has(key)) found.set(key, { family, address: text, protocol: name, port });
+    const claim = { family, address: text, protocol: name, port };
+    const known = found.get(key) ?? { claim, by: new Set() };
+    found.set(key, known);
+    if (isNat) known.by.add(table);
   }
   return true;
 }
