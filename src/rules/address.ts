@@ -40,7 +40,11 @@ function parseIPv6(text: string): bigint | null {
   const missing = 8 - head.length - (tail?.length ?? 0);
   if (tail === undefined ? missing !== 0 : missing < 1) return null;
   let value = 0n;
-  for (const group of [...head, ...Array<string>(Math.max(missing, 0)).fill('0'), ...(tail ?? [])]) {
+  for (const group of [
+    ...head,
+    ...Array<string>(Math.max(missing, 0)).fill('0'),
+    ...(tail ?? []),
+  ]) {
     if (!/^[0-9a-fA-F]{1,4}$/.test(group)) return null;
     value = (value << 16n) | BigInt(Number.parseInt(group, 16));
   }

@@ -19,10 +19,14 @@ interface Index {
 /** A shorter chain is read faster than an index. */
 const shortest = 8;
 
+/** A chain this long costs more to read again than to keep. */
+const long = 256;
+
 /** The rules that may match, in order: all that are left out surely do not. */
 export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] {
   const rules = rulesOf(chain);
   if (rules.length < shortest) return rules;
+  if (rules.length >= long) chain.rules = rules;
   const index = (chain.index ??= indexOf(rules)) as Index | 'useless';
   if (index === 'useless' || state.destination === null || state.destinationPort === null) {
     return rules;
@@ -64,7 +68,16 @@ function onlyValue(rule: Rule, asked: Field): Address | null {
       const isOne = statement.ranges.length === 1 && range?.low === range?.high;
       if (isOne && !statement.negate && statement.mask === null && range) return range.low;
     }
-    const isMatch = ['field', 'interface', 'state', 'address type', 'lookup', 'note', 'never', 'unknown'];
+    const isMatch = [
+      'field',
+      'interface',
+      'state',
+      'address type',
+      'lookup',
+      'note',
+      'never',
+      'unknown',
+    ];
     if (!isMatch.includes(statement.kind)) return null;
   }
   return null;

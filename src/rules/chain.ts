@@ -50,8 +50,10 @@ interface Frame {
   readonly parent: Frame | null;
   /** The affinity in force when the packet was here. */
   readonly affinity: PacketState['affinity'];
-  /** What follows, by state; null where nothing forked. */
-  readonly rest: Map<string, Tally> | null;
+  /** Something forked here, so that what follows may be asked for more than once. */
+  readonly isFork: boolean;
+  /** What follows, by state. */
+  rest: Map<string, Tally> | null;
 }
 
 interface Run {
@@ -123,7 +125,7 @@ function leaveChain(run: Run): boolean {
     else walk.onward(walk, traveller, tally, weight);
     return false;
   }
-  if (parent.rest !== null) {
+  if (parent.isFork) {
     addTally(tally, restOf(walk, parent, traveller), weight);
     return false;
   }
@@ -154,7 +156,8 @@ function restOf(walk: Walk, frame: Frame, traveller: Traveller): Tally {
   if (walk.depth > deepest) giveUp(whole, 'the rules fork too often', rules[next]?.text ?? '');
   else finish(whole);
   walk.depth--;
-  frame.rest?.set(key, tally);
+  frame.rest ??= new Map();
+  frame.rest.set(key, tally);
   return tally;
 }
 
@@ -222,14 +225,16 @@ function frameOf(run: Run): Frame {
   if (run.forked && run.parent !== null && run.next >= run.rules.length) return run.parent;
   const { base, chain, rules, next, parent, traveller } = run;
   const { affinity } = traveller;
-  return { base, chain, rules, next, parent, affinity, rest: new Map() };
+  return { base, chain, rules, next, parent, affinity, isFork: true, rest: null };
 }
+
+const noRules: readonly Rule[] = [];
 
 /** A run beside this one, that comes back to the frame. */
 function branchOf(run: Run, frame: Frame, tally: Tally, weight: number): Run {
   const traveller = { ...run.traveller };
   const { walk, base, chain } = run;
-  const place = { base, chain, rules: [], next: 0, parent: frame, forked: true };
+  const place = { base, chain, rules: noRules, next: 0, parent: frame, forked: true };
   return { walk, ...place, traveller, tally, weight };
 }
 
@@ -257,7 +262,7 @@ function fork(run: Run, rule: Rule, at: number, pending: Pending): Next {
 function goOn(run: Run, frame: Frame, share: number): Next {
   if (share <= 0) return 'over';
   run.weight *= share;
-  if (frame.rest?.size === 0) return 'next rule';
+  if (frame.rest === null) return 'next rule';
   addTally(run.tally, restOf(run.walk, frame, run.traveller), run.weight);
   return 'over';
 }
@@ -361,7 +366,7 @@ function callerOf(run: Run): Frame | null {
   const { base, chain, rules, next, parent, traveller } = run;
   // Nothing is left to do there: its own caller is next.
   if (next >= rules.length && parent !== null) return parent;
-  return { base, chain, rules, next, parent, affinity: traveller.affinity, rest: null };
+  return { base, chain, rules, next, parent, affinity: traveller.affinity, isFork: false, rest: null };
 }
 
 const afterGoto = (run: Run): Frame | null =>

@@ -5,7 +5,7 @@
 // of a listed module that this file does not know, and a value that it cannot read. A target that
 // is not listed is an unknown verdict. Nothing of a rule is ever dropped.
 
-import { parseNetwork } from './address.ts';
+import { parseAddress, parseNetwork } from './address.ts';
 import { targetOf } from './iptables-target.ts';
 import type { Family, Match, Range, Rule, Statement } from './ruleset.ts';
 
@@ -189,11 +189,35 @@ function readModule(scanner: Scanner, statements: Statement[], at: number): void
     statements.push({ kind: 'note', text: scanner.text.slice(at, scanner.at) });
     return;
   }
+  const end = plainEnd(scanner);
+  const plain = end === null ? null : scanner.text.slice(at, end);
+  const known = plain === null ? undefined : readBefore.get(plain);
+  if (known !== undefined && end !== null) {
+    scanner.at = end;
+    for (const statement of known) statements.push(statement);
+    return;
+  }
   const options = readOptions(scanner);
   const text = scanner.text.slice(at, scanner.at).trimEnd();
-  const read = modules[module];
-  if (read === undefined) statements.push({ kind: 'unknown', text });
-  else for (const statement of read(options, text)) statements.push(statement);
+  const read = modules[module]?.(options, text) ?? [{ kind: 'unknown', text }];
+  if (plain !== null && readBefore.size < mostKept) readBefore.set(plain, read);
+  for (const statement of read) statements.push(statement);
+}
+
+/** Rules ask for the same ports and shares over and over: what was read is shared. */
+const readBefore = new Map<string, readonly Statement[]>();
+const mostKept = 4096;
+
+/** Where a module's options end; null: they have quotes, and must be read to know. */
+function plainEnd({ text, at, end }: Scanner): number | null {
+  for (let next = at; next < end; next++) {
+    const code = text.charCodeAt(next);
+    if (code === 34) return null;
+    if (code !== 32) continue;
+    const after = text.charCodeAt(next + 1) === 33 ? next + 3 : next + 1;
+    if (text.charCodeAt(after) === 45 && text.charCodeAt(after + 1) !== 45) return next;
+  }
+  return end;
 }
 
 function readOptions(scanner: Scanner): Option[] {
@@ -212,12 +236,52 @@ function readOptions(scanner: Scanner): Option[] {
 function readTarget(scanner: Scanner, statements: Statement[], goto: boolean, at: number): void {
   const target = nextWord(scanner) ?? '';
   if (!skipSpaces(scanner)) {
-    statements.push(targetOf(target, [], { goto, text: '', family: scanner.family }));
+    statements.push(bareTarget(target, goto, scanner.family));
+    return;
+  }
+  const simple = simpleTranslation(scanner, target, at);
+  if (simple !== null) {
+    statements.push(simple);
     return;
   }
   const options = readOptions(scanner);
   const text = scanner.text.slice(at, scanner.at).trimEnd();
   statements.push(targetOf(target, options, { goto, text, family: scanner.family }));
+}
+
+const bareTargets = new Map<string, Statement>();
+
+/** Rules share the few short targets; long names are those of chains, each asked for once. */
+function bareTarget(target: string, goto: boolean, family: Family): Statement {
+  if (goto || target.length > 16) return targetOf(target, [], { goto, text: '', family });
+  const known = bareTargets.get(target);
+  if (known !== undefined) return known;
+  const read = targetOf(target, [], { goto, text: '', family });
+  bareTargets.set(target, read);
+  return read;
+}
+
+const toDestination = '--to-destination ';
+
+/** The one form of DNAT that a node has by the thousands: to one address and one port. */
+function simpleTranslation(scanner: Scanner, target: string, at: number): Statement | null {
+  const { text, end } = scanner;
+  if (target !== 'DNAT' || !text.startsWith(toDestination, scanner.at)) return null;
+  const from = scanner.at + toDestination.length;
+  const colon = text.indexOf(':', from);
+  if (colon < 0 || colon >= end || text.charCodeAt(from) === 91) return null;
+  const address = parseAddress(text, from, colon);
+  let port = 0;
+  for (let digits = colon + 1; digits < end; digits++) {
+    const digit = text.charCodeAt(digits) - 48;
+    if (digit < 0 || digit > 9) return null;
+    port = port * 10 + digit;
+  }
+  if (typeof address !== 'number' || port > 65535 || colon + 1 === end) return null;
+  scanner.at = end;
+  const addresses = { low: address, high: address };
+  const to = { addresses, ports: { low: port, high: port }, random: false };
+  return { kind: 'dnat', to, text: text.slice(at, end) };
 }
 
 type Reader = (options: readonly Option[], text: string) => Statement[];

@@ -137,6 +137,7 @@ function readChain(reading: Reading, at: number, end: number): void {
     spans: [],
     read: table.readChain,
     rules: null,
+    reads: 0,
     index: null,
   });
 }

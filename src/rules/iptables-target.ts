@@ -37,6 +37,7 @@ export const isNoteTarget = (name: string): boolean => notes.has(name);
 /** The action of a target. A name that is no target's is a chain's. */
 export function targetOf(name: string, options: readonly Option[], context: Context): Action {
   if (context.goto) return { kind: 'goto', chain: name };
+  if (name.length > longest) return { kind: 'jump', chain: name };
   const verdict = verdicts[name];
   if (verdict !== undefined) return verdict;
   const text = context.text === '' ? `-j ${name}` : context.text;
@@ -49,6 +50,9 @@ export function targetOf(name: string, options: readonly Option[], context: Cont
 }
 
 type Reader = (options: readonly Option[], text: string, family: Family) => Action | null;
+
+/** Names longer than any target's are chains: most are, and need not be looked for. */
+const longest = 11;
 
 const valueOf = (options: readonly Option[], name: string): string | undefined =>
   options.find((option) => option.name === name)?.values[0];
@@ -85,10 +89,15 @@ const targets: Readonly<Record<string, Reader>> = {
 const unknownMark = (text: string): Action => ({ kind: 'unknown mark', bits: 0xffffffff, text });
 
 /** `A`, `A-A`, `A:P`, `A:P-P`, `:P`, and with brackets for IPv6. */
-function translation(kind: 'dnat' | 'snat', options: readonly Option[], text: string): Action | null {
+function translation(
+  kind: 'dnat' | 'snat',
+  options: readonly Option[],
+  text: string,
+): Action | null {
   const to = valueOf(options, kind === 'dnat' ? '--to-destination' : '--to-source');
   if (to === undefined) return null;
-  const parts = /^(?<low>\[[^\]]*\]|[\d.]*|[\da-fA-F:]*?)(?:-(?<high>[^\]:]*|[^\]]*\]|[\da-fA-F:]+))?(?::(?<ports>[\d-]+))?$/;
+  const parts =
+    /^(?<low>\[[^\]]*\]|[\d.]*|[\da-fA-F:]*?)(?:-(?<high>[^\]:]*|[^\]]*\]|[\da-fA-F:]+))?(?::(?<ports>[\d-]+))?$/;
   const whole = wholeAddress(to) ?? parts.exec(to)?.groups;
   if (whole === undefined) return null;
   const addresses = addressesOf(whole['low'] ?? '', whole['high']);

@@ -271,7 +271,9 @@ export function lookup(key: Key, set: ElementSet, state: PacketState): Element |
   }
   const found = exact.get(values.length === 1 ? String(values[0]) : values.join(' '));
   if (found !== undefined) return found;
-  return others.find((element) => element.key.every((part, at) => covers(part, values[at]))) ?? null;
+  return (
+    others.find((element) => element.key.every((part, at) => covers(part, values[at]))) ?? null
+  );
 }
 
 function valueOf(
@@ -285,7 +287,8 @@ function valueOf(
 function covers(component: Component, value: Address | string | undefined): boolean {
   if (value === undefined) return false;
   if (component === '*') return true;
-  if (typeof component === 'string') return typeof value === 'string' && matchesName([component], value);
+  if (typeof component === 'string')
+    return typeof value === 'string' && matchesName([component], value);
   if (typeof value === 'string' || typeof value !== typeof component.low) return false;
   return value >= component.low && value <= component.high;
 }

@@ -55,7 +55,9 @@ export function readElement(raw: unknown, type: unknown): Element {
   if (!isPair) return { key, verdict: null, data: null };
   const verdict = verdictOf(raw[1]);
   const data = verdict === null ? componentsOf(raw[1], []) : [];
-  const values = data.map((part) => (typeof part === 'string' || part.low !== part.high ? '' : part.low));
+  const values = data.map((part) =>
+    typeof part === 'string' || part.low !== part.high ? '' : part.low,
+  );
   return { key, verdict, data: verdict === null ? values : null };
 }
 

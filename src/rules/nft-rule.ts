@@ -114,7 +114,9 @@ function matchesOf(raw: RawMatch, table: Table, text: string): Statement[] {
 /** Headers of other protocols; a negation does not make them appear. */
 function isNever(tag: string, body: unknown): boolean {
   const { protocol = '' } = (body ?? {}) as { protocol?: string };
-  return tag === 'payload' && ['icmp', 'icmpv6', 'igmp', 'ah', 'esp', 'comp', 'arp'].includes(protocol);
+  return (
+    tag === 'payload' && ['icmp', 'icmpv6', 'igmp', 'ah', 'esp', 'comp', 'arp'].includes(protocol)
+  );
 }
 
 function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | null {
@@ -321,7 +323,9 @@ function mangleOf(fields: Readonly<Record<string, unknown>>, text: string): Acti
     return { kind: 'copy mark', direction, packetMask: all, connectionMask: all };
   }
   const bits = bitsExpression(fields['value'], field);
-  return bits === null ? { kind: 'unknown mark', bits: 0xffffffff, text } : { kind: 'set mark', field, ...bits };
+  return bits === null
+    ? { kind: 'unknown mark', bits: 0xffffffff, text }
+    : { kind: 'set mark', field, ...bits };
 }
 
 interface Bits {
@@ -361,7 +365,8 @@ function translationOf(
   const ports = portsOf(fields['port']);
   const range = fields['addr'] === undefined ? null : componentOf(fields['addr'], '');
   const isKnown = range !== null ? typeof range !== 'string' : fields['addr'] === undefined;
-  if (!isKnown || (fields['port'] !== undefined && ports === null)) return [{ kind, to: null, text }];
+  if (!isKnown || (fields['port'] !== undefined && ports === null))
+    return [{ kind, to: null, text }];
   const random = flagsOf(fields).some((flag) => flag !== 'persistent');
   const addresses = typeof range === 'string' ? null : range;
   const to: Translation = { addresses, ports, random };

@@ -149,6 +149,7 @@ function readChain(table: OpenTable, raw: RawChain): void {
     spans: [],
     read: () => rules.map((rule) => readRule(rule, table, guards)),
     rules: null,
+    reads: 0,
     index: null,
   });
 }

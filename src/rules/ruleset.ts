@@ -50,7 +50,9 @@ export interface Chain {
   /** Where its rules are in the dump; see `rulesOf`. */
   readonly spans: readonly number[];
   readonly read: (chain: Chain) => readonly Rule[];
+  /** Kept once the chain has been read often; see `rulesOf`. */
   rules: readonly Rule[] | null;
+  reads: number;
   /** What the walker keeps about a long chain. */
   index: unknown;
 }
@@ -63,12 +65,18 @@ export interface Rule {
   readonly line: number;
 }
 
+/** A chain read this often is asked for by every packet. */
+const often = 8;
+
 /**
- * A chain's rules. They are read when first asked for: a node has hundreds of thousands, and most
- * walks need a few.
+ * A chain's rules. They are read when asked for. A node has hundreds of thousands, each in a chain
+ * of one endpoint that few walks come to: to read them again costs less than to keep them all.
  */
 export function rulesOf(chain: Chain): readonly Rule[] {
-  return (chain.rules ??= chain.read(chain));
+  if (chain.rules !== null) return chain.rules;
+  const rules = chain.read(chain);
+  if (++chain.reads >= often) chain.rules = rules;
+  return rules;
 }
 
 /** Numbers that a packet carries, or that go with it. */

@@ -60,13 +60,18 @@ function toDestination<State extends PacketState>(
   state: State,
 ): readonly State[] {
   state.translated = true;
+  if (to?.addresses && to.ports && to.addresses.low === to.addresses.high) {
+    const { low, high } = to.ports;
+    if (low === high) return [send(state, to.addresses.low, low)];
+  }
   const ports = to === null ? null : portsOf(to, state.destinationPort);
   const addresses = to === null || ports === null ? null : addressesOf(to, state.destination);
   const count = (addresses?.length ?? 0) * (ports?.length ?? 0);
   if (addresses === null || ports === null || count > mostWays) return [lose(state)];
   const [address] = addresses;
   const [port] = ports;
-  if (count === 1 && address !== undefined && port !== undefined) return [send(state, address, port)];
+  if (count === 1 && address !== undefined && port !== undefined)
+    return [send(state, address, port)];
   return addresses.flatMap((one) => ports.map((other) => send({ ...state }, one, other)));
 }
 
@@ -110,7 +115,8 @@ function addressesOf({ addresses }: Translation, own: Address | null): readonly 
 function toNode<State extends PacketState>(ports: Range<number> | null, state: State): State {
   state.translated = true;
   const own = state.destinationPort;
-  const port = ports === null || (own !== null && own >= ports.low && own <= ports.high) ? own : ports.low;
+  const port =
+    ports === null || (own !== null && own >= ports.low && own <= ports.high) ? own : ports.low;
   if (port === null) return lose(state);
   if (state.hook === 'output') return send(state, state.family === 'ip' ? 0x7f000001 : 1n, port);
   state.destination = null;
@@ -121,7 +127,10 @@ function toNode<State extends PacketState>(ports: Range<number> | null, state: S
 }
 
 /** NETMAP keeps the bits that the network leaves free. */
-function toNetwork<State extends PacketState>({ low, high }: Range, state: State): readonly State[] {
+function toNetwork<State extends PacketState>(
+  { low, high }: Range,
+  state: State,
+): readonly State[] {
   if (state.hook === 'postrouting' || state.hook === 'input') {
     state.sourceTranslated = true;
     state.masqueraded = state.source < low || state.source > high ? true : 'unknown';

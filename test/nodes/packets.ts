@@ -53,7 +53,6 @@ const isUnknown = ({ unknown, destinations, pass }: Outcome): boolean =>
   (pass.probability > 0 && pass.masqueraded === 'unknown') ||
   [...destinations.values()].some(({ masqueraded }) => masqueraded === 'unknown');
 
-
 /** What was seen, by fate. */
 function seenOf({ outcomes, attempts, passMasqueraded }: PacketLine): Map<string, Seen> {
   const pass = passMasqueraded === undefined ? {} : { masqueraded: passMasqueraded };
@@ -81,7 +80,11 @@ const tracks = ({ tables }: RuleSet, family: Family): boolean =>
   tables
     .filter((table) => table.family === family || table.family === 'inet')
     .flatMap((table) => [...table.chains.values()])
-    .some((chain) => (chain.base?.type === 'nat' && rulesOf(chain).length > 0) || rulesOf(chain).some(asksForState));
+    .some(
+      (chain) =>
+        (chain.base?.type === 'nat' && rulesOf(chain).length > 0) ||
+        rulesOf(chain).some(asksForState),
+    );
 
 const asksForState = ({ statements }: Rule): boolean =>
   statements.some(({ kind }) => kind === 'state');
@@ -93,7 +96,8 @@ export function problemOf(
   allowed: number,
   isTracked = true,
 ): string | null {
-  if (!isTracked && outcomes.every(passes)) return typeof line.outcomes === 'string' ? null : 'passed';
+  if (!isTracked && outcomes.every(passes))
+    return typeof line.outcomes === 'string' ? null : 'passed';
   if (line.inconclusive !== undefined) {
     const possible = line.inconclusive.some((name) =>
       outcomes.some((outcome) => fatesFor(outcome, name).some(isPossible)),
@@ -132,11 +136,7 @@ function share(outcomes: readonly Outcome[], name: string): number {
   return shares.reduce((sum, share) => sum + share, 0) / outcomes.length;
 }
 
-function unseenOf(
-  line: PacketLine,
-  outcomes: readonly Outcome[],
-  allowed: number,
-): string | null {
+function unseenOf(line: PacketLine, outcomes: readonly Outcome[], allowed: number): string | null {
   const seen = seenOf(line);
   const possible = new Set(outcomes.flatMap((outcome) => [...outcome.destinations.keys()]));
   for (const name of [...possible, 'reject', 'drop', 'pass']) {
