@@ -238,6 +238,7 @@ describe('files of src', () => {
 const programs = [
   ...filesIn('test/vectors', /^(?!.*\.test).*\.ts$/),
   ...filesIn('test/bench', /\.ts$/),
+  ...filesIn('test/nodes', /^(?!.*\.test).*\.ts$/),
   ...filesIn('dashboards', /\.ts$/),
   'esbuild.config.ts',
 ];

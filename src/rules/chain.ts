@@ -107,7 +107,10 @@ function finish(run: Run): void {
       continue;
     }
     run.next++;
-    if (run.walk.steps++ > mostSteps) return giveUp(run, 'the rules fork too often', rule.text);
+    if (run.walk.steps++ > mostSteps) {
+      giveUp(run, 'the rules fork too often', rule.text);
+      return;
+    }
     if (applyRule(run, rule, 0, nothing) === 'over') return;
   }
 }
@@ -366,7 +369,16 @@ function callerOf(run: Run): Frame | null {
   const { base, chain, rules, next, parent, traveller } = run;
   // Nothing is left to do there: its own caller is next.
   if (next >= rules.length && parent !== null) return parent;
-  return { base, chain, rules, next, parent, affinity: traveller.affinity, isFork: false, rest: null };
+  return {
+    base,
+    chain,
+    rules,
+    next,
+    parent,
+    affinity: traveller.affinity,
+    isFork: false,
+    rest: null,
+  };
 }
 
 const afterGoto = (run: Run): Frame | null =>
@@ -434,7 +446,10 @@ type TakeElement = (branch: Run, element: Element) => void;
 
 function performMap(run: Run, rule: Rule, action: MapAction): Next {
   return eachElement(run, rule, action, (branch, { verdict }) => {
-    if (verdict === null || !isAction(verdict)) return finish(branch);
+    if (verdict === null || !isAction(verdict)) {
+      finish(branch);
+      return;
+    }
     if (perform(branch, rule, verdict) !== 'over') finish(branch);
   });
 }

@@ -102,11 +102,15 @@ function readPart(scanner: Scanner, statements: Statement[]): void {
       const side = option === '-i' ? 'in' : 'out';
       return void statements.push({ kind: 'interface', side, names: [name], negate });
     }
-    case '-m':
-      return readModule(scanner, statements, at);
+    case '-m': {
+      readModule(scanner, statements, at);
+      return;
+    }
     case '-j':
-    case '-g':
-      return readTarget(scanner, statements, option === '-g', at);
+    case '-g': {
+      readTarget(scanner, statements, option === '-g', at);
+      return;
+    }
     case '-f':
       return void statements.push(fragmentMatch(negate));
     default:

@@ -84,17 +84,27 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
 function readLine(reading: Reading, at: number, end: number): void {
   const { text } = reading;
   switch (text.charCodeAt(at)) {
-    case 45: // -
-      return readRule(reading, at, end, at);
-    case 91: // [
-      return readRule(reading, at, end, text.indexOf('] ', at) + 2);
-    case 58: // :
-      return readChain(reading, at, end);
-    case 42: // *
-      return openTable(reading, at, end);
-    case 35: // #
-      // A quote in a header line opens nothing.
-      return passQuotes(reading, end);
+    case 45: { // -
+      readRule(reading, at, end, at);
+      return;
+    }
+    case 91: { // [
+      readRule(reading, at, end, text.indexOf('] ', at) + 2);
+      return;
+    }
+    case 58: { // :
+      readChain(reading, at, end);
+      return;
+    }
+    case 42: { // *
+      openTable(reading, at, end);
+      return;
+    }
+    case 35: // A quote in a header line opens nothing. // #
+    {
+      passQuotes(reading, end);
+      return;
+    }
     default: {
       const line = text.slice(at, end).trim();
       if (line === '') return;
@@ -189,18 +199,16 @@ function isNameAt(text: string, name: string, at: number, end: number): boolean 
 }
 
 function passQuotes(reading: Reading, end: number): void {
-  while (reading.quote < end) {
-    const next = reading.text.indexOf('"', reading.quote + 1);
-    reading.quote = next < 0 ? reading.text.length : next;
-  }
+  while (reading.quote < end) nextQuote(reading);
 }
 
 /** Quotes come in pairs; within a pair a backslash takes the next character as it is. */
 function checkQuotes(reading: Reading, at: number, end: number): void {
   const { text } = reading;
   let open = false;
-  for (; reading.quote < end; nextQuote(reading)) {
+  while (reading.quote < end) {
     if (!open || !isEscaped(text, reading.quote)) open = !open;
+    nextQuote(reading);
   }
   if (open) throw new DumpError('a quote without end', reading.line, text.slice(at, end));
 }

@@ -100,9 +100,9 @@ function translation(
     /^(?<low>\[[^\]]*\]|[\d.]*|[\da-fA-F:]*?)(?:-(?<high>[^\]:]*|[^\]]*\]|[\da-fA-F:]+))?(?::(?<ports>[\d-]+))?$/;
   const whole = wholeAddress(to) ?? parts.exec(to)?.groups;
   if (whole === undefined) return null;
-  const addresses = addressesOf(whole['low'] ?? '', whole['high']);
-  const ports = whole['ports'] === undefined ? null : portsOf(whole['ports']);
-  if (addresses === undefined || (whole['ports'] !== undefined && ports === null)) return null;
+  const addresses = addressesOf(whole.low ?? '', whole.high);
+  const ports = whole.ports === undefined ? null : portsOf(whole.ports);
+  if (addresses === undefined || (whole.ports !== undefined && ports === null)) return null;
   return { kind, to: { addresses, ports, random: has(options, '--random') }, text };
 }
 

@@ -23,8 +23,10 @@ export function changeMark(action: MarkAction, state: PacketState): void {
         state.connectionMarkKnown = (state.connectionMarkKnown | ~action.keep) >>> 0;
       }
       return;
-    case 'copy mark':
-      return copyMark(action, state);
+    case 'copy mark': {
+      copyMark(action, state);
+      return;
+    }
   }
 }
 

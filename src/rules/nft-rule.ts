@@ -59,8 +59,8 @@ function statementsOf(expression: unknown, table: Listed): Statement[] {
     case 'set':
       return [setStatement(fields, text)];
     case 'vmap': {
-      const { key, guards } = keyOf(fields['key']);
-      const set = setOf(fields['data'], table);
+      const { key, guards } = keyOf(fields.key);
+      const set = setOf(fields.data, table);
       if (set === null) return [{ kind: 'unknown verdict', text }];
       return [...guards, { kind: 'verdict map', key, set }];
     }
@@ -68,16 +68,16 @@ function statementsOf(expression: unknown, table: Listed): Statement[] {
     case 'snat':
       return translationOf(tag, fields, table, text);
     case 'masquerade': {
-      const random = flagsOf(fields).length > 0 || fields['port'] !== undefined;
+      const random = flagsOf(fields).length > 0 || fields.port !== undefined;
       return [{ kind: 'masquerade', random, text }];
     }
     case 'redirect': {
-      const ports = portsOf(fields['port']);
-      const isKnown = fields['port'] === undefined || ports !== null;
+      const ports = portsOf(fields.port);
+      const isKnown = fields.port === undefined || ports !== null;
       return [isKnown ? { kind: 'redirect', ports, text } : { kind: 'dnat', to: null, text }];
     }
     case 'xt':
-      return [extensionOf(fields as { type?: string; name?: string }, table, text)];
+      return [extensionOf(fields, table, text)];
     default:
       return [{ kind: 'unknown verdict', text }];
   }
@@ -122,18 +122,18 @@ function isNever(tag: string, body: unknown): boolean {
 function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | null {
   const negate = raw.op === '!=';
   const fields = (body ?? {}) as Readonly<Record<string, unknown>>;
-  if (tag === 'ct' && ['state', 'status', 'direction'].includes(String(fields['key']))) {
+  if (tag === 'ct' && ['state', 'status', 'direction'].includes(String(fields.key))) {
     const states = wordsOf(raw.right);
     return states.length === 0 ? null : [{ kind: 'state', states, negate }];
   }
   if (tag === 'fib') return fibMatch(fields, raw);
-  if (tag === 'payload' && ['ttl', 'hoplimit'].includes(String(fields['field']))) {
+  if (tag === 'payload' && ['ttl', 'hoplimit'].includes(String(fields.field))) {
     // An ordinary packet has more than two hops left; how many more is unknown.
     const most = { '<': 3, '<=': 2, '==': 2 }[raw.op] ?? -1;
     const isNever = typeof raw.right === 'number' && raw.right <= most;
     return isNever ? [{ kind: 'never', text: JSON.stringify(raw) }] : null;
   }
-  if (tag === 'meta' && fields['key'] === 'pkttype') {
+  if (tag === 'meta' && fields.key === 'pkttype') {
     const types = wordsOf(raw.right);
     const special = types.every((type) => type === 'multicast' || type === 'broadcast');
     return special ? [{ kind: 'address type', side: 'destination', types, negate }] : null;
@@ -150,7 +150,7 @@ function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | 
 function fibMatch(fields: Readonly<Record<string, unknown>>, raw: RawMatch): Statement[] | null {
   const flags = flagsOf(fields);
   const [side] = flags;
-  if (fields['result'] !== 'type' || flags.length !== 1) return null;
+  if (fields.result !== 'type' || flags.length !== 1) return null;
   if (side !== 'saddr' && side !== 'daddr') return null;
   const types = wordsOf(raw.right);
   const of = side === 'saddr' ? 'source' : 'destination';
@@ -286,13 +286,13 @@ function setOf(data: unknown, table: Table): ElementSet | null {
 
 /** Adding to a set remembers the source; what it is filled with else shows where it is asked. */
 function setStatement(fields: Readonly<Record<string, unknown>>, text: string): Statement {
-  const inner = fields['stmt'];
+  const inner = fields.stmt;
   // A statement of its own, such as a limit, decides whether the rule goes on.
   if (Array.isArray(inner) && inner.length > 0) return { kind: 'unknown', text };
-  const { key } = keyOf(unwrapped(fields['elem']));
+  const { key } = keyOf(unwrapped(fields.elem));
   const bySource = key.kind === 'fields' && key.fields.length === 1 && key.fields[0] === 'source';
-  if (!bySource || fields['op'] === 'delete') return { kind: 'note', text };
-  return { kind: 'remember', name: String(fields['set']).replace(/^@/, ''), text };
+  if (!bySource || fields.op === 'delete') return { kind: 'note', text };
+  return { kind: 'remember', name: String(fields.set).replace(/^@/, ''), text };
 }
 
 function unwrapped(element: unknown): unknown {
@@ -304,25 +304,25 @@ function unwrapped(element: unknown): unknown {
 
 /** `meta mark set …` and the like. What is changed else is nothing that is asked of packets. */
 function mangleOf(fields: Readonly<Record<string, unknown>>, text: string): Action {
-  const [tag, body] = tagOf(fields['key']);
+  const [tag, body] = tagOf(fields.key);
   if (tag === 'payload') {
     const { field = '' } = (body ?? {}) as { field?: string };
     const isAddress = ['saddr', 'daddr', 'sport', 'dport'].includes(field);
     return { kind: isAddress ? 'unknown verdict' : 'note', text };
   }
-  const selector = selectorOf(fields['key']);
+  const selector = selectorOf(fields.key);
   if (selector?.field !== 'mark' && selector?.field !== 'connection mark') {
     return { kind: 'note', text };
   }
   const { field } = selector;
-  const source = selectorOf(fields['value'])?.field;
+  const source = selectorOf(fields.value)?.field;
   if (source === 'mark' || source === 'connection mark') {
     if (source === field) return { kind: 'note', text };
     const direction = field === 'mark' ? 'restore' : 'save';
     const all = 0xffffffff;
     return { kind: 'copy mark', direction, packetMask: all, connectionMask: all };
   }
-  const bits = bitsExpression(fields['value'], field);
+  const bits = bitsExpression(fields.value, field);
   return bits === null
     ? { kind: 'unknown mark', bits: 0xffffffff, text }
     : { kind: 'set mark', field, ...bits };
@@ -350,7 +350,7 @@ function bitsExpression(value: unknown, field: string): Bits | null {
 }
 
 function flagsOf(fields: Readonly<Record<string, unknown>>): string[] {
-  const flags = fields['flags'];
+  const flags = fields.flags;
   return (Array.isArray(flags) ? flags : [flags]).filter((flag) => typeof flag === 'string');
 }
 
@@ -360,13 +360,12 @@ function translationOf(
   table: Table,
   text: string,
 ): Statement[] {
-  const [tag, body] = tagOf(fields['addr']);
-  if (tag === 'map' && kind === 'dnat') return mapTranslation(body, fields['port'], table, text);
-  const ports = portsOf(fields['port']);
-  const range = fields['addr'] === undefined ? null : componentOf(fields['addr'], '');
-  const isKnown = range !== null ? typeof range !== 'string' : fields['addr'] === undefined;
-  if (!isKnown || (fields['port'] !== undefined && ports === null))
-    return [{ kind, to: null, text }];
+  const [tag, body] = tagOf(fields.addr);
+  if (tag === 'map' && kind === 'dnat') return mapTranslation(body, fields.port, table, text);
+  const ports = portsOf(fields.port);
+  const range = fields.addr === undefined ? null : componentOf(fields.addr, '');
+  const isKnown = range !== null ? typeof range !== 'string' : fields.addr === undefined;
+  if (!isKnown || (fields.port !== undefined && ports === null)) return [{ kind, to: null, text }];
   const random = flagsOf(fields).some((flag) => flag !== 'persistent');
   const addresses = typeof range === 'string' ? null : range;
   const to: Translation = { addresses, ports, random };

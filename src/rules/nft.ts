@@ -65,7 +65,7 @@ export function parseNft(dump: string | Uint8Array): RuleSet {
   const tables = new Map<string, OpenTable>();
   for (const [at, object] of objectsOf(text).entries()) {
     const [[kind, body] = []] = Object.entries(object ?? {});
-    if (kind === undefined) throw new DumpError('not an object of nft', at, String(object));
+    if (kind === undefined) throw new DumpError('not an object of nft', at, JSON.stringify(object));
     readObject(tables, kind, body, at);
   }
   return { tables: [...tables.values()] };
@@ -93,7 +93,10 @@ function notJson(text: string, message: string): DumpError {
 
 function readObject(tables: Map<string, OpenTable>, kind: string, body: unknown, at: number): void {
   const { family, table: name } = (body ?? {}) as { family?: string; table?: string };
-  if (kind === 'table') return openTable(tables, body as RawTable);
+  if (kind === 'table') {
+    openTable(tables, body as RawTable);
+    return;
+  }
   if (!['chain', 'rule', 'set', 'map'].includes(kind)) return;
   const table = tables.get(`${family} ${name}`);
   if (table === undefined) {

@@ -207,7 +207,10 @@ function eachOrder<T>(
   take: (state: Traveller, order: readonly T[], part: Part) => void,
 ): void {
   const [only] = orders;
-  if (orders.length === 1 && only !== undefined) return take(traveller, only, part);
+  if (orders.length === 1 && only !== undefined) {
+    take(traveller, only, part);
+    return;
+  }
   const tallies = orders.map((order) => {
     const tally: Tally = new Map();
     take({ ...traveller }, order, { tally, weight: 1 });
@@ -225,16 +228,28 @@ function onward(journey: Journey, state: Traveller, tally: Tally, weight: number
   if (state.nat !== null) {
     const settled = isSource ? state.sourceTranslated : state.translated;
     const chain = settled ? undefined : state.nat[state.natNext++];
-    if (chain !== undefined) return runBase(journey, chain, state, tally, weight);
+    if (chain !== undefined) {
+      runBase(journey, chain, state, tally, weight);
+      return;
+    }
     state.nat = null;
     if (isSource) state.sourceTranslated = true;
     else state.translated = true;
   }
   const station = state.stations[state.station++] as Station | undefined;
-  if (station === undefined) return leaveHook(journey, state, tally, weight);
-  if (station.kind === 'chain') return runBase(journey, station.at, state, tally, weight);
+  if (station === undefined) {
+    leaveHook(journey, state, tally, weight);
+    return;
+  }
+  if (station.kind === 'chain') {
+    runBase(journey, station.at, state, tally, weight);
+    return;
+  }
   const settled = isSource ? state.sourceTranslated : state.translated;
-  if (settled || !state.tracked) return onward(journey, state, tally, weight);
+  if (settled || !state.tracked) {
+    onward(journey, state, tally, weight);
+    return;
+  }
   eachOrder(journey, station.orders, state, { tally, weight }, (way, order, part) => {
     way.nat = order;
     way.natNext = 0;
@@ -250,23 +265,38 @@ function isLocal({ toNode, destination, isLocal }: Traveller): boolean | null {
 
 function leaveHook(journey: Journey, state: Traveller, tally: Tally, weight: number): void {
   switch (state.hook) {
-    case 'prerouting':
-      return routed(state, { tally, weight }, (way, local, part) =>
+    case 'prerouting': {
+      routed(state, { tally, weight }, (way, local, part) =>
         enterHook(journey, local ? 'input' : 'forward', way, part.tally, part.weight),
       );
+      return;
+    }
     case 'forward':
-    case 'output':
-      return enterHook(journey, 'postrouting', state, tally, weight);
+    case 'output': {
+      enterHook(journey, 'postrouting', state, tally, weight);
+      return;
+    }
     case 'postrouting':
-      if (state.from !== 'node') return end(state, { tally, weight });
-      return routed(state, { tally, weight }, (way, local, part) => {
-        if (!local) return end(way, part);
-        way.in = 'lo';
-        way.translated = true;
-        enterHook(journey, 'prerouting', way, part.tally, part.weight);
-      });
-    case 'input':
-      return end(state, { tally, weight });
+      if (state.from !== 'node') {
+        end(state, { tally, weight });
+        return;
+      }
+      {
+        routed(state, { tally, weight }, (way, local, part) => {
+          if (!local) {
+            end(way, part);
+            return;
+          }
+          way.in = 'lo';
+          way.translated = true;
+          enterHook(journey, 'prerouting', way, part.tally, part.weight);
+        });
+        return;
+      }
+    case 'input': {
+      end(state, { tally, weight });
+      return;
+    }
   }
 }
 
@@ -281,7 +311,10 @@ function routed(
   take: (way: Traveller, local: boolean, part: Part) => void,
 ): void {
   const local = isLocal(state);
-  if (local !== null) return take(state, local, part);
+  if (local !== null) {
+    take(state, local, part);
+    return;
+  }
   const tallies = [true, false].map((local) => {
     const tally: Tally = new Map();
     take({ ...state, toNode: local }, local, { tally, weight: 1 });
