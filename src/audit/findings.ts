@@ -527,8 +527,8 @@ export const catalogue = {
     difference: 'unexpected',
     title: 'A node sends connections to a destination that is no endpoint of the Service',
     meaning:
-      'The pod is gone, or the address or port was never an endpoint of this Service. Connections ' +
-      'fail, or reach somebody else.',
+      'The pod is gone, or the address or port was never an endpoint of this Service. ' +
+      'Connections fail, or reach somebody else.',
     remedy: resyncNode,
     upstream: `${proxiers} syncProxyRules`,
   },
@@ -538,8 +538,8 @@ export const catalogue = {
     difference: 'different',
     title: 'A node uses an endpoint that traffic policy, hints, conditions or ranges exclude',
     meaning:
-      'The destination is an endpoint of the Service, but not for these packets: another node has ' +
-      'it, its zone is another, it is not ready, or the source may not use the frontend.',
+      'The destination is an endpoint of the Service, but not for these packets: another node ' +
+      'has it, its zone is another, it is not ready, or the source may not use the frontend.',
     remedy: resyncNode,
     upstream: 'pkg/proxy/topology.go CategorizeEndpoints',
   },
@@ -637,8 +637,8 @@ export const catalogue = {
     difference: 'different',
     title: 'The rules of a node are wrong for most Services in the same way',
     meaning:
-      'What all Services have in common is broken: marks, masquerading, the way to node ports, or ' +
-      'the policy of a chain. What is wrong is said for the first of them.',
+      'What all Services have in common is broken: marks, masquerading, the way to node ports, ' +
+      'or the policy of a chain. What is wrong is said for the first of them.',
     remedy: 'Restart kube-proxy on the node, and find out what changes its rules.',
     upstream: `${proxiers} syncProxyRules`,
   },

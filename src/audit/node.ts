@@ -173,8 +173,8 @@ function countAsked(asked: Asked, fates: readonly Fate[], frontend: Frontend): v
 }
 
 /**
- * Two differences that nobody suffers from. A node port without endpoints that is not rejected comes
- * to the node itself, where nothing listens, and is refused all the same. And where another
+ * Two differences that nobody suffers from. A node port without endpoints that is not rejected
+ * comes to the node itself, where nothing listens, and is refused all the same. And where another
  * program translates, how endpoints meet themselves is its own affair.
  */
 function isHarmless(

@@ -119,7 +119,7 @@ function ownEndpoints({ port }: Frontend): ReadonlySet<string> {
   return new Set(sets.filter(({ local }) => local).map(({ ip }) => ip));
 }
 
-/** Where kube-proxy tells pods by interfaces, the packet must have one; else it is not ours to say. */
+/** Where kube-proxy tells pods by interfaces the packet must have one; null: as the node says. */
 function interfaceOf({ forwarding }: Sender, from: Packet['from']): string | null {
   const { detectLocalMode, bridgeInterface, interfaceNamePrefix } = forwarding.config;
   if (from === 'node') return null;

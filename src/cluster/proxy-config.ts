@@ -30,7 +30,7 @@ export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
   return {
     ...defaults,
     detectLocalMode: text(raw, 'detectLocalMode') || defaults.detectLocalMode,
-    clusterCIDRs: text(raw, 'clusterCIDR').split(','),
+    clusterCIDRs: text(raw, 'clusterCIDR').split(',').filter(Boolean),
     bridgeInterface: within(raw, 'detectLocal', (part) => text(part, 'bridgeInterface')),
     interfaceNamePrefix: within(raw, 'detectLocal', (part) => text(part, 'interfaceNamePrefix')),
     nodePortAddresses:

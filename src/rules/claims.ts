@@ -3,7 +3,7 @@
 // or comments: from the base chains of type nat down through every jump, until an address and a
 // port are asked for.
 //
-// Left out: ranges of addresses and ports (a frontend has one of each), and rules that only exclude.
+// Left out: ranges of addresses and ports (a frontend has one of each), and rules that exclude.
 
 import { familyOf, formatAddress } from './address.ts';
 import type {

@@ -63,7 +63,7 @@ function objectsOf<R extends Resource>(lists: Lists, resource: R): ObjectOf[R][]
 }
 
 /** What the node of a folder must do; null: the folder does not say. */
-function forwardingOf(folder: Folder): { forwarding: Forwarding; node: ObjectOf['nodes'] } | null {
+export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: ObjectOf['nodes'] } | null {
   const { path } = folder;
   const fault = faultIn(path);
   const base = fault === null ? path : resolve(path, fault.base);

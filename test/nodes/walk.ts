@@ -2,8 +2,8 @@
 // and faults below the given ones (a folder with proxy-config.yaml or fault.json), walks every
 // packet of packets.ndjson through the folder's dump, and compares with what the kernel did. One
 // line per disagreement with the rules that led there, last a JSON summary. Then it audits the node
-// (audit.ts): sound ones must be clean, violations must be found. Nothing here looks at the names of
-// folders, at classes of faults or at notes.
+// (audit.ts): sound ones must be clean, violations must be found. Nothing here looks at the names
+// of folders, at classes of faults or at notes.
 
 import { existsSync } from 'node:fs';
 
