@@ -11,7 +11,8 @@ import { auditNode } from '../../src/audit/node.ts';
 import type { NodeFinding } from '../../src/audit/rollup.ts';
 import { readProxyConfig } from '../../src/cluster/proxy-config.ts';
 import { project } from '../../src/cluster/project.ts';
-import type { ObjectOf, Resource } from '../../src/model/objects.ts';
+import type { EndpointSlice, Node, ObjectOf, Resource, Service } from '../../src/model/objects.ts';
+import type { ProxyConfig } from '../../src/model/proxy.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
 import type { Folder } from './folder.ts';
@@ -62,9 +63,16 @@ function objectsOf<R extends Resource>(lists: Lists, resource: R): ObjectOf[R][]
   });
 }
 
-/** What the node of a folder must do; null: the folder does not say. */
-export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: ObjectOf['nodes'] } | null {
-  const { path } = folder;
+/** What a kube-proxy sees. */
+export interface Input {
+  readonly services: readonly Service[];
+  readonly slices: readonly EndpointSlice[];
+  readonly node: Node;
+  readonly config: ProxyConfig;
+}
+
+/** What the node of a folder is judged by; null: the folder does not say. */
+export function inputOf({ path }: Folder): Input | null {
   const fault = faultIn(path);
   const base = fault === null ? path : resolve(path, fault.base);
   const proxy = parse(textOf(join(base, 'proxy-config.yaml')) ?? '{}') as ProxyFile;
@@ -73,14 +81,24 @@ export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: Ob
   const lists = JSON.parse(own ?? '{}') as Lists;
   const node = objectsOf(lists, 'nodes').find(({ name }) => name === proxy.nodeName);
   if (node === undefined) throw new Error(`${path}: no Node ${proxy.nodeName} in its objects`);
-  const forwarding = expectedForwarding(
-    objectsOf(lists, 'services'),
-    slicesByService(objectsOf(lists, 'endpointslices')),
+  return {
+    services: objectsOf(lists, 'services'),
+    slices: objectsOf(lists, 'endpointslices'),
     node,
-    readProxyConfig(proxy.config, proxy.version),
-    folder.node.localAddresses,
-  );
-  return { forwarding, node };
+    config: readProxyConfig(proxy.config, proxy.version),
+  };
+}
+
+/** What the node must do, given what its kube-proxy sees. */
+export function expectedOf(folder: Folder, { services, slices, node, config }: Input): Forwarding {
+  const { localAddresses } = folder.node;
+  return expectedForwarding(services, slicesByService(slices), node, config, localAddresses);
+}
+
+/** Both, as a folder has them. */
+export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: Node } | null {
+  const input = inputOf(folder);
+  return input === null ? null : { forwarding: expectedOf(folder, input), node: input.node };
 }
 
 /** Audits the node of a folder; null: there are no objects to hold it against. */
