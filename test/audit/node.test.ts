@@ -14,7 +14,7 @@ import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import { together } from '../../src/rules/ruleset.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import type { Input } from '../nodes/audit.ts';
-import { auditFolder, checkAudit, expectedOf, inputOf } from '../nodes/audit.ts';
+import { checkAudit, expectedOf, inputOf } from '../nodes/audit.ts';
 import type { Folder } from '../nodes/folder.ts';
 import { foldersBelow, readFolder } from '../nodes/folder.ts';
 
@@ -25,10 +25,9 @@ describe.each(foldersBelow(nodes))('%s', (path) => {
   test('is judged as it is', () => {
     const folder = readFolder(path);
     const problems: string[] = [];
-    const counts = checkAudit(folder, (line) => problems.push(line));
+    const counts = checkAudit(folder, (line) => problems.push(line), found);
     expect(problems).toEqual([]);
     expect(counts).toMatchObject({ falseFindings: 0, missed: 0, misplaced: 0 });
-    for (const { code } of auditFolder(folder)?.findings ?? []) found.add(code);
   });
 });
 
@@ -94,7 +93,7 @@ describe.each(['recordings/main/iptables-nft/node-a', 'recordings/main/nftables/
         const name = `${slice?.namespace ?? ''}/${slice?.labels[label.serviceName] ?? ''}`;
         expect([...services]).toEqual(isChanged ? [name] : []);
       };
-      fc.assert(fc.property(place, how, check), { numRuns: 40 });
+      fc.assert(fc.property(place, how, check), { numRuns: 20 });
     });
   },
 );

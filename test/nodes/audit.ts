@@ -19,6 +19,7 @@ import type { Folder } from './folder.ts';
 import { readBytes } from './folder.ts';
 
 export interface AuditCounts {
+  /** Folders that hold a fault. */
   faults: number;
   /** Findings above information where there is nothing to find. */
   falseFindings: number;
@@ -102,19 +103,26 @@ export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: No
 }
 
 /** Audits the node of a folder; null: there are no objects to hold it against. */
-export function auditFolder(folder: Folder): NodeAudit | null {
+function auditFolder(folder: Folder): NodeAudit | null {
   const expected = forwardingOf(folder);
   return expected === null
     ? null
     : auditNode({ ...expected, ruleset: folder.ruleset, context: folder.node });
 }
 
-/** Audits one folder and counts what is wrong with the audit. */
-export function checkAudit(folder: Folder, report: (line: string) => void): AuditCounts {
+/**
+ * Audits one folder and counts what is wrong with the audit; `codes` takes up what was found.
+ */
+export function checkAudit(
+  folder: Folder,
+  report: (line: string) => void,
+  codes: Set<string> = new Set(),
+): AuditCounts {
   const counts = { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
   const { path } = folder;
   const audit = auditFolder(folder);
   if (audit === null) return counts;
+  for (const { code } of audit.findings) codes.add(code);
   const fault = faultIn(path);
   const found = audit.findings.filter(({ severity }) => severity !== 'info');
   if (fault !== null) counts.faults = 1;
