@@ -63,7 +63,7 @@ export interface Forwarding {
   readonly ports: readonly ProxiedPort[];
   /** Every frontend that must be served; node ports at the addresses that are known. */
   readonly frontends: readonly Frontend[];
-  expect(packet: Packet): Expectation;
+  readonly expect: (packet: Packet) => Expectation;
 }
 
 /** Slices by the Service they name: kube-proxy does not ask who wrote them. */

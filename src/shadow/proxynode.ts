@@ -11,13 +11,13 @@ import type { Packet, ProxyConfig } from '../model/proxy.ts';
 type Family = 'IPv4' | 'IPv6';
 
 export interface ProxyNode {
-  isLocal(address: string): boolean;
+  readonly isLocal: (address: string) => boolean;
   /** Node ports are served at this address, which is local. */
-  servesNodePorts(address: string): boolean;
+  readonly servesNodePorts: (address: string) => boolean;
   /** Whether pods are told from others at all. */
   readonly detects: Readonly<Record<Family, boolean>>;
   /** The packet is taken to come from a pod. */
-  isFromPod(packet: Packet): boolean;
+  readonly isFromPod: (packet: Packet) => boolean;
   /** kube-proxy's node IP of the family; a loopback address where the Node has none. */
   readonly nodeIP: Readonly<Record<Family, string>>;
   /** The local addresses that are known, loopback ones not among them. */

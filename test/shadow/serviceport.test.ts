@@ -87,7 +87,7 @@ describe('proxiedPorts', () => {
     expect(read({ ...more, ...local })[0]).toMatchObject({ externalLocal, healthCheckNodePort });
   });
 
-  test('slices with the headless label are left out, and in older releases those of a proxy', () => {
+  test('slices with the headless label are left out, once also those of another proxy', () => {
     const of = (labels: Record<string, string>, minor: number) =>
       proxiedPorts(service(), [slice({ labels })], place, rulesOf(minor))[0]?.usable?.[0]?.any;
     const named = { [label.serviceName]: 'web' };
