@@ -5,7 +5,7 @@
 //   chance       both ways are walked, each with its share
 //   memory       `recent` and sets that rules fill: a source that is remembered goes one way, all
 //                others the other. The outcome is that of the others; who is remembered shows as
-//                affinity, unless the fork decides over more than the destination: then it is unknown
+//                affinity. Where more than the destination hangs on it, it is unknown
 //   unknown      both ways are walked, and the hull of both is kept
 //
 // A fork that comes back to the chain it left finds the rest of the chain walked already: what

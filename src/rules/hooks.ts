@@ -1,5 +1,5 @@
 // Which base chains a packet passes at each hook, in which order. By priority; and of equal
-// priority the one that was registered last comes first (net/netfilter/core.c, nf_hook_entries_grow).
+// priority the one that was registered last comes first (linux net/netfilter/core.c).
 // Within a table creation tells who was last. Between tables no dump does: then both orders are
 // given, and the walker goes both ways.
 //

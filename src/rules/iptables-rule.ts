@@ -365,7 +365,8 @@ const modules: Readonly<Record<string, Reader>> = {
 function hops({ name, negate, values }: Option): Statement | null {
   const most = { '--ttl-lt': 3, '--hl-lt': 3, '--ttl-eq': 2, '--hl-eq': 2 }[name] ?? -1;
   const isNever = !negate && Number(values[0] ?? Number.NaN) <= most;
-  return isNever ? { kind: 'never', text: `-m ttl ${name} ${values.join(' ')}` } : null;
+  const module = name.slice(2, -3);
+  return isNever ? { kind: 'never', text: `-m ${module} ${name} ${values.join(' ')}` } : null;
 }
 
 function portOrFlags({ name, negate, values }: Option): Match | null {

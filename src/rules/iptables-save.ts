@@ -84,24 +84,27 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
 function readLine(reading: Reading, at: number, end: number): void {
   const { text } = reading;
   switch (text.charCodeAt(at)) {
-    case 45: { // -
+    case 45: {
+      // -
       readRule(reading, at, end, at);
       return;
     }
-    case 91: { // [
+    case 91: {
+      // [
       readRule(reading, at, end, text.indexOf('] ', at) + 2);
       return;
     }
-    case 58: { // :
+    case 58: {
+      // :
       readChain(reading, at, end);
       return;
     }
-    case 42: { // *
+    case 42: {
+      // *
       openTable(reading, at, end);
       return;
     }
-    case 35: // A quote in a header line opens nothing. // #
-    {
+    case 35: { // A quote in a header line opens nothing. // #
       passQuotes(reading, end);
       return;
     }

@@ -6,7 +6,7 @@
 // A target that is neither, and not a chain, is an unknown verdict: the reader cannot know whether
 // a name is a chain's, so that is settled where it is walked.
 
-import { parseAddress, parseNetwork } from './address.ts';
+import { parseNetwork } from './address.ts';
 import type { Option } from './iptables-rule.ts';
 import type { Action, Family, Translation } from './ruleset.ts';
 
@@ -25,11 +25,11 @@ const verdicts: Readonly<Record<string, Action>> = {
 };
 
 /** They let the packet go on as it is, for all that is asked here. */
-const notes = new Set(
-  'LOG NFLOG ULOG TRACE AUDIT DSCP TOS TTL HL TCPMSS TCPOPTSTRIP CHECKSUM CLASSIFY ECN LED RATEEST SET SECMARK CONNSECMARK TEE IDLETIMER'.split(
-    ' ',
-  ),
-);
+const notes = new Set([
+  ...['LOG', 'NFLOG', 'ULOG', 'TRACE', 'AUDIT', 'DSCP', 'TOS', 'TTL', 'HL', 'TCPMSS', 'ECN'],
+  ...['TCPOPTSTRIP', 'CHECKSUM', 'CLASSIFY', 'LED', 'RATEEST', 'SET', 'SECMARK', 'CONNSECMARK'],
+  ...['TEE', 'IDLETIMER'],
+]);
 
 /** Whether a target lets the packet go on as it is. */
 export const isNoteTarget = (name: string): boolean => notes.has(name);
@@ -96,25 +96,31 @@ function translation(
 ): Action | null {
   const to = valueOf(options, kind === 'dnat' ? '--to-destination' : '--to-source');
   if (to === undefined) return null;
-  const parts =
-    /^(?<low>\[[^\]]*\]|[\d.]*|[\da-fA-F:]*?)(?:-(?<high>[^\]:]*|[^\]]*\]|[\da-fA-F:]+))?(?::(?<ports>[\d-]+))?$/;
-  const whole = wholeAddress(to) ?? parts.exec(to)?.groups;
-  if (whole === undefined) return null;
-  const addresses = addressesOf(whole.low ?? '', whole.high);
-  const ports = whole.ports === undefined ? null : portsOf(whole.ports);
-  if (addresses === undefined || (whole.ports !== undefined && ports === null)) return null;
+  const { low, high, ports: written } = partsOf(to);
+  const addresses = addressesOf(low, high);
+  const ports = written === undefined ? null : portsOf(written);
+  if (addresses === undefined || (written !== undefined && ports === null)) return null;
   return { kind, to: { addresses, ports, random: has(options, '--random') }, text };
 }
 
+interface Parts {
+  readonly low: string;
+  readonly high: string | undefined;
+  readonly ports: string | undefined;
+}
+
 /** An IPv6 address without brackets has no port behind it. */
-function wholeAddress(to: string): Record<string, string> | null {
-  return to.includes(':') && parseAddress(to) !== null ? { low: to } : null;
+function partsOf(to: string): Parts {
+  const isBareSix = !to.startsWith('[') && to.indexOf(':') !== to.lastIndexOf(':');
+  const colon = isBareSix ? -1 : to.indexOf(':', to.lastIndexOf(']') + 1);
+  const written = colon < 0 ? to : to.slice(0, colon);
+  const [low = '', high] = written.replace(/[[\]]/g, '').split('-');
+  return { low, high, ports: colon < 0 ? undefined : to.slice(colon + 1) };
 }
 
 function addressesOf(low: string, high: string | undefined): Translation['addresses'] | undefined {
   if (low === '') return high === undefined ? null : undefined;
-  const bare = (text: string): string => text.replace(/[[\]]/g, '');
-  return parseNetwork(high === undefined ? bare(low) : `${bare(low)}-${bare(high)}`) ?? undefined;
+  return parseNetwork(high === undefined ? low : `${low}-${high}`) ?? undefined;
 }
 
 function portsOf(text: string): Translation['ports'] {

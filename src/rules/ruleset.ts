@@ -24,7 +24,7 @@ export interface RuleSet {
   readonly tables: readonly Table[];
 }
 
-/** Which program holds the rules: two of them may hook at one place, and no dump tells the order. */
+/** Which program shows the rules. */
 export type Source = 'iptables' | 'nft';
 
 export interface Table {

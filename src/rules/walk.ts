@@ -185,12 +185,28 @@ function enterHook(
   traveller.hook = hook;
   if (hook === 'prerouting' || hook === 'input') traveller.out = '';
   else traveller.out = isLocal(traveller) === true ? 'lo' : null;
-  eachOrder(journey, journey.hooks[hook], traveller, { tally, weight }, (state, order, part) => {
-    state.stations = order;
-    state.station = 0;
-    state.nat = null;
-    onward(journey, state, part.tally, part.weight);
+  const orders = journey.hooks[hook];
+  const [only] = orders;
+  if (orders.length === 1 && only !== undefined) {
+    begin(journey, traveller, only, tally, weight);
+    return;
+  }
+  eachOrder(journey, orders, traveller, { tally, weight }, (state, order, part) => {
+    begin(journey, state, order, part.tally, part.weight);
   });
+}
+
+function begin(
+  journey: Journey,
+  traveller: Traveller,
+  order: readonly Station[],
+  tally: Tally,
+  weight: number,
+): void {
+  traveller.stations = order;
+  traveller.station = 0;
+  traveller.nat = null;
+  onward(journey, traveller, tally, weight);
 }
 
 interface Part {
@@ -217,7 +233,7 @@ function eachOrder<T>(
     return tally;
   });
   if (addHull(part.tally, tallies, part.weight)) {
-    const reason = `several tables at one priority of ${traveller.hook}: the dump does not tell which comes first`;
+    const reason = `no dump tells which of several tables comes first in ${traveller.hook}`;
     journey.unknown.set(reason, { reason, rule: '' });
   }
 }

@@ -32,10 +32,9 @@ export function generateDump(services: number, endpoints: number, seed: number):
     const about = `-m comment --comment "team-${service % 40}/service-${service}:http cluster IP"`;
     frontends.push(address);
     chains.push(`:${name} - [0:0]`);
-    dispatch.push(`-A KUBE-SERVICES -d ${address}/32 -p tcp ${about} -m tcp --dport 80 -j ${name}`);
-    rules.push(
-      `-A ${name} ! -s 10.244.0.0/16 -d ${address}/32 -p tcp ${about} -m tcp --dport 80 -j KUBE-MARK-MASQ`,
-    );
+    const frontend = `-d ${address}/32 -p tcp ${about} -m tcp --dport 80`;
+    dispatch.push(`-A KUBE-SERVICES ${frontend} -j ${name}`);
+    rules.push(`-A ${name} ! -s 10.244.0.0/16 ${frontend} -j KUBE-MARK-MASQ`);
     for (let endpoint = 0; endpoint < endpoints; endpoint++) {
       const pod = `10.${128 + random(64)}.${random(256)}.${random(256)}`;
       const separate = `KUBE-SEP-${hash()}`;
