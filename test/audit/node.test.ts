@@ -1,12 +1,12 @@
-// Nodes as real kube-proxies left them are clean, broken ones are found out, and what changes in
-// the cluster and not on the node is found at the Service that changed.
+// What changes in the cluster and not on the node is found at the Service that changed. That nodes
+// as real kube-proxies left them are clean, and that broken ones are found out, is held by
+// test/nodes/walk.test.ts for all recordings.
 
 import { join } from 'node:path';
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { catalogue } from '../../src/audit/findings.ts';
 import { auditNode } from '../../src/audit/node.ts';
 import type { EndpointSlice } from '../../src/model/objects.ts';
 import { label } from '../../src/model/objects.ts';
@@ -14,31 +14,12 @@ import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import { together } from '../../src/rules/ruleset.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import type { Input } from '../nodes/audit.ts';
-import { checkAudit, expectedOf, inputOf } from '../nodes/audit.ts';
+import { expectedOf, inputOf } from '../nodes/audit.ts';
 import type { Folder } from '../nodes/folder.ts';
-import { foldersBelow, readFolder } from '../nodes/folder.ts';
+import { readFolder } from '../nodes/folder.ts';
 
 const nodes = join(import.meta.dirname, '../nodes');
-const found = new Set<string>();
-
-describe.each(foldersBelow(nodes))('%s', (path) => {
-  test('is judged as it is', () => {
-    const folder = readFolder(path);
-    const problems: string[] = [];
-    const counts = checkAudit(folder, (line) => problems.push(line), found);
-    expect(problems).toEqual([]);
-    expect(counts).toMatchObject({ falseFindings: 0, missed: 0, misplaced: 0 });
-  });
-});
-
-describe('the catalogue', () => {
-  const codes = Object.entries(catalogue).filter(([, { output }]) => output === 'node');
-  test.each(codes.map(([code]) => code))('%s is found on a broken node', (code) => {
-    expect(found).toContain(code);
-  });
-});
-
-/** The first folder below that has objects. */
+/** A recording, and what it is judged by. */
 function folderAt(path: string): { folder: Folder; input: Input } {
   const folder = readFolder(join(nodes, path));
   const input = inputOf(folder);

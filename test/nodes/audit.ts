@@ -116,7 +116,7 @@ function auditFolder(folder: Folder): NodeAudit | null {
 export function checkAudit(
   folder: Folder,
   report: (line: string) => void,
-  codes = new Set<string>(),
+  codes: Set<string>,
 ): AuditCounts {
   const counts = { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
   const { path } = folder;

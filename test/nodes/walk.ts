@@ -17,8 +17,12 @@ export interface Summary extends PacketCounts, AuditCounts {
   recordings: number;
 }
 
-/** Walks all folders below these. */
-export function walkFolders(paths: readonly string[], report: (line: string) => void): Summary {
+/** Walks all folders below these; `codes` takes up what was found on their nodes. */
+export function walkFolders(
+  paths: readonly string[],
+  report: (line: string) => void,
+  codes = new Set<string>(),
+): Summary {
   const summary = {
     recordings: 0,
     packets: 0,
@@ -36,7 +40,7 @@ export function walkFolders(paths: readonly string[], report: (line: string) => 
     const counts = checkPackets(folder, report);
     summary.recordings++;
     for (const key of Object.keys(counts) as (keyof PacketCounts)[]) summary[key] += counts[key];
-    const audit = checkAudit(folder, report);
+    const audit = checkAudit(folder, report, codes);
     for (const key of Object.keys(audit) as (keyof AuditCounts)[]) summary[key] += audit[key];
   }
   return summary;

@@ -223,7 +223,7 @@ describe('the catalogue', () => {
     .flatMap(({ findings }) => findings?.rows ?? [])
     .filter(({ state }) => state === 'open');
 
-  // What stands on nodes is no scenario's: test/audit/node.test.ts has a broken node for each.
+  // What stands on nodes is no scenario's: test/nodes/walk.test.ts has a broken node for each.
   const codes = Object.entries(catalogue).filter(([, { output }]) => output !== 'node');
 
   test.each(codes.map(([code]) => code))('%s is open in a scenario', (code) => {
