@@ -104,7 +104,8 @@ function readLine(reading: Reading, at: number, end: number): void {
       openTable(reading, at, end);
       return;
     }
-    case 35: { // A quote in a header line opens nothing. // #
+    case 35: {
+      // A quote in a header line opens nothing. // #
       passQuotes(reading, end);
       return;
     }
