@@ -304,7 +304,10 @@ function addUnknown(walk: Walk, match: Match, rule: Rule): void {
 function perform(run: Run, rule: Rule, action: Action): Next {
   const { traveller, tally, weight, walk } = run;
   if (action.kind === 'note') return 'same rule';
-  traveller.trace = { head: { chain: run.chain.name, rule }, tail: traveller.trace };
+  traveller.trace = {
+    head: { chain: run.chain.name, base: run.base, rule },
+    tail: traveller.trace,
+  };
   switch (action.kind) {
     case 'set mark':
     case 'copy mark':

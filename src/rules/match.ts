@@ -6,6 +6,7 @@
 // set, and no connection mark stands yet. Facts: linux include/uapi/linux/netfilter/*.h and
 // net/netfilter/nft_*.c, xt_*.c.
 
+import type { BaseChain } from './hooks.ts';
 import type { Element, ElementSet, Family, Field, Hook, Key, Match, Rule } from './ruleset.ts';
 import type { Address, Component } from './ruleset.ts';
 
@@ -56,6 +57,8 @@ export interface PacketState {
 
 export interface TraceStep {
   readonly chain: string;
+  /** The base chain that led here. */
+  readonly base: BaseChain;
   readonly rule: Rule;
 }
 

@@ -1,16 +1,21 @@
 import { describe, expect, test } from 'vitest';
 
+import { catalogue } from '../../src/audit/findings.ts';
 import type { PacketLine } from './folder.ts';
 import { fits, problemOf } from './packets.ts';
 import { isTrue, walkFolders } from './walk.ts';
 import type { Outcome } from '../../src/rules/walk.ts';
 
-test('walks agree with real kernels', () => {
+test('walks agree with real kernels, and nodes are judged as they are', () => {
   const problems: string[] = [];
-  const summary = walkFolders([import.meta.dirname], (line) => problems.push(line));
+  const codes = new Set<string>();
+  const summary = walkFolders([import.meta.dirname], (line) => problems.push(line), codes);
   expect(problems).toEqual([]);
   expect(isTrue(summary)).toBe(true);
   expect(summary.packets).toBeGreaterThan(10_000);
+  const ofNodes = Object.entries(catalogue).filter(([, { output }]) => output === 'node');
+  // Every finding about nodes has a broken node that shows it.
+  expect(ofNodes.map(([code]) => code).filter((code) => !codes.has(code))).toEqual([]);
 }, 120_000);
 
 describe('the comparison', () => {
@@ -81,10 +86,17 @@ describe('the comparison', () => {
       unknown: 1,
       foreignPackets: 100,
       foreignUnknown: 10,
+      faults: 1,
+      falseFindings: 0,
+      missed: 0,
+      misplaced: 0,
     };
     expect(isTrue(summary)).toBe(true);
     expect(isTrue({ ...summary, unknown: 2 })).toBe(false);
     expect(isTrue({ ...summary, foreignUnknown: 11 })).toBe(false);
     expect(isTrue({ ...summary, wrong: 1 })).toBe(false);
+    expect(isTrue({ ...summary, falseFindings: 1 })).toBe(false);
+    expect(isTrue({ ...summary, missed: 1 })).toBe(false);
+    expect(isTrue({ ...summary, misplaced: 1 })).toBe(false);
   });
 });
