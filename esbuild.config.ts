@@ -28,7 +28,7 @@ await build({
   bundle: true,
   format: 'esm',
   platform: 'node',
-  target: 'node22',
+  target: 'node20',
   banner: { js: hasShebang ? requireShim : `#!/usr/bin/env node\n${requireShim}` },
   logLevel: 'info',
 });

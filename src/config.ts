@@ -3,6 +3,7 @@
 
 import { InvalidArgumentError } from 'commander';
 
+import type { Shard } from './model/scope.ts';
 import type { Release } from './shadow/release.ts';
 import { releaseOf, releases } from './shadow/release.ts';
 
@@ -68,6 +69,39 @@ export function parseCount(text: string): number {
     throw new InvalidArgumentError('Expected a whole number above 0.');
   }
   return count;
+}
+
+/** Names separated by commas, each of them a DNS label, as namespaces have. */
+export function parseNames(text: string): readonly string[] {
+  const names = text.split(',').map((name) => name.trim());
+  const wrong = names.find((name) => !/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/.test(name));
+  if (wrong !== undefined) {
+    const what = wrong === '' ? 'an empty name' : JSON.stringify(wrong);
+    throw new InvalidArgumentError(`Expected namespaces separated by commas, not ${what}.`);
+  }
+  return names;
+}
+
+/** `i/n`: the i-th of n shards, from 0. */
+export function parseShard(text: string): Shard {
+  const groups = /^(?<index>\d{1,4})\/(?<count>\d{1,4})$/.exec(text)?.groups;
+  const [index, count] = [Number(groups?.index), Number(groups?.count)];
+  if (groups === undefined || index >= count) {
+    throw new InvalidArgumentError('Expected i/n with i from 0 to n - 1, such as 0/3.');
+  }
+  return { index, count };
+}
+
+/** Bytes: a number, or with a unit: `64Mi`, `1G`. */
+export function parseSize(text: string): number {
+  const groups = /^(?<value>\d+(?:\.\d+)?)(?<unit>[kKMG]i?|)$/.exec(text)?.groups;
+  const unit = groups?.unit ?? '';
+  const power = ['', 'K', 'M', 'G'].indexOf(unit.charAt(0).toUpperCase());
+  const bytes = Math.round(Number(groups?.value) * (unit.endsWith('i') ? 1024 : 1000) ** power);
+  if (groups === undefined || bytes < 1) {
+    throw new InvalidArgumentError('Expected a size such as 64Mi, 1G or 1000000.');
+  }
+  return bytes;
 }
 
 /** `host:port`, `[::1]:port` or `:port`, which is every address of the machine. */

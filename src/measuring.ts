@@ -14,7 +14,7 @@ import {
 } from './measure/lag.ts';
 import { countUpdate, createSizes, trackSize } from './measure/size.ts';
 import type { Change, EndpointSlice, Endpoints, Key, Snapshot } from './model/objects.ts';
-import { label } from './model/objects.ts';
+import { isOutput, label } from './model/objects.ts';
 import type { OpenedFindings } from './output/family.ts';
 import type { Accumulators } from './output/report.ts';
 
@@ -47,7 +47,7 @@ export function createMeasuring(
 
   function take(change: Change, snapshot: Snapshot): void {
     const { resource, at } = change;
-    if (resource !== 'endpoints' && resource !== 'endpointslices') return;
+    if (!isOutput(resource)) return;
     trackSize(sizes, change);
     const before = change.before as Endpoints | EndpointSlice | null;
     const after = change.after as Endpoints | EndpointSlice | null;
@@ -82,5 +82,3 @@ function serviceOf(object: Endpoints | EndpointSlice): Key {
   if ('subsets' in object) return object.key;
   return `${object.namespace}/${object.labels[label.serviceName] ?? ''}`;
 }
-
-/** What a report says of itself. */

@@ -8,28 +8,33 @@
 // Nothing is judged before every resource that the input promises is complete; what is missing when
 // the input ends is not known, and the outputs that need it are unknown. Time is the input's own.
 
+import type { Confirmer } from './audit/confirm.ts';
+import { createConfirmer } from './audit/confirm.ts';
+import type { Cut } from './audit/cut.ts';
+import { createCut, staleGrace } from './audit/cut.ts';
 import type { Ledger } from './audit/ledger.ts';
 import { createLedger } from './audit/ledger.ts';
 import type { Finding } from './audit/findings.ts';
 import type { Context } from './audit/service.ts';
 import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
-import { emptySummary, summarize } from './audit/summary.ts';
+import { summarize } from './audit/summary.ts';
+import type { LiveEntry } from './cluster/delivery.ts';
 import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
-
 import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
 import { createStore } from './cluster/store.ts';
 import { countConvergence } from './measure/lag.ts';
 import type { Measured, Measuring } from './measuring.ts';
 import { createMeasuring } from './measuring.ts';
-import type { Key, Lost, Pod, Resource, WatchEvent } from './model/objects.ts';
-import { version } from './config.ts';
+import type { Key, Lost, ObjectOf, Pod, Resource, WatchEvent } from './model/objects.ts';
+import { lostKey } from './model/objects.ts';
+import type { Scope } from './model/scope.ts';
+import { isInNamespaces, isInScope, wholeCluster } from './model/scope.ts';
 import type { OpenedFindings } from './output/family.ts';
 import { countOpened } from './output/family.ts';
 import type { Report } from './output/report.ts';
 import { measuresOf } from './output/report.ts';
-import type { Status } from './output/page.ts';
 import type { Release } from './shadow/release.ts';
 import { newestRelease, releaseOf } from './shadow/release.ts';
 
@@ -39,19 +44,33 @@ export interface AuditorOptions {
   /** null: the one that the input names, else the newest. */
   readonly release: Release | null;
   readonly maxEndpointsPerSlice: number;
+  /** What is audited; without it, everything. */
+  readonly scope?: Scope;
+  /** The input is live, so that differences must be confirmed before they are findings. */
+  readonly live?: boolean;
   readonly onOpen?: (finding: Finding) => void;
   readonly onResolve?: (finding: Finding) => void;
 }
 
+export type Entry = RecordingEntry | DumpEntry | LiveEntry;
+
 export interface Auditor {
-  take(entry: RecordingEntry | DumpEntry): void;
+  take(entry: Entry): void;
+  /** The same in small steps, between which others may work; they may take in nothing else. */
+  takeInSteps(entry: Entry): Generator<undefined, void>;
   /** Opens what has stood for the window by `at`, on the input's clock. */
   advance(at: number): void;
   /** When the next difference becomes a finding; null when none is pending. */
   nextAt(): number | null;
   readonly store: Store;
   readonly settle: Settle;
+  readonly cut: Cut;
+  readonly confirmer: Confirmer;
   readonly measured: Measured;
+  /** Resources that have not been seen for long enough that verdicts are unknown. */
+  stale(): ReadonlySet<Resource>;
+  /** Resources whose first list is awaited. */
+  awaited(): readonly Resource[];
   /** null until the input has named its release and every resource is complete. */
   ledger(): Ledger | null;
   release(): Release;
@@ -60,8 +79,8 @@ export interface Auditor {
   /** The input's clock, and where it began; null before the first entry that tells the time. */
   now(): number | null;
   startedAt(): number | null;
-  /** Services that no version could be read of. */
-  unreadServices(): readonly Lost[];
+  /** Whether a recording has the end that its recorder wrote; null: there is no such end (yet). */
+  complete(): boolean | null;
   /** Input that was not used, by reason. */
   dropped(): Readonly<Record<string, number>>;
   /** The latest version of a pod, for readers that need it. */
@@ -71,6 +90,9 @@ export interface Auditor {
 /** Resolved findings that are kept for reports and pages; more are counted. */
 const keptFindings = 10_000;
 
+/** Live, more differences than these are looked at in several goes, so that nobody waits long. */
+const openedAtOnce = 256;
+
 interface State {
   readonly options: AuditorOptions;
   readonly complete: Set<Resource>;
@@ -78,11 +100,13 @@ interface State {
   readonly settle: Settle;
   readonly losses: Map<string, Lost>;
   readonly measuring: Measuring;
+  readonly cut: Cut;
   promised: readonly Resource[] | null;
   kubernetes: string | null;
   ledger: Ledger | null;
   now: number | null;
   startedAt: number | null;
+  whole: boolean | null;
   unreadable: number;
   skipped: number;
 }
@@ -90,9 +114,13 @@ interface State {
 export function createAuditor(options: AuditorOptions): Auditor {
   const complete = new Set<Resource>();
   const opened: OpenedFindings = {};
+  const cut = createCut();
+  const confirmer = createConfirmer(cut, () => heldBy(state));
   const settle = createSettle({
     window: options.settle,
     keep: keptFindings,
+    ...(options.live === true ? { burst: openedAtOnce } : {}),
+    admit: (due) => (options.live === true ? confirmer.admit(due) : !cut.isBlind(due.item.output)),
     onOpen(finding) {
       countOpened(opened, finding);
       options.onOpen?.(finding);
@@ -106,37 +134,43 @@ export function createAuditor(options: AuditorOptions): Auditor {
     settle,
     losses: new Map(),
     measuring: createMeasuring(options.maxEndpointsPerSlice, opened, () => state.ledger),
+    cut,
     promised: null,
     kubernetes: null,
     ledger: null,
     now: null,
     startedAt: null,
+    whole: null,
     unreadable: 0,
     skipped: 0,
   };
-  const { store, measuring } = state;
+  return auditorOf(state, confirmer);
+}
+
+function auditorOf(state: State, confirmer: Confirmer): Auditor {
+  const { store, settle, measuring, cut } = state;
   return {
     take: (entry) => {
       take(state, entry);
     },
+    takeInSteps: (entry) => takeInSteps(state, entry),
     advance: (at) => {
       tick(state, at);
     },
     nextAt: () => (state.ledger === null ? null : settle.nextAt()),
     store,
     settle,
+    cut,
+    confirmer,
     measured: measuring.measured,
+    stale: () => cut.unseenFor(staleGrace, state.now ?? 0),
+    awaited: () => (state.promised ?? []).filter((one) => !state.complete.has(one)),
     ledger: () => state.ledger,
     release: () => releaseFor(state),
     kubernetes: () => state.kubernetes,
     now: () => state.now,
     startedAt: () => state.startedAt,
-    unreadServices: () =>
-      [...state.losses.values()].filter(
-        ({ resource, namespace, name }) =>
-          resource === 'services' &&
-          state.store.snapshot.services.get(`${namespace ?? ''}/${name ?? ''}`) === undefined,
-      ),
+    complete: () => state.whole,
     dropped: () => {
       const { unreadable, skipped } = state;
       return { ...store.dropped, unreadable, skipped };
@@ -145,43 +179,116 @@ export function createAuditor(options: AuditorOptions): Auditor {
   };
 }
 
+function heldBy({ store, ledger }: State): ReturnType<Parameters<typeof createConfirmer>[1]> {
+  if (ledger === null) return null;
+  return {
+    snapshot: store.snapshot,
+    recordOf: (key) => ledger.audited.get(key)?.record,
+  };
+}
+
 const releaseFor = ({ options, kubernetes }: State): Release =>
   options.release ?? releaseOf(kubernetes ?? '') ?? newestRelease;
 
-function take(state: State, entry: RecordingEntry | DumpEntry): void {
+function take(state: State, entry: Entry): void {
+  const steps = takeInSteps(state, entry);
+  while (steps.next().done !== true);
+}
+
+type Steps = Generator<undefined, void>;
+
+function* takeInSteps(state: State, entry: Entry): Steps {
   switch (entry.kind) {
     case 'header':
-      state.promised = entry.resources;
-      state.kubernetes = entry.kubernetes;
       tick(state, entry.at);
+      yield* takeHeader(state, entry);
       break;
     case 'event':
       tick(state, entry.event.at);
-      applyEvent(state, entry.event);
+      yield* applyEvent(state, entry.event);
       break;
     case 'object':
-      applyEvent(state, entry.event);
+      yield* applyEvent(state, entry.event);
       break;
     case 'list':
       state.complete.add(entry.resource);
       break;
     case 'synced':
       tick(state, entry.at);
-      state.complete.add(entry.resource);
-      if (state.ledger === null && state.promised?.every((one) => state.complete.has(one)) === true)
-        begin(state, entry.at);
+      yield* complete(state, entry.resource, entry.at);
       break;
     case 'unreadable':
       if ('at' in entry) tick(state, entry.at);
-      if ('type' in entry && entry.type === 'deleted' && removed(state, entry.lost)) break;
-      lose(state, entry.lost);
+      yield* takeUnreadable(state, 'type' in entry ? entry.type : null, entry.lost);
+      break;
+    case 'progress':
+      tick(state, entry.at);
+      state.cut.reached(entry.resource, entry.resourceVersion);
+      break;
+    case 'watch':
+      tick(state, entry.at);
+      yield* turn(state, entry);
       break;
     case 'clock':
       tick(state, entry.at);
       break;
     case 'end':
-      finish(state, entry);
+      yield* finish(state, entry);
   }
+}
+
+/** What will be delivered; or that the control plane became another, which may judge otherwise. */
+function* takeHeader(
+  state: State,
+  { kubernetes, resources, at }: Entry & { readonly kind: 'header' },
+): Steps {
+  const before = releaseFor(state);
+  state.kubernetes = kubernetes;
+  state.promised ??= resources;
+  if (state.ledger !== null && releaseFor(state) !== before) yield* begin(state, at);
+}
+
+/** A first list is complete, or one that was not expected any more. */
+function* complete(state: State, resource: Resource, at: number): Steps {
+  const isNew = !state.complete.has(resource);
+  state.store.listed(resource);
+  state.complete.add(resource);
+  const isReady = state.promised?.every((one) => state.complete.has(one)) === true;
+  if (isReady && (state.ledger === null || isNew)) yield* begin(state, at);
+}
+
+/** How long at least a difference must be seen to stand after it could not be seen. */
+const leastSight = 5;
+
+function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
+  const { cut, settle, ledger } = state;
+  const { resource, at } = entry;
+  for (const { output, from, to, missed } of cut.turn(resource, entry.state, at)) {
+    if (missed || to - from >= staleGrace) settle.delay(new Set([output]), from, to, leastSight);
+  }
+  if (ledger !== null || state.promised === null) return;
+  // What is not permitted is not waited for; it may be later.
+  const others = state.promised.filter((one) => one !== resource);
+  state.promised = entry.state === 'off' ? others : [...others, resource];
+  if (entry.state === 'off' && others.every((one) => state.complete.has(one))) {
+    yield* begin(state, at);
+  }
+}
+
+function* takeUnreadable(state: State, type: WatchEvent['type'] | null, lost: Lost): Steps {
+  const { scope = wholeCluster } = state.options;
+  if (lost.namespace !== null && lost.resource !== 'nodes') {
+    if (!isInNamespaces(scope, lost.namespace)) return;
+  }
+  if (type === 'deleted') {
+    const event = removalOf(state, lost);
+    if (event !== null) {
+      state.unreadable++;
+      yield* applyEvent(state, event);
+      return;
+    }
+  }
+  yield* lose(state, lost);
 }
 
 function tick(state: State, at: number): void {
@@ -190,21 +297,26 @@ function tick(state: State, at: number): void {
   if (state.ledger !== null) state.settle.advance(state.now);
 }
 
-function finish(state: State, entry: RecordingEnd | DumpEnd): void {
+function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
   if ('at' in entry) {
     tick(state, entry.at);
+    state.whole = entry.complete;
     for (const count of entry.skipped.values()) state.skipped += count;
   } else {
-    tick(state, entry.newest ?? 0);
+    if (entry.newest !== null) tick(state, entry.newest);
     state.store.dropped.repeated += entry.duplicates;
     for (const count of entry.ignored.values()) state.skipped += count;
   }
-  if (state.ledger === null) begin(state, state.now ?? 0);
+  if (state.ledger === null) yield* begin(state, state.now ?? 0);
   state.settle.advance(state.now ?? 0);
 }
 
-function begin(state: State, at: number): void {
+/** Begins judging, or begins again where a resource is known that was not. */
+function* begin(state: State, at: number): Steps {
   const { options, store, settle, measuring } = state;
+  for (const { items } of state.ledger?.audited.values() ?? []) {
+    for (const item of [...items.values()].flat()) settle.drop(item, at);
+  }
   const context: Context = {
     snapshot: store.snapshot,
     release: releaseFor(state),
@@ -217,42 +329,56 @@ function begin(state: State, at: number): void {
       countConvergence(measuring.measured.convergence, sample);
     },
   });
-  ledger.begin(at);
-  for (const lost of state.losses.values()) ledger.lose(lost, at);
+  yield* ledger.beginInSteps(at);
+  for (const lost of state.losses.values()) yield* ledger.loseInSteps(lost, at);
   state.ledger = ledger;
 }
 
-const lossKey = (resource: Resource, namespace: string | null, name: string | null): string =>
-  `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
-
-function lose(state: State, lost: Lost): void {
+function* lose(state: State, lost: Lost): Steps {
   state.unreadable++;
-  state.losses.set(lossKey(lost.resource, lost.namespace, lost.name), lost);
-  state.ledger?.lose(lost, state.now ?? 0);
+  state.losses.set(lostKey(lost), lost);
+  if (state.ledger !== null) yield* state.ledger.loseInSteps(lost, state.now ?? 0);
 }
 
-/**
- * A deletion needs no more than the name: whether the object that is held could be removed by it.
- */
-function removed(state: State, { resource, namespace, name }: Lost): boolean {
-  if (name === null) return false;
-  const { snapshot } = state.store;
-  const held = {
+/** Objects that are held, by resource. */
+export function heldObjects({ snapshot }: Store): {
+  readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]>;
+} {
+  return {
     services: snapshot.services,
     pods: snapshot.pods,
     nodes: snapshot.nodes,
     endpoints: snapshot.endpoints,
     endpointslices: snapshot.slices,
-  }[resource].get(namespace === null ? name : `${namespace}/${name}`);
-  if (held === undefined) return false;
-  state.unreadable++;
-  const object = { ...held, resourceVersion: '' };
-  applyEvent(state, { resource, type: 'deleted', object, at: state.now ?? 0 });
-  return true;
+  };
 }
 
-function applyEvent(state: State, event: WatchEvent): void {
-  const { losses, store, ledger } = state;
+/**
+ * A deletion needs no more than the name: that of the object that is held; null where none is.
+ */
+function removalOf(state: State, { resource, namespace, name }: Lost): WatchEvent | null {
+  if (name === null) return null;
+  const key = namespace === null ? name : `${namespace}/${name}`;
+  const held = heldObjects(state.store)[resource].get(key);
+  if (held === undefined) return null;
+  const object = { ...held, resourceVersion: '' };
+  return { resource, type: 'deleted', object, at: state.now ?? 0 };
+}
+
+/** The event as it concerns what is audited: what leaves that is deleted; null: it does not. */
+function scoped(state: State, event: WatchEvent): WatchEvent | null {
+  const { scope } = state.options;
+  const { resource, object } = event;
+  if (scope === undefined || isInScope(scope, resource, object)) return event;
+  const held = heldObjects(state.store)[resource].has(object.key);
+  return held ? { ...event, type: 'deleted' } : null;
+}
+
+function* applyEvent(state: State, delivered: WatchEvent): Steps {
+  const { losses, store, ledger, options, cut } = state;
+  if (options.live === true) cut.saw(delivered.resource, delivered.object.resourceVersion);
+  const event = scoped(state, delivered);
+  if (event === null) return;
   const change = store.apply(event);
   if (change !== null) {
     ledger?.apply(change);
@@ -261,11 +387,11 @@ function applyEvent(state: State, event: WatchEvent): void {
   if (losses.size === 0) return;
   const { resource, object, at } = event;
   const namespace = object.namespace === '' ? null : object.namespace;
-  const key = lossKey(resource, namespace, object.name);
+  const key = lostKey({ resource, namespace, name: object.name });
   const lost = losses.get(key);
   if (lost === undefined) return;
   losses.delete(key);
-  ledger?.regain(lost, at);
+  if (ledger !== null) yield* ledger.regainInSteps(lost, at);
 }
 
 export interface ReportOptions {
@@ -277,7 +403,6 @@ export interface ReportOptions {
 }
 
 const shownProblems = 20;
-const unreadable = 'object-unreadable';
 
 /** All that the auditor knows, as one document. */
 export function reportOf(auditor: Auditor, options: ReportOptions): Report {
@@ -287,12 +412,10 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
   auditor.measured.refresh();
   const within = (one: { readonly namespace: string }): boolean =>
     namespace === null || one.namespace === namespace;
-  const summary = summarize(ledger, within);
+  const summary = summarize(ledger, within, auditor.stale());
   const release = auditor.release();
-  const unread = auditor
-    .unreadServices()
-    .filter((lost) => lost.namespace === null || within({ namespace: lost.namespace })).length;
-  const known = summary.unknown[unreadable] ?? 0;
+  // A dump is one moment: nobody knows since when what differs does.
+  const timeless = kind === 'audit';
   return {
     format: 1,
     kind,
@@ -301,98 +424,20 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
       kubernetes: auditor.kubernetes(),
       release: `1.${String(release.minor)}`,
       verified: release.verified,
-      from: auditor.startedAt(),
+      from: timeless ? null : auditor.startedAt(),
       until: auditor.now(),
+      complete: auditor.complete(),
     },
-    findings: [
-      ...summary.findings,
-      ...(kind === 'replay' ? auditor.settle.resolved().filter(within) : []),
-    ],
+    namespace,
+    findings: timeless
+      ? summary.findings.map((finding) => ({ ...finding, since: null, openedAt: null }))
+      : [...summary.findings, ...auditor.settle.resolved().filter(within)],
     services: summary.services,
     verdicts: summary.verdicts,
-    unknown: unread === 0 ? summary.unknown : { ...summary.unknown, [unreadable]: unread + known },
+    unknown: summary.unknown,
     foreign: summary.foreign,
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),
     measures: measuresOf(auditor.measured),
   };
-}
-
-/** The state at this moment for the server, whatever the input has told so far. */
-export function statusOf(auditor: Auditor, source: string): Status {
-  const ledger = auditor.ledger();
-  auditor.measured.refresh();
-  const { settle } = auditor;
-  const now = auditor.now() ?? 0;
-  return {
-    metrics: {
-      ...auditor.measured,
-      summary: ledger === null ? emptySummary : summarize(ledger),
-      dropped: auditor.dropped(),
-      now,
-      startedAt: auditor.startedAt() ?? now,
-      releaseMinor: auditor.release().minor,
-      version,
-    },
-    resolved: settle.resolved(),
-    forgotten: settle.forgotten(),
-    notReady: ledger === null ? 'The first lists are not complete' : null,
-    source,
-    kubernetes: auditor.kubernetes(),
-  };
-}
-
-export interface Pace {
-  /** Factor over the input's own speed; Infinity does not wait at all. */
-  readonly speed: number;
-  /** Where to stop on the input's clock; null: at its end. */
-  readonly until: number | null;
-  /** Aborts the waiting, and with it the replay. */
-  readonly signal?: AbortSignal;
-}
-
-/** Entries of a recording in their own time, timers of the settle window between them. */
-export async function replay(
-  auditor: Auditor,
-  entries: AsyncIterable<RecordingEntry>,
-  pace: Pace,
-): Promise<void> {
-  const begun = performance.now();
-  let origin: number | null = null;
-  for await (const entry of entries) {
-    const at = entry.kind === 'event' ? entry.event.at : entry.at;
-    origin ??= at;
-    if (pace.until !== null && at > pace.until) {
-      auditor.take({ kind: 'end', at: pace.until, complete: true, ...nothingMore });
-      return;
-    }
-    if (pace.speed !== Infinity) {
-      const due = (moment: number): number =>
-        begun + ((moment - (origin ?? moment)) / pace.speed) * 1000;
-      for (let next = auditor.nextAt(); next !== null && next < at; next = auditor.nextAt()) {
-        await until(due(next), pace.signal);
-        auditor.advance(next);
-      }
-      await until(due(at), pace.signal);
-    }
-    if (pace.signal?.aborted === true) return;
-    auditor.take(entry);
-  }
-}
-
-const nothingMore = { skipped: new Map<string, number>(), problems: new Map<string, number>() };
-
-/** Waits for a moment of performance.now(); returns at once when it is past or the signal fires. */
-async function until(moment: number, signal: AbortSignal | undefined): Promise<void> {
-  const wait = moment - performance.now();
-  if (wait <= 0 || signal?.aborted === true) return;
-  await new Promise<void>((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer);
-      signal?.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, wait);
-    signal?.addEventListener('abort', done, { once: true });
-  });
 }

@@ -98,6 +98,8 @@ export function containerPort(name: string, port: number, sidecar = false): Cont
 const noPorts: readonly ContainerPort[] = [];
 
 export function pod(more: Of<Pod> = {}): Pod {
+  const named = meta({ name: 'web-1', labels: { app: 'web' }, ...more });
+  const { namespace, name, uid } = named;
   return {
     node: 'node-a',
     hostNetwork: false,
@@ -109,8 +111,9 @@ export function pod(more: Of<Pod> = {}): Pod {
     readySince: 0,
     ips: ['10.0.0.1'],
     ipsSince: 0,
+    ref: { kind: 'Pod', namespace, name, uid },
     ...more,
-    ...meta({ name: 'web-1', labels: { app: 'web' }, ...more }),
+    ...named,
   };
 }
 

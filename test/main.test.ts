@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { gunzipSync } from 'node:zlib';
+import { gunzipSync, gzipSync } from 'node:zlib';
 
 import { describe, expect, it } from 'vitest';
 
@@ -137,6 +137,22 @@ describe('audit', () => {
     expect(finding?.expected).toContain('web-1');
   });
 
+  it('tells no time that a dump does not know', async () => {
+    const items = [node, service, pod, endpoints, { ...slice, endpoints: [] }];
+    const ran = await run(['audit', '-', '-o', 'json'], listOf(...items));
+    expect(json(ran).input).toMatchObject({ from: null, until: null, complete: null });
+    expect(json(ran).findings.map(({ since, openedAt }) => [since, openedAt])).toEqual([
+      [null, null],
+    ]);
+    const created = { ...pod.metadata, creationTimestamp: '2026-11-21T10:56:46Z' };
+    const dated = listOf(...items, { ...pod, metadata: { ...created, name: 'other' } });
+    const later = await run(['audit', '-', '-o', 'json'], dated);
+    expect(json(later).input).toMatchObject({ from: null, until: 1_795_258_606 });
+    for (const format of ['wide', 'yaml', 'junit']) {
+      expect((await run(['audit', '-', '-o', format], listOf(...items))).out).not.toContain('1970');
+    }
+  });
+
   it('ends with 2 where nothing is judged: a mistyped name is no health', async () => {
     const ran = await run(['audit', '-', '-n', 'other'], well);
     expect(ran.code).toBe(2);
@@ -188,7 +204,34 @@ describe('replay', () => {
   it('stops at a moment, before anything was wrong', async () => {
     const ran = await run(['replay', recording, '--until', '1795258560', '-o', 'json']);
     expect(ran.code).toBe(0);
-    expect(json(ran).input.until).toBe(1_795_258_560);
+    expect(json(ran).input).toMatchObject({ until: 1_795_258_560, complete: true });
+  });
+
+  it('does not take a dump for a recording, in whatever form', async () => {
+    const yaml = 'apiVersion: v1\nkind: List\nitems: []\n';
+    const pretty = JSON.stringify(JSON.parse(well), null, 4);
+    for (const [name, text] of [
+      ['one.json', well],
+      ['many.json', pretty],
+      ['zipped.json.gz', gzipSync(pretty)],
+      ['lines.ndjson', `${JSON.stringify(node)}\n${JSON.stringify(service)}\n`],
+      ['list.json', `[${JSON.stringify(service)}]`],
+      ['dump.yaml', yaml],
+      ['documents.yaml', `---\n${yaml}`],
+    ] as const) {
+      const path = save(name, text);
+      const ran = await run(['replay', path]);
+      const err = `endpoint-auditor: ${path}: Expected a recording, found API objects`;
+      expect(ran).toEqual({ code: 2, out: '', err: `${err} (audit reads those)\n` });
+    }
+  });
+
+  it('says that its figures are of all namespaces where it reports one', async () => {
+    const ran = await run(['replay', recording, '-n', 'shop']);
+    expect(ran.out).toContain('input dropped (all namespaces): ');
+    expect(ran.out).toContain('Convergence lag p50 / p99 (all namespaces): ');
+    const all = await run(['replay', recording]);
+    expect(all.out).not.toContain('all namespaces');
   });
 
   it('judges what is left of a recording that was cut, and says so', async () => {
@@ -197,11 +240,14 @@ describe('replay', () => {
     const ran = await run(['replay', cut, '-o', 'json']);
     expect(ran.code).toBe(1);
     expect(ran.err).toContain('Unexpected end of gzip data');
+    expect(json(ran).input.complete).toBe(false);
     const lines = gunzipSync(whole).toString().split('\n');
     const half = save('half.ndjson', lines.slice(0, 600).join('\n').slice(0, -40));
     const early = await run(['replay', half, '-o', 'json']);
     expect(early.code).toBe(2);
     expect(Object.keys(json(early).unknown)).toContain('pods-not-known');
+    const text = await run(['replay', half]);
+    expect(text.out).toContain('Besides: the recording is cut short; ');
   });
 
   it('says when it judges a release that it does not know', async () => {
@@ -264,6 +310,19 @@ describe('usage', () => {
     expect(ran.code).toBe(2);
     expect(ran.err).not.toBe('');
     expect(ran.err).not.toMatch(/\n {4}at /);
+  });
+
+  it.each([
+    [['audit', '/nowhere/at/all.json'], '/nowhere/at/all.json: Cannot read: no such file'],
+    [['replay', '/nowhere/at/all'], '/nowhere/at/all: Cannot read: no such file'],
+    [['audit', `${main}/x`], `${main}/x: Cannot read: not a directory`],
+    [['replay', folder], `${folder}: Expected a recording, found a directory`],
+    [['serve', '--recording', folder], `${folder}: Expected a recording, found a directory`],
+  ])('says plainly what cannot be read: %j', async (args, text) => {
+    const ran = await run(args);
+    expect(ran.code).toBe(2);
+    expect(ran.err).toContain(`endpoint-auditor: ${text}`);
+    expect(ran.err).not.toMatch(/\bE[A-Z]{4,}\b/);
   });
 
   it('knows its version', async () => {

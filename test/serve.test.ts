@@ -1,68 +1,24 @@
-// The loop: when judging begins, what unreadable input does to verdicts, and how a replay keeps
-// time.
+// The loop: when judging begins, what unreadable input does to verdicts, and what streams that lag
+// or are lost do to them.
 
 import { describe, expect, test } from 'vitest';
 
-import type { Finding } from '../src/audit/findings.ts';
-import type { RecordingEntry } from '../src/cluster/recording.ts';
-import type { AnyObject, Resource } from '../src/model/objects.ts';
+import {
+  added,
+  auditorOf,
+  clock,
+  end,
+  header,
+  lively,
+  progress,
+  report,
+  service,
+  synced,
+  watches,
+} from './entries.ts';
 import { resources } from '../src/model/objects.ts';
-import type { Auditor } from '../src/serve.ts';
-import { createAuditor, replay, reportOf, statusOf } from '../src/serve.ts';
-import { project } from '../src/cluster/project.ts';
-
-const service = {
-  metadata: { name: 'web', namespace: 'shop', uid: 'web', resourceVersion: '1' },
-  spec: { clusterIP: '10.96.0.9', ipFamilies: ['IPv4'], selector: { app: 'web' }, ports: [] },
-};
-
-function projected(resource: Resource, raw: object, at: number): AnyObject {
-  const projection = project(resource, raw, at);
-  if (projection.problem !== undefined) throw new Error(projection.problem.message);
-  return projection.object;
-}
-
-const added = (resource: Resource, raw: object, at: number): RecordingEntry => ({
-  kind: 'event',
-  event: { resource, type: 'added', object: projected(resource, raw, at), at },
-});
-
-const header = (at: number, kubernetes: string | null = 'v1.33.1'): RecordingEntry => ({
-  kind: 'header',
-  at,
-  kubernetes,
-  resources,
-});
-
-const synced = (at: number, without: readonly Resource[] = []): RecordingEntry[] =>
-  resources
-    .filter((resource) => !without.includes(resource))
-    .map((resource) => ({ kind: 'synced', at, resource }));
-
-const clock = (at: number): RecordingEntry => ({ kind: 'clock', at });
-
-const end = (at: number): RecordingEntry => {
-  const none = new Map<string, number>();
-  return { kind: 'end', at, complete: true, skipped: none, problems: none };
-};
-
-function auditorOf(settle: number): { auditor: Auditor; opened: Finding[] } {
-  const opened: Finding[] = [];
-  const auditor = createAuditor({
-    settle,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onOpen: (finding) => opened.push(finding),
-  });
-  return { auditor, opened };
-}
-
-const report = (auditor: Auditor, namespace: string | null = null) =>
-  reportOf(auditor, { kind: 'replay', sources: ['test'], namespace, problems: [] });
-
-async function* stream(entries: readonly RecordingEntry[]): AsyncGenerator<RecordingEntry> {
-  for (const entry of entries) yield await Promise.resolve(entry);
-}
+import { wholeCluster } from '../src/model/scope.ts';
+import { answersOf } from '../src/status.ts';
 
 describe('judging begins when every promised resource is complete', () => {
   test('not before, and then with the clock of that moment', () => {
@@ -72,9 +28,9 @@ describe('judging begins when every promised resource is complete', () => {
     }
     auditor.take(clock(200));
     expect(auditor.ledger()).toBeNull();
-    expect(statusOf(auditor, 'test').notReady).not.toBeNull();
+    expect(answersOf(auditor, 'test').notReady()).not.toBeNull();
     auditor.take({ kind: 'synced', at: 210, resource: 'pods' });
-    expect(statusOf(auditor, 'test').notReady).toBeNull();
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
     auditor.take(clock(239));
     expect(opened).toEqual([]);
     auditor.take(clock(240));
@@ -138,6 +94,17 @@ describe('an object that cannot be read', () => {
   });
 });
 
+test('report, page and metrics count a Service that no version could be read of', () => {
+  const { auditor } = auditorOf(30);
+  for (const entry of [header(100), ...synced(101)]) auditor.take(entry);
+  const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
+  auditor.take({ kind: 'unreadable', at: 110, type: 'added', lost });
+  const want = { 'object-unreadable': 1 };
+  expect(report(auditor).unknown).toEqual(want);
+  expect(report(auditor, 'pay').unknown).toEqual({});
+  expect(answersOf(auditor, 'test').status().metrics.summary.unknown).toEqual(want);
+});
+
 test('a deletion whose object cannot be read still deletes it', () => {
   const { auditor } = auditorOf(30);
   for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {
@@ -163,33 +130,152 @@ describe('a report', () => {
   });
 });
 
-describe('a replay', () => {
-  const entries = [header(100), added('services', service, 100), ...synced(100), end(101)];
+describe('a live cluster', () => {
+  const codes = ['endpoints-missing', 'slice-placeholder-missing'];
 
-  test('stops at the moment it is told to', async () => {
-    const { auditor } = auditorOf(30);
-    await replay(auditor, stream([...entries.slice(0, -1), clock(140), end(150)]), {
-      speed: Infinity,
-      until: 120,
-    });
-    expect(auditor.now()).toBe(120);
-    expect(report(auditor).findings).toEqual([]);
+  test('a difference opens when its streams are known up to the end of its window', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    auditor.take(added('services', { ...service, metadata: other('60') }, 110));
+    auditor.advance(140);
+    expect(opened).toEqual([]);
+    for (const entry of progress(141, '60', ['pods', 'endpoints'])) auditor.take(entry);
+    auditor.settle.retry(141);
+    expect(opened.map(({ code, openedAt }) => [code, openedAt])).toEqual([
+      ['endpoints-missing', 141],
+      ['endpoints-missing', 141],
+    ]);
+  });
+  const other = (resourceVersion: string) => ({
+    ...service.metadata,
+    name: 'api',
+    uid: 'api',
+    resourceVersion,
   });
 
-  test('fires timers between entries in its own time, and stops when it is aborted', async () => {
-    const { auditor, opened } = auditorOf(30);
-    const stop = new AbortController();
-    // 1,000 times its speed: the window of 30 s is over after 30 ms, the next entry is an hour
-    // away.
-    const running = replay(auditor, stream([...entries.slice(0, -1), clock(3700)]), {
-      speed: 1000,
-      until: null,
-      signal: stop.signal,
+  test('an input that is out of sight makes verdicts unknown, and nothing opens', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    for (const entry of watches(110, 'stale', ['endpoints'])) auditor.take(entry);
+    auditor.take(clock(114));
+    expect(report(auditor).unknown).toEqual({});
+    auditor.take(clock(140));
+    expect(opened.map(({ code }) => code)).toEqual(['slice-placeholder-missing']);
+    expect(report(auditor)).toMatchObject({
+      unknown: { 'input-stale': 1 },
+      verdicts: { endpoints: { unknown: 1, pending: 0 }, endpointslices: { different: 1 } },
     });
-    await expect.poll(() => opened.length).toBe(2);
-    expect(auditor.now()).toBe(130);
-    stop.abort();
-    await running;
-    expect(auditor.now()).toBe(130);
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    auditor.take(clock(170));
+    expect(answersOf(auditor, 'test').notReady()).toBe('endpoints not seen for 60 s (stale)');
+    // It was seen for 9 s before, and has to be for the rest of its window.
+    for (const entry of watches(171, 'synced', ['endpoints'])) auditor.take(entry);
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    auditor.take(clock(191.9));
+    expect(opened).toHaveLength(1);
+    auditor.take(clock(192));
+    expect(opened.map(({ code }) => code).sort()).toEqual(codes);
+    expect(opened.at(-1)).toMatchObject({ since: 101, openedAt: 192 });
+  });
+
+  test('an open finding stays open while nobody can see whether it is over', () => {
+    const { auditor } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    auditor.take(clock(140));
+    for (const entry of watches(150, 'relisting')) auditor.take(entry);
+    auditor.take(clock(160));
+    expect(report(auditor)).toMatchObject({
+      unknown: { 'input-stale': 2 },
+      findings: [{ resolvedAt: null }, { resolvedAt: null }],
+    });
+  });
+
+  test('a watch that comes back at once changes nothing', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    for (const entry of watches(129, 'stale')) auditor.take(entry);
+    for (const entry of watches(130.5, 'synced')) auditor.take(entry);
+    auditor.take(clock(131));
+    expect(opened.map(({ openedAt }) => openedAt)).toEqual([131, 131]);
+  });
+
+  test('after missed changes, a difference must be seen for some seconds more', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    for (const entry of watches(129, 'relisting', ['pods'])) auditor.take(entry);
+    for (const entry of watches(130, 'synced', ['pods'])) auditor.take(entry);
+    auditor.take(clock(134.9));
+    expect(opened).toEqual([]);
+    auditor.take(clock(135));
+    expect(opened).toHaveLength(2);
+  });
+
+  test('what is not permitted is not waited for, and is judged once it is', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively(['endpoints'])) auditor.take(entry);
+    auditor.take(clock(140));
+    expect(opened.map(({ code }) => code)).toEqual(['slice-placeholder-missing']);
+    expect(report(auditor).unknown).toEqual({ 'endpoints-not-known': 1 });
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    for (const entry of watches(150, 'listing', ['endpoints'])) auditor.take(entry);
+    for (const entry of [
+      ...synced(
+        151,
+        resources.filter((one) => one !== 'endpoints'),
+      ),
+      ...progress(151, '70', ['endpoints']),
+      ...watches(151, 'synced', ['endpoints']),
+      ...progress(152, '70'),
+      clock(181),
+    ]) {
+      auditor.take(entry);
+    }
+    expect(report(auditor).unknown).toEqual({});
+    expect(auditor.settle.open().map(({ code }) => code)).toEqual(codes);
+  });
+
+  test('an unready auditor says which lists it waits for', () => {
+    const { auditor } = auditorOf(30, { live: true });
+    for (const entry of [header(100), ...watches(100, 'listing'), ...synced(101, ['pods'])]) {
+      auditor.take(entry);
+    }
+    expect(answersOf(auditor, 'test').notReady()).toBe('The first lists are not complete: pods');
+  });
+});
+
+describe('a scope', () => {
+  test('holds what is in it, and lets go of what leaves it', () => {
+    const scope = { ...wholeCluster, namespaces: ['shop'] };
+    const { auditor } = auditorOf(30, { scope });
+    const other = { ...service, metadata: { ...service.metadata, namespace: 'pay' } };
+    const slice = (name: string, resourceVersion: string) => ({
+      metadata: {
+        name: 'web-x',
+        namespace: 'shop',
+        uid: 'x',
+        resourceVersion,
+        labels: { 'kubernetes.io/service-name': name },
+      },
+      addressType: 'IPv4',
+      endpoints: [],
+    });
+    const events = [added('services', service, 100), added('services', other, 100)];
+    for (const entry of [header(100), ...events, ...synced(101)]) auditor.take(entry);
+    expect([...auditor.store.snapshot.services.keys()]).toEqual(['shop/web']);
+    const shard = [0, 1]
+      .map((index) => ({ ...wholeCluster, shard: { index, count: 2 } }))
+      .map((scope) => auditorOf(30, { scope }).auditor);
+    for (const one of shard) {
+      for (const entry of [added('endpointslices', slice('web', '2'), 100)]) one.take(entry);
+    }
+    const held = (): number[] => shard.map(({ store }) => store.snapshot.slices.size);
+    expect(held().sort()).toEqual([0, 1]);
+    const names = ['a', 'b', 'c', 'd', 'e'];
+    for (const [index, name] of names.entries()) {
+      for (const one of shard) {
+        one.take(added('endpointslices', slice(name, String(index + 3)), 101 + index));
+      }
+      expect(held().sort()).toEqual([0, 1]);
+    }
   });
 });

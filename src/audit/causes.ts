@@ -40,8 +40,8 @@ export const causes = {
   'hand-edited': {
     title: 'Somebody else changed the object, and the controller does not watch for that',
     condition:
-      'The object was as expected, then changed while its input did not; for slices, only in its ' +
-      'metadata.',
+      'The object was as expected, then changed while its input did not, or holds what the ' +
+      'controller never writes and does not look for; for slices, only in its metadata.',
     cure: 'Delete the object, or change a label of the Service.',
     upstream: 'pkg/controller/endpoint/endpoints_controller.go NewEndpointController',
   },

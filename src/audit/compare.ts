@@ -6,6 +6,7 @@
 // comes, so that a wrong targetRef is one difference and not two. Texts are for people: they name
 // the address, the pod, and the fields that differ as the API writes them.
 
+import { equalPorts, equalRefs } from '../model/equal.ts';
 import type { Endpoint, EndpointAddress, EndpointSlice, Port } from '../model/objects.ts';
 import { portKey, portText } from '../model/objects.ts';
 import type { ExpectedAddress } from '../shadow/endpoints.ts';
@@ -94,8 +95,15 @@ function pair<E, A>(
 const portsText = (ports: readonly Port[]): string =>
   ports.length === 0 ? 'no ports' : ports.map(portText).join(', ');
 
-function samePorts(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((key) => b.includes(key));
+/**
+ * The ports of an Endpoints address as repacking compares them: what stands twice is taken once,
+ * but not with an appProtocol, which is told apart by pointer.
+ */
+function packedPorts(ports: readonly Port[]): string[] {
+  const keys = ports.map(portKey);
+  return keys
+    .filter((key, index) => ports[index]?.appProtocol !== null || keys.indexOf(key) === index)
+    .sort();
 }
 
 const yes = (value: boolean | null): string => (value === null ? 'absent' : String(value));
@@ -186,17 +194,7 @@ export function compareAddress(
 }
 
 const isTarget = (target: EndpointAddress['target'], pod: ExpectedAddress['pod']): boolean =>
-  target !== null &&
-  target.kind === 'Pod' &&
-  target.uid === pod.uid &&
-  target.name === pod.name &&
-  target.namespace === pod.namespace;
-
-const isPort = (a: Port, b: Port | undefined): boolean =>
-  a.port === b?.port &&
-  a.name === b.name &&
-  a.protocol === b.protocol &&
-  a.appProtocol === b.appProtocol;
+  equalRefs(target, pod.ref);
 
 /** What nearly every entry is, and quickly told: all as expected. */
 function isListedAs(want: ExpectedAddress, got: ListedAddress): boolean {
@@ -205,8 +203,7 @@ function isListedAs(want: ExpectedAddress, got: ListedAddress): boolean {
     want.node === got.node &&
     want.hostname === got.hostname &&
     isTarget(got.target, want.pod) &&
-    want.ports.length === got.ports.length &&
-    want.ports.every((port, index) => isPort(port, got.ports[index]))
+    equalPorts(want.ports, got.ports)
   );
 }
 
@@ -219,9 +216,13 @@ function isSlicedAs(want: ExpectedEndpoint, { slice, endpoint }: SlicedEndpoint)
     endpoint.node === want.node &&
     (want.zone === undefined || endpoint.zone === want.zone) &&
     endpoint.hostname === want.hostname &&
+    !isTwice(endpoint.addresses) &&
     isTarget(endpoint.target, want.pod)
   );
 }
+
+const isTwice = (names: readonly string[]): boolean =>
+  names.length > 1 && new Set(names).size < names.length;
 
 const isNone = (names: readonly string[] | null): boolean => names === null || names.length === 0;
 
@@ -249,10 +250,9 @@ function compareListed(
       ),
     );
   }
-  const wantPorts = want.ports.map(portKey);
-  const gotPorts = got.ports.map(portKey);
+  const [wantPorts, gotPorts] = [packedPorts(want.ports), packedPorts(got.ports)];
   const within = truncated && gotPorts.every((key) => wantPorts.includes(key));
-  if (!within && !samePorts(wantPorts, gotPorts)) {
+  if (!within && wantPorts.join() !== gotPorts.join()) {
     const [e, a] = [want.ports, got.ports].map((ports) => `${name}: ${portsText(ports)}`);
     found.push(
       difference('endpoints-ports-different', object, 'subsets.ports', e ?? '', a ?? '', more),
@@ -419,6 +419,10 @@ function compareSliced(
   checkTarget(fields, want.pod, endpoint.target);
   check(fields, 'nodeName', want.node, endpoint.node);
   if (want.zone !== undefined) check(fields, 'zone', want.zone, endpoint.zone);
+  // A further address is a difference there; one that stands twice is told here.
+  if (isTwice(endpoint.addresses)) {
+    check(fields, 'addresses', want.addresses.join(', '), endpoint.addresses.join(', '));
+  }
   check(fields, 'hostname', want.hostname, endpoint.hostname);
   const onlyZone = fields.names.length === 1 && fields.names[0] === 'zone';
   pushFields(found, 'slice-endpoint-different', object, name, fields, {

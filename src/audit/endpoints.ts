@@ -9,6 +9,7 @@ import { annotation, label, portKey } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
 import type { Truncation } from '../shadow/endpoints.ts';
 import {
+  endpointsCapacity,
   expectedAddress,
   expectedLabels,
   isSelected,
@@ -18,8 +19,9 @@ import {
 } from '../shadow/endpoints.ts';
 import type { Difference, Leftover, ListedAddress } from './compare.ts';
 import { compareAddress, difference } from './compare.ts';
+import { listedAt } from './listed.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController, listedAt, podsInOrder } from './service.ts';
+import { isMember, isWrittenByController, podsInOrder, portGroups } from './service.ts';
 
 const objectOf = (record: ServiceRecord): string => `Endpoints ${record.key}`;
 
@@ -27,9 +29,9 @@ const objectOf = (record: ServiceRecord): string => `Endpoints ${record.key}`;
 export function truncationOf(record: ServiceRecord): Truncation | null {
   // A subset lists a pod at most once, but subsets of different ports may list the same pods.
   const most = Math.max(1, record.service?.ports.length ?? 1);
-  if (record.members.size * most <= 1000) return null;
+  if (record.members.length * most <= endpointsCapacity) return null;
   if (record.truncation === undefined) {
-    record.truncation = truncation(subsetCounts(record.groups.values()));
+    record.truncation = truncation(subsetCounts(portGroups(record)));
   }
   return record.truncation;
 }
@@ -46,7 +48,7 @@ export function judgeEndpoints(context: Context, record: ServiceRecord): Differe
   }
   if (!isSelected(service)) return [];
   if (endpoints === null) {
-    const want = `Endpoints ${record.key} of ${String(record.members.size)} selected pods`;
+    const want = `Endpoints ${record.key} of ${String(record.members.length)} selected pods`;
     const found = [difference('endpoints-missing', objectOf(record), 'metadata', want, null)];
     return withLikelyCause(context, record, found);
   }
@@ -141,7 +143,7 @@ function judgeCapacity(record: ServiceRecord): Difference[] {
         code,
         objectOf(record),
         'subsets',
-        `at most ${text(truncated.subsets)}, 1000 in all`,
+        `at most ${text(truncated.subsets)}, ${String(endpointsCapacity)} in all`,
         text(sizes),
         { subject: 'sizes' },
       ),
@@ -174,7 +176,7 @@ export function referredPod(
 ): Pod | null {
   if (target === null) return null;
   for (const pod of snapshot.podsAt(address)) {
-    if (pod.uid === target.uid && pod.name === target.name && record.members.has(pod.key)) {
+    if (pod.uid === target.uid && pod.name === target.name && isMember(record, pod)) {
       return pod;
     }
   }
@@ -204,7 +206,7 @@ export function judgeEndpointsAddress(
   const { snapshot, release } = context;
   const expected = [];
   for (const pod of podsInOrder(snapshot, ip)) {
-    if (!record.members.has(pod.key)) continue;
+    if (!isMember(record, pod)) continue;
     const address = expectedAddress(service, pod, release);
     if (address?.ip === ip) expected.push(address);
   }

@@ -8,7 +8,7 @@
 // suffers.
 
 import type { AddressType, EndpointSlice, Labels } from '../model/objects.ts';
-import { canonicalIP } from '../model/ip.ts';
+import { isAt } from '../model/ip.ts';
 import { isSelected } from '../shadow/endpoints.ts';
 import {
   addressTypesOf,
@@ -21,33 +21,25 @@ import type { Difference, Leftover, SlicedEndpoint } from './compare.ts';
 import { compareEndpoint, difference, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
 import type { Context, Role, ServiceRecord } from './service.ts';
-import { isWedged, nodeOf, podsInOrder, roleOf, slicesAt, slicesOf } from './service.ts';
+import { isMember, isWedged, nodeOf, podsInOrder, roleOf, slicesAt, slicesOf } from './service.ts';
 
-/** The entries at an address in slices of one role. */
+const noEntries: readonly SlicedEndpoint[] = [];
+
+/** The entries at an address in slices of one role, in the order of the slices' names. */
 export function entriesAt(
   context: Context,
   record: ServiceRecord,
   address: string,
   role: Role,
-): SlicedEndpoint[] {
-  if (record.entries !== null) {
-    const there = record.entries.get(address) ?? [];
-    const sorted =
-      there.length < 2 ? there : there.sort((a, b) => (a.slice.name < b.slice.name ? -1 : 1));
-    return sorted.filter(({ slice }) => roleOf(context.snapshot, record, slice) === role);
-  }
+): readonly SlicedEndpoint[] {
+  if (record.entries !== null) return record.entries.get(role)?.get(address) ?? noEntries;
+  const ofRole = slicesOf(context.snapshot, record, role);
+  if (ofRole.length === 0) return noEntries;
   const entries: SlicedEndpoint[] = [];
-  const slices = slicesAt(record, address);
-  // In an order that does not depend on which came first.
-  const inOrder =
-    slices.length < 2 ? slices : [...slices].sort((a, b) => (a.name < b.name ? -1 : 1));
-  for (const slice of inOrder) {
-    if (roleOf(context.snapshot, record, slice) !== role) continue;
+  for (const slice of slicesAt(record, address)) {
+    if (!ofRole.includes(slice)) continue;
     for (const endpoint of slice.endpoints) {
-      const listed = endpoint.addresses;
-      if (listed.includes(address) || listed.some((one) => canonicalIP(one) === address)) {
-        entries.push({ slice, endpoint });
-      }
+      if (endpoint.addresses.some((one) => isAt(one, address))) entries.push({ slice, endpoint });
     }
   }
   return entries;
@@ -78,7 +70,7 @@ export function judgeSliceAddress(
   const { snapshot, release } = context;
   const expected = [];
   for (const pod of podsInOrder(snapshot, address)) {
-    if (!record.members.has(pod.key)) continue;
+    if (!isMember(record, pod)) continue;
     for (const endpoint of expectedEndpoints(service, pod, nodeOf(snapshot, pod), release)) {
       if (endpoint.addresses.includes(address)) expected.push(endpoint);
     }
@@ -206,7 +198,7 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
       ({ addressType }) => addressType === type,
     );
     const isAuto = hintMode(service, context.release) === 'auto';
-    const empty = (record.expectedCounts.get(type) ?? 0) === 0;
+    const empty = !record.kinds.some(({ types }) => types.includes(type));
     if (slices.length === 0 && empty && !service.deleting) {
       found.push(
         difference(
@@ -224,7 +216,6 @@ export function judgeSlices(context: Context, record: ServiceRecord): Difference
       found.push(...judgeAutoHints(context, record, type, slices));
     }
   }
-  if (found.length === 0) return found;
   return withHindrance(context, record, found);
 }
 
@@ -244,6 +235,8 @@ function judgeEmpty(slices: readonly EndpointSlice[]): Difference[] {
 interface HintCounts {
   readonly without: string[];
   readonly zones: Set<string>;
+  /** Those of `without` that are hinted to Nodes. */
+  readonly toNodes: string[];
   ready: number;
   /** Ready endpoints without a zone, one of which is enough to have no hints. */
   zoneless: number;
@@ -251,32 +244,41 @@ interface HintCounts {
 
 /** Ready endpoints without a hint by address, and the zones that the others are hinted to. */
 export function countHints(slices: Iterable<EndpointSlice>): HintCounts {
-  const counts: HintCounts = { without: [], zones: new Set(), ready: 0, zoneless: 0 };
+  const counts: HintCounts = { without: [], zones: new Set(), toNodes: [], ready: 0, zoneless: 0 };
   for (const slice of slices) {
-    for (const { ready, addresses, forZones, zone } of slice.endpoints) {
+    for (const { ready, addresses, forZones, forNodes, zone } of slice.endpoints) {
       if (ready !== true) continue;
       counts.ready++;
       if (zone === null || zone === '') counts.zoneless++;
-      if (forZones === null || forZones.length === 0) counts.without.push(addresses.join(', '));
-      else for (const zone of forZones) counts.zones.add(zone);
+      for (const name of forZones ?? []) counts.zones.add(name);
+      if (forZones !== null && forZones.length > 0) continue;
+      counts.without.push(addresses.join(', '));
+      if (forNodes !== null && forNodes.length > 0) counts.toNodes.push(addresses.join(', '));
     }
   }
   return counts;
 }
 
-/** All ready endpoints of an address type have a hint, or none has. */
+/**
+ * All ready endpoints of an address type have a hint, or none has. Hints for Nodes beside those
+ * for zones are not seen upstream, so they stay; alone they count as none and do not.
+ */
 function judgeAutoHints(
   context: Context,
   record: ServiceRecord,
   type: AddressType,
   slices: readonly EndpointSlice[],
 ): Difference[] {
-  const { without, zones, ready } = countHints(slices);
-  if (zones.size === 0) return [];
+  const { without, zones, toNodes, ready } = countHints(slices);
+  if (zones.size === 0 && toNodes.length === 0) return [];
   const object = slices.length === 1 && slices[0] ? sliceObject(slices[0]) : `${type} slices`;
   const where = slices.length === 1 ? object : `EndpointSlices of Service ${record.key}`;
   const say = (field: string, want: string, got: string): Difference =>
     difference('slice-hints-different', where, field, want, got, { subject: `${type} ${field}` });
+  if (toNodes.length > 0) {
+    const got = `${type}: hints for Nodes alone at ${toNodes.slice(0, 100).join(', ')}`;
+    return [say('endpoints.hints.forNodes', `${type}: hints for zones, or none`, got)];
+  }
   if (without.length > 0) {
     const got = `${type}: no hint at ${without.slice(0, 100).join(', ')}`;
     return [say('endpoints.hints', `${type}: a hint at all ready endpoints or at none`, got)];

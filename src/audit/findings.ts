@@ -354,7 +354,9 @@ export const catalogue = {
     severity: 'warning',
     difference: 'different',
     title: 'A mirrored slice is not owned by its Endpoints',
-    meaning: 'It is owned by an earlier object of the same name, or by none.',
+    meaning:
+      'It is owned by an earlier object of the same name, which the controller puts right, or ' +
+      'by none, which only an edit by hand leaves and the controller does not see.',
     remedy: rewriteSlice,
     upstream: `${mirroringReconciler} needRebuildExistingSlices`,
   },
@@ -374,9 +376,11 @@ export const catalogue = {
     output: 'mirrored',
     severity: 'info',
     difference: 'unexpected',
-    title: 'Two mirrored slices stand where one is enough',
-    meaning: 'There is one mirrored slice per address type and port map.',
-    remedy: 'Nothing needs to be done; the next sync of the Endpoints deletes one.',
+    title: 'A mirrored slice stands that is one too many',
+    meaning:
+      'There is one mirrored slice per address type and port map that has endpoints; a second, ' +
+      'or an empty one under other ports, adds nothing.',
+    remedy: 'Nothing needs to be done; the next sync of the Endpoints deletes it.',
     upstream: `${mirroringReconciler} reconcileByPortMapping`,
   },
   'left-behind': {
@@ -408,7 +412,8 @@ export const catalogue = {
     title: 'Two living pods report one address',
     meaning:
       'Both are listed wherever they are selected, so traffic for one may reach the other. The ' +
-      'finding stands at the Services of the pod that came to the address later.',
+      'finding stands at the Services of the pod that came to the address later, or, where no ' +
+      'Service selects that pod, at those of the pod that was there first.',
     remedy: 'Find out which of the pods really has the address and delete the other.',
     upstream: `${endpointsController} podToEndpointAddressForService`,
   },

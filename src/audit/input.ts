@@ -13,9 +13,10 @@ import { difference, isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
 import { countHints, entriesAt } from './endpointslices.ts';
 import type { Context, ServiceRecord } from './service.ts';
-import { isWrittenByController, listedAt, roleOf, slicesAt, slicesOf } from './service.ts';
+import { isMember, isWrittenByController, roleOf, slicesOf } from './service.ts';
 
-const nearLimit = 0.8;
+/** Bytes of an object that comes near what the API server accepts. */
+const nearLimit = 0.8 * objectBytesLimit;
 
 /** What is left of a selector that is gone: the controllers' own slices and Endpoints. */
 const leftBehind = (context: Context, record: ServiceRecord): readonly EndpointSlice[] =>
@@ -38,8 +39,8 @@ export function leftBehindAddresses(
     }
   }
   if (endpoints !== null && isWrittenByController(endpoints)) {
-    for (const ip of record.listed.keys()) {
-      for (const { target } of listedAt(record, ip)) add(ip, target?.uid);
+    for (const { addresses } of endpoints.subsets) {
+      for (const { ip, target } of addresses) add(canonicalIP(ip), target?.uid);
     }
   }
   return addresses;
@@ -72,28 +73,21 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
 }
 
 function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
-  const found: Difference[] = [];
-  const judge = (bytes: number | null, name: () => string): void => {
-    if (bytes === null || bytes <= nearLimit * objectBytesLimit) return;
-    found.push(
-      difference(
-        'object-near-size-limit',
-        name(),
-        'bytes',
-        `at most ${String(objectBytesLimit)} bytes`,
-        `${String(bytes)} bytes`,
-        { subject: name() },
-      ),
-    );
-  };
-  for (const slice of record.slices.values()) {
-    if ((slice.bytes ?? 0) <= nearLimit * objectBytesLimit) continue;
-    if (roleOf(context.snapshot, record, slice) === null) continue;
-    judge(slice.bytes, () => sliceObject(slice));
+  const near: [object: string, bytes: number][] = [];
+  for (const slice of record.slices) {
+    const bytes = slice.bytes ?? 0;
+    if (bytes <= nearLimit || roleOf(context.snapshot, record, slice) === null) continue;
+    near.push([sliceObject(slice), bytes]);
   }
   const { endpoints } = record;
-  if (endpoints !== null) judge(endpoints.bytes, () => `Endpoints ${endpoints.key}`);
-  return found;
+  const bytes = endpoints?.bytes ?? 0;
+  if (bytes > nearLimit) near.push([`Endpoints ${record.key}`, bytes]);
+  const most = `at most ${String(objectBytesLimit)} bytes`;
+  return near.map(([object, bytes]) =>
+    difference('object-near-size-limit', object, 'bytes', most, `${String(bytes)} bytes`, {
+      subject: object,
+    }),
+  );
 }
 
 function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[] {
@@ -105,8 +99,9 @@ function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[]
     const slices = slicesOf(snapshot, record, 'controller').filter(
       ({ addressType }) => addressType === type,
     );
-    const { zones, ready, zoneless } = countHints(slices);
-    if (zones.size > 0 || ready === 0) continue;
+    const { zones, toNodes, ready, zoneless } = countHints(slices);
+    // Hints of another kind are told of where the slices are judged.
+    if (zones.size > 0 || toNodes.length > 0 || ready === 0) continue;
     const reason = !snapshot.knows('nodes')
       ? 'Nodes are not known'
       : zoneless > 0
@@ -127,12 +122,8 @@ function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[]
 }
 
 /** Pods by which the API server refuses the Endpoints of the Service. */
-function judgeNodeless({ snapshot }: Context, record: ServiceRecord): Difference[] {
-  const pods: Pod[] = [];
-  for (const [key, { nodeless }] of record.members) {
-    const pod = nodeless ? snapshot.pods.get(key) : undefined;
-    if (pod !== undefined) pods.push(pod);
-  }
+function judgeNodeless(record: ServiceRecord): Difference[] {
+  const pods = record.members.filter((_, at) => record.memberKinds[at]?.nodeless === true);
   return pods.map((pod) =>
     difference(
       'pod-without-node',
@@ -150,7 +141,7 @@ export function judgeInput(context: Context, record: ServiceRecord): Difference[
   const { service } = record;
   const found = [...judgeLeftBehind(context, record), ...judgeSizes(context, record)];
   if (service === null || !isSelected(service)) return found;
-  if (record.nodeless > 0) found.push(...judgeNodeless(context, record));
+  if (record.nodeless > 0) found.push(...judgeNodeless(record));
   const foreign = slicesOf(context.snapshot, record, 'foreign');
   if (foreign.length > 0) {
     const names = foreign.map(sliceObject).join(', ');
@@ -158,7 +149,7 @@ export function judgeInput(context: Context, record: ServiceRecord): Difference[
     found.push(difference('managers-several', object, 'spec.selector', null, names));
   }
   if (truncationOf(record) !== null) {
-    const pods = `${String(record.members.size)} selected pods`;
+    const pods = `${String(record.members.length)} selected pods`;
     const most = `${String(endpointsCapacity)} addresses`;
     const object = `Endpoints ${record.key}`;
     found.push(difference('endpoints-truncated', object, 'subsets', pods, most));
@@ -173,7 +164,6 @@ export function judgeInputAddress(
   address: string,
 ): Difference[] {
   const found = judgeShared(context.snapshot, record, address);
-  if (slicesAt(record, address).length === 0) return found;
   const foreign = entriesAt(context, record, address, 'foreign');
   if (foreign.length === 0) return found;
   const others = [
@@ -199,7 +189,11 @@ export function judgeInputAddress(
   return found;
 }
 
-/** Living pods that report one address; pods on the host network of one Node share it by right. */
+/**
+ * Living pods that report one address; pods on the host network of one Node share it by right. It
+ * is told once, at the Services of the pod that came later; where none selects that pod, at those
+ * of the pod that was there first, since what is sent to it may go astray.
+ */
 function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string): Difference[] {
   const pods = snapshot.podsAt(address);
   if (pods.length < 2) return [];
@@ -208,10 +202,12 @@ function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string)
     .sort((a, b) => a.ipsSince - b.ipsSince || (a.uid < b.uid ? -1 : 1));
   const found: Difference[] = [];
   for (const [index, pod] of living.entries()) {
-    const elder = living
+    const elders = living
       .slice(0, index)
-      .find((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
-    if (elder === undefined || !record.members.has(pod.key)) continue;
+      .filter((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
+    const isOurs = (one: Pod): boolean => isMember(record, one);
+    const elder = isOurs(pod) ? elders[0] : elders.find(isOurs);
+    if (elder === undefined || (!isOurs(pod) && isServed(snapshot, pod))) continue;
     found.push(
       difference(
         'address-shared',
@@ -225,6 +221,10 @@ function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string)
   }
   return found;
 }
+
+/** Whether any Service selects the pod. */
+const isServed = (snapshot: Snapshot, { namespace, labels }: Pod): boolean =>
+  snapshot.servicesSelecting(namespace, labels).some(isSelected);
 
 function conflicts(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
   const shared = a.slice.ports.some((port) =>

@@ -13,13 +13,15 @@
 // differences; only history, and with it some causes, is known to the one who followed.
 
 import { canonicalIP } from '../model/ip.ts';
-import type { Change, EndpointSlice, Key, Lost, Snapshot } from '../model/objects.ts';
+import type { Change, EndpointSlice, Key, Lost, Service, Snapshot } from '../model/objects.ts';
+import { lostKey } from '../model/objects.ts';
 import { hintMode } from '../shadow/hints.ts';
 import type { Difference } from './compare.ts';
 import { judgeEndpoints, judgeEndpointsAddress, truncationOf } from './endpoints.ts';
 import { judgeSlice, judgeSliceAddress, judgeSlices } from './endpointslices.ts';
 import type { Output } from './findings.ts';
 import { judgeInput, judgeInputAddress, leftBehindAddresses } from './input.ts';
+import { foldListed, setEndpoints, spreadListed } from './listed.ts';
 import { judgeMirrored } from './mirrored.ts';
 import type { Context, ServiceRecord } from './service.ts';
 import {
@@ -28,10 +30,10 @@ import {
   createRecord,
   isEmpty,
   isWedged,
-  setEndpoints,
   setService,
   slicesOf,
   spreadSlices,
+  trimMembers,
 } from './service.ts';
 import type { Settle } from './settle.ts';
 import type { Audited, ConvergenceSample, Keeping, Occasion } from './standing.ts';
@@ -43,12 +45,22 @@ import { isUnjudged, unknownOf } from './verdict.ts';
 export interface Ledger {
   /** Takes in all that the snapshot holds, at the beginning. */
   begin(at: number): void;
+  /**
+   * The same in small steps, between which others may work; until the last the snapshot must not
+   * change.
+   */
+  beginInSteps(at: number): Generator<undefined, void>;
   /** Takes in one change, which the snapshot already holds. */
   apply(change: Change): void;
   /** Notes that a version of an object could not be read, or that it can be again. */
   lose(lost: Lost, at: number): void;
   regain(lost: Lost, at: number): void;
+  /** The same in small steps, as `beginInSteps`. */
+  loseInSteps(lost: Lost, at: number): Generator<undefined, void>;
+  regainInSteps(lost: Lost, at: number): Generator<undefined, void>;
   readonly audited: ReadonlyMap<Key, Audited>;
+  /** What could not be read, each object once. */
+  readonly lost: ReadonlyMap<string, Lost>;
   readonly snapshot: Snapshot;
   readonly settle: Settle;
 }
@@ -100,16 +112,13 @@ export function createLedger(options: LedgerOptions): Ledger {
   };
   return {
     audited: state.audited,
+    lost: state.lost,
     snapshot: context.snapshot,
     settle,
     begin(at) {
-      load(state);
-      for (const of of state.audited.values()) {
-        of.unknown = unknownOf(context.snapshot, of.record, state.lost.values());
-        judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true, gap: false });
-        index(state, of.record);
-      }
+      finish(begin(state, at));
     },
+    beginInSteps: (at) => begin(state, at),
     apply(change) {
       settle.advance(change.at);
       for (const touch of touchedBy(state.records, change)) {
@@ -117,45 +126,74 @@ export function createLedger(options: LedgerOptions): Ledger {
       }
     },
     lose(lost, at) {
-      state.lost.set(lostKey(lost), lost);
-      judgeLost(state, lost, at);
+      finish(lose(state, lost, at));
     },
     regain(lost, at) {
-      if (state.lost.delete(lostKey(lost))) judgeLost(state, lost, at);
+      finish(regain(state, lost, at));
     },
+    loseInSteps: (lost, at) => lose(state, lost, at),
+    regainInSteps: (lost, at) => regain(state, lost, at),
   };
 }
 
-const lostKey = ({ resource, namespace, name }: Lost): string =>
-  `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
+/** Work that can be interrupted after every step. */
+type Steps = Generator<undefined, void>;
 
-function auditedOf(state: State, key: Key): Audited {
+function finish(steps: Steps): void {
+  while (steps.next().done !== true);
+}
+
+function* begin(state: State, at: number): Steps {
+  yield* load(state);
+  for (const of of state.audited.values()) {
+    of.unknown = unknownOf(state.context.snapshot, of.record, state.lost.values());
+    judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true, gap: false });
+    index(state, of.record);
+    yield;
+  }
+}
+
+function* lose(state: State, lost: Lost, at: number): Steps {
+  state.lost.set(lostKey(lost), lost);
+  yield* judgeLost(state, lost, at);
+}
+
+function* regain(state: State, lost: Lost, at: number): Steps {
+  if (state.lost.delete(lostKey(lost))) yield* judgeLost(state, lost, at);
+}
+
+function auditedOf(state: State, key: Key, service?: Service): Audited {
   const known = state.audited.get(key);
   if (known !== undefined) return known;
-  const record = createRecord(key);
+  const record = createRecord(key, service);
   const unknown = unknownOf(state.context.snapshot, record, state.lost.values());
-  const made: Audited = { record, items: noItems, unknown, regime: '' };
+  const made: Audited = { record, items: noItems, unknown, regime: -1 };
   state.audited.set(key, made);
   return made;
 }
 
-function load(state: State): void {
+function* load(state: State): Steps {
   const { context } = state;
   const { snapshot } = context;
   for (const service of snapshot.services.values()) {
     // Without its pods at first: going through the pods once is cheaper than once per Service.
-    setService(context, auditedOf(state, service.key).record, service, []);
+    setService(context, auditedOf(state, service.key, service).record, service, []);
+    yield;
   }
   for (const pod of snapshot.pods.values()) {
     for (const { key } of snapshot.servicesSelecting(pod.namespace, pod.labels)) {
       addPod(context, auditedOf(state, key).record, pod);
     }
+    yield;
   }
+  for (const { record } of state.audited.values()) trimMembers(record);
   for (const endpoints of snapshot.endpoints.values()) {
     setEndpoints(auditedOf(state, endpoints.key).record, endpoints);
+    yield;
   }
   for (const slice of snapshot.slices.values()) {
     for (const record of recordsNamed(state.records, slice)) addSlice(record, slice);
+    yield;
   }
 }
 
@@ -182,11 +220,14 @@ function judged(of: Audited, output: Output, judge: () => Difference[]): Differe
   return isUnjudged(of.unknown, output) ? [] : judge();
 }
 
+const none: readonly Difference[] = [];
+
 function judgeAddress(state: State, of: Audited, address: string, occasion: Occasion): void {
   const { context, keeping } = state;
   const { record } = of;
-  const endpoints = judged(of, 'endpoints', () => judgeEndpointsAddress(context, record, address));
-  const slices = judged(of, 'endpointslices', () => judgeSliceAddress(context, record, address));
+  const judges = (output: Output): boolean => !isUnjudged(of.unknown, output);
+  const endpoints = judges('endpoints') ? judgeEndpointsAddress(context, record, address) : none;
+  const slices = judges('endpointslices') ? judgeSliceAddress(context, record, address) : none;
   const input = judgeInputAddress(context, record, address);
   if (of.items.size + endpoints.length + slices.length + input.length === 0) return;
   reconcile(keeping, of, `endpoints ${address}`, endpoints, occasion);
@@ -202,10 +243,9 @@ function judgeOneSlice(
 ): void {
   const { record } = of;
   // A slice that went, or names another Service now, leaves no differences behind.
-  const found =
-    record.slices.get(slice.key) === slice
-      ? judged(of, 'endpointslices', () => judgeSlice(context, record, slice))
-      : [];
+  const found = record.slices.includes(slice)
+    ? judged(of, 'endpointslices', () => judgeSlice(context, record, slice))
+    : [];
   reconcile(keeping, of, `slice ${slice.name}`, found, occasion);
 }
 
@@ -225,31 +265,43 @@ function judgeOutputs({ context, keeping }: State, of: Audited, occasion: Occasi
 }
 
 /** What bears on every address of a Service: truncation, wedges, and pods that make syncs fail. */
-function regimeOf({ context }: State, record: ServiceRecord): string {
+function regimeOf({ context }: State, record: ServiceRecord): number {
   const truncated = truncationOf(record) !== null;
   const wedged = isWedged(context.snapshot, record);
-  const pods = `${String(record.nodeless > 0)} ${String(record.stranded > 0)}`;
-  return `${String(truncated)} ${pods} ${String(wedged)}`;
+  const { nodeless, stranded } = record;
+  return (
+    Number(truncated) + 2 * Number(nodeless > 0) + 4 * Number(stranded > 0) + 8 * Number(wedged)
+  );
 }
 
 function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
   const { record } = of;
   of.regime = regimeOf(state, record);
-  const addresses = new Set([...record.listed.keys(), ...record.slicesAt.keys()]);
-  for (const key of record.members.keys()) {
-    const pod = state.context.snapshot.pods.get(key);
-    for (const ip of pod?.ips ?? []) addresses.add(canonicalIP(ip));
-  }
-  for (const unit of of.items.keys()) {
-    const [kind, address] = unit.split(' ');
-    if (address !== undefined && kind !== 'slice') addresses.add(address);
-  }
-  spreadSlices(record);
-  for (const address of addresses) judgeAddress(state, of, address, occasion);
+  const listed = spreadListed(record);
+  spreadSlices(state.context.snapshot, record);
+  for (const address of listed.keys()) judgeAddress(state, of, address, occasion);
+  for (const address of unlistedAddresses(of)) judgeAddress(state, of, address, occasion);
   record.entries = null;
-  for (const slice of record.slices.values()) judgeOneSlice(state, of, slice, occasion);
+  foldListed(record);
+  for (const slice of record.slices) judgeOneSlice(state, of, slice, occasion);
   judgeMirror(state, of, occasion);
   judgeOutputs(state, of, occasion);
+}
+
+/** Addresses besides those that the Endpoints list, at which something stands or must stand. */
+function unlistedAddresses({ record, items }: Audited): Set<string> {
+  const { listed, entries, members } = record;
+  const addresses = new Set<string>();
+  const add = (address: string): void => {
+    if (listed?.has(address) !== true) addresses.add(address);
+  };
+  for (const ofRole of entries?.values() ?? []) for (const address of ofRole.keys()) add(address);
+  for (const { ips } of members) for (const ip of ips) add(canonicalIP(ip));
+  for (const unit of items.keys()) {
+    const [kind, address] = unit.split(' ');
+    if (address !== undefined && kind !== 'slice') add(address);
+  }
+  return addresses;
 }
 
 /** Keeps the indexes by which pods and Nodes find Services that do not select them. */
@@ -283,7 +335,7 @@ function indexForeign({ context, foreign }: State, record: ServiceRecord): void 
 }
 
 /** Judges anew the Services of which something became unknown, or known again. */
-function judgeLost(state: State, lost: Lost, at: number): void {
+function* judgeLost(state: State, lost: Lost, at: number): Steps {
   for (const of of state.audited.values()) {
     const { record } = of;
     if (lost.namespace !== null && record.namespace !== lost.namespace) continue;
@@ -292,6 +344,8 @@ function judgeLost(state: State, lost: Lost, at: number): void {
       unknown.size === of.unknown.size &&
       [...unknown].every(([output, reason]) => of.unknown.get(output) === reason);
     of.unknown = unknown;
-    if (!same) judgeWhole(state, of, { at, touch: touchOf(record), beginning: true, gap: false });
+    if (same) continue;
+    judgeWhole(state, of, { at, touch: touchOf(record), beginning: true, gap: false });
+    yield;
   }
 }

@@ -90,7 +90,12 @@ function judgeMetadata(record: ServiceRecord, slice: EndpointSlice): Difference[
       ),
     );
   }
-  if (!slice.owners.some(({ uid }) => uid === endpoints.uid)) {
+  // Only an owner of that name and of an earlier life makes the controller write the slice anew.
+  const isStale = slice.owners.some(
+    ({ kind, name, uid }) =>
+      kind === 'Endpoints' && name === endpoints.name && uid !== endpoints.uid,
+  );
+  if (isStale || !slice.owners.some(({ uid }) => uid === endpoints.uid)) {
     const owners = slice.owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`);
     found.push(
       difference(
@@ -99,7 +104,9 @@ function judgeMetadata(record: ServiceRecord, slice: EndpointSlice): Difference[
         'metadata.ownerReferences',
         `Endpoints ${endpoints.name} (uid ${endpoints.uid})`,
         owners.length === 0 ? 'none' : owners.join(', '),
-        { subject: slice.name },
+        isStale
+          ? { subject: slice.name }
+          : { subject: slice.name, cause: 'hand-edited', severity: 'info' },
       ),
     );
   }
@@ -124,8 +131,10 @@ function compareGroups(
   const found: Difference[] = [];
   const left = new Map<string, Mirrored[]>();
   const groupsSeen = new Set<string>();
+  const wanted = new Set(groups.map(groupKey));
   for (const slice of slices) {
-    if (groupsSeen.has(groupKey(slice))) {
+    const isIdle = slice.endpoints.length === 0 && !wanted.has(groupKey(slice));
+    if (isIdle || groupsSeen.has(groupKey(slice))) {
       found.push(
         difference('mirror-slice-duplicate', sliceObject(slice), 'ports', null, slice.name, {
           subject: slice.name,
@@ -224,10 +233,16 @@ function compareMirrored(found: Difference[], want: MirroredEndpoint, got: Mirro
     );
   }
   const source = want.source;
+  const [from, to] = [source.target, endpoint.target];
+  // Each mirrored endpoint has one address; the first of several has led here.
+  const addresses = [want.address, ...endpoint.addresses.slice(1)].join(', ');
   const fields: [string, string | null, string | null][] = [
+    ['addresses', want.address, addresses],
     ['nodeName', source.node, endpoint.node],
     ['hostname', source.hostname === '' ? null : source.hostname, endpoint.hostname],
-    ['targetRef.uid', source.target?.uid ?? null, endpoint.target?.uid ?? null],
+    ['targetRef.kind', from?.kind ?? null, to?.kind ?? null],
+    ['targetRef.namespace', from?.namespace ?? null, to?.namespace ?? null],
+    ['targetRef.uid', from?.uid ?? null, to?.uid ?? null],
     ['zone', null, endpoint.zone],
   ];
   const differing = fields.filter(([, e, a]) => e !== a);

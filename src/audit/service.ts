@@ -6,6 +6,7 @@
 // record is the same as judging the Service from nothing, and a test holds the two against each
 // other. What is kept between events is derived from the snapshot and can be rebuilt at any time.
 
+import { equalEndpoints, equalTexts } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import type {
   AddressType,
@@ -14,8 +15,6 @@ import type {
   EndpointSlice,
   Key,
   Node,
-  ObjectRef,
-  Port,
   Pod,
   PortMapKey,
   Service,
@@ -29,7 +28,8 @@ import { expectedTypes, isControllers, isOwnedBy } from '../shadow/endpointslice
 import { isMirror } from '../shadow/mirroring.ts';
 import { isListed } from '../shadow/pod.ts';
 import type { Release } from '../shadow/release.ts';
-import type { ListedAddress, SlicedEndpoint } from './compare.ts';
+import type { SlicedEndpoint } from './compare.ts';
+import type { Listing } from './listed.ts';
 
 /** What judging needs besides the record. */
 export interface Context {
@@ -38,8 +38,8 @@ export interface Context {
   readonly maxEndpointsPerSlice: number;
 }
 
-/** What one pod adds to the expected totals of a Service; equal ones are one object. */
-interface Contribution {
+/** What pods of one kind add to the expected totals of a Service. */
+interface Kind {
   readonly portMap: PortMapKey | null;
   readonly ports: PortGroup['ports'];
   readonly ready: boolean;
@@ -50,10 +50,15 @@ interface Contribution {
    */
   readonly stranded: boolean;
   readonly types: readonly AddressType[];
+  /** How many they are. */
+  pods: number;
 }
 
 /** How a slice relates to a Service. */
 export type Role = 'controller' | 'mirror' | 'foreign' | 'strayed' | 'strayed mirror';
+
+/** What slices of one role say, by address. */
+type Entries = ReadonlyMap<string, readonly SlicedEndpoint[]>;
 
 export interface ServiceRecord {
   readonly key: Key;
@@ -63,53 +68,62 @@ export interface ServiceRecord {
   endpoints: Endpoints | null;
   /** Whether somebody else wrote the Endpoints last; null: not looked at yet. */
   handWritten: boolean | null;
-  /** The selected pods and what each adds. */
-  readonly members: Map<Key, Contribution>;
-  /** Pods listed in Endpoints, counted by their resolved ports. */
-  readonly groups: Map<PortMapKey, PortGroup>;
-  /** Endpoints expected in slices, by address type. */
-  readonly expectedCounts: Map<AddressType, number>;
+  /** The selected pods, in no order, and the kind that each is of. */
+  members: Pod[];
+  memberKinds: Kind[];
+  /** Few, however many pods. */
+  kinds: readonly Kind[];
   /** How the Endpoints must be truncated; undefined: to be computed. */
   truncation: Truncation | null | undefined;
   nodeless: number;
   stranded: number;
-  /** The Endpoints, address by address. */
-  listed: ReadonlyMap<string, ListedAddress | readonly ListedAddress[]>;
-  readonly slices: Map<Key, EndpointSlice>;
+  /** The Endpoints by address; null: no index is kept of these few, or it is to be made. */
+  listed: Listing | null;
+  /** In the order of their names. */
+  slices: readonly EndpointSlice[];
   /** The slices by role, in the order of their names; null: to be found again. */
-  roles: ReadonlyMap<Role, readonly EndpointSlice[]> | null;
+  roles: Readonly<Record<Role, readonly EndpointSlice[]>> | null;
   /** While all addresses are judged: what slices say at each. */
-  entries: Map<string, SlicedEndpoint[]> | null;
-  /** Slices of this Service by the addresses they list. */
-  readonly slicesAt: Map<string, Key | Key[]>;
+  entries: ReadonlyMap<Role, Entries> | null;
+  /** Keys of the slices by the addresses they list; null: as of `listed`. */
+  slicesAt: Map<string, Key | readonly Key[]> | null;
   /** uids of slices that were the controller's and lost the labels that say so. */
   relabelled: ReadonlySet<string>;
   /** The same of mirrored slices. */
   relabelledMirrors: ReadonlySet<string>;
 }
 
-const noRelabelled: ReadonlySet<string> = new Set();
+type Names = Pick<ServiceRecord, 'namespace' | 'name'>;
 
-export function createRecord(key: Key): ServiceRecord {
+function namesIn(key: Key): Names {
   const slash = key.indexOf('/');
+  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
+}
+
+const noRelabelled: ReadonlySet<string> = new Set();
+const noKinds: readonly Kind[] = [];
+const noSlices: readonly EndpointSlice[] = [];
+
+/** The record of a key; `names` are the same in parts, where somebody has them already. */
+export function createRecord(key: Key, names: Names = namesIn(key)): ServiceRecord {
   return {
     key,
-    namespace: key.slice(0, slash),
-    name: key.slice(slash + 1),
+    namespace: names.namespace,
+    name: names.name,
     service: null,
     endpoints: null,
     handWritten: null,
-    members: new Map(),
-    groups: new Map(),
-    expectedCounts: new Map(),
+    members: [],
+    memberKinds: [],
+    kinds: noKinds,
     truncation: undefined,
     nodeless: 0,
     stranded: 0,
-    listed: new Map(),
-    slices: new Map(),
+    listed: null,
+    slices: noSlices,
     roles: null,
     entries: null,
-    slicesAt: new Map(),
+    slicesAt: null,
     relabelled: noRelabelled,
     relabelledMirrors: noRelabelled,
   };
@@ -117,21 +131,7 @@ export function createRecord(key: Key): ServiceRecord {
 
 /** Nothing is left that could be judged or that would be found again. */
 export function isEmpty(record: ServiceRecord): boolean {
-  return record.service === null && record.endpoints === null && record.slices.size === 0;
-}
-
-const contributions = new Map<string, Contribution>();
-const contributionLimit = 10_000;
-
-function interned(contribution: Contribution): Contribution {
-  const { portMap, ready, nodeless, stranded, types } = contribution;
-  const flags = `${String(ready)} ${String(nodeless)} ${String(stranded)}`;
-  const key = `${String(portMap)} ${flags} ${types.join()}`;
-  const known = contributions.get(key);
-  if (known !== undefined) return known;
-  if (contributions.size >= contributionLimit) contributions.clear();
-  contributions.set(key, contribution);
-  return contribution;
+  return record.service === null && record.endpoints === null && record.slices.length === 0;
 }
 
 /** The Node of a pod: null when it does not exist, undefined when Nodes are not known. */
@@ -146,56 +146,98 @@ export function podsInOrder(snapshot: Snapshot, address: string): readonly Pod[]
   return pods.length < 2 ? pods : [...pods].sort((a, b) => (a.uid < b.uid ? -1 : 1));
 }
 
-function contributionOf(context: Context, service: Service, pod: Pod): Contribution {
-  const address = expectedAddress(service, pod, context.release);
-  const node = nodeOf(context.snapshot, pod);
-  return interned({
-    portMap: address?.portMap ?? null,
-    ports: address?.ports ?? [],
-    ready: address?.ready ?? false,
-    nodeless: address !== null && pod.node === '',
-    stranded: node === null && !service.publishNotReadyAddresses && isListed(pod, true),
-    types: expectedTypes(service, pod, node),
-  });
+/** What a pod adds, as the kind of this record that says the same; a new one where none does. */
+function kindOf(
+  { snapshot, release }: Context,
+  record: ServiceRecord,
+  pod: Pod,
+  of: Service,
+): Kind {
+  const address = expectedAddress(of, pod, release);
+  const node = nodeOf(snapshot, pod);
+  const { portMap = null, ports = noPorts, ready = false } = address ?? {};
+  const nodeless = address !== null && pod.node === '';
+  const stranded = node === null && !of.publishNotReadyAddresses && isListed(pod, true);
+  const types = expectedTypes(of, pod, node);
+  const known = record.kinds.find(
+    (kind) =>
+      kind.portMap === portMap &&
+      kind.ready === ready &&
+      kind.nodeless === nodeless &&
+      kind.stranded === stranded &&
+      equalTexts(kind.types, types),
+  );
+  if (known !== undefined) return known;
+  const kind = { portMap, ports, ready, nodeless, stranded, types, pods: 0 };
+  record.kinds = record.kinds.concat(kind);
+  return kind;
 }
 
-function count(record: ServiceRecord, contribution: Contribution, by: 1 | -1): void {
-  const { portMap, ports, ready, nodeless, stranded, types } = contribution;
+const noPorts: Kind['ports'] = [];
+
+function count(record: ServiceRecord, kind: Kind, by: 1 | -1): void {
   record.truncation = undefined;
-  if (portMap !== null) {
-    let group = record.groups.get(portMap);
-    if (group === undefined) record.groups.set(portMap, (group = { ports, ready: 0, notReady: 0 }));
-    if (ready) group.ready += by;
-    else group.notReady += by;
-    if (group.ready + group.notReady === 0) record.groups.delete(portMap);
-  }
-  if (nodeless) record.nodeless += by;
-  if (stranded) record.stranded += by;
-  for (const type of types) {
-    record.expectedCounts.set(type, (record.expectedCounts.get(type) ?? 0) + by);
-  }
+  kind.pods += by;
+  if (kind.pods === 0) record.kinds = record.kinds.filter((other) => other !== kind);
+  if (kind.nodeless) record.nodeless += by;
+  if (kind.stranded) record.stranded += by;
 }
 
-/** Counts a pod of the snapshot in, anew or out, as the Service's selector says now. */
-export function countPod(context: Context, record: ServiceRecord, key: Key): void {
-  const before = record.members.get(key);
-  if (before !== undefined) {
-    record.members.delete(key);
-    count(record, before, -1);
+/** Pods listed in Endpoints, counted by their resolved ports. */
+export function portGroups({ kinds }: ServiceRecord): PortGroup[] {
+  const listed = kinds.filter(({ portMap }) => portMap !== null);
+  return listed.map(({ ports, ready, pods }) =>
+    ready ? { ports, ready: pods, notReady: 0 } : { ports, ready: 0, notReady: pods },
+  );
+}
+
+/** Whether the controllers list the pods of the snapshot that are like this one. */
+export function isMember({ service }: ServiceRecord, pod: Pod): boolean {
+  if (service?.namespace !== pod.namespace || !isSelected(service)) return false;
+  return selects(service.selector, pod.labels);
+}
+
+/** Counts a pod in, anew or out: another version of it, or of its Node, is in the snapshot now. */
+export function recountPod(
+  context: Context,
+  record: ServiceRecord,
+  before: Pod | null,
+  after: Pod | null,
+): void {
+  const { members, memberKinds } = record;
+  const at = before === null ? -1 : members.indexOf(before);
+  const was = memberKinds[at];
+  if (was !== undefined) {
+    count(record, was, -1);
+    const [pod, kind] = [members.pop(), memberKinds.pop()];
+    if (pod !== undefined && kind !== undefined && at < members.length) {
+      members[at] = pod;
+      memberKinds[at] = kind;
+    }
   }
-  const pod = context.snapshot.pods.get(key);
-  if (pod === undefined || !selects(record.service?.selector ?? null, pod.labels)) return;
-  addPod(context, record, pod);
+  if (after !== null && isMember(record, after)) addPod(context, record, after);
+}
+
+/** Takes in another version of a pod that says the same to every controller. */
+export function replaceMember(record: ServiceRecord | undefined, before: Pod, after: Pod): void {
+  const at = record?.members.indexOf(before) ?? -1;
+  if (record !== undefined && at >= 0) record.members[at] = after;
 }
 
 /** Counts a selected pod in. */
 export function addPod(context: Context, record: ServiceRecord, pod: Pod): void {
-  const { service } = record;
+  const { service, members, memberKinds } = record;
   if (service === null || !isSelected(service)) return;
-  const { key } = pod;
-  const contribution = contributionOf(context, service, pod);
-  record.members.set(key, contribution);
-  count(record, contribution, 1);
+  const kind = kindOf(context, record, pod, service);
+  members.push(pod);
+  memberKinds.push(kind);
+  count(record, kind, 1);
+}
+
+/** Gives back the room that lists keep for more; worth it where many pods were counted in. */
+export function trimMembers(record: ServiceRecord): void {
+  record.members = record.members.slice();
+  record.memberKinds = record.memberKinds.slice();
 }
 
 /** Takes in a new version of the Service, null when it is gone; `pods` are those it may select. */
@@ -207,95 +249,14 @@ export function setService(
 ): void {
   record.service = service;
   record.roles = null;
-  record.members.clear();
-  record.groups.clear();
+  record.members.length = 0;
+  record.memberKinds.length = 0;
+  record.kinds = noKinds;
   record.truncation = undefined;
-  record.expectedCounts.clear();
   record.nodeless = 0;
   record.stranded = 0;
-  if (service !== null) for (const pod of pods) countPod(context, record, pod.key);
-}
-
-const noneListed: readonly ListedAddress[] = [];
-
-const asList = (
-  there: ListedAddress | readonly ListedAddress[] | undefined,
-): readonly ListedAddress[] => (there === undefined ? noneListed : 'ip' in there ? [there] : there);
-
-export function listedAt(record: ServiceRecord, ip: string): readonly ListedAddress[] {
-  return asList(record.listed.get(ip));
-}
-
-/** Takes in a new version of the Endpoints; returns the addresses at which it differs. */
-export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null): Set<string> {
-  const before = record.listed;
-  record.endpoints = endpoints;
-  record.roles = null;
-  record.handWritten = null;
-  record.listed = endpoints === null ? new Map() : listedAddresses(endpoints);
-  const touched = new Set<string>();
-  for (const [ip, listed] of record.listed) {
-    if (!sameListed(before.get(ip), listed)) touched.add(ip);
-  }
-  for (const ip of before.keys()) if (!record.listed.has(ip)) touched.add(ip);
-  return touched;
-}
-
-type Listed = ListedAddress | readonly ListedAddress[];
-
-function sameListed(before: Listed | undefined, after: Listed): boolean {
-  if (before !== undefined && 'ip' in before && 'ip' in after) return sameAddress(before, after);
-  const [was, now] = [asList(before), asList(after)];
-  if (was.length !== now.length) return false;
-  return now.every((one, index) => sameAddress(was[index], one));
-}
-
-function sameAddress(a: ListedAddress | undefined, b: ListedAddress): boolean {
-  if (a === undefined) return false;
-  return (
-    a.ready === b.ready &&
-    a.node === b.node &&
-    a.hostname === b.hostname &&
-    isSameTarget(a.target, b.target) &&
-    (a.ports === b.ports || JSON.stringify(a.ports) === JSON.stringify(b.ports))
-  );
-}
-
-const hasPort = (ports: readonly Port[], { port, protocol, name }: Port): boolean =>
-  ports.some((one) => one.port === port && one.protocol === protocol && one.name === name);
-
-/** The Endpoints address by address, in canonical form; one entry per pod at the address. */
-function listedAddresses(endpoints: Endpoints): Map<string, Listed> {
-  const listed = new Map<string, Listed>();
-  for (const subset of endpoints.subsets) {
-    for (const address of subset.addresses) {
-      const ip = canonicalIP(address.ip);
-      const there = listed.get(ip);
-      if (there === undefined) {
-        listed.set(ip, address);
-        continue;
-      }
-      const entries = asList(there);
-      // Not ready trumps ready at one port; at two ports they are two entries, as repacking has it.
-      const known = entries.find(
-        (one) =>
-          one.target?.uid === address.target?.uid &&
-          (one.ready === address.ready || subset.ports.some((port) => hasPort(one.ports, port))),
-      );
-      const merged =
-        known === undefined
-          ? address
-          : {
-              ...known,
-              ports: [...known.ports, ...subset.ports],
-              ready: known.ready && address.ready,
-            };
-      const all =
-        known === undefined ? [...entries, merged] : entries.with(entries.indexOf(known), merged);
-      listed.set(ip, all.length === 1 ? merged : all);
-    }
-  }
-  return listed;
+  for (const pod of pods) if (isMember(record, pod)) addPod(context, record, pod);
+  trimMembers(record);
 }
 
 /** The addresses that a slice lists, each once. */
@@ -307,103 +268,103 @@ export function addressesIn(slice: EndpointSlice): Set<string> {
   return addresses;
 }
 
-function linkSlice({ slicesAt }: ServiceRecord, address: string, key: Key): void {
+type SlicesAt = NonNullable<ServiceRecord['slicesAt']>;
+
+function linkSlice(slicesAt: SlicesAt, address: string, key: Key): void {
   const there = slicesAt.get(address);
   if (there === undefined) slicesAt.set(address, key);
-  else slicesAt.set(address, Array.isArray(there) ? [...there, key] : [there, key]);
+  else slicesAt.set(address, typeof there === 'string' ? [there, key] : [...there, key]);
 }
 
-function unlinkSlice({ slicesAt }: ServiceRecord, address: string, key: Key): void {
+function unlinkSlice(slicesAt: SlicesAt, address: string, key: Key): void {
   const there = slicesAt.get(address);
-  const left = Array.isArray(there) ? there.filter((other) => other !== key) : [];
+  const left = typeof there === 'object' ? there.filter((other) => other !== key) : [];
   const only = left[0];
   if (only === undefined) slicesAt.delete(address);
   else slicesAt.set(address, left.length === 1 ? only : left);
 }
 
 export function addSlice(record: ServiceRecord, slice: EndpointSlice): void {
-  record.slices.set(slice.key, slice);
+  const { slices, slicesAt } = record;
+  const after = slices.findIndex(({ name }) => name > slice.name);
+  record.slices = slices.toSpliced(after < 0 ? slices.length : after, 0, slice);
   record.roles = null;
-  for (const address of addressesIn(slice)) linkSlice(record, address, slice.key);
+  if (slicesAt === null) return;
+  for (const address of addressesIn(slice)) linkSlice(slicesAt, address, slice.key);
 }
 
 export function removeSlice(record: ServiceRecord, slice: EndpointSlice): void {
-  if (record.slices.get(slice.key) !== slice) return;
-  record.slices.delete(slice.key);
+  const { slices, slicesAt } = record;
+  if (!slices.includes(slice)) return;
+  record.slices = slices.filter((other) => other !== slice);
   record.roles = null;
-  for (const address of addressesIn(slice)) unlinkSlice(record, address, slice.key);
+  if (slicesAt === null) return;
+  for (const address of addressesIn(slice)) unlinkSlice(slicesAt, address, slice.key);
 }
 
 /** Endpoints from the first to the last at which two versions of a slice differ. */
+export interface DifferingEndpoints {
+  readonly was: readonly Endpoint[];
+  readonly is: readonly Endpoint[];
+}
+
 export function differingEndpoints(
   before: EndpointSlice,
   after: EndpointSlice,
-): [readonly Endpoint[], readonly Endpoint[]] {
+): DifferingEndpoints {
   const [was, is] = [before.endpoints, after.endpoints];
   const most = Math.min(was.length, is.length);
   let head = 0;
   while (head < most && isSameEndpoint(was[head], is[head])) head++;
   let tail = 0;
   while (tail < most - head && isSameEndpoint(was.at(-1 - tail), is.at(-1 - tail))) tail++;
-  return [was.slice(head, was.length - tail), is.slice(head, is.length - tail)];
+  return { was: was.slice(head, was.length - tail), is: is.slice(head, is.length - tail) };
 }
 
-const isSameList = (a: readonly string[] | null, b: readonly string[] | null): boolean =>
-  a === b ||
-  (a !== null && b !== null && a.length === b.length && a.every((one, at) => one === b[at]));
-
-const isSameTarget = (a: ObjectRef | null, b: ObjectRef | null): boolean =>
-  a?.uid === b?.uid && a?.name === b?.name && a?.namespace === b?.namespace && a?.kind === b?.kind;
-
-/** Whether two endpoints say the same, without a look at more than is needed. */
-function isSameEndpoint(a: Endpoint | undefined, b: Endpoint | undefined): boolean {
-  if (a === undefined || b === undefined) return false;
-  return (
-    a.ready === b.ready &&
-    a.serving === b.serving &&
-    a.terminating === b.terminating &&
-    a.node === b.node &&
-    a.zone === b.zone &&
-    a.hostname === b.hostname &&
-    isSameTarget(a.target, b.target) &&
-    isSameList(a.addresses, b.addresses) &&
-    isSameList(a.forZones, b.forZones) &&
-    isSameList(a.forNodes, b.forNodes)
-  );
-}
+const isSameEndpoint = (a: Endpoint | undefined, b: Endpoint | undefined): boolean =>
+  a !== undefined && b !== undefined && equalEndpoints(a, b);
 
 /** Takes in a new version of a slice; the cost is that of what differs. */
 export function replaceSlice(
   record: ServiceRecord,
-  before: EndpointSlice,
   after: EndpointSlice,
+  { was, is }: DifferingEndpoints,
 ): void {
-  record.slices.set(after.key, after);
+  const { slicesAt } = record;
+  record.slices = record.slices.map((one) => (one.key === after.key ? after : one));
   record.roles = null;
-  const [was, is] = differingEndpoints(before, after);
+  if (slicesAt === null) return;
   const gone = new Set(was.flatMap(({ addresses }) => addresses.map(canonicalIP)));
   const come = new Set(is.flatMap(({ addresses }) => addresses.map(canonicalIP)));
   if (gone.size === 0 && come.size === 0) return;
   const still = (address: string): boolean =>
     after.endpoints.some(({ addresses }) => addresses.some((one) => canonicalIP(one) === address));
   for (const address of gone) {
-    if (!come.has(address) && !still(address)) unlinkSlice(record, address, after.key);
+    if (!come.has(address) && !still(address)) unlinkSlice(slicesAt, address, after.key);
   }
   for (const address of come) {
     if (gone.has(address)) continue;
-    const there = record.slicesAt.get(address);
-    const known = Array.isArray(there) ? there.includes(after.key) : there === after.key;
-    if (!known) linkSlice(record, address, after.key);
+    const there = slicesAt.get(address);
+    const known = typeof there === 'object' ? there.includes(after.key) : there === after.key;
+    if (!known) linkSlice(slicesAt, address, after.key);
   }
 }
+
+const judgedRoles: readonly Role[] = ['controller', 'mirror', 'foreign'];
 
 /**
  * What the slices say at every address, for a judgement of all of them; the caller forgets it when
  * it is done.
  */
-export function spreadSlices(record: ServiceRecord): void {
+export function spreadSlices(snapshot: Snapshot, record: ServiceRecord): void {
+  record.entries = new Map(
+    judgedRoles.map((role) => [role, entriesOf(slicesOf(snapshot, record, role))]),
+  );
+}
+
+function entriesOf(slices: readonly EndpointSlice[]): Entries {
   const entries = new Map<string, SlicedEndpoint[]>();
-  for (const slice of record.slices.values()) {
+  for (const slice of slices) {
     for (const endpoint of slice.endpoints) {
       for (const address of endpoint.addresses) {
         const ip = canonicalIP(address);
@@ -413,16 +374,27 @@ export function spreadSlices(record: ServiceRecord): void {
       }
     }
   }
-  record.entries = entries;
+  return entries;
 }
 
-const noSlices: readonly EndpointSlice[] = [];
+/** Up to how many slices are looked through for an address. */
+const few = 4;
 
+/** Slices among which are all that list an address, in the order of their names. */
 export function slicesAt(record: ServiceRecord, address: string): readonly EndpointSlice[] {
+  const { slices } = record;
+  if (slices.length <= few) return slices;
+  if (record.slicesAt === null) {
+    record.slicesAt = new Map();
+    for (const slice of slices) {
+      for (const listed of addressesIn(slice)) linkSlice(record.slicesAt, listed, slice.key);
+    }
+  }
   const there = record.slicesAt.get(address);
   if (there === undefined) return noSlices;
-  const keys = Array.isArray(there) ? there : [there];
-  return keys.map((key) => record.slices.get(key)).filter((slice) => slice !== undefined);
+  return slices.filter(({ key }) =>
+    typeof there === 'string' ? there === key : there.includes(key),
+  );
 }
 
 /**
@@ -450,7 +422,25 @@ export function roleOf(
   return mirrored ? 'strayed mirror' : null;
 }
 
-const noRole: readonly EndpointSlice[] = [];
+function rolesOf(
+  slices: readonly EndpointSlice[],
+  roleIn: (slice: EndpointSlice) => Role | null,
+): NonNullable<ServiceRecord['roles']> {
+  const roles = slices.map(roleIn);
+  const of = (role: Role): readonly EndpointSlice[] => {
+    if (!roles.includes(role)) return noSlices;
+    return roles.every((one) => one === role)
+      ? slices
+      : slices.filter((_, at) => roles[at] === role);
+  };
+  return {
+    controller: of('controller'),
+    mirror: of('mirror'),
+    foreign: of('foreign'),
+    strayed: of('strayed'),
+    'strayed mirror': of('strayed mirror'),
+  };
+}
 
 /** The slices of one role, in the order of their names. */
 export function slicesOf(
@@ -458,18 +448,10 @@ export function slicesOf(
   record: ServiceRecord,
   role: Role,
 ): readonly EndpointSlice[] {
-  if (record.roles === null) {
-    const roles = new Map<Role, EndpointSlice[]>();
-    for (const slice of [...record.slices.values()].sort((a, b) => (a.name < b.name ? -1 : 1))) {
-      const has = roleOf(snapshot, record, slice);
-      if (has === null) continue;
-      const there = roles.get(has);
-      if (there === undefined) roles.set(has, [slice]);
-      else there.push(slice);
-    }
-    record.roles = roles;
-  }
-  return record.roles.get(role) ?? noRole;
+  const { slices } = record;
+  if (slices.length === 0) return noSlices;
+  record.roles ??= rolesOf(slices, (slice) => roleOf(snapshot, record, slice));
+  return record.roles[role];
 }
 
 /** Whether somebody took a slice from the controller by its labels, so that it syncs no more. */

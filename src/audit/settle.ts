@@ -6,6 +6,10 @@
 // a little late, is never reported, since every unit is as expected now and then. Differences that
 // stand at one output and have the same cause are one finding, under the code of the worst of them;
 // input findings are one per code.
+//
+// Where input is live, the end of the window is not enough: `admit` says whether everything that
+// the difference rests on is known up to that moment. Until then it waits, and is asked for again.
+// A time in which nothing could be seen does not count (`delay`).
 
 import type { Difference } from './compare.ts';
 import type { Cause } from './causes.ts';
@@ -43,19 +47,30 @@ interface Standing {
   code: Code;
   severity: Severity;
   readonly openedAt: number;
+  /** As it was last asked for; null: it has changed since. */
+  rendered: Finding | null;
 }
 
 export interface Settle {
   /** Takes in a new or restarted item; it opens when the window has passed, not before `now`. */
   watch(item: Item, namespace: string, service: string, now: number): void;
-  /** Takes note of an item whose severity changed; a finding keeps the worst it ever had. */
+  /** Takes note of an item that changed; a finding keeps the worst severity it ever had. */
   reweigh(item: Item): void;
   /** Takes an item out; its finding is resolved if it was the last. */
   drop(item: Item, at: number): void;
-  /** Opens what has stood for the window by `now`. */
+  /** Opens what has stood for the window by `now`, at most `burst` differences. */
   advance(now: number): void;
-  /** When the next item opens, or null. */
+  /** When the next window ends, or null. */
   nextAt(): number | null;
+  /** Differences whose window has passed and that were not admitted. */
+  waiting(): Iterable<Due>;
+  /** Asks again for those that wait, at most `burst`, in turn; what is admitted opens now. */
+  retry(now: number): void;
+  /**
+   * Between `from` and `to`, nobody could have seen differences of these outputs end. Their windows
+   * are longer by that, and do not end before `to + least`.
+   */
+  delay(outputs: ReadonlySet<Output>, from: number, to: number, least: number): void;
   open(): Finding[];
   /** Resolved findings, oldest first; at most `keep`, `forgotten` counts the others. */
   resolved(): readonly Finding[];
@@ -67,6 +82,10 @@ export interface SettleOptions {
   readonly window: number;
   /** How many resolved findings are kept. */
   readonly keep: number;
+  /** Whether a difference whose window has passed may be a finding; without it, all are. */
+  admit?(due: Due): boolean;
+  /** How many differences are looked at in one go; without it, all. */
+  readonly burst?: number;
   onOpen?(finding: Finding): void;
   onResolve?(finding: Finding): void;
 }
@@ -113,12 +132,15 @@ function render(standing: Standing, resolvedAt: number | null): Finding {
   };
 }
 
-interface Due {
-  readonly at: number;
+/** A difference and the end of its window. */
+export interface Due {
+  at: number;
   readonly since: number;
   readonly item: Item;
   readonly namespace: string;
   readonly service: string;
+  /** Up to which version its input must be known; null: not asked yet. */
+  point: string | null;
 }
 
 /** A binary heap by time: items come in nearly, but not quite, in order. */
@@ -152,9 +174,17 @@ function popDue(heap: Due[]): Due | undefined {
   }
 }
 
+/** A time in which nothing could be seen. */
+interface Spell {
+  readonly from: number;
+  readonly to: number;
+  readonly least: number;
+}
+
 interface Watched {
   readonly options: SettleOptions;
   readonly heap: Due[];
+  readonly waiting: Set<Due>;
   readonly standings: Map<string, Standing>;
   readonly homes: Map<Item, Standing>;
   readonly resolved: Finding[];
@@ -162,11 +192,11 @@ interface Watched {
 }
 
 /** Opens an item; returns its finding if that is new. */
-function openItem({ standings, homes }: Watched, due: Due): Standing | null {
+function openItem({ standings, homes }: Watched, due: Due, at: number): Standing | null {
   const { item, namespace, service } = due;
   const { severity, output, cause } = item;
   const { code } = item.difference;
-  item.openedAt = due.at;
+  item.openedAt = at;
   const apart = output === 'input' ? code : (cause ?? '');
   const key = `${namespace}/${service} ${output} ${apart}`;
   const known = standings.get(key);
@@ -178,10 +208,12 @@ function openItem({ standings, homes }: Watched, due: Due): Standing | null {
     ever: [],
     code,
     severity,
-    openedAt: due.at,
+    openedAt: at,
+    rendered: null,
   };
   standings.set(key, standing);
   homes.set(item, standing);
+  standing.rendered = null;
   standing.items.add(item);
   if (standing.ever.length < shownItems) standing.ever.push(item);
   weigh(standing, item);
@@ -205,6 +237,7 @@ function dropItem(watched: Watched, item: Item, at: number): void {
   const standing = homes.get(item);
   if (standing === undefined) return;
   homes.delete(item);
+  standing.rendered = null;
   standing.items.delete(item);
   if (standing.items.size > 0) return;
   const finding = render(standing, at);
@@ -222,16 +255,50 @@ function isAlive({ item, since }: Due): boolean {
   return !item.gone && item.openedAt === null && item.since === since;
 }
 
-/** Opens all that is due at one moment, then tells of it, so that a finding is told as a whole. */
-function openAll(watched: Watched, at: number): void {
-  const { heap, options } = watched;
+/** Opens what may be opened, and tells of it at the end, so that a finding is told as a whole. */
+function openThose(watched: Watched, dues: Iterable<Due>, at: number): void {
+  const { waiting, options } = watched;
   const fresh = new Set<Standing>();
-  for (let due = heap[0]; due?.at === at; due = heap[0]) {
-    popDue(heap);
-    const opened = isAlive(due) ? openItem(watched, due) : null;
+  for (const due of dues) {
+    waiting.delete(due);
+    if (!isAlive(due)) continue;
+    if (options.admit?.(due) === false) {
+      waiting.add(due);
+      continue;
+    }
+    const opened = openItem(watched, due, at);
     if (opened !== null) fresh.add(opened);
   }
   for (const standing of fresh) options.onOpen?.(render(standing, null));
+}
+
+function dueAt(heap: Due[], at: number, most: number): Due[] {
+  const dues: Due[] = [];
+  for (let due = heap[0]; due?.at === at && dues.length < most; due = heap[0]) {
+    popDue(heap);
+    dues.push(due);
+  }
+  return dues;
+}
+
+function first<T>(all: Iterable<T>, most: number): T[] {
+  const some: T[] = [];
+  for (const one of all) if (some.push(one) >= most) break;
+  return some;
+}
+
+function delayAll(watched: Watched, outputs: ReadonlySet<Output>, spell: Spell): void {
+  const { heap, waiting } = watched;
+  const { from, to, least } = spell;
+  const all = [...heap.splice(0), ...waiting].filter(isAlive);
+  waiting.clear();
+  for (const due of all) {
+    if (outputs.has(due.item.output)) {
+      due.at = Math.max(due.at + to - Math.max(from, due.since), to + least);
+      due.point = null;
+    }
+    pushDue(heap, due);
+  }
 }
 
 /** Watches items and keeps their findings. */
@@ -240,23 +307,38 @@ export function createSettle(options: SettleOptions): Settle {
   const standings = new Map<string, Standing>();
   const homes = new Map<Item, Standing>();
   const resolved: Finding[] = [];
-  const watched: Watched = { options, heap, standings, homes, resolved, forgotten: 0 };
+  const waiting = new Set<Due>();
+  const { burst = Infinity } = options;
+  const watched: Watched = { options, heap, waiting, standings, homes, resolved, forgotten: 0 };
   return {
     watch(item, namespace, service, now) {
       const at = Math.max(item.since + options.window, now);
-      pushDue(heap, { at, since: item.since, item, namespace, service });
+      pushDue(heap, { at, since: item.since, item, namespace, service, point: null });
     },
     reweigh(item) {
       const standing = homes.get(item);
-      if (standing !== undefined) weigh(standing, item);
+      if (standing === undefined) return;
+      standing.rendered = null;
+      weigh(standing, item);
     },
     drop: (item, at) => {
       dropItem(watched, item, at);
     },
     advance(now) {
-      for (let due = heap[0]; due !== undefined && due.at <= now; due = heap[0]) {
-        openAll(watched, due.at);
+      let left = burst;
+      for (let due = heap[0]; due !== undefined && due.at <= now && left > 0; due = heap[0]) {
+        const dues = dueAt(heap, due.at, left);
+        left -= dues.length;
+        openThose(watched, dues, due.at);
       }
+    },
+    waiting: () => waiting,
+    retry(now) {
+      // Those that must wait on go to the end, so that each has its turn.
+      if (waiting.size > 0) openThose(watched, first(waiting, burst), now);
+    },
+    delay(outputs, from, to, least) {
+      delayAll(watched, outputs, { from, to, least });
     },
     nextAt() {
       for (let due = heap[0]; due !== undefined; due = heap[0]) {
@@ -265,7 +347,7 @@ export function createSettle(options: SettleOptions): Settle {
       }
       return null;
     },
-    open: () => [...standings.values()].map((standing) => render(standing, null)),
+    open: () => [...standings.values()].map((one) => (one.rendered ??= render(one, null))),
     resolved: () => resolved,
     forgotten: () => watched.forgotten,
   };

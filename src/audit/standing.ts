@@ -35,7 +35,7 @@ export interface Audited {
   /** Why an output cannot be judged. */
   unknown: ReadonlyMap<Output, Unknown>;
   /** What holds for every unit alike; when it changes, all are judged anew. */
-  regime: string;
+  regime: number;
 }
 
 /** What an evaluation is about: when, by which touch, or at the beginning. */
@@ -182,10 +182,8 @@ function carryOn(
     return again(keeping, of, next, item, at);
   }
   item.difference = difference;
-  if (severity !== item.severity) {
-    item.severity = severity;
-    keeping.settle.reweigh(item);
-  }
+  item.severity = severity;
+  keeping.settle.reweigh(item);
   return item;
 }
 

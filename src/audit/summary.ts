@@ -4,14 +4,14 @@
 import type { Finding } from './findings.ts';
 import type { Ledger } from './ledger.ts';
 import type { Written } from './touch.ts';
-import type { Unknown, Verdict } from './verdict.ts';
-import { isForeign, verdictOf, written } from './verdict.ts';
+import type { Stale, Unknown, Verdict } from './verdict.ts';
+import { isForeign, nothingStale, reasonOf, verdictOf, written } from './verdict.ts';
 
 export interface Summary {
   /** Services that exist. */
   readonly services: number;
   readonly verdicts: Readonly<Record<Written, Record<Verdict, number>>>;
-  /** Outputs that cannot be judged, by reason. */
+  /** Outputs that cannot be judged, and Services that no version could be read of, by reason. */
   readonly unknown: Readonly<Partial<Record<Unknown, number>>>;
   /** Services, or names without a Service, whose endpoints somebody else writes. */
   readonly foreign: number;
@@ -35,11 +35,12 @@ export const emptySummary: Summary = {
 
 /**
  * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of
- * Services.
+ * Services. Outputs that rest on a resource that is `stale` are unknown.
  */
 export function summarize(
   ledger: Ledger,
   within: (one: { readonly namespace: string }) => boolean = () => true,
+  stale: Stale = nothingStale,
 ): Summary {
   const { snapshot } = ledger;
   const verdicts = { endpoints: none(), endpointslices: none(), mirrored: none() };
@@ -52,13 +53,11 @@ export function summarize(
     if (audited.record.service !== null) services++;
     if (isForeign(snapshot, audited)) foreign++;
     for (const output of written) {
-      const verdict = verdictOf(snapshot, audited, output);
+      const verdict = verdictOf(snapshot, audited, output, stale);
       if (verdict === null) continue;
       verdicts[output][verdict]++;
-      const reason = audited.unknown.get(output);
-      if (verdict === 'unknown' && reason !== undefined) {
-        unknown[reason] = (unknown[reason] ?? 0) + 1;
-      }
+      const reason = verdict === 'unknown' ? reasonOf(audited, output, stale) : null;
+      if (reason !== null) unknown[reason] = (unknown[reason] ?? 0) + 1;
     }
     for (const items of audited.items.values()) {
       for (const { output, openedAt, since } of items) {
@@ -67,6 +66,8 @@ export function summarize(
       }
     }
   }
+  const unread = unreadServices(ledger, within);
+  if (unread > 0) unknown['object-unreadable'] = (unknown['object-unreadable'] ?? 0) + unread;
   return {
     services,
     verdicts,
@@ -77,13 +78,39 @@ export function summarize(
   };
 }
 
+/** What is written for such a Service has no verdict, so the Service itself is counted. */
+function unreadServices(
+  { lost, snapshot }: Ledger,
+  within: (one: { readonly namespace: string }) => boolean,
+): number {
+  let count = 0;
+  for (const { resource, namespace, name } of lost.values()) {
+    if (resource !== 'services' || (namespace !== null && !within({ namespace }))) continue;
+    if (!snapshot.services.has(`${namespace ?? ''}/${name ?? ''}`)) count++;
+  }
+  return count;
+}
+
 const rank = { critical: 0, warning: 1, info: 2 } as const;
 
+type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code'>;
+
+/** A finding that stands is one object until it changes. */
+const keys = new WeakMap<Named, string>();
+
+function keyOf(finding: Named): string {
+  const known = keys.get(finding);
+  if (known !== undefined) return known;
+  const { severity, namespace, service, output, code } = finding;
+  const key = `${rank[severity]} ${namespace}/${service} ${output} ${code}`;
+  keys.set(finding, key);
+  return key;
+}
+
 /** Findings worst first, then by name, so that two reports of one state are equal. */
-export function inOrder(findings: readonly Finding[]): Finding[] {
-  const key = ({ namespace, service, output, code }: Finding): string =>
-    `${namespace}/${service} ${output} ${code}`;
-  return [...findings].sort(
-    (a, b) => rank[a.severity] - rank[b.severity] || (key(a) < key(b) ? -1 : 1),
-  );
+export function inOrder<T extends Named>(findings: readonly T[]): T[] {
+  return findings
+    .map((finding) => ({ finding, key: keyOf(finding) }))
+    .sort((a, b) => (a.key < b.key ? -1 : 1))
+    .map(({ finding }) => finding);
 }

@@ -4,25 +4,28 @@
 //
 // Shadows the event handlers of the three controllers through shadow/wake.ts.
 
+import { equalTexts, isSameToHints } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import type { Change, Endpoint, EndpointSlice, Key, Node, Pod, Service } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
+import { isSelected } from '../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { whyNoHints } from '../shadow/hints.ts';
 import { isMirror } from '../shadow/mirroring.ts';
 import { isMirrorable, mirroringWokenByService, wokenByPod } from '../shadow/wake.ts';
 import { countHints } from './endpointslices.ts';
 import type { Cause } from './causes.ts';
-import type { Context, ServiceRecord } from './service.ts';
+import { replaceEndpoints } from './listed.ts';
+import type { Context, DifferingEndpoints, ServiceRecord } from './service.ts';
 import {
   addressesIn,
   differingEndpoints,
   addSlice,
-  countPod,
+  recountPod,
+  replaceMember,
   removeSlice,
   replaceSlice,
-  setEndpoints,
   setService,
 } from './service.ts';
 
@@ -75,6 +78,13 @@ export function touchOf(record: ServiceRecord): Touch {
   };
 }
 
+/** The touch of a Service among others, made where it is the first. */
+function touchIn(touches: Map<Key, Touch>, record: ServiceRecord): Touch {
+  let touch = touches.get(record.key);
+  if (touch === undefined) touches.set(record.key, (touch = touchOf(record)));
+  return touch;
+}
+
 /** Touches every Service that a change concerns. */
 export function touchedBy(records: Records, change: Change): Touch[] {
   const { resource, before, after } = change;
@@ -103,8 +113,7 @@ function isSamePod(a: Pod, b: Pod): boolean {
     a.hostname === b.hostname &&
     a.subdomain === b.subdomain &&
     a.ports === b.ports &&
-    a.ips.length === b.ips.length &&
-    a.ips.every((ip, index) => ip === b.ips[index]) &&
+    equalTexts(a.ips, b.ips) &&
     equalLabels(a.labels, b.labels)
   );
 }
@@ -126,8 +135,11 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
   const replaced = before?.uid !== after?.uid;
   const wakes = before === null || after === null || replaced ? 'all' : wokenByPod(before, after);
   const same = before !== null && after !== null && isSamePod(before, after);
-  if (same && wakes === 'none') return [];
   const was = selecting(records, before);
+  if (same && wakes === 'none') {
+    for (const key of was) replaceMember(records.get(key), before, after);
+    return [];
+  }
   const is =
     before !== null && after !== null && equalLabels(before.labels, after.labels)
       ? was
@@ -137,7 +149,7 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
   for (const key of new Set([...was, ...is])) {
     const record = records.get(key);
     if (record === undefined) continue;
-    countPod(records.context, record, pod.key);
+    recountPod(records.context, record, before, after);
     const touch = touchOf(record);
     for (const address of addresses) touch.addresses.add(address);
     const awake = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
@@ -155,11 +167,10 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
 /** Services for which another manager's slices refer to a pod that came or went. */
 function touchReferring(records: Records, pod: Pod, touches: Map<Key, Touch>): void {
   for (const record of records.foreignIn(pod.namespace)) {
-    for (const slice of record.slices.values()) {
+    for (const slice of record.slices) {
       for (const { target, addresses } of slice.endpoints) {
         if (target?.name !== pod.name) continue;
-        const touch = touches.get(record.key) ?? touchOf(record);
-        touches.set(record.key, touch);
+        const touch = touchIn(touches, record);
         for (const address of addresses) touch.addresses.add(canonicalIP(address));
       }
     }
@@ -172,29 +183,25 @@ function touchSharers(
   addresses: ReadonlySet<string>,
   touches: Map<Key, Touch>,
 ): void {
-  const touch = (record: ServiceRecord, address: string): void => {
-    const known = touches.get(record.key) ?? touchOf(record);
-    touches.set(record.key, known);
-    known.addresses.add(address);
-  };
   for (const address of addresses) {
     for (const pod of records.context.snapshot.podsAt(address)) {
       for (const key of selecting(records, pod)) {
         const record = records.get(key);
-        if (record !== undefined) touch(record, address);
+        if (record !== undefined) touchIn(touches, record).addresses.add(address);
       }
     }
-    for (const record of records.leftBehindAt(address)) touch(record, address);
+    for (const record of records.leftBehindAt(address)) {
+      touchIn(touches, record).addresses.add(address);
+    }
   }
 }
 
 function touchedByNode(records: Records, before: Node | null, after: Node | null): Touch[] {
   const touches = new Map<Key, Touch>();
   const of = (record: ServiceRecord): Touch => {
-    const known = touches.get(record.key) ?? touchOf(record);
-    known.blind = 'node-change-unnoticed';
-    touches.set(record.key, known);
-    return known;
+    const touch = touchIn(touches, record);
+    touch.blind = 'node-change-unnoticed';
+    return touch;
   };
   const name = (after ?? before)?.name ?? '';
   if (before?.zone !== after?.zone) {
@@ -202,18 +209,13 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
       for (const key of selecting(records, pod)) {
         const record = records.get(key);
         if (record === undefined) continue;
-        countPod(records.context, record, pod.key);
+        recountPod(records.context, record, pod, pod);
         const touch = of(record);
         for (const ip of pod.ips) touch.addresses.add(canonicalIP(ip));
       }
     }
   }
-  const sameToHints =
-    before?.zone === after?.zone &&
-    before?.ready === after?.ready &&
-    before?.cpuMillis === after?.cpuMillis &&
-    before?.controlPlane === after?.controlPlane;
-  if (sameToHints) return [...touches.values()];
+  if (isSameToHints(before, after)) return [...touches.values()];
   const enqueues = before?.zone !== after?.zone || before?.ready !== after?.ready;
   for (const record of records.auto()) {
     const touch = of(record);
@@ -227,7 +229,7 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
  * so some zone has too few. topologycache.go GetOverloadedServices.
  */
 function isOverloaded({ snapshot }: Context, record: ServiceRecord): boolean {
-  const { ready, zones } = countHints(record.slices.values());
+  const { ready, zones } = countHints(record.slices);
   return zones.size > 0 && whyNoHints(snapshot.zoneCapacity, ready) !== null;
 }
 
@@ -239,6 +241,8 @@ function touchedByService(
   const service = after ?? before;
   if (service === null) return [];
   const record = records.getOrCreate(service.key);
+  const reselects = !isSameSelection(before, after);
+  const was = reselects ? [...record.members] : [];
   setService(records.context, record, after, records.context.snapshot.podsIn(service.namespace));
   // The trackers forget a Service that is gone: a new one of its name starts without a wedge.
   if (before?.uid !== after?.uid) {
@@ -249,18 +253,42 @@ function touchedByService(
   touch.whole = true;
   for (const output of both) touch.woken.add(output);
   if (mirroringWokenByService(before, after)) touch.woken.add('mirrored');
-  return before?.uid === after?.uid ? [touch] : [touch, ...touchedByOwner(records, record)];
+  const touches =
+    before?.uid === after?.uid ? [touch] : [touch, ...touchedByOwner(records, record)];
+  return reselects ? [...touches, ...touchedBySelection(records, record, was)] : touches;
+}
+
+/** Whether two versions of a Service have endpoints of the same pods. */
+function isSameSelection(before: Service | null, after: Service | null): boolean {
+  const was = before !== null && isSelected(before) ? before.selector : null;
+  const is = after !== null && isSelected(after) ? after.selector : null;
+  return was === is || (was !== null && is !== null && equalLabels(was, is));
+}
+
+/** Services of pods that share an address with one that was selected before, or is now. */
+function touchedBySelection(records: Records, record: ServiceRecord, was: readonly Pod[]): Touch[] {
+  const { snapshot } = records.context;
+  const addresses = new Set<string>();
+  for (const { ips } of new Set([...was, ...record.members])) {
+    for (const ip of ips) {
+      const address = canonicalIP(ip);
+      if (snapshot.podsAt(address).length > 1) addresses.add(address);
+    }
+  }
+  const touches = new Map<Key, Touch>();
+  touchSharers(records, addresses, touches);
+  touches.delete(record.key);
+  return [...touches.values()];
 }
 
 /** Services named by slices that a Service owns, or owned, by its uid: whose they are changes. */
 function touchedByOwner(records: Records, owner: ServiceRecord): Touch[] {
-  const touches = new Map<ServiceRecord, Touch>();
-  for (const slice of owner.slices.values()) {
+  const touches = new Map<Key, Touch>();
+  for (const slice of owner.slices) {
     for (const record of recordsNamed(records, slice)) {
       if (record === owner) continue;
       record.roles = null;
-      const touch = touches.get(record) ?? touchOf(record);
-      touches.set(record, touch);
+      const touch = touchIn(touches, record);
       touch.slices.add(slice);
       for (const address of addressesIn(slice)) touch.addresses.add(address);
     }
@@ -278,7 +306,7 @@ function touchedByEndpoints(records: Records, change: Change<'endpoints'>): Touc
   if (endpoints === null) return [];
   const record = records.getOrCreate(endpoints.key);
   const touch = touchOf(record);
-  for (const address of setEndpoints(record, after)) touch.addresses.add(address);
+  for (const address of replaceEndpoints(record, after)) touch.addresses.add(address);
   // Where there is no object, that is the one difference; with it, every address counts.
   touch.whole = before === null || after === null;
   touch.writes = writesEndpoints;
@@ -308,23 +336,30 @@ export function recordsNamed(records: Records, slice: EndpointSlice | null): Set
 
 function touchedBySlice(records: Records, change: Change<'endpointslices'>): Touch[] {
   const { before, after } = change;
+  const slice = after ?? before;
+  if (slice === null) return [];
   const touches: Touch[] = [];
   const named = recordsNamed(records, after);
+  const differing = before === null || after === null ? null : differingEndpoints(before, after);
+  const addresses = differingAddresses(before, after, differing);
   for (const record of new Set([...recordsNamed(records, before), ...named])) {
     const touch = touchOf(record);
-    if (before !== null && after !== null && named.has(record) && record.slices.has(after.key)) {
-      replaceSlice(record, before, after);
+    if (
+      differing !== null &&
+      named.has(record) &&
+      record.slices.some(({ key }) => key === slice.key)
+    ) {
+      replaceSlice(record, slice, differing);
     } else {
       if (before !== null) removeSlice(record, before);
       if (after !== null && named.has(record)) addSlice(record, after);
     }
-    const slice = after ?? before;
-    if (slice !== null) touch.slices.add(slice);
-    for (const address of differingAddresses(before, after)) touch.addresses.add(address);
+    touch.slices.add(slice);
+    for (const address of addresses) touch.addresses.add(address);
     noteRelabelling(record, before, after);
     const ours = [before, after].some((one) => one !== null && isControllers(one));
     touch.writes = ours ? writesSlices : writesMirror;
-    touch.unseen = unseenWriting(record, before, after);
+    touch.unseen = unseenWriting(record, before, after, differing);
     touches.push(touch);
   }
   return touches;
@@ -335,6 +370,7 @@ function unseenWriting(
   { service }: ServiceRecord,
   before: EndpointSlice | null,
   after: EndpointSlice | null,
+  differing: DifferingEndpoints | null,
 ): Cause | null {
   if (before === null) return null;
   // A slice that it never wrote for this Service is not tracked, so its end is no news.
@@ -345,8 +381,9 @@ function unseenWriting(
     return taken ? 'service-recreated' : null;
   }
   // An edit of owners or annotations does not raise the generation, by which the controller sees.
-  const sameGeneration = before.generation === after.generation;
-  return sameGeneration && isSameContent(before, after) ? 'hand-edited' : null;
+  if (before.generation !== after.generation || before.portMap !== after.portMap) return null;
+  const differ = differing === null || differing.was.length + differing.is.length > 0;
+  return !differ && equalLabels(before.labels, after.labels) ? 'hand-edited' : null;
 }
 
 /** Remembers that a slice was taken from the controller by its labels, or given back. */
@@ -356,33 +393,40 @@ function noteRelabelling(
   after: EndpointSlice | null,
 ): void {
   if (after === null || before?.uid !== after.uid) return;
-  const is = (slice: EndpointSlice, ours: (slice: EndpointSlice) => boolean): boolean =>
-    ours(slice) && slice.labels[label.serviceName] === record.name;
-  for (const [ours, field] of [
-    [isControllers, 'relabelled'],
-    [isMirror, 'relabelledMirrors'],
-  ] as const) {
-    const taken = new Set(record[field]);
-    if (is(after, ours)) {
-      if (taken.delete(after.uid)) record[field] = taken;
-    } else if (is(before, ours)) record[field] = taken.add(after.uid);
-  }
+  const { relabelled, relabelledMirrors, name } = record;
+  record.relabelled = withRelabelled(relabelled, name, before, after, isControllers);
+  record.relabelledMirrors = withRelabelled(relabelledMirrors, name, before, after, isMirror);
+}
+
+function withRelabelled(
+  taken: ReadonlySet<string>,
+  name: string,
+  before: EndpointSlice,
+  after: EndpointSlice,
+  isTheirs: (slice: EndpointSlice) => boolean,
+): ReadonlySet<string> {
+  const is = (slice: EndpointSlice): boolean =>
+    isTheirs(slice) && slice.labels[label.serviceName] === name;
+  const { uid } = after;
+  if (!is(after)) return is(before) ? new Set(taken).add(uid) : taken;
+  return taken.has(uid) ? new Set([...taken].filter((other) => other !== uid)) : taken;
 }
 
 /** The addresses whose entries differ between two versions of a slice. */
 function differingAddresses(
   before: EndpointSlice | null,
   after: EndpointSlice | null,
+  differing: DifferingEndpoints | null,
 ): Set<string> {
   if (before === null || after?.portMap !== before.portMap || !isSameOwn(before, after)) {
     return new Set([before, after].flatMap((one) => (one === null ? [] : [...addressesIn(one)])));
   }
-  const [left, come] = differingEndpoints(before, after);
-  const [was, is] = [textsByAddress(left), textsByAddress(come)];
-  const differing = new Set<string>();
-  for (const [address, text] of was) if (is.get(address) !== text) differing.add(address);
-  for (const [address, text] of is) if (was.get(address) !== text) differing.add(address);
-  return differing;
+  const was = textsByAddress(differing?.was ?? []);
+  const is = textsByAddress(differing?.is ?? []);
+  const addresses = new Set<string>();
+  for (const [address, text] of was) if (is.get(address) !== text) addresses.add(address);
+  for (const [address, text] of is) if (was.get(address) !== text) addresses.add(address);
+  return addresses;
 }
 
 /** Whether what the slice says of itself is the same, by which its role is known. */
@@ -390,12 +434,6 @@ const isSameOwn = (before: EndpointSlice, after: EndpointSlice): boolean =>
   before.deleting === after.deleting &&
   equalLabels(before.labels, after.labels) &&
   JSON.stringify(before.owners) === JSON.stringify(after.owners);
-
-/** Whether two versions of a slice differ at most in owners and annotations. */
-function isSameContent(before: EndpointSlice, after: EndpointSlice): boolean {
-  if (before.portMap !== after.portMap || !equalLabels(before.labels, after.labels)) return false;
-  return differingEndpoints(before, after).every(({ length }) => length === 0);
-}
 
 /** What endpoints say, address by address. */
 function textsByAddress(endpoints: readonly Endpoint[]): Map<string, string> {

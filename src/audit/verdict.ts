@@ -7,11 +7,15 @@
 //
 // An output that nobody has to write has no verdict. What other managers wrote is foreign: counted,
 // never judged, and it makes nothing unknown.
+//
+// While an input cannot be seen (cut.ts), what was found with it still stands, but the verdict is
+// unknown: the difference may be over, or have come.
 
 import type { Lost, Resource, Snapshot } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
 import { isSelected } from '../shadow/endpoints.ts';
 import { isMirrored } from '../shadow/mirroring.ts';
+import { restsOn } from './cut.ts';
 import type { Code, Output } from './findings.ts';
 import type { Audited } from './standing.ts';
 import type { ServiceRecord } from './service.ts';
@@ -26,7 +30,8 @@ export type Unknown =
   | 'nodes-not-known'
   | 'endpoints-not-known'
   | 'endpointslices-not-known'
-  | 'object-unreadable';
+  | 'object-unreadable'
+  | 'input-stale';
 
 /** Differences that the API allows and nobody suffers from: what shows them is conform. */
 const legal: ReadonlySet<Code> = new Set([
@@ -115,9 +120,29 @@ function applies(snapshot: Snapshot, { record, items }: Audited, output: Written
   return slicesOf(snapshot, record, 'mirror').length > 0;
 }
 
+/** Resources that cannot be seen at a moment. */
+export type Stale = ReadonlySet<Resource>;
+
+export const nothingStale: Stale = new Set();
+
+/** Whether an output rests on something that cannot be seen. */
+const isStale = (output: Written, stale: Stale): boolean =>
+  stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
+
+/** Why an output cannot be judged; null where it can. */
+export function reasonOf(audited: Audited, output: Written, stale: Stale): Unknown | null {
+  return isStale(output, stale) ? 'input-stale' : (audited.unknown.get(output) ?? null);
+}
+
 /** The verdict on one output of a Service; null where there is nothing to judge. */
-export function verdictOf(snapshot: Snapshot, audited: Audited, output: Written): Verdict | null {
+export function verdictOf(
+  snapshot: Snapshot,
+  audited: Audited,
+  output: Written,
+  stale: Stale = nothingStale,
+): Verdict | null {
   if (!applies(snapshot, audited, output)) return null;
+  if (isStale(output, stale)) return 'unknown';
   let verdict: Verdict = 'conform';
   for (const items of audited.items.values()) {
     for (const item of items) {

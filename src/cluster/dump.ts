@@ -19,9 +19,17 @@ import { Readable } from 'node:stream';
 import { isFields } from './fields.ts';
 import { jsonFormat } from './json-items.ts';
 import { plainBytes, withHead } from './lines.ts';
-import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
+import {
+  boundedProblems,
+  countWord,
+  isSystemError,
+  problemAt,
+  systemReason,
+  valueText,
+} from './problem.ts';
 import { jsonBytes, newestTimestamp, objectText, project, resourceOfKind } from './project.ts';
 import { yamlFormat } from './yaml-items.ts';
+import { isOutput } from '../model/objects.ts';
 
 import type { Key, Lost, Resource, WatchEvent } from '../model/objects.ts';
 import type { Fields } from './fields.ts';
@@ -127,13 +135,9 @@ async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntr
       }
     } catch (error) {
       if (!isSystemError(error)) throw error;
-      dump.problems.report(problemAt(path, null, 'Cannot read', { value: error.code ?? null }));
+      dump.problems.report(problemAt(path, null, 'Cannot read', { value: systemReason(error) }));
     }
   }
-}
-
-function isSystemError(error: unknown): error is NodeJS.ErrnoException {
-  return error instanceof Error && 'syscall' in error;
 }
 
 interface File {
@@ -303,8 +307,9 @@ function* readObject(
     return;
   }
   yield* hold(dump, resource);
-  const measured = resource === 'endpoints' || resource === 'endpointslices';
-  const projection = project(resource, value, 0, { bytes: measured ? jsonBytes(value) : null });
+  const projection = project(resource, value, 0, {
+    bytes: isOutput(resource) ? jsonBytes(value) : null,
+  });
   if (projection.problem !== undefined) {
     const { message, ...more } = projection.problem;
     report(file, line, message, more);

@@ -293,7 +293,10 @@ export type Meta = Pick<
 
 /** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {
-  return meta(metadata, '');
+  const of = meta(metadata, '');
+  // Pods name their Node, and look it up by one and the same string.
+  const name = internWord(of.name);
+  return { ...of, key: name, name };
 }
 
 /** The metadata of an object; an error where it has no name or no namespace. */
@@ -304,7 +307,8 @@ export function namespacedMeta(metadata: Fields): Meta {
 function meta(metadata: Fields, namespace: string): Meta {
   const name = identity(metadata, 'name');
   return {
-    key: namespace === '' ? name : `${namespace}/${name}`,
+    // One copy of the namespace with its slash; long keys refer to it and to the name.
+    key: namespace === '' ? name : internWord(`${namespace}/`) + name,
     namespace,
     name,
     uid: text(metadata, 'uid'),

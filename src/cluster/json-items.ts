@@ -10,6 +10,7 @@
 // line, and text between documents is skipped by lines.
 
 import { textLimit } from './lines.ts';
+import { withoutManagedFields } from './managed-fields.ts';
 
 import type { Bytes } from './lines.ts';
 
@@ -354,7 +355,7 @@ function isSpace(byte: number | undefined): boolean {
 
 function parseJson(text: string): Parsed {
   try {
-    return { value: JSON.parse(text) as unknown };
+    return { value: JSON.parse(withoutManagedFields(text)) as unknown };
   } catch (error) {
     return { fault: String(error), line: 0 };
   }

@@ -31,7 +31,7 @@
 // replaced too, and $deleteFromPrimitiveList and $retainKeys, which concern none of those fields,
 // are not followed.
 
-import { resources } from '../model/objects.ts';
+import { isOutput, resources } from '../model/objects.ts';
 import { isFields } from './fields.ts';
 import { lineBatches, plainBytes } from './lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
@@ -234,10 +234,9 @@ function change(
   type: WatchEvent['type'],
   raw: unknown,
 ): RecordingEntry {
-  const measured = resource === 'endpoints' || resource === 'endpointslices';
   const projection = project(resource, raw, reading.at, {
     previousPod: reading.options.previousPod,
-    bytes: measured ? jsonBytes(raw) : null,
+    bytes: isOutput(resource) ? jsonBytes(raw) : null,
   });
   const { namespace, name } =
     projection.problem === undefined ? projection.object : projection.problem.lost;

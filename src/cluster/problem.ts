@@ -6,6 +6,8 @@
 // be counted by message. A file of garbage must not flood a log: a door reports the first few
 // problems of each message and counts all of them.
 
+import { getSystemErrorMap } from 'node:util';
+
 import type { Lost } from '../model/objects.ts';
 
 export interface Problem {
@@ -51,6 +53,26 @@ export function problemText(problem: Problem): string {
   const place = line === null ? source : `${source}:${line}`;
   const parts = [place, object, field, message, value].filter((part) => part !== null);
   return parts.join(': ').replace(unprintable, '\uFFFD');
+}
+
+/**
+ * What the operating system refused, for people: `dump.json: Cannot read: no such file or
+ * directory`; null for errors of any other kind.
+ */
+export function systemErrorText(error: unknown): string | null {
+  if (!isSystemError(error)) return null;
+  const parts = [error.path, 'Cannot read', systemReason(error)];
+  return parts.filter((part) => part !== undefined).join(': ');
+}
+
+/** The reason alone: `permission denied`. */
+export function systemReason({ errno, code, message }: NodeJS.ErrnoException): string {
+  const known = errno === undefined ? undefined : getSystemErrorMap().get(errno);
+  return known?.[1] ?? code ?? message;
+}
+
+export function isSystemError(error: unknown): error is NodeJS.ErrnoException {
+  return error instanceof Error && 'syscall' in error;
 }
 
 /** A problem of one source, with nothing but a message unless more is said. */

@@ -8,7 +8,8 @@
 // What is read shares values with the raw object and with other objects (intern.ts): whoever calls
 // must not change a raw object afterwards.
 
-import { annotation, label, portMapKey, resources } from '../model/objects.ts';
+import { annotation, label, resources } from '../model/objects.ts';
+import { endpointSliceOf, endpointsOf, podOf, subsetOf } from './assemble.ts';
 import {
   WrongType,
   clusterMeta,
@@ -60,6 +61,7 @@ import type {
   Service,
   ServicePort,
 } from '../model/objects.ts';
+import type { PodSpec, PodStatus, SliceMeta } from './assemble.ts';
 import type { Fields } from './fields.ts';
 import type { Problem } from './problem.ts';
 
@@ -67,7 +69,8 @@ import type { Problem } from './problem.ts';
 export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & { readonly lost: Lost };
 
 export type Projection<R extends Resource> =
-  { readonly object: ObjectOf[R]; readonly problem?: undefined } | { readonly problem: Unreadable };
+  | { readonly object: ObjectOf[R]; readonly problem?: undefined }
+  | { readonly object?: undefined; readonly problem: Unreadable };
 
 /** What only the caller knows of an object. */
 export interface Known {
@@ -172,7 +175,14 @@ function readService(raw: Fields, at: number): Service {
   );
   const virtualIPs = within(raw, 'status', loadBalancerIPs);
   return within(raw, 'spec', (spec) => ({
-    ...meta,
+    key: meta.key,
+    namespace: meta.namespace,
+    name: meta.name,
+    uid: meta.uid,
+    resourceVersion: meta.resourceVersion,
+    labels: meta.labels,
+    created: meta.created,
+    deleting: meta.deleting,
     at,
     type: oneOf(spec, 'type', serviceTypes, 'ClusterIP'),
     clusterIP: text(spec, 'clusterIP'),
@@ -180,7 +190,7 @@ function readService(raw: Fields, at: number): Service {
     loadBalancerIPs: virtualIPs,
     selector: serviceSelector(spec),
     publishNotReadyAddresses: flag(spec, 'publishNotReadyAddresses'),
-    ipFamilies: texts(spec, 'ipFamilies'),
+    ipFamilies: internList(texts(spec, 'ipFamilies')),
     ports: internList(list(spec, 'ports', servicePort)),
     trafficDistribution: optionalWord(spec, 'trafficDistribution'),
     topologyAuto,
@@ -225,20 +235,10 @@ function readPod(raw: Fields, at: number, known: Known): Pod {
   const meta = within(raw, 'metadata', namespacedMeta);
   const spec = within(raw, 'spec', podSpec);
   const status = within(raw, 'status', podStatus);
-  const latest = known.previousPod?.(meta.key);
-  const previous = latest?.uid === meta.uid ? latest : undefined;
-  const same = previous !== undefined && equalTexts(previous.ips, status.ips);
-  return {
-    ...meta,
-    at,
-    ...spec,
-    ...status,
-    ips: same ? previous.ips : status.ips,
-    ipsSince: same ? previous.ipsSince : previous === undefined ? (meta.created ?? at) : at,
-  };
+  return podOf(meta, at, spec, status, known.previousPod);
 }
 
-function podSpec(spec: Fields) {
+function podSpec(spec: Fields): PodSpec {
   const containers = list(spec, 'containers', containerPorts).flat();
   const sidecars = list(spec, 'initContainers', sidecarPorts).flat();
   return {
@@ -269,30 +269,28 @@ function containerPort(port: Fields): ContainerPort {
   };
 }
 
-function podStatus(status: Fields) {
-  const phase = text(status, 'phase');
-  const ips = list(status, 'podIPs', (podIP) => text(podIP, 'ip'));
-  const ip = text(status, 'podIP');
-  const ready = readyCondition(status);
+function podStatus(status: Fields): PodStatus {
   return {
-    terminal: phase === 'Succeeded' || phase === 'Failed',
-    ready: ready?.status === 'True',
-    readySince: ready?.since ?? null,
-    ips: ips.length === 0 && ip !== '' ? [ip] : ips,
+    phase: text(status, 'phase'),
+    ready: readyCondition(status),
+    podIP: text(status, 'podIP'),
+    podIPs: list(status, 'podIPs', (podIP) => text(podIP, 'ip')),
   };
 }
 
-function equalTexts(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((text, index) => text === b[index]);
-}
-
-function readNode(raw: Fields, at: number): Node {
+function readNode(raw: Fields): Node {
   const meta = within(raw, 'metadata', clusterMeta);
   const { labels } = meta;
   const cidrs = within(raw, 'spec', podCIDRs);
   return within(raw, 'status', (status) => ({
-    ...meta,
-    at,
+    key: meta.key,
+    namespace: meta.namespace,
+    name: meta.name,
+    uid: meta.uid,
+    resourceVersion: meta.resourceVersion,
+    labels,
+    created: meta.created,
+    deleting: meta.deleting,
     zone: internWord(labels[label.zone] ?? ''),
     ready: readyCondition(status)?.status === 'True',
     controlPlane: controlPlaneLabels.some((name) => Object.hasOwn(labels, name)),
@@ -308,14 +306,10 @@ const controlPlaneLabels = [
 ];
 
 function readEndpoints(raw: Fields, at: number, known: Known): Endpoints {
-  const annotations = (metadata: Fields) => stringMap(metadata, 'annotations');
-  return {
-    ...within(raw, 'metadata', namespacedMeta),
-    at,
-    annotations: within(raw, 'metadata', annotations),
-    subsets: list(raw, 'subsets', endpointSubset),
-    bytes: known.bytes ?? null,
-  };
+  const meta = within(raw, 'metadata', namespacedMeta);
+  const annotations = within(raw, 'metadata', (metadata) => stringMap(metadata, 'annotations'));
+  const subsets = list(raw, 'subsets', endpointSubset);
+  return endpointsOf(meta, at, annotations, subsets, known.bytes ?? null);
 }
 
 function endpointSubset(subset: Fields): EndpointSubset {
@@ -323,11 +317,7 @@ function endpointSubset(subset: Fields): EndpointSubset {
   const read = (ready: boolean) => (item: Fields) => endpointAddress(item, ready, ports);
   const ready = list(subset, 'addresses', read(true));
   const notReady = list(subset, 'notReadyAddresses', read(false));
-  return {
-    ports,
-    addresses: notReady.length === 0 ? ready : [...ready, ...notReady],
-    readyCount: ready.length,
-  };
+  return subsetOf(ports, ready, notReady);
 }
 
 function endpointAddress(address: Fields, ready: boolean, ports: readonly Port[]): EndpointAddress {
@@ -351,20 +341,15 @@ function subsetPort(port: Fields): Port {
 }
 
 function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice {
+  const meta = within(raw, 'metadata', sliceMeta);
+  const addressType = oneOf(raw, 'addressType', addressTypes);
   const ports = internList(list(raw, 'ports', slicePort));
-  return {
-    ...within(raw, 'metadata', sliceMeta),
-    at,
-    addressType: oneOf(raw, 'addressType', addressTypes),
-    ports,
-    portMap: internWord(portMapKey(ports)),
-    // Whether it is v1beta1 is known where the object says so; the items of a list may not.
-    endpoints: list(raw, 'endpoints', raw.apiVersion === sliceV1 ? endpoint : betaEndpoint),
-    bytes: known.bytes ?? null,
-  };
+  // Whether it is v1beta1 is known where the object says so; the items of a list may not.
+  const endpoints = list(raw, 'endpoints', raw.apiVersion === sliceV1 ? endpoint : betaEndpoint);
+  return endpointSliceOf(meta, at, addressType, ports, endpoints, known.bytes ?? null);
 }
 
-function sliceMeta(metadata: Fields) {
+function sliceMeta(metadata: Fields): SliceMeta {
   return {
     ...namespacedMeta(metadata),
     generation: integer(metadata, 'generation'),
@@ -373,7 +358,8 @@ function sliceMeta(metadata: Fields) {
   };
 }
 
-const addressTypes = ['IPv4', 'IPv6', 'FQDN'] as const;
+/** What a slice may hold. */
+export const addressTypes = ['IPv4', 'IPv6', 'FQDN'] as const;
 
 /** The API server fills in the protocol; a null name is left, for that is how it is then stored. */
 function slicePort(port: Fields): Port {
@@ -430,7 +416,8 @@ function endpointHints(hints: Fields) {
 
 // --- what could not be read ---
 
-function unreadable(resource: Resource, raw: unknown, error: WrongType): Unreadable {
+/** The problem of an object of which one field is wrong. */
+export function unreadable(resource: Resource, raw: unknown, error: WrongType): Unreadable {
   const lost = lostOf(resource, isFields(raw) && isFields(raw.metadata) ? raw.metadata : {});
   return {
     object: objectText(lost),

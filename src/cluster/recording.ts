@@ -5,25 +5,30 @@
 //   {"kind":"header","format":1,"at":T,"kubernetes":"v1.36.3","resources":["nodes",…]}
 //   {"kind":"object","at":T,"resource":"pods","type":"SYNC","object":{…}}
 //   {"kind":"synced","at":T,"resource":"pods"}
+//   {"kind":"watch","at":T,"resource":"pods","state":"stale"}
+//   {"kind":"unreadable","at":T,"resource":"pods","type":"ADDED","namespace":…,"name":…,"labels":…}
 //   {"kind":"end","at":T}
 //
 // `at` is the arrival in Unix seconds. SYNC is an object of the first list, ADDED, MODIFIED and
 // DELETED are watch events; BOOKMARK only tells the time, and so do the dumps of nodes
 // (node-config, node-rules), which are not read yet. `synced` follows the first list of a resource:
-// what was not in it does not exist.
+// what was not in it does not exist. A recording may also say how each watch stood (`watch`), that
+// changes before an object were missed (`"gap":true` in its line), and what the recorder itself
+// could not read (`unreadable`).
 //
 // A recording may be damaged anywhere, above all at its end, since the recorder may have been
 // killed. Each line stands for itself: a bad one is a problem, says what is lost by it as far as
 // that can be guessed, and the next is read. Time never runs backwards: a line that is older than
 // the one before it, or has no time, has the time of that one.
 
-import { resources } from '../model/objects.ts';
+import { isOutput, resources } from '../model/objects.ts';
 import { isFields } from './fields.ts';
 import { lineBatches, plainBytes, textLimit } from './lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from './project.ts';
 
-import type { Key, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
+import type { Key, Labels, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
+import type { WatchState } from './delivery.ts';
 import type { Fields } from './fields.ts';
 import type { Bytes, Line } from './lines.ts';
 import type { BoundedProblems, OnProblem, Problem } from './problem.ts';
@@ -61,6 +66,12 @@ export type RecordingEntry =
       readonly lost: Lost;
     }
   | { readonly kind: 'synced'; readonly at: number; readonly resource: Resource }
+  | {
+      readonly kind: 'watch';
+      readonly at: number;
+      readonly resource: Resource;
+      readonly state: WatchState;
+    }
   | { readonly kind: 'clock'; readonly at: number }
   | RecordingEnd;
 
@@ -77,8 +88,9 @@ export interface RecordingEnd {
 }
 
 /**
- * Reads a recording. Content never makes it throw: problems are reported, the first 20 of each
- * message, and what can be read is delivered. Errors of `source.bytes` itself pass through.
+ * Reads a recording. Content does not make it throw: problems are reported, the first 20 of each
+ * message, and what can be read is delivered. Only API objects, which are no recording at all, are
+ * an Error. Errors of `source.bytes` itself pass through.
  */
 export async function* readRecording(
   source: Source,
@@ -110,6 +122,8 @@ interface Reading {
   /** The time of the latest line; null before the first. */
   at: number;
   line: number;
+  /** A line that is not blank was met. */
+  begun: boolean;
   header: boolean;
   complete: boolean;
   damage: { readonly message: string; readonly value: string | null } | null;
@@ -123,6 +137,7 @@ function newReading(source: string, onProblem: OnProblem, options: RecordingOpti
     skipped: new Map(),
     at: 0,
     line: 0,
+    begun: false,
     header: false,
     complete: false,
     damage: null,
@@ -142,15 +157,19 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   }
   const text = line.text.trim();
   if (text === '') return null;
+  const first = !reading.begun;
+  reading.begun = true;
   let fields: unknown;
   try {
     fields = JSON.parse(text);
   } catch {
+    if (first && dumpStart.test(text)) refuseDump(reading);
     // What is left of a file that was cut off is half a line, about which nothing more is to say.
     if (!line.ended && reading.damage !== null) return null;
     const message = line.ended ? 'Expected JSON' : 'Unexpected end of line';
     return unreadableLine(reading, line, message, valueText(text));
   }
+  if (first && isDump(fields)) refuseDump(reading);
   reading.complete = false;
   if (!isFields(fields)) {
     report(reading, 'Expected an object', { value: valueText(fields) });
@@ -174,6 +193,10 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       const resource = readResource(reading, fields.resource);
       return resource === null ? clock : { kind, at: reading.at, resource };
     }
+    case 'watch':
+      return readWatch(reading, fields) ?? clock;
+    case 'unreadable':
+      return readUnreadable(reading, fields) ?? clock;
     case 'end':
       reading.complete = true;
       return clock;
@@ -186,6 +209,17 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       report(reading, 'Expected a kind of line', { field: 'kind', value: valueText(kind) });
       return clock;
   }
+}
+
+/** The first lines of JSON over several lines, and of YAML. */
+const dumpStart = /^(?:[{[]|---.*|%YAML.*|(?:- )?(?:apiVersion|kind|items|metadata|spec):.*)$/;
+
+/** Whether a first line is an API object, or several. */
+const isDump = (fields: unknown): boolean =>
+  Array.isArray(fields) || (isFields(fields) && ('apiVersion' in fields || 'items' in fields));
+
+function refuseDump({ source }: Reading): never {
+  throw new Error(`${source}: Expected a recording, found API objects (audit reads those)`);
 }
 
 /** Time as far as this line tells it. */
@@ -243,7 +277,7 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
   const type = eventTypes.get(name) ?? null;
   const projection = project(resource, object, reading.at, {
     previousPod: reading.options.previousPod,
-    bytes: isMeasured(resource) ? objectBytes(line, object) : null,
+    bytes: isOutput(resource) ? objectBytes(line, object) : null,
   });
   if (projection.problem !== undefined) {
     const { lost, message, ...more } = projection.problem;
@@ -258,11 +292,40 @@ function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntr
     report(reading, 'Expected SYNC, ADDED, MODIFIED, DELETED or BOOKMARK', more);
     return { kind: 'unreadable', at: reading.at, type, lost };
   }
-  return { kind: 'event', event: { resource, type, object: projected, at: reading.at } };
+  const event = { resource, type, object: projected, at: reading.at };
+  return { kind: 'event', event: fields.gap === true ? { ...event, gap: true } : event };
 }
 
-const isMeasured = (resource: Resource) =>
-  resource === 'endpoints' || resource === 'endpointslices';
+const watchStates: readonly WatchState[] = ['listing', 'synced', 'relisting', 'stale', 'off'];
+
+function readWatch(reading: Reading, fields: Fields): RecordingEntry | null {
+  const resource = readResource(reading, fields.resource);
+  const state = watchStates.find((state) => state === fields.state);
+  if (state === undefined) {
+    report(reading, 'Expected a state', { field: 'state', value: valueText(fields.state) });
+  }
+  if (resource === null || state === undefined) return null;
+  return { kind: 'watch', at: reading.at, resource, state };
+}
+
+/** What the recorder could not read; null where it is not said of which resource. */
+function readUnreadable(reading: Reading, fields: Fields): RecordingEntry | null {
+  const resource = readResource(reading, fields.resource);
+  if (resource === null) return null;
+  const named = (value: unknown) => (typeof value === 'string' ? value : null);
+  const { namespace, name, labels } = fields;
+  const texts = isFields(labels) ? Object.entries(labels) : [];
+  const isMap = isFields(labels) && texts.every(([, value]) => typeof value === 'string');
+  const lost = {
+    resource,
+    namespace: named(namespace),
+    name: named(name),
+    labels: isMap ? (Object.fromEntries(texts) as Labels) : null,
+  };
+  const object = lost.name === null ? null : objectText(lost);
+  report(reading, 'The recorder could not read the object', { object, lost });
+  return { kind: 'unreadable', at: reading.at, type: eventTypes.get(fields.type) ?? null, lost };
+}
 
 const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-Z]+","object":/;
 
@@ -294,14 +357,20 @@ function unreadableLine(
     report(reading, message, { value });
     return null;
   }
-  const [, name, namespace] = identityForm.exec(line.text) ?? [];
+  const lost = guessLost(resource, line.text);
+  const object = lost.name === null ? null : objectText(lost);
+  report(reading, message, { value, lost, object });
+  return { kind: 'unreadable', at: reading.at, type: eventTypes.get(type) ?? null, lost };
+}
+
+/** What is lost by an object of this resource that cannot be parsed, as its beginning tells. */
+export function guessLost(resource: Resource, text: string): Lost {
+  const [, name, namespace] = identityForm.exec(text) ?? [];
   const certain = name !== undefined && (resource === 'nodes') === (namespace === undefined);
-  const lost = {
+  return {
     resource,
     namespace: certain ? (namespace ?? '') : null,
     name: certain ? name : null,
     labels: null,
   };
-  report(reading, message, { value, lost, object: certain ? objectText(lost) : null });
-  return { kind: 'unreadable', at: reading.at, type: eventTypes.get(type) ?? null, lost };
 }

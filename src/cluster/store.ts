@@ -2,16 +2,22 @@
 // time.
 //
 // The cost of an event depends on the object, not on the size of the cluster: pods are found by
-// address, by Node and by namespace, Services through one pair of their selector. Nothing is
-// copied; a Snapshot is a view of the store between two events.
+// address and by namespace, Services through one pair of their selector. Only for a Node that
+// comes, goes or moves all pods are looked at. Nothing is copied but outputs, which share what they
+// say alike (share.ts); a Snapshot is a view of the store between two events.
 //
 // The API server orders the versions of an object by resourceVersion. An event that is older than
 // what is held, or repeats it, changes nothing and is counted. So that a late event does not bring
-// a deleted object back, the last deletions are remembered, as many as `tombstoneLimit`.
+// a deleted object back, the last deletions are remembered, as many as `tombstoneLimit`. A version
+// after a gap is taken whatever it is: the door has looked at its age, and knows if the server's
+// history itself went back (history.ts).
 
 import type {
   AnyObject,
   Change,
+  Endpoints,
+  EndpointSlice,
+  Key,
   Labels,
   Node,
   ObjectOf,
@@ -22,39 +28,57 @@ import type {
   WatchEvent,
   ZoneCapacity,
 } from '../model/objects.ts';
+import { isSameToHints } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import { selects } from '../model/selector.ts';
+import { compareVersions } from '../model/version.ts';
+import { sharedEndpoints, sharedSlice } from './share.ts';
 
 const tombstoneLimit = 4096;
 
-/** A map from a key to the objects that have it, which keeps no empty sets. */
-type Index<T> = Map<string, Set<T>>;
+/** Objects by a key of theirs: nearly always one, which then stands for itself. */
+type Index<T> = Map<string, T | T[]>;
 
 function link<T>(index: Index<T>, key: string, value: T): void {
-  const values = index.get(key);
-  if (values === undefined) index.set(key, new Set([value]));
-  else values.add(value);
+  const there = index.get(key);
+  if (there === undefined) index.set(key, value);
+  else if (Array.isArray(there)) there.push(value);
+  else index.set(key, [there, value]);
 }
 
 function unlink<T>(index: Index<T>, key: string, value: T): void {
-  const values = index.get(key);
-  if (values?.delete(value) === true && values.size === 0) index.delete(key);
+  const there = index.get(key);
+  if (there === value) index.delete(key);
+  if (!Array.isArray(there)) return;
+  const last = there.pop();
+  const at = there.indexOf(value);
+  if (last !== undefined && at >= 0) there[at] = last;
+  const [only] = there;
+  if (only !== undefined && there.length === 1) index.set(key, only);
+}
+
+/** Puts a new version in the place of the one before. */
+function relink<T>(index: Index<T>, key: string, before: T, after: T): void {
+  const there = index.get(key);
+  if (Array.isArray(there)) there[there.indexOf(before)] = after;
+  else index.set(key, after);
+}
+
+const none: readonly never[] = [];
+
+function linked<T>(index: Index<T>, key: string): readonly T[] {
+  const there = index.get(key);
+  return there === undefined ? none : Array.isArray(there) ? there : [there];
 }
 
 export interface Store {
   readonly snapshot: Snapshot;
   /** Takes one event in; null when it changes nothing. */
   apply(event: WatchEvent): Change | null;
+  /** A list of the resource is complete: no event that is older than it can come any more. */
+  listed(resource: Resource): void;
   /** Events that were older than what is held, and events that repeated it. */
   readonly dropped: { stale: number; repeated: number };
-}
-
-/** -1, 0, 1 by age where both are decimal, else null: nothing is known. */
-function compareVersions(a: string, b: string): number | null {
-  if (a === b) return a === '' ? null : 0;
-  if (!/^\d+$/.test(a) || !/^\d+$/.test(b)) return null;
-  if (a.length !== b.length) return a.length < b.length ? -1 : 1;
-  return a < b ? -1 : 1;
 }
 
 /** SetNodes of k8s.io/endpointslice@v0.36.3 topologycache/topologycache.go. */
@@ -74,32 +98,37 @@ type Held = { [R in Resource]: Map<string, ObjectOf[R]> };
 
 interface Indexes {
   readonly podsByNamespace: Index<Pod>;
-  readonly podsByNode: Index<Pod>;
-  readonly podsByAddress: Map<string, Pod | Pod[]>;
+  readonly podsByAddress: Index<Pod>;
   /** Namespace and one pair of the selector: `namespace key=value`. */
   readonly servicesByPair: Index<Service>;
 }
 
-function linkPod(indexes: Indexes, pod: Pod): void {
-  link(indexes.podsByNamespace, pod.namespace, pod);
-  if (pod.node !== '') link(indexes.podsByNode, pod.node, pod);
-  for (const ip of new Set(pod.ips.map(canonicalIP))) {
-    const there = indexes.podsByAddress.get(ip);
-    if (there === undefined) indexes.podsByAddress.set(ip, pod);
-    else indexes.podsByAddress.set(ip, Array.isArray(there) ? [...there, pod] : [there, pod]);
-  }
+/** The addresses of a pod in canonical form, each once. */
+function addressesOf({ ips }: Pod): readonly string[] {
+  return ips.length < 2 ? ips.map(canonicalIP) : [...new Set(ips.map(canonicalIP))];
 }
 
-function unlinkPod(indexes: Indexes, pod: Pod): void {
-  unlink(indexes.podsByNamespace, pod.namespace, pod);
-  if (pod.node !== '') unlink(indexes.podsByNode, pod.node, pod);
-  for (const ip of new Set(pod.ips.map(canonicalIP))) {
-    const there = indexes.podsByAddress.get(ip);
-    const left = Array.isArray(there) ? there.filter((other) => other !== pod) : [];
-    const only = left[0];
-    if (only === undefined) indexes.podsByAddress.delete(ip);
-    else indexes.podsByAddress.set(ip, left.length === 1 ? only : left);
+function replacePod(indexes: Indexes, before: Pod | null, after: Pod | null): void {
+  const { podsByNamespace, podsByAddress } = indexes;
+  const namespaceOf = ({ namespace }: Pod): readonly string[] => [namespace];
+  replaceIn(podsByNamespace, namespaceOf, before, after);
+  replaceIn(podsByAddress, addressesOf, before, after);
+}
+
+function replaceIn(
+  index: Index<Pod>,
+  keysOf: (pod: Pod) => readonly string[],
+  before: Pod | null,
+  after: Pod | null,
+): void {
+  const was = before === null ? none : keysOf(before);
+  const is = after === null ? none : keysOf(after);
+  for (const key of was) {
+    if (before === null) continue;
+    if (after !== null && is.includes(key)) relink(index, key, before, after);
+    else unlink(index, key, before);
   }
+  for (const key of is) if (after !== null && !was.includes(key)) link(index, key, after);
 }
 
 /** Any pair of the selector will do, since all of them must match; the last is as good as any. */
@@ -126,6 +155,7 @@ interface State {
   readonly zonesSeen: Set<string>;
   readonly dropped: { stale: number; repeated: number };
   last: { namespace: string; labels: Labels; found: Service[] } | null;
+  lastAt: { ip: string; pods: readonly Pod[] } | null;
   /** null: to be computed from the Nodes. */
   zoneCapacity: ZoneCapacity | null;
 }
@@ -142,7 +172,6 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     },
     indexes: {
       podsByNamespace: new Map(),
-      podsByNode: new Map(),
       podsByAddress: new Map(),
       servicesByPair: new Map(),
     },
@@ -151,27 +180,47 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     dropped: { stale: 0, repeated: 0 },
     zoneCapacity: null,
     last: null,
+    lastAt: null,
   };
   const snapshot = viewOf(state, delivered);
-  return { snapshot, apply: (event) => apply(state, event), dropped: state.dropped };
+  return {
+    snapshot,
+    apply: (event) => apply(state, event),
+    listed: (resource) => forgetDeletions(state, resource),
+    dropped: state.dropped,
+  };
 }
 
 function apply(state: State, event: WatchEvent): Change | null {
   const { resource, object, at } = event;
   const before = state.held[resource].get(object.key) ?? null;
   if (!isNews(state, event, before)) return null;
-  const after = event.type === 'deleted' ? null : object;
+  const after = event.type === 'deleted' ? null : shared(state, event, before);
   if (after === null) bury(state, resource, object);
   replace(state, resource, before, after);
-  return { resource, before, after, at };
+  return event.gap === true
+    ? { resource, before, after, at, gap: true }
+    : { resource, before, after, at };
+}
+
+/** What is held for an object, equal to it. */
+function shared({ indexes }: State, event: WatchEvent, before: AnyObject | null): AnyObject {
+  const { resource, object } = event;
+  const at = (address: string): readonly Pod[] => linked(indexes.podsByAddress, address);
+  if (resource === 'endpoints') {
+    return sharedEndpoints(object as Endpoints, before as Endpoints | null, at);
+  }
+  if (resource !== 'endpointslices') return object;
+  return sharedSlice(object as EndpointSlice, before as EndpointSlice | null, at);
 }
 
 /** Whether an event is news; if not, it is counted as what it is. */
 function isNews(
   { tombstones, dropped }: State,
-  { resource, object, type }: WatchEvent,
+  { resource, object, type, gap }: WatchEvent,
   before: AnyObject | null,
 ): boolean {
+  if (gap === true && (before !== null || type !== 'deleted')) return true;
   const version = before?.resourceVersion ?? tombstones.get(`${resource} ${object.key}`);
   const age = version === undefined ? 1 : compareVersions(object.resourceVersion, version);
   if (type === 'deleted') {
@@ -192,6 +241,12 @@ function bury({ tombstones }: State, resource: Resource, object: AnyObject): voi
   if (tombstones.size > tombstoneLimit && oldest.done !== true) tombstones.delete(oldest.value);
 }
 
+function forgetDeletions({ tombstones }: State, resource: Resource): void {
+  for (const key of tombstones.keys()) {
+    if (key.startsWith(`${resource} `)) tombstones.delete(key);
+  }
+}
+
 function replace(
   state: State,
   resource: Resource,
@@ -200,31 +255,20 @@ function replace(
 ): void {
   const { held, indexes } = state;
   if (resource === 'pods') {
-    if (before !== null) unlinkPod(indexes, before as Pod);
-    if (after !== null) linkPod(indexes, after as Pod);
+    state.lastAt = null;
+    replacePod(indexes, before as Pod | null, after as Pod | null);
   } else if (resource === 'services') {
     state.last = null;
     if (before !== null) unlinkService(indexes, before as Service);
     if (after !== null) linkService(indexes, after as Service);
   } else if (resource === 'nodes') {
-    if (!sameCapacity(before as Node | null, after as Node | null)) state.zoneCapacity = null;
+    if (!isSameToHints(before as Node | null, after as Node | null)) state.zoneCapacity = null;
     if (after !== null) state.zonesSeen.add((after as Node).zone);
   }
   const objects = held[resource] as Map<string, AnyObject>;
   if (after !== null) objects.set(after.key, after);
   else if (before !== null) objects.delete(before.key);
 }
-
-function sameCapacity(a: Node | null, b: Node | null): boolean {
-  return (
-    a?.zone === b?.zone &&
-    a?.ready === b?.ready &&
-    a?.cpuMillis === b?.cpuMillis &&
-    a?.controlPlane === b?.controlPlane
-  );
-}
-
-const none: never[] = [];
 
 function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
   const { held, indexes, zonesSeen } = state;
@@ -235,11 +279,12 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
     nodes: held.nodes,
     pods: held.pods,
     slices: held.endpointslices,
-    podsIn: (namespace) => indexes.podsByNamespace.get(namespace) ?? none,
-    podsOn: (node) => indexes.podsByNode.get(node) ?? none,
+    podsIn: (namespace) => linked(indexes.podsByNamespace, namespace),
+    podsOn: (node) => podsOn(held.pods, node),
     podsAt(ip) {
-      const there = indexes.podsByAddress.get(ip);
-      return there === undefined ? none : Array.isArray(there) ? there : [there];
+      // Every judge of an address asks for its pods.
+      if (state.lastAt?.ip !== ip) state.lastAt = { ip, pods: linked(indexes.podsByAddress, ip) };
+      return state.lastAt.pods;
     },
     servicesSelecting(namespace, labels) {
       // Pods of one template share their labels by reference and mostly come in a row.
@@ -256,11 +301,18 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
   };
 }
 
+/** Looks at all pods: a Node seldom comes, goes or moves, and an index of all pods is large. */
+function podsOn(pods: ReadonlyMap<Key, Pod>, node: string): Pod[] {
+  const found: Pod[] = [];
+  if (node === '') return found;
+  for (const pod of pods.values()) if (pod.node === node) found.push(pod);
+  return found;
+}
+
 function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels): Service[] {
   const found: Service[] = [];
   for (const key in labels) {
-    const candidates = indexes.servicesByPair.get(`${namespace} ${key}=${labels[key] ?? ''}`);
-    if (candidates === undefined) continue;
+    const candidates = linked(indexes.servicesByPair, `${namespace} ${key}=${labels[key] ?? ''}`);
     for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
   }
   return found;

@@ -29,7 +29,7 @@
 // Left out: from a pod's own Ready transition to the slice that lists it. The mirroring controller
 // writes no trigger time, and neither does anybody else, so their objects are not looked at.
 
-import type { Endpoints, EndpointSlice, Service } from '../model/objects.ts';
+import type { Endpoints, EndpointSlice, OutputResource, Service } from '../model/objects.ts';
 import { annotation, label, manager } from '../model/objects.ts';
 
 // --- histograms ---
@@ -138,10 +138,8 @@ export type Quality = (typeof qualities)[number];
 
 const measured: ReadonlySet<Quality> = new Set<Quality>(['ok', 'coarse']);
 
-export type TriggeredResource = 'endpoints' | 'endpointslices';
-
 interface TriggerSample {
-  readonly resource: TriggeredResource;
+  readonly resource: OutputResource;
   readonly quality: Quality;
   /** From the trigger time to the arrival, also where it is not measured; null: absent. */
   readonly seconds: number | null;
@@ -213,8 +211,8 @@ function qualityOf(seconds: number, isCreation: boolean): Quality {
 }
 
 export interface TriggerLag {
-  readonly lag: Readonly<Record<TriggeredResource, Histogram>>;
-  readonly counts: Readonly<Record<TriggeredResource, Record<Quality, number>>>;
+  readonly lag: Readonly<Record<OutputResource, Histogram>>;
+  readonly counts: Readonly<Record<OutputResource, Record<Quality, number>>>;
 }
 
 /** Seconds, from the resolution of the annotation to 10 minutes. */

@@ -12,12 +12,8 @@
 // sent protobuf with managedFields, so the fan-out is an order of magnitude and not a network
 // meter. Left out: clients other than one kube-proxy per Node, lists, and bookmarks.
 
-import type { Change, Endpoints, EndpointSlice } from '../model/objects.ts';
-import { label } from '../model/objects.ts';
-
-export type SizedResource = 'endpoints' | 'endpointslices';
-
-export const sizedResources: readonly SizedResource[] = ['endpoints', 'endpointslices'];
+import type { Change, Endpoints, EndpointSlice, OutputResource } from '../model/objects.ts';
+import { isOutput, label } from '../model/objects.ts';
 
 /** What the API server accepts in one request: etcd's default --max-request-bytes, 1.5 MiB. */
 export const objectBytesLimit = 1.5 * 1024 * 1024;
@@ -35,7 +31,7 @@ export interface ResourceSizes {
   fanoutBytes: number;
 }
 
-export type Sizes = Readonly<Record<SizedResource, ResourceSizes>>;
+export type Sizes = Readonly<Record<OutputResource, ResourceSizes>>;
 
 const none = (): ResourceSizes => ({
   standing: new Map(),
@@ -57,8 +53,8 @@ function sized(
   change: Change,
 ): { of: ResourceSizes; before: Sized | null; after: Sized | null } | null {
   const { resource } = change;
-  if (resource !== 'endpoints' && resource !== 'endpointslices') return null;
-  const { before, after } = change as Change<SizedResource>;
+  if (!isOutput(resource)) return null;
+  const { before, after } = change as Change<OutputResource>;
   return { of: sizes[resource], before, after };
 }
 

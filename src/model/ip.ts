@@ -55,6 +55,11 @@ export function canonicalIP(text: string): string {
   return parseIP(text)?.text ?? text;
 }
 
+/** Whether `text` is the address that `canonical` is in canonical form. */
+export function isAt(text: string, canonical: string): boolean {
+  return text === canonical || (!isPlainIPv4(text) && canonicalIP(text) === canonical);
+}
+
 /** The address type of slices that carry addresses of this IP family; null for other words. */
 export function addressTypeOf(ipFamily: string): AddressType | null {
   return ipFamily === 'IPv4' || ipFamily === 'IPv6' ? ipFamily : null;

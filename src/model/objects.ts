@@ -20,7 +20,7 @@ export interface ObjectRef {
   readonly uid: string;
 }
 
-/** What every object has. `at` is when this version arrived, Unix seconds on the door's clock. */
+/** What every object has. */
 interface Meta {
   readonly key: Key;
   readonly namespace: string;
@@ -33,6 +33,10 @@ interface Meta {
   readonly created: number | null;
   /** metadata.deletionTimestamp is set. */
   readonly deleting: boolean;
+}
+
+/** What has a time of its own: when this version arrived, Unix seconds on the door's clock. */
+interface Arrived extends Meta {
   readonly at: number;
 }
 
@@ -47,7 +51,7 @@ export interface ServicePort {
   readonly nodePort: number;
 }
 
-export interface Service extends Meta {
+export interface Service extends Arrived {
   readonly type: 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName';
   /** '' or 'None' mean that no IP is set: a headless Service, or an ExternalName one. */
   readonly clusterIP: string;
@@ -88,6 +92,8 @@ export interface ContainerPort {
 }
 
 export interface Pod extends Meta {
+  /** How outputs refer to it, for all that do. */
+  readonly ref: ObjectRef;
   /** spec.nodeName; '' while unscheduled. */
   readonly node: string;
   readonly hostNetwork: boolean;
@@ -147,7 +153,7 @@ export interface EndpointSubset {
   readonly readyCount: number;
 }
 
-export interface Endpoints extends Meta {
+export interface Endpoints extends Arrived {
   readonly annotations: Labels;
   readonly subsets: readonly EndpointSubset[];
   /** Length of the object as JSON without managedFields; null when the door could not tell. */
@@ -180,7 +186,7 @@ export interface OwnerReference {
   readonly controller: boolean;
 }
 
-export interface EndpointSlice extends Meta {
+export interface EndpointSlice extends Arrived {
   readonly generation: number;
   readonly annotations: Labels;
   readonly owners: readonly OwnerReference[];
@@ -210,6 +216,14 @@ export const resources: readonly Resource[] = [
   'endpointslices',
 ];
 
+/** The resources that the shadowed controllers write. */
+export type OutputResource = 'endpoints' | 'endpointslices';
+
+export const outputResources: readonly OutputResource[] = ['endpoints', 'endpointslices'];
+
+export const isOutput = (resource: Resource): resource is OutputResource =>
+  resource === 'endpoints' || resource === 'endpointslices';
+
 export type AnyObject = ObjectOf[Resource];
 
 /** A change of one object, as a watch or a file delivers it. Bookmarks change nothing. */
@@ -220,6 +234,8 @@ export interface WatchEvent<R extends Resource = Resource> {
   readonly object: ObjectOf[R];
   /** Arrival, Unix seconds. */
   readonly at: number;
+  /** Versions between the last one and this may have been missed (a relist). */
+  readonly gap?: boolean;
 }
 
 /** What an event did to the held state: the versions before and after; both are never null. */
@@ -250,6 +266,10 @@ export interface Lost {
   /** The labels, where they could be read although the object could not. */
   readonly labels: Labels | null;
 }
+
+/** What tells losses apart: a later one of the same key takes the place of the earlier. */
+export const lostKey = ({ resource, namespace, name }: Omit<Lost, 'labels'>): string =>
+  `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
 
 /** All that is held of the cluster at one moment, with the look-ups that judging needs. */
 export interface Snapshot {

@@ -19,9 +19,11 @@ import {
   triggerBounds,
 } from '../measure/lag.ts';
 import type { ResourceSizes } from '../measure/size.ts';
-import { largestBytes, objectCount, sizedResources } from '../measure/size.ts';
+import { largestBytes, objectCount } from '../measure/size.ts';
+import { outputResources } from '../model/objects.ts';
 import type { Family, MetricsState, OpenedFindings, Sample } from './family.ts';
 import { byCode, codes, countOpened } from './family.ts';
+import { watchFamilies } from './watch-families.ts';
 
 // --- samples ---
 
@@ -36,6 +38,7 @@ const unknownReasons = Object.keys({
   'endpoints-not-known': true,
   'endpointslices-not-known': true,
   'object-unreadable': true,
+  'input-stale': true,
 } satisfies Record<Unknown, true>) as Unknown[];
 
 /** Reasons for which input is dropped that are known from the start. */
@@ -55,7 +58,7 @@ function droppedSamples({ dropped }: MetricsState): Sample[] {
 const perResource =
   (value: (sizes: ResourceSizes) => number) =>
   ({ sizes }: MetricsState): Sample[] =>
-    sizedResources.map((resource) => ({ labels: { resource }, value: value(sizes[resource]) }));
+    outputResources.map((resource) => ({ labels: { resource }, value: value(sizes[resource]) }));
 
 // --- catalogue ---
 
@@ -121,7 +124,7 @@ const verdictFamilies: readonly Family[] = [
   {
     name: `${prefix}outputs_unknown`,
     type: 'gauge',
-    help: 'Outputs that cannot be judged, by the reason.',
+    help: 'Outputs that cannot be judged and Services that cannot be read, by the reason.',
     labels: { reason: unknownReasons },
     unit: 'none',
     stability: 'stable',
@@ -174,13 +177,13 @@ const lagFamilies: readonly Family[] = [
     help:
       'From the annotation last-change-trigger-time to the arrival of the object, up to a second ' +
       'too high; qualities ok and coarse only. Clock skew to the control plane enters it.',
-    labels: { resource: sizedResources },
+    labels: { resource: outputResources },
     unit: 'seconds',
     stability: 'stable',
     source: 'measure/lag.ts',
     bounds: triggerBounds,
     histograms: ({ trigger }) =>
-      sizedResources.map((resource) => ({
+      outputResources.map((resource) => ({
         labels: { resource },
         histogram: trigger.lag[resource],
       })),
@@ -189,12 +192,12 @@ const lagFamilies: readonly Family[] = [
     name: `${prefix}trigger_times_total`,
     type: 'counter',
     help: 'Writings by the controllers, by what their trigger time is worth.',
-    labels: { resource: sizedResources, quality: qualities },
+    labels: { resource: outputResources, quality: qualities },
     unit: 'none',
     stability: 'stable',
     source: 'measure/lag.ts',
     samples: ({ trigger }) =>
-      sizedResources.flatMap((resource) =>
+      outputResources.flatMap((resource) =>
         qualities.map((quality) => ({
           labels: { resource, quality },
           value: trigger.counts[resource][quality],
@@ -277,7 +280,7 @@ const sizeFamilies: readonly Family[] = [
     name: `${prefix}objects`,
     type: 'gauge',
     help: 'Endpoints and EndpointSlice objects that exist, whoever writes them.',
-    labels: { resource: sizedResources },
+    labels: { resource: outputResources },
     unit: 'none',
     stability: 'stable',
     source: 'measure/size.ts',
@@ -287,7 +290,7 @@ const sizeFamilies: readonly Family[] = [
     name: `${prefix}object_bytes_max`,
     type: 'gauge',
     help: 'Bytes of the largest object as JSON; the API server refuses more than 1572864.',
-    labels: { resource: sizedResources },
+    labels: { resource: outputResources },
     unit: 'bytes',
     stability: 'stable',
     source: 'measure/size.ts',
@@ -297,7 +300,7 @@ const sizeFamilies: readonly Family[] = [
     name: `${prefix}updates_total`,
     type: 'counter',
     help: 'Changes of objects, deletions included.',
-    labels: { resource: sizedResources },
+    labels: { resource: outputResources },
     unit: 'none',
     stability: 'stable',
     source: 'measure/size.ts',
@@ -307,7 +310,7 @@ const sizeFamilies: readonly Family[] = [
     name: `${prefix}update_bytes_total`,
     type: 'counter',
     help: 'Bytes of the objects that changed, as JSON: what one watcher is sent.',
-    labels: { resource: sizedResources },
+    labels: { resource: outputResources },
     unit: 'bytes',
     stability: 'stable',
     source: 'measure/size.ts',
@@ -319,7 +322,7 @@ const sizeFamilies: readonly Family[] = [
     help:
       'The same times the Nodes, without what kube-proxy leaves out; for Endpoints, what it ' +
       'would be if Nodes still watched them.',
-    labels: { resource: sizedResources },
+    labels: { resource: outputResources },
     unit: 'bytes',
     stability: 'stable',
     source: 'measure/size.ts',
@@ -388,6 +391,7 @@ export const sections: readonly (readonly [string, readonly Family[]])[] = [
   ['Lag', lagFamilies],
   ['Packing of slices', packingFamilies],
   ['Sizes and watch traffic', sizeFamilies],
+  ['Live input', watchFamilies],
   ['Input and build', inputFamilies],
 ];
 

@@ -7,6 +7,8 @@
 //
 // Left out: which families there are (families.ts), and how they are written (metrics.ts).
 
+import type { ConfirmCounts } from '../audit/confirm.ts';
+import type { Input } from '../audit/cut.ts';
 import type { Code, Finding, Severity } from '../audit/findings.ts';
 import { catalogue, severities } from '../audit/findings.ts';
 import type { Summary } from '../audit/summary.ts';
@@ -14,6 +16,7 @@ import type { DuplicateTotals } from '../measure/duplicates.ts';
 import type { FillTotals } from '../measure/fill.ts';
 import type { ConvergenceLag, Histogram, TriggerLag } from '../measure/lag.ts';
 import type { Sizes } from '../measure/size.ts';
+import type { Resource } from '../model/objects.ts';
 
 /** Findings opened since the start, by code and severity. */
 export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;
@@ -41,6 +44,37 @@ export interface MetricsState {
   readonly releaseMinor: number;
   /** Of endpoint-auditor itself. */
   readonly version: string;
+  readonly ready: boolean;
+  /** Of live input; empty where it is not. */
+  readonly watches: WatchMetrics;
+}
+
+/** What is known of the watches of a live cluster. */
+export interface WatchMetrics {
+  readonly inputs: ReadonlyMap<Resource, Input>;
+  readonly confirmations: Readonly<ConfirmCounts>;
+  /** What each watch has counted since the start. */
+  readonly counters: ReadonlyMap<Resource, WatchCounts>;
+}
+
+/** Counts of one watch; cluster/listwatch.ts says what each is. */
+export interface WatchCounts {
+  readonly lists: number;
+  readonly watches: number;
+  readonly events: number;
+  readonly repeated: number;
+  readonly stale: number;
+  readonly bookmarks: number;
+  readonly badFrames: number;
+  readonly unreadable: number;
+  readonly throttled: number;
+  readonly unauthorised: number;
+  readonly denied: number;
+  readonly bytes: number;
+  readonly relists: Readonly<Record<'gone' | 'expired' | 'reset' | 'disorder', number>>;
+  readonly reconnects: Readonly<
+    Record<'eof' | 'timeout' | 'reset' | 'idle' | 'status' | 'frame' | 'older', number>
+  >;
 }
 
 type Labels = Readonly<Record<string, string>>;

@@ -15,9 +15,57 @@ import compression from 'compression';
 import type { Express, NextFunction, Request, Response } from 'express';
 import express from 'express';
 
+import type { InputState } from '../audit/cut.ts';
+import type { Code, Finding, Output } from '../audit/findings.ts';
+import type { Verdict } from '../audit/verdict.ts';
+import type { Resource } from '../model/objects.ts';
 import { metricsContentType, renderMetrics } from './metrics.ts';
 import type { Status } from './page.ts';
 import { renderPage, styleSource } from './page.ts';
+
+/** A difference that has not stood for the settle window, or is not confirmed yet. */
+export interface PendingDifference {
+  readonly code: Code;
+  readonly output: Output;
+  readonly object: string;
+  readonly field: string;
+  readonly expected: string | null;
+  readonly actual: string | null;
+  readonly cause: string | null;
+  readonly since: number;
+}
+
+/** All that is known of one Service. Times in Unix seconds, ages in seconds. */
+export interface ServiceStatus {
+  readonly format: 1;
+  readonly now: number;
+  readonly namespace: string;
+  readonly service: string;
+  /** An output that nobody has to write has no verdict. */
+  readonly outputs: readonly {
+    readonly output: string;
+    readonly verdict: Verdict;
+    readonly reason: string | null;
+  }[];
+  readonly pending: readonly PendingDifference[];
+  readonly standing: readonly Finding[];
+  readonly resolved: readonly Finding[];
+  /** Of live input: the state of each watch, and for how long it has not been synced. */
+  readonly inputs: Readonly<
+    Partial<Record<Resource, { readonly state: InputState; readonly unseenSeconds: number }>>
+  >;
+}
+
+/** What the server asks when it is asked. Probes come often, so they do not ask for everything. */
+export interface Answers {
+  status(): Status;
+  /** One Service in full; null where there is none of that name. */
+  service(namespace: string, name: string): ServiceStatus | null;
+  /** Why too little is known, for people, a reason a line; null: it is enough. */
+  notReady(): string | null;
+  /** Why the loop does not get on, for people; null: it does. */
+  stuck(): string | null;
+}
 
 const policy = [
   "default-src 'none'",
@@ -45,12 +93,35 @@ function allowReading(request: Request, response: Response, next: NextFunction):
   response.set('Allow', 'GET, HEAD').status(405).type('text').send('Only GET and HEAD\n');
 }
 
+/** A probe: 200, or 503 with the reasons, one a line. */
+function probe(response: Response, failing: string | null): void {
+  response.status(failing === null ? 200 : 503).type('text');
+  response.send(failing === null ? 'ok\n' : `${failing}\n`);
+}
+
+const filters = ['namespace', 'service', 'code', 'severity', 'output'] as const;
+
+/** Which findings a query asks for; or what is wrong with it. A filter may be given repeatedly. */
+function filterOf(query: Request['query']): ((finding: Finding) => boolean) | string {
+  const wanted: [(typeof filters)[number], readonly string[]][] = [];
+  for (const [name, value] of Object.entries(query)) {
+    const filter = filters.find((one) => one === name);
+    const values = [value].flat().filter((one) => typeof one === 'string');
+    if (filter === undefined) {
+      return `Unknown parameter: ${JSON.stringify(name)}; known are ${filters.join(', ')}`;
+    }
+    if (values.length === 0) return `Expected text: ${filter}`;
+    wanted.push([filter, values]);
+  }
+  return (finding) => wanted.every(([filter, values]) => values.includes(finding[filter]));
+}
+
 /**
- * The application. `status` is asked once per request; where it throws, the answer is 500, the
+ * The application. `answers` is asked once per request; where it throws, the answer is 500, the
  * error goes to `onError`, and the server keeps running.
  */
 export function createApp(
-  status: () => Status,
+  answers: Answers,
   onError: (error: unknown) => void = (error) => {
     console.error(error);
   },
@@ -60,24 +131,35 @@ export function createApp(
   app.disable('etag');
   app.use(setHeaders, allowReading, compression());
   app.get('/', (_request, response) => {
-    response.type('html').send(renderPage(status()));
+    response.type('html').send(renderPage(answers.status()));
   });
   app.get('/metrics', async (_request, response) => {
-    const text = await renderMetrics(status().metrics);
+    const text = await renderMetrics(answers.status().metrics);
     response.set('Content-Type', metricsContentType).send(text);
   });
-  app.get('/livez', (_request, response) => {
-    response.type('text').send('ok\n');
+  // Kubernetes' own components still answer to the older name.
+  app.get(['/livez', '/healthz'], (_request, response) => {
+    probe(response, answers.stuck());
   });
   app.get('/readyz', (_request, response) => {
-    const { notReady } = status();
-    response.status(notReady === null ? 200 : 503).type('text');
-    response.send(notReady === null ? 'ok\n' : `${notReady}\n`);
+    probe(response, answers.notReady());
   });
-  app.get('/api/v1/findings', (_request, response) => {
-    const { metrics, resolved, forgotten } = status();
+  app.get('/api/v1/findings', (request, response) => {
+    const { metrics, resolved, forgotten } = answers.status();
     const { summary, now } = metrics;
-    response.json({ format: 1, now, standing: summary.findings, resolved, forgotten });
+    const wanted = filterOf(request.query);
+    if (typeof wanted === 'string') {
+      response.status(400).json({ format: 1, error: wanted });
+      return;
+    }
+    const standing = summary.findings.filter(wanted);
+    response.json({ format: 1, now, standing, resolved: resolved.filter(wanted), forgotten });
+  });
+  app.get('/api/v1/services/:namespace/:name', (request, response) => {
+    const { namespace, name } = request.params;
+    const found = answers.service(namespace, name);
+    if (found !== null) response.json(found);
+    else response.status(404).json({ format: 1, error: 'No such Service' });
   });
   app.use((_request, response) => {
     response.status(404).type('text').send('Not found\n');
@@ -121,6 +203,8 @@ export async function listen(app: Express, address: Address): Promise<Listening>
   // Slow requests must not hold connections: there is nothing to upload.
   server.headersTimeout = 5000;
   server.requestTimeout = 10_000;
+  // Longer than scrapers wait from one scrape to the next would hold connections for nothing.
+  server.keepAliveTimeout = 15_000;
   try {
     await once(server, 'listening');
   } catch (error) {

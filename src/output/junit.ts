@@ -5,10 +5,10 @@
 // is unknown is an error, since it is neither right nor wrong. JUnit has no schema of record; only
 // elements and attributes that every reader knows are written.
 
-import type { Finding } from '../audit/findings.ts';
 import type { Summary } from '../audit/summary.ts';
 import type { Verdict } from '../audit/verdict.ts';
 import { written } from '../audit/verdict.ts';
+import type { ReportedFinding } from './text.ts';
 import { detailText, escapeMarkup, plural, printable, timeText } from './text.ts';
 
 interface TestCase {
@@ -22,7 +22,7 @@ interface TestCase {
 }
 
 /** Red is what the exit code of the command is red for; information is shown as skipped. */
-function findingCase(finding: Finding): TestCase {
+function findingCase(finding: ReportedFinding): TestCase {
   const { code, severity, output, namespace, service, cause, resolvedAt } = finding;
   const { object, field, expected, actual } = finding;
   const resolved = resolvedAt === null ? '' : ` (resolved at ${timeText(resolvedAt)})`;
@@ -83,12 +83,34 @@ function countAttributes(cases: readonly TestCase[]): string {
   );
 }
 
+/** What a report says besides: that Services could not be read, or that there are none. */
+function inputCases({ verdicts, unknown, services, foreign }: Told): TestCase[] {
+  const base = { classname: 'input', result: 'error', type: 'unknown', body: '' } as const;
+  const outputs = written.reduce((sum, output) => sum + verdicts[output].unknown, 0);
+  const unread = Object.values(unknown).reduce((sum, count) => sum + count, -outputs);
+  if (unread > 0) {
+    return [{ ...base, name: 'unknown', message: `${plural(unread, 'Service')} cannot be read` }];
+  }
+  if (services > 0 || foreign > 0) return [];
+  return [{ ...base, name: 'nothing', message: 'No Services to judge' }];
+}
+
+/** What of a report becomes test cases. */
+interface Told extends Pick<Summary, 'verdicts' | 'unknown' | 'services' | 'foreign'> {
+  readonly findings: readonly ReportedFinding[];
+}
+
 /** The text; findings are listed in the order given. */
-export function junitText(findings: readonly Finding[], verdicts: Summary['verdicts']): string {
+export function junitText(told: Told): string {
+  const { findings, verdicts } = told;
   const suites = [...written, 'input' as const, 'node' as const].map((output) => {
     const own = findings.filter((finding) => finding.output === output);
-    const counts = output === 'input' || output === 'node' ? null : verdicts[output];
-    const cases = counts === null ? [] : verdictCases(output, counts);
+    const cases =
+      output === 'node'
+        ? []
+        : output === 'input'
+          ? inputCases(told)
+          : verdictCases(output, verdicts[output]);
     return { output, cases: [...cases, ...own.map(findingCase)] };
   });
   const filled = suites.filter(({ cases }) => cases.length > 0);

@@ -26,7 +26,7 @@ export interface Status {
   /** Resolved findings that are kept, oldest first; `forgotten` counts those that are not. */
   readonly resolved: readonly Finding[];
   readonly forgotten: number;
-  /** Why nothing can be said yet, for people; null: everything is known that was promised. */
+  /** Why too little is known, for people, a reason a line; null: all that was promised is. */
   readonly notReady: string | null;
   /** Where the input comes from, for people: a path, an address. */
   readonly source: string;
@@ -116,17 +116,14 @@ function headText({ metrics, notReady }: Status): string {
     return `<p class="head info">Not ready<small>${escapeMarkup(notReady)}</small></p>`;
   }
   if (worst === undefined) {
-    const rest = { pending: 0, different: 0, unknown: 0 };
-    for (const output of written) {
-      for (const verdict of ['pending', 'different', 'unknown'] as const) {
-        rest[verdict] += summary.verdicts[output][verdict];
-      }
-    }
-    if (rest.unknown > 0) {
-      const text = `${plural(rest.unknown, 'output')} cannot be judged; no findings`;
+    const unknown = Object.values(summary.unknown).reduce((sum, count) => sum + count, 0);
+    if (unknown > 0) {
+      // Among them are Services of which not even that is known.
+      const text = `${plural(unknown, 'output')} cannot be judged; no findings`;
       return `<p class="head warning">${text}</p>`;
     }
-    const settling = rest.pending === 0 ? '' : `, ${plural(rest.pending, 'output')} pending`;
+    const pending = written.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
+    const settling = pending === 0 ? '' : `, ${plural(pending, 'output')} pending`;
     const all =
       summary.services === 0 ? 'No Services' : `${plural(summary.services, 'Service')} conform`;
     return `<p class="head">${all}${settling}</p>`;

@@ -26,13 +26,14 @@ import type {
   LagOperation,
   LagOutput,
   Quality,
-  TriggeredResource,
   TriggerLag,
 } from '../measure/lag.ts';
 import { merged, quantile } from '../measure/lag.ts';
-import type { SizedResource, Sizes } from '../measure/size.ts';
+import type { Sizes } from '../measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../measure/size.ts';
+import type { OutputResource } from '../model/objects.ts';
 import { junitText } from './junit.ts';
+import type { ReportedFinding } from './text.ts';
 import { clockText, cut, detailText, lagText, plural, printable, timeText } from './text.ts';
 
 // --- the document ---
@@ -72,15 +73,12 @@ interface Measures {
     })[];
   };
   readonly duplicates: { readonly equal: number; readonly conflicting: number };
-  readonly sizes: Readonly<Record<SizedResource, SizeFigures>>;
+  readonly sizes: Readonly<Record<OutputResource, SizeFigures>>;
   readonly convergenceLag: Readonly<
     Record<LagOutput, Readonly<Record<'all' | LagOperation, LagFigures>>>
   >;
   readonly triggerLag: Readonly<
-    Record<
-      TriggeredResource,
-      LagFigures & { readonly qualities: Readonly<Record<Quality, number>> }
-    >
+    Record<OutputResource, LagFigures & { readonly qualities: Readonly<Record<Quality, number>> }>
   >;
 }
 
@@ -98,9 +96,13 @@ export interface Report {
     readonly verified: boolean;
     readonly from: number | null;
     readonly until: number | null;
+    /** A recording has the end that its recorder wrote, so it was not cut short; null: a dump. */
+    readonly complete: boolean | null;
   };
+  /** The only one that is reported; null: all. What was dropped and measured is of all anyhow. */
+  readonly namespace: string | null;
   /** Those that stand and those that are resolved. */
-  readonly findings: readonly Finding[];
+  readonly findings: readonly ReportedFinding[];
   readonly services: number;
   readonly verdicts: Summary['verdicts'];
   readonly unknown: Summary['unknown'];
@@ -147,7 +149,7 @@ export function measuresOf(from: Accumulators): Measures {
       update: lagFigures(update),
     };
   };
-  const ofTrigger = (resource: TriggeredResource) => ({
+  const ofTrigger = (resource: OutputResource) => ({
     ...lagFigures(trigger.lag[resource]),
     qualities: { ...trigger.counts[resource] },
   });
@@ -174,7 +176,7 @@ export function measuresOf(from: Accumulators): Measures {
   };
 }
 
-function sizeFigures(sizes: Sizes, resource: SizedResource): SizeFigures {
+function sizeFigures(sizes: Sizes, resource: OutputResource): SizeFigures {
   const of = sizes[resource];
   const counts = countsByBound(of);
   return {
@@ -242,7 +244,7 @@ export function renderReport(report: Report, format: ReportFormat, options: Rend
     case 'yaml':
       return yamlText(report);
     case 'junit':
-      return junitText(ordered(report.findings), report.verdicts);
+      return junitText({ ...report, findings: ordered(report.findings) });
   }
 }
 
@@ -276,7 +278,7 @@ function yamlText(report: Report): string {
 // --- table ---
 
 /** Findings that stand first, each part worst first. */
-function ordered(findings: readonly Finding[]): Finding[] {
+function ordered(findings: readonly ReportedFinding[]): ReportedFinding[] {
   const standing = findings.filter(({ resolvedAt }) => resolvedAt === null);
   const resolved = findings.filter(({ resolvedAt }) => resolvedAt !== null);
   return [...inOrder(standing), ...inOrder(resolved)];
@@ -284,7 +286,7 @@ function ordered(findings: readonly Finding[]): Finding[] {
 
 interface Column {
   readonly head: string;
-  readonly cell: (finding: Finding) => string;
+  readonly cell: (finding: ReportedFinding) => string;
 }
 
 const fullCell = 200;
@@ -386,10 +388,13 @@ function summaryLines(report: Report): string[] {
     const counts = countsText({ ...verdicts[output] });
     return counts === '' ? [] : [`${output} ${counts}`];
   });
+  // Neither is counted by namespace.
+  const all = report.namespace === null ? '' : ' (all namespaces)';
   const notes = [
+    input.complete === false ? 'the recording is cut short' : '',
     countsText(unknown) === '' ? '' : `not judged: ${countsText(unknown)}`,
     foreign === 0 ? '' : `written by others: ${plural(foreign, 'Service')}`,
-    countsText(dropped) === '' ? '' : `input dropped: ${countsText(dropped)}`,
+    countsText(dropped) === '' ? '' : `input dropped${all}: ${countsText(dropped)}`,
     input.verified ? '' : `release ${printable(input.release)} is not verified`,
   ].filter((note) => note !== '');
   const lags = written.flatMap((output) => {
@@ -400,6 +405,6 @@ function summaryLines(report: Report): string[] {
   const lines = [headline(report)];
   if (outputs.length > 0) lines.push(`Verdicts: ${outputs.join('; ')}`);
   if (notes.length > 0) lines.push(`Besides: ${notes.join('; ')}`);
-  if (lags.length > 0) lines.push(`Convergence lag p50 / p99: ${lags.join('; ')}`);
+  if (lags.length > 0) lines.push(`Convergence lag p50 / p99${all}: ${lags.join('; ')}`);
   return lines;
 }

@@ -7,6 +7,12 @@
 
 import type { Finding } from '../audit/findings.ts';
 
+/** A finding as reports have it: of one moment nobody knows since when it stands. */
+export type ReportedFinding = Omit<Finding, 'since' | 'openedAt'> & {
+  readonly since: number | null;
+  readonly openedAt: number | null;
+};
+
 const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]/gu;
 
 const escaped = (character: string): string => {
@@ -59,7 +65,7 @@ export function lagText(seconds: number | null): string {
 }
 
 /** What is wrong, in the finding's own words, on one line of at most `length` characters. */
-export function detailText(finding: Finding, length: number): string {
+export function detailText(finding: ReportedFinding, length: number): string {
   const { difference, expected, actual } = finding;
   if (actual === null) return cut(`missing: ${printable(expected ?? 'nothing')}`, length);
   const got = printable(actual);

@@ -14,7 +14,7 @@
 // depends on how changes were batched), annotations of others (kept upstream), pods in which two
 // Service ports of the same name and number meet (the API forbids them).
 
-import type { Labels, Pod, Port, PortMapKey, Service } from '../model/objects.ts';
+import type { EndpointAddress, Labels, Pod, Port, PortMapKey, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';
 import { parseIP } from '../model/ip.ts';
 import { carriesHostname, isListed, resolvePorts } from './pod.ts';
@@ -94,6 +94,50 @@ export function expectedLabels(service: Service, release: Release): Labels {
   if (isHeadless(service)) labels[label.headless] = '';
   if (release.endpointsManagedBy) labels[label.endpointsManagedBy] = manager.endpoints;
   return labels;
+}
+
+/** One place at which Endpoints list an address, with the index of its subset. */
+export interface Listing {
+  readonly address: EndpointAddress;
+  readonly subset: number;
+}
+
+/**
+ * What repacking makes of an address that is listed several times, before the controller compares:
+ * what has one uid is one address, and the first listing says all of it but its ports. At a port
+ * that is listed twice not ready trumps ready, and where ports say both there is an entry for each.
+ * Ports with an appProtocol are told apart by pointer, so two subsets never have the same one.
+ * `util.go` mapAddressByPort.
+ */
+export function repack(listings: readonly Listing[]): EndpointAddress[] {
+  const entries = new Map<string, { first: EndpointAddress; ports: Map<string, Listed> }>();
+  for (const { address, subset } of listings) {
+    const uid = address.target?.uid ?? '';
+    const entry = entries.get(uid) ?? { first: address, ports: new Map<string, Listed>() };
+    entries.set(uid, entry);
+    const ports = address.ports.length === 0 ? [null] : address.ports;
+    for (const [index, port] of ports.entries()) {
+      const shared = (port?.appProtocol ?? null) === null;
+      const key =
+        port === null ? '' : shared ? portKey(port) : `${String(subset)} ${String(index)}`;
+      const known = entry.ports.get(key);
+      if (known === undefined) entry.ports.set(key, { port, ready: address.ready });
+      else known.ready &&= address.ready;
+    }
+  }
+  return [...entries.values()].flatMap(({ first, ports }) =>
+    [true, false].flatMap((ready) => {
+      const same = [...ports.values()].filter((one) => one.ready === ready);
+      const own = same.flatMap(({ port }) => (port === null ? [] : [port]));
+      return same.length === 0 ? [] : [{ ...first, ready, ports: own }];
+    }),
+  );
+}
+
+/** null: no port at all, as a subset without ports has it. */
+interface Listed {
+  readonly port: Port | null;
+  ready: boolean;
 }
 
 /** How many pods share one list of ports; the counts are of addresses. */

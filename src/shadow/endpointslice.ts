@@ -11,6 +11,7 @@
 // Left out: names of slices, order, trigger-time annotations and annotations of others (all without
 // meaning upstream), and hints (hints.ts).
 
+import { equalTexts } from '../model/equal.ts';
 import { addressTypeOf, parseIP } from '../model/ip.ts';
 import type {
   AddressType,
@@ -48,19 +49,33 @@ export interface ExpectedEndpoint {
 
 const bothTypes: readonly AddressType[] = ['IPv4', 'IPv6'];
 
+const typeLists = [['IPv4'], ['IPv6'], bothTypes, ['IPv6', 'IPv4'], []] as const;
+
+/** The one copy of a list of types: there are few lists, and every Service has some. */
+const oneOf = (types: readonly AddressType[]): readonly AddressType[] =>
+  typeLists.find((list) => equalTexts(list, types)) ?? types;
+
 /** The address types that the Service's slices must have. `utils.go` getAddressTypesForService. */
 export function addressTypesOf(service: Service): readonly AddressType[] {
   const types = service.ipFamilies.map(addressTypeOf).filter((type) => type !== null);
-  if (types.length > 0) return types;
-  if (!isHeadless(service)) return [service.clusterIP.includes(':') ? 'IPv6' : 'IPv4'];
+  if (types.length > 0) return oneOf(types);
+  if (!isHeadless(service)) return oneOf([service.clusterIP.includes(':') ? 'IPv6' : 'IPv4']);
   return bothTypes;
 }
 
 /**
+ * Whether slices list a selected pod. One whose Node does not exist is left out (the controller
+ * retries it) unless not ready addresses are published.
+ */
+function isSliced(service: Service, pod: Pod, node: Node | null | undefined): boolean {
+  return isListed(pod, true) && (node !== null || service.publishNotReadyAddresses);
+}
+
+/**
  * The endpoints of a selected pod, one per address type of the Service of which the pod has an
- * address. A pod whose Node does not exist is left out (the controller retries it) unless not ready
- * addresses are published. `node` is the pod's Node, null when it does not exist, undefined when
- * Nodes are not known. `reconciler.go` reconcileByAddressType, `utils.go` podToEndpoint.
+ * address; none where slices do not list it. `node` is the pod's Node, null when it does not exist,
+ * undefined when Nodes are not known. `reconciler.go` reconcileByAddressType, `utils.go`
+ * podToEndpoint.
  */
 export function expectedEndpoints(
   service: Service,
@@ -68,8 +83,7 @@ export function expectedEndpoints(
   node: Node | null | undefined,
   release: Release,
 ): ExpectedEndpoint[] {
-  if (!isListed(pod, true)) return [];
-  if (node === null && !service.publishNotReadyAddresses) return [];
+  if (!isSliced(service, pod, node)) return [];
   const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInSlices);
   const expected: ExpectedEndpoint[] = [];
   for (const addressType of addressTypesOf(service)) {
@@ -97,12 +111,10 @@ export function expectedTypes(
   service: Service,
   pod: Pod,
   node: Node | null | undefined,
-): AddressType[] {
-  if (!isListed(pod, true)) return [];
-  if (node === null && !service.publishNotReadyAddresses) return [];
-  return addressTypesOf(service).filter((type) =>
-    pod.ips.some((text) => parseIP(text)?.family === type),
-  );
+): readonly AddressType[] {
+  if (!isSliced(service, pod, node)) return oneOf([]);
+  const types = addressTypesOf(service);
+  return oneOf(types.filter((type) => pod.ips.some((text) => parseIP(text)?.family === type)));
 }
 
 function addressesOf(pod: Pod, addressType: AddressType): string[] {

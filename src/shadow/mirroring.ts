@@ -7,7 +7,7 @@
 // result is a function of the Endpoints object and of whether the Service has a selector.
 //
 // Two oddities are followed: an address keeps what the first subset says of it (node, hostname),
-// and ports with an appProtocol are told apart by pointer, so those of two subsets never merge;
+// and ports with an appProtocol are told apart by pointer, so no two of them ever merge;
 // where such subsets disagree about one address, either readiness is allowed.
 //
 // Left out: the trigger time (never mirrored), which of two addresses survives when the same
@@ -83,9 +83,10 @@ function byPort(
   const first = new Map<string, EndpointAddress>();
   for (const [index, subset] of endpoints.subsets.entries()) {
     const ofSubset: (Port | null)[] = subset.ports.length === 0 ? [null] : [...subset.ports];
-    for (const port of ofSubset) {
+    for (const [at, port] of ofSubset.entries()) {
       const shared = port === null ? '' : portKey(port);
-      const key = (port?.appProtocol ?? null) === null ? shared : `${shared} ${String(index)}`;
+      const own = `${shared} ${String(index)} ${String(at)}`;
+      const key = (port?.appProtocol ?? null) === null ? shared : own;
       const entry = ports.get(key) ?? { port, listed: new Map<string, Listed>() };
       ports.set(key, entry);
       for (const address of subset.addresses) {

@@ -52,9 +52,9 @@ function resolve(service: Service, pod: Pod, sidecars: boolean): ResolvedPorts {
   return ports.length === 0 ? noPorts : { ports, portMap: portMapKey(ports) };
 }
 
-// The ports depend on the Service and on the list of named container ports, which pods of one
-// template share by reference; the answer is kept for as long as both objects live.
-type Resolved = WeakMap<Service, WeakMap<Pod['ports'], ResolvedPorts>>;
+// The ports depend on two lists, those of the Service and the named ones of the containers, and
+// equal lists are mostly one by reference; the answer is kept for as long as both live.
+type Resolved = WeakMap<Service['ports'], WeakMap<Pod['ports'], ResolvedPorts>>;
 const withSidecars: Resolved = new WeakMap();
 const withoutSidecars: Resolved = new WeakMap();
 
@@ -66,8 +66,8 @@ const withoutSidecars: Resolved = new WeakMap();
 export function resolvePorts(service: Service, pod: Pod, sidecars: boolean): ResolvedPorts {
   if (service.ports.length === 0) return noPorts;
   const resolved = sidecars ? withSidecars : withoutSidecars;
-  let ofService = resolved.get(service);
-  if (ofService === undefined) resolved.set(service, (ofService = new WeakMap()));
+  let ofService = resolved.get(service.ports);
+  if (ofService === undefined) resolved.set(service.ports, (ofService = new WeakMap()));
   let ports = ofService.get(pod.ports);
   if (ports === undefined) ofService.set(pod.ports, (ports = resolve(service, pod, sidecars)));
   return ports;

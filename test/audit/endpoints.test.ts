@@ -19,7 +19,12 @@ import {
 } from '../build.ts';
 import { judged, textsOf } from './judge.ts';
 import { compareLabels, differingKeys, truncationOf } from '../../src/audit/endpoints.ts';
-import type { AnyObject, EndpointAddress, Labels } from '../../src/model/objects.ts';
+import type {
+  AnyObject,
+  EndpointAddress,
+  EndpointSubset,
+  Labels,
+} from '../../src/model/objects.ts';
 import { annotation, label, manager } from '../../src/model/objects.ts';
 import { releaseOf } from '../../src/shadow/release.ts';
 
@@ -250,5 +255,68 @@ describe('capacity', () => {
     // 600 for the port that all share, 300 for each of the others: shares of 1,200 in 1,000.
     expect(sizes?.sort()).toEqual([250, 250, 500]);
     expect(truncationOf(judged(crowd(1000)).record)).toBeNull();
+  });
+});
+
+describe('an address that is listed twice', () => {
+  const [first, second] = [port(), port({ name: 'dns', port: 53 })];
+  const of = service({
+    ports: [servicePort(), servicePort({ name: 'dns', port: 53, targetPort: 53 })],
+  });
+  const cases: [string, EndpointSubset[], string[]][] = [
+    ['in one subset', [subset([address(), address()], [first, second])], []],
+    [
+      'with a port of both',
+      [subset([address()], [first, second]), subset([address()], [first])],
+      [],
+    ],
+    ['under other ports', [subset([address()], [first]), subset([address()], [second])], []],
+    [
+      'later with another Node, which repacking drops',
+      [subset([address()], [first]), subset([address({ node: 'node-b' })], [second])],
+      [],
+    ],
+    [
+      'at first with another Node, which repacking keeps',
+      [subset([address({ node: 'node-b' })], [first]), subset([address()], [second])],
+      ['endpoints-address-different warning'],
+    ],
+    [
+      'later with another name of the same uid',
+      [
+        subset([address()], [first]),
+        subset([address({ target: { ...target('web-1'), name: 'x' } })], [second]),
+      ],
+      [],
+    ],
+    [
+      'once without target',
+      [subset([address()], [first, second]), subset([address({ target: null })], [first])],
+      ['endpoints-address-unexpected warning hand-edited'],
+    ],
+    [
+      'once not ready, which counts',
+      [subset([address(), address({ ready: false })], [first, second])],
+      ['endpoints-readiness-different warning'],
+    ],
+    [
+      'not ready under one port',
+      [subset([address()], [first, second]), subset([address({ ready: false })], [second])],
+      ['endpoints-address-unexpected warning', 'endpoints-ports-different warning'],
+    ],
+  ];
+  test.each(cases)('%s', (_, subsets, want) => {
+    expect(judge([of, pod(), node(), endpoints({ subsets })]).sort()).toEqual(want);
+  });
+
+  test('ports with an appProtocol are told apart by their subsets', () => {
+    const h2c = service({ ports: [servicePort({ appProtocol: 'h2c' })] });
+    const own = [port({ appProtocol: 'h2c' })];
+    const judged = (...subsets: EndpointSubset[]): string[] =>
+      judge([h2c, pod(), node(), endpoints({ subsets })]);
+    expect(judged(subset([address(), address()], own))).toEqual([]);
+    const wrong = ['endpoints-ports-different warning'];
+    expect(judged(subset([address()], own), subset([address()], own))).toEqual(wrong);
+    expect(judged(subset([address()], [...own, ...own]))).toEqual(wrong);
   });
 });

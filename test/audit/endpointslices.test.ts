@@ -220,6 +220,11 @@ const two = (hints: (string | null)[], ready = true): EndpointSlice =>
       }),
     ),
   });
+const toNodes = (...of: Parameters<typeof two>): EndpointSlice => {
+  const made = two(...of);
+  const hinted = made.endpoints.map((one) => ({ ...one, forNodes: [one.node ?? ''] }));
+  return { ...made, endpoints: hinted };
+};
 const pods = (ready = true) => [
   pod({ ready }),
   pod({ name: 'web-2', ips: ['10.0.0.2'], node: 'node-b', ready }),
@@ -242,6 +247,14 @@ const hintCases: [string, AnyObject[], string[]][] = [
     ],
     [wrong],
   ],
+  ['for Nodes alone', [...pods(), ...zones, toNodes([null, null])], [wrong]],
+  [
+    'for Nodes beside zones, which nobody sees',
+    [...pods(), ...zones, toNodes(['zone-a', 'zone-b'])],
+    [],
+  ],
+  ['for a Node alone at one', [...pods(), ...zones, toNodes(['zone-a', null])], [wrong]],
+  ['for Nodes where none are ready', [...pods(false), ...zones, toNodes([null, null], false)], []],
   ['not ready ones do not count', [...pods(false), ...zones, two(['zone-a', null], false)], []],
 ];
 

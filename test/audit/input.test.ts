@@ -83,7 +83,8 @@ describe('shared addresses', () => {
   const shared = 'address-shared warning';
   const cases: [string, Parameters<typeof pod>[0], Pod, string[]][] = [
     ['the selected one came later', { ipsSince: 9 }, other(), [shared]],
-    ['the selected one was there first', {}, other(), []],
+    ['the selected one was there first', {}, other(), [shared]],
+    ['one without labels came later', {}, other({ labels: {}, namespace: 'bank' }), [shared]],
     ['both are selected: told once', {}, other({ labels: { app: 'web' } }), [shared]],
     ['in another namespace', { ipsSince: 9 }, other({ namespace: 'bank' }), [shared]],
     ['in other words', { ipsSince: 9 }, other({ ips: ['10.0.0.01'] }), [shared]],
@@ -103,10 +104,22 @@ describe('shared addresses', () => {
     ],
     ['host network and not', { ipsSince: 9, hostNetwork: true }, other(), [shared]],
     ['at one time: the greater uid', { uid: 'z', ipsSince: 5 }, other({ uid: 'a' }), [shared]],
-    ['at one time: the lesser uid', { uid: 'a', ipsSince: 5 }, other({ uid: 'z' }), []],
+    ['at one time: the lesser uid', { uid: 'a', ipsSince: 5 }, other({ uid: 'z' }), [shared]],
   ];
   test.each(cases)('%s', (_, one, two, want) => {
     expect(judge([service(), node(), pod(one), two])).toEqual(want);
+  });
+
+  const others = service({ name: 'other', uid: 'other', selector: { app: 'other' } });
+  test('a Service that selects the later pod is told alone', () => {
+    const objects = [service(), others, node(), pod(), other()];
+    expect(judge(objects)).toEqual([]);
+    expect(textsOf(judged(objects, {}, undefined, 'other'), 'input')).toEqual([shared]);
+  });
+
+  test('a Service without endpoints of its own does not count', () => {
+    const external = { ...others, type: 'ExternalName' } as const;
+    expect(judge([service(), external, node(), pod(), other()])).toEqual([shared]);
   });
 });
 

@@ -47,7 +47,7 @@ describe('what is mirrored', () => {
       byHand({ subsets: [] }),
       [mirror({ endpoints: [] })],
       selectorless,
-      [],
+      ['mirror-slice-duplicate info'],
     ],
     ['Endpoints are gone', null, [mirror()], selectorless, [unexpected]],
     ['the Service is gone', byHand(), [mirror()], null, [unexpected]],
@@ -102,6 +102,36 @@ describe('one endpoint', () => {
       'an earlier pod',
       { target: target('web-1', { uid: 'old' }) },
       ['mirror-endpoint-different warning'],
+    ],
+    [
+      'an earlier Node of the name',
+      { target: target('web-1', { kind: 'Node' }) },
+      ['mirror-endpoint-different warning'],
+    ],
+    [
+      'a pod of that name elsewhere',
+      { target: target('web-1', { namespace: 'bank' }) },
+      ['mirror-endpoint-different warning'],
+    ],
+    [
+      'a target without kind',
+      { target: { ...target('web-1'), kind: '' } },
+      ['mirror-endpoint-different warning'],
+    ],
+    [
+      'a further address',
+      { addresses: ['10.0.0.1', '10.0.0.9'] },
+      ['mirror-endpoint-different warning'],
+    ],
+    [
+      'its address twice',
+      { addresses: ['10.0.0.1', '10.0.0.1'] },
+      ['mirror-endpoint-different warning'],
+    ],
+    [
+      'a further address before its own',
+      { addresses: ['10.0.0.0', '10.0.0.1'] },
+      ['mirror-endpoint-missing warning', 'mirror-endpoint-unexpected critical'],
     ],
     [
       'another address',
@@ -182,7 +212,19 @@ const sliceCases: [string, Endpoints, EndpointSlice[], string[]][] = [
     ['mirror-annotations-different info'],
   ],
   ['the trigger time', byHand({ annotations: { [annotation.triggerTime]: 'x' } }), [mirror()], []],
-  ['no owner', byHand(), [mirror({ owners: [] })], ['mirror-owner-different warning']],
+  ['no owner', byHand(), [mirror({ owners: [] })], ['mirror-owner-different info hand-edited']],
+  [
+    'an owner of another kind',
+    byHand(),
+    [mirror({ owners: [owner({ uid: 'other' })] })],
+    ['mirror-owner-different info hand-edited'],
+  ],
+  [
+    'its owner and one of before',
+    byHand(),
+    [mirror({ owners: [...mirror().owners, owner({ kind: 'Endpoints', uid: 'old' })] })],
+    ['mirror-owner-different warning'],
+  ],
   [
     'Endpoints of before',
     byHand(),

@@ -3,7 +3,6 @@
 import { describe, expect, test } from 'vitest';
 
 import {
-  address,
   contextOf,
   endpoint,
   endpoints,
@@ -13,33 +12,31 @@ import {
   node,
   owner,
   pod,
-  port,
   service,
   servicePort,
   slice,
   sliceLabels,
   storeOf,
-  subset,
-  target,
 } from '../build.ts';
 import type { Role, ServiceRecord } from '../../src/audit/service.ts';
 import {
   addressesIn,
   addSlice,
-  countPod,
   createRecord,
+  differingEndpoints,
   isEmpty,
   isWedged,
-  listedAt,
   isWrittenByController,
   nodeOf,
+  portGroups,
+  recountPod,
   removeSlice,
+  replaceSlice,
   roleOf,
-  setEndpoints,
   setService,
   slicesAt,
 } from '../../src/audit/service.ts';
-import type { AnyObject, EndpointSlice, Service } from '../../src/model/objects.ts';
+import type { AnyObject, EndpointSlice, Pod, Service } from '../../src/model/objects.ts';
 import { label, manager, resources } from '../../src/model/objects.ts';
 
 function recordOf(of: Service | null, objects: readonly AnyObject[] = []) {
@@ -62,11 +59,13 @@ test('a record knows its names, and is empty until something is there', () => {
 
 /** What the counts say: pods, then addresses by readiness, then endpoints by family. */
 function counted(record: ServiceRecord): string {
-  const groups = [...record.groups.values()].map(({ ready, notReady }) => `${ready}+${notReady}`);
-  const types = [...record.expectedCounts]
-    .filter(([, count]) => count > 0)
-    .map((one) => one.join(' '));
-  return [record.members.size, ...groups.sort(), ...types.sort(), record.nodeless].join(', ');
+  const groups = portGroups(record).map(({ ready, notReady }) => `${ready}+${notReady}`);
+  const types = (['IPv4', 'IPv6'] as const).flatMap((type) => {
+    const pods = record.kinds.map((kind) => (kind.types.includes(type) ? kind.pods : 0));
+    const sum = pods.reduce((total, one) => total + one, 0);
+    return sum === 0 ? [] : [`${type} ${String(sum)}`];
+  });
+  return [record.members.length, ...groups.sort(), ...types.sort(), record.nodeless].join(', ');
 }
 
 describe('counts', () => {
@@ -87,8 +86,9 @@ describe('counts', () => {
   test('pods are counted in, anew and out', () => {
     const { store, context, record } = recordOf(service(), [node(), pod()]);
     const change = (type: 'modified' | 'deleted', object: AnyObject): void => {
-      store.apply(event(type, object));
-      countPod(context, record, 'shop/web-1');
+      const change = store.apply(event(type, object));
+      const [before, after] = [change?.before ?? null, change?.after ?? null];
+      recountPod(context, record, before as Pod | null, after as Pod | null);
     };
     change('modified', pod({ ready: false }));
     expect(counted(record)).toBe('1, 0+1, IPv4 1, 0');
@@ -97,7 +97,7 @@ describe('counts', () => {
     change('modified', pod());
     change('deleted', pod());
     expect(counted(record)).toBe('0, 0');
-    expect(record.groups.size).toBe(0);
+    expect(record.kinds).toEqual([]);
   });
 
   test('a new version of the Service counts all anew', () => {
@@ -115,103 +115,55 @@ describe('counts', () => {
   });
 });
 
-describe('setEndpoints', () => {
-  const one = subset([address(), address({ ip: '10.0.0.2', target: target('web-2') })]);
-  const before = endpoints({ subsets: [one] });
-  const cases: [string, ReturnType<typeof endpoints> | null, string[]][] = [
-    ['the same', endpoints({ subsets: [one] }), []],
-    [
-      'in another packing',
-      endpoints({ subsets: [subset([address()]), subset(one.addresses.slice(1))] }),
-      [],
-    ],
-    ['gone', null, ['10.0.0.1', '10.0.0.2']],
-    ['one less', endpoints(), ['10.0.0.2']],
-    [
-      'readiness',
-      endpoints({ subsets: [subset([address({ ready: false }), ...one.addresses.slice(1)])] }),
-      ['10.0.0.1'],
-    ],
-    [
-      'ports',
-      endpoints({ subsets: [subset(one.addresses, [port({ port: 1 })])] }),
-      ['10.0.0.1', '10.0.0.2'],
-    ],
-    [
-      'another pod',
-      endpoints({
-        subsets: [subset([address({ target: target('x') }), ...one.addresses.slice(1)])],
-      }),
-      ['10.0.0.1'],
-    ],
-    [
-      'another node',
-      endpoints({ subsets: [subset([address({ node: 'x' }), ...one.addresses.slice(1)])] }),
-      ['10.0.0.1'],
-    ],
-  ];
-  test.each(cases)('%s', (_, after, want) => {
-    const record = createRecord('shop/web');
-    expect([...setEndpoints(record, before)]).toEqual(['10.0.0.1', '10.0.0.2']);
-    expect([...setEndpoints(record, after)].sort()).toEqual(want);
-    expect(record.endpoints).toBe(after);
-  });
-
-  test.each([
-    ['with all its ports', false, [port({ port: 1 })], [['web-1', false, [8080, 1]]]],
-    ['not ready at one port', true, [port()], [['web-1', false, [8080, 8080]]]],
-    [
-      'but apart where two ports say ready and not ready',
-      true,
-      [port({ port: 1 })],
-      [
-        ['web-1', true, [8080]],
-        ['web-1', false, [1]],
-      ],
-    ],
-  ])('one entry per pod at an address, in canonical form, %s', (_, ready, ports, want) => {
-    const record = createRecord('shop/web');
-    const other = address({ ip: '10.0.0.01', ready: false, target: target('web-2') });
-    const subsets = [
-      subset([address({ ready }), other], [port()]),
-      subset([address({ ip: '010.0.0.1', ready: false })], ports),
-    ];
-    setEndpoints(record, endpoints({ subsets }));
-    expect([...record.listed.keys()]).toEqual(['10.0.0.1']);
-    const got = listedAt(record, '10.0.0.1').map((listed) => [
-      listed.target?.name,
-      listed.ready,
-      listed.ports.map((one) => one.port),
-    ]);
-    expect(got.filter(([name]) => name === 'web-1')).toEqual(want);
-    expect(got.filter(([name]) => name === 'web-2')).toEqual([['web-2', false, [8080]]]);
-  });
-});
-
 describe('slices by address', () => {
   const at = (name: string, ...addresses: string[]): EndpointSlice =>
     slice({ name, endpoints: addresses.map((one) => endpoint({ addresses: [one] })) });
+  const others = ['u', 'v', 'w', 'x'].map((name) => at(name, '10.0.0.9'));
+  const listing = (record: ServiceRecord, address: string): string[] =>
+    slicesAt(record, address)
+      .filter((one) => addressesIn(one).has(address))
+      .map(({ name }) => name);
 
-  test('are found as long as they are there', () => {
+  test.each([
+    ['a few', []],
+    ['many', others],
+  ])('are found as long as they are there, among %s', (_, others) => {
     const record = createRecord('shop/web');
     const [a, b, c] = [at('a', '10.0.0.1', '10.0.0.2'), at('b', '10.0.0.01'), at('c', '10.0.0.1')];
-    for (const one of [a, b, c]) addSlice(record, one);
-    const names = (): string[] => slicesAt(record, '10.0.0.1').map(({ name }) => name);
+    for (const one of [...others, c, a, b]) addSlice(record, one);
+    const names = (): string[] => listing(record, '10.0.0.1');
+    expect(record.slices.map(({ name }) => name)).toEqual(
+      ['a', 'b', 'c', 'u', 'v', 'w', 'x'].slice(0, 3 + others.length),
+    );
     expect(names()).toEqual(['a', 'b', 'c']);
     removeSlice(record, b);
     expect(names()).toEqual(['a', 'c']);
     removeSlice(record, a);
     expect(names()).toEqual(['c']);
-    expect(slicesAt(record, '10.0.0.2')).toEqual([]);
+    expect(listing(record, '10.0.0.2')).toEqual([]);
     removeSlice(record, c);
-    expect(record.slicesAt.size).toBe(0);
+    for (const one of others) removeSlice(record, one);
+    expect(record.slices).toEqual([]);
+    expect(record.slicesAt?.size ?? 0).toBe(0);
+  });
+
+  test('a new version is found where it differs', () => {
+    const record = createRecord('shop/web');
+    const [before, after] = [at('a', '10.0.0.1', '10.0.0.2'), at('a', '10.0.0.2', '10.0.0.3')];
+    for (const one of [...others, before]) addSlice(record, one);
+    const found = (): string[][] =>
+      ['10.0.0.1', '10.0.0.2', '10.0.0.3'].map((address) => listing(record, address));
+    expect(found()).toEqual([['a'], ['a'], []]);
+    replaceSlice(record, after, differingEndpoints(before, after));
+    expect(found()).toEqual([[], ['a'], ['a']]);
+    expect(slicesAt(record, '10.0.0.3')).toEqual([after]);
   });
 
   test('a slice that was not there takes nothing away', () => {
     const record = createRecord('shop/web');
     addSlice(record, at('a', '10.0.0.1'));
     removeSlice(record, at('b', '10.0.0.1'));
-    expect(slicesAt(record, '10.0.0.1')).toHaveLength(1);
+    expect(listing(record, '10.0.0.1')).toEqual(['a']);
   });
 
   test('an address is in a slice once', () => {
@@ -260,7 +212,7 @@ describe('roleOf', () => {
   test.each(cases)('%s', (_, one, want) => {
     const of = service();
     const { store, record } = recordOf(of, [of, api]);
-    setEndpoints(record, endpoints());
+    record.endpoints = endpoints();
     expect(roleOf(store.snapshot, record, one)).toBe(want);
   });
 });

@@ -306,3 +306,96 @@ describe('many at once', () => {
     expect([object, field]).toEqual(['EndpointSlices of Service shop/web', 'field']);
   });
 });
+
+describe('what is not admitted', () => {
+  const gated = (): Watched & { readonly admitted: Set<Item> } => {
+    const said: string[] = [];
+    const admitted = new Set<Item>();
+    const settle = createSettle({
+      window: 30,
+      keep: 9,
+      admit: ({ item }) => admitted.has(item),
+      onOpen: ({ code, openedAt }) => void said.push(`open ${code} ${openedAt}`),
+    });
+    const watch = (one: Item): void => settle.watch(one, 'shop', 'web', one.since);
+    return { settle, said, watch, admitted };
+  };
+
+  test('waits, and opens when it is asked for again', () => {
+    const { settle, said, watch, admitted } = gated();
+    const one = item('slice-endpoint-missing', 100);
+    watch(one);
+    settle.advance(130);
+    expect([said, [...settle.waiting()].length, settle.nextAt()]).toEqual([[], 1, null]);
+    settle.retry(131);
+    admitted.add(one);
+    settle.retry(132);
+    expect(said).toEqual(['open slice-endpoint-missing 132']);
+    expect([...settle.waiting()]).toEqual([]);
+  });
+
+  test('and is gone meanwhile never opens', () => {
+    const { settle, said, watch, admitted } = gated();
+    const one = item('slice-endpoint-missing', 100);
+    watch(one);
+    settle.advance(130);
+    settle.drop(one, 131);
+    admitted.add(one);
+    settle.retry(132);
+    expect([said, [...settle.waiting()]]).toEqual([[], []]);
+  });
+});
+
+describe('a time in which nothing could be seen', () => {
+  const endpoints = new Set(['endpointslices'] as const);
+  const cases: [string, number, number, number, number][] = [
+    ['makes the window longer by itself', 100, 110, 120, 140],
+    ['counts from the beginning of the difference', 100, 90, 120, 150],
+    ['leaves at least a few seconds', 100, 128, 129, 134],
+    ['also when the window had passed', 100, 140, 160, 165],
+  ];
+  test.each(cases)('%s', (_name, since, from, to, due) => {
+    const { settle, watch } = watching();
+    watch(item('slice-endpoint-missing', since));
+    settle.delay(endpoints, from, to, 5);
+    expect(settle.nextAt()).toBe(due);
+  });
+
+  test('is nothing to other outputs, nor to what is open', () => {
+    const { settle, said, watch } = watching();
+    watch(item('slice-endpoint-missing', 100));
+    settle.advance(130);
+    watch(item('endpoints-missing', 110));
+    settle.delay(endpoints, 110, 150, 5);
+    expect(settle.nextAt()).toBe(140);
+    expect(said).toEqual(['open web slice-endpoint-missing 130']);
+    expect(settle.open()).toHaveLength(1);
+  });
+
+  test('keeps the order of windows', () => {
+    const dues = fc.array(fc.tuple(fc.boolean(), fc.integer({ min: 0, max: 60 })));
+    fc.assert(
+      fc.property(dues, fc.nat(60), fc.nat(30), (all, from, length) => {
+        const { settle, watch } = watching();
+        const to = from + length;
+        const want = all.map(([isSlice, since], index) => {
+          watch(
+            item(isSlice ? 'slice-endpoint-missing' : 'endpoints-missing', since),
+            0,
+            `${index}`,
+          );
+          const shifted = Math.max(since + 30 + to - Math.max(from, since), to + 5);
+          return isSlice ? shifted : since + 30;
+        });
+        settle.delay(endpoints, from, to, 5);
+        const got: number[] = [];
+        for (let next = settle.nextAt(); next !== null; next = settle.nextAt()) {
+          const before = settle.open().length;
+          settle.advance(next);
+          for (let count = settle.open().length - before; count > 0; count--) got.push(next);
+        }
+        expect(got).toEqual(want.sort((a, b) => a - b));
+      }),
+    );
+  });
+});

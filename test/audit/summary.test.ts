@@ -18,7 +18,7 @@ import { catalogue } from '../../src/audit/findings.ts';
 import { createLedger } from '../../src/audit/ledger.ts';
 import { createSettle } from '../../src/audit/settle.ts';
 import { emptySummary, inOrder, summarize } from '../../src/audit/summary.ts';
-import type { AnyObject, Resource } from '../../src/model/objects.ts';
+import type { AnyObject, Lost, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 
 function summaryOf(
@@ -71,6 +71,36 @@ describe('summarize', () => {
     const got = summaryOf([service(), node(), endpoints(), slice()], 40, known);
     expect(got.verdicts.endpoints.unknown).toBe(1);
     expect(got.unknown).toEqual({ 'pods-not-known': 2 });
+  });
+
+  test('a Service that cannot be read is counted as long as it is not known', () => {
+    const ledger = createLedger({
+      context: contextOf(storeOf(settled)),
+      settle: createSettle({ window: 30, keep: 0 }),
+    });
+    ledger.begin(10);
+    const lost = (name: string | null, namespace: string | null = 'shop'): Lost => ({
+      resource: 'services',
+      namespace,
+      name,
+      labels: null,
+    });
+    const within = ({ namespace }: { namespace: string }) => namespace === 'bank';
+    ledger.lose(lost('api'), 20);
+    expect(summarize(ledger).unknown).toEqual({ 'object-unreadable': 1 });
+    expect(summarize(ledger, within).unknown).toEqual({});
+    ledger.lose(lost('api'), 21);
+    ledger.lose({ ...lost('api'), resource: 'pods' }, 22);
+    ledger.lose(lost(null, null), 22);
+    expect(summarize(ledger, within).unknown).toEqual({ 'object-unreadable': 1 });
+    ledger.regain(lost(null, null), 23);
+    ledger.regain({ ...lost('api'), resource: 'pods' }, 23);
+    // Of this one an older version is known: what it makes unknown are its two outputs.
+    ledger.lose(lost('web'), 24);
+    expect(summarize(ledger).unknown).toEqual({ 'object-unreadable': 3 });
+    ledger.regain(lost('web'), 25);
+    ledger.regain(lost('api'), 25);
+    expect(summarize(ledger).unknown).toEqual({});
   });
 
   test('what others write is counted apart', () => {

@@ -22,7 +22,8 @@ import {
   subset,
   target,
 } from '../build.ts';
-import { createRecord, addSlice, setEndpoints, setService } from '../../src/audit/service.ts';
+import { setEndpoints } from '../../src/audit/listed.ts';
+import { createRecord, addSlice, setService } from '../../src/audit/service.ts';
 import type { ServiceRecord } from '../../src/audit/service.ts';
 import type { Records, Touch } from '../../src/audit/touch.ts';
 import { recordsNamed, touchedBy } from '../../src/audit/touch.ts';
@@ -104,6 +105,23 @@ function check(objects: readonly AnyObject[], [, type, object, want]: Case): voi
 }
 
 const both = 'endpoints, endpointslices';
+
+test('whatever becomes of a pod, its latest version is the one that is counted', () => {
+  const { all, change } = prepared([service(), node(), pod()]);
+  const versions = [
+    pod({ readySince: 5 }),
+    pod({ ready: false, readySince: 6 }),
+    pod({ ready: false, readySince: 7 }),
+    pod({ ready: false, node: 'node-z' }),
+    pod({ uid: 'another' }),
+  ];
+  for (const version of versions) {
+    change('modified', version);
+    expect(all.get('shop/web')?.members).toEqual([version]);
+  }
+  change('deleted', pod({ uid: 'another' }));
+  expect(all.get('shop/web')).toMatchObject({ members: [], memberKinds: [], kinds: [] });
+});
 
 describe('pods', () => {
   const cases: Case[] = [

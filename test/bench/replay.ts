@@ -9,7 +9,8 @@ import type { RecordingEntry } from '../../src/cluster/recording.ts';
 import { readRecording } from '../../src/cluster/recording.ts';
 import type { Pod } from '../../src/model/objects.ts';
 import type { Auditor } from '../../src/serve.ts';
-import { createAuditor, replay } from '../../src/serve.ts';
+import { createAuditor } from '../../src/serve.ts';
+import { replay } from '../../src/replay.ts';
 import { cpuMicros, sweep } from './measure.ts';
 
 const file = new URL('../recordings/shop.ndjson.gz', import.meta.url);

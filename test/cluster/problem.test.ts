@@ -1,3 +1,5 @@
+import { constants } from 'node:os';
+
 import { expect, test } from 'vitest';
 
 import {
@@ -5,6 +7,7 @@ import {
   countWord,
   problemAt,
   problemText,
+  systemErrorText,
   valueText,
 } from '../../src/cluster/problem.ts';
 
@@ -73,4 +76,18 @@ test('counted words are cut, and there are not too many of them', () => {
   expect(counts.get('…')).toBe(1001);
   countWord(counts, '__proto__');
   expect(counts.get('…')).toBe(1002);
+});
+
+test('what the operating system refused is said in words, with the path', () => {
+  const refusal = (code: string, errno: number, path?: string): Error =>
+    Object.assign(new Error(code), { code, errno, syscall: 'open', path });
+  const { EACCES, EISDIR, ENOENT } = constants.errno;
+  const cases: [unknown, string | null][] = [
+    [refusal('ENOENT', -ENOENT, 'x.json'), 'x.json: Cannot read: no such file or directory'],
+    [refusal('EACCES', -EACCES, 'x.json'), 'x.json: Cannot read: permission denied'],
+    [refusal('EISDIR', -EISDIR), 'Cannot read: illegal operation on a directory'],
+    [new Error('Something else'), null],
+    ['no error', null],
+  ];
+  for (const [error, want] of cases) expect(systemErrorText(error)).toBe(want);
 });

@@ -229,7 +229,6 @@ describe('a full object of each kind', () => {
     labels: { app: 'web' },
     created,
     deleting: false,
-    at,
   };
 
   test('Node', () => {
@@ -252,6 +251,7 @@ describe('a full object of each kind', () => {
   test('Service', () => {
     expect(read('services', full.services)).toEqual({
       ...meta,
+      at,
       key: 'shop/web',
       name: 'web',
       type: 'NodePort',
@@ -288,6 +288,7 @@ describe('a full object of each kind', () => {
       ...meta,
       key: 'shop/web-1',
       name: 'web-1',
+      ref: { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'u1' },
       node: 'node-a',
       hostNetwork: true,
       hostname: 'web-1',
@@ -312,6 +313,7 @@ describe('a full object of each kind', () => {
     ];
     expect(read('endpoints', full.endpoints, { bytes: 12 })).toEqual({
       ...meta,
+      at,
       key: 'shop/web',
       name: 'web',
       annotations: { 'endpoints.kubernetes.io/last-change-trigger-time': '2026-11-21T10:54:35Z' },
@@ -339,6 +341,7 @@ describe('a full object of each kind', () => {
   test('EndpointSlice', () => {
     expect(read('endpointslices', full.endpointslices)).toEqual({
       ...meta,
+      at,
       key: 'shop/web-abcde',
       name: 'web-abcde',
       generation: 7,

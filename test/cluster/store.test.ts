@@ -177,6 +177,27 @@ describe('news', () => {
     expect(late(4999)).toBeNull();
     expect(late(0)).not.toBeNull();
   });
+
+  test('after a gap any version is taken, and the change says so', () => {
+    const store = createStore(new Set(resources));
+    store.apply(event('added', at('5')));
+    const after = (type: 'modified' | 'deleted', version: string) =>
+      store.apply({ ...event(type, at(version)), gap: true });
+    expect(after('modified', '3')).toMatchObject({ gap: true, after: { resourceVersion: '3' } });
+    expect(after('modified', '3')).not.toBeNull();
+    expect(after('deleted', '3')).toMatchObject({ gap: true, after: null });
+    expect(after('deleted', '3')).toBeNull();
+  });
+
+  test('deletions of a resource are forgotten when it has been listed', () => {
+    const store = createStore(new Set(resources));
+    const late = () => store.apply(event('modified', at('3')));
+    for (const type of ['added', 'deleted'] as const) store.apply(event(type, at('5')));
+    store.listed('services');
+    expect(late()).toBeNull();
+    store.listed('pods');
+    expect(late()).not.toBeNull();
+  });
 });
 
 describe('what is known', () => {

@@ -8,6 +8,7 @@ import {
   addressTypeOf,
   bitsOf,
   canonicalIP,
+  isAt,
   isWithin,
   joinHostPort,
   parseCIDR,
@@ -84,6 +85,8 @@ describe('canonicalIP', () => {
   ];
   test.each(cases)('%j is %j', (text, want) => {
     expect(canonicalIP(text)).toBe(want);
+    expect(isAt(text, want)).toBe(true);
+    expect(isAt(text, '10.9.9.9')).toBe(false);
   });
 });
 

@@ -3,8 +3,16 @@
 import { describe, expect, test } from 'vitest';
 
 import { port } from '../build.ts';
-import type { Port } from '../../src/model/objects.ts';
-import { portKey, portMapKey, portText, resources } from '../../src/model/objects.ts';
+import type { Lost, Port } from '../../src/model/objects.ts';
+import {
+  isOutput,
+  lostKey,
+  outputResources,
+  portKey,
+  portMapKey,
+  portText,
+  resources,
+} from '../../src/model/objects.ts';
 
 describe('portKey', () => {
   const base = port();
@@ -79,4 +87,18 @@ test('resources come with inputs before outputs, as a judge needs them', () => {
   expect(at('nodes')).toBeLessThan(at('pods'));
   expect(at('services')).toBeLessThan(at('endpoints'));
   expect(at('pods')).toBeLessThan(at('endpointslices'));
+});
+
+test('outputs are what the controllers write', () => {
+  expect(resources.filter(isOutput)).toEqual(outputResources);
+});
+
+test('lostKey tells losses apart, whatever is known of their labels', () => {
+  const lost = { resource: 'pods', namespace: 'shop', name: 'web-1' } as const;
+  expect(lostKey({ ...lost, labels: {} } as Lost)).toBe(lostKey(lost));
+  const others = [
+    { ...lost, name: null },
+    { ...lost, namespace: null },
+  ];
+  expect(new Set([lost, ...others].map(lostKey)).size).toBe(3);
 });

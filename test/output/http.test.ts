@@ -6,21 +6,29 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
 import { findingOf, moment, statusOf } from './samples.ts';
-import type { Listening } from '../../src/output/http.ts';
+import type { Answers, Listening, ServiceStatus } from '../../src/output/http.ts';
+
 import { createApp, listen } from '../../src/output/http.ts';
+import type { Finding } from '../../src/audit/findings.ts';
 import type { Status } from '../../src/output/page.ts';
 
 let current: Status;
+let more: Partial<Answers>;
 let server: Listening;
 const url = (path: string): string => `http://127.0.0.1:${String(server.port)}${path}`;
 const get = (path: string, init: RequestInit = {}): Promise<Response> => fetch(url(path), init);
 
+const answers: Answers = {
+  status: () => current,
+  service: (namespace, name) => more.service?.(namespace, name) ?? null,
+  notReady: () => more.notReady?.() ?? null,
+  stuck: () => more.stuck?.() ?? null,
+};
+
 beforeEach(async () => {
   current = statusOf();
-  server = await listen(
-    createApp(() => current),
-    { host: '127.0.0.1', port: 0 },
-  );
+  more = {};
+  server = await listen(createApp(answers), { host: '127.0.0.1', port: 0 });
 });
 
 afterEach(async () => {
@@ -37,8 +45,11 @@ describe('what each path answers', () => {
       /^# HELP endpoint_auditor_findings /,
     ],
     ['/livez', 200, 'text/plain; charset=utf-8', /^ok\n$/],
+    ['/healthz', 200, 'text/plain; charset=utf-8', /^ok\n$/],
     ['/readyz', 200, 'text/plain; charset=utf-8', /^ok\n$/],
     ['/api/v1/findings', 200, 'application/json; charset=utf-8', /^\{"format":1,/],
+    ['/api/v1/services/shop/web', 404, 'application/json; charset=utf-8', /No such Service/],
+    ['/api/v1/findings?name=x', 400, 'application/json; charset=utf-8', /Unknown parameter/],
     ['/nowhere', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
     ['/%E0%A4%A', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
   ];
@@ -65,13 +76,66 @@ describe('what each path answers', () => {
   });
 
   test('readiness says what is waited for, and the process lives meanwhile', async () => {
-    current = statusOf({ notReady: 'The first lists are not complete' });
+    more = { notReady: () => 'The first lists are not complete' };
     const response = await get('/readyz');
     expect([response.status, await response.text()]).toEqual([
       503,
       'The first lists are not complete\n',
     ]);
     expect((await get('/livez')).status).toBe(200);
+  });
+
+  test('a stuck loop fails liveness and says so', async () => {
+    more = { stuck: () => 'Nothing has been taken in for 61 s' };
+    for (const path of ['/livez', '/healthz']) {
+      const response = await get(path);
+      expect(response.status).toBe(503);
+      expect(await response.text()).toBe('Nothing has been taken in for 61 s\n');
+    }
+  });
+
+  test('a Service is asked for by its name', async () => {
+    const asked: string[] = [];
+    more = {
+      service: (namespace, name) => {
+        asked.push(`${namespace}/${name}`);
+        return { ...one, namespace, service: name };
+      },
+    };
+    const response = await get('/api/v1/services/shop/web%2Fx');
+    expect(response.status).toBe(200);
+    expect(await response.json()).toEqual({ ...one, namespace: 'shop', service: 'web/x' });
+    expect(asked).toEqual(['shop/web/x']);
+  });
+  const one: ServiceStatus = {
+    format: 1,
+    now: moment,
+    namespace: '',
+    service: '',
+    outputs: [{ output: 'endpoints', verdict: 'unknown', reason: 'input-stale' }],
+    pending: [],
+    standing: [findingOf()],
+    resolved: [],
+    inputs: { pods: { state: 'stale', unseenSeconds: 7 } },
+  };
+
+  const filters: [string, readonly string[]][] = [
+    ['', ['web', 'api', 'old']],
+    ['?service=api', ['api']],
+    ['?service=api&service=web', ['web', 'api']],
+    ['?namespace=shop&severity=info', ['api']],
+    ['?namespace=bank', []],
+    ['?output=endpointslices&code=slice-endpoint-unexpected', ['web', 'api', 'old']],
+    ['?output=endpoints', []],
+  ];
+  test.each(filters)('findings are filtered by %j', async (query, want) => {
+    current = statusOf({ resolved: [findingOf({ resolvedAt: moment, service: 'old' })] });
+    const response = await get(`/api/v1/findings${query}`);
+    const { standing, resolved } = (await response.json()) as {
+      standing: Finding[];
+      resolved: Finding[];
+    };
+    expect([...standing, ...resolved].map(({ service }) => service)).toEqual(want);
   });
 
   test('findings are those of the catalogue, standing and resolved', async () => {
@@ -126,15 +190,12 @@ describe('what is asked in another way', () => {
 test('a defect answers 500, tells nothing of itself, and leaves the server running', async () => {
   const errors: unknown[] = [];
   const defect = new Error('secret detail');
-  const broken = await listen(
-    createApp(
-      () => {
-        throw defect;
-      },
-      (error) => errors.push(error),
-    ),
-    { host: '127.0.0.1', port: 0 },
-  );
+  const fail = (): never => {
+    throw defect;
+  };
+  const all = { status: fail, service: fail, notReady: fail, stuck: () => null };
+  const app = createApp(all, (error) => errors.push(error));
+  const broken = await listen(app, { host: '127.0.0.1', port: 0 });
   for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings']) {
     const response = await fetch(`http://127.0.0.1:${String(broken.port)}${path}`);
     expect([response.status, await response.text()]).toEqual([500, 'Internal error\n']);
@@ -145,7 +206,7 @@ test('a defect answers 500, tells nothing of itself, and leaves the server runni
 });
 
 describe('listening', () => {
-  const app = createApp(() => current);
+  const app = createApp(answers);
 
   test('an address in use is said in words', async () => {
     await expect(listen(app, { host: '127.0.0.1', port: server.port })).rejects.toThrow(

@@ -6,7 +6,7 @@ import { conformState, findingOf, moment, reportOf, stateOf } from './samples.ts
 import { junitText } from '../../src/output/junit.ts';
 import type { Report } from '../../src/output/report.ts';
 
-const junit = ({ findings, verdicts }: Report): string => junitText(findings, verdicts);
+const junit = (report: Report): string => junitText(report);
 
 /** Checks that a text is well-formed XML 1.0 of the kind that is written here; returns its tags. */
 function xmlTags(text: string): string[] {
@@ -61,6 +61,18 @@ describe('JUnit', () => {
     const text = junit(reportOf(conformState()));
     expect(text).toContain('tests="3" failures="0" errors="0" skipped="0">');
     expect(xmlTags(text).filter((tag) => tag === 'testcase').length).toBe(3);
+  });
+
+  test('is red where a Service cannot be read, and where there is none', () => {
+    const unread = { 'object-unreadable': 2 } as const;
+    const text = junit(reportOf(conformState(), { unknown: unread }));
+    expect(text).toContain(
+      '<testsuite name="input" tests="1" failures="0" errors="1" skipped="0">',
+    );
+    expect(text).toContain('message="2 Services cannot be read"');
+    const empty = junit(reportOf(conformState(), { services: 0 }));
+    expect(empty).toContain('message="No Services to judge"');
+    expect(junit(reportOf(conformState(), { services: 0, foreign: 1 }))).toContain('errors="0"');
   });
 
   test('is well-formed, whatever the cluster named', () => {

@@ -43,6 +43,12 @@ const verdicts = (more: Partial<Record<Verdict, number>> = {}): Record<Verdict, 
   ...more,
 });
 
+const noWatches: MetricsState['watches'] = {
+  inputs: new Map(),
+  confirmations: { asked: 0, confirmed: 0, lagging: 0, failed: 0 },
+  counters: new Map(),
+};
+
 export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
   return {
     summary: {
@@ -68,6 +74,8 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     startedAt: moment - 300,
     releaseMinor: 36,
     version: '1.2.3',
+    ready: true,
+    watches: noWatches,
     ...more,
   };
 }
@@ -114,7 +122,9 @@ export function reportOf(state: MetricsState, more: Partial<Report> = {}): Repor
       verified: true,
       from: moment - 300,
       until: moment,
+      complete: true,
     },
+    namespace: null,
     findings: summary.findings,
     services: summary.services,
     verdicts: summary.verdicts,

@@ -24,7 +24,6 @@ describe('a scenario that cannot be read', () => {
     ['unknown setting', '# A.\nsettel 30s\n', '2: Unknown setting: settel'],
     ['unknown release', '# A.\nkubernetes 1.9\n', '2: Unknown release: 1.9'],
     ['bad window', '# A.\nsettle 30\n', '2: Expected a duration: 30'],
-    ['bad path', '# A.\npath: counts\n', '2: Expected `path: matters`'],
     ['unknown resource', '# A.\nwithout secrets\n', '2: Unknown resource: secrets'],
     ['late setting', `${head}at 0s\n  expect none\nsettle 9s\n`, '8: Setting after the first step'],
     ['late start', `${head}at 5s\n  expect none\n`, '6: The first step must be `at 0s`'],
@@ -101,7 +100,7 @@ describe('a statement that cannot be done', () => {
 test('a scenario is settings, steps, statements and what is expected', () => {
   const scenario = parseScenario(
     'x.txt',
-    '# What happened. And more.\nkubernetes 1.33\nsettle 1m\nwithout nodes\npath: matters # so\n' +
+    '# What happened. And more.\nkubernetes 1.33\nsettle 1m\nwithout nodes # so\n' +
       'max-endpoints-per-slice 250\nat 0s\n  node a # here\n  pod shop/web-1\n    ready\n' +
       'at 1.5s\n  expect\n    info shop/web input left-behind - open 0s mentions "a b"\n' +
       '  verdict shop/web endpoints unknown pods-not-known\n',
@@ -110,13 +109,12 @@ test('a scenario is settings, steps, statements and what is expected', () => {
     title: 'What happened.',
     window: 60,
     maxEndpointsPerSlice: 250,
-    pathMatters: true,
   });
   expect(scenario.release.minor).toBe(33);
   expect([...scenario.delivered]).not.toContain('nodes');
   expect(scenario.steps.map(({ at, line }) => [at, line])).toEqual([
-    [0, 7],
-    [1.5, 11],
+    [0, 6],
+    [1.5, 10],
   ]);
   expect(scenario.steps[0]?.statements.map(({ words }) => words)).toEqual([
     ['node', 'a'],

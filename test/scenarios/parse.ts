@@ -74,7 +74,6 @@ export interface Scenario {
   readonly window: number;
   readonly maxEndpointsPerSlice: number;
   readonly delivered: ReadonlySet<Resource>;
-  readonly pathMatters: boolean;
   readonly steps: readonly Step[];
 }
 
@@ -87,7 +86,6 @@ interface Draft {
   window: number;
   maxEndpointsPerSlice: number;
   delivered: Set<Resource>;
-  pathMatters: boolean;
   steps: Step[];
 }
 
@@ -146,7 +144,6 @@ export function parseScenario(file: string, text: string): Scenario {
     window: 30,
     maxEndpointsPerSlice: 100,
     delivered: new Set(resources),
-    pathMatters: false,
     steps: [],
   };
   const lines = linesOf(file, text);
@@ -200,10 +197,6 @@ function parseSetting(draft: Draft, { number, text }: Line): void {
       if (!draft.delivered.delete(value as Resource)) {
         throw new ScenarioError(file, number, `Unknown resource: ${value}`);
       }
-      return;
-    case 'path:':
-      if (value !== 'matters') throw new ScenarioError(file, number, 'Expected `path: matters`');
-      draft.pathMatters = true;
       return;
     default:
       throw new ScenarioError(file, number, `Unknown setting: ${name}`);

@@ -10,7 +10,8 @@
 import { isDeepStrictEqual } from 'node:util';
 
 import type { Cause } from '../../src/audit/causes.ts';
-import type { Finding, Output } from '../../src/audit/findings.ts';
+import type { Code, Finding, Output, Severity } from '../../src/audit/findings.ts';
+import { catalogue, isWorse } from '../../src/audit/findings.ts';
 import type { Ledger } from '../../src/audit/ledger.ts';
 import { createLedger } from '../../src/audit/ledger.ts';
 import type { Context } from '../../src/audit/service.ts';
@@ -192,18 +193,62 @@ export function standing(world: World): string[] {
   return [...new Set(all)].sort();
 }
 
-/** Standing findings, where nothing is pending and none has a cause; null otherwise. */
-export function settledFindings(world: World): string[] | null {
-  const open = world.ledger.settle.open();
-  if (itemsOf(world).some(({ item }) => item.openedAt === null)) return null;
-  if (open.some(({ cause }) => cause !== null)) return null;
-  return open
-    .map(
-      ({ severity, namespace, service, output, code }) =>
-        `${severity} ${standingText(`${namespace}/${service}`, output, code)}`,
-    )
-    .sort();
+/** What stands where nothing is pending and nothing has a cause, so that no history is involved. */
+export interface Settled {
+  /** Differences with their severity. */
+  readonly differences: string[];
+  /** Where findings stand, each as often as there are. */
+  readonly places: string[];
+  /** Findings with severity and code; which of several differences names one depends on the way. */
+  readonly names: string[];
 }
+
+/** null where something is pending or has a cause. */
+export function settled(world: World): Settled | null {
+  const items = itemsOf(world);
+  if (items.some(({ item }) => item.openedAt === null || item.cause !== null)) return null;
+  const differences = items.map(
+    ({ key, item: { severity, output, difference } }) =>
+      `${severity} ${standingText(key, output, difference.code)}`,
+  );
+  const open = world.ledger.settle.open();
+  return {
+    differences: [...new Set(differences)].sort(),
+    places: open
+      .map(({ namespace, service, output }) => `${namespace}/${service} ${output}`)
+      .sort(),
+    names: open
+      .map(
+        ({ severity, namespace, service, output, code }) =>
+          `${severity} ${standingText(`${namespace}/${service}`, output, code)}`,
+      )
+      .sort(),
+  };
+}
+
+/**
+ * What findings must be named that all opened together: one for each output, and each code of the
+ * input, by the worst of what stands there, and of equals by the first of the catalogue.
+ */
+export function namesByState(world: World): string[] {
+  const worst = new Map<string, { severity: Severity; code: Code; text: string }>();
+  for (const { key, item } of itemsOf(world)) {
+    const { severity, output, difference } = item;
+    const { code } = difference;
+    const place = output === 'input' ? standingText(key, output, code) : `${key} ${output}`;
+    const one = { severity, code, text: `${severity} ${standingText(key, output, code)}` };
+    const known = worst.get(place);
+    const first = known !== undefined && codes.indexOf(code) < codes.indexOf(known.code);
+    const takes =
+      known === undefined ||
+      isWorse(severity, known.severity) ||
+      (severity === known.severity && first);
+    if (takes) worst.set(place, one);
+  }
+  return [...worst.values()].map(({ text }) => text).sort();
+}
+
+const codes = Object.keys(catalogue);
 
 /** Codes with severity and state, of differences without a cause. */
 export function causeless(world: World): string[] {

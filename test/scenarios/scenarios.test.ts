@@ -6,22 +6,23 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 import { causes } from '../../src/audit/causes.ts';
 import { catalogue } from '../../src/audit/findings.ts';
 import type { ExpectedFindings, Scenario, Step } from './parse.ts';
 import { columns, parseScenario } from './parse.ts';
-import type { CompiledStep, Shown, World } from './play.ts';
+import type { CompiledStep, Settled, Shown, World } from './play.ts';
 import {
   caused,
   causeless,
   compile,
   duplicated,
+  namesByState,
   playAlone,
   playBackward,
   playForward,
-  settledFindings,
+  settled,
   show,
   showVerdict,
   shuffled,
@@ -95,14 +96,14 @@ function checkStep(scenario: Scenario, step: Step, world: World): void {
 /** What the other ways are compared with. */
 interface Reference {
   readonly standing: string[];
-  readonly settled: string[] | null;
+  readonly settled: Settled | null;
   readonly causeless: string[];
   readonly caused: Set<string>;
 }
 
 const referenceOf = (world: World): Reference => ({
   standing: standing(world),
-  settled: settledFindings(world),
+  settled: settled(world),
   causeless: causeless(world),
   caused: caused(world),
 });
@@ -120,13 +121,16 @@ function checkShuffled(where: string, wanted: Reference, world: World): void {
   }
 }
 
-/** The states must show the same; findings too, where both ways know them without history. */
+/**
+ * The states must show the same. Where both ways know it without history, so must the severities
+ * and where findings stand; what a finding is called is its own history, since it keeps its name.
+ */
 function checkState(where: string, wanted: Reference, world: World): void {
   const got = referenceOf(world);
   expect(got.standing, where).toEqual(wanted.standing);
-  if (got.settled !== null && wanted.settled !== null) {
-    expect(got.settled, where).toEqual(wanted.settled);
-  }
+  if (got.settled === null || wanted.settled === null) return;
+  expect(got.settled.differences, where).toEqual(wanted.settled.differences);
+  expect(got.settled.places, where).toEqual(wanted.settled.places);
 }
 
 interface Loaded {
@@ -192,9 +196,6 @@ describe.each(files)('%s', (name) => {
     });
   });
 
-  // What follows reaches the states by other paths.
-  if (scenario.pathMatters) return;
-
   test.each(seeds)('shuffled within each step, seed %d', (seed) => {
     playForward(scenario, steps, shuffled(seed), (world, index) => {
       const { wanted, where } = at(loaded, index);
@@ -213,6 +214,8 @@ describe.each(files)('%s', (name) => {
     playAlone(scenario, steps, (world, index) => {
       const { wanted, where } = at(loaded, index);
       checkState(where, wanted, world);
+      const alone = settled(world);
+      if (alone !== null) expect(alone.names, where).toEqual(namesByState(world));
     });
   });
 });
@@ -233,12 +236,4 @@ describe('the catalogue', () => {
   test.each(Object.keys(causes))('%s is the cause of an open finding in a scenario', (cause) => {
     expect(rows.map((row) => row.cause)).toContain(cause);
   });
-});
-
-afterAll(() => {
-  const matters = files.filter((name) => loadable(name)?.pathMatters);
-  const names = matters.length === 0 ? '' : `: ${matters.join(', ')}`;
-  process.stdout.write(
-    `${files.length} scenarios; the path matters in ${matters.length}${names}\n`,
-  );
 });

@@ -27,7 +27,7 @@ export function beforeOf(world: World): Map<string, Before> {
       (slice) => roleOf(world.context.snapshot, record, slice) === 'controller',
     );
     const uid = (pod: string): string => world.context.snapshot.pods.get(pod)?.uid ?? '';
-    const pods = new Map([...record.members.keys()].map((pod) => [pod, uid(pod)]));
+    const pods = new Map(record.members.map(({ key }) => [key, uid(key)]));
     before.set(key, { service, slices, pods });
   }
   return before;

@@ -1,0 +1,99 @@
+// A live cluster and an auditor, put together: what the reflectors deliver goes to the loop, what
+// the auditor holds goes back to them, and reads that confirm go over the same connection.
+
+import type { Reread } from './audit/confirm.ts';
+import type { Environment } from './cluster/exchange.ts';
+import type { OnProblem } from './cluster/problem.ts';
+import type { Reflectors } from './cluster/reflectors.ts';
+import { createReflectors } from './cluster/reflectors.ts';
+import { readService } from './cluster/reread.ts';
+import type { Key } from './model/objects.ts';
+import type { LiveClock } from './live.ts';
+import { createLive } from './live.ts';
+import type { Auditor } from './serve.ts';
+import { heldObjects } from './serve.ts';
+
+export interface AttachOptions {
+  readonly environment: Environment;
+  readonly clock: LiveClock;
+  readonly auditor: Auditor;
+  /** Whether Endpoints are watched. */
+  readonly endpoints: boolean;
+  readonly onProblem: OnProblem;
+  /** Called whenever all that was delivered is taken in. */
+  readonly onQuiet?: () => void;
+}
+
+export interface Attached {
+  /** Runs until the signal is aborted; rejects for an error of ours. */
+  run(signal: AbortSignal): Promise<void>;
+  /** Why nothing is taken in any more, for people; null: it is. */
+  stuck(): string | null;
+  /** State and counters of each watch. */
+  readonly watches: Reflectors['status'];
+}
+
+export function attach(options: AttachOptions): Attached {
+  const { environment, clock, auditor, endpoints, onProblem } = options;
+  const stop = new AbortController();
+  const broken = Promise.withResolvers<never>();
+  const live = createLive({
+    auditor,
+    clock,
+    reread: (namespace, name) => reread(options, namespace, name, stop.signal),
+    onError: (error) => {
+      broken.reject(error);
+    },
+    ...(options.onQuiet === undefined ? {} : { onQuiet: options.onQuiet }),
+  });
+  const reflectors = createReflectors({
+    environment,
+    held: (resource) => heldObjects(auditor.store)[resource],
+    deliver: (entries) => live.deliver(entries),
+    onProblem,
+    endpoints,
+    watchList: true,
+    raw: false,
+  });
+  return {
+    async run(signal) {
+      signal.addEventListener('abort', () => {
+        stop.abort();
+      });
+      try {
+        await Promise.race([reflectors.run(signal), broken.promise]);
+      } finally {
+        stop.abort();
+        live.stop();
+      }
+    },
+    stuck: () => live.stuck(),
+    watches: reflectors.status,
+  };
+}
+
+/** A Service as it is now; rejects where it cannot be read. */
+async function reread(
+  { environment, endpoints, auditor }: AttachOptions,
+  namespace: string,
+  name: string,
+  signal: AbortSignal,
+): Promise<Reread> {
+  const reading = {
+    environment,
+    endpoints: endpoints && auditor.store.snapshot.knows('endpoints'),
+    previousPod: (key: Key) => auditor.previousPod(key),
+  };
+  const read = await readService(reading, namespace, name, signal);
+  if (read.kind === 'failed') throw new Error(read.message);
+  const listed = <T>(list: { objects: readonly T[]; resourceVersion: string }) => ({
+    objects: list.objects,
+    version: list.resourceVersion,
+  });
+  return {
+    service: read.services.objects[0] ?? null,
+    endpoints: read.endpoints === null ? null : listed(read.endpoints),
+    slices: listed(read.endpointslices),
+    pods: read.pods === null ? null : listed(read.pods),
+  };
+}

@@ -1,0 +1,145 @@
+// The cut: up to which version each input is known, and which inputs cannot be seen just now.
+//
+// Each resource comes on a stream of its own, and one may lag behind another: a pod is seen to be
+// ready at version 200 while its Endpoints, written at 201, are still on their way. So a difference
+// is not believed for having stood for its window. At the end of the window the newest version that
+// any stream has shown is noted, and the difference becomes a finding when every stream that its
+// output rests on has come to that point, or when reading the objects again proves it
+// (confirm.ts). Versions of all resources are one sequence, since the API server numbers them by
+// the revision of etcd; a resource that is kept in an etcd of its own would only make more reads.
+//
+// An output is blind while a stream it rests on is not connected. A watch is closed and opened
+// again every few minutes, so a verdict is unknown only when that lasts. What was pending before
+// has seen nothing of that time, and gets it in addition.
+//
+// A dump and a recording have no streams: nothing of this concerns them.
+
+import type { Resource } from '../model/objects.ts';
+import { resources } from '../model/objects.ts';
+import { isAtLeast, newest } from '../model/version.ts';
+import type { Output } from './findings.ts';
+
+/**
+ * Of one watch. listing: the first list is not complete. synced: the list is complete and the watch
+ * established. stale: the watch is lost. relisting: so is history, and a new list is under way.
+ * off: there is no watch, as it is switched off or not permitted.
+ */
+export type InputState = 'listing' | 'synced' | 'relisting' | 'stale' | 'off';
+
+/** What an output is judged by. */
+export const restsOn: Readonly<Record<Output, readonly Resource[]>> = {
+  endpoints: ['services', 'pods', 'endpoints'],
+  endpointslices: ['services', 'pods', 'nodes', 'endpointslices'],
+  mirrored: ['services', 'endpoints', 'endpointslices'],
+  input: resources,
+  node: resources,
+};
+
+const outputs = Object.keys(restsOn) as Output[];
+
+/** A watch that was closed and opens again within this many seconds makes nothing unknown. */
+export const staleGrace = 5;
+
+export interface Input {
+  readonly state: InputState;
+  /** Since when it has not been `synced`; null while it is. */
+  readonly blindSince: number | null;
+  /** All up to this version has been delivered; '' before anything was. */
+  readonly version: string;
+}
+
+/** A time in which an output was blind, now over. */
+export interface BlindSpell {
+  readonly output: Output;
+  readonly from: number;
+  readonly to: number;
+  /** Changes were missed, and not just late. */
+  readonly missed: boolean;
+}
+
+export interface Cut {
+  /** An object of this version came on the stream of its resource. */
+  saw(resource: Resource, version: string): void;
+  /** All up to this version has come. After a list it may be older than what was there before. */
+  reached(resource: Resource, version: string): void;
+  /** Takes in the state of a watch; returns what of blindness ends with it. */
+  turn(resource: Resource, state: InputState, at: number): BlindSpell[];
+  /** How many objects have come; while it stays the same, so does all that is held. */
+  count(): number;
+  /** The newest version that any stream has shown. */
+  highest(): string;
+  /** Whether all that an output rests on is known up to a version. */
+  isKnown(output: Output, point: string): boolean;
+  isBlind(output: Output): boolean;
+  /** Resources that have not been seen for at least so many seconds. */
+  unseenFor(seconds: number, now: number): ReadonlySet<Resource>;
+  readonly inputs: ReadonlyMap<Resource, Input>;
+}
+
+interface Blindness {
+  readonly from: number;
+  missed: boolean;
+}
+
+export function createCut(): Cut {
+  const inputs = new Map<Resource, Input>();
+  const blind = new Map<Output, Blindness>();
+  let count = 0;
+
+  const rests = (output: Output): Resource[] =>
+    restsOn[output].filter((resource) => {
+      const input = inputs.get(resource);
+      return input !== undefined && input.state !== 'off';
+    });
+  const set = (resource: Resource, more: Partial<Input>): void => {
+    const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
+    inputs.set(resource, { ...known, ...more });
+  };
+
+  function turn(resource: Resource, state: InputState, at: number): BlindSpell[] {
+    const before = inputs.get(resource);
+    const seen = state === 'synced' || state === 'off';
+    set(resource, { state, blindSince: seen ? null : (before?.blindSince ?? at) });
+    const over: BlindSpell[] = [];
+    for (const output of outputs) {
+      if (!restsOn[output].includes(resource)) continue;
+      const spell = blind.get(output);
+      if (rests(output).every((one) => inputs.get(one)?.state === 'synced')) {
+        if (spell !== undefined) over.push({ output, ...spell, to: at });
+        blind.delete(output);
+      } else if (spell === undefined) {
+        blind.set(output, { from: at, missed: state === 'relisting' });
+      } else if (state === 'relisting') spell.missed = true;
+    }
+    return over;
+  }
+
+  return {
+    saw(resource, version) {
+      count++;
+      const known = inputs.get(resource)?.version ?? '';
+      const newer = newest(known, version);
+      if (newer !== known) set(resource, { version: newer });
+    },
+    reached(resource, version) {
+      const input = inputs.get(resource);
+      // The history of a cluster that was restored from a backup begins anew, at a list.
+      const isList = input?.state !== 'synced';
+      set(resource, { version: isList ? version : newest(input.version, version) });
+    },
+    turn,
+    count: () => count,
+    highest: () => [...inputs.values()].reduce((most, { version }) => newest(most, version), ''),
+    isKnown: (output, point) =>
+      rests(output).every((resource) => isAtLeast(inputs.get(resource)?.version ?? '', point)),
+    isBlind: (output) => blind.has(output),
+    unseenFor(seconds, now) {
+      const unseen = new Set<Resource>();
+      for (const [resource, { blindSince }] of inputs) {
+        if (blindSince !== null && now - blindSince >= seconds) unseen.add(resource);
+      }
+      return unseen;
+    },
+    inputs,
+  };
+}

@@ -1,0 +1,119 @@
+// What a reflector delivers, and how: in batches, each handed over before more is read. While a
+// batch grows, what is held lags behind it, so the batch is looked at first. Decoding gives way to
+// everything else in the loop after a few milliseconds.
+
+import type { AnyObject, Key, Lost, Resource, WatchEvent } from '../model/objects.ts';
+import type { Environment } from './exchange.ts';
+import type { Held } from './history.ts';
+
+/**
+ * - listing: the first list is not complete
+ * - synced: the list is complete and the server has accepted the watch
+ * - stale: the watch is lost and not yet established again
+ * - relisting: history is lost, and a new list is under way
+ * - off: not watched, by choice or for want of a permission
+ */
+export type WatchState = 'listing' | 'synced' | 'stale' | 'relisting' | 'off';
+
+/** What is delivered, in order for each resource. `at` is the arrival, Unix seconds. */
+export type LiveEntry =
+  | {
+      /** First of all, and again when the control plane has become another. */
+      readonly kind: 'header';
+      readonly at: number;
+      /** The version of the control plane: `v1.36.3`; null: it does not tell. */
+      readonly kubernetes: string | null;
+      /** What is watched. */
+      readonly resources: readonly Resource[];
+    }
+  /** `raw` only where it was asked for, and not for deletions that were not seen. */
+  | { readonly kind: 'event'; readonly event: WatchEvent; readonly raw?: unknown }
+  | {
+      readonly kind: 'unreadable';
+      readonly at: number;
+      readonly type: WatchEvent['type'] | null;
+      readonly lost: Lost;
+    }
+  /** A list is complete: what is held and was not in it has been delivered as deleted. */
+  | { readonly kind: 'synced'; readonly at: number; readonly resource: Resource }
+  | {
+      /** All up to this version has been delivered. */
+      readonly kind: 'progress';
+      readonly at: number;
+      readonly resource: Resource;
+      readonly resourceVersion: string;
+    }
+  | {
+      readonly kind: 'watch';
+      readonly at: number;
+      readonly resource: Resource;
+      readonly state: WatchState;
+    };
+
+export type Deliver = (entries: readonly LiveEntry[]) => void | Promise<void>;
+
+export interface Delivery {
+  /** What is held with all that was added to the batch; `values` without that. */
+  readonly current: Held;
+  /** Adds to the batch. */
+  add(entry: LiveEntry): void;
+  /** Hands the batch over; rejects with Undeliverable when it is not taken. */
+  flush(): Promise<void>;
+  /** Whether decoding has lasted long enough. */
+  isDue(): boolean;
+  /** Hands the batch over and lets others have the loop. */
+  breathe(): Promise<void>;
+}
+
+/** The loop did not take a batch, which no reflector can mend. */
+export class Undeliverable extends Error {}
+
+/** Seconds that frames are decoded before others have the loop. */
+const sliceSeconds = 0.008;
+
+/** `held` must show what was delivered once `deliver` has resolved. */
+export function createDelivery(
+  environment: Pick<Environment, 'monotonic' | 'sleep'>,
+  held: Held,
+  deliver: Deliver,
+  signal: AbortSignal,
+): Delivery {
+  const changed = new Map<Key, AnyObject | null>();
+  let batch: LiveEntry[] = [];
+  let began = environment.monotonic();
+  const flush = async (): Promise<void> => {
+    if (batch.length > 0) {
+      const entries = batch;
+      batch = [];
+      try {
+        await deliver(entries);
+      } catch (cause) {
+        throw new Undeliverable('A batch was not taken', { cause });
+      }
+      changed.clear();
+    }
+    began = environment.monotonic();
+  };
+  return {
+    current: {
+      get(key) {
+        const change = changed.get(key);
+        return change === undefined ? held.get(key) : (change ?? undefined);
+      },
+      values: () => held.values(),
+    },
+    add(entry) {
+      batch.push(entry);
+      if (entry.kind !== 'event') return;
+      const { object, type } = entry.event;
+      changed.set(object.key, type === 'deleted' ? null : object);
+    },
+    flush,
+    isDue: () => environment.monotonic() - began > sliceSeconds,
+    async breathe() {
+      await flush();
+      await environment.sleep(0, signal);
+      began = environment.monotonic();
+    },
+  };
+}

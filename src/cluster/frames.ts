@@ -1,0 +1,245 @@
+// The bodies of the API server's answers, cut into frames and decoded: the events of a watch, and
+// the items of a list page (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/watch.go, types.go).
+//
+// A codec reads one media type; the Content-Type of the answer chooses it. Both kinds of body give
+// frames of one type, in batches as they arrive, and each batch is lazy: nothing is decoded before
+// it is asked for, so whoever reads can stop between two objects and let others have the loop.
+//
+// What cannot be decoded is a frame too, and the next one is read. A list ends with its page; a
+// body that ends without one was cut off.
+
+import { isFields } from './fields.ts';
+import { jsonPieces } from './json-items.ts';
+import { lineBatches } from './lines.ts';
+import { valueText } from './problem.ts';
+import { hasManagedFields, jsonBytes, kinds, project } from './project.ts';
+import { guessLost } from './recording.ts';
+
+import type { Key, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
+import type { Fields } from './fields.ts';
+import type { Piece } from './json-items.ts';
+import type { Bytes, Line } from './lines.ts';
+import type { Projection } from './project.ts';
+
+export type Frame =
+  | {
+      readonly kind: 'object';
+      /** `added` for the items of a list. */
+      readonly type: WatchEvent['type'];
+      readonly projection: Projection<Resource>;
+      /** metadata.resourceVersion, also of an object that cannot be projected; '': none. */
+      readonly version: string;
+      /** The object as it came, where the codec has it. */
+      readonly raw?: unknown;
+    }
+  | {
+      readonly kind: 'bookmark';
+      readonly version: string;
+      /** It ends the initial events of a watch that was to send them. */
+      readonly initialEnd: boolean;
+    }
+  /** The end of a list page; `next` is its continue token, '' after the last page. */
+  | { readonly kind: 'page'; readonly version: string; readonly next: string }
+  | { readonly kind: 'status'; readonly status: ApiStatus }
+  | {
+      readonly kind: 'bad';
+      /** A fixed sentence, and the beginning of what it is about. */
+      readonly message: string;
+      readonly value: string | null;
+      readonly lost: Lost;
+      /** The body ended within this frame. */
+      readonly cut: boolean;
+    };
+
+/** What a Status object says. */
+export interface ApiStatus {
+  readonly code: number;
+  readonly reason: string;
+  readonly message: string;
+  /** Seconds; null: it names none. */
+  readonly retryAfter: number | null;
+  /** Reasons of the causes in its details. */
+  readonly causes: readonly string[];
+}
+
+/** What is known while a body is read. */
+export interface Reading {
+  readonly resource: Resource;
+  /** Arrival of the chunk that is decoded, Unix seconds. */
+  readonly now: () => number;
+  readonly previousPod: (key: Key) => Pod | undefined;
+}
+
+export interface Codec {
+  /** The media type without parameters. */
+  readonly mediaType: string;
+  watch(body: Bytes, reading: Reading): AsyncIterable<Iterable<Frame>>;
+  list(body: Bytes, reading: Reading): AsyncIterable<Iterable<Frame>>;
+}
+
+const jsonCodec: Codec = {
+  mediaType: 'application/json',
+  async *watch(body, reading) {
+    for await (const lines of lineBatches(body)) yield decodeAll(lines, reading, watchFrame);
+  },
+  async *list(body, reading) {
+    for await (const pieces of jsonPieces(body)) yield decodeAll(pieces, reading, listFrame);
+  },
+};
+
+const codecs: readonly Codec[] = [jsonCodec];
+
+/** The Accept header of a list or watch. */
+export function acceptOf(verb: 'list' | 'watch'): string {
+  const suffix = verb === 'watch' ? ';stream=watch' : '';
+  return codecs.map(({ mediaType }) => `${mediaType}${suffix}`).join(', ');
+}
+
+/** The codec for a Content-Type; null: none reads it. */
+export function codecOf(contentType: string | undefined): Codec | null {
+  const mediaType = contentType?.split(';')[0]?.trim().toLowerCase();
+  return codecs.find((codec) => codec.mediaType === mediaType) ?? null;
+}
+
+/** What an error answer or a Status event says; of other content only the code is known. */
+export function readStatus(value: unknown, code: number): ApiStatus {
+  const status = isFields(value) ? value : {};
+  const details = isFields(status.details) ? status.details : {};
+  const { retryAfterSeconds: seconds } = details;
+  const causes = Array.isArray(details.causes) ? (details.causes as unknown[]) : [];
+  return {
+    code: typeof status.code === 'number' ? status.code : code,
+    reason: textOf(status.reason),
+    message: textOf(status.message),
+    retryAfter: typeof seconds === 'number' && seconds > 0 ? seconds : null,
+    causes: causes.filter(isFields).map(({ reason }) => textOf(reason)),
+  };
+}
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+function* decodeAll<T>(
+  parts: readonly T[],
+  reading: Reading,
+  decode: (part: T, reading: Reading, at: number) => Frame | null,
+): Generator<Frame> {
+  const at = reading.now();
+  for (const part of parts) {
+    const frame = decode(part, reading, at);
+    if (frame !== null) yield frame;
+  }
+}
+
+// --- JSON ---
+
+const eventTypes: ReadonlyMap<unknown, WatchEvent['type']> = new Map([
+  ['ADDED', 'added'],
+  ['MODIFIED', 'modified'],
+  ['DELETED', 'deleted'],
+]);
+
+function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
+  if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);
+  const text = line.text.trim();
+  if (text === '') return null;
+  const event = parse(text);
+  if (!isFields(event)) return badFrame(reading, 'Expected a watch event', text, !line.ended);
+  const { type: name, object } = event;
+  if (name === 'BOOKMARK') return bookmark(object);
+  if (name === 'ERROR') return { kind: 'status', status: readStatus(object, 0) };
+  const type = eventTypes.get(name);
+  if (type === undefined) return badFrame(reading, 'Expected a watch event', text, false);
+  const prefix = `{"type":"${String(name)}","object":`;
+  const whole = text.startsWith(prefix) && text.endsWith('}}');
+  const bytes = whole ? line.bytes - prefix.length - 1 : null;
+  return objectFrame(reading, type, object, at, bytes);
+}
+
+function bookmark(object: unknown): Frame {
+  const metadata = metadataOf(object);
+  const annotations = isFields(metadata.annotations) ? metadata.annotations : {};
+  return {
+    kind: 'bookmark',
+    version: textOf(metadata.resourceVersion),
+    initialEnd: annotations['k8s.io/initial-events-end'] === 'true',
+  };
+}
+
+function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
+  switch (piece.type) {
+    case 'head':
+      return null;
+    case 'item': {
+      const object = parse(piece.text);
+      if (object === undefined) return badFrame(reading, 'Expected an item', piece.text, false);
+      const bytes = Buffer.byteLength(piece.text) + kindBytes(reading.resource, object);
+      return objectFrame(reading, 'added', object, at, bytes);
+    }
+    case 'tail':
+    case 'document': {
+      // A list without items may have `"items":null`.
+      const list = parse(piece.text);
+      const metadata = metadataOf(list);
+      const [version, next] = [textOf(metadata.resourceVersion), textOf(metadata.continue)];
+      if (version !== '') return { kind: 'page', version, next };
+      return badFrame(reading, 'Expected a list', piece.text, false);
+    }
+    case 'tooLong':
+      return badFrame(reading, 'Item too long', piece.text, false);
+    case 'stray':
+      return badFrame(reading, 'Expected a list', piece.text, false);
+    case 'unfinished':
+      return badFrame(reading, 'Unexpected end of list', null, true);
+  }
+}
+
+/** Items lack what a list says of all of them, so their size is made that of a watch event. */
+function kindBytes(resource: Resource, item: unknown): number {
+  if (!isFields(item) || item.kind !== undefined) return 0;
+  const version = resource === 'endpointslices' ? 'discovery.k8s.io/v1' : 'v1';
+  return `"kind":"${kinds[resource]}","apiVersion":"${version}",`.length;
+}
+
+function metadataOf(object: unknown): Fields {
+  return isFields(object) && isFields(object.metadata) ? object.metadata : {};
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function badFrame(reading: Reading, message: string, text: string | null, cut: boolean): Frame {
+  const lost = guessLost(reading.resource, text ?? '');
+  return { kind: 'bad', message, value: text === null ? null : valueText(text), lost, cut };
+}
+
+function objectFrame(
+  { resource, previousPod }: Reading,
+  type: WatchEvent['type'],
+  raw: unknown,
+  at: number,
+  bytes: number | null,
+): Frame {
+  const measured = resource === 'endpoints' || resource === 'endpointslices';
+  const projection = project(resource, raw, at, {
+    previousPod,
+    bytes: measured ? bareBytes(raw, bytes) : null,
+  });
+  const version = textOf(metadataOf(raw).resourceVersion);
+  return { kind: 'object', type, projection, version, raw };
+}
+
+const managedFieldsName = '"managedFields":,'.length;
+
+/** The length of an object as JSON without managedFields, from the length with them. */
+function bareBytes(raw: unknown, bytes: number | null): number | null {
+  if (bytes === null) return jsonBytes(raw);
+  if (!hasManagedFields(raw)) return bytes;
+  // Cheaper than to write the whole object again, and the same where the server writes no blanks.
+  const fields = JSON.stringify(metadataOf(raw).managedFields);
+  return bytes - managedFieldsName - Buffer.byteLength(fields);
+}

@@ -1,0 +1,89 @@
+// Commands on a live cluster: which one it is, how it is connected to, and how they are stopped.
+
+import type { Attached } from '../attach.ts';
+import { attach } from '../attach.ts';
+import type { Environment } from '../cluster/exchange.ts';
+import { createConnection, environmentOf } from '../cluster/connection.ts';
+import { isConfigured, openAccount } from '../cluster/kubeconfig.ts';
+import type { OnProblem } from '../cluster/problem.ts';
+import type { LiveClock } from '../live.ts';
+import { createClock } from '../live.ts';
+import type { Auditor, AuditorOptions } from '../serve.ts';
+import { createAuditor } from '../serve.ts';
+import type { Connected, Judged } from './options.ts';
+import { scopeOf } from './options.ts';
+
+/** Whether a cluster is named, or can be found. */
+export function hasCluster({ kubeconfig, context }: Connected): boolean {
+  if (kubeconfig !== undefined || context !== undefined) return true;
+  // Within a cluster, what is missing must be said, and nothing else shown in its place.
+  return isConfigured(process.env) || process.env.KUBERNETES_SERVICE_HOST !== undefined;
+}
+
+export interface Cluster {
+  /** Its address, for people. */
+  readonly server: string;
+  readonly environment: Environment;
+  readonly clock: LiveClock;
+  close(): void;
+}
+
+/** Throws an Error for people when the configuration is wrong; connects only when asked for. */
+export function openCluster(options: Connected): Cluster {
+  const { kubeconfig, context } = options;
+  if (!hasCluster(options)) {
+    throw new Error('No cluster is configured: no kubeconfig file, and not in a pod');
+  }
+  const account = openAccount({ kubeconfig: kubeconfig ?? null, context: context ?? null });
+  const connection = createConnection(account);
+  const clock = createClock();
+  return {
+    server: account.server,
+    environment: environmentOf(connection, () => clock.now()),
+    clock,
+    close: () => {
+      connection.close();
+    },
+  };
+}
+
+/** The auditor of a live cluster, and what keeps it up to date. */
+export function auditorOf(
+  cluster: Cluster,
+  options: Connected & Judged,
+  more: Pick<AuditorOptions, 'onOpen' | 'onResolve'> & {
+    readonly onProblem: OnProblem;
+    readonly onQuiet?: () => void;
+  },
+): { auditor: Auditor; attached: Attached } {
+  const { onProblem, onQuiet, ...listeners } = more;
+  const auditor = createAuditor({
+    settle: options.settle,
+    release: options.kubernetesVersion ?? null,
+    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    scope: scopeOf(options),
+    live: true,
+    ...listeners,
+  });
+  const attached = attach({
+    environment: cluster.environment,
+    clock: cluster.clock,
+    auditor,
+    endpoints: options.endpoints,
+    onProblem,
+    ...(onQuiet === undefined ? {} : { onQuiet }),
+  });
+  return { auditor, attached };
+}
+
+/** Is aborted by the first SIGINT or SIGTERM; the second ends the process as usual. */
+export function stopSignal(): AbortController {
+  const stop = new AbortController();
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  const end = (): void => {
+    for (const signal of signals) process.off(signal, end);
+    stop.abort();
+  };
+  for (const signal of signals) process.on(signal, end);
+  return stop;
+}

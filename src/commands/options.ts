@@ -1,0 +1,102 @@
+// The options of the commands, each described once: what several commands share, and what tells
+// which cluster is meant.
+
+import type { Command } from 'commander';
+import { Option } from 'commander';
+
+import type { Format } from '../config.ts';
+import {
+  formats,
+  parseCount,
+  parseDuration,
+  parseFormat,
+  parseNames,
+  parseRelease,
+  parseShard,
+} from '../config.ts';
+import type { Scope, Shard } from '../model/scope.ts';
+import { defaultMaxEndpointsPerSlice } from '../shadow/endpointslice.ts';
+import type { Release } from '../shadow/release.ts';
+
+/** How the cluster is judged. */
+export interface Judged {
+  readonly kubernetesVersion?: Release;
+  readonly maxEndpointsPerSlice: number;
+  readonly settle: number;
+}
+
+/** How a report is printed. */
+export interface Reported {
+  readonly output: Format;
+  readonly namespace?: string;
+}
+
+/** Which live cluster, and what of it. */
+export interface Connected {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+  readonly namespaces?: readonly string[];
+  readonly excludeNamespaces?: readonly string[];
+  readonly shard?: Shard;
+  readonly endpoints: boolean;
+}
+
+export const scopeOf = ({ namespaces, excludeNamespaces, shard }: Connected): Scope => ({
+  namespaces: namespaces ?? null,
+  excluded: excludeNamespaces ?? [],
+  shard: shard ?? null,
+});
+
+export function withJudged(command: Command): Command {
+  return command
+    .addOption(
+      new Option(
+        '--kubernetes-version <version>',
+        'release of the control plane (default: as the input says, else the newest known)',
+      ).argParser(parseRelease),
+    )
+    .addOption(
+      new Option('--max-endpoints-per-slice <count>', 'the same flag of kube-controller-manager')
+        .argParser(parseCount)
+        .default(defaultMaxEndpointsPerSlice),
+    )
+    .addOption(
+      new Option('--settle <duration>', 'how long a difference may stand before it is a finding')
+        .argParser(parseDuration)
+        .default(30, '30s'),
+    );
+}
+
+export function withReported(command: Command): Command {
+  return command
+    .addOption(
+      new Option('-o, --output <format>', `one of ${formats.join(', ')}`)
+        .argParser(parseFormat)
+        .default('table'),
+    )
+    .option('-n, --namespace <name>', 'report this namespace only')
+    .addOption(new Option('-A, --all-namespaces', 'report every namespace (the default)'));
+}
+
+export function withConnected(command: Command): Command {
+  return command
+    .option('--kubeconfig <file>', 'the kubeconfig file (default: as kubectl finds it)')
+    .option('--context <name>', 'the context of it (default: the current one)')
+    .addOption(
+      new Option('--namespaces <names>', 'only these, separated by commas').argParser(parseNames),
+    )
+    .addOption(
+      new Option('--exclude-namespaces <names>', 'all but these, separated by commas').argParser(
+        parseNames,
+      ),
+    )
+    .option('--no-endpoints', 'do not watch Endpoints: only EndpointSlices are judged');
+}
+
+export function withShard(command: Command): Command {
+  return command.addOption(
+    new Option('--shard <i/n>', 'only every n-th Service, the i-th from 0, by a hash').argParser(
+      parseShard,
+    ),
+  );
+}

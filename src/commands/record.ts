@@ -1,0 +1,189 @@
+// `record`: writes what a live cluster delivers to a file, until it is stopped, so that a bug
+// report is one file that `replay` judges as it was judged live.
+//
+// A file that has become too large or too old is put aside under the time when it ended, and the
+// next begins with lists of its own, so that each can be replayed alone. What is there already is
+// put aside too, and never overwritten. Compressed output is flushed every second, so that a
+// recorder that is killed leaves nearly all of it.
+
+import { createWriteStream } from 'node:fs';
+import { rename, stat } from 'node:fs/promises';
+import type { Writable } from 'node:stream';
+import { finished } from 'node:stream/promises';
+import type { Gzip } from 'node:zlib';
+import { constants, createGzip } from 'node:zlib';
+
+import type { LiveEntry } from '../cluster/delivery.ts';
+import type { Recorder } from '../cluster/recorder.ts';
+import { createRecorder } from '../cluster/recorder.ts';
+import type { Redactor } from '../cluster/redact.ts';
+import { createRedactor } from '../cluster/redact.ts';
+import { createReflectors } from '../cluster/reflectors.ts';
+import type { Store } from '../cluster/store.ts';
+import { createStore } from '../cluster/store.ts';
+import { resources } from '../model/objects.ts';
+import type { Scope } from '../model/scope.ts';
+import { isInNamespaces, isInScope } from '../model/scope.ts';
+import { heldObjects } from '../serve.ts';
+import type { Cluster } from './cluster.ts';
+import { openCluster, stopSignal } from './cluster.ts';
+import type { Connected } from './options.ts';
+import { scopeOf } from './options.ts';
+import { problemLog } from './say.ts';
+
+export interface Recorded extends Connected {
+  /** Bytes of a file after which the next begins. */
+  readonly maxSize?: number;
+  /** Seconds after which the next begins. */
+  readonly maxAge?: number;
+  readonly redact?: boolean;
+}
+
+/** Records until it is stopped; `cluster` is that of the options unless it is given. */
+export async function record(
+  path: string,
+  options: Recorded,
+  cluster: Cluster = openCluster(options),
+  stop: AbortController = stopSignal(),
+): Promise<number> {
+  const redactor = options.redact === true ? createRedactor() : null;
+  process.stdout.write(`Recording ${cluster.server} to ${path}\n`);
+  try {
+    while (!stop.signal.aborted) {
+      await setAside(path);
+      await recordPart({ path, options, cluster, redactor, signal: stop.signal });
+    }
+  } finally {
+    cluster.close();
+  }
+  return 0;
+}
+
+/** `web.ndjson.gz` becomes `web.20261121T105646.123Z.ndjson.gz`. */
+async function setAside(path: string): Promise<void> {
+  let ended: Date;
+  try {
+    ended = (await stat(path)).mtime;
+  } catch {
+    return;
+  }
+  const stamp = ended.toISOString().replace(/[-:]/g, '');
+  const [, stem = path, extension = ''] = /^(.*?)((?:\.ndjson)?(?:\.gz)?)$/s.exec(path) ?? [];
+  await rename(path, `${stem}.${stamp}${extension}`);
+}
+
+interface Part {
+  readonly path: string;
+  readonly options: Recorded;
+  readonly cluster: Cluster;
+  readonly redactor: Redactor | null;
+  readonly signal: AbortSignal;
+}
+
+/** Seconds; a timer that is set for longer would fire at once. */
+const longestTimer = 2_000_000;
+
+/** One file, from its first lists to its end. */
+async function recordPart({ path, options, cluster, redactor, signal }: Part): Promise<void> {
+  const { clock, environment } = cluster;
+  const recorder = createRecorder(redactor);
+  const store = createStore(new Set(resources));
+  const scope = scopeOf(options);
+  const over = new AbortController();
+  const end = (): void => {
+    over.abort();
+  };
+  const output = openOutput(path, end);
+  signal.addEventListener('abort', end);
+  const cancel =
+    options.maxAge === undefined ? null : clock.after(Math.min(options.maxAge, longestTimer), end);
+  const reflectors = createReflectors({
+    environment,
+    held: (resource) => heldObjects(store)[resource],
+    async deliver(entries) {
+      await output.write(linesOf(entries, { recorder, store, scope }));
+      if (output.bytes() >= (options.maxSize ?? Infinity)) end();
+    },
+    onProblem: problemLog().onProblem,
+    endpoints: options.endpoints,
+    watchList: true,
+    raw: true,
+  });
+  try {
+    await reflectors.run(over.signal);
+  } finally {
+    cancel?.();
+    signal.removeEventListener('abort', end);
+    await output.close(recorder.end(clock.now()));
+  }
+}
+
+interface Taking {
+  readonly recorder: Recorder;
+  readonly store: Store;
+  readonly scope: Scope;
+}
+
+/** The lines of what is in the scope. What is held must follow, since deletions are told by it. */
+function linesOf(entries: readonly LiveEntry[], { recorder, store, scope }: Taking): string {
+  let lines = '';
+  for (const entry of entries) {
+    if (entry.kind === 'event') {
+      const { resource, object } = entry.event;
+      store.apply(entry.event);
+      if (!isInScope(scope, resource, object)) continue;
+    }
+    if (entry.kind === 'unreadable') {
+      const { resource, namespace } = entry.lost;
+      if (resource !== 'nodes' && namespace !== null && !isInNamespaces(scope, namespace)) continue;
+    }
+    if (entry.kind === 'synced') store.listed(entry.resource);
+    lines += recorder.line(entry);
+  }
+  return lines;
+}
+
+interface Output {
+  /** Resolves when more may be written. */
+  write(text: string): Promise<void>;
+  /** Bytes that have reached the file. */
+  bytes(): number;
+  close(last: string): Promise<void>;
+}
+
+const flushMs = 1000;
+
+/** Errors of the file reject what is written next, and its end. */
+function openOutput(path: string, onError: () => void): Output {
+  const file = createWriteStream(path, { flags: 'wx' });
+  const gzip: Gzip | null = path.endsWith('.gz') ? createGzip() : null;
+  const stream: Writable = gzip ?? file;
+  gzip?.pipe(file);
+  const ended = finished(file);
+  // Told by whoever writes next or closes.
+  ended.catch(() => undefined);
+  // An error of the compressor is that of the file.
+  gzip?.on('error', () => undefined);
+  file.on('error', (error) => {
+    gzip?.destroy(error);
+    onError();
+  });
+  const flushing = setInterval(() => gzip?.flush(constants.Z_SYNC_FLUSH), flushMs);
+  const failure = (): void => {
+    if (file.errored !== null) throw file.errored;
+  };
+  return {
+    async write(text) {
+      failure();
+      if (text === '' || stream.write(text)) return;
+      await Promise.race([new Promise((resolve) => stream.once('drain', resolve)), ended]);
+      failure();
+    },
+    bytes: () => file.bytesWritten,
+    async close(last) {
+      clearInterval(flushing);
+      if (file.errored === null) stream.end(last);
+      await ended;
+    },
+  };
+}

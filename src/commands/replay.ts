@@ -1,0 +1,84 @@
+// `replay`: judges a recording from its beginning to its end.
+
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+
+import type { Finding } from '../audit/findings.ts';
+import { isKwokRecording, readKwok } from '../cluster/kwok.ts';
+import type { Problem } from '../cluster/problem.ts';
+import type { RecordingEntry } from '../cluster/recording.ts';
+import { readRecording } from '../cluster/recording.ts';
+import type { Pod } from '../model/objects.ts';
+import { replay } from '../replay.ts';
+import type { Auditor } from '../serve.ts';
+import { createAuditor, reportOf } from '../serve.ts';
+import type { Judged, Reported } from './options.ts';
+import { exitCodeOf, print, problemLog, progress, sayFinding, sayIfUnknown } from './say.ts';
+
+export interface Replayed extends Judged, Reported {
+  readonly speed: number;
+  readonly until?: number;
+}
+
+/** The entries of a recording, of our own or of kwok. */
+export async function recordingOf(
+  path: string,
+  auditor: Auditor,
+  onProblem: (problem: Problem) => void,
+): Promise<AsyncIterable<RecordingEntry>> {
+  const previousPod = (key: string): Pod | undefined => auditor.previousPod(key);
+  const bytes = () => (path === '-' ? process.stdin : createReadStream(path));
+  if (path !== '-') {
+    if ((await stat(path)).isDirectory()) {
+      throw new Error(`${path}: Expected a recording, found a directory (audit reads those)`);
+    }
+    if (/\.ya?ml(?:\.gz)?$/.test(path) && (await isKwokRecording(bytes()))) {
+      return readKwok({ name: path, open: bytes }, onProblem, { previousPod });
+    }
+  }
+  const name = path === '-' ? 'stdin' : path;
+  return readRecording({ name, bytes: bytes() }, onProblem, { previousPod });
+}
+
+export async function replayFile(path: string, options: Replayed): Promise<number> {
+  const { problems, onProblem } = problemLog();
+  const isText = options.output === 'table' || options.output === 'wide';
+  const say = (finding: Finding): void => {
+    const isWanted = options.namespace === undefined || finding.namespace === options.namespace;
+    if (isText && isWanted) sayFinding(finding);
+  };
+  const auditor = createAuditor({
+    settle: options.settle,
+    release: options.kubernetesVersion ?? null,
+    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    onOpen: say,
+    onResolve: say,
+  });
+  const reading = progress(path);
+  const entries = counted(await recordingOf(path, auditor, onProblem), auditor, (at) => {
+    reading.count(at);
+  });
+  await replay(auditor, entries, { speed: options.speed, until: options.until ?? null });
+  reading.done();
+  sayIfUnknown(auditor);
+  if (isText) process.stdout.write('\n');
+  const report = reportOf(auditor, {
+    kind: 'replay',
+    sources: [path],
+    namespace: options.namespace ?? null,
+    problems,
+  });
+  print(report, options.output);
+  return exitCodeOf(report);
+}
+
+async function* counted(
+  entries: AsyncIterable<RecordingEntry>,
+  auditor: Auditor,
+  count: (at: number | null) => void,
+): AsyncGenerator<RecordingEntry> {
+  for await (const entry of entries) {
+    count(auditor.now());
+    yield entry;
+  }
+}

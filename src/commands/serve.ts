@@ -1,0 +1,125 @@
+// `serve`: audits a live cluster for as long as it runs, or replays a recording in its own time,
+// and serves what it finds. SIGTERM and SIGINT end it: the watches are closed, connections that are
+// idle at once, and requests that are being answered get two seconds.
+
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+import { createApp, listen } from '../output/http.ts';
+import type { Answers, Listening } from '../output/http.ts';
+import { replay } from '../replay.ts';
+import { createAuditor, reportOf } from '../serve.ts';
+import { answersOf } from '../status.ts';
+import type { Cluster } from './cluster.ts';
+import { auditorOf, hasCluster, openCluster, stopSignal } from './cluster.ts';
+import type { Connected, Judged } from './options.ts';
+import { recordingOf } from './replay.ts';
+import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
+
+export interface Served extends Judged, Connected {
+  readonly recording?: string;
+  readonly listen: { host: string | null; port: number };
+  readonly speed: number;
+  readonly once?: boolean;
+}
+
+/** A cluster that is named or found is audited; else a recording is shown. */
+export function serve(options: Served): Promise<number> {
+  const isLive = options.recording === undefined && hasCluster(options);
+  return isLive ? serveLive(options) : serveRecording(options);
+}
+
+async function listenFor(
+  answers: Answers,
+  what: string,
+  { listen: at }: Served,
+): Promise<Listening> {
+  const server = await listen(createApp(answers), at);
+  const name = at.host ?? '127.0.0.1';
+  const host = name.includes(':') ? `[${name}]` : name;
+  process.stdout.write(`${what}\nServing http://${host}:${String(server.port)}/ and /metrics\n`);
+  return server;
+}
+
+/** Audits a live cluster until it is stopped; `cluster` is that of the options unless given. */
+export async function serveLive(
+  options: Served,
+  cluster: Cluster = openCluster(options),
+): Promise<number> {
+  const { onProblem } = problemLog();
+  const stop = stopSignal();
+  let named: string | null = null;
+  const { auditor, attached } = auditorOf(cluster, options, {
+    onProblem,
+    onOpen: sayFinding,
+    onResolve: sayFinding,
+    onQuiet() {
+      if (auditor.kubernetes() === named) return;
+      named = auditor.kubernetes();
+      sayIfUnknown(auditor);
+    },
+  });
+  const answers = answersOf(auditor, cluster.server, {
+    stuck: () => attached.stuck(),
+    counters: () =>
+      new Map([...attached.watches].map(([resource, { counters }]) => [resource, counters])),
+  });
+  const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
+  try {
+    await attached.run(stop.signal);
+  } finally {
+    cluster.close();
+    await server.close();
+  }
+  return 0;
+}
+
+/** The recording that comes with the program: beside the bundle, or among the test data. */
+function embeddedRecording(): string {
+  const beside = fileURLToPath(new URL('./shop.ndjson.gz', import.meta.url));
+  if (existsSync(beside)) return beside;
+  return fileURLToPath(new URL('../../test/recordings/shop.ndjson.gz', import.meta.url));
+}
+
+/** Replays a recording at its speed, says what it finds, and serves it until it is stopped. */
+async function serveRecording(options: Served): Promise<number> {
+  const { onProblem } = problemLog();
+  const path = options.recording ?? embeddedRecording();
+  const auditor = createAuditor({
+    settle: options.settle,
+    release: options.kubernetesVersion ?? null,
+    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    onOpen: sayFinding,
+    onResolve: sayFinding,
+  });
+  const entries = await recordingOf(path, auditor, onProblem);
+  const stop = stopSignal();
+  const speed =
+    options.speed === Infinity ? 'full speed' : `${String(options.speed)} times its speed`;
+  const server = await listenFor(
+    answersOf(auditor, path),
+    `Replaying ${path} at ${speed}`,
+    options,
+  );
+  try {
+    await replay(auditor, entries, { speed: options.speed, until: null, signal: stop.signal });
+    if (!stop.signal.aborted) {
+      const ended = reportOf(auditor, {
+        kind: 'replay',
+        sources: [path],
+        namespace: null,
+        problems: [],
+      });
+      const standing = ended.findings.filter(({ resolvedAt }) => resolvedAt === null);
+      process.stdout.write('\n');
+      print({ ...ended, findings: standing }, 'table');
+    }
+    if (options.once !== true && !stop.signal.aborted) {
+      process.stdout.write('\nThe recording has ended; serving until stopped (Ctrl-C)\n');
+      await new Promise((resolve) => stop.signal.addEventListener('abort', resolve));
+    }
+  } finally {
+    await server.close();
+  }
+  return 0;
+}

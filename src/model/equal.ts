@@ -1,0 +1,62 @@
+// Whether parts of objects say the same, field by field and without a look at more than is needed;
+// for label maps see selector.ts.
+
+import type { Endpoint, Node, ObjectRef, Port } from './objects.ts';
+
+/** Whether two lists of strings are equal, in their order; null is equal to null alone. */
+export function equalTexts(a: readonly string[] | null, b: readonly string[] | null): boolean {
+  if (a === b) return true;
+  if (a?.length !== b?.length || a === null || b === null) return false;
+  return a.every((text, index) => text === b[index]);
+}
+
+/** Whether two references mean the same object. */
+export function equalRefs(a: ObjectRef | null, b: ObjectRef | null): boolean {
+  if (a === b) return true;
+  return (
+    a?.uid === b?.uid && a?.name === b?.name && a?.namespace === b?.namespace && a?.kind === b?.kind
+  );
+}
+
+/** Whether two ports are equal; as portKey. */
+export function equalPort(a: Port, b: Port | undefined): boolean {
+  return (
+    a.port === b?.port &&
+    a.name === b.name &&
+    a.protocol === b.protocol &&
+    a.appProtocol === b.appProtocol
+  );
+}
+
+/** Whether two lists of ports are equal, in their order. */
+export function equalPorts(a: readonly Port[], b: readonly Port[]): boolean {
+  if (a === b) return true;
+  return a.length === b.length && a.every((port, index) => equalPort(port, b[index]));
+}
+
+/** Whether two endpoints of slices say the same. */
+export function equalEndpoints(a: Endpoint, b: Endpoint): boolean {
+  if (a === b) return true;
+  return (
+    a.ready === b.ready &&
+    a.serving === b.serving &&
+    a.terminating === b.terminating &&
+    a.node === b.node &&
+    a.zone === b.zone &&
+    a.hostname === b.hostname &&
+    equalRefs(a.target, b.target) &&
+    equalTexts(a.addresses, b.addresses) &&
+    equalTexts(a.forZones, b.forZones) &&
+    equalTexts(a.forNodes, b.forNodes)
+  );
+}
+
+/** Whether two versions of a Node, null where there is none, are the same to topology hints. */
+export function isSameToHints(a: Node | null, b: Node | null): boolean {
+  return (
+    a?.zone === b?.zone &&
+    a?.ready === b?.ready &&
+    a?.cpuMillis === b?.cpuMillis &&
+    a?.controlPlane === b?.controlPlane
+  );
+}

@@ -1,0 +1,63 @@
+// Which part of a cluster is audited: namespaces that are named, or all but some, and of these the
+// Services of one shard, so that several replicas can share a cluster. What has no say in them is
+// not kept. A Service belongs to the shard of a hash of its name, whatever else there is; pods and
+// Nodes are kept by every shard, since any Service may select any pod of its namespace.
+
+import type { AnyObject, EndpointSlice, Resource } from './objects.ts';
+import { label } from './objects.ts';
+
+/** One of `count` shards, from 0. */
+export interface Shard {
+  readonly index: number;
+  readonly count: number;
+}
+
+export interface Scope {
+  /** null: all. */
+  readonly namespaces: readonly string[] | null;
+  readonly excluded: readonly string[];
+  readonly shard: Shard | null;
+}
+
+export const wholeCluster: Scope = { namespaces: null, excluded: [], shard: null };
+
+/** FNV-1a, 32 bits, over the UTF-8 of ASCII names; replicas of any version must agree on it. */
+function hashOf(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let index = 0; index < text.length; index++) {
+    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+export function isInNamespaces({ namespaces, excluded }: Scope, namespace: string): boolean {
+  if (excluded.includes(namespace)) return false;
+  return namespaces === null || namespaces.includes(namespace);
+}
+
+/** Whether the Service of this name, or what is written for it, is in the scope. */
+export function isServiceInScope(scope: Scope, namespace: string, name: string): boolean {
+  if (!isInNamespaces(scope, namespace)) return false;
+  const { shard } = scope;
+  return shard === null || hashOf(`${namespace}/${name}`) % shard.count === shard.index;
+}
+
+/** Whether an object can have a say in what is audited. */
+export function isInScope(scope: Scope, resource: Resource, object: AnyObject): boolean {
+  const { namespace, name } = object;
+  switch (resource) {
+    case 'nodes':
+      return true;
+    case 'pods':
+      return isInNamespaces(scope, namespace);
+    case 'services':
+    case 'endpoints':
+      return isServiceInScope(scope, namespace, name);
+    case 'endpointslices': {
+      // Those that were taken from a Service by their label are still its own by their owner.
+      const { labels, owners } = object as EndpointSlice;
+      const names = [labels[label.serviceName] ?? '', ...owners.map((owner) => owner.name)];
+      return names.some((one) => isServiceInScope(scope, namespace, one));
+    }
+  }
+}

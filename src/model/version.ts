@@ -1,0 +1,25 @@
+// The order of resourceVersions. The API server of Kubernetes numbers the versions of all objects
+// in one sequence, that of etcd, as decimal numbers up to 2^63; they are compared exactly, and so
+// as text (KEP-5504; k8s.io/apimachinery@v0.36.3 pkg/util/resourceversion).
+
+const decimal = /^\d+$/;
+
+/** -1, 0, 1 by age where both are decimal, else null: nothing is known. */
+export function compareVersions(a: string, b: string): number | null {
+  if (a === b) return a === '' ? null : 0;
+  if (!decimal.test(a) || !decimal.test(b)) return null;
+  if (a.length !== b.length) return a.length < b.length ? -1 : 1;
+  return a < b ? -1 : 1;
+}
+
+/** Whether a version is known to be `b` or newer. */
+export function isAtLeast(a: string, b: string): boolean {
+  const order = compareVersions(a, b);
+  return order !== null && order >= 0;
+}
+
+/** The newer of two versions; one that is no number is older than any. */
+export function newest(a: string, b: string): string {
+  if (!decimal.test(a)) return b;
+  return compareVersions(a, b) === -1 ? b : a;
+}

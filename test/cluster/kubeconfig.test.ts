@@ -1,0 +1,118 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+
+import { isConfigured, openAccount } from '../../src/cluster/kubeconfig.ts';
+
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'kubeconfig-'));
+});
+
+afterEach(() => rmSync(folder, { recursive: true }));
+
+function write(name: string, content: string): string {
+  writeFileSync(join(folder, name), content);
+  return join(folder, name);
+}
+
+const certificate = Buffer.from('a certificate').toString('base64');
+
+function configWith(user: object | null, cluster: object = {}) {
+  return JSON.stringify({
+    'current-context': 'one',
+    clusters: [
+      {
+        name: 'c',
+        cluster: {
+          server: 'https://10.0.0.1:6443',
+          'certificate-authority-data': certificate,
+          ...cluster,
+        },
+      },
+    ],
+    users: user === null ? [] : [{ name: 'u', user }],
+    contexts: [
+      { name: 'one', context: { cluster: 'c', user: 'u' } },
+      { name: 'two', context: { cluster: 'none', user: 'u' } },
+    ],
+  });
+}
+
+const open = (content: string, context: string | null = null) =>
+  openAccount({ kubeconfig: write('config', content), context });
+
+describe('credentials', () => {
+  test.each([
+    ['a token', { token: 'abc' }, { Authorization: 'Bearer abc' }],
+    ['a token file', { tokenFile: 'token' }, { Authorization: 'Bearer from the file' }],
+    ['a name and a password', { username: 'a', password: 'b' }, { Authorization: 'Basic YTpi' }],
+    ['nobody', {}, {}],
+    ['a context without its user', null, {}],
+    [
+      'someone else',
+      { token: 'abc', as: 'eve' },
+      { Authorization: 'Bearer abc', 'Impersonate-User': 'eve' },
+    ],
+  ])('%s', async (_name, user, want) => {
+    write('token', 'from the file\n');
+    const { server, headers, options, proxied } = await open(configWith(user)).credentials();
+    expect(headers).toEqual(want);
+    expect(server).toBe('https://10.0.0.1:6443');
+    expect(String(options.ca)).toBe('a certificate');
+    expect(proxied).toBe(false);
+  });
+
+  test('plain HTTP, a proxy, another name and no check of certificates', async () => {
+    const plain = await open(configWith({}, { server: 'http://localhost:8001' })).credentials();
+    expect(plain.server).toBe('http://localhost:8001');
+    const special = { 'proxy-url': 'http://proxy:3128', 'tls-server-name': 'kubernetes' };
+    const proxied = await open(configWith({}, special)).credentials();
+    expect(proxied.proxied).toBe(true);
+    expect(proxied.options.agent).toBeDefined();
+    expect(proxied.options.servername).toBe('kubernetes');
+    const careless = open(configWith({}, { 'insecure-skip-tls-verify': true }));
+    expect((await careless.credentials()).options.rejectUnauthorized).toBe(false);
+  });
+
+  test('a token file is read anew after a refresh', async () => {
+    write('token', 'old');
+    const account = open(configWith({ tokenFile: 'token' }));
+    const tokenOf = async () => (await account.credentials()).headers.Authorization;
+    expect(await tokenOf()).toBe('Bearer old');
+    write('token', 'new');
+    account.refresh();
+    expect(await tokenOf()).toBe('Bearer new');
+  });
+
+  test('a token file that is missing is an error of the request', async () => {
+    const account = open(configWith({ tokenFile: 'gone' }));
+    await expect(account.credentials()).rejects.toThrow('gone');
+  });
+});
+
+describe('what is wrong is named', () => {
+  test.each([
+    ['another', 'No context "another"; there are one, two'],
+    ['two', 'No cluster "none", which context "two" names'],
+  ])('context %s', (context, message) => {
+    const path = join(folder, 'config');
+    expect(() => open(configWith({}), context)).toThrow(`${path}: ${message}`);
+  });
+
+  test('no file, no YAML', () => {
+    const path = join(folder, 'nowhere');
+    expect(() => openAccount({ kubeconfig: path, context: null })).toThrow(/nowhere: ENOENT/);
+    expect(() => open('{')).toThrow(/config: /);
+    expect(() => open('clusters: []')).toThrow(/No context ""; there are none/);
+  });
+});
+
+test('it is known whether there is anything to connect to', () => {
+  const path = write('config', configWith({}));
+  expect(isConfigured({ KUBECONFIG: path })).toBe(true);
+  expect(isConfigured({ KUBECONFIG: join(folder, 'nowhere') })).toBe(false);
+});

@@ -1,0 +1,72 @@
+import { expect, test } from 'vitest';
+
+import { readService } from '../../src/cluster/reread.ts';
+import { statusAnswer } from '../apiserver/server.ts';
+import { createWorld } from '../apiserver/simulate.ts';
+
+import type { World } from '../apiserver/simulate.ts';
+
+function shop(): World {
+  const world = createWorld();
+  const { put } = world.server.objects;
+  const meta = (name: string, labels = {}) => ({ name, namespace: 'shop', labels });
+  put('services', { metadata: meta('web'), spec: { selector: { app: 'web', tier: 'a' } } });
+  put('services', { metadata: meta('plain'), spec: {} });
+  put('services', { metadata: { ...meta('web'), namespace: 'bank' }, spec: {} });
+  put('endpoints', { metadata: meta('web') });
+  put('endpoints', { metadata: meta('plain') });
+  for (const [name, of] of Object.entries({ 'web-1': 'web', 'web-2': 'web', other: 'plain' })) {
+    const metadata = meta(name, { 'kubernetes.io/service-name': of });
+    put('endpointslices', { metadata, addressType: 'IPv4', ports: [], endpoints: [] });
+  }
+  const pods = { a: { app: 'web', tier: 'a' }, b: { app: 'web', tier: 'b' }, c: { app: 'api' } };
+  for (const [name, labels] of Object.entries(pods)) {
+    put('pods', { metadata: meta(name, labels), spec: {}, status: {} });
+  }
+  return world;
+}
+
+const read = ({ environment }: World, name: string, endpoints = true) =>
+  readService(
+    { environment, endpoints, previousPod: () => undefined },
+    'shop',
+    name,
+    new AbortController().signal,
+  );
+
+const names = (found: { objects: readonly { name: string }[] } | null) =>
+  found?.objects.map(({ name }) => name) ?? null;
+
+test.each([
+  ['web', true, [['web'], ['web'], ['web-1', 'web-2'], ['a']]],
+  ['web', false, [['web'], null, ['web-1', 'web-2'], ['a']]],
+  ['plain', true, [['plain'], ['plain'], ['other'], null]],
+  ['gone', true, [[], [], [], null]],
+])('%s (Endpoints %s)', async (name, endpoints, want) => {
+  const world = shop();
+  const got = await read(world, name, endpoints);
+  if (got.kind !== 'read') throw new Error(got.message);
+  expect([got.services, got.endpoints, got.endpointslices, got.pods].map(names)).toEqual(want);
+  expect(got.resourceVersion).toBe(String(world.server.objects.version()));
+  // Only the newest state will do.
+  expect(world.server.asked.filter(({ request }) => 'resourceVersion' in request.query)).toEqual(
+    [],
+  );
+});
+
+test.each([
+  ['a refusal', () => statusAnswer(403, 'Forbidden'), '/api/v1/namespaces/shop/pods: 403'],
+  ['no connection', () => 'reset' as const, 'connection reset'],
+])('%s is told', async (_name, instead, message) => {
+  const world = shop();
+  world.server.faults.before = ({ resource }) => (resource === 'pods' ? instead() : null);
+  expect(await read(world, 'web')).toEqual({ kind: 'failed', message });
+});
+
+test('an object that cannot be read is told', async () => {
+  const world = shop();
+  const metadata = { name: 'web', namespace: 'shop' };
+  world.server.objects.put('services', { metadata, spec: { type: 7 } });
+  const message = '/api/v1/namespaces/shop/services: An object cannot be read';
+  expect(await read(world, 'web')).toEqual({ kind: 'failed', message });
+});

@@ -1,0 +1,125 @@
+// A live cluster for tests: the fake API server in process, on the machine's own time, with one
+// Service in it that is as the controllers leave it.
+
+import type { FakeServer } from './apiserver/server.ts';
+import { createServer } from './apiserver/server.ts';
+import type { Raw } from './apiserver/objects.ts';
+import { realClock } from './apiserver/clock.ts';
+import { environmentOf } from '../src/cluster/connection.ts';
+import type { Cluster } from '../src/commands/cluster.ts';
+import { createClock } from '../src/live.ts';
+import type { Resource } from '../src/model/objects.ts';
+
+const target = { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'uid-of-web-1' };
+
+export const rawNode: Raw = {
+  metadata: { name: 'node-a', labels: { 'topology.kubernetes.io/zone': 'zone-a' } },
+  status: { allocatable: { cpu: '4' }, conditions: [{ type: 'Ready', status: 'True' }] },
+};
+
+export const rawService: Raw = {
+  metadata: { name: 'web', namespace: 'shop', labels: { team: 'checkout' } },
+  spec: {
+    clusterIP: '10.96.0.9',
+    ipFamilies: ['IPv4'],
+    selector: { app: 'web' },
+    ports: [{ port: 80, targetPort: 8080, protocol: 'TCP' }],
+  },
+};
+
+export const rawPod: Raw = {
+  metadata: {
+    name: 'web-1',
+    namespace: 'shop',
+    labels: { app: 'web' },
+    managedFields: [{ manager: 'kubelet' }],
+  },
+  spec: { nodeName: 'node-a', containers: [{ name: 'web', image: 'images.example/secret' }] },
+  status: {
+    phase: 'Running',
+    podIPs: [{ ip: '10.1.0.1' }],
+    conditions: [{ type: 'Ready', status: 'True' }],
+  },
+};
+
+export const rawEndpoints: Raw = {
+  metadata: {
+    name: 'web',
+    namespace: 'shop',
+    labels: { team: 'checkout', 'endpoints.kubernetes.io/managed-by': 'endpoint-controller' },
+  },
+  subsets: [
+    {
+      addresses: [{ ip: '10.1.0.1', nodeName: 'node-a', targetRef: target }],
+      ports: [{ port: 8080, protocol: 'TCP' }],
+    },
+  ],
+};
+
+export const rawSlice: Raw = {
+  metadata: {
+    name: 'web-x',
+    namespace: 'shop',
+    labels: {
+      team: 'checkout',
+      'kubernetes.io/service-name': 'web',
+      'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
+    },
+    ownerReferences: [{ apiVersion: 'v1', kind: 'Service', name: 'web', uid: 'uid-of-web' }],
+  },
+  addressType: 'IPv4',
+  ports: [{ name: '', port: 8080, protocol: 'TCP' }],
+  endpoints: [
+    {
+      addresses: ['10.1.0.1'],
+      conditions: { ready: true, serving: true, terminating: false },
+      nodeName: 'node-a',
+      zone: 'zone-a',
+      targetRef: target,
+    },
+  ],
+};
+
+/** A slice that lacks the pod. */
+export const emptySlice: Raw = { ...rawSlice, endpoints: [] };
+
+export interface Live {
+  readonly server: FakeServer;
+  readonly cluster: Cluster;
+}
+
+/** The Service alone, well or with another slice. */
+export function liveCluster(slice: Raw = rawSlice): Live {
+  const server = createServer(realClock);
+  const put = (resource: Resource, raw: Raw): void => {
+    server.objects.put(resource, withUids(server, raw));
+  };
+  put('nodes', rawNode);
+  put('services', rawService);
+  put('pods', rawPod);
+  put('endpoints', rawEndpoints);
+  put('endpointslices', slice);
+  const clock = createClock();
+  const connection = { ask: server.ask, pings: () => true, close: () => undefined };
+  return {
+    server,
+    cluster: {
+      server: 'https://fake.example',
+      environment: environmentOf(connection, () => clock.now()),
+      clock,
+      close: () => {
+        server.reset();
+      },
+    },
+  };
+}
+
+/** A copy of an object that refers to the Service and the pod by the uids that the server gave. */
+export function withUids({ objects }: FakeServer, raw: Raw): Raw {
+  const uidOf = (resource: Resource, key: string): string =>
+    objects.get(resource, key)?.metadata.uid ?? '';
+  const text = JSON.stringify(raw)
+    .replaceAll('uid-of-web-1', uidOf('pods', 'shop/web-1'))
+    .replaceAll('uid-of-web', uidOf('services', 'shop/web'));
+  return JSON.parse(text) as Raw;
+}

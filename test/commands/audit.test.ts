@@ -1,0 +1,53 @@
+// One look at a live cluster: at once where all is well, and after the window where something is
+// not. Dumps are tested by the command line.
+
+import { afterEach, describe, expect, test, vi } from 'vitest';
+
+import { printed, usual } from './printed.ts';
+import { emptySlice, liveCluster } from '../clusters.ts';
+import { auditLive } from '../../src/commands/audit.ts';
+import type { Report } from '../../src/output/report.ts';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe('audit of a live cluster', () => {
+  test('ends with 0 at once where all conform', async () => {
+    const { cluster, server } = liveCluster();
+    const { out } = printed();
+    expect(await auditLive({ ...usual, settle: 3600 }, cluster)).toBe(0);
+    const report = JSON.parse(out()) as Report;
+    expect(report.input).toMatchObject({
+      sources: ['https://fake.example'],
+      kubernetes: server.version,
+    });
+    expect(report.verdicts.endpointslices).toMatchObject({ conform: 1, unknown: 0 });
+  });
+
+  test('ends with 1 when a difference has stood for the window', async () => {
+    const { cluster } = liveCluster(emptySlice);
+    const { out } = printed();
+    expect(await auditLive(usual, cluster)).toBe(1);
+    const [finding] = (JSON.parse(out()) as Report).findings;
+    expect(finding?.code).toBe('slice-endpoint-missing');
+    expect((finding?.openedAt ?? 0) - (finding?.since ?? 0)).toBeGreaterThan(0.29);
+  });
+
+  test('ends with 2 where a permission is missing, and says which', async () => {
+    const { cluster, server } = liveCluster();
+    for (const verb of ['list', 'watch']) server.faults.forbidden.add(`${verb} endpoints`);
+    const { out, err } = printed();
+    expect(await auditLive(usual, cluster)).toBe(2);
+    expect((JSON.parse(out()) as Report).unknown).toEqual({ 'endpoints-not-known': 1 });
+    expect(err()).toMatch(/(?:list|watch) endpoints/i);
+  });
+
+  test('ends with 2 where Services cannot be read', async () => {
+    const { cluster, server } = liveCluster();
+    for (const verb of ['list', 'watch']) server.faults.forbidden.add(`${verb} services`);
+    const { err } = printed();
+    expect(await auditLive(usual, cluster)).toBe(2);
+    expect(err()).toContain('No Services could be read from https://fake.example');
+  });
+});

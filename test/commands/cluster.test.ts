@@ -1,0 +1,68 @@
+// Which cluster is meant, and what is said where none is.
+
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterEach, expect, test, vi } from 'vitest';
+
+import { usual } from './printed.ts';
+import { hasCluster, openCluster, stopSignal } from '../../src/commands/cluster.ts';
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
+
+const nowhere = join(tmpdir(), 'endpoint-auditor-no-such-kubeconfig');
+
+test('without any configuration there is none, and that is said', () => {
+  vi.stubEnv('KUBECONFIG', nowhere);
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
+  expect(hasCluster(usual)).toBe(false);
+  expect(() => openCluster(usual)).toThrow('No cluster is configured');
+});
+
+test('one that is named, or that runs this program, is never replaced by anything else', () => {
+  vi.stubEnv('KUBECONFIG', nowhere);
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
+  expect(hasCluster(usual)).toBe(true);
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
+  expect(hasCluster({ ...usual, context: 'x' })).toBe(true);
+  const named = { ...usual, kubeconfig: nowhere };
+  expect(hasCluster(named)).toBe(true);
+  expect(() => openCluster(named)).toThrow(nowhere);
+});
+
+test('its address is that of the context', () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-')), 'config');
+  const one = (name: string, server: string): object => ({ name, cluster: { server } });
+  const context = (name: string): object => ({ name, context: { cluster: name, user: 'u' } });
+  const config = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [one('a', 'https://a.example'), one('b', 'https://b.example')],
+    contexts: [context('a'), context('b')],
+    users: [{ name: 'u', user: { token: 't' } }],
+    'current-context': 'a',
+  };
+  writeFileSync(path, JSON.stringify(config));
+  const open = (context?: string): string => {
+    const cluster = openCluster({
+      ...usual,
+      kubeconfig: path,
+      ...(context === undefined ? {} : { context }),
+    });
+    cluster.close();
+    return cluster.server;
+  };
+  expect([open(), open('b')]).toEqual(['https://a.example', 'https://b.example']);
+  expect(() => open('c')).toThrow(/"c"/);
+});
+
+test.each(['SIGTERM', 'SIGINT'] as const)('%s stops', (signal) => {
+  const before = process.listenerCount(signal);
+  const stop = stopSignal();
+  process.emit(signal);
+  expect(stop.signal.aborted).toBe(true);
+  expect(process.listenerCount(signal)).toBe(before);
+});

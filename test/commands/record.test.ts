@@ -1,0 +1,128 @@
+// A recording of a live cluster, and its replay: each file by itself, whatever was before it.
+
+import { mkdtempSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+
+import { printed, usual } from './printed.ts';
+import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../clusters.ts';
+import { record } from '../../src/commands/record.ts';
+import { recordingOf } from '../../src/commands/replay.ts';
+import { replay } from '../../src/replay.ts';
+import { createAuditor } from '../../src/serve.ts';
+
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
+});
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+const textOf = (path: string): string => {
+  const bytes = readFileSync(path);
+  return (path.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
+};
+
+async function codesIn(path: string): Promise<string[]> {
+  const auditor = createAuditor({ settle: 0, release: null, maxEndpointsPerSlice: 100 });
+  const entries = await recordingOf(path, auditor, ({ message }) => {
+    throw new Error(message);
+  });
+  await replay(auditor, entries, { speed: Infinity, until: null });
+  expect(auditor.ledger()?.audited.size).toBe(1);
+  const { settle } = auditor;
+  return [
+    ...settle.open().map(({ code }) => `open ${code}`),
+    ...settle.resolved().map(({ code }) => `resolved ${code}`),
+  ];
+}
+
+const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 150));
+
+describe('a recording', () => {
+  test.each([
+    ['plain', 'a.ndjson', false],
+    ['compressed', 'a.ndjson.gz', false],
+    ['redacted', 'a.ndjson.gz', true],
+  ])('%s replays to what happened', async (_name, name, redact) => {
+    const { cluster, server } = liveCluster(emptySlice);
+    printed();
+    const stop = new AbortController();
+    const path = join(folder, name);
+    const running = record(path, { ...usual, redact }, cluster, stop);
+    await expect.poll(() => server.watches.size).toBe(5);
+    await pause();
+    server.objects.put('endpointslices', withUids(server, rawSlice));
+    await pause();
+    stop.abort();
+    expect(await running).toBe(0);
+    const text = textOf(path);
+    expect(text.split('\n')[0]).toMatch(/^\{"kind":"(?:header|watch)"/);
+    expect(text.trimEnd().split('\n').at(-1)).toMatch(/^\{"kind":"end"/);
+    expect(text.includes('managedFields')).toBe(false);
+    expect(text.includes('web-1')).toBe(!redact);
+    expect(await codesIn(path)).toEqual(['resolved slice-endpoint-missing']);
+  });
+
+  test('of some namespaces has nothing of others, but the Nodes', async () => {
+    const { cluster, server } = liveCluster();
+    server.objects.put('pods', {
+      ...structuredClone(rawPod),
+      metadata: { name: 'other-1', namespace: 'bank' },
+    });
+    printed();
+    const stop = new AbortController();
+    const path = join(folder, 'a.ndjson');
+    const running = record(path, { ...usual, excludeNamespaces: ['bank'] }, cluster, stop);
+    await expect.poll(() => server.watches.size).toBe(5);
+    await pause();
+    stop.abort();
+    await running;
+    expect(textOf(path).includes('other-1')).toBe(false);
+    expect(textOf(path).includes('"node-a"')).toBe(true);
+    expect(await codesIn(path)).toEqual([]);
+  });
+});
+
+describe('rotation', () => {
+  test.each([
+    ['size', { maxSize: 1 }],
+    ['age', { maxAge: 0.2 }],
+  ])('by %s leaves files that each replay alone, and overwrites nothing', async (_name, more) => {
+    const { cluster, server } = liveCluster(emptySlice);
+    printed();
+    const path = join(folder, 'a.ndjson');
+    writeFileSync(path, 'what was there before');
+    const stop = new AbortController();
+    const running = record(path, { ...usual, ...more }, cluster, stop);
+    const files = (): string[] => readdirSync(folder).sort();
+    for (let count = 0; files().length < 4 && count < 100; count++) {
+      server.objects.put('nodes', structuredClone(rawNode));
+      await pause();
+    }
+    stop.abort();
+    await running;
+    expect(files().length).toBeGreaterThanOrEqual(4);
+    const contents = files().map((name) => textOf(join(folder, name)));
+    expect(contents.filter((text) => text === 'what was there before')).toHaveLength(1);
+    const whole = files().filter((_, index) => contents[index]?.includes('"kind":"synced"'));
+    expect(whole.length).toBeGreaterThanOrEqual(2);
+    for (const name of whole.slice(0, -1)) {
+      expect(name).toMatch(/^a\.(?:\d{8}T\d{6}\.\d{3}Z\.)?ndjson$/);
+      expect(await codesIn(join(folder, name))).toEqual(['open slice-endpoint-missing']);
+    }
+  });
+
+  test('a file that cannot be written ends it with an error', async () => {
+    const { cluster } = liveCluster();
+    printed();
+    const path = join(folder, 'none', 'a.ndjson.gz');
+    await expect(record(path, usual, cluster, new AbortController())).rejects.toThrow('ENOENT');
+  });
+});

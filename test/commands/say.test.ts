@@ -1,0 +1,53 @@
+// What commands say, and the exit code that a report makes.
+
+import { afterEach, describe, expect, test, vi } from 'vitest';
+
+import { printed } from './printed.ts';
+import { auditorOf, header } from '../entries.ts';
+import { conformState, findingOf, reportOf, stateOf } from '../output/samples.ts';
+import { problemAt } from '../../src/cluster/problem.ts';
+import { exitCodeOf, problemLog, sayFinding, sayIfUnknown } from '../../src/commands/say.ts';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+describe('the exit code', () => {
+  const well = conformState();
+  const withFindings = (...severities: ('critical' | 'info')[]) =>
+    reportOf(well, { findings: severities.map((severity) => findingOf({ severity })) });
+  test.each([
+    ['all conform', reportOf(well), 0],
+    ['information only', withFindings('info'), 0],
+    ['a finding', withFindings('info', 'critical'), 1],
+    ['something is unknown', reportOf(stateOf()), 2],
+    ['unknown is more than a finding', reportOf(stateOf(), { findings: [findingOf()] }), 2],
+    ['nothing was judged', reportOf(well, { services: 0 }), 2],
+    ['only what others write', reportOf(well, { services: 0, foreign: 1 }), 0],
+  ])('%s', (_name, report, want) => {
+    expect(exitCodeOf(report)).toBe(want);
+  });
+});
+
+test('problems are said as they come, and some are kept', () => {
+  const { err } = printed();
+  const { problems, onProblem } = problemLog();
+  for (let line = 1; line <= 150; line++) onProblem(problemAt('a.json', line, 'Expected JSON'));
+  expect(err().split('\n')[0]).toBe('endpoint-auditor: a.json:1: Expected JSON');
+  expect(err().trimEnd().split('\n')).toHaveLength(150);
+  expect(problems).toHaveLength(100);
+});
+
+test('a finding is one line', () => {
+  const { out } = printed();
+  sayFinding(findingOf());
+  expect(out()).toMatch(/^10:56:46 OPEN +critical shop\/web .*\n$/);
+});
+
+test('a release that is not known is named', () => {
+  const { err } = printed();
+  const { auditor } = auditorOf(0);
+  auditor.take(header(1, 'v1.99.0'));
+  sayIfUnknown(auditor);
+  expect(err()).toContain('Kubernetes v1.99.0 is not known; judged as 1.36');
+});

@@ -1,0 +1,205 @@
+// The loop for a live cluster: in slices, with its own timer, and with reads that confirm.
+
+import { describe, expect, test } from 'vitest';
+
+import { added, auditorOf, lively, progress, service, watches } from './entries.ts';
+import type { Reread } from '../src/audit/confirm.ts';
+import type { Finding } from '../src/audit/findings.ts';
+import type { Live, LiveOptions } from '../src/live.ts';
+import { createClock, createLive } from '../src/live.ts';
+import type { Service } from '../src/model/objects.ts';
+import type { Auditor, AuditorOptions, Entry } from '../src/serve.ts';
+
+interface Running {
+  readonly live: Live;
+  readonly auditor: Auditor;
+  readonly opened: Finding[];
+  readonly read: string[];
+  /** Sets the clock and has the loop look at it. */
+  readonly at: (seconds: number) => void;
+}
+
+interface Setting {
+  readonly settle?: number;
+  readonly reread?: (auditor: Auditor) => Partial<Reread>;
+  readonly options?: Partial<LiveOptions>;
+  readonly more?: Partial<AuditorOptions>;
+}
+
+function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}): Running {
+  const { auditor, opened } = auditorOf(settle, { live: true, ...more });
+  const read: string[] = [];
+  let now = 100;
+  const live = createLive({
+    auditor,
+    clock: { ...createClock(), now: () => now },
+    reread: (namespace, name) => {
+      const key = `${namespace}/${name}`;
+      read.push(key);
+      const held: Service | null = auditor.store.snapshot.services.get(key) ?? null;
+      const none = { objects: [], version: '1000' };
+      const rest = { endpoints: none, slices: none, pods: none };
+      return Promise.resolve({ service: held, ...rest, ...reread(auditor) });
+    },
+    onError: (error) => {
+      throw error;
+    },
+    ...options,
+  });
+  const at = (seconds: number): void => {
+    now = seconds;
+    void live.deliver([]);
+  };
+  return { live, auditor, opened, read, at };
+}
+
+const named = (name: string, resourceVersion: string) => ({
+  ...service,
+  metadata: { ...service.metadata, name, uid: name, resourceVersion },
+});
+
+describe('delivering', () => {
+  test('resolves when everything is taken in', async () => {
+    const { live, auditor } = run();
+    await live.deliver(lively());
+    expect(auditor.ledger()).not.toBeNull();
+    expect(auditor.now()).toBe(101);
+    live.stop();
+  });
+
+  test('much work lets others work between', async () => {
+    const { live, auditor } = run();
+    let turns = 0;
+    const turn = (): void => {
+      turns++;
+      if (auditor.ledger() === null) setImmediate(turn);
+    };
+    setImmediate(turn);
+    const [header, ...rest] = lively();
+    const many = Array.from({ length: 3000 }, (_, one): Entry =>
+      added('services', named(`s${one}`, String(one + 1)), 100),
+    );
+    await live.deliver([...(header === undefined ? [] : [header]), ...many, ...rest]);
+    expect(auditor.ledger()?.audited.size).toBe(3001);
+    expect(turns).toBeGreaterThan(3);
+    live.stop();
+  });
+
+  test('after the end is over at once, and so is what was queued', async () => {
+    const { live, auditor } = run();
+    const queued = live.deliver(lively());
+    live.stop();
+    await queued;
+    await live.deliver(lively());
+    expect(auditor.ledger()).toBeNull();
+  });
+});
+
+describe('time', () => {
+  test('goes on without entries: a window ends by the timer', async () => {
+    const begun = performance.now();
+    const now = (): number => 101 + (performance.now() - begun) / 1000;
+    const { live, opened, read } = run({
+      settle: 0.05,
+      options: { clock: { ...createClock(), now } },
+    });
+    await live.deliver(lively());
+    await expect.poll(() => opened.length).toBe(2);
+    expect(read).toEqual([]);
+    live.stop();
+  });
+
+  test('waits for what is queued: what it ends does not open', async () => {
+    const { live, opened, at } = run();
+    await live.deliver(lively());
+    at(110);
+    const gone = added('services', service, 120) as Entry & { kind: 'event' };
+    const deleted = { ...gone.event, type: 'deleted' as const };
+    const taken = live.deliver([{ kind: 'event', event: deleted }]);
+    at(200);
+    await taken;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(opened).toEqual([]);
+    live.stop();
+  });
+
+  test('is Unix time and follows the monotonic clock', () => {
+    const clock = createClock();
+    const now = (): number => clock.now();
+    expect(Math.abs(now() - Date.now() / 1000)).toBeLessThan(1);
+    expect(now()).toBeLessThanOrEqual(now());
+  });
+});
+
+describe('a stream that is behind', () => {
+  const behind = async (setting: Setting = {}): Promise<Running> => {
+    const made = run(setting);
+    await made.live.deliver([...lively(), ...progress(102, '99', ['nodes'])]);
+    made.at(131);
+    return made;
+  };
+
+  test('is made up for by one read of the Service', async () => {
+    const { live, opened, read } = await behind();
+    await expect.poll(() => opened.length).toBe(2);
+    expect(read).toEqual(['shop/web']);
+    live.stop();
+  });
+
+  test('that lags holds the finding back until it has come', async () => {
+    const newer = (auditor: Auditor): Partial<Reread> => {
+      const held = auditor.store.snapshot.services.get('shop/web') ?? null;
+      return { service: held === null ? null : { ...held, resourceVersion: '70' } };
+    };
+    const { live, opened, auditor, read } = await behind({ reread: newer });
+    await expect.poll(() => auditor.confirmer.counts.lagging).toBe(2);
+    expect(opened).toEqual([]);
+    await live.deliver([added('services', named('web', '70'), 131)]);
+    expect(read).toEqual(['shop/web']);
+    live.stop();
+  });
+
+  test('where reading fails, the streams decide', async () => {
+    const { live, opened, auditor, at } = await behind({
+      options: { reread: () => Promise.reject(new Error('refused')) },
+    });
+    await expect.poll(() => auditor.confirmer.counts.failed).toBe(1);
+    expect(opened).toEqual([]);
+    await live.deliver(progress(132, '99'));
+    at(133);
+    await expect.poll(() => opened.length).toBe(2);
+    live.stop();
+  });
+
+  test('is read about a few Services at a time', async () => {
+    let most = 0;
+    let open = 0;
+    const reread = async (): Promise<Reread> => {
+      most = Math.max(most, ++open);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      open--;
+      throw new Error('refused');
+    };
+    const made = run({ options: { reread } });
+    const services = Array.from({ length: 30 }, (_, one) =>
+      added('services', named(`s${one}`, String(one + 1)), 101),
+    );
+    await made.live.deliver([...lively(), ...services, ...progress(102, '99', ['nodes'])]);
+    for (let step = 0; step < 40; step++) {
+      made.at(131 + step / 10);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThanOrEqual(4);
+    made.live.stop();
+  });
+});
+
+test('nothing opens while a watch is lost', async () => {
+  const { live, opened, at } = run();
+  await live.deliver([...lively(), ...watches(110, 'stale')]);
+  at(500);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(opened).toEqual([]);
+  live.stop();
+});
