@@ -5,6 +5,8 @@
 // out of sight for a minute. Until then, nobody should take silence for health.
 
 import type { Finding } from './audit/findings.ts';
+import type { Ledger } from './audit/ledger.ts';
+import type { Summary } from './audit/summary.ts';
 import { emptySummary, summarize } from './audit/summary.ts';
 import type { Audited } from './audit/standing.ts';
 import { reasonOf, verdictOf, written } from './audit/verdict.ts';
@@ -46,7 +48,7 @@ function statusOf(auditor: Auditor, source: string, { counters }: Lively): Statu
   return {
     metrics: {
       ...auditor.measured,
-      summary: ledger === null ? emptySummary : summarize(ledger, undefined, auditor.stale()),
+      summary: ledger === null ? emptySummary : summaryOf(auditor, ledger),
       dropped: auditor.dropped(),
       now,
       startedAt: auditor.startedAt() ?? now,
@@ -61,6 +63,11 @@ function statusOf(auditor: Auditor, source: string, { counters }: Lively): Statu
     source,
     kubernetes: auditor.kubernetes(),
   };
+}
+
+function summaryOf(auditor: Auditor, ledger: Ledger): Summary {
+  const nodes = auditor.nodes()?.summary(auditor.now() ?? 0) ?? null;
+  return summarize(ledger, { stale: auditor.stale(), nodes });
 }
 
 /** Why too little is known, a reason a line; null: it is enough. */

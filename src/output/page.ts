@@ -13,7 +13,7 @@ import { createHash } from 'node:crypto';
 import type { Code, Finding } from '../audit/findings.ts';
 import { catalogue } from '../audit/findings.ts';
 import type { Verdict } from '../audit/verdict.ts';
-import { written } from '../audit/verdict.ts';
+import { judged, written } from '../audit/verdict.ts';
 import { fillRatio, surplusOf } from '../measure/fill.ts';
 import { lagOperations, lagOutputs } from '../measure/lag.ts';
 import type { MetricsState } from './family.ts';
@@ -122,7 +122,7 @@ function headText({ metrics, notReady }: Status): string {
       const text = `${plural(unknown, 'output')} cannot be judged; no findings`;
       return `<p class="head warning">${text}</p>`;
     }
-    const pending = written.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
+    const pending = judged.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
     const settling = pending === 0 ? '' : `, ${plural(pending, 'output')} pending`;
     const all =
       summary.services === 0 ? 'No Services' : `${plural(summary.services, 'Service')} conform`;

@@ -16,7 +16,7 @@ import { severities } from '../audit/findings.ts';
 import type { Summary } from '../audit/summary.ts';
 import { inOrder } from '../audit/summary.ts';
 import type { Verdict } from '../audit/verdict.ts';
-import { written } from '../audit/verdict.ts';
+import { judged, written } from '../audit/verdict.ts';
 import type { DuplicateTotals } from '../measure/duplicates.ts';
 import type { FillTotals } from '../measure/fill.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../measure/fill.ts';
@@ -105,6 +105,7 @@ export interface Report {
   readonly findings: readonly ReportedFinding[];
   readonly services: number;
   readonly verdicts: Summary['verdicts'];
+  readonly nodes: Summary['nodes'];
   readonly unknown: Summary['unknown'];
   readonly foreign: number;
   readonly dropped: Readonly<Record<string, number>>;
@@ -377,14 +378,14 @@ function headline(report: Report): string {
   if (services === 0) return `No Services to judge${after}`;
   const isAllConform =
     Object.values(unknown).every((count) => count === 0) &&
-    written.every((output) => notConform.every((verdict) => verdicts[output][verdict] === 0));
+    judged.every((output) => notConform.every((verdict) => verdicts[output][verdict] === 0));
   const all = services === 1 ? 'The only Service conforms' : `All ${services} Services conform`;
   return (isAllConform ? all : 'No findings, but not every output is known to conform') + after;
 }
 
 function summaryLines(report: Report): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
-  const outputs = written.flatMap((output) => {
+  const outputs = judged.flatMap((output) => {
     const counts = countsText({ ...verdicts[output] });
     return counts === '' ? [] : [`${output} ${counts}`];
   });
