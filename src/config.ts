@@ -82,6 +82,12 @@ export function parseNames(text: string): readonly string[] {
   return names;
 }
 
+/** `NODE=FILE`; without a node, the file is of all nodes. */
+export function parseNodeFile(text: string): { node: string | null; path: string } {
+  const [, node, path] = /^([a-z0-9][a-z0-9.-]*)=(.+)$/s.exec(text) ?? [];
+  return { node: node ?? null, path: path ?? text };
+}
+
 /** `i/n`: the i-th of n shards, from 0. */
 export function parseShard(text: string): Shard {
   const groups = /^(?<index>\d{1,4})\/(?<count>\d{1,4})$/.exec(text)?.groups;

@@ -6,7 +6,7 @@
 // something could not be judged, or bad usage; 2 overrides 1. serve and record end with 0 when they
 // are stopped.
 
-import { Command, CommanderError, Option } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 
 import { systemErrorText } from './cluster/problem.ts';
 import type { AuditedOnce } from './commands/audit.ts';
@@ -16,12 +16,14 @@ import type { Recorded } from './commands/record.ts';
 import { record } from './commands/record.ts';
 import type { Replayed } from './commands/replay.ts';
 import { replayFile } from './commands/replay.ts';
+import type { NodeFile } from './commands/rules.ts';
 import { fail } from './commands/say.ts';
 import type { Served } from './commands/serve.ts';
 import { serve } from './commands/serve.ts';
 import {
   parseAddress,
   parseDuration,
+  parseNodeFile,
   parseSize,
   parseSpeed,
   parseTime,
@@ -33,6 +35,17 @@ const speedOption = (fallback: number, text: string): Option =>
     .argParser(parseSpeed)
     .default(fallback, text);
 
+/** An option that may be given several times. */
+const repeated =
+  <T>(parse: (text: string) => T) =>
+  (text: string, before?: readonly T[]): T[] => [...(before ?? []), parse(text)];
+
+const rulesOption = repeated((text: string): NodeFile => {
+  const file = parseNodeFile(text);
+  if (file.node !== null) return file;
+  throw new InvalidArgumentError('Expected NODE=FILE.');
+});
+
 function programOf(run: (work: Promise<number>) => void): Command {
   const program = new Command('endpoint-auditor')
     .description("Audits what Kubernetes' endpoints and EndpointSlice controllers wrote")
@@ -41,6 +54,18 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .showHelpAfterError('(see --help)');
   withConnected(withJudged(withReported(program.command('audit'))))
     .description('judge a live cluster once, or a dump of one')
+    .addOption(
+      new Option(
+        '--rules <node=file>',
+        'what iptables-save or nft -j list ruleset says there',
+      ).argParser(rulesOption),
+    )
+    .addOption(
+      new Option(
+        '--proxy-config <node=file>',
+        'the KubeProxyConfiguration; without node, of all',
+      ).argParser(repeated(parseNodeFile)),
+    )
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
     .action((paths: string[], options: AuditedOnce) => {
       run(paths.length === 0 ? auditLive(options) : auditDump(paths, options));

@@ -9,10 +9,11 @@ import type { Proxied } from './audit/proxied.ts';
 import { createProxied } from './audit/proxied.ts';
 import type { Settle } from './audit/settle.ts';
 import type { NodeConfigEntry, NodeRulesEntry } from './cluster/node-lines.ts';
-import type { OnProblem } from './cluster/problem.ts';
+import { WrongType } from './cluster/fields.ts';
+import type { OnProblem, Problem } from './cluster/problem.ts';
 import { problemAt, valueText } from './cluster/problem.ts';
+import { readProxyConfig } from './cluster/proxy-config.ts';
 import type { Change, Snapshot } from './model/objects.ts';
-import type { ProxyConfig } from './model/proxy.ts';
 import { defaultProxyConfig } from './model/proxy.ts';
 import { readRulesDump } from './rules/dumps.ts';
 import { DumpError } from './rules/ruleset.ts';
@@ -24,8 +25,8 @@ export interface GivenRules {
   /** A path. */
   readonly source: string;
   readonly text: string;
-  /** null: the dump tells the mode, and the defaults the rest. */
-  readonly config: ProxyConfig | null;
+  /** A KubeProxyConfiguration; null: the dump tells the mode, and the defaults the rest. */
+  readonly config: unknown;
 }
 
 export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules;
@@ -106,16 +107,24 @@ function pass(state: State, entry: NodeEntry, now: number): void {
   const isLine = entry.kind === 'node-rules';
   // What waited is as old as it is, but was judged by nothing.
   const at = isLine ? Math.max(entry.dumpedAt, now - (entry.at - entry.dumpedAt)) : now;
-  if (!isLine && entry.config !== null) nodes.configure(node, entry.config);
   try {
+    if (!isLine && entry.config !== null) {
+      nodes.configure(node, readProxyConfig(entry.config, `v1.${String(options.minor())}.0`));
+    }
     const dump = text === null ? null : readRulesDump(text, isLine ? entry.family : null);
     nodes.take(node, source, dump, at);
   } catch (error) {
-    if (!(error instanceof DumpError)) throw error;
+    options.onProblem(problemOf(error, source, `Node ${node}`));
     state.unreadable++;
-    const object = `Node ${node}`;
-    const value = valueText(text ?? '');
-    options.onProblem(problemAt(source, error.line, error.message, { object, value }));
     nodes.lose(node, source, at);
   }
+}
+
+/** What is wrong with a dump, or with the configuration; throws what is neither. */
+function problemOf(error: unknown, source: string, object: string): Problem {
+  if (error instanceof DumpError) return problemAt(source, error.line, error.message, { object });
+  if (!(error instanceof WrongType)) throw error;
+  const { expected, field, value } = error;
+  const more = { object, field, value: valueText(value) };
+  return problemAt(source, null, `Expected ${expected} in the configuration`, more);
 }

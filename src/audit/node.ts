@@ -78,13 +78,19 @@ export function auditNode(input: NodeInput): NodeAudit {
 
 /** Whether the rules do for these Services what is expected of them; unknown counts as no. */
 export function serves(input: NodeInput): boolean {
-  const audit = asking(input);
-  return audit.unknown.size === 0 && audit.differences.every(({ harmless }) => harmless);
+  const audit = newAudit(input);
+  const steps = asking(audit);
+  while (steps.next().done !== true) {
+    if (audit.unknown.size > 0 || audit.differences.some(({ harmless }) => !harmless)) return false;
+  }
+  return true;
 }
 
 /** Asks for all frontends, and for all that the rules answer for. */
 export function observeNode(input: NodeInput): Observed {
-  const audit = asking(input);
+  const audit = newAudit(input);
+  const steps = asking(audit);
+  while (steps.next().done !== true);
   const claims = claimsOf(input.ruleset);
   const sender = senderOf(input.forwarding, input.node);
   for (const claim of claims) askClaim(audit, claim, sender);
@@ -93,23 +99,31 @@ export function observeNode(input: NodeInput): Observed {
   return { differences, asked, unknown, claims: countClaims(claims), others };
 }
 
-function asking(input: NodeInput): Audit {
-  const { forwarding, node } = input;
-  const audit: Audit = {
-    input,
-    view: { isAllowed: allowanceOf(forwarding, node), isAbout },
-    differences: [],
-    asked: new Map(),
-    unknown: new Set(),
-  };
+const newAudit = (input: NodeInput): Audit => ({
+  input,
+  view: { isAllowed: allowanceOf(input.forwarding, input.node), isAbout },
+  differences: [],
+  asked: new Map(),
+  unknown: new Set(),
+});
+
+/** Asks packet by packet, so that one may stop. */
+function* asking(audit: Audit): Generator<undefined> {
+  const { forwarding, node } = audit.input;
   const sender = senderOf(forwarding, node);
   const strays = forwarding.config.mode === 'nftables';
   for (const frontend of forwarding.frontends) {
-    for (const probe of probesOf(sender, frontend)) ask(audit, frontend, probe);
+    const probes = probesOf(sender, frontend);
+    for (const probe of probes) {
+      ask(audit, frontend, probe);
+      yield;
+    }
     if (!strays || frontend.kind !== 'cluster IP') continue;
-    for (const probe of strayProbes(sender, frontend)) ask(audit, frontend, probe);
+    for (const probe of strayProbes(sender, frontend)) {
+      ask(audit, frontend, probe);
+      yield;
+    }
   }
-  return audit;
 }
 
 export const keyOfPort = ({ name, protocol, family }: ProxiedPort): string =>

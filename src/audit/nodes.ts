@@ -30,8 +30,8 @@ import type { Proxied } from './proxied.ts';
 import type { Difference, NodeFinding } from './rollup.ts';
 import { differenceKey, portFinding, rollUp, staleFinding } from './rollup.ts';
 import type { Item, Owned, Settle } from './settle.ts';
-import type { Observer } from './stale.ts';
-import { leftAt, serviceOf, staleness } from './stale.ts';
+import type { Left, Observer } from './stale.ts';
+import { leftAt, noteRight, serviceOf, staleness } from './stale.ts';
 import type { UnknownOfNode, Verdict } from './verdict.ts';
 
 /** One Service port on one node. */
@@ -103,7 +103,11 @@ interface NodeState {
   /** What `observed` was made from. */
   madeFrom: string;
   forwarding: Forwarding | null;
-  readonly left: Map<Key, number | null>;
+  readonly left: Map<Key, Left>;
+  /** The rules are those of the last time. */
+  isSame: boolean;
+  /** Services that differed the last time. */
+  differing: ReadonlySet<Key>;
   readonly clocks: Map<string, Clock>;
   /** By Service port, or by code where it is the node's. */
   readonly held: Map<string, Held>;
@@ -157,6 +161,8 @@ const newState = (name: string): NodeState => ({
   madeFrom: '',
   forwarding: null,
   left: new Map(),
+  isSame: false,
+  differing: new Set(),
   clocks: new Map(),
   held: new Map(),
   verdicts: [],
@@ -199,6 +205,8 @@ function judge(options: NodesOptions, state: NodeState, at: number): void {
   }
   const seen = observe(options, state, node);
   const { observed } = seen;
+  const differing = new Set(observed.differences.flatMap((one) => serviceOf(options.proxied, one)));
+  remember(state, seen.observer, differing);
   follow(state, observed, at);
   const ripe = (key: string): boolean => {
     const clock = state.clocks.get(key);
@@ -214,6 +222,16 @@ const unreadable = ({ dumps, config }: NodeState): UnknownOfNode | null => {
   if ([...dumps.values()].includes(null)) return 'rules-not-known';
   return config?.mode === 'ipvs' ? 'proxy-mode-not-modelled' : null;
 };
+
+/** Versions are many, and kept for a while only: their match is looked for at first sight. */
+function remember(state: NodeState, observer: Observer, differing: ReadonlySet<Key>): void {
+  for (const key of differing) {
+    const isNew = !state.differing.has(key);
+    if (state.isSame && isNew && state.at !== null) noteRight(observer, key, state.at);
+    leftAt(observer, key);
+  }
+  state.differing = differing;
+}
 
 /** What was seen of the node ends with the sight of it. */
 function release({ settle }: NodesOptions, state: NodeState, at: number): void {
@@ -233,7 +251,7 @@ interface Sight {
 function observe(options: NodesOptions, state: NodeState, node: Node): Sight {
   const { proxied } = options;
   const dumps = [...state.dumps.values()].filter((dump) => dump !== null);
-  const isNew = state.ruleset === null;
+  state.isSame = state.ruleset !== null;
   const ruleset = (state.ruleset ??= together(dumps.map((dump) => dump.ruleset)));
   const { zone, addresses, podCIDRs } = node;
   const from = JSON.stringify([proxied.revision(), zone, addresses, podCIDRs]);
@@ -249,7 +267,7 @@ function observe(options: NodesOptions, state: NodeState, node: Node): Sight {
   const frontends = state.forwarding.frontends.filter(({ port }) => families.has(port.family));
   const forwarding: Forwarding = { ...state.forwarding, frontends };
   const input: NodeInput = { forwarding, node, ruleset, context };
-  if (isNew || state.observed === null) state.observed = observeNode(input);
+  if (!state.isSame || state.observed === null) state.observed = observeNode(input);
   const observer: Observer = { input, proxied, left: state.left };
   return { observed: state.observed, forwarding: state.forwarding, observer, families };
 }

@@ -13,12 +13,18 @@ import { serves } from './node.ts';
 import type { Past, Proxied } from './proxied.ts';
 import type { Difference } from './rollup.ts';
 
-/** One node with its rules; what was found out about them is kept as long as they stand. */
+/** One node with its rules, and what is known of its past as long as they stand. */
 export interface Observer {
   readonly input: NodeInput;
   readonly proxied: Proxied;
   /** When the expectation left what the node does, by Service; null: it never was so. */
-  readonly left: Map<Key, number | null>;
+  readonly left: Map<Key, Left>;
+}
+
+/** When the expectation left what the node does, and up to when that was tried. */
+export interface Left {
+  readonly at: number | null;
+  readonly tried: number;
 }
 
 export interface Stale {
@@ -63,35 +69,47 @@ export function serviceOf(
   return [];
 }
 
+/**
+ * Notes that the rules are those of a moment at which the Service was as expected: the next change
+ * of it is the one that did not come.
+ */
+export function noteRight({ left, proxied }: Observer, key: Key, at: number): void {
+  const next = proxied.past.get(key)?.find(({ until }) => until > at);
+  if (next !== undefined) left.set(key, { at: next.until, tried: next.until });
+}
+
 /** When the expectation of a Service left what the node does; null: not within what is kept. */
 export function leftAt(observer: Observer, key: Key): number | null {
-  const known = observer.left.get(key);
-  if (known !== undefined) return known;
+  const { at = null, tried = -Infinity } = observer.left.get(key) ?? {};
   const past = observer.proxied.past.get(key) ?? [];
-  const left = past.findLast((version) => does(observer, key, version))?.until ?? null;
-  // What is not recognized now may be later: versions come before the rules that they lead to.
-  if (left !== null) observer.left.set(key, left);
-  return left;
+  const last = past.at(-1)?.until ?? tried;
+  if (at !== null || last <= tried) return at;
+  const left = past.findLast((one) => one.until > tried && does(observer, key, one));
+  observer.left.set(key, { at: left?.until ?? null, tried: last });
+  return left?.until ?? null;
 }
 
 /** Whether the node does what was expected of this Service at an earlier time. */
 function does({ input, proxied }: Observer, key: Key, { service, slices }: Past): boolean {
-  const { node, forwarding, context } = input;
-  const { config } = forwarding;
-  const at = (one: Service | null, list: readonly EndpointSlice[]): Forwarding => {
-    const services = one === null ? [] : [one];
-    const { localAddresses } = context;
-    return expectedForwarding(services, new Map([[key, list]]), node, config, localAddresses);
-  };
+  const at = (one: Service | null, list: readonly EndpointSlice[]): Forwarding =>
+    expectedForwarding(
+      one === null ? [] : [one],
+      new Map([[key, list]]),
+      input.node,
+      input.forwarding.config,
+      input.context.localAddresses,
+    );
   const then = at(service, slices);
-  const now = at(proxied.services.get(key) ?? null, proxied.slices.get(key) ?? []);
+  if (!serves({ ...input, forwarding: then })) return false;
   // What is new must not be served yet.
-  const placeOf = ({ address, protocol, dport }: Frontend): string =>
-    `${address} ${protocol} ${String(dport)}`;
+  const now = at(proxied.services.get(key) ?? null, proxied.slices.get(key) ?? []);
   const old = new Set(then.frontends.map(placeOf));
-  const fresh = now.frontends.filter((one) => !old.has(placeOf(one)));
-  return serves({ ...input, forwarding: { ...then, frontends: [...then.frontends, ...fresh] } });
+  const frontends = now.frontends.filter((one) => !old.has(placeOf(one)));
+  return serves({ ...input, forwarding: { ...then, frontends } });
 }
+
+const placeOf = ({ address, protocol, dport }: Frontend): string =>
+  `${address} ${protocol} ${String(dport)}`;
 
 /** Whether something that changed after this moment has come to the node. */
 function isAlive(observer: Observer, since: number, differing: ReadonlySet<Key>): boolean {

@@ -9,7 +9,6 @@
 
 import { severities } from '../audit/findings.ts';
 import type { Unknown, Verdict } from '../audit/verdict.ts';
-import { judged } from '../audit/verdict.ts';
 import { judged, written } from '../audit/verdict.ts';
 import { fillRatio, surplusOf } from '../measure/fill.ts';
 import {

@@ -202,20 +202,24 @@ function painted(colour: boolean, style: Parameters<typeof styleText>[0], text: 
   return colour ? styleText(style, text, { validateStream: false }) : text;
 }
 
+/** Of a node, with its name. */
+const outputText = ({ output, node }: Pick<Finding, 'output' | 'node'>): string =>
+  node === null ? output : `${output} ${printable(node)}`;
+
 /**
  * One line for a finding that opens or is resolved, without a newline:
  * `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …`.
  */
 export function findingLine(finding: Finding, colour: boolean): string {
-  const { code, severity, output, cause, since, openedAt, resolvedAt } = finding;
+  const { code, severity, cause, since, openedAt, resolvedAt } = finding;
   const isOpen = resolvedAt === null;
   const padded = severity.padEnd(8);
   return [
     clockText(isOpen ? openedAt : resolvedAt),
     isOpen ? 'OPEN    ' : painted(colour, 'green', 'RESOLVED'),
     isOpen ? painted(colour, colours[severity], padded) : padded,
-    printable(`${finding.namespace}/${finding.service}`),
-    output,
+    ...(finding.service === '' ? [] : [printable(`${finding.namespace}/${finding.service}`)]),
+    outputText(finding),
     `${code} `,
     (isOpen ? detailText(finding, 200) : `after ${lagText(resolvedAt - since)}`) +
       (cause === null ? '' : ` (${cause})`),
@@ -302,7 +306,7 @@ function columnsOf(report: Report, wide: boolean): Column[] {
     { head: 'SEVERITY', cell: ({ severity }) => severity },
     { head: 'NAMESPACE', cell: ({ namespace }) => text(namespace) },
     { head: 'SERVICE', cell: ({ service }) => text(service) },
-    { head: 'OUTPUT', cell: ({ output }) => output },
+    { head: 'OUTPUT', cell: outputText },
     { head: 'CODE', cell: ({ code }) => code },
     { head: 'CAUSE', cell: ({ cause }) => cause ?? '-' },
   ];

@@ -123,7 +123,8 @@ describe('summarize', () => {
     });
     ledger.begin(0);
     ledger.settle.advance(0);
-    const of = (name: string) => summarize(ledger, { within: ({ namespace }) => namespace === name });
+    const of = (name: string) =>
+      summarize(ledger, { within: ({ namespace }) => namespace === name });
     expect(of('shop')).toMatchObject({ services: 1, findings: [] });
     expect(of('bank').findings).toHaveLength(2);
     expect(summarize(ledger).services).toBe(2);
