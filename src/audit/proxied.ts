@@ -1,6 +1,6 @@
 // What kube-proxies are told of each Service, now and in the past: the Service and the slices that
-// name it. The past is kept so that rules which are no longer right can be recognized as those of an
-// earlier moment, which tells since when a node is not kept up to date.
+// name it. The past is kept so that rules which are no longer right can be recognized as those of
+// an earlier moment, which tells since when a node is not kept up to date.
 //
 // Objects never change, so that the past costs what has changed since. It is bounded: of a Service
 // the last versions, and of all Services those that changed last.
