@@ -23,6 +23,7 @@ export interface Watch {
   readonly stream: Stream;
   /** Spoils the next frames, one each. */
   readonly spoils: Spoil[];
+  readonly frozen: boolean;
   /** No byte comes any more, and no error, as over a connection whose peer has gone. */
   freeze(): void;
   /** Sends an error event and ends. */
