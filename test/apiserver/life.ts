@@ -26,7 +26,7 @@ export interface Life {
   recover(): void;
   /** The controller of an output stops for so many seconds. */
   stop(output: Written, seconds: number): void;
-  /** The history of the server went back. */
+  /** The controllers begin anew, as after the history of the server went back. */
   restored(): void;
 }
 
@@ -191,10 +191,6 @@ export function createLife(
   for (const name of nodes) putNode(state, name);
   for (const name of names) if (random() < 0.7) putService(state, name);
   for (let index = 0; index < 8; index++) if (random() < 0.6) putPod(state, `p${index}`);
-  const syncAll = (): void => {
-    collectGarbage(truth.api);
-    for (const output of outputs) for (const name of names) queue(state, output, name);
-  };
   return {
     step() {
       step(state);
@@ -205,6 +201,9 @@ export function createLife(
     recover() {
       state.stoppedUntil.clear();
     },
-    restored: syncAll,
+    restored() {
+      collectGarbage(truth.api);
+      for (const output of outputs) for (const name of names) queue(state, output, name);
+    },
   };
 }

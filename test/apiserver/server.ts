@@ -354,7 +354,7 @@ function keepTime(watching: Watching, clock: Clock, timeout: number): void {
   let cancelBookmark: () => void = () => undefined;
   const bookmark = () => {
     sendBookmark(watching);
-    cancelBookmark = clock.after(server.bookmarkEvery, bookmark);
+    if (!stream.closed) cancelBookmark = clock.after(server.bookmarkEvery, bookmark);
   };
   cancelBookmark = clock.after(server.bookmarkEvery, bookmark);
   const cancelEnd = clock.after(timeout, () => {
