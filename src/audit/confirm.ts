@@ -98,6 +98,16 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
   const keyOf = ({ namespace, service }: Due): Key => `${namespace}/${service}`;
   const newestOf = new Map<string, string>();
   let countedAt = -1;
+  /** The latest read of any Service: what is newer than its version was written after it. */
+  let latest = { at: -Infinity, version: '' };
+  const raised = new WeakMap<Due, number>();
+
+  /** Streams that all lag show no version of the end of a window, but the first read after it does. */
+  function raise(due: Due): void {
+    if (latest.at < due.at || raised.get(due) === due.at) return;
+    raised.set(due, due.at);
+    due.point = newest(due.point ?? '', latest.version);
+  }
 
   /** The newest version that is held of what an output rests on. */
   function newestHeld(key: Key, output: Output): string {
@@ -133,6 +143,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
       const { output } = due.item;
       if (cut.isBlind(output)) return false;
       due.point ??= cut.highest();
+      raise(due);
       const point = newest(due.point, newestHeld(keyOf(due), output));
       return cut.isKnown(output, point, due.at) || isProven(due);
     },
@@ -152,6 +163,10 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     answer(key, read) {
       const one = asked.get(key);
       if (read === null) counts.failed++;
+      else if (one !== undefined) {
+        cut.shown(read.version, one.at);
+        if (one.at >= latest.at) latest = { at: one.at, version: read.version };
+      }
       if (one !== undefined) one.read = read;
     },
     counts,

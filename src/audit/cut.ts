@@ -20,7 +20,7 @@
 
 import type { Resource } from '../model/objects.ts';
 import { resources } from '../model/objects.ts';
-import { compareVersions, isAtLeast, newest } from '../model/version.ts';
+import { isAtLeast, newest } from '../model/version.ts';
 import type { Output } from './findings.ts';
 
 /**
@@ -66,6 +66,8 @@ export interface Cut {
   saw(resource: Resource, version: string, at: number): boolean;
   /** All up to this version has come. After a list it may be older than what was there before. */
   reached(resource: Resource, version: string, at: number): void;
+  /** What was read shows that the cluster has come to this version. */
+  shown(version: string, at: number): void;
   /** Takes in the state of a watch; returns what of blindness ends with it. */
   turn(resource: Resource, state: InputState, at: number): BlindSpell[];
   /** How many objects have come; while it stays the same, so does all that is held. */
@@ -83,7 +85,7 @@ export interface Cut {
 /** Seconds by which a stream may be behind another before what comes on it is late. */
 const lateness = 1;
 
-/** The newest version that any stream had shown a while ago. */
+/** The newest version that was known a while ago. */
 interface Past {
   /** As of `lateness` ago or earlier. */
   version: string;
@@ -91,16 +93,19 @@ interface Past {
   readonly marks: { readonly version: string; readonly at: number }[];
 }
 
-/** Takes note of the newest version; returns whether another one is late. */
-function isLate(past: Past, newest: string, version: string, at: number): boolean {
+/** Takes note that the newest version was shown at a time. */
+function note({ marks }: Past, version: string, at: number): void {
+  const last = marks.at(-1);
+  if (last === undefined || at - last.at >= lateness / 4) marks.push({ version, at });
+}
+
+function isLate(past: Past, version: string, at: number): boolean {
   const { marks } = past;
   for (let [mark] = marks; mark !== undefined && mark.at <= at - lateness; [mark] = marks) {
     past.version = mark.version;
     marks.shift();
   }
-  const last = marks.at(-1);
-  if (last === undefined || at - last.at >= lateness / 4) marks.push({ version: newest, at });
-  return compareVersions(version, past.version) === -1;
+  return isAtLeast(past.version, version);
 }
 
 interface Blindness {
@@ -118,6 +123,10 @@ export function createCut(): Cut {
 
   const highest = (): string =>
     [...inputs.values()].reduce((most, { version }) => newest(most, version), '');
+  const shown = (version: string, at: number): void => {
+    top = newest(top, version);
+    note(past, top, at);
+  };
   const rests = (output: Output): Resource[] =>
     restsOn[output].filter((resource) => {
       const input = inputs.get(resource);
@@ -153,8 +162,8 @@ export function createCut(): Cut {
       const known = inputs.get(resource)?.version ?? '';
       const newer = newest(known, version);
       if (newer !== known) set(resource, { version: newer });
-      top = newest(top, newer);
-      return isLate(past, top, version, at);
+      shown(newer, at);
+      return isLate(past, version, at);
     },
     reached(resource, version, at) {
       count++;
@@ -163,10 +172,13 @@ export function createCut(): Cut {
       // The history of a cluster that was restored from a backup begins anew, at a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
-      if (!isList) return;
-      top = highest();
-      past = { version: '', marks: [] };
+      if (isList) {
+        top = highest();
+        past = { version: '', marks: [] };
+      }
+      shown(version, at);
     },
+    shown,
     turn,
     count: () => count,
     highest,

@@ -142,6 +142,8 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     async ask(request) {
       const answer = await server.ask(request);
       const resource = resourceIn(request.path);
+      const isList = request.query.watch !== 'true' || 'sendInitialEvents' in request.query;
+      if (isList && !request.path.includes('/namespaces/')) state.disturbed();
       const isWatch = request.query.watch === 'true' && answer.status === 200;
       if (!isWatch || resource === undefined) return answer;
       state.unwatched.delete(resource);
@@ -211,7 +213,9 @@ const violate = (state: State, text: string): void => {
 function isDisturbed({ server, lags, owed, attached }: State): boolean {
   if ([...lags.values(), ...owed.values()].some((one) => one > 0)) return true;
   if (server.faults.before !== noFault) return true;
-  for (const { frozen, spoils } of server.watches) if (frozen || spoils.length > 0) return true;
+  for (const { frozen, spoils, held } of server.watches) {
+    if (frozen || spoils.length > 0 || held !== null) return true;
+  }
   const { watches } = attached;
   return resources.some((resource) => watches.get(resource)?.state !== 'synced');
 }

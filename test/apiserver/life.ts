@@ -154,6 +154,15 @@ function follow(state: State): void {
   });
 }
 
+/**
+ * Whether a change of a Node is seen at once. Nobody reads Nodes again, so an auditor cannot know
+ * how far behind a stream of theirs is that hangs unnoticed (docs/decisions/0010).
+ */
+const isSeen = ({ watches }: FakeServer): boolean =>
+  [...watches].every(({ resource, frozen, spoils }) => {
+    return resource !== 'nodes' || !(frozen || spoils.length > 0);
+  });
+
 function step(state: State): void {
   const { server, random, truth } = state;
   const pod = `p${below(random, 8)}`;
@@ -165,8 +174,9 @@ function step(state: State): void {
   else if (chance < 0.82) putService(state, name);
   else if (chance < 0.86) server.objects.remove('services', `${namespace}/${name}`);
   else if (chance < 0.91) putManual(state);
-  else if (chance < 0.93) putNode(state, oneOf(random, nodes));
-  else if (truth.held.services.size > 0) edit(state);
+  else if (chance < 0.93) {
+    if (isSeen(server)) putNode(state, oneOf(random, nodes));
+  } else if (truth.held.services.size > 0) edit(state);
 }
 
 /** `truth` follows the same server. */

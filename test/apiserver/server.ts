@@ -24,6 +24,8 @@ export interface Watch {
   /** Spoils the next frames, one each. */
   readonly spoils: Spoil[];
   readonly frozen: boolean;
+  /** A frame that the next one is to overtake. */
+  readonly held: string | null;
   /** No byte comes any more, and no error, as over a connection whose peer has gone. */
   freeze(): void;
   /** Sends an error event and ends. */
