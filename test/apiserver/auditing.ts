@@ -477,9 +477,9 @@ export async function auditSeed(seed: number): Promise<Simulation> {
   });
   if (life === undefined) throw new Error('There is no life');
   const isCalm = random() < 0.1;
-  const restores = random() < 0.15;
+  const restores = random() < 0.08;
   let saved: Saved | null = null;
-  for (let steps = 10 + below(random, 30); steps > 0; steps--) {
+  for (let steps = 8 + below(random, 18); steps > 0; steps--) {
     if (isCalm || random() < 0.75) life.step();
     else upset(sim, life, random);
     if (restores && random() < 0.1) {

@@ -13,7 +13,7 @@ import type { Simulation } from './auditing.ts';
 test('random lives', { timeout: 300_000 }, async () => {
   const failed: string[] = [];
   const sums = { opened: 0, resolved: 0, found: 0 };
-  for (let seed = 0; seed < 500; seed++) {
+  for (let seed = 0; seed < 300; seed++) {
     const { violations, counts } = await auditSeed(seed);
     sums.opened += counts.opened;
     sums.resolved += counts.resolved;
@@ -21,8 +21,8 @@ test('random lives', { timeout: 300_000 }, async () => {
     if (violations.length > 0) failed.push(`seed ${seed}: ${violations.slice(0, 3).join('\n')}`);
   }
   expect(failed).toEqual([]);
-  expect(sums.opened).toBeGreaterThan(200);
-  expect(sums.resolved).toBeGreaterThan(100);
+  expect(sums.opened).toBeGreaterThan(100);
+  expect(sums.resolved).toBeGreaterThan(50);
   expect(sums.found).toBeGreaterThan(1000);
 });
 
