@@ -25,7 +25,7 @@ import { label, manager } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
 import type { PortGroup, Truncation } from '../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
-import { expectedTypes, isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
+import { expectedTypes, isControllers, isOwnedBy, isStranded } from '../shadow/endpointslice.ts';
 import { isMirror } from '../shadow/mirroring.ts';
 import { isListed } from '../shadow/pod.ts';
 import type { Release } from '../shadow/release.ts';
@@ -154,7 +154,7 @@ function contributionOf(context: Context, service: Service, pod: Pod): Contribut
     ports: address?.ports ?? [],
     ready: address?.ready ?? false,
     nodeless: address !== null && pod.node === '',
-    stranded: node === null && !service.publishNotReadyAddresses && isListed(pod, true),
+    stranded: isStranded(service, node) && isListed(pod, true),
     types: expectedTypes(service, pod, node),
   });
 }

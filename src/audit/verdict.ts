@@ -29,7 +29,7 @@ export type Unknown =
   | 'object-unreadable';
 
 /** Differences that the API allows and nobody suffers from: what shows them is conform. */
-const legal: ReadonlySet<Code> = new Set([
+export const legal: ReadonlySet<Code> = new Set([
   'slice-duplicate',
   'slice-surplus-empty',
   'mirror-slice-duplicate',

@@ -57,10 +57,16 @@ export function addressTypesOf(service: Service): readonly AddressType[] {
 }
 
 /**
+ * Whether the slices leave a pod out because its Node does not exist; the controller retries it.
+ * `node` is the pod's Node, null when it does not exist, undefined when Nodes are not known.
+ */
+export function isStranded(service: Service, node: Node | null | undefined): boolean {
+  return node === null && !service.publishNotReadyAddresses;
+}
+
+/**
  * The endpoints of a selected pod, one per address type of the Service of which the pod has an
- * address. A pod whose Node does not exist is left out (the controller retries it) unless not ready
- * addresses are published. `node` is the pod's Node, null when it does not exist, undefined when
- * Nodes are not known. `reconciler.go` reconcileByAddressType, `utils.go` podToEndpoint.
+ * address; none while it is stranded. `reconciler.go` reconcileByAddressType, `utils.go` podToEndpoint.
  */
 export function expectedEndpoints(
   service: Service,
@@ -69,7 +75,7 @@ export function expectedEndpoints(
   release: Release,
 ): ExpectedEndpoint[] {
   if (!isListed(pod, true)) return [];
-  if (node === null && !service.publishNotReadyAddresses) return [];
+  if (isStranded(service, node)) return [];
   const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInSlices);
   const expected: ExpectedEndpoint[] = [];
   for (const addressType of addressTypesOf(service)) {
@@ -99,7 +105,7 @@ export function expectedTypes(
   node: Node | null | undefined,
 ): AddressType[] {
   if (!isListed(pod, true)) return [];
-  if (node === null && !service.publishNotReadyAddresses) return [];
+  if (isStranded(service, node)) return [];
   return addressTypesOf(service).filter((type) =>
     pod.ips.some((text) => parseIP(text)?.family === type),
   );
