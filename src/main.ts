@@ -18,6 +18,7 @@ import type { Problem } from './cluster/problem.ts';
 import { problemText } from './cluster/problem.ts';
 import type { RecordingEntry } from './cluster/recording.ts';
 import { readRecording } from './cluster/recording.ts';
+import { addExplain } from './commands/explain.ts';
 import type { Format } from './config.ts';
 import {
   formats,
@@ -101,9 +102,10 @@ function progress(what: string): { count: (at: number | null) => void; done: () 
   };
 }
 
+const terminalWidth = (): number => (process.stdout.isTTY ? process.stdout.columns : 120);
+
 function print(report: Report, format: Format): void {
-  const width = process.stdout.isTTY ? process.stdout.columns : 120;
-  const text = renderReport(report, format, { colour, width });
+  const text = renderReport(report, format, { colour, width: terminalWidth() });
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 
@@ -338,6 +340,8 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .action((options: Served) => {
       run(serve(options));
     });
+  const { onProblem } = problemLog();
+  addExplain(program, { run, fail, onProblem, recordingOf, colour, width: terminalWidth() });
   return program;
 }
 

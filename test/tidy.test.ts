@@ -94,6 +94,7 @@ const above: Readonly<Record<string, readonly string[] | null>> = {
   'src/main.ts': null,
   'src/serve.ts': null,
   'src/measuring.ts': null,
+  'src/commands/explain.ts': null,
   'src/config.ts': ['src/shadow/release.ts'],
 };
 

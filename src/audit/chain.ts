@@ -278,9 +278,7 @@ function nodeStep({ service, pod, node }: Pair): Step {
     `${missing}: EndpointSlices leave it out, and the controller tries again and again` +
       (frozen ? '; Endpoints with it are refused by the API server, so they freeze' : ''),
     {
-      effects: new Map(
-        addressTypesOf(service).map((type) => [type, 'absent']),
-      ),
+      effects: new Map(addressTypesOf(service).map((type) => [type, 'absent'])),
       change:
         pod.node === ''
           ? 'let the scheduler bind the pod, or delete it'

@@ -153,7 +153,7 @@ export function podsNear(snapshot: Snapshot, service: Service): Near<NearPods> {
     // A pod without any of the keys has nothing to do with the selector.
     if (rank === null && missed.every(({ got }) => got === null)) return [];
     const one = { missed, count, pod, near: rank !== null };
-    return [{ rank: rank ?? 3 + missed.length - 1 / (1 + count), name, one }];
+    return [{ rank: rank ?? 3 + missed.length + 1 / (1 + count), name, one }];
   });
   return nearest(found);
 }

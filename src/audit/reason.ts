@@ -36,8 +36,8 @@ export const reason = (mark: Mark, text: string, more: Partial<Reason> = {}): Re
 });
 
 /** `1 pod`, `2 pods`. */
-export const counted = (count: number, one: string): string =>
-  `${String(count)} ${one}${count === 1 ? '' : 's'}`;
+export const counted = (count: number, one: string, many = `${one}s`): string =>
+  `${String(count)} ${count === 1 ? one : many}`;
 
 /** The first few names of many: `a, b, c and 4 more`. */
 export function fewOf(names: readonly string[], few = 3): string {
@@ -55,7 +55,7 @@ export function stepReason(step: Step, since: number | null = null): Reason {
 /** What a difference is about, in the words of the catalogue, and what explains it. */
 export function itemReason({ difference, cause, since, openedAt, proven }: Item): Reason {
   const { code, object, field, expected, actual } = difference;
-  const { title, remedy, upstream, difference: kind } = catalogue[code];
+  const { title, remedy, upstream } = catalogue[code];
   const parts: Reason[] = [];
   if (expected !== null) parts.push(reason('note', `expected: ${expected}`));
   parts.push(reason('note', actual === null ? 'found: nothing' : `found: ${actual}`));
@@ -65,14 +65,22 @@ export function itemReason({ difference, cause, since, openedAt, proven }: Item)
     parts.push(reason('note', text, { source: causes[cause].upstream }));
   }
   const pending = openedAt === null ? ', pending: it may be on its way' : '';
-  return reason('no', `${title} (${code}, ${kind}${pending})`, {
+  return reason('no', `${title} (${code}${pending})`, {
     object,
     field,
     source: upstream,
-    change: cause === null ? remedy : causes[cause].cure,
+    change: `${object}: ${cause === null ? remedy : causes[cause].cure}`,
     since,
     parts,
   });
+}
+
+/** The same in one clause, with the cause where one is known. */
+export function itemText({ difference, cause }: Item): string {
+  const { code, expected, actual } = difference;
+  const got = actual ?? `missing is ${expected ?? 'all of it'}`;
+  const why = cause === null ? '' : `. Cause: ${causes[cause].title}`;
+  return `${catalogue[code].title}: ${got}${why}`;
 }
 
 const few = 5;

@@ -8,10 +8,11 @@ import { label, portText } from '../model/objects.ts';
 import { isReady, sliceObject } from './compare.ts';
 import type { ListedAddress } from './compare.ts';
 import type { Role, ServiceRecord } from './service.ts';
-import { roleOf } from './service.ts';
+import { listedAt, roleOf, slicesAt } from './service.ts';
 import type { Item } from './settle.ts';
 import type { Audited } from './standing.ts';
 import type { Place, StandingAt } from './step.ts';
+import { standings } from './step.ts';
 
 /** One entry for a pod, or for an address. */
 export interface Stand {
@@ -79,6 +80,18 @@ function slicedStand(
   };
 }
 
+/** The entries at an address, found through the indexes of the record. */
+export function standsAt(snapshot: Snapshot, record: ServiceRecord, address: string): Stand[] {
+  const stands = listedAt(record, address).map((one) => listedStand(record, address, one));
+  for (const slice of slicesAt(record, address)) {
+    for (const endpoint of slice.endpoints) {
+      if (!endpoint.addresses.some((one) => canonicalIP(one) === address)) continue;
+      stands.push({ ...slicedStand(snapshot, record, slice, endpoint), address });
+    }
+  }
+  return stands;
+}
+
 /** Every entry of a Service that `wanted` takes by its address or by the pod that it names. */
 export function standsOf(
   snapshot: Snapshot,
@@ -109,6 +122,12 @@ export function standsOfPod(snapshot: Snapshot, record: ServiceRecord, pod: Pod)
   return standsOf(snapshot, record, (address, named) =>
     named === null ? ips.has(address) : named === pod.key,
   );
+}
+
+/** How a pod stands at a place: by the best of its entries, as traffic has it. */
+export function actualAt(stands: readonly Stand[], place: Place): StandingAt {
+  const there = stands.filter((stand) => stand.place === place).map(({ standing }) => standing);
+  return standings.findLast((one) => there.includes(one)) ?? 'absent';
 }
 
 /** Who manages a slice, for people. */
