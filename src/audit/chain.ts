@@ -92,7 +92,7 @@ function selectorStep({ service, pod }: Pair): Step {
   const wanted = selectorFor(pod);
   return failing(
     question,
-    'the Service has no selector: somebody else has to write its endpoints, no pod is taken by itself',
+    'the Service has no selector: no pod is in it unless somebody else writes so',
     {
       effects: everywhere(service, 'absent'),
       change: `give the Service a selector, such as ${selectorText(wanted)}`,
@@ -151,7 +151,7 @@ function labelStep({ service, pod }: Pair): Step {
     missed.map(missedText).join('; '),
     {
       effects: everywhere(service, 'absent'),
-      change: `label the pod ${labels} (in the template of whatever makes it), or change the selector`,
+      change: `label the pod ${labels} (in its template, if it has one), or change the selector`,
       mend: (pair) => ({
         ...pair,
         pod: { ...pair.pod, labels: { ...pair.pod.labels, ...wanted } },
@@ -244,7 +244,7 @@ function familyStep({ service, pod }: Pair, family: Family, isPrimary: boolean):
       `the Service wants ${families === '' ? 'both families' : families}`,
     {
       effects,
-      change: `let the pod network give the pod an ${family} address, or drop ${family} from the Service`,
+      change: `give the pod an ${family} address, or drop ${family} from the Service`,
       mend: (pair) => ({
         ...pair,
         pod: { ...pair.pod, ips: [...pair.pod.ips, exampleOf[family]] },
@@ -341,17 +341,13 @@ function readyStep({ service, pod }: Pair): Step {
   if (service.publishNotReadyAddresses) {
     return passing(question, 'it is not ready, but not ready addresses are published');
   }
-  return failing(
-    question,
-    'its condition Ready is not True: it is listed, but as not ready, so that it gets no traffic',
-    {
-      effects: everywhere(service, 'not-ready'),
-      change:
-        'make the pod ready: kubectl describe pod names the readiness probe or readiness gate that ' +
-        'fails',
-      mend: (pair) => ({ ...pair, pod: { ...pair.pod, ready: true } }),
-    },
-  );
+  return failing(question, 'its condition Ready is not True, so it must get no traffic', {
+    effects: everywhere(service, 'not-ready'),
+    change:
+      'make the pod ready: kubectl describe pod names the readiness probe or readiness gate that ' +
+      'fails',
+    mend: (pair) => ({ ...pair, pod: { ...pair.pod, ready: true } }),
+  });
 }
 
 /** Asks everything that decides whether and how the pod is listed. */

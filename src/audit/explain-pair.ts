@@ -29,7 +29,7 @@ import type { Audited } from './standing.ts';
 import type { Stand } from './stands.ts';
 import { actualAt, itemsAbout, managerText, standsOfPod } from './stands.ts';
 import type { Outcome, Pair, Place, StandingAt, Step } from './step.ts';
-import { standings } from './step.ts';
+import { placeName, standings, standingWords } from './step.ts';
 import type { Written } from './touch.ts';
 import type { Verdict } from './verdict.ts';
 import { legal } from './verdict.ts';
@@ -69,17 +69,6 @@ interface Asked {
 
 const outputOf = (place: Place): Written =>
   place === 'endpoints' ? 'endpoints' : 'endpointslices';
-
-const nameOf = (place: Place): string =>
-  place === 'endpoints' ? 'Endpoints' : `${place} EndpointSlices`;
-
-const words: Readonly<Record<StandingAt, string>> = {
-  absent: 'absent',
-  'no-ports': 'listed without ports',
-  'not-ready': 'listed as not ready',
-  'fewer-ports': 'ready, but not on every port of the Service',
-  ready: 'ready',
-};
 
 const better = (a: StandingAt, b: StandingAt): StandingAt =>
   standings.indexOf(a) >= standings.indexOf(b) ? a : b;
@@ -207,8 +196,8 @@ function butText(places: readonly PlaceExplained[], worst: Item): string {
   return wrong
     .map(({ place, actual }) =>
       actual === 'absent'
-        ? `${nameOf(place)} leave it out`
-        : `${nameOf(place)} have it ${words[actual]}`,
+        ? `${placeName(place)} leave it out`
+        : `${placeName(place)} have it ${standingWords[actual]}`,
     )
     .join(' and ');
 }
@@ -220,20 +209,23 @@ function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceEx
     ...there.map(({ object, text }) => reason('note', `${object}: ${text}`, { object })),
     ...itemReasons(itemsAt(items, place)),
   ];
-  const name = nameOf(place);
+  const name = placeName(place);
   const unknown = of.unknown.get(outputOf(place));
   if (verdict === 'unknown' && unknown !== undefined) {
     return reason('unknown', `${name}: unknown, since ${unknownText[unknown]}`, { parts });
   }
   if (!isSelected(asked.pair.service) && actual !== 'absent') {
-    const text = `${name}: ${words[actual]}, written by somebody else or left from a selector before`;
-    return reason('note', `${text}; no pod is expected there`, { parts });
+    const whose = 'written by somebody else or left from a selector before';
+    const text = `${name}: ${standingWords[actual]}, ${whose}; no pod is expected there`;
+    return reason('note', text, { parts });
   }
   if (verdict === 'conform' && expected !== actual && place === 'endpoints') {
     parts.push(...truncatedReason(asked));
   }
   const so =
-    expected === actual ? words[expected] : `expected ${words[expected]}, found ${words[actual]}`;
+    expected === actual
+      ? standingWords[expected]
+      : `expected ${standingWords[expected]}, found ${standingWords[actual]}`;
   const end = verdict === 'conform' && expected === actual ? ', as it must be' : '';
   const mark = verdict === 'conform' ? 'yes' : 'no';
   return reason(mark, `${name}: ${verdict}: ${so}${end}`, { parts });

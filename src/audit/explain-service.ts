@@ -1,9 +1,9 @@
 // One Service as a whole: what makes the controllers write for it, which pods it selects and how
-// each kind of them stands, the pods that it nearly selects where it selects none, and the verdict on
+// each kind of them stands, the pods that it nearly selects where it selects none, the verdict on
 // each output with what differs.
 //
-// Pods that are alike in all that decides are one group, explained by one of them, so that a Service
-// with thousands of pods is explained as fast as one with ten.
+// Pods that are alike in all that decides are one group, explained by one of them, so that a
+// Service with thousands of pods is explained as fast as one with ten.
 
 import type { Pod, Service } from '../model/objects.ts';
 import { annotation, label, portText } from '../model/objects.ts';
@@ -34,6 +34,7 @@ import type { Item } from './settle.ts';
 import type { Audited } from './standing.ts';
 import { managerText } from './stands.ts';
 import type { StandingAt } from './step.ts';
+import { standingWords } from './step.ts';
 import type { Written } from './touch.ts';
 import type { Verdict } from './verdict.ts';
 import { legal, verdictOf, written } from './verdict.ts';
@@ -102,23 +103,16 @@ function decidingOf({ chain }: Group): string {
   return '';
 }
 
-const groupWords: Readonly<Record<StandingAt, string>> = {
-  absent: 'not in it',
-  'no-ports': 'listed without ports',
-  'not-ready': 'not ready',
-  'fewer-ports': 'ready on some ports only',
-  ready: 'ready',
-};
-
 function groupReason(group: Group): Reason {
   const { pods, standing, chain } = group;
   const text = decidingOf(group);
+  const why = text === '' ? '' : `: ${text}`;
   const mark = standing === 'ready' ? 'yes' : 'no';
   const names = fewOf(pods.map(({ name }) => name).sort());
   const steps = chain.steps.filter(({ passes }) => passes === false);
   return reason(
     mark,
-    `${counted(pods.length, 'pod')} ${groupWords[standing]}${text === '' ? '' : `: ${text}`} (${names})`,
+    `${counted(pods.length, 'pod')} ${standingWords[standing]}${why} (${names})`,
     {
       object: pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods',
       field: steps[0]?.field ?? null,
@@ -147,7 +141,8 @@ function nobodyReason({ snapshot }: Context, service: Service): Reason {
   const { nearest, more } = podsNear(snapshot, service);
   const parts = nearest.map(({ missed, count, pod, near }) => {
     const meant = near ? ': perhaps what is meant' : '';
-    const text = `${counted(count, 'pod')} such as ${pod.name}: ${missed.map(missedText).join('; ')}${meant}`;
+    const which = `${counted(count, 'pod')} such as ${pod.name}`;
+    const text = `${which}: ${missed.map(missedText).join('; ')}${meant}`;
     const labels = missed.map(({ key, want }) => `${key}=${want}`).join(',');
     const got = missed.map(({ key, got }) => (got === null ? null : `${key}=${got}`));
     const keep = got.every((pair) => pair !== null);
@@ -161,7 +156,8 @@ function nobodyReason({ snapshot }: Context, service: Service): Reason {
   if (more > 0) parts.push(reason('note', `and ${counted(more, 'more group')} of pods`));
   const elsewhere = namespacesMatching(snapshot, service).nearest;
   if (elsewhere.length > 0) {
-    const text = `pods with these labels are in namespace ${elsewhere.join(', ')}, where it does not look`;
+    const where = elsewhere.join(', ');
+    const text = `pods with these labels are in namespace ${where}, where it does not look`;
     parts.push(reason('note', text, { object: null, field: 'metadata.namespace' }));
   }
   const selector = selectorText(service.selector ?? {});
@@ -192,7 +188,7 @@ function kindReason(service: Service): Reason {
   const end = service.deleting ? '; it is being deleted' : '';
   const text =
     `type ${service.type}, selects ${selectorText(service.selector)}, ` +
-    `${addressTypesOf(service).join(' and ')}, ${ports.length === 0 ? 'no ports' : `ports ${ports.join(', ')}`}${end}`;
+    `${addressTypesOf(service).join(' and ')}, ports ${ports.join(', ') || 'none'}${end}`;
   return reason('yes', text, { object, field: 'spec' });
 }
 
@@ -239,7 +235,8 @@ function whatStands({ snapshot }: Context, record: ServiceRecord, output: Writte
   const on =
     endpoints.length === 0 ? '' : ports.size === 0 ? ', no ports' : `, ${[...ports].join(', ')}`;
   if (endpoints.length === 0) return `${counted(slices.length, 'slice')}, no endpoints`;
-  return `${counted(slices.length, 'slice')}, ${String(ready)} ready of ${counted(endpoints.length, 'endpoint')}${on}`;
+  const all = counted(endpoints.length, 'endpoint');
+  return `${counted(slices.length, 'slice')}, ${String(ready)} ready of ${all}${on}`;
 }
 
 /** Why nothing is mirrored. endpointslicemirroring_controller.go syncEndpoints. */
@@ -261,12 +258,14 @@ function hintReasons({ snapshot, release }: Context, record: ServiceRecord): Rea
   if (mode === 'none') {
     const wanted = service.trafficDistribution;
     if (wanted === null) return [];
-    const text = `no hints: trafficDistribution ${wanted} is not served by 1.${String(release.minor)}`;
+    const by = `1.${String(release.minor)}`;
+    const text = `no hints: trafficDistribution ${wanted} is not served by ${by}`;
     return [reason('note', text, { source })];
   }
   if (mode !== 'auto') {
     const to = mode === 'node' ? 'its own Node' : 'its own zone';
-    const text = `hints: every ready endpoint for ${to} (trafficDistribution ${String(service.trafficDistribution)})`;
+    const by = `trafficDistribution ${String(service.trafficDistribution)}`;
+    const text = `hints: every ready endpoint for ${to} (${by})`;
     return [reason('note', text, { source })];
   }
   const slices = slicesOf(snapshot, record, 'controller');

@@ -22,7 +22,9 @@ import { counted, fewOf, itemReasons, reason, worstOf } from './reason.ts';
 import type { Context } from './service.ts';
 import type { Audited } from './standing.ts';
 import { standsOf } from './stands.ts';
+import { standings, standingWords } from './step.ts';
 import type { Verdict } from './verdict.ts';
+import { legal } from './verdict.ts';
 
 /** What is asked about. Keys are `namespace/name`. */
 export type Subject =
@@ -47,6 +49,13 @@ export interface Explanation {
 
 /** Explains what is asked about; `context` is that of the ledger. */
 export function explain(context: Context, ledger: Ledger, subject: Subject): Explanation {
+  const explanation = explained(context, ledger, subject);
+  const { verdict, reasons } = explanation;
+  const others = verdict === 'different' || verdict === 'pending' ? othersReasons(ledger) : [];
+  return others.length === 0 ? explanation : { ...explanation, reasons: [...reasons, ...others] };
+}
+
+function explained(context: Context, ledger: Ledger, subject: Subject): Explanation {
   switch (subject.kind) {
     case 'service':
       return explainOneService(context, ledger, subject);
@@ -57,6 +66,26 @@ export function explain(context: Context, ledger: Ledger, subject: Subject): Exp
     case 'address':
       return explainAddress(context, ledger, subject);
   }
+}
+
+/** Where several Services differ and nothing known explains it, the controllers may not run. */
+function othersReasons(ledger: Ledger): Reason[] {
+  const differing: Key[] = [];
+  for (const { items, record } of ledger.audited.values()) {
+    if (items.size === 0) continue;
+    const bare = [...items.values()]
+      .flat()
+      .some(
+        ({ output, cause, difference }) =>
+          output !== 'input' && cause === null && !legal.has(difference.code),
+      );
+    if (bare) differing.push(record.key);
+  }
+  if (differing.length < 2) return [];
+  const text =
+    `${counted(differing.length, 'Service')} differ and no known cause explains it ` +
+    `(${fewOf(differing.sort())}): look whether kube-controller-manager runs and has a leader`;
+  return [reason('note', text)];
 }
 
 const notFound = (subject: Subject, answer: string, reasons: readonly Reason[]): Explanation => ({
@@ -159,7 +188,8 @@ function lostPod(context: Context, ledger: Ledger, subject: Subject, key: Key): 
     naming.push(reason('no', text, { parts: [...entries, ...itemReasons(items)] }));
   }
   if (naming.length === 0) return missing(context, subject, 'Pod', key);
-  const answer = `Pod ${key} does not exist, but ${counted(naming.length, 'Service')} still list it`;
+  const services = counted(naming.length, 'Service');
+  const answer = `Pod ${key} does not exist, but is still listed in ${services}`;
   const change = naming[0]?.parts.find((part) => part.change !== null)?.change ?? null;
   return {
     subject,
@@ -194,7 +224,7 @@ function explainPod(
   const pairs = [...keys]
     .sort()
     .slice(0, mostServices)
-    .flatMap((key) => explained(context, ledger, key, pod));
+    .flatMap((key) => pairOf(context, ledger, key, pod));
   const reasons = pairs.map((pair) => pairReason(pair));
   if (keys.size > mostServices) {
     reasons.push(reason('note', `and ${counted(keys.size - mostServices, 'more Service')}`));
@@ -214,22 +244,25 @@ function explainPod(
 const isUnselected = ({ mark, field }: Reason): boolean =>
   mark === 'no' && (field?.startsWith('metadata.labels') === true || field === 'spec.selector');
 
-function explained(context: Context, ledger: Ledger, key: Key, pod: Pod): PairExplained[] {
+function pairOf(context: Context, ledger: Ledger, key: Key, pod: Pod): PairExplained[] {
   const of = ledger.audited.get(key);
   const pair = of === undefined ? null : explainPair(context, of, pod);
   return pair === null ? [] : [pair];
 }
 
 function pairReason(pair: PairExplained): Reason {
-  const { answer, change, verdict, decides, service } = pair;
+  const { verdict, decides, service } = pair;
   const mark =
     verdict === 'unknown' ? 'unknown' : verdict === 'conform' && decides === null ? 'yes' : 'no';
-  const text = answer.replace(/^Pod \S+ /, 'it ');
-  return reason(mark, text, {
-    object: `Service ${service}`,
-    change,
-    parts: pairReasons(pair, false),
-  });
+  const text = `Service ${service}: ${verdict}: ${standingOf(pair)}`;
+  return reason(mark, text, { object: `Service ${service}`, parts: pairReasons(pair, false) });
+}
+
+/** How the pod must stand in the slices, in short. */
+function standingOf({ places }: PairExplained): string {
+  const expected = places.filter(({ place }) => place !== 'endpoints').map((one) => one.expected);
+  const best = standings.findLast((one) => expected.includes(one)) ?? 'absent';
+  return `it must be ${standingWords[best]}`;
 }
 
 function podAnswer(
@@ -292,7 +325,8 @@ function nearReasons({ snapshot }: Context, pod: Pod): Reason[] {
   );
   if (nearest.length === 0) {
     const names = others.map(({ name }) => name).sort();
-    const text = `none of ${counted(names.length, 'Service')} with a selector in namespace ${pod.namespace} comes near its labels`;
+    const count = counted(names.length, 'Service');
+    const text = `no selector of ${count} in namespace ${pod.namespace} comes near its labels`;
     reasons.push(reason('note', names.length === 0 ? text : `${text}: ${fewOf(names, 5)}`));
   }
   return reasons;
@@ -305,12 +339,11 @@ function podReason(pod: Pod): Reason {
     pod.node === '' ? 'bound to no Node' : `on Node ${pod.node}`,
     pod.ips.length === 0 ? 'no address' : pod.ips.join(', '),
     pod.terminal ? 'finished' : pod.deleting ? 'being deleted' : pod.ready ? 'Ready' : 'not Ready',
-    `ports named: ${pod.ports.length === 0 ? 'none' : pod.ports.map(({ name }) => name).join(', ')}`,
+    `ports named: ${pod.ports.map(({ name }) => name).join(', ') || 'none'}`,
     `labels ${fewOf(labels, 8)}`,
   ];
   return reason('note', `the pod: ${facts.join('; ')}`, {
     object: `Pod ${pod.key}`,
-    since: pod.readySince,
   });
 }
 

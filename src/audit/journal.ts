@@ -12,8 +12,7 @@ import type { Ledger } from './ledger.ts';
 import type { Context } from './service.ts';
 import { nodeOf } from './service.ts';
 import { actualAt, standsAt } from './stands.ts';
-import type { Place } from './step.ts';
-import { outcomesOf } from './step.ts';
+import { outcomesOf, placeName, standingWords } from './step.ts';
 import { written, verdictOf } from './verdict.ts';
 
 /** One thing that changed. */
@@ -67,8 +66,8 @@ export function createJournal(subject: Subject): Journal {
           continue;
         }
         if (now.expected !== before.expected && now.expected !== null) {
-          const what2 = `${what} expected`;
-          note({ at, what: what2, before: before.expected, after: now.expected, lag: null });
+          const due = `${what} expected`;
+          note({ at, what: due, before: before.expected, after: now.expected, lag: null });
         }
         if (now.text === before.text) continue;
         const lag = differs || before.differsSince === null ? null : at - before.differsSince;
@@ -84,9 +83,6 @@ function concerns(subject: Subject, { resource, object }: WatchEvent): boolean {
   const key = subject.kind === 'service' ? subject.service : subject.pod;
   return key.startsWith(`${object.namespace}/`) || subject.kind === 'pair';
 }
-
-const placeName = (place: Place): string =>
-  place === 'endpoints' ? 'Endpoints' : `${place} EndpointSlices`;
 
 function look(
   context: Context,
@@ -152,8 +148,9 @@ function lookAtPair(
     { service, pod: known, node: nodeOf(snapshot, known) },
     release,
   )) {
-    const expected = pod === undefined ? 'absent' : standing;
-    seen.set(`Service ${key}, ${placeName(place)}`, { text: actualAt(stands, place), expected });
+    const expected = standingWords[pod === undefined ? 'absent' : standing];
+    const text = standingWords[actualAt(stands, place)];
+    seen.set(`Service ${key}, ${placeName(place)}`, { text, expected });
   }
 }
 

@@ -53,12 +53,19 @@ export function stepReason(step: Step, since: number | null = null): Reason {
 }
 
 /** What a difference is about, in the words of the catalogue, and what explains it. */
-export function itemReason({ difference, cause, since, openedAt, proven }: Item): Reason {
-  const { code, object, field, expected, actual } = difference;
+export const itemReason = (item: Item): Reason => sameReason([item, []]);
+
+const fewSides = 3;
+
+/** Differences of one code, object and cause as one reason; the first speaks for the others. */
+function sameReason([first, others]: readonly [Item, readonly Item[]]): Reason {
+  const { difference, cause, openedAt, proven } = first;
+  const { code, object, field } = difference;
   const { title, remedy, upstream } = catalogue[code];
-  const parts: Reason[] = [];
-  if (expected !== null) parts.push(reason('note', `expected: ${expected}`));
-  parts.push(reason('note', actual === null ? 'found: nothing' : `found: ${actual}`));
+  const all = [first, ...others];
+  const parts = all.slice(0, fewSides).flatMap(sides);
+  const more = all.length - fewSides;
+  if (more > 0) parts.push(reason('note', `and ${String(more)} more of the same kind`));
   if (cause !== null) {
     const known = proven ? 'cause' : 'likely cause, as the state looks';
     const text = `${known}: ${causes[cause].title} (${cause})`;
@@ -70,9 +77,15 @@ export function itemReason({ difference, cause, since, openedAt, proven }: Item)
     field,
     source: upstream,
     change: `${object}: ${cause === null ? remedy : causes[cause].cure}`,
-    since,
+    since: all.reduce((least, { since }) => Math.min(least, since), first.since),
     parts,
   });
+}
+
+/** What was expected, where something was, and what is there. */
+function sides({ difference: { expected, actual } }: Item): Reason[] {
+  const found = reason('note', `found: ${actual ?? 'nothing'}`);
+  return expected === null ? [found] : [reason('note', `expected: ${expected}`), found];
 }
 
 /** The same in one clause, with the cause where one is known. */
@@ -85,13 +98,19 @@ export function itemText({ difference, cause }: Item): string {
 
 const few = 5;
 
-/** Differences worst first; of many alike, some. */
+/** Differences worst first, those alike as one. */
 export function itemReasons(items: readonly Item[]): Reason[] {
-  const sorted = inOrder(items);
-  const reasons = sorted.slice(0, few).map(itemReason);
-  const more = sorted.length - few;
-  if (more > 0)
-    reasons.push(reason('note', `${counted(more, 'more difference')} of the same kind`));
+  const groups = new Map<string, [Item, Item[]]>();
+  for (const item of inOrder(items)) {
+    const { code, object } = item.difference;
+    const key = `${code} ${String(item.cause)} ${String(item.openedAt === null)} ${object}`;
+    const there = groups.get(key);
+    if (there === undefined) groups.set(key, [item, []]);
+    else there[1].push(item);
+  }
+  const reasons = [...groups.values()].slice(0, few).map(sameReason);
+  const more = groups.size - few;
+  if (more > 0) reasons.push(reason('note', `and ${counted(more, 'more kind')} of difference`));
   return reasons;
 }
 

@@ -65,7 +65,8 @@ function slicedStand(
 ): Stand {
   const role = roleOf(snapshot, record, slice);
   const ready = isReady(endpoint);
-  const conditions = `${ready ? 'ready' : 'not ready'}${endpoint.terminating === true ? ', terminating' : ''}`;
+  const end = endpoint.terminating === true ? ', terminating' : '';
+  const conditions = `${ready ? 'ready' : 'not ready'}${end}`;
   const ports = portsText(slice.ports, slice.ports.map(portText));
   const { target } = endpoint;
   const whole = standing(record, slice.ports.length);

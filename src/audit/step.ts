@@ -25,6 +25,19 @@ export const standings = ['absent', 'no-ports', 'not-ready', 'fewer-ports', 'rea
 
 export type StandingAt = (typeof standings)[number];
 
+/** The same for people. */
+export const standingWords: Readonly<Record<StandingAt, string>> = {
+  absent: 'absent',
+  'no-ports': 'listed without ports',
+  'not-ready': 'listed as not ready',
+  'fewer-ports': 'ready on some ports only',
+  ready: 'ready',
+};
+
+/** A place for people: `Endpoints`, `IPv4 EndpointSlices`. */
+export const placeName = (place: Place): string =>
+  place === 'endpoints' ? 'Endpoints' : `${place} EndpointSlices`;
+
 export interface Outcome {
   readonly place: Place;
   readonly standing: StandingAt;

@@ -138,7 +138,7 @@ const named = (key: Key | null): Named | null => {
 function subjectOf({ pod, service, address }: Asked, snapshot: Snapshot): Subject | null {
   if (address !== null) return { kind: 'address', address };
   const podKey = pod === null ? null : keyOf(pod, snapshot.pods, service);
-  const beside = service?.namespace == null ? named(podKey) : null;
+  const beside = (service?.namespace ?? null) === null ? named(podKey) : null;
   const serviceKey = service === null ? null : keyOf(service, snapshot.services, beside);
   if (pod === null) return serviceKey === null ? null : { kind: 'service', service: serviceKey };
   if (podKey === null) return null;

@@ -89,7 +89,7 @@ function reasonLines(
     const since = sinceText(one.since, at);
     const lines = indented(one.text + since, `${prefix}${branch}${mark} `, stem, options.width);
     const place = [one.object, one.field].filter((text) => text !== null).join(' ');
-    if (one.mark === 'no' && place !== '') {
+    if (one.mark === 'no' && one.field !== null) {
       const upstream = one.source === null ? '' : `; upstream ${one.source}`;
       lines.push(...indented(`by ${place}${upstream}`, stem, `${stem}  `, options.width));
     }
@@ -126,7 +126,7 @@ const headings: Readonly<Record<Verdict, [string, string]>> = {
 
 /** The verdict in a word, and what the word means. */
 function headOf({ found, verdict, severity }: ExplainDocument): [string, string] {
-  if (!found) return ['not found', 'nothing of that name is in the input'];
+  if (!found) return ['not found', 'nothing of that name is there'];
   const loud = severity !== null && severity !== 'info' ? ` (${severity})` : '';
   if (loud !== '' && (verdict === null || verdict === 'conform')) {
     return [`trouble${loud}`, 'the input itself is wrong, which no controller can put right'];

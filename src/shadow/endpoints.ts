@@ -44,7 +44,7 @@ export function isHeadless(service: Service): boolean {
   return service.clusterIP === '' || service.clusterIP === 'None';
 }
 
-/** The IP family whose addresses the Service's Endpoints hold: `IPv6`, or anything else for IPv4. */
+/** The IP family of the Service's Endpoints: `IPv6`, or anything else for IPv4. */
 export function primaryFamily(service: Service, pod: Pod): string {
   const first = service.ipFamilies[0];
   if (first !== undefined) return first;

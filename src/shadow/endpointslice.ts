@@ -66,7 +66,8 @@ export function isStranded(service: Service, node: Node | null | undefined): boo
 
 /**
  * The endpoints of a selected pod, one per address type of the Service of which the pod has an
- * address; none while it is stranded. `reconciler.go` reconcileByAddressType, `utils.go` podToEndpoint.
+ * address; none while it is stranded. `reconciler.go` reconcileByAddressType, `utils.go`
+ * podToEndpoint.
  */
 export function expectedEndpoints(
   service: Service,
