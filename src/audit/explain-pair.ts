@@ -167,7 +167,7 @@ function answerOf(
   const loud = wrong.find(({ output }) => output !== 'input');
   const first = loud ?? wrong[0];
   if (loud !== undefined) {
-    const answer = `${pod} ${obligations[expected]} ${service}${why}; but ${butText(places, loud)}`;
+    const answer = `${pod} ${obligations[expected]} ${service}${why}. But: ${butText(places, loud)}`;
     return { answer, change: itemReason(loud).change };
   }
   const reasons = chain.steps.filter(({ passes }) => passes === false);

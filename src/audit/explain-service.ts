@@ -154,7 +154,7 @@ function nobodyReason({ snapshot }: Context, service: Service): Reason {
     });
   });
   if (more > 0) parts.push(reason('note', `and ${counted(more, 'more group')} of pods`));
-  const elsewhere = namespacesMatching(snapshot, service).nearest;
+  const elsewhere = namespacesMatching(snapshot, service);
   if (elsewhere.length > 0) {
     const where = elsewhere.join(', ');
     const text = `pods with these labels are in namespace ${where}, where it does not look`;

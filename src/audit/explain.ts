@@ -98,15 +98,19 @@ const notFound = (subject: Subject, answer: string, reasons: readonly Reason[]):
   reasons,
 });
 
-/** Names that may have been meant: spelt nearly the same, or the same in another namespace. */
+/** Names that may have been meant: the same in another namespace, or spelt nearly the same. */
 function meant(key: Key, keys: Iterable<Key>): Reason[] {
   const [namespace = '', name = ''] = key.split('/');
-  const found: Key[] = [];
+  const same: Key[] = [];
+  const here: Key[] = [];
+  const elsewhere: Key[] = [];
   for (const other of keys) {
     const slash = other.indexOf('/');
     const [space, own] = [other.slice(0, slash), other.slice(slash + 1)];
-    if (own === name || (space === namespace && isNear(own, name))) found.push(other);
+    if (own === name) same.push(other);
+    else if (isNear(own, name)) (space === namespace ? here : elsewhere).push(other);
   }
+  const found = [same, here, elsewhere].find((some) => some.length > 0) ?? [];
   return found.length === 0 ? [] : [reason('note', `there is ${fewOf(found.sort())}`)];
 }
 

@@ -158,16 +158,17 @@ export function podsNear(snapshot: Snapshot, service: Service): Near<NearPods> {
   return nearest(found);
 }
 
-/** Namespaces, other than the Service's, whose pods its selector matches; linear in all pods. */
-export function namespacesMatching(snapshot: Snapshot, service: Service): Near<string> {
+/** Some namespaces, other than the Service's, whose pods its selector matches; at most five. */
+export function namespacesMatching(snapshot: Snapshot, service: Service): string[] {
   const { selector, namespace } = service;
-  const known = new Map<Labels, boolean>();
-  const counts = new Map<string, number>();
+  const found = new Set<string>();
+  let last: Labels | null = null;
   for (const pod of snapshot.pods.values()) {
-    if (pod.namespace === namespace) continue;
-    let matches = known.get(pod.labels);
-    if (matches === undefined) known.set(pod.labels, (matches = selects(selector, pod.labels)));
-    if (matches) counts.set(pod.namespace, (counts.get(pod.namespace) ?? 0) + 1);
+    // Pods of one template share their labels by reference and mostly come in a row.
+    if (pod.labels === last || pod.namespace === namespace) continue;
+    last = pod.labels;
+    if (selects(selector, pod.labels)) found.add(pod.namespace);
+    if (found.size === shown) break;
   }
-  return nearest([...counts].map(([name, count]) => ({ rank: -count, name, one: name })));
+  return [...found].sort();
 }

@@ -90,19 +90,18 @@ export function parseSubject(words: readonly string[], namespace: string | null)
     const [kind = '', ...rest] = word.split('/');
     const field = kinds[kind.toLowerCase()];
     if (field === undefined || rest.length === 0 || rest.some((part) => part === '')) {
-      throw new InvalidArgumentError(`${usage}: "${word}" is none of them`);
+      throw new Error(`${usage}: "${word}" is none of them`);
     }
-    if (asked[field] !== null) throw new InvalidArgumentError(`${usage}: more than one ${kind}`);
+    if (asked[field] !== null) throw new Error(`${usage}: more than one ${kind}`);
     if (field === 'address') asked.address = rest.join('/');
-    else if (rest.length > 2)
-      throw new InvalidArgumentError(`${usage}: "${word}" has too many parts`);
+    else if (rest.length > 2) throw new Error(`${usage}: "${word}" has too many parts`);
     else {
       const [first = '', name] = rest;
       asked[field] = name === undefined ? { namespace, name: first } : { namespace: first, name };
     }
   }
   const alone = asked.address !== null && (asked.pod !== null || asked.service !== null);
-  if (words.length === 0 || alone) throw new InvalidArgumentError(usage);
+  if (words.length === 0 || alone) throw new Error(usage);
   return asked;
 }
 
@@ -126,7 +125,7 @@ function keyOf(
   if (preferred !== undefined) return preferred;
   const [key, ...others] = keys;
   if (others.length === 0) return key ?? null;
-  throw new InvalidArgumentError(`${keys.join(', ')} have that name: say which with -n NAMESPACE`);
+  throw new Error(`${keys.join(', ')} have that name: say which with -n NAMESPACE`);
 }
 
 const named = (key: Key | null): Named | null => {
@@ -248,8 +247,10 @@ async function explainOne(
     followed = { subject: subjectOf(asked, auditor.store.snapshot), moments: null };
   }
   const ledger = auditor.ledger();
-  if (ledger === null) {
-    on.fail('The input ends, or --at comes, before its first lists are complete');
+  if (ledger === null || !auditor.store.snapshot.knows('services')) {
+    const why =
+      recording === undefined ? '' : ', or --at comes before its first lists are complete';
+    on.fail(`The input has no Services${why}: nothing to explain`);
     return 2;
   }
   const context = contextOf(auditor, options.maxEndpointsPerSlice);

@@ -116,5 +116,5 @@ test('namespaces whose pods match are named, but never the own one', () => {
     pod({ namespace: 'play', labels: { app: 'x' } }),
   ];
   const { snapshot } = storeOf(pods);
-  expect(namespacesMatching(snapshot, service()).nearest).toEqual(['bank']);
+  expect(namespacesMatching(snapshot, service())).toEqual(['bank']);
 });
