@@ -167,7 +167,8 @@ function answerOf(
   const loud = wrong.find(({ output }) => output !== 'input');
   const first = loud ?? wrong[0];
   if (loud !== undefined) {
-    const answer = `${pod} ${obligations[expected]} ${service}${why}. But: ${butText(places, loud)}`;
+    const but = butText(places, loud);
+    const answer = `${pod} ${obligations[expected]} ${service}${why}. But: ${but}`;
     return { answer, change: itemReason(loud).change };
   }
   const reasons = chain.steps.filter(({ passes }) => passes === false);

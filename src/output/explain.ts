@@ -6,7 +6,7 @@
 
 import { styleText } from 'node:util';
 
-import type { Explanation, Subject } from '../audit/explain.ts';
+import type { Explanation } from '../audit/explain.ts';
 import type { Moment } from '../audit/journal.ts';
 import type { Mark, Reason } from '../audit/reason.ts';
 import type { Verdict } from '../audit/verdict.ts';
@@ -40,19 +40,6 @@ const styles: Readonly<Record<Mark, Parameters<typeof styleText>[0]>> = {
 
 const painted = (colour: boolean, style: Parameters<typeof styleText>[0], text: string): string =>
   colour ? styleText(style, text, { validateStream: false }) : text;
-
-export function subjectText(subject: Subject): string {
-  switch (subject.kind) {
-    case 'service':
-      return `Service ${subject.service}`;
-    case 'pod':
-      return `Pod ${subject.pod}`;
-    case 'pair':
-      return `Pod ${subject.pod} and Service ${subject.service}`;
-    case 'address':
-      return subject.address;
-  }
-}
 
 /** Words into lines of at most `width` characters; a longer word is a line of its own. */
 function wrap(text: string, width: number): string[] {

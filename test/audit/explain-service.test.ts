@@ -1,5 +1,5 @@
-// A Service as a whole, by example: what it says where pods are ready, where none is, where nothing is
-// selected, where nobody has to write, and why there are no mirrored slices and no hints.
+// A Service as a whole, by example: what it says where pods are ready, where none is, where nothing
+// is selected, where nobody has to write, and why there are no mirrored slices and no hints.
 
 import { describe, expect, test } from 'vitest';
 

@@ -2,7 +2,17 @@
 
 import { expect, test } from 'vitest';
 
-import { contextOf, endpoint, endpoints, event, node, pod, service, slice } from '../build.ts';
+import {
+  address,
+  contextOf,
+  endpoint,
+  endpoints,
+  event,
+  node,
+  pod,
+  service,
+  slice,
+} from '../build.ts';
 import { storeOf, subset, times } from '../build.ts';
 import type { Subject } from '../../src/audit/explain.ts';
 import { createJournal } from '../../src/audit/journal.ts';
@@ -33,7 +43,7 @@ const lines = (moments: ReturnType<typeof follow>): string[] =>
     .map(({ at, what, after, lag }) => `${at} ${what}: ${after} ${String(lag)}`);
 
 const pair: Subject = { kind: 'pair', pod: 'shop/web-1', service: 'shop/web' };
-const notReady = subset([{ ...subset().addresses[0]!, ready: false }]);
+const notReady = subset([address({ ready: false })]);
 const unready = endpoint({ ready: false, serving: false });
 
 test('each hop of a change, with its lag', () => {

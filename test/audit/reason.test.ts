@@ -2,7 +2,17 @@
 
 import { expect, test } from 'vitest';
 
-import { endpoint, endpoints, node, pod, service, slice, subset, times } from '../build.ts';
+import {
+  address,
+  endpoint,
+  endpoints,
+  node,
+  pod,
+  service,
+  slice,
+  subset,
+  times,
+} from '../build.ts';
 import { counted, fewOf, inOrder, itemReasons, itemText, worstOf } from '../../src/audit/reason.ts';
 import { judged } from './judge.ts';
 
@@ -24,11 +34,12 @@ test('differences of one code, object and cause are one reason', () => {
 });
 
 test('a cause is named with its cure', () => {
-  const stray = [subset(), subset([{ ...subset().addresses[0]!, ip: '10.9.9.9', target: null }])];
+  const stray = [subset(), subset([address({ ip: '10.9.9.9', target: null })])];
   const edited = judged([service(), node(), pod(), endpoints({ subsets: stray }), slice()]);
   const [reason] = itemReasons(edited.items);
   expect(reason?.parts.at(-1)?.text).toMatch(/^likely cause.*\(hand-edited\)$/);
-  expect(itemText(edited.items[0]!)).toContain('Cause: Somebody else changed the object');
+  const texts = edited.items.map(itemText);
+  expect(texts[0]).toContain('Cause: Somebody else changed the object');
 });
 
 test('only what is open has a severity', () => {

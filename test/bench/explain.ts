@@ -1,6 +1,6 @@
 // How long one explanation takes on a fleet of 150,000 pods that is held and audited, and on the
 // last state of the recording: `node --expose-gc test/bench/explain.ts`. One JSON line: CPU
-// milliseconds by subject, the first run (nothing is warm) and the median and the most of the others.
+// milliseconds by subject, the first run (nothing is warm), the median and the most of the others.
 
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';

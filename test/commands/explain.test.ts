@@ -2,7 +2,7 @@
 // codes, and an explanation of every fault that was done to the recorded cluster.
 
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 
 import type { ExplainDocument } from '../../src/output/explain.ts';
+import { causes } from '../../src/audit/causes.ts';
 import { parseSubject } from '../../src/commands/explain.ts';
 
 const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -89,10 +90,12 @@ describe('faults of the recording', () => {
     expect(explained.severity).not.toBeNull();
     expect(explained.change).not.toBeNull();
     const texts = JSON.stringify(explained.reasons);
-    const name = { endpoints: 'Endpoints: different', endpointslices: 'EndpointSlices: different' };
-    const word =
-      want.output === 'input' ? 'no controller can put right' : Reflect.get(name, want.output);
-    expect(texts).toContain(String(word));
+    const words: Readonly<Record<string, string>> = {
+      endpoints: 'Endpoints: different',
+      endpointslices: 'EndpointSlices: different',
+      input: 'no controller can put right',
+    };
+    expect(texts).toContain(words[want.output]);
   });
 
   test('the hand that edited the Endpoints is named', async () => {
@@ -206,6 +209,38 @@ describe('a dump', () => {
     const got = await run('service/wep', '--input', one);
     expect(got.code).toBe(2);
     expect(got.out).toContain('there is shop/web');
+  });
+});
+
+describe('docs/upstream-blind-spots.md', () => {
+  const page = fileURLToPath(new URL('../../docs/upstream-blind-spots.md', import.meta.url));
+  const text = readFileSync(page, 'utf8');
+  const root = fileURLToPath(new URL('../../', import.meta.url));
+  const commands = [...text.matchAll(/^endpoint-auditor explain (?<args>.+)$/gm)].map(
+    ({ groups }) => groups?.args ?? '',
+  );
+
+  test('has commands', () => {
+    expect(commands.length).toBeGreaterThan(5);
+  });
+
+  test.each(commands)('explain %s', async (line) => {
+    const args = line.split(' ').map((arg) => (arg.startsWith('test/') ? join(root, arg) : arg));
+    const got = await run(...args);
+    expect(got.err).toBe('');
+    expect([0, 1]).toContain(got.code);
+  });
+
+  test('names scenarios that exist', () => {
+    const names = [...text.matchAll(/`-t (?<name>[a-z0-9-]+)`/g)].map(({ groups }) => groups?.name);
+    expect(names.length).toBeGreaterThan(10);
+    for (const name of names) {
+      expect(existsSync(join(root, 'test/scenarios', `${name ?? ''}.txt`)), name).toBe(true);
+    }
+  });
+
+  test('has a section for every cause', () => {
+    for (const cause of Object.keys(causes)) expect(text).toContain(`\`${cause}\``);
   });
 });
 

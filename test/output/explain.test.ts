@@ -53,7 +53,8 @@ test('as a whole', () => {
   });
   expect(got).toBe(
     [
-      '✗ DIFFERENT (WARNING) at 2026-11-21T10:58:20Z: what stands is not what the controllers should have written',
+      '✗ DIFFERENT (WARNING) at 2026-11-21T10:58:20Z: ' +
+        'what stands is not what the controllers should have written',
       '  Service shop/web has endpoints',
       '  → delete the object',
       '',
