@@ -185,9 +185,13 @@ function kindReason(service: Service): Reason {
     const target = targetPort === 0 ? port : targetPort;
     return `${name === '' ? '' : `${name} `}${String(port)}/${protocol} to ${String(target)}`;
   });
-  const end = service.deleting ? '; it is being deleted' : '';
+  const headless = service.clusterIP === 'None' ? ', headless' : '';
+  const published = service.publishNotReadyAddresses
+    ? '; pods that are not ready are published as ready (publishNotReadyAddresses)'
+    : '';
+  const end = `${published}${service.deleting ? '; it is being deleted' : ''}`;
   const text =
-    `type ${service.type}, selects ${selectorText(service.selector)}, ` +
+    `type ${service.type}${headless}, selects ${selectorText(service.selector)}, ` +
     `${addressTypesOf(service).join(' and ')}, ports ${ports.join(', ') || 'none'}${end}`;
   return reason('yes', text, { object, field: 'spec' });
 }
@@ -290,6 +294,16 @@ function foreignReasons({ snapshot }: Context, record: ServiceRecord): Reason[] 
     });
 }
 
+/** What is true of the input; where nobody suffers it is worth knowing and no more. */
+function inputReason(items: readonly Item[]): Reason | null {
+  const input = items.filter(({ output }) => output === 'input');
+  if (input.length === 0) return null;
+  const parts = itemReasons(input);
+  return input.some(({ severity }) => severity !== 'info')
+    ? reason('no', 'Trouble that no controller can put right', { parts })
+    : reason('note', 'Worth knowing', { parts });
+}
+
 /** Explains the Service that `of` is about, or what is left under its name. */
 export function explainService(context: Context, of: Audited): ServiceExplained {
   const { snapshot } = context;
@@ -302,14 +316,11 @@ export function explainService(context: Context, of: Audited): ServiceExplained 
   >;
   for (const output of written) verdicts[output] = verdictOf(snapshot, of, output);
   const pods = service === null ? null : podsReason(context, record, service);
-  const input = itemReasons(items.filter(({ output }) => output === 'input'));
   const reasons = [
     service === null ? reason('no', `there is no Service ${record.key}`) : kindReason(service),
     pods,
     ...written.map((output) => outputReason(context, of, output)),
-    input.length === 0
-      ? null
-      : reason('no', 'Trouble that no controller can put right', { parts: input }),
+    inputReason(items),
     ...foreignReasons(context, record),
   ].filter((one) => one !== null);
   const { answer, change } = answerOf(of, pods, items);

@@ -73,9 +73,18 @@ export function createJournal(subject: Subject): Journal {
         const lag = differs || before.differsSince === null ? null : at - before.differsSince;
         note({ at, what, before: before.text, after: now.text, lag });
       }
+      for (const [what, { text: before }] of last) {
+        if (seen.has(what)) continue;
+        last.delete(what);
+        note({ at, what, before, after: endOf(subject), lag: null });
+      }
     },
   };
 }
+
+/** What has become of something that is not to be seen any more. */
+const endOf = (subject: Subject): string =>
+  subject.kind === 'service' ? 'nothing to judge' : 'the Service is gone, or selects it no more';
 
 /** Whether an event may change anything about the subject; a Node may always. */
 function concerns(subject: Subject, { resource, object }: WatchEvent): boolean {
@@ -162,10 +171,7 @@ function lookAtService(seen: Map<string, Seen>, context: Context, ledger: Ledger
   seen.set(`Service ${key}`, { text, expected: null });
   for (const output of written) {
     const verdict = verdictOf(context.snapshot, of, output);
-    seen.set(output, {
-      text: verdict ?? 'nothing to judge',
-      expected: verdict === null ? null : 'conform',
-    });
+    if (verdict !== null) seen.set(output, { text: verdict, expected: 'conform' });
   }
 }
 

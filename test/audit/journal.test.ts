@@ -78,6 +78,17 @@ test('a Service by its verdicts, an address by who has it', () => {
   expect(lines(ofAddress)).toEqual(['10 pods with the address: none null']);
 });
 
+test('a Service that goes', () => {
+  const changes: [number, WatchEvent['type'], AnyObject][] = [[10, 'deleted', service()]];
+  expect(lines(follow(pair, changes))).toEqual(
+    ['Endpoints', 'IPv4 EndpointSlices'].map(
+      (place) => `10 Service shop/web, ${place}: the Service is gone, or selects it no more null`,
+    ),
+  );
+  const ofService = lines(follow({ kind: 'service', service: 'shop/web' }, changes));
+  expect(ofService[0]).toBe('10 Service shop/web: gone null');
+});
+
 test('what is not about it is not looked at, and old moments are forgotten', () => {
   const elsewhere = pod({ namespace: 'bank', name: 'x' });
   expect(lines(follow({ kind: 'pod', pod: 'shop/web-1' }, [[1, 'added', elsewhere]]))).toEqual([]);
