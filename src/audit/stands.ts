@@ -3,7 +3,7 @@
 // and the judges say; here it is only looked up.
 
 import { canonicalIP } from '../model/ip.ts';
-import type { Endpoint, EndpointSlice, Pod, Snapshot } from '../model/objects.ts';
+import type { Endpoint, EndpointSlice, ObjectRef, Pod, Snapshot } from '../model/objects.ts';
 import { label, portText } from '../model/objects.ts';
 import { isReady, sliceObject } from './compare.ts';
 import type { ListedAddress } from './compare.ts';
@@ -30,6 +30,9 @@ export interface Stand {
 const portsText = (ports: readonly { name: string | null }[], texts: readonly string[]): string =>
   ports.length === 0 ? 'no ports' : texts.join(', ');
 
+const podNamed = (target: ObjectRef | null): string | null =>
+  target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
+
 function listedStand(record: ServiceRecord, ip: string, listed: ListedAddress): Stand {
   const { ready, ports, target } = listed;
   return {
@@ -37,7 +40,7 @@ function listedStand(record: ServiceRecord, ip: string, listed: ListedAddress): 
     role: null,
     object: `Endpoints ${record.key}`,
     address: ip,
-    pod: target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null,
+    pod: podNamed(target),
     standing: ready ? standing(record, ports.length) : 'not-ready',
     text: `${ip}, ${ready ? 'ready' : 'not ready'}, ${portsText(ports, ports.map(portText))}`,
   };
@@ -75,7 +78,7 @@ function slicedStand(
     role,
     object: sliceObject(slice),
     address: canonicalIP(endpoint.addresses[0] ?? ''),
-    pod: target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null,
+    pod: podNamed(target),
     standing: whole === 'no-ports' || ready ? whole : 'not-ready',
     text: `${endpoint.addresses.join(', ')}, ${conditions}, ${ports}${hintText(endpoint)}`,
   };
@@ -100,17 +103,18 @@ export function standsOf(
   wanted: (address: string, pod: string | null) => boolean,
 ): Stand[] {
   const stands: Stand[] = [];
-  const add = (stand: Stand): void => {
-    if (wanted(stand.address, stand.pod)) stands.push(stand);
-  };
   for (const [ip, listed] of record.listed) {
-    for (const one of 'ip' in listed ? [listed] : listed) add(listedStand(record, ip, one));
+    for (const one of 'ip' in listed ? [listed] : listed) {
+      if (wanted(ip, podNamed(one.target))) stands.push(listedStand(record, ip, one));
+    }
   }
   for (const slice of [...record.slices.values()].sort((a, b) => (a.name < b.name ? -1 : 1))) {
     for (const endpoint of slice.endpoints) {
-      for (const address of endpoint.addresses) {
-        const stand = slicedStand(snapshot, record, slice, endpoint);
-        add({ ...stand, address: canonicalIP(address) });
+      const pod = podNamed(endpoint.target);
+      for (const one of endpoint.addresses) {
+        const address = canonicalIP(one);
+        if (!wanted(address, pod)) continue;
+        stands.push({ ...slicedStand(snapshot, record, slice, endpoint), address });
       }
     }
   }
