@@ -34,7 +34,7 @@ export type Unknown =
   | 'input-stale';
 
 /** Differences that the API allows and nobody suffers from: what shows them is conform. */
-const legal: ReadonlySet<Code> = new Set([
+export const legal: ReadonlySet<Code> = new Set([
   'slice-duplicate',
   'slice-surplus-empty',
   'mirror-slice-duplicate',
