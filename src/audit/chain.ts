@@ -291,7 +291,7 @@ function nodeStep({ service, pod, node }: Pair): Step {
 /** The pod on a Node that exists. */
 function bound(pod: Pod): { pod: Pod; node: Node } {
   const name = pod.node === '' ? 'a-node' : pod.node;
-  const { uid, created, at } = pod;
+  const { uid, created } = pod;
   const meta = {
     key: name,
     namespace: '',
@@ -300,10 +300,11 @@ function bound(pod: Pod): { pod: Pod; node: Node } {
     resourceVersion: '',
     labels: {},
     created,
-    at,
+    deleting: false,
   };
-  const state = { deleting: false, zone: '', ready: true, controlPlane: false, cpuMillis: 0 };
-  return { pod: { ...pod, node: name }, node: { ...meta, ...state } };
+  const state = { zone: '', ready: true, controlPlane: false, cpuMillis: 0 };
+  const node = { ...meta, ...state, addresses: [], podCIDRs: [] };
+  return { pod: { ...pod, node: name }, node };
 }
 
 function deletionStep({ service, pod }: Pair): Step {

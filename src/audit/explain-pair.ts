@@ -245,7 +245,7 @@ function truncatedReason({ of }: Asked): Reason[] {
 function besidesOf({ of, stands, items }: Asked): Reason[] {
   const others = stands.filter(({ place }) => place === null);
   const entries = others.map(({ object, text, role }) => {
-    const slice = [...of.record.slices.values()].find(({ key }) => object.endsWith(` ${key}`));
+    const slice = of.record.slices.find(({ key }) => object.endsWith(` ${key}`));
     return reason('note', `${object}, ${managerText(role, slice)}: ${text}`, { object });
   });
   const input = items.filter(({ output }) => output === 'input' || output === 'mirrored');

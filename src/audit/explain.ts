@@ -21,7 +21,7 @@ import type { Reason } from './reason.ts';
 import { counted, fewOf, itemReasons, reason, worstOf } from './reason.ts';
 import type { Context } from './service.ts';
 import type { Audited } from './standing.ts';
-import { standsOf } from './stands.ts';
+import { isListedIn, standsOf } from './stands.ts';
 import { standings, standingWords } from './step.ts';
 import type { Verdict } from './verdict.ts';
 import { legal } from './verdict.ts';
@@ -369,8 +369,7 @@ function sharedReasons({ snapshot }: Context, pod: Pod): Reason[] {
 function servicesListing(ledger: Ledger, addresses: readonly string[]): Audited[] {
   const found: Audited[] = [];
   for (const of of ledger.audited.values()) {
-    const { listed, slicesAt } = of.record;
-    if (addresses.some((ip) => listed.has(ip) || slicesAt.has(ip))) found.push(of);
+    if (addresses.some((ip) => isListedIn(of.record, ip))) found.push(of);
   }
   return found;
 }

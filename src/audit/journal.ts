@@ -11,7 +11,7 @@ import type { Subject } from './explain.ts';
 import type { Ledger } from './ledger.ts';
 import type { Context } from './service.ts';
 import { nodeOf } from './service.ts';
-import { actualAt, standsAt } from './stands.ts';
+import { actualAt, isListedIn, standsAt } from './stands.ts';
 import { outcomesOf, placeName, standingWords } from './step.ts';
 import { written, verdictOf } from './verdict.ts';
 
@@ -190,7 +190,7 @@ function lookAtAddress(
   seen.set('pods with the address', { text: owners === '' ? 'none' : owners, expected: null });
   const listing: Key[] = [];
   for (const { record } of ledger.audited.values()) {
-    if (record.listed.has(ip) || record.slicesAt.has(ip)) listing.push(record.key);
+    if (isListedIn(record, ip)) listing.push(record.key);
   }
   const text = listing.sort().join(', ');
   seen.set('Services that list it', { text: text === '' ? 'none' : text, expected: null });

@@ -58,7 +58,14 @@ export function portSteps(pair: Pair, release: Release): Step[] {
   }
   const effects = everywhere(service, 'no-ports');
   effects.set('endpoints', 'absent');
-  const one = { name: '', protocol: 'TCP', port: 80, targetPort: 80, appProtocol: null };
+  const one: ServicePort = {
+    name: '',
+    protocol: 'TCP',
+    port: 80,
+    targetPort: 80,
+    appProtocol: null,
+    nodePort: 0,
+  };
   return [
     failing(question, 'the Service has no ports', {
       effects,

@@ -133,4 +133,5 @@ export const unknownText: Readonly<Record<Unknown, string>> = {
   'endpoints-not-known': 'the input has no Endpoints',
   'endpointslices-not-known': 'the input has no EndpointSlices',
   'object-unreadable': 'an object that has a say in it could not be read',
+  'input-stale': 'an input cannot be seen just now',
 };

@@ -2,13 +2,13 @@
 // and the differences that the audit holds against them. What is compared and judged, compare.ts
 // and the judges say; here it is only looked up.
 
-import { canonicalIP } from '../model/ip.ts';
+import { canonicalIP, isAt } from '../model/ip.ts';
 import type { Endpoint, EndpointSlice, ObjectRef, Pod, Snapshot } from '../model/objects.ts';
 import { label, portText } from '../model/objects.ts';
 import { isReady, sliceObject } from './compare.ts';
 import type { ListedAddress } from './compare.ts';
+import { foldListed, listedAt, spreadListed } from './listed.ts';
 import type { Role, ServiceRecord } from './service.ts';
-import { listedAt } from './listed.ts';
 import { roleOf, slicesAt } from './service.ts';
 import type { Item } from './settle.ts';
 import type { Audited } from './standing.ts';
@@ -85,12 +85,23 @@ function slicedStand(
   };
 }
 
-/** The entries at an address, found through the indexes of the record. */
+const isOf = ({ addresses }: Endpoint, address: string): boolean =>
+  addresses.some((one) => isAt(one, address));
+
+/** Whether the Endpoints or any slice of a Service list an address, which is in canonical form. */
+export function isListedIn(record: ServiceRecord, address: string): boolean {
+  if (listedAt(record, address).length > 0) return true;
+  return slicesAt(record, address).some(({ endpoints }) =>
+    endpoints.some((endpoint) => isOf(endpoint, address)),
+  );
+}
+
+/** The entries at an address, found through the indexes of the record where it has any. */
 export function standsAt(snapshot: Snapshot, record: ServiceRecord, address: string): Stand[] {
   const stands = listedAt(record, address).map((one) => listedStand(record, address, one));
   for (const slice of slicesAt(record, address)) {
     for (const endpoint of slice.endpoints) {
-      if (!endpoint.addresses.some((one) => canonicalIP(one) === address)) continue;
+      if (!isOf(endpoint, address)) continue;
       stands.push({ ...slicedStand(snapshot, record, slice, endpoint), address });
     }
   }
@@ -104,12 +115,13 @@ export function standsOf(
   wanted: (address: string, pod: string | null) => boolean,
 ): Stand[] {
   const stands: Stand[] = [];
-  for (const [ip, listed] of record.listed) {
+  for (const [ip, listed] of spreadListed(record)) {
     for (const one of 'ip' in listed ? [listed] : listed) {
       if (wanted(ip, podNamed(one.target))) stands.push(listedStand(record, ip, one));
     }
   }
-  for (const slice of [...record.slices.values()].sort((a, b) => (a.name < b.name ? -1 : 1))) {
+  foldListed(record);
+  for (const slice of record.slices) {
     for (const endpoint of slice.endpoints) {
       const pod = podNamed(endpoint.target);
       for (const one of endpoint.addresses) {

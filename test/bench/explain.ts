@@ -47,13 +47,15 @@ function measureAll(snapshot: Snapshot, ledger: Ledger): Record<string, Spent> {
     maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
   };
   const largest = [...ledger.audited.values()].reduce((a, b) =>
-    b.record.members.size > a.record.members.size ? b : a,
+    b.record.members.length > a.record.members.length ? b : a,
   );
   const service = largest.record.key;
-  const [pod = ''] = largest.record.members.keys();
-  const address = snapshot.pods.get(pod)?.ips[0] ?? '';
+  const [member] = largest.record.members;
+  const pod = member?.key ?? '';
+  const address = member?.ips[0] ?? '';
   const nobody = [...snapshot.services.values()].find(
-    ({ key, selector }) => selector !== null && ledger.audited.get(key)?.record.members.size === 0,
+    ({ key, selector }) =>
+      selector !== null && ledger.audited.get(key)?.record.members.length === 0,
   );
   const subjects: Record<string, Subject> = {
     'largest service': { kind: 'service', service },
