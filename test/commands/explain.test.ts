@@ -1,35 +1,46 @@
 // The command as people use it: words and namespaces, dumps and moments of the recording, exit
-// codes, and an explanation of every fault that was done to the recorded cluster.
+// codes, and an explanation of every fault that was done to the recorded cluster. What the command
+// does is run in this process; that the command line leads to it, a few real processes show.
 
 import { execFile } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { createReadStream, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 
-import { describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 
-import type { ExplainDocument } from '../../src/output/explain.ts';
+import { printed } from './printed.ts';
 import { causes } from '../../src/audit/causes.ts';
-import { parseSubject } from '../../src/commands/explain.ts';
+import type { Explanation } from '../../src/audit/explain.ts';
+import { explain } from '../../src/audit/explain.ts';
+import { readRecording } from '../../src/cluster/recording.ts';
+import { explainSubject, parseOutput, parseSubject } from '../../src/commands/explain.ts';
+import { parseTime } from '../../src/config.ts';
+import type { ExplainDocument } from '../../src/output/explain.ts';
+import { createAuditor } from '../../src/serve.ts';
+import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 
 const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const recording = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
+
+interface Wanted {
+  readonly output: string;
+  readonly namespace?: string;
+  readonly service?: string;
+}
+
+interface Fault {
+  readonly what: string;
+  readonly from: number;
+  readonly until: number | null;
+  readonly expect: readonly Wanted[];
+}
+
 const truth = JSON.parse(
   readFileSync(new URL('../recordings/shop.truth.json', import.meta.url), 'utf8'),
-) as {
-  readonly faults: readonly {
-    readonly what: string;
-    readonly from: number;
-    readonly until: number | null;
-    readonly expect: readonly {
-      readonly output: string;
-      readonly namespace?: string;
-      readonly service?: string;
-    }[];
-  }[];
-  readonly end: number;
-};
+) as { readonly faults: readonly Fault[]; readonly end: number };
 
 interface Ran {
   readonly code: number;
@@ -37,7 +48,45 @@ interface Ran {
   readonly err: string;
 }
 
+const usual = { settle: 30, maxEndpointsPerSlice: defaultMaxEndpointsPerSlice } as const;
+
+const flags = {
+  input: { type: 'string', multiple: true },
+  recording: { type: 'string' },
+  at: { type: 'string' },
+  namespace: { type: 'string', short: 'n' },
+  output: { type: 'string', short: 'o' },
+} as const;
+
+async function ask(args: string[]): Promise<Ran> {
+  const { values, positionals } = parseArgs({ args, options: flags, allowPositionals: true });
+  const { at, output = 'text', ...named } = values;
+  const moment = at === undefined ? {} : { at: parseTime(at) };
+  const { out, err } = printed();
+  try {
+    const options = { ...usual, ...named, ...moment, output: parseOutput(output) };
+    const code = await explainSubject(positionals, options);
+    return { code, out: out(), err: err() };
+  } catch (error) {
+    // As the command line has it.
+    return { code: 2, out: out(), err: error instanceof Error ? error.message : String(error) };
+  } finally {
+    vi.restoreAllMocks();
+  }
+}
+
+const asked = new Map<string, Promise<Ran>>();
+
+/** Runs the command with these words; the same words once. */
 function run(...args: string[]): Promise<Ran> {
+  const line = args.join(' ');
+  let ran = asked.get(line);
+  if (ran === undefined) asked.set(line, (ran = ask(args)));
+  return ran;
+}
+
+/** Runs the command line in a process of its own. */
+function runProcess(...args: string[]): Promise<Ran> {
   return new Promise((resolve) => {
     execFile(process.execPath, [main, 'explain', ...args], (error, out, err) => {
       resolve({ code: typeof error?.code === 'number' ? error.code : 0, out, err });
@@ -74,41 +123,87 @@ describe('parseSubject', () => {
   });
 });
 
-describe('faults of the recording', () => {
-  const faults = truth.faults.flatMap((fault) =>
-    fault.expect
-      .filter(({ output }) => output !== 'node')
-      .map((want) => ({ ...fault, want, at: `${want.output} of ${String(want.service)}` })),
-  );
+interface Case extends Fault {
+  readonly want: Wanted;
+  readonly moment: number;
+}
 
-  test.each(faults)('$what: $at', async ({ want, from, until }) => {
-    const moment = String(Math.min(until ?? truth.end, from + 45));
-    const key = `service/${String(want.namespace)}/${String(want.service)}`;
-    const got = await recorded(key, '--at', moment, '-o', 'json');
-    const explained = json(got);
-    expect(got.code).toBe(explained.severity === 'info' ? 0 : 1);
-    expect(explained.severity).not.toBeNull();
-    expect(explained.change).not.toBeNull();
-    const texts = JSON.stringify(explained.reasons);
+const cases: readonly Case[] = truth.faults.flatMap((fault) =>
+  fault.expect
+    .filter(({ output }) => output !== 'node')
+    .map((want) => ({
+      ...fault,
+      want,
+      moment: Math.min(fault.until ?? truth.end, fault.from + 45),
+    })),
+);
+
+/** The explanations of the Services of all faults, each at its moment, in one replay. */
+async function explained(): Promise<ReadonlyMap<Case, Explanation>> {
+  const auditor = createAuditor({ ...usual, release: null });
+  const found = new Map<Case, Explanation>();
+  const waiting = [...cases].sort((a, b) => b.moment - a.moment);
+  const lookUpTo = (at: number): void => {
+    for (let one = waiting.at(-1); one !== undefined && one.moment < at; one = waiting.at(-1)) {
+      waiting.pop();
+      auditor.advance(one.moment);
+      const ledger = auditor.ledger();
+      if (ledger === null) throw new Error('A fault before the beginning');
+      const service = `${String(one.want.namespace)}/${String(one.want.service)}`;
+      const context = {
+        snapshot: auditor.store.snapshot,
+        release: auditor.release(),
+        maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+      };
+      found.set(one, explain(context, ledger, { kind: 'service', service }));
+    }
+  };
+  const source = { name: recording, bytes: createReadStream(recording) };
+  for await (const entry of readRecording(source, () => undefined)) {
+    lookUpTo(entry.kind === 'event' ? entry.event.at : entry.at);
+    auditor.take(entry);
+  }
+  lookUpTo(Infinity);
+  return found;
+}
+
+describe('faults of the recording', () => {
+  let explanations: ReadonlyMap<Case, Explanation> = new Map();
+  beforeAll(async () => {
+    explanations = await explained();
+  });
+
+  test.each(cases)('$what: $want.output of $want.service', (one) => {
+    const got = explanations.get(one);
+    expect(got?.severity).not.toBeNull();
+    expect(got?.change).not.toBeNull();
     const words: Readonly<Record<string, string>> = {
       endpoints: 'Endpoints: different',
       endpointslices: 'EndpointSlices: different',
       input: 'no controller can put right',
     };
-    expect(texts).toContain(words[want.output]);
+    expect(JSON.stringify(got?.reasons)).toContain(words[one.want.output]);
+  });
+
+  test('the command says the same of a moment', async () => {
+    const one = cases.find(({ want }) => want.service === 'search');
+    if (one === undefined) throw new Error('No such fault');
+    const got = await recorded('service/shop/search', '--at', String(one.moment), '-o', 'json');
+    expect(got.code).toBe(1);
+    expect(json(got)).toMatchObject({ at: one.moment, ...explanations.get(one) });
   });
 
   test('the hand that edited the Endpoints is named', async () => {
-    const { out, code } = await recorded('service/ledger');
+    const { out, code } = await recorded('service/ledger', '-n', 'payments');
     expect(code).toBe(1);
     expect(out).toContain('10.244.99.99');
     expect(flat(out)).toContain('Cause: Somebody else changed the object');
   });
 
   test('while nobody writes, the answer looks at kube-controller-manager', async () => {
-    const { out } = await recorded('service/search', '--at', '2026-11-21T10:58:20Z');
-    expect(out).toContain('look whether');
-    expect(out).toContain('kube-controller-manager runs');
+    const at = ['--at', '2026-11-21T10:58:20Z'];
+    const { out } = await run('service/search', '-n', 'shop', '--recording', recording, ...at);
+    expect(flat(out)).toContain('look whether kube-controller-manager runs');
   });
 
   test('each hop of a pod has its lag', async () => {
@@ -128,7 +223,7 @@ describe('near misses of the recording', () => {
   });
 
   test('a port that no container names, with the ports that are named', async () => {
-    const { out, code } = await recorded('service/fraud-metrics');
+    const { out, code } = await recorded('service/fraud-metrics', '-n', 'payments');
     expect(code).toBe(0);
     expect(flat(out)).toContain('no container names a port metrics; ports named: http');
     expect(flat(out)).toContain('set targetPort of port metrics 9100/TCP to http');
@@ -192,7 +287,6 @@ describe('a dump', () => {
     ['both', ['service/web', '--input', one, '--recording', recording], 'either --input'],
     ['a moment of a dump', ['service/web', '--input', one, '--at', '1'], 'a dump is one moment'],
     ['a word that is none', ['web', '--input', one], 'Expected service/NAME'],
-    ['a format that is none', ['service/web', '-o', 'yaml', '--input', one], 'one of text, json'],
     ['a file that is absent', ['service/web', '--input', join(folder, 'no')], 'no'],
     [
       'a moment before all',
@@ -249,4 +343,30 @@ test('what cannot be judged exits with 2', async () => {
   const got = await run('service/web', '--input', bare);
   expect(got.code).toBe(2);
   expect(got.out).toContain('UNKNOWN');
+});
+
+describe('the command line', () => {
+  const one = save('line.json', [podOf('shop', 'wep'), serviceOf('shop'), endpointsOf('shop')]);
+
+  test('explains what it is asked', async () => {
+    const line = ['pod/web-1', 'svc/web', '-n', 'shop', '--input', one, '-o', 'json'];
+    expect(await runProcess(...line)).toEqual(await run(...line));
+  });
+
+  test('explains a moment of a recording, with the usual window', async () => {
+    const at = ['--at', '2026-11-21T10:58:20Z'];
+    const line = ['service/search', '-n', 'shop', '--recording', recording, ...at];
+    const got = await runProcess(...line);
+    expect(got.code).toBe(1);
+    expect(got).toEqual(await run(...line));
+  });
+
+  test.each([
+    ['a word that is none', ['web', '--input', one], 'Expected service/NAME'],
+    ['a format that is none', ['service/web', '-o', 'yaml', '--input', one], 'one of text, json'],
+  ])('%s exits with 2', async (_, args, want) => {
+    const got = await runProcess(...args);
+    expect(got.code).toBe(2);
+    expect(got.err).toContain(want);
+  });
 });
