@@ -80,10 +80,7 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .option('--input <path...>', 'a dump, as audit reads it')
     .option('--recording <file>', 'a recording, as replay reads it')
     .addOption(
-      new Option(
-        '--at <time>',
-        'the moment of the recording: Unix seconds or RFC 3339 (default: its end)',
-      ).argParser(parseTime),
+      new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
     )
     .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
     .addOption(

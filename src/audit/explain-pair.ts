@@ -22,7 +22,6 @@ import {
   unknownText,
   worstOf,
 } from './reason.ts';
-import type { Context } from './service.ts';
 import { nodeOf } from './service.ts';
 import type { Item } from './settle.ts';
 import type { Audited } from './standing.ts';
@@ -31,8 +30,8 @@ import { actualAt, itemsAbout, managerText, standsOfPod } from './stands.ts';
 import type { Outcome, Pair, Place, StandingAt, Step } from './step.ts';
 import { placeName, standings, standingWords } from './step.ts';
 import type { Written } from './touch.ts';
-import type { Verdict } from './verdict.ts';
-import { legal } from './verdict.ts';
+import type { Sight, Unknown, Verdict } from './verdict.ts';
+import { legal, reasonOf, written } from './verdict.ts';
 
 /** What is expected at a place, and what stands there; the two agree where the audit is content. */
 export interface PlaceExplained {
@@ -59,7 +58,7 @@ export interface PairExplained {
 }
 
 interface Asked {
-  readonly context: Context;
+  readonly context: Sight;
   readonly of: Audited;
   readonly pair: Pair;
   readonly chain: Chain;
@@ -76,12 +75,30 @@ const better = (a: StandingAt, b: StandingAt): StandingAt =>
 const itemsAt = (items: readonly Item[], place: Place): Item[] =>
   items.filter((item) => item.output === outputOf(place));
 
-function verdictAt({ of, items, pair }: Asked, place: Place): Verdict {
-  const loud = itemsAt(items, place).filter(({ difference }) => !legal.has(difference.code));
+/** The verdict on some of the differences of an output, as verdictOf has it on all of them. */
+export function verdictOn(
+  { stale }: Sight,
+  of: Audited,
+  items: readonly Item[],
+  output: Written,
+): Verdict {
+  const loud = items.filter((item) => item.output === output && !legal.has(item.difference.code));
+  const unknown = reasonOf(of, output, stale);
+  if (unknown === 'input-stale') return 'unknown';
   if (loud.some(({ openedAt }) => openedAt !== null)) return 'different';
-  if (isSelected(pair.service) && of.unknown.has(outputOf(place))) return 'unknown';
+  if (unknown !== null) return 'unknown';
   return loud.length > 0 ? 'pending' : 'conform';
 }
+
+function verdictAt({ context, of, items, pair }: Asked, place: Place): Verdict {
+  // Nobody has to list it, so that only what is found there can be judged.
+  if (!isSelected(pair.service) && itemsAt(items, place).length === 0) return 'conform';
+  return verdictOn(context, of, items, outputOf(place));
+}
+
+/** Why some of a Service cannot be judged; null where all can. */
+export const anyUnknown = ({ stale }: Sight, of: Audited): Unknown | null =>
+  written.map((output) => reasonOf(of, output, stale)).find((one) => one !== null) ?? null;
 
 const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
@@ -90,7 +107,7 @@ export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
   worstFirst.find((one) => verdicts.includes(one)) ?? 'conform';
 
 /** Explains a pod and a Service; `of` is what the ledger holds of that Service. */
-export function explainPair(context: Context, of: Audited, pod: Pod): PairExplained | null {
+export function explainPair(context: Sight, of: Audited, pod: Pod): PairExplained | null {
   const { service } = of.record;
   if (service === null) return null;
   const { snapshot, release } = context;
@@ -155,7 +172,7 @@ interface Answer {
 }
 
 function answerOf(
-  { pair, chain, items, of }: Asked,
+  { context, pair, chain, items, of }: Asked,
   places: readonly PlaceExplained[],
   best: Outcome | null,
   decides: Step | null,
@@ -175,9 +192,8 @@ function answerOf(
   const more =
     reasons.length > 1 && decides !== null ? `, and ${reasonsMore(reasons.length - 1)}` : '';
   const end = expected === 'ready' ? ' and gets its traffic' : '';
-  const unknown = isSelected(pair.service) ? [...of.unknown.values()][0] : undefined;
-  const doubt =
-    unknown === undefined ? '' : `; not all of it can be judged: ${unknownText[unknown]}`;
+  const unknown = isSelected(pair.service) ? anyUnknown(context, of) : null;
+  const doubt = unknown === null ? '' : `; not all of it can be judged: ${unknownText[unknown]}`;
   const trouble = first === undefined ? '' : `. But: ${itemText(first)}`;
   const answer = `${pod} ${expectations[expected]} ${service}${end}${why}${more}${trouble}${doubt}`;
   const changes = reasons.map(({ change }) => change).filter((change) => change !== null);
@@ -211,8 +227,8 @@ function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceEx
     ...itemReasons(itemsAt(items, place)),
   ];
   const name = placeName(place);
-  const unknown = of.unknown.get(outputOf(place));
-  if (verdict === 'unknown' && unknown !== undefined) {
+  const unknown = reasonOf(of, outputOf(place), asked.context.stale);
+  if (verdict === 'unknown' && unknown !== null) {
     return reason('unknown', `${name}: unknown, since ${unknownText[unknown]}`, { parts });
   }
   if (!isSelected(asked.pair.service) && actual !== 'absent') {

@@ -36,8 +36,9 @@ import { managerText } from './stands.ts';
 import type { StandingAt } from './step.ts';
 import { standingWords } from './step.ts';
 import type { Written } from './touch.ts';
-import type { Verdict } from './verdict.ts';
-import { legal, verdictOf, written } from './verdict.ts';
+import { anyUnknown } from './explain-pair.ts';
+import type { Sight, Verdict } from './verdict.ts';
+import { legal, reasonOf, verdictOf, written } from './verdict.ts';
 
 export interface ServiceExplained {
   readonly service: string;
@@ -129,7 +130,8 @@ function podsReason(context: Context, record: ServiceRecord, service: Service): 
   if (record.members.length === 0) return nobodyReason(context, service);
   const groups = groupsOf(context, record, service);
   const ready = countOf(groups, 'ready') + countOf(groups, 'fewer-ports');
-  const text = `it selects ${counted(record.members.length, 'pod')}, ${String(ready)} of them ready`;
+  const selected = counted(record.members.length, 'pod');
+  const text = `it selects ${selected}, ${String(ready)} of them ready`;
   return reason(ready > 0 ? 'yes' : 'no', text, { parts: groups.map(groupReason) });
 }
 
@@ -202,9 +204,9 @@ const outputNames: Readonly<Record<Written, string>> = {
   mirrored: 'Mirrored EndpointSlices',
 };
 
-function outputReason(context: Context, of: Audited, output: Written): Reason | null {
-  const { snapshot } = context;
-  const verdict = verdictOf(snapshot, of, output);
+function outputReason(context: Sight, of: Audited, output: Written): Reason | null {
+  const { snapshot, stale } = context;
+  const verdict = verdictOf(snapshot, of, output, stale);
   const items = allItems(of).filter((item) => item.output === output);
   const what = whatStands(context, of.record, output);
   const name = outputNames[output];
@@ -212,9 +214,8 @@ function outputReason(context: Context, of: Audited, output: Written): Reason | 
     if (output !== 'mirrored') return null;
     return reason('note', `${name}: none, ${whyNotMirrored(of.record)}`);
   }
-  const unknown = of.unknown.get(output);
-  const why =
-    verdict === 'unknown' && unknown !== undefined ? `, since ${unknownText[unknown]}` : '';
+  const unknown = reasonOf(of, output, stale);
+  const why = verdict === 'unknown' && unknown !== null ? `, since ${unknownText[unknown]}` : '';
   const mark = verdict === 'conform' ? 'yes' : verdict === 'unknown' ? 'unknown' : 'no';
   const parts = itemReasons(items);
   if (output === 'endpointslices') parts.push(...hintReasons(context, of.record));
@@ -305,8 +306,8 @@ function inputReason(items: readonly Item[]): Reason | null {
 }
 
 /** Explains the Service that `of` is about, or what is left under its name. */
-export function explainService(context: Context, of: Audited): ServiceExplained {
-  const { snapshot } = context;
+export function explainService(context: Sight, of: Audited): ServiceExplained {
+  const { snapshot, stale } = context;
   const { record } = of;
   const { service } = record;
   const items = allItems(of);
@@ -314,7 +315,7 @@ export function explainService(context: Context, of: Audited): ServiceExplained 
     Written,
     Verdict | null
   >;
-  for (const output of written) verdicts[output] = verdictOf(snapshot, of, output);
+  for (const output of written) verdicts[output] = verdictOf(snapshot, of, output, stale);
   const pods = service === null ? null : podsReason(context, record, service);
   const reasons = [
     service === null ? reason('no', `there is no Service ${record.key}`) : kindReason(service),
@@ -323,11 +324,12 @@ export function explainService(context: Context, of: Audited): ServiceExplained 
     inputReason(items),
     ...foreignReasons(context, record),
   ].filter((one) => one !== null);
-  const { answer, change } = answerOf(of, pods, items);
+  const { answer, change } = answerOf(context, of, pods, items);
   return { service: record.key, answer, change, verdicts, severity: worstOf(items), reasons };
 }
 
 function answerOf(
+  context: Sight,
   of: Audited,
   pods: Reason | null,
   items: readonly Item[],
@@ -341,11 +343,9 @@ function answerOf(
   const [worst] = loud;
   const state = service === null ? 'does not exist' : stateOf(record, service, pods);
   if (worst === undefined) {
-    const unknown = [...of.unknown.values()][0];
+    const unknown = anyUnknown(context, of);
     const doubt =
-      unknown === undefined || pods === null
-        ? ''
-        : `; not all can be judged: ${unknownText[unknown]}`;
+      unknown === null || pods === null ? '' : `; not all can be judged: ${unknownText[unknown]}`;
     return { answer: `${name} ${state}${doubt}`, change: changeOf(pods) };
   }
   const answer = `${name} ${state}. But: ${itemText(worst)}`;

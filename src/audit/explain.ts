@@ -10,7 +10,7 @@ import { canonicalIP, parseIP } from '../model/ip.ts';
 import type { Key, Pod, Service } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
 import type { PairExplained } from './explain-pair.ts';
-import { explainPair, worstVerdict } from './explain-pair.ts';
+import { anyUnknown, explainPair, verdictOn, worstVerdict } from './explain-pair.ts';
 import { explainService } from './explain-service.ts';
 import type { Severity } from './findings.ts';
 import { isWorse } from './findings.ts';
@@ -18,13 +18,14 @@ import type { Ledger } from './ledger.ts';
 import { missedText } from './chain.ts';
 import { isNear, servicesNear } from './near.ts';
 import type { Reason } from './reason.ts';
-import { counted, fewOf, itemReasons, reason, worstOf } from './reason.ts';
+import { counted, fewOf, itemReasons, reason, unknownText, worstOf } from './reason.ts';
 import type { Context } from './service.ts';
+import type { Item } from './settle.ts';
 import type { Audited } from './standing.ts';
 import { isListedIn, standsOf } from './stands.ts';
 import { standings, standingWords } from './step.ts';
-import type { Verdict } from './verdict.ts';
-import { legal } from './verdict.ts';
+import type { Sight, Verdict } from './verdict.ts';
+import { legal, verdictOf, written } from './verdict.ts';
 
 /** What is asked about. Keys are `namespace/name`. */
 export type Subject =
@@ -47,15 +48,15 @@ export interface Explanation {
   readonly reasons: readonly Reason[];
 }
 
-/** Explains what is asked about; `context` is that of the ledger. */
-export function explain(context: Context, ledger: Ledger, subject: Subject): Explanation {
+/** Explains what is asked about; `context` is that of the ledger, as it is seen just now. */
+export function explain(context: Sight, ledger: Ledger, subject: Subject): Explanation {
   const explanation = explained(context, ledger, subject);
   const { verdict, reasons } = explanation;
   const others = verdict === 'different' || verdict === 'pending' ? othersReasons(ledger) : [];
   return others.length === 0 ? explanation : { ...explanation, reasons: [...reasons, ...others] };
 }
 
-function explained(context: Context, ledger: Ledger, subject: Subject): Explanation {
+function explained(context: Sight, ledger: Ledger, subject: Subject): Explanation {
   switch (subject.kind) {
     case 'service':
       return explainOneService(context, ledger, subject);
@@ -133,7 +134,7 @@ function missing(
 }
 
 function explainOneService(
-  context: Context,
+  context: Sight,
   ledger: Ledger,
   subject: Extract<Subject, { kind: 'service' }>,
 ): Explanation {
@@ -152,7 +153,7 @@ function pairReasons({ steps, stands, besides }: PairExplained, all: boolean): R
 }
 
 function explainBoth(
-  context: Context,
+  context: Sight,
   ledger: Ledger,
   subject: Extract<Subject, { kind: 'pair' }>,
 ): Explanation {
@@ -174,7 +175,7 @@ function explainBoth(
 }
 
 /** A pod that does not exist may still be listed: the Services that name it are told. */
-function lostPod(context: Context, ledger: Ledger, subject: Subject, key: Key): Explanation {
+function lostPod(context: Sight, ledger: Ledger, subject: Subject, key: Key): Explanation {
   const naming: Reason[] = [];
   let severity: Severity | null = null;
   const verdicts: Verdict[] = [];
@@ -184,7 +185,7 @@ function lostPod(context: Context, ledger: Ledger, subject: Subject, key: Key): 
     if (stands.length === 0) continue;
     const items = itemsAt(of, new Set(stands.map(({ address }) => address)));
     severity = worse(severity, worstOf(items));
-    verdicts.push(items.some(({ openedAt }) => openedAt !== null) ? 'different' : 'pending');
+    verdicts.push(verdictAmong(context, of, items));
     const entries = stands.map(({ object, text }) =>
       reason('note', `${object}: ${text}`, { object }),
     );
@@ -212,10 +213,16 @@ const worse = (a: Severity | null, b: Severity | null): Severity | null =>
 const itemsAt = ({ items }: Audited, addresses: ReadonlySet<string>) =>
   [...items].flatMap(([unit, there]) => (addresses.has(unit.split(' ')[1] ?? '') ? there : []));
 
+/** The worst verdict on some of the differences of a Service, over the outputs that it has. */
+function verdictAmong(context: Sight, of: Audited, items: readonly Item[]): Verdict {
+  const judged = written.filter((output) => verdictOf(context.snapshot, of, output) !== null);
+  return worstVerdict(judged.map((output) => verdictOn(context, of, items, output)));
+}
+
 const mostServices = 20;
 
 function explainPod(
-  context: Context,
+  context: Sight,
   ledger: Ledger,
   subject: Extract<Subject, { kind: 'pod' }>,
 ): Explanation {
@@ -248,7 +255,7 @@ function explainPod(
 const isUnselected = ({ mark, field }: Reason): boolean =>
   mark === 'no' && (field?.startsWith('metadata.labels') === true || field === 'spec.selector');
 
-function pairOf(context: Context, ledger: Ledger, key: Key, pod: Pod): PairExplained[] {
+function pairOf(context: Sight, ledger: Ledger, key: Key, pod: Pod): PairExplained[] {
   const of = ledger.audited.get(key);
   const pair = of === undefined ? null : explainPair(context, of, pod);
   return pair === null ? [] : [pair];
@@ -375,7 +382,7 @@ function servicesListing(ledger: Ledger, addresses: readonly string[]): Audited[
 }
 
 function explainAddress(
-  context: Context,
+  context: Sight,
   ledger: Ledger,
   subject: Extract<Subject, { kind: 'address' }>,
 ): Explanation {
@@ -403,9 +410,7 @@ function explainAddress(
   for (const of of listing) {
     const items = itemsAt(of, new Set([ip]));
     severity = worse(severity, worstOf(items));
-    const loud = items.filter(({ output }) => output !== 'input');
-    const open = loud.some(({ openedAt }) => openedAt !== null);
-    verdicts.push(open ? 'different' : loud.length > 0 ? 'pending' : 'conform');
+    verdicts.push(verdictAmong(context, of, items));
     reasons.push(listingReason(context, of, ip));
   }
   const change =
@@ -416,7 +421,7 @@ function explainAddress(
   return { subject, found, verdict, severity, answer, change, reasons };
 }
 
-function listingReason(context: Context, of: Audited, ip: string): Reason {
+function listingReason(context: Sight, of: Audited, ip: string): Reason {
   const stands = standsOf(context.snapshot, of.record, (address) => address === ip);
   const items = itemsAt(of, new Set([ip]));
   const parts = [
@@ -426,8 +431,10 @@ function listingReason(context: Context, of: Audited, ip: string): Reason {
     }),
     ...itemReasons(items),
   ];
-  const mark = items.length > 0 ? 'no' : 'yes';
-  return reason(mark, `Service ${of.record.key} lists it`, {
+  const unknown = anyUnknown(context, of);
+  const mark = items.length > 0 ? 'no' : unknown === null ? 'yes' : 'unknown';
+  const doubt = unknown === null ? '' : `; not all can be judged: ${unknownText[unknown]}`;
+  return reason(mark, `Service ${of.record.key} lists it${doubt}`, {
     object: `Service ${of.record.key}`,
     parts,
   });

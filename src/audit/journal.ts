@@ -13,6 +13,7 @@ import type { Context } from './service.ts';
 import { nodeOf } from './service.ts';
 import { actualAt, isListedIn, standsAt } from './stands.ts';
 import { outcomesOf, placeName, standingWords } from './step.ts';
+import type { Sight } from './verdict.ts';
 import { written, verdictOf } from './verdict.ts';
 
 /** One thing that changed. */
@@ -30,7 +31,7 @@ export interface Moment {
 
 export interface Journal {
   /** Looks at the ledger after an event of the input. */
-  observe(context: Context, ledger: Ledger, event: WatchEvent | null, at: number): void;
+  observe(context: Sight, ledger: Ledger, event: WatchEvent | null, at: number): void;
   /** Oldest first; older ones than the last `kept` are forgotten. */
   readonly moments: readonly Moment[];
 }
@@ -94,7 +95,7 @@ function concerns(subject: Subject, { resource, object }: WatchEvent): boolean {
 }
 
 function look(
-  context: Context,
+  context: Sight,
   ledger: Ledger,
   subject: Subject,
   pods: Map<Key, Pod>,
@@ -163,14 +164,14 @@ function lookAtPair(
   }
 }
 
-function lookAtService(seen: Map<string, Seen>, context: Context, ledger: Ledger, key: Key): void {
+function lookAtService(seen: Map<string, Seen>, context: Sight, ledger: Ledger, key: Key): void {
   const of = ledger.audited.get(key);
   if (of === undefined) return void seen.set(`Service ${key}`, { text: 'gone', expected: null });
   const { service } = of.record;
   const text = service === null ? 'gone' : service.selector === null ? 'without selector' : 'there';
   seen.set(`Service ${key}`, { text, expected: null });
   for (const output of written) {
-    const verdict = verdictOf(context.snapshot, of, output);
+    const verdict = verdictOf(context.snapshot, of, output, context.stale);
     if (verdict !== null) seen.set(output, { text: verdict, expected: 'conform' });
   }
 }

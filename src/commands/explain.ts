@@ -12,7 +12,7 @@ import type { Explanation, Subject } from '../audit/explain.ts';
 import { explain } from '../audit/explain.ts';
 import type { Journal, Moment } from '../audit/journal.ts';
 import { createJournal } from '../audit/journal.ts';
-import type { Context } from '../audit/service.ts';
+import type { Sight } from '../audit/verdict.ts';
 import { readDump } from '../cluster/dump.ts';
 import type { RecordingEntry } from '../cluster/recording.ts';
 import type { Key, Snapshot, WatchEvent } from '../model/objects.ts';
@@ -135,10 +135,11 @@ function missingSubject({ pod, service }: Asked): Subject {
   return { kind: 'pair', pod: key(pod), service: key(service) };
 }
 
-const contextOf = (auditor: Auditor, maxEndpointsPerSlice: number): Context => ({
+const contextOf = (auditor: Auditor, maxEndpointsPerSlice: number): Sight => ({
   snapshot: auditor.store.snapshot,
   release: auditor.release(),
   maxEndpointsPerSlice,
+  stale: auditor.stale(),
 });
 
 /** Replays a recording to the moment that is asked for, and follows the subject on the way. */

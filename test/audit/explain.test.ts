@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 
 import { endpoints, node, pod, service, slice, times } from '../build.ts';
+import { restsOn } from '../../src/audit/cut.ts';
 import type { Explanation, Subject } from '../../src/audit/explain.ts';
 import { explain } from '../../src/audit/explain.ts';
 import type { AnyObject, Resource } from '../../src/model/objects.ts';
@@ -13,10 +14,11 @@ function ask(
   subject: Subject,
   objects: readonly AnyObject[],
   known: readonly Resource[] = resources,
+  stale: readonly Resource[] = [],
 ): Explanation {
   const { context, ledger } = judged([service(), node(), ...objects], {}, known);
   ledger.settle.advance(1000);
-  return explain(context, ledger, subject);
+  return explain({ ...context, stale: new Set(stale) }, ledger, subject);
 }
 
 const aService: Subject = { kind: 'service', service: 'shop/web' };
@@ -89,6 +91,26 @@ test('what the input does not deliver cannot be explained', () => {
   expect(ask(aService, [endpoints()], known).verdict).toBe('unknown');
   const without = resources.filter((one) => one !== 'nodes');
   expect(ask(aPair, right, without).verdict).toBe('unknown');
+});
+
+test.each(resources)('while %s cannot be seen, nothing is called right or wrong', (resource) => {
+  const isOfSlices = restsOn.endpointslices.includes(resource);
+  const wrong = isOfSlices
+    ? [pod(), endpoints(), slice({ endpoints: [], ports: [] })]
+    : [pod(), endpoints({ subsets: [] }), slice()];
+  for (const subject of [aService, aPod, aPair, anAddress('10.0.0.1')]) {
+    for (const objects of [right, wrong]) {
+      const got = ask(subject, objects, resources, [resource]);
+      expect(got.verdict, subject.kind).toBe('unknown');
+      expect(JSON.stringify(got), subject.kind).toContain('an input cannot be seen just now');
+    }
+  }
+});
+
+test('what does not rest on an input is judged without it', () => {
+  const texts = ask(aPair, right, resources, ['nodes']).reasons.map(({ text }) => text);
+  expect(texts).toContain('Endpoints: conform: ready, as it must be');
+  expect(texts).toContain('IPv4 EndpointSlices: unknown, since an input cannot be seen just now');
 });
 
 test('several Services of one pod are told together', () => {

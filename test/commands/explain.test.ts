@@ -154,6 +154,7 @@ async function explained(): Promise<ReadonlyMap<Case, Explanation>> {
         snapshot: auditor.store.snapshot,
         release: auditor.release(),
         maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+        stale: auditor.stale(),
       };
       found.set(one, explain(context, ledger, { kind: 'service', service }));
     }
@@ -343,6 +344,26 @@ test('what cannot be judged exits with 2', async () => {
   const got = await run('service/web', '--input', bare);
   expect(got.code).toBe(2);
   expect(got.out).toContain('UNKNOWN');
+});
+
+test('what a recorder could not see exits with 2', async () => {
+  const kinds = { services: serviceOf, endpoints: endpointsOf };
+  const resources = Object.keys(kinds);
+  const lines: unknown[] = [
+    { kind: 'header', format: 1, at: 10, kubernetes: 'v1.36.3', resources },
+    ...Object.entries(kinds).flatMap(([resource, make]) => [
+      { kind: 'object', at: 10, resource, type: 'SYNC', object: make('shop') },
+      { kind: 'synced', at: 10, resource },
+      { kind: 'watch', at: 10, resource, state: 'synced' },
+    ]),
+    { kind: 'watch', at: 20, resource: 'services', state: 'stale' },
+    { kind: 'end', at: 60 },
+  ];
+  const path = join(folder, 'stale.ndjson');
+  writeFileSync(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  const got = await run('service/web', '--recording', path);
+  expect(got.code).toBe(2);
+  expect(flat(got.out)).toContain('an input cannot be seen just now');
 });
 
 describe('the command line', () => {
