@@ -1,5 +1,5 @@
-// The bodies of the API server's answers in protobuf, as frames (frames.ts): what protobuf-stream.ts
-// reads, in the words of the reflector.
+// The bodies of the API server's answers in protobuf, as frames (frames.ts): what
+// protobuf-stream.ts reads, in the words of the reflector.
 //
 // Where lengths or envelopes are wrong, nothing that follows can be found: for the reader such a
 // body is cut off there. Raw objects are not to be had; a recording asks for JSON.
