@@ -104,6 +104,19 @@ export function resourceOfKind(apiVersion: unknown, kind: unknown): Resource | n
   return versions.includes(apiVersion) ? resource : null;
 }
 
+/** The length of `"kind":…,"apiVersion":…,` as JSON has it for an object that says its type. */
+export function typeLength(apiVersion: string, kind: string): number {
+  return `"kind":"${kind}","apiVersion":"${apiVersion}",`.length;
+}
+
+/**
+ * The length of that for the items of a list, which lack what the list says of all of them: with
+ * it, their size is that of a watch event.
+ */
+export function itemTypeLength(resource: Resource): number {
+  return typeLength(resource === 'endpointslices' ? sliceV1 : 'v1', kinds[resource]);
+}
+
 /**
  * Projects a raw API object (parsed JSON or YAML) of this resource; `at` is its arrival, Unix
  * seconds. Never throws for content: an object that Go could not decode, or that has no name (or no
