@@ -82,7 +82,9 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
     stdio: ['ignore', out, out],
   });
   closeSync(out);
-  const kill = (): void => void child.kill('SIGKILL');
+  const kill = (): void => {
+    child.kill('SIGKILL');
+  };
   process.once('exit', kill);
   const isRunning = (): boolean => child.exitCode === null && child.signalCode === null;
   const tail = (): string => readFileSync(log, 'utf8').split('\n').slice(-20).join('\n');
@@ -95,24 +97,25 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
     await gone;
     clearTimeout(timer);
   };
-  let base: string | undefined;
-  for (const end = Date.now() + 30_000; base === undefined; await sleep(50)) {
-    base = /^Serving (http:\S+)\/ /m.exec(readFileSync(log, 'utf8'))?.[1];
-    if (base !== undefined || (isRunning() && Date.now() < end)) continue;
+  const baseNow = (): string | undefined =>
+    /^Serving (http:\S+)\/ /m.exec(readFileSync(log, 'utf8'))?.[1];
+  const deadline = Date.now() + 30_000;
+  while (baseNow() === undefined && isRunning() && Date.now() < deadline) await sleep(50);
+  const base = baseNow();
+  if (base === undefined) {
     await stop();
     throw new Error(`The auditor did not begin to serve:\n${tail()}`);
   }
-  const of = base;
   const statusOf = (): string => readFileSync(`/proc/${child.pid ?? 0}/status`, 'utf8');
   return {
     async findings() {
-      const response = await fetch(`${of}/api/v1/findings`, { signal: patience(10_000) });
+      const response = await fetch(`${base}/api/v1/findings`, { signal: patience(10_000) });
       const { standing, resolved } = (await response.json()) as Findings;
       return { standing: standing.filter(isLoud), resolved: resolved.filter(isLoud) };
     },
-    metric: (name, labels = {}) => sampleSum(of, `endpoint_auditor_${name}`, labels),
+    metric: (name, labels = {}) => sampleSum(base, `endpoint_auditor_${name}`, labels),
     async notReady() {
-      const response = await fetch(`${of}/readyz`, { signal: patience(10_000) });
+      const response = await fetch(`${base}/readyz`, { signal: patience(10_000) });
       const text = await response.text();
       return response.status === 200 ? null : text.trim();
     },

@@ -228,7 +228,9 @@ const betweenNodes = 10;
 
 async function takeNodes(state: State): Promise<void> {
   const next = (): number => performance.now() + betweenNodes * 1000;
-  for (let at = next(); !state.end.aborted; await sleep(50)) {
+  let at = next();
+  while (!state.end.aborted) {
+    await sleep(50);
     if (performance.now() < at) continue;
     await loseNode(state);
     at = next();

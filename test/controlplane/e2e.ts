@@ -67,15 +67,19 @@ if (values.part !== undefined && !parts.includes(values.part)) {
 const isWanted = (part: string): boolean => values.part === undefined || values.part === part;
 const churn = parseDuration(values.churn);
 
-for (const version of wanted ?? versions) {
-  const short = wanted === undefined && version !== newestVersion;
-  if (isWanted('dumps') && !short) {
-    await within({ version }, 'dumps', (plane) => testDumps(plane, values.keep ?? null, tally));
-  }
+/** What is run of a version, one after the other. */
+async function testVersion(version: Version, short: boolean): Promise<void> {
   if (isWanted('live')) {
     const options = { churn: short ? Math.min(churn, 20) : churn, short };
     await within({ version, ...liveFlags }, 'live', (plane) => testLive(plane, options, tally));
   }
+  if (isWanted('dumps') && !short) {
+    await within({ version }, 'dumps', (plane) => testDumps(plane, values.keep ?? null, tally));
+  }
+}
+
+for (const version of wanted ?? versions) {
+  await testVersion(version, wanted === undefined && version !== newestVersion);
 }
 say(`${tally.passed} passed, ${tally.failed} failed`);
 process.exitCode = tally.failed === 0 ? 0 : 1;

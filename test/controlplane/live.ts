@@ -13,20 +13,19 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { createAccount } from './account.ts';
-import type { Auditor, Found } from './auditor.ts';
+import type { Auditor } from './auditor.ts';
 import { startAuditor } from './auditor.ts';
 import type { Tally } from './checks.ts';
 import { report, say, secondsSince } from './checks.ts';
+import type { Client } from './client.ts';
 import { awaitSettled, clientOf } from './client.ts';
-import { addressing, createNodes, createService } from './cluster.ts';
 import { startChurn } from './churn.ts';
 import type { ControlPlane } from './controlplane.ts';
 import { disturb } from './disturb.ts';
 import type { Fleet, Size } from './fleet.ts';
-import { createFleet, inParallel } from './fleet.ts';
-import type { Injected, Undo } from './injecting.ts';
-import { injectedFor } from './injected.ts';
-import { measureLag } from './pause.ts';
+import { createFleet } from './fleet.ts';
+import { measureLags } from './pause.ts';
+import { checkFaults } from './spoil.ts';
 import type { Stage } from './stage.ts';
 import { awaitSoon, loudSince, textOf } from './stage.ts';
 import { startProxy } from './proxy.ts';
@@ -98,19 +97,24 @@ function folderOf({ directory }: ControlPlane): string {
   return folder;
 }
 
-async function checkAll(stage: Stage, size: Size, options: LiveOptions): Promise<void> {
-  const { client, auditor, tally, plane } = stage;
+/** The controllers sleep meanwhile, so that they do not write for every single pod. */
+async function populate(plane: ControlPlane, client: Client, size: Size): Promise<Fleet> {
   const begun = performance.now();
+  plane.pauseControllerManager();
   const fleet = await createFleet(client, size);
+  plane.resumeControllerManager();
   await awaitSettled(client);
   const took = secondsSince(begun).toFixed(0);
   say(`     ${size.services} Services, ${size.pods} pods, ${size.nodes} nodes after ${took} s`);
+  return fleet;
+}
+
+async function checkAll(stage: Stage, fleet: Fleet, options: LiveOptions): Promise<void> {
+  const { auditor, tally, plane } = stage;
   await checkChurn(stage, fleet, options.churn);
   await checkFaults(stage, !options.short);
   const long = options.churn >= 300;
-  for (const seconds of long ? [5, 20, 40] : options.short ? [5] : [5, 20]) {
-    await measureLag(stage, seconds);
-  }
+  await measureLags(stage, long ? [5, 20, 40] : [5, 20]);
   if (!options.short) await disturb(stage, fleet, long);
   const wrong = auditor.isRunning() ? [] : [auditor.tail()];
   report(tally, `${plane.version}: the auditor still runs`, wrong);
@@ -126,13 +130,14 @@ export async function testLive(
   const proxy = await startProxy(plane.server);
   let auditor: Auditor | null = null;
   try {
+    const fleet = await populate(plane, client, options.short ? sizes.short : sizes.whole);
     const account = await createAccount(plane, client, folder, proxy.server);
     auditor = await startAuditor({ kubeconfig: account.kubeconfig, folder, settle });
     const running = auditor;
     const stage: Stage = { plane, client, proxy, account, auditor, settle, tally };
     const ready = async () => (await running.notReady()) === null;
     report(tally, 'ready', (await awaitSoon(ready, 30)) === null ? [running.tail()] : []);
-    await checkAll(stage, options.short ? sizes.short : sizes.whole, options);
+    await checkAll(stage, fleet, options);
   } catch (error) {
     say(auditor?.tail() ?? '');
     throw error;

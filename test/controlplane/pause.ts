@@ -4,8 +4,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import type { Found } from './auditor.ts';
 import { report, secondsSince } from './checks.ts';
-import type { Thing } from './client.ts';
 import { awaitSettled } from './client.ts';
 import type { Pod } from './cluster.ts';
 import { addressing, createService, reportState } from './cluster.ts';
@@ -19,16 +19,13 @@ type Output = (typeof outputs)[number];
 /** What the lag may be wrong by, and a finding late. */
 const tolerance = 0.5;
 
-async function createCanary({ client }: Stage, name: string): Promise<Pod> {
-  const exists = await client.call('GET', '/api/v1/namespaces');
-  const { items } = exists as { items: Thing[] };
-  if (!items.some(({ metadata }) => metadata.name === namespace)) {
-    await client.call('POST', '/api/v1/namespaces', { metadata: { name: namespace } });
-  }
-  const ports = [{ port: 80 }];
-  const places = addressing(3);
+async function createCanary(
+  { client }: Stage,
+  name: string,
+  places: ReturnType<typeof addressing>,
+): Promise<Pod> {
   let ips: string[] = [];
-  const plan = { name, spec: { ports }, pods: { count: 1 } };
+  const plan = { name, spec: { ports: [{ port: 80 }] }, pods: { count: 1 } };
   await createService(client, namespace, plan, (families) => (ips = places(families)));
   const node = { name: 'node-a1', zone: 'zone-a', number: 1 };
   const pod = { namespace, name: `${name}-0`, node, ips, labels: { app: name } };
@@ -59,60 +56,92 @@ const measured = async ({ auditor }: Stage, output: Output): Promise<Sample> => 
   sum: await auditor.metric('convergence_lag_seconds_sum', { output }),
 });
 
-/** Pauses the controllers for so long while a pod is no longer ready. */
-export async function measureLag(stage: Stage, seconds: number): Promise<void> {
-  const { plane, client, auditor, settle, tally } = stage;
-  const name = `paused-${seconds}`;
-  const pod = await createCanary(stage, name);
+/** What the clock of the test says of one Service: seconds from the change to each writing. */
+interface Truth {
+  readonly name: string;
+  readonly lag: Readonly<Record<Output, number>>;
+}
+
+/**
+ * Has the controllers sleep for the longest of these times; for each, a pod turns not ready that
+ * many seconds before they are woken.
+ */
+export async function measureLags(stage: Stage, pauses: readonly number[]): Promise<void> {
+  const { plane, client, auditor } = stage;
+  await client.call('POST', '/api/v1/namespaces', { metadata: { name: namespace } });
+  const places = addressing(3);
+  const longest = Math.max(...pauses);
+  const canaries: { readonly seconds: number; readonly name: string; readonly pod: Pod }[] = [];
+  for (const seconds of pauses) {
+    const name = `paused-${seconds}`;
+    canaries.push({ seconds, name, pod: await createCanary(stage, name, places) });
+  }
   await awaitSettled(client);
   const from = Date.now() / 1000;
-  const before = new Map<Output, Sample>();
-  for (const output of outputs) before.set(output, await measured(stage, output));
+  const before = { endpoints: await measured(stage, 'endpoints') };
+  const was = { ...before, endpointslices: await measured(stage, 'endpointslices') };
   plane.pauseControllerManager();
-  await reportState(client, pod, 'unready');
-  const begun = performance.now();
-  await sleep(seconds * 1000);
+  const begun = await Promise.all(
+    canaries.map(async ({ seconds, pod }) => {
+      await sleep((longest - seconds) * 1000);
+      await reportState(client, pod, 'unready');
+      return performance.now();
+    }),
+  );
+  const flippedAt = begun[pauses.indexOf(longest)] ?? 0;
+  await sleep(Math.max(0, longest * 1000 - (performance.now() - flippedAt)));
   plane.resumeControllerManager();
-  const truth = await Promise.all(
-    outputs.map(async (output) => {
-      await awaitSoon(() => isFollowed(stage, output, name), 60);
-      return secondsSince(begun);
+  const truths = await Promise.all(
+    canaries.map(async ({ name }, index): Promise<Truth> => {
+      const followed = async (output: Output): Promise<number> => {
+        await awaitSoon(() => isFollowed(stage, output, name), 60);
+        return secondsSince(begun[index] ?? 0);
+      };
+      const [endpoints, endpointslices] = await Promise.all(outputs.map(followed));
+      return { name, lag: { endpoints: endpoints ?? 0, endpointslices: endpointslices ?? 0 } };
     }),
   );
   await sleep(1000);
-  const wrong: string[] = [];
-  const figures: string[] = [];
-  for (const [index, output] of outputs.entries()) {
-    const now = await measured(stage, output);
-    const was = before.get(output) ?? now;
-    const lag = (now.sum - was.sum) / (now.count - was.count);
-    const want = truth[index] ?? 0;
-    figures.push(`${output} ${lag.toFixed(2)} s (${want.toFixed(2)} s)`);
-    if (!(Math.abs(lag - want) <= tolerance)) wrong.push(`${output}: ${lag} s, not ${want} s`);
-  }
-  const found = await loudSince(auditor, from);
-  wrong.push(...wrongAmong(stage, found, name, seconds > settle + 2, truth));
-  report(tally, `lag after ${seconds} s of sleep: ${figures.join(', ')}`, wrong);
+  await reportSums(stage, truths, was);
+  reportFindings(stage, truths, await loudSince(auditor, from));
 }
 
-/** What is wrong with the findings: none but those of the Service, whose times are the truth's. */
-function wrongAmong(
-  { settle }: Stage,
-  found: Awaited<ReturnType<typeof loudSince>>,
-  name: string,
-  isLong: boolean,
-  truth: readonly number[],
-): string[] {
-  const wrong = found.filter((one) => one.service !== name || one.resolvedAt === null).map(textOf);
-  for (const [index, output] of outputs.entries()) {
-    const own = found.filter((one) => one.service === name && one.output === output);
-    const want = truth[index] ?? 0;
-    if (isLong && own.length === 0) wrong.push(`${output}: not found`);
-    if (!isLong && want < settle) wrong.push(...own.map(textOf));
-    for (const { since, resolvedAt } of own) {
-      const lasted = (resolvedAt ?? 0) - since;
-      if (Math.abs(lasted - want) > tolerance) wrong.push(`${output}: a finding of ${lasted} s`);
+/** The histogram has one sample more for every Service, which add up to the truth. */
+async function reportSums(
+  stage: Stage,
+  truths: readonly Truth[],
+  was: Readonly<Record<Output, Sample>>,
+): Promise<void> {
+  const lags = truths.map(({ lag }) => lag);
+  for (const output of outputs) {
+    const now = await measured(stage, output);
+    const count = now.count - was[output].count;
+    const sum = now.sum - was[output].sum;
+    const want = lags.reduce((all, lag) => all + lag[output], 0);
+    const wrong: string[] = [];
+    if (count !== lags.length) wrong.push(`${count} samples, not ${lags.length}`);
+    if (Math.abs(sum - want) > tolerance) wrong.push(`${sum} s, not ${want} s`);
+    const figures = lags.map((lag) => `${lag[output].toFixed(2)} s`).join(' and ');
+    const title = `lag of ${output} after ${figures}: measured ${sum.toFixed(2)} s in all`;
+    report(stage.tally, title, wrong);
+  }
+}
+
+/** None but those of the Services that the controllers are late with, and their times. */
+function reportFindings({ settle, tally }: Stage, truths: readonly Truth[], found: Found[]): void {
+  const names = truths.map(({ name }) => name);
+  const wrong = found.filter((one) => !names.includes(one.service)).map(textOf);
+  for (const { name, lag } of truths) {
+    for (const output of outputs) {
+      const own = found.filter((one) => one.service === name && one.output === output);
+      if (own.length === 0 && lag[output] > settle + 2) wrong.push(`${name} ${output}: not found`);
+      if (lag[output] < settle - tolerance) wrong.push(...own.map(textOf));
+      for (const { since, resolvedAt } of own) {
+        const lasted = (resolvedAt ?? 0) - since;
+        const isTrue = Math.abs(lasted - lag[output]) <= tolerance;
+        if (!isTrue) wrong.push(`${name} ${output}: found for ${lasted} s, not ${lag[output]} s`);
+      }
     }
   }
-  return wrong;
+  report(tally, 'lag: who sleeps for too long is found, with the right times', wrong);
 }
