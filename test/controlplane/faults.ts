@@ -5,6 +5,7 @@ import type { Client, Thing } from './client.ts';
 import { bystander } from './cluster.ts';
 
 interface Target {
+  kind?: string;
   name?: string;
   namespace?: string;
   uid?: string;

@@ -540,8 +540,16 @@ const harmless: readonly Injected[] = [
   ),
 ];
 
+interface Pod extends Thing {
+  spec: { nodeName: string };
+  status: { podIP: string };
+}
+
 /** A Service that selects more pods than Endpoints hold; the fleet has as many. */
-function crowd(name: string, spoilt: (object: Thing, client: Client) => void): Injected {
+function crowd(
+  name: string,
+  spoilt: (object: Endpoints, client: Client) => void | Promise<void>,
+): Injected {
   return {
     namespace: crowded,
     plan: { name, spec: { ports: http, selector: { fleet: 'all' } } },
@@ -551,17 +559,23 @@ function crowd(name: string, spoilt: (object: Thing, client: Client) => void): I
         title: name,
         finds: [],
         at: () => Promise.resolve(`/api/v1/namespaces/${crowded}/endpoints/${name}`),
-        change: spoilt,
+        change: (object, client) => spoilt(object as Endpoints, client),
       }),
   };
 }
 
 const crowds: readonly Injected[] = [
-  crowd('endpoints-over-1000-not-truncated', (object) => {
+  crowd('endpoints-over-1000-not-truncated', async (object, { call }) => {
     object.metadata.annotations = {};
-    const { addresses = [] } = first((object as Endpoints).subsets);
-    for (let index = 1; index <= 5; index++) {
-      addresses.push({ ...first(addresses), ip: `10.99.1.${index}` });
+    const { addresses = [] } = first(object.subsets);
+    const listed = new Set(addresses.map(({ ip }) => ip));
+    const path = `/api/v1/namespaces/${crowded}/pods?labelSelector=fleet=all`;
+    for (const { metadata, spec, status } of ((await call('GET', path)) as { items: Pod[] })
+      .items) {
+      const { name, uid } = metadata;
+      const targetRef = { kind: 'Pod', namespace: crowded, name, uid: String(uid) };
+      if (listed.has(status.podIP)) continue;
+      addresses.push({ ip: status.podIP, nodeName: spec.nodeName, targetRef });
     }
   }),
   crowd('endpoints-over-capacity-annotation-missing', ({ metadata }) => {

@@ -9,7 +9,7 @@ import type { Tally } from './checks.ts';
 import { report } from './checks.ts';
 import { awaitSettled } from './client.ts';
 import { addressing, createNodes, createService } from './cluster.ts';
-import { inParallel } from './fleet.ts';
+import { crowded, inParallel } from './fleet.ts';
 import { injectedFor } from './injected.ts';
 import type { Injected } from './injecting.ts';
 import type { Stage } from './stage.ts';
@@ -120,6 +120,11 @@ export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<voi
   );
   for (const outcome of outcomes) judge(tally, settle, outcome);
   plane.resumeControllerManager();
+  // A Service of so many pods would be late with most of what changes later.
+  for (const { namespace, plan } of all) {
+    if (namespace !== crowded) continue;
+    await client.call('DELETE', `/api/v1/namespaces/${namespace}/services/${plan.name}`);
+  }
   await awaitSettled(client);
   const known = new Set(all.map(({ namespace, plan }) => `${namespace}/${plan.name}`));
   const others = (await loudSince(auditor, from)).filter(
