@@ -70,7 +70,7 @@ const churn = parseDuration(values.churn);
 /** What is run of a version, one after the other. */
 async function testVersion(version: Version, short: boolean): Promise<void> {
   if (isWanted('live')) {
-    const options = { churn: short ? Math.min(churn, 20) : churn, short };
+    const options = { churn: short ? Math.min(churn, 10) : churn, short };
     await within({ version, ...liveFlags }, 'live', (plane) => testLive(plane, options, tally));
   }
   if (isWanted('dumps') && !short) {
