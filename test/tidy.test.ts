@@ -250,6 +250,7 @@ const programs = [
   ...filesIn('test/vectors', /^(?!.*\.test).*\.ts$/),
   ...filesIn('test/bench', /\.ts$/),
   ...filesIn('test/controlplane', /\.ts$/),
+  ...filesIn('test/nodes', /^(?!.*\.test).*\.ts$/),
   ...filesIn('dashboards', /\.ts$/),
   'esbuild.config.ts',
 ];
