@@ -126,7 +126,7 @@ export type Stale = ReadonlySet<Resource>;
 export const nothingStale: Stale = new Set();
 
 /** Whether an output rests on something that cannot be seen. */
-const isStale = (output: Written, stale: Stale): boolean =>
+export const isStale = (output: Written, stale: Stale): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
 
 /** Why an output cannot be judged; null where it can. */

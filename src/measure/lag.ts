@@ -46,12 +46,13 @@ export interface Histogram {
   largest: number;
 }
 
-function createHistogram(bounds: readonly number[]): Histogram {
+/** A histogram without values; `bounds` ascend. */
+export function createHistogram(bounds: readonly number[]): Histogram {
   const counts = new Array<number>(bounds.length + 1).fill(0);
   return { bounds, counts, count: 0, sum: 0, largest: 0 };
 }
 
-function observe(histogram: Histogram, value: number): void {
+export function observe(histogram: Histogram, value: number): void {
   const { bounds, counts } = histogram;
   let index = 0;
   while (index < bounds.length && value > (bounds[index] ?? Infinity)) index++;
