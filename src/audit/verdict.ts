@@ -56,6 +56,9 @@ const needs: Readonly<Record<Written, readonly (readonly [Resource, Unknown])[]>
   ],
 };
 
+/** The verdicts, the good one first. */
+export const verdicts: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];
+
 export const written: readonly Written[] = ['endpoints', 'endpointslices', 'mirrored'];
 
 /** Whether an unreadable object could have a say in an output of this Service. */

@@ -32,8 +32,7 @@ export function capacityOf(
 ): Capacity {
   const { subsets = [], annotations = {} } = endpoints ?? {};
   const listed = subsets.reduce((sum, { addresses }) => sum + addresses.length, 0);
-  const isLarge = (slice: EndpointSlice): boolean =>
-    slice.endpoints.length > limits.endpointslices;
+  const isLarge = (slice: EndpointSlice): boolean => slice.endpoints.length > limits.endpointslices;
   return {
     truncated: Number(annotations[annotation.overCapacity] === 'truncated'),
     over: {

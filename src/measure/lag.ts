@@ -98,6 +98,14 @@ export function quantile(histogram: Histogram, q: number): number | null {
   return largest;
 }
 
+// --- how long the auditor's own work takes ---
+
+/** Seconds: a change takes microseconds, a full audit of a large cluster a second. */
+export const durationBounds: readonly number[] = [
+  0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5,
+  1, 2.5, 10,
+];
+
 // --- convergence lag ---
 
 export const lagOutputs = ['endpoints', 'endpointslices', 'mirrored'] as const;
