@@ -76,8 +76,8 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .argParser(parseAddress)
     .default({ host: '127.0.0.1', port: 9465 }, '127.0.0.1:9465');
   withShard(withConnected(withJudged(program.command('serve'))))
-    .description('audit a live cluster and serve what is found; without one, replay a recording')
-    .option('--recording <file>', 'replay this instead (default: the one of the program)')
+    .description('audit a live cluster, or replay a recording, and serve what is found')
+    .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
     .addOption(listenOption)
     .addOption(speedOption(20, '20'))
     .option('--once', 'end with the recording')

@@ -65,6 +65,8 @@ export interface Auditor {
   nextAt(): number | null;
   readonly store: Store;
   readonly settle: Settle;
+  /** As the options say. */
+  readonly live: boolean;
   readonly cut: Cut;
   readonly confirmer: Confirmer;
   readonly measured: Measured;
@@ -160,6 +162,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
 function auditorOf(state: State, confirmer: Confirmer): Auditor {
   const { store, settle, measuring, cut } = state;
   return {
+    live: state.options.live === true,
     take: (entry) => {
       take(state, entry);
     },
@@ -449,7 +452,7 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
   const summary = summarize(ledger, within, auditor.stale());
   const release = auditor.release();
   // A dump is one moment: nobody knows since when what differs does.
-  const timeless = kind === 'audit';
+  const timeless = kind === 'audit' && !auditor.live;
   return {
     format: 1,
     kind,

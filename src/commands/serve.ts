@@ -11,22 +11,24 @@ import { replay } from '../replay.ts';
 import { createAuditor, reportOf } from '../serve.ts';
 import { answersOf } from '../status.ts';
 import type { Cluster } from './cluster.ts';
-import { auditorOf, hasCluster, openCluster, stopSignal } from './cluster.ts';
+import { auditorOf, openCluster, stopSignal } from './cluster.ts';
 import type { Connected, Judged } from './options.ts';
 import { recordingOf } from './replay.ts';
 import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
 
 export interface Served extends Judged, Connected {
-  readonly recording?: string;
+  /** true: the one that comes with the program. */
+  readonly recording?: string | true;
   readonly listen: { host: string | null; port: number };
   readonly speed: number;
   readonly once?: boolean;
 }
 
-/** A cluster that is named or found is audited; else a recording is shown. */
+/** Audits the cluster, unless a recording is asked for. */
 export function serve(options: Served): Promise<number> {
-  const isLive = options.recording === undefined && hasCluster(options);
-  return isLive ? serveLive(options) : serveRecording(options);
+  const { recording } = options;
+  if (recording === undefined) return serveLive(options);
+  return serveRecording(recording === true ? embeddedRecording() : recording, options);
 }
 
 async function listenFor(
@@ -82,9 +84,8 @@ function embeddedRecording(): string {
 }
 
 /** Replays a recording at its speed, says what it finds, and serves it until it is stopped. */
-async function serveRecording(options: Served): Promise<number> {
+async function serveRecording(path: string, options: Served): Promise<number> {
   const { onProblem } = problemLog();
-  const path = options.recording ?? embeddedRecording();
   const auditor = createAuditor({
     settle: options.settle,
     release: options.kubernetesVersion ?? null,
