@@ -26,13 +26,14 @@ export interface Lively {
   readonly counters: () => WatchMetrics['counters'];
 }
 
-const still: Lively = { stuck: () => null, counters: () => new Map() };
+/** Input that is not live. */
+export const notLive: Lively = { stuck: () => null, counters: () => new Map() };
 
 /** What the server asks; `source` as Status has it. */
 export function answersOf(
   auditor: Auditor,
   source: string,
-  live: Lively = still,
+  live: Lively = notLive,
   perService: PerService = { mode: 'off', max: 0 },
 ): Answers {
   const now = (): number => auditor.now() ?? 0;
