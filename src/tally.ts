@@ -3,8 +3,8 @@
 // in its place. So whoever asks pays for what has changed, and not for all that there is.
 //
 // What was touched waits until somebody asks, since much of it will be touched again; but no more
-// than a few Services wait, so that whoever asks waits for no more than those. Beyond that, for each
-// Service that comes, the one that waits longest is counted.
+// than a few Services wait, so that whoever asks waits for no more than those. Beyond that, for
+// each Service that comes, the one that waits longest is counted.
 
 import type { Ledger } from './audit/ledger.ts';
 import { slicesOf } from './audit/service.ts';

@@ -36,9 +36,9 @@ and a test keeps the two and the exposition equal, names and labels alike.
 
 No label holds the name of a pod, an address or an object, and but for the families of
 [single Services](#single-services) none holds that of a Service, so their number of series does not
-grow with the cluster: the column _series_ is the most there can be. What exactly is wrong is told by
-\`/api/v1/findings\`. Scrapers that accept OpenMetrics get it: there, the names of counters have no
-\`_total\` in what is said of the family. A family that is _experimental_ may change in a minor
+grow with the cluster: the column _series_ is the most there can be. What exactly is wrong is told
+by \`/api/v1/findings\`. Scrapers that accept OpenMetrics get it: there, the names of counters have
+no \`_total\` in what is said of the family. A family that is _experimental_ may change in a minor
 release, a _stable_ one only in a major one.
 
 Times are on the clock of the input: when a recording is replayed,
@@ -48,9 +48,9 @@ const singleServices = `## Single Services
 
 These have the labels \`namespace\` and \`service\` besides those named here. Which Services have
 them, \`--metrics.per-service\` says: \`findings\` (the default) those about which a finding stands,
-\`all\`, or \`off\`. At most \`--metrics.max-services\` (1000) do: a Service that has them keeps them
-while it may, the others are counted in \`endpoint_auditor_services_left_out\`. A Service that is gone
-has no series. The column _series_ is the most that one Service has; most have about ten.`;
+\`all\`, or \`off\`. At most \`--metrics.max-services\` (1000) do: one that has them keeps them
+while it may, the others are counted in \`endpoint_auditor_services_left_out\`. A Service that is
+gone has no series. The column _series_ is the most that one Service has; most have about ten.`;
 
 const triggerTimes = `## Trigger times
 

@@ -1,5 +1,5 @@
-// Objects of one Service that reach the limits of their kind: Endpoints that the controller cut down
-// to its capacity and says so, Endpoints with more addresses than that, and slices with more
+// Objects of one Service that reach the limits of their kind: Endpoints that the controller cut
+// down to its capacity and says so, Endpoints with more addresses than that, and slices with more
 // endpoints than the controller puts into one.
 //
 // The annotation endpoints.kubernetes.io/over-capacity says `truncated` since Kubernetes 1.22;

@@ -64,7 +64,7 @@ export function labelsText(labels: Sample['labels']): string {
 }
 
 /** A value or a bound as both formats spell it. */
-export function numberText(value: number): string {
+function numberText(value: number): string {
   if (Number.isFinite(value)) return String(value);
   if (Number.isNaN(value)) return 'NaN';
   return value > 0 ? '+Inf' : '-Inf';

@@ -5,7 +5,8 @@
 // _total, no label that is also in the name. Every label has a small set of known values, which are
 // there from the first scrape with 0, so that rates and alerts see the first event. No pod, address
 // or object is ever a label: which ones is said by /api/v1/findings and by reports. A Service is
-// one only in the families of service-families.ts. Families of the process itself are prom-client's; which of them are shown is said here.
+// one only in the families of service-families.ts. Families of the process itself are
+// prom-client's; which of them are shown is said here.
 
 import { severities } from '../audit/findings.ts';
 import type { Unknown } from '../audit/verdict.ts';

@@ -63,6 +63,10 @@ function familyText(family: Family, state: MetricsState, format: Format): string
   return text === '' ? '' : headText(family, format, family.unit) + text;
 }
 
+/** prom-client has numbers as bounds, but for the last. */
+const boundOf = (le: string | number | undefined): number =>
+  le === '+Inf' ? Infinity : Number(le);
+
 async function processText(format: Format): Promise<string> {
   let text = '';
   for (const { name, help, type, values } of await processMetrics().getMetricsAsJSON()) {
@@ -72,7 +76,7 @@ async function processText(format: Format): Promise<string> {
     for (const one of values as readonly (MetricValue<string> & { metricName?: string })[]) {
       const labels: Record<string, string> = {};
       for (const [label, value] of Object.entries(one.labels)) {
-        labels[label] = label === 'le' ? boundText(Number(value), format) : String(value);
+        labels[label] = label === 'le' ? boundText(boundOf(value), format) : String(value);
       }
       text += seriesText(one.metricName ?? name, labelsText(labels), one.value);
     }

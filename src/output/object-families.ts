@@ -90,7 +90,7 @@ export const packingFamilies: readonly Family[] = [
   {
     name: `${prefix}endpoints`,
     type: 'gauge',
-    help: 'Endpoints by condition in the slices that the controllers wrote, mirrored ones included.',
+    help: 'Endpoints by condition in the slices that the controllers wrote, mirrored ones too.',
     labels: { condition: conditions },
     unit: 'none',
     stability: 'stable',
@@ -102,8 +102,8 @@ export const packingFamilies: readonly Family[] = [
     name: `${prefix}services_hinted`,
     type: 'gauge',
     help:
-      'Services whose ready endpoints carry topology hints, all of them or some, by what asks for ' +
-      'hints: the annotation topology-mode (auto) or trafficDistribution (zone, node).',
+      'Services whose ready endpoints carry topology hints, all of them or some, by what asks ' +
+      'for hints: the annotation topology-mode (auto) or trafficDistribution (zone, node).',
     labels: { mode: hintModes, endpoints: ['all', 'some'] },
     unit: 'none',
     stability: 'stable',
@@ -160,8 +160,8 @@ export const sizeFamilies: readonly Family[] = [
     name: `${prefix}object_bytes`,
     type: 'histogram',
     help:
-      'Bytes as JSON of every version of an object that arrived, those of the first list too; the ' +
-      'API server refuses more than 1572864.',
+      'Bytes as JSON of every version of an object that arrived, those of the first list too; ' +
+      'the API server refuses more than 1572864.',
     labels: { resource: outputResources },
     unit: 'bytes',
     stability: 'stable',
@@ -187,8 +187,8 @@ export const sizeFamilies: readonly Family[] = [
     name: `${prefix}over_capacity_objects`,
     type: 'gauge',
     help:
-      'Endpoints with more than 1000 addresses, and slices of the controllers with more endpoints ' +
-      'than --max-endpoints-per-slice.',
+      'Endpoints with more than 1000 addresses, and slices of the controllers with more ' +
+      'endpoints than --max-endpoints-per-slice.',
     labels: { resource: outputResources },
     unit: 'none',
     stability: 'stable',

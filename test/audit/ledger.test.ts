@@ -12,7 +12,7 @@ import type { Ledger } from '../../src/audit/ledger.ts';
 import { createLedger } from '../../src/audit/ledger.ts';
 import { createSettle } from '../../src/audit/settle.ts';
 import type { Store } from '../../src/cluster/store.ts';
-import type { AnyObject, Resource, WatchEvent } from '../../src/model/objects.ts';
+import type { AnyObject, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { releases } from '../../src/shadow/release.ts';
 
