@@ -13,7 +13,13 @@ import type { AuditedOnce } from './commands/audit.ts';
 import { auditDump, auditLive } from './commands/audit.ts';
 import type { Explained } from './commands/explain.ts';
 import { explainSubject, parseOutput } from './commands/explain.ts';
-import { withConnected, withJudged, withReported, withShard } from './commands/options.ts';
+import {
+  withConnected,
+  withJudged,
+  withMetrics,
+  withReported,
+  withShard,
+} from './commands/options.ts';
 import type { Recorded } from './commands/record.ts';
 import { record } from './commands/record.ts';
 import type { Replayed } from './commands/replay.ts';
@@ -92,7 +98,7 @@ function programOf(run: (work: Promise<number>) => void): Command {
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)
     .default({ host: '127.0.0.1', port: 9465 }, '127.0.0.1:9465');
-  withShard(withConnected(withJudged(program.command('serve'))))
+  withMetrics(withShard(withConnected(withJudged(program.command('serve')))))
     .description('audit a live cluster, or replay a recording, and serve what is found')
     .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
     .addOption(listenOption)

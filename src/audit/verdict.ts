@@ -56,6 +56,9 @@ const needs: Readonly<Record<Written, readonly (readonly [Resource, Unknown])[]>
   ],
 };
 
+/** The verdicts, the good one first. */
+export const verdicts: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];
+
 export const written: readonly Written[] = ['endpoints', 'endpointslices', 'mirrored'];
 
 /** Whether an unreadable object could have a say in an output of this Service. */
@@ -131,7 +134,7 @@ export interface Sight extends Context {
 }
 
 /** Whether an output rests on something that cannot be seen. */
-const isStale = (output: Written, stale: Stale): boolean =>
+export const isStale = (output: Written, stale: Stale): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
 
 /** Why an output cannot be judged; null where it can. */
