@@ -72,10 +72,13 @@ export interface LedgerOptions {
   readonly context: Context;
   readonly settle: Settle;
   onConvergence?(sample: ConvergenceSample): void;
+  /** What is known of a Service, or of a name without one, may be another now. */
+  onTouch?(key: Key): void;
 }
 
 interface State {
   readonly context: Context;
+  readonly onTouch: (key: Key) => void;
   readonly keeping: Keeping;
   readonly records: Records;
   readonly audited: Map<Key, Audited>;
@@ -93,6 +96,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   const { context, settle } = options;
   const state: State = {
     context,
+    onTouch: (key) => options.onTouch?.(key),
     keeping: {
       settle,
       release: context.release,
@@ -155,6 +159,7 @@ function* begin(state: State, at: number): Steps {
     of.unknown = unknownOf(state.context.snapshot, of.record, state.lost.values());
     judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true, gap: false });
     index(state, of.record);
+    state.onTouch(of.record.key);
     yield;
   }
 }
@@ -219,6 +224,7 @@ function evaluate(state: State, touch: Touch, at: number, gap: boolean): void {
   }
   index(state, record);
   if (isEmpty(record) && of.items.size === 0) state.audited.delete(record.key);
+  state.onTouch(record.key);
 }
 
 /** What a judge finds, nothing where the output cannot be judged. */
@@ -352,6 +358,7 @@ function* judgeLost(state: State, lost: Lost, at: number): Steps {
     of.unknown = unknown;
     if (same) continue;
     judgeWhole(state, of, { at, touch: touchOf(record), beginning: true, gap: false });
+    state.onTouch(record.key);
     yield;
   }
 }
