@@ -5,8 +5,8 @@
 // stood at that moment. When it is older, the watch lags: the difference waits for the stream.
 //
 // Only a difference that would be a finding causes a read, and the same Service is not read again
-// for some seconds, however many differences it has. Nodes are not read: their stream must be
-// connected, and what it may still owe is not known.
+// for some seconds, or for one if another difference has come to the end of its window since. Nodes
+// are not read: their stream must be connected, and what it may still owe is not known.
 
 import type {
   AnyObject,
@@ -61,8 +61,11 @@ export interface Confirmer {
   readonly counts: Readonly<ConfirmCounts>;
 }
 
-/** The same Service is not read again within so many seconds: after a failure, and else. */
-const patience = { failed: 5, read: 30 };
+/**
+ * The same Service is not read again within so many seconds: after a failure, for a difference that
+ * was read before its window had ended, and else.
+ */
+const patience = { failed: 5, early: 1, read: 30 };
 
 interface Asked {
   readonly at: number;
@@ -80,6 +83,12 @@ interface Look {
 interface Held {
   readonly snapshot: Snapshot;
   recordOf(key: Key): ServiceRecord | undefined;
+}
+
+function patienceFor(due: Due, before: Asked): number {
+  if (before.read === null) return patience.failed;
+  // What was read before the window ended proves nothing: it was for another difference.
+  return before.at < due.at ? patience.early : patience.read;
 }
 
 export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
@@ -114,10 +123,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
         const key = keyOf(due);
         const before = asked.get(key);
         if (due.item.gone || cut.isBlind(due.item.output)) continue;
-        const wait = before?.read === null ? patience.failed : patience.read;
-        // What was read before the window ended proves nothing.
-        const early = before !== undefined && before.at < due.at ? patience.failed : wait;
-        if (before !== undefined && now - before.at < early) continue;
+        if (before !== undefined && now - before.at < patienceFor(due, before)) continue;
         asked.set(key, { at: now, read: null, looks: new Map() });
         counts.asked++;
         return key;
