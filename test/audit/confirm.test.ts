@@ -163,18 +163,6 @@ describe('a read', () => {
     expect([next(140), next(164.9), next(165)]).toEqual([null, null, 'shop/web']);
   });
 
-  test('is made again a second later for a difference whose window ended after it', () => {
-    const made = lagging();
-    const next = (now: number): string | null => made.confirmer.next(waiting(made), now);
-    expect(next(130)).toBe('shop/web');
-    made.confirmer.answer('shop/web', asHeld);
-    made.ledger.settle.delay(new Set(['endpointslices']), 120, 120.2, 0);
-    expect(made.opened(130.3)).toEqual([]);
-    expect([next(130.9), next(131)]).toEqual([null, 'shop/web']);
-    made.confirmer.answer('shop/web', asHeld);
-    expect(made.opened(131.1)).toEqual(['slice-endpoint-missing 131.1']);
-  });
-
   test('from before the end of the window proves nothing', () => {
     const made = lagging();
     made.confirmer.next(waiting(made), 130);
