@@ -1,5 +1,5 @@
-// Disturbances: what is between the auditor and the truth goes, and comes back. Nothing may be found
-// by that, the auditor must see all again soon, and must have counted what happened.
+// Disturbances: what is between the auditor and the truth goes, and comes back. Nothing may be
+// found by that, the auditor must see all again soon, and must have counted what happened.
 //
 // Where only the auditor is cut off, the cluster goes on changing. Where the API server or etcd is
 // gone nobody can change anything, and the controllers, which come back at their own pace, have
