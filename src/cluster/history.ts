@@ -97,8 +97,8 @@ export function takeItem(listing: Listing, held: Held, event: WatchEvent): reado
 
 /**
  * What the completed list changes besides: what was not listed, and what was put aside. `reset`:
- * the server's history began anew, so equal versions need not be the same. null now and then: others
- * may have the loop.
+ * the server's history began anew, so equal versions need not be the same. null now and then, when
+ * others may have the loop.
  */
 export function* completeListing(
   { known, seen, aside }: Listing,

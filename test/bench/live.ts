@@ -1,12 +1,12 @@
 // The program on a live cluster as large as clusters get: `npm run -s bench -- sync`, `events` or
-// `scrape`, with `--share=10` for a tenth of it, `--only=protobuf,JSON` for some of the variants, and
-// `--path=` for another page to be scraped.
+// `scrape`, with `--share=10` for a tenth of it, `--only=protobuf,JSON` for some of the variants,
+// and `--path=` for another page to be scraped.
 //
 // The load server is pinned to one core and the program to the other, over TLS, once in protobuf
 // and once in JSON; kube-state-metrics takes the program's place in the same run, on the same
 // resources. Figures are what the kernel says of the process, what an answer took, and of stalls
-// also what the program's own metric says. Other work on the two cores makes times longer; it
-// makes CPU time little larger.
+// also what the program's own metric says. Other work on the two cores makes times longer, and
+// stalls, which are nothing but time; it makes CPU time little larger.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -121,10 +121,11 @@ async function sync(program: Auditing): Promise<Figures> {
     await sleep(100);
   }
   const wall = (performance.now() - program.started) / 1000;
-  const { cpu } = await program.usage();
+  const { cpu, waited } = await program.usage();
   const { text } = await program.get('/metrics');
   return {
     'first complete audit, s': wall,
+    'of that, waiting while other work had the core, s': waited,
     'CPU until then, s': cpu,
     'longest stall by its own metric, ms': 1000 * sampleOf(text, lagMetric),
     'longest answer of /livez, ms': 1000 * slowest,
@@ -240,10 +241,10 @@ async function measureTheirs(load: LoadServer, { part }: LivePlan): Promise<Figu
       if (metrics.hasEnded()) throw new Error('kube-state-metrics has ended');
       await sleep(100);
     }
-    const { cpu } = await metrics.usage();
     let scrape = await metrics.scrape();
     while (scrape.pods < pods) scrape = await metrics.scrape();
     const wall = (performance.now() - metrics.started) / 1000;
+    const { cpu } = await metrics.usage();
     if (part === 'events') return await theirEvents(load, metrics);
     if (part === 'scrape') return await theirScrapes(metrics);
     await sleep(1000 * quietSeconds);
