@@ -14,7 +14,15 @@ import { Command, CommanderError, Option } from 'commander';
 import { systemErrorText } from './cluster/problem.ts';
 import type { AuditedOnce } from './commands/audit.ts';
 import { auditDump, auditLive } from './commands/audit.ts';
-import { withConnected, withJudged, withReported, withShard } from './commands/options.ts';
+import type { Explained } from './commands/explain.ts';
+import { explainSubject, parseOutput } from './commands/explain.ts';
+import {
+  withConnected,
+  withJudged,
+  withMetrics,
+  withReported,
+  withShard,
+} from './commands/options.ts';
 import type { Recorded } from './commands/record.ts';
 import { record } from './commands/record.ts';
 import type { Replayed } from './commands/replay.ts';
@@ -75,12 +83,27 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .action((file: string, options: Recorded) => {
       run(record(file, options));
     });
+  withJudged(program.command('explain'))
+    .description('say why a pod is, or is not, in a Service: service/NAME, pod/NAME, ip/ADDRESS')
+    .argument('<subject...>', 'service/NAME, pod/NAME, pod/NAME service/NAME or ip/ADDRESS')
+    .option('--input <path...>', 'a dump, as audit reads it')
+    .option('--recording <file>', 'a recording, as replay reads it')
+    .addOption(
+      new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
+    )
+    .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
+    .addOption(
+      new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
+    )
+    .action((words: string[], options: Explained) => {
+      run(explainSubject(words, options));
+    });
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)
     .default({ host: '127.0.0.1', port: 9465 }, '127.0.0.1:9465');
-  withShard(withConnected(withJudged(program.command('serve'))))
-    .description('audit a live cluster and serve what is found; without one, replay a recording')
-    .option('--recording <file>', 'replay this instead (default: the one of the program)')
+  withMetrics(withShard(withConnected(withJudged(program.command('serve')))))
+    .description('audit a live cluster, or replay a recording, and serve what is found')
+    .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
     .addOption(listenOption)
     .addOption(speedOption(20, '20'))
     .option('--once', 'end with the recording')

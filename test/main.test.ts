@@ -263,6 +263,7 @@ describe('serve', () => {
     const child = spawn(process.execPath, [
       main,
       'serve',
+      '--recording',
       '--speed',
       'max',
       '--listen',
@@ -290,7 +291,15 @@ describe('serve', () => {
   });
 
   it('ends with the recording on --once', async () => {
-    const ran = await run(['serve', '--once', '--speed', 'max', '--listen', '127.0.0.1:0']);
+    const ran = await run([
+      'serve',
+      '--recording',
+      '--once',
+      '--speed',
+      'max',
+      '--listen',
+      '127.0.0.1:0',
+    ]);
     expect(ran.code).toBe(0);
     expect(ran.out).toContain('left-behind-dead');
   });

@@ -101,6 +101,7 @@ const above: Readonly<Record<string, readonly string[] | null>> = {
   'src/replay.ts': null,
   'src/status.ts': null,
   'src/measuring.ts': null,
+  'src/tally.ts': null,
   'src/config.ts': ['src/model/scope.ts', 'src/shadow/release.ts'],
 };
 
@@ -250,6 +251,7 @@ const programs = [
   ...filesIn('test/vectors', /^(?!.*\.test).*\.ts$/),
   ...filesIn('test/bench', /\.ts$/),
   ...filesIn('test/controlplane', /\.ts$/),
+  ...filesIn('test/nodes', /^(?!.*\.test).*\.ts$/),
   ...filesIn('dashboards', /\.ts$/),
   'esbuild.config.ts',
 ];

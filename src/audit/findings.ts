@@ -32,6 +32,10 @@ const mirroringReconciler = 'pkg/controller/endpointslicemirroring/reconciler.go
 const resync =
   'Make the controller sync the Service again: change any annotation or label of the Service, or ' +
   'delete and recreate one of its pods. If it comes back, read the log of kube-controller-manager.';
+const proxiers = 'pkg/proxy/iptables/proxier.go, pkg/proxy/nftables/proxier.go';
+const resyncNode =
+  'Restart kube-proxy on the node, which writes all rules anew. If it comes back, read its log ' +
+  'and look for other programs that change rules.';
 const rewriteEndpoints =
   'Delete the Endpoints object, which the controller writes anew at once, or change a label of ' +
   'the Service. If it comes back, read the log of kube-controller-manager.';
@@ -477,6 +481,194 @@ export const catalogue = {
     meaning: 'Traffic is spread over all zones. The reason is named where the input shows it.',
     remedy: 'Use spec.trafficDistribution, which has no thresholds.',
     upstream: 'k8s.io/endpointslice topologycache/event.go',
+  },
+  'node-frontend-missing': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'missing',
+    title: 'A node does not serve a frontend of a Service',
+    meaning:
+      'Packets to the address and port go on untranslated, as if there were no Service, from ' +
+      'some or all places that may use it.',
+    remedy: resyncNode,
+    upstream: `${proxiers} syncProxyRules`,
+  },
+  'node-frontend-blocked': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'different',
+    title: 'A node rejects or drops packets for a frontend that has endpoints',
+    meaning:
+      'The rules stop connections that they must forward: the node believes that there are no ' +
+      'endpoints, a rule is left over, or a policy of FORWARD or INPUT drops what nothing accepts.',
+    remedy: resyncNode,
+    upstream: `${proxiers} syncProxyRules`,
+  },
+  'node-frontend-unexpected': {
+    output: 'node',
+    severity: 'warning',
+    difference: 'unexpected',
+    title: 'A node answers for an address and port that no Service claims',
+    meaning:
+      'kube-proxy’s rules still forward what a Service had that is gone or has changed. Whoever ' +
+      'gets the address next inherits the traffic.',
+    remedy: resyncNode,
+    upstream: `${proxiers} syncProxyRules`,
+  },
+  'node-endpoint-missing': {
+    output: 'node',
+    severity: 'warning',
+    difference: 'missing',
+    title: 'A node sends no connections to an endpoint that it must use',
+    meaning:
+      'The endpoint is usable from this node, but no packet reaches it: the others carry its ' +
+      'share, or the share is lost.',
+    remedy: resyncNode,
+    upstream: `${proxiers} writeServiceToEndpointRules`,
+  },
+  'node-endpoint-unexpected': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'unexpected',
+    title: 'A node sends connections to a destination that is no endpoint of the Service',
+    meaning:
+      'The pod is gone, or the address or port was never an endpoint of this Service. ' +
+      'Connections fail, or reach somebody else.',
+    remedy: resyncNode,
+    upstream: `${proxiers} syncProxyRules`,
+  },
+  'node-policy-different': {
+    output: 'node',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A node uses an endpoint that traffic policy, hints, conditions or ranges exclude',
+    meaning:
+      'The destination is an endpoint of the Service, but not for these packets: another node ' +
+      'has it, its zone is another, it is not ready, or the source may not use the frontend.',
+    remedy: resyncNode,
+    upstream: 'pkg/proxy/topology.go CategorizeEndpoints',
+  },
+  'node-share-different': {
+    output: 'node',
+    severity: 'warning',
+    difference: 'different',
+    title: 'A node does not spread connections evenly over the endpoints',
+    meaning:
+      'All endpoints are used, but with other probabilities than one in so many, beyond the ' +
+      'rounding that kube-proxy does itself.',
+    remedy: resyncNode,
+    upstream: `${proxiers} writeServiceToEndpointRules`,
+  },
+  'node-masquerade-missing': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'missing',
+    title: 'A node does not masquerade packets that it must masquerade',
+    meaning:
+      'The answer goes straight to the client, which knows nothing of the endpoint, so ' +
+      'connections from such sources hang.',
+    remedy: resyncNode,
+    upstream: `${proxiers} syncProxyRules`,
+  },
+  'node-masquerade-unexpected': {
+    output: 'node',
+    severity: 'warning',
+    difference: 'unexpected',
+    title: 'A node masquerades packets whose source it must keep',
+    meaning:
+      'Endpoints see the address of the node and not of the client: network policies, source ' +
+      'ranges and logs go wrong.',
+    remedy: resyncNode,
+    upstream: `${proxiers} syncProxyRules`,
+  },
+  'node-affinity-different': {
+    output: 'node',
+    severity: 'warning',
+    difference: 'different',
+    title: 'Session affinity on a node is not what the Service asks for',
+    meaning:
+      'Clients do not stay with their endpoint, stay for another time, or stay although the ' +
+      'Service wants no affinity.',
+    remedy: resyncNode,
+    upstream: `${proxiers} writeServiceToEndpointRules`,
+  },
+  'node-reject-missing': {
+    output: 'node',
+    severity: 'warning',
+    difference: 'missing',
+    title: 'A node does not reject or drop packets that it must stop',
+    meaning:
+      'There are no endpoints, none that the policy allows, or the source is forbidden, and the ' +
+      'packets go on nevertheless, or are dropped where they must be rejected.',
+    remedy: resyncNode,
+    upstream: `${proxiers} syncProxyRules`,
+  },
+  'node-foreign-rule': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'unexpected',
+    title: 'A rule that is not kube-proxy’s stands between a Service and its endpoints',
+    meaning:
+      'Another program’s rule, which is named, takes packets of the Service before kube-proxy’s ' +
+      'rules do, or stops or changes them afterwards.',
+    remedy: 'Find out who wrote the rule, and narrow it so that it leaves Services alone.',
+    upstream: `${proxiers} iptablesJumpChains`,
+  },
+  'node-rules-flushed': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'missing',
+    title: 'The rules of kube-proxy are gone from a node',
+    meaning:
+      'Most Services do not work from this node, since no rule is there that forwards them: ' +
+      'tables were flushed, or kube-proxy never ran.',
+    remedy: 'Restart kube-proxy on the node, and find out what flushes the rules.',
+    upstream: 'pkg/util/iptables/iptables.go Monitor',
+  },
+  'node-rules-unreachable': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'missing',
+    title: 'The rules of kube-proxy are there, but packets do not come to them',
+    meaning:
+      'The jumps from the built-in chains are missing, or something takes packets out before ' +
+      'them: most Services do not work from some or all places.',
+    remedy: 'Restart kube-proxy on the node, and find out what removes the jumps.',
+    upstream: `${proxiers} iptablesJumpChains`,
+  },
+  'node-rules-different': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'different',
+    title: 'The rules of a node are wrong for most Services in the same way',
+    meaning:
+      'What all Services have in common is broken: marks, masquerading, the way to node ports, ' +
+      'or the policy of a chain. What is wrong is said for the first of them.',
+    remedy: 'Restart kube-proxy on the node, and find out what changes its rules.',
+    upstream: `${proxiers} syncProxyRules`,
+  },
+  'node-backends-both': {
+    output: 'node',
+    severity: 'info',
+    difference: 'unexpected',
+    title: 'Two sets of rules on a node translate for the same frontends',
+    meaning:
+      'Rules of iptables’ two backends, or of iptables and nftables mode, stand side by side at ' +
+      'one priority. The one registered last runs first, which no dump tells: where they differ, ' +
+      'what the node does is unknown.',
+    remedy: 'Remove the rules of the mode or backend that kube-proxy no longer uses.',
+    upstream: 'pkg/proxy/runner, cmd/kube-proxy/app/server_linux.go platformCleanup',
+  },
+  'node-rules-stale': {
+    output: 'node',
+    severity: 'critical',
+    difference: 'different',
+    title: 'The rules of a node are those of an earlier state of the cluster',
+    meaning:
+      'Several Services differ, each in the way of rules that were right once: kube-proxy has ' +
+      'stopped, hangs, or cannot reach the API server.',
+    remedy: 'Read the log of kube-proxy on the node, and restart it.',
+    upstream: `${proxiers} syncProxyRules`,
   },
 } as const satisfies Readonly<Record<string, CatalogueEntry>>;
 

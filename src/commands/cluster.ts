@@ -32,7 +32,9 @@ export interface Cluster {
 export function openCluster(options: Connected): Cluster {
   const { kubeconfig, context } = options;
   if (!hasCluster(options)) {
-    throw new Error('No cluster is configured: no kubeconfig file, and not in a pod');
+    throw new Error(
+      'No cluster is configured: no kubeconfig file, and not in a pod (see --kubeconfig)',
+    );
   }
   const account = openAccount({ kubeconfig: kubeconfig ?? null, context: context ?? null });
   const connection = createConnection(account);

@@ -14,6 +14,8 @@ import {
   parseRelease,
   parseShard,
 } from '../config.ts';
+import type { PerService } from '../output/service-rows.ts';
+import { perServiceModes } from '../output/service-rows.ts';
 import type { Scope, Shard } from '../model/scope.ts';
 import { defaultMaxEndpointsPerSlice } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
@@ -40,6 +42,17 @@ export interface Connected {
   readonly shard?: Shard;
   readonly endpoints: boolean;
 }
+
+/** Which Services have series of their own. */
+export interface Metered {
+  readonly 'metrics.perService': PerService['mode'];
+  readonly 'metrics.maxServices': number;
+}
+
+export const perServiceOf = (options: Metered): PerService => ({
+  mode: options['metrics.perService'],
+  max: options['metrics.maxServices'],
+});
 
 export const scopeOf = ({ namespaces, excludeNamespaces, shard }: Connected): Scope => ({
   namespaces: namespaces ?? null,
@@ -99,4 +112,18 @@ export function withShard(command: Command): Command {
       parseShard,
     ),
   );
+}
+
+export function withMetrics(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--metrics.per-service <which>', 'Services that have series of their own')
+        .choices(perServiceModes)
+        .default('findings'),
+    )
+    .addOption(
+      new Option('--metrics.max-services <count>', 'at most so many Services have them')
+        .argParser(parseCount)
+        .default(1000),
+    );
 }

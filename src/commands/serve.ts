@@ -9,24 +9,27 @@ import { createApp, listen } from '../output/http.ts';
 import type { Answers, Listening } from '../output/http.ts';
 import { replay } from '../replay.ts';
 import { createAuditor, reportOf } from '../serve.ts';
-import { answersOf } from '../status.ts';
+import { answersOf, notLive } from '../status.ts';
 import type { Cluster } from './cluster.ts';
-import { auditorOf, hasCluster, openCluster, stopSignal } from './cluster.ts';
-import type { Connected, Judged } from './options.ts';
+import { auditorOf, openCluster, stopSignal } from './cluster.ts';
+import type { Connected, Judged, Metered } from './options.ts';
+import { perServiceOf } from './options.ts';
 import { recordingOf } from './replay.ts';
 import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
 
-export interface Served extends Judged, Connected {
-  readonly recording?: string;
+export interface Served extends Judged, Connected, Metered {
+  /** true: the one that comes with the program. */
+  readonly recording?: string | true;
   readonly listen: { host: string | null; port: number };
   readonly speed: number;
   readonly once?: boolean;
 }
 
-/** A cluster that is named or found is audited; else a recording is shown. */
+/** Audits the cluster, unless a recording is asked for. */
 export function serve(options: Served): Promise<number> {
-  const isLive = options.recording === undefined && hasCluster(options);
-  return isLive ? serveLive(options) : serveRecording(options);
+  const { recording } = options;
+  if (recording === undefined) return serveLive(options);
+  return serveRecording(recording === true ? embeddedRecording() : recording, options);
 }
 
 async function listenFor(
@@ -59,11 +62,12 @@ export async function serveLive(
       sayIfUnknown(auditor);
     },
   });
-  const answers = answersOf(auditor, cluster.server, {
+  const live = {
     stuck: () => attached.stuck(),
     counters: () =>
       new Map([...attached.watches].map(([resource, { counters }]) => [resource, counters])),
-  });
+  };
+  const answers = answersOf(auditor, cluster.server, live, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
   try {
     await attached.run(stop.signal);
@@ -82,9 +86,8 @@ function embeddedRecording(): string {
 }
 
 /** Replays a recording at its speed, says what it finds, and serves it until it is stopped. */
-async function serveRecording(options: Served): Promise<number> {
+async function serveRecording(path: string, options: Served): Promise<number> {
   const { onProblem } = problemLog();
-  const path = options.recording ?? embeddedRecording();
   const auditor = createAuditor({
     settle: options.settle,
     release: options.kubernetesVersion ?? null,
@@ -96,11 +99,8 @@ async function serveRecording(options: Served): Promise<number> {
   const stop = stopSignal();
   const speed =
     options.speed === Infinity ? 'full speed' : `${String(options.speed)} times its speed`;
-  const server = await listenFor(
-    answersOf(auditor, path),
-    `Replaying ${path} at ${speed}`,
-    options,
-  );
+  const answers = answersOf(auditor, path, notLive, perServiceOf(options));
+  const server = await listenFor(answers, `Replaying ${path} at ${speed}`, options);
   try {
     await replay(auditor, entries, { speed: options.speed, until: null, signal: stop.signal });
     if (!stop.signal.aborted) {

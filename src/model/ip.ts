@@ -1,6 +1,6 @@
 // IP addresses as upstream parses and prints them: k8s.io/utils/net ParseIPSloppy (leading zeros in
 // IPv4 octets are read as decimal) followed by Go's net.IP.String (RFC 5952, and an IPv4-mapped
-// IPv6 address is the IPv4 address). CIDRs and zones play no role for endpoints.
+// IPv6 address is the IPv4 address). Zones play no role for endpoints.
 
 import ipaddr from 'ipaddr.js';
 
@@ -57,10 +57,75 @@ export function canonicalIP(text: string): string {
 
 /** Whether `text` is the address that `canonical` is in canonical form. */
 export function isAt(text: string, canonical: string): boolean {
-  return text === canonical || (!isPlainIPv4(text) && canonicalIP(text) === canonical);
+  return text === canonical || (mayBeAt(text, canonical) && canonicalIP(text) === canonical);
+}
+
+const colon = 0x3a;
+const zero = 0x30;
+const toLower = 0x20;
+
+/** Tells most addresses apart without parsing them: all spellings of one end in the same digit. */
+function mayBeAt(text: string, canonical: string): boolean {
+  const hasDots = text.includes('.');
+  if (hasDots === canonical.includes('.')) return lastDigit(text) === lastDigit(canonical);
+  // An IPv4 address in an IPv6 one begins with zeros; in hex it ends in other digits.
+  return hasDots ? text.includes(':') : text.startsWith('0') || text.startsWith(':');
+}
+
+function lastDigit(text: string): number {
+  const last = text.charCodeAt(text.length - 1);
+  return last === colon ? zero : last | toLower;
 }
 
 /** The address type of slices that carry addresses of this IP family; null for other words. */
 export function addressTypeOf(ipFamily: string): AddressType | null {
   return ipFamily === 'IPv4' || ipFamily === 'IPv6' ? ipFamily : null;
+}
+
+/** A range of addresses of one family. */
+export interface CIDR {
+  readonly family: 'IPv4' | 'IPv6';
+  /** The address above the host bits. */
+  readonly network: bigint;
+  readonly hostBits: bigint;
+}
+
+/** The bits of an address that `parseIP` returned. */
+export function bitsOf({ family, text }: IP): bigint {
+  if (family === 'IPv4') {
+    return BigInt(text.split('.').reduce((bits, octet) => bits * 256 + Number(octet), 0));
+  }
+  const bytes = ipaddr.IPv6.parse(text).toByteArray();
+  return bytes.reduce((bits, byte) => bits * 256n + BigInt(byte), 0n);
+}
+
+/** `text` as ParseCIDRSloppy takes it, blanks around it left out; null when it is no CIDR. */
+export function parseCIDR(text: string): CIDR | null {
+  const [address = '', length = '', ...rest] = text.trim().split('/');
+  const ip = parseIP(address);
+  if (ip === null || rest.length > 0 || !/^\d{1,3}$/.test(length)) return null;
+  const size = ip.family === 'IPv4' ? 32 : 128;
+  if (Number(length) > size) return null;
+  const hostBits = BigInt(size - Number(length));
+  return { family: ip.family, network: bitsOf(ip) >> hostBits, hostBits };
+}
+
+export function isWithin(ip: IP, { family, network, hostBits }: CIDR): boolean {
+  return ip.family === family && bitsOf(ip) >> hostBits === network;
+}
+
+/** The address that lies `offset` above the first of the range, in canonical form. */
+export function addressIn({ family, network, hostBits }: CIDR, offset: bigint): string {
+  const bits = (network << hostBits) + offset;
+  const size = family === 'IPv4' ? 4 : 16;
+  const bytes = Array.from({ length: size }, (_, index) =>
+    Number((bits >> BigInt(8 * (size - 1 - index))) & 255n),
+  );
+  const address = ipaddr.fromByteArray(bytes);
+  return address instanceof ipaddr.IPv6 ? address.toRFC5952String() : address.toString();
+}
+
+/** `ip:port`, with brackets around IPv6: net.JoinHostPort. */
+export function joinHostPort(ip: string, port: number): string {
+  return ip.includes(':') ? `[${ip}]:${String(port)}` : `${ip}:${String(port)}`;
 }

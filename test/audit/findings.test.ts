@@ -31,6 +31,7 @@ describe('codes', () => {
       if (code === 'endpoints-truncated') return 'input';
       if (code.startsWith('endpoints-')) return 'endpoints';
       if (code.startsWith('slice-')) return 'endpointslices';
+      if (code.startsWith('node-')) return 'node';
       return code.startsWith('mirror-') ? 'mirrored' : 'input';
     };
     const wrong = entries.filter(([code, { output }]) => outputOf(code) !== output);

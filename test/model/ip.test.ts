@@ -3,7 +3,17 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { addressTypeOf, canonicalIP, isAt, parseIP } from '../../src/model/ip.ts';
+import {
+  addressIn,
+  addressTypeOf,
+  bitsOf,
+  canonicalIP,
+  isAt,
+  isWithin,
+  joinHostPort,
+  parseCIDR,
+  parseIP,
+} from '../../src/model/ip.ts';
 
 describe('parseIP', () => {
   const addresses: [string, 'IPv4' | 'IPv6', string][] = [
@@ -80,6 +90,48 @@ describe('canonicalIP', () => {
   });
 });
 
+describe('isAt', () => {
+  const hex = (octets: readonly number[], upper: boolean, long: boolean): string => {
+    const groups = [0, 2].map((at) => (octets[at] ?? 0) * 256 + (octets[at + 1] ?? 0));
+    const text = groups.map((one) => one.toString(16).padStart(long ? 4 : 1, '0')).join(':');
+    return upper ? text.toUpperCase() : text;
+  };
+  const prefixes = ['', '::ffff:', '::FFFF:', '0:0:0:0:0:ffff:', '64:ff9b::', 'FD00::', 'fd00:0:'];
+  const spellingOf = (octets: readonly number[]): fc.Arbitrary<string> =>
+    fc
+      .record({
+        prefix: fc.constantFrom(...prefixes),
+        dotted: fc.boolean(),
+        zeros: fc.constantFrom('', '0', '00'),
+        upper: fc.boolean(),
+        end: fc.constantFrom('', '', '', '::', ':0:0:0'),
+      })
+      .map(({ prefix, dotted, zeros, upper, end }) => {
+        if (prefix === '') return octets.map((octet) => `${zeros}${String(octet)}`).join('.');
+        if (dotted) return `${prefix}${octets.join('.')}`;
+        return `${prefix}${hex(octets, upper, zeros !== '')}${end}`;
+      });
+  const octets = fc.array(fc.constantFrom(0, 1, 10, 16, 26, 160), { minLength: 4, maxLength: 4 });
+  const two = fc
+    .tuple(octets, octets, fc.boolean())
+    .chain(([a, b, same]) => fc.tuple(spellingOf(a), spellingOf(same ? a : b)));
+
+  test('is to be the same in canonical form', () => {
+    let same = 0;
+    fc.assert(
+      fc.property(two, ([one, other]) => {
+        const want = canonicalIP(other);
+        const is = canonicalIP(one) === want;
+        if (is && one !== other) same++;
+        expect(isAt(one, want)).toBe(is);
+        expect(isAt(other, want)).toBe(true);
+      }),
+      { numRuns: 3000 },
+    );
+    expect(same).toBeGreaterThan(100);
+  });
+});
+
 describe('addressTypeOf', () => {
   const cases: [string, string | null][] = [
     ['IPv4', 'IPv4'],
@@ -90,5 +142,60 @@ describe('addressTypeOf', () => {
   ];
   test.each(cases)('family %j has slices of type %j', (family, want) => {
     expect(addressTypeOf(family)).toBe(want);
+  });
+});
+
+describe('ranges', () => {
+  test.each<[string, string, boolean]>([
+    ['10.244.0.0/16', '10.244.255.255', true],
+    ['10.244.0.0/16', '10.245.0.0', false],
+    // Host bits are left out, as Go's parser does.
+    ['10.244.7.9/16', '10.244.0.1', true],
+    [' 192.0.2.128/25 ', '192.0.2.128', true],
+    ['192.0.2.128/25', '192.0.2.127', false],
+    ['0.0.0.0/0', '203.0.113.1', true],
+    ['0.0.0.0/0', '::1', false],
+    ['fd00:10:244::/48', 'fd00:10:244:ffff::1', true],
+    ['fd00:10:244::/48', 'fd00:10:245::1', false],
+    ['::1/128', '::1', true],
+  ])('%s has %s: %j', (range, address, want) => {
+    const cidr = parseCIDR(range);
+    const ip = parseIP(address);
+    expect(cidr !== null && ip !== null && isWithin(ip, cidr)).toBe(want);
+  });
+
+  test.each(['', '10.0.0.0', '10.0.0.0/33', '10.0.0/8', 'fd00::/129', '10.0.0.0/8/8', 'x/1'])(
+    '%j is no range',
+    (text) => {
+      expect(parseCIDR(text)).toBeNull();
+    },
+  );
+
+  test('an address of a range is within it, and its bits are those of its text', () => {
+    const ranges = fc.record({ v6: fc.boolean(), bits: fc.bigInt(0n, 2n ** 128n - 1n) });
+    fc.assert(
+      fc.property(ranges, fc.nat(128), fc.bigInt(0n, 2n ** 128n - 1n), (one, length, offset) => {
+        const size = one.v6 ? 128 : 32;
+        const hostBits = BigInt(size - (length % (size + 1)));
+        const family = one.v6 ? ('IPv6' as const) : ('IPv4' as const);
+        // Below, so that no address is an IPv4-mapped one, which is written as IPv4.
+        const network = ((one.bits % 2n ** BigInt(size)) | (1n << BigInt(size - 1))) >> hostBits;
+        const cidr = { family, network, hostBits };
+        const inside = offset % 2n ** hostBits;
+        const ip = parseIP(addressIn(cidr, inside));
+        if (hostBits === BigInt(size)) return;
+        expect(ip).not.toBeNull();
+        if (ip === null) return;
+        expect(isWithin(ip, cidr)).toBe(true);
+        expect(bitsOf(ip)).toBe((network << hostBits) + inside);
+      }),
+    );
+  });
+
+  test('a port is joined with brackets around IPv6', () => {
+    expect([joinHostPort('10.0.0.1', 80), joinHostPort('fd00::1', 80)]).toEqual([
+      '10.0.0.1:80',
+      '[fd00::1]:80',
+    ]);
   });
 });

@@ -226,7 +226,10 @@ describe('the catalogue', () => {
     .flatMap(({ findings }) => findings?.rows ?? [])
     .filter(({ state }) => state === 'open');
 
-  test.each(Object.keys(catalogue))('%s is open in a scenario', (code) => {
+  // What stands on nodes is no scenario's: test/nodes/walk.test.ts has a broken node for each.
+  const codes = Object.entries(catalogue).filter(([, { output }]) => output !== 'node');
+
+  test.each(codes.map(([code]) => code))('%s is open in a scenario', (code) => {
     expect(rows.map((row) => row.code)).toContain(code);
   });
 

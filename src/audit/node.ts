@@ -1,0 +1,375 @@
+// One node: every frontend that kube-proxy must serve there is asked for from everywhere that makes
+// a difference, by walking packets through the rules that stand, and so is everything that the
+// rules answer for and no Service claims. What differs is rolled up into findings (rollup.ts).
+//
+// Not evidence: names of chains, comments, and rules that no packet meets. A foreign masquerade of
+// what leaves the pods' ranges is the network's affair and no difference.
+
+import { isWithin, parseCIDR, parseIP } from '../model/ip.ts';
+import type { Node } from '../model/objects.ts';
+import type { Packet } from '../model/proxy.ts';
+import { formatAddress } from '../rules/address.ts';
+import { claimsOf } from '../rules/claims.ts';
+import type { TraceStep } from '../rules/match.ts';
+import type { RuleSet } from '../rules/ruleset.ts';
+import type { NodeContext, Outcome } from '../rules/walk.ts';
+import { walk } from '../rules/walk.ts';
+import type { Fate, Forwarding, Frontend } from '../shadow/forwarding.ts';
+import type { ProxiedPort } from '../shadow/serviceport.ts';
+import type { Code } from './findings.ts';
+import { catalogue } from './findings.ts';
+import type { Deviant, RuleView } from './outcome.ts';
+import { compare, translation } from './outcome.ts';
+import type { Probe } from './probes.ts';
+import { probesOf, senderOf, strayProbes } from './probes.ts';
+import type { Asked, Claims, Difference, NodeFinding } from './rollup.ts';
+import { groupOf, rollUp } from './rollup.ts';
+
+export interface NodeInput {
+  readonly forwarding: Forwarding;
+  readonly node: Node;
+  /** All that stands on the node, of both backends. */
+  readonly ruleset: RuleSet;
+  readonly context: NodeContext;
+}
+
+export interface NodeAudit {
+  /** Worst first. */
+  readonly findings: readonly NodeFinding[];
+  /** Service ports by verdict. */
+  readonly conform: number;
+  readonly different: number;
+  readonly unknown: number;
+}
+
+interface Audit {
+  readonly input: NodeInput;
+  readonly view: RuleView;
+  readonly differences: Difference[];
+  readonly asked: Asked;
+  /** Names of the Service ports of which something is unknown. */
+  readonly unknown: Set<string>;
+}
+
+/** Judges one node; pure, and as expensive as its frontends are many. */
+export function auditNode(input: NodeInput): NodeAudit {
+  const { forwarding, node, ruleset } = input;
+  const audit: Audit = {
+    input,
+    view: { isAllowed: allowanceOf(forwarding, node), isAbout },
+    differences: [],
+    asked: new Map(),
+    unknown: new Set(),
+  };
+  const sender = senderOf(forwarding, node);
+  const strays = forwarding.config.mode === 'nftables';
+  for (const frontend of forwarding.frontends) {
+    for (const probe of probesOf(sender, frontend)) ask(audit, frontend, probe);
+    if (!strays || frontend.kind !== 'cluster IP') continue;
+    for (const probe of strayProbes(sender, frontend)) ask(audit, frontend, probe);
+  }
+  const claims = claimsOf(ruleset);
+  for (const claim of claims) askClaim(audit, claim, sender);
+  const findings = [
+    ...rollUp(node.name, audit.differences, audit.asked, countClaims(claims)),
+    ...splitFinding(audit, claims),
+  ];
+  const names = new Set(forwarding.ports.map(keyOfPort));
+  const bad = audit.differences.filter(({ harmless }) => !harmless);
+  const different = new Set(bad.flatMap(({ port }) => (port === null ? [] : keyOfPort(port))));
+  const unknown = [...audit.unknown].filter((name) => !different.has(name)).length;
+  const conform = names.size - different.size - unknown;
+  return { findings, conform, different: different.size, unknown };
+}
+
+const keyOfPort = ({ name, protocol, family }: ProxiedPort): string =>
+  `${name} ${protocol} ${family}`;
+
+/** Names of chains tell whose a rule is, so that it can be named; they prove nothing else. */
+function isOwn({ chain, base }: TraceStep): boolean {
+  return chain.startsWith('KUBE-') || base.table.name === 'kube-proxy';
+}
+
+const ipOf = (endpoint: string): string =>
+  endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+
+/** Somebody else's rule that asks for this one address. */
+function isAbout(step: TraceStep, address: string): boolean {
+  if (isOwn(step)) return false;
+  return step.rule.statements.some((statement) => {
+    if (statement.kind !== 'field' || statement.field !== 'destination') return false;
+    const [range] = statement.ranges;
+    if (range === undefined || range.low !== range.high || statement.negate) return false;
+    return statement.ranges.length === 1 && formatAddress(range.low) === address;
+  });
+}
+
+/** A masquerade by others of packets to where no pods are. */
+function allowanceOf({ config }: Forwarding, node: Node): RuleView['isAllowed'] {
+  const ranges = [...config.clusterCIDRs, ...node.podCIDRs]
+    .map(parseCIDR)
+    .filter((range) => range !== null);
+  return (endpoint, step) => {
+    if (step === null || isOwn(step)) return false;
+    const ip = parseIP(ipOf(endpoint));
+    return ip === null || !ranges.some((range) => isWithin(ip, range));
+  };
+}
+
+function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
+  const { forwarding, ruleset, context } = audit.input;
+  const { fates } = forwarding.expect(probe.packet);
+  const outcome = walk(ruleset, context, probe.packet);
+  const { verdict, deviants } = compare(fates, outcome, audit.view, probe.packet.dst);
+  const { port } = frontend;
+  countAsked(audit.asked, fates, frontend);
+  if (verdict === 'unknown') audit.unknown.add(keyOfPort(port));
+  if (verdict !== 'different') return;
+  for (const deviant of deviants) {
+    const code = codeOf(deviant, fates, outcome, port);
+    audit.differences.push({
+      ...described(probe, fates, outcome),
+      code,
+      port,
+      kind: frontend.kind,
+      family: port.family,
+      rule: deviant.step?.rule.text ?? null,
+      untranslated: isNothing(outcome) && !isTranslated(outcome),
+      harmless: isHarmless(deviant, frontend, probe, outcome),
+    });
+  }
+}
+
+function countAsked(asked: Asked, fates: readonly Fate[], frontend: Frontend): void {
+  const { port, kind } = frontend;
+  const name = keyOfPort(port);
+  const add = (code: Code): void => {
+    const key = groupOf(code, kind, port.family);
+    const known = asked.get(key);
+    if (known === undefined) asked.set(key, new Set([name]));
+    else known.add(name);
+  };
+  for (const fate of fates) {
+    if (fate.kind === 'pass') continue;
+    if (fate.kind !== 'endpoints') {
+      add('node-reject-missing');
+      continue;
+    }
+    const own: readonly Code[] = [
+      'node-frontend-missing',
+      'node-frontend-blocked',
+      'node-endpoint-missing',
+      'node-endpoint-unexpected',
+      'node-policy-different',
+      'node-share-different',
+      'node-foreign-rule',
+    ];
+    for (const code of own) add(code);
+    const marks = [...fate.endpoints.values()];
+    if (marks.includes(true)) add('node-masquerade-missing');
+    if (marks.includes(false)) add('node-masquerade-unexpected');
+    if (fate.affinitySeconds !== null) add('node-affinity-different');
+  }
+}
+
+/**
+ * Two differences that nobody suffers from. A node port without endpoints that is not rejected
+ * comes to the node itself, where nothing listens, and is refused all the same. And where another
+ * program translates, how endpoints meet themselves is its own affair.
+ */
+function isHarmless(
+  { deviation, step }: Deviant,
+  { kind }: Frontend,
+  { packet }: Probe,
+  { pass, drop, unknown }: Outcome,
+): boolean {
+  if (deviation.kind === 'not stopped') {
+    const isDropped = drop.probability > 0 && unknown.length === 0;
+    return (
+      kind === 'node port' && deviation.want === 'reject' && pass.probability > 0 && !isDropped
+    );
+  }
+  if (deviation.kind !== 'not masqueraded' || step === null || isOwn(step)) return false;
+  return ipOf(deviation.endpoint) === packet.src;
+}
+
+const certain = 1 - 1e-6;
+
+function codeOf(
+  { deviation, step }: Deviant,
+  fates: readonly Fate[],
+  outcome: Outcome,
+  port: ProxiedPort,
+): Code {
+  const foreign = step !== null && !isOwn(step);
+  switch (deviation.kind) {
+    case 'shadowed':
+      return 'node-foreign-rule';
+    case 'missing':
+      return isNothing(outcome) ? stopCode(outcome) : 'node-endpoint-missing';
+    case 'unexpected':
+      if (foreign) return 'node-foreign-rule';
+      return isEndpoint(port, deviation.endpoint)
+        ? 'node-policy-different'
+        : 'node-endpoint-unexpected';
+    case 'pass':
+    case 'reject':
+    case 'drop':
+      if (foreign) return 'node-foreign-rule';
+      return isNothing(outcome) || fates.some(({ kind }) => kind === 'pass')
+        ? stopCode(outcome)
+        : 'node-endpoint-missing';
+    case 'not stopped':
+      return foreign ? 'node-foreign-rule' : 'node-reject-missing';
+    case 'share':
+      return 'node-share-different';
+    case 'not masqueraded':
+      return 'node-masquerade-missing';
+    case 'masqueraded':
+      return foreign ? 'node-foreign-rule' : 'node-masquerade-unexpected';
+    case 'affinity':
+      return 'node-affinity-different';
+  }
+}
+
+/** No packet comes to any destination. */
+const isNothing = ({ destinations, pass, drop, reject }: Outcome): boolean =>
+  destinations.size === 0 || pass.probability + drop.probability + reject.probability >= certain;
+
+/** Some rule sent the packet to a destination, whatever came of it then. */
+const isTranslated = ({ pass, drop, reject }: Outcome): boolean =>
+  [pass, drop, reject].some((fate) => fate.probability > 0 && translation(fate) !== null);
+
+const stopCode = ({ pass }: Outcome): Code =>
+  pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
+
+const isEndpoint = ({ usable }: ProxiedPort, endpoint: string): boolean =>
+  (usable ?? []).some(({ all }) => all.some(({ text }) => text === endpoint));
+
+// Texts.
+
+function described(
+  { packet, origin }: Probe,
+  fates: readonly Fate[],
+  outcome: Outcome,
+): Pick<Difference, 'frontend' | 'origin' | 'expected' | 'actual'> {
+  const { dst, dport, protocol } = packet;
+  const address = dst.includes(':') ? `[${dst}]` : dst;
+  return {
+    frontend: `${address}:${dport}/${protocol}`,
+    origin,
+    expected: fates.map(fateText).join(' or '),
+    actual: outcomeText(outcome),
+  };
+}
+
+const shown = 12;
+
+function listText(texts: readonly string[]): string {
+  const more = texts.length - shown;
+  return texts.slice(0, shown).join(', ') + (more > 0 ? ` and ${more} more` : '');
+}
+
+const markText = (masqueraded: boolean | 'unknown'): string =>
+  masqueraded === true ? ' masqueraded' : '';
+
+function fateText(fate: Fate): string {
+  if (fate.kind !== 'endpoints') return fate.kind;
+  const texts = [...fate.endpoints].sort().map(([text, masked]) => text + markText(masked));
+  const affinity = fate.affinitySeconds === null ? '' : `, affinity ${fate.affinitySeconds}s`;
+  return `${texts.length === 1 ? '' : 'one of '}${listText(texts)}${affinity}`;
+}
+
+const percent = (share: number): string => `${Number((100 * share).toPrecision(3))}%`;
+
+function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
+  const rest = Object.entries({ reject, drop, pass }).filter(([, fate]) => fate.probability > 0);
+  const all = [
+    ...[...destinations].map(
+      ([text, { probability, masqueraded, affinitySeconds }]) =>
+        `${text} ${percent(probability)}${markText(masqueraded)}` +
+        (affinitySeconds === null ? '' : ` affinity ${affinitySeconds}s`),
+    ),
+    ...rest.map(([name, { probability }]) => `${name} ${percent(probability)}`),
+  ];
+  return listText(all.sort());
+}
+
+// What no Service claims.
+
+type Claim = ReturnType<typeof claimsOf>[number];
+
+function countClaims(claims: readonly Claim[]): Claims {
+  const of = (wanted: string): number =>
+    claims.filter(({ family, translators }) => family === wanted && translators > 0).length;
+  return { IPv4: of('ip'), IPv6: of('ip6') };
+}
+
+/**
+ * Two tables that translate for one frontend: rules of two backends or modes. Which of them runs
+ * first, no dump tells, so what they do differently is unknown.
+ */
+function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[] {
+  const { forwarding, node } = input;
+  const twice = claims.filter(({ address, translators }) => address !== null && translators > 1);
+  const texts = twice.flatMap(({ address, protocol, port }) => {
+    const packet = { from: 'outside', src: '', dst: address ?? '', protocol, dport: port } as const;
+    const { frontend } = forwarding.expect(packet);
+    return frontend === null ? [] : `${frontend.port.name} at ${address}:${port}/${protocol}`;
+  });
+  if (texts.length === 0) return [];
+  const code = 'node-backends-both';
+  return [
+    {
+      code,
+      severity: catalogue[code].severity,
+      node: node.name,
+      namespace: '',
+      service: '',
+      port: '',
+      object: `Node ${node.name}: ${listText(texts)}`,
+      expected: 'one table',
+      actual: 'several tables',
+      rule: null,
+    },
+  ];
+}
+
+/** Asks for what a rule answers for: nothing must come of it unless a Service claims it. */
+function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf>): void {
+  const { forwarding, ruleset, context } = audit.input;
+  const family = claim.family === 'ip' ? 'IPv4' : 'IPv6';
+  const dst = claim.address ?? forwarding.node.nodeIP[family];
+  const { pod, outside } = sender.sources[family];
+  const common = { dst, protocol: claim.protocol, dport: claim.port };
+  const places: readonly (readonly [Packet['from'], string | null, string])[] = [
+    ['pod', pod, 'a pod of the node'],
+    ['outside', outside, 'outside the cluster'],
+    ['node', forwarding.node.nodeIP[family], 'the node itself'],
+  ];
+  for (const [from, src, origin] of places) {
+    if (src === null) continue;
+    const packet: Packet = { from, src, ...common };
+    const { fates, frontend } = forwarding.expect(packet);
+    if (frontend !== null) return;
+    const outcome = walk(ruleset, context, packet);
+    const { deviants } = compare(fates, outcome, audit.view, dst);
+    const own = deviants.find(({ step }) => step !== null && isOwn(step));
+    if (own === undefined || outcome.unknown.length > 0) continue;
+    audit.differences.push({
+      ...described({ packet, origin }, fates, outcome),
+      code: 'node-frontend-unexpected',
+      port: portAt(forwarding, dst),
+      kind: 'none',
+      family,
+      rule: own.step?.rule.text ?? null,
+      untranslated: false,
+      harmless: outcome.destinations.size === 0,
+    });
+    return;
+  }
+}
+
+/** The first port of the Service that has this cluster IP. */
+const portAt = ({ ports }: Forwarding, address: string): ProxiedPort | null =>
+  ports.find(({ clusterIP }) => clusterIP === address) ?? null;

@@ -1,0 +1,146 @@
+// Which packets to put to a node's rules, so that every frontend is seen from everywhere that makes
+// a difference to kube-proxy: a pod of the node, a pod elsewhere, the node itself, the world
+// outside, each end of each source range, and every endpoint of the node that may meet itself. A
+// source address stands for its class; a rule about one address of a class is met by chance only.
+
+import { addressIn, isWithin, parseCIDR, parseIP } from '../model/ip.ts';
+import type { Node } from '../model/objects.ts';
+import type { Packet } from '../model/proxy.ts';
+import type { Forwarding, Frontend } from '../shadow/forwarding.ts';
+
+type Family = 'IPv4' | 'IPv6';
+
+/** Where packets come from, in one address family. */
+export interface Sources {
+  /** null: no address that a pod of the node could have is known. */
+  readonly pod: string | null;
+  /** A pod of another node. */
+  readonly elsewhere: string | null;
+  readonly outside: string;
+}
+
+/** A packet, and what it stands for. */
+export interface Probe {
+  readonly packet: Packet;
+  /** `a pod of the node`, as people say it. */
+  readonly origin: string;
+}
+
+/** Addresses for documentation, which are nobody's: RFC 5737 and RFC 3849. */
+const nobodys: Readonly<Record<Family, readonly string[]>> = {
+  IPv4: ['203.0.113.77', '198.51.100.77', '192.0.2.77'],
+  IPv6: ['2001:db8:ffff::77', '2001:db8:5e:77::77'],
+};
+
+/** Offset of a pod that is none of those with low or round numbers, which gateways have. */
+const podOffset: Readonly<Record<Family, bigint>> = { IPv4: 251n, IPv6: 0xfeedn };
+
+export interface Sender {
+  readonly sources: Readonly<Record<Family, Sources>>;
+  readonly forwarding: Forwarding;
+}
+
+/** `node` is the one whose rules are asked. */
+export function senderOf(forwarding: Forwarding, node: Node): Sender {
+  const sources = (family: Family): Sources => {
+    const own = rangeOf(node.podCIDRs, family);
+    const all = rangeOf(forwarding.config.clusterCIDRs, family);
+    const inCluster = [own, all].filter((range) => range !== null);
+    const isElsewhere = (address: string): boolean =>
+      !inCluster.some((range) => has(range, address));
+    const outside = nobodys[family].find(isElsewhere) ?? nobodys[family][0] ?? '';
+    const pod = inCluster[0] === undefined ? null : addressIn(inCluster[0], podOffset[family]);
+    return { pod, elsewhere: elsewhereIn(all, own, family), outside };
+  };
+  return { forwarding, sources: { IPv4: sources('IPv4'), IPv6: sources('IPv6') } };
+}
+
+type Range = NonNullable<ReturnType<typeof parseCIDR>>;
+
+const rangeOf = (texts: readonly string[], family: Family): Range | null =>
+  texts.map(parseCIDR).find((range) => range?.family === family) ?? null;
+
+function has(range: Range, address: string): boolean {
+  const ip = parseIP(address);
+  return ip !== null && isWithin(ip, range);
+}
+
+/** An address of the cluster that is in none of the node's own ranges; null: none. */
+function elsewhereIn(all: Range | null, own: Range | null, family: Family): string | null {
+  if (all === null || own === null) return null;
+  const last = (1n << all.hostBits) - 1n;
+  const tries = [podOffset[family], last - podOffset[family]].filter((offset) => offset > 0n);
+  return tries.map((offset) => addressIn(all, offset)).find((one) => !has(own, one)) ?? null;
+}
+
+/** The packets that are put to a frontend. */
+export function probesOf(sender: Sender, frontend: Frontend): Probe[] {
+  const { address: dst, protocol, dport, kind, port } = frontend;
+  const { node, config } = sender.forwarding;
+  const { pod, elsewhere, outside } = sender.sources[port.family];
+  const probes: Probe[] = [];
+  const put = (from: Packet['from'], src: string | null, origin: string): void => {
+    if (src === null) return;
+    const iif = interfaceOf(sender, from);
+    const packet = { from, src, dst, protocol, dport };
+    probes.push({ packet: iif === null ? packet : { ...packet, iif }, origin });
+  };
+  put('node', node.isLocal(dst) ? dst : node.nodeIP[port.family], 'the node itself');
+  // Nobody but the node itself can ask for its loopback address.
+  if (dst === '127.0.0.1' || dst === '::1') return probes;
+  put('pod', pod, 'a pod of the node');
+  put('outside', outside, 'outside the cluster');
+  put('outside', elsewhere, 'a pod of another node');
+  if (kind === 'load balancer IP') {
+    for (const range of port.sourceRanges) {
+      for (const src of endsOf(range)) put(...comesFrom(sender, src), 'a source range');
+    }
+  }
+  if (kind === 'cluster IP') {
+    for (const src of ownEndpoints(frontend)) {
+      if (!node.isLocal(src)) put('pod', src, 'an endpoint that meets itself');
+    }
+  }
+  return config.mode === 'ipvs' ? [] : probes;
+}
+
+const endsOf = (range: Range): ReadonlySet<string> =>
+  new Set([addressIn(range, 0n), addressIn(range, (1n << range.hostBits) - 1n)]);
+
+/** From where a packet with this source comes. */
+function comesFrom({ forwarding, sources }: Sender, src: string): [Packet['from'], string] {
+  if (forwarding.node.isLocal(src)) return ['node', src];
+  const family = src.includes(':') ? 'IPv6' : 'IPv4';
+  return [src === sources[family].pod ? 'pod' : 'outside', src];
+}
+
+function ownEndpoints({ port }: Frontend): ReadonlySet<string> {
+  const sets = (port.usable ?? []).flatMap(({ cluster, local }) => [...cluster, ...local]);
+  return new Set(sets.filter(({ local }) => local).map(({ ip }) => ip));
+}
+
+/** Where kube-proxy tells pods by interfaces the packet must have one; null: as the node says. */
+function interfaceOf({ forwarding }: Sender, from: Packet['from']): string | null {
+  const { detectLocalMode, bridgeInterface, interfaceNamePrefix } = forwarding.config;
+  if (from === 'node') return null;
+  if (detectLocalMode === 'BridgeInterface') return from === 'pod' ? bridgeInterface : 'uplink';
+  if (detectLocalMode !== 'InterfaceNamePrefix') return null;
+  return from === 'pod' ? `${interfaceNamePrefix}0` : 'uplink';
+}
+
+/** A port of a cluster IP that no Service has there: a packet to it must not get through. */
+export function strayProbes(sender: Sender, frontend: Frontend): Probe[] {
+  const stray = [9, 7, 13].find(
+    (dport) => sender.forwarding.expect(packetTo(frontend, dport)).frontend === null,
+  );
+  if (stray === undefined) return [];
+  return probesOf(sender, { ...frontend, protocol: 'tcp', dport: stray, kind: 'external IP' });
+}
+
+const packetTo = ({ address: dst, port }: Frontend, dport: number): Packet => ({
+  from: 'outside',
+  src: nobodys[port.family][0] ?? '',
+  dst,
+  protocol: 'tcp',
+  dport,
+});

@@ -1,0 +1,84 @@
+// Which rules of a long chain can match a packet at all. KUBE-SERVICES of a large cluster has tens
+// of thousands of rules, each for one address; going through all of them for every packet would
+// cost a cluster's size squared. A chain is sorted once by the destination address, or else the
+// destination port, that its rules ask for; a walk then sees those for its own, and all rules that
+// ask for neither, in their order.
+
+import type { PacketState } from './match.ts';
+import type { Address, Chain, Field, Rule } from './ruleset.ts';
+import { rulesOf } from './ruleset.ts';
+
+interface Index {
+  /** Places in the chain of the rules that every packet must see. */
+  readonly general: readonly number[];
+  readonly generalRules: readonly Rule[];
+  readonly byAddress: ReadonlyMap<Address, readonly number[]>;
+  readonly byPort: ReadonlyMap<Address, readonly number[]>;
+}
+
+/** A shorter chain is read faster than an index. */
+const shortest = 8;
+
+/** A chain this long costs more to read again than to keep. */
+const long = 256;
+
+/** The rules that may match, in order: all that are left out surely do not. */
+export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] {
+  const rules = rulesOf(chain);
+  if (rules.length < shortest) return rules;
+  if (rules.length >= long) chain.rules = rules;
+  const index = (chain.index ??= indexOf(rules)) as Index | 'useless';
+  if (index === 'useless' || state.destination === null || state.destinationPort === null) {
+    return rules;
+  }
+  const own = index.byAddress.get(state.destination) ?? [];
+  const ports = index.byPort.get(state.destinationPort) ?? [];
+  if (own.length === 0 && ports.length === 0) return index.generalRules;
+  const places = [...index.general, ...own, ...ports].sort((a, b) => a - b);
+  return places.flatMap((place) => rules[place] ?? []);
+}
+
+function indexOf(rules: readonly Rule[]): Index | 'useless' {
+  const general: number[] = [];
+  const byAddress = new Map<Address, number[]>();
+  const byPort = new Map<Address, number[]>();
+  for (const [place, rule] of rules.entries()) {
+    const address = onlyValue(rule, 'destination');
+    const port = address === null ? onlyValue(rule, 'destination port') : null;
+    if (address !== null) put(byAddress, address, place);
+    else if (port !== null) put(byPort, port, place);
+    else general.push(place);
+  }
+  if (general.length * 2 > rules.length) return 'useless';
+  const generalRules = general.flatMap((place) => rules[place] ?? []);
+  return { general, generalRules, byAddress, byPort };
+}
+
+function put(map: Map<Address, number[]>, key: Address, place: number): void {
+  const places = map.get(key);
+  if (places === undefined) map.set(key, [place]);
+  else places.push(place);
+}
+
+/** The one value of this field that the rule asks for before it does anything; null: none. */
+function onlyValue(rule: Rule, asked: Field): Address | null {
+  for (const statement of rule.statements) {
+    if (statement.kind === 'field' && statement.field === asked) {
+      const [range] = statement.ranges;
+      const isOne = statement.ranges.length === 1 && range?.low === range?.high;
+      if (isOne && !statement.negate && statement.mask === null && range) return range.low;
+    }
+    const isMatch = [
+      'field',
+      'interface',
+      'state',
+      'address type',
+      'lookup',
+      'note',
+      'never',
+      'unknown',
+    ];
+    if (!isMatch.includes(statement.kind)) return null;
+  }
+  return null;
+}

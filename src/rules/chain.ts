@@ -1,0 +1,495 @@
+// The way through one base chain and all chains that it calls. Rules are taken in order; a rule
+// applies when all its matches hold, and its action decides what is next. Where more than one thing
+// can happen the way forks:
+//
+//   chance       both ways are walked, each with its share
+//   memory       `recent` and sets that rules fill: a source that is remembered goes one way, all
+//                others the other. The outcome is that of the others; who is remembered shows as
+//                affinity. Where more than the destination hangs on it, it is unknown
+//   unknown      both ways are walked, and the hull of both is kept
+//
+// A fork that comes back to the chain it left finds the rest of the chain walked already: what
+// follows a place, for a packet in the same state, is worked out once (`restOf`). Without this, n
+// forks one behind the other would make 2ⁿ ways.
+
+import { candidatesOf } from './candidates.ts';
+import type { BaseChain } from './hooks.ts';
+import { changeMark } from './mark.ts';
+import type { PacketState } from './match.ts';
+import { evaluate, lookup } from './match.ts';
+import type { Action, Chain, Element, Match, Rule } from './ruleset.ts';
+import type { Tally } from './tally.ts';
+import { addHull, addTally, count, isDestination } from './tally.ts';
+import { translate } from './translate.ts';
+
+/** A packet on its way, and where it goes after the chain that it is in. */
+export interface Traveller extends PacketState {
+  stations: readonly unknown[];
+  station: number;
+  /** While it is in the NAT hook: its chains, and the next of them. */
+  nat: readonly BaseChain[] | null;
+  natNext: number;
+}
+
+export interface Walk {
+  readonly own: readonly PacketState['source'][];
+  /** The base chain let it pass, or NAT is settled: what follows adds to the tally. */
+  readonly onward: (walk: Walk, traveller: Traveller, tally: Tally, weight: number) => void;
+  /** Unknowns that matter: reason and rule. */
+  readonly unknown: Map<string, { readonly reason: string; readonly rule: string }>;
+  steps: number;
+  depth: number;
+}
+
+/** A place in a chain to come back to. */
+interface Frame {
+  readonly base: BaseChain;
+  readonly chain: Chain;
+  readonly rules: readonly Rule[];
+  readonly next: number;
+  readonly parent: Frame | null;
+  /** The affinity in force when the packet was here. */
+  readonly affinity: PacketState['affinity'];
+  /** Something forked here, so that what follows may be asked for more than once. */
+  readonly isFork: boolean;
+  /** What follows, by state. */
+  rest: Map<string, Tally> | null;
+}
+
+interface Run {
+  readonly walk: Walk;
+  readonly base: BaseChain;
+  chain: Chain;
+  rules: readonly Rule[];
+  next: number;
+  parent: Frame | null;
+  /** The parent is the rest of this chain itself, after a fork. */
+  forked: boolean;
+  readonly traveller: Traveller;
+  readonly tally: Tally;
+  weight: number;
+}
+
+interface Pending {
+  readonly share: number;
+  readonly unknown: Match | null;
+  readonly memory: Extract<Match, { kind: 'remembered' }> | null;
+}
+
+const nothing: Pending = { share: 1, unknown: null, memory: null };
+
+/** What an action leaves: the rule goes on, the next rule is due, or the run is over. */
+type Next = 'same rule' | 'next rule' | 'over';
+
+/** More than this, and the rules are no node's. */
+const mostSteps = 2_000_000;
+const deepest = 400;
+
+/** Walks a base chain, and on from there. */
+export function runBase(
+  walk: Walk,
+  base: BaseChain,
+  traveller: Traveller,
+  tally: Tally,
+  weight: number,
+): void {
+  const { chain } = base;
+  const rules = candidatesOf(chain, traveller);
+  const place = { base, chain, rules, next: 0, parent: null, forked: false };
+  finish({ walk, ...place, traveller, tally, weight });
+}
+
+function finish(run: Run): void {
+  for (;;) {
+    const rule = run.rules[run.next];
+    if (rule === undefined) {
+      if (!leaveChain(run)) return;
+      continue;
+    }
+    run.next++;
+    if (run.walk.steps++ > mostSteps) {
+      giveUp(run, 'the rules fork too often', rule.text);
+      return;
+    }
+    if (applyRule(run, rule, 0, nothing) === 'over') return;
+  }
+}
+
+function giveUp({ walk, traveller, tally, weight }: Run, reason: string, rule: string): void {
+  walk.unknown.set(reason, { reason, rule });
+  count(tally, 'unknown', weight, traveller);
+}
+
+/** At the end of a chain: back to its caller, or by the policy. Returns whether the run goes on. */
+function leaveChain(run: Run): boolean {
+  const { parent, traveller, tally, weight, walk, base } = run;
+  if (parent === null) {
+    if (base.base.policy === 'drop') count(tally, 'drop', weight, traveller);
+    else walk.onward(walk, traveller, tally, weight);
+    return false;
+  }
+  if (parent.isFork) {
+    addTally(tally, restOf(walk, parent, traveller), weight);
+    return false;
+  }
+  enter(run, parent.chain, parent.rules, parent.parent);
+  run.next = parent.next;
+  return true;
+}
+
+function enter(run: Run, chain: Chain, rules: readonly Rule[], parent: Frame | null): void {
+  run.chain = chain;
+  run.rules = rules;
+  run.next = 0;
+  run.parent = parent;
+  run.forked = false;
+}
+
+/** What follows from a place on, for one packet as it is there. */
+function restOf(walk: Walk, frame: Frame, traveller: Traveller): Tally {
+  const state = { ...traveller, affinity: frame.affinity };
+  const key = keyOf(state);
+  const known = frame.rest?.get(key);
+  if (known !== undefined) return known;
+  const tally: Tally = new Map();
+  const { base, chain, rules, next, parent } = frame;
+  const run = { walk, base, chain, rules, next, parent, forked: false };
+  const whole = { ...run, traveller: state, tally, weight: 1 };
+  walk.depth++;
+  if (walk.depth > deepest) giveUp(whole, 'the rules fork too often', rules[next]?.text ?? '');
+  else finish(whole);
+  walk.depth--;
+  frame.rest ??= new Map();
+  frame.rest.set(key, tally);
+  return tally;
+}
+
+function keyOf(state: Traveller): string {
+  let remembered = '';
+  for (let at = state.remembered; at !== null; at = at.tail) remembered += ` ${at.head}`;
+  return [
+    state.mark,
+    state.markKnown,
+    state.connectionMark,
+    state.connectionMarkKnown,
+    state.tracked,
+    state.goal,
+    state.masqueraded,
+    state.translated,
+    state.sourceTranslated,
+    state.affinity?.name,
+    remembered,
+  ].join('|');
+}
+
+/** Takes a rule from one of its statements on. */
+function applyRule(run: Run, rule: Rule, from: number, before: Pending): Next {
+  let { share, unknown, memory } = before;
+  const { statements } = rule;
+  for (let at = from; at < statements.length; at++) {
+    const statement = statements[at];
+    if (statement === undefined) break;
+    switch (statement.kind) {
+      case 'note':
+        break;
+      case 'random':
+        share *= statement.probability;
+        break;
+      case 'remembered':
+        if (statement.negate) unknown ??= statement;
+        else memory = statement;
+        break;
+      case 'field':
+      case 'interface':
+      case 'state':
+      case 'address type':
+      case 'lookup':
+      case 'never':
+      case 'unknown': {
+        const answer = evaluate(statement, run.traveller);
+        if (answer === 'no') return 'next rule';
+        if (answer === 'unknown') unknown ??= statement;
+        break;
+      }
+      default: {
+        if (share !== 1 || unknown !== null || memory !== null) {
+          return fork(run, rule, at, { share, unknown, memory });
+        }
+        const next = perform(run, rule, statement);
+        if (next !== 'same rule') return next;
+      }
+    }
+  }
+  return 'next rule';
+}
+
+/** The place that a run is at, to come back to from a fork. */
+function frameOf(run: Run): Frame {
+  if (run.forked && run.parent !== null && run.next >= run.rules.length) return run.parent;
+  const { base, chain, rules, next, parent, traveller } = run;
+  const { affinity } = traveller;
+  return { base, chain, rules, next, parent, affinity, isFork: true, rest: null };
+}
+
+const noRules: readonly Rule[] = [];
+
+/** A run beside this one, that comes back to the frame. */
+function branchOf(run: Run, frame: Frame, tally: Tally, weight: number): Run {
+  const traveller = { ...run.traveller };
+  const { walk, base, chain } = run;
+  const place = { base, chain, rules: noRules, next: 0, parent: frame, forked: true };
+  return { walk, ...place, traveller, tally, weight };
+}
+
+function takeBranch(branch: Run, rule: Rule, at: number, pending: Pending): void {
+  if (applyRule(branch, rule, at, pending) !== 'over') finish(branch);
+}
+
+function fork(run: Run, rule: Rule, at: number, pending: Pending): Next {
+  const frame = frameOf(run);
+  const { walk, tally, weight, traveller } = run;
+  const { unknown, memory, share } = pending;
+  if (unknown !== null) {
+    const matched: Tally = new Map();
+    takeBranch(branchOf(run, frame, matched, 1), rule, at, { ...pending, unknown: null });
+    const hull = addHull(tally, [matched, restOf(walk, frame, traveller)], weight);
+    if (hull) addUnknown(walk, unknown, rule);
+    return 'over';
+  }
+  if (memory !== null) return forkByMemory(run, rule, at, { ...pending, memory }, frame);
+  if (share > 0) takeBranch(branchOf(run, frame, tally, weight * share), rule, at, nothing);
+  return goOn(run, frame, 1 - share);
+}
+
+/** The run itself takes what a fork left, unless that is worked out already. */
+function goOn(run: Run, frame: Frame, share: number): Next {
+  if (share <= 0) return 'over';
+  run.weight *= share;
+  if (frame.rest === null) return 'next rule';
+  addTally(run.tally, restOf(run.walk, frame, run.traveller), run.weight);
+  return 'over';
+}
+
+function forkByMemory(
+  run: Run,
+  rule: Rule,
+  at: number,
+  pending: Pending & { readonly memory: Extract<Match, { kind: 'remembered' }> },
+  frame: Frame,
+): Next {
+  const { walk, tally, traveller, weight } = run;
+  const { memory } = pending;
+  const known: Tally = new Map();
+  const branch = branchOf(run, frame, known, 1);
+  branch.traveller.affinity = { name: memory.name, seconds: memory.seconds };
+  takeBranch(branch, rule, at, { ...pending, memory: null });
+  if ([...known.keys()].every(isDestination)) {
+    addTally(tally, known, 0);
+    return goOn(run, frame, 1);
+  }
+  const hull = addHull(tally, [known, restOf(walk, frame, traveller)], weight);
+  if (hull) addUnknown(walk, memory, rule);
+  return 'over';
+}
+
+function addUnknown(walk: Walk, match: Match, rule: Rule): void {
+  const text = 'text' in match ? match.text : match.kind;
+  walk.unknown.set(rule.text, {
+    reason: `cannot tell whether it matches: ${text}`,
+    rule: rule.text,
+  });
+}
+
+/** Does what the rule says. */
+function perform(run: Run, rule: Rule, action: Action): Next {
+  const { traveller, tally, weight, walk } = run;
+  if (action.kind === 'note') return 'same rule';
+  traveller.trace = {
+    head: { chain: run.chain.name, base: run.base, rule },
+    tail: traveller.trace,
+  };
+  switch (action.kind) {
+    case 'set mark':
+    case 'copy mark':
+    case 'unknown mark':
+      changeMark(action, traveller);
+      return 'same rule';
+    case 'remember':
+      traveller.remembered = { head: action.name, tail: traveller.remembered };
+      return 'same rule';
+    case 'notrack':
+      traveller.tracked = false;
+      return 'same rule';
+    case 'accept':
+      walk.onward(walk, traveller, tally, weight);
+      return 'over';
+    case 'drop':
+    case 'reject':
+      count(tally, action.kind, weight, traveller);
+      return 'over';
+    case 'return':
+      return performReturn(run);
+    case 'jump':
+    case 'goto':
+      return call(run, rule, action);
+    case 'verdict map':
+      return performMap(run, rule, action);
+    case 'unknown verdict':
+      return performUnknown(run, rule, action.text);
+    case 'dnat by map':
+      return translateByMap(run, rule, action);
+    default:
+      translateRun(run, rule, action);
+      return 'over';
+  }
+}
+
+function performReturn(run: Run): Next {
+  // After a fork the parent is the rest of this chain: the caller is behind it.
+  if (run.forked) run.parent = run.parent?.parent ?? null;
+  run.forked = false;
+  run.next = run.rules.length;
+  return 'next rule';
+}
+
+function call(
+  run: Run,
+  rule: Rule,
+  { kind, chain: name }: Action & { readonly chain: string },
+): Next {
+  const chain = run.base.table.chains.get(name);
+  if (chain === undefined) return performUnknown(run, rule, `no chain ${name}`);
+  const rules = candidatesOf(chain, run.traveller);
+  enter(run, chain, rules, kind === 'jump' ? callerOf(run) : afterGoto(run));
+  return 'next rule';
+}
+
+function callerOf(run: Run): Frame | null {
+  if (run.forked) return run.parent;
+  const { base, chain, rules, next, parent, traveller } = run;
+  // Nothing is left to do there: its own caller is next.
+  if (next >= rules.length && parent !== null) return parent;
+  return {
+    base,
+    chain,
+    rules,
+    next,
+    parent,
+    affinity: traveller.affinity,
+    isFork: false,
+    rest: null,
+  };
+}
+
+const afterGoto = (run: Run): Frame | null =>
+  run.forked ? (run.parent?.parent ?? null) : run.parent;
+
+/** A verdict that is not modelled may be any. */
+function performUnknown(run: Run, rule: Rule, text: string): Next {
+  const { walk, traveller, tally, weight } = run;
+  const ways = ['drop', 'reject', 'unknown'].map((fate) => {
+    const way: Tally = new Map();
+    count(way, fate, 1, traveller);
+    return way;
+  });
+  addHull(tally, [...ways, restOf(walk, frameOf(run), traveller)], weight);
+  walk.unknown.set(rule.text, { reason: `cannot tell what it does: ${text}`, rule: rule.text });
+  return 'over';
+}
+
+type MapAction = Extract<Action, { kind: 'verdict map' | 'dnat by map' }>;
+
+/** How many of the numbers that are drawn lead to the element. */
+function drawn({ key }: Element, { modulus, offset }: { modulus: number; offset: number }): number {
+  const [component] = key;
+  if (component === undefined || typeof component === 'string') return 0;
+  const low = Math.max(Number(component.low), offset);
+  const high = Math.min(Number(component.high), offset + modulus - 1);
+  return Math.max(0, high - low + 1);
+}
+
+/** A branch for every element that may be found, and the rest for those that find none. */
+function eachElement(run: Run, rule: Rule, action: MapAction, take: TakeElement): Next {
+  const { key, set } = action;
+  const { tally, weight, walk, traveller } = run;
+  if (key.kind === 'numgen') {
+    const frame = frameOf(run);
+    let left = key.modulus;
+    for (const element of set.elements) {
+      const numbers = drawn(element, key);
+      left -= numbers;
+      if (numbers === 0) continue;
+      take(branchOf(run, frame, tally, (weight * numbers) / key.modulus), element);
+    }
+    return goOn(run, frame, left / key.modulus);
+  }
+  const found = set.dynamic ? 'unknown' : lookup(key, set, traveller);
+  if (found === null) return 'next rule';
+  const frame = frameOf(run);
+  if (found !== 'unknown') {
+    take(branchOf(run, frame, tally, weight), found);
+    return 'over';
+  }
+  const ways = set.elements.map((element) => {
+    const way: Tally = new Map();
+    take(branchOf(run, frame, way, 1), element);
+    return way;
+  });
+  if (addHull(tally, [...ways, restOf(walk, frame, traveller)], weight)) {
+    const reason = `cannot tell what it finds in ${set.name}`;
+    walk.unknown.set(rule.text, { reason, rule: rule.text });
+  }
+  return 'over';
+}
+
+type TakeElement = (branch: Run, element: Element) => void;
+
+function performMap(run: Run, rule: Rule, action: MapAction): Next {
+  return eachElement(run, rule, action, (branch, { verdict }) => {
+    if (verdict === null || !isAction(verdict)) {
+      finish(branch);
+      return;
+    }
+    if (perform(branch, rule, verdict) !== 'over') finish(branch);
+  });
+}
+
+const isAction = (statement: NonNullable<Element['verdict']>): statement is Action =>
+  statement.kind !== 'unknown' && 'kind' in statement;
+
+function translateByMap(run: Run, rule: Rule, action: MapAction): Next {
+  return eachElement(run, rule, action, (branch, { data }) => {
+    const [address, port] = data ?? [];
+    const isAddress = typeof address === 'number' || typeof address === 'bigint';
+    const addresses = isAddress ? { low: address, high: address } : null;
+    const ports = typeof port === 'number' ? { low: port, high: port } : null;
+    const to = isAddress ? { addresses, ports, random: false } : null;
+    translateRun(branch, rule, { kind: 'dnat', to, text: rule.text });
+  });
+}
+
+type TranslationAction = Parameters<typeof translate>[0];
+
+/** NAT ends the nat chains; more than one result is possible where the kernel picks by a hash. */
+function translateRun(run: Run, rule: Rule, action: TranslationAction): void {
+  const { walk, tally, weight, traveller } = run;
+  const ways = translate(action, traveller, walk.own);
+  const [only] = ways;
+  if (ways.length === 1 && only !== undefined) {
+    if (only.goal === 'unknown') {
+      const reason = `cannot tell where it sends: ${action.text}`;
+      walk.unknown.set(rule.text, { reason, rule: rule.text });
+    }
+    walk.onward(walk, only, tally, weight);
+    return;
+  }
+  const tallies = ways.map((way) => {
+    const each: Tally = new Map();
+    walk.onward(walk, way, each, 1);
+    return each;
+  });
+  if (addHull(tally, tallies, weight)) {
+    const reason = `cannot tell which it takes: ${action.text}`;
+    walk.unknown.set(rule.text, { reason, rule: rule.text });
+  }
+}

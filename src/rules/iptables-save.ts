@@ -1,0 +1,246 @@
+// Reads what iptables-save and ip6tables-save print, of the nft and the legacy backend alike, with
+// or without counters. Format: iptables 1.8, iptables/iptables-save.c and xshared.c.
+//
+// A dump of a large node has half a million rules, and nobody asks for most of them. So reading has
+// two steps. This file goes once over the text and learns which lines are which chain's; here a
+// line that is none, a quote without end or a table without COMMIT is an error, with its line. The
+// options of a rule are read when its chain is first walked (iptables-rule.ts), where whatever is
+// not understood becomes `unknown` and stays in its rule.
+
+import { parseRule } from './iptables-rule.ts';
+import type { Base, Chain, Family, Hook, Rule, RuleSet, Table } from './ruleset.ts';
+import { DumpError } from './ruleset.ts';
+
+/** Priorities of linux/netfilter_ipv4.h; nat has another one behind the routing decision. */
+const priorities: Readonly<Record<string, number>> = {
+  raw: -300,
+  mangle: -150,
+  nat: -100,
+  filter: 0,
+  security: 50,
+};
+
+const hooks: Readonly<Record<string, Hook>> = {
+  PREROUTING: 'prerouting',
+  INPUT: 'input',
+  FORWARD: 'forward',
+  OUTPUT: 'output',
+  POSTROUTING: 'postrouting',
+};
+
+/** Lines of one chain, as they are found: start, end and first line of each run of them. */
+interface OpenChain extends Chain {
+  readonly spans: number[];
+}
+
+interface OpenTable extends Table {
+  readonly chains: Map<string, OpenChain>;
+  readonly readChain: (chain: Chain) => readonly Rule[];
+}
+
+interface Reading {
+  readonly text: string;
+  readonly family: Family;
+  readonly tables: Table[];
+  table: OpenTable | null;
+  /** The chain whose rules are being read: nearly always the next line's chain, too. */
+  chain: OpenChain | null;
+  /** Where the next quote is; the length of the text when there is none. */
+  quote: number;
+  line: number;
+}
+
+/**
+ * One dump as a rule set. An empty dump has no tables: whether the node has none must be asked of
+ * the other backend.
+ *
+ * @throws DumpError where the text is no such dump, or is cut off.
+ */
+export function parseIptablesSave(dump: string | Uint8Array, family: Family): RuleSet {
+  const text = typeof dump === 'string' ? dump : new TextDecoder().decode(dump);
+  const quote = text.indexOf('"');
+  const reading: Reading = {
+    text,
+    family,
+    tables: [],
+    table: null,
+    chain: null,
+    quote: quote < 0 ? text.length : quote,
+    line: 0,
+  };
+  for (let at = 0; at < text.length;) {
+    const newline = text.indexOf('\n', at);
+    const end = newline < 0 ? text.length : newline;
+    reading.line++;
+    readLine(reading, at, end);
+    at = end + 1;
+  }
+  if (reading.table !== null) {
+    throw new DumpError('the dump ends before COMMIT', reading.line, `*${reading.table.name}`);
+  }
+  return { tables: reading.tables };
+}
+
+function readLine(reading: Reading, at: number, end: number): void {
+  const { text } = reading;
+  switch (text.charCodeAt(at)) {
+    case 45: {
+      // -
+      readRule(reading, at, end, at);
+      return;
+    }
+    case 91: {
+      // [
+      readRule(reading, at, end, text.indexOf('] ', at) + 2);
+      return;
+    }
+    case 58: {
+      // :
+      readChain(reading, at, end);
+      return;
+    }
+    case 42: {
+      // *
+      openTable(reading, at, end);
+      return;
+    }
+    case 35: {
+      // A quote in a header line opens nothing. // #
+      passQuotes(reading, end);
+      return;
+    }
+    default: {
+      const line = text.slice(at, end).trim();
+      if (line === '') return;
+      if (line !== 'COMMIT') throw new DumpError('not a line of iptables-save', reading.line, line);
+      if (reading.table === null) throw new DumpError('COMMIT without a table', reading.line, line);
+      reading.table = null;
+      reading.chain = null;
+    }
+  }
+}
+
+function openTable(reading: Reading, at: number, end: number): void {
+  const { text, family, line } = reading;
+  const name = text.slice(at + 1, end).trim();
+  if (reading.table !== null) {
+    throw new DumpError(`table ${reading.table.name} has no COMMIT`, line, `*${name}`);
+  }
+  if (!(name in priorities)) throw new DumpError('not a table of iptables', line, `*${name}`);
+  const chains = new Map<string, OpenChain>();
+  const readChain = (chain: Chain): readonly Rule[] => readRules(text, family, chain);
+  const table = { family, name, source: 'iptables', chains, sets: new Map(), readChain } as const;
+  reading.table = table;
+  reading.tables.push(table);
+}
+
+/** `:NAME POLICY [PACKETS:BYTES]`; the policy of a user's chain is `-`. */
+function readChain(reading: Reading, at: number, end: number): void {
+  const { text, table, line } = reading;
+  const space = text.indexOf(' ', at);
+  if (table === null || space < 0 || space > end) {
+    const problem = table === null ? 'a chain outside of a table' : 'a chain without a policy';
+    throw new DumpError(problem, line, text.slice(at, end));
+  }
+  const name = text.slice(at + 1, space);
+  const isBase = text.charCodeAt(space + 1) !== 45;
+  const base = isBase ? baseOf(reading, table, at, end) : null;
+  table.chains.set(name, {
+    name,
+    base,
+    spans: [],
+    read: table.readChain,
+    rules: null,
+    reads: 0,
+    index: null,
+  });
+}
+
+function baseOf({ text, line }: Reading, table: Table, at: number, end: number): Base {
+  const [name = '', policy] = text.slice(at + 1, end).split(' ', 2);
+  const hook = hooks[name];
+  if (hook === undefined || (policy !== 'ACCEPT' && policy !== 'DROP')) {
+    const problem = hook === undefined ? 'a policy of a chain without a hook' : 'not a policy';
+    throw new DumpError(problem, line, text.slice(at, end));
+  }
+  const isSource = table.name === 'nat' && (hook === 'postrouting' || hook === 'input');
+  return {
+    hook,
+    priority: isSource ? 100 : (priorities[table.name] ?? 0),
+    type: table.name === 'nat' ? 'nat' : 'filter',
+    policy: policy === 'DROP' ? 'drop' : 'accept',
+    created: table.chains.size,
+  };
+}
+
+/** `-A NAME OPTIONS`, with counters before it when they were asked for. */
+function readRule(reading: Reading, at: number, end: number, from: number): void {
+  const { text, table, line } = reading;
+  if (reading.quote < end) checkQuotes(reading, at, end);
+  if (table === null || !text.startsWith('-A ', from)) {
+    const problem = table === null ? 'a rule outside of a table' : 'not a line of iptables-save';
+    throw new DumpError(problem, line, text.slice(at, end));
+  }
+  const same = reading.chain;
+  if (same !== null && isNameAt(text, same.name, from + 3, end)) {
+    same.spans[same.spans.length - 2] = end;
+    return;
+  }
+  const space = text.indexOf(' ', from + 3);
+  const name = text.slice(from + 3, space < 0 || space > end ? end : space);
+  const chain = table.chains.get(name);
+  if (chain === undefined) {
+    throw new DumpError('a rule of a chain that is not declared', line, text.slice(at, end));
+  }
+  chain.spans.push(at, end, line);
+  reading.chain = chain;
+}
+
+function isNameAt(text: string, name: string, at: number, end: number): boolean {
+  if (!text.startsWith(name, at)) return false;
+  const after = at + name.length;
+  return after === end || text.charCodeAt(after) === 32;
+}
+
+function passQuotes(reading: Reading, end: number): void {
+  while (reading.quote < end) nextQuote(reading);
+}
+
+/** Quotes come in pairs; within a pair a backslash takes the next character as it is. */
+function checkQuotes(reading: Reading, at: number, end: number): void {
+  const { text } = reading;
+  let open = false;
+  while (reading.quote < end) {
+    if (!open || !isEscaped(text, reading.quote)) open = !open;
+    nextQuote(reading);
+  }
+  if (open) throw new DumpError('a quote without end', reading.line, text.slice(at, end));
+}
+
+function nextQuote(reading: Reading): void {
+  const next = reading.text.indexOf('"', reading.quote + 1);
+  reading.quote = next < 0 ? reading.text.length : next;
+}
+
+function isEscaped(text: string, at: number): boolean {
+  let backslashes = 0;
+  while (text.charCodeAt(at - 1 - backslashes) === 92) backslashes++;
+  return backslashes % 2 === 1;
+}
+
+function readRules(text: string, family: Family, chain: Chain): readonly Rule[] {
+  const rules: Rule[] = [];
+  const { spans, name } = chain;
+  for (let span = 0; span < spans.length; span += 3) {
+    const [start = 0, stop = 0, first = 0] = [spans[span], spans[span + 1], spans[span + 2]];
+    let line = first;
+    for (let at = start; at < stop; line++) {
+      const newline = text.indexOf('\n', at);
+      const end = newline < 0 || newline > stop ? stop : newline;
+      const from = text.charCodeAt(at) === 91 ? text.indexOf('] ', at) + 2 : at;
+      rules.push(parseRule(text, { at, options: from + 3 + name.length, end, line, family }));
+      at = end + 1;
+    }
+  }
+  return rules;
+}

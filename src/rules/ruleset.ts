@@ -1,0 +1,244 @@
+// What stands on a node: tables, chains, rules, sets. Both readers make this, and the walker knows
+// nothing else. iptables and nft say the same things in two languages; here each thing has one
+// form: a rule is a list of statements in the order in which the kernel evaluates them, matches
+// first. Whatever a reader does not model is the statement `unknown`, with its text: it is never
+// left out and never taken to hold.
+//
+// Left out: families arp, bridge and netdev (no Service traffic of a node passes them), counters,
+// handles, and the times of a set's elements.
+
+/** An IPv4 address is a number, an IPv6 address a bigint: both compare with < and >. */
+export type Address = number | bigint;
+
+/** Inclusive at both ends. */
+export interface Range<T = Address> {
+  readonly low: T;
+  readonly high: T;
+}
+
+export type Family = 'ip' | 'ip6';
+
+export type Hook = 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting';
+
+export interface RuleSet {
+  readonly tables: readonly Table[];
+}
+
+/** Which program shows the rules. */
+export type Source = 'iptables' | 'nft';
+
+export interface Table {
+  readonly family: Family | 'inet';
+  readonly name: string;
+  readonly source: Source;
+  readonly chains: ReadonlyMap<string, Chain>;
+  readonly sets: ReadonlyMap<string, ElementSet>;
+}
+
+export interface Base {
+  readonly hook: Hook;
+  readonly priority: number;
+  readonly type: 'filter' | 'nat' | 'route';
+  readonly policy: 'accept' | 'drop';
+  /** Place in the order of creation within the table: of equal priority, the last runs first. */
+  readonly created: number;
+}
+
+export interface Chain {
+  readonly name: string;
+  readonly base: Base | null;
+  /** Where its rules are in the dump; see `rulesOf`. */
+  readonly spans: readonly number[];
+  readonly read: (chain: Chain) => readonly Rule[];
+  /** Kept once the chain has been read often; see `rulesOf`. */
+  rules: readonly Rule[] | null;
+  reads: number;
+  /** What the walker keeps about a long chain. */
+  index: unknown;
+}
+
+export interface Rule {
+  readonly statements: readonly Statement[];
+  /** The rule as the dump has it. */
+  readonly text: string;
+  /** Line of the dump, or the rule's handle in nft. */
+  readonly line: number;
+}
+
+/** A chain read this often is asked for by every packet. */
+const often = 8;
+
+/**
+ * A chain's rules. They are read when asked for. A node has hundreds of thousands, each in a chain
+ * of one endpoint that few walks come to: to read them again costs less than to keep them all.
+ */
+export function rulesOf(chain: Chain): readonly Rule[] {
+  if (chain.rules !== null) return chain.rules;
+  const rules = chain.read(chain);
+  if (++chain.reads >= often) chain.rules = rules;
+  return rules;
+}
+
+/** Numbers that a packet carries, or that go with it. */
+export type Field =
+  | 'source'
+  | 'destination'
+  | 'source port'
+  | 'destination port'
+  /** Protocol number: tcp 6, udp 17, sctp 132. */
+  | 'protocol'
+  /** 2: IPv4, 10: IPv6. */
+  | 'nfproto'
+  | 'mark'
+  | 'connection mark'
+  /** fin 1, syn 2, rst 4, psh 8, ack 16, urg 32, ecn 64, cwr 128. */
+  | 'tcp flags';
+
+/** Conntrack's states and bits of status, in lower case, and the two of iptables: dnat, snat. */
+export type State = string;
+
+/** What nft may look up, and by which it may choose. */
+export type Key =
+  | { readonly kind: 'fields'; readonly fields: readonly (Field | 'in' | 'out' | 'state')[] }
+  /** A number from offset to offset + modulus - 1, each as probable as the other. */
+  | { readonly kind: 'numgen'; readonly modulus: number; readonly offset: number }
+  | { readonly kind: 'unknown'; readonly text: string };
+
+/** One component of an element: a range of numbers, or the name of an interface. */
+export type Component = Range | string;
+
+export interface Element {
+  readonly key: readonly Component[];
+  /** Of verdict maps. */
+  readonly verdict: Statement | null;
+  /** Of maps: address and port, or what else the map yields. */
+  readonly data: readonly (Address | string)[] | null;
+}
+
+export interface ElementSet {
+  readonly name: string;
+  readonly elements: readonly Element[];
+  /** Rules may add elements, or they vanish by themselves: the dump shows one moment. */
+  readonly dynamic: boolean;
+  readonly timeoutSeconds: number | null;
+  /** What the walker keeps about a set. */
+  index: unknown;
+}
+
+export type Match =
+  | {
+      readonly kind: 'field';
+      readonly field: Field;
+      /** The bits to look at; null: all. */
+      readonly mask: number | null;
+      readonly ranges: readonly Range[];
+      readonly negate: boolean;
+    }
+  /** Names may end in `*`: any that begins so. */
+  | {
+      readonly kind: 'interface';
+      readonly side: 'in' | 'out';
+      readonly names: readonly string[];
+      readonly negate: boolean;
+    }
+  /** One of these states holds. */
+  | { readonly kind: 'state'; readonly states: readonly State[]; readonly negate: boolean }
+  /** Upstream's words, in lower case: local, unicast, broadcast, multicast, anycast. */
+  | {
+      readonly kind: 'address type';
+      readonly side: 'source' | 'destination';
+      readonly types: readonly string[];
+      readonly negate: boolean;
+    }
+  /** Holds in this share of connections; `every` is set where it counts instead of drawing. */
+  | { readonly kind: 'random'; readonly probability: number; readonly every: number | null }
+  /** The source is remembered under this name, for so many seconds. */
+  | {
+      readonly kind: 'remembered';
+      readonly name: string;
+      readonly seconds: number | null;
+      readonly negate: boolean;
+      readonly text: string;
+    }
+  | {
+      readonly kind: 'lookup';
+      readonly key: Key;
+      readonly set: ElementSet;
+      readonly negate: boolean;
+    }
+  /** What the first packet of a TCP, UDP or SCTP connection never has. */
+  | { readonly kind: 'never'; readonly text: string }
+  | { readonly kind: 'unknown'; readonly text: string };
+
+/** What changes the packet's fate or what goes with it. `note` changes nothing. */
+export type Action =
+  | { readonly kind: 'note'; readonly text: string }
+  /** The mark becomes (mark & keep) ^ flip. */
+  | {
+      readonly kind: 'set mark';
+      readonly field: 'mark' | 'connection mark';
+      readonly keep: number;
+      readonly flip: number;
+    }
+  /** `save` copies the mark to the connection mark under the masks, `restore` the other way. */
+  | {
+      readonly kind: 'copy mark';
+      readonly direction: 'save' | 'restore';
+      readonly packetMask: number;
+      readonly connectionMask: number;
+    }
+  /** Of both marks these bits can be anything afterwards. */
+  | { readonly kind: 'unknown mark'; readonly bits: number; readonly text: string }
+  | { readonly kind: 'remember'; readonly name: string; readonly text: string }
+  | { readonly kind: 'notrack' }
+  | { readonly kind: 'accept' | 'drop' | 'return' }
+  | { readonly kind: 'reject'; readonly text: string }
+  | { readonly kind: 'jump' | 'goto'; readonly chain: string }
+  /** null: the dump does not tell. */
+  | { readonly kind: 'dnat'; readonly to: Translation | null; readonly text: string }
+  | { readonly kind: 'dnat by map'; readonly key: Key; readonly set: ElementSet }
+  /** To the node itself. */
+  | { readonly kind: 'redirect'; readonly ports: Range<number> | null; readonly text: string }
+  /** Address by address into another network of the same size. */
+  | { readonly kind: 'netmap'; readonly to: Range; readonly text: string }
+  | { readonly kind: 'snat'; readonly to: Translation | null; readonly text: string }
+  | { readonly kind: 'masquerade'; readonly random: boolean; readonly text: string }
+  | { readonly kind: 'verdict map'; readonly key: Key; readonly set: ElementSet }
+  /** A verdict or a change that is not modelled: anything may follow. */
+  | { readonly kind: 'unknown verdict'; readonly text: string };
+
+/** null: unchanged; an address range of more than one is one of them. */
+export interface Translation {
+  readonly addresses: Range | null;
+  readonly ports: Range<number> | null;
+  /** Ports are drawn. */
+  readonly random: boolean;
+}
+
+export type Statement = Match | Action;
+
+/**
+ * One rule set of several dumps of a node: both families, both backends. Where one of them is
+ * iptables' own output, its tables that an nft dump shows too (`ip nat`, with matches that nft
+ * cannot tell) are taken from iptables alone.
+ */
+export function together(rulesets: readonly RuleSet[]): RuleSet {
+  const tables = rulesets.flatMap((ruleset) => ruleset.tables);
+  const own = new Set(
+    tables.filter(({ source }) => source === 'iptables').map((table) => nameOf(table)),
+  );
+  return { tables: tables.filter((table) => table.source !== 'nft' || !own.has(nameOf(table))) };
+}
+
+const nameOf = ({ family, name }: Table): string => `${family} ${name}`;
+
+/** The dump cannot be read. Names its line (of one line: the object of the list) and text. */
+export class DumpError extends SyntaxError {
+  readonly line: number;
+
+  constructor(problem: string, line: number, text: string) {
+    super(`Line ${line}: ${problem}: ${text.slice(0, 200)}`);
+    this.name = 'DumpError';
+    this.line = line;
+  }
+}

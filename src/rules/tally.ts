@@ -1,0 +1,96 @@
+// Where packets of one kind end, and how many of them: fates with their shares. Two rules make
+// shares: chance, which divides (exactly), and what is not known, which leaves open which of two
+// tallies is true. Of those only the hull is kept: for each fate the least and the most that any
+// answer gives. Where both answers give the same, nothing is open, and the unknown did not matter.
+
+import type { List, PacketState, TraceStep } from './match.ts';
+
+/** `pass`, `reject`, `drop`, `unknown`, or a destination. */
+export type FateName = string;
+
+/** Whether a fate is a destination that is known. */
+export const isDestination = (fate: FateName): boolean => fate.includes(':');
+
+export interface Share {
+  low: number;
+  high: number;
+  /** Bits: 1 some are not masqueraded, 2 some are, 4 some may be. */
+  masquerade: number;
+  trace: List<TraceStep> | null;
+  /** Names under which those without affinity were remembered. */
+  remembered: List<string> | null;
+  /** What brings a source here again, and remembers it here. */
+  affinity: { readonly name: string; readonly seconds: number | null } | null;
+}
+
+export type Tally = Map<FateName, Share>;
+
+/** Adds so much of what ends here. A weight of 0 is the way of those who came before. */
+export function count(tally: Tally, fate: FateName, weight: number, state: PacketState): void {
+  const masquerade = state.masqueraded === 'unknown' ? 4 : state.masqueraded ? 2 : 1;
+  const { affinity } = state;
+  const kept = affinity !== null && holds(state.remembered, affinity.name) ? affinity : null;
+  const remembered = affinity === null ? state.remembered : null;
+  const share = tally.get(fate);
+  if (share === undefined) {
+    const { trace } = state;
+    tally.set(fate, { low: weight, high: weight, masquerade, trace, remembered, affinity: kept });
+    return;
+  }
+  share.low += weight;
+  share.high += weight;
+  share.masquerade |= masquerade;
+  share.remembered ??= remembered;
+  share.affinity ??= kept;
+}
+
+export function holds(list: List<string> | null, name: string): boolean {
+  for (let at = list; at !== null; at = at.tail) if (at.head === name) return true;
+  return false;
+}
+
+/** Adds so much of another tally. */
+export function addTally(tally: Tally, part: Tally, weight: number): void {
+  for (const [fate, share] of part) {
+    addShare(tally, fate, { ...share, low: share.low * weight, high: share.high * weight });
+  }
+}
+
+function addShare(tally: Tally, fate: FateName, part: Share): void {
+  const share = tally.get(fate);
+  if (share === undefined) {
+    tally.set(fate, part);
+    return;
+  }
+  share.low += part.low;
+  share.high += part.high;
+  share.masquerade |= part.masquerade;
+  share.remembered ??= part.remembered;
+  share.affinity ??= part.affinity;
+}
+
+const rounding = 1e-9;
+
+/** Adds the hull of tallies one of which is true. Returns whether they differ. */
+export function addHull(tally: Tally, parts: readonly Tally[], weight: number): boolean {
+  let differ = false;
+  for (const fate of new Set(parts.flatMap((part) => [...part.keys()]))) {
+    const shares = parts.map((part) => part.get(fate));
+    const known = shares.filter((share) => share !== undefined);
+    const low = Math.min(...shares.map((share) => share?.low ?? 0));
+    const high = Math.max(...known.map((share) => share.high));
+    const [first] = known;
+    if (first === undefined) continue;
+    differ ||= known.length < parts.length || known.some((share) => !isSame(share, first));
+    const masquerade = known.reduce((bits, share) => bits | share.masquerade, 0);
+    const affinity = known.find((share) => share.affinity !== null)?.affinity ?? null;
+    const part = { ...first, low: low * weight, high: high * weight, masquerade, affinity };
+    addShare(tally, fate, part);
+  }
+  return differ;
+}
+
+const isSame = (one: Share, other: Share): boolean =>
+  Math.abs(one.low - other.low) < rounding &&
+  Math.abs(one.high - other.high) < rounding &&
+  one.masquerade === other.masquerade;

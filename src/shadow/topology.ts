@@ -1,0 +1,185 @@
+// The endpoints that one kube-proxy may use for a Service port: pkg/proxy/endpointslicecache.go and
+// CategorizeEndpoints of pkg/proxy/topology.go, kubernetes@v1.36.3, and what older releases did
+// otherwise.
+//
+// An address may be in two slices, or twice in one, with other conditions each time. kube-proxy
+// goes through the slices in the order of a Go map and keeps one of them: which one, nobody knows.
+// So there is a list of possible sets; nearly always it has one member.
+
+import { joinHostPort, parseIP } from '../model/ip.ts';
+import type { Endpoint, EndpointSlice } from '../model/objects.ts';
+
+/** How releases of kube-proxy differ in what they take for an endpoint. */
+export interface EndpointRules {
+  /** Hints by node count: PreferSameTrafficDistribution. */
+  readonly nodeHints: boolean;
+  /** Of an address listed twice, a running one is preferred (since 1.36) or a local one. */
+  readonly prefers: 'running' | 'local';
+}
+
+export interface ProxyEndpoint {
+  /** `ip:port`, or `[ip]:port`. */
+  readonly text: string;
+  readonly ip: string;
+  readonly local: boolean;
+  readonly ready: boolean;
+  /** Serving and terminating: used where nothing is ready. */
+  readonly lastResort: boolean;
+  readonly terminating: boolean;
+  readonly zones: readonly string[];
+  readonly nodes: readonly string[];
+}
+
+/** What of one Service port a node may use. `any`: there are usable endpoints on some node. */
+export interface Usable {
+  readonly cluster: readonly ProxyEndpoint[];
+  readonly local: readonly ProxyEndpoint[];
+  readonly any: boolean;
+  /** All that are listed, whether usable or not. */
+  readonly all: readonly ProxyEndpoint[];
+}
+
+export interface ServicePortName {
+  readonly name: string;
+  /** As the API writes it: TCP. */
+  readonly protocol: string;
+  readonly family: 'IPv4' | 'IPv6';
+}
+
+/** More sets than this are not told apart. */
+const possibleSets = 64;
+
+/**
+ * The sets of endpoints that kube-proxy may hold for a Service port, each without doubles; null
+ * when there are too many to be listed. `slices` are those of the Service.
+ */
+export function endpointSets(
+  slices: readonly EndpointSlice[],
+  port: ServicePortName,
+  node: string,
+  rules: EndpointRules,
+): readonly (readonly ProxyEndpoint[])[] | null {
+  const listed = new Map<string, ProxyEndpoint[][]>();
+  for (const slice of slices) {
+    if (slice.addressType !== port.family) continue;
+    for (const [text, here] of endpointsIn(slice, port, node, rules)) {
+      const known = listed.get(text);
+      if (known === undefined) listed.set(text, [here]);
+      else known.push(here);
+    }
+  }
+  let sets: ProxyEndpoint[][] = [[]];
+  for (const lists of listed.values()) {
+    const kept = keptOf(lists, rules);
+    if (sets.length * kept.length > possibleSets) return null;
+    if (kept.length === 1) for (const set of sets) set.push(...kept);
+    else sets = sets.flatMap((set) => kept.map((one) => [...set, one]));
+  }
+  return sets;
+}
+
+/** The endpoints of one slice for a port, by their text. */
+function endpointsIn(
+  slice: EndpointSlice,
+  { name, protocol }: ServicePortName,
+  node: string,
+  rules: EndpointRules,
+): Map<string, ProxyEndpoint[]> {
+  const found = new Map<string, ProxyEndpoint[]>();
+  for (const { name: portName, protocol: portProtocol, port } of slice.ports) {
+    if (portName !== name || portProtocol !== protocol || port === null || port === 0) continue;
+    for (const endpoint of slice.endpoints) {
+      const one = proxyEndpoint(endpoint, port, node, rules);
+      if (one === null) continue;
+      const known = found.get(one.text);
+      if (known === undefined) found.set(one.text, [one]);
+      else known.push(one);
+    }
+  }
+  return found;
+}
+
+const nowhere: readonly string[] = [];
+
+/** null conditions are as upstream takes them: ready, serving, not terminating. */
+function proxyEndpoint(
+  endpoint: Endpoint,
+  port: number,
+  node: string,
+  { nodeHints }: EndpointRules,
+): ProxyEndpoint | null {
+  const ip = parseIP(endpoint.addresses[0] ?? '')?.text;
+  if (ip === undefined) return null;
+  const terminating = endpoint.terminating ?? false;
+  return {
+    text: joinHostPort(ip, port),
+    ip,
+    local: endpoint.node === node && node !== '',
+    ready: endpoint.ready ?? true,
+    lastResort: (endpoint.serving ?? true) && terminating,
+    terminating,
+    zones: endpoint.forZones ?? nowhere,
+    nodes: nodeHints ? (endpoint.forNodes ?? nowhere) : nowhere,
+  };
+}
+
+/** Those of one address that kube-proxy may keep; `lists` has one list for each slice. */
+function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules): ProxyEndpoint[] {
+  const only = lists.length === 1 && lists[0]?.length === 1 ? lists[0] : null;
+  if (only !== null) return only;
+  const isPreferred = (one: ProxyEndpoint): boolean =>
+    rules.prefers === 'running' ? !one.terminating : one.local;
+  // The last preferred one that is met stays; where there is none, the first of all.
+  const preferred = lists.flatMap((list) => list.findLast(isPreferred) ?? []);
+  const kept = preferred.length > 0 ? preferred : lists.flatMap((list) => list.slice(0, 1));
+  return [...new Map(kept.map((one) => [JSON.stringify(one), one])).values()];
+}
+
+/** What a Service asks for: ServicePort.UsesClusterEndpoints and UsesLocalEndpoints. */
+export interface Uses {
+  readonly cluster: boolean;
+  readonly local: boolean;
+}
+
+/** CategorizeEndpoints: which endpoints of a set the node uses for either traffic policy. */
+export function categorize(
+  endpoints: readonly ProxyEndpoint[],
+  uses: Uses,
+  node: string,
+  zone: string,
+): Usable {
+  const ready = endpoints.filter((one) => one.ready);
+  const lastResorts = endpoints.filter((one) => one.lastResort);
+  let cluster: readonly ProxyEndpoint[] = [];
+  let local: readonly ProxyEndpoint[] = [];
+  if (uses.cluster) {
+    cluster = hinted(ready, node, zone);
+    if (cluster.length === 0) cluster = lastResorts;
+  }
+  if (uses.local) {
+    local = ready.filter((one) => one.local);
+    if (local.length === 0) local = lastResorts.filter((one) => one.local);
+  }
+  const any = cluster.length > 0 || (uses.local && ready.length + lastResorts.length > 0);
+  return { cluster, local, any, all: endpoints };
+}
+
+/**
+ * Those that the hints mean for this node, or for its zone; all where the hints do not apply: one
+ * ready endpoint has none, or none is for here.
+ */
+function hinted(
+  ready: readonly ProxyEndpoint[],
+  node: string,
+  zone: string,
+): readonly ProxyEndpoint[] {
+  for (const [key, here] of [
+    ['nodes', node],
+    ['zones', zone],
+  ] as const) {
+    if (ready.some((one) => one[key].length === 0)) continue;
+    const fitting = ready.filter((one) => one[key].includes(here));
+    if (fitting.length > 0) return fitting;
+  }
+  return ready;
+}

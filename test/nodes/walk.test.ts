@@ -1,0 +1,102 @@
+import { describe, expect, test } from 'vitest';
+
+import { catalogue } from '../../src/audit/findings.ts';
+import type { PacketLine } from './folder.ts';
+import { fits, problemOf } from './packets.ts';
+import { isTrue, walkFolders } from './walk.ts';
+import type { Outcome } from '../../src/rules/walk.ts';
+
+test('walks agree with real kernels, and nodes are judged as they are', () => {
+  const problems: string[] = [];
+  const codes = new Set<string>();
+  const summary = walkFolders([import.meta.dirname], (line) => problems.push(line), codes);
+  expect(problems).toEqual([]);
+  expect(isTrue(summary)).toBe(true);
+  expect(summary.packets).toBeGreaterThan(10_000);
+  const ofNodes = Object.entries(catalogue).filter(([, { output }]) => output === 'node');
+  // Every finding about nodes has a broken node that shows it.
+  expect(ofNodes.map(([code]) => code).filter((code) => !codes.has(code))).toEqual([]);
+}, 120_000);
+
+describe('the comparison', () => {
+  const trace = (): never[] => [];
+  const none = { probability: 0, masqueraded: false, trace };
+  const destination = {
+    probability: 0.5,
+    masqueraded: false,
+    trace,
+    affinity: false,
+    affinitySeconds: null,
+  };
+  const outcome: Outcome = {
+    destinations: new Map([
+      ['a:1', destination],
+      ['b:1', destination],
+    ]),
+    reject: none,
+    drop: none,
+    pass: none,
+    unknown: [],
+  };
+  const line: PacketLine = {
+    about: '',
+    packet: { from: 'pod', src: '10.0.0.1', dst: '10.96.0.1', protocol: 'TCP', dport: 80 },
+    attempts: 40,
+    outcomes: {
+      'a:1': { count: 19, masqueraded: false },
+      'b:1': { count: 21, masqueraded: false },
+    },
+  };
+  const seen = (counts: Record<string, number>, masqueraded = false): PacketLine => ({
+    ...line,
+    outcomes: Object.fromEntries(
+      Object.entries(counts).map(([name, count]) => [name, { count, masqueraded }]),
+    ),
+  });
+
+  test.each([
+    [line, null],
+    [seen({ 'a:1': 19, 'c:1': 21 }), 'c:1 is not possible'],
+    [seen({ 'a:1': 19, 'b:1': 21 }, true), 'a:1 is masqueraded: true'],
+    [seen({ 'a:1': 2, 'b:1': 38 }), 'a:1: 2 of 40 at 0.5'],
+    [seen({ 'a:1': 40 }), 'a:1: 40 of 40 at 0.5'],
+    [{ ...line, outcomes: 'drop' }, 'drop is not possible'],
+    [
+      { ...line, outcomes: 'drop', inconclusive: ['drop', 'reject'] },
+      'none of drop, reject is possible',
+    ],
+  ])('case %$', (packet, want) => {
+    expect(problemOf(packet, [outcome], 1e-6)).toBe(want);
+  });
+
+  test('bands of counts', () => {
+    expect([fits(0.5, 40, 20, 1e-3), fits(0.5, 40, 5, 1e-3)]).toEqual([true, false]);
+    expect([fits(1, 40, 40, 1e-3), fits(1, 40, 39, 1e-3), fits(0, 9, 0, 1e-3)]).toEqual([
+      true,
+      false,
+      true,
+    ]);
+  });
+
+  test('little may be unknown, nothing wrong', () => {
+    const summary = {
+      recordings: 1,
+      packets: 200,
+      wrong: 0,
+      unknown: 1,
+      foreignPackets: 100,
+      foreignUnknown: 10,
+      faults: 1,
+      falseFindings: 0,
+      missed: 0,
+      misplaced: 0,
+    };
+    expect(isTrue(summary)).toBe(true);
+    expect(isTrue({ ...summary, unknown: 2 })).toBe(false);
+    expect(isTrue({ ...summary, foreignUnknown: 11 })).toBe(false);
+    expect(isTrue({ ...summary, wrong: 1 })).toBe(false);
+    expect(isTrue({ ...summary, falseFindings: 1 })).toBe(false);
+    expect(isTrue({ ...summary, missed: 1 })).toBe(false);
+    expect(isTrue({ ...summary, misplaced: 1 })).toBe(false);
+  });
+});

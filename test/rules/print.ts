@@ -1,0 +1,109 @@
+// Writes a rule set of iptables back as iptables-save would, from what was read, not from its
+// text: what a reader lost or misread cannot come back.
+
+import { formatAddress } from '../../src/rules/address.ts';
+import type { Range, Rule, RuleSet, Statement } from '../../src/rules/ruleset.ts';
+import { rulesOf } from '../../src/rules/ruleset.ts';
+
+/** The whole dump. */
+export function printIptables(ruleset: RuleSet): string {
+  return ruleset.tables
+    .map((table) => {
+      const chains = [...table.chains.values()];
+      const lines = chains.map(
+        ({ name, base }) => `:${name} ${base === null ? '-' : base.policy.toUpperCase()} [0:0]`,
+      );
+      const rules = chains.flatMap((chain) =>
+        rulesOf(chain).map((rule) => `-A ${chain.name}${printRule(rule)}`),
+      );
+      return `*${table.name}\n${[...lines, ...rules].join('\n')}\nCOMMIT\n`;
+    })
+    .join('');
+}
+
+const printRule = ({ statements }: Rule): string =>
+  statements.map((statement) => ` ${printStatement(statement)}`).join('');
+
+const hex = (value: number): string => `0x${value.toString(16)}`;
+
+const printRange = ({ low, high }: Range): string =>
+  low === high ? formatAddress(low) : `${formatAddress(low)}-${formatAddress(high)}`;
+
+const printPorts = (ranges: readonly Range[], between: string): string =>
+  ranges.map(({ low, high }) => (low === high ? `${low}` : `${low}${between}${high}`)).join(',');
+
+function printStatement(statement: Statement): string {
+  const not = 'negate' in statement && statement.negate ? '! ' : '';
+  if ('text' in statement) return statement.text;
+  switch (statement.kind) {
+    case 'field':
+      return printField(statement, not);
+    case 'interface':
+      return `${not}-${statement.side[0]} ${(statement.names[0] ?? '').replace(/\*$/, '+')}`;
+    case 'state':
+      return `-m conntrack ${not}--ctstate ${statement.states.join(',').toUpperCase()}`;
+    case 'address type': {
+      const side = statement.side === 'source' ? 'src' : 'dst';
+      return `-m addrtype ${not}--${side}-type ${statement.types.join(',').toUpperCase()}`;
+    }
+    case 'random':
+      return statement.every === null
+        ? `-m statistic --mode random --probability ${statement.probability}`
+        : `-m statistic --mode nth --every ${statement.every} --packet 0`;
+    case 'set mark': {
+      const target = statement.field === 'mark' ? 'MARK' : 'CONNMARK';
+      return `-j ${target} --set-xmark ${hex(statement.flip)}/${hex(~statement.keep >>> 0)}`;
+    }
+    case 'copy mark': {
+      const { direction, packetMask, connectionMask } = statement;
+      const masks = `--nfmask ${hex(packetMask)} --ctmask ${hex(connectionMask)}`;
+      return `-j CONNMARK --${direction}-mark ${masks}`;
+    }
+    case 'jump':
+    case 'goto':
+      return `-${statement.kind[0]} ${statement.chain}`;
+    case 'accept':
+    case 'drop':
+    case 'return':
+    case 'notrack':
+      return `-j ${statement.kind.toUpperCase()}`;
+    default:
+      throw new Error(`iptables has no ${statement.kind}`);
+  }
+}
+
+type FieldMatch = Extract<Statement, { kind: 'field' }>;
+
+function printField({ field, mask, ranges, negate }: FieldMatch, not: string): string {
+  const [first] = ranges;
+  if (first === undefined) throw new Error('iptables has no match without a value');
+  switch (field) {
+    case 'source':
+    case 'destination': {
+      const side = field === 'source' ? 'src' : 'dst';
+      return `-m iprange ${not}--${side}-range ${printRange(first)}`;
+    }
+    case 'protocol':
+      return `${not}-p ${first.low}`;
+    case 'source port':
+    case 'destination port': {
+      const side = field === 'source port' ? 'sports' : 'dports';
+      return `-m multiport ${not}--${side} ${printPorts(ranges, ':')}`;
+    }
+    case 'mark':
+    case 'connection mark': {
+      const module = field === 'mark' ? 'mark' : 'connmark';
+      const whole = mask ?? 0xffffffff;
+      return `-m ${module} ${negate ? '! ' : ''}--mark ${hex(Number(first.low))}/${hex(whole)}`;
+    }
+    case 'tcp flags':
+      return `-m tcp ${not}--tcp-flags ${flagNames(mask ?? 63)} ${flagNames(Number(first.low))}`;
+    case 'nfproto':
+      throw new Error('iptables has no nfproto');
+  }
+}
+
+function flagNames(bits: number): string {
+  const names = ['FIN', 'SYN', 'RST', 'PSH', 'ACK', 'URG'].filter((_, at) => bits & (1 << at));
+  return names.length === 0 ? 'NONE' : names.join(',');
+}

@@ -1,0 +1,31 @@
+// A packet's state for tests: the first of a TCP connection from a pod, before any rule.
+
+import type { PacketState } from '../../src/rules/match.ts';
+
+export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
+  family: 'ip',
+  from: 'pod',
+  source: 0x0a000001,
+  protocol: 6,
+  isLocal: (address) => address === 0x7f000001,
+  interfaces: null,
+  hook: 'prerouting',
+  destination: 0x0a600001,
+  destinationPort: 80,
+  toNode: null,
+  in: 'veth1',
+  out: '',
+  mark: 0,
+  markKnown: 0xffffffff,
+  connectionMark: 0,
+  connectionMarkKnown: 0xffffffff,
+  tracked: true,
+  translated: false,
+  sourceTranslated: false,
+  goal: null,
+  masqueraded: false,
+  remembered: null,
+  affinity: null,
+  trace: null,
+  ...changes,
+});

@@ -1,0 +1,142 @@
+// What must come of packets is held against what real kernels did with them, with the rules of a
+// real kube-proxy: every packet of every recording that has objects.
+
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import { label } from '../../src/model/objects.ts';
+import type { Packet, Protocol } from '../../src/model/proxy.ts';
+import { defaultProxyConfig } from '../../src/model/proxy.ts';
+import type { Fate } from '../../src/shadow/forwarding.ts';
+import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
+import { endpoint, node, service, servicePort, slice } from '../build.ts';
+import { forwardingOf } from '../nodes/audit.ts';
+import type { PacketLine, Seen } from '../nodes/folder.ts';
+import { foldersBelow, readFolder } from '../nodes/folder.ts';
+
+const recordings = foldersBelow(join(import.meta.dirname, '../nodes/recordings'));
+
+function packetsOf({ packet, srcs }: PacketLine): Packet[] {
+  const protocol = packet.protocol.toLowerCase() as Protocol;
+  return (srcs ?? [packet.src]).map((src) => ({ ...packet, src, protocol }));
+}
+
+/** Whether what was seen is what this fate says. */
+function agrees(fate: Fate, line: PacketLine, isForeign: boolean): boolean {
+  const { outcomes, attempts, inconclusive, packet } = line;
+  if (inconclusive !== undefined)
+    return fate.kind === 'endpoints' || inconclusive.includes(fate.kind);
+  if (typeof outcomes === 'string') return fate.kind === outcomes;
+  if (fate.kind !== 'endpoints') return false;
+  const { endpoints, affinitySeconds } = fate;
+  const isWhole = packet.src !== 'varied' && affinitySeconds === null;
+  if (
+    isWhole &&
+    attempts >= 6 * endpoints.size &&
+    Object.keys(outcomes).length !== endpoints.size
+  ) {
+    return false;
+  }
+  // Other programs may masquerade too, and where `some` are the reply's address does not tell.
+  const isMarked = (want: boolean, { masqueraded }: Seen): boolean =>
+    typeof masqueraded !== 'boolean' || masqueraded === want || (isForeign && masqueraded);
+  return Object.entries(outcomes).every(([text, seen]) => {
+    const want = endpoints.get(text);
+    return want !== undefined && isMarked(want, seen);
+  });
+}
+
+describe.each(recordings)('%s', (path) => {
+  const folder = readFolder(path);
+  const expected = forwardingOf(folder);
+  if (expected === null) {
+    test('has rules alone', () => {
+      expect(folder.packets.length).toBeGreaterThan(0);
+    });
+    return;
+  }
+  test('every packet fares as expected', () => {
+    const wrong = folder.packets.flatMap((line) =>
+      packetsOf(line).flatMap((packet) => {
+        const { fates } = expected.forwarding.expect(packet);
+        const agreed = fates.some((fate) => agrees(fate, line, folder.isForeign));
+        return agreed ? [] : [{ line, fates }];
+      }),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  test('every frontend that a packet asked for is one', () => {
+    const { frontends } = expected.forwarding;
+    const known = new Set(frontends.map(({ address, dport }) => `${address} ${dport}`));
+    const translated = folder.packets.filter(({ outcomes }) => typeof outcomes !== 'string');
+    const asked = translated.map(({ packet }) => `${packet.dst} ${packet.dport}`);
+    // One address stands for all of 127.0.0.0/8.
+    expect(asked.filter((text) => !known.has(text) && !text.startsWith('127.'))).toEqual([]);
+  });
+});
+
+describe('what no recording shows', () => {
+  const web = service({ ports: [servicePort({ nodePort: 30_000 })], type: 'NodePort' });
+  const config = { ...defaultProxyConfig('iptables', 36), clusterCIDRs: ['10.0.0.0/16'] };
+  const to = (dst: string, dport: number, src = '203.0.113.1'): Packet => ({
+    from: 'outside',
+    src,
+    dst,
+    protocol: 'tcp',
+    dport,
+  });
+
+  test('either of two fates where an endpoint is listed twice with other conditions', () => {
+    const slices = [slice(), slice({ name: 'web-2', endpoints: [endpoint({ ready: false })] })];
+    const { expect: of } = expectedForwarding([web], slicesByService(slices), node(), config);
+    expect(of(to('10.96.0.1', 80)).fates.map(({ kind }) => kind)).toEqual(['endpoints', 'reject']);
+  });
+
+  test('either Service, where two claim one address and port', () => {
+    const external = { externalIPs: ['198.51.100.7'] };
+    const one = service(external);
+    const two = service({ ...external, name: 'api', clusterIPs: ['10.96.0.2'] });
+    const { expect: of } = expectedForwarding(
+      [one, two],
+      slicesByService([slice()]),
+      node(),
+      config,
+    );
+    expect(of(to('198.51.100.7', 80)).fates.map(({ kind }) => kind)).toEqual([
+      'endpoints',
+      'reject',
+    ]);
+  });
+
+  test('nothing can be told of a Service with too many contradictions', () => {
+    const lists = Array.from({ length: 7 }, (_, n) => endpoint({ addresses: [`10.0.0.${n}`] }));
+    const slices = [
+      slice({ endpoints: lists }),
+      slice({ name: 'web-2', endpoints: lists.map((one) => ({ ...one, ready: false })) }),
+    ];
+    const { expect: of } = expectedForwarding([web], slicesByService(slices), node(), config);
+    expect(of(to('10.96.0.1', 80))).toMatchObject({ fates: [], frontend: { kind: 'cluster IP' } });
+  });
+
+  test('a slice without the name of a Service is nobody’s', () => {
+    const bare = slice({ labels: { [label.serviceName]: '' } });
+    expect(slicesByService([bare, slice()]).get('shop/web')).toEqual([slice()]);
+  });
+
+  test('a load balancer IP that loops back is let in where the node is', () => {
+    const lb = service({
+      type: 'LoadBalancer',
+      loadBalancerIPs: ['192.0.2.1'],
+      loadBalancerSourceRanges: ['172.18.0.0/24'],
+    });
+    const { expect: of } = expectedForwarding([lb], slicesByService([slice()]), node(), config);
+    const kinds = (src: string): unknown => of(to('192.0.2.1', 80, src)).fates[0]?.kind;
+    expect([kinds('192.0.2.1'), kinds('172.18.0.9'), kinds('203.0.113.1')]).toEqual([
+      'endpoints',
+      'endpoints',
+      'drop',
+    ]);
+  });
+});
