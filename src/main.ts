@@ -1,4 +1,7 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --max-semi-space-size=4 --heap-growing-percent=40
+// The flags above keep what is garbage small beside what is held; without them the program needs
+// half as much memory again (docs/performance.md).
+//
 // The command line: argv → a command, and the only place that exits. What each command does is in
 // commands/.
 //
