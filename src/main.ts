@@ -11,6 +11,8 @@ import { Command, CommanderError, Option } from 'commander';
 import { systemErrorText } from './cluster/problem.ts';
 import type { AuditedOnce } from './commands/audit.ts';
 import { auditDump, auditLive } from './commands/audit.ts';
+import type { Explained } from './commands/explain.ts';
+import { explainSubject, parseOutput } from './commands/explain.ts';
 import {
   withConnected,
   withJudged,
@@ -77,6 +79,21 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .option('--redact', 'replace names and labels by hashes, and leave out what is not judged')
     .action((file: string, options: Recorded) => {
       run(record(file, options));
+    });
+  withJudged(program.command('explain'))
+    .description('say why a pod is, or is not, in a Service: service/NAME, pod/NAME, ip/ADDRESS')
+    .argument('<subject...>', 'service/NAME, pod/NAME, pod/NAME service/NAME or ip/ADDRESS')
+    .option('--input <path...>', 'a dump, as audit reads it')
+    .option('--recording <file>', 'a recording, as replay reads it')
+    .addOption(
+      new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
+    )
+    .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
+    .addOption(
+      new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
+    )
+    .action((words: string[], options: Explained) => {
+      run(explainSubject(words, options));
     });
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)

@@ -251,7 +251,7 @@ function* takeInSteps(state: State, entry: Entry): Steps {
       break;
     case 'progress':
       tick(state, entry.at);
-      state.cut.reached(entry.resource, entry.resourceVersion);
+      state.cut.reached(entry.resource, entry.resourceVersion, entry.at);
       break;
     case 'watch':
       tick(state, entry.at);
@@ -413,12 +413,13 @@ function scoped(state: State, event: WatchEvent): WatchEvent | null {
 
 function* applyEvent(state: State, delivered: WatchEvent): Steps {
   const { losses, store, ledger, options, cut } = state;
-  if (options.live === true) cut.saw(delivered.resource, delivered.object.resourceVersion);
+  const { resourceVersion } = delivered.object;
+  const late = options.live === true && cut.saw(delivered.resource, resourceVersion, delivered.at);
   const event = scoped(state, delivered);
   if (event === null) return;
   const change = store.apply(event);
   if (change !== null) {
-    ledger?.apply(change);
+    ledger?.apply(change, late);
     state.measuring.take(change, store.snapshot);
   }
   if (losses.size === 0) return;

@@ -4,9 +4,13 @@
 // ready at version 200 while its Endpoints, written at 201, are still on their way. So a difference
 // is not believed for having stood for its window. At the end of the window the newest version that
 // any stream has shown is noted, and the difference becomes a finding when every stream that its
-// output rests on has come to that point, or when reading the objects again proves it
-// (confirm.ts). Versions of all resources are one sequence, since the API server numbers them by
-// the revision of etcd; a resource that is kept in an etcd of its own would only make more reads.
+// output rests on has come to that point and has been heard since, or when reading the objects
+// again proves it (confirm.ts). A stream that was only at that point before may have gone silent.
+// Versions of all resources are one sequence, since the API server numbers them by the revision of
+// etcd; a resource that is kept in an etcd of its own would only make more reads.
+//
+// What comes on a stream a second after another stream has shown newer versions is late: in which
+// order things happened was not seen, so what differed may have been well in between.
 //
 // An output is blind while a stream it rests on is not connected. A watch is closed and opened
 // again every few minutes, so a verdict is unknown only when that lasts. What was pending before
@@ -58,22 +62,50 @@ export interface BlindSpell {
 }
 
 export interface Cut {
-  /** An object of this version came on the stream of its resource. */
-  saw(resource: Resource, version: string): void;
+  /** An object of this version came on the stream of its resource; returns whether it was late. */
+  saw(resource: Resource, version: string, at: number): boolean;
   /** All up to this version has come. After a list it may be older than what was there before. */
-  reached(resource: Resource, version: string): void;
+  reached(resource: Resource, version: string, at: number): void;
+  /** What was read shows that the cluster has come to this version. */
+  shown(version: string, at: number): void;
   /** Takes in the state of a watch; returns what of blindness ends with it. */
   turn(resource: Resource, state: InputState, at: number): BlindSpell[];
   /** How many objects have come; while it stays the same, so does all that is held. */
   count(): number;
   /** The newest version that any stream has shown. */
   highest(): string;
-  /** Whether all that an output rests on is known up to a version. */
-  isKnown(output: Output, point: string): boolean;
+  /** Whether all that an output rests on is known up to a version, and was heard of since then. */
+  isKnown(output: Output, point: string, since: number): boolean;
   isBlind(output: Output): boolean;
   /** Resources that have not been seen for at least so many seconds. */
   unseenFor(seconds: number, now: number): ReadonlySet<Resource>;
   readonly inputs: ReadonlyMap<Resource, Input>;
+}
+
+/** Seconds by which a stream may be behind another before what comes on it is late. */
+const lateness = 1;
+
+/** The newest version that was known a while ago. */
+interface Past {
+  /** As of `lateness` ago or earlier. */
+  version: string;
+  /** Later ones, oldest first, a few for each second. */
+  readonly marks: { readonly version: string; readonly at: number }[];
+}
+
+/** Takes note that the newest version was shown at a time. */
+function note({ marks }: Past, version: string, at: number): void {
+  const last = marks.at(-1);
+  if (last === undefined || at - last.at >= lateness / 4) marks.push({ version, at });
+}
+
+function isLate(past: Past, version: string, at: number): boolean {
+  const { marks } = past;
+  for (let [mark] = marks; mark !== undefined && mark.at <= at - lateness; [mark] = marks) {
+    past.version = mark.version;
+    marks.shift();
+  }
+  return isAtLeast(past.version, version);
 }
 
 interface Blindness {
@@ -84,8 +116,17 @@ interface Blindness {
 export function createCut(): Cut {
   const inputs = new Map<Resource, Input>();
   const blind = new Map<Output, Blindness>();
+  const heard = new Map<Resource, number>();
   let count = 0;
+  let top = '';
+  let past: Past = { version: '', marks: [] };
 
+  const highest = (): string =>
+    [...inputs.values()].reduce((most, { version }) => newest(most, version), '');
+  const shown = (version: string, at: number): void => {
+    top = newest(top, version);
+    note(past, top, at);
+  };
   const rests = (output: Output): Resource[] =>
     restsOn[output].filter((resource) => {
       const input = inputs.get(resource);
@@ -115,23 +156,38 @@ export function createCut(): Cut {
   }
 
   return {
-    saw(resource, version) {
+    saw(resource, version, at) {
       count++;
+      heard.set(resource, at);
       const known = inputs.get(resource)?.version ?? '';
       const newer = newest(known, version);
       if (newer !== known) set(resource, { version: newer });
+      shown(newer, at);
+      return isLate(past, version, at);
     },
-    reached(resource, version) {
+    reached(resource, version, at) {
+      count++;
+      heard.set(resource, at);
       const input = inputs.get(resource);
       // The history of a cluster that was restored from a backup begins anew, at a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
+      if (isList) {
+        top = highest();
+        past = { version: '', marks: [] };
+      }
+      shown(version, at);
     },
+    shown,
     turn,
     count: () => count,
-    highest: () => [...inputs.values()].reduce((most, { version }) => newest(most, version), ''),
-    isKnown: (output, point) =>
-      rests(output).every((resource) => isAtLeast(inputs.get(resource)?.version ?? '', point)),
+    highest,
+    isKnown: (output, point, since) =>
+      rests(output).every(
+        (resource) =>
+          (heard.get(resource) ?? -Infinity) >= since &&
+          isAtLeast(inputs.get(resource)?.version ?? '', point),
+      ),
     isBlind: (output) => blind.has(output),
     unseenFor(seconds, now) {
       const unseen = new Set<Resource>();

@@ -50,8 +50,11 @@ export interface Ledger {
    * change.
    */
   beginInSteps(at: number): Generator<undefined, void>;
-  /** Takes in one change, which the snapshot already holds. */
-  apply(change: Change): void;
+  /**
+   * Takes in one change, which the snapshot already holds; `late`: it happened before others that
+   * were taken in.
+   */
+  apply(change: Change, late?: boolean): void;
   /** Notes that a version of an object could not be read, or that it can be again. */
   lose(lost: Lost, at: number): void;
   regain(lost: Lost, at: number): void;
@@ -123,10 +126,13 @@ export function createLedger(options: LedgerOptions): Ledger {
       finish(begin(state, at));
     },
     beginInSteps: (at) => begin(state, at),
-    apply(change) {
+    apply(change, late = false) {
       settle.advance(change.at);
+      const gap = change.gap === true || late;
       for (const touch of touchedBy(state.records, change)) {
-        evaluate(state, touch, change.at, change.gap === true);
+        // Any unit may have been as expected in between.
+        if (change.gap === true) touch.whole = true;
+        evaluate(state, touch, change.at, gap);
       }
     },
     lose(lost, at) {

@@ -16,6 +16,8 @@ export interface LoadOptions {
   readonly podBytes?: number;
   /** Seconds between bookmarks. */
   readonly bookmark?: number;
+  /** Whether it answers in JSON whatever is asked for, as what stands before a server may. */
+  readonly json?: boolean;
   /** The core it runs on; null: any. */
   readonly core?: number | null;
 }
@@ -54,11 +56,12 @@ export interface LoadServer {
 
 /** Builds the load server if need be, starts it and waits until it listens. */
 export async function startLoadServer(options: LoadOptions = {}): Promise<LoadServer> {
-  const { share = 1, podBytes = 12_000, bookmark = 60, core = null } = options;
+  const { share = 1, podBytes = 12_000, bookmark = 60, json = false, core = null } = options;
   const path = await build('apiserver', '.', 'apiserver');
   const dir = await mkdtemp(join(tmpdir(), 'endpoint-auditor-load-'));
   const args = ['-dir', dir, '-share', String(share), '-pod-bytes', String(podBytes)];
-  const program = start(path, [...args, '-bookmark', `${bookmark}s`], core);
+  args.push('-bookmark', `${bookmark}s`, ...(json ? ['-json'] : []));
+  const program = start(path, args, core);
   const stop = async (): Promise<void> => {
     await program.stop();
     await rm(dir, { recursive: true, force: true });

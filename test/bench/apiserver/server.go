@@ -23,6 +23,7 @@ type server struct {
 	*cluster
 	token    string
 	bookmark time.Duration
+	onlyJSON bool
 	counting sync.Mutex
 	requests map[string]int
 }
@@ -34,7 +35,8 @@ var paths = map[string]string{
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	as := asJSON
-	if strings.Contains(r.Header.Get("Accept"), "application/vnd.kubernetes.protobuf") {
+	accept := r.Header.Get("Accept")
+	if !s.onlyJSON && strings.Contains(accept, "application/vnd.kubernetes.protobuf") {
 		as = asProtobuf
 	}
 	if r.Header.Get("Authorization") != "Bearer "+s.token {
