@@ -1,11 +1,13 @@
 import { Command } from 'commander';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
-import type { Connected, Judged, Reported } from '../../src/commands/options.ts';
+import type { Connected, Judged, Metered, Reported } from '../../src/commands/options.ts';
 import {
+  perServiceOf,
   scopeOf,
   withConnected,
   withJudged,
+  withMetrics,
   withReported,
   withShard,
 } from '../../src/commands/options.ts';
@@ -34,5 +36,28 @@ test('a scope is what is said of namespaces and shards', () => {
     namespaces: ['a', 'b'],
     excluded: ['c'],
     shard: { index: 1, count: 3 },
+  });
+});
+
+describe('which Services have series of their own', () => {
+  const metered = (...args: string[]) => {
+    const command = withMetrics(new Command().exitOverride().configureOutput({ writeErr() {} }));
+    return perServiceOf(command.parse(args, { from: 'user' }).opts<Metered>());
+  };
+
+  test('those with findings, of which there are not too many', () => {
+    expect(metered()).toEqual({ mode: 'findings', max: 1000 });
+  });
+
+  test('or as it is said', () => {
+    const args = ['--metrics.per-service=all', '--metrics.max-services=20000'];
+    expect(metered(...args)).toEqual({ mode: 'all', max: 20_000 });
+  });
+
+  test.each([
+    ['--metrics.per-service=some', /some.*findings, all, off/s],
+    ['--metrics.max-services=0', /max-services.*whole number above 0/s],
+  ])('%s is refused', (argument, message) => {
+    expect(() => metered(argument)).toThrow(message);
   });
 });
