@@ -80,7 +80,7 @@ export function openChains(text: string, readRules: ReadRules): OpenChains {
     addRule: (...place) => addRule(store, ...place),
     size: () => store.count,
     get: (name) => {
-      const chain = find(store, name, 0, name.length);
+      const chain = find(store, name);
       return chain < 0 ? undefined : chainAt(store, chain, false);
     },
     *values() {
@@ -90,7 +90,7 @@ export function openChains(text: string, readRules: ReadRules): OpenChains {
 }
 
 function declare(store: Store, at: number, end: number): number {
-  const known = find(store, store.text, at, end);
+  const known = find(store, store.text.slice(at, end));
   if (known >= 0) return known;
   const chain = store.count++;
   if (store.count * columns > store.rows.length) grow(store);
@@ -118,38 +118,40 @@ function link({ rows, buckets }: Store, chain: number): void {
   buckets[bucket] = chain;
 }
 
-/** FNV-1a, 32 bits, mixed so that its low bits will do. */
+/** So many characters tell names apart: kube-proxy's end in as many that are random. */
+const hashed = 12;
+
+/** FNV-1a of the end of a name, 32 bits, mixed so that its low bits will do. */
 function hashOf(text: string, at: number, end: number): number {
-  let value = 0x811c9dc5;
-  for (let next = at; next < end; next++) {
+  let value = 0x811c9dc5 ^ (end - at);
+  for (let next = Math.max(at, end - hashed); next < end; next++) {
     value = Math.imul(value ^ text.charCodeAt(next), 0x01000193);
   }
   return value ^ (value >>> 15);
 }
 
-/** The chain with the name that stands at this place of any text; -1: there is none. */
-function find({ text, rows, buckets }: Store, other: string, at: number, end: number): number {
-  let chain = buckets[hashOf(other, at, end) & (buckets.length - 1)] ?? -1;
-  while (chain >= 0 && !isNamed(text, rows, chain, other, at, end)) {
-    chain = rows[chain * columns + sameBucket] ?? -1;
+/** The chain of this name; -1: there is none. */
+function find({ text, rows, buckets }: Store, name: string): number {
+  const { length } = name;
+  const value = hashOf(name, 0, length);
+  let chain = buckets[value & (buckets.length - 1)] ?? -1;
+  while (chain >= 0) {
+    const row = chain * columns;
+    const own = rows[row + nameAt] ?? 0;
+    const isSame = rows[row + hash] === value && (rows[row + nameEnd] ?? 0) - own === length;
+    if (isSame && text.startsWith(name, own)) return chain;
+    chain = rows[row + sameBucket] ?? -1;
   }
-  return chain;
+  return -1;
 }
 
-/** From the end on: what names have in common is at their beginning. */
-function isNamed(
-  text: string,
-  rows: Int32Array,
-  chain: number,
-  other: string,
-  at: number,
-  end: number,
-): boolean {
+/** Whether the name at this place is the chain's: from its end, as names begin alike. */
+function isNamed({ text, rows }: Store, chain: number, at: number, end: number): boolean {
   const own = rows[chain * columns + nameAt] ?? 0;
   const length = (rows[chain * columns + nameEnd] ?? 0) - own;
   if (length !== end - at) return false;
   for (let next = length - 1; next >= 0; next--) {
-    if (text.charCodeAt(own + next) !== other.charCodeAt(at + next)) return false;
+    if (text.charCodeAt(own + next) !== text.charCodeAt(at + next)) return false;
   }
   return true;
 }
@@ -163,13 +165,13 @@ function addRule(
   line: number,
 ): boolean {
   const { text, rows, last, count } = store;
-  if (last >= 0 && isNamed(text, rows, last, text, name, nameTo)) {
+  if (last >= 0 && isNamed(store, last, name, nameTo)) {
     prolong(store, last, end);
     return true;
   }
   const next = last + 1;
-  const isNext = next < count && isNamed(text, rows, next, text, name, nameTo);
-  const chain = isNext ? next : find(store, text, name, nameTo);
+  const isNext = next < count && isNamed(store, next, name, nameTo);
+  const chain = isNext ? next : find(store, text.slice(name, nameTo));
   if (chain < 0) return false;
   store.last = chain;
   const row = chain * columns;
