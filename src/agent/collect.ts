@@ -86,11 +86,12 @@ export function runProgram({ name, args }: Program, limits: Limits): Promise<Ran
       maxBuffer: maxBytes,
       shell: false,
     } as const;
-    execFile(name, args, options, (error, bytes, stderr) => {
+    const child = execFile(name, args, options, (error, bytes, stderr) => {
       if (error === null) resolve({ state: 'read', bytes });
       else if (error.code === 'ENOENT') resolve({ state: 'absent' });
       else resolve({ state: 'failed', problem: `${name}: ${problemOf(error, stderr, limits)}` });
     });
+    child.stdin?.end();
   });
 }
 
