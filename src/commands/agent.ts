@@ -10,6 +10,7 @@ import type { Access } from '../agent/http.ts';
 import { createAgentServer } from '../agent/http.ts';
 import { createAgent } from '../agent/run.ts';
 import type { parseAddress } from '../config.ts';
+import { stopSignal } from './stop.ts';
 
 export interface AgentOptions {
   readonly listen: ReturnType<typeof parseAddress>;
@@ -55,17 +56,6 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
     server.closeAllConnections();
   }
   return 0;
-}
-
-/** Aborted by SIGINT or SIGTERM. */
-function stopSignal(): AbortController {
-  const stop = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => {
-      stop.abort();
-    });
-  }
-  return stop;
 }
 
 const isLoopback = (host: string | null): boolean =>

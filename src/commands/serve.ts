@@ -11,10 +11,11 @@ import { replay } from '../replay.ts';
 import { createAuditor, reportOf } from '../serve.ts';
 import { answersOf } from '../status.ts';
 import type { Cluster } from './cluster.ts';
-import { auditorOf, openCluster, stopSignal } from './cluster.ts';
+import { auditorOf, openCluster } from './cluster.ts';
 import type { Connected, Judged } from './options.ts';
 import { recordingOf } from './replay.ts';
 import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
+import { stopSignal } from './stop.ts';
 
 export interface Served extends Judged, Connected {
   /** true: the one that comes with the program. */

@@ -1,6 +1,6 @@
 // A dump of iptables-save as kube-proxy's iptables mode fills it on a large node, from a seed: in
-// large-cluster form (no comments in chains of endpoints), nat and filter of one family. The rules of
-// a chain are together, as iptables-save prints them.
+// large-cluster form (no comments in chains of endpoints), nat and filter of one family. The rules
+// of a chain are together, as iptables-save prints them.
 
 /** A random number below `below`, from a linear congruential generator (Numerical Recipes). */
 function generatorOf(seed: number): (below: number) => number {
