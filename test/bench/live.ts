@@ -184,17 +184,30 @@ const ofSlices = 'resource="endpointslices"';
  * for one after the other: a scrape longer than the truth.
  */
 async function visible(load: LoadServer, program: Auditing): Promise<number[]> {
-  await load.stamps(true);
-  const begun = sampleOf((await program.get('/metrics')).text, updatesMetric, ofSlices);
-  const seen: { at: number; count: number }[] = [];
-  await load.churn(rate);
-  const ends = performance.now() + 1000 * churnSeconds;
-  while (performance.now() < ends) {
+  const taken = async (): Promise<{ at: number; count: number }> => {
     const { text, at } = await program.get('/metrics');
-    seen.push({ at, count: sampleOf(text, updatesMetric, ofSlices) - begun });
-    await sleep(5);
+    return { at, count: sampleOf(text, updatesMetric, ofSlices) };
+  };
+  // What was made before is taken in first.
+  let { count: begun } = await taken();
+  for (let before = -1; before !== begun; begun = (await taken()).count) {
+    before = begun;
+    await sleep(1000);
   }
+  await load.stamps(true);
+  const seen: { at: number; count: number }[] = [];
+  const watchFor = async (seconds: number): Promise<void> => {
+    const ends = performance.now() + 1000 * seconds;
+    while (performance.now() < ends) {
+      const { at, count } = await taken();
+      seen.push({ at, count: count - begun });
+      await sleep(5);
+    }
+  };
+  await load.churn(rate);
+  await watchFor(churnSeconds);
   await load.churn(0);
+  await watchFor(churnSeconds / 2);
   const sent = (await load.stamps(true))
     .filter(({ resource, sentAt }) => resource === 'endpointslices' && sentAt > 0)
     .sort((a: Stamp, b: Stamp) => a.resourceVersion - b.resourceVersion);
