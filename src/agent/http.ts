@@ -83,7 +83,7 @@ async function respond(
 /** Compares hashes, so that how long it takes tells nothing of the token. */
 function isAllowed({ token, tls }: Access, { headers, socket }: IncomingMessage): boolean {
   const isCertain = socket instanceof TLSSocket && socket.authorized;
-  if (tls !== null && tls.ca !== null && !isCertain) return false;
+  if ((tls?.ca ?? null) !== null && !isCertain) return false;
   if (token === null) return true;
   const hash = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(hash(headers.authorization ?? ''), hash(`Bearer ${token}`));

@@ -74,7 +74,7 @@ export function wordsOf(outcome: Outcome): string {
 
 function sentTo(to: string, { probability, masqueraded, affinity, affinitySeconds }: Destination) {
   const source = { true: ' masqueraded', false: '', unknown: ' unknown source' };
-  const kept = affinity ? ` kept ${affinitySeconds === null ? 'for ever' : affinitySeconds}` : '';
+  const kept = affinity ? ` kept ${affinitySeconds ?? 'for ever'}` : '';
   return `${to} ${shareOf(probability)}${source[`${masqueraded}`]}${kept}`;
 }
 
