@@ -19,17 +19,17 @@ import type { Context } from './audit/service.ts';
 import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
 import { concerns, summarize } from './audit/summary.ts';
-import type { Nodes } from './audit/nodes.ts';
+import type { NodesSummary } from './audit/nodes.ts';
 import type { LiveEntry } from './cluster/delivery.ts';
 import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
 import type { OnProblem } from './cluster/problem.ts';
 import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
-import { createStore } from './cluster/store.ts';
+import { createStore, heldObjects } from './cluster/store.ts';
 import { countConvergence } from './measure/lag.ts';
 import type { Measured, Measuring } from './measuring.ts';
 import { createMeasuring } from './measuring.ts';
-import type { Key, Lost, ObjectOf, Pod, Resource, WatchEvent } from './model/objects.ts';
+import type { Key, Lost, Pod, Resource, WatchEvent } from './model/objects.ts';
 import { lostKey } from './model/objects.ts';
 import type { Scope } from './model/scope.ts';
 import { isInNamespaces, isInScope, wholeCluster } from './model/scope.ts';
@@ -41,6 +41,7 @@ import type { Report } from './output/report.ts';
 import { measuresOf } from './output/report.ts';
 import type { Release } from './shadow/release.ts';
 import { newestRelease, releaseOf } from './shadow/release.ts';
+import { createTally } from './tally.ts';
 
 export interface AuditorOptions {
   /** Seconds that a difference may stand before it is a finding; 0 for input of one moment. */
@@ -74,8 +75,8 @@ export interface Auditor {
   readonly live: boolean;
   readonly cut: Cut;
   readonly confirmer: Confirmer;
-  /** null: nothing is told of any node's rules. */
-  nodes(): Nodes | null;
+  /** What was judged on nodes, as of now; null: nothing is told of any node's rules. */
+  nodes(): NodesSummary | null;
   readonly measured: Measured;
   /** Resources that have not been seen for long enough that verdicts are unknown. */
   stale(): ReadonlySet<Resource>;
@@ -112,6 +113,10 @@ interface State {
   readonly measuring: Measuring;
   readonly cut: Cut;
   readonly nodeRules: NodeRules;
+  /** Has a Service counted anew. */
+  touch: (key: Key) => void;
+  /** Judging began with the entry that is taken in. */
+  began: boolean;
   promised: readonly Resource[] | null;
   kubernetes: string | null;
   ledger: Ledger | null;
@@ -132,6 +137,9 @@ export function createAuditor(options: AuditorOptions): Auditor {
     keep: keptFindings,
     ...(options.live === true ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live === true ? confirmer.admit(due) : !cut.isBlind(due.item.output)),
+    onOpenDifference: ({ namespace, service }) => {
+      state.touch(`${namespace}/${service}`);
+    },
     onOpen(finding) {
       countOpened(opened, finding);
       options.onOpen?.(finding);
@@ -152,7 +160,9 @@ export function createAuditor(options: AuditorOptions): Auditor {
     store,
     settle,
     losses: new Map(),
-    measuring: createMeasuring(options.maxEndpointsPerSlice, opened, () => state.ledger),
+    measuring: createMeasuring(opened, createTally(newestRelease, options.maxEndpointsPerSlice)),
+    touch: () => undefined,
+    began: false,
     cut,
     nodeRules,
     promised: null,
@@ -174,7 +184,7 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     take: (entry) => {
       take(state, entry);
     },
-    takeInSteps: (entry) => takeInSteps(state, entry),
+    takeInSteps: (entry) => timed(state, entry),
     advance: (at) => {
       tick(state, at);
     },
@@ -183,7 +193,7 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     settle,
     cut,
     confirmer,
-    nodes: () => state.nodeRules.nodes(),
+    nodes: () => state.nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
     measured: measuring.measured,
     stale: () => cut.unseenFor(staleGrace, state.now ?? 0),
     awaited: () => (state.promised ?? []).filter((one) => !state.complete.has(one)),
@@ -214,11 +224,26 @@ const releaseFor = ({ options, kubernetes }: State): Release =>
   options.release ?? releaseOf(kubernetes ?? '') ?? newestRelease;
 
 function take(state: State, entry: Entry): void {
-  const steps = takeInSteps(state, entry);
+  const steps = timed(state, entry);
   while (steps.next().done !== true);
 }
 
 type Steps = Generator<undefined, void>;
+
+/** Takes in an entry and notes for how long that kept the process busy, pauses left out. */
+function* timed(state: State, entry: Entry): Steps {
+  const steps = takeInSteps(state, entry);
+  let seconds = 0;
+  state.began = false;
+  for (;;) {
+    const asked = performance.now();
+    const isDone = steps.next().done;
+    seconds += (performance.now() - asked) / 1000;
+    if (isDone === true) break;
+    yield;
+  }
+  state.measuring.took(seconds, state.began);
+}
 
 function* takeInSteps(state: State, entry: Entry): Steps {
   switch (entry.kind) {
@@ -246,7 +271,7 @@ function* takeInSteps(state: State, entry: Entry): Steps {
       break;
     case 'progress':
       tick(state, entry.at);
-      state.cut.reached(entry.resource, entry.resourceVersion);
+      state.cut.reached(entry.resource, entry.resourceVersion, entry.at);
       break;
     case 'watch':
       tick(state, entry.at);
@@ -345,6 +370,7 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
 /** Begins judging, or begins again where a resource is known that was not. */
 function* begin(state: State, at: number): Steps {
   const { options, store, settle, measuring } = state;
+  state.began = true;
   for (const { items } of state.ledger?.audited.values() ?? []) {
     for (const item of [...items.values()].flat()) settle.drop(item, at);
   }
@@ -353,9 +379,13 @@ function* begin(state: State, at: number): Steps {
     release: releaseFor(state),
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
   };
+  const tally = createTally(context.release, options.maxEndpointsPerSlice);
   const ledger = createLedger({
     context,
     settle,
+    onTouch: (key) => {
+      tally.touch(ledger, key);
+    },
     onConvergence: (sample) => {
       countConvergence(measuring.measured.convergence, sample);
     },
@@ -363,6 +393,10 @@ function* begin(state: State, at: number): Steps {
   yield* ledger.beginInSteps(at);
   for (const lost of state.losses.values()) yield* ledger.loseInSteps(lost, at);
   state.ledger = ledger;
+  state.touch = (key) => {
+    tally.touch(ledger, key);
+  };
+  measuring.follow(ledger, tally);
   state.nodeRules.begin(at);
 }
 
@@ -370,19 +404,6 @@ function* lose(state: State, lost: Lost): Steps {
   state.unreadable++;
   state.losses.set(lostKey(lost), lost);
   if (state.ledger !== null) yield* state.ledger.loseInSteps(lost, state.now ?? 0);
-}
-
-/** Objects that are held, by resource. */
-export function heldObjects({ snapshot }: Store): {
-  readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]>;
-} {
-  return {
-    services: snapshot.services,
-    pods: snapshot.pods,
-    nodes: snapshot.nodes,
-    endpoints: snapshot.endpoints,
-    endpointslices: snapshot.slices,
-  };
 }
 
 /**
@@ -408,12 +429,13 @@ function scoped(state: State, event: WatchEvent): WatchEvent | null {
 
 function* applyEvent(state: State, delivered: WatchEvent): Steps {
   const { losses, store, ledger, options, cut } = state;
-  if (options.live === true) cut.saw(delivered.resource, delivered.object.resourceVersion);
+  const { resourceVersion } = delivered.object;
+  const late = options.live === true && cut.saw(delivered.resource, resourceVersion, delivered.at);
   const event = scoped(state, delivered);
   if (event === null) return;
   const change = store.apply(event);
   if (change !== null) {
-    ledger?.apply(change);
+    ledger?.apply(change, late);
     state.nodeRules.apply(change);
     state.measuring.take(change, store.snapshot);
   }
@@ -445,12 +467,8 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
   auditor.measured.refresh();
   const within = (one: { readonly namespace: string }): boolean =>
     namespace === null || one.namespace === namespace;
-  const nodes = auditor.nodes();
-  const summary = summarize(ledger, {
-    within,
-    stale: auditor.stale(),
-    nodes: nodes?.summary(auditor.now() ?? 0) ?? null,
-  });
+  const [stale, nodes] = [auditor.stale(), auditor.nodes()];
+  const summary = summarize(ledger, { within, stale, nodes });
   const release = auditor.release();
   // A dump is one moment: nobody knows since when what differs does.
   const timeless = kind === 'audit' && !auditor.live;

@@ -20,16 +20,16 @@ import type { Redactor } from '../cluster/redact.ts';
 import { createRedactor } from '../cluster/redact.ts';
 import { createReflectors } from '../cluster/reflectors.ts';
 import type { Store } from '../cluster/store.ts';
-import { createStore } from '../cluster/store.ts';
+import { createStore, heldObjects } from '../cluster/store.ts';
 import { resources } from '../model/objects.ts';
 import type { Scope } from '../model/scope.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
-import { heldObjects } from '../serve.ts';
 import type { Cluster } from './cluster.ts';
-import { openCluster, stopSignal } from './cluster.ts';
+import { openCluster } from './cluster.ts';
 import type { Connected } from './options.ts';
 import { scopeOf } from './options.ts';
 import { problemLog } from './say.ts';
+import { stopSignal } from './stop.ts';
 
 export interface Recorded extends Connected {
   /** Bytes of a file after which the next begins. */
