@@ -57,9 +57,9 @@ test('a node that no change comes to is left behind since the first', () => {
 
 test('a node that something newer came to is not', () => {
   // The Service that changed back is as it is on the node, and was not so at 5.
-  const same = (version: number): EndpointSlice => shorter('three', version, 0);
+  const same = (version: number): EndpointSlice => shorter('np', version, 0);
   const { stale, observer } = after(
-    [shorter('three', 9_000_000), 1],
+    [shorter('np', 9_000_000), 1],
     [shorter('ten', 9_000_001), 5],
     [same(9_000_002), 9],
   );
