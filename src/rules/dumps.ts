@@ -10,7 +10,7 @@ import type { ProxyConfig } from '../model/proxy.ts';
 import { formatAddress } from './address.ts';
 import { parseIptablesSave } from './iptables-save.ts';
 import { parseNft } from './nft.ts';
-import type { Range, Rule, RuleSet } from './ruleset.ts';
+import type { Range, Rule, RuleSet, Table } from './ruleset.ts';
 import { DumpError, rulesOf } from './ruleset.ts';
 
 type Family = 'IPv4' | 'IPv6';
@@ -54,30 +54,30 @@ export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
 const enough = 20;
 
 /** How kube-proxy tells pods from others, as far as its rules show it. */
-export function localDetectionIn(ruleset: RuleSet): Partial<Told> {
+export function localDetectionIn({ tables }: RuleSet): Partial<Told> {
   const ranges = new Set<string>();
-  let found = 0;
-  for (const rule of marking(ruleset)) {
-    for (const one of rule.statements) {
-      if (one.kind === 'interface' && one.side === 'in' && one.negate) {
-        return byInterface(one.names[0] ?? '');
+  // Each address family has tables of its own.
+  for (const table of tables) {
+    let found = 0;
+    for (const rule of marking(table)) {
+      for (const one of rule.statements) {
+        if (one.kind === 'interface' && one.side === 'in' && one.negate) {
+          return byInterface(one.names[0] ?? '');
+        }
+        const isSource = one.kind === 'field' && one.field === 'source' && one.negate;
+        const cidr = isSource && one.ranges[0] !== undefined ? cidrOf(one.ranges[0]) : null;
+        if (cidr !== null) ranges.add(cidr);
       }
-      const isSource = one.kind === 'field' && one.field === 'source' && one.negate;
-      const cidr = isSource && one.ranges[0] !== undefined ? cidrOf(one.ranges[0]) : null;
-      // An endpoint that must not meet itself unmasked is a single address.
-      if (cidr !== null) ranges.add(cidr);
+      if (ranges.size > 0 && ++found >= enough) break;
     }
-    if (ranges.size > 0 && ++found >= enough) break;
   }
   return ranges.size === 0 ? {} : { clusterCIDRs: [...ranges] };
 }
 
-function* marking({ tables }: RuleSet): Generator<Rule> {
-  for (const { chains } of tables) {
-    for (const chain of chains.values()) {
-      if (!/^KUBE-(?:SVC|SERVICES)|^service-/.test(chain.name)) continue;
-      for (const rule of rulesOf(chain)) if (rule.statements.some(marks)) yield rule;
-    }
+function* marking({ chains }: Table): Generator<Rule> {
+  for (const chain of chains.values()) {
+    if (!/^KUBE-(?:SVC|SERVICES)|^service-/.test(chain.name)) continue;
+    for (const rule of rulesOf(chain)) if (rule.statements.some(marks)) yield rule;
   }
 }
 
