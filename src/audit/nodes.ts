@@ -254,8 +254,8 @@ function observe(options: NodesOptions, state: NodeState, node: Node): Sight {
   state.isSame = state.ruleset !== null;
   const ruleset = (state.ruleset ??= together(dumps.map((dump) => dump.ruleset)));
   const { zone, addresses, podCIDRs } = node;
-  const from = JSON.stringify([proxied.revision(), zone, addresses, podCIDRs]);
   const config = state.config ?? configOf(ruleset, options.minor());
+  const from = JSON.stringify([proxied.revision(), zone, addresses, podCIDRs, config]);
   const families = new Set<string>(dumps.flatMap((dump) => dump.families));
   const context = { localAddresses: addresses };
   if (from !== state.madeFrom || state.forwarding === null) {

@@ -106,8 +106,8 @@ const verdictFamilies: readonly Family[] = [
     name: `${prefix}outputs`,
     type: 'gauge',
     help:
-      'Outputs of Services by verdict; a Service has one per output that somebody must write, and ' +
-      'a Service port one (node) per node whose rules are known.',
+      'Outputs of Services by verdict; a Service has one per output that somebody must write, ' +
+      'and a Service port one (node) per node whose rules are known.',
     labels: { output: judged, verdict: verdicts },
     unit: 'none',
     stability: 'stable',

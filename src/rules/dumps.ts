@@ -66,9 +66,11 @@ export function localDetectionIn({ tables }: RuleSet): Partial<Told> {
         }
         const isSource = one.kind === 'field' && one.field === 'source' && one.negate;
         const cidr = isSource && one.ranges[0] !== undefined ? cidrOf(one.ranges[0]) : null;
-        if (cidr !== null) ranges.add(cidr);
+        if (cidr === null) continue;
+        ranges.add(cidr);
+        found++;
       }
-      if (ranges.size > 0 && ++found >= enough) break;
+      if (found >= enough) break;
     }
   }
   return ranges.size === 0 ? {} : { clusterCIDRs: [...ranges] };

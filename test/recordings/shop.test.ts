@@ -150,7 +150,10 @@ describe.each([30, 10])('a settle window of %i s', (settle) => {
     const others = got.opened
       .filter(({ finding }) => finding.severity !== 'info')
       .filter(({ finding }) => !seen.some(({ want }) => matches(finding, want)))
-      .map(({ finding }) => `${finding.node ?? ''} ${finding.namespace}/${finding.service} ${finding.code}`);
+      .map(
+        ({ finding: { node, namespace, service, code } }) =>
+          `${node ?? ''} ${namespace}/${service} ${code}`,
+      );
     expect(others).toEqual([]);
   });
 
