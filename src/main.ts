@@ -53,12 +53,21 @@ const rulesOption = repeated((text: string): NodeFile => {
   throw new InvalidArgumentError('Expected NODE=FILE.');
 });
 
-function programOf(run: (work: Promise<number>) => void): Command {
+type Run = (work: Promise<number>) => void;
+
+function programOf(run: Run): Command {
   const program = new Command('endpoint-auditor')
     .description("Audits what Kubernetes' endpoints and EndpointSlice controllers wrote")
     .version(version)
     .exitOverride()
     .showHelpAfterError('(see --help)');
+  addJudging(program, run);
+  addAnswering(program, run);
+  return program;
+}
+
+/** Commands that judge or write what they are given, and end with it. */
+function addJudging(program: Command, run: Run): void {
   withConnected(withJudged(withReported(program.command('audit'))))
     .description('judge a live cluster once, or a dump of one')
     .addOption(
@@ -108,6 +117,10 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .action((file: string, options: Recorded) => {
       run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });
+}
+
+/** What answers questions: once, or for as long as it runs. */
+function addAnswering(program: Command, run: Run): void {
   withJudged(program.command('explain'))
     .description('say why a pod is, or is not, in a Service: service/NAME, pod/NAME, ip/ADDRESS')
     .argument('<subject...>', 'service/NAME, pod/NAME, pod/NAME service/NAME or ip/ADDRESS')
@@ -142,7 +155,6 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .action((options: AgentOptions) => {
       run(import('./commands/agent.ts').then(({ agent }) => agent(options)));
     });
-  return program;
 }
 
 async function main(argv: readonly string[]): Promise<number> {
