@@ -1,8 +1,8 @@
 // The cluster in numbers: how many outputs have which verdict, why some are unknown, what is
 // foreign, and since when the oldest difference is pending. It is a sum of what each Service adds,
 // so that whoever follows the cluster can keep the sum and replace what a Service added when that
-// changes (tally.ts). What cannot be seen at a moment is laid over the sum, and so is what is judged
-// on nodes.
+// changes (tally.ts). What cannot be seen at a moment is laid over the sum, and so is what is
+// judged on nodes.
 
 import type { Snapshot } from '../model/objects.ts';
 import type { Finding } from './findings.ts';
