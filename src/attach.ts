@@ -95,5 +95,6 @@ async function reread(
     endpoints: read.endpoints === null ? null : listed(read.endpoints),
     slices: listed(read.endpointslices),
     pods: read.pods === null ? null : listed(read.pods),
+    version: read.resourceVersion,
   };
 }

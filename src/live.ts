@@ -25,6 +25,8 @@ export interface LiveClock {
   now(): number;
   /** Calls back once after so many seconds; returns what cancels it. */
   after(seconds: number, call: () => void): () => void;
+  /** Calls back once everything else that waits for the loop has had its turn. */
+  soon(call: () => void): void;
 }
 
 export interface LiveOptions {
@@ -57,6 +59,7 @@ export function createClock(): LiveClock {
         clearTimeout(timer);
       };
     },
+    soon: (call) => void setImmediate(call),
   };
 }
 
@@ -126,7 +129,7 @@ function start(state: State): void {
   state.working = true;
   state.aliveAt = state.options.clock.now();
   // Not at once, since whoever delivers has work of its own to end first.
-  setImmediate(() => {
+  state.options.clock.soon(() => {
     work(state).catch(state.options.onError);
   });
 }
@@ -137,7 +140,9 @@ async function work(state: State): Promise<void> {
   let ends = performance.now() + sliceMs;
   const pause = async (): Promise<void> => {
     state.aliveAt = clock.now();
-    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise<void>((resolve) => {
+      clock.soon(resolve);
+    });
     ends = performance.now() + sliceMs;
   };
   for (let batch = queue[0]; batch !== undefined; batch = queue[0]) {

@@ -1,4 +1,7 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --max-semi-space-size=4 --heap-growing-percent=40
+// The flags above keep what is garbage small beside what is held; without them the program needs
+// half as much memory again (docs/performance.md).
+//
 // The command line: argv → a command, and the only place that exits. What each command does is in
 // commands/, each of which is loaded when it is asked for: an agent must not hold what serve needs.
 //
@@ -11,9 +14,11 @@ import { Command, CommanderError, Option } from 'commander';
 import { systemErrorText } from './cluster/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditedOnce } from './commands/audit.ts';
+import type { Explained } from './commands/explain.ts';
 import {
   withConnected,
   withJudged,
+  withMetrics,
   withNode,
   withReported,
   withShard,
@@ -24,6 +29,7 @@ import type { Served } from './commands/serve.ts';
 import {
   parseAddress,
   parseDuration,
+  parseOutput,
   parseSize,
   parseSpeed,
   parseTime,
@@ -78,10 +84,29 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .action((file: string, options: Recorded) => {
       run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });
+  withJudged(program.command('explain'))
+    .description('say why a pod is, or is not, in a Service: service/NAME, pod/NAME, ip/ADDRESS')
+    .argument('<subject...>', 'service/NAME, pod/NAME, pod/NAME service/NAME or ip/ADDRESS')
+    .option('--input <path...>', 'a dump, as audit reads it')
+    .option('--recording <file>', 'a recording, as replay reads it')
+    .addOption(
+      new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
+    )
+    .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
+    .addOption(
+      new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
+    )
+    .action((words: string[], options: Explained) => {
+      run(
+        import('./commands/explain.ts').then(({ explainSubject }) =>
+          explainSubject(words, options),
+        ),
+      );
+    });
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)
     .default({ host: '127.0.0.1', port: 9465 }, '127.0.0.1:9465');
-  withShard(withConnected(withJudged(program.command('serve'))))
+  withMetrics(withShard(withConnected(withJudged(program.command('serve')))))
     .description('audit a live cluster, or replay a recording, and serve what is found')
     .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
     .addOption(listenOption)

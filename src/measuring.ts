@@ -1,80 +1,99 @@
-// What is measured while input comes: sizes, updates and trigger samples change by change, fill and
-// duplicates per touched Service when somebody asks. How each is measured, the room measure says;
-// which slices count for a Service, the ledger's records do.
+// What is measured while input comes: sizes, updates and trigger samples change by change, and how
+// long taking in an entry took. How each is measured, the room measure says. What is a sum over
+// Services the tally of the ledger keeps (tally.ts); before there is a ledger, it is nothing.
 
 import type { Ledger } from './audit/ledger.ts';
-import { slicesOf } from './audit/service.ts';
-import { createDuplicateTotals, setDuplicates } from './measure/duplicates.ts';
-import { createFillTotals, setFill } from './measure/fill.ts';
+import type { Histogram } from './measure/lag.ts';
 import {
   countTrigger,
   createConvergenceLag,
+  createHistogram,
   createTriggerLag,
+  durationBounds,
+  observe,
   triggerSample,
 } from './measure/lag.ts';
 import { countUpdate, createSizes, trackSize } from './measure/size.ts';
 import type { Change, EndpointSlice, Endpoints, Key, Snapshot } from './model/objects.ts';
 import { isOutput, label } from './model/objects.ts';
-import type { OpenedFindings } from './output/family.ts';
+import type { AuditDurations, OpenedFindings } from './output/family.ts';
 import type { Accumulators } from './output/report.ts';
+import type { Tally } from './tally.ts';
 
 /**
- * What was measured since the input began; totals over slices are brought up to date by `refresh`.
+ * What was measured since the input began; sums over Services are brought up to date by `refresh`.
  */
 export interface Measured extends Accumulators {
   /** Findings opened so far. */
   readonly opened: OpenedFindings;
+  readonly durations: AuditDurations;
+  readonly tally: Tally;
   refresh(): void;
 }
 
 export interface Measuring {
   readonly measured: Measured;
   take(change: Change, snapshot: Snapshot): void;
+  /** Notes how long it took to take in one entry, and whether judging began with it. */
+  took(seconds: number, isBeginning: boolean): void;
+  /** From now on, sums over Services are those of this ledger. */
+  follow(ledger: Ledger, tally: Tally): void;
 }
 
-/** Measures what changes; totals over slices wait until somebody asks, since they are many. */
-export function createMeasuring(
-  max: number,
-  opened: OpenedFindings,
-  ledger: () => Ledger | null,
-): Measuring {
-  const fill = createFillTotals(max);
-  const duplicates = createDuplicateTotals();
+/** Measures what changes; `tally` is what sums are until there is a ledger. */
+export function createMeasuring(opened: OpenedFindings, tally: Tally): Measuring {
   const sizes = createSizes();
   const convergence = createConvergenceLag();
   const trigger = createTriggerLag();
-  const touched = new Set<Key>();
+  const duration = (): Histogram => createHistogram(durationBounds);
+  const durations = { full: duration(), change: duration() };
+  let followed: { readonly ledger: Ledger; readonly tally: Tally } | null = null;
+  const current = (): Tally => followed?.tally ?? tally;
 
   function take(change: Change, snapshot: Snapshot): void {
     const { resource, at } = change;
     if (!isOutput(resource)) return;
     trackSize(sizes, change);
+    // The first list is no change: its objects were written long before they arrived.
+    if (followed === null) return;
+    countUpdate(sizes, change, snapshot.nodes.size);
     const before = change.before as Endpoints | EndpointSlice | null;
     const after = change.after as Endpoints | EndpointSlice | null;
-    const keys = [after, before].filter((one) => one !== null).map(serviceOf);
-    for (const key of keys) touched.add(key);
-    // The first list is no change: its objects were written long before they arrived.
-    if (ledger() === null) return;
-    countUpdate(sizes, change, snapshot.nodes.size);
-    const service = snapshot.services.get(keys[0] ?? '') ?? null;
-    const sample = triggerSample(before, after, service, at);
+    const object = after ?? before;
+    const service = object === null ? null : snapshot.services.get(serviceOf(object));
+    const sample = triggerSample(before, after, service ?? null, at);
     if (sample !== null) countTrigger(trigger, sample);
   }
 
-  function refresh(): void {
-    const now = ledger();
-    if (now === null) return;
-    for (const key of touched) {
-      const record = now.audited.get(key)?.record;
-      const slices = record === undefined ? [] : slicesOf(now.snapshot, record, 'controller');
-      setFill(fill, key, slices);
-      setDuplicates(duplicates, key, slices);
-    }
-    touched.clear();
-  }
-
-  const measured = { fill, duplicates, sizes, convergence, trigger, opened, refresh };
-  return { measured, take };
+  const measured: Measured = {
+    sizes,
+    convergence,
+    trigger,
+    opened,
+    durations,
+    get tally() {
+      return current();
+    },
+    get fill() {
+      return current().fill;
+    },
+    get duplicates() {
+      return current().duplicates;
+    },
+    refresh() {
+      followed?.tally.refresh(followed.ledger);
+    },
+  };
+  return {
+    measured,
+    take,
+    took(seconds, isBeginning) {
+      observe(isBeginning ? durations.full : durations.change, seconds);
+    },
+    follow(ledger, of) {
+      followed = { ledger, tally: of };
+    },
+  };
 }
 
 /** The Service that an output belongs to, by its label or by its name. */

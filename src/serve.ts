@@ -37,6 +37,7 @@ import type { Report } from './output/report.ts';
 import { measuresOf } from './output/report.ts';
 import type { Release } from './shadow/release.ts';
 import { newestRelease, releaseOf } from './shadow/release.ts';
+import { createTally } from './tally.ts';
 
 export interface AuditorOptions {
   /** Seconds that a difference may stand before it is a finding; 0 for input of one moment. */
@@ -103,6 +104,10 @@ interface State {
   readonly losses: Map<string, Lost>;
   readonly measuring: Measuring;
   readonly cut: Cut;
+  /** Has a Service counted anew. */
+  touch: (key: Key) => void;
+  /** Judging began with the entry that is taken in. */
+  began: boolean;
   promised: readonly Resource[] | null;
   kubernetes: string | null;
   ledger: Ledger | null;
@@ -123,6 +128,9 @@ export function createAuditor(options: AuditorOptions): Auditor {
     keep: keptFindings,
     ...(options.live === true ? { burst: openedAtOnce } : {}),
     admit: (due) => (options.live === true ? confirmer.admit(due) : !cut.isBlind(due.item.output)),
+    onOpenDifference: ({ namespace, service }) => {
+      state.touch(`${namespace}/${service}`);
+    },
     onOpen(finding) {
       countOpened(opened, finding);
       options.onOpen?.(finding);
@@ -135,7 +143,9 @@ export function createAuditor(options: AuditorOptions): Auditor {
     store: createStore(complete),
     settle,
     losses: new Map(),
-    measuring: createMeasuring(options.maxEndpointsPerSlice, opened, () => state.ledger),
+    measuring: createMeasuring(opened, createTally(newestRelease, options.maxEndpointsPerSlice)),
+    touch: () => undefined,
+    began: false,
     cut,
     promised: null,
     kubernetes: null,
@@ -156,7 +166,7 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     take: (entry) => {
       take(state, entry);
     },
-    takeInSteps: (entry) => takeInSteps(state, entry),
+    takeInSteps: (entry) => timed(state, entry),
     advance: (at) => {
       tick(state, at);
     },
@@ -194,11 +204,26 @@ const releaseFor = ({ options, kubernetes }: State): Release =>
   options.release ?? releaseOf(kubernetes ?? '') ?? newestRelease;
 
 function take(state: State, entry: Entry): void {
-  const steps = takeInSteps(state, entry);
+  const steps = timed(state, entry);
   while (steps.next().done !== true);
 }
 
 type Steps = Generator<undefined, void>;
+
+/** Takes in an entry and notes for how long that kept the process busy, pauses left out. */
+function* timed(state: State, entry: Entry): Steps {
+  const steps = takeInSteps(state, entry);
+  let seconds = 0;
+  state.began = false;
+  for (;;) {
+    const asked = performance.now();
+    const isDone = steps.next().done;
+    seconds += (performance.now() - asked) / 1000;
+    if (isDone === true) break;
+    yield;
+  }
+  state.measuring.took(seconds, state.began);
+}
 
 function* takeInSteps(state: State, entry: Entry): Steps {
   switch (entry.kind) {
@@ -226,7 +251,7 @@ function* takeInSteps(state: State, entry: Entry): Steps {
       break;
     case 'progress':
       tick(state, entry.at);
-      state.cut.reached(entry.resource, entry.resourceVersion);
+      state.cut.reached(entry.resource, entry.resourceVersion, entry.at);
       break;
     case 'watch':
       tick(state, entry.at);
@@ -317,6 +342,7 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
 /** Begins judging, or begins again where a resource is known that was not. */
 function* begin(state: State, at: number): Steps {
   const { options, store, settle, measuring } = state;
+  state.began = true;
   for (const { items } of state.ledger?.audited.values() ?? []) {
     for (const item of [...items.values()].flat()) settle.drop(item, at);
   }
@@ -325,9 +351,13 @@ function* begin(state: State, at: number): Steps {
     release: releaseFor(state),
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
   };
+  const tally = createTally(context.release, options.maxEndpointsPerSlice);
   const ledger = createLedger({
     context,
     settle,
+    onTouch: (key) => {
+      tally.touch(ledger, key);
+    },
     onConvergence: (sample) => {
       countConvergence(measuring.measured.convergence, sample);
     },
@@ -335,6 +365,10 @@ function* begin(state: State, at: number): Steps {
   yield* ledger.beginInSteps(at);
   for (const lost of state.losses.values()) yield* ledger.loseInSteps(lost, at);
   state.ledger = ledger;
+  state.touch = (key) => {
+    tally.touch(ledger, key);
+  };
+  measuring.follow(ledger, tally);
 }
 
 function* lose(state: State, lost: Lost): Steps {
@@ -379,12 +413,13 @@ function scoped(state: State, event: WatchEvent): WatchEvent | null {
 
 function* applyEvent(state: State, delivered: WatchEvent): Steps {
   const { losses, store, ledger, options, cut } = state;
-  if (options.live === true) cut.saw(delivered.resource, delivered.object.resourceVersion);
+  const { resourceVersion } = delivered.object;
+  const late = options.live === true && cut.saw(delivered.resource, resourceVersion, delivered.at);
   const event = scoped(state, delivered);
   if (event === null) return;
   const change = store.apply(event);
   if (change !== null) {
-    ledger?.apply(change);
+    ledger?.apply(change, late);
     state.measuring.take(change, store.snapshot);
   }
   if (losses.size === 0) return;

@@ -5,13 +5,16 @@
 // out of sight for a minute. Until then, nobody should take silence for health.
 
 import type { Finding } from './audit/findings.ts';
-import { emptySummary, summarize } from './audit/summary.ts';
+import { emptySummary, inOrder } from './audit/summary.ts';
 import type { Audited } from './audit/standing.ts';
 import { reasonOf, verdictOf, written } from './audit/verdict.ts';
 import { version } from './config.ts';
 import type { Answers, PendingDifference, ServiceStatus } from './output/http.ts';
-import type { WatchMetrics } from './output/family.ts';
+import type { MetricsState, WatchMetrics } from './output/family.ts';
+import { noHintCounts } from './output/family.ts';
 import type { Status } from './output/page.ts';
+import type { PerService, ServiceSeries } from './output/service-rows.ts';
+import { createServiceRows, noServiceSeries } from './output/service-rows.ts';
 import type { Auditor } from './serve.ts';
 
 /** Seconds without sight of a needed resource after which the auditor is not ready. */
@@ -23,13 +26,21 @@ export interface Lively {
   readonly counters: () => WatchMetrics['counters'];
 }
 
-const still: Lively = { stuck: () => null, counters: () => new Map() };
+/** Input that is not live. */
+export const notLive: Lively = { stuck: () => null, counters: () => new Map() };
 
 /** What the server asks; `source` as Status has it. */
-export function answersOf(auditor: Auditor, source: string, live: Lively = still): Answers {
+export function answersOf(
+  auditor: Auditor,
+  source: string,
+  live: Lively = notLive,
+  perService: PerService = { mode: 'off', max: 0 },
+): Answers {
   const now = (): number => auditor.now() ?? 0;
+  const rows = createServiceRows(perService);
   return {
     status: () => statusOf(auditor, source, live),
+    scrape: () => scrape(auditor, live, rows),
     service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`, now()),
     notReady: () => whyNotReady(auditor, now()),
     stuck: live.stuck,
@@ -37,29 +48,63 @@ export function answersOf(auditor: Auditor, source: string, live: Lively = still
 }
 
 /** The state at this moment, whatever the input has told so far. */
-function statusOf(auditor: Auditor, source: string, { counters }: Lively): Status {
-  const ledger = auditor.ledger();
-  auditor.measured.refresh();
-  const { settle, cut, confirmer } = auditor;
-  const now = auditor.now() ?? 0;
-  const notReady = whyNotReady(auditor, now);
+function statusOf(auditor: Auditor, source: string, live: Lively): Status {
+  const { settle } = auditor;
+  const metrics = metricsOf(auditor, live, noServiceSeries);
+  const { summary } = metrics;
   return {
-    metrics: {
-      ...auditor.measured,
-      summary: ledger === null ? emptySummary : summarize(ledger, undefined, auditor.stale()),
-      dropped: auditor.dropped(),
-      now,
-      startedAt: auditor.startedAt() ?? now,
-      releaseMinor: auditor.release().minor,
-      version,
-      ready: notReady === null,
-      watches: { inputs: cut.inputs, confirmations: confirmer.counts, counters: counters() },
-    },
+    // People read the worst first.
+    metrics: { ...metrics, summary: { ...summary, findings: inOrder(summary.findings) } },
     resolved: settle.resolved(),
     forgotten: settle.forgotten(),
-    notReady,
+    notReady: whyNotReady(auditor, metrics.now),
     source,
     kubernetes: auditor.kubernetes(),
+  };
+}
+
+/** What /metrics shows, in steps; the numbers of the cluster are those of the last. */
+function* scrape(
+  auditor: Auditor,
+  live: Lively,
+  rows: ReturnType<typeof createServiceRows>,
+): Generator<undefined, MetricsState> {
+  auditor.measured.refresh();
+  const { services, open } = auditor.measured.tally;
+  const findings = (): Finding[] => auditor.settle.open();
+  const perService = yield* rows({ services, open, findings, stale: auditor.stale() });
+  return metricsOf(auditor, live, perService);
+}
+
+/** The findings of its summary are in no order. */
+function metricsOf(
+  auditor: Auditor,
+  { counters }: Lively,
+  perService: ServiceSeries,
+): MetricsState {
+  const ledger = auditor.ledger();
+  const { measured, settle, cut, confirmer } = auditor;
+  measured.refresh();
+  const { tally } = measured;
+  const now = auditor.now() ?? 0;
+  const summary =
+    ledger === null
+      ? emptySummary
+      : { ...tally.summary(ledger, auditor.stale()), findings: settle.open() };
+  return {
+    ...measured,
+    summary,
+    conditions: tally.conditions,
+    capacity: tally.capacity,
+    hints: ledger === null ? noHintCounts() : tally.hints(ledger),
+    dropped: auditor.dropped(),
+    now,
+    startedAt: auditor.startedAt() ?? now,
+    releaseMinor: auditor.release().minor,
+    version,
+    ready: whyNotReady(auditor, now) === null,
+    watches: { inputs: cut.inputs, confirmations: confirmer.counts, counters: counters() },
+    perService,
   };
 }
 

@@ -1,6 +1,9 @@
 // docs/findings.md as the catalogue renders to it. `UPDATE=1 vitest run test/tidy.test.ts` writes
 // it anew; without that the test holds the file against this.
 
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
 import { format } from 'prettier';
 
 import type { CauseEntry } from '../src/audit/causes.ts';
@@ -30,6 +33,9 @@ equal.
 - **A cause is no excuse.** It explains why the difference stands although every controller works,
   and what cures it. A finding with a cause is reported like any other; where nothing but a
   sleeping controller is to blame and no traffic suffers, it is information.
+- **Why is this so?** \`endpoint-auditor explain\` says, for a Service, a pod or an address, what is
+  expected and why, what stands, and the smallest change that would put it right
+  ([explain.md](explain.md), [upstream-blind-spots.md](upstream-blind-spots.md)).
 - **Unknown is not a finding.** What cannot be judged, since an object was not delivered or could
   not be read, is counted as unknown, and neither as different nor as conform.
 
@@ -54,6 +60,60 @@ const outputs: readonly (readonly [Output, string])[] = [
 const entries: readonly (readonly [string, CatalogueEntry])[] = Object.entries(catalogue);
 const causeEntries: readonly (readonly [string, CauseEntry])[] = Object.entries(causes);
 
+// Examples come from the scenarios, which are played as tests.
+
+interface Example {
+  readonly scenario: string;
+  /** What happens, the first sentence of its head comment. */
+  readonly title: string;
+  readonly row: string;
+  readonly code: string;
+  readonly cause: string;
+  readonly isOpen: boolean;
+}
+
+const scenarios = join(import.meta.dirname, 'scenarios');
+const rowForm = new RegExp(
+  [
+    '^ +(?<row>(?:critical|warning|info)',
+    '\\S+',
+    '\\S+',
+    '(?<code>[a-z-]+)',
+    '(?<cause>[a-z-]+)',
+    '(?<state>open|pending)',
+    '\\S+)',
+  ].join(' +'),
+);
+
+/** Every expected row of every scenario, in the order of their names. */
+function readExamples(): Example[] {
+  const files = readdirSync(scenarios).filter((name) => name.endsWith('.txt'));
+  return files.sort().flatMap((file) => {
+    const lines = readFileSync(join(scenarios, file), 'utf8').split('\n');
+    const end = lines.findIndex((line) => line === '#' || !line.startsWith('#'));
+    const head = lines.slice(0, end).map((line) => line.slice(2));
+    const title = head.join(' ').replace(/\.$/, '');
+    return lines.flatMap((line) => {
+      const { row, code, cause, state } = rowForm.exec(line)?.groups ?? {};
+      if (row === undefined || code === undefined || cause === undefined) return [];
+      const isOpen = state === 'open';
+      const scenario = file.replace(/\.txt$/, '');
+      return [{ scenario, title, row: row.replace(/\s+/g, ' '), code, cause, isOpen }];
+    });
+  });
+}
+
+const examples = readExamples();
+
+/** The first open finding that fits, or else the first that is pending. */
+function exampleText(fits: (example: Example) => boolean): string[] {
+  const fitting = examples.filter(fits);
+  const one = fitting.find(({ isOpen }) => isOpen) ?? fitting[0];
+  if (one === undefined) return [];
+  const { scenario, title, row } = one;
+  return [`- Example: [${title}](../test/scenarios/${scenario}.txt): \`${row}\``];
+}
+
 const link = (name: string): string => `[\`${name}\`](#${name})`;
 
 function codeTable(output: Output): string {
@@ -71,6 +131,7 @@ function codeSection([code, entry]: readonly [string, CatalogueEntry]): string {
       `- Output: ${entry.output}; usually ${entry.severity}; difference: ${entry.difference}`,
       `- Remedy: ${entry.remedy}`,
       `- Upstream: \`${entry.upstream}\``,
+      ...exampleText((example) => example.code === code),
     ].join('\n'),
   ].join('\n\n');
 }
@@ -83,6 +144,7 @@ function causeSection([name, entry]: readonly [string, CauseEntry]): string {
       `- Condition: ${entry.condition}`,
       `- Cure: ${entry.cure}`,
       `- Upstream: \`${entry.upstream}\``,
+      ...exampleText((example) => example.cause === name),
     ].join('\n'),
   ].join('\n\n');
 }

@@ -4,6 +4,8 @@
 import type { Quality } from '../src/measure/lag.ts';
 import { families, processFamilies, sections } from '../src/output/families.ts';
 import type { Family } from '../src/output/family.ts';
+import type { ServiceFamily } from '../src/output/service-families.ts';
+import { serviceFamilies } from '../src/output/service-families.ts';
 
 /** The most series of a family, whatever the size of the cluster. */
 export function cardinality(family: Family): number {
@@ -32,13 +34,23 @@ const introduction = `# Metrics
 What \`/metrics\` shows. This page is generated from the catalogue in \`src/output/families.ts\`,
 and a test keeps the two and the exposition equal, names and labels alike.
 
-No label holds the name of a pod, an address, an object or a Service, so the number of series does
-not grow with the cluster: the column _series_ is the most there can be. Which Service a number is
-about is told by \`/api/v1/findings\`. A family that is _experimental_ may change in a minor
+No label holds the name of a pod, an address or an object, and but for the families of
+[single Services](#single-services) none holds that of a Service, so their number of series does not
+grow with the cluster: the column _series_ is the most there can be. What exactly is wrong is told
+by \`/api/v1/findings\`. Scrapers that accept OpenMetrics get it: there, the names of counters have
+no \`_total\` in what is said of the family. A family that is _experimental_ may change in a minor
 release, a _stable_ one only in a major one.
 
 Times are on the clock of the input: when a recording is replayed,
 \`endpoint_auditor_input_timestamp_seconds\` is the time in the recording.`;
+
+const singleServices = `## Single Services
+
+These have the labels \`namespace\` and \`service\` besides those named here. Which Services have
+them, \`--metrics.per-service\` says: \`findings\` (the default) those about which a finding stands,
+\`all\`, or \`off\`. At most \`--metrics.max-services\` (1000) do: one that has them keeps them
+while it may, the others are counted in \`endpoint_auditor_services_left_out\`. A Service that is
+gone has no series. The column _series_ is the most that one Service has; most have about ten.`;
 
 const triggerTimes = `## Trigger times
 
@@ -56,25 +68,28 @@ const qualityRows: readonly (readonly [Quality, string, string])[] = [
 const removals = `Removals and changes of the Service never have a trigger time.
 \`endpoint_auditor_convergence_lag_seconds\` measures those too, by the auditor's own clock.`;
 
-function sectionText([title, of]: (typeof sections)[number]): string {
+const mostSeries = (family: Family | ServiceFamily): number =>
+  'most' in family ? family.most : cardinality(family);
+
+function rowsText(of: readonly (Family | ServiceFamily)[]): string {
   const rows = of.map((family) => [
     code([family.name]),
     family.type,
     code(Object.keys(family.labels)),
     family.unit === 'none' ? '' : family.unit,
-    String(cardinality(family)),
+    String(mostSeries(family)),
     family.stability,
     code([family.source]),
     family.help,
   ]);
   const head = ['metric', 'type', 'labels', 'unit', 'series', 'stability', 'made by', 'help'];
-  return `## ${title}\n\n${table([head, ...rows])}`;
+  return table([head, ...rows]);
 }
 
 /** The labels and their values, each once; one name may have other values in another family. */
 function labelsText(): string {
   const rows = new Map<string, string[]>();
-  for (const { labels } of families) {
+  for (const { labels } of [...families, ...serviceFamilies]) {
     for (const [label, values] of Object.entries(labels)) {
       const isLong = values.length > 12;
       const text = isLong ? 'the codes in [findings.md](findings.md)' : code(values);
@@ -88,7 +103,9 @@ function labelsText(): string {
 export function metricsDocument(): string {
   const blocks = [
     introduction,
-    ...sections.map(sectionText),
+    ...sections.map(([title, of]) => `## ${title}\n\n${rowsText(of)}`),
+    singleServices,
+    rowsText(serviceFamilies),
     labelsText(),
     triggerTimes,
     table([

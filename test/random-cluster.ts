@@ -4,8 +4,10 @@
 
 import fc from 'fast-check';
 
-import { resourceOf, service as serviceOf, servicePort } from './build.ts';
+import { event, resourceOf, service as serviceOf, servicePort } from './build.ts';
 import { address, endpoint, endpoints, node, owner, pod, port, slice, subset } from './build.ts';
+import type { Context } from '../src/audit/service.ts';
+import type { Store } from '../src/cluster/store.ts';
 import type {
   AnyObject,
   Endpoint,
@@ -18,6 +20,7 @@ import type {
   Resource,
   Service,
   Snapshot,
+  WatchEvent,
 } from '../src/model/objects.ts';
 import { annotation, label, manager, portMapKey } from '../src/model/objects.ts';
 import { selects } from '../src/model/selector.ts';
@@ -357,4 +360,32 @@ export function syncOf(
     .filter((one) => !put.some((made) => 'addressType' in made && made.key === one.key))
     .map((one) => one.key);
   return { put, remove };
+}
+
+/** The events of one step, each as the store stands when it comes. */
+export function* eventsOf(
+  store: Store,
+  context: Context,
+  step: Step,
+  at: number,
+): Generator<WatchEvent> {
+  const { snapshot } = store;
+  const held = {
+    services: snapshot.services,
+    pods: snapshot.pods,
+    nodes: snapshot.nodes,
+    endpoints: snapshot.endpoints,
+    endpointslices: snapshot.slices,
+  } as const;
+  function* remove(resource: Resource, key: string): Generator<WatchEvent> {
+    const object: AnyObject | undefined = held[resource].get(key);
+    if (object !== undefined) yield event('deleted', object, at);
+  }
+  if (step.kind === 'put') yield event('modified', step.object, at);
+  else if (step.kind === 'delete') yield* remove(step.resource, step.key);
+  else {
+    const { put, remove: gone } = syncOf(snapshot, step.key, context.release);
+    for (const object of put) yield event('modified', object, at);
+    for (const key of gone) yield* remove('endpointslices', key);
+  }
 }

@@ -4,6 +4,9 @@
 // at least as new as what was read after the window had ended, and the difference still stands, it
 // stood at that moment. When it is older, the watch lags: the difference waits for the stream.
 //
+// Beyond that point streams may be apart again, and then what is held is of two moments. So all that
+// an output rests on must also be known up to the newest version that is held of the Service.
+//
 // Only a difference that would be a finding causes a read, and the same Service is not read again
 // for some seconds, however many differences it has. Nodes are not read: their stream must be
 // connected, and what it may still owe is not known.
@@ -19,7 +22,7 @@ import type {
   Snapshot,
 } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
-import { compareVersions, isAtLeast } from '../model/version.ts';
+import { compareVersions, isAtLeast, newest } from '../model/version.ts';
 import type { Cut } from './cut.ts';
 import { restsOn } from './cut.ts';
 import type { Output } from './findings.ts';
@@ -41,6 +44,8 @@ export interface Reread {
   readonly slices: Listed<EndpointSlice>;
   /** Those that its selector selects; null: it has none. */
   readonly pods: Listed<Pod> | null;
+  /** The oldest of the versions: all that was written up to it has been read. */
+  readonly version: string;
 }
 
 /** What became of reads, by output; `lagging`: what was read was newer than what is held. */
@@ -61,12 +66,17 @@ export interface Confirmer {
   readonly counts: Readonly<ConfirmCounts>;
 }
 
-/** The same Service is not read again within so many seconds: after a failure, and else. */
-const patience = { failed: 5, read: 30 };
+/**
+ * The same Service is not read again within so many seconds: after a failure; when what was read is
+ * of no use, since it was read too early or what is held has moved on; and else.
+ */
+const patience = { failed: 5, useless: 1, read: 30 };
 
 interface Asked {
   readonly at: number;
   read: Reread | null;
+  /** What is held is newer than what was read. */
+  overtaken: boolean;
   /** Per output, whether all that it rests on has come on the streams. */
   readonly looks: Map<Output, Look>;
 }
@@ -82,10 +92,37 @@ interface Held {
   recordOf(key: Key): ServiceRecord | undefined;
 }
 
+const keyOf = ({ namespace, service }: Due): Key => `${namespace}/${service}`;
+
+/** The newest version that is held of what an output of a Service rests on. */
+function createNewestHeld(cut: Cut, held: () => Held | null): (key: Key, output: Output) => string {
+  const known = new Map<string, string>();
+  let countedAt = -1;
+  return (key, output) => {
+    // A Service may have thousands of differences.
+    if (countedAt !== cut.count()) known.clear();
+    countedAt = cut.count();
+    const place = `${output} ${key}`;
+    const version = known.get(place) ?? newestIn(held()?.recordOf(key), output);
+    known.set(place, version);
+    return version;
+  };
+}
+
 export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
   const asked = new Map<Key, Asked>();
   const counts: ConfirmCounts = { asked: 0, confirmed: 0, lagging: 0, failed: 0 };
-  const keyOf = ({ namespace, service }: Due): Key => `${namespace}/${service}`;
+  const newestHeld = createNewestHeld(cut, held);
+  /** The latest read of any Service: what is newer than its version was written after it. */
+  let latest = { at: -Infinity, version: '' };
+  const raised = new WeakMap<Due, number>();
+
+  /** Streams that all lag show no version of the end of a window, but the first read after it does. */
+  function raise(due: Due): void {
+    if (latest.at < due.at || raised.get(due) === due.at) return;
+    raised.set(due, due.at);
+    due.point = newest(due.point ?? '', latest.version);
+  }
 
   function isProven(due: Due): boolean {
     const one = asked.get(keyOf(due));
@@ -94,8 +131,12 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     // A Service may have thousands of differences: it is looked at once per change.
     const { output } = due.item;
     const before = one.looks.get(output);
-    if (before?.caughtUp === true || before?.at === cut.count()) return before.caughtUp;
-    const caughtUp = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), output, one.read);
+    if (before?.at === cut.count()) return before.caughtUp;
+    const most = newestHeld(keyOf(due), output);
+    const matched = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), output, one.read);
+    const together = isAtLeast(one.read.version, most) || cut.isKnown(output, most, -Infinity);
+    const caughtUp = matched && together;
+    one.overtaken = matched && !together;
     one.looks.set(output, { caughtUp, at: cut.count() });
     if (before === undefined) counts[caughtUp ? 'confirmed' : 'lagging']++;
     return caughtUp;
@@ -106,7 +147,9 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
       const { output } = due.item;
       if (cut.isBlind(output)) return false;
       due.point ??= cut.highest();
-      return cut.isKnown(output, due.point) || isProven(due);
+      raise(due);
+      const point = newest(due.point, newestHeld(keyOf(due), output));
+      return cut.isKnown(output, point, due.at) || isProven(due);
     },
     next(waiting, now) {
       for (const [key, { at }] of asked) if (now - at > 60) asked.delete(key);
@@ -114,11 +157,8 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
         const key = keyOf(due);
         const before = asked.get(key);
         if (due.item.gone || cut.isBlind(due.item.output)) continue;
-        const wait = before?.read === null ? patience.failed : patience.read;
-        // What was read before the window ended proves nothing.
-        const early = before !== undefined && before.at < due.at ? patience.failed : wait;
-        if (before !== undefined && now - before.at < early) continue;
-        asked.set(key, { at: now, read: null, looks: new Map() });
+        if (before !== undefined && now - before.at < waitAfter(before, due)) continue;
+        asked.set(key, { at: now, read: null, overtaken: false, looks: new Map() });
         counts.asked++;
         return key;
       }
@@ -127,10 +167,34 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     answer(key, read) {
       const one = asked.get(key);
       if (read === null) counts.failed++;
+      else if (one !== undefined) {
+        cut.shown(read.version, one.at);
+        if (one.at >= latest.at) latest = { at: one.at, version: read.version };
+      }
       if (one !== undefined) one.read = read;
     },
     counts,
   };
+}
+
+function waitAfter({ at, read, overtaken }: Asked, due: Due): number {
+  if (read === null) return patience.failed;
+  // What was read before the window ended proves nothing.
+  return overtaken || at < due.at ? patience.useless : patience.read;
+}
+
+function newestIn(record: ServiceRecord | undefined, output: Output): string {
+  if (record === undefined) return '';
+  const { service, endpoints, slices, members } = record;
+  let most = service?.resourceVersion ?? '';
+  const of = (resource: Resource, objects: Iterable<AnyObject>): void => {
+    if (!restsOn[output].includes(resource)) return;
+    for (const { resourceVersion } of objects) most = newest(most, resourceVersion);
+  };
+  of('endpoints', endpoints === null ? [] : [endpoints]);
+  of('endpointslices', slices);
+  of('pods', members);
+  return most;
 }
 
 const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>

@@ -4,9 +4,13 @@
 // ready at version 200 while its Endpoints, written at 201, are still on their way. So a difference
 // is not believed for having stood for its window. At the end of the window the newest version that
 // any stream has shown is noted, and the difference becomes a finding when every stream that its
-// output rests on has come to that point, or when reading the objects again proves it
-// (confirm.ts). Versions of all resources are one sequence, since the API server numbers them by
-// the revision of etcd; a resource that is kept in an etcd of its own would only make more reads.
+// output rests on has come to that point and has been heard since, or when reading the objects
+// again proves it (confirm.ts). A stream that was only at that point before may have gone silent.
+// Versions of all resources are one sequence, since the API server numbers them by the revision of
+// etcd; a resource that is kept in an etcd of its own would only make more reads.
+//
+// What comes on a stream a second after another stream has shown newer versions is late: in which
+// order things happened was not seen, so what differed may have been well in between.
 //
 // An output is blind while a stream it rests on is not connected. A watch is closed and opened
 // again every few minutes, so a verdict is unknown only when that lasts. What was pending before
@@ -58,80 +62,152 @@ export interface BlindSpell {
 }
 
 export interface Cut {
-  /** An object of this version came on the stream of its resource. */
-  saw(resource: Resource, version: string): void;
+  /** An object of this version came on the stream of its resource; returns whether it was late. */
+  saw(resource: Resource, version: string, at: number): boolean;
   /** All up to this version has come. After a list it may be older than what was there before. */
-  reached(resource: Resource, version: string): void;
+  reached(resource: Resource, version: string, at: number): void;
+  /** What was read shows that the cluster has come to this version. */
+  readonly shown: (version: string, at: number) => void;
   /** Takes in the state of a watch; returns what of blindness ends with it. */
   turn(resource: Resource, state: InputState, at: number): BlindSpell[];
   /** How many objects have come; while it stays the same, so does all that is held. */
   count(): number;
   /** The newest version that any stream has shown. */
   highest(): string;
-  /** Whether all that an output rests on is known up to a version. */
-  isKnown(output: Output, point: string): boolean;
+  /** Whether all that an output rests on is known up to a version, and was heard of since then. */
+  isKnown(output: Output, point: string, since: number): boolean;
   isBlind(output: Output): boolean;
   /** Resources that have not been seen for at least so many seconds. */
   unseenFor(seconds: number, now: number): ReadonlySet<Resource>;
   readonly inputs: ReadonlyMap<Resource, Input>;
 }
 
+/** Seconds by which a stream may be behind another before what comes on it is late. */
+const lateness = 1;
+
+/** What was the newest version that was known a while ago. */
+interface Past {
+  /** Takes note that there is such a version. */
+  readonly shown: (version: string, at: number) => void;
+  /** Whether a version that comes now was followed by others long before. */
+  isLate(version: string, at: number): boolean;
+  /** Forgets all but this version. */
+  restart(version: string): void;
+}
+
+function createPast(): Past {
+  let top = '';
+  /** As of `lateness` ago or earlier, and those since, oldest first, a few for each second. */
+  let before = '';
+  let marks: { readonly version: string; readonly at: number }[] = [];
+  return {
+    shown(version, at) {
+      top = newest(top, version);
+      const last = marks.at(-1);
+      if (last === undefined || at - last.at >= lateness / 4) marks.push({ version: top, at });
+    },
+    isLate(version, at) {
+      for (let [mark] = marks; mark !== undefined && mark.at <= at - lateness; [mark] = marks) {
+        before = mark.version;
+        marks.shift();
+      }
+      return isAtLeast(before, version);
+    },
+    restart(version) {
+      top = version;
+      before = '';
+      marks = [];
+    },
+  };
+}
+
+/** A resource that was never known is done without; one that was known cannot be seen any more. */
+const isWithout = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
+  state === 'off' && version === '';
+
 interface Blindness {
   readonly from: number;
   missed: boolean;
 }
 
+type BlindOutputs = Map<Output, Blindness>;
+
+/** Begins or ends what of blindness a stream's new state brings; returns what has ended. */
+function turnBlind(
+  blind: BlindOutputs,
+  isSeen: (output: Output) => boolean,
+  { resource, state, at }: { resource: Resource; state: InputState; at: number },
+): BlindSpell[] {
+  const over: BlindSpell[] = [];
+  for (const output of outputs) {
+    if (!restsOn[output].includes(resource)) continue;
+    const spell = blind.get(output);
+    if (isSeen(output)) {
+      if (spell !== undefined) over.push({ output, ...spell, to: at });
+      blind.delete(output);
+    } else if (spell === undefined) {
+      blind.set(output, { from: at, missed: state === 'relisting' });
+    } else if (state === 'relisting') spell.missed = true;
+  }
+  return over;
+}
+
 export function createCut(): Cut {
   const inputs = new Map<Resource, Input>();
-  const blind = new Map<Output, Blindness>();
+  const heard = new Map<Resource, number>();
+  const blind: BlindOutputs = new Map();
+  const past = createPast();
   let count = 0;
 
+  const highest = (): string =>
+    [...inputs.values()].reduce((most, { version }) => newest(most, version), '');
   const rests = (output: Output): Resource[] =>
     restsOn[output].filter((resource) => {
       const input = inputs.get(resource);
-      return input !== undefined && input.state !== 'off';
+      return input !== undefined && !isWithout(input);
     });
   const set = (resource: Resource, more: Partial<Input>): void => {
     const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
     inputs.set(resource, { ...known, ...more });
   };
-
-  function turn(resource: Resource, state: InputState, at: number): BlindSpell[] {
-    const before = inputs.get(resource);
-    const seen = state === 'synced' || state === 'off';
-    set(resource, { state, blindSince: seen ? null : (before?.blindSince ?? at) });
-    const over: BlindSpell[] = [];
-    for (const output of outputs) {
-      if (!restsOn[output].includes(resource)) continue;
-      const spell = blind.get(output);
-      if (rests(output).every((one) => inputs.get(one)?.state === 'synced')) {
-        if (spell !== undefined) over.push({ output, ...spell, to: at });
-        blind.delete(output);
-      } else if (spell === undefined) {
-        blind.set(output, { from: at, missed: state === 'relisting' });
-      } else if (state === 'relisting') spell.missed = true;
-    }
-    return over;
-  }
+  const isSeen = (output: Output): boolean =>
+    rests(output).every((one) => inputs.get(one)?.state === 'synced');
 
   return {
-    saw(resource, version) {
+    saw(resource, version, at) {
       count++;
+      heard.set(resource, at);
       const known = inputs.get(resource)?.version ?? '';
       const newer = newest(known, version);
       if (newer !== known) set(resource, { version: newer });
+      past.shown(newer, at);
+      return past.isLate(version, at);
     },
-    reached(resource, version) {
+    reached(resource, version, at) {
+      count++;
+      heard.set(resource, at);
       const input = inputs.get(resource);
       // The history of a cluster that was restored from a backup begins anew, at a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
+      if (isList) past.restart(highest());
+      past.shown(version, at);
     },
-    turn,
+    shown: past.shown,
+    turn(resource, state, at) {
+      const before = inputs.get(resource);
+      const seen = state === 'synced' || isWithout({ state, version: before?.version ?? '' });
+      set(resource, { state, blindSince: seen ? null : (before?.blindSince ?? at) });
+      return turnBlind(blind, isSeen, { resource, state, at });
+    },
     count: () => count,
-    highest: () => [...inputs.values()].reduce((most, { version }) => newest(most, version), ''),
-    isKnown: (output, point) =>
-      rests(output).every((resource) => isAtLeast(inputs.get(resource)?.version ?? '', point)),
+    highest,
+    isKnown: (output, point, since) =>
+      rests(output).every(
+        (resource) =>
+          (heard.get(resource) ?? -Infinity) >= since &&
+          isAtLeast(inputs.get(resource)?.version ?? '', point),
+      ),
     isBlind: (output) => blind.has(output),
     unseenFor(seconds, now) {
       const unseen = new Set<Resource>();

@@ -50,8 +50,11 @@ export interface Ledger {
    * change.
    */
   beginInSteps(at: number): Generator<undefined, void>;
-  /** Takes in one change, which the snapshot already holds. */
-  apply(change: Change): void;
+  /**
+   * Takes in one change, which the snapshot already holds; `late`: it happened before others that
+   * were taken in.
+   */
+  apply(change: Change, late?: boolean): void;
   /** Notes that a version of an object could not be read, or that it can be again. */
   lose(lost: Lost, at: number): void;
   regain(lost: Lost, at: number): void;
@@ -69,10 +72,13 @@ export interface LedgerOptions {
   readonly context: Context;
   readonly settle: Settle;
   onConvergence?(sample: ConvergenceSample): void;
+  /** What is known of a Service, or of a name without one, may be another now. */
+  onTouch?(key: Key): void;
 }
 
 interface State {
   readonly context: Context;
+  readonly onTouch: (key: Key) => void;
   readonly keeping: Keeping;
   readonly records: Records;
   readonly audited: Map<Key, Audited>;
@@ -90,6 +96,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   const { context, settle } = options;
   const state: State = {
     context,
+    onTouch: (key) => options.onTouch?.(key),
     keeping: {
       settle,
       release: context.release,
@@ -119,10 +126,13 @@ export function createLedger(options: LedgerOptions): Ledger {
       finish(begin(state, at));
     },
     beginInSteps: (at) => begin(state, at),
-    apply(change) {
+    apply(change, late = false) {
       settle.advance(change.at);
+      const gap = change.gap === true || late;
       for (const touch of touchedBy(state.records, change)) {
-        evaluate(state, touch, change.at, change.gap === true);
+        // Any unit may have been as expected in between.
+        if (change.gap === true) touch.whole = true;
+        evaluate(state, touch, change.at, gap);
       }
     },
     lose(lost, at) {
@@ -149,6 +159,7 @@ function* begin(state: State, at: number): Steps {
     of.unknown = unknownOf(state.context.snapshot, of.record, state.lost.values());
     judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true, gap: false });
     index(state, of.record);
+    state.onTouch(of.record.key);
     yield;
   }
 }
@@ -213,6 +224,7 @@ function evaluate(state: State, touch: Touch, at: number, gap: boolean): void {
   }
   index(state, record);
   if (isEmpty(record) && of.items.size === 0) state.audited.delete(record.key);
+  state.onTouch(record.key);
 }
 
 /** What a judge finds, nothing where the output cannot be judged. */
@@ -346,6 +358,7 @@ function* judgeLost(state: State, lost: Lost, at: number): Steps {
     of.unknown = unknown;
     if (same) continue;
     judgeWhole(state, of, { at, touch: touchOf(record), beginning: true, gap: false });
+    state.onTouch(record.key);
     yield;
   }
 }

@@ -24,7 +24,7 @@ import { label, manager } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
 import type { PortGroup, Truncation } from '../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
-import { expectedTypes, isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
+import { expectedTypes, isControllers, isOwnedBy, isStranded } from '../shadow/endpointslice.ts';
 import { isMirror } from '../shadow/mirroring.ts';
 import { isListed } from '../shadow/pod.ts';
 import type { Release } from '../shadow/release.ts';
@@ -157,7 +157,7 @@ function kindOf(
   const node = nodeOf(snapshot, pod);
   const { portMap = null, ports = noPorts, ready = false } = address ?? {};
   const nodeless = address !== null && pod.node === '';
-  const stranded = node === null && !of.publishNotReadyAddresses && isListed(pod, true);
+  const stranded = isStranded(of, node) && isListed(pod, true);
   const types = expectedTypes(of, pod, node);
   const known = record.kinds.find(
     (kind) =>

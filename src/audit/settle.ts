@@ -86,6 +86,8 @@ export interface SettleOptions {
   admit?(due: Due): boolean;
   /** How many differences are looked at in one go; without it, all. */
   readonly burst?: number;
+  /** Called for every difference that becomes one of a finding, before the finding is told. */
+  onOpenDifference?(due: Due): void;
   onOpen?(finding: Finding): void;
   onResolve?(finding: Finding): void;
 }
@@ -267,6 +269,7 @@ function openThose(watched: Watched, dues: Iterable<Due>, at: number): void {
       continue;
     }
     const opened = openItem(watched, due, at);
+    options.onOpenDifference?.(due);
     if (opened !== null) fresh.add(opened);
   }
   for (const standing of fresh) options.onOpen?.(render(standing, null));

@@ -7,7 +7,8 @@
 // changed while its input did not, the difference has a cause. A later wake ends that excuse and
 // starts the clock anew. Differences that stand when the ledger begins have no history: there, the
 // conditions of the catalogue stand in, and the cause counts as not proven. So they do after a gap
-// in the input, which hides what happened first.
+// in the input, which hides what happened first; what is pending then may have been well in
+// between, and its clock starts anew.
 
 import type { Release } from '../shadow/release.ts';
 import type { Difference } from './compare.ts';
@@ -96,7 +97,7 @@ export function reconcile(
     else after.push(carryOn(keeping, of, known, difference, occasion));
   }
   // An address that was wrong one way and is wrong another has been wrong all the time.
-  const continued = unit.includes(' ') ? left : [];
+  const continued = unit.includes(' ') && !occasion.gap ? left : [];
   const since = continued.reduce((least, item) => Math.min(least, item.since), occasion.at);
   for (const difference of fresh) {
     const item = started(keeping, difference, before, since, occasion);
@@ -179,6 +180,10 @@ function carryOn(
     // What kept the controller from its work is over: it has the window from now on.
     const since = item.shown && cause === null ? at : item.since;
     const next = { ...item, difference, severity, cause, shown, proven, since, causeAt: at };
+    return again(keeping, of, next, item, at);
+  }
+  if (gap && item.openedAt === null && item.since < at) {
+    const next = { ...item, difference, severity, since: at };
     return again(keeping, of, next, item, at);
   }
   item.difference = difference;

@@ -1,11 +1,15 @@
 // The cluster in numbers: how many outputs have which verdict, why some are unknown, what is
-// foreign, and since when the oldest difference is pending.
+// foreign, and since when the oldest difference is pending. It is a sum of what each Service adds,
+// so that whoever follows the cluster can keep the sum and replace what a Service added when that
+// changes (tally.ts); what cannot be seen at a moment is laid over the sum.
 
+import type { Snapshot } from '../model/objects.ts';
 import type { Finding } from './findings.ts';
 import type { Ledger } from './ledger.ts';
+import type { Audited } from './standing.ts';
 import type { Written } from './touch.ts';
 import type { Stale, Unknown, Verdict } from './verdict.ts';
-import { isForeign, nothingStale, reasonOf, verdictOf, written } from './verdict.ts';
+import { isForeign, isStale, nothingStale, reasonOf, verdictOf, written } from './verdict.ts';
 
 export interface Summary {
   /** Services that exist. */
@@ -33,56 +37,153 @@ export const emptySummary: Summary = {
   pendingSince: {},
 };
 
-/**
- * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of
- * Services. Outputs that rest on a resource that is `stale` are unknown.
- */
-export function summarize(
-  ledger: Ledger,
-  within: (one: { readonly namespace: string }) => boolean = () => true,
-  stale: Stale = nothingStale,
-): Summary {
-  const { snapshot } = ledger;
-  const verdicts = { endpoints: none(), endpointslices: none(), mirrored: none() };
-  const unknown: Partial<Record<Unknown, number>> = {};
+/** What one Service, or a name without one, adds to the summary while all that it needs is seen. */
+export interface Share {
+  readonly exists: boolean;
+  readonly foreign: boolean;
+  /** null: nobody has to write the output. */
+  readonly verdicts: Readonly<Record<Written, Verdict | null>>;
+  /** Why a verdict is unknown; null where it is another. */
+  readonly reasons: Readonly<Record<Written, Unknown | null>>;
+  /** Start of the oldest difference that is pending, per output; absent where none is. */
+  readonly pendingSince: Summary['pendingSince'];
+  /** Something is pending, so that time alone may change this. */
+  readonly restless: boolean;
+  /** A finding stands. */
+  readonly open: boolean;
+}
+
+export function shareOf(snapshot: Snapshot, audited: Audited): Share {
+  const verdicts = { endpoints: null, endpointslices: null, mirrored: null } as Record<
+    Written,
+    Verdict | null
+  >;
+  const reasons = { endpoints: null, endpointslices: null, mirrored: null } as Record<
+    Written,
+    Unknown | null
+  >;
+  for (const output of written) {
+    const verdict = verdictOf(snapshot, audited, output);
+    verdicts[output] = verdict;
+    if (verdict === 'unknown') reasons[output] = reasonOf(audited, output, nothingStale);
+  }
   const pendingSince: Partial<Record<Written, number>> = {};
-  let foreign = 0;
-  let services = 0;
-  for (const audited of ledger.audited.values()) {
-    if (!within(audited.record)) continue;
-    if (audited.record.service !== null) services++;
-    if (isForeign(snapshot, audited)) foreign++;
-    for (const output of written) {
-      const verdict = verdictOf(snapshot, audited, output, stale);
-      if (verdict === null) continue;
-      verdicts[output][verdict]++;
-      const reason = verdict === 'unknown' ? reasonOf(audited, output, stale) : null;
-      if (reason !== null) unknown[reason] = (unknown[reason] ?? 0) + 1;
-    }
-    for (const items of audited.items.values()) {
-      for (const { output, openedAt, since } of items) {
-        if (openedAt !== null || output === 'input' || output === 'node') continue;
-        pendingSince[output] = Math.min(pendingSince[output] ?? Infinity, since);
-      }
+  let restless = false;
+  let open = false;
+  for (const items of audited.items.values()) {
+    for (const { output, openedAt, since } of items) {
+      if (openedAt !== null) open = true;
+      else restless = true;
+      if (openedAt !== null || output === 'input' || output === 'node') continue;
+      pendingSince[output] = Math.min(pendingSince[output] ?? Infinity, since);
     }
   }
-  const unread = unreadServices(ledger, within);
-  if (unread > 0) unknown['object-unreadable'] = (unknown['object-unreadable'] ?? 0) + unread;
+  const exists = audited.record.service !== null;
+  const foreign = isForeign(snapshot, audited);
+  return { exists, foreign, verdicts, reasons, pendingSince, restless, open };
+}
+
+/** The sum of shares. */
+export interface Totals {
+  services: number;
+  foreign: number;
+  readonly verdicts: Summary['verdicts'];
+  readonly unknown: Readonly<Record<Written, Partial<Record<Unknown, number>>>>;
+}
+
+export function createTotals(): Totals {
   return {
-    services,
-    verdicts,
-    unknown,
-    foreign,
-    findings: inOrder(ledger.settle.open().filter(within)),
-    pendingSince,
+    services: 0,
+    foreign: 0,
+    verdicts: { endpoints: none(), endpointslices: none(), mirrored: none() },
+    unknown: { endpoints: {}, endpointslices: {}, mirrored: {} },
   };
 }
 
+/** Adds a share, or takes away one that was added. */
+export function addShare(totals: Totals, share: Share, by: 1 | -1): void {
+  if (share.exists) totals.services += by;
+  if (share.foreign) totals.foreign += by;
+  for (const output of written) {
+    const verdict = share.verdicts[output];
+    if (verdict !== null) totals.verdicts[output][verdict] += by;
+    const reason = share.reasons[output];
+    if (reason === null) continue;
+    const reasons = totals.unknown[output];
+    reasons[reason] = (reasons[reason] ?? 0) + by;
+  }
+}
+
+type Within = (one: { readonly namespace: string }) => boolean;
+
+const everywhere: Within = () => true;
+
+/**
+ * The summary of a ledger without its findings; `restless` are at least those shares of `totals` in
+ * which something is pending. Outputs that rest on a resource that is `stale` are unknown.
+ */
+export function summaryOf(
+  ledger: Ledger,
+  totals: Totals,
+  restless: Iterable<Share>,
+  { within = everywhere, stale = nothingStale }: { within?: Within; stale?: Stale },
+): Omit<Summary, 'findings'> {
+  const verdicts = { ...emptySummary.verdicts };
+  const unknown: Partial<Record<Unknown, number>> = {};
+  const count = (reason: Unknown, more: number): void => {
+    if (more > 0) unknown[reason] = (unknown[reason] ?? 0) + more;
+  };
+  for (const output of written) {
+    const counts = totals.verdicts[output];
+    if (isStale(output, stale)) {
+      const { conform, pending, different, unknown: before } = counts;
+      const all = conform + pending + different + before;
+      verdicts[output] = { ...none(), unknown: all };
+      count('input-stale', all);
+    } else {
+      verdicts[output] = { ...counts };
+      const reasons = Object.entries(totals.unknown[output]) as [Unknown, number][];
+      for (const [reason, outputs] of reasons) count(reason, outputs);
+    }
+  }
+  count('object-unreadable', unreadServices(ledger, within));
+  const pendingSince: Partial<Record<Written, number>> = {};
+  for (const share of restless) {
+    for (const output of written) {
+      const since = Math.min(
+        share.pendingSince[output] ?? Infinity,
+        pendingSince[output] ?? Infinity,
+      );
+      if (since < Infinity) pendingSince[output] = since;
+    }
+  }
+  const { services, foreign } = totals;
+  return { services, verdicts, unknown, foreign, pendingSince };
+}
+
+/**
+ * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of
+ * Services.
+ */
+export function summarize(
+  ledger: Ledger,
+  within: Within = everywhere,
+  stale: Stale = nothingStale,
+): Summary {
+  const totals = createTotals();
+  const restless: Share[] = [];
+  for (const audited of ledger.audited.values()) {
+    if (!within(audited.record)) continue;
+    const share = shareOf(ledger.snapshot, audited);
+    addShare(totals, share, 1);
+    if (share.restless) restless.push(share);
+  }
+  const findings = inOrder(ledger.settle.open().filter(within));
+  return { ...summaryOf(ledger, totals, restless, { within, stale }), findings };
+}
+
 /** What is written for such a Service has no verdict, so the Service itself is counted. */
-function unreadServices(
-  { lost, snapshot }: Ledger,
-  within: (one: { readonly namespace: string }) => boolean,
-): number {
+function unreadServices({ lost, snapshot }: Ledger, within: Within): number {
   let count = 0;
   for (const { resource, namespace, name } of lost.values()) {
     if (resource !== 'services' || (namespace !== null && !within({ namespace }))) continue;

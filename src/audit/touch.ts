@@ -90,7 +90,7 @@ export function touchedBy(records: Records, change: Change): Touch[] {
   const { resource, before, after } = change;
   switch (resource) {
     case 'pods':
-      return touchedByPod(records, before as Pod | null, after as Pod | null);
+      return touchedByPod(records, change as Change<'pods'>);
     case 'nodes':
       return touchedByNode(records, before as Node | null, after as Node | null);
     case 'services':
@@ -128,7 +128,7 @@ function selecting(records: Records, pod: Pod | null): Set<Key> {
   return new Set(services.map(({ key }) => key));
 }
 
-function touchedByPod(records: Records, before: Pod | null, after: Pod | null): Touch[] {
+function touchedByPod(records: Records, { before, after, gap }: Change<'pods'>): Touch[] {
   const pod = after ?? before;
   if (pod === null) return [];
   // An object of another uid is another pod: the old one went and a new one came, both wake.
@@ -136,7 +136,7 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
   const wakes = before === null || after === null || replaced ? 'all' : wokenByPod(before, after);
   const same = before !== null && after !== null && isSamePod(before, after);
   const was = selecting(records, before);
-  if (same && wakes === 'none') {
+  if (same && wakes === 'none' && gap !== true) {
     for (const key of was) replaceMember(records.get(key), before, after);
     return [];
   }
@@ -156,7 +156,7 @@ function touchedByPod(records: Records, before: Pod | null, after: Pod | null): 
     if (awake) for (const output of both) touch.woken.add(output);
     const phase = before !== null && after !== null && before.terminal !== after.terminal;
     if (phase) touch.blind = 'pod-phase-unnoticed';
-    else if (!awake) touch.blind = 'pod-change-unnoticed';
+    else if (!awake && !same) touch.blind = 'pod-change-unnoticed';
     touches.set(key, touch);
   }
   if (!same) touchSharers(records, addresses, touches);

@@ -18,7 +18,7 @@ import { isMirrored } from '../shadow/mirroring.ts';
 import { restsOn } from './cut.ts';
 import type { Code, Output } from './findings.ts';
 import type { Audited } from './standing.ts';
-import type { ServiceRecord } from './service.ts';
+import type { Context, ServiceRecord } from './service.ts';
 import { slicesOf } from './service.ts';
 import type { Written } from './touch.ts';
 
@@ -34,7 +34,7 @@ export type Unknown =
   | 'input-stale';
 
 /** Differences that the API allows and nobody suffers from: what shows them is conform. */
-const legal: ReadonlySet<Code> = new Set([
+export const legal: ReadonlySet<Code> = new Set([
   'slice-duplicate',
   'slice-surplus-empty',
   'mirror-slice-duplicate',
@@ -55,6 +55,9 @@ const needs: Readonly<Record<Written, readonly (readonly [Resource, Unknown])[]>
     ['endpointslices', 'endpointslices-not-known'],
   ],
 };
+
+/** The verdicts, the good one first. */
+export const verdicts: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];
 
 export const written: readonly Written[] = ['endpoints', 'endpointslices', 'mirrored'];
 
@@ -125,12 +128,21 @@ export type Stale = ReadonlySet<Resource>;
 
 export const nothingStale: Stale = new Set();
 
+/** A context, with the resources that cannot be seen at its moment; absent: all can. */
+export interface Sight extends Context {
+  readonly stale?: Stale;
+}
+
 /** Whether an output rests on something that cannot be seen. */
-const isStale = (output: Written, stale: Stale): boolean =>
+export const isStale = (output: Written, stale: Stale): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
 
 /** Why an output cannot be judged; null where it can. */
-export function reasonOf(audited: Audited, output: Written, stale: Stale): Unknown | null {
+export function reasonOf(
+  audited: Audited,
+  output: Written,
+  stale: Stale = nothingStale,
+): Unknown | null {
   return isStale(output, stale) ? 'input-stale' : (audited.unknown.get(output) ?? null);
 }
 

@@ -1,7 +1,9 @@
 // The bodies of the API server's answers, cut into frames and decoded: the events of a watch, and
 // the items of a list page (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/watch.go, types.go).
 //
-// A codec reads one media type; the Content-Type of the answer chooses it. Both kinds of body give
+// A codec reads one media type; the Content-Type of the answer chooses it. Protobuf is asked for
+// first, which every API server has and which costs a third of JSON; JSON comes from what stands
+// before one and speaks nothing else, and where raw objects are wanted. Both kinds of body give
 // frames of one type, in batches as they arrive, and each batch is lazy: nothing is decoded before
 // it is asked for, so whoever reads can stop between two objects and let others have the loop.
 //
@@ -11,8 +13,10 @@
 import { isFields } from './fields.ts';
 import { jsonPieces } from './json-items.ts';
 import { lineBatches } from './lines.ts';
+import { withoutManagedFields } from './managed-fields.ts';
 import { valueText } from './problem.ts';
-import { hasManagedFields, jsonBytes, kinds, project } from './project.ts';
+import { hasManagedFields, itemTypeLength, jsonBytes, project } from './project.ts';
+import { protobufCodec } from './protobuf-frames.ts';
 import { guessLost } from './recording.ts';
 
 import type { Key, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
@@ -27,9 +31,9 @@ export type Frame =
       /** `added` for the items of a list. */
       readonly type: WatchEvent['type'];
       readonly projection: Projection<Resource>;
-      /** metadata.resourceVersion, also of an object that cannot be projected; '': none. */
+      /** metadata.resourceVersion, also of a change that cannot be projected; '': none. */
       readonly version: string;
-      /** The object as it came, where the codec has it. */
+      /** The object as it came, where it was asked for. */
       readonly raw?: unknown;
     }
   | {
@@ -68,6 +72,8 @@ export interface Reading {
   /** Arrival of the chunk that is decoded, Unix seconds. */
   readonly now: () => number;
   readonly previousPod: (key: Key) => Pod | undefined;
+  /** Whether frames carry the raw object, which only JSON has. */
+  readonly raw: boolean;
 }
 
 export interface Codec {
@@ -75,6 +81,8 @@ export interface Codec {
   readonly mediaType: string;
   watch(body: Bytes, reading: Reading): AsyncIterable<Iterable<Frame>>;
   list(body: Bytes, reading: Reading): AsyncIterable<Iterable<Frame>>;
+  /** The Status that is the body of a refusal with this code; null: it is none. */
+  status(body: Uint8Array, code: number): ApiStatus | null;
 }
 
 const jsonCodec: Codec = {
@@ -85,14 +93,20 @@ const jsonCodec: Codec = {
   async *list(body, reading) {
     for await (const pieces of jsonPieces(body)) yield decodeAll(pieces, reading, listFrame);
   },
+  status(body, code) {
+    const value = parse(Buffer.from(body).toString());
+    return isFields(value) ? readStatus(value, code) : null;
+  },
 };
 
-const codecs: readonly Codec[] = [jsonCodec];
+/** The first is preferred. */
+const codecs: readonly Codec[] = [protobufCodec, jsonCodec];
 
-/** The Accept header of a list or watch. */
-export function acceptOf(verb: 'list' | 'watch'): string {
+/** The Accept header of a list or watch, whose frames shall carry raw objects or not. */
+export function acceptOf(verb: 'list' | 'watch', raw: boolean): string {
   const suffix = verb === 'watch' ? ';stream=watch' : '';
-  return codecs.map(({ mediaType }) => `${mediaType}${suffix}`).join(', ');
+  const accepted = raw ? [jsonCodec] : codecs;
+  return accepted.map(({ mediaType }) => `${mediaType}${suffix}`).join(', ');
 }
 
 /** The codec for a Content-Type; null: none reads it. */
@@ -140,8 +154,9 @@ const eventTypes: ReadonlyMap<unknown, WatchEvent['type']> = new Map([
 
 function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
   if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);
-  const text = line.text.trim();
-  if (text === '') return null;
+  const whole = line.text.trim();
+  if (whole === '') return null;
+  const { text, bytes: cut } = bareText(whole, reading);
   const event = parse(text);
   if (!isFields(event)) return badFrame(reading, 'Expected a watch event', text, !line.ended);
   const { type: name, object } = event;
@@ -150,8 +165,8 @@ function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
   const type = eventTypes.get(name);
   if (type === undefined) return badFrame(reading, 'Expected a watch event', text, false);
   const prefix = `{"type":"${String(name)}","object":`;
-  const whole = text.startsWith(prefix) && text.endsWith('}}');
-  const bytes = whole ? line.bytes - prefix.length - 1 : null;
+  const isTight = text.startsWith(prefix) && text.endsWith('}}');
+  const bytes = isTight ? line.bytes - cut - prefix.length - 1 : null;
   return objectFrame(reading, type, object, at, bytes);
 }
 
@@ -170,9 +185,12 @@ function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
     case 'head':
       return null;
     case 'item': {
-      const object = parse(piece.text);
+      const { text } = bareText(piece.text, reading);
+      const object = parse(text);
       if (object === undefined) return badFrame(reading, 'Expected an item', piece.text, false);
-      const bytes = Buffer.byteLength(piece.text) + kindBytes(reading.resource, object);
+      const isTyped = isFields(object) && object.kind !== undefined;
+      const type = isTyped ? 0 : itemTypeLength(reading.resource);
+      const bytes = Buffer.byteLength(text) + type;
       return objectFrame(reading, 'added', object, at, bytes);
     }
     case 'tail':
@@ -193,15 +211,16 @@ function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
   }
 }
 
-/** Items lack what a list says of all of them, so their size is made that of a watch event. */
-function kindBytes(resource: Resource, item: unknown): number {
-  if (!isFields(item) || item.kind !== undefined) return 0;
-  const version = resource === 'endpointslices' ? 'discovery.k8s.io/v1' : 'v1';
-  return `"kind":"${kinds[resource]}","apiVersion":"${version}",`.length;
-}
-
 function metadataOf(object: unknown): Fields {
   return isFields(object) && isFields(object.metadata) ? object.metadata : {};
+}
+
+/** What of a text is to be parsed, and how many bytes were cut out of it. */
+function bareText(whole: string, { raw }: Reading): { text: string; bytes: number } {
+  if (raw) return { text: whole, bytes: 0 };
+  const text = withoutManagedFields(whole);
+  const bytes = text === whole ? 0 : Buffer.byteLength(whole) - Buffer.byteLength(text);
+  return { text, bytes };
 }
 
 function parse(text: string): unknown {
@@ -218,7 +237,7 @@ function badFrame(reading: Reading, message: string, text: string | null, cut: b
 }
 
 function objectFrame(
-  { resource, previousPod }: Reading,
+  { resource, previousPod, raw: wanted }: Reading,
   type: WatchEvent['type'],
   raw: unknown,
   at: number,
@@ -230,7 +249,7 @@ function objectFrame(
     bytes: measured ? bareBytes(raw, bytes) : null,
   });
   const version = textOf(metadataOf(raw).resourceVersion);
-  return { kind: 'object', type, projection, version, raw };
+  return { kind: 'object', type, projection, version, ...(wanted ? { raw } : {}) };
 }
 
 const managedFieldsName = '"managedFields":,'.length;

@@ -3,7 +3,7 @@
 
 import { compareVersions, newest } from '../model/version.ts';
 import { exchange } from './exchange.ts';
-import { acceptOf, codecOf, readStatus } from './frames.ts';
+import { acceptOf, codecOf } from './frames.ts';
 import { completeListing, newListing, takeChange, takeItem } from './history.ts';
 import { outcomeOf } from './outcome.ts';
 import { problemAt } from './problem.ts';
@@ -196,7 +196,7 @@ async function complete(following: Following, listing: Listing, version: string)
   await delivery.flush(); // what is held must be complete before it is swept
   const at = environment.now();
   for (const event of completeListing(listing, delivery.current, { resource, at }, older)) {
-    deliver(following, [event]);
+    if (event !== null) deliver(following, [event]);
     if (delivery.isDue()) await delivery.breathe();
   }
   Object.assign(following, { version, needsList: false, doubts: 0, suspicious: false });
@@ -419,7 +419,7 @@ async function ask(
   read: (frames: AsyncIterable<Iterable<Frame>>) => Promise<Outcome | null>,
 ): Promise<Outcome | null> {
   const { resource, environment, signal, counters, reading } = following;
-  const request = { path: paths[resource], query, accept: acceptOf(verb) };
+  const request = { path: paths[resource], query, accept: acceptOf(verb, reading.raw) };
   const onBytes = (count: number) => {
     counters.bytes += count;
   };
@@ -442,6 +442,11 @@ async function ask(
 
 const statusLimit = 64 * 1024;
 
+const unknownStatus = (content: Buffer): Omit<ApiStatus, 'code'> => {
+  const message = content.toString('utf8', 0, 200);
+  return { reason: '', message, retryAfter: null, causes: [] };
+};
+
 /** What an answer says that is not 200; Retry-After counts too. */
 async function statusOf({ status, headers }: ApiAnswer, body: Bytes): Promise<ApiStatus> {
   const chunks: Uint8Array[] = [];
@@ -451,15 +456,10 @@ async function statusOf({ status, headers }: ApiAnswer, body: Bytes): Promise<Ap
     length += chunk.length;
     if (length > statusLimit) break;
   }
-  const text = Buffer.concat(chunks).toString();
-  let value: unknown = null;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // proxies answer in other languages
-  }
-  const read = readStatus(value, status);
+  const content = Buffer.concat(chunks);
+  // Proxies answer in other languages.
+  const read = codecOf(headers['content-type'])?.status(content, status);
+  const { retryAfter: told, ...what } = read ?? unknownStatus(content);
   const after = Number(headers['retry-after'] ?? Number.NaN);
-  const retryAfter = after > 0 ? after : read.retryAfter;
-  return { ...read, code: status, message: read.message || text.slice(0, 200), retryAfter };
+  return { ...what, code: status, retryAfter: after > 0 ? after : told };
 }

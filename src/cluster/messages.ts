@@ -254,11 +254,18 @@ export const messages = {
   ),
 } as const satisfies Record<string, Message>;
 
-/** meta.v1.Status; metadata and causes are not read. */
+/** An object of any kind, with nothing but its metadata. */
+export const metadataMessage = message(metadata);
+
+/** meta.v1.Status; of the causes, only the reasons are read. */
 export const statusMessage = message(
   field(3, 'message'),
   field(4, 'reason'),
-  field(5, 'details', message(field(5, 'retryAfterSeconds', 'int32'))),
+  field(
+    5,
+    'details',
+    message(list(4, 'causes', message(field(1, 'reason'))), field(5, 'retryAfterSeconds', 'int32')),
+  ),
   field(6, 'code', 'int32'),
 );
 

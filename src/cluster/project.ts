@@ -62,7 +62,7 @@ import type {
   ServicePort,
 } from '../model/objects.ts';
 import type { PodSpec, PodStatus, SliceMeta } from './assemble.ts';
-import type { Fields } from './fields.ts';
+import type { Fields, Meta } from './fields.ts';
 import type { Problem } from './problem.ts';
 
 /** What is wrong with an object; the caller adds where it was found. */
@@ -102,6 +102,19 @@ export function resourceOfKind(apiVersion: unknown, kind: unknown): Resource | n
   if (resource === null || apiVersion === undefined) return resource;
   const versions = resource === 'endpointslices' ? sliceVersions : ['v1'];
   return versions.includes(apiVersion) ? resource : null;
+}
+
+/** The length of `"kind":…,"apiVersion":…,` as JSON has it for an object that says its type. */
+export function typeLength(apiVersion: string, kind: string): number {
+  return `"kind":"${kind}","apiVersion":"${apiVersion}",`.length;
+}
+
+/**
+ * The length of that for the items of a list, which lack what the list says of all of them: with
+ * it, their size is that of a watch event.
+ */
+export function itemTypeLength(resource: Resource): number {
+  return typeLength(resource === 'endpointslices' ? sliceV1 : 'v1', kinds[resource]);
 }
 
 /**
@@ -174,7 +187,21 @@ function readService(raw: Fields, at: number): Service {
     within(metadata, 'annotations', isTopologyAuto),
   );
   const virtualIPs = within(raw, 'status', loadBalancerIPs);
-  return within(raw, 'spec', (spec) => ({
+  return within(raw, 'spec', (spec) => serviceOf(meta, at, spec, topologyAuto, virtualIPs));
+}
+
+/** Without a spread, which makes an object larger than its properties need. */
+function serviceOf(
+  meta: Meta,
+  at: number,
+  spec: Fields,
+  topologyAuto: boolean,
+  loadBalancerIPs: readonly string[],
+): Service {
+  const proxied = proxiedSpec(spec);
+  const [first] = proxied.clusterIPs;
+  const clusterIP = text(spec, 'clusterIP');
+  return {
     key: meta.key,
     namespace: meta.namespace,
     name: meta.name,
@@ -185,16 +212,23 @@ function readService(raw: Fields, at: number): Service {
     deleting: meta.deleting,
     at,
     type: oneOf(spec, 'type', serviceTypes, 'ClusterIP'),
-    clusterIP: text(spec, 'clusterIP'),
-    ...proxiedSpec(spec),
-    loadBalancerIPs: virtualIPs,
+    // One copy of equal text.
+    clusterIP: clusterIP === first ? first : clusterIP,
+    clusterIPs: proxied.clusterIPs,
+    externalIPs: proxied.externalIPs,
+    loadBalancerSourceRanges: proxied.loadBalancerSourceRanges,
+    internalTrafficPolicy: proxied.internalTrafficPolicy,
+    externalTrafficPolicy: proxied.externalTrafficPolicy,
+    affinitySeconds: proxied.affinitySeconds,
+    healthCheckNodePort: proxied.healthCheckNodePort,
+    loadBalancerIPs,
     selector: serviceSelector(spec),
     publishNotReadyAddresses: flag(spec, 'publishNotReadyAddresses'),
     ipFamilies: internList(texts(spec, 'ipFamilies')),
     ports: internList(list(spec, 'ports', servicePort)),
     trafficDistribution: optionalWord(spec, 'trafficDistribution'),
     topologyAuto,
-  }));
+  };
 }
 
 const serviceTypes = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
@@ -288,7 +322,8 @@ function readNode(raw: Fields): Node {
     name: meta.name,
     uid: meta.uid,
     resourceVersion: meta.resourceVersion,
-    labels,
+    // Each Node has its hostname among them, so that they are many; what is read of them follows.
+    labels: noLabels,
     created: meta.created,
     deleting: meta.deleting,
     zone: internWord(labels[label.zone] ?? ''),
@@ -299,6 +334,8 @@ function readNode(raw: Fields): Node {
     podCIDRs: cidrs,
   }));
 }
+
+const noLabels: Labels = {};
 
 const controlPlaneLabels = [
   'node-role.kubernetes.io/control-plane',

@@ -9,16 +9,17 @@
 // pkg/apis/meta/v1 and pkg/runtime there.
 //
 // Chunks end anywhere. What a chunk leaves incomplete is kept, which is less than an item or frame,
-// and all that is complete is read in place, so a page is never held whole. An object that cannot
-// be read is a problem of its own and the next is read; but when lengths or envelopes are wrong,
-// nothing after them can be found, and the reader says so and reads no more.
+// and all that is complete is read in place, so a page is never held whole. Reading is lazy: no
+// object is decoded before it is asked for, so whoever reads can stop between two. An object that
+// cannot be read is a problem of its own and the next is read; but when lengths or envelopes are
+// wrong, nothing after them can be found, and the reader says so and reads no more.
 
 import { WrongType } from './fields.ts';
 import { textLimit } from './lines.ts';
 import { readRaw } from './message-fields.ts';
-import { messages, statusMessage } from './messages.ts';
-import { kinds, unreadable } from './project.ts';
-import { readObject, typeLength } from './protobuf.ts';
+import { metadataMessage, statusMessage } from './messages.ts';
+import { itemTypeLength, kinds, typeLength, unreadable } from './project.ts';
+import { readObject } from './protobuf.ts';
 import { lengthType, readEnd, readInt64, readTag, readText, skip, tagOf, textOf } from './wire.ts';
 
 import type { Resource, WatchEvent } from '../model/objects.ts';
@@ -33,12 +34,17 @@ export interface Status {
   readonly reason: string;
   readonly message: string;
   readonly retryAfterSeconds: number;
+  /** Reasons of the causes in its details. */
+  readonly causes: readonly string[];
 }
 
 /** Reads one page of a list. */
 export interface ListReader<R extends Resource> {
-  /** Takes bytes of the body and returns the items that they complete; `at` is their arrival. */
-  readonly read: (chunk: Uint8Array, at: number) => readonly Projection<R>[];
+  /**
+   * Takes bytes of the body and gives the items that they complete; `at` is their arrival. To be
+   * read to its end before the next chunk is given, and before the bytes are used for others.
+   */
+  readonly read: (chunk: Uint8Array, at: number) => Generator<Projection<R>, void>;
   /** Why nothing more can be read, as where lengths are wrong; null while all is well. */
   readonly problem: () => Unreadable | null;
   /** To be called after the last byte; null if the list is complete. */
@@ -49,7 +55,12 @@ export interface ListReader<R extends Resource> {
 }
 
 export type WatchMessage<R extends Resource> =
-  | { readonly type: WatchEvent['type']; readonly projection: Projection<R> }
+  | {
+      readonly type: WatchEvent['type'];
+      readonly projection: Projection<R>;
+      /** metadata.resourceVersion, also of an object that cannot be projected; '': none. */
+      readonly version: string;
+    }
   | {
       readonly type: 'bookmark';
       readonly resourceVersion: string;
@@ -62,7 +73,8 @@ export type WatchMessage<R extends Resource> =
 
 /** Reads the frames of a watch. */
 export interface WatchReader<R extends Resource> {
-  readonly read: (chunk: Uint8Array, at: number) => readonly WatchMessage<R>[];
+  /** As that of ListReader. */
+  readonly read: (chunk: Uint8Array, at: number) => Generator<WatchMessage<R>, void>;
   /** Why nothing more can be read, as where lengths are wrong; null while all is well. */
   readonly problem: () => Unreadable | null;
   /** To be called after the last byte; null if it ended between frames. */
@@ -94,7 +106,11 @@ const carryLimit = 1024 * 1024;
  * Has a chunk read in the fewest pieces: first what was kept with as much of the chunk as that
  * lacked, then the rest of it in place. `read` keeps what it cannot read.
  */
-function feed(intake: Intake, chunk: Uint8Array, read: (whole: Buffer) => void): void {
+function* feed<T>(
+  intake: Intake,
+  chunk: Uint8Array,
+  read: (whole: Buffer) => Generator<T, void>,
+): Generator<T, void> {
   let rest: Buffer = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
   while (intake.held > 0 && rest.length > 0) {
     const part = rest.subarray(0, intake.needed - intake.held);
@@ -103,10 +119,10 @@ function feed(intake: Intake, chunk: Uint8Array, read: (whole: Buffer) => void):
     if (intake.held < intake.needed) return;
     const whole = intake.carry.subarray(0, intake.held);
     intake.held = 0;
-    read(whole);
+    yield* read(whole);
     if (intake.held === 0 && intake.carry.length > carryLimit) intake.carry = Buffer.alloc(0);
   }
-  if (rest.length > 0) read(rest);
+  if (rest.length > 0) yield* read(rest);
 }
 
 /** Copies a part behind what is held; what it comes from may be the carry itself. */
@@ -186,21 +202,17 @@ export function createListReader<R extends Resource>(resource: R, held: Held = {
     continueToken: '',
     problem: null,
   };
-  const framed = { ...held, typeBytes: 0 };
+  const framed = { ...held, typeBytes: itemTypeLength(resource) };
   return {
-    read: (chunk, at) => {
-      const items: Projection<R>[] = [];
-      if (state.problem !== null || state.left === 0) return items;
+    *read(chunk, at) {
+      if (state.problem !== null || state.left === 0) return;
       try {
-        feed(state.intake, chunk, (whole) => {
-          readList(state, whole, (from, to) => {
-            items.push(readObject(resource, whole, from, to, at, framed));
-          });
-        });
+        yield* feed(state.intake, chunk, (whole) =>
+          readList(state, whole, (from, to) => readObject(resource, whole, from, to, at, framed)),
+        );
       } catch (error) {
         state.problem = streamProblem(resource, error);
       }
-      return items;
     },
     problem: () => state.problem,
     end: () => state.problem ?? (state.left === 0 ? null : unexpectedEnd(resource)),
@@ -209,11 +221,11 @@ export function createListReader<R extends Resource>(resource: R, held: Held = {
   };
 }
 
-function readList(
+function* readList<T>(
   state: ListState,
   whole: Buffer,
-  onItem: (from: number, to: number) => void,
-): void {
+  itemOf: (from: number, to: number) => T,
+): Generator<T, void> {
   let at = 0;
   if (state.left === null) {
     const begin = readEnvelope(whole);
@@ -232,7 +244,7 @@ function readList(
       return;
     }
     if (head.tag === tagOf(1)) readListMeta(state, whole, head);
-    else if (head.tag === tagOf(2)) onItem(head.from, head.to);
+    else if (head.tag === tagOf(2)) yield itemOf(head.from, head.to);
     state.left -= head.to - at;
     at = head.to;
   }
@@ -280,30 +292,26 @@ export function createWatchReader<R extends Resource>(
 ): WatchReader<R> {
   const state: WatchState = { intake: newIntake(), problem: null };
   return {
-    read: (chunk, at) => {
-      const messages: WatchMessage<R>[] = [];
-      if (state.problem !== null) return messages;
+    *read(chunk, at) {
+      if (state.problem !== null) return;
       try {
-        feed(state.intake, chunk, (whole) => {
-          readFrames(state, whole, (from, to) => {
-            messages.push(readFrame(resource, whole, from, to, at, held));
-          });
-        });
+        yield* feed(state.intake, chunk, (whole) =>
+          readFrames(state, whole, (from, to) => readFrame(resource, whole, from, to, at, held)),
+        );
       } catch (error) {
         state.problem = streamProblem(resource, error);
       }
-      return messages;
     },
     problem: () => state.problem,
     end: () => state.problem ?? (state.intake.held === 0 ? null : unexpectedEnd(resource)),
   };
 }
 
-function readFrames(
+function* readFrames<T>(
   { intake }: WatchState,
   whole: Buffer,
-  onFrame: (from: number, to: number) => void,
-): void {
+  messageOf: (from: number, to: number) => T,
+): Generator<T, void> {
   for (let at = 0; ;) {
     if (whole.length - at < frameHead) {
       keepRest(intake, whole, at, frameHead);
@@ -316,7 +324,7 @@ function readFrames(
       keepRest(intake, whole, at, frameHead + length);
       return;
     }
-    onFrame(at + frameHead, to);
+    yield messageOf(at + frameHead, to);
     at = to;
   }
 }
@@ -397,28 +405,61 @@ function readFrame<R extends Resource>(
       throw new WrongType('kind', 'the kind that is watched', object.kind);
     }
     const framed = { previousPod, typeBytes: typeLength(object.apiVersion, object.kind) };
-    return { type, projection: readObject(resource, bytes, object.from, object.to, at, framed) };
+    const projection = readObject(resource, bytes, object.from, object.to, at, framed);
+    const version = projection.object?.resourceVersion ?? readVersion(bytes, object);
+    return { type, projection, version };
   } catch (error) {
     return { type: 'unreadable', problem: streamProblem(resource, error) };
   }
 }
 
-function readBookmark(bytes: Buffer, { from, to }: Part): WatchMessage<never> {
-  const raw: { metadata?: { resourceVersion?: string; annotations?: Record<string, string> } } = {};
-  // All kinds have their metadata in field 1, and a bookmark has nothing else.
-  readRaw(messages.nodes, { bytes, at: from }, to, raw);
-  const { resourceVersion = '', annotations = {} } = raw.metadata ?? {};
+interface Metadata {
+  readonly resourceVersion?: string;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+/** The metadata of an object of any kind: they have it in field 1. */
+function readMetadata(bytes: Buffer, { from, to }: Part): Metadata {
+  const raw: { metadata?: Metadata } = {};
+  readRaw(metadataMessage, { bytes, at: from }, to, raw);
+  return raw.metadata ?? {};
+}
+
+function readBookmark(bytes: Buffer, object: Part): WatchMessage<never> {
+  const { resourceVersion = '', annotations = {} } = readMetadata(bytes, object);
   const initialEventsEnd = annotations['k8s.io/initial-events-end'] === 'true';
   return { type: 'bookmark', resourceVersion, initialEventsEnd };
 }
 
+/** The version of an object that cannot be read otherwise. */
+function readVersion(bytes: Buffer, object: Part): string {
+  try {
+    return readMetadata(bytes, object).resourceVersion ?? '';
+  } catch (error) {
+    if (error instanceof WrongType) return '';
+    throw error;
+  }
+}
+
 // --- what the server says instead ---
 
+interface Details {
+  readonly retryAfterSeconds?: number;
+  readonly causes?: readonly { readonly reason?: string }[];
+}
+
 function statusOf(bytes: Buffer, { from, to }: Part): Status {
-  const raw: Partial<Status> & { details?: { retryAfterSeconds?: number } } = {};
+  const raw: Partial<Status> & { details?: Details } = {};
   readRaw(statusMessage, { bytes, at: from }, to, raw);
-  const { code = 0, reason = '', message = '', details } = raw;
-  return { code, reason, message, retryAfterSeconds: details?.retryAfterSeconds ?? 0 };
+  const { code = 0, reason = '', message = '', details = {} } = raw;
+  const { retryAfterSeconds = 0, causes = [] } = details;
+  return {
+    code,
+    reason,
+    message,
+    retryAfterSeconds,
+    causes: causes.map(({ reason = '' }) => reason),
+  };
 }
 
 /** The Status that is the body of an answer which is no success; null where it is none. */

@@ -29,10 +29,7 @@ import type { Cursor } from './wire.ts';
 /** What the caller knows of an object, besides its bytes. */
 export interface Framed {
   readonly previousPod?: Known['previousPod'];
-  /**
-   * Bytes that JSON has for kind and apiVersion: 0 for the items of a list, which have neither; see
-   * typeLength.
-   */
+  /** Bytes that JSON has for kind and apiVersion, which the message does not: see typeLength. */
   readonly typeBytes: number;
 }
 
@@ -87,11 +84,6 @@ const isMeasured = (resource: Resource): resource is Measured =>
 
 const measure = (resource: Measured, cursor: Cursor, end: number, typeBytes: number): number =>
   jsonLength(messages[resource], cursor, end) + typeBytes;
-
-/** The length of `"kind":…,"apiVersion":…,` as JSON has it for an object that says its type. */
-export function typeLength(apiVersion: string, kind: string): number {
-  return `"kind":"${kind}","apiVersion":"${apiVersion}",`.length;
-}
 
 type Read<R extends Resource> = (
   cursor: Cursor,

@@ -106,6 +106,7 @@ function newState(
       resource,
       now: () => environment.now(),
       previousPod: (key) => delivery.current.get(key) as Pod | undefined,
+      raw: options.raw,
     },
     raws: options.raw ? new WeakMap() : null,
     established: () => enter(state, 'synced'),

@@ -83,7 +83,7 @@ async function readList<R extends Resource>(
   signal: AbortSignal,
 ): Promise<Read<R>> {
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
-  const request = { path, query, accept: acceptOf('list') };
+  const request = { path, query, accept: acceptOf('list', false) };
   const limits = { mayBeSilent: false, total: listSeconds };
   const { answer, body, end } = await exchange(environment, request, limits, signal);
   try {
@@ -91,7 +91,7 @@ async function readList<R extends Resource>(
     if (answer.status !== 200 || codec === null) throw new Error(`${path}: ${answer.status}`);
     const objects: ObjectOf[R][] = [];
     let resourceVersion: string | null = null;
-    const reading = { resource, now: () => environment.now(), previousPod };
+    const reading = { resource, now: () => environment.now(), previousPod, raw: false };
     for await (const frames of codec.list(body, reading)) {
       for (const frame of frames) {
         if (frame.kind === 'page') resourceVersion = frame.version;

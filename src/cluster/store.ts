@@ -17,7 +17,6 @@ import type {
   Change,
   Endpoints,
   EndpointSlice,
-  Key,
   Labels,
   Node,
   ObjectOf,
@@ -29,9 +28,10 @@ import type {
   ZoneCapacity,
 } from '../model/objects.ts';
 import { isSameToHints } from '../model/equal.ts';
-import { canonicalIP } from '../model/ip.ts';
 import { selects } from '../model/selector.ts';
 import { compareVersions } from '../model/version.ts';
+import type { AddressTable } from './address-table.ts';
+import { createAddressTable } from './address-table.ts';
 import { sharedEndpoints, sharedSlice } from './share.ts';
 
 const tombstoneLimit = 4096;
@@ -98,37 +98,34 @@ type Held = { [R in Resource]: Map<string, ObjectOf[R]> };
 
 interface Indexes {
   readonly podsByNamespace: Index<Pod>;
-  readonly podsByAddress: Index<Pod>;
+  readonly podsByNode: Index<Pod>;
+  readonly podsByAddress: AddressTable;
   /** Namespace and one pair of the selector: `namespace key=value`. */
   readonly servicesByPair: Index<Service>;
 }
 
-/** The addresses of a pod in canonical form, each once. */
-function addressesOf({ ips }: Pod): readonly string[] {
-  return ips.length < 2 ? ips.map(canonicalIP) : [...new Set(ips.map(canonicalIP))];
-}
-
 function replacePod(indexes: Indexes, before: Pod | null, after: Pod | null): void {
-  const { podsByNamespace, podsByAddress } = indexes;
-  const namespaceOf = ({ namespace }: Pod): readonly string[] => [namespace];
-  replaceIn(podsByNamespace, namespaceOf, before, after);
-  replaceIn(podsByAddress, addressesOf, before, after);
+  const { podsByNamespace, podsByNode, podsByAddress } = indexes;
+  replaceIn(podsByNamespace, ({ namespace }) => namespace, before, after);
+  replaceIn(podsByNode, ({ node }) => node, before, after);
+  podsByAddress.replace(before, after);
 }
 
+/** Under the empty key nothing is kept. */
 function replaceIn(
   index: Index<Pod>,
-  keysOf: (pod: Pod) => readonly string[],
+  keyOf: (pod: Pod) => string,
   before: Pod | null,
   after: Pod | null,
 ): void {
-  const was = before === null ? none : keysOf(before);
-  const is = after === null ? none : keysOf(after);
-  for (const key of was) {
-    if (before === null) continue;
-    if (after !== null && is.includes(key)) relink(index, key, before, after);
-    else unlink(index, key, before);
+  const was = before === null ? '' : keyOf(before);
+  const is = after === null ? '' : keyOf(after);
+  if (before !== null && after !== null && was === is) {
+    if (is !== '') relink(index, is, before, after);
+    return;
   }
-  for (const key of is) if (after !== null && !was.includes(key)) link(index, key, after);
+  if (before !== null && was !== '') unlink(index, was, before);
+  if (after !== null && is !== '') link(index, is, after);
 }
 
 /** Any pair of the selector will do, since all of them must match; the last is as good as any. */
@@ -172,7 +169,8 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     },
     indexes: {
       podsByNamespace: new Map(),
-      podsByAddress: new Map(),
+      podsByNode: new Map(),
+      podsByAddress: createAddressTable(),
       servicesByPair: new Map(),
     },
     tombstones: new Map(),
@@ -206,7 +204,7 @@ function apply(state: State, event: WatchEvent): Change | null {
 /** What is held for an object, equal to it. */
 function shared({ indexes }: State, event: WatchEvent, before: AnyObject | null): AnyObject {
   const { resource, object } = event;
-  const at = (address: string): readonly Pod[] => linked(indexes.podsByAddress, address);
+  const at = (address: string): readonly Pod[] => indexes.podsByAddress.at(address);
   if (resource === 'endpoints') {
     return sharedEndpoints(object as Endpoints, before as Endpoints | null, at);
   }
@@ -280,10 +278,10 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
     pods: held.pods,
     slices: held.endpointslices,
     podsIn: (namespace) => linked(indexes.podsByNamespace, namespace),
-    podsOn: (node) => podsOn(held.pods, node),
+    podsOn: (node) => linked(indexes.podsByNode, node),
     podsAt(ip) {
       // Every judge of an address asks for its pods.
-      if (state.lastAt?.ip !== ip) state.lastAt = { ip, pods: linked(indexes.podsByAddress, ip) };
+      if (state.lastAt?.ip !== ip) state.lastAt = { ip, pods: indexes.podsByAddress.at(ip) };
       return state.lastAt.pods;
     },
     servicesSelecting(namespace, labels) {
@@ -299,14 +297,6 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
     },
     zonesSeen,
   };
-}
-
-/** Looks at all pods: a Node seldom comes, goes or moves, and an index of all pods is large. */
-function podsOn(pods: ReadonlyMap<Key, Pod>, node: string): Pod[] {
-  const found: Pod[] = [];
-  if (node === '') return found;
-  for (const pod of pods.values()) if (pod.node === node) found.push(pod);
-  return found;
 }
 
 function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels): Service[] {

@@ -13,11 +13,13 @@
 import { connect as connectHttp2, constants } from 'node:http2';
 import { request as requestHttp } from 'node:http';
 import { Agent, request as requestHttps } from 'node:https';
+import { finished } from 'node:stream';
 import { connect as connectTls } from 'node:tls';
 
 import type { ClientHttp2Session, ClientHttp2Stream, IncomingHttpHeaders } from 'node:http2';
 import type { IncomingMessage } from 'node:http';
 import type { RequestOptions } from 'node:https';
+import type { Readable } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 
 import type { ApiAnswer } from './connection.ts';
@@ -211,7 +213,7 @@ function sendHttp2(
 }
 
 async function* bodyOfStream(stream: ClientHttp2Stream): AsyncGenerator<Uint8Array> {
-  for await (const chunk of stream) yield chunk as Uint8Array;
+  yield* chunksOf(stream);
   // A stream that the server has reset may look like one that has ended.
   if (stream.rstCode !== constants.NGHTTP2_NO_ERROR) {
     throw new Error(`The stream was reset with code ${stream.rstCode}`);
@@ -241,8 +243,56 @@ function sendHttp1(
 }
 
 async function* bodyOf(response: IncomingMessage): AsyncGenerator<Uint8Array> {
-  for await (const chunk of response) yield chunk as Uint8Array;
+  yield* chunksOf(response);
   if (!response.complete) throw new Error('The connection was closed within an answer');
+}
+
+// --- both ---
+
+/** Bytes that may wait for the reader before the sender has to. */
+const waitingLimit = 256 * 1024;
+
+/**
+ * The chunks of a stream as they came. (A stream's own iterator puts all that waits into one new
+ * buffer: a copy of every byte, and garbage outside the heap that brings on full collections.)
+ */
+async function* chunksOf(stream: Readable): AsyncGenerator<Uint8Array> {
+  const state: Flow = { waiting: [], bytes: 0, ended: null, wake: () => undefined };
+  stream.on('data', (chunk: Uint8Array) => {
+    state.waiting.push(chunk);
+    state.bytes += chunk.length;
+    if (state.bytes >= waitingLimit) stream.pause();
+    state.wake();
+  });
+  const stop = finished(stream, { writable: false }, (error) => {
+    state.ended = error ?? 'well';
+    state.wake();
+  });
+  try {
+    while (true) {
+      const batch = state.waiting;
+      Object.assign(state, { waiting: [], bytes: 0 });
+      for (const chunk of batch) yield chunk;
+      if (state.waiting.length > 0) continue;
+      if (state.ended === 'well') return;
+      if (state.ended !== null) throw state.ended;
+      const woken = new Promise<void>((resolve) => (state.wake = resolve));
+      stream.resume();
+      await woken;
+    }
+  } finally {
+    stop();
+    stream.destroy();
+  }
+}
+
+interface Flow {
+  /** What the reader has not taken, and how many bytes it is. */
+  waiting: Uint8Array[];
+  bytes: number;
+  /** How the stream ended; null: it has not. */
+  ended: Error | 'well' | null;
+  wake: () => void;
 }
 
 function plainHeaders(headers: IncomingHttpHeaders): Record<string, string | undefined> {

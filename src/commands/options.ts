@@ -18,6 +18,8 @@ import {
   parseShard,
   parseSize,
 } from '../config.ts';
+import type { PerService } from '../output/service-rows.ts';
+import { perServiceModes } from '../output/service-rows.ts';
 import type { Scope, Shard } from '../model/scope.ts';
 import { defaultMaxEndpointsPerSlice } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
@@ -44,6 +46,17 @@ export interface Connected {
   readonly shard?: Shard;
   readonly endpoints: boolean;
 }
+
+/** Which Services have series of their own. */
+export interface Metered {
+  readonly 'metrics.perService': PerService['mode'];
+  readonly 'metrics.maxServices': number;
+}
+
+export const perServiceOf = (options: Metered): PerService => ({
+  mode: options['metrics.perService'],
+  max: options['metrics.maxServices'],
+});
 
 export const scopeOf = ({ namespaces, excludeNamespaces, shard }: Connected): Scope => ({
   namespaces: namespaces ?? null,
@@ -144,4 +157,18 @@ export function withNode(command: Command): Command {
     .option('--tls-cert <file>', 'certificate, PEM')
     .option('--tls-key <file>', 'its key, PEM')
     .option('--client-ca <file>', 'who asks must have a certificate of this authority, PEM');
+}
+
+export function withMetrics(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--metrics.per-service <which>', 'Services that have series of their own')
+        .choices(perServiceModes)
+        .default('findings'),
+    )
+    .addOption(
+      new Option('--metrics.max-services <count>', 'at most so many Services have them')
+        .argParser(parseCount)
+        .default(1000),
+    );
 }

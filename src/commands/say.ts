@@ -10,7 +10,8 @@ import { findingLine, renderReport } from '../output/report.ts';
 import type { Auditor } from '../serve.ts';
 import { releaseOf } from '../shadow/release.ts';
 
-const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
+/** Whether stdout shows colours. */
+export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
 
 /** One line about what went wrong. */
 export function fail(text: string): void {
@@ -56,9 +57,11 @@ export function sayFinding(finding: Finding): void {
   process.stdout.write(`${findingLine(finding, colour)}\n`);
 }
 
+/** Columns. */
+export const terminalWidth = (): number => (process.stdout.isTTY ? process.stdout.columns : 120);
+
 export function print(report: Report, format: Format): void {
-  const width = process.stdout.isTTY ? process.stdout.columns : 120;
-  const text = renderReport(report, format, { colour, width });
+  const text = renderReport(report, format, { colour, width: terminalWidth() });
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 

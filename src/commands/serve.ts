@@ -9,15 +9,16 @@ import { createApp, listen } from '../output/http.ts';
 import type { Answers, Listening } from '../output/http.ts';
 import { replay } from '../replay.ts';
 import { createAuditor, reportOf } from '../serve.ts';
-import { answersOf } from '../status.ts';
+import { answersOf, notLive } from '../status.ts';
 import type { Cluster } from './cluster.ts';
 import { auditorOf, openCluster } from './cluster.ts';
-import type { Connected, Judged } from './options.ts';
+import type { Connected, Judged, Metered } from './options.ts';
+import { perServiceOf } from './options.ts';
 import { recordingOf } from './replay.ts';
 import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
 import { stopSignal } from './stop.ts';
 
-export interface Served extends Judged, Connected {
+export interface Served extends Judged, Connected, Metered {
   /** true: the one that comes with the program. */
   readonly recording?: string | true;
   readonly listen: { host: string | null; port: number };
@@ -62,11 +63,12 @@ export async function serveLive(
       sayIfUnknown(auditor);
     },
   });
-  const answers = answersOf(auditor, cluster.server, {
+  const live = {
     stuck: () => attached.stuck(),
     counters: () =>
       new Map([...attached.watches].map(([resource, { counters }]) => [resource, counters])),
-  });
+  };
+  const answers = answersOf(auditor, cluster.server, live, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
   try {
     await attached.run(stop.signal);
@@ -98,11 +100,8 @@ async function serveRecording(path: string, options: Served): Promise<number> {
   const stop = stopSignal();
   const speed =
     options.speed === Infinity ? 'full speed' : `${String(options.speed)} times its speed`;
-  const server = await listenFor(
-    answersOf(auditor, path),
-    `Replaying ${path} at ${speed}`,
-    options,
-  );
+  const answers = answersOf(auditor, path, notLive, perServiceOf(options));
+  const server = await listenFor(answers, `Replaying ${path} at ${speed}`, options);
   try {
     await replay(auditor, entries, { speed: options.speed, until: null, signal: stop.signal });
     if (!stop.signal.aborted) {

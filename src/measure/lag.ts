@@ -46,12 +46,13 @@ export interface Histogram {
   largest: number;
 }
 
-function createHistogram(bounds: readonly number[]): Histogram {
+/** A histogram without values; `bounds` ascend. */
+export function createHistogram(bounds: readonly number[]): Histogram {
   const counts = new Array<number>(bounds.length + 1).fill(0);
   return { bounds, counts, count: 0, sum: 0, largest: 0 };
 }
 
-function observe(histogram: Histogram, value: number): void {
+export function observe(histogram: Histogram, value: number): void {
   const { bounds, counts } = histogram;
   let index = 0;
   while (index < bounds.length && value > (bounds[index] ?? Infinity)) index++;
@@ -96,6 +97,14 @@ export function quantile(histogram: Histogram, q: number): number | null {
   }
   return largest;
 }
+
+// --- how long the auditor's own work takes ---
+
+/** Seconds: a change takes microseconds, a full audit of a large cluster a second. */
+export const durationBounds: readonly number[] = [
+  0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5,
+  1, 2.5, 10,
+];
 
 // --- convergence lag ---
 

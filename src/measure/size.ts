@@ -14,9 +14,21 @@
 
 import type { Change, Endpoints, EndpointSlice, OutputResource } from '../model/objects.ts';
 import { isOutput, label } from '../model/objects.ts';
+import type { Histogram } from './lag.ts';
+import { createHistogram, observe } from './lag.ts';
 
 /** What the API server accepts in one request: etcd's default --max-request-bytes, 1.5 MiB. */
 export const objectBytesLimit = 1.5 * 1024 * 1024;
+
+/** Upper bounds in bytes; the last two are 80 % of the limit and the limit. */
+export const sizeBounds: readonly number[] = [
+  1024,
+  10 * 1024,
+  100 * 1024,
+  objectBytesLimit / 3,
+  Math.floor(0.8 * objectBytesLimit),
+  objectBytesLimit,
+];
 
 /** Sizes of one resource; all counts of bytes are bytes. */
 export interface ResourceSizes {
@@ -24,6 +36,8 @@ export interface ResourceSizes {
   readonly standing: Map<number, number>;
   /** Objects that stand of which the door could not tell the bytes. */
   unmeasured: number;
+  /** Versions that arrived, those of the first list too, by their bytes. */
+  readonly versions: Histogram;
   /** Changes, and the bytes that each sends to one watcher. */
   updates: number;
   updateBytes: number;
@@ -36,6 +50,7 @@ export type Sizes = Readonly<Record<OutputResource, ResourceSizes>>;
 const none = (): ResourceSizes => ({
   standing: new Map(),
   unmeasured: 0,
+  versions: createHistogram(sizeBounds),
   updates: 0,
   updateBytes: 0,
   fanoutBytes: 0,
@@ -73,7 +88,9 @@ export function trackSize(sizes: Sizes, change: Change): void {
   const found = sized(sizes, change);
   if (found === null) return;
   if (found.before !== null) count(found.of, found.before, -1);
-  if (found.after !== null) count(found.of, found.after, 1);
+  if (found.after === null) return;
+  count(found.of, found.after, 1);
+  if (found.after.bytes !== null) observe(found.of.versions, found.after.bytes);
 }
 
 const serviceProxyName = 'service.kubernetes.io/service-proxy-name';
@@ -106,16 +123,6 @@ export function largestBytes(of: ResourceSizes): number {
   for (const bytes of of.standing.keys()) largest = Math.max(largest, bytes);
   return largest;
 }
-
-/** Upper bounds in bytes; the last two are 80 % of the limit and the limit. */
-export const sizeBounds: readonly number[] = [
-  1024,
-  10 * 1024,
-  100 * 1024,
-  objectBytesLimit / 3,
-  Math.floor(0.8 * objectBytesLimit),
-  objectBytesLimit,
-];
 
 /** How many of the standing objects have at most so many bytes, for each of sizeBounds. */
 export function countsByBound(of: ResourceSizes): number[] {

@@ -57,7 +57,24 @@ export function canonicalIP(text: string): string {
 
 /** Whether `text` is the address that `canonical` is in canonical form. */
 export function isAt(text: string, canonical: string): boolean {
-  return text === canonical || (!isPlainIPv4(text) && canonicalIP(text) === canonical);
+  return text === canonical || (mayBeAt(text, canonical) && canonicalIP(text) === canonical);
+}
+
+const colon = 0x3a;
+const zero = 0x30;
+const toLower = 0x20;
+
+/** Tells most addresses apart without parsing them: all spellings of one end in the same digit. */
+function mayBeAt(text: string, canonical: string): boolean {
+  const hasDots = text.includes('.');
+  if (hasDots === canonical.includes('.')) return lastDigit(text) === lastDigit(canonical);
+  // An IPv4 address in an IPv6 one begins with zeros; in hex it ends in other digits.
+  return hasDots ? text.includes(':') : text.startsWith('0') || text.startsWith(':');
+}
+
+function lastDigit(text: string): number {
+  const last = text.charCodeAt(text.length - 1);
+  return last === colon ? zero : last | toLower;
 }
 
 /** The address type of slices that carry addresses of this IP family; null for other words. */

@@ -113,6 +113,7 @@ export interface Pod extends Meta {
   readonly ipsSince: number;
 }
 
+/** Of its labels nothing is kept but what follows. */
 export interface Node extends Meta {
   /** Label topology.kubernetes.io/zone; '' when absent. */
   readonly zone: string;

@@ -3,33 +3,31 @@
 //
 // Names follow Prometheus' conventions: the prefix endpoint_auditor_, base units, counters in
 // _total, no label that is also in the name. Every label has a small set of known values, which are
-// there from the first scrape with 0, so that rates and alerts see the first event. No pod,
-// address, object or Service is ever a label: which ones is said by /api/v1/findings and by
-// reports. Families of the process itself are prom-client's; which of them are shown is said here.
+// there from the first scrape with 0, so that rates and alerts see the first event. No pod, address
+// or object is ever a label: which ones is said by /api/v1/findings and by reports. A Service is
+// one only in the families of service-families.ts. Families of the process itself are
+// prom-client's; which of them are shown is said here.
 
 import { severities } from '../audit/findings.ts';
-import type { Unknown, Verdict } from '../audit/verdict.ts';
-import { written } from '../audit/verdict.ts';
-import { fillRatio, surplusOf } from '../measure/fill.ts';
+import type { Unknown } from '../audit/verdict.ts';
+import { verdicts, written } from '../audit/verdict.ts';
 import {
   convergenceBounds,
+  durationBounds,
   lagOperations,
   lagOutputs,
   qualities,
   triggerBounds,
 } from '../measure/lag.ts';
-import type { ResourceSizes } from '../measure/size.ts';
-import { largestBytes, objectCount } from '../measure/size.ts';
 import { outputResources } from '../model/objects.ts';
 import type { Family, MetricsState, OpenedFindings, Sample } from './family.ts';
 import { byCode, codes, countOpened } from './family.ts';
+import { packingFamilies, sizeFamilies } from './object-families.ts';
 import { watchFamilies } from './watch-families.ts';
 
 // --- samples ---
 
 const one = (value: number, labels: Sample['labels'] = {}): Sample[] => [{ labels, value }];
-
-const verdicts: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];
 
 // Made from a record, so that a reason that is new in audit/verdict.ts cannot be forgotten here.
 const unknownReasons = Object.keys({
@@ -54,11 +52,6 @@ function droppedSamples({ dropped }: MetricsState): Sample[] {
   const reasons = new Set([...dropReasons, ...Object.keys(dropped)]);
   return [...reasons].map((reason) => ({ labels: { reason }, value: dropped[reason] ?? 0 }));
 }
-
-const perResource =
-  (value: (sizes: ResourceSizes) => number) =>
-  ({ sizes }: MetricsState): Sample[] =>
-    outputResources.map((resource) => ({ labels: { resource }, value: value(sizes[resource]) }));
 
 // --- catalogue ---
 
@@ -149,6 +142,42 @@ const verdictFamilies: readonly Family[] = [
         value: Math.max(0, now - (summary.pendingSince[output] ?? now)),
       })),
   },
+  {
+    name: `${prefix}audit_duration_seconds`,
+    type: 'histogram',
+    help:
+      'How long taking in one entry of the input kept the process busy, judging included; full: ' +
+      'judging began with it, and everything was judged.',
+    labels: { scope: ['full', 'change'] },
+    unit: 'seconds',
+    stability: 'experimental',
+    source: 'serve.ts',
+    bounds: durationBounds,
+    histograms: ({ durations }) => [
+      { labels: { scope: 'full' }, histogram: durations.full },
+      { labels: { scope: 'change' }, histogram: durations.change },
+    ],
+  },
+  {
+    name: `${prefix}services_with_series`,
+    type: 'gauge',
+    help: 'Services that have series of their own.',
+    labels: {},
+    unit: 'none',
+    stability: 'stable',
+    source: 'output/service-rows.ts',
+    samples: ({ perService }) => one(perService.rows.length),
+  },
+  {
+    name: `${prefix}services_left_out`,
+    type: 'gauge',
+    help: 'Services that would have series of their own but for --metrics.max-services.',
+    labels: {},
+    unit: 'none',
+    stability: 'stable',
+    source: 'output/service-rows.ts',
+    samples: ({ perService }) => one(perService.leftOut),
+  },
 ];
 
 const lagFamilies: readonly Family[] = [
@@ -203,130 +232,6 @@ const lagFamilies: readonly Family[] = [
           value: trigger.counts[resource][quality],
         })),
       ),
-  },
-];
-
-const packingFamilies: readonly Family[] = [
-  {
-    name: `${prefix}endpointslices`,
-    type: 'gauge',
-    help: 'Slices of the endpointslice controller.',
-    labels: {},
-    unit: 'none',
-    stability: 'stable',
-    source: 'measure/fill.ts',
-    samples: ({ fill }) => one(fill.slices),
-  },
-  {
-    name: `${prefix}endpointslices_minimum`,
-    type: 'gauge',
-    help: 'The fewest slices that could list the same endpoints.',
-    labels: {},
-    unit: 'none',
-    stability: 'stable',
-    source: 'measure/fill.ts',
-    samples: ({ fill }) => one(fill.minimum),
-  },
-  {
-    name: `${prefix}endpointslices_surplus`,
-    type: 'gauge',
-    help: 'Slices beyond the fewest that would do.',
-    labels: {},
-    unit: 'none',
-    stability: 'stable',
-    source: 'measure/fill.ts',
-    samples: ({ fill }) => one(surplusOf(fill)),
-  },
-  {
-    name: `${prefix}slice_endpoints`,
-    type: 'gauge',
-    help: 'Endpoints that the slices of the endpointslice controller list.',
-    labels: {},
-    unit: 'none',
-    stability: 'stable',
-    source: 'measure/fill.ts',
-    samples: ({ fill }) => one(fill.endpoints),
-  },
-  {
-    name: `${prefix}fill_ratio`,
-    type: 'gauge',
-    help: 'Endpoints over the places that the slices have; absent where there are no slices.',
-    labels: {},
-    unit: 'ratio',
-    stability: 'stable',
-    source: 'measure/fill.ts',
-    samples: ({ fill }) => {
-      const ratio = fillRatio(fill, fill.max);
-      return ratio === null ? [] : one(ratio);
-    },
-  },
-  {
-    name: `${prefix}duplicate_endpoints`,
-    type: 'gauge',
-    help: 'Endpoints listed more than once in the slices of one Service, by whether entries agree.',
-    labels: { kind: ['equal', 'conflicting'] },
-    unit: 'none',
-    stability: 'stable',
-    source: 'measure/duplicates.ts',
-    samples: ({ duplicates }) => [
-      { labels: { kind: 'equal' }, value: duplicates.equal },
-      { labels: { kind: 'conflicting' }, value: duplicates.conflicting },
-    ],
-  },
-];
-
-const sizeFamilies: readonly Family[] = [
-  {
-    name: `${prefix}objects`,
-    type: 'gauge',
-    help: 'Endpoints and EndpointSlice objects that exist, whoever writes them.',
-    labels: { resource: outputResources },
-    unit: 'none',
-    stability: 'stable',
-    source: 'measure/size.ts',
-    samples: perResource(objectCount),
-  },
-  {
-    name: `${prefix}object_bytes_max`,
-    type: 'gauge',
-    help: 'Bytes of the largest object as JSON; the API server refuses more than 1572864.',
-    labels: { resource: outputResources },
-    unit: 'bytes',
-    stability: 'stable',
-    source: 'measure/size.ts',
-    samples: perResource(largestBytes),
-  },
-  {
-    name: `${prefix}updates_total`,
-    type: 'counter',
-    help: 'Changes of objects, deletions included.',
-    labels: { resource: outputResources },
-    unit: 'none',
-    stability: 'stable',
-    source: 'measure/size.ts',
-    samples: perResource(({ updates }) => updates),
-  },
-  {
-    name: `${prefix}update_bytes_total`,
-    type: 'counter',
-    help: 'Bytes of the objects that changed, as JSON: what one watcher is sent.',
-    labels: { resource: outputResources },
-    unit: 'bytes',
-    stability: 'stable',
-    source: 'measure/size.ts',
-    samples: perResource(({ updateBytes }) => updateBytes),
-  },
-  {
-    name: `${prefix}update_fanout_bytes_total`,
-    type: 'counter',
-    help:
-      'The same times the Nodes, without what kube-proxy leaves out; for Endpoints, what it ' +
-      'would be if Nodes still watched them.',
-    labels: { resource: outputResources },
-    unit: 'bytes',
-    stability: 'stable',
-    source: 'measure/size.ts',
-    samples: perResource(({ fanoutBytes }) => fanoutBytes),
   },
 ];
 

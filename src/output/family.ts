@@ -1,8 +1,9 @@
 // What a family of metrics is, and the state that its samples are made from.
 //
 // A family is data with one function from the state to its samples, so that a scrape and the
-// documentation can both be made from it. Samples are made at the scrape and never kept, so no
-// series outlives what it tells of. Times are on the input's clock: a replayed recording shows its
+// documentation can both be made from it. Samples of the cluster are made at the scrape and never
+// kept, those of one Service as long as nothing changes it (service-rows.ts), so no series outlives
+// what it tells of. Times are on the input's clock: a replayed recording shows its
 // own.
 //
 // Left out: which families there are (families.ts), and how they are written (metrics.ts).
@@ -12,11 +13,14 @@ import type { Input } from '../audit/cut.ts';
 import type { Code, Finding, Severity } from '../audit/findings.ts';
 import { catalogue, severities } from '../audit/findings.ts';
 import type { Summary } from '../audit/summary.ts';
+import type { Capacity } from '../measure/capacity.ts';
+import type { Conditions } from '../measure/conditions.ts';
 import type { DuplicateTotals } from '../measure/duplicates.ts';
 import type { FillTotals } from '../measure/fill.ts';
 import type { ConvergenceLag, Histogram, TriggerLag } from '../measure/lag.ts';
 import type { Sizes } from '../measure/size.ts';
 import type { Resource } from '../model/objects.ts';
+import type { ServiceSeries } from './service-rows.ts';
 
 /** Findings opened since the start, by code and severity. */
 export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;
@@ -32,6 +36,10 @@ export interface MetricsState {
   readonly opened: OpenedFindings;
   readonly fill: FillTotals;
   readonly duplicates: DuplicateTotals;
+  readonly conditions: Conditions;
+  readonly capacity: Capacity;
+  readonly hints: HintCounts;
+  readonly durations: AuditDurations;
   readonly sizes: Sizes;
   readonly convergence: ConvergenceLag;
   readonly trigger: TriggerLag;
@@ -47,6 +55,42 @@ export interface MetricsState {
   readonly ready: boolean;
   /** Of live input; empty where it is not. */
   readonly watches: WatchMetrics;
+  /** Services that have series of their own. */
+  readonly perService: ServiceSeries;
+}
+
+/** How long it took to take in one entry: what begins judging apart from what changes it. */
+export type AuditDurations = Readonly<Record<'full' | 'change', Histogram>>;
+
+/** What asks for topology hints: an annotation, or either kind of trafficDistribution. */
+export const hintModes = ['auto', 'zone', 'node'] as const;
+
+/** Why no ready endpoint has a hint; `none` where the input gives no reason for it. */
+export const hintReasons = [
+  'no-ready-endpoints',
+  'node-information',
+  'one-zone',
+  'few-endpoints',
+  'overload',
+  'none',
+] as const;
+
+/** Services that ask for hints, by what their slices carry. */
+export type HintCounts = Readonly<
+  Record<
+    (typeof hintModes)[number],
+    {
+      /** All ready endpoints have hints, or some of them. */
+      all: number;
+      some: number;
+      readonly absent: Partial<Record<(typeof hintReasons)[number], number>>;
+    }
+  >
+>;
+
+export function noHintCounts(): HintCounts {
+  const none = () => ({ all: 0, some: 0, absent: {} });
+  return { auto: none(), zone: none(), node: none() };
 }
 
 /** What is known of the watches of a live cluster. */
@@ -90,7 +134,7 @@ interface Buckets {
   readonly histogram: Histogram;
 }
 
-interface FamilyBase {
+export interface FamilyBase {
   readonly name: string;
   readonly help: string;
   /** The labels with their values; no values: one, which only the state knows. */

@@ -10,6 +10,7 @@
 import { once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { pipeline } from 'node:stream/promises';
 
 import compression from 'compression';
 import type { Express, NextFunction, Request, Response } from 'express';
@@ -19,7 +20,9 @@ import type { InputState } from '../audit/cut.ts';
 import type { Code, Finding, Output } from '../audit/findings.ts';
 import type { Verdict } from '../audit/verdict.ts';
 import type { Resource } from '../model/objects.ts';
-import { metricsContentType, renderMetrics } from './metrics.ts';
+import { contentTypes, formatFor } from './exposition.ts';
+import type { MetricsState } from './family.ts';
+import { renderMetrics } from './metrics.ts';
 import type { Status } from './page.ts';
 import { renderPage, styleSource } from './page.ts';
 
@@ -59,6 +62,8 @@ export interface ServiceStatus {
 /** What the server asks when it is asked. Probes come often, so they do not ask for everything. */
 export interface Answers {
   status(): Status;
+  /** What /metrics shows, in small steps, between which others may work. */
+  scrape(): Iterator<undefined, MetricsState>;
   /** One Service in full; null where there is none of that name. */
   service(namespace: string, name: string): ServiceStatus | null;
   /** Why too little is known, for people, a reason a line; null: it is enough. */
@@ -116,6 +121,39 @@ function filterOf(query: Request['query']): ((finding: Finding) => boolean) | st
   return (finding) => wanted.every(([filter, values]) => values.includes(finding[filter]));
 }
 
+/** Milliseconds that a scrape may keep the process busy before others have their turn. */
+const sliceMs = 4;
+
+/** Lets others work where it has been a while since they last could. */
+function createPause(): () => Promise<void> {
+  let ends = performance.now() + sliceMs;
+  return async () => {
+    if (performance.now() < ends) return;
+    await new Promise((resolve) => setImmediate(resolve));
+    ends = performance.now() + sliceMs;
+  };
+}
+
+/** A scrape in pieces, sent as fast as they are taken; a scraper that goes away ends it. */
+async function sendMetrics(request: Request, response: Response, answers: Answers): Promise<void> {
+  const pause = createPause();
+  const steps = answers.scrape();
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) await pause();
+  const format = formatFor(request.headers.accept);
+  const pieces = renderMetrics(step.value, format);
+  response.vary('Accept').set('Content-Type', contentTypes[format]);
+  async function* paced(): AsyncGenerator<string, void> {
+    for await (const piece of pieces) {
+      yield piece;
+      await pause();
+    }
+  }
+  await pipeline(paced, response).catch((error: unknown) => {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_STREAM_PREMATURE_CLOSE') throw error;
+  });
+}
+
 /**
  * The application. `answers` is asked once per request; where it throws, the answer is 500, the
  * error goes to `onError`, and the server keeps running.
@@ -133,9 +171,8 @@ export function createApp(
   app.get('/', (_request, response) => {
     response.type('html').send(renderPage(answers.status()));
   });
-  app.get('/metrics', async (_request, response) => {
-    const text = await renderMetrics(answers.status().metrics);
-    response.set('Content-Type', metricsContentType).send(text);
+  app.get('/metrics', async (request, response) => {
+    await sendMetrics(request, response, answers);
   });
   // Kubernetes' own components still answer to the older name.
   app.get(['/livez', '/healthz'], (_request, response) => {

@@ -1,17 +1,19 @@
-// /metrics: the catalogue of families.ts in Prometheus' text format, and what prom-client knows of
-// the process.
+// /metrics: the catalogue of families.ts, the families of single Services, and what prom-client
+// knows of the process.
 //
-// What a scrape shows is rendered from the state of that moment into a registry of its own, so no
-// series outlives what it tells of. prom-client has no histogram that can be filled from counts, so
-// those are written here.
+// Everything is text from the start: a registry would hold each series as an object, and filling
+// and rendering it would block for a quarter of a second where a hundred thousand series are shown.
+// Texts of single Services are there already (service-rows.ts) and are joined piece by piece, so
+// that others can work between two pieces.
 
-import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
+import type { MetricValue } from 'prom-client';
+import { Registry, collectDefaultMetrics } from 'prom-client';
 
+import type { Format } from './exposition.ts';
+import { boundText, ends, headText, labelsText, seriesText } from './exposition.ts';
 import { families, processFamilies } from './families.ts';
 import type { Family, MetricsState } from './family.ts';
-
-/** Content-Type of what renderMetrics returns. */
-export const metricsContentType: string = Registry.PROMETHEUS_CONTENT_TYPE;
+import { serviceFamilies } from './service-families.ts';
 
 let processRegistry: Registry | null = null;
 
@@ -28,51 +30,82 @@ function processMetrics(): Registry {
   return (processRegistry = registry);
 }
 
-/** The text of one histogram family. Labels are words of the catalogue and need no escaping. */
 function histogramText(
   family: Family & { readonly type: 'histogram' },
   state: MetricsState,
+  format: Format,
 ): string {
-  const { name, help } = family;
-  const lines = [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`];
+  const { name } = family;
+  let text = '';
   for (const { labels, histogram } of family.histograms(state)) {
-    const pairs = Object.entries(labels).map(([label, value]) => `${label}="${value}"`);
-    const series = (suffix: string, more: readonly string[], value: number): string =>
-      `${name}_${suffix}{${[...pairs, ...more].join(',')}} ${value}`;
+    const known = labelsText(labels);
+    const before = known === '' ? '' : `${known},`;
     let below = 0;
-    for (const [index, bound] of histogram.bounds.entries()) {
+    for (const [index, bound] of [...histogram.bounds, Infinity].entries()) {
       below += histogram.counts[index] ?? 0;
-      lines.push(series('bucket', [`le="${bound}"`], below));
+      const le = `${before}le="${boundText(bound, format)}"`;
+      text += seriesText(`${name}_bucket`, le, below);
     }
-    lines.push(series('bucket', ['le="+Inf"'], histogram.count));
-    lines.push(series('sum', [], histogram.sum), series('count', [], histogram.count));
+    text += seriesText(`${name}_sum`, known, histogram.sum);
+    text += seriesText(`${name}_count`, known, histogram.count);
   }
-  return lines.join('\n');
+  return text;
 }
 
-/** What a scrape gets, in Prometheus' text format; see metricsContentType. */
-export async function renderMetrics(state: MetricsState): Promise<string> {
-  const registry = new Registry();
-  const histograms: string[] = [];
-  for (const family of families) {
-    if (family.type === 'histogram') {
-      histograms.push(histogramText(family, state));
-      continue;
+function familyText(family: Family, state: MetricsState, format: Format): string {
+  let text = '';
+  if (family.type === 'histogram') text = histogramText(family, state, format);
+  else {
+    for (const { labels, value } of family.samples(state)) {
+      text += seriesText(family.name, labelsText(labels), value);
     }
-    // prom-client shows an unlabelled metric as 0 before it has a value.
-    const samples = family.samples(state);
-    if (samples.length === 0) continue;
-    const { name, help } = family;
-    const configuration = {
-      name,
-      help,
-      labelNames: Object.keys(family.labels),
-      registers: [registry],
-    };
-    const isGauge = family.type === 'gauge';
-    const metric = isGauge ? new Gauge(configuration) : new Counter(configuration);
-    for (const { labels, value } of samples) metric.inc(labels, value);
   }
-  const ofProcess = await processMetrics().metrics();
-  return `${await registry.metrics()}\n${histograms.join('\n\n')}\n\n${ofProcess}`;
+  return text === '' ? '' : headText(family, format, family.unit) + text;
+}
+
+/** prom-client has numbers as bounds, but for the last. */
+const boundOf = (le: string | number | undefined): number =>
+  le === '+Inf' ? Infinity : Number(le);
+
+async function processText(format: Format): Promise<string> {
+  let text = '';
+  for (const { name, help, type, values } of await processMetrics().getMetricsAsJSON()) {
+    if (values.length === 0) continue;
+    text += headText({ name, help, type }, format);
+    // Of histograms, each value names its series; the types of prom-client leave that out.
+    for (const one of values as readonly (MetricValue<string> & { metricName?: string })[]) {
+      const labels: Record<string, string> = {};
+      for (const [label, value] of Object.entries(one.labels)) {
+        labels[label] = label === 'le' ? boundText(boundOf(value), format) : String(value);
+      }
+      text += seriesText(one.metricName ?? name, labelsText(labels), one.value);
+    }
+  }
+  return text;
+}
+
+/** Services whose texts are joined in one piece: a tenth of a megabyte at most. */
+const joined = 250;
+
+/** What a scrape gets, piece by piece. */
+export async function* renderMetrics(
+  state: MetricsState,
+  format: Format,
+): AsyncGenerator<string, void> {
+  const ofProcess = await processText(format);
+  let text = '';
+  for (const family of families) text += familyText(family, state, format);
+  yield text;
+  const { rows } = state.perService;
+  for (const [index, family] of serviceFamilies.entries()) {
+    let isFirst = true;
+    for (let at = 0; at < rows.length; at += joined) {
+      let piece = '';
+      for (const row of rows.slice(at, at + joined)) piece += row[index] ?? '';
+      if (piece === '') continue;
+      yield isFirst ? headText(family, format, family.unit) + piece : piece;
+      isFirst = false;
+    }
+  }
+  yield ofProcess + ends[format];
 }

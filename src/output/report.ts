@@ -252,9 +252,10 @@ const invisible = /[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u007f-\u009f]/gu;
 const codeUnits = (text: string): string =>
   text.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
-function jsonText(report: Report): string {
+/** A document as JSON, with a newline at its end and nothing hidden. */
+export function jsonText(document: unknown): string {
   // JSON.stringify escapes what JSON must; terminals obey more than that.
-  return `${JSON.stringify(report, null, 2).replace(invisible, codeUnits)}\n`;
+  return `${JSON.stringify(document, null, 2).replace(invisible, codeUnits)}\n`;
 }
 
 function yamlText(report: Report): string {

@@ -44,7 +44,8 @@ export function isHeadless(service: Service): boolean {
   return service.clusterIP === '' || service.clusterIP === 'None';
 }
 
-function primaryFamily(service: Service, pod: Pod): string {
+/** The IP family of the Service's Endpoints: `IPv6`, or anything else for IPv4. */
+export function primaryFamily(service: Service, pod: Pod): string {
   const first = service.ipFamilies[0];
   if (first !== undefined) return first;
   const address = isHeadless(service) ? (pod.ips[0] ?? '') : service.clusterIP;

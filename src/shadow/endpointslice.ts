@@ -64,11 +64,16 @@ export function addressTypesOf(service: Service): readonly AddressType[] {
 }
 
 /**
- * Whether slices list a selected pod. One whose Node does not exist is left out (the controller
- * retries it) unless not ready addresses are published.
+ * Whether the slices leave a pod out because its Node does not exist; the controller retries it.
+ * `node` is the pod's Node, null when it does not exist, undefined when Nodes are not known.
  */
+export function isStranded(service: Service, node: Node | null | undefined): boolean {
+  return node === null && !service.publishNotReadyAddresses;
+}
+
+/** Whether slices list a selected pod; those of stranded pods wait. */
 function isSliced(service: Service, pod: Pod, node: Node | null | undefined): boolean {
-  return isListed(pod, true) && (node !== null || service.publishNotReadyAddresses);
+  return isListed(pod, true) && !isStranded(service, node);
 }
 
 /**

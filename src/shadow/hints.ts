@@ -49,23 +49,40 @@ export function expectedHints(
 
 const overloadThreshold = 0.2;
 
+/** Why upstream gives no hints; `topologycache/event.go` has a message for each. */
+export type NoHints = 'node-information' | 'one-zone' | 'few-endpoints' | 'overload';
+
 /**
- * Why upstream gives no hints to `ready` endpoints at its next sync, in the words of its events
- * (topologycache/event.go), or null when it would give them. `topologycache.go` getAllocations.
+ * Why upstream gives no hints to `ready` endpoints at its next sync, or null when it would give
+ * them. `topologycache.go` getAllocations.
  */
-export function whyNoHints(capacity: ZoneCapacity, ready: number): string | null {
+export function reasonOfNoHints(capacity: ZoneCapacity, ready: number): NoHints | null {
   const zones = capacity.cpuMillisByZone.size;
-  if (capacity.insufficient) {
-    return 'insufficient Node information: allocatable CPU or zone not specified on a Node';
-  }
-  if (zones < 2) return 'Nodes only ready in one zone';
-  const counts = `${String(ready)} endpoints, ${String(zones)} zones`;
-  if (zones > ready) return `insufficient number of endpoints (${counts})`;
+  if (capacity.insufficient) return 'node-information';
+  if (zones < 2) return 'one-zone';
+  if (zones > ready) return 'few-endpoints';
   let total = 0;
   for (const cpu of capacity.cpuMillisByZone.values()) total += cpu;
   let least = 0;
   for (const cpu of capacity.cpuMillisByZone.values()) {
     least += Math.ceil(((cpu / total) * ready) / (1 + overloadThreshold));
   }
-  return least > ready ? `minimum allocation exceeds the overload threshold (${counts})` : null;
+  return least > ready ? 'overload' : null;
+}
+
+/** The same in the words of upstream's events. */
+export function whyNoHints(capacity: ZoneCapacity, ready: number): string | null {
+  const counts = `${String(ready)} endpoints, ${String(capacity.cpuMillisByZone.size)} zones`;
+  switch (reasonOfNoHints(capacity, ready)) {
+    case 'node-information':
+      return 'insufficient Node information: allocatable CPU or zone not specified on a Node';
+    case 'one-zone':
+      return 'Nodes only ready in one zone';
+    case 'few-endpoints':
+      return `insufficient number of endpoints (${counts})`;
+    case 'overload':
+      return `minimum allocation exceeds the overload threshold (${counts})`;
+    case null:
+      return null;
+  }
 }

@@ -24,7 +24,7 @@ export function carriesHostname(service: Service, pod: Pod): boolean {
 }
 
 /** The container port number behind a Service port, or null where the pod has no such port. */
-function findPort(pod: Pod, servicePort: ServicePort, sidecars: boolean): number | null {
+export function findPort(pod: Pod, servicePort: ServicePort, sidecars: boolean): number | null {
   const target = servicePort.targetPort;
   if (typeof target === 'number') return target;
   for (const port of pod.ports) {

@@ -17,11 +17,11 @@ const pingSeconds = 43;
 /** Time in which every wait of a reflector ends. */
 const patience = 150;
 
-type Random = () => number;
+export type Random = () => number;
 
-const below = (random: Random, count: number): number => Math.floor(random() * count);
+export const below = (random: Random, count: number): number => Math.floor(random() * count);
 
-function oneOf<T>(random: Random, values: readonly T[]): T {
+export function oneOf<T>(random: Random, values: readonly T[]): T {
   const value = values[below(random, values.length)];
   if (value === undefined) throw new Error('Nothing to choose from');
   return value;
@@ -57,9 +57,9 @@ function change(server: FakeServer, random: Random): void {
 }
 
 /** What the next requests are answered with instead. */
-function refuse(server: FakeServer, random: Random): void {
+export function refuse(server: FakeServer, random: Random, among = resources): void {
   let left = 1 + below(random, 3);
-  const resource = oneOf(random, resources);
+  const resource = oneOf(random, among);
   const instead = oneOf<(asked: Asked) => Instead>(random, [
     () => statusAnswer(429, 'TooManyRequests', 'slow down', { 'retry-after': '7' }),
     () => statusAnswer(500, 'InternalError'),
@@ -86,7 +86,8 @@ const cutAnswer = (): Instead => ({
   })(),
 });
 
-function disturb(world: World, random: Random): void {
+/** Breaks, freezes or spoils one watch, or all. */
+export function disturb(world: Pick<World, 'server' | 'clock' | 'pings'>, random: Random): void {
   const { server, clock } = world;
   const watches = [...server.watches];
   if (watches.length === 0) return;
@@ -108,7 +109,7 @@ function disturb(world: World, random: Random): void {
 }
 
 /** How a body is cut into chunks. */
-function* cut(random: Random, bytes: Uint8Array): Generator<Uint8Array> {
+export function* cut(random: Random, bytes: Uint8Array): Generator<Uint8Array> {
   for (let start = 0; start < bytes.length;) {
     const end = start + 1 + below(random, 120);
     yield bytes.subarray(start, end);

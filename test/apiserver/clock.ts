@@ -13,6 +13,8 @@ export interface VirtualClock extends Clock {
   sleep(seconds: number, signal?: AbortSignal): Promise<void>;
   /** Lets time pass, to this moment. */
   runUntil(at: number): Promise<void>;
+  /** How many timers are set. */
+  pending(): number;
 }
 
 interface Timer {
@@ -65,6 +67,7 @@ export function virtualClock(start = 1_700_000_000): VirtualClock {
       }
       now = Math.max(now, at);
     },
+    pending: () => timers.length,
   };
 }
 

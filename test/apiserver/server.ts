@@ -23,6 +23,9 @@ export interface Watch {
   readonly stream: Stream;
   /** Spoils the next frames, one each. */
   readonly spoils: Spoil[];
+  readonly frozen: boolean;
+  /** A frame that the next one is to overtake. */
+  readonly held: string | null;
   /** No byte comes any more, and no error, as over a connection whose peer has gone. */
   freeze(): void;
   /** Sends an error event and ends. */
@@ -353,7 +356,7 @@ function keepTime(watching: Watching, clock: Clock, timeout: number): void {
   let cancelBookmark: () => void = () => undefined;
   const bookmark = () => {
     sendBookmark(watching);
-    cancelBookmark = clock.after(server.bookmarkEvery, bookmark);
+    if (!stream.closed) cancelBookmark = clock.after(server.bookmarkEvery, bookmark);
   };
   cancelBookmark = clock.after(server.bookmarkEvery, bookmark);
   const cancelEnd = clock.after(timeout, () => {

@@ -6,13 +6,13 @@ import { describe, expect, test } from 'vitest';
 
 import { contextOf, event, storeOf } from '../build.ts';
 import type { Step } from '../random-cluster.ts';
-import { steps, syncOf } from '../random-cluster.ts';
+import { eventsOf, steps } from '../random-cluster.ts';
 import type { Context } from '../../src/audit/service.ts';
 import type { Ledger } from '../../src/audit/ledger.ts';
 import { createLedger } from '../../src/audit/ledger.ts';
 import { createSettle } from '../../src/audit/settle.ts';
 import type { Store } from '../../src/cluster/store.ts';
-import type { AnyObject, Resource, WatchEvent } from '../../src/model/objects.ts';
+import type { AnyObject, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { releases } from '../../src/shadow/release.ts';
 
@@ -37,29 +37,6 @@ function standing(ledger: Ledger): string[] {
     }
   }
   return lines.sort();
-}
-
-/** The events of one step, each as the store stands when it comes. */
-function* eventsOf(store: Store, context: Context, step: Step, at: number): Generator<WatchEvent> {
-  const { snapshot } = store;
-  const held = {
-    services: snapshot.services,
-    pods: snapshot.pods,
-    nodes: snapshot.nodes,
-    endpoints: snapshot.endpoints,
-    endpointslices: snapshot.slices,
-  } as const;
-  function* remove(resource: Resource, key: string): Generator<WatchEvent> {
-    const object: AnyObject | undefined = held[resource].get(key);
-    if (object !== undefined) yield event('deleted', object, at);
-  }
-  if (step.kind === 'put') yield event('modified', step.object, at);
-  else if (step.kind === 'delete') yield* remove(step.resource, step.key);
-  else {
-    const { put, remove: gone } = syncOf(snapshot, step.key, context.release);
-    for (const object of put) yield event('modified', object, at);
-    for (const key of gone) yield* remove('endpointslices', key);
-  }
 }
 
 interface Followed {

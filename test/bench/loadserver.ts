@@ -16,6 +16,8 @@ export interface LoadOptions {
   readonly podBytes?: number;
   /** Seconds between bookmarks. */
   readonly bookmark?: number;
+  /** Whether it answers in JSON whatever is asked for, as what stands before a server may. */
+  readonly json?: boolean;
   /** The core it runs on; null: any. */
   readonly core?: number | null;
 }
@@ -41,8 +43,11 @@ export interface LoadServer {
   /** The authority's certificate, PEM. */
   readonly authority: string;
   readonly pid: number;
-  /** Makes so many pods per second change their readiness; 0 stops. */
-  readonly churn: (rate: number) => Promise<void>;
+  /**
+   * Makes so many pods per second change their readiness, which slices and Endpoints follow, or
+   * `alone` have a new version and nothing else; 0 stops.
+   */
+  readonly churn: (rate: number, alone?: boolean) => Promise<void>;
   /** All events since the start, or since they were last cleared. */
   readonly stamps: (clear: boolean) => Promise<Stamp[]>;
   /** How often what was asked for: `GET /api/v1/pods watch`. */
@@ -54,11 +59,12 @@ export interface LoadServer {
 
 /** Builds the load server if need be, starts it and waits until it listens. */
 export async function startLoadServer(options: LoadOptions = {}): Promise<LoadServer> {
-  const { share = 1, podBytes = 12_000, bookmark = 60, core = null } = options;
+  const { share = 1, podBytes = 12_000, bookmark = 60, json = false, core = null } = options;
   const path = await build('apiserver', '.', 'apiserver');
   const dir = await mkdtemp(join(tmpdir(), 'endpoint-auditor-load-'));
   const args = ['-dir', dir, '-share', String(share), '-pod-bytes', String(podBytes)];
-  const program = start(path, [...args, '-bookmark', `${bookmark}s`], core);
+  args.push('-bookmark', `${bookmark}s`, ...(json ? ['-json'] : []));
+  const program = start(path, args, core);
   const stop = async (): Promise<void> => {
     await program.stop();
     await rm(dir, { recursive: true, force: true });
@@ -95,8 +101,8 @@ function controls(at: Pick<LoadServer, 'url' | 'token' | 'authority'>): Controls
     return promise;
   };
   return {
-    churn: async (rate) => {
-      await ask('POST', `churn?rate=${rate}`);
+    churn: async (rate, alone = false) => {
+      await ask('POST', `churn?rate=${rate}&alone=${String(alone)}`);
     },
     stamps: async (clear) => (await ask('GET', `stamps?clear=${String(clear)}`)) as Stamp[],
     requests: async () => (await ask('GET', 'requests')) as Record<string, number>,

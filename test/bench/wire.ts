@@ -58,6 +58,13 @@ async function chunksOf(
   return promise;
 }
 
+/** How many there are; all of them are read. */
+function countOf(read: Iterable<unknown>): number {
+  let count = 0;
+  for (const one of read) if (one !== undefined) count++;
+  return count;
+}
+
 /** All pages of a list, each as the chunks that came. */
 async function pagesOf(server: LoadServer, resource: Resource): Promise<Buffer[][]> {
   const pages: Buffer[][] = [];
@@ -69,7 +76,7 @@ async function pagesOf(server: LoadServer, resource: Resource): Promise<Buffer[]
     );
     pages.push(chunks);
     const reader = createListReader(resource);
-    for (const chunk of chunks) reader.read(chunk, 0);
+    for (const chunk of chunks) countOf(reader.read(chunk, 0));
     if (reader.end() !== null) throw new Error(reader.end()?.message);
     token = reader.continueToken();
     if (token === '' || pages.length === 40) return pages;
@@ -81,7 +88,7 @@ async function framesOf(server: LoadServer, resource: Resource): Promise<Buffer[
   const reader = createWatchReader(resource);
   const path = `${paths[resource]}?watch=true&sendInitialEvents=true&allowWatchBookmarks=true`;
   return chunksOf(server, path, protobuf, (chunk) =>
-    reader.read(chunk, 0).some((message) => message.type === 'bookmark'),
+    [...reader.read(chunk, 0)].some((message) => message.type === 'bookmark'),
   );
 }
 
@@ -90,7 +97,7 @@ function readPages(resource: Resource, pages: readonly Buffer[][]): number {
   let count = 0;
   for (const chunks of pages) {
     const reader = createListReader(resource);
-    for (const chunk of chunks) count += reader.read(chunk, 1).length;
+    for (const chunk of chunks) count += countOf(reader.read(chunk, 1));
   }
   return count;
 }
@@ -98,7 +105,7 @@ function readPages(resource: Resource, pages: readonly Buffer[][]): number {
 function readFrames(resource: Resource, chunks: readonly Buffer[]): number {
   const reader = createWatchReader(resource);
   let count = 0;
-  for (const chunk of chunks) count += reader.read(chunk, 1).length;
+  for (const chunk of chunks) count += countOf(reader.read(chunk, 1));
   return count;
 }
 

@@ -8,16 +8,18 @@ import type { Frame } from '../../src/cluster/frames.ts';
 import type { Resource } from '../../src/model/objects.ts';
 
 const type = 'application/json';
+const protobuf = 'application/vnd.kubernetes.protobuf';
 
 async function framesOf(
   verb: 'list' | 'watch',
   content: string,
   resource: Resource = 'pods',
   size = 7,
+  raw = false,
 ): Promise<Frame[]> {
   const codec = codecOf(type);
   if (codec === null) throw new Error('No codec');
-  const reading = { resource, now: () => 5, previousPod: () => undefined };
+  const reading = { resource, now: () => 5, previousPod: () => undefined, raw };
   const frames: Frame[] = [];
   for await (const batch of codec[verb](chunks(Buffer.from(content), [size]), reading)) {
     frames.push(...batch);
@@ -79,7 +81,8 @@ describe('a watch', () => {
 
   test('nothing is decoded before it is asked for', async () => {
     const codec = codecOf(type);
-    const reading = { resource: 'pods', now: () => 5, previousPod: () => undefined } as const;
+    const previousPod = () => undefined;
+    const reading = { resource: 'pods', now: () => 5, previousPod, raw: false } as const;
     const content = Buffer.from(line('ADDED', { metadata }).repeat(3));
     const batches = codec?.watch(chunks(content), reading)[Symbol.asyncIterator]();
     const batch = await batches?.next();
@@ -123,13 +126,16 @@ describe('the size of an object', () => {
   test.each(raws)('%#: is that without managedFields', async (raw) => {
     const list = JSON.stringify({ metadata: { resourceVersion: '9' }, items: [raw] });
     const spaced = JSON.stringify({ type: 'ADDED', object: raw }).replace('{"type"', '{ "type"');
-    for (const frames of [
-      await framesOf('watch', line('ADDED', raw), 'endpoints'),
-      await framesOf('watch', `${spaced}\n`, 'endpoints'),
-      await framesOf('list', list, 'endpoints'),
-    ]) {
-      const frame = frames[0];
-      expect(frame).toMatchObject({ projection: { object: { bytes: jsonBytes(raw) } } });
+    for (const isRaw of [false, true]) {
+      for (const frames of [
+        await framesOf('watch', line('ADDED', raw), 'endpoints', 7, isRaw),
+        await framesOf('watch', `${spaced}\n`, 'endpoints', 7, isRaw),
+        await framesOf('list', list, 'endpoints', 7, isRaw),
+      ]) {
+        const [frame] = frames;
+        expect(frame).toMatchObject({ projection: { object: { bytes: jsonBytes(raw) } } });
+        expect(frame?.kind === 'object' && frame.raw).toEqual(isRaw ? raw : undefined);
+      }
     }
   });
 });
@@ -138,8 +144,26 @@ test('codecs are chosen by media type', () => {
   expect(codecOf('application/json')?.mediaType).toBe('application/json');
   expect(codecOf('Application/JSON;stream=watch')).toBe(codecOf('application/json'));
   expect([codecOf('text/html'), codecOf(undefined)]).toEqual([null, null]);
-  expect(acceptOf('list')).toContain('application/json');
-  expect(acceptOf('watch')).toContain('application/json;stream=watch');
+  expect(codecOf(`${protobuf};stream=watch`)?.mediaType).toBe(protobuf);
+});
+
+test.each([
+  ['list', false, `${protobuf}, ${type}`],
+  ['watch', false, `${protobuf};stream=watch, ${type};stream=watch`],
+  ['list', true, type],
+  ['watch', true, `${type};stream=watch`],
+] as const)('what is accepted of a %s, raw: %o', (verb, raw, want) => {
+  expect(acceptOf(verb, raw)).toBe(want);
+});
+
+test.each([
+  ['{"code":429,"message":"busy"}', 429, 'busy'],
+  ['{"message":"busy"}', 503, 'busy'],
+  ['[]', null, null],
+  ['no JSON', null, null],
+])('the refusal %s', (content, code, message) => {
+  const status = codecOf(type)?.status(Buffer.from(content), 503);
+  expect([status?.code ?? null, status?.message ?? null]).toEqual([code, message]);
 });
 
 test.each([

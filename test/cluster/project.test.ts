@@ -237,7 +237,7 @@ describe('a full object of each kind', () => {
       key: 'node-a',
       namespace: '',
       name: 'node-a',
-      labels: { 'topology.kubernetes.io/zone': 'eu-1a', 'node-role.kubernetes.io/master': '' },
+      labels: {},
       deleting: true,
       zone: 'eu-1a',
       ready: true,

@@ -25,6 +25,16 @@ const bytesOf = (resource: Resource, raw: unknown): number | null =>
 const projected = (resource: Resource, raw: unknown): Projection<Resource> =>
   project(resource, raw, at, { bytes: bytesOf(resource, raw) });
 
+/** As an item of a list, whose size is that of a watch event. */
+function listed(resource: Resource, raw: Raw): Projection<Resource> {
+  const version = resource === 'endpointslices' ? 'discovery.k8s.io/v1' : 'v1';
+  const kinds = { endpoints: 'Endpoints', endpointslices: 'EndpointSlice' } as const;
+  const kind = kinds[resource as keyof typeof kinds] as string | undefined;
+  if (kind === undefined) return projected(resource, raw);
+  const bytes = jsonBytes({ kind, apiVersion: version, ...raw });
+  return project(resource, raw, at, { bytes });
+}
+
 const resourceOf = ({ resource }: Answer): Resource => resource ?? 'pods';
 
 /** The bytes in pieces of these lengths, which are used again and again. */
@@ -51,7 +61,7 @@ describe('createListReader', () => {
     (_kind, _count, { json, protobuf, items, ...page }) => {
       const resource = resourceOf({ json, protobuf, items, ...page });
       const reader = createListReader(resource);
-      expect(reader.read(protobuf, at)).toEqual(items?.map((raw) => projected(resource, raw)));
+      expect([...reader.read(protobuf, at)]).toEqual(items?.map((raw) => listed(resource, raw)));
       expect(reader.end()).toBeNull();
       const metadata = json.metadata as { resourceVersion?: string; continue?: string };
       expect(reader.resourceVersion()).toBe(metadata.resourceVersion ?? '');
@@ -60,11 +70,13 @@ describe('createListReader', () => {
   );
 
   const slices = page('endpointslices', 31);
-  const whole = createListReader('endpointslices').read(slices.protobuf, at);
+  const whole = [...createListReader('endpointslices').read(slices.protobuf, at)];
 
   property.prop([sizes], { numRuns: 50 })('in chunks that end anywhere', (sizes) => {
     const reader = createListReader('endpointslices');
-    const found = [...pieces(slices.protobuf, sizes)].flatMap((chunk) => reader.read(chunk, at));
+    const found = [...pieces(slices.protobuf, sizes)].flatMap((chunk) => [
+      ...reader.read(chunk, at),
+    ]);
     expect(found).toEqual(whole);
     expect(reader.end()).toBeNull();
   });
@@ -74,7 +86,7 @@ describe('createListReader', () => {
     let delivered = 0;
     let waiting = 0;
     for (const chunk of pieces(slices.protobuf, [100])) {
-      const items = reader.read(chunk, at);
+      const items = [...reader.read(chunk, at)];
       if (items.length > 0) expect(reader.resourceVersion()).toBe('11111');
       delivered += items.length;
       waiting = Math.max(waiting, items.length);
@@ -86,7 +98,7 @@ describe('createListReader', () => {
   test('a chunk may be used again after it was read', () => {
     const reader = createListReader('endpointslices');
     const found = [...pieces(slices.protobuf, [777])].flatMap((chunk) => {
-      const items = reader.read(chunk, at);
+      const items = [...reader.read(chunk, at)];
       chunk.fill(0xff);
       return items;
     });
@@ -104,7 +116,7 @@ describe('createListReader', () => {
     const reader = createListReader('pods');
     let count = 0;
     const take = (chunk: Buffer): void => {
-      count += reader.read(chunk, at).length;
+      count += [...reader.read(chunk, at)].length;
     };
     take(Buffer.concat([protobuf.subarray(0, type + 1), length]));
     for (let round = 0; round < times; round++) take(list);
@@ -118,27 +130,37 @@ describe('createListReader', () => {
     const target = Buffer.from((whole[3]?.object?.uid ?? '').slice(0, 8));
     // The tag of the uid, now one that says another wire type.
     bytes[bytes.indexOf(target) - 2] = 0x28;
-    const found = createListReader('endpointslices').read(bytes, at);
+    const found = [...createListReader('endpointslices').read(bytes, at)];
     expect(found).toHaveLength(31);
     expect(found[3]?.problem?.object).toBe(`EndpointSlice ${whole[3]?.object?.key ?? ''}`);
     expect(found.toSpliced(3, 1)).toEqual(whole.toSpliced(3, 1));
+  });
+
+  test('decodes nothing before it is asked for', () => {
+    const names: string[] = [];
+    const previousPod = (key: string): undefined => void names.push(key);
+    const reader = createListReader('pods', { previousPod });
+    const items = reader.read(page('pods', 1243).protobuf, at);
+    expect(names).toEqual([]);
+    const first = items.next().value?.object?.key;
+    expect(names).toEqual([first]);
   });
 
   test('an answer that ends early', () => {
     const { protobuf } = page('nodes', 9);
     for (let end = 0; end < protobuf.length - 4; end += 7) {
       const reader = createListReader('nodes');
-      reader.read(protobuf.subarray(0, end), at);
+      Array.from(reader.read(protobuf.subarray(0, end), at));
       expect(reader.end()?.lost).toMatchObject({ resource: 'nodes', namespace: '', name: null });
     }
   });
 
   test('an answer that is no protobuf', () => {
     const reader = createListReader('pods');
-    expect(reader.read(Buffer.from('{"kind":"PodList"}'), at)).toEqual([]);
+    expect([...reader.read(Buffer.from('{"kind":"PodList"}'), at)]).toEqual([]);
     expect(reader.problem()).toMatchObject({ message: 'Expected the prefix of protobuf' });
     expect(reader.end()).toBe(reader.problem());
-    expect(reader.read(page('pods', 1243).protobuf, at)).toEqual([]);
+    expect([...reader.read(page('pods', 1243).protobuf, at)]).toEqual([]);
   });
 });
 
@@ -159,8 +181,11 @@ function lengthAt(bytes: Buffer, from: number): { length: number; to: number } {
 }
 
 /** A Status as JSON. */
-interface Failure extends Omit<Status, 'retryAfterSeconds'> {
-  readonly details: { readonly retryAfterSeconds?: number };
+interface Failure extends Omit<Status, 'retryAfterSeconds' | 'causes'> {
+  readonly details: {
+    readonly retryAfterSeconds?: number;
+    readonly causes?: readonly { readonly reason?: string }[];
+  };
 }
 
 /** What a frame says, from its JSON. */
@@ -173,13 +198,15 @@ function wanted({ json, ...frame }: Answer): WatchMessage<Resource> {
   }
   if (json.type === 'ERROR') {
     const { code = 0, reason = '', message = '', details = {} } = object as Partial<Failure>;
-    const { retryAfterSeconds = 0 } = details;
-    return { type: 'error', status: { code, reason, message, retryAfterSeconds } };
+    const { retryAfterSeconds = 0, causes: told = [] } = details;
+    const causes = told.map(({ reason = '' }) => reason);
+    return { type: 'error', status: { code, reason, message, retryAfterSeconds, causes } };
   }
   const types = { ADDED: 'added', MODIFIED: 'modified', DELETED: 'deleted' } as const;
   const resource = resourceOf({ json, ...frame });
   const type = types[json.type as keyof typeof types];
-  return { type, projection: projected(resource, object) };
+  const version = metadata.resourceVersion ?? '';
+  return { type, projection: projected(resource, object), version };
 }
 
 describe('createWatchReader', () => {
@@ -192,7 +219,7 @@ describe('createWatchReader', () => {
     const bytes = Buffer.concat(frames.map(({ protobuf }) => protobuf));
     const want = frames.map((frame) => wanted(frame));
     expect(new Set(want.map(({ type }) => type)).size).toBeGreaterThanOrEqual(3);
-    expect(reader.read(bytes, at)).toEqual(want);
+    expect([...reader.read(bytes, at)]).toEqual(want);
     expect(reader.end()).toBeNull();
   });
 
@@ -202,7 +229,7 @@ describe('createWatchReader', () => {
 
   property.prop([sizes], { numRuns: 50 })('in chunks that end anywhere', (sizes) => {
     const reader = createWatchReader('services');
-    const found = [...pieces(bytes, sizes)].flatMap((chunk) => reader.read(chunk, at));
+    const found = [...pieces(bytes, sizes)].flatMap((chunk) => [...reader.read(chunk, at)]);
     expect(found).toEqual(want);
     expect(reader.end()).toBeNull();
   });
@@ -216,7 +243,9 @@ describe('createWatchReader', () => {
     const wrapped = Buffer.concat([Buffer.from('k8s\0'), type, ...raw]);
     const length = Buffer.alloc(4);
     length.writeUInt32BE(wrapped.length);
-    const found = createWatchReader(resourceOf(frame)).read(Buffer.concat([length, wrapped]), at);
+    const found = [
+      ...createWatchReader(resourceOf(frame)).read(Buffer.concat([length, wrapped]), at),
+    ];
     expect(found).toEqual([wanted(frame)]);
   });
 
@@ -226,7 +255,7 @@ describe('createWatchReader', () => {
     const noise = Buffer.from([0, 0, 0, 3, 0x0a, 0x7f, 0x41]);
     const reader = createWatchReader('services');
     const pod = frames.find(({ resource }) => resource === 'pods')?.protobuf ?? noise;
-    const found = reader.read(Buffer.concat([noise, pod, frame.protobuf]), at);
+    const found = [...reader.read(Buffer.concat([noise, pod, frame.protobuf]), at)];
     expect(found.map(({ type }) => type)).toEqual(['unreadable', 'unreadable', want[0]?.type]);
     expect(found[1]).toMatchObject({
       problem: { field: 'kind', value: '"Pod"', lost: { resource: 'services', name: null } },
@@ -235,10 +264,10 @@ describe('createWatchReader', () => {
 
   test('a length that cannot be: nothing more can be read', () => {
     const reader = createWatchReader('services');
-    const found = reader.read(Buffer.concat([bytes, Buffer.alloc(4, 0xff), bytes]), at);
+    const found = [...reader.read(Buffer.concat([bytes, Buffer.alloc(4, 0xff), bytes]), at)];
     expect(found).toEqual(want);
     expect(reader.problem()).toMatchObject({ value: '4294967295', message: 'Expected a length' });
-    expect(reader.read(bytes, at)).toEqual([]);
+    expect([...reader.read(bytes, at)]).toEqual([]);
     expect(reader.end()).toBe(reader.problem());
   });
 
@@ -247,7 +276,7 @@ describe('createWatchReader', () => {
       const before = Buffer.concat(some.slice(0, index).map(({ protobuf }) => protobuf));
       for (let end = 0; end <= protobuf.length; end += 13) {
         const reader = createWatchReader('services');
-        reader.read(Buffer.concat([before, protobuf.subarray(0, end)]), at);
+        Array.from(reader.read(Buffer.concat([before, protobuf.subarray(0, end)]), at));
         expect(reader.end() === null).toBe(end === 0 || end === protobuf.length);
       }
     }
@@ -260,8 +289,8 @@ describe('readStatus', () => {
   test('is the body of an answer that is no success', () => {
     const frame = failure?.protobuf ?? Buffer.alloc(0);
     const body = frame.subarray(frame.indexOf('k8s\0'));
-    const status = { code: 429, reason: 'TooManyRequests', message: '', retryAfterSeconds: 7 };
-    expect(readStatus(body)).toEqual(status);
+    const said = { code: 429, reason: 'TooManyRequests', message: '' };
+    expect(readStatus(body)).toEqual({ ...said, retryAfterSeconds: 7, causes: ['x'] });
   });
 
   test.each([

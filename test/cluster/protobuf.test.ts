@@ -1,8 +1,8 @@
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
-import { jsonBytes, project } from '../../src/cluster/project.ts';
-import { readObject, typeLength } from '../../src/cluster/protobuf.ts';
+import { jsonBytes, project, typeLength } from '../../src/cluster/project.ts';
+import { readObject } from '../../src/cluster/protobuf.ts';
 import type { Pod, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import type { Message } from '../protobuf/fixtures.ts';

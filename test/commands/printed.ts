@@ -27,4 +27,6 @@ export const usual = {
   maxEndpointsPerSlice: 100,
   endpoints: true,
   output: 'json',
+  'metrics.perService': 'findings',
+  'metrics.maxServices': 1000,
 } as const;

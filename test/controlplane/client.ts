@@ -37,9 +37,10 @@ interface Answer {
 function ask(
   agent: Agent,
   url: string,
-  { method, headers }: { method: Method; headers: Record<string, string> },
+  how: { method: Method; headers: Record<string, string> },
   body: string,
 ): Promise<Answer> {
+  const { method, headers } = how;
   return new Promise((resolve, reject) => {
     const request = httpsRequest(url, { agent, method, headers, timeout: 60_000 }, (response) => {
       let text = '';
@@ -53,7 +54,11 @@ function ask(
       response.on('error', reject);
     });
     request.on('timeout', () => request.destroy(new Error(`${method} ${url}: no answer`)));
-    request.on('error', reject);
+    request.on('error', (error) => {
+      // A server may close a connection that was idle at the moment when it is used again.
+      if (method === 'GET' && request.reusedSocket) resolve(ask(agent, url, how, body));
+      else reject(error);
+    });
     request.end(body);
   });
 }

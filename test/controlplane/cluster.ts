@@ -7,21 +7,34 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from './client.ts';
 import type { Version } from './controlplane.ts';
 
-interface Node {
+export interface Node {
   readonly name: string;
   readonly zone: string;
+  /** 1 to 250: the last byte of its address. */
+  readonly number: number;
 }
 
-const node = (id: string): Node => ({ name: `node-${id}`, zone: `zone-${id.charAt(0)}` });
+const node = (id: string, number: number): Node => ({
+  name: `node-${id}`,
+  zone: `zone-${id.charAt(0)}`,
+  number,
+});
 
-const workers = [node('a1'), node('a2'), node('b1'), node('b2'), node('c1'), node('c2')] as const;
+const workers = [
+  node('a1', 1),
+  node('a2', 2),
+  node('b1', 3),
+  node('b2', 4),
+  node('c1', 5),
+  node('c2', 6),
+] as const;
 
 /** A node that runs no pod and has no part in hints. */
-const controlPlane = node('a0');
+const controlPlane = node('a0', 7);
 
 const nodes: readonly Node[] = [...workers, controlPlane];
 
-type State = 'ready' | 'unready' | 'pending' | 'terminating' | 'succeeded' | 'failed';
+export type State = 'ready' | 'unready' | 'pending' | 'terminating' | 'succeeded' | 'failed';
 
 interface Port {
   readonly containerPort: number;
@@ -30,7 +43,7 @@ interface Port {
 }
 
 /** The pods of one Service; one port, IPv4, ready, if nothing else is said. */
-interface Pods {
+export interface Pods {
   readonly count: number;
   readonly families?: readonly (4 | 6)[];
   readonly ports?: (index: number) => readonly Port[];
@@ -43,7 +56,7 @@ interface Pods {
 }
 
 /** A Service; with pods, it selects them by the label `app`. */
-interface Plan {
+export interface Plan {
   readonly name: string;
   readonly spec: Readonly<Record<string, unknown>>;
   readonly annotations?: Readonly<Record<string, string>>;
@@ -234,9 +247,9 @@ const platform: readonly Plan[] = [
 
 const now = (): string => `${new Date().toISOString().slice(0, 19)}Z`;
 
-const hostIP = (node: Node): string => `10.0.0.${nodes.indexOf(node) + 1}`;
+const hostIP = (node: Node): string => `10.0.0.${node.number}`;
 
-async function createNode({ call }: Client, node: Node): Promise<void> {
+export async function createNode({ call }: Client, node: Node): Promise<void> {
   const { name, zone } = node;
   const labels = {
     'kubernetes.io/hostname': name,
@@ -290,19 +303,18 @@ function statusOf(state: State, node: Node, ips: readonly string[]): object {
   };
 }
 
-/** Gives out addresses, as each node's network does. */
-function addressing(): (node: Node, families: readonly (4 | 6)[]) => string[] {
-  const used = new Map<Node, number>();
-  return (node, families) => {
-    const count = (used.get(node) ?? 0) + 1;
-    used.set(node, count);
-    const place = nodes.indexOf(node);
-    const six = `fd00:10:244:${place}::${count.toString(16)}`;
-    return families.map((family) => (family === 4 ? `10.244.${place}.${count}` : six));
+/** Gives out addresses, none twice; `range` below 16: none of another range either. */
+export function addressing(range = 0): (families: readonly (4 | 6)[]) => string[] {
+  let count = 0;
+  return (families) => {
+    count++;
+    const four = `10.${240 + range}.${count >> 8}.${count & 255}`;
+    const six = `fd00:10:${240 + range}::${count.toString(16)}`;
+    return families.map((family) => (family === 4 ? four : six));
   };
 }
 
-interface Pod {
+export interface Pod {
   readonly namespace: string;
   readonly name: string;
   readonly node: Node;
@@ -313,23 +325,41 @@ interface Pod {
   readonly ports: readonly Port[];
 }
 
-/** Creates a pod and takes it through the states that a kubelet reports on the way to its own. */
-async function createPod({ call }: Client, pod: Pod): Promise<void> {
-  const path = `/api/v1/namespaces/${pod.namespace}/pods`;
+const podsIn = (namespace: string): string => `/api/v1/namespaces/${namespace}/pods`;
+
+/** Creates a pod on its node; no kubelet has said anything of it yet. */
+export async function bindPod({ call }: Client, pod: Pod): Promise<void> {
   const containers = [{ name: 'main', image: 'example.com/main', ports: pod.ports }];
   const spec = { ...pod.spec, nodeName: pod.node.name, containers };
-  await call('POST', path, { metadata: { name: pod.name, labels: pod.labels }, spec });
-  const report = (state: State, ips: readonly string[]): Promise<unknown> =>
-    call('PATCH', `${path}/${pod.name}/status`, statusOf(state, pod.node, ips));
-  await report('pending', []);
+  const metadata = { name: pod.name, labels: pod.labels };
+  await call('POST', podsIn(pod.namespace), { metadata, spec });
+}
+
+/** Writes the status of a pod, as its kubelet would; a pending one has no address yet. */
+export async function reportState({ call }: Client, pod: Pod, state: State): Promise<void> {
+  const ips = state === 'pending' ? [] : pod.ips;
+  const path = `${podsIn(pod.namespace)}/${pod.name}/status`;
+  await call('PATCH', path, statusOf(state, pod.node, ips));
+}
+
+/** Asks for a pod to end; `now`: it is gone, else it is terminating until its kubelet says so. */
+export async function deletePod({ call }: Client, pod: Pod, now: boolean): Promise<void> {
+  const options = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds: now ? 0 : 30 };
+  await call('DELETE', `${podsIn(pod.namespace)}/${pod.name}`, options);
+}
+
+/** Creates a pod and takes it through the states that a kubelet reports on the way to its own. */
+export async function createPod(client: Client, pod: Pod): Promise<void> {
+  await bindPod(client, pod);
+  await reportState(client, pod, 'pending');
   if (pod.state === 'pending') return;
-  await report('unready', pod.ips);
+  await reportState(client, pod, 'unready');
   if (pod.state === 'unready') return;
   // A pod that fails without having been ready is nothing that the controllers wake up for.
-  await report('ready', pod.ips);
-  if (pod.state !== 'ready') await report(pod.state, pod.ips);
+  await reportState(client, pod, 'ready');
+  if (pod.state !== 'ready') await reportState(client, pod, pod.state);
   // Its kubelet never says that it is gone, so it stays.
-  if (pod.state === 'terminating') await call('DELETE', `${path}/${pod.name}`);
+  if (pod.state === 'terminating') await deletePod(client, pod, false);
 }
 
 type Addresses = ReturnType<typeof addressing>;
@@ -354,7 +384,7 @@ async function createPods(
       namespace,
       name,
       node,
-      ips: pods.hostNetwork ? [hostIP(node)] : addresses(node, pods.families ?? [4]),
+      ips: pods.hostNetwork ? [hostIP(node)] : addresses(pods.families ?? [4]),
       state: byTurns(states, index),
       labels: { app, ...pods.labels?.(index) },
       spec: {
@@ -368,7 +398,7 @@ async function createPods(
   }
 }
 
-async function createService(
+export async function createService(
   client: Client,
   namespace: string,
   plan: Plan,
@@ -399,11 +429,17 @@ async function createService(
 /** A pod of no Service, older than all others. */
 export const bystander = { namespace: 'platform', name: 'bystander-0' };
 
-export async function createCluster(client: Client, version: Version): Promise<void> {
-  const minor = Number(version.split('.')[1]);
-  const plans = { shop: [...shop, ...steered(minor >= 34)], platform };
-  const addresses = addressing();
+/** Whether a version knows all ways to say where traffic shall go. */
+export const isLater = (version: Version): boolean => Number(version.split('.')[1]) >= 34;
+
+export async function createNodes(client: Client): Promise<void> {
   for (const node of nodes) await createNode(client, node);
+}
+
+export async function createCluster(client: Client, version: Version): Promise<void> {
+  const plans = { shop: [...shop, ...steered(isLater(version))], platform };
+  const addresses = addressing();
+  await createNodes(client);
   for (const name of Object.keys(plans)) {
     await client.call('POST', '/api/v1/namespaces', { metadata: { name } });
   }

@@ -72,6 +72,11 @@ export interface ControlPlane {
   readonly resumeControllerManager: () => void;
   readonly restartControllerManager: () => Promise<void>;
   readonly restartApiserver: () => Promise<void>;
+  /** Kills the API server; startApiserver brings it back. */
+  readonly killApiserver: () => Promise<void>;
+  readonly startApiserver: () => Promise<void>;
+  /** Ends etcd and starts it on the same data; the API server finds it again by itself. */
+  readonly restartEtcd: () => Promise<void>;
   readonly stop: () => Promise<void>;
 }
 
@@ -371,6 +376,7 @@ interface Starter {
   readonly etcd: () => void;
   readonly apiserver: () => Promise<void>;
   readonly controllerManager: () => Promise<void>;
+  readonly kill: (tool: Tool) => Promise<void>;
   readonly again: (tool: Tool, begin: () => Promise<void>) => Promise<void>;
   readonly signal: (name: NodeJS.Signals) => () => void;
 }
@@ -403,6 +409,10 @@ function starterIn(
       const flags = controllerManagerFlags(directory, ports, options);
       const program = launch('kube-controller-manager', flags);
       return ready(program, `${serverAt(ports.controllerManager)}/healthz`);
+    },
+    kill: async (tool) => {
+      const program = programs.get(tool);
+      if (program !== undefined) await end(program, 'SIGKILL');
     },
     again: async (tool, begin) => {
       const program = programs.get(tool);
@@ -450,6 +460,13 @@ async function startIn(
     restartControllerManager: () =>
       starter.again('kube-controller-manager', starter.controllerManager),
     restartApiserver: () => starter.again('kube-apiserver', starter.apiserver),
+    killApiserver: () => starter.kill('kube-apiserver'),
+    startApiserver: starter.apiserver,
+    restartEtcd: () =>
+      starter.again('etcd', () => {
+        starter.etcd();
+        return Promise.resolve();
+      }),
     stop,
   };
 }

@@ -4,26 +4,50 @@
 import type { Client, Thing } from './client.ts';
 import { bystander } from './cluster.ts';
 
-interface Endpoint {
-  addresses: string[];
-  conditions: { ready?: boolean; serving?: boolean };
-  zone?: string;
-  hints?: unknown;
-  targetRef?: { uid: string };
+interface Target {
+  kind?: string;
+  name?: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
 }
 
-interface Slice extends Thing {
+interface Port {
+  name?: string;
+  port: number;
+  protocol?: string;
+  appProtocol?: string;
+}
+
+export interface Endpoint {
+  addresses: string[];
+  conditions: { ready?: boolean; serving?: boolean; terminating?: boolean };
+  hostname?: string;
+  nodeName?: string;
+  zone?: string;
+  hints?: { forZones?: { name: string }[]; forNodes?: { name: string }[] };
+  targetRef?: Target;
+}
+
+export interface Slice extends Thing {
   addressType: string;
   endpoints: Endpoint[] | null;
-  ports: { port: number }[];
+  ports: Port[];
+}
+
+export interface Address {
+  ip: string;
+  nodeName?: string;
+  targetRef?: Target;
 }
 
 interface Subset {
-  addresses?: { ip: string }[];
-  notReadyAddresses?: { ip: string }[];
+  addresses?: Address[];
+  notReadyAddresses?: Address[];
+  ports?: Port[];
 }
 
-interface Endpoints extends Thing {
+export interface Endpoints extends Thing {
   subsets: Subset[];
 }
 
@@ -45,7 +69,7 @@ export interface Fault {
   readonly change: ((object: Thing, client: Client) => void | Promise<void>) | null;
 }
 
-function first<T>(list: readonly T[] | null | undefined): T {
+export function first<T>(list: readonly T[] | null | undefined): T {
   const one = list?.[0];
   if (one === undefined) throw new Error('Nothing is there to be spoilt');
   return one;
@@ -69,7 +93,7 @@ async function sliceOf(
 
 const split = (key: string): [string, string] => key.split('/') as [string, string];
 
-function inSlice(
+export function inSlice(
   service: string,
   title: string,
   code: string,
@@ -84,7 +108,7 @@ function inSlice(
   };
 }
 
-function inEndpoints(
+export function inEndpoints(
   service: string,
   title: string,
   found: string,
@@ -104,10 +128,10 @@ const podPath = (key: string): string => {
   return `/api/v1/namespaces/${namespace}/pods/${name}`;
 };
 
-const gone = '00000000-0000-4000-8000-000000000000';
+export const gone = '00000000-0000-4000-8000-000000000000';
 const mirrored = { output: 'mirrored' };
 
-function toNotReady(subset: Subset): void {
+export function toNotReady(subset: Subset): void {
   const address = first(subset.addresses);
   subset.addresses = subset.addresses?.slice(1) ?? [];
   subset.notReadyAddresses = [...(subset.notReadyAddresses ?? []), address];

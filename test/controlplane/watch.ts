@@ -4,11 +4,12 @@
 // one permission and with it again. `node test/controlplane/watch.ts [VERSION]`; about two minutes,
 // most of which is the pause after a refusal.
 
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { core, createAccount, permit } from './account.ts';
 import { clientOf } from './client.ts';
 import { newestVersion, startControlPlane, versions } from './controlplane.ts';
 import { createConnection, environmentOf } from '../../src/cluster/connection.ts';
@@ -28,45 +29,6 @@ import type { Reflectors } from '../../src/cluster/reflectors.ts';
 import type { Store } from '../../src/cluster/store.ts';
 
 const shop = '/api/v1/namespaces/shop';
-const rbac = '/apis/rbac.authorization.k8s.io/v1';
-const verbs = ['get', 'list', 'watch'];
-
-/** The role of the auditor; `core`: what of the core group it may read. */
-const roleFor = (core: readonly string[]) => ({
-  metadata: { name: 'auditor' },
-  rules: [
-    { apiGroups: [''], resources: core, verbs },
-    { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
-  ],
-});
-
-const core = ['pods', 'services', 'nodes', 'endpoints'];
-
-/** Creates the account and writes its kubeconfig, with a token file; returns its path. */
-async function writeAccount(plane: ControlPlane, client: Client, folder: string): Promise<string> {
-  await client.call('POST', '/api/v1/namespaces', { metadata: { name: 'shop' } });
-  await client.call('POST', `${shop}/serviceaccounts`, { metadata: { name: 'auditor' } });
-  await client.call('POST', `${rbac}/clusterroles`, roleFor(core));
-  await client.call('POST', `${rbac}/clusterrolebindings`, {
-    metadata: { name: 'auditor' },
-    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'auditor' },
-    subjects: [{ kind: 'ServiceAccount', name: 'auditor', namespace: 'shop' }],
-  });
-  const request = { spec: {} };
-  const made = await client.call('POST', `${shop}/serviceaccounts/auditor/token`, request);
-  writeFileSync(join(folder, 'token'), (made as { status: { token: string } }).status.token);
-  writeFileSync(join(folder, 'ca.crt'), plane.ca);
-  const cluster = { server: plane.server, 'certificate-authority': 'ca.crt' };
-  const config = {
-    'current-context': 'it',
-    clusters: [{ name: 'it', cluster }],
-    users: [{ name: 'auditor', user: { tokenFile: 'token' } }],
-    contexts: [{ name: 'it', context: { cluster: 'it', user: 'auditor' } }],
-  };
-  writeFileSync(join(folder, 'config'), JSON.stringify(config));
-  return join(folder, 'config');
-}
-
 async function createPod(client: Client, index: number): Promise<void> {
   const name = `pod-${index}`;
   await client.call('POST', `${shop}/pods`, {
@@ -145,13 +107,15 @@ async function play({ plane, client, store, environment, reflectors }: Stage): P
   await plane.restartApiserver();
   await deletePod(client, 4);
   await check('a restart', async () => allSynced() && (await same()));
-  const role = `${rbac}/clusterroles/auditor`;
-  await client.call('PUT', role, roleFor(core.filter((resource) => resource !== 'pods')));
+  await permit(
+    client,
+    core.filter((resource) => resource !== 'pods'),
+  );
   await plane.restartApiserver();
   const others = resources.filter((resource) => resource !== 'pods');
   await check('without pods', () => stateOf('pods') === 'off');
   await check('all others', () => others.every((resource) => stateOf(resource) === 'synced'));
-  await client.call('PUT', role, roleFor(core));
+  await permit(client, core);
   await deletePod(client, 5);
   await check('with pods again', async () => allSynced() && (await same()), 120);
 }
@@ -191,7 +155,8 @@ async function main(): Promise<void> {
       const plane = await startControlPlane({ version });
       const client = clientOf(plane);
       try {
-        const kubeconfig = await writeAccount(plane, client, folder);
+        const { kubeconfig } = await createAccount(plane, client, folder);
+        await client.call('POST', '/api/v1/namespaces', { metadata: { name: 'shop' } });
         await client.call('POST', '/api/v1/nodes', { metadata: { name: 'node-a' } });
         const spec = { selector: { app: 'web' }, ports: [{ port: 80, targetPort: 8080 }] };
         await client.call('POST', `${shop}/services`, { metadata: { name: 'web' }, spec });

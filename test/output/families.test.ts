@@ -2,9 +2,10 @@ import { describe, expect, test } from 'vitest';
 
 import { metricsDocument } from '../metrics-document.ts';
 import { families, processFamilies } from '../../src/output/families.ts';
+import { serviceFamilies } from '../../src/output/service-families.ts';
 
 describe('names follow the rules of promtool check metrics', () => {
-  test.each(families)('$name', ({ name, type, help, unit, labels }) => {
+  test.each([...families, ...serviceFamilies])('$name', ({ name, type, help, unit, labels }) => {
     expect(name).toMatch(/^endpoint_auditor_[a-z]+(?:_[a-z]+)*$/);
     expect(name.endsWith('_total')).toBe(type === 'counter');
     expect(name).not.toMatch(/gauge|counter|histogram|summary/);
@@ -27,8 +28,9 @@ test('docs/metrics.md is the catalogue', async () => {
 
 test('the document names every metric and every label', () => {
   const text = metricsDocument();
-  for (const { name } of [...families, ...processFamilies]) expect(text).toContain(`\`${name}\``);
-  for (const { labels } of families) {
+  for (const { name } of [...families, ...serviceFamilies, ...processFamilies])
+    expect(text).toContain(`\`${name}\``);
+  for (const { labels } of [...families, ...serviceFamilies]) {
     for (const [label, values] of Object.entries(labels)) {
       expect(text).toContain(`| \`${label}\` `);
       if (values.length < 12) for (const value of values) expect(text).toContain(`\`${value}\``);

@@ -18,8 +18,14 @@ let server: Listening;
 const url = (path: string): string => `http://127.0.0.1:${String(server.port)}${path}`;
 const get = (path: string, init: RequestInit = {}): Promise<Response> => fetch(url(path), init);
 
+function* scrapeOf({ metrics }: Status): Generator<undefined, Status['metrics']> {
+  yield;
+  return metrics;
+}
+
 const answers: Answers = {
   status: () => current,
+  scrape: () => scrapeOf(current),
   service: (namespace, name) => more.service?.(namespace, name) ?? null,
   notReady: () => more.notReady?.() ?? null,
   stuck: () => more.stuck?.() ?? null,
@@ -187,13 +193,61 @@ describe('what is asked in another way', () => {
   });
 });
 
+describe('/metrics', () => {
+  const accepted: [string | null, RegExp, RegExp][] = [
+    [null, /^text\/plain; version=0\.0\.4/, /\n$/],
+    ['text/plain', /^text\/plain; version=0\.0\.4/, /\n$/],
+    [
+      'application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1',
+      /^application\/openmetrics-text; version=1\.0\.0/,
+      /\n# EOF\n$/,
+    ],
+  ];
+  test.each(accepted)('for %j', async (accept, type, ending) => {
+    const response = await get('/metrics', accept === null ? {} : { headers: { accept } });
+    expect(response.headers.get('content-type')).toMatch(type);
+    expect(response.headers.get('vary')).toContain('Accept');
+    expect(await response.text()).toMatch(ending);
+  });
+
+  test('HEAD has no body, and ends', async () => {
+    const response = await get('/metrics', { method: 'HEAD' });
+    expect([response.status, await response.text()]).toEqual([200, '']);
+  });
+
+  const many = (count: number): string[][] =>
+    Array.from({ length: count }, (_, at) => [`x{a="${String(at).repeat(20)}"} 1\n`]);
+
+  test('a hundred thousand rows arrive whole, packed or not', async () => {
+    const rows = many(100_000);
+    current = statusOf({ metrics: { ...current.metrics, perService: { rows, leftOut: 0 } } });
+    const text = await (await get('/metrics')).text();
+    const want = rows.map(([row]) => row).join('');
+    expect(text.includes(want)).toBe(true);
+  });
+
+  test('a scraper that goes away is no error', async () => {
+    const errors: unknown[] = [];
+    const app = createApp(answers, (error) => errors.push(error));
+    const short = await listen(app, { host: '127.0.0.1', port: 0 });
+    const rows = many(200_000);
+    current = statusOf({ metrics: { ...current.metrics, perService: { rows, leftOut: 0 } } });
+    const gone = connect(short.port, '127.0.0.1');
+    gone.write('GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(gone, 'data');
+    gone.destroy();
+    await short.close();
+    expect(errors).toEqual([]);
+  });
+});
+
 test('a defect answers 500, tells nothing of itself, and leaves the server running', async () => {
   const errors: unknown[] = [];
   const defect = new Error('secret detail');
   const fail = (): never => {
     throw defect;
   };
-  const all = { status: fail, service: fail, notReady: fail, stuck: () => null };
+  const all = { status: fail, scrape: fail, service: fail, notReady: fail, stuck: () => null };
   const app = createApp(all, (error) => errors.push(error));
   const broken = await listen(app, { host: '127.0.0.1', port: 0 });
   for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings']) {

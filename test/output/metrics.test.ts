@@ -2,12 +2,13 @@ import { beforeAll, describe, expect, test } from 'vitest';
 
 import { endpoint, slice } from '../build.ts';
 import { cardinality } from '../metrics-document.ts';
-import { conformState, stateOf } from './samples.ts';
+import { conformState, exposition, findingOf, moment, numbersOf, stateOf } from './samples.ts';
 import { catalogue } from '../../src/audit/findings.ts';
 import { createFillTotals, setFill } from '../../src/measure/fill.ts';
 import { countConvergence, countTrigger } from '../../src/measure/lag.ts';
 import { families, processFamilies } from '../../src/output/families.ts';
-import { metricsContentType, renderMetrics } from '../../src/output/metrics.ts';
+import { serviceFamilies } from '../../src/output/service-families.ts';
+import { createServiceRows } from '../../src/output/service-rows.ts';
 
 interface Parsed {
   readonly type: string;
@@ -61,7 +62,29 @@ function parse(text: string): Map<string, Parsed> {
   return parsed;
 }
 
-const state = stateOf();
+/** A Service of which every family has something to say. */
+const troubled = numbersOf({
+  share: {
+    ...numbersOf().share,
+    verdicts: { endpoints: 'different', endpointslices: 'pending', mirrored: null },
+    pendingSince: { endpointslices: moment - 5 },
+    open: true,
+  },
+});
+
+const rows = createServiceRows({ mode: 'all', max: 1 })({
+  services: new Map([
+    ['shop/web', troubled],
+    ['shop/api', numbersOf({ name: 'api' })],
+  ]),
+  open: new Set(['shop/web']),
+  findings: () => [findingOf()],
+  stale: new Set(),
+});
+let step = rows.next();
+while (step.done !== true) step = rows.next();
+
+const state = stateOf({ perService: step.value });
 let parsed: Map<string, Parsed>;
 
 beforeAll(async () => {
@@ -70,17 +93,17 @@ beforeAll(async () => {
   countConvergence(state.convergence, { output: 'endpoints', operation: 'add', seconds: 1000 });
   countTrigger(state.trigger, { resource: 'endpoints', quality: 'ok', seconds: 3 });
   // A garbage collection is in /metrics once there has been one that was observed.
-  await renderMetrics(state);
+  await exposition(state);
   let garbage: unknown[] = [];
   for (let round = 0; round < 50; round++) garbage = Array.from({ length: 100_000 }, () => ({}));
   expect(garbage.length).toBe(100_000);
   await new Promise((resolve) => setTimeout(resolve, 20));
-  parsed = parse(await renderMetrics(state));
+  parsed = parse(await exposition(state));
 });
 
 describe('/metrics and the catalogue are equal', () => {
   test('in their names', () => {
-    const known = [...families, ...processFamilies].map(({ name }) => name);
+    const known = [...families, ...serviceFamilies, ...processFamilies].map(({ name }) => name);
     expect([...parsed.keys()].sort()).toEqual(known.sort());
   });
 
@@ -99,6 +122,21 @@ describe('/metrics and the catalogue are equal', () => {
     expect(got?.samples.length).toBeLessThanOrEqual(cardinality(family));
   });
 
+  test.each(serviceFamilies)('$name', (family) => {
+    const got = parsed.get(family.name);
+    expect(got).toMatchObject({ type: family.type, help: family.help });
+    for (const { labels } of got?.samples ?? []) {
+      const { namespace, service, ...own } = labels;
+      expect([namespace, service]).toEqual(['shop', 'web']);
+      expect(Object.keys(own)).toEqual(Object.keys(family.labels));
+      for (const [label, value] of Object.entries(own)) {
+        expect(family.labels[label]).toContain(value);
+      }
+    }
+    expect(got?.samples.length).toBeGreaterThan(0);
+    expect(got?.samples.length).toBeLessThanOrEqual(family.most);
+  });
+
   test.each(processFamilies)('$name', ({ name, type, labels }) => {
     const got = parsed.get(name);
     expect(got?.type).toBe(type);
@@ -109,7 +147,7 @@ describe('/metrics and the catalogue are equal', () => {
   });
 
   test('every known combination of labels is there before anything happened', async () => {
-    const fresh = parse(await renderMetrics(conformState()));
+    const fresh = parse(await exposition(conformState()));
     for (const family of families) {
       const got = fresh.get(family.name)?.samples ?? [];
       const isByCode = 'code' in family.labels;
@@ -123,7 +161,7 @@ describe('/metrics and the catalogue are equal', () => {
 
 describe('the exposition', () => {
   test('has no series twice', async () => {
-    const lines = (await renderMetrics(state)).split('\n').filter((line) => /^[a-z]/.test(line));
+    const lines = (await exposition(state)).split('\n').filter((line) => /^[a-z]/.test(line));
     const series = lines.map((line) => line.slice(0, line.lastIndexOf(' ')));
     expect(new Set(series).size).toBe(series.length);
   });
@@ -170,6 +208,8 @@ describe('the exposition', () => {
     expect(valueOf(`${p}outputs_unknown`, { reason: 'pods-not-known' })).toBe(0);
     expect(valueOf(`${p}pending_oldest_seconds`, { output: 'endpoints' })).toBe(12);
     expect(valueOf(`${p}pending_oldest_seconds`, { output: 'mirrored' })).toBe(0);
+    expect(valueOf(`${p}services_with_series`)).toBe(1);
+    expect(valueOf(`${p}services_left_out`)).toBe(1);
     expect(valueOf(`${p}fill_ratio`)).toBe(0.01);
     expect(valueOf(`${p}dropped_total`, { reason: 'stale' })).toBe(3);
     expect(valueOf(`${p}build_info`, { version: '1.2.3' })).toBe(1);
@@ -180,12 +220,8 @@ describe('the exposition', () => {
     expect(valueOf(`${p}findings`, { code: 'slice-orphaned', severity: 'warning' })).toBe(0);
   });
 
-  test('says which format it is', () => {
-    expect(metricsContentType).toBe('text/plain; version=0.0.4; charset=utf-8');
-  });
-
   test('has no fill ratio without slices', async () => {
-    const text = await renderMetrics({ ...stateOf(), fill: createFillTotals(100) });
+    const text = await exposition({ ...stateOf(), fill: createFillTotals(100) });
     expect(text).not.toContain('fill_ratio');
   });
 });

@@ -2,12 +2,24 @@
 
 import type { Finding } from '../../src/audit/findings.ts';
 import type { Verdict } from '../../src/audit/verdict.ts';
+import { noCapacity } from '../../src/measure/capacity.ts';
+import { noConditions } from '../../src/measure/conditions.ts';
 import { createDuplicateTotals } from '../../src/measure/duplicates.ts';
 import { createFillTotals } from '../../src/measure/fill.ts';
-import { createConvergenceLag, createTriggerLag } from '../../src/measure/lag.ts';
+import {
+  createConvergenceLag,
+  createHistogram,
+  createTriggerLag,
+  durationBounds,
+} from '../../src/measure/lag.ts';
 import { createSizes } from '../../src/measure/size.ts';
+import type { Format } from '../../src/output/exposition.ts';
 import type { MetricsState } from '../../src/output/family.ts';
+import { noHintCounts } from '../../src/output/family.ts';
+import { renderMetrics } from '../../src/output/metrics.ts';
 import type { Status } from '../../src/output/page.ts';
+import type { ServiceNumbers } from '../../src/output/service-families.ts';
+import { noServiceSeries } from '../../src/output/service-rows.ts';
 import type { Report } from '../../src/output/report.ts';
 import { measuresOf } from '../../src/output/report.ts';
 
@@ -66,6 +78,10 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     opened: {},
     fill: createFillTotals(100),
     duplicates: createDuplicateTotals(),
+    conditions: noConditions(),
+    capacity: noCapacity(),
+    hints: noHintCounts(),
+    durations: { full: createHistogram(durationBounds), change: createHistogram(durationBounds) },
     sizes: createSizes(),
     convergence: createConvergenceLag(),
     trigger: createTriggerLag(),
@@ -76,6 +92,37 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     version: '1.2.3',
     ready: true,
     watches: noWatches,
+    perService: noServiceSeries,
+    ...more,
+  };
+}
+
+/** What a scrape of a state gets. */
+export async function exposition(state: MetricsState, format: Format = 'text'): Promise<string> {
+  let text = '';
+  for await (const piece of renderMetrics(state, format)) text += piece;
+  return text;
+}
+
+/** A Service whose two outputs conform, with two endpoints in one slice. */
+export function numbersOf(more: Partial<ServiceNumbers> = {}): ServiceNumbers {
+  return {
+    namespace: 'shop',
+    name: 'web',
+    share: {
+      exists: true,
+      foreign: false,
+      verdicts: { endpoints: 'conform', endpointslices: 'conform', mirrored: null },
+      reasons: { endpoints: null, endpointslices: null, mirrored: null },
+      pendingSince: {},
+      restless: false,
+      open: false,
+    },
+    conditions: { ...noConditions(), ready: 2 },
+    slices: 1,
+    surplus: 0,
+    bytes: { endpoints: 700, endpointslices: 900 },
+    audits: 4,
     ...more,
   };
 }

@@ -2,13 +2,12 @@
 
 import { expect, test } from 'vitest';
 
-import { moment, stateOf } from './samples.ts';
+import { exposition, moment, stateOf } from './samples.ts';
 import type { WatchCounts } from '../../src/output/family.ts';
-import { renderMetrics } from '../../src/output/metrics.ts';
 import { watchFamilies } from '../../src/output/watch-families.ts';
 
 const lines = async (...more: Parameters<typeof stateOf>): Promise<string[]> =>
-  (await renderMetrics(stateOf(...more)))
+  (await exposition(stateOf(...more)))
     .split('\n')
     .filter((line) => watchFamilies.some(({ name }) => line.startsWith(`${name}{`)));
 

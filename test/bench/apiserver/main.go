@@ -1,12 +1,13 @@
 // An API server for load: lists and watches of a made-up cluster that is as large as clusters get,
 // in JSON and in protobuf, faster than a client can read them. Nothing can be written.
 //
-//	apiserver -dir DIR [-share 1] [-pod-bytes 12000] [-bookmark 60s]
+//	apiserver -dir DIR [-share 1] [-pod-bytes 12000] [-bookmark 60s] [-json]
 //
 // Writes DIR/kubeconfig, prints {"url":…,"kubeconfig":…,"token":…,"authority":…} when it listens, and
 // serves until it is killed. All that it shows is as the controllers would have written it, also while pods change:
 //
 //	POST /control/churn?rate=500   pods that change their readiness, per second; 0 stops
+//	                               (alone=true: that have a new version and nothing else)
 //	GET  /control/stamps           what was sent when (clear=true: and forget it)
 //	GET  /control/requests         how often what was asked for
 //	GET  /control/world            how many objects there are of each resource
@@ -44,6 +45,7 @@ func main() {
 	share := flag.Int("share", 1, "divides all counts: 1 is the full world of 150,000 pods")
 	podBytes := flag.Int("pod-bytes", 12_000, "JSON of a pod, with managedFields")
 	marks := flag.Duration("bookmark", time.Minute, "time between bookmarks")
+	onlyJSON := flag.Bool("json", false, "answer in JSON whatever is asked for")
 	flag.Parse()
 
 	w := newWorld(*share)
@@ -59,7 +61,8 @@ func main() {
 	kubeconfig := filepath.Join(*dir, "kubeconfig")
 	writeKubeconfig(kubeconfig, url, token, authority(certificate.Certificate[0]))
 	s := &http.Server{
-		Handler:  &server{cluster: c, token: token, bookmark: *marks, requests: map[string]int{}},
+		Handler: &server{cluster: c, token: token, bookmark: *marks, onlyJSON: *onlyJSON,
+			requests: map[string]int{}},
 		ErrorLog: log.New(os.Stderr, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate},
 			NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12},

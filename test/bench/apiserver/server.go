@@ -23,6 +23,7 @@ type server struct {
 	*cluster
 	token    string
 	bookmark time.Duration
+	onlyJSON bool
 	counting sync.Mutex
 	requests map[string]int
 }
@@ -34,7 +35,8 @@ var paths = map[string]string{
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	as := asJSON
-	if strings.Contains(r.Header.Get("Accept"), "application/vnd.kubernetes.protobuf") {
+	accept := r.Header.Get("Accept")
+	if !s.onlyJSON && strings.Contains(accept, "application/vnd.kubernetes.protobuf") {
 		as = asProtobuf
 	}
 	if r.Header.Get("Authorization") != "Bearer "+s.token {
@@ -271,6 +273,7 @@ func (s *server) control(w http.ResponseWriter, r *http.Request) {
 		}
 		s.mutex.Lock()
 		s.rate = rate
+		s.alone = r.URL.Query().Get("alone") == "true"
 		s.mutex.Unlock()
 		answer(w, map[string]float64{"rate": rate})
 	case "GET /control/stamps":

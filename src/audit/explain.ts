@@ -1,0 +1,475 @@
+// Why is this pod not in my Service? Explains a Service, a pod, both together, or an address, from
+// what the ledger holds: what is expected and why, what stands, what differs, what explains the
+// difference, and the smallest change that would put it right.
+//
+// Nothing is decided here. What is expected the shadows say (chain.ts), what differs the audit says
+// (items of the ledger), so an explanation cannot disagree with a finding. The work is bounded by
+// one Service, one namespace for near misses, and a look at every Service for an address.
+
+import { canonicalIP, parseIP } from '../model/ip.ts';
+import type { Key, Pod, Service } from '../model/objects.ts';
+import { selects } from '../model/selector.ts';
+import type { PairExplained } from './explain-pair.ts';
+import { anyUnknown, explainPair, verdictOn, worstVerdict } from './explain-pair.ts';
+import { explainService } from './explain-service.ts';
+import type { Severity } from './findings.ts';
+import { isWorse } from './findings.ts';
+import type { Ledger } from './ledger.ts';
+import { missedText } from './chain.ts';
+import { isNear, servicesNear } from './near.ts';
+import type { Reason } from './reason.ts';
+import { counted, fewOf, itemReasons, reason, unknownText, worstOf } from './reason.ts';
+import type { Context } from './service.ts';
+import type { Item } from './settle.ts';
+import type { Audited } from './standing.ts';
+import { isListedIn, standsOf } from './stands.ts';
+import { standings, standingWords } from './step.ts';
+import type { Sight, Verdict } from './verdict.ts';
+import { legal, verdictOf, written } from './verdict.ts';
+
+/** What is asked about. Keys are `namespace/name`. */
+export type Subject =
+  | { readonly kind: 'service'; readonly service: Key }
+  | { readonly kind: 'pod'; readonly pod: Key }
+  | { readonly kind: 'pair'; readonly pod: Key; readonly service: Key }
+  | { readonly kind: 'address'; readonly address: string };
+
+export interface Explanation {
+  readonly subject: Subject;
+  /** Whether what is asked about exists, or is at least spoken of somewhere. */
+  readonly found: boolean;
+  /** The worst over the outputs concerned; null where there is nothing to judge. */
+  readonly verdict: Verdict | null;
+  /** The worst of the findings concerned; null: there is none. */
+  readonly severity: Severity | null;
+  /** One sentence. */
+  readonly answer: string;
+  readonly change: string | null;
+  readonly reasons: readonly Reason[];
+}
+
+/** Explains what is asked about; `context` is that of the ledger, as it is seen just now. */
+export function explain(context: Sight, ledger: Ledger, subject: Subject): Explanation {
+  const explanation = explained(context, ledger, subject);
+  const { verdict, reasons } = explanation;
+  const others = verdict === 'different' || verdict === 'pending' ? othersReasons(ledger) : [];
+  return others.length === 0 ? explanation : { ...explanation, reasons: [...reasons, ...others] };
+}
+
+function explained(context: Sight, ledger: Ledger, subject: Subject): Explanation {
+  switch (subject.kind) {
+    case 'service':
+      return explainOneService(context, ledger, subject);
+    case 'pod':
+      return explainPod(context, ledger, subject);
+    case 'pair':
+      return explainBoth(context, ledger, subject);
+    case 'address':
+      return explainAddress(context, ledger, subject);
+  }
+}
+
+/** Where several Services differ and nothing known explains it, the controllers may not run. */
+function othersReasons(ledger: Ledger): Reason[] {
+  const differing: Key[] = [];
+  for (const { items, record } of ledger.audited.values()) {
+    if (items.size === 0) continue;
+    const bare = [...items.values()]
+      .flat()
+      .some(
+        ({ output, cause, difference }) =>
+          output !== 'input' && cause === null && !legal.has(difference.code),
+      );
+    if (bare) differing.push(record.key);
+  }
+  if (differing.length < 2) return [];
+  const text =
+    `${counted(differing.length, 'Service')} differ and no known cause explains it ` +
+    `(${fewOf(differing.sort())}): look whether kube-controller-manager runs and has a leader`;
+  return [reason('note', text)];
+}
+
+const notFound = (subject: Subject, answer: string, reasons: readonly Reason[]): Explanation => ({
+  subject,
+  found: false,
+  verdict: null,
+  severity: null,
+  answer,
+  change: null,
+  reasons,
+});
+
+/** Names that may have been meant: the same in another namespace, or spelt nearly the same. */
+function meant(key: Key, keys: Iterable<Key>): Reason[] {
+  const [namespace = '', name = ''] = key.split('/');
+  const same: Key[] = [];
+  const here: Key[] = [];
+  const elsewhere: Key[] = [];
+  for (const other of keys) {
+    const slash = other.indexOf('/');
+    const [space, own] = [other.slice(0, slash), other.slice(slash + 1)];
+    if (own === name) same.push(other);
+    else if (isNear(own, name)) (space === namespace ? here : elsewhere).push(other);
+  }
+  const found = [same, here, elsewhere].find((some) => some.length > 0) ?? [];
+  return found.length === 0 ? [] : [reason('note', `there is ${fewOf(found.sort())}`)];
+}
+
+function missing(
+  context: Context,
+  subject: Subject,
+  kind: 'Service' | 'Pod',
+  key: Key,
+): Explanation {
+  const { snapshot } = context;
+  const resource = kind === 'Pod' ? 'pods' : 'services';
+  if (!snapshot.knows(resource)) {
+    return notFound(subject, `${kind} ${key} is not known: the input has no ${kind}s`, []);
+  }
+  const reasons = meant(key, snapshot[resource].keys());
+  const [namespace = ''] = key.split('/');
+  const empty = [...snapshot.services.values()].every((one) => one.namespace !== namespace);
+  if (empty) reasons.push(reason('note', `there is no Service in namespace ${namespace}`));
+  return notFound(subject, `${kind} ${key} does not exist`, reasons);
+}
+
+function explainOneService(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'service' }>,
+): Explanation {
+  const of = ledger.audited.get(subject.service);
+  if (of === undefined) return missing(context, subject, 'Service', subject.service);
+  const { answer, change, verdicts, severity, reasons } = explainService(context, of);
+  const judged = Object.values(verdicts).filter((verdict) => verdict !== null);
+  const verdict = judged.length === 0 ? null : worstVerdict(judged);
+  return { subject, found: true, verdict, severity, answer, change, reasons };
+}
+
+/** The tree of one pair: what was asked, what stands, what is besides. */
+function pairReasons({ steps, stands, besides }: PairExplained, all: boolean): Reason[] {
+  const asked = all ? steps : steps.filter(({ mark }) => mark !== 'yes');
+  return [...asked, ...stands, ...besides];
+}
+
+function explainBoth(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'pair' }>,
+): Explanation {
+  const pod = context.snapshot.pods.get(subject.pod);
+  const of = ledger.audited.get(subject.service);
+  if (pod === undefined) return lostPod(context, ledger, subject, subject.pod);
+  const pair = of === undefined ? null : explainPair(context, of, pod);
+  if (pair === null) return missing(context, subject, 'Service', subject.service);
+  const { answer, change, verdict, severity } = pair;
+  return {
+    subject,
+    found: true,
+    verdict,
+    severity,
+    answer,
+    change,
+    reasons: pairReasons(pair, true),
+  };
+}
+
+/** A pod that does not exist may still be listed: the Services that name it are told. */
+function lostPod(context: Sight, ledger: Ledger, subject: Subject, key: Key): Explanation {
+  const naming: Reason[] = [];
+  let severity: Severity | null = null;
+  const verdicts: Verdict[] = [];
+  for (const of of ledger.audited.values()) {
+    if (!key.startsWith(`${of.record.namespace}/`)) continue;
+    const stands = standsOf(context.snapshot, of.record, (_, pod) => pod === key);
+    if (stands.length === 0) continue;
+    const items = itemsAt(of, new Set(stands.map(({ address }) => address)));
+    severity = worse(severity, worstOf(items));
+    verdicts.push(verdictAmong(context, of, items));
+    const entries = stands.map(({ object, text }) =>
+      reason('note', `${object}: ${text}`, { object }),
+    );
+    const text = `Service ${of.record.key} still lists it`;
+    naming.push(reason('no', text, { parts: [...entries, ...itemReasons(items)] }));
+  }
+  if (naming.length === 0) return missing(context, subject, 'Pod', key);
+  const services = counted(naming.length, 'Service');
+  const answer = `Pod ${key} does not exist, but is still listed in ${services}`;
+  const change = naming[0]?.parts.find((part) => part.change !== null)?.change ?? null;
+  return {
+    subject,
+    found: true,
+    verdict: worstVerdict(verdicts),
+    severity,
+    answer,
+    change,
+    reasons: naming,
+  };
+}
+
+const worse = (a: Severity | null, b: Severity | null): Severity | null =>
+  a === null ? b : b === null ? a : isWorse(b, a) ? b : a;
+
+const itemsAt = ({ items }: Audited, addresses: ReadonlySet<string>) =>
+  [...items].flatMap(([unit, there]) => (addresses.has(unit.split(' ')[1] ?? '') ? there : []));
+
+/** The worst verdict on some of the differences of a Service, over the outputs that it has. */
+function verdictAmong(context: Sight, of: Audited, items: readonly Item[]): Verdict {
+  const judged = written.filter((output) => verdictOf(context.snapshot, of, output) !== null);
+  return worstVerdict(judged.map((output) => verdictOn(context, of, items, output)));
+}
+
+const mostServices = 20;
+
+function explainPod(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'pod' }>,
+): Explanation {
+  const { snapshot } = context;
+  const pod = snapshot.pods.get(subject.pod);
+  if (pod === undefined) return lostPod(context, ledger, subject, subject.pod);
+  const keys = new Set(snapshot.servicesSelecting(pod.namespace, pod.labels).map(({ key }) => key));
+  const listing = servicesListing(ledger, pod.ips.map(canonicalIP));
+  for (const { record } of listing) if (record.namespace === pod.namespace) keys.add(record.key);
+  const pairs = [...keys]
+    .sort()
+    .slice(0, mostServices)
+    .flatMap((key) => pairOf(context, ledger, key, pod));
+  const reasons = pairs.map((pair) => pairReason(pair));
+  if (keys.size > mostServices) {
+    reasons.push(reason('note', `and ${counted(keys.size - mostServices, 'more Service')}`));
+  }
+  const selecting = pairs.filter(({ steps }) => !steps.some(isUnselected));
+  if (selecting.length === 0) reasons.push(...nearReasons(context, pod));
+  reasons.push(podReason(pod), ...sharedReasons(context, pod));
+  const { answer, change } = podAnswer(context, pod, pairs, selecting);
+  const severity = pairs.reduce<Severity | null>(
+    (worst, pair) => worse(worst, pair.severity),
+    null,
+  );
+  const verdict = pairs.length === 0 ? null : worstVerdict(pairs.map((pair) => pair.verdict));
+  return { subject, found: true, verdict, severity, answer, change, reasons };
+}
+
+const isUnselected = ({ mark, field }: Reason): boolean =>
+  mark === 'no' && (field?.startsWith('metadata.labels') === true || field === 'spec.selector');
+
+function pairOf(context: Sight, ledger: Ledger, key: Key, pod: Pod): PairExplained[] {
+  const of = ledger.audited.get(key);
+  const pair = of === undefined ? null : explainPair(context, of, pod);
+  return pair === null ? [] : [pair];
+}
+
+function pairReason(pair: PairExplained): Reason {
+  const { verdict, decides, service } = pair;
+  const mark =
+    verdict === 'unknown' ? 'unknown' : verdict === 'conform' && decides === null ? 'yes' : 'no';
+  const text = `Service ${service}: ${verdict}: ${standingOf(pair)}`;
+  return reason(mark, text, { object: `Service ${service}`, parts: pairReasons(pair, false) });
+}
+
+/** How the pod must stand in the slices, in short. */
+function standingOf({ places }: PairExplained): string {
+  const expected = places.filter(({ place }) => place !== 'endpoints').map((one) => one.expected);
+  const best = standings.findLast((one) => expected.includes(one)) ?? 'absent';
+  return `it must be ${standingWords[best]}`;
+}
+
+function podAnswer(
+  context: Context,
+  pod: Pod,
+  pairs: readonly PairExplained[],
+  selecting: readonly PairExplained[],
+): { answer: string; change: string | null } {
+  const name = `Pod ${pod.key}`;
+  const wrong = pairs.find(({ verdict }) => verdict === 'different');
+  const [only] = selecting;
+  if (wrong !== undefined) return { answer: wrong.answer, change: wrong.change };
+  if (selecting.length === 1 && only !== undefined)
+    return { answer: only.answer, change: only.change };
+  if (only === undefined) {
+    const { nearest } = servicesNear(context.snapshot, pod);
+    const [first] = nearest;
+    const near =
+      first === undefined
+        ? ''
+        : `; closest: ${nearText(first.service, first.missed.map(missedText))}`;
+    return {
+      answer: `${name} is in no Service: no selector matches its labels${near}`,
+      change: null,
+    };
+  }
+  const serving = selecting.filter(({ decides }) => decides === null);
+  const others = selecting.filter(({ decides }) => decides !== null);
+  const shown = fewOf(serving.map(({ service }) => service));
+  const [other] = others;
+  const [start, end] = [
+    serving.length === 0 ? '' : `${name} is in ${shown} and gets their traffic`,
+    other === undefined ? '' : other.answer,
+  ];
+  return {
+    answer: [start, end].filter((text) => text !== '').join('; '),
+    change: other?.change ?? null,
+  };
+}
+
+const nearText = ({ key }: Service, missed: readonly string[]): string =>
+  `Service ${key} (${missed.length === 0 ? 'in another namespace' : missed.join('; ')})`;
+
+function nearReasons({ snapshot }: Context, pod: Pod): Reason[] {
+  const { nearest, more } = servicesNear(snapshot, pod);
+  const reasons = nearest.map(({ service, missed, otherNamespace }) => {
+    const why = otherNamespace
+      ? 'would select it, but a Service selects pods of its own namespace only'
+      : `nearly selects it: ${missed.map(missedText).join('; ')}`;
+    const labels = missed.map(({ key, want }) => `${key}=${want}`).join(',');
+    return reason('note', `Service ${service.key} ${why}`, {
+      object: `Service ${service.key}`,
+      field: 'spec.selector',
+      change: otherNamespace ? null : `label the pod ${labels}, or change the selector`,
+    });
+  });
+  if (more > 0) reasons.push(reason('note', `and ${counted(more, 'more Service')}`));
+  const others = [...snapshot.services.values()].filter(
+    ({ namespace, selector }) => namespace === pod.namespace && selector !== null,
+  );
+  if (nearest.length === 0) {
+    const names = others.map(({ name }) => name).sort();
+    const count = counted(names.length, 'Service');
+    const text = `no selector of ${count} in namespace ${pod.namespace} comes near its labels`;
+    reasons.push(reason('note', names.length === 0 ? text : `${text}: ${fewOf(names, 5)}`));
+  }
+  return reasons;
+}
+
+/** What the controllers see of the pod. */
+function podReason(pod: Pod): Reason {
+  const labels = Object.entries(pod.labels).map(([key, value]) => `${key}=${value}`);
+  const facts = [
+    pod.node === '' ? 'bound to no Node' : `on Node ${pod.node}`,
+    pod.ips.length === 0 ? 'no address' : pod.ips.join(', '),
+    pod.terminal ? 'finished' : pod.deleting ? 'being deleted' : pod.ready ? 'Ready' : 'not Ready',
+    `ports named: ${pod.ports.map(({ name }) => name).join(', ') || 'none'}`,
+    `labels ${fewOf(labels, 8)}`,
+  ];
+  return reason('note', `the pod: ${facts.join('; ')}`, {
+    object: `Pod ${pod.key}`,
+  });
+}
+
+function sharedReasons({ snapshot }: Context, pod: Pod): Reason[] {
+  return pod.ips.flatMap((ip) => {
+    const others = snapshot.podsAt(canonicalIP(ip)).filter((other) => other !== pod);
+    if (others.length === 0) return [];
+    const names = fewOf(others.map(({ key }) => key).sort());
+    const host = pod.hostNetwork ? ' (the host network of the Node)' : '';
+    return [
+      reason('note', `its address ${ip} is also that of ${names}${host}`, {
+        object: `Pod ${pod.key}`,
+      }),
+    ];
+  });
+}
+
+/** Services whose Endpoints or slices list one of these addresses. */
+function servicesListing(ledger: Ledger, addresses: readonly string[]): Audited[] {
+  const found: Audited[] = [];
+  for (const of of ledger.audited.values()) {
+    if (addresses.some((ip) => isListedIn(of.record, ip))) found.push(of);
+  }
+  return found;
+}
+
+function explainAddress(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'address' }>,
+): Explanation {
+  const ip = parseIP(subject.address)?.text;
+  if (ip === undefined) return notFound(subject, `${subject.address} is no IP address`, []);
+  const { snapshot } = context;
+  const pods = [...snapshot.podsAt(ip)].sort((a, b) => (a.key < b.key ? -1 : 1));
+  const listing = servicesListing(ledger, [ip]);
+  const fronts = [...snapshot.services.values()].filter(
+    ({ clusterIP }) => canonicalIP(clusterIP) === ip,
+  );
+  const reasons: Reason[] = fronts.map(({ key }) =>
+    reason('note', `it is the cluster IP of Service ${key}`, {
+      object: `Service ${key}`,
+      field: 'spec.clusterIP',
+    }),
+  );
+  reasons.push(
+    ...pods.map((pod) =>
+      reason('note', `it is an address of Pod ${pod.key}`, { parts: [podReason(pod)] }),
+    ),
+  );
+  const verdicts: Verdict[] = [];
+  let severity: Severity | null = null;
+  for (const of of listing) {
+    const items = itemsAt(of, new Set([ip]));
+    severity = worse(severity, worstOf(items));
+    verdicts.push(verdictAmong(context, of, items));
+    reasons.push(listingReason(context, of, ip));
+  }
+  const change =
+    reasons.flatMap(({ parts }) => parts).find((part) => part.change !== null)?.change ?? null;
+  const found = pods.length + listing.length + fronts.length > 0;
+  const verdict = verdicts.length === 0 ? null : worstVerdict(verdicts);
+  const answer = addressAnswer(ip, pods, listing, fronts);
+  return { subject, found, verdict, severity, answer, change, reasons };
+}
+
+function listingReason(context: Sight, of: Audited, ip: string): Reason {
+  const stands = standsOf(context.snapshot, of.record, (address) => address === ip);
+  const items = itemsAt(of, new Set([ip]));
+  const parts = [
+    ...stands.map(({ object, text, pod }) => {
+      const named = pod === null ? ', of no pod' : `, of Pod ${pod}`;
+      return reason('note', `${object}: ${text}${named}`, { object });
+    }),
+    ...itemReasons(items),
+  ];
+  const unknown = anyUnknown(context, of);
+  const mark = items.length > 0 ? 'no' : unknown === null ? 'yes' : 'unknown';
+  const doubt = unknown === null ? '' : `; not all can be judged: ${unknownText[unknown]}`;
+  return reason(mark, `Service ${of.record.key} lists it${doubt}`, {
+    object: `Service ${of.record.key}`,
+    parts,
+  });
+}
+
+function addressAnswer(
+  ip: string,
+  pods: readonly Pod[],
+  listing: readonly Audited[],
+  fronts: readonly Service[],
+): string {
+  const services = listing.map(({ record }) => record.key);
+  const listed = services.length === 0 ? 'no Service lists it' : `listed by ${fewOf(services)}`;
+  const [front] = fronts;
+  if (front !== undefined) return `${ip} is the cluster IP of Service ${front.key}`;
+  if (pods.length === 0) {
+    return services.length === 0
+      ? `${ip} is unknown: no pod has it and no Service lists it`
+      : `${ip} belongs to no pod, and yet it is ${listed}`;
+  }
+  const unselected = listing.filter(({ record }) =>
+    pods.every(
+      (pod) =>
+        pod.namespace !== record.namespace ||
+        !selects(record.service?.selector ?? null, pod.labels),
+    ),
+  );
+  const stray =
+    unselected.length === 0
+      ? ''
+      : `; ${fewOf(unselected.map(({ record }) => record.key))} do not select it`;
+  const owners = pods.map(({ key }) => key);
+  const living =
+    pods.length > 1
+      ? `${String(pods.length)} pods have ${ip}: ${fewOf(owners)}`
+      : `${ip} is of Pod ${owners[0] ?? ''}`;
+  return `${living}; ${listed}${stray}`;
+}

@@ -1,0 +1,129 @@
+// Pods by address: a hash table that holds nothing but the pods, which know their addresses
+// themselves. A Map would hold every address again and three words beside it; in a large cluster
+// that is a thirtieth of all that is held.
+//
+// Open addressing with linear probing: a pod has a slot near the hash of each of its addresses, and
+// a tag of that hash beside it, so that hardly another pod is looked at than those that are meant.
+// What is taken out leaves a mark until the table is built anew.
+
+import { canonicalIP, isAt } from '../model/ip.ts';
+import type { Pod } from '../model/objects.ts';
+
+export interface AddressTable {
+  /** Takes a pod in or out, or puts a new version in the place of the one before. */
+  replace(before: Pod | null, after: Pod | null): void;
+  /** The pods that have an address in canonical form, in no order. */
+  at(address: string): readonly Pod[];
+}
+
+/** null: a pod was here. */
+type Slot = Pod | null | undefined;
+
+interface State {
+  /** A power of two of them. */
+  slots: Slot[];
+  /** The upper bits of the hash that each slot was taken for. */
+  tags: Uint16Array;
+  /** Slots that are not undefined. */
+  used: number;
+  pods: number;
+}
+
+const least = 1024;
+
+/** Small tables are rare and large ones have many addresses, so that three quarters may be used. */
+const isFull = ({ slots, used }: State): boolean => used * 4 >= slots.length * 3;
+
+const emptySlots = (count: number): Slot[] => new Array<Slot>(count).fill(undefined);
+
+/** FNV-1a over the text; its low bits are mixed, since addresses differ in their last digits. */
+function hash(text: string): number {
+  let value = 0x811c9dc5;
+  for (let index = 0; index < text.length; index++) {
+    value = Math.imul(value ^ text.charCodeAt(index), 0x01000193);
+  }
+  return value ^ (value >>> 15);
+}
+
+/** The addresses of a pod in canonical form, each once. */
+function addressesOf({ ips }: Pod): readonly string[] {
+  return ips.length < 2 ? ips.map(canonicalIP) : [...new Set(ips.map(canonicalIP))];
+}
+
+function add(state: State, address: string, pod: Pod): void {
+  const { slots, tags } = state;
+  const mask = slots.length - 1;
+  const hashed = hash(address);
+  let at = hashed & mask;
+  while (slots[at] !== undefined && slots[at] !== null) at = (at + 1) & mask;
+  if (slots[at] === undefined) state.used++;
+  slots[at] = pod;
+  tags[at] = hashed >>> 16;
+  state.pods++;
+}
+
+/** Where a pod is for an address; it must be there. */
+function find({ slots }: State, address: string, pod: Pod): number {
+  const mask = slots.length - 1;
+  let at = hash(address) & mask;
+  while (slots[at] !== pod) {
+    if (slots[at] === undefined) throw new Error(`${pod.key} is not at ${address}`);
+    at = (at + 1) & mask;
+  }
+  return at;
+}
+
+/** Builds the table anew without marks, at most half full. */
+function rebuild(state: State): void {
+  const held = new Set<Pod>();
+  for (const pod of state.slots) if (pod !== undefined && pod !== null) held.add(pod);
+  let size = least;
+  while (size < state.pods * 2) size *= 2;
+  state.slots = emptySlots(size);
+  state.tags = new Uint16Array(size);
+  state.used = 0;
+  state.pods = 0;
+  for (const pod of held) for (const address of addressesOf(pod)) add(state, address, pod);
+}
+
+/** An empty table. */
+export function createAddressTable(): AddressTable {
+  const state: State = {
+    slots: emptySlots(least),
+    tags: new Uint16Array(least),
+    used: 0,
+    pods: 0,
+  };
+  return {
+    replace(before, after) {
+      const was = before === null ? [] : addressesOf(before);
+      const is = after === null ? [] : addressesOf(after);
+      for (const address of was) {
+        if (before === null) continue;
+        const at = find(state, address, before);
+        const stays = after !== null && is.includes(address);
+        state.slots[at] = stays ? after : null;
+        if (!stays) state.pods--;
+      }
+      for (const address of is) {
+        if (after === null || was.includes(address)) continue;
+        if (isFull(state)) rebuild(state);
+        add(state, address, after);
+      }
+    },
+    at(address) {
+      const { slots, tags } = state;
+      const mask = slots.length - 1;
+      const hashed = hash(address);
+      const tag = hashed >>> 16;
+      const found: Pod[] = [];
+      for (let at = hashed & mask; slots[at] !== undefined; at = (at + 1) & mask) {
+        if (tags[at] !== tag) continue;
+        const pod = slots[at];
+        if (pod?.ips.some((ip) => isAt(ip, address)) !== true) continue;
+        if (!found.includes(pod)) found.push(pod);
+      }
+      return found;
+    },
+  };
+}

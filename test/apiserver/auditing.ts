@@ -1,0 +1,501 @@
+// The whole live auditor against the fake API server, on a clock that jumps, with chance from a
+// seed: one random life of a cluster (life.ts) on streams that lag, break and freeze (chaos.ts).
+// What the auditor says is held against what is true of the server itself (truth.ts):
+//
+// - What opens has stood. Where nothing was disturbed for the window, a unit that opens has differed
+//   without a break for the window up to now. Else it has for a window that ended during the
+//   disturbance; or it differs now, and whether it was well in between is what a stream still owes.
+// - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
+// - What is over is not said any more, once all streams are well.
+// - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
+// - In the end what is held and found is what a fresh auditor holds and finds, nothing is pending,
+//   and no watch and no timer is left.
+//
+// Not simulated: lists that are older than what was told before, which no API server answers.
+
+import { restsOn, staleGrace } from '../../src/audit/cut.ts';
+import { verdictOf } from '../../src/audit/verdict.ts';
+import { attach } from '../../src/attach.ts';
+import { createReflectors } from '../../src/cluster/reflectors.ts';
+import { resources } from '../../src/model/objects.ts';
+import { createAuditor, heldObjects } from '../../src/serve.ts';
+import { below, cut, disturb, heal, oneOf, refuse } from './chaos.ts';
+import { virtualClock } from './clock.ts';
+import { createLife, names } from './life.ts';
+import { createServer } from './server.ts';
+import { chanceFrom } from './simulate.ts';
+import { createStream } from './stream.ts';
+import { outputs, truthOf } from './truth.ts';
+
+import type { Item } from '../../src/audit/settle.ts';
+import type { Attached } from '../../src/attach.ts';
+import type { ApiAnswer, ApiRequest } from '../../src/cluster/connection.ts';
+import type { Environment } from '../../src/cluster/exchange.ts';
+import type { Resource } from '../../src/model/objects.ts';
+import type { Auditor } from '../../src/serve.ts';
+import type { Random } from './chaos.ts';
+import type { VirtualClock } from './clock.ts';
+import type { Life } from './life.ts';
+import type { Saved } from './objects.ts';
+import type { FakeServer } from './server.ts';
+import type { Interval, Truth } from './truth.ts';
+
+/** Seconds; short, so that much happens in few. */
+export const settle = 10;
+
+/** Seconds in which every wait of a reflector ends. */
+const patience = 150;
+
+/** Seconds beyond the window in which what stands must be found. */
+const late = 2;
+
+export interface Simulation {
+  readonly clock: VirtualClock;
+  readonly server: FakeServer;
+  readonly truth: Truth;
+  readonly auditor: Auditor;
+  readonly attached: Attached;
+  readonly environment: Environment;
+  /** Seconds by which each resource's watch is behind. */
+  readonly lags: Map<Resource, number>;
+  /** What was not as it must be. */
+  readonly violations: string[];
+  readonly counts: { opened: number; resolved: number; checked: number; found: number };
+  pings: boolean;
+  /** Something happens to the streams. */
+  disturbed(): void;
+  pass(seconds: number): Promise<void>;
+  /** Checks the end; the auditor is stopped. */
+  end(): Promise<void>;
+}
+
+interface State extends Simulation {
+  /** When the disturbance began that lasts or was the last, and when it was last seen. */
+  disturbedFrom: number;
+  disturbedAt: number;
+  readonly seen: WeakSet<Item>;
+  readonly unwatched: Map<Resource, number>;
+  /** Chunks that are on their way. */
+  readonly owed: Map<Resource, number>;
+}
+
+/** The chunks of a watch, each as late as its resource's stream is when it is written. */
+function delayed(
+  sim: State,
+  resource: Resource,
+  request: ApiRequest,
+  answer: ApiAnswer,
+): ApiAnswer {
+  const { clock, lags, owed } = sim;
+  const body = createStream(request.signal);
+  let due = 0;
+  let queued = 0;
+  const later = (call: () => void): void => {
+    due = Math.max(due, clock.now() + (lags.get(resource) ?? 0));
+    if (queued === 0 && due <= clock.now()) {
+      call();
+      return;
+    }
+    queued++;
+    owed.set(resource, (owed.get(resource) ?? 0) + 1);
+    sim.disturbed();
+    clock.after(due - clock.now(), () => {
+      queued--;
+      owed.set(resource, (owed.get(resource) ?? 0) - 1);
+      sim.disturbed();
+      call();
+    });
+  };
+  const pump = async (): Promise<void> => {
+    try {
+      for await (const chunk of answer.body) later(() => body.write(chunk));
+      later(() => body.end());
+    } catch (error) {
+      later(() => body.fail(error as Error));
+    }
+  };
+  void pump();
+  return { ...answer, body };
+}
+
+const resourceIn = (path: string): Resource | undefined =>
+  resources.find((resource) => path.endsWith(`/${resource}`));
+
+export function createSimulation(seed: number, prepare: (sim: Simulation) => void): Simulation {
+  const clock = virtualClock();
+  const server = createServer(clock);
+  const truth = truthOf(server, clock, names);
+  const random = chanceFrom(seed);
+  const violations: string[] = [];
+  const counts = { opened: 0, resolved: 0, checked: 0, found: 0 };
+  const auditor = createAuditor({
+    settle,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    live: true,
+    onOpen() {
+      counts.opened++;
+      checkOpened(state);
+    },
+    onResolve() {
+      counts.resolved++;
+    },
+  });
+  const environment: Environment = {
+    now: () => clock.now(),
+    monotonic: () => clock.now(),
+    random,
+    sleep: (seconds, signal) => clock.sleep(seconds, signal),
+    async ask(request) {
+      // One Service is not read in no time.
+      if (request.path.includes('/namespaces/')) await clock.sleep(0.005, request.signal);
+      const answer = await server.ask(request);
+      const resource = resourceIn(request.path);
+      const isList = request.query.watch !== 'true' || 'sendInitialEvents' in request.query;
+      if (isList && !request.path.includes('/namespaces/')) state.disturbed();
+      const isWatch = request.query.watch === 'true' && answer.status === 200;
+      if (!isWatch || resource === undefined) return answer;
+      state.unwatched.delete(resource);
+      return delayed(state, resource, request, answer);
+    },
+    pings: () => state.pings,
+  };
+  const attached = attach({
+    environment,
+    clock: {
+      now: () => clock.now(),
+      after: (seconds, call) => clock.after(seconds, call),
+      soon: queueMicrotask,
+    },
+    auditor,
+    endpoints: true,
+    onProblem: () => undefined,
+  });
+  const controller = new AbortController();
+  let cancel: () => void = () => undefined;
+  const state: State = {
+    clock,
+    server,
+    truth,
+    auditor,
+    attached,
+    environment,
+    lags: new Map(),
+    violations,
+    counts,
+    pings: true,
+    disturbedFrom: clock.now(),
+    disturbedAt: clock.now(),
+    seen: new WeakSet(),
+    unwatched: new Map(),
+    owed: new Map(),
+    disturbed() {
+      const now = clock.now();
+      if (state.disturbedAt < now - settle - late) state.disturbedFrom = now;
+      state.disturbedAt = now;
+    },
+    pass: (seconds) => clock.runUntil(clock.now() + seconds),
+    async end() {
+      await checkEnd(state);
+      cancel();
+      controller.abort();
+      await clock.runUntil(clock.now());
+      await run;
+      await clock.runUntil(clock.now());
+      if (server.watches.size > 0) violations.push('watches are left behind');
+      if (clock.pending() > 0) violations.push(`${clock.pending()} timers are left behind`);
+    },
+  };
+  prepare(state);
+  const run = attached.run(controller.signal);
+  const look = (): void => {
+    check(state);
+    cancel = clock.after(1, look);
+  };
+  look();
+  return state;
+}
+
+// --- what must always hold ---
+
+const violate = (state: State, text: string): void => {
+  state.violations.push(`at ${(state.clock.now() - 1_700_000_000).toFixed(2)} s: ${text}`);
+};
+
+function isDisturbed({ server, lags, owed, attached }: State): boolean {
+  if ([...lags.values(), ...owed.values()].some((one) => one > 0)) return true;
+  if (server.faults.before !== noFault) return true;
+  for (const { frozen, spoils, held } of server.watches) {
+    if (frozen || spoils.length > 0 || held !== null) return true;
+  }
+  const { watches } = attached;
+  return resources.some((resource) => watches.get(resource)?.state !== 'synced');
+}
+
+/** What stands for a server that answers every request itself. */
+const noFault = (): null => null;
+
+function* itemsOf({ auditor }: State): Generator<{ name: string; unit: string; item: Item }> {
+  for (const { record, items } of auditor.ledger()?.audited.values() ?? []) {
+    for (const [unit, all] of items) {
+      if (unit.startsWith('input')) continue;
+      for (const item of all) yield { name: record.name, unit, item };
+    }
+  }
+}
+
+/** How truth.ts calls a unit of the auditor's. */
+const truthUnit = (unit: string): string => (unit.startsWith('slice ') ? 'endpointslices' : unit);
+
+/** Streams that are less than a second apart may hide a break of less than a second. */
+function lasting(intervals: readonly Interval[]): Interval[] {
+  const joined: Interval[] = [];
+  for (const { from, to } of intervals) {
+    const last = joined.at(-1);
+    if (last !== undefined && from - last.to < 1) last.to = to;
+    else joined.push({ from, to });
+  }
+  return joined;
+}
+
+/** Whether there may be changes that no stream has shown yet. */
+function owes({ server, owed, attached }: State): boolean {
+  if ([...owed.values()].some((count) => count > 0)) return true;
+  if ([...server.watches].some(({ frozen, held }) => frozen || held !== null)) return true;
+  return resources.some((resource) => attached.watches.get(resource)?.state !== 'synced');
+}
+
+function checkOpened(state: State): void {
+  const { seen, truth, clock, disturbedAt, disturbedFrom, counts } = state;
+  const now = clock.now();
+  for (const { name, unit, item } of itemsOf(state)) {
+    if (item.openedAt === null || seen.has(item)) continue;
+    seen.add(item);
+    if (item.severity === 'info') continue;
+    counts.checked++;
+    const intervals = lasting(truth.intervals(name, truthUnit(unit)));
+    const strict = disturbedAt < now - settle - late;
+    const stood = intervals.some(({ from, to }) =>
+      strict
+        ? from <= now - settle + 0.01 && to > now - 0.2
+        : (Math.min(to, now) - from > settle - 0.01 && to > disturbedFrom - 0.2) ||
+          (to > now - 0.2 && owes(state)),
+    );
+    if (stood) continue;
+    const text = intervals
+      .slice(-4)
+      .map(({ from, to }) => `${(from - now).toFixed(2)}..${(to - now).toFixed(2)}`);
+    const kind = strict ? 'undisturbed' : `disturbed for ${(now - disturbedFrom).toFixed(1)}`;
+    violate(
+      state,
+      `${name} ${unit} ${item.difference.code} opens, ${kind}; true: ${text.join(' ')}`,
+    );
+  }
+}
+
+function checkFound(state: State): void {
+  const { truth, clock, auditor, disturbedAt, counts } = state;
+  const now = clock.now();
+  const window = settle + late;
+  if (disturbedAt > now - window) return;
+  const ledger = auditor.ledger();
+  for (const { name, output, from } of truth.differing()) {
+    if (Math.max(from, truth.touchedAt(name)) > now - window) continue;
+    counts.found++;
+    const items = [...(ledger?.audited.get(`shop/${name}`)?.items.values() ?? [])].flat();
+    if (items.some((item) => item.output === output && item.openedAt !== null)) continue;
+    violate(state, `${name} ${output} differs for ${(now - from).toFixed(1)} s and is not found`);
+  }
+}
+
+/** A finding whose difference is over is resolved at once where no stream lags. */
+function checkOver(state: State): void {
+  const { truth, clock, disturbedAt } = state;
+  if (disturbedAt > clock.now() - late) return;
+  for (const { name, unit, item } of itemsOf(state)) {
+    if (item.openedAt === null || item.severity === 'info') continue;
+    const last = truth.intervals(name, truthUnit(unit)).at(-1);
+    if (last !== undefined && last.to > clock.now() - 0.5) continue;
+    violate(state, `${name} ${unit} ${item.difference.code} is over and still said`);
+  }
+}
+
+function checkUnknown(state: State): void {
+  const { server, auditor, clock, unwatched, owed, attached } = state;
+  const now = clock.now();
+  const watched = new Set([...server.watches].map(({ resource }) => resource));
+  const stale = auditor.stale();
+  for (const resource of resources) {
+    if (watched.has(resource) || (owed.get(resource) ?? 0) > 0) unwatched.delete(resource);
+    else if (!unwatched.has(resource)) unwatched.set(resource, now);
+    const since = unwatched.get(resource) ?? now;
+    if (now - since < staleGrace + late || !attached.watches.has(resource)) continue;
+    const isOff = attached.watches.get(resource)?.state === 'off';
+    if (!isOff && !stale.has(resource)) violate(state, `${resource} is not said to be stale`);
+    const ledger = auditor.ledger();
+    for (const audited of ledger?.audited.values() ?? []) {
+      for (const output of outputs) {
+        if (ledger === null || !restsOn[output].includes(resource)) continue;
+        const verdict = verdictOf(ledger.snapshot, audited, output, stale);
+        if (verdict !== null && verdict !== 'unknown') {
+          violate(state, `${audited.record.name} ${output} is ${verdict} without ${resource}`);
+        }
+      }
+    }
+  }
+}
+
+function check(state: State): void {
+  if (isDisturbed(state)) state.disturbed();
+  checkOpened(state);
+  checkFound(state);
+  checkOver(state);
+  checkUnknown(state);
+}
+
+// --- the end ---
+
+const differences = (auditor: Auditor): string[] =>
+  [...(auditor.ledger()?.audited.values() ?? [])]
+    .flatMap(({ record, items }) =>
+      [...items].flatMap(([unit, all]) =>
+        all.map(({ difference: { code, subject } }) => `${record.key} ${unit} ${code} ${subject}`),
+      ),
+    )
+    .sort();
+
+/** What an auditor finds that has just been started. */
+async function fresh({ clock, environment }: State): Promise<Auditor> {
+  const auditor = createAuditor({ settle: 0, release: null, maxEndpointsPerSlice: 100 });
+  const reflectors = createReflectors({
+    environment,
+    held: (resource) => heldObjects(auditor.store)[resource],
+    deliver(entries) {
+      for (const entry of entries) auditor.take(entry);
+    },
+    onProblem: () => undefined,
+    endpoints: true,
+    watchList: false,
+    raw: false,
+  });
+  const controller = new AbortController();
+  const run = reflectors.run(controller.signal);
+  await clock.runUntil(clock.now());
+  controller.abort();
+  await clock.runUntil(clock.now());
+  await run;
+  return auditor;
+}
+
+async function checkEnd(state: State): Promise<void> {
+  const { auditor, truth } = state;
+  for (const resource of resources) {
+    const want = [...truth.held[resource].values()].map(
+      ({ metadata: { name, uid, resourceVersion } }) => `${name} ${uid} ${resourceVersion}`,
+    );
+    const got = [...heldObjects(auditor.store)[resource].values()].map(
+      ({ name, uid, resourceVersion }) => `${name} ${uid} ${resourceVersion}`,
+    );
+    if (got.sort().join() !== want.sort().join()) {
+      violate(state, `${resource}: ${got.join()} instead of ${want.join()}`);
+    }
+    const { state: is } = state.attached.watches.get(resource) ?? {};
+    if (is !== 'synced') violate(state, `${resource} is ${is ?? 'absent'}`);
+  }
+  const other = differences(await fresh(state));
+  const own = differences(auditor);
+  if (own.join() !== other.join()) {
+    violate(state, `found ${own.join()}; a fresh auditor finds ${other.join()}`);
+  }
+  for (const { name, unit, item } of itemsOf(state)) {
+    if (item.openedAt === null)
+      violate(state, `${name} ${unit} ${item.difference.code} is pending`);
+  }
+  if (auditor.nextAt() !== null) violate(state, 'a window has not ended');
+  if ([...auditor.settle.waiting()].some(({ item }) => !item.gone)) violate(state, 'one waits');
+  if (auditor.stale().size > 0) violate(state, `${[...auditor.stale()].join()} stale`);
+}
+
+// --- a random life ---
+
+function upset(sim: Simulation, life: Life, random: Random): void {
+  const { server, lags, clock } = sim;
+  const chance = random();
+  if (chance < 0.15) life.stop(oneOf(random, outputs), settle * (0.3 + 2 * random()));
+  else if (chance < 0.5) {
+    sim.disturbed();
+    disturb(sim, random);
+  } else if (chance < 0.6) {
+    sim.disturbed();
+    refuse(server, random, resources);
+    clock.after(random() * 20, () => (server.faults.before = noFault));
+  } else if (chance < 0.9) {
+    sim.disturbed();
+    // Nodes cannot be read again, so that nobody can know how far behind their stream is.
+    const resource = oneOf<Resource>(random, ['pods', 'services', 'endpoints', 'endpointslices']);
+    lags.set(resource, random() * oneOf(random, [1, 10, 60]));
+    clock.after(random() * 60, () => lags.delete(resource));
+  } else server.objects.compact();
+}
+
+function calm(sim: Simulation): void {
+  heal(sim.server);
+  sim.server.faults.before = noFault;
+  sim.lags.clear();
+  sim.disturbed();
+}
+
+/**
+ * Nothing is written until all must have noticed: versions that pass the known ones before that
+ * cannot be told from those that were lost (docs/decisions/0007).
+ */
+async function restore(sim: Simulation, life: Life, saved: Saved): Promise<void> {
+  calm(sim);
+  for (const output of outputs) life.stop(output, 3 * patience);
+  await sim.pass(patience); // what was sent is read, also on streams that lag
+  sim.server.objects.restore(saved);
+  sim.truth.restored();
+  sim.server.reset();
+  await sim.pass(patience);
+  life.recover();
+  life.restored();
+}
+
+/** One life, from a seed; what was not as it must be. */
+export async function auditSeed(seed: number): Promise<Simulation> {
+  const random = chanceFrom(seed + 1_000_000);
+  let life: Life | undefined;
+  const sim = createSimulation(seed, (made) => {
+    const { server, clock, truth } = made;
+    made.pings = random() < 0.7;
+    server.watchList = random() < 0.5;
+    server.bookmarkEvery = oneOf(random, [5, 60, 100_000]);
+    server.faults.pageSize = oneOf(random, [1, 2, 500]);
+    server.faults.before = noFault;
+    if (random() < 0.1) server.faults.chunks = (bytes) => cut(random, bytes);
+    life = createLife(server, clock, truth, random, oneOf(random, [1, 5, settle * 0.8]));
+  });
+  if (life === undefined) throw new Error('There is no life');
+  const isCalm = random() < 0.1;
+  const restores = random() < 0.08;
+  let saved: Saved | null = null;
+  for (let steps = 8 + below(random, 18); steps > 0; steps--) {
+    if (isCalm || random() < 0.75) life.step();
+    else upset(sim, life, random);
+    if (restores && random() < 0.1) {
+      if (saved === null) saved = sim.server.objects.save();
+      else if (saved.version < sim.server.objects.version()) {
+        await restore(sim, life, saved);
+        saved = null;
+      }
+    }
+    if (random() < 0.7) await sim.pass(random() * oneOf(random, [0, 1, 5, 2 * settle]));
+  }
+  calm(sim);
+  life.recover();
+  await sim.pass(patience);
+  life.step();
+  await sim.pass(2 * settle);
+  await sim.end();
+  return sim;
+}

@@ -1,0 +1,393 @@
+// The command as people use it: words and namespaces, dumps and moments of the recording, exit
+// codes, and an explanation of every fault that was done to the recorded cluster. What the command
+// does is run in this process; that the command line leads to it, a few real processes show.
+
+import { execFile } from 'node:child_process';
+import { createReadStream, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+import { beforeAll, describe, expect, test, vi } from 'vitest';
+
+import { printed } from './printed.ts';
+import { causes } from '../../src/audit/causes.ts';
+import type { Explanation } from '../../src/audit/explain.ts';
+import { explain } from '../../src/audit/explain.ts';
+import { readRecording } from '../../src/cluster/recording.ts';
+import { explainSubject, parseSubject } from '../../src/commands/explain.ts';
+import { parseOutput, parseTime } from '../../src/config.ts';
+import type { ExplainDocument } from '../../src/output/explain.ts';
+import { createAuditor } from '../../src/serve.ts';
+import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
+
+const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const recording = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
+
+interface Wanted {
+  readonly output: string;
+  readonly namespace?: string;
+  readonly service?: string;
+}
+
+interface Fault {
+  readonly what: string;
+  readonly from: number;
+  readonly until: number | null;
+  readonly expect: readonly Wanted[];
+}
+
+const truth = JSON.parse(
+  readFileSync(new URL('../recordings/shop.truth.json', import.meta.url), 'utf8'),
+) as { readonly faults: readonly Fault[]; readonly end: number };
+
+interface Ran {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+const usual = { settle: 30, maxEndpointsPerSlice: defaultMaxEndpointsPerSlice } as const;
+
+const flags = {
+  input: { type: 'string', multiple: true },
+  recording: { type: 'string' },
+  at: { type: 'string' },
+  namespace: { type: 'string', short: 'n' },
+  output: { type: 'string', short: 'o' },
+} as const;
+
+async function ask(args: string[]): Promise<Ran> {
+  const { values, positionals } = parseArgs({ args, options: flags, allowPositionals: true });
+  const { at, output = 'text', ...named } = values;
+  const moment = at === undefined ? {} : { at: parseTime(at) };
+  const { out, err } = printed();
+  try {
+    const options = { ...usual, ...named, ...moment, output: parseOutput(output) };
+    const code = await explainSubject(positionals, options);
+    return { code, out: out(), err: err() };
+  } catch (error) {
+    // As the command line has it.
+    return { code: 2, out: out(), err: error instanceof Error ? error.message : String(error) };
+  } finally {
+    vi.restoreAllMocks();
+  }
+}
+
+const asked = new Map<string, Promise<Ran>>();
+
+/** Runs the command with these words; the same words once. */
+function run(...args: string[]): Promise<Ran> {
+  const line = args.join(' ');
+  let ran = asked.get(line);
+  if (ran === undefined) asked.set(line, (ran = ask(args)));
+  return ran;
+}
+
+/** Runs the command line in a process of its own. */
+function runProcess(...args: string[]): Promise<Ran> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [main, 'explain', ...args], (error, out, err) => {
+      resolve({ code: typeof error?.code === 'number' ? error.code : 0, out, err });
+    });
+  });
+}
+
+const recorded = (...args: string[]): Promise<Ran> => run(...args, '--recording', recording);
+/** The text without its line breaks. */
+const flat = (text: string): string => text.replace(/\s+/g, ' ');
+const json = ({ out }: Ran): ExplainDocument => JSON.parse(out) as ExplainDocument;
+
+describe('parseSubject', () => {
+  const shop = (name: string) => ({ namespace: 'shop', name });
+  test.each([
+    [['service/web'], { pod: null, service: shop('web'), address: null }],
+    [['svc/bank/web'], { pod: null, service: { namespace: 'bank', name: 'web' }, address: null }],
+    [['pod/a', 'service/web'], { pod: shop('a'), service: shop('web'), address: null }],
+    [['ip/fd00::1'], { pod: null, service: null, address: 'fd00::1' }],
+  ])('%j', (words, want) => {
+    expect(parseSubject(words, 'shop')).toEqual(want);
+  });
+
+  test.each([
+    [[]],
+    [['web']],
+    [['deployment/web']],
+    [['pod/']],
+    [['pod/a', 'pod/b']],
+    [['ip/10.0.0.1', 'pod/a']],
+    [['pod/a/b/c']],
+  ])('%j is refused', (words) => {
+    expect(() => parseSubject(words, null)).toThrow('Expected service/NAME');
+  });
+});
+
+interface Case extends Fault {
+  readonly want: Wanted;
+  readonly moment: number;
+}
+
+const cases: readonly Case[] = truth.faults.flatMap((fault) =>
+  fault.expect
+    .filter(({ output }) => output !== 'node')
+    .map((want) => ({
+      ...fault,
+      want,
+      moment: Math.min(fault.until ?? truth.end, fault.from + 45),
+    })),
+);
+
+/** The explanations of the Services of all faults, each at its moment, in one replay. */
+async function explained(): Promise<ReadonlyMap<Case, Explanation>> {
+  const auditor = createAuditor({ ...usual, release: null });
+  const found = new Map<Case, Explanation>();
+  const waiting = [...cases].sort((a, b) => b.moment - a.moment);
+  const lookUpTo = (at: number): void => {
+    for (let one = waiting.at(-1); one !== undefined && one.moment < at; one = waiting.at(-1)) {
+      waiting.pop();
+      auditor.advance(one.moment);
+      const ledger = auditor.ledger();
+      if (ledger === null) throw new Error('A fault before the beginning');
+      const service = `${String(one.want.namespace)}/${String(one.want.service)}`;
+      const context = {
+        snapshot: auditor.store.snapshot,
+        release: auditor.release(),
+        maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+        stale: auditor.stale(),
+      };
+      found.set(one, explain(context, ledger, { kind: 'service', service }));
+    }
+  };
+  const source = { name: recording, bytes: createReadStream(recording) };
+  for await (const entry of readRecording(source, () => undefined)) {
+    lookUpTo(entry.kind === 'event' ? entry.event.at : entry.at);
+    auditor.take(entry);
+  }
+  lookUpTo(Infinity);
+  return found;
+}
+
+describe('faults of the recording', () => {
+  let explanations: ReadonlyMap<Case, Explanation> = new Map();
+  beforeAll(async () => {
+    explanations = await explained();
+  });
+
+  test.each(cases)('$what: $want.output of $want.service', (one) => {
+    const got = explanations.get(one);
+    expect(got?.severity).not.toBeNull();
+    expect(got?.change).not.toBeNull();
+    const words: Readonly<Record<string, string>> = {
+      endpoints: 'Endpoints: different',
+      endpointslices: 'EndpointSlices: different',
+      input: 'no controller can put right',
+    };
+    expect(JSON.stringify(got?.reasons)).toContain(words[one.want.output]);
+  });
+
+  test('the command says the same of a moment', async () => {
+    const one = cases.find(({ want }) => want.service === 'search');
+    if (one === undefined) throw new Error('No such fault');
+    const got = await recorded('service/shop/search', '--at', String(one.moment), '-o', 'json');
+    expect(got.code).toBe(1);
+    expect(json(got)).toMatchObject({ at: one.moment, ...explanations.get(one) });
+  });
+
+  test('the hand that edited the Endpoints is named', async () => {
+    const { out, code } = await recorded('service/ledger', '-n', 'payments');
+    expect(code).toBe(1);
+    expect(out).toContain('10.244.99.99');
+    expect(flat(out)).toContain('Cause: Somebody else changed the object');
+  });
+
+  test('while nobody writes, the answer looks at kube-controller-manager', async () => {
+    const at = ['--at', '2026-11-21T10:58:20Z'];
+    const { out } = await run('service/search', '-n', 'shop', '--recording', recording, ...at);
+    expect(flat(out)).toContain('look whether kube-controller-manager runs');
+  });
+
+  test('each hop of a pod has its lag', async () => {
+    const got = json(await recorded('pod/search-685f69ccdd-2p56x', '-o', 'json'));
+    const late = got.history?.filter(({ lag }) => lag !== null && lag > 50) ?? [];
+    expect(late.map(({ what }) => what)).toContain('Service shop/search, IPv4 EndpointSlices');
+    expect(late.map(({ what }) => what)).toContain('Service shop/search, Endpoints');
+  });
+});
+
+describe('near misses of the recording', () => {
+  test('a selector that nothing matches, with the label', async () => {
+    const { out, code } = await recorded('service/thumbnails', '-n', 'media');
+    expect(code).toBe(0);
+    expect(out).toContain('Service media/thumbnails selects nothing');
+    expect(out).toContain('label app is "resizer", the selector wants "thumbnail"');
+  });
+
+  test('a port that no container names, with the ports that are named', async () => {
+    const { out, code } = await recorded('service/fraud-metrics', '-n', 'payments');
+    expect(code).toBe(0);
+    expect(flat(out)).toContain('no container names a port metrics; ports named: http');
+    expect(flat(out)).toContain('set targetPort of port metrics 9100/TCP to http');
+  });
+});
+
+const folder = mkdtempSync(join(tmpdir(), 'explain-'));
+const save = (name: string, items: unknown[]): string => {
+  const path = join(folder, name);
+  writeFileSync(path, JSON.stringify({ apiVersion: 'v1', kind: 'List', items }));
+  return path;
+};
+const meta = (name: string, namespace: string, labels = {}) => ({
+  name,
+  namespace,
+  labels,
+  uid: name,
+});
+const podOf = (namespace: string, app: string) => ({
+  apiVersion: 'v1',
+  kind: 'Pod',
+  metadata: meta('web-1', namespace, { app }),
+  spec: { nodeName: 'a', containers: [] },
+  status: { podIPs: [{ ip: '10.0.0.1' }], conditions: [{ type: 'Ready', status: 'True' }] },
+});
+const serviceOf = (namespace: string) => ({
+  apiVersion: 'v1',
+  kind: 'Service',
+  metadata: meta('web', namespace),
+  spec: { clusterIP: '10.96.0.1', ipFamilies: ['IPv4'], selector: { app: 'web' }, ports: [] },
+});
+const endpointsOf = (namespace: string) => ({
+  apiVersion: 'v1',
+  kind: 'Endpoints',
+  metadata: meta('web', namespace),
+});
+
+describe('a dump', () => {
+  const one = save('one.json', [podOf('shop', 'wep'), serviceOf('shop'), endpointsOf('shop')]);
+  const two = save('two.json', [
+    podOf('shop', 'wep'),
+    serviceOf('shop'),
+    serviceOf('bank'),
+    endpointsOf('shop'),
+  ]);
+
+  test('has no history', async () => {
+    const got = json(await run('pod/web-1', 'service/web', '--input', one, '-o', 'json'));
+    expect(got.answer).toContain('label app is "wep", the selector wants "web"');
+    expect(got.history).toBeNull();
+  });
+
+  test('the namespace of the pod is that of the Service where nothing is said', async () => {
+    const got = json(await run('pod/web-1', 'service/web', '--input', two, '-o', 'json'));
+    expect(got.subject).toEqual({ kind: 'pair', pod: 'shop/web-1', service: 'shop/web' });
+  });
+
+  test.each<[string, string[], string]>([
+    ['a name of two namespaces', ['service/web', '--input', two], 'say which with -n'],
+    ['no input', ['service/web'], 'either --input PATH or --recording FILE'],
+    ['both', ['service/web', '--input', one, '--recording', recording], 'either --input'],
+    ['a moment of a dump', ['service/web', '--input', one, '--at', '1'], 'a dump is one moment'],
+    ['a word that is none', ['web', '--input', one], 'Expected service/NAME'],
+    ['a file that is absent', ['service/web', '--input', join(folder, 'no')], 'no'],
+    [
+      'a moment before all',
+      ['service/web', '--recording', recording, '--at', '1'],
+      'before its first',
+    ],
+  ])('%s exits with 2', async (_, args, want) => {
+    const got = await run(...args);
+    expect(got.code).toBe(2);
+    expect(got.err).toContain(want);
+  });
+
+  test('what does not exist exits with 2', async () => {
+    const got = await run('service/wep', '--input', one);
+    expect(got.code).toBe(2);
+    expect(got.out).toContain('there is shop/web');
+  });
+});
+
+describe('docs/upstream-blind-spots.md', () => {
+  const page = fileURLToPath(new URL('../../docs/upstream-blind-spots.md', import.meta.url));
+  const text = readFileSync(page, 'utf8');
+  const root = fileURLToPath(new URL('../../', import.meta.url));
+  const commands = [...text.matchAll(/^endpoint-auditor explain (?<args>.+)$/gm)].map(
+    ({ groups }) => groups?.args ?? '',
+  );
+
+  test('has commands', () => {
+    expect(commands.length).toBeGreaterThan(5);
+  });
+
+  test.each(commands)('explain %s', async (line) => {
+    const args = line.split(' ').map((arg) => (arg.startsWith('test/') ? join(root, arg) : arg));
+    const got = await run(...args);
+    expect(got.err).toBe('');
+    expect([0, 1]).toContain(got.code);
+  });
+
+  test('names scenarios that exist', () => {
+    const names = [...text.matchAll(/`-t (?<name>[a-z0-9-]+)`/g)].map(({ groups }) => groups?.name);
+    expect(names.length).toBeGreaterThan(10);
+    for (const name of names) {
+      expect(existsSync(join(root, 'test/scenarios', `${name ?? ''}.txt`)), name).toBe(true);
+    }
+  });
+
+  test('has a section for every cause', () => {
+    for (const cause of Object.keys(causes)) expect(text).toContain(`\`${cause}\``);
+  });
+});
+
+test('what cannot be judged exits with 2', async () => {
+  const bare = save('bare.json', [serviceOf('shop')]);
+  const got = await run('service/web', '--input', bare);
+  expect(got.code).toBe(2);
+  expect(got.out).toContain('UNKNOWN');
+});
+
+test('what a recorder could not see exits with 2', async () => {
+  const kinds = { services: serviceOf, endpoints: endpointsOf };
+  const resources = Object.keys(kinds);
+  const lines: unknown[] = [
+    { kind: 'header', format: 1, at: 10, kubernetes: 'v1.36.3', resources },
+    ...Object.entries(kinds).flatMap(([resource, make]) => [
+      { kind: 'object', at: 10, resource, type: 'SYNC', object: make('shop') },
+      { kind: 'synced', at: 10, resource },
+      { kind: 'watch', at: 10, resource, state: 'synced' },
+    ]),
+    { kind: 'watch', at: 20, resource: 'services', state: 'stale' },
+    { kind: 'end', at: 60 },
+  ];
+  const path = join(folder, 'stale.ndjson');
+  writeFileSync(path, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  const got = await run('service/web', '--recording', path);
+  expect(got.code).toBe(2);
+  expect(flat(got.out)).toContain('an input cannot be seen just now');
+});
+
+describe('the command line', () => {
+  const one = save('line.json', [podOf('shop', 'wep'), serviceOf('shop'), endpointsOf('shop')]);
+
+  test('explains what it is asked', async () => {
+    const line = ['pod/web-1', 'svc/web', '-n', 'shop', '--input', one, '-o', 'json'];
+    expect(await runProcess(...line)).toEqual(await run(...line));
+  });
+
+  test('explains a moment of a recording, with the usual window', async () => {
+    const at = ['--at', '2026-11-21T10:58:20Z'];
+    const line = ['service/search', '-n', 'shop', '--recording', recording, ...at];
+    const got = await runProcess(...line);
+    expect(got.code).toBe(1);
+    expect(got).toEqual(await run(...line));
+  });
+
+  test.each([
+    ['a word that is none', ['web', '--input', one], 'Expected service/NAME'],
+    ['a format that is none', ['service/web', '-o', 'yaml', '--input', one], 'one of text, json'],
+  ])('%s exits with 2', async (_, args, want) => {
+    const got = await runProcess(...args);
+    expect(got.code).toBe(2);
+    expect(got.err).toContain(want);
+  });
+});

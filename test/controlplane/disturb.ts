@@ -1,0 +1,169 @@
+// Disturbances: what is between the auditor and the truth goes, and comes back. Nothing may be
+// found by that, the auditor must see all again soon, and must have counted what happened.
+//
+// Where only the auditor is cut off, the cluster goes on changing. Where the API server or etcd is
+// gone nobody can change anything, and the controllers, which come back at their own pace, have
+// nothing to be late with.
+
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { report } from './checks.ts';
+import { startChurn } from './churn.ts';
+import type { Fleet } from './fleet.ts';
+import type { Stage } from './stage.ts';
+import { awaitSoon, loudSince, textOf } from './stage.ts';
+
+/** Changes a second while the auditor is cut off. */
+const rate = 20;
+
+interface Disturbance {
+  readonly title: string;
+  readonly happen: (stage: Stage) => Promise<void>;
+  /** Whether the cluster changes meanwhile. */
+  readonly churns: boolean;
+  /** Seconds until the auditor must see all again. */
+  readonly within: number;
+  /** What must have been counted: the family, and its labels. */
+  readonly counted: readonly [string, Readonly<Record<string, string>>][];
+}
+
+const reconnects: Disturbance['counted'] = [['watch_reconnects_total', {}]];
+
+const isReachable = async ({ client }: Stage): Promise<boolean> => {
+  try {
+    await client.call('GET', '/readyz');
+    return true;
+  } catch (error) {
+    // What /readyz answers is no JSON.
+    return error instanceof SyntaxError;
+  }
+};
+
+const lateToken: Disturbance = {
+  title: 'the token is no longer valid for 12 s before it is replaced',
+  async happen({ account, proxy }) {
+    await account.revoke('second');
+    await sleep(11_000);
+    proxy.cut();
+    await sleep(12_000);
+    account.write(await account.newToken('third'));
+  },
+  churns: true,
+  within: 45,
+  counted: [['watch_refusals_total', { reason: 'unauthorised' }]],
+};
+
+const disturbances = (long: boolean): readonly Disturbance[] => [
+  {
+    title: 'the watches are cut five times',
+    async happen({ proxy }) {
+      for (let count = 0; count < 5; count++) {
+        proxy.cut();
+        await sleep(2000);
+      }
+    },
+    churns: true,
+    within: 15,
+    counted: reconnects,
+  },
+  {
+    title: `nothing comes through for ${long ? 50 : 15} s`,
+    async happen({ proxy }) {
+      proxy.hold();
+      await sleep((long ? 50 : 15) * 1000);
+      proxy.release();
+    },
+    churns: true,
+    within: 30,
+    counted: [],
+  },
+  {
+    title: 'the token is replaced, and the old one is no longer valid',
+    async happen({ account, proxy }) {
+      account.write(await account.newToken('second'));
+      await account.revoke('first');
+      // The API server believes in a token that was valid for ten seconds more.
+      await sleep(11_000);
+      proxy.cut();
+    },
+    churns: true,
+    within: 15,
+    counted: reconnects,
+  },
+  // What costs time and is not much else than what was there before.
+  ...(long ? [lateToken] : []),
+  {
+    title: 'the API server is gone for 10 s',
+    async happen({ plane }) {
+      await plane.killApiserver();
+      await sleep(10_000);
+      await plane.startApiserver();
+    },
+    churns: false,
+    within: 45,
+    counted: reconnects,
+  },
+  {
+    title: 'etcd is restarted',
+    async happen(stage) {
+      await stage.plane.restartEtcd();
+      await awaitSoon(() => isReachable(stage), 60);
+    },
+    churns: false,
+    within: 45,
+    counted: [],
+  },
+];
+
+const synced = { state: 'synced' };
+
+/** Whether every watch stands, and has seen all there is. */
+async function seesAll({ auditor }: Stage): Promise<boolean> {
+  return (await auditor.metric('watch_state', synced)) === 5;
+}
+
+async function countedIn({ auditor }: Stage, { counted }: Disturbance): Promise<readonly number[]> {
+  return Promise.all(counted.map(([name, labels]) => auditor.metric(name, labels)));
+}
+
+async function check(stage: Stage, fleet: Fleet, one: Disturbance, seed: number): Promise<void> {
+  const { client, auditor, tally, settle } = stage;
+  const from = Date.now() / 1000;
+  const before = await countedIn(stage, one);
+  const wrong: string[] = [];
+  let unready = 0;
+  const watching = setInterval(() => {
+    void auditor.notReady().then(
+      (why) => void (unready += why === null ? 0 : 1),
+      (error: unknown) => void wrong.push(String(error)),
+    );
+  }, 1000);
+  const churn = one.churns ? startChurn({ client, fleet, rate, seed }) : null;
+  await one.happen(stage);
+  const took = await awaitSoon(() => seesAll(stage), one.within);
+  clearInterval(watching);
+  await churn?.stop();
+  const error = churn?.error() ?? null;
+  if (error !== null) wrong.push(String(error.stack));
+  // Long enough for whatever is wrong to be found.
+  await sleep((settle + 2) * 1000);
+  if (took === null) wrong.push(`not all is seen again after ${one.within} s`);
+  // It is ready as long as it has seen everything within the last minute.
+  if (unready > 0) wrong.push(`not ready ${unready} times`);
+  const after = await countedIn(stage, one);
+  for (const [index, [name]] of one.counted.entries()) {
+    if ((after[index] ?? 0) <= (before[index] ?? 0)) wrong.push(`${name} has not risen`);
+  }
+  const unknown = await auditor.metric('outputs', { verdict: 'unknown' });
+  if (unknown !== 0) wrong.push(`${unknown} outputs unknown`);
+  wrong.push(...(await loudSince(auditor, from)).map(textOf));
+  const seen = took === null ? '' : `, all is seen again after ${took.toFixed(1)} s`;
+  report(tally, `${one.title}: no finding${seen}`, wrong);
+}
+
+/** `long`: as long as may be, where the others save time. */
+export async function disturb(stage: Stage, fleet: Fleet, long: boolean): Promise<void> {
+  for (const [index, one] of disturbances(long).entries()) {
+    await check(stage, fleet, one, index + 2);
+  }
+}

@@ -1,0 +1,147 @@
+// An explanation as text: the verdict first, no line wider than asked, a mark and a word for
+// everything, and nothing hidden in hostile names. As JSON: the document as it is.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import { hostileText } from './hostile.ts';
+import type { Reason } from '../../src/audit/reason.ts';
+import { reason } from '../../src/audit/reason.ts';
+import type { ExplainDocument } from '../../src/output/explain.ts';
+import { renderExplanation } from '../../src/output/explain.ts';
+
+const at = 1_795_258_700;
+
+const document = (more: Partial<ExplainDocument> = {}): ExplainDocument => ({
+  format: 1,
+  kind: 'explain',
+  at,
+  subject: { kind: 'service', service: 'shop/web' },
+  found: true,
+  verdict: 'conform',
+  severity: null,
+  answer: 'Service shop/web has endpoints',
+  change: null,
+  reasons: [reason('yes', 'all is well')],
+  history: null,
+  ...more,
+});
+
+const plain = { colour: false, width: 80 };
+const text = (more: Partial<ExplainDocument> = {}): string =>
+  renderExplanation(document(more), 'text', plain);
+
+test('as a whole', () => {
+  const parts = [reason('note', 'found: nothing')];
+  const wrong = reason('no', 'a pod is absent', {
+    object: 'Endpoints shop/web',
+    field: 'subsets',
+    source: 'endpoints_controller.go syncService',
+    change: 'delete the object',
+    since: at - 60,
+    parts,
+  });
+  const got = text({
+    verdict: 'different',
+    severity: 'warning',
+    change: 'delete the object',
+    reasons: [wrong, reason('unknown', 'the input has no Nodes')],
+    history: [
+      { at: at - 60, what: 'endpoints', before: 'conform', after: 'different', lag: null },
+      { at, what: 'Endpoints', before: 'absent', after: 'ready', lag: 60 },
+    ],
+  });
+  expect(got).toBe(
+    [
+      '✗ DIFFERENT (WARNING) at 2026-11-21T10:58:20Z: ' +
+        'what stands is not what the controllers should have written',
+      '  Service shop/web has endpoints',
+      '  → delete the object',
+      '',
+      '├─ ✗ a pod is absent, since 10:57:20',
+      '│  │ by Endpoints shop/web subsets; upstream endpoints_controller.go',
+      '│  │   syncService',
+      '│  │ → delete the object',
+      '│  └─ · found: nothing',
+      '└─ ? the input has no Nodes',
+      '',
+      'History',
+      ' 10:57:20  endpoints: conform → different',
+      ' 10:58:20  Endpoints: absent → ready (60 s after it was due)',
+      '',
+    ].join('\n'),
+  );
+});
+
+test.each<[string, Partial<ExplainDocument>, string]>([
+  ['conform', {}, '· CONFORM: the controllers wrote'],
+  ['pending', { verdict: 'pending' }, '✗ PENDING: it differs'],
+  ['unknown', { verdict: 'unknown' }, '? UNKNOWN: the input does not hold'],
+  ['trouble', { severity: 'warning' }, '✗ TROUBLE (WARNING): the input itself'],
+  ['information', { severity: 'info' }, '· CONFORM: the controllers wrote'],
+  ['nothing to judge', { verdict: null }, '· NOTHING TO JUDGE: no controller'],
+  ['not found', { found: false, verdict: null }, '? NOT FOUND: nothing of that name'],
+])('the head of %s', (_, more, want) => {
+  expect(text(more).startsWith(want)).toBe(true);
+});
+
+test('a dump has no times, and a long history shows its end', () => {
+  const reasons = [reason('no', 'it is wrong', { since: at })];
+  expect(text({ reasons })).not.toContain('since');
+  const moment = { at, what: 'endpoints', before: 'a', after: 'b', lag: null };
+  const got = text({ history: Array.from({ length: 25 }, () => moment) });
+  expect(got).toContain('(5 earlier)');
+});
+
+test('colour only adds to the marks', () => {
+  const coloured = renderExplanation(document(), 'text', { ...plain, colour: true });
+  expect(coloured).toContain('\u001b[');
+  // eslint-disable-next-line no-control-regex -- what a terminal takes for colour
+  expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(text());
+});
+
+test('JSON is the document', () => {
+  expect(JSON.parse(renderExplanation(document(), 'json', plain))).toEqual(document());
+});
+
+const reasons: fc.Arbitrary<Reason> = fc.letrec<{ one: Reason }>((tie) => ({
+  one: fc
+    .record({
+      mark: fc.constantFrom('yes' as const, 'no' as const, 'unknown' as const, 'note' as const),
+      text: hostileText,
+      object: fc.option(hostileText),
+      field: fc.option(hostileText),
+      change: fc.option(hostileText),
+      parts: fc.oneof({ maxDepth: 3 }, fc.constant([]), fc.array(tie('one'), { maxLength: 2 })),
+    })
+    .map(({ mark, text: words, ...more }) => reason(mark, words, more)),
+})).one;
+
+describe('hostile names', () => {
+  const hostile = fc
+    .record({ answer: hostileText, change: fc.option(hostileText), reasons: fc.array(reasons) })
+    .map((more) => document(more));
+  const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
+
+  test('hide nothing in text or JSON', () => {
+    fc.assert(
+      fc.property(hostile, (one) => {
+        for (const format of ['text', 'json'] as const) {
+          const got = renderExplanation(one, format, plain);
+          expect(hidden.test(got.replaceAll('\n', ''))).toBe(false);
+        }
+      }),
+    );
+  });
+
+  test('lines fit the width where words do', () => {
+    const words = fc.array(fc.stringMatching(/^[a-z]{1,12}$/), { maxLength: 60 });
+    fc.assert(
+      fc.property(words, fc.integer({ min: 60, max: 140 }), (list, width) => {
+        const one = document({ reasons: [reason('no', list.join(' '), { field: 'spec' })] });
+        const lines = renderExplanation(one, 'text', { colour: false, width }).split('\n');
+        for (const line of lines.slice(1)) expect(line.length).toBeLessThanOrEqual(width);
+      }),
+    );
+  });
+});
