@@ -29,6 +29,7 @@ import type { Served } from './commands/serve.ts';
 import {
   parseAddress,
   parseDuration,
+  parseOutput,
   parseSize,
   parseSpeed,
   parseTime,
@@ -40,7 +41,9 @@ const speedOption = (fallback: number, text: string): Option =>
     .argParser(parseSpeed)
     .default(fallback, text);
 
-function programOf(run: (work: Promise<number>) => void): Command {
+type Run = (work: Promise<number>) => void;
+
+function programOf(run: Run): Command {
   const program = new Command('endpoint-auditor')
     .description("Audits what Kubernetes' endpoints and EndpointSlice controllers wrote")
     .version(version)
@@ -66,6 +69,12 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .action((file: string, options: Replayed) => {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
     });
+  addLasting(program, run);
+  return program;
+}
+
+/** Commands that go on until they are stopped. */
+function addLasting(program: Command, run: Run): void {
   withConnected(program.command('record'))
     .description('write what a live cluster delivers to a file that replay reads')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
@@ -117,7 +126,6 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .action((options: AgentOptions) => {
       run(import('./commands/agent.ts').then(({ agent }) => agent(options)));
     });
-  return program;
 }
 
 async function main(argv: readonly string[]): Promise<number> {
