@@ -1,7 +1,7 @@
 // Faults in a live cluster: with the controllers asleep, objects are spoilt one after the other,
 // each at a Service of its own. Each must be found within the settle window and two seconds, by the
-// clock of the test, and be gone within two seconds of the repair; harmless changes never. What time
-// the auditor or the test waited for a CPU does not count: that is the machine's.
+// clock of the test, and be gone within two seconds of the repair; harmless changes never. The time
+// in which the auditor or the test waited for a CPU does not count: that is the machine's.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
