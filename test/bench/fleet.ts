@@ -41,7 +41,8 @@ const settleSeconds = 30;
 const begun = 1_795_260_000;
 const batchSize = 1000;
 
-function* rawObjects(fleet: Fleet, resource: Resource): Generator<Raw> {
+/** All objects of a resource as the API server would show them. */
+export function* rawObjects(fleet: Fleet, resource: Resource): Generator<Raw> {
   if (resource === 'nodes') {
     for (let node = 0; node < fleet.shape.nodes; node++) yield rawNode(fleet, node);
     return;

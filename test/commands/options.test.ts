@@ -1,11 +1,14 @@
 import { Command } from 'commander';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
-import type { Connected, Judged, Reported } from '../../src/commands/options.ts';
+import type { Connected, Judged, Metered, Reported } from '../../src/commands/options.ts';
 import {
+  perServiceOf,
   scopeOf,
   withConnected,
   withJudged,
+  withMetrics,
+  withNode,
   withReported,
   withShard,
 } from '../../src/commands/options.ts';
@@ -34,5 +37,43 @@ test('a scope is what is said of namespaces and shards', () => {
     namespaces: ['a', 'b'],
     excluded: ['c'],
     shard: { index: 1, count: 3 },
+  });
+});
+
+describe('which Services have series of their own', () => {
+  const metered = (...args: string[]) => {
+    const command = withMetrics(new Command().exitOverride().configureOutput({ writeErr() {} }));
+    return perServiceOf(command.parse(args, { from: 'user' }).opts<Metered>());
+  };
+
+  test('those with findings, of which there are not too many', () => {
+    expect(metered()).toEqual({ mode: 'findings', max: 1000 });
+  });
+
+  test('or as it is said', () => {
+    const args = ['--metrics.per-service=all', '--metrics.max-services=20000'];
+    expect(metered(...args)).toEqual({ mode: 'all', max: 20_000 });
+  });
+
+  test.each([
+    ['--metrics.per-service=some', /some.*findings, all, off/s],
+    ['--metrics.max-services=0', /max-services.*whole number above 0/s],
+  ])('%s is refused', (argument, message) => {
+    expect(() => metered(argument)).toThrow(message);
+  });
+});
+
+test('an agent answers on loopback and rests half a minute, unless told otherwise', () => {
+  const parse = (...args: string[]): object =>
+    withNode(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
+  const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
+  const listen = { host: '127.0.0.1', port: 9466 };
+  expect(parse()).toEqual({ listen, nodeIps: [], podCidrs: [], ...usual });
+  const args = ['--listen', ':1', '--node-ips', '10.0.0.1,fd00::1', '--pod-cidrs', '10.1.0.0/24'];
+  expect(parse(...args, '--interval', '5m')).toMatchObject({
+    listen: { host: null, port: 1 },
+    nodeIps: ['10.0.0.1', 'fd00::1'],
+    podCidrs: ['10.1.0.0/24'],
+    interval: 300,
   });
 });

@@ -65,7 +65,7 @@ test('bytes of every version that arrived, and of the largest that stands', asyn
   trackSize(sizes, { resource, before: null, after: first, at });
   trackSize(sizes, { resource, before: first, after: second, at });
   expect(
-    (await lines('object_bytes', { sizes })).filter((line) => /"endpoints"/.test(line)),
+    (await lines('object_bytes', { sizes })).filter((line) => line.includes('"endpoints"')),
   ).toEqual([
     '_max{resource="endpoints"} 500',
     '_bucket{resource="endpoints",le="1024"} 1',

@@ -1,0 +1,235 @@
+// What a scrape costs in a fleet: `node --expose-gc test/bench/scrape.ts`, with `--quick` a small
+// version. Prints one table and, as the last line, all figures as JSON.
+//
+// Scrapes go over HTTP on the loopback, through the same server as in the program. The scraper
+// shares the process, so its own work (receiving, joining) is in the figures too; what is rendered
+// without HTTP stands beside it. Every second scrape tells for how much of its own CPU time the
+// event loop was kept from a task that is always ready. As a yardstick, in the same process, a
+// registry of prom-client: all Services are summed up at the scrape, and a Gauge holds each series.
+
+import { request } from 'node:http';
+import { gunzipSync } from 'node:zlib';
+
+import { Gauge, Registry } from 'prom-client';
+
+import { summarize } from '../../src/audit/summary.ts';
+import { createApp, listen } from '../../src/output/http.ts';
+import { renderMetrics } from '../../src/output/metrics.ts';
+import type { PerService } from '../../src/output/service-rows.ts';
+import type { Auditor } from '../../src/serve.ts';
+import { createAuditor } from '../../src/serve.ts';
+import { answersOf, notLive } from '../../src/status.ts';
+import type { Resource } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
+import { eventOf, rawObjects } from './fleet.ts';
+import type { Fleet } from './generate.ts';
+import { createFleet, rawSlice } from './generate.ts';
+import { cpuMicros, figure } from './measure.ts';
+
+const quick = process.argv.includes('--quick');
+const scrapes = quick ? 3 : 10;
+/** Services whose slices change between two scrapes: 15 s at 20 changes per second. */
+const changes = quick ? 20 : 300;
+
+const fleet = createFleet({
+  nodes: quick ? 50 : 500,
+  namespaces: quick ? 20 : 500,
+  sizes: quick
+    ? [{ pods: 5, services: 200 }]
+    : [
+        { pods: 250, services: 20 },
+        { pods: 5, services: 9980 },
+      ],
+});
+
+/** Takes in one object as the door delivers it. */
+function give(auditor: Auditor, resource: Resource, raw: object, at: number): void {
+  const bytes = JSON.stringify(raw).length;
+  const event = eventOf(auditor.store, resource, 'modified', raw, bytes, at);
+  auditor.take({ kind: 'event', event });
+}
+
+function auditorOf(of: Fleet): Auditor {
+  const auditor = createAuditor({ settle: 30, release: null, maxEndpointsPerSlice: 100 });
+  auditor.take({ kind: 'header', at: 0, kubernetes: 'v1.36.3', resources });
+  for (const resource of resources) {
+    for (const raw of rawObjects(of, resource)) give(auditor, resource, raw, 0);
+  }
+  for (const resource of resources) auditor.take({ kind: 'synced', at: 0, resource });
+  return auditor;
+}
+
+interface Got {
+  readonly text: () => string;
+  readonly bytes: number;
+}
+
+function get(port: number, headers: Record<string, string>): Promise<Got> {
+  return new Promise((resolve, reject) => {
+    request({ port, path: '/metrics', headers }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('error', reject);
+      response.on('end', () => {
+        const all = Buffer.concat(chunks);
+        const isPacked = response.headers['content-encoding'] === 'gzip';
+        const text = (): string => (isPacked ? gunzipSync(all) : all).toString('latin1');
+        resolve({ text, bytes: all.length });
+      });
+    })
+      .on('error', reject)
+      .end();
+  });
+}
+
+/** CPU of this thread, milliseconds. */
+function threadMillis(): number {
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1000;
+}
+
+/** The most CPU that was used between two turns of a task that was always ready. */
+function watchStalls(): () => Promise<number> {
+  let longest = 0;
+  let before = threadMillis();
+  let running = true;
+  const look = (): void => {
+    const now = threadMillis();
+    longest = Math.max(longest, now - before);
+    before = now;
+    if (running) setImmediate(look);
+  };
+  setImmediate(look);
+  return async () => {
+    await new Promise((resolve) => setImmediate(resolve));
+    running = false;
+    return longest;
+  };
+}
+
+type Row = Record<'cpu' | 'elapsed' | 'stall' | 'series' | 'megabytes', number[]>;
+
+let number = 0;
+
+function churn(auditor: Auditor): void {
+  for (let count = 0; count < changes; count++) {
+    const plan = fleet.plans[(number++ * 7919) % fleet.plans.length];
+    if (plan !== undefined) give(auditor, 'endpointslices', rawSlice(fleet, plan, 0), 1);
+  }
+}
+
+/** Measures CPU and stalls in turns, since looking for stalls costs CPU. */
+async function measure(auditor: Auditor, scrape: () => Promise<Got>): Promise<Row> {
+  const row: Row = { cpu: [], elapsed: [], stall: [], series: [], megabytes: [] };
+  // The first scrapes make every text, and compile what makes them.
+  for (let count = -4; count < 2 * scrapes; count++) {
+    churn(auditor);
+    const isForStalls = count % 2 !== 0;
+    const stalls = isForStalls ? watchStalls() : null;
+    const [cpu, begun] = [cpuMicros(), performance.now()];
+    const { text, bytes } = await scrape();
+    const [spent, elapsed] = [cpuMicros() - cpu, performance.now() - begun];
+    const stall = await stalls?.();
+    if (count < 0) continue;
+    if (stall !== undefined) row.stall.push(stall);
+    else {
+      row.cpu.push(spent / 1000);
+      row.elapsed.push(elapsed);
+    }
+    row.series.push(
+      text()
+        .split('\n')
+        .filter((line) => /^[a-z]/.test(line)).length,
+    );
+    row.megabytes.push(bytes / 1e6);
+  }
+  return row;
+}
+
+async function overHttp(
+  auditor: Auditor,
+  perService: PerService,
+  headers: Record<string, string>,
+): Promise<Row> {
+  const app = createApp(answersOf(auditor, 'bench', notLive, perService));
+  const server = await listen(app, { host: '127.0.0.1', port: 0 });
+  const row = await measure(auditor, () => get(server.port, headers));
+  await server.close();
+  return row;
+}
+
+/** What is rendered for a scrape, without pauses and HTTP. */
+function rendered(auditor: Auditor, perService: PerService): Promise<Row> {
+  const answers = answersOf(auditor, 'bench', notLive, perService);
+  return measure(auditor, async () => {
+    const steps = answers.scrape();
+    let step = steps.next();
+    while (step.done !== true) step = steps.next();
+    const pieces: Buffer[] = [];
+    for await (const piece of renderMetrics(step.value, 'text')) pieces.push(Buffer.from(piece));
+    const all = Buffer.concat(pieces);
+    return { text: () => all.toString('latin1'), bytes: all.length };
+  });
+}
+
+/** The same by a registry: all Services are summed up, every series is an object. */
+function byRegistry(auditor: Auditor, perService: boolean): Promise<Row> {
+  const ledger = auditor.ledger();
+  if (ledger === null) throw new Error('Nothing is judged');
+  return measure(auditor, async () => {
+    const { services } = summarize(ledger);
+    const registry = new Registry();
+    const labelNames = ['namespace', 'service', 'of'];
+    const name = 'endpoint_auditor_service_endpoints';
+    const gauge = new Gauge({ name, help: 'One.', labelNames, registers: [registry] });
+    gauge.set({ namespace: '', service: '', of: '' }, services);
+    for (const plan of perService ? fleet.plans : []) {
+      for (let of = 0; of < 11; of++) {
+        gauge.set({ namespace: plan.namespace, service: plan.name, of: String(of) }, of);
+      }
+    }
+    const text = await registry.metrics();
+    return { text: () => text, bytes: text.length };
+  });
+}
+
+const auditor = auditorOf(fleet);
+const gzip = { 'accept-encoding': 'gzip' };
+const all: PerService = { mode: 'all', max: 100_000 };
+const usual: PerService = { mode: 'findings', max: 1000 };
+const open = { accept: 'application/openmetrics-text' };
+const rows: Record<string, Row> = {
+  'registry, no Services': await byRegistry(auditor, false),
+  'usual, rendered': await rendered(auditor, usual),
+  'usual, HTTP': await overHttp(auditor, usual, {}),
+  'usual, HTTP, gzip': await overHttp(auditor, usual, gzip),
+  'registry, all Services': await byRegistry(auditor, true),
+  'all, rendered': await rendered(auditor, all),
+  'all, HTTP': await overHttp(auditor, all, {}),
+  'all, HTTP, OpenMetrics': await overHttp(auditor, all, open),
+  'all, HTTP, gzip': await overHttp(auditor, all, gzip),
+};
+
+const most = (samples: readonly number[]): number => Math.round(10 * Math.max(...samples)) / 10;
+process.stdout.write(
+  `${String(fleet.plans.length)} Services, ${String(fleet.pods)} pods, ` +
+    `${String(changes)} slices changed before each scrape\n\n` +
+    '| scrape | series | MB | CPU ms min | median | ms median | most | stall CPU ms median | most |\n' +
+    '| :-- | --: | --: | --: | --: | --: | --: | --: | --: |\n',
+);
+for (const [name, row] of Object.entries(rows)) {
+  const [cpu, elapsed, stall] = [figure(row.cpu), figure(row.elapsed), figure(row.stall)];
+  const cells = [
+    name,
+    Math.max(...row.series),
+    figure(row.megabytes).median,
+    cpu.min,
+    cpu.median,
+    elapsed.median,
+    most(row.elapsed),
+    stall.median,
+    most(row.stall),
+  ];
+  process.stdout.write(`| ${cells.join(' | ')} |\n`);
+}
+process.stdout.write(`\n${JSON.stringify({ fleet: fleet.shape, changes, rows })}\n`);
