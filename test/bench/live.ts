@@ -71,7 +71,9 @@ export async function measureLive(plan: LivePlan): Promise<LiveRow[]> {
     });
     try {
       const isOurs = variant !== 'kube-state-metrics';
-      found.set(variant, await (isOurs ? measureOurs(load, plan) : measureTheirs(load, plan)));
+      const figures = await (isOurs ? measureOurs(load, plan) : measureTheirs(load, plan));
+      found.set(variant, figures);
+      process.stderr.write(`${JSON.stringify(figures)}\n`);
     } finally {
       await load.stop();
     }
