@@ -41,7 +41,9 @@ test('a scope is what is said of namespaces and shards', () => {
 
 describe('which Services have series of their own', () => {
   const metered = (...args: string[]) => {
-    const command = withMetrics(new Command().exitOverride().configureOutput({ writeErr() {} }));
+    const command = withMetrics(
+      new Command().exitOverride().configureOutput({ writeErr: () => undefined }),
+    );
     return perServiceOf(command.parse(args, { from: 'user' }).opts<Metered>());
   };
 
