@@ -1,5 +1,5 @@
-// Builds dist/: the program as one file that Node runs without node_modules, and beside it the
-// recording that it replays by default.
+// Builds dist/: the program, which Node runs without node_modules, its parts, each loaded by the
+// command that needs it, and the recording that it replays by default.
 
 import { chmod, copyFile, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -23,9 +23,12 @@ await rm(join(root, 'dist'), { recursive: true, force: true });
 const hasShebang = (await readFile(entry, 'utf8')).startsWith('#!');
 await build({
   absWorkingDir: root,
-  entryPoints: [entry],
-  outfile: program,
+  entryPoints: { 'endpoint-auditor': entry },
+  outdir: join(root, 'dist'),
+  outExtension: { '.js': '.mjs' },
+  chunkNames: 'parts/[name]-[hash]',
   bundle: true,
+  splitting: true,
   format: 'esm',
   platform: 'node',
   target: 'node20',

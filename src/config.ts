@@ -1,6 +1,8 @@
 // What the command line says, checked: every value is parsed here, once, and a wrong one becomes
 // one clear message that names the flag, the value and what would be right.
 
+import { isIP } from 'node:net';
+
 import { InvalidArgumentError } from 'commander';
 
 import type { Shard } from './model/scope.ts';
@@ -80,6 +82,30 @@ export function parseNames(text: string): readonly string[] {
     throw new InvalidArgumentError(`Expected namespaces separated by commas, not ${what}.`);
   }
   return names;
+}
+
+/** Addresses separated by commas. */
+export function parseIPs(text: string): readonly string[] {
+  const addresses = text.split(',').map((address) => address.trim());
+  const wrong = addresses.find((address) => isIP(address) === 0);
+  if (wrong === undefined) return addresses;
+  throw new InvalidArgumentError(
+    `Expected addresses separated by commas, not ${JSON.stringify(wrong)}.`,
+  );
+}
+
+/** Ranges separated by commas, each `address/bits`. */
+export function parseCIDRs(text: string): readonly string[] {
+  const ranges = text.split(',').map((range) => range.trim());
+  const wrong = ranges.find((range) => {
+    const [, address = '', bits] = /^([^/]*)\/(\d{1,3})$/.exec(range) ?? [];
+    const version = isIP(address);
+    return version === 0 || Number(bits) > (version === 4 ? 32 : 128);
+  });
+  if (wrong === undefined) return ranges;
+  throw new InvalidArgumentError(
+    `Expected ranges such as 10.244.1.0/24 separated by commas, not ${JSON.stringify(wrong)}.`,
+  );
 }
 
 /** `i/n`: the i-th of n shards, from 0. */

@@ -1,6 +1,9 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --max-semi-space-size=4 --heap-growing-percent=40
+// The flags above keep what is garbage small beside what is held; without them the program needs
+// half as much memory again (docs/performance.md).
+//
 // The command line: argv → a command, and the only place that exits. What each command does is in
-// commands/.
+// commands/, each of which is loaded when it is asked for: an agent must not hold what serve needs.
 //
 // Exit codes: 0 conform, 1 a finding above information stands (audit) or was opened (replay), 2
 // something could not be judged, or bad usage; 2 overrides 1. serve and record end with 0 when they
@@ -9,24 +12,20 @@
 import { Command, CommanderError, Option } from 'commander';
 
 import { systemErrorText } from './cluster/problem.ts';
+import type { AgentOptions } from './commands/agent.ts';
 import type { AuditedOnce } from './commands/audit.ts';
-import { auditDump, auditLive } from './commands/audit.ts';
 import type { Explained } from './commands/explain.ts';
-import { explainSubject, parseOutput } from './commands/explain.ts';
 import {
   withConnected,
   withJudged,
   withMetrics,
+  withNode,
   withReported,
   withShard,
 } from './commands/options.ts';
 import type { Recorded } from './commands/record.ts';
-import { record } from './commands/record.ts';
 import type { Replayed } from './commands/replay.ts';
-import { replayFile } from './commands/replay.ts';
-import { fail } from './commands/say.ts';
 import type { Served } from './commands/serve.ts';
-import { serve } from './commands/serve.ts';
 import {
   parseAddress,
   parseDuration,
@@ -51,7 +50,11 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .description('judge a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
     .action((paths: string[], options: AuditedOnce) => {
-      run(paths.length === 0 ? auditLive(options) : auditDump(paths, options));
+      run(
+        import('./commands/audit.ts').then(({ auditLive, auditDump }) =>
+          paths.length === 0 ? auditLive(options) : auditDump(paths, options),
+        ),
+      );
     });
   withJudged(withReported(program.command('replay')))
     .description('judge a recording, or a kwok snapshot recording, from its beginning to its end')
@@ -61,7 +64,7 @@ function programOf(run: (work: Promise<number>) => void): Command {
       new Option('--until <time>', 'stop there: Unix seconds or RFC 3339').argParser(parseTime),
     )
     .action((file: string, options: Replayed) => {
-      run(replayFile(file, options));
+      run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
     });
   withConnected(program.command('record'))
     .description('write what a live cluster delivers to a file that replay reads')
@@ -78,7 +81,7 @@ function programOf(run: (work: Promise<number>) => void): Command {
     )
     .option('--redact', 'replace names and labels by hashes, and leave out what is not judged')
     .action((file: string, options: Recorded) => {
-      run(record(file, options));
+      run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });
   withJudged(program.command('explain'))
     .description('say why a pod is, or is not, in a Service: service/NAME, pod/NAME, ip/ADDRESS')
@@ -89,11 +92,13 @@ function programOf(run: (work: Promise<number>) => void): Command {
       new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
     )
     .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
-    .addOption(
-      new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
-    )
+    .addOption(new Option('-o, --output <format>', 'how').choices(['text', 'json']).default('text'))
     .action((words: string[], options: Explained) => {
-      run(explainSubject(words, options));
+      run(
+        import('./commands/explain.ts').then(({ explainSubject }) =>
+          explainSubject(words, options),
+        ),
+      );
     });
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)
@@ -105,7 +110,12 @@ function programOf(run: (work: Promise<number>) => void): Command {
     .addOption(speedOption(20, '20'))
     .option('--once', 'end with the recording')
     .action((options: Served) => {
-      run(serve(options));
+      run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
+    });
+  withNode(program.command('agent'))
+    .description('walk the rules of the node that it runs on, and answer the auditor')
+    .action((options: AgentOptions) => {
+      run(import('./commands/agent.ts').then(({ agent }) => agent(options)));
     });
   return program;
 }
@@ -119,7 +129,8 @@ async function main(argv: readonly string[]): Promise<number> {
     return await work;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-    fail(systemErrorText(error) ?? (error instanceof Error ? error.message : String(error)));
+    const text = systemErrorText(error) ?? (error instanceof Error ? error.message : String(error));
+    process.stderr.write(`endpoint-auditor: ${text}\n`);
     return 2;
   }
 }

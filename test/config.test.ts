@@ -4,9 +4,11 @@ import { describe, expect, test } from 'vitest';
 
 import {
   parseAddress,
+  parseCIDRs,
   parseCount,
   parseDuration,
   parseFormat,
+  parseIPs,
   parseRelease,
   parseSpeed,
   parseTime,
@@ -125,3 +127,25 @@ describeParser(
 test('the version is that of the package', () => {
   expect(version).toBe(packageJson.version);
 });
+
+describeParser(
+  'parseIPs',
+  parseIPs,
+  [
+    ['10.0.0.1', ['10.0.0.1']],
+    ['10.0.0.1, fd00::1', ['10.0.0.1', 'fd00::1']],
+  ],
+  ['', '10.0.0.1,', '10.0.0.0/24', '10.0.0.256', 'node-a'],
+  'Expected addresses separated by commas, not',
+);
+
+describeParser(
+  'parseCIDRs',
+  parseCIDRs,
+  [
+    ['10.244.1.0/24', ['10.244.1.0/24']],
+    ['10.244.1.0/24,fd00::/64', ['10.244.1.0/24', 'fd00::/64']],
+  ],
+  ['', '10.244.1.0', '10.244.1.0/33', 'fd00::/129', '10.244.1.0/24,x', '/24'],
+  'Expected ranges such as 10.244.1.0/24 separated by commas, not',
+);

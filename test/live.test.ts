@@ -38,7 +38,7 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
       read.push(key);
       const held: Service | null = auditor.store.snapshot.services.get(key) ?? null;
       const none = { objects: [], version: '1000' };
-      const rest = { endpoints: none, slices: none, pods: none };
+      const rest = { endpoints: none, slices: none, pods: none, version: '1000' };
       return Promise.resolve({ service: held, ...rest, ...reread(auditor) });
     },
     onError: (error) => {
@@ -105,7 +105,7 @@ describe('time', () => {
     });
     await live.deliver(lively());
     await expect.poll(() => opened.length).toBe(2);
-    expect(read).toEqual([]);
+    expect(read).toEqual(['shop/web']);
     live.stop();
   });
 

@@ -63,13 +63,16 @@ function namesOf(node: ts.ImportDeclaration | ts.ExportDeclaration): readonly st
 
 function importsOf(path: string): Import[] {
   const found: Import[] = [];
+  const add = (text: string, names: Import['names']): void => {
+    const isPackage = !text.startsWith('.');
+    const from = isPackage ? text : relative('.', join(dirname(path), text));
+    found.push({ from, isPackage, names });
+  };
+  for (const [, text = ''] of read(path).matchAll(/\bimport\('([^']+)'\)/g)) add(text, null);
   for (const node of parse(path).statements) {
     if (!ts.isImportDeclaration(node) && !ts.isExportDeclaration(node)) continue;
     if (node.moduleSpecifier === undefined || !ts.isStringLiteral(node.moduleSpecifier)) continue;
-    const { text } = node.moduleSpecifier;
-    const isPackage = !text.startsWith('.');
-    const from = isPackage ? text : relative('.', join(dirname(path), text));
-    found.push({ from, isPackage, names: namesOf(node) });
+    add(node.moduleSpecifier.text, namesOf(node));
   }
   return found;
 }

@@ -92,12 +92,27 @@ interface Held {
   recordOf(key: Key): ServiceRecord | undefined;
 }
 
+const keyOf = ({ namespace, service }: Due): Key => `${namespace}/${service}`;
+
+/** The newest version that is held of what an output of a Service rests on. */
+function createNewestHeld(cut: Cut, held: () => Held | null): (key: Key, output: Output) => string {
+  const known = new Map<string, string>();
+  let countedAt = -1;
+  return (key, output) => {
+    // A Service may have thousands of differences.
+    if (countedAt !== cut.count()) known.clear();
+    countedAt = cut.count();
+    const place = `${output} ${key}`;
+    const version = known.get(place) ?? newestIn(held()?.recordOf(key), output);
+    known.set(place, version);
+    return version;
+  };
+}
+
 export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
   const asked = new Map<Key, Asked>();
   const counts: ConfirmCounts = { asked: 0, confirmed: 0, lagging: 0, failed: 0 };
-  const keyOf = ({ namespace, service }: Due): Key => `${namespace}/${service}`;
-  const newestOf = new Map<string, string>();
-  let countedAt = -1;
+  const newestHeld = createNewestHeld(cut, held);
   /** The latest read of any Service: what is newer than its version was written after it. */
   let latest = { at: -Infinity, version: '' };
   const raised = new WeakMap<Due, number>();
@@ -107,17 +122,6 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     if (latest.at < due.at || raised.get(due) === due.at) return;
     raised.set(due, due.at);
     due.point = newest(due.point ?? '', latest.version);
-  }
-
-  /** The newest version that is held of what an output rests on. */
-  function newestHeld(key: Key, output: Output): string {
-    if (countedAt !== cut.count()) newestOf.clear();
-    countedAt = cut.count();
-    const known = newestOf.get(`${output} ${key}`);
-    if (known !== undefined) return known;
-    const version = newestIn(held()?.recordOf(key), output);
-    newestOf.set(`${output} ${key}`, version);
-    return version;
   }
 
   function isProven(due: Due): boolean {

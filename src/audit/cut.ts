@@ -67,7 +67,7 @@ export interface Cut {
   /** All up to this version has come. After a list it may be older than what was there before. */
   reached(resource: Resource, version: string, at: number): void;
   /** What was read shows that the cluster has come to this version. */
-  shown(version: string, at: number): void;
+  readonly shown: (version: string, at: number) => void;
   /** Takes in the state of a watch; returns what of blindness ends with it. */
   turn(resource: Resource, state: InputState, at: number): BlindSpell[];
   /** How many objects have come; while it stays the same, so does all that is held. */
@@ -85,75 +85,93 @@ export interface Cut {
 /** Seconds by which a stream may be behind another before what comes on it is late. */
 const lateness = 1;
 
-/** The newest version that was known a while ago. */
+/** What was the newest version that was known a while ago. */
 interface Past {
-  /** As of `lateness` ago or earlier. */
-  version: string;
-  /** Later ones, oldest first, a few for each second. */
-  readonly marks: { readonly version: string; readonly at: number }[];
+  /** Takes note that there is such a version. */
+  readonly shown: (version: string, at: number) => void;
+  /** Whether a version that comes now was followed by others long before. */
+  isLate(version: string, at: number): boolean;
+  /** Forgets all but this version. */
+  restart(version: string): void;
 }
 
-/** Takes note that the newest version was shown at a time. */
-function note({ marks }: Past, version: string, at: number): void {
-  const last = marks.at(-1);
-  if (last === undefined || at - last.at >= lateness / 4) marks.push({ version, at });
+function createPast(): Past {
+  let top = '';
+  /** As of `lateness` ago or earlier, and those since, oldest first, a few for each second. */
+  let before = '';
+  let marks: { readonly version: string; readonly at: number }[] = [];
+  return {
+    shown(version, at) {
+      top = newest(top, version);
+      const last = marks.at(-1);
+      if (last === undefined || at - last.at >= lateness / 4) marks.push({ version: top, at });
+    },
+    isLate(version, at) {
+      for (let [mark] = marks; mark !== undefined && mark.at <= at - lateness; [mark] = marks) {
+        before = mark.version;
+        marks.shift();
+      }
+      return isAtLeast(before, version);
+    },
+    restart(version) {
+      top = version;
+      before = '';
+      marks = [];
+    },
+  };
 }
 
-function isLate(past: Past, version: string, at: number): boolean {
-  const { marks } = past;
-  for (let [mark] = marks; mark !== undefined && mark.at <= at - lateness; [mark] = marks) {
-    past.version = mark.version;
-    marks.shift();
-  }
-  return isAtLeast(past.version, version);
-}
+/** A resource that was never known is done without; one that was known cannot be seen any more. */
+const isWithout = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
+  state === 'off' && version === '';
 
 interface Blindness {
   readonly from: number;
   missed: boolean;
 }
 
+type BlindOutputs = Map<Output, Blindness>;
+
+/** Begins or ends what of blindness a stream's new state brings; returns what has ended. */
+function turnBlind(
+  blind: BlindOutputs,
+  isSeen: (output: Output) => boolean,
+  { resource, state, at }: { resource: Resource; state: InputState; at: number },
+): BlindSpell[] {
+  const over: BlindSpell[] = [];
+  for (const output of outputs) {
+    if (!restsOn[output].includes(resource)) continue;
+    const spell = blind.get(output);
+    if (isSeen(output)) {
+      if (spell !== undefined) over.push({ output, ...spell, to: at });
+      blind.delete(output);
+    } else if (spell === undefined) {
+      blind.set(output, { from: at, missed: state === 'relisting' });
+    } else if (state === 'relisting') spell.missed = true;
+  }
+  return over;
+}
+
 export function createCut(): Cut {
   const inputs = new Map<Resource, Input>();
-  const blind = new Map<Output, Blindness>();
   const heard = new Map<Resource, number>();
+  const blind: BlindOutputs = new Map();
+  const past = createPast();
   let count = 0;
-  let top = '';
-  let past: Past = { version: '', marks: [] };
 
   const highest = (): string =>
     [...inputs.values()].reduce((most, { version }) => newest(most, version), '');
-  const shown = (version: string, at: number): void => {
-    top = newest(top, version);
-    note(past, top, at);
-  };
   const rests = (output: Output): Resource[] =>
     restsOn[output].filter((resource) => {
       const input = inputs.get(resource);
-      return input !== undefined && input.state !== 'off';
+      return input !== undefined && !isWithout(input);
     });
   const set = (resource: Resource, more: Partial<Input>): void => {
     const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
     inputs.set(resource, { ...known, ...more });
   };
-
-  function turn(resource: Resource, state: InputState, at: number): BlindSpell[] {
-    const before = inputs.get(resource);
-    const seen = state === 'synced' || state === 'off';
-    set(resource, { state, blindSince: seen ? null : (before?.blindSince ?? at) });
-    const over: BlindSpell[] = [];
-    for (const output of outputs) {
-      if (!restsOn[output].includes(resource)) continue;
-      const spell = blind.get(output);
-      if (rests(output).every((one) => inputs.get(one)?.state === 'synced')) {
-        if (spell !== undefined) over.push({ output, ...spell, to: at });
-        blind.delete(output);
-      } else if (spell === undefined) {
-        blind.set(output, { from: at, missed: state === 'relisting' });
-      } else if (state === 'relisting') spell.missed = true;
-    }
-    return over;
-  }
+  const isSeen = (output: Output): boolean =>
+    rests(output).every((one) => inputs.get(one)?.state === 'synced');
 
   return {
     saw(resource, version, at) {
@@ -162,8 +180,8 @@ export function createCut(): Cut {
       const known = inputs.get(resource)?.version ?? '';
       const newer = newest(known, version);
       if (newer !== known) set(resource, { version: newer });
-      shown(newer, at);
-      return isLate(past, version, at);
+      past.shown(newer, at);
+      return past.isLate(version, at);
     },
     reached(resource, version, at) {
       count++;
@@ -172,14 +190,16 @@ export function createCut(): Cut {
       // The history of a cluster that was restored from a backup begins anew, at a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
-      if (isList) {
-        top = highest();
-        past = { version: '', marks: [] };
-      }
-      shown(version, at);
+      if (isList) past.restart(highest());
+      past.shown(version, at);
     },
-    shown,
-    turn,
+    shown: past.shown,
+    turn(resource, state, at) {
+      const before = inputs.get(resource);
+      const seen = state === 'synced' || isWithout({ state, version: before?.version ?? '' });
+      set(resource, { state, blindSince: seen ? null : (before?.blindSince ?? at) });
+      return turnBlind(blind, isSeen, { resource, state, at });
+    },
     count: () => count,
     highest,
     isKnown: (output, point, since) =>

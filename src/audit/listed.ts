@@ -1,7 +1,9 @@
 // What the Endpoints of a Service list at each address in canonical form: nearly always one entry.
 //
 // A few addresses are quickly looked through; only of larger objects an index is kept, since what
-// is kept for every address of a cluster is much.
+// is kept for every address of a cluster is much. A new version mostly has what the one before has
+// but for a few addresses, and the store has made one of what is equal; so the two are walked along
+// together, and what is at the other addresses is not looked at.
 
 import { equalPorts, equalRefs } from '../model/equal.ts';
 import { canonicalIP, isAt } from '../model/ip.ts';
@@ -14,7 +16,7 @@ import type { ServiceRecord } from './service.ts';
 type Listed = ListedAddress | readonly ListedAddress[];
 
 /** Endpoints address by address. */
-export type Listing = ReadonlyMap<string, Listed>;
+export type Listing = Map<string, Listed>;
 
 /** Up to how many addresses are looked through. */
 const few = 256;
@@ -37,6 +39,11 @@ export function listedAt(record: ServiceRecord, ip: string): readonly ListedAddr
   if (endpoints === null) return noneListed;
   if (record.listed === null && !isFew(endpoints)) record.listed = listingOf(endpoints);
   if (record.listed !== null) return asList(record.listed.get(ip));
+  return lookedUp(endpoints, ip);
+}
+
+/** What is listed at an address, by a look at all of them. */
+function lookedUp(endpoints: Endpoints, ip: string): readonly ListedAddress[] {
   const there: ListedIn[] = [];
   for (const [subset, { addresses }] of endpoints.subsets.entries()) {
     for (const address of addresses) if (isAt(address.ip, ip)) there.push({ address, subset });
@@ -54,6 +61,71 @@ export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null)
 
 /** Takes in a new version of the Endpoints; returns the addresses at which it differs. */
 export function replaceEndpoints(record: ServiceRecord, endpoints: Endpoints | null): Set<string> {
+  const changed = changedAddresses(record.endpoints, endpoints);
+  return endpoints === null || changed === null
+    ? replaceAll(record, endpoints)
+    : replaceSome(record, endpoints, changed);
+}
+
+/** Up to how many addresses are looked up one by one. */
+const fewChanged = 8;
+
+/**
+ * Addresses outside which two versions have the same entries, in canonical form; null: the versions
+ * must be compared as wholes.
+ */
+function changedAddresses(before: Endpoints | null, after: Endpoints | null): Set<string> | null {
+  if (before === null || after?.subsets.length !== before.subsets.length) return null;
+  const changed = new Set<string>();
+  for (const [index, { addresses }] of after.subsets.entries()) {
+    const was = before.subsets[index]?.addresses ?? [];
+    let [at, wasAt] = [0, 0];
+    while (at < addresses.length || wasAt < was.length) {
+      const [is, old] = [addresses[at], was[wasAt]];
+      if (is === old) {
+        at++;
+        wasAt++;
+        continue;
+      }
+      // One that came, one that went, or one in the place of another.
+      const came = old !== undefined && addresses[at + 1] === old;
+      const went = !came && is !== undefined && was[wasAt + 1] === is;
+      if (is !== undefined && !went) {
+        changed.add(canonicalIP(is.ip));
+        at++;
+      }
+      if (old !== undefined && !came) {
+        changed.add(canonicalIP(old.ip));
+        wasAt++;
+      }
+      if (changed.size > fewChanged) return null;
+    }
+  }
+  return changed;
+}
+
+/** As replaceEndpoints, where only these addresses can differ. */
+function replaceSome(
+  record: ServiceRecord,
+  endpoints: Endpoints,
+  changed: ReadonlySet<string>,
+): Set<string> {
+  const before = [...changed].map((ip) => [ip, listedAt(record, ip)] as const);
+  const index = record.listed;
+  setEndpoints(record, endpoints);
+  if (!isFew(endpoints)) record.listed = index;
+  const touched = new Set<string>();
+  for (const [ip, was] of before) {
+    const now = lookedUp(endpoints, ip);
+    const [only] = now;
+    if (only === undefined) index?.delete(ip);
+    else index?.set(ip, now.length === 1 ? only : now);
+    if (!isSame(was, now)) touched.add(ip);
+  }
+  return touched;
+}
+
+function replaceAll(record: ServiceRecord, endpoints: Endpoints | null): Set<string> {
   const before = record.listed ?? listingOf(record.endpoints);
   const after = listingOf(endpoints);
   setEndpoints(record, endpoints);

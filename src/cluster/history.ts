@@ -97,16 +97,19 @@ export function takeItem(listing: Listing, held: Held, event: WatchEvent): reado
 
 /**
  * What the completed list changes besides: what was not listed, and what was put aside. `reset`:
- * the server's history began anew, so equal versions need not be the same.
+ * the server's history began anew, so equal versions need not be the same. null now and then, when
+ * others may have the loop.
  */
 export function* completeListing(
   { known, seen, aside }: Listing,
   held: Held,
   place: Pick<WatchEvent, 'resource' | 'at'>,
   reset: boolean,
-): Generator<WatchEvent> {
+): Generator<WatchEvent | null> {
+  let passed = 0;
   for (const object of held.values()) {
     if (!seen.has(object.key)) yield deletion(object, place);
+    else if (++passed % 1024 === 0) yield null;
   }
   for (const event of aside.values()) {
     const before = held.get(event.object.key);

@@ -196,7 +196,7 @@ async function complete(following: Following, listing: Listing, version: string)
   await delivery.flush(); // what is held must be complete before it is swept
   const at = environment.now();
   for (const event of completeListing(listing, delivery.current, { resource, at }, older)) {
-    deliver(following, [event]);
+    if (event !== null) deliver(following, [event]);
     if (delivery.isDue()) await delivery.breathe();
   }
   Object.assign(following, { version, needsList: false, doubts: 0, suspicious: false });

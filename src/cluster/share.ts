@@ -24,18 +24,40 @@ function podOf(podsAt: PodsAt, target: ObjectRef | null, address: string): Pod |
   return podsAt(address).find(({ ref }) => equalRefs(ref, target));
 }
 
+/** How far to look for what follows, at most. */
+const lookAhead = 16;
+
+/**
+ * Finds what is asked for, in order, in the list of the version before: where the one before it
+ * stood, or some places behind that, since few come, go or change at a time.
+ */
+function createFollower<T>(
+  known: readonly T[],
+  isSame: (known: T, one: T) => boolean,
+): (one: T) => T | undefined {
+  let at = 0;
+  let missed = 0;
+  return (one) => {
+    const end = Math.min(at + Math.min(2 * missed + 2, lookAhead), known.length);
+    for (let index = at; index < end; index++) {
+      const there = known[index];
+      if (there === undefined || !isSame(there, one)) continue;
+      [at, missed] = [index + 1, 0];
+      return there;
+    }
+    missed++;
+    return undefined;
+  };
+}
+
 /** The slice with what is equal in the version before, and in the pods, taken from there. */
 export function sharedSlice(
   slice: EndpointSlice,
   before: EndpointSlice | null,
   podsAt: PodsAt,
 ): EndpointSlice {
-  const share = (endpoint: Endpoint, at: number): Endpoint => {
-    const known = before?.endpoints[at];
-    return known !== undefined && equalEndpoints(known, endpoint)
-      ? known
-      : sharedEndpoint(endpoint, podsAt);
-  };
+  const find = createFollower(before?.endpoints ?? [], equalEndpoints);
+  const share = (one: Endpoint): Endpoint => find(one) ?? sharedEndpoint(one, podsAt);
   return { ...slice, endpoints: slice.endpoints.map(share) };
 }
 
@@ -66,11 +88,9 @@ export function sharedEndpoints(
   podsAt: PodsAt,
 ): Endpoints {
   const subsets = endpoints.subsets.map((subset, index) => {
-    const known = before?.subsets[index]?.addresses;
-    const share = (address: EndpointAddress, at: number): EndpointAddress => {
-      const one = known?.[at];
-      return one !== undefined && isSame(one, address) ? one : sharedAddress(address, podsAt);
-    };
+    const find = createFollower(before?.subsets[index]?.addresses ?? [], isSame);
+    const share = (one: EndpointAddress): EndpointAddress =>
+      find(one) ?? sharedAddress(one, podsAt);
     return { ...subset, addresses: subset.addresses.map(share) };
   });
   return { ...endpoints, subsets };

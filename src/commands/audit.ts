@@ -8,9 +8,10 @@ import { readDump } from '../cluster/dump.ts';
 import type { Auditor } from '../serve.ts';
 import { createAuditor, reportOf } from '../serve.ts';
 import type { Cluster } from './cluster.ts';
-import { auditorOf, openCluster, stopSignal } from './cluster.ts';
+import { auditorOf, openCluster } from './cluster.ts';
 import type { Connected, Judged, Reported } from './options.ts';
 import { exitCodeOf, fail, print, problemLog, progress, sayIfUnknown } from './say.ts';
+import { stopSignal } from './stop.ts';
 
 export type AuditedOnce = Judged & Reported & Connected;
 

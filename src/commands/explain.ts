@@ -6,8 +6,6 @@
 // in the Service), 1 a finding above information stands about it, 2 it does not exist or cannot be
 // judged, or bad usage.
 
-import { InvalidArgumentError } from 'commander';
-
 import type { Explanation, Subject } from '../audit/explain.ts';
 import { explain } from '../audit/explain.ts';
 import type { Journal, Moment } from '../audit/journal.ts';
@@ -234,10 +232,4 @@ export async function explainSubject(
     renderExplanation(document, options.output, { colour, width: terminalWidth() }),
   );
   return exitCodeOf(explanation);
-}
-
-/** The formats of an explanation. */
-export function parseOutput(text: string): 'text' | 'json' {
-  if (text === 'text' || text === 'json') return text;
-  throw new InvalidArgumentError('Expected one of text, json.');
 }

@@ -7,12 +7,16 @@ import { Option } from 'commander';
 import type { Format } from '../config.ts';
 import {
   formats,
+  parseAddress,
+  parseCIDRs,
   parseCount,
   parseDuration,
   parseFormat,
+  parseIPs,
   parseNames,
   parseRelease,
   parseShard,
+  parseSize,
 } from '../config.ts';
 import type { PerService } from '../output/service-rows.ts';
 import { perServiceModes } from '../output/service-rows.ts';
@@ -126,4 +130,45 @@ export function withMetrics(command: Command): Command {
         .argParser(parseCount)
         .default(1000),
     );
+}
+
+/** Which node, who may ask, and how much asking may cost. */
+export function withNode(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--listen <address>', 'where to answer')
+        .argParser(parseAddress)
+        .default({ host: '127.0.0.1', port: 9466 }, '127.0.0.1:9466'),
+    )
+    .option('--node <name>', 'name of the Node object (default: the name of the host)')
+    .addOption(
+      new Option('--node-ips <addresses>', 'its addresses (default: the first of each family)')
+        .argParser(parseIPs)
+        .default([], ''),
+    )
+    .addOption(
+      new Option('--pod-cidrs <ranges>', 'the ranges of its pods')
+        .argParser(parseCIDRs)
+        .default([], ''),
+    )
+    .option('--proxy-config <file>', "kube-proxy's configuration file, to be sent along")
+    .addOption(
+      new Option('--interval <duration>', 'the least time between two rounds')
+        .argParser(parseDuration)
+        .default(30, '30s'),
+    )
+    .addOption(
+      new Option('--deadline <duration>', 'how long each program may take')
+        .argParser(parseDuration)
+        .default(60, '60s'),
+    )
+    .addOption(
+      new Option('--max-size <size>', 'how much each program may print')
+        .argParser(parseSize)
+        .default(512 * 1024 * 1024, '512Mi'),
+    )
+    .option('--token-file <file>', 'the token that who asks must have')
+    .option('--tls-cert <file>', 'certificate, PEM')
+    .option('--tls-key <file>', 'its key, PEM')
+    .option('--client-ca <file>', 'who asks must have a certificate of this authority, PEM');
 }

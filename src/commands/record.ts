@@ -26,10 +26,11 @@ import type { Scope } from '../model/scope.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
 import { heldObjects } from '../serve.ts';
 import type { Cluster } from './cluster.ts';
-import { openCluster, stopSignal } from './cluster.ts';
+import { openCluster } from './cluster.ts';
 import type { Connected } from './options.ts';
 import { scopeOf } from './options.ts';
 import { problemLog } from './say.ts';
+import { stopSignal } from './stop.ts';
 
 export interface Recorded extends Connected {
   /** Bytes of a file after which the next begins. */

@@ -11,11 +11,12 @@ import { replay } from '../replay.ts';
 import { createAuditor, reportOf } from '../serve.ts';
 import { answersOf, notLive } from '../status.ts';
 import type { Cluster } from './cluster.ts';
-import { auditorOf, openCluster, stopSignal } from './cluster.ts';
+import { auditorOf, openCluster } from './cluster.ts';
 import type { Connected, Judged, Metered } from './options.ts';
 import { perServiceOf } from './options.ts';
 import { recordingOf } from './replay.ts';
 import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
+import { stopSignal } from './stop.ts';
 
 export interface Served extends Judged, Connected, Metered {
   /** true: the one that comes with the program. */

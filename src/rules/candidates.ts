@@ -5,7 +5,7 @@
 // ask for neither, in their order.
 
 import type { PacketState } from './match.ts';
-import type { Address, Chain, Field, Rule } from './ruleset.ts';
+import type { Address, Chain, Field, Rule, Statement } from './ruleset.ts';
 import { rulesOf } from './ruleset.ts';
 
 interface Index {
@@ -19,14 +19,10 @@ interface Index {
 /** A shorter chain is read faster than an index. */
 const shortest = 8;
 
-/** A chain this long costs more to read again than to keep. */
-const long = 256;
-
 /** The rules that may match, in order: all that are left out surely do not. */
 export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] {
   const rules = rulesOf(chain);
-  if (rules.length < shortest) return rules;
-  if (rules.length >= long) chain.rules = rules;
+  if (rules.length < shortest || !chain.keeps) return rules;
   const index = (chain.index ??= indexOf(rules)) as Index | 'useless';
   if (index === 'useless' || state.destination === null || state.destinationPort === null) {
     return rules;
@@ -60,6 +56,12 @@ function put(map: Map<Address, number[]>, key: Address, place: number): void {
   else places.push(place);
 }
 
+/** Statements that change nothing. */
+const passive = new Set<Statement['kind']>([
+  ...(['field', 'interface', 'state', 'address type', 'lookup'] as const),
+  ...(['note', 'never', 'unknown'] as const),
+]);
+
 /** The one value of this field that the rule asks for before it does anything; null: none. */
 function onlyValue(rule: Rule, asked: Field): Address | null {
   for (const statement of rule.statements) {
@@ -68,17 +70,7 @@ function onlyValue(rule: Rule, asked: Field): Address | null {
       const isOne = statement.ranges.length === 1 && range?.low === range?.high;
       if (isOne && !statement.negate && statement.mask === null && range) return range.low;
     }
-    const isMatch = [
-      'field',
-      'interface',
-      'state',
-      'address type',
-      'lookup',
-      'note',
-      'never',
-      'unknown',
-    ];
-    if (!isMatch.includes(statement.kind)) return null;
+    if (!passive.has(statement.kind)) return null;
   }
   return null;
 }

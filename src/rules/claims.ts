@@ -43,7 +43,7 @@ const protocols: Readonly<Record<number, Claim['protocol']>> = { 6: 'tcp', 17: '
 export function claimsOf(ruleset: RuleSet): Claim[] {
   const found: Found = new Map();
   for (const table of ruleset.tables) {
-    for (const chain of table.chains.values()) {
+    for (const chain of table.chains.bases()) {
       const { base } = chain;
       const before = base?.hook === 'prerouting' || base?.hook === 'output';
       const isNat = base?.type === 'nat';

@@ -38,7 +38,7 @@ export function hooksOf(ruleset: RuleSet, family: Family): Hooks {
 function compile(ruleset: RuleSet, family: Family): Hooks {
   const chains = ruleset.tables
     .filter((table) => table.family === family || table.family === 'inet')
-    .flatMap((table) => [...table.chains.values()].flatMap((chain) => baseChain(table, chain)));
+    .flatMap((table) => table.chains.bases().flatMap((chain) => baseChain(table, chain)));
   const at = (hook: Hook): readonly (readonly Station[])[] =>
     stationsOf(chains.filter(({ base }) => base.hook === hook));
   return {

@@ -7,8 +7,10 @@
 // options of a rule are read when its chain is first walked (iptables-rule.ts), where whatever is
 // not understood becomes `unknown` and stays in its rule.
 
+import type { OpenChains, Spans } from './chains.ts';
+import { openChains } from './chains.ts';
 import { parseRule } from './iptables-rule.ts';
-import type { Base, Chain, Family, Hook, Rule, RuleSet, Table } from './ruleset.ts';
+import type { Base, Family, Hook, Rule, RuleSet, Table } from './ruleset.ts';
 import { DumpError } from './ruleset.ts';
 
 /** Priorities of linux/netfilter_ipv4.h; nat has another one behind the routing decision. */
@@ -28,14 +30,8 @@ const hooks: Readonly<Record<string, Hook>> = {
   POSTROUTING: 'postrouting',
 };
 
-/** Lines of one chain, as they are found: start, end and first line of each run of them. */
-interface OpenChain extends Chain {
-  readonly spans: number[];
-}
-
 interface OpenTable extends Table {
-  readonly chains: Map<string, OpenChain>;
-  readonly readChain: (chain: Chain) => readonly Rule[];
+  readonly chains: OpenChains;
 }
 
 interface Reading {
@@ -43,8 +39,6 @@ interface Reading {
   readonly family: Family;
   readonly tables: Table[];
   table: OpenTable | null;
-  /** The chain whose rules are being read: nearly always the next line's chain, too. */
-  chain: OpenChain | null;
   /** Where the next quote is; the length of the text when there is none. */
   quote: number;
   line: number;
@@ -64,7 +58,6 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
     family,
     tables: [],
     table: null,
-    chain: null,
     quote: quote < 0 ? text.length : quote,
     line: 0,
   };
@@ -115,7 +108,6 @@ function readLine(reading: Reading, at: number, end: number): void {
       if (line !== 'COMMIT') throw new DumpError('not a line of iptables-save', reading.line, line);
       if (reading.table === null) throw new DumpError('COMMIT without a table', reading.line, line);
       reading.table = null;
-      reading.chain = null;
     }
   }
 }
@@ -127,9 +119,8 @@ function openTable(reading: Reading, at: number, end: number): void {
     throw new DumpError(`table ${reading.table.name} has no COMMIT`, line, `*${name}`);
   }
   if (!(name in priorities)) throw new DumpError('not a table of iptables', line, `*${name}`);
-  const chains = new Map<string, OpenChain>();
-  const readChain = (chain: Chain): readonly Rule[] => readRules(text, family, chain);
-  const table = { family, name, source: 'iptables', chains, sets: new Map(), readChain } as const;
+  const chains = openChains(text, (chain, spans) => readRules(text, family, chain, spans));
+  const table = { family, name, source: 'iptables', chains, sets: new Map() } as const;
   reading.table = table;
   reading.tables.push(table);
 }
@@ -142,21 +133,11 @@ function readChain(reading: Reading, at: number, end: number): void {
     const problem = table === null ? 'a chain outside of a table' : 'a chain without a policy';
     throw new DumpError(problem, line, text.slice(at, end));
   }
-  const name = text.slice(at + 1, space);
   const isBase = text.charCodeAt(space + 1) !== 45;
-  const base = isBase ? baseOf(reading, table, at, end) : null;
-  table.chains.set(name, {
-    name,
-    base,
-    spans: [],
-    read: table.readChain,
-    rules: null,
-    reads: 0,
-    index: null,
-  });
+  table.chains.declare(at + 1, space, isBase ? baseOf(reading, table, at, end) : null);
 }
 
-function baseOf({ text, line }: Reading, table: Table, at: number, end: number): Base {
+function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: number): Base {
   const [name = '', policy] = text.slice(at + 1, end).split(' ', 2);
   const hook = hooks[name];
   if (hook === undefined || (policy !== 'ACCEPT' && policy !== 'DROP')) {
@@ -169,7 +150,7 @@ function baseOf({ text, line }: Reading, table: Table, at: number, end: number):
     priority: isSource ? 100 : (priorities[table.name] ?? 0),
     type: table.name === 'nat' ? 'nat' : 'filter',
     policy: policy === 'DROP' ? 'drop' : 'accept',
-    created: table.chains.size,
+    created: table.chains.size(),
   };
 }
 
@@ -181,25 +162,11 @@ function readRule(reading: Reading, at: number, end: number, from: number): void
     const problem = table === null ? 'a rule outside of a table' : 'not a line of iptables-save';
     throw new DumpError(problem, line, text.slice(at, end));
   }
-  const same = reading.chain;
-  if (same !== null && isNameAt(text, same.name, from + 3, end)) {
-    same.spans[same.spans.length - 2] = end;
-    return;
-  }
   const space = text.indexOf(' ', from + 3);
-  const name = text.slice(from + 3, space < 0 || space > end ? end : space);
-  const chain = table.chains.get(name);
-  if (chain === undefined) {
+  const nameEnd = space < 0 || space > end ? end : space;
+  if (!table.chains.addRule(from + 3, nameEnd, at, end, line)) {
     throw new DumpError('a rule of a chain that is not declared', line, text.slice(at, end));
   }
-  chain.spans.push(at, end, line);
-  reading.chain = chain;
-}
-
-function isNameAt(text: string, name: string, at: number, end: number): boolean {
-  if (!text.startsWith(name, at)) return false;
-  const after = at + name.length;
-  return after === end || text.charCodeAt(after) === 32;
 }
 
 function passQuotes(reading: Reading, end: number): void {
@@ -228,9 +195,8 @@ function isEscaped(text: string, at: number): boolean {
   return backslashes % 2 === 1;
 }
 
-function readRules(text: string, family: Family, chain: Chain): readonly Rule[] {
+function readRules(text: string, family: Family, name: string, spans: Spans): readonly Rule[] {
   const rules: Rule[] = [];
-  const { spans, name } = chain;
   for (let span = 0; span < spans.length; span += 3) {
     const [start = 0, stop = 0, first = 0] = [spans[span], spans[span + 1], spans[span + 2]];
     let line = first;

@@ -10,7 +10,7 @@ import { readElement } from './nft-expression.ts';
 import type { RawRule } from './nft-rule.ts';
 import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
 import type { Base, Chain, ElementSet, Hook, Match, RuleSet, Table } from './ruleset.ts';
-import { DumpError } from './ruleset.ts';
+import { chainsOf, DumpError } from './ruleset.ts';
 
 interface RawTable {
   readonly family: string;
@@ -40,7 +40,7 @@ interface RawSet {
 }
 
 interface OpenTable extends Table {
-  readonly chains: Map<string, Chain>;
+  readonly byName: Map<string, Chain>;
   readonly sets: Map<string, ElementSet>;
   readonly rules: Map<string, RawRule[]>;
   readonly markBits: () => number;
@@ -112,7 +112,8 @@ function openTable(tables: Map<string, OpenTable>, { family, name }: RawTable): 
   const known = families[family];
   if (known === undefined) return;
   const table = { family: known, name, source: 'nft' } as const;
-  const parts = { chains: new Map(), sets: new Map(), rules: new Map() };
+  const byName = new Map<string, Chain>();
+  const parts = { byName, chains: chainsOf(byName), sets: new Map(), rules: new Map() };
   const open: OpenTable = {
     ...table,
     ...parts,
@@ -146,13 +147,13 @@ function readChain(table: OpenTable, raw: RawChain): void {
   const rules: RawRule[] = [];
   const guards = guardsOf(raw);
   table.rules.set(raw.name, rules);
-  table.chains.set(raw.name, {
+  table.byName.set(raw.name, {
     name: raw.name,
-    base: baseOf(raw, table.chains.size),
-    spans: [],
+    base: baseOf(raw, table.byName.size),
+    place: 0,
     read: () => rules.map((rule) => readRule(rule, table, guards)),
+    keeps: true,
     rules: null,
-    reads: 0,
     index: null,
   });
 }

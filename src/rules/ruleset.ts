@@ -31,8 +31,16 @@ export interface Table {
   readonly family: Family | 'inet';
   readonly name: string;
   readonly source: Source;
-  readonly chains: ReadonlyMap<string, Chain>;
+  readonly chains: Chains;
   readonly sets: ReadonlyMap<string, ElementSet>;
+}
+
+/** By name, in the order of the dump. */
+export interface Chains {
+  /** Those that hooks call. */
+  bases(): readonly Chain[];
+  get(name: string): Chain | undefined;
+  values(): Iterable<Chain>;
 }
 
 export interface Base {
@@ -47,13 +55,13 @@ export interface Base {
 export interface Chain {
   readonly name: string;
   readonly base: Base | null;
-  /** Where its rules are in the dump; see `rulesOf`. */
-  readonly spans: readonly number[];
+  /** Which chain of the dump it is, for `read`. */
+  readonly place: number;
   readonly read: (chain: Chain) => readonly Rule[];
-  /** Kept once the chain has been read often; see `rulesOf`. */
+  /** Whether its rules are kept once they are read; see `rulesOf`. */
+  readonly keeps: boolean;
   rules: readonly Rule[] | null;
-  reads: number;
-  /** What the walker keeps about a long chain. */
+  /** What the walker keeps about a long chain that is kept. */
   index: unknown;
 }
 
@@ -65,8 +73,12 @@ export interface Rule {
   readonly line: number;
 }
 
-/** A chain read this often is asked for by every packet. */
-const often = 8;
+/** The chains of a table that has them as objects. */
+export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
+  bases: () => [...byName.values()].filter(({ base }) => base !== null),
+  get: (name) => byName.get(name),
+  values: () => byName.values(),
+});
 
 /**
  * A chain's rules. They are read when asked for. A node has hundreds of thousands, each in a chain
@@ -75,7 +87,7 @@ const often = 8;
 export function rulesOf(chain: Chain): readonly Rule[] {
   if (chain.rules !== null) return chain.rules;
   const rules = chain.read(chain);
-  if (++chain.reads >= often) chain.rules = rules;
+  if (chain.keeps) chain.rules = rules;
   return rules;
 }
 

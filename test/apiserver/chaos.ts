@@ -87,10 +87,7 @@ const cutAnswer = (): Instead => ({
 });
 
 /** Breaks, freezes or spoils one watch, or all. */
-export function disturb(
-  world: Pick<World, 'server' | 'clock' | 'pings'>,
-  random: Random,
-): void {
+export function disturb(world: Pick<World, 'server' | 'clock' | 'pings'>, random: Random): void {
   const { server, clock } = world;
   const watches = [...server.watches];
   if (watches.length === 0) return;

@@ -95,19 +95,25 @@ function drain({ server }: State, name: string): void {
 function putManual({ server, random }: State): void {
   const addresses = ['10.9.0.1', '10.9.0.2', '10.9.0.3'].filter(() => random() < 0.6);
   const ports = [{ name: 'http', port: 8080, protocol: 'TCP' }];
-  const subsets = addresses.length === 0 ? [] : [{ addresses: addresses.map((ip) => ({ ip })), ports }];
+  const subsets =
+    addresses.length === 0 ? [] : [{ addresses: addresses.map((ip) => ({ ip })), ports }];
   server.objects.put('endpoints', { metadata: { name: 'manual', namespace }, subsets });
 }
 
 /** Somebody edits what a controller wrote. */
 function edit({ server, truth, random }: State): void {
   if (random() < 0.5) {
-    const all = [...truth.held.endpoints.values()].filter(({ metadata }) => metadata.name !== 'manual');
+    const all = [...truth.held.endpoints.values()].filter(
+      ({ metadata }) => metadata.name !== 'manual',
+    );
     if (all.length === 0) return;
-    const { uid: _uid, ...metadata } = oneOf(random, all).metadata;
+    const { metadata } = oneOf(random, all);
     const labels = random() < 0.3 ? { ...metadata.labels, edited: 'yes' } : metadata.labels;
     const subsets = random() < 0.5 ? [] : [{ addresses: [{ ip: '10.8.0.1' }] }];
-    server.objects.put('endpoints', { metadata: { ...metadata, ...(labels && { labels }) }, subsets });
+    server.objects.put('endpoints', {
+      metadata: { ...metadata, ...(labels && { labels }) },
+      subsets,
+    });
     return;
   }
   const all = [...truth.held.endpointslices.values()];
@@ -117,7 +123,9 @@ function edit({ server, truth, random }: State): void {
   if (random() < 0.3) server.objects.remove('endpointslices', key);
   else {
     const endpoints = (slice.endpoints as object[] | null) ?? [];
-    const edited = endpoints.slice(1).map((one) => ({ ...one, conditions: { ready: random() < 0.5 } }));
+    const edited = endpoints
+      .slice(1)
+      .map((one) => ({ ...one, conditions: { ready: random() < 0.5 } }));
     server.objects.put('endpointslices', { ...slice, endpoints: edited });
   }
 }
@@ -145,7 +153,8 @@ function follow(state: State): void {
   truth.onChange(({ resource, type }, _before, concerned) => {
     for (const name of concerned) {
       if (resource === 'endpoints') queue(state, 'mirrored', name);
-      else if (resource !== 'endpointslices') for (const output of outputs) queue(state, output, name);
+      else if (resource !== 'endpointslices')
+        for (const output of outputs) queue(state, output, name);
     }
     if (type !== 'DELETED' || (resource !== 'services' && resource !== 'endpoints')) return;
     clock.after(0.5, () => {

@@ -1,8 +1,11 @@
 // One random life of a cluster after the other: `node test/apiserver/seeds.ts [FIRST] [COUNT]`.
 // Every life is watched by all reflectors; what they deliver must be true at every moment, and
-// complete in the end. `runSeed` is one of them; a seed that fails can be run alone.
+// complete in the end. `runSeed` is one of them; a seed that fails can be run alone. With --auditor,
+// as the first argument, the whole auditor is on top of them, and what it says is held against the
+// truth (auditing.ts).
 
 import { createReflectors } from '../../src/cluster/reflectors.ts';
+import { auditSeed } from './auditing.ts';
 import { live } from './chaos.ts';
 import { chanceFrom, compared, createWorld, heldIn } from './simulate.ts';
 
@@ -96,12 +99,25 @@ export function addCounters(sums: Map<string, number>, counters: object, name = 
   }
 }
 
-async function main(first: number, count: number): Promise<void> {
+/** The whole auditor, counted as a watch is. */
+async function audit(seed: number): Promise<Pick<Run, 'violations'> & { counters: object }> {
+  const { violations, counts, auditor } = await auditSeed(seed);
+  return { violations, counters: { ...counts, ...auditor.confirmer.counts } };
+}
+
+async function reflect(seed: number): Promise<Pick<Run, 'violations'> & { counters: object }> {
+  const { violations, counters } = await runSeed(seed);
+  const sums = new Map<string, number>();
+  for (const one of counters.values()) addCounters(sums, one);
+  return { violations, counters: Object.fromEntries(sums) };
+}
+
+async function main(run: typeof audit, first: number, count: number): Promise<void> {
   const sums = new Map<string, number>();
   let failed = 0;
   for (let seed = first; seed < first + count; seed++) {
-    const { violations, counters } = await runSeed(seed);
-    for (const one of counters.values()) addCounters(sums, one);
+    const { violations, counters } = await run(seed);
+    addCounters(sums, counters);
     if (violations.length === 0) continue;
     failed++;
     console.log(`seed ${seed}: ${violations.slice(0, 3).join('\n  ')}`);
@@ -112,4 +128,9 @@ async function main(first: number, count: number): Promise<void> {
   process.exitCode = failed === 0 ? 0 : 1;
 }
 
-if (import.meta.main) await main(Number(process.argv[2] ?? 0), Number(process.argv[3] ?? 10_000));
+if (import.meta.main) {
+  const [, , ...words] = process.argv;
+  const run = words[0] === '--auditor' ? audit : reflect;
+  const [first = 0, count = 10_000] = words.filter((word) => word !== '--auditor').map(Number);
+  await main(run, first, count);
+}

@@ -102,7 +102,7 @@ function unitsOf(held: Held, output: Written, name: string): Map<string, string>
   return units;
 }
 
-interface Interval {
+export interface Interval {
   readonly from: number;
   /** Infinity while it lasts. */
   to: number;
@@ -235,7 +235,7 @@ export function truthOf(server: FakeServer, clock: Clock, names: readonly string
       const after = { kind, apiVersion, ...given(draft, before) };
       if (isDeepStrictEqual(after, before)) return before as never;
     }
-    return server.objects.put(resource, draft as unknown as Raw) as never;
+    return server.objects.put(resource, draft) as never;
   };
   return {
     api: apiOf(held, put, (resource, key) => server.objects.remove(resource, key)),

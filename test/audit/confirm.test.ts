@@ -34,7 +34,7 @@ function confirming(objects: readonly AnyObject[] = all): Confirming {
   const cut = createCut();
   for (const resource of resources) {
     cut.turn(resource, 'listing', 90);
-    cut.reached(resource, '50');
+    cut.reached(resource, '50', 90);
     cut.turn(resource, 'synced', 90);
   }
   const held: { ledger: Ledger | null } = { ledger: null };
@@ -70,29 +70,70 @@ const asHeld: Reread = {
   endpoints: listed('60', written),
   slices: listed('60', sliced),
   pods: listed('60', one),
+  version: '60',
 };
 
 describe('streams', () => {
+  /** What each stream says. */
+  const heard = ({ cut }: Confirming, version: string, at: number): void => {
+    for (const resource of resources) cut.reached(resource, version, at);
+  };
+
   test('that have all come to the newest version confirm without a read', () => {
-    const { opened } = confirming();
-    expect(opened(130)).toEqual(['slice-endpoint-missing 130']);
+    const made = confirming();
+    expect(made.opened(130)).toEqual([]);
+    heard(made, '50', 131);
+    expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
+  });
+
+  test('that were silent since before the end of the window do not', () => {
+    const made = confirming();
+    heard(made, '77', 129);
+    expect(made.opened(150)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 150)).toBe('shop/web');
+  });
+
+  test('do not while they are apart: what is held of the Service is newer than one of them', () => {
+    const made = confirming([
+      ...all.slice(0, 3),
+      { ...sliced, resourceVersion: '80' },
+      ...all.slice(4),
+    ]);
+    heard(made, '79', 131);
+    expect(made.opened(131)).toEqual([]);
+    heard(made, '80', 132);
+    expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
+  });
+
+  test('must come to what the first read after the window has shown, of any Service', () => {
+    const made = confirming();
+    expect(made.opened(130)).toEqual([]);
+    expect(made.confirmer.next(waiting(made), 130)).toBe('shop/web');
+    const newer = listed('90', { ...one, resourceVersion: '85' });
+    made.confirmer.answer('shop/web', { ...asHeld, pods: newer, version: '90' });
+    heard(made, '84', 135);
+    expect(made.opened(135)).toEqual([]);
+    heard(made, '90', 140);
+    expect(made.opened(140)).toEqual(['slice-endpoint-missing 140']);
   });
 
   test('of which one is behind do not, until it has come to that point', () => {
     const { opened, cut } = confirming();
-    cut.saw('pods', '77');
+    cut.saw('pods', '77', 120);
     expect(opened(130)).toEqual([]);
-    cut.saw('pods', '90');
-    cut.saw('services', '80');
-    cut.saw('endpointslices', '81');
+    cut.saw('pods', '90', 140);
+    cut.saw('services', '80', 140);
+    cut.saw('endpointslices', '81', 140);
     expect(opened(140)).toEqual([]);
-    cut.reached('nodes', '77');
+    cut.reached('nodes', '77', 141);
     expect(opened(141)).toEqual(['slice-endpoint-missing 141']);
   });
 
   test('that are lost do not, whatever is known', () => {
-    const { opened, cut, confirmer, ledger } = confirming();
+    const made = confirming();
+    const { opened, cut, confirmer, ledger } = made;
     cut.turn('nodes', 'stale', 120);
+    heard(made, '50', 130);
     expect(opened(130)).toEqual([]);
     expect(confirmer.next(ledger.settle.waiting(), 130)).toBeNull();
     cut.turn('nodes', 'synced', 131);
@@ -103,7 +144,7 @@ describe('streams', () => {
 describe('a read', () => {
   const lagging = (objects?: readonly AnyObject[]): Confirming => {
     const made = confirming(objects);
-    made.cut.saw('pods', '77');
+    made.cut.saw('pods', '77', 120);
     expect(made.opened(130)).toEqual([]);
     return made;
   };
@@ -161,6 +202,18 @@ describe('a read', () => {
     expect(next(135)).toBe('shop/web');
     made.confirmer.answer('shop/web', { ...asHeld, pods: listed('60') });
     expect([next(140), next(164.9), next(165)]).toEqual([null, null, 'shop/web']);
+  });
+
+  test('that what is held has overtaken proves nothing, and is soon made again', () => {
+    const later = { ...sliced, resourceVersion: '70' };
+    const made = lagging([web, one, written, later, node({ resourceVersion: '5' })]);
+    const next = (now: number): string | null => made.confirmer.next(waiting(made), now);
+    next(130);
+    made.confirmer.answer('shop/web', asHeld);
+    expect(made.opened(130.1)).toEqual([]);
+    expect([next(130.9), next(131)]).toEqual([null, 'shop/web']);
+    made.confirmer.answer('shop/web', { ...asHeld, slices: listed('71', later), version: '71' });
+    expect(made.opened(131.1)).toEqual(['slice-endpoint-missing 131.1']);
   });
 
   test('from before the end of the window proves nothing', () => {

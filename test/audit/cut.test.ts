@@ -13,7 +13,7 @@ function cutOf(version = '100'): Cut {
   const cut = createCut();
   for (const resource of resources) {
     cut.turn(resource, 'listing', 0);
-    cut.reached(resource, version);
+    cut.reached(resource, version, 5);
     cut.turn(resource, 'synced', 1);
   }
   return cut;
@@ -25,50 +25,92 @@ const byOutput = (spells: readonly BlindSpell[]): string[] =>
 describe('what is known', () => {
   test('an output is known up to a point when each stream it rests on is', () => {
     const cut = cutOf();
-    cut.saw('pods', '205');
+    cut.saw('pods', '205', 5);
     expect(cut.highest()).toBe('205');
     for (const output of ['endpoints', 'endpointslices', 'mirrored'] as const) {
-      expect(cut.isKnown(output, '100')).toBe(true);
-      expect(cut.isKnown(output, '205')).toBe(false);
+      expect(cut.isKnown(output, '100', 0)).toBe(true);
+      expect(cut.isKnown(output, '205', 0)).toBe(false);
     }
-    cut.reached('services', '205');
-    cut.saw('endpoints', '206');
-    expect(cut.isKnown('endpoints', '205')).toBe(true);
-    expect(cut.isKnown('endpointslices', '205')).toBe(false);
+    cut.reached('services', '205', 5);
+    cut.saw('endpoints', '206', 5);
+    expect(cut.isKnown('endpoints', '205', 0)).toBe(true);
+    expect(cut.isKnown('endpointslices', '205', 0)).toBe(false);
   });
 
   test('versions are compared as numbers of any length', () => {
     const cut = cutOf('99');
-    cut.saw('pods', '9223372036854775807');
-    cut.saw('pods', '9223372036854775806');
+    cut.saw('pods', '9223372036854775807', 5);
+    cut.saw('pods', '9223372036854775806', 5);
     expect(cut.highest()).toBe('9223372036854775807');
     expect(cut.inputs.get('pods')?.version).toBe('9223372036854775807');
   });
 
   test('an event or a bookmark takes nothing back, a list does: history may begin anew', () => {
     const cut = cutOf();
-    cut.saw('pods', '90');
-    cut.reached('pods', '90');
+    cut.saw('pods', '90', 5);
+    cut.reached('pods', '90', 5);
     expect(cut.inputs.get('pods')?.version).toBe('100');
     cut.turn('pods', 'relisting', 10);
-    cut.reached('pods', '90');
+    cut.reached('pods', '90', 5);
     expect(cut.inputs.get('pods')?.version).toBe('90');
   });
 
-  test('what is switched off is not waited for', () => {
+  test('a stream that was not heard of since then may have gone silent', () => {
     const cut = cutOf();
-    cut.turn('endpoints', 'off', 2);
-    cut.saw('pods', '205');
-    for (const resource of ['services', 'endpointslices'] as const) cut.reached(resource, '300');
-    expect(cut.isKnown('mirrored', '300')).toBe(true);
+    expect(cut.isKnown('endpoints', '100', 5)).toBe(true);
+    expect(cut.isKnown('endpoints', '100', 6)).toBe(false);
+    for (const resource of resources) cut.reached(resource, '100', 7);
+    expect(cut.isKnown('endpoints', '100', 6)).toBe(true);
+  });
+
+  test('what was never watched is not waited for', () => {
+    const cut = createCut();
+    const others = resources.filter((resource) => resource !== 'endpoints');
+    cut.turn('endpoints', 'off', 0);
+    for (const resource of others) cut.turn(resource, 'listing', 0);
+    for (const resource of others) cut.reached(resource, '300', 5);
+    for (const resource of others) cut.turn(resource, 'synced', 5);
+    expect(cut.isKnown('mirrored', '300', 0)).toBe(true);
     expect(cut.isBlind('endpoints')).toBe(false);
     expect(cut.unseenFor(0, 1000).size).toBe(0);
+  });
+
+  test('what was watched and may not be any more cannot be seen', () => {
+    const cut = cutOf();
+    cut.turn('endpoints', 'off', 10);
+    expect([cut.isBlind('endpoints'), cut.isBlind('mirrored')]).toEqual([true, true]);
+    expect(cut.isBlind('endpointslices')).toBe(false);
+    expect([...cut.unseenFor(5, 15)]).toEqual(['endpoints']);
   });
 
   test('without streams, nothing is blind', () => {
     const cut = createCut();
     expect(cut.isBlind('endpoints')).toBe(false);
     expect(cut.highest()).toBe('');
+  });
+});
+
+describe('what comes is late', () => {
+  test('a second after something newer was shown, by a stream or by a read', () => {
+    const cut = cutOf();
+    expect(cut.saw('pods', '120', 10)).toBe(false);
+    expect(cut.saw('endpoints', '110', 10.5)).toBe(false);
+    expect(cut.saw('endpoints', '111', 11)).toBe(true);
+    expect(cut.saw('endpoints', '121', 11)).toBe(false);
+    cut.reached('nodes', '130', 20);
+    expect(cut.saw('pods', '129', 21)).toBe(true);
+    cut.shown('140', 30);
+    expect(cut.saw('pods', '139', 30.9)).toBe(false);
+    expect(cut.saw('pods', '140', 31)).toBe(true);
+  });
+
+  test('not after history has begun anew', () => {
+    const cut = cutOf();
+    cut.saw('pods', '120', 10);
+    for (const resource of resources) cut.turn(resource, 'relisting', 20);
+    for (const resource of resources) cut.reached(resource, '60', 21);
+    for (const resource of resources) cut.turn(resource, 'synced', 21);
+    expect(cut.saw('pods', '61', 30)).toBe(false);
   });
 });
 
@@ -111,7 +153,7 @@ describe('blindness', () => {
     expect([...cut.unseenFor(0, 100)]).toEqual([]);
   });
 
-  test('an output is blind exactly while a stream it rests on is neither synced nor off', () => {
+  test('an output is blind exactly while a stream it rests on is not synced', () => {
     const turns = fc.array(
       fc.tuple(
         fc.constantFrom(...resources),
@@ -127,8 +169,7 @@ describe('blindness', () => {
           const spells = cut.turn(resource, state, index + 10);
           states.set(resource, state);
           for (const output of Object.keys(restsOn) as Output[]) {
-            const seen = ['synced', 'off'];
-            const blind = !restsOn[output].every((one) => seen.includes(states.get(one) ?? ''));
+            const blind = !restsOn[output].every((one) => states.get(one) === 'synced');
             expect(cut.isBlind(output)).toBe(blind);
             const over = spells.find((spell) => spell.output === output);
             expect(over?.from).toBe(blind ? undefined : since.get(output));

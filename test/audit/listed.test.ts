@@ -11,6 +11,7 @@ import {
   setEndpoints,
   spreadListed,
 } from '../../src/audit/listed.ts';
+import type { ListedAddress } from '../../src/audit/compare.ts';
 import { createRecord } from '../../src/audit/service.ts';
 import type { EndpointAddress, Endpoints } from '../../src/model/objects.ts';
 
@@ -89,28 +90,78 @@ describe('replaceEndpoints', () => {
   });
 });
 
-describe('listedAt', () => {
-  const ips = ['10.0.0.1', '10.0.0.01', '10.0.0.2', 'fd00::1', 'FD00:0::1'];
-  const anyAddress: fc.Arbitrary<EndpointAddress> = fc.record({
-    ip: fc.constantFrom(...ips),
-    ready: fc.boolean(),
-    ports: fc.constant([]),
-    node: fc.constantFrom('node-a', null),
-    hostname: fc.constant(''),
-    target: fc.constantFrom(target('a'), target('b'), null),
+const ips = ['10.0.0.1', '10.0.0.01', '10.0.0.2', 'fd00::1', 'FD00:0::1'];
+const anyAddress: fc.Arbitrary<EndpointAddress> = fc.record({
+  ip: fc.constantFrom(...ips),
+  ready: fc.boolean(),
+  ports: fc.constant([]),
+  node: fc.constantFrom('node-a', null),
+  hostname: fc.constant(''),
+  target: fc.constantFrom(target('a'), target('b'), null),
+});
+const anySubset = fc
+  .tuple(fc.array(anyAddress, { maxLength: 4 }), fc.subarray([port(), port({ port: 1 })]))
+  .map(([addresses, ports]) => subset(addresses, ports));
+
+const others = subset(
+  Array.from({ length: 300 }, (_, at) =>
+    address({ ip: `10.1.${String(at >> 8)}.${String(at & 255)}` }),
+  ),
+);
+
+/** The same, with so many more that an index is kept. */
+function enlarged({ subsets, ...more }: Endpoints): Endpoints {
+  return { ...more, subsets: [...subsets, others] };
+}
+
+/** What is listed at each address, whatever the record has held before. */
+function listingOf(of: Endpoints): Map<string, readonly ListedAddress[]> {
+  const record = createRecord('shop/web');
+  setEndpoints(record, of);
+  return new Map([...spreadListed(record)].map(([ip]) => [ip, listedAt(record, ip)]));
+}
+
+/** What entries say, whatever the form in which their address is written. */
+const says = (listed: readonly ListedAddress[] = []): string =>
+  JSON.stringify(listed.map((one) => ({ ...one, ip: '' })));
+
+/** Another version: some addresses taken out, moved or changed, in what is otherwise the same. */
+const edited = fc
+  .tuple(
+    fc.array(anySubset, { minLength: 1, maxLength: 3 }),
+    fc.array(fc.tuple(fc.nat(2), fc.nat(4), fc.nat(2), fc.nat(4), fc.option(anyAddress))),
+  )
+  .map(([subsets, edits]) => {
+    const after = subsets.map((one) => ({ ...one, addresses: [...one.addresses] }));
+    for (const [from, at, to, place, put] of edits) {
+      const [taken] = after[from]?.addresses.splice(at, 1) ?? [];
+      const { addresses, ports = [] } = after[to] ?? {};
+      if (put !== null) addresses?.splice(place, 0, { ...put, ports });
+      else if (taken !== undefined)
+        addresses?.splice(place, 0, from === to ? taken : { ...taken, ports });
+    }
+    return [endpoints({ subsets }), endpoints({ subsets: after })] as const;
   });
-  const anySubset = fc
-    .tuple(fc.array(anyAddress, { maxLength: 4 }), fc.subarray([port(), port({ port: 1 })]))
-    .map(([addresses, ports]) => subset(addresses, ports));
 
-  /** The same, with so many more that an index is kept. */
-  function enlarged({ subsets, ...more }: Endpoints): Endpoints {
-    const others = Array.from({ length: 300 }, (_, at) =>
-      address({ ip: `10.1.${String(at >> 8)}.${String(at & 255)}` }),
-    );
-    return { ...more, subsets: [...subsets, subset(others)] };
-  }
+test('what is touched is what is listed otherwise, and all is listed as it is now', () => {
+  fc.assert(
+    fc.property(edited, fc.boolean(), ([was, is], large) => {
+      const [before, after] = large ? [enlarged(was), enlarged(is)] : [was, is];
+      const record = createRecord('shop/web');
+      setEndpoints(record, before);
+      if (large) listedAt(record, '10.0.0.1');
+      const [old, now] = [listingOf(before), listingOf(after)];
+      const touched = replaceEndpoints(record, after);
+      for (const ip of new Set([...old.keys(), ...now.keys()])) {
+        expect(listedAt(record, ip)).toEqual(now.get(ip) ?? []);
+        expect([ip, touched.has(ip)]).toEqual([ip, says(old.get(ip)) !== says(now.get(ip))]);
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
 
+describe('listedAt', () => {
   test('many addresses do not change what is listed at one', () => {
     fc.assert(
       fc.property(fc.array(anySubset, { maxLength: 3 }), (subsets) => {

@@ -4,6 +4,9 @@
 //   replay   the recorded control plane at maximum speed
 //   fleet    10,000 Services, 150,000 pods: first list, full audit, heap, cost of single events
 //
+// and, each only when it is named (`npm run -s bench -- sync`), the program on a live cluster of
+// that size, see live.ts: sync, events, scrape.
+//
 // Each part runs in processes of its own, so that nothing is warm and nothing is on the heap that
 // the part did not put there. Findings above information fail the bench; a missed target does not.
 
@@ -16,6 +19,8 @@ import { measureEvents } from './events.ts';
 import { buildWorld } from './fleet.ts';
 import type { Shape } from './generate.ts';
 import { createFleet } from './generate.ts';
+import type { LivePart, LiveRow } from './live.ts';
+import { liveParts, measureLive, variants } from './live.ts';
 import type { Figure, Samples } from './measure.ts';
 import { figure, merge, round } from './measure.ts';
 import { measureReplay } from './replay.ts';
@@ -139,8 +144,10 @@ function run(part: string, times: number): Record<string, Figure> {
 
 type Row = readonly (string | number)[];
 
+const byRuns = 'By `npm run -s bench`; the least and the median of the runs.';
+
 /** As Markdown, the first column to the left and all others to the right. */
-function print(title: string, head: Row, rows: readonly Row[]): void {
+function print(title: string, head: Row, rows: readonly Row[], by = byRuns): void {
   const table = [head, ...rows].map((row) => row.map(String));
   const widths = head.map((_, column) =>
     Math.max(4, ...table.map((row) => row[column]?.length ?? 0)),
@@ -153,7 +160,6 @@ function print(title: string, head: Row, rows: readonly Row[]): void {
     return `| ${cells.join(' | ')} |\n`;
   });
   const rule = widths.map((width, column) => '-'.repeat(width - (column === 0 ? 0 : 1)));
-  const by = 'By `npm run -s bench`; the least and the median of the runs.';
   process.stdout.write(
     `\n### ${title}\n\n${by}\n\n${names}| ${rule.join(': | ').replace(': |', ' |')}: |\n`,
   );
@@ -272,13 +278,44 @@ function machine() {
   };
 }
 
-function main(plan: Plan): void {
-  const before = machine();
+function printMachine(before: ReturnType<typeof machine>): void {
   const { model, memoryGiB, kernel, node, v8 } = before;
   process.stdout.write(
     `Machine: ${before.cpus} × ${model}, ${memoryGiB} GiB, kernel ${kernel}, ` +
       `Node ${node}, V8 ${v8}; load before ${before.load.join(', ')}\n`,
   );
+}
+
+const argumentOf = (name: string): string | undefined =>
+  process.argv.find((one) => one.startsWith(`--${name}=`))?.slice(`--${name}=`.length);
+
+async function live(part: LivePart): Promise<void> {
+  printMachine(machine());
+  const share = Number(argumentOf('share') ?? 1);
+  const only = argumentOf('only')?.split(',');
+  const rows = await measureLive({
+    part,
+    share,
+    path: argumentOf('path') ?? '/metrics',
+    variants: variants.filter((one) => only?.includes(one) ?? true),
+  });
+  const head = ['figure', ...variants.flatMap((one) => (isOurs(one) ? [one, 'at most'] : [one]))];
+  const cellsOf = ({ name, most, reached }: LiveRow): Row => [
+    name,
+    ...variants.flatMap((one) => {
+      const cell = reached[one] ?? '';
+      return isOurs(one) ? [cell, most[one] ?? ''] : [cell];
+    }),
+  ];
+  const size = share === 1 ? '' : ` --share=${share}`;
+  print(`Live: ${part}`, head, rows.map(cellsOf), `By \`npm run -s bench -- ${part}${size}\`.`);
+}
+
+const isOurs = (variant: (typeof variants)[number]): boolean => variant !== 'kube-state-metrics';
+
+function main(plan: Plan): void {
+  const before = machine();
+  printMachine(before);
   const replay = run('replay', 1);
   printReplay(replay);
   const fleet = run('fleet', plan.fleets);
@@ -298,9 +335,9 @@ function main(plan: Plan): void {
 }
 
 const plan = process.argv.includes('--quick') ? small : full;
-const part = process.argv
-  .find((argument) => argument.startsWith('--part='))
-  ?.slice('--part='.length);
-if (part === 'replay') process.stdout.write(JSON.stringify(await replayPart(plan)));
+const part = argumentOf('part');
+const named = liveParts.find((one) => one === process.argv[2]);
+if (named !== undefined) await live(named);
+else if (part === 'replay') process.stdout.write(JSON.stringify(await replayPart(plan)));
 else if (part === 'fleet') process.stdout.write(JSON.stringify(fleetPart(plan)));
 else main(plan);

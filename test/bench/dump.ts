@@ -1,5 +1,6 @@
 // A dump of iptables-save as kube-proxy's iptables mode fills it on a large node, from a seed: in
-// large-cluster form (no comments in chains of endpoints), nat and filter of one family.
+// large-cluster form (no comments in chains of endpoints), nat and filter of one family. The rules
+// of a chain are together, as iptables-save prints them.
 
 /** A random number below `below`, from a linear congruential generator (Numerical Recipes). */
 function generatorOf(seed: number): (below: number) => number {
@@ -23,7 +24,8 @@ export function generateDump(services: number, endpoints: number, seed: number):
   const random = generatorOf(seed);
   const hash = (): string => Array.from({ length: 16 }, () => letters[random(32)]).join('');
   const chains: string[] = [];
-  const rules: string[] = [];
+  const ofServices: string[] = [];
+  const ofEndpoints: string[] = [];
   const dispatch: string[] = [];
   const frontends: string[] = [];
   for (let service = 0; service < services; service++) {
@@ -34,19 +36,19 @@ export function generateDump(services: number, endpoints: number, seed: number):
     chains.push(`:${name} - [0:0]`);
     const frontend = `-d ${address}/32 -p tcp ${about} -m tcp --dport 80`;
     dispatch.push(`-A KUBE-SERVICES ${frontend} -j ${name}`);
-    rules.push(`-A ${name} ! -s 10.244.0.0/16 ${frontend} -j KUBE-MARK-MASQ`);
+    ofServices.push(`-A ${name} ! -s 10.244.0.0/16 ${frontend} -j KUBE-MARK-MASQ`);
     for (let endpoint = 0; endpoint < endpoints; endpoint++) {
       const pod = `10.${128 + random(64)}.${random(256)}.${random(256)}`;
       const separate = `KUBE-SEP-${hash()}`;
       const left = endpoints - endpoint;
       const share = `-m statistic --mode random --probability ${(1 / left).toFixed(11)} `;
       chains.push(`:${separate} - [0:0]`);
-      rules.push(`-A ${name} ${left > 1 ? share : ''}-j ${separate}`);
-      rules.push(`-A ${separate} -s ${pod}/32 -j KUBE-MARK-MASQ`);
-      rules.push(`-A ${separate} -p tcp -m tcp -j DNAT --to-destination ${pod}:8080`);
+      ofServices.push(`-A ${name} ${left > 1 ? share : ''}-j ${separate}`);
+      ofEndpoints.push(`-A ${separate} -s ${pod}/32 -j KUBE-MARK-MASQ`);
+      ofEndpoints.push(`-A ${separate} -p tcp -m tcp -j DNAT --to-destination ${pod}:8080`);
     }
   }
-  return { text: textOf(chains, dispatch, rules), frontends };
+  return { text: textOf(chains, dispatch, [...ofServices, ...ofEndpoints]), frontends };
 }
 
 const header = `*filter

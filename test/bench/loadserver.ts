@@ -43,8 +43,11 @@ export interface LoadServer {
   /** The authority's certificate, PEM. */
   readonly authority: string;
   readonly pid: number;
-  /** Makes so many pods per second change their readiness; 0 stops. */
-  readonly churn: (rate: number) => Promise<void>;
+  /**
+   * Makes so many pods per second change their readiness, which slices and Endpoints follow, or
+   * `alone` have a new version and nothing else; 0 stops.
+   */
+  readonly churn: (rate: number, alone?: boolean) => Promise<void>;
   /** All events since the start, or since they were last cleared. */
   readonly stamps: (clear: boolean) => Promise<Stamp[]>;
   /** How often what was asked for: `GET /api/v1/pods watch`. */
@@ -98,8 +101,8 @@ function controls(at: Pick<LoadServer, 'url' | 'token' | 'authority'>): Controls
     return promise;
   };
   return {
-    churn: async (rate) => {
-      await ask('POST', `churn?rate=${rate}`);
+    churn: async (rate, alone = false) => {
+      await ask('POST', `churn?rate=${rate}&alone=${String(alone)}`);
     },
     stamps: async (clear) => (await ask('GET', `stamps?clear=${String(clear)}`)) as Stamp[],
     requests: async () => (await ask('GET', 'requests')) as Record<string, number>,

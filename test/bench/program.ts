@@ -1,8 +1,7 @@
-// The program itself under measurement: the bundle that users run, as a child on a core of its own,
-// watched from outside. Nothing is added to it, no flag that a user does not have.
+// The program itself under measurement: the bundle, started as users start it, by its first line,
+// which needs `node` in the PATH; as a child on a core of its own, and watched from outside.
 
 import { execFile } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -15,7 +14,7 @@ import { start, usageOf } from './programs.ts';
 const root = join(import.meta.dirname, '../..');
 
 /** Builds the bundle and returns its path. */
-export async function buildBundle(): Promise<string> {
+async function buildBundle(): Promise<string> {
   await promisify(execFile)(process.execPath, ['esbuild.config.ts'], { cwd: root });
   return join(root, 'dist/endpoint-auditor.mjs');
 }
@@ -38,15 +37,13 @@ export interface Auditing {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts it against a server, and waits until it listens. `nodeArgs` go to Node. */
+/** Starts it against a server, and waits until it listens. */
 export async function startAuditing(
   { kubeconfig }: Pick<LoadServer, 'kubeconfig'>,
   core: number | null,
-  nodeArgs: readonly string[] = [],
 ): Promise<Auditing> {
-  const bundle = join(root, 'dist/endpoint-auditor.mjs');
-  const args = [...nodeArgs, bundle, 'serve', '--kubeconfig', kubeconfig];
-  const program = start(process.execPath, [...args, '--listen', '127.0.0.1:0'], core);
+  const args = ['serve', '--kubeconfig', kubeconfig, '--listen', '127.0.0.1:0'];
+  const program = start(await buildBundle(), args, core);
   const { stdout } = program.child;
   if (stdout === null) throw new Error('Expected a pipe');
   const lines = createInterface({ input: stdout });
@@ -99,12 +96,4 @@ export function sampleOf(text: string, name: string, label = ''): number {
     if (line.includes(label)) sum += Number(line.slice(line.lastIndexOf(' ') + 1));
   }
   return sum;
-}
-
-/** Whether the process lives: its status file can be read. */
-export async function lives(pid: number): Promise<boolean> {
-  return readFile(`/proc/${pid}/status`, 'utf8').then(
-    () => true,
-    () => false,
-  );
 }

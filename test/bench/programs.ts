@@ -72,14 +72,17 @@ export interface Usage {
   /** MiB of resident memory now, and the most there was. */
   readonly rss: number;
   readonly peak: number;
+  /** Seconds that its main thread could have run and other work had the core. */
+  readonly waited: number;
 }
 
 const ticksPerSecond = 100;
 
 export async function usageOf(pid: number): Promise<Usage> {
-  const [stat, status] = await Promise.all([
+  const [stat, status, schedule] = await Promise.all([
     readFile(`/proc/${pid}/stat`, 'utf8'),
     readFile(`/proc/${pid}/status`, 'utf8'),
+    readFile(`/proc/${pid}/schedstat`, 'utf8'),
   ]);
   // The name, which is second, may have spaces; utime and stime are the 12th and 13th after it.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
@@ -89,5 +92,6 @@ export async function usageOf(pid: number): Promise<Usage> {
     cpu: (Number(fields[11]) + Number(fields[12])) / ticksPerSecond,
     rss: kilobytes('VmRSS') / 1024,
     peak: kilobytes('VmHWM') / 1024,
+    waited: Number(schedule.split(' ')[1]) / 1e9,
   };
 }

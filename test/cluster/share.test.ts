@@ -89,3 +89,29 @@ test('what did not change is taken from the version before, in its place', () =>
   expect(kept[0]).toBe(first[0]);
   expect(kept[1]).not.toBe(first[1]);
 });
+
+describe('what did not change is the one of the version before', () => {
+  const many = Array.from({ length: 40 }, (_, at) => address({ ip: `10.0.1.${String(at)}` }));
+  const changed = (at: number) => address({ ip: `10.0.1.${String(at)}`, ready: false });
+  test.each([
+    ['all', many, 40],
+    ['all but the first', many.slice(1), 39],
+    ['all but one within', many.toSpliced(20, 1), 39],
+    ['one more', many.toSpliced(20, 0, changed(99)), 40],
+    ['one that is otherwise', many.with(20, changed(20)), 39],
+    ['one that has moved to the end', [...many.toSpliced(20, 1), changed(20)], 39],
+    ['some that have gone', many.toSpliced(10, 6), 29],
+    ['some that are otherwise', many.map((one, at) => (at % 4 < 2 ? changed(at) : one)), 20],
+  ])('%s', (_, addresses, want) => {
+    const before = endpoints({ subsets: [subset(many)] });
+    const [was] = before.subsets;
+    const fresh = addresses.map((one) => ({ ...one, ports: was?.ports ?? [] }));
+    const after = {
+      ...before,
+      subsets: [{ ...subset([]), ports: was?.ports ?? [], addresses: fresh }],
+    };
+    const { subsets } = sharedEndpoints(after, before, podsAt);
+    const known = new Set(was?.addresses);
+    expect(subsets[0]?.addresses.filter((one) => known.has(one))).toHaveLength(want);
+  });
+});

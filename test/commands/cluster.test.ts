@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { usual } from './printed.ts';
-import { hasCluster, openCluster, stopSignal } from '../../src/commands/cluster.ts';
+import { hasCluster, openCluster } from '../../src/commands/cluster.ts';
 
 afterEach(() => {
   vi.unstubAllEnvs();
@@ -57,12 +57,4 @@ test('its address is that of the context', () => {
   };
   expect([open(), open('b')]).toEqual(['https://a.example', 'https://b.example']);
   expect(() => open('c')).toThrow(/"c"/);
-});
-
-test.each(['SIGTERM', 'SIGINT'] as const)('%s stops', (signal) => {
-  const before = process.listenerCount(signal);
-  const stop = stopSignal();
-  process.emit(signal);
-  expect(stop.signal.aborted).toBe(true);
-  expect(process.listenerCount(signal)).toBe(before);
 });

@@ -16,7 +16,7 @@ import { causes } from '../../src/audit/causes.ts';
 import type { Explanation } from '../../src/audit/explain.ts';
 import { explain } from '../../src/audit/explain.ts';
 import { readRecording } from '../../src/cluster/recording.ts';
-import { explainSubject, parseOutput, parseSubject } from '../../src/commands/explain.ts';
+import { explainSubject, parseSubject } from '../../src/commands/explain.ts';
 import { parseTime } from '../../src/config.ts';
 import type { ExplainDocument } from '../../src/output/explain.ts';
 import { createAuditor } from '../../src/serve.ts';
@@ -64,7 +64,7 @@ async function ask(args: string[]): Promise<Ran> {
   const moment = at === undefined ? {} : { at: parseTime(at) };
   const { out, err } = printed();
   try {
-    const options = { ...usual, ...named, ...moment, output: parseOutput(output) };
+    const options = { ...usual, ...named, ...moment, output: output as 'text' | 'json' };
     const code = await explainSubject(positionals, options);
     return { code, out: out(), err: err() };
   } catch (error) {

@@ -8,6 +8,7 @@ import {
   withConnected,
   withJudged,
   withMetrics,
+  withNode,
   withReported,
   withShard,
 } from '../../src/commands/options.ts';
@@ -61,5 +62,20 @@ describe('which Services have series of their own', () => {
     ['--metrics.max-services=0', /max-services.*whole number above 0/s],
   ])('%s is refused', (argument, message) => {
     expect(() => metered(argument)).toThrow(message);
+  });
+});
+
+test('an agent answers on loopback and rests half a minute, unless told otherwise', () => {
+  const parse = (...args: string[]): object =>
+    withNode(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
+  const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
+  const listen = { host: '127.0.0.1', port: 9466 };
+  expect(parse()).toEqual({ listen, nodeIps: [], podCidrs: [], ...usual });
+  const args = ['--listen', ':1', '--node-ips', '10.0.0.1,fd00::1', '--pod-cidrs', '10.1.0.0/24'];
+  expect(parse(...args, '--interval', '5m')).toMatchObject({
+    listen: { host: null, port: 1 },
+    nodeIps: ['10.0.0.1', 'fd00::1'],
+    podCidrs: ['10.1.0.0/24'],
+    interval: 300,
   });
 });

@@ -35,7 +35,7 @@ export interface Slice extends Thing {
   ports: Port[];
 }
 
-interface Address {
+export interface Address {
   ip: string;
   nodeName?: string;
   targetRef?: Target;

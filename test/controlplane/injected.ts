@@ -6,8 +6,8 @@ import type { Version } from './controlplane.ts';
 import { bystander, isLater } from './cluster.ts';
 import { first, gone, inEndpoints, inject, inSlice, toNotReady } from './faults.ts';
 import { crowded } from './fleet.ts';
-import type { Endpoints } from './faults.ts';
-import type { Injected } from './injecting.ts';
+import type { Address, Endpoints, Slice } from './faults.ts';
+import type { Injected, Shape } from './injecting.ts';
 import {
   address,
   allReady,
@@ -545,15 +545,95 @@ interface Pod extends Thing {
   status: { podIP: string };
 }
 
+/** Other slices hold some of the endpoints of a slice, or all, in its place. */
+function moved(name: string, count: number): Injected {
+  const shape = { pods: { states: ['ready'] as const } };
+  const { plan, spoil } = surplus(
+    name,
+    '',
+    (object) => {
+      object.endpoints = object.endpoints?.slice(0, count) ?? [];
+    },
+    shape,
+  );
+  return {
+    namespace,
+    plan,
+    finds: [],
+    async spoil(client) {
+      const { metadata, endpoints } = await sliceNamed(client, name);
+      const isAll = endpoints?.length === count;
+      const at = () => Promise.resolve(`${slicesIn}/${metadata.name}`);
+      const change = (object: Thing): void => {
+        (object as Slice).endpoints?.splice(0, count);
+      };
+      const undoOther = await spoil(client);
+      const fault = { title: name, finds: [], at, change: isAll ? null : change };
+      const undo = await inject(client, fault);
+      return async () => {
+        await undo();
+        await undoOther();
+      };
+    },
+  };
+}
+
+/** An object of the user's is changed in a way that the controllers leave as it is. */
+function patched(
+  name: string,
+  path: string,
+  there: object,
+  back: object,
+  shape: Shape = {},
+): Injected {
+  return {
+    namespace,
+    plan: planOf(name, shape),
+    finds: [],
+    async spoil({ call }) {
+      await call('PATCH', path, there);
+      return () => call('PATCH', path, back);
+    },
+  };
+}
+
+const within = `/api/v1/namespaces/${namespace}`;
+
+const leftAlone: readonly Injected[] = [
+  moved('slices-not-packed', 1),
+  moved('slice-name-suffix-and-generation-differ', 4),
+  // Its Ready condition stays as it is, which is all that the controllers look at.
+  patched(
+    'slice-terminal-pod-not-ready',
+    `${within}/pods/slice-terminal-pod-not-ready-2/status`,
+    { status: { phase: 'Failed' } },
+    { status: { phase: 'Running' } },
+  ),
+  patched(
+    'leftovers-after-external-name',
+    `${within}/services/leftovers-after-external-name`,
+    {
+      spec: {
+        type: 'ExternalName',
+        externalName: 'example.com',
+        clusterIP: null,
+        clusterIPs: null,
+      },
+    },
+    { spec: { type: 'ClusterIP', externalName: null } },
+  ),
+];
+
 /** A Service that selects more pods than Endpoints hold; the fleet has as many. */
 function crowd(
   name: string,
+  found: string | null,
   spoilt: (object: Endpoints, client: Client) => void | Promise<void>,
 ): Injected {
   return {
     namespace: crowded,
     plan: { name, spec: { ports: http, selector: { fleet: 'all' } } },
-    finds: ['endpoints endpoints-over-capacity-different'],
+    finds: found === null ? [] : [`endpoints ${found}`],
     spoil: (client) =>
       inject(client, {
         title: name,
@@ -564,21 +644,32 @@ function crowd(
   };
 }
 
+const overCapacity = 'endpoints-over-capacity-different';
+
+/** The addresses that Endpoints have no room for. */
+async function truncatedOf({ subsets }: Endpoints, { call }: Client): Promise<Address[]> {
+  const listed = new Set(first(subsets).addresses?.map(({ ip }) => ip));
+  const path = `/api/v1/namespaces/${crowded}/pods?labelSelector=fleet=all`;
+  const { items } = (await call('GET', path)) as { items: Pod[] };
+  const left = items.filter(({ status }) => !listed.has(status.podIP));
+  return left.map(({ metadata, spec, status }) => {
+    const { name, uid } = metadata;
+    const targetRef = { kind: 'Pod', namespace: crowded, name, uid: String(uid) };
+    return { ip: status.podIP, nodeName: spec.nodeName, targetRef };
+  });
+}
+
 const crowds: readonly Injected[] = [
-  crowd('endpoints-over-1000-not-truncated', async (object, { call }) => {
+  crowd('endpoints-over-1000-not-truncated', overCapacity, async (object, client) => {
     object.metadata.annotations = {};
-    const { addresses = [] } = first(object.subsets);
-    const listed = new Set(addresses.map(({ ip }) => ip));
-    const path = `/api/v1/namespaces/${crowded}/pods?labelSelector=fleet=all`;
-    for (const { metadata, spec, status } of ((await call('GET', path)) as { items: Pod[] })
-      .items) {
-      const { name, uid } = metadata;
-      const targetRef = { kind: 'Pod', namespace: crowded, name, uid: String(uid) };
-      if (listed.has(status.podIP)) continue;
-      addresses.push({ ip: status.podIP, nodeName: spec.nodeName, targetRef });
-    }
+    first(object.subsets).addresses?.push(...(await truncatedOf(object, client)));
   }),
-  crowd('endpoints-over-capacity-annotation-missing', ({ metadata }) => {
+  // Which of the addresses are left is arbitrary.
+  crowd('endpoints-truncation-other-subset-chosen', null, async (object, client) => {
+    const { addresses } = first(object.subsets);
+    addresses?.splice(0, 3, ...(await truncatedOf(object, client)).slice(0, 3));
+  }),
+  crowd('endpoints-over-capacity-annotation-missing', overCapacity, ({ metadata }) => {
     delete metadata.annotations;
   }),
 ];
@@ -598,5 +689,6 @@ export const injectedFor = (version: Version, isCrowded: boolean): readonly Inje
   oversized,
   ...inMirrored,
   ...harmless,
+  ...leftAlone,
   ...(isCrowded ? crowds : []),
 ];

@@ -51,7 +51,7 @@ export const liveFlags = {
 /** Changes a second: what is aimed at, and the least that counts. */
 const rate = { aim: 28, least: 20 };
 
-/** Seconds of the settle window, and to the latest moment of a finding and of its end after that. */
+/** Seconds of the settle window, and in which whatever is wrong would be found after it. */
 const settle = 5;
 const promise = 2;
 

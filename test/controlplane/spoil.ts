@@ -15,7 +15,7 @@ import type { Injected } from './injecting.ts';
 import type { Stage } from './stage.ts';
 import { loudSince, textOf } from './stage.ts';
 
-/** Seconds after the settle window until a fault is found, and after its repair until it is gone. */
+/** Seconds from the settle window until a fault is found, and from its repair until it is gone. */
 const promise = 2;
 
 /** From one fault to the next: so that not everything is to be confirmed in one moment. */
@@ -86,7 +86,7 @@ function judge(tally: Tally, settle: number, { injected, foundAfter, goneAfter, 
   report(tally, `${plan.name}: ${what}`, wrong);
 }
 
-/** One request at a time tells all who ask what stands; each gets one that begins after it asked. */
+/** One request at a time tells all who ask what stands. */
 function lookerOf({ auditor }: Stage): () => Promise<Look> {
   let latest: Promise<Look> | null = null;
   const look = async (): Promise<Look> => {

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { askedBitsOf, hasExtension, readRule, setsMark } from '../../src/rules/nft-rule.ts';
 import type { ElementSet, Statement } from '../../src/rules/ruleset.ts';
+import { chainsOf } from '../../src/rules/ruleset.ts';
 
 const set = (name: string, dynamic = false): ElementSet => ({
   name,
@@ -15,7 +16,7 @@ const table = {
   family: 'ip',
   name: 't',
   source: 'nft',
-  chains: new Map(),
+  chains: chainsOf(new Map()),
   sets: new Map([
     ['s', set('s')],
     ['d', set('d', true)],

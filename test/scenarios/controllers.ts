@@ -61,6 +61,8 @@ const isPodReady = ({ status }: PodObject): boolean =>
 
 const ipsOf = ({ status }: PodObject): string[] => (status.podIPs ?? []).map(({ ip }) => ip);
 
+const byNumber = new Intl.Collator('en', { numeric: true });
+
 /** The pods that a Service selects and that are not over, in the order of their names. */
 function selectedPods(api: Api, service: ServiceObject): PodObject[] {
   const { selector } = service.spec;
@@ -72,7 +74,7 @@ function selectedPods(api: Api, service: ServiceObject): PodObject[] {
       const { labels } = metadata;
       return Object.entries(selector ?? {}).every(([name, value]) => labels?.[name] === value);
     })
-    .sort((a, b) => a.metadata.name.localeCompare(b.metadata.name, 'en', { numeric: true }));
+    .sort((a, b) => byNumber.compare(a.metadata.name, b.metadata.name));
 }
 
 const targetOf = ({ metadata }: PodObject): Target => ({

@@ -7,6 +7,7 @@
 // serves until it is killed. All that it shows is as the controllers would have written it, also while pods change:
 //
 //	POST /control/churn?rate=500   pods that change their readiness, per second; 0 stops
+//	                               (alone=true: that have a new version and nothing else)
 //	GET  /control/stamps           what was sent when (clear=true: and forget it)
 //	GET  /control/requests         how often what was asked for
 //	GET  /control/world            how many objects there are of each resource

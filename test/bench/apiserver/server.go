@@ -273,6 +273,7 @@ func (s *server) control(w http.ResponseWriter, r *http.Request) {
 		}
 		s.mutex.Lock()
 		s.rate = rate
+		s.alone = r.URL.Query().Get("alone") == "true"
 		s.mutex.Unlock()
 		answer(w, map[string]float64{"rate": rate})
 	case "GET /control/stamps":

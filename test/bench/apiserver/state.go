@@ -77,6 +77,7 @@ type cluster struct {
 	snapshots map[uint64]*state
 	stamps    []*stamp
 	rate      float64
+	alone     bool // pods have new versions that concern no controller
 	due       []write
 	waiting   map[int]bool
 	chance    uint64
@@ -225,9 +226,16 @@ func (c *cluster) flip() {
 	}
 	p := c.plans[c.owner[pod]]
 	c.now.version++
-	c.now.pods[pod] = podState{!c.now.pods[pod].ready, c.now.version, time.Now().Unix()}
+	was := c.now.pods[pod]
+	c.now.pods[pod] = podState{!was.ready, c.now.version, time.Now().Unix()}
+	if c.alone {
+		c.now.pods[pod] = podState{was.ready, c.now.version, was.changed}
+	}
 	c.logEvent("pods", pod, c.now.version, &stamp{Resource: "pods", Namespace: p.namespace(),
 		Service: p.name(), Name: p.podName(pod), Version: c.now.version, Ready: c.now.pods[pod].ready})
+	if c.alone {
+		return
+	}
 	slice := c.firstSlice[p.number] + (pod-p.first)/maxPerSlice
 	if !c.waiting[slice] {
 		c.waiting[slice] = true

@@ -1,0 +1,170 @@
+// Asks the programs of a node for its rules. Each is run with arguments that are written here and
+// nowhere else, without a shell, with an environment of its own, until a deadline, up to so many
+// bytes. Nothing is ever written: -save and list are all that is asked for, and none of them waits
+// for a lock.
+//
+// Which of the backends is in use is not asked first, as kubernetes-sigs/iptables-wrappers does to
+// run the right one: rules may stand in both, and both count. An empty dump is no failure: the
+// programs of the backend that is not in use print nothing. A program that is not there is told;
+// one that fails, or is cut off, leaves the node unknown.
+//
+// `nft -j list ruleset` shows the tables of iptables-nft too, which iptables-nft-save tells better,
+// and costs as much again: it is run only where nft has a table that no dump has shown.
+
+import { execFile } from 'node:child_process';
+
+export interface Program {
+  /** The file, and what it is called in reports. */
+  readonly name: string;
+  readonly args: readonly string[];
+  readonly prints: 'iptables-save' | 'nft tables' | 'nft';
+  readonly family: 'ip' | 'ip6';
+}
+
+const save = (name: string, family: 'ip' | 'ip6'): Program => ({
+  name,
+  args: [],
+  prints: 'iptables-save',
+  family,
+});
+
+const listTables = ['-j', 'list', 'tables'];
+const listRuleset = ['-j', 'list', 'ruleset'];
+
+/** All programs, in the order in which they are run. */
+export const programs: readonly Program[] = [
+  save('iptables-nft-save', 'ip'),
+  save('ip6tables-nft-save', 'ip6'),
+  save('iptables-legacy-save', 'ip'),
+  save('ip6tables-legacy-save', 'ip6'),
+  { name: 'nft', args: listTables, prints: 'nft tables', family: 'ip' },
+  { name: 'nft', args: listRuleset, prints: 'nft', family: 'ip' },
+];
+
+export interface Limits {
+  readonly deadlineSeconds: number;
+  readonly maxBytes: number;
+  /** Folders in which programs are looked for. */
+  readonly path: string;
+}
+
+export const defaultLimits: Limits = {
+  deadlineSeconds: 60,
+  maxBytes: 512 * 1024 * 1024,
+  path: '/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin',
+};
+
+export type Ran =
+  | { readonly state: 'read'; readonly bytes: Buffer }
+  | { readonly state: 'absent' }
+  | { readonly state: 'failed'; readonly problem: string };
+
+export interface Dump {
+  readonly program: Program;
+  readonly bytes: Buffer;
+}
+
+export interface Collected {
+  /** Those that are not empty. */
+  readonly dumps: readonly Dump[];
+  /** What became of each program: `read`, `empty`, `absent` or `failed`. */
+  readonly states: Readonly<Record<string, string>>;
+  /** Why the dumps are not all that stands on the node; empty: they are. */
+  readonly problems: readonly string[];
+}
+
+/** Runs one program. Never throws: what went wrong is the answer. */
+export function runProgram({ name, args }: Program, limits: Limits): Promise<Ran> {
+  const { deadlineSeconds, maxBytes, path } = limits;
+  return new Promise((resolve) => {
+    const options = {
+      encoding: 'buffer',
+      env: { PATH: path, LC_ALL: 'C' },
+      cwd: '/',
+      timeout: deadlineSeconds * 1000,
+      killSignal: 'SIGKILL',
+      maxBuffer: maxBytes,
+      shell: false,
+    } as const;
+    const child = execFile(name, args, options, (error, bytes, stderr) => {
+      if (error === null) resolve({ state: 'read', bytes });
+      else if (error.code === 'ENOENT') resolve({ state: 'absent' });
+      else resolve({ state: 'failed', problem: `${name}: ${problemOf(error, stderr, limits)}` });
+    });
+    child.stdin?.end();
+  });
+}
+
+type ProgramError = NonNullable<Parameters<NonNullable<Parameters<typeof execFile>[3]>>[0]>;
+
+function problemOf(error: ProgramError, stderr: Buffer, limits: Limits): string {
+  if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') {
+    return `printed more than ${limits.maxBytes} bytes`;
+  }
+  if (error.killed === true) return `did not end within ${limits.deadlineSeconds} s`;
+  const said = stderr.toString().trim().split('\n')[0]?.slice(0, 200) ?? '';
+  const how = error.signal ? `was ended by ${error.signal}` : `ended with ${String(error.code)}`;
+  return said === '' ? how : `${how}: ${said}`;
+}
+
+/** Asks for everything that stands on the node; `all` are the programs. */
+export async function collect(limits: Limits, all = programs): Promise<Collected> {
+  const dumps: Dump[] = [];
+  const problems: string[] = [];
+  const states: Record<string, string> = {};
+  let more = false;
+  // One after the other: an agent must not take two cores at once.
+  for (const program of all) {
+    if (program.prints === 'nft' && !more) continue;
+    const ran = await runProgram(program, limits);
+    const { name } = program;
+    states[name] = ran.state;
+    if (ran.state === 'failed') problems.push(ran.problem);
+    if (ran.state !== 'read') continue;
+    const { bytes } = ran;
+    if (program.prints === 'nft tables') {
+      const tables = tablesOf(bytes);
+      more = tables === null || hasOthers(tables, dumps);
+      if (!more && tables?.length === 0) states[name] = 'empty';
+    } else if (bytes.length === 0) states[name] = 'empty';
+    else dumps.push({ program, bytes });
+  }
+  if (Object.values(states).every((state) => state === 'absent')) {
+    problems.push(`none of ${Object.keys(states).join(', ')} is in ${limits.path}`);
+  }
+  return { dumps, states, problems };
+}
+
+/** Tables as `ip nat`; null: the listing cannot be read. */
+function tablesOf(bytes: Buffer): string[] | null {
+  try {
+    const { nftables } = JSON.parse(bytes.toString()) as {
+      nftables: readonly { readonly table?: { readonly family: string; readonly name: string } }[];
+    };
+    return nftables.flatMap(({ table }) =>
+      table === undefined ? [] : `${table.family} ${table.name}`,
+    );
+  } catch {
+    return null;
+  }
+}
+
+/** Whether nft has a table that no dump by iptables-nft-save has shown. */
+function hasOthers(tables: readonly string[], dumps: readonly Dump[]): boolean {
+  const shown = new Set(
+    dumps
+      .filter(({ program }) => program.name.includes('-nft-'))
+      .flatMap(({ program, bytes }) => tablesIn(bytes).map((name) => `${program.family} ${name}`)),
+  );
+  return tables.some((table) => !shown.has(table));
+}
+
+/** The names behind `*` at the beginning of lines. */
+function tablesIn(bytes: Buffer): string[] {
+  const names: string[] = [];
+  for (let at = bytes.indexOf('\n*'); at >= 0; at = bytes.indexOf('\n*', at + 2)) {
+    const end = bytes.indexOf('\n', at + 2);
+    names.push(bytes.toString('latin1', at + 2, end < 0 ? bytes.length : end));
+  }
+  return names;
+}

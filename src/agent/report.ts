@@ -1,0 +1,160 @@
+// From dumps to a report: which backends hold rules, in which mode kube-proxy works here, and a
+// digest for every frontend that the rules answer for (rules/digest.ts). The walk goes in slices,
+// so that whoever asks the agent meanwhile is answered.
+//
+// The mode is found as kubernetes-sigs/iptables-wrappers finds the backend: by the chains that
+// kubelet leaves in mangle, KUBE-IPTABLES-HINT (since 1.24) or KUBE-KUBELET-CANARY (since 1.17),
+// else by who has more rules. It says what is likely meant; it is no evidence of anything.
+
+import { addressIn, parseCIDR, parseIP } from '../model/ip.ts';
+import type { Claim } from '../rules/claims.ts';
+import { claimsOf } from '../rules/claims.ts';
+import type { Asking, Senders } from '../rules/digest.ts';
+import { digestOf, keyOf, packetsOf, wordsOf } from '../rules/digest.ts';
+import { parseIptablesSave } from '../rules/iptables-save.ts';
+import { parseNft } from '../rules/nft.ts';
+import type { RuleSet } from '../rules/ruleset.ts';
+import { together } from '../rules/ruleset.ts';
+import type { NodeContext, Packet } from '../rules/walk.ts';
+import { walk } from '../rules/walk.ts';
+import type { Dump } from './collect.ts';
+
+/** What the agent knows of its node besides the rules. */
+export interface Place {
+  readonly node: string;
+  /** All addresses of the node's interfaces. */
+  readonly localAddresses: readonly string[];
+  readonly interfaces: readonly string[] | null;
+  /** Those of the Node object; node ports are asked for there. */
+  readonly nodeIPs: readonly string[];
+  readonly podCIDRs: readonly string[];
+}
+
+export type Mode = 'iptables' | 'nftables';
+
+/** Everything that stands on a node, read. */
+export interface Standing {
+  readonly ruleset: RuleSet;
+  readonly claims: readonly Claim[];
+  /** null: kube-proxy left nothing here. */
+  readonly mode: Mode | null;
+  /** Of iptables; null: neither has rules. */
+  readonly backend: 'nft' | 'legacy' | null;
+}
+
+/** Details of one packet: what becomes of it, and by which rules. */
+export interface Detail {
+  readonly packet: Packet;
+  /** As in the digest. */
+  readonly words: string;
+  readonly unknown: readonly { readonly reason: string; readonly rule: string }[];
+  /** By fate: the rules on one of the ways there. */
+  readonly rules: Readonly<Record<string, readonly string[]>>;
+}
+
+/**
+ * Reads dumps.
+ *
+ * @throws DumpError where one of them is none.
+ */
+export function readDumps(dumps: readonly Dump[]): Standing {
+  const read = dumps.map((dump) => ({ dump, ruleset: rulesetOf(dump) }));
+  const ruleset = together(read.map((one) => one.ruleset));
+  const of = (word: string): { ruleset: RuleSet; bytes: number }[] =>
+    read
+      .filter(({ dump }) => dump.program.name.includes(word))
+      .map((one) => ({ ruleset: one.ruleset, bytes: one.dump.bytes.length }));
+  const backend = backendOf(of('-nft-'), of('-legacy-'));
+  return { ruleset, claims: claimsOf(ruleset), mode: modeOf(ruleset), backend };
+}
+
+function rulesetOf({ program, bytes }: Dump): RuleSet {
+  return program.prints === 'nft' ? parseNft(bytes) : parseIptablesSave(bytes, program.family);
+}
+
+interface Sized {
+  readonly ruleset: RuleSet;
+  readonly bytes: number;
+}
+
+function backendOf(nft: readonly Sized[], legacy: readonly Sized[]): Standing['backend'] {
+  const sized = { nft, legacy };
+  for (const hint of ['KUBE-IPTABLES-HINT', 'KUBE-KUBELET-CANARY']) {
+    for (const backend of ['nft', 'legacy'] as const) {
+      if (sized[backend].some(({ ruleset }) => hasChain(ruleset, 'mangle', hint))) return backend;
+    }
+  }
+  const size = (dumps: readonly Sized[]): number => dumps.reduce((sum, one) => sum + one.bytes, 0);
+  if (nft.length + legacy.length === 0) return null;
+  return size(legacy) > size(nft) ? 'legacy' : 'nft';
+}
+
+const hasChain = ({ tables }: RuleSet, table: string, chain: string): boolean =>
+  tables.some(({ name, chains }) => name === table && chains.get(chain) !== undefined);
+
+function modeOf(ruleset: RuleSet): Mode | null {
+  const { tables } = ruleset;
+  if (tables.some(({ source, name }) => source === 'nft' && name === 'kube-proxy')) {
+    return 'nftables';
+  }
+  return hasChain(ruleset, 'nat', 'KUBE-SERVICES') ? 'iptables' : null;
+}
+
+/** Addresses for documentation, which are nobody's: RFC 5737 and RFC 3849. */
+const nobodys = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
+
+/** Behind the addresses that gateways have. */
+const podOffset = 251n;
+
+/** Who is asked for, as the report tells it: whoever compares must ask for the same. */
+export function askingOf({ nodeIPs, podCIDRs }: Place): Asking {
+  const senders = (family: 'ip' | 'ip6'): Senders => {
+    const name = family === 'ip' ? 'IPv4' : 'IPv6';
+    const range = podCIDRs.map(parseCIDR).find((one) => one?.family === name) ?? null;
+    return {
+      node: nodeIPs.find((text) => parseIP(text)?.family === name) ?? null,
+      pod: range === null ? null : addressIn(range, podOffset),
+      outside: nobodys[family],
+    };
+  };
+  return { ip: senders('ip'), ip6: senders('ip6'), addresses: [...nodeIPs, '127.0.0.1'] };
+}
+
+export function contextOf({ localAddresses, interfaces, nodeIPs }: Place): NodeContext {
+  const own = [...new Set([...localAddresses, ...nodeIPs])];
+  return interfaces === null
+    ? { localAddresses: own }
+    : { localAddresses: own, interfaces: { all: interfaces } };
+}
+
+/** Digests by frontend, one step after each: the caller decides when to go on. */
+export function* digestsOf(standing: Standing, place: Place): Generator<readonly [string, string]> {
+  const asking = askingOf(place);
+  const context = contextOf(place);
+  for (const claim of standing.claims) {
+    const words = packetsOf(claim, asking).map((packet) =>
+      wordsOf(walk(standing.ruleset, context, packet)),
+    );
+    yield [keyOf(claim), digestOf(words)];
+  }
+}
+
+/** What stands behind the digest of one frontend; null: no rule answers for it. */
+export function detailsOf(standing: Standing, place: Place, key: string): Detail[] | null {
+  const claim = standing.claims.find((one) => keyOf(one) === key);
+  if (claim === undefined) return null;
+  const context = contextOf(place);
+  return packetsOf(claim, askingOf(place)).map((packet) => {
+    const outcome = walk(standing.ruleset, context, packet);
+    const { reject, drop, pass, destinations, unknown } = outcome;
+    const fates = Object.entries({ reject, drop, pass, ...Object.fromEntries(destinations) });
+    const rules = fates.map(([fate, { trace }]) => [fate, trace().map(({ rule }) => rule.text)]);
+    const met = rules.filter(([, texts]) => texts !== undefined && texts.length > 0);
+    return {
+      packet,
+      words: wordsOf(outcome),
+      unknown,
+      rules: Object.fromEntries(met) as Detail['rules'],
+    };
+  });
+}

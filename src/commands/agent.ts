@@ -1,0 +1,91 @@
+// `agent`: walks the rules of the node that it runs on, and answers the auditor. It needs the
+// node's network namespace and CAP_NET_ADMIN (CAP_NET_RAW too, for iptables-legacy), no API token,
+// and writes nothing.
+
+import { readFileSync } from 'node:fs';
+import { once } from 'node:events';
+
+import { defaultLimits } from '../agent/collect.ts';
+import type { Access } from '../agent/http.ts';
+import { createAgentServer } from '../agent/http.ts';
+import { createAgent } from '../agent/run.ts';
+import type { parseAddress } from '../config.ts';
+import { stopSignal } from './stop.ts';
+
+export interface AgentOptions {
+  readonly listen: ReturnType<typeof parseAddress>;
+  readonly node?: string;
+  readonly nodeIps: readonly string[];
+  readonly podCidrs: readonly string[];
+  readonly proxyConfig?: string;
+  readonly interval: number;
+  readonly deadline: number;
+  readonly maxSize: number;
+  readonly tokenFile?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly clientCa?: string;
+}
+
+/** Runs until it is stopped. */
+export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {
+  const access = accessOf(options);
+  const { node, nodeIps: nodeIPs, podCidrs: podCIDRs, proxyConfig, interval } = options;
+  const { deadline: deadlineSeconds, maxSize: maxBytes, listen } = options;
+  const running = createAgent({
+    ...(node === undefined ? {} : { node }),
+    nodeIPs,
+    podCIDRs,
+    proxyConfig:
+      proxyConfig === undefined
+        ? null
+        : { source: proxyConfig, text: readFileSync(proxyConfig, 'utf8') },
+    interval,
+    limits: { ...defaultLimits, deadlineSeconds, maxBytes },
+  });
+  const server = createAgentServer(running, access);
+  server.listen(listen.port, listen.host ?? undefined);
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' ? (address?.port ?? listen.port) : listen.port;
+  process.stdout.write(`Listening on ${listen.host ?? '*'}:${port}\n`);
+  try {
+    await running.run(stop.signal);
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
+  return 0;
+}
+
+const isLoopback = (host: string | null): boolean =>
+  host !== null && (host === '::1' || host === 'localhost' || host.startsWith('127.'));
+
+/** Throws where anybody on the network could ask. */
+function accessOf(options: AgentOptions): Access {
+  const { tokenFile, tlsCert, tlsKey, clientCa, listen } = options;
+  const read = (path: string): string => readFileSync(path, 'utf8');
+  if ((tlsCert === undefined) !== (tlsKey === undefined)) {
+    throw new Error('--tls-cert and --tls-key belong together');
+  }
+  if (clientCa !== undefined && tlsCert === undefined) {
+    throw new Error('--client-ca needs --tls-cert and --tls-key');
+  }
+  const token = tokenFile === undefined ? null : read(tokenFile).trim();
+  if (token === '') throw new Error(`${String(tokenFile)}: The token is empty`);
+  if (token === null && clientCa === undefined && !isLoopback(listen.host)) {
+    throw new Error('Listening beyond loopback needs --token-file or --client-ca');
+  }
+  if (token !== null && tlsCert === undefined && !isLoopback(listen.host)) {
+    throw new Error('A token beyond loopback needs --tls-cert and --tls-key');
+  }
+  const tls =
+    tlsCert === undefined || tlsKey === undefined
+      ? null
+      : {
+          cert: read(tlsCert),
+          key: read(tlsKey),
+          ca: clientCa === undefined ? null : read(clientCa),
+        };
+  return { token, tls };
+}

@@ -1,0 +1,135 @@
+// What an agent reads out of dumps: backend, mode, and frontends.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Dump } from '../../src/agent/collect.ts';
+import { programs } from '../../src/agent/collect.ts';
+import type { Place } from '../../src/agent/report.ts';
+import { askingOf, contextOf, detailsOf, digestsOf, readDumps } from '../../src/agent/report.ts';
+import { readBytes } from '../nodes/folder.ts';
+
+const recordings = `${import.meta.dirname}/../nodes/recordings/main`;
+
+const place: Place = {
+  node: 'node-a',
+  localAddresses: ['172.18.0.2', 'fd00:18::2', '10.244.1.0', '10.244.1.1'],
+  interfaces: ['lo', 'eth0', 'veth0a1b2c3d', 'sink0'],
+  nodeIPs: ['172.18.0.2', 'fd00:18::2'],
+  podCIDRs: ['10.244.1.0/24', 'fd00:10:244:1::/64'],
+};
+
+function dumpOf(name: string, bytes: Buffer | string | null): Dump {
+  const program = programs.findLast((one) => one.name === name);
+  if (program === undefined || bytes === null) throw new Error(`There is no ${name}`);
+  return { program, bytes: Buffer.from(bytes) };
+}
+
+const recorded = (name: string, path: string): Dump =>
+  dumpOf(name, readBytes(`${recordings}/${path}`));
+
+const save = (table: string, ...lines: string[]): string =>
+  [`*${table}`, ':PREROUTING ACCEPT [0:0]', ...lines, 'COMMIT', ''].join('\n');
+
+const [hint, canary] = [':KUBE-IPTABLES-HINT - [0:0]', ':KUBE-KUBELET-CANARY - [0:0]'];
+
+describe('backend and mode', () => {
+  test.each<[string, readonly Dump[], unknown, unknown]>([
+    ['no rules', [], null, null],
+    [
+      'iptables-nft',
+      [recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt')],
+      'nft',
+      'iptables',
+    ],
+    [
+      'iptables-legacy',
+      [recorded('iptables-legacy-save', 'iptables-legacy/node-b/iptables-save.txt')],
+      'legacy',
+      'iptables',
+    ],
+    ['nftables', [recorded('nft', 'nftables/node-a/nft.json')], null, 'nftables'],
+    [
+      'a hint against more rules',
+      [
+        dumpOf(
+          'iptables-nft-save',
+          save('nat', ...Array<string>(50).fill('-A PREROUTING -j DROP')),
+        ),
+        dumpOf('iptables-legacy-save', save('mangle', hint)),
+      ],
+      'legacy',
+      null,
+    ],
+    [
+      'a hint against a canary',
+      [
+        dumpOf('iptables-nft-save', save('mangle', canary)),
+        dumpOf('ip6tables-legacy-save', save('mangle', hint)),
+      ],
+      'legacy',
+      null,
+    ],
+    [
+      'more rules',
+      [
+        dumpOf('iptables-nft-save', save('mangle')),
+        dumpOf('iptables-legacy-save', save('nat', '-A PREROUTING -j DROP')),
+      ],
+      'legacy',
+      null,
+    ],
+  ])('%s', (_, dumps, backend, mode) => {
+    expect(readDumps(dumps)).toMatchObject({ backend, mode });
+  });
+
+  test('a dump that is cut off is an error', () => {
+    const whole = save('nat');
+    expect(() => readDumps([dumpOf('iptables-nft-save', whole.slice(0, -8))])).toThrow(SyntaxError);
+  });
+});
+
+describe('frontends', () => {
+  const standing = readDumps([
+    recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt'),
+    recorded('ip6tables-nft-save', 'iptables-nft/node-a/ip6tables-save.txt'),
+  ]);
+  const digests = new Map(digestsOf(standing, place));
+
+  test('each has its digest, the same each time and with both families', () => {
+    expect(digests.size).toBe(standing.claims.length);
+    expect(new Map(digestsOf(standing, place))).toEqual(digests);
+    const six = [...digests.keys()].filter((key) => key.includes('['));
+    expect(six.length).toBeGreaterThan(0);
+  });
+
+  test('rules in another order and under other names have the same digests', () => {
+    const legacy = readDumps([
+      recorded('iptables-legacy-save', 'iptables-nft/node-a/iptables-save.txt'),
+      recorded('ip6tables-legacy-save', 'iptables-nft/node-a/ip6tables-save.txt'),
+    ]);
+    const other = new Map(digestsOf({ ...legacy, claims: [...legacy.claims].reverse() }, place));
+    for (const [key, digest] of digests) expect(other.get(key), key).toBe(digest);
+  });
+
+  test('details tell packets, words and the rules that decided', () => {
+    const [key = ''] = [...digests.keys()].filter((one) => one.startsWith('tcp 10.96.'));
+    const details = detailsOf(standing, place, key) ?? [];
+    expect(details.map(({ packet }) => packet.from)).toEqual(['node', 'pod', 'outside']);
+    const texts = details.flatMap(({ rules }) => Object.values(rules).flat());
+    expect(texts.some((text) => text.startsWith('-A KUBE-'))).toBe(true);
+    expect(detailsOf(standing, place, 'tcp 10.96.0.1:1')).toBeNull();
+  });
+});
+
+test('senders are the node, a pod of it, and nobody', () => {
+  expect(askingOf(place)).toEqual({
+    ip: { node: '172.18.0.2', pod: '10.244.1.251', outside: '198.51.100.7' },
+    ip6: { node: 'fd00:18::2', pod: 'fd00:10:244:1::fb', outside: '2001:db8::7' },
+    addresses: ['172.18.0.2', 'fd00:18::2', '127.0.0.1'],
+  });
+  const bare = { ...place, nodeIPs: [], podCIDRs: [] };
+  expect(askingOf(bare).ip).toEqual({ node: null, pod: null, outside: '198.51.100.7' });
+  expect(contextOf({ ...bare, interfaces: null })).toEqual({
+    localAddresses: place.localAddresses,
+  });
+});

@@ -1,0 +1,86 @@
+// The agent's pace, and what it publishes, with scripts for programs.
+
+import { join } from 'node:path';
+
+import { expect, test } from 'vitest';
+
+import type { Settings } from '../../src/agent/run.ts';
+import { createAgent } from '../../src/agent/run.ts';
+import { withPrograms } from './programs.ts';
+
+const recording = join(import.meta.dirname, '../nodes/recordings/main/iptables-nft/node-a');
+const print = (name: string): string => `/bin/gzip -dc ${recording}/${name}.txt.gz`;
+
+const programs = {
+  'iptables-nft-save': print('iptables-save'),
+  'ip6tables-nft-save': print('ip6tables-save'),
+};
+
+const settings = (scripts: Readonly<Record<string, string>>, more = {}): Settings => ({
+  node: 'node-a',
+  nodeIPs: ['172.18.0.2', 'FD00:18:0::2'],
+  podCIDRs: ['10.244.1.0/24'],
+  proxyConfig: { source: 'config.conf', text: 'mode: iptables\n' },
+  interval: 0.01,
+  limits: withPrograms(scripts, more),
+});
+
+test('a round publishes digests, and keeps enough for details', async () => {
+  const agent = createAgent(settings(programs));
+  expect(agent.report()).toBeNull();
+  expect(await agent.details('tcp 10.96.0.1:443')).toBeNull();
+  await agent.round();
+  const report = agent.report()?.body;
+  expect(report).toMatchObject({
+    version: 1,
+    node: 'node-a',
+    nodeIPs: ['172.18.0.2', 'fd00:18::2'],
+    mode: 'iptables',
+    backend: 'nft',
+    proxyConfig: { source: 'config.conf' },
+    problems: [],
+  });
+  const keys = Object.keys(report?.frontends ?? {});
+  expect(keys.length).toBeGreaterThan(100);
+  for (const key of keys.slice(0, 3)) expect((await agent.details(key))?.length).toBeGreaterThan(0);
+  expect(await agent.details('tcp 192.0.2.1:1')).toBeNull();
+  const { body } = agent.report() ?? {};
+  await agent.round();
+  expect(agent.report()?.body).toEqual(body);
+});
+
+test.each([
+  ['a program fails', { ...programs, nft: 'exit 1' }, {}, 'nft: ended with 1'],
+  ['a program is slow', { nft: 'exec /bin/sleep 30' }, { deadlineSeconds: 0.2 }, 'within 0.2 s'],
+  ['a dump is cut off', { 'iptables-nft-save': "echo '*nat'" }, {}, 'ends before COMMIT'],
+  ['nothing is there', {}, {}, 'none of'],
+])('nothing is told of a node where %s', async (_, scripts, more, problem) => {
+  const agent = createAgent(settings(scripts, more));
+  await agent.round();
+  const report = agent.report()?.body;
+  expect(report?.problems).toEqual([expect.stringContaining(problem)]);
+  expect(report?.frontends).toEqual({});
+  expect(agent.cost()).toMatchObject({ rounds: 1, failed: 1 });
+});
+
+test('it rests a hundred times as long as a round has cost', async () => {
+  const agent = createAgent(settings(programs));
+  await agent.round();
+  const { last, pause, bytes } = agent.cost();
+  expect(last).toBeGreaterThan(0);
+  expect(pause).toBeGreaterThanOrEqual(100 * last);
+  expect(bytes).toBeGreaterThan(10_000);
+  const idle = createAgent({ ...settings(programs), interval: 100_000 });
+  await idle.round();
+  expect(idle.cost().pause).toBeGreaterThanOrEqual(100_000);
+});
+
+test('it runs until it is told to stop, in the middle of its rest', async () => {
+  const agent = createAgent(settings(programs));
+  const stop = new AbortController();
+  const running = agent.run(stop.signal);
+  while (agent.report() === null) await new Promise((resolve) => setTimeout(resolve, 5));
+  stop.abort();
+  await running;
+  expect(agent.cost().rounds).toBe(1);
+});

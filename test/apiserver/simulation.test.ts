@@ -1,0 +1,191 @@
+// The live auditor on the simulated API server: random lives, and by hand those stories that went
+// wrong when lives were random first. `npm run simulate` runs many more.
+
+import { describe, expect, test } from 'vitest';
+
+import { auditSeed, createSimulation, settle } from './auditing.ts';
+import { statusAnswer } from './server.ts';
+import { sync } from './truth.ts';
+
+import type { Resource } from '../../src/model/objects.ts';
+import type { Simulation } from './auditing.ts';
+
+test('random lives', { timeout: 300_000 }, async () => {
+  const failed: string[] = [];
+  const sums = { opened: 0, resolved: 0, found: 0 };
+  for (let seed = 0; seed < 300; seed++) {
+    const { violations, counts } = await auditSeed(seed);
+    sums.opened += counts.opened;
+    sums.resolved += counts.resolved;
+    sums.found += counts.found;
+    if (violations.length > 0) failed.push(`seed ${seed}: ${violations.slice(0, 3).join('\n')}`);
+  }
+  expect(failed).toEqual([]);
+  expect(sums.opened).toBeGreaterThan(100);
+  expect(sums.resolved).toBeGreaterThan(50);
+  expect(sums.found).toBeGreaterThan(1000);
+});
+
+interface Story {
+  readonly sim: Simulation;
+  /** Writes the pod, ready or not. */
+  readonly pod: (isReady: boolean) => void;
+  /** The controllers do what they must, of some outputs. */
+  readonly work: (...outputs: ('endpoints' | 'endpointslices')[]) => void;
+  readonly freeze: (...resources: Resource[]) => void;
+}
+
+/** One Service of one pod, as the controllers leave it; nothing happens by chance. */
+async function story(): Promise<Story> {
+  const work: Story['work'] = (...outputs) => {
+    for (const output of outputs) sync(sim.truth.api, output, 's0');
+  };
+  const pod: Story['pod'] = (isReady) => {
+    sim.server.objects.put('pods', {
+      metadata: { name: 'p0', namespace: 'shop', labels: { app: 's0' } },
+      spec: { nodeName: 'node-a', containers: [{ name: 'web' }] },
+      status: {
+        phase: 'Running',
+        podIPs: [{ ip: '10.0.0.1' }],
+        conditions: [{ type: 'Ready', status: isReady ? 'True' : 'False' }],
+      },
+    });
+  };
+  const sim = createSimulation(1, ({ server }) => {
+    server.objects.put('nodes', { metadata: { name: 'node-a' }, status: {} });
+    server.objects.put('services', {
+      metadata: { name: 's0', namespace: 'shop' },
+      spec: {
+        type: 'ClusterIP',
+        clusterIP: '10.96.0.9',
+        ipFamilies: ['IPv4'],
+        selector: { app: 's0' },
+        ports: [{ name: 'http', port: 80, targetPort: 8080, protocol: 'TCP' }],
+      },
+    });
+  });
+  pod(true);
+  work('endpoints', 'endpointslices');
+  await sim.pass(1);
+  return {
+    sim,
+    pod,
+    work,
+    freeze(...all) {
+      for (const watch of sim.server.watches) if (all.includes(watch.resource)) watch.freeze();
+    },
+  };
+}
+
+const open = ({ sim }: Story): string[] => sim.auditor.settle.open().map(({ code }) => code);
+
+/** Bookmarks of every stream come, and nothing else happens. */
+const bookmarks = async ({ sim }: Story): Promise<void> => {
+  await sim.pass(60);
+};
+
+describe('what was false once', () => {
+  test('a connection hangs just after all streams have come to one version', async () => {
+    const one = await story();
+    const { sim, pod, work, freeze } = one;
+    await bookmarks(one);
+    await sim.pass(57.9);
+    pod(false);
+    await sim.pass(2); // bookmarks: all streams have come to the pod's version
+    freeze('pods', 'services', 'endpoints', 'endpointslices', 'nodes');
+    work('endpoints', 'endpointslices');
+    await sim.pass(settle + 5);
+    expect(open(one)).toEqual([]);
+  });
+
+  test('a stream hangs while others go on: a read shows that it lags', async () => {
+    const one = await story();
+    const { sim, pod, work, freeze } = one;
+    pod(false);
+    await sim.pass(0.1);
+    freeze('endpoints', 'endpointslices');
+    work('endpoints', 'endpointslices');
+    await sim.pass(settle + 1);
+    pod(false);
+    await sim.pass(1);
+    expect(open(one)).toEqual([]);
+  });
+
+  test('it was well for a while, as only a late event shows', async () => {
+    const one = await story();
+    const { sim, pod, work } = one;
+    sim.lags.set('endpointslices', 7);
+    pod(false);
+    await sim.pass(0.5);
+    work('endpoints', 'endpointslices');
+    await sim.pass(5);
+    sim.lags.clear();
+    sim.server.objects.remove('endpointslices', 'shop/s0-ipv4');
+    await sim.pass(settle - 2);
+    // The deletion came last; before it, the slice was as the pod is.
+    expect(open(one)).toEqual([]);
+    await sim.pass(settle);
+    expect(open(one)).not.toEqual([]);
+  });
+
+  test('it was well for a while in a gap', async () => {
+    const one = await story();
+    const { sim, pod, work, freeze } = one;
+    pod(false);
+    await sim.pass(settle / 2);
+    freeze('endpointslices');
+    work('endpoints', 'endpointslices');
+    await sim.pass(1);
+    pod(true); // and the controller stands still
+    sim.server.objects.compact();
+    for (const { resource, stream } of sim.server.watches) {
+      if (resource === 'endpointslices') stream.end();
+    }
+    await sim.pass(settle - 1);
+    expect(open(one)).toEqual([]);
+    await sim.pass(4);
+    expect(open(one)).not.toEqual([]);
+  });
+
+  test('a permission is taken away: what was seen before says nothing', async () => {
+    const one = await story();
+    const { sim, pod, work } = one;
+    for (const verb of ['list', 'watch']) sim.server.faults.forbidden.add(`${verb} pods`);
+    sim.server.reset();
+    await sim.pass(30);
+    expect(sim.attached.watches.get('pods')?.state).toBe('off');
+    pod(false);
+    work('endpoints', 'endpointslices');
+    await sim.pass(60);
+    expect(open(one)).toEqual([]);
+    expect([...sim.auditor.stale()]).toContain('pods');
+    expect(sim.violations).toEqual([]);
+  });
+});
+
+describe('what was missed or late once', () => {
+  test('a second difference of a Service opens soon after the first', async () => {
+    const one = await story();
+    const { sim, pod, work } = one;
+    pod(false);
+    work('endpoints');
+    await sim.pass(1.5);
+    sim.server.objects.remove('endpoints', 'shop/s0');
+    await sim.pass(settle - 1.4);
+    expect(open(one)).toEqual(['slice-conditions-different']);
+    await sim.pass(3.4);
+    expect(open(one).sort()).toEqual(['endpoints-missing', 'slice-conditions-different']);
+  });
+
+  test('reads fail: the streams decide', async () => {
+    const one = await story();
+    const { sim, pod } = one;
+    sim.server.faults.before = ({ request }) =>
+      request.path.includes('/namespaces/') ? statusAnswer(500, 'InternalError') : null;
+    pod(false);
+    await sim.pass(settle + 1);
+    expect(open(one)).toEqual([]);
+    await bookmarks(one);
+    expect(open(one).length).toBeGreaterThan(0);
+  });
+});

@@ -1,0 +1,54 @@
+// Holds the digests that a node computes of its rules against those that follow from its objects:
+// for every frontend of which one fate alone is right, whoever asks.
+
+import { digestOf, keyOf, packetsOf, wordsOf, wordsOfExpected } from '../../src/rules/digest.ts';
+import type { Asking } from '../../src/rules/digest.ts';
+import { claimsOf } from '../../src/rules/claims.ts';
+import { parseCIDR } from '../../src/model/ip.ts';
+import { addressIn } from '../../src/model/ip.ts';
+import { walk } from '../../src/rules/walk.ts';
+import { forwardingOf } from './audit.ts';
+import type { Folder } from './folder.ts';
+
+export interface DigestCounts {
+  readonly equal: number;
+  /** Frontends whose digests differ, with the words of both sides. */
+  readonly different: readonly string[];
+  /** More than one fate is right, or what is right cannot be told. */
+  readonly open: number;
+}
+
+/** null: there are no objects to hold the node against. */
+export function compareDigests(folder: Folder): DigestCounts | null {
+  const expected = forwardingOf(folder);
+  if (expected === null) return null;
+  const { forwarding, node } = expected;
+  const own = (six: boolean): string | null =>
+    folder.node.localAddresses.find((text) => text.includes(':') === six) ?? null;
+  const pod = (family: 'IPv4' | 'IPv6'): string | null => {
+    const range = node.podCIDRs.map(parseCIDR).find((one) => one?.family === family) ?? null;
+    return range === null ? null : addressIn(range, 251n);
+  };
+  const [four, six] = [own(false), own(true)];
+  const asking: Asking = {
+    ip: { node: four, pod: pod('IPv4'), outside: '198.51.100.7' },
+    ip6: { node: six, pod: pod('IPv6'), outside: '2001:db8::7' },
+    addresses: [four, six, '127.0.0.1'].filter((address) => address !== null),
+  };
+  let [equal, open] = [0, 0];
+  const different: string[] = [];
+  for (const claim of claimsOf(folder.ruleset)) {
+    const packets = packetsOf(claim, asking);
+    const fates = packets.map((packet) => forwarding.expect(packet).fates);
+    const only = fates.flatMap((right) => (right.length === 1 ? right.slice(0, 1) : []));
+    if (only.length < packets.length) {
+      open++;
+      continue;
+    }
+    const want = only.map(wordsOfExpected);
+    const got = packets.map((packet) => wordsOf(walk(folder.ruleset, folder.node, packet)));
+    if (digestOf(want) === digestOf(got)) equal++;
+    else different.push(`${keyOf(claim)}: want ${want.join(' | ')} got ${got.join(' | ')}`);
+  }
+  return { equal, different, open };
+}
