@@ -29,7 +29,6 @@ import type { Served } from './commands/serve.ts';
 import {
   parseAddress,
   parseDuration,
-  parseOutput,
   parseSize,
   parseSpeed,
   parseTime,

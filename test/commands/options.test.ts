@@ -55,9 +55,12 @@ test('an agent answers on loopback and rests half a minute, unless told otherwis
   });
 });
 
+const silent = (): Command =>
+  new Command().exitOverride().configureOutput({ writeErr: () => undefined });
+
 describe('which Services have series of their own', () => {
   const metered = (...args: string[]) => {
-    const command = withMetrics(new Command().exitOverride().configureOutput({ writeErr: () => undefined }));
+    const command = withMetrics(silent());
     return perServiceOf(command.parse(args, { from: 'user' }).opts<Metered>());
   };
 
