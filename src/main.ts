@@ -29,6 +29,7 @@ import type { Served } from './commands/serve.ts';
 import {
   parseAddress,
   parseDuration,
+  parseOutput,
   parseSize,
   parseSpeed,
   parseTime,
@@ -100,7 +101,9 @@ function addLasting(program: Command, run: Run): void {
       new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
     )
     .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
-    .addOption(new Option('-o, --output <format>', 'how').choices(['text', 'json']).default('text'))
+    .addOption(
+      new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
+    )
     .action((words: string[], options: Explained) => {
       run(
         import('./commands/explain.ts').then(({ explainSubject }) =>
