@@ -174,7 +174,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
       counts.opened++;
       checkOpened(state);
     },
-    onResolve: () => void counts.resolved++,
+    onResolve: () => counts.resolved++,
   });
   const environment = environmentOf(clock, server, random, () => state);
   const attached = attach({
