@@ -1,5 +1,5 @@
-// Builds dist/: the program, which Node runs without node_modules, its parts, each loaded by the
-// command that needs it, and the recording that it replays by default.
+// Builds dist/: the program in one file, which Node runs without node_modules and of which a command
+// evaluates only the modules that it needs, and the recording that it replays by default.
 
 import { chmod, copyFile, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -23,12 +23,9 @@ await rm(join(root, 'dist'), { recursive: true, force: true });
 const hasShebang = (await readFile(entry, 'utf8')).startsWith('#!');
 await build({
   absWorkingDir: root,
-  entryPoints: { 'endpoint-auditor': entry },
-  outdir: join(root, 'dist'),
-  outExtension: { '.js': '.mjs' },
-  chunkNames: 'parts/[name]-[hash]',
+  entryPoints: [entry],
+  outfile: program,
   bundle: true,
-  splitting: true,
   format: 'esm',
   platform: 'node',
   target: 'node20',

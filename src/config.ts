@@ -56,6 +56,12 @@ export function parseFormat(text: string): Format {
   return format;
 }
 
+/** The formats of an explanation. */
+export function parseOutput(text: string): 'text' | 'json' {
+  if (text === 'text' || text === 'json') return text;
+  throw new InvalidArgumentError('Expected one of text, json.');
+}
+
 export function parseRelease(text: string): Release {
   const release = releaseOf(text);
   if (release === null) {

@@ -31,6 +31,7 @@ import {
   parseAddress,
   parseDuration,
   parseNodeFile,
+  parseOutput,
   parseSize,
   parseSpeed,
   parseTime,
@@ -62,6 +63,7 @@ function programOf(run: Run): Command {
     .exitOverride()
     .showHelpAfterError('(see --help)');
   addJudging(program, run);
+  addLasting(program, run);
   addAnswering(program, run);
   return program;
 }
@@ -100,6 +102,10 @@ function addJudging(program: Command, run: Run): void {
     .action((file: string, options: Replayed) => {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
     });
+}
+
+/** Commands that go on until they are stopped. */
+function addLasting(program: Command, run: Run): void {
   withConnected(program.command('record'))
     .description('write what a live cluster delivers to a file that replay reads')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
@@ -130,7 +136,9 @@ function addAnswering(program: Command, run: Run): void {
       new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
     )
     .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
-    .addOption(new Option('-o, --output <format>', 'how').choices(['text', 'json']).default('text'))
+    .addOption(
+      new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
+    )
     .action((words: string[], options: Explained) => {
       run(
         import('./commands/explain.ts').then(({ explainSubject }) =>

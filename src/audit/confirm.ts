@@ -4,8 +4,8 @@
 // at least as new as what was read after the window had ended, and the difference still stands, it
 // stood at that moment. When it is older, the watch lags: the difference waits for the stream.
 //
-// Beyond that point streams may be apart again, and then what is held is of two moments. So all that
-// an output rests on must also be known up to the newest version that is held of the Service.
+// Beyond that point streams may be apart again, and then what is held is of two moments. So all
+// that an output rests on must also be known up to the newest version that is held of the Service.
 //
 // Only a difference that would be a finding causes a read, and the same Service is not read again
 // for some seconds, however many differences it has. Nodes are not read: their stream must be
@@ -117,7 +117,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
   let latest = { at: -Infinity, version: '' };
   const raised = new WeakMap<Due, number>();
 
-  /** Streams that all lag show no version of the end of a window, but the first read after it does. */
+  /** Streams that all lag show no version of a window's end, but the first read after it does. */
   function raise(due: Due): void {
     if (latest.at < due.at || raised.get(due) === due.at) return;
     raised.set(due, due.at);

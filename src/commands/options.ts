@@ -118,20 +118,6 @@ export function withShard(command: Command): Command {
   );
 }
 
-export function withMetrics(command: Command): Command {
-  return command
-    .addOption(
-      new Option('--metrics.per-service <which>', 'Services that have series of their own')
-        .choices(perServiceModes)
-        .default('findings'),
-    )
-    .addOption(
-      new Option('--metrics.max-services <count>', 'at most so many Services have them')
-        .argParser(parseCount)
-        .default(1000),
-    );
-}
-
 /** Which node, who may ask, and how much asking may cost. */
 export function withNode(command: Command): Command {
   return command
@@ -171,4 +157,18 @@ export function withNode(command: Command): Command {
     .option('--tls-cert <file>', 'certificate, PEM')
     .option('--tls-key <file>', 'its key, PEM')
     .option('--client-ca <file>', 'who asks must have a certificate of this authority, PEM');
+}
+
+export function withMetrics(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--metrics.per-service <which>', 'Services that have series of their own')
+        .choices(perServiceModes)
+        .default('findings'),
+    )
+    .addOption(
+      new Option('--metrics.max-services <count>', 'at most so many Services have them')
+        .argParser(parseCount)
+        .default(1000),
+    );
 }

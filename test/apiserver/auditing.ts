@@ -1,10 +1,10 @@
 // The whole live auditor against the fake API server, on a clock that jumps, with chance from a
-// seed: one random life of a cluster (life.ts) on streams that lag, break and freeze (chaos.ts).
+// seed: a random life of a cluster (life.ts) on streams that lag, break and freeze (chaos.ts).
 // What the auditor says is held against what is true of the server itself (truth.ts):
 //
-// - What opens has stood. Where nothing was disturbed for the window, a unit that opens has differed
-//   without a break for the window up to now. Else it has for a window that ended during the
-//   disturbance; or it differs now, and whether it was well in between is what a stream still owes.
+// - What opens has stood. Where nothing was disturbed for the window, a unit that opens differed
+//   without a break for the window up to now. Else it has for a window that ended in the
+//   disturbance; or it differs now, and whether it was well in between a stream still owes.
 // - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
@@ -32,6 +32,7 @@ import type { Item } from '../../src/audit/settle.ts';
 import type { Attached } from '../../src/attach.ts';
 import type { ApiAnswer, ApiRequest } from '../../src/cluster/connection.ts';
 import type { Environment } from '../../src/cluster/exchange.ts';
+import type { LiveClock } from '../../src/live.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Auditor } from '../../src/serve.ts';
 import type { Random } from './chaos.ts';
@@ -122,6 +123,42 @@ function delayed(
 const resourceIn = (path: string): Resource | undefined =>
   resources.find((resource) => path.endsWith(`/${resource}`));
 
+/** What reflectors have of the simulated world; the state is made after it. */
+function environmentOf(
+  clock: VirtualClock,
+  server: FakeServer,
+  random: () => number,
+  stateOf: () => State,
+): Environment {
+  return {
+    now: () => clock.now(),
+    monotonic: () => clock.now(),
+    random,
+    sleep: (seconds, signal) => clock.sleep(seconds, signal),
+    async ask(request) {
+      const state = stateOf();
+      // One Service is not read in no time.
+      if (request.path.includes('/namespaces/')) await clock.sleep(0.005, request.signal);
+      const answer = await server.ask(request);
+      const resource = resourceIn(request.path);
+      const isList = request.query.watch !== 'true' || 'sendInitialEvents' in request.query;
+      if (isList && !request.path.includes('/namespaces/')) state.disturbed();
+      const isWatch = request.query.watch === 'true' && answer.status === 200;
+      if (!isWatch || resource === undefined) return answer;
+      state.unwatched.delete(resource);
+      return delayed(state, resource, request, answer);
+    },
+    pings: () => stateOf().pings,
+  };
+}
+
+/** The virtual clock as the loop of a live cluster has it. */
+const liveClockOf = (clock: VirtualClock): LiveClock => ({
+  now: () => clock.now(),
+  after: (seconds, call) => clock.after(seconds, call),
+  soon: queueMicrotask,
+});
+
 export function createSimulation(seed: number, prepare: (sim: Simulation) => void): Simulation {
   const clock = virtualClock();
   const server = createServer(clock);
@@ -138,36 +175,12 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
       counts.opened++;
       checkOpened(state);
     },
-    onResolve() {
-      counts.resolved++;
-    },
+    onResolve: () => counts.resolved++,
   });
-  const environment: Environment = {
-    now: () => clock.now(),
-    monotonic: () => clock.now(),
-    random,
-    sleep: (seconds, signal) => clock.sleep(seconds, signal),
-    async ask(request) {
-      // One Service is not read in no time.
-      if (request.path.includes('/namespaces/')) await clock.sleep(0.005, request.signal);
-      const answer = await server.ask(request);
-      const resource = resourceIn(request.path);
-      const isList = request.query.watch !== 'true' || 'sendInitialEvents' in request.query;
-      if (isList && !request.path.includes('/namespaces/')) state.disturbed();
-      const isWatch = request.query.watch === 'true' && answer.status === 200;
-      if (!isWatch || resource === undefined) return answer;
-      state.unwatched.delete(resource);
-      return delayed(state, resource, request, answer);
-    },
-    pings: () => state.pings,
-  };
+  const environment = environmentOf(clock, server, random, () => state);
   const attached = attach({
     environment,
-    clock: {
-      now: () => clock.now(),
-      after: (seconds, call) => clock.after(seconds, call),
-      soon: queueMicrotask,
-    },
+    clock: liveClockOf(clock),
     auditor,
     endpoints: true,
     onProblem: () => undefined,

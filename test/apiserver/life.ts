@@ -1,6 +1,6 @@
-// A random life of a small cluster on the fake API server: Services, pods and Nodes come, change and
-// go, and the controllers follow after random delays. Sometimes a controller stops for longer than
-// any window, or somebody edits its output by hand: those are the faults that must be found.
+// A random life of a small cluster on the fake API server: Services, pods and Nodes come and change
+// and go, and the controllers follow after random delays. Sometimes a controller stops for longer
+// than any window, or somebody edits its output by hand: those are the faults that must be found.
 
 import { collectGarbage } from '../scenarios/controllers.ts';
 import { below, oneOf } from './chaos.ts';

@@ -1,6 +1,6 @@
 // One random life of a cluster after the other: `node test/apiserver/seeds.ts [FIRST] [COUNT]`.
 // Every life is watched by all reflectors; what they deliver must be true at every moment, and
-// complete in the end. `runSeed` is one of them; a seed that fails can be run alone. With --auditor,
+// complete in the end. `runSeed` is one of them; a seed that fails can be run alone. With --auditor
 // as the first argument, the whole auditor is on top of them, and what it says is held against the
 // truth (auditing.ts).
 

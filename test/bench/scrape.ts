@@ -214,7 +214,8 @@ const most = (samples: readonly number[]): number => Math.round(10 * Math.max(..
 process.stdout.write(
   `${String(fleet.plans.length)} Services, ${String(fleet.pods)} pods, ` +
     `${String(changes)} slices changed before each scrape\n\n` +
-    '| scrape | series | MB | CPU ms min | median | ms median | most | stall CPU ms median | most |\n' +
+    '| scrape | series | MB | CPU ms min | median | ms median | most | ' +
+    'stall CPU ms median | most |\n' +
     '| :-- | --: | --: | --: | --: | --: | --: | --: | --: |\n',
 );
 for (const [name, row] of Object.entries(rows)) {

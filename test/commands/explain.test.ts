@@ -17,7 +17,7 @@ import type { Explanation } from '../../src/audit/explain.ts';
 import { explain } from '../../src/audit/explain.ts';
 import { readRecording } from '../../src/cluster/recording.ts';
 import { explainSubject, parseSubject } from '../../src/commands/explain.ts';
-import { parseTime } from '../../src/config.ts';
+import { parseOutput, parseTime } from '../../src/config.ts';
 import type { ExplainDocument } from '../../src/output/explain.ts';
 import { createAuditor } from '../../src/serve.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
@@ -64,7 +64,7 @@ async function ask(args: string[]): Promise<Ran> {
   const moment = at === undefined ? {} : { at: parseTime(at) };
   const { out, err } = printed();
   try {
-    const options = { ...usual, ...named, ...moment, output: output as 'text' | 'json' };
+    const options = { ...usual, ...named, ...moment, output: parseOutput(output) };
     const code = await explainSubject(positionals, options);
     return { code, out: out(), err: err() };
   } catch (error) {

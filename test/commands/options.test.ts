@@ -40,9 +40,27 @@ test('a scope is what is said of namespaces and shards', () => {
   });
 });
 
+test('an agent answers on loopback and rests half a minute, unless told otherwise', () => {
+  const parse = (...args: string[]): object =>
+    withNode(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
+  const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
+  const listen = { host: '127.0.0.1', port: 9466 };
+  expect(parse()).toEqual({ listen, nodeIps: [], podCidrs: [], ...usual });
+  const args = ['--listen', ':1', '--node-ips', '10.0.0.1,fd00::1', '--pod-cidrs', '10.1.0.0/24'];
+  expect(parse(...args, '--interval', '5m')).toMatchObject({
+    listen: { host: null, port: 1 },
+    nodeIps: ['10.0.0.1', 'fd00::1'],
+    podCidrs: ['10.1.0.0/24'],
+    interval: 300,
+  });
+});
+
+const silent = (): Command =>
+  new Command().exitOverride().configureOutput({ writeErr: () => undefined });
+
 describe('which Services have series of their own', () => {
   const metered = (...args: string[]) => {
-    const command = withMetrics(new Command().exitOverride().configureOutput({ writeErr() {} }));
+    const command = withMetrics(silent());
     return perServiceOf(command.parse(args, { from: 'user' }).opts<Metered>());
   };
 
@@ -60,20 +78,5 @@ describe('which Services have series of their own', () => {
     ['--metrics.max-services=0', /max-services.*whole number above 0/s],
   ])('%s is refused', (argument, message) => {
     expect(() => metered(argument)).toThrow(message);
-  });
-});
-
-test('an agent answers on loopback and rests half a minute, unless told otherwise', () => {
-  const parse = (...args: string[]): object =>
-    withNode(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
-  const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
-  const listen = { host: '127.0.0.1', port: 9466 };
-  expect(parse()).toEqual({ listen, nodeIps: [], podCidrs: [], ...usual });
-  const args = ['--listen', ':1', '--node-ips', '10.0.0.1,fd00::1', '--pod-cidrs', '10.1.0.0/24'];
-  expect(parse(...args, '--interval', '5m')).toMatchObject({
-    listen: { host: null, port: 1 },
-    nodeIps: ['10.0.0.1', 'fd00::1'],
-    podCidrs: ['10.1.0.0/24'],
-    interval: 300,
   });
 });

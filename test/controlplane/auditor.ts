@@ -40,6 +40,8 @@ export interface Auditor {
   readonly isRunning: () => boolean;
   /** Seconds of CPU time that it has had. */
   readonly cpuSeconds: () => number;
+  /** Seconds in which it, or this process that looks at it, could have run but had no CPU. */
+  readonly waitedSeconds: () => number;
   readonly residentBytes: () => number;
   /** The end of what it has said. */
   readonly tail: () => string;
@@ -106,6 +108,9 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
     await stop();
     throw new Error(`The auditor did not begin to serve:\n${tail()}`);
   }
+  // The second number: nanoseconds of the main thread in a run queue.
+  const waitedBy = (pid: number | string): number =>
+    Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e9;
   const statusOf = (): string => readFileSync(`/proc/${child.pid ?? 0}/status`, 'utf8');
   return {
     async findings() {
@@ -124,6 +129,7 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
       const fields = readFileSync(`/proc/${child.pid ?? 0}/stat`, 'utf8').split(' ');
       return (Number(fields[13]) + Number(fields[14])) / 100;
     },
+    waitedSeconds: () => waitedBy(child.pid ?? 0) + waitedBy('self'),
     residentBytes: () => Number(/^VmRSS:\s+(\d+)/m.exec(statusOf())?.[1] ?? 0) * 1024,
     tail,
     stop,

@@ -7,7 +7,8 @@ import type { ServiceState } from '../../src/output/service-families.ts';
 import { serviceFamilies } from '../../src/output/service-families.ts';
 
 function shown(more: Partial<ServiceState> = {}): Record<string, [string, number][]> {
-  const state: ServiceState = { numbers: numbersOf(), findings: [], stale: new Set(), ...more };
+  const nothing: ServiceState = { numbers: numbersOf(), findings: [], stale: new Set() };
+  const state = { ...nothing, ...more };
   return Object.fromEntries(
     serviceFamilies.map(({ name, samples }) => [
       name.replace('endpoint_auditor_service_', ''),
