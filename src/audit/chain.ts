@@ -14,6 +14,7 @@
 
 import type { Node, Pod } from '../model/objects.ts';
 import { parseIP } from '../model/ip.ts';
+import { selectorText } from '../model/selector.ts';
 import { primaryFamily } from '../shadow/endpoints.ts';
 import { addressTypesOf, isStranded } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
@@ -71,12 +72,6 @@ function selectorFor(pod: Pod): Record<string, string> {
   const key = keys[0];
   return key === undefined ? { app: pod.name } : { [key]: pod.labels[key] ?? '' };
 }
-
-/** `app=web,tier=front`, as kubectl takes it. */
-export const selectorText = (selector: Readonly<Record<string, string>>): string =>
-  Object.entries(selector)
-    .map(([key, value]) => `${key}=${value}`)
-    .join(',');
 
 function selectorStep({ service, pod }: Pair): Step {
   const { selector } = service;

@@ -7,12 +7,13 @@
 
 import type { Pod, Service } from '../model/objects.ts';
 import { annotation, label, portText } from '../model/objects.ts';
+import { selectorText } from '../model/selector.ts';
 import { isSelected } from '../shadow/endpoints.ts';
 import { addressTypesOf } from '../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../shadow/hints.ts';
 import { isMirrored } from '../shadow/mirroring.ts';
 import type { Chain } from './chain.ts';
-import { chainOf, concludedAt, decidingStep, missedText, selectorText } from './chain.ts';
+import { chainOf, concludedAt, decidingStep, missedText } from './chain.ts';
 import { countHints } from './endpointslices.ts';
 import type { Severity } from './findings.ts';
 import { namespacesMatching, podsNear } from './near.ts';

@@ -6,6 +6,7 @@
 // a tag of that hash beside it, so that hardly another pod is looked at than those that are meant.
 // What is taken out leaves a mark until the table is built anew.
 
+import { fnv1a } from '../model/hash.ts';
 import { canonicalIP, isAt } from '../model/ip.ts';
 import type { Pod } from '../model/objects.ts';
 
@@ -36,12 +37,9 @@ const isFull = ({ slots, used }: State): boolean => used * 4 >= slots.length * 3
 
 const emptySlots = (count: number): Slot[] => new Array<Slot>(count).fill(undefined);
 
-/** FNV-1a over the text; its low bits are mixed, since addresses differ in their last digits. */
-function hash(text: string): number {
-  let value = 0x811c9dc5;
-  for (let index = 0; index < text.length; index++) {
-    value = Math.imul(value ^ text.charCodeAt(index), 0x01000193);
-  }
+/** The low bits are mixed, since addresses differ in their last digits. */
+function hash(address: string): number {
+  const value = fnv1a(address);
   return value ^ (value >>> 15);
 }
 

@@ -44,7 +44,8 @@ export class WrongType extends Error {
 }
 
 const noFields: Fields = Object.freeze({});
-const noLabels: Labels = Object.freeze({});
+/** No labels, annotations or selector. */
+export const noLabels: Labels = Object.freeze({});
 const noItems: readonly never[] = Object.freeze([]);
 
 /** Whether a value is a JSON object. */

@@ -19,6 +19,7 @@ import {
   labelMap,
   list,
   namespacedMeta,
+  noLabels,
   number,
   objectRef,
   oneOf,
@@ -334,8 +335,6 @@ function readNode(raw: Fields): Node {
     podCIDRs: cidrs,
   }));
 }
-
-const noLabels: Labels = {};
 
 const controlPlaneLabels = [
   'node-role.kubernetes.io/control-plane',

@@ -6,7 +6,7 @@
 // fields.ts. Fields stand in the order of their numbers and a list or map in a row, as Go writes
 // them; what does not is `unexpected`, and then the tables read it (protobuf.ts).
 
-import { WrongType } from './fields.ts';
+import { WrongType, noLabels } from './fields.ts';
 import { internLabels, internWord } from './intern.ts';
 import { isWritable, readTime, setEntry } from './message-fields.ts';
 import {
@@ -70,8 +70,6 @@ export function passRow(cursor: Cursor, tag: number, end: number): number {
     }
   }
 }
-
-const noLabels: Labels = Object.freeze({});
 
 /** A map whose entries are the fields of a message from `from` to `to`. */
 function makeMap(bytes: Buffer, from: number, to: number): Labels {

@@ -11,6 +11,7 @@ import { acceptOf, codecOf } from './frames.ts';
 import { paths } from './listwatch.ts';
 
 import type { Key, ObjectOf, Pod, Resource } from '../model/objects.ts';
+import { selectorText } from '../model/selector.ts';
 import type { Environment } from './exchange.ts';
 
 /** A list, and the version as of which it is true. */
@@ -69,11 +70,6 @@ export async function readService(
     return { kind: 'failed', message: error instanceof Error ? error.message : String(error) };
   }
 }
-
-const selectorText = (selector: Readonly<Record<string, string>>): string =>
-  Object.entries(selector)
-    .map(([key, value]) => `${key}=${value}`)
-    .join(',');
 
 async function readList<R extends Resource>(
   { environment, previousPod }: RereadOptions,

@@ -3,6 +3,7 @@
 // not kept. A Service belongs to the shard of a hash of its name, whatever else there is; pods and
 // Nodes are kept by every shard, since any Service may select any pod of its namespace.
 
+import { fnv1a } from './hash.ts';
 import type { AnyObject, EndpointSlice, Resource } from './objects.ts';
 import { label } from './objects.ts';
 
@@ -21,15 +22,6 @@ export interface Scope {
 
 export const wholeCluster: Scope = { namespaces: null, excluded: [], shard: null };
 
-/** FNV-1a, 32 bits, over the UTF-8 of ASCII names; replicas of any version must agree on it. */
-function hashOf(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let index = 0; index < text.length; index++) {
-    hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
-  }
-  return hash >>> 0;
-}
-
 export function isInNamespaces({ namespaces, excluded }: Scope, namespace: string): boolean {
   if (excluded.includes(namespace)) return false;
   return namespaces === null || namespaces.includes(namespace);
@@ -39,7 +31,8 @@ export function isInNamespaces({ namespaces, excluded }: Scope, namespace: strin
 export function isServiceInScope(scope: Scope, namespace: string, name: string): boolean {
   if (!isInNamespaces(scope, namespace)) return false;
   const { shard } = scope;
-  return shard === null || hashOf(`${namespace}/${name}`) % shard.count === shard.index;
+  // By a hash that never changes: replicas of any version must agree.
+  return shard === null || fnv1a(`${namespace}/${name}`) % shard.count === shard.index;
 }
 
 /** Whether an object can have a say in what is audited. */

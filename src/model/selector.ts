@@ -22,3 +22,9 @@ export function equalLabels(a: Labels, b: Labels): boolean {
   if (keys.length !== Object.keys(b).length) return false;
   return keys.every((key) => Object.hasOwn(b, key) && a[key] === b[key]);
 }
+
+/** `app=web,tier=front`, as kubectl and the API server take it. */
+export const selectorText = (selector: Labels): string =>
+  Object.entries(selector)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(',');
