@@ -7,11 +7,11 @@ import type { OnProblem } from './cluster/problem.ts';
 import type { Reflectors } from './cluster/reflectors.ts';
 import { createReflectors } from './cluster/reflectors.ts';
 import { readService } from './cluster/reread.ts';
+import { heldObjects } from './cluster/store.ts';
 import type { Key } from './model/objects.ts';
 import type { LiveClock } from './live.ts';
 import { createLive } from './live.ts';
 import type { Auditor } from './serve.ts';
-import { heldObjects } from './serve.ts';
 
 export interface AttachOptions {
   readonly environment: Environment;

@@ -90,6 +90,12 @@ export function parseNames(text: string): readonly string[] {
   return names;
 }
 
+/** `NODE=FILE`; without a node, the file is of all nodes. */
+export function parseNodeFile(text: string): { node: string | null; path: string } {
+  const [, node, path] = /^([a-z0-9][a-z0-9.-]*)=(.+)$/s.exec(text) ?? [];
+  return { node: node ?? null, path: path ?? text };
+}
+
 /** Addresses separated by commas. */
 export function parseIPs(text: string): readonly string[] {
   const addresses = text.split(',').map((address) => address.trim());

@@ -9,7 +9,7 @@
 // something could not be judged, or bad usage; 2 overrides 1. serve and record end with 0 when they
 // are stopped.
 
-import { Command, CommanderError, Option } from 'commander';
+import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 
 import { systemErrorText } from './cluster/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
@@ -25,10 +25,12 @@ import {
 } from './commands/options.ts';
 import type { Recorded } from './commands/record.ts';
 import type { Replayed } from './commands/replay.ts';
+import type { NodeFile } from './commands/rules.ts';
 import type { Served } from './commands/serve.ts';
 import {
   parseAddress,
   parseDuration,
+  parseNodeFile,
   parseOutput,
   parseSize,
   parseSpeed,
@@ -41,6 +43,17 @@ const speedOption = (fallback: number, text: string): Option =>
     .argParser(parseSpeed)
     .default(fallback, text);
 
+/** An option that may be given several times. */
+const repeated =
+  <T>(parse: (text: string) => T) =>
+  (text: string, before?: readonly T[]): T[] => [...(before ?? []), parse(text)];
+
+const rulesOption = repeated((text: string): NodeFile => {
+  const file = parseNodeFile(text);
+  if (file.node !== null) return file;
+  throw new InvalidArgumentError('Expected NODE=FILE.');
+});
+
 type Run = (work: Promise<number>) => void;
 
 function programOf(run: Run): Command {
@@ -49,8 +62,28 @@ function programOf(run: Run): Command {
     .version(version)
     .exitOverride()
     .showHelpAfterError('(see --help)');
+  addJudging(program, run);
+  addLasting(program, run);
+  addAnswering(program, run);
+  return program;
+}
+
+/** Commands that judge or write what they are given, and end with it. */
+function addJudging(program: Command, run: Run): void {
   withConnected(withJudged(withReported(program.command('audit'))))
     .description('judge a live cluster once, or a dump of one')
+    .addOption(
+      new Option(
+        '--rules <node=file>',
+        'what iptables-save or nft -j list ruleset says there',
+      ).argParser(rulesOption),
+    )
+    .addOption(
+      new Option(
+        '--proxy-config <node=file>',
+        'the KubeProxyConfiguration; without node, of all',
+      ).argParser(repeated(parseNodeFile)),
+    )
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
     .action((paths: string[], options: AuditedOnce) => {
       run(
@@ -69,8 +102,6 @@ function programOf(run: Run): Command {
     .action((file: string, options: Replayed) => {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
     });
-  addLasting(program, run);
-  return program;
 }
 
 /** Commands that go on until they are stopped. */
@@ -92,6 +123,10 @@ function addLasting(program: Command, run: Run): void {
     .action((file: string, options: Recorded) => {
       run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });
+}
+
+/** What answers questions: once, or for as long as it runs. */
+function addAnswering(program: Command, run: Run): void {
   withJudged(program.command('explain'))
     .description('say why a pod is, or is not, in a Service: service/NAME, pod/NAME, ip/ADDRESS')
     .argument('<subject...>', 'service/NAME, pod/NAME, pod/NAME service/NAME or ip/ADDRESS')

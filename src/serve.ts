@@ -18,19 +18,23 @@ import type { Finding } from './audit/findings.ts';
 import type { Context } from './audit/service.ts';
 import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
-import { summarize } from './audit/summary.ts';
+import { concerns, summarize } from './audit/summary.ts';
+import type { NodesSummary } from './audit/nodes.ts';
 import type { LiveEntry } from './cluster/delivery.ts';
 import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
+import type { OnProblem } from './cluster/problem.ts';
 import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
-import { createStore } from './cluster/store.ts';
+import { createStore, heldObjects } from './cluster/store.ts';
 import { countConvergence } from './measure/lag.ts';
 import type { Measured, Measuring } from './measuring.ts';
 import { createMeasuring } from './measuring.ts';
-import type { Key, Lost, ObjectOf, Pod, Resource, WatchEvent } from './model/objects.ts';
+import type { Key, Lost, Pod, Resource, WatchEvent } from './model/objects.ts';
 import { lostKey } from './model/objects.ts';
 import type { Scope } from './model/scope.ts';
 import { isInNamespaces, isInScope, wholeCluster } from './model/scope.ts';
+import type { GivenRules, NodeRules } from './noderules.ts';
+import { createNodeRules } from './noderules.ts';
 import type { OpenedFindings } from './output/family.ts';
 import { countOpened } from './output/family.ts';
 import type { Report } from './output/report.ts';
@@ -51,9 +55,11 @@ export interface AuditorOptions {
   readonly live?: boolean;
   readonly onOpen?: (finding: Finding) => void;
   readonly onResolve?: (finding: Finding) => void;
+  /** What of the nodes' rules cannot be read. */
+  readonly onProblem?: OnProblem;
 }
 
-export type Entry = RecordingEntry | DumpEntry | LiveEntry;
+export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules;
 
 export interface Auditor {
   take(entry: Entry): void;
@@ -69,6 +75,8 @@ export interface Auditor {
   readonly live: boolean;
   readonly cut: Cut;
   readonly confirmer: Confirmer;
+  /** What was judged on nodes, as of now; null: nothing is told of any node's rules. */
+  nodes(): NodesSummary | null;
   readonly measured: Measured;
   /** Resources that have not been seen for long enough that verdicts are unknown. */
   stale(): ReadonlySet<Resource>;
@@ -104,6 +112,7 @@ interface State {
   readonly losses: Map<string, Lost>;
   readonly measuring: Measuring;
   readonly cut: Cut;
+  readonly nodeRules: NodeRules;
   /** Has a Service counted anew. */
   touch: (key: Key) => void;
   /** Judging began with the entry that is taken in. */
@@ -137,16 +146,25 @@ export function createAuditor(options: AuditorOptions): Auditor {
     },
     onResolve: (finding) => options.onResolve?.(finding),
   });
+  const store = createStore(complete);
+  const nodeRules = createNodeRules({
+    snapshot: store.snapshot,
+    settle,
+    window: options.settle,
+    minor: () => releaseFor(state).minor,
+    onProblem: (problem) => options.onProblem?.(problem),
+  });
   const state: State = {
     options,
     complete,
-    store: createStore(complete),
+    store,
     settle,
     losses: new Map(),
     measuring: createMeasuring(opened, createTally(newestRelease, options.maxEndpointsPerSlice)),
     touch: () => undefined,
     began: false,
     cut,
+    nodeRules,
     promised: null,
     kubernetes: null,
     ledger: null,
@@ -175,6 +193,7 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     settle,
     cut,
     confirmer,
+    nodes: () => state.nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
     measured: measuring.measured,
     stale: () => cut.unseenFor(staleGrace, state.now ?? 0),
     awaited: () => (state.promised ?? []).filter((one) => !state.complete.has(one)),
@@ -185,7 +204,8 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     startedAt: () => state.startedAt,
     complete: () => state.whole,
     dropped: () => {
-      const { unreadable, skipped } = state;
+      const { skipped, nodeRules } = state;
+      const unreadable = state.unreadable + nodeRules.unreadable();
       return { ...store.dropped, unreadable, skipped };
     },
     previousPod: (key) => store.snapshot.pods.get(key),
@@ -256,6 +276,14 @@ function* takeInSteps(state: State, entry: Entry): Steps {
     case 'watch':
       tick(state, entry.at);
       yield* turn(state, entry);
+      break;
+    case 'node-config':
+    case 'node-rules':
+      tick(state, entry.at);
+      state.nodeRules.take(entry, entry.at);
+      break;
+    case 'given-rules':
+      state.nodeRules.take(entry, state.now ?? 0);
       break;
     case 'clock':
       tick(state, entry.at);
@@ -369,25 +397,13 @@ function* begin(state: State, at: number): Steps {
     tally.touch(ledger, key);
   };
   measuring.follow(ledger, tally);
+  state.nodeRules.begin(at);
 }
 
 function* lose(state: State, lost: Lost): Steps {
   state.unreadable++;
   state.losses.set(lostKey(lost), lost);
   if (state.ledger !== null) yield* state.ledger.loseInSteps(lost, state.now ?? 0);
-}
-
-/** Objects that are held, by resource. */
-export function heldObjects({ snapshot }: Store): {
-  readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]>;
-} {
-  return {
-    services: snapshot.services,
-    pods: snapshot.pods,
-    nodes: snapshot.nodes,
-    endpoints: snapshot.endpoints,
-    endpointslices: snapshot.slices,
-  };
 }
 
 /**
@@ -420,6 +436,7 @@ function* applyEvent(state: State, delivered: WatchEvent): Steps {
   const change = store.apply(event);
   if (change !== null) {
     ledger?.apply(change, late);
+    state.nodeRules.apply(change);
     state.measuring.take(change, store.snapshot);
   }
   if (losses.size === 0) return;
@@ -450,7 +467,8 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
   auditor.measured.refresh();
   const within = (one: { readonly namespace: string }): boolean =>
     namespace === null || one.namespace === namespace;
-  const summary = summarize(ledger, within, auditor.stale());
+  const [stale, nodes] = [auditor.stale(), auditor.nodes()];
+  const summary = summarize(ledger, { within, stale, nodes });
   const release = auditor.release();
   // A dump is one moment: nobody knows since when what differs does.
   const timeless = kind === 'audit' && !auditor.live;
@@ -469,9 +487,10 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
     namespace,
     findings: timeless
       ? summary.findings.map((finding) => ({ ...finding, since: null, openedAt: null }))
-      : [...summary.findings, ...auditor.settle.resolved().filter(within)],
+      : [...summary.findings, ...auditor.settle.resolved().filter(concerns(within))],
     services: summary.services,
     verdicts: summary.verdicts,
+    nodes: summary.nodes,
     unknown: summary.unknown,
     foreign: summary.foreign,
     dropped: auditor.dropped(),

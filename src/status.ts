@@ -71,7 +71,8 @@ function* scrape(
 ): Generator<undefined, MetricsState> {
   auditor.measured.refresh();
   const { services, open } = auditor.measured.tally;
-  const findings = (): Finding[] => auditor.settle.open();
+  // What differs on a node is no number of the Service, and comes and goes without it.
+  const findings = (): Finding[] => auditor.settle.open().filter(({ node }) => node === null);
   const perService = yield* rows({ services, open, findings, stale: auditor.stale() });
   return metricsOf(auditor, live, perService);
 }
@@ -90,7 +91,7 @@ function metricsOf(
   const summary =
     ledger === null
       ? emptySummary
-      : { ...tally.summary(ledger, auditor.stale()), findings: settle.open() };
+      : { ...tally.summary(ledger, auditor.stale(), auditor.nodes()), findings: settle.open() };
   return {
     ...measured,
     summary,

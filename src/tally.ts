@@ -8,6 +8,7 @@
 
 import type { Ledger } from './audit/ledger.ts';
 import { slicesOf } from './audit/service.ts';
+import type { NodesSummary } from './audit/nodes.ts';
 import type { Audited } from './audit/standing.ts';
 import type { Summary, Totals } from './audit/summary.ts';
 import { addShare, createTotals, shareOf, summaryOf } from './audit/summary.ts';
@@ -50,7 +51,7 @@ export interface Tally {
   readonly services: ReadonlyMap<Key, ServiceNumbers>;
   /** Names with findings that stand. */
   readonly open: ReadonlySet<Key>;
-  summary(ledger: Ledger, stale: Stale): Omit<Summary, 'findings'>;
+  summary(ledger: Ledger, stale: Stale, nodes?: NodesSummary | null): Omit<Summary, 'findings'>;
   hints(ledger: Ledger): HintCounts;
 }
 
@@ -106,8 +107,8 @@ export function createTally(release: Release, maxEndpointsPerSlice: number): Tal
     capacity,
     services,
     open,
-    summary(ledger, stale) {
-      return summaryOf(ledger, state.totals, sharesOf(state), { stale });
+    summary(ledger, stale, nodes = null) {
+      return summaryOf(ledger, state.totals, sharesOf(state), { stale, nodes });
     },
     hints: (ledger) => hintCounts(state, ledger),
   };

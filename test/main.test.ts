@@ -227,7 +227,9 @@ describe('replay', () => {
   });
 
   it('says that its figures are of all namespaces where it reports one', async () => {
-    const ran = await run(['replay', recording, '-n', 'shop']);
+    const lines = gunzipSync(readFileSync(recording)).toString();
+    const odd = save('odd.ndjson', `${lines}{"kind":"something else","at":1795258745}\n`);
+    const ran = await run(['replay', odd, '-n', 'shop']);
     expect(ran.out).toContain('input dropped (all namespaces): ');
     expect(ran.out).toContain('Convergence lag p50 / p99 (all namespaces): ');
     const all = await run(['replay', recording]);

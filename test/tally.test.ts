@@ -19,6 +19,7 @@ import type { Step } from './random-cluster.ts';
 import { eventsOf, steps } from './random-cluster.ts';
 import type { Ledger } from '../src/audit/ledger.ts';
 import { createLedger } from '../src/audit/ledger.ts';
+import type { NodesSummary } from '../src/audit/nodes.ts';
 import type { Settle } from '../src/audit/settle.ts';
 import { createSettle } from '../src/audit/settle.ts';
 import { summarize } from '../src/audit/summary.ts';
@@ -61,6 +62,21 @@ function give({ store, ledger }: Followed, ...objects: AnyObject[]): void {
   }
 }
 
+/** What is judged on nodes, which is no sum over Services. */
+const nodes: NodesSummary = {
+  verdicts: new Map([
+    [
+      'node-1',
+      [
+        { port: 'web:http TCP IPv4', namespace: 'shop', verdict: 'conform', reason: null },
+        { port: 'db TCP IPv4', namespace: 'shop', verdict: 'pending', reason: null },
+      ],
+    ],
+    ['node-2', [{ port: '', namespace: '', verdict: 'unknown', reason: 'rules-not-known' }]],
+  ]),
+  pendingSince: 7,
+};
+
 /** All sums, those of single Services left out. */
 function sums({ tally, ledger }: Followed, stale: ReadonlySet<Resource>) {
   tally.refresh(ledger);
@@ -68,7 +84,7 @@ function sums({ tally, ledger }: Followed, stale: ReadonlySet<Resource>) {
   const { byService: fills, ...filled } = fill;
   const { byService: duplicated, ...twice } = duplicates;
   return {
-    summary: tally.summary(ledger, stale),
+    summary: tally.summary(ledger, stale, nodes),
     filled,
     fills: [...fills].sort(([a], [b]) => (a < b ? -1 : 1)),
     twice,
@@ -91,7 +107,7 @@ function anew({ ledger, store }: Followed, stale: ReadonlySet<Resource>) {
 function expectTrue(followed: Followed, stale: ReadonlySet<Resource>): void {
   const kept = sums(followed, stale);
   expect(kept).toEqual(anew(followed, stale));
-  const { findings, ...summary } = summarize(followed.ledger, undefined, stale);
+  const { findings, ...summary } = summarize(followed.ledger, { stale, nodes });
   expect(kept.summary).toEqual(summary);
   const open = new Set(findings.map(({ namespace, service }) => `${namespace}/${service}`));
   expect(new Set(kept.open)).toEqual(open);

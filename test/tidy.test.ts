@@ -104,6 +104,7 @@ const above: Readonly<Record<string, readonly string[] | null>> = {
   'src/replay.ts': null,
   'src/status.ts': null,
   'src/measuring.ts': null,
+  'src/noderules.ts': null,
   'src/tally.ts': null,
   'src/config.ts': ['src/model/scope.ts', 'src/shadow/release.ts'],
 };

@@ -7,6 +7,7 @@
 // else by who has more rules. It says what is likely meant; it is no evidence of anything.
 
 import { addressIn, parseCIDR, parseIP } from '../model/ip.ts';
+import type { Packet } from '../model/proxy.ts';
 import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
 import type { Asking, Senders } from '../rules/digest.ts';
@@ -15,7 +16,7 @@ import { parseIptablesSave } from '../rules/iptables-save.ts';
 import { parseNft } from '../rules/nft.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
-import type { NodeContext, Packet } from '../rules/walk.ts';
+import type { NodeContext } from '../rules/walk.ts';
 import { walk } from '../rules/walk.ts';
 import type { Dump } from './collect.ts';
 

@@ -517,7 +517,7 @@ export const catalogue = {
   },
   'node-endpoint-missing': {
     output: 'node',
-    severity: 'warning',
+    severity: 'critical',
     difference: 'missing',
     title: 'A node sends no connections to an endpoint that it must use',
     meaning:

@@ -33,6 +33,17 @@ export interface NodeInput {
   readonly context: NodeContext;
 }
 
+/** What was seen at one moment, before it is rolled up. */
+export interface Observed {
+  readonly differences: readonly Difference[];
+  readonly asked: Asked;
+  readonly claims: Claims;
+  /** Findings that need no rolling up. */
+  readonly others: readonly NodeFinding[];
+  /** Names of the Service ports of which something is unknown. */
+  readonly unknown: ReadonlySet<string>;
+}
+
 export interface NodeAudit {
   /** Worst first. */
   readonly findings: readonly NodeFinding[];
@@ -53,36 +64,69 @@ interface Audit {
 
 /** Judges one node; pure, and as expensive as its frontends are many. */
 export function auditNode(input: NodeInput): NodeAudit {
-  const { forwarding, node, ruleset } = input;
-  const audit: Audit = {
-    input,
-    view: { isAllowed: allowanceOf(forwarding, node), isAbout },
-    differences: [],
-    asked: new Map(),
-    unknown: new Set(),
-  };
-  const sender = senderOf(forwarding, node);
-  const strays = forwarding.config.mode === 'nftables';
-  for (const frontend of forwarding.frontends) {
-    for (const probe of probesOf(sender, frontend)) ask(audit, frontend, probe);
-    if (!strays || frontend.kind !== 'cluster IP') continue;
-    for (const probe of strayProbes(sender, frontend)) ask(audit, frontend, probe);
-  }
-  const claims = claimsOf(ruleset);
-  for (const claim of claims) askClaim(audit, claim, sender);
-  const findings = [
-    ...rollUp(node.name, audit.differences, audit.asked, countClaims(claims)),
-    ...splitFinding(audit, claims),
-  ];
+  const { forwarding, node } = input;
+  const seen = observeNode(input);
+  const { differences, asked, claims } = seen;
+  const findings = [...rollUp(node.name, differences, asked, claims), ...seen.others];
   const names = new Set(forwarding.ports.map(keyOfPort));
-  const bad = audit.differences.filter(({ harmless }) => !harmless);
+  const bad = differences.filter(({ harmless }) => !harmless);
   const different = new Set(bad.flatMap(({ port }) => (port === null ? [] : keyOfPort(port))));
-  const unknown = [...audit.unknown].filter((name) => !different.has(name)).length;
+  const unknown = [...seen.unknown].filter((name) => !different.has(name)).length;
   const conform = names.size - different.size - unknown;
   return { findings, conform, different: different.size, unknown };
 }
 
-const keyOfPort = ({ name, protocol, family }: ProxiedPort): string =>
+/** Whether the rules do for these Services what is expected of them; unknown counts as no. */
+export function serves(input: NodeInput): boolean {
+  const audit = newAudit(input);
+  const steps = asking(audit);
+  while (steps.next().done !== true) {
+    if (audit.unknown.size > 0 || audit.differences.some(({ harmless }) => !harmless)) return false;
+  }
+  return true;
+}
+
+/** Asks for all frontends, and for all that the rules answer for. */
+export function observeNode(input: NodeInput): Observed {
+  const audit = newAudit(input);
+  const steps = asking(audit);
+  while (steps.next().done !== true);
+  const claims = claimsOf(input.ruleset);
+  const sender = senderOf(input.forwarding, input.node);
+  for (const claim of claims) askClaim(audit, claim, sender);
+  const { differences, asked, unknown } = audit;
+  const others = splitFinding(audit, claims);
+  return { differences, asked, unknown, claims: countClaims(claims), others };
+}
+
+const newAudit = (input: NodeInput): Audit => ({
+  input,
+  view: { isAllowed: allowanceOf(input.forwarding, input.node), isAbout },
+  differences: [],
+  asked: new Map(),
+  unknown: new Set(),
+});
+
+/** Asks packet by packet, so that one may stop. */
+function* asking(audit: Audit): Generator<undefined> {
+  const { forwarding, node } = audit.input;
+  const sender = senderOf(forwarding, node);
+  const strays = forwarding.config.mode === 'nftables';
+  for (const frontend of forwarding.frontends) {
+    const probes = probesOf(sender, frontend);
+    for (const probe of probes) {
+      ask(audit, frontend, probe);
+      yield;
+    }
+    if (!strays || frontend.kind !== 'cluster IP') continue;
+    for (const probe of strayProbes(sender, frontend)) {
+      ask(audit, frontend, probe);
+      yield;
+    }
+  }
+}
+
+export const keyOfPort = ({ name, protocol, family }: ProxiedPort): string =>
   `${name} ${protocol} ${family}`;
 
 /** Names of chains tell whose a rule is, so that it can be named; they prove nothing else. */
@@ -131,6 +175,7 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
       ...described(probe, fates, outcome),
       code,
       port,
+      subject: subjectOf(deviant),
       kind: frontend.kind,
       family: port.family,
       rule: deviant.step?.rule.text ?? null,
@@ -192,6 +237,9 @@ function isHarmless(
   if (deviation.kind !== 'not masqueraded' || step === null || isOwn(step)) return false;
   return ipOf(deviation.endpoint) === packet.src;
 }
+
+const subjectOf = ({ deviation }: Deviant): string =>
+  'endpoint' in deviation ? `${deviation.kind} ${deviation.endpoint}` : deviation.kind;
 
 const certain = 1 - 1e-6;
 
@@ -331,6 +379,8 @@ function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[]
       expected: 'one table',
       actual: 'several tables',
       rule: null,
+      wide: true,
+      of: [],
     },
   ];
 }
@@ -360,6 +410,7 @@ function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf
       ...described({ packet, origin }, fates, outcome),
       code: 'node-frontend-unexpected',
       port: portAt(forwarding, dst),
+      subject: 'claim',
       kind: 'none',
       family,
       rule: own.step?.rule.text ?? null,

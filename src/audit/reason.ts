@@ -134,4 +134,8 @@ export const unknownText: Readonly<Record<Unknown, string>> = {
   'endpointslices-not-known': 'the input has no EndpointSlices',
   'object-unreadable': 'an object that has a say in it could not be read',
   'input-stale': 'an input cannot be seen just now',
+  'node-not-known': 'the input has no such Node',
+  'proxy-mode-not-modelled': 'the mode of kube-proxy there is not modelled',
+  'rules-not-known': 'the rules of the node are not known',
+  'rules-not-understood': 'rules of the node are not understood',
 };

@@ -14,6 +14,8 @@ export interface Difference {
   /** null: of no Service. */
   readonly port: ProxiedPort | null;
   readonly frontend: string;
+  /** Tells differences at one frontend, from one origin, apart; not shown. */
+  readonly subject: string;
   readonly kind: string;
   readonly family: 'IPv4' | 'IPv6';
   readonly origin: string;
@@ -51,6 +53,10 @@ export interface NodeFinding {
   readonly actual: string;
   /** The rule that does it, where one is to blame. */
   readonly rule: string | null;
+  /** About the node and not one Service port, or one frontend that no Service claims. */
+  readonly wide: boolean;
+  /** What was rolled up. */
+  readonly of: readonly Difference[];
 }
 
 export type Claims = Readonly<Record<'IPv4' | 'IPv6', number>>;
@@ -96,7 +102,7 @@ export function rollUp(
     findings.some(({ code }) => gone.has(code)),
   );
   const [harmless, real] = parted(rest, (one) => one.harmless);
-  if (isStale(real)) findings.push(nodeFinding(node, 'node-rules-stale', real));
+  if (isStale(real)) findings.push(staleFinding(node, real));
   else findings.push(...byPort(real).map((list) => portFinding(node, list)));
   findings.push(...byPort(harmless).map((list) => portFinding(node, list)));
   return findings.sort(
@@ -129,6 +135,10 @@ function parted<T>(list: readonly T[], is: (one: T) => boolean): [T[], T[]] {
 }
 
 const portName = ({ port }: Difference): string => (port === null ? '' : port.name);
+
+/** What is one difference from one dump to the next, whatever else is wrong beside it. */
+export const differenceKey = ({ frontend, origin, subject }: Difference): string =>
+  `${frontend} ${origin} ${subject}`;
 
 /** Groups in which most of those that were asked differ. */
 function wideGroups(differences: readonly Difference[], asked: Asked): Set<string> {
@@ -191,6 +201,10 @@ function isStale(differences: readonly Difference[]): boolean {
   return services.size >= staleServices;
 }
 
+/** These differences are those of rules that are kept up to date no longer. */
+export const staleFinding = (node: string, differences: readonly Difference[]): NodeFinding =>
+  nodeFinding(node, 'node-rules-stale', differences);
+
 function nodeFinding(node: string, code: Code, differences: readonly Difference[]): NodeFinding {
   const first = worst(differences);
   const names = [...new Set(differences.map((one) => portName(one) || one.frontend))].sort();
@@ -206,6 +220,8 @@ function nodeFinding(node: string, code: Code, differences: readonly Difference[
     expected: `${first.frontend} from ${first.origin}: ${first.expected}`,
     actual: first.actual,
     rule: first.rule,
+    wide: true,
+    of: differences,
   };
 }
 
@@ -221,7 +237,8 @@ function byPort(differences: readonly Difference[]): Difference[][] {
   return [...found.values()];
 }
 
-function portFinding(node: string, differences: readonly Difference[]): NodeFinding {
+/** The finding of one Service port; at least one difference. */
+export function portFinding(node: string, differences: readonly Difference[]): NodeFinding {
   const first = worst(differences);
   const { code, port, frontend, origin, expected, actual, harmless } = first;
   const others = new Set(differences.map((one) => `${one.frontend} from ${one.origin}`)).size - 1;
@@ -236,5 +253,7 @@ function portFinding(node: string, differences: readonly Difference[]): NodeFind
     expected,
     actual,
     rule: first.rule,
+    wide: false,
+    of: differences,
   };
 }

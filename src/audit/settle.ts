@@ -20,6 +20,8 @@ import { catalogue, isWorse } from './findings.ts';
 export interface Item {
   difference: Difference;
   readonly output: Output;
+  /** Whose rules they are; absent for outputs that are no node's. */
+  readonly node?: string;
   severity: Severity;
   cause: Cause | null;
   /** The state of the input shows the cause, which ends with that state. */
@@ -51,9 +53,21 @@ interface Standing {
   rendered: Finding | null;
 }
 
+/** An item and the Service that it is about; '' and '' for a whole node. */
+export interface Owned {
+  readonly item: Item;
+  readonly namespace: string;
+  readonly service: string;
+}
+
 export interface Settle {
   /** Takes in a new or restarted item; it opens when the window has passed, not before `now`. */
   watch(item: Item, namespace: string, service: string, now: number): void;
+  /**
+   * Opens these items now, whose windows were judged by whoever saw them, and tells of each finding
+   * as a whole.
+   */
+  openNow(items: readonly Owned[], at: number): void;
   /** Takes note of an item that changed; a finding keeps the worst severity it ever had. */
   reweigh(item: Item): void;
   /** Takes an item out; its finding is resolved if it was the last. */
@@ -122,7 +136,7 @@ function render(standing: Standing, resolvedAt: number | null): Finding {
     output: catalogue[code].output,
     namespace,
     service,
-    node: null,
+    node: items[0]?.node ?? null,
     object: joined(items, ({ difference }) => difference.object) ?? '',
     field: joined(items, ({ difference }) => difference.field) ?? '',
     expected: joined(items, ({ difference }) => difference.expected),
@@ -196,11 +210,11 @@ interface Watched {
 /** Opens an item; returns its finding if that is new. */
 function openItem({ standings, homes }: Watched, due: Due, at: number): Standing | null {
   const { item, namespace, service } = due;
-  const { severity, output, cause } = item;
+  const { severity, output, cause, node } = item;
   const { code } = item.difference;
   item.openedAt = at;
-  const apart = output === 'input' ? code : (cause ?? '');
-  const key = `${namespace}/${service} ${output} ${apart}`;
+  const apart = output === 'input' || (node !== undefined && service === '') ? code : (cause ?? '');
+  const key = `${namespace}/${service} ${output} ${node ?? ''} ${apart}`;
   const known = standings.get(key);
   const standing = known ?? {
     key,
@@ -317,6 +331,10 @@ export function createSettle(options: SettleOptions): Settle {
     watch(item, namespace, service, now) {
       const at = Math.max(item.since + options.window, now);
       pushDue(heap, { at, since: item.since, item, namespace, service, point: null });
+    },
+    openNow(items, at) {
+      const dues = items.map((one) => ({ ...one, at, since: one.item.since, point: null }));
+      openThose(watched, dues, at);
     },
     reweigh(item) {
       const standing = homes.get(item);

@@ -1,20 +1,24 @@
 // The cluster in numbers: how many outputs have which verdict, why some are unknown, what is
 // foreign, and since when the oldest difference is pending. It is a sum of what each Service adds,
 // so that whoever follows the cluster can keep the sum and replace what a Service added when that
-// changes (tally.ts); what cannot be seen at a moment is laid over the sum.
+// changes (tally.ts). What cannot be seen at a moment is laid over the sum, and so is what is
+// judged on nodes.
 
 import type { Snapshot } from '../model/objects.ts';
 import type { Finding } from './findings.ts';
 import type { Ledger } from './ledger.ts';
+import type { NodesSummary } from './nodes.ts';
 import type { Audited } from './standing.ts';
 import type { Written } from './touch.ts';
-import type { Stale, Unknown, Verdict } from './verdict.ts';
+import type { Judged, Stale, Unknown, Verdict } from './verdict.ts';
 import { isForeign, isStale, nothingStale, reasonOf, verdictOf, written } from './verdict.ts';
 
 export interface Summary {
   /** Services that exist. */
   readonly services: number;
-  readonly verdicts: Readonly<Record<Written, Record<Verdict, number>>>;
+  readonly verdicts: Readonly<Record<Judged, Record<Verdict, number>>>;
+  /** Service ports by verdict, of each node whose rules are known; one that is not is unknown. */
+  readonly nodes: readonly (Readonly<Record<Verdict, number>> & { readonly node: string })[];
   /** Outputs that cannot be judged, and Services that no version could be read of, by reason. */
   readonly unknown: Readonly<Partial<Record<Unknown, number>>>;
   /** Services, or names without a Service, whose endpoints somebody else writes. */
@@ -22,7 +26,7 @@ export interface Summary {
   /** Standing findings, worst first. */
   readonly findings: readonly Finding[];
   /** Start of the oldest difference that is pending, per output; absent where none is. */
-  readonly pendingSince: Readonly<Partial<Record<Written, number>>>;
+  readonly pendingSince: Readonly<Partial<Record<Judged, number>>>;
 }
 
 const none = (): Record<Verdict, number> => ({ conform: 0, pending: 0, different: 0, unknown: 0 });
@@ -30,7 +34,8 @@ const none = (): Record<Verdict, number> => ({ conform: 0, pending: 0, different
 /** What is known before anything is. */
 export const emptySummary: Summary = {
   services: 0,
-  verdicts: { endpoints: none(), endpointslices: none(), mirrored: none() },
+  verdicts: { endpoints: none(), endpointslices: none(), mirrored: none(), node: none() },
+  nodes: [],
   unknown: {},
   foreign: 0,
   findings: [],
@@ -46,7 +51,7 @@ export interface Share {
   /** Why a verdict is unknown; null where it is another. */
   readonly reasons: Readonly<Record<Written, Unknown | null>>;
   /** Start of the oldest difference that is pending, per output; absent where none is. */
-  readonly pendingSince: Summary['pendingSince'];
+  readonly pendingSince: Readonly<Partial<Record<Written, number>>>;
   /** Something is pending, so that time alone may change this. */
   readonly restless: boolean;
   /** A finding stands. */
@@ -87,7 +92,7 @@ export function shareOf(snapshot: Snapshot, audited: Audited): Share {
 export interface Totals {
   services: number;
   foreign: number;
-  readonly verdicts: Summary['verdicts'];
+  readonly verdicts: Readonly<Record<Written, Record<Verdict, number>>>;
   readonly unknown: Readonly<Record<Written, Partial<Record<Unknown, number>>>>;
 }
 
@@ -118,6 +123,19 @@ type Within = (one: { readonly namespace: string }) => boolean;
 
 const everywhere: Within = () => true;
 
+/** What is about a whole node concerns every namespace. */
+export const concerns =
+  (within: Within) =>
+  (finding: Finding): boolean =>
+    within(finding) || (finding.node !== null && finding.namespace === '');
+
+interface SummaryOptions {
+  readonly within?: Within;
+  readonly stale?: Stale;
+  /** null: no node's rules were told of. */
+  readonly nodes?: NodesSummary | null;
+}
+
 /**
  * The summary of a ledger without its findings; `restless` are at least those shares of `totals` in
  * which something is pending. Outputs that rest on a resource that is `stale` are unknown.
@@ -126,9 +144,9 @@ export function summaryOf(
   ledger: Ledger,
   totals: Totals,
   restless: Iterable<Share>,
-  { within = everywhere, stale = nothingStale }: { within?: Within; stale?: Stale },
+  { within = everywhere, stale = nothingStale, nodes = null }: SummaryOptions,
 ): Omit<Summary, 'findings'> {
-  const verdicts = { ...emptySummary.verdicts };
+  const verdicts = { ...emptySummary.verdicts, node: none() };
   const unknown: Partial<Record<Unknown, number>> = {};
   const count = (reason: Unknown, more: number): void => {
     if (more > 0) unknown[reason] = (unknown[reason] ?? 0) + more;
@@ -147,7 +165,7 @@ export function summaryOf(
     }
   }
   count('object-unreadable', unreadServices(ledger, within));
-  const pendingSince: Partial<Record<Written, number>> = {};
+  const pendingSince: Partial<Record<Judged, number>> = {};
   for (const share of restless) {
     for (const output of written) {
       const since = Math.min(
@@ -157,19 +175,38 @@ export function summaryOf(
       if (since < Infinity) pendingSince[output] = since;
     }
   }
+  const byNode = countNodes(nodes, within, (verdict, reason) => {
+    verdicts.node[verdict]++;
+    if (reason !== null) count(reason, 1);
+  });
+  if (nodes !== null && nodes.pendingSince !== null) pendingSince.node = nodes.pendingSince;
   const { services, foreign } = totals;
-  return { services, verdicts, unknown, foreign, pendingSince };
+  return { services, verdicts, nodes: byNode, unknown, foreign, pendingSince };
+}
+
+/** What is counted of each node; `each` is told of every verdict. */
+function countNodes(
+  nodes: NodesSummary | null,
+  within: Within,
+  each: (verdict: Verdict, reason: Unknown | null) => void,
+): Summary['nodes'] {
+  return [...(nodes?.verdicts ?? [])].map(([node, ports]) => {
+    const counts = none();
+    for (const { namespace, port, verdict, reason } of ports) {
+      if (port !== '' && !within({ namespace })) continue;
+      counts[verdict]++;
+      each(verdict, reason);
+    }
+    return { node, ...counts };
+  });
 }
 
 /**
  * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of
  * Services.
  */
-export function summarize(
-  ledger: Ledger,
-  within: Within = everywhere,
-  stale: Stale = nothingStale,
-): Summary {
+export function summarize(ledger: Ledger, options: SummaryOptions = {}): Summary {
+  const { within = everywhere } = options;
   const totals = createTotals();
   const restless: Share[] = [];
   for (const audited of ledger.audited.values()) {
@@ -178,8 +215,8 @@ export function summarize(
     addShare(totals, share, 1);
     if (share.restless) restless.push(share);
   }
-  const findings = inOrder(ledger.settle.open().filter(within));
-  return { ...summaryOf(ledger, totals, restless, { within, stale }), findings };
+  const findings = inOrder(ledger.settle.open().filter(concerns(within)));
+  return { ...summaryOf(ledger, totals, restless, options), findings };
 }
 
 /** What is written for such a Service has no verdict, so the Service itself is counted. */
@@ -194,7 +231,7 @@ function unreadServices({ lost, snapshot }: Ledger, within: Within): number {
 
 const rank = { critical: 0, warning: 1, info: 2 } as const;
 
-type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code'>;
+type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code' | 'node'>;
 
 /** A finding that stands is one object until it changes. */
 const keys = new WeakMap<Named, string>();
@@ -202,8 +239,8 @@ const keys = new WeakMap<Named, string>();
 function keyOf(finding: Named): string {
   const known = keys.get(finding);
   if (known !== undefined) return known;
-  const { severity, namespace, service, output, code } = finding;
-  const key = `${rank[severity]} ${namespace}/${service} ${output} ${code}`;
+  const { severity, namespace, service, output, node, code } = finding;
+  const key = `${rank[severity]} ${namespace}/${service} ${output} ${node ?? ''} ${code}`;
   keys.set(finding, key);
   return key;
 }

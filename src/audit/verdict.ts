@@ -31,7 +31,12 @@ export type Unknown =
   | 'endpoints-not-known'
   | 'endpointslices-not-known'
   | 'object-unreadable'
-  | 'input-stale';
+  | 'input-stale'
+  | UnknownOfNode;
+
+/** Why a node, or a Service port on it, cannot be judged. */
+export type UnknownOfNode =
+  'node-not-known' | 'proxy-mode-not-modelled' | 'rules-not-known' | 'rules-not-understood';
 
 /** Differences that the API allows and nobody suffers from: what shows them is conform. */
 export const legal: ReadonlySet<Code> = new Set([
@@ -60,6 +65,11 @@ const needs: Readonly<Record<Written, readonly (readonly [Resource, Unknown])[]>
 export const verdicts: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];
 
 export const written: readonly Written[] = ['endpoints', 'endpointslices', 'mirrored'];
+
+/** Outputs that have verdicts. */
+export type Judged = Written | 'node';
+
+export const judged: readonly Judged[] = [...written, 'node'];
 
 /** Whether an unreadable object could have a say in an output of this Service. */
 function concerns(lost: Lost, record: ServiceRecord, output: Written): boolean {

@@ -2,13 +2,11 @@
 // with the defaults of pkg/proxy/apis/config/v1alpha1 and cmd/kube-proxy/app/server_linux.go,
 // kubernetes@v1.36.3. Command-line flags are not read: a configuration file makes them void.
 
-import { defaultProxyConfig } from '../model/proxy.ts';
+import { defaultProxyConfig, proxyModes } from '../model/proxy.ts';
 import { WrongType, isFields, optionalFlag, optionalText, text, texts, within } from './fields.ts';
 
 import type { ProxyConfig } from '../model/proxy.ts';
 import type { Fields } from './fields.ts';
-
-const modes = ['iptables', 'nftables', 'ipvs'] as const;
 
 /**
  * The configuration of a kube-proxy of this version, such as `v1.36.3`. Throws WrongType, with the
@@ -19,7 +17,7 @@ export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
   const minor = /^v?1\.(?<minor>\d+)(?:[.+-]|$)/.exec(version.trim())?.groups?.minor;
   if (minor === undefined) throw new WrongType('version', 'a version of kube-proxy', version);
   const name = text(raw, 'mode') || 'iptables';
-  const mode = modes.find((one) => one === name);
+  const mode = proxyModes.find((one) => one === name);
   if (mode === undefined) throw new WrongType('mode', 'iptables, nftables or ipvs', name);
   const defaults = defaultProxyConfig(mode, Number(minor));
   const nodePortAddresses = texts(raw, 'nodePortAddresses');

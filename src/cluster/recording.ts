@@ -10,9 +10,9 @@
 //   {"kind":"end","at":T}
 //
 // `at` is the arrival in Unix seconds. SYNC is an object of the first list, ADDED, MODIFIED and
-// DELETED are watch events; BOOKMARK only tells the time, and so do the dumps of nodes
-// (node-config, node-rules), which are not read yet. `synced` follows the first list of a resource:
-// what was not in it does not exist. A recording may also say how each watch stood (`watch`), that
+// DELETED are watch events; BOOKMARK only tells the time. Lines about nodes (node-config,
+// node-rules) are described in node-lines.ts. `synced` follows the first list of a resource: what
+// was not in it does not exist. A recording may also say how each watch stood (`watch`), that
 // changes before an object were missed (`"gap":true` in its line), and what the recorder itself
 // could not read (`unreadable`).
 //
@@ -22,8 +22,9 @@
 // the one before it, or has no time, has the time of that one.
 
 import { isOutput, resources } from '../model/objects.ts';
-import { isFields } from './fields.ts';
+import { WrongType, isFields } from './fields.ts';
 import { lineBatches, plainBytes, textLimit } from './lines.ts';
+import { readNodeConfig, readNodeRules } from './node-lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from './project.ts';
 
@@ -31,6 +32,7 @@ import type { Key, Labels, Lost, Pod, Resource, WatchEvent } from '../model/obje
 import type { WatchState } from './delivery.ts';
 import type { Fields } from './fields.ts';
 import type { Bytes, Line } from './lines.ts';
+import type { NodeConfigEntry, NodeRulesEntry } from './node-lines.ts';
 import type { BoundedProblems, OnProblem, Problem } from './problem.ts';
 
 export interface Source {
@@ -72,6 +74,8 @@ export type RecordingEntry =
       readonly resource: Resource;
       readonly state: WatchState;
     }
+  | NodeConfigEntry
+  | NodeRulesEntry
   | { readonly kind: 'clock'; readonly at: number }
   | RecordingEnd;
 
@@ -202,8 +206,7 @@ function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntr
       return clock;
     case 'node-config':
     case 'node-rules':
-      countWord(reading.skipped, kind);
-      return clock;
+      return readNode(reading, kind, fields) ?? clock;
     default:
       countWord(reading.skipped, typeof kind === 'string' ? kind : '');
       report(reading, 'Expected a kind of line', { field: 'kind', value: valueText(kind) });
@@ -306,6 +309,24 @@ function readWatch(reading: Reading, fields: Fields): RecordingEntry | null {
   }
   if (resource === null || state === undefined) return null;
   return { kind: 'watch', at: reading.at, resource, state };
+}
+
+function readNode(
+  reading: Reading,
+  kind: 'node-config' | 'node-rules',
+  fields: Fields,
+): RecordingEntry | null {
+  try {
+    return kind === 'node-config'
+      ? readNodeConfig(fields, reading.at)
+      : readNodeRules(fields, reading.at);
+  } catch (error) {
+    if (!(error instanceof WrongType)) throw error;
+    const { expected, field, value } = error;
+    report(reading, `Expected ${expected}`, { field, value: valueText(value) });
+    countWord(reading.skipped, kind);
+    return null;
+  }
 }
 
 /** What the recorder could not read; null where it is not said of which resource. */

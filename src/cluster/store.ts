@@ -17,6 +17,7 @@ import type {
   Change,
   Endpoints,
   EndpointSlice,
+  Key,
   Labels,
   Node,
   ObjectOf,
@@ -306,4 +307,17 @@ function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels):
     for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
   }
   return found;
+}
+
+/** Objects that are held, by resource. */
+export function heldObjects({ snapshot }: Store): {
+  readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]>;
+} {
+  return {
+    services: snapshot.services,
+    pods: snapshot.pods,
+    nodes: snapshot.nodes,
+    endpoints: snapshot.endpoints,
+    endpointslices: snapshot.slices,
+  };
 }

@@ -10,10 +10,12 @@ import { createAuditor, reportOf } from '../serve.ts';
 import type { Cluster } from './cluster.ts';
 import { auditorOf, openCluster } from './cluster.ts';
 import type { Connected, Judged, Reported } from './options.ts';
+import type { Ruled } from './rules.ts';
+import { givenRules } from './rules.ts';
 import { exitCodeOf, fail, print, problemLog, progress, sayIfUnknown } from './say.ts';
 import { stopSignal } from './stop.ts';
 
-export type AuditedOnce = Judged & Reported & Connected;
+export type AuditedOnce = Judged & Reported & Connected & Ruled;
 
 export async function auditDump(paths: readonly string[], options: AuditedOnce): Promise<number> {
   const { problems, onProblem } = problemLog();
@@ -22,7 +24,9 @@ export async function auditDump(paths: readonly string[], options: AuditedOnce):
     settle: 0,
     release: options.kubernetesVersion ?? null,
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    onProblem,
   });
+  for (const given of await givenRules(options)) auditor.take(given);
   const reading = progress(paths.join(', '));
   for await (const entry of readDump(paths, onProblem)) {
     reading.count(null);
@@ -58,6 +62,10 @@ export async function auditLive(
   options: AuditedOnce,
   cluster: Cluster = openCluster(options),
 ): Promise<number> {
+  if (options.rules !== undefined) {
+    fail('--rules needs a dump of the cluster at the same moment: a path');
+    return 2;
+  }
   const { problems, onProblem } = problemLog();
   const stop = stopSignal();
   const { auditor, attached } = auditorOf(cluster, options, { onProblem });

@@ -53,6 +53,7 @@ export async function replayFile(path: string, options: Replayed): Promise<numbe
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
     onOpen: say,
     onResolve: say,
+    onProblem,
   });
   const reading = progress(path);
   const entries = counted(await recordingOf(path, auditor, onProblem), auditor, (at) => {

@@ -95,6 +95,7 @@ async function serveRecording(path: string, options: Served): Promise<number> {
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
     onOpen: sayFinding,
     onResolve: sayFinding,
+    onProblem,
   });
   const entries = await recordingOf(path, auditor, onProblem);
   const stop = stopSignal();

@@ -5,8 +5,10 @@
 // Left out: everything about connections, timing, logging and metrics; IPVS, whose rules are in
 // no dump.
 
+export const proxyModes = ['iptables', 'nftables', 'ipvs'] as const;
+
 export interface ProxyConfig {
-  readonly mode: 'iptables' | 'nftables' | 'ipvs';
+  readonly mode: (typeof proxyModes)[number];
   /** Minor version of kube-proxy, which may lag behind the control plane's. */
   readonly minor: number;
   readonly detectLocalMode: string;
@@ -50,6 +52,6 @@ export interface Packet {
   readonly dst: string;
   readonly protocol: Protocol;
   readonly dport: number;
-  /** The interface by which it comes in, where that is known. */
+  /** The interface by which it comes in, where that is known better than of the node. */
   readonly iif?: string;
 }

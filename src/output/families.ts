@@ -10,7 +10,7 @@
 
 import { severities } from '../audit/findings.ts';
 import type { Unknown } from '../audit/verdict.ts';
-import { verdicts, written } from '../audit/verdict.ts';
+import { judged, verdicts, written } from '../audit/verdict.ts';
 import {
   convergenceBounds,
   durationBounds,
@@ -37,6 +37,10 @@ const unknownReasons = Object.keys({
   'endpointslices-not-known': true,
   'object-unreadable': true,
   'input-stale': true,
+  'node-not-known': true,
+  'proxy-mode-not-modelled': true,
+  'rules-not-known': true,
+  'rules-not-understood': true,
 } satisfies Record<Unknown, true>) as Unknown[];
 
 /** Reasons for which input is dropped that are known from the start. */
@@ -101,13 +105,15 @@ const verdictFamilies: readonly Family[] = [
   {
     name: `${prefix}outputs`,
     type: 'gauge',
-    help: 'Outputs of Services by verdict; a Service has one per output that somebody must write.',
-    labels: { output: written, verdict: verdicts },
+    help:
+      'Outputs of Services by verdict; a Service has one per output that somebody must write, ' +
+      'and a Service port one (node) per node whose rules are known.',
+    labels: { output: judged, verdict: verdicts },
     unit: 'none',
     stability: 'stable',
     source: 'audit/verdict.ts',
     samples: ({ summary }) =>
-      written.flatMap((output) =>
+      judged.flatMap((output) =>
         verdicts.map((verdict) => ({
           labels: { output, verdict },
           value: summary.verdicts[output][verdict],

@@ -7,7 +7,7 @@
 
 import type { Summary } from '../audit/summary.ts';
 import type { Verdict } from '../audit/verdict.ts';
-import { written } from '../audit/verdict.ts';
+import { judged } from '../audit/verdict.ts';
 import type { ReportedFinding } from './text.ts';
 import { detailText, escapeMarkup, plural, printable, timeText } from './text.ts';
 
@@ -86,7 +86,7 @@ function countAttributes(cases: readonly TestCase[]): string {
 /** What a report says besides: that Services could not be read, or that there are none. */
 function inputCases({ verdicts, unknown, services, foreign }: Told): TestCase[] {
   const base = { classname: 'input', result: 'error', type: 'unknown', body: '' } as const;
-  const outputs = written.reduce((sum, output) => sum + verdicts[output].unknown, 0);
+  const outputs = judged.reduce((sum, output) => sum + verdicts[output].unknown, 0);
   const unread = Object.values(unknown).reduce((sum, count) => sum + count, -outputs);
   if (unread > 0) {
     return [{ ...base, name: 'unknown', message: `${plural(unread, 'Service')} cannot be read` }];
@@ -103,14 +103,9 @@ interface Told extends Pick<Summary, 'verdicts' | 'unknown' | 'services' | 'fore
 /** The text; findings are listed in the order given. */
 export function junitText(told: Told): string {
   const { findings, verdicts } = told;
-  const suites = [...written, 'input' as const, 'node' as const].map((output) => {
+  const suites = [...judged, 'input' as const].map((output) => {
     const own = findings.filter((finding) => finding.output === output);
-    const cases =
-      output === 'node'
-        ? []
-        : output === 'input'
-          ? inputCases(told)
-          : verdictCases(output, verdicts[output]);
+    const cases = output === 'input' ? inputCases(told) : verdictCases(output, verdicts[output]);
     return { output, cases: [...cases, ...own.map(findingCase)] };
   });
   const filled = suites.filter(({ cases }) => cases.length > 0);

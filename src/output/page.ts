@@ -13,7 +13,7 @@ import { createHash } from 'node:crypto';
 import type { Code, Finding } from '../audit/findings.ts';
 import { catalogue } from '../audit/findings.ts';
 import type { Verdict } from '../audit/verdict.ts';
-import { written } from '../audit/verdict.ts';
+import { judged, written } from '../audit/verdict.ts';
 import { fillRatio, surplusOf } from '../measure/fill.ts';
 import { lagOperations, lagOutputs } from '../measure/lag.ts';
 import type { MetricsState } from './family.ts';
@@ -39,6 +39,8 @@ export interface Status {
 const budget = 12_500;
 const standingRoom = 7_000;
 const resolvedRoom = 2_500;
+/** Nodes with rows of their own. */
+const mostNodes = 8;
 /** More findings than there is ever room for. */
 const most = 60;
 
@@ -122,7 +124,7 @@ function headText({ metrics, notReady }: Status): string {
       const text = `${plural(unknown, 'output')} cannot be judged; no findings`;
       return `<p class="head warning">${text}</p>`;
     }
-    const pending = written.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
+    const pending = judged.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
     const settling = pending === 0 ? '' : `, ${plural(pending, 'output')} pending`;
     const all =
       summary.services === 0 ? 'No Services' : `${plural(summary.services, 'Service')} conform`;
@@ -139,6 +141,19 @@ function headText({ metrics, notReady }: Status): string {
 
 const verdictWords: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];
 
+/** As many nodes as there is room for, those first that are not all conform. */
+function nodeRows(nodes: Status['metrics']['summary']['nodes']): string[] {
+  const bad = (one: (typeof nodes)[number]): number => one.different + one.unknown + one.pending;
+  const shown = [...nodes].sort((a, b) => bad(b) - bad(a)).slice(0, mostNodes);
+  return shown.map((one) => {
+    const cells = verdictWords.map(
+      (verdict) => `<td class="${one[verdict] === 0 ? 'zero' : verdict}">${one[verdict]}</td>`,
+    );
+    const name = escapeMarkup(cut(one.node, 40));
+    return `<tr><th scope="row">node ${name}</th>${cells.join('')}<td class="age"></td></tr>`;
+  });
+}
+
 function verdictTable({ metrics: { summary, now } }: Status): string {
   const rows = written.map((output) => {
     const cells = verdictWords.map((verdict) => {
@@ -150,6 +165,7 @@ function verdictTable({ metrics: { summary, now } }: Status): string {
     cells.push(`<td class="dim age">${oldest}</td>`);
     return `<tr><th scope="row">${output}</th>${cells.join('')}</tr>`;
   });
+  rows.push(...nodeRows(summary.nodes));
   const heads = verdictWords.map((verdict) => `<th scope="col">${verdict}</th>`).join('');
   const unknown = Object.entries(summary.unknown).map(([reason, count]) => `${count} ${reason}`);
   const notes = [

@@ -16,7 +16,7 @@ import { severities } from '../audit/findings.ts';
 import type { Summary } from '../audit/summary.ts';
 import { inOrder } from '../audit/summary.ts';
 import type { Verdict } from '../audit/verdict.ts';
-import { written } from '../audit/verdict.ts';
+import { judged, written } from '../audit/verdict.ts';
 import type { DuplicateTotals } from '../measure/duplicates.ts';
 import type { FillTotals } from '../measure/fill.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../measure/fill.ts';
@@ -105,6 +105,7 @@ export interface Report {
   readonly findings: readonly ReportedFinding[];
   readonly services: number;
   readonly verdicts: Summary['verdicts'];
+  readonly nodes: Summary['nodes'];
   readonly unknown: Summary['unknown'];
   readonly foreign: number;
   readonly dropped: Readonly<Record<string, number>>;
@@ -201,20 +202,24 @@ function painted(colour: boolean, style: Parameters<typeof styleText>[0], text: 
   return colour ? styleText(style, text, { validateStream: false }) : text;
 }
 
+/** Of a node, with its name. */
+const outputText = ({ output, node }: Pick<Finding, 'output' | 'node'>): string =>
+  node === null ? output : `${output} ${printable(node)}`;
+
 /**
  * One line for a finding that opens or is resolved, without a newline:
  * `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …`.
  */
 export function findingLine(finding: Finding, colour: boolean): string {
-  const { code, severity, output, cause, since, openedAt, resolvedAt } = finding;
+  const { code, severity, cause, since, openedAt, resolvedAt } = finding;
   const isOpen = resolvedAt === null;
   const padded = severity.padEnd(8);
   return [
     clockText(isOpen ? openedAt : resolvedAt),
     isOpen ? 'OPEN    ' : painted(colour, 'green', 'RESOLVED'),
     isOpen ? painted(colour, colours[severity], padded) : padded,
-    printable(`${finding.namespace}/${finding.service}`),
-    output,
+    ...(finding.service === '' ? [] : [printable(`${finding.namespace}/${finding.service}`)]),
+    outputText(finding),
     `${code} `,
     (isOpen ? detailText(finding, 200) : `after ${lagText(resolvedAt - since)}`) +
       (cause === null ? '' : ` (${cause})`),
@@ -302,7 +307,7 @@ function columnsOf(report: Report, wide: boolean): Column[] {
     { head: 'SEVERITY', cell: ({ severity }) => severity },
     { head: 'NAMESPACE', cell: ({ namespace }) => text(namespace) },
     { head: 'SERVICE', cell: ({ service }) => text(service) },
-    { head: 'OUTPUT', cell: ({ output }) => output },
+    { head: 'OUTPUT', cell: outputText },
     { head: 'CODE', cell: ({ code }) => code },
     { head: 'CAUSE', cell: ({ cause }) => cause ?? '-' },
   ];
@@ -378,14 +383,14 @@ function headline(report: Report): string {
   if (services === 0) return `No Services to judge${after}`;
   const isAllConform =
     Object.values(unknown).every((count) => count === 0) &&
-    written.every((output) => notConform.every((verdict) => verdicts[output][verdict] === 0));
+    judged.every((output) => notConform.every((verdict) => verdicts[output][verdict] === 0));
   const all = services === 1 ? 'The only Service conforms' : `All ${services} Services conform`;
   return (isAllConform ? all : 'No findings, but not every output is known to conform') + after;
 }
 
 function summaryLines(report: Report): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
-  const outputs = written.flatMap((output) => {
+  const outputs = judged.flatMap((output) => {
     const counts = countsText({ ...verdicts[output] });
     return counts === '' ? [] : [`${output} ${counts}`];
   });

@@ -90,7 +90,7 @@ const judgedFamilies: readonly ServiceFamily[] = [
   {
     name: `${prefix}findings`,
     type: 'gauge',
-    help: 'Findings about the Service that stand; absent where there are none.',
+    help: 'Findings about the Service that stand, but for those on nodes; absent without any.',
     labels: { severity: severities },
     most: severities.length,
     unit: 'none',

@@ -13,9 +13,10 @@
 // Left out: source ranges and hairpins. They depend on senders that only the Service names; whoever
 // knows the Service asks for the details.
 
+import type { Packet } from '../model/proxy.ts';
 import { formatEndpoint, parseAddress } from './address.ts';
 import type { Claim } from './claims.ts';
-import type { Destination, Outcome, Packet } from './walk.ts';
+import type { Destination, Outcome } from './walk.ts';
 
 /** Who sends, per family; null: the node has no such sender. */
 export interface Senders {

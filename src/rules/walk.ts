@@ -18,6 +18,7 @@
 // pkg/proxy/iptables/proxier_test.go and pkg/proxy/nftables/helpers_test.go, turned round: what
 // they pass over is unknown here.
 
+import type { Packet } from '../model/proxy.ts';
 import { familyOf, parseAddress } from './address.ts';
 import type { Traveller, Walk } from './chain.ts';
 import { runBase } from './chain.ts';
@@ -38,17 +39,6 @@ export interface NodeContext {
     /** All that the node has: a rule about another matches nothing. */
     readonly all?: readonly string[];
   };
-}
-
-/** The first packet of a connection. */
-export interface Packet {
-  readonly from: 'pod' | 'node' | 'outside';
-  readonly src: string;
-  readonly dst: string;
-  readonly protocol: 'tcp' | 'udp' | 'sctp';
-  readonly dport: number;
-  /** The interface by which it comes in, where that is known better than the node context says. */
-  readonly iif?: string;
 }
 
 /** `probability` is exact, or the highest that the unknowns allow. */

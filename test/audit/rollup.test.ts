@@ -18,6 +18,7 @@ function difference(name: string, code: Code, more: Partial<Difference> = {}): D
     code,
     port,
     frontend: '10.96.0.1:80/tcp',
+    subject: '',
     kind: 'cluster IP',
     family: 'IPv4',
     origin: 'outside the cluster',

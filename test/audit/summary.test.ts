@@ -51,6 +51,7 @@ describe('summarize', () => {
       endpoints: { conform: 1, pending: 1, different: 0, unknown: 0 },
       endpointslices: { conform: 1, pending: 1, different: 0, unknown: 0 },
       mirrored: { conform: 0, pending: 0, different: 0, unknown: 0 },
+      node: { conform: 0, pending: 0, different: 0, unknown: 0 },
     });
     expect(got.pendingSince).toEqual({ endpoints: 10, endpointslices: 10 });
     expect(got.findings).toEqual([]);
@@ -88,11 +89,11 @@ describe('summarize', () => {
     const within = ({ namespace }: { namespace: string }) => namespace === 'bank';
     ledger.lose(lost('api'), 20);
     expect(summarize(ledger).unknown).toEqual({ 'object-unreadable': 1 });
-    expect(summarize(ledger, within).unknown).toEqual({});
+    expect(summarize(ledger, { within }).unknown).toEqual({});
     ledger.lose(lost('api'), 21);
     ledger.lose({ ...lost('api'), resource: 'pods' }, 22);
     ledger.lose(lost(null, null), 22);
-    expect(summarize(ledger, within).unknown).toEqual({ 'object-unreadable': 1 });
+    expect(summarize(ledger, { within }).unknown).toEqual({ 'object-unreadable': 1 });
     ledger.regain(lost(null, null), 23);
     ledger.regain({ ...lost('api'), resource: 'pods' }, 23);
     // Of this one an older version is known: what it makes unknown are its two outputs.
@@ -122,7 +123,8 @@ describe('summarize', () => {
     });
     ledger.begin(0);
     ledger.settle.advance(0);
-    const of = (name: string) => summarize(ledger, ({ namespace }) => namespace === name);
+    const of = (name: string) =>
+      summarize(ledger, { within: ({ namespace }) => namespace === name });
     expect(of('shop')).toMatchObject({ services: 1, findings: [] });
     expect(of('bank').findings).toHaveLength(2);
     expect(summarize(ledger).services).toBe(2);

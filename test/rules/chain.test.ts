@@ -2,8 +2,9 @@
 
 import { describe, expect, test } from 'vitest';
 
+import type { Packet } from '../../src/model/proxy.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
-import type { Outcome, Packet } from '../../src/rules/walk.ts';
+import type { Outcome } from '../../src/rules/walk.ts';
 import { walk } from '../../src/rules/walk.ts';
 
 const packet: Packet = {

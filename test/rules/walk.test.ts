@@ -4,11 +4,12 @@
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
+import type { Packet } from '../../src/model/proxy.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import { parseNft } from '../../src/rules/nft.ts';
 import type { RuleSet } from '../../src/rules/ruleset.ts';
 import { together } from '../../src/rules/ruleset.ts';
-import type { NodeContext, Outcome, Packet } from '../../src/rules/walk.ts';
+import type { NodeContext, Outcome } from '../../src/rules/walk.ts';
 import { walk } from '../../src/rules/walk.ts';
 
 /** The names of the table are addresses here, of either family. */

@@ -1,0 +1,122 @@
+// Rules that were right once. Where a node differs from what is expected now, what was expected
+// earlier is tried: if the node does exactly that, it is known when the expectation went on without
+// it. Is that so, and has nothing that changed since come to the node, then it is the node that is
+// left behind, with one cause, and not its Services one by one.
+//
+// Left out: Nodes as they were. Their zones and addresses hardly change.
+
+import type { EndpointSlice, Key, Service } from '../model/objects.ts';
+import type { Forwarding, Frontend } from '../shadow/forwarding.ts';
+import { expectedForwarding } from '../shadow/forwarding.ts';
+import type { NodeInput } from './node.ts';
+import { serves } from './node.ts';
+import type { Past, Proxied } from './proxied.ts';
+import type { Difference } from './rollup.ts';
+
+/** One node with its rules, and what is known of its past as long as they stand. */
+export interface Observer {
+  readonly input: NodeInput;
+  readonly proxied: Proxied;
+  /** When the expectation left what the node does, by Service; null: it never was so. */
+  readonly left: Map<Key, Left>;
+}
+
+/** When the expectation left what the node does, and up to when that was tried. */
+export interface Left {
+  readonly at: number | null;
+  readonly tried: number;
+}
+
+export interface Stale {
+  /** The first change that did not come to the node, Unix seconds. */
+  readonly since: number;
+  readonly services: ReadonlySet<Key>;
+}
+
+/**
+ * Whether the node is left behind. `standing` are its differences that have stood for long enough,
+ * `differing` names all Services that differ at all.
+ */
+export function staleness(
+  observer: Observer,
+  standing: readonly Difference[],
+  differing: ReadonlySet<Key>,
+): Stale | null {
+  const services = new Set<Key>();
+  let since = Infinity;
+  for (const key of new Set(standing.flatMap((one) => serviceOf(observer.proxied, one)))) {
+    const left = leftAt(observer, key);
+    if (left === null) continue;
+    services.add(key);
+    since = Math.min(since, left);
+  }
+  if (services.size === 0 || isAlive(observer, since, differing)) return null;
+  return { since, services };
+}
+
+/** The Service that a difference is about, also where it is gone; none: it never was. */
+export function serviceOf(
+  { past, services }: Proxied,
+  { port, frontend }: Difference,
+): readonly Key[] {
+  if (port !== null) return [`${port.namespace}/${port.service}`];
+  for (const [key, versions] of past) {
+    const service = services.has(key) ? null : versions.findLast(({ service }) => service)?.service;
+    const addresses = [...(service?.clusterIPs ?? []), service?.clusterIP];
+    const [address] = frontend.split(/:(?=\d+\/)/);
+    if (addresses.some((one) => one === address || `[${one ?? ''}]` === address)) return [key];
+  }
+  return [];
+}
+
+/**
+ * Notes that the rules are those of a moment at which the Service was as expected: the next change
+ * of it is the one that did not come.
+ */
+export function noteRight({ left, proxied }: Observer, key: Key, at: number): void {
+  const next = proxied.past.get(key)?.find(({ until }) => until > at);
+  if (next !== undefined) left.set(key, { at: next.until, tried: next.until });
+}
+
+/** When the expectation of a Service left what the node does; null: not within what is kept. */
+export function leftAt(observer: Observer, key: Key): number | null {
+  const { at = null, tried = -Infinity } = observer.left.get(key) ?? {};
+  const past = observer.proxied.past.get(key) ?? [];
+  const last = past.at(-1)?.until ?? tried;
+  if (at !== null || last <= tried) return at;
+  const left = past.findLast((one) => one.until > tried && does(observer, key, one));
+  observer.left.set(key, { at: left?.until ?? null, tried: last });
+  return left?.until ?? null;
+}
+
+/** Whether the node does what was expected of this Service at an earlier time. */
+function does({ input, proxied }: Observer, key: Key, { service, slices }: Past): boolean {
+  const at = (one: Service | null, list: readonly EndpointSlice[]): Forwarding =>
+    expectedForwarding(
+      one === null ? [] : [one],
+      new Map([[key, list]]),
+      input.node,
+      input.forwarding.config,
+      input.context.localAddresses,
+    );
+  const then = at(service, slices);
+  if (!serves({ ...input, forwarding: then })) return false;
+  // What is new must not be served yet.
+  const now = at(proxied.services.get(key) ?? null, proxied.slices.get(key) ?? []);
+  const old = new Set(then.frontends.map(placeOf));
+  const frontends = now.frontends.filter((one) => !old.has(placeOf(one)));
+  return serves({ ...input, forwarding: { ...then, frontends } });
+}
+
+const placeOf = ({ address, protocol, dport }: Frontend): string =>
+  `${address} ${protocol} ${String(dport)}`;
+
+/** Whether something that changed after this moment has come to the node. */
+function isAlive(observer: Observer, since: number, differing: ReadonlySet<Key>): boolean {
+  for (const [key, versions] of observer.proxied.past) {
+    if (differing.has(key)) continue;
+    const then = versions.find(({ until }) => until > since);
+    if (then !== undefined && !does(observer, key, then)) return true;
+  }
+  return false;
+}

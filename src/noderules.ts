@@ -1,0 +1,130 @@
+// Nodes on their way into the audit: lines of a recording and dumps of the command line become the
+// configuration and the rules of a node. What comes before the cluster is known waits for it, the
+// last of each kind. A dump is parsed when it changes, and what cannot be read makes its node
+// unknown.
+
+import type { Nodes } from './audit/nodes.ts';
+import { createNodes } from './audit/nodes.ts';
+import type { Proxied } from './audit/proxied.ts';
+import { createProxied } from './audit/proxied.ts';
+import type { Settle } from './audit/settle.ts';
+import type { NodeConfigEntry, NodeRulesEntry } from './cluster/node-lines.ts';
+import { WrongType } from './cluster/fields.ts';
+import type { OnProblem, Problem } from './cluster/problem.ts';
+import { problemAt, valueText } from './cluster/problem.ts';
+import { readProxyConfig } from './cluster/proxy-config.ts';
+import type { Change, Snapshot } from './model/objects.ts';
+import { defaultProxyConfig } from './model/proxy.ts';
+import { readRulesDump } from './rules/dumps.ts';
+import { DumpError } from './rules/ruleset.ts';
+
+/** A dump that somebody named, with what is known of it. */
+export interface GivenRules {
+  readonly kind: 'given-rules';
+  readonly node: string;
+  /** A path. */
+  readonly source: string;
+  readonly text: string;
+  /** A KubeProxyConfiguration; null: the dump tells the mode, and the defaults the rest. */
+  readonly config: unknown;
+}
+
+export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules;
+
+export interface NodeRules {
+  take(entry: NodeEntry, at: number): void;
+  /** The cluster is known from now on. */
+  begin(at: number): void;
+  /** Takes in one change, which the snapshot already holds. */
+  apply(change: Change): void;
+  /** null: no node has been told of, or the cluster is not known yet. */
+  readonly nodes: () => Nodes | null;
+  /** Dumps that could not be read. */
+  readonly unreadable: () => number;
+}
+
+export interface NodeRulesOptions {
+  readonly snapshot: Snapshot;
+  readonly settle: Settle;
+  readonly window: number;
+  readonly minor: () => number;
+  readonly onProblem: OnProblem;
+}
+
+interface State {
+  readonly options: NodeRulesOptions;
+  readonly waiting: Map<string, NodeEntry>;
+  isBegun: boolean;
+  proxied: Proxied | null;
+  nodes: Nodes | null;
+  unreadable: number;
+}
+
+export function createNodeRules(options: NodeRulesOptions): NodeRules {
+  const waiting = new Map<string, NodeEntry>();
+  const state: State = {
+    options,
+    waiting,
+    isBegun: false,
+    proxied: null,
+    nodes: null,
+    unreadable: 0,
+  };
+  return {
+    take(entry, at) {
+      const isSame = entry.kind === 'node-rules' && entry.text === null;
+      if (state.isBegun) pass(state, entry, at);
+      else if (!isSame) waiting.set(`${entry.kind} ${entry.node} ${sourceOf(entry)}`, entry);
+    },
+    begin(at) {
+      state.isBegun = true;
+      for (const entry of waiting.values()) pass(state, entry, at);
+      waiting.clear();
+    },
+    apply: (change) => state.proxied?.apply(change),
+    nodes: () => state.nodes,
+    unreadable: () => state.unreadable,
+  };
+}
+
+function sourceOf(entry: NodeEntry): string {
+  if (entry.kind === 'node-config') return '';
+  return entry.kind === 'node-rules' ? `${entry.tool} ${entry.family}` : entry.source;
+}
+
+function pass(state: State, entry: NodeEntry, now: number): void {
+  const { options } = state;
+  state.proxied ??= createProxied(options.snapshot);
+  state.nodes ??= createNodes({ ...options, proxied: state.proxied });
+  const { nodes } = state;
+  if (entry.kind === 'node-config') {
+    const config = defaultProxyConfig(entry.mode, options.minor());
+    nodes.configure(entry.node, { ...config, clusterCIDRs: entry.clusterCIDRs });
+    return;
+  }
+  const { node, text } = entry;
+  const source = sourceOf(entry);
+  const isLine = entry.kind === 'node-rules';
+  // What waited is as old as it is, but was judged by nothing.
+  const at = isLine ? Math.max(entry.dumpedAt, now - (entry.at - entry.dumpedAt)) : now;
+  try {
+    if (!isLine && entry.config !== null) {
+      nodes.configure(node, readProxyConfig(entry.config, `v1.${String(options.minor())}.0`));
+    }
+    const dump = text === null ? null : readRulesDump(text, isLine ? entry.family : null);
+    nodes.take(node, source, dump, at);
+  } catch (error) {
+    options.onProblem(problemOf(error, source, `Node ${node}`));
+    state.unreadable++;
+    nodes.lose(node, source, at);
+  }
+}
+
+/** What is wrong with a dump, or with the configuration; throws what is neither. */
+function problemOf(error: unknown, source: string, object: string): Problem {
+  if (error instanceof DumpError) return problemAt(source, error.line, error.message, { object });
+  if (!(error instanceof WrongType)) throw error;
+  const { expected, field, value } = error;
+  const more = { object, field, value: valueText(value) };
+  return problemAt(source, null, `Expected ${expected} in the configuration`, more);
+}

@@ -1,0 +1,145 @@
+// A node as a real kube-proxy left it, dumped every five seconds while its cluster goes on.
+
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../src/audit/findings.ts';
+import { createNodes } from '../../src/audit/nodes.ts';
+import { createProxied } from '../../src/audit/proxied.ts';
+import { createSettle } from '../../src/audit/settle.ts';
+import type { EndpointSlice } from '../../src/model/objects.ts';
+import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
+import type { RulesDump } from '../../src/rules/dumps.ts';
+import { event, storeOf } from '../build.ts';
+import { inputOf } from '../nodes/audit.ts';
+import { readFolder } from '../nodes/folder.ts';
+
+const folder = readFolder(
+  join(import.meta.dirname, '../nodes/recordings/main/iptables-nft/node-a'),
+);
+const input = inputOf(folder);
+if (input === null) throw new Error('No objects');
+const { services, slices, node, config } = input;
+const dump: RulesDump = { ruleset: folder.ruleset, families: ['IPv4', 'IPv6'] };
+const nothing: RulesDump = {
+  ruleset: parseIptablesSave('', 'ip'),
+  families: ['IPv4', 'IPv6'],
+};
+
+function begun(window = 30) {
+  const opened: Finding[] = [];
+  const resolved: Finding[] = [];
+  const settle = createSettle({
+    window,
+    keep: 10,
+    onOpen: (finding) => opened.push(finding),
+    onResolve: (finding) => resolved.push(finding),
+  });
+  const store = storeOf([node, ...services, ...slices]);
+  const proxied = createProxied(store.snapshot);
+  const minor = () => 36;
+  const nodes = createNodes({ snapshot: store.snapshot, proxied, settle, window, minor });
+  nodes.configure(node.name, config);
+  const take = (at: number, rules: RulesDump | null = null): void => {
+    nodes.take(node.name, 'all', rules, at);
+  };
+  const give = (slice: EndpointSlice, at: number): void => {
+    const change = store.apply(event('modified', slice, at));
+    if (change !== null) proxied.apply(change);
+  };
+  const counts = (now: number): Record<string, number> => {
+    const found: Record<string, number> = {};
+    for (const { verdict } of nodes.summary(now).verdicts.get(node.name) ?? []) {
+      found[verdict] = (found[verdict] ?? 0) + 1;
+    }
+    return found;
+  };
+  return { opened, resolved, nodes, take, give, counts };
+}
+
+const original = slices.find(({ labels }) => labels['kubernetes.io/service-name'] === 'ten');
+if (original === undefined) throw new Error('No slice of shop/ten');
+const ten: EndpointSlice = original;
+
+/** The slice in another version, without its first endpoint or as it was. */
+const version = (n: number, isWhole: boolean): EndpointSlice => ({
+  ...ten,
+  resourceVersion: String(1_000_000 + n),
+  endpoints: isWhole ? ten.endpoints : ten.endpoints.slice(1),
+});
+
+describe('a difference', () => {
+  test('opens when all dumps of a window have shown it, and not between them', () => {
+    const { opened, take, give, counts, nodes } = begun();
+    take(0, dump);
+    expect(counts(0)).toEqual({ conform: services.length > 0 ? counts(0).conform : 0 });
+    give(version(1, false), 2);
+    for (const at of [5, 10, 15, 20, 25]) take(at);
+    expect(opened).toEqual([]);
+    expect(counts(25)).toMatchObject({ pending: 1 });
+    expect(nodes.summary(25).pendingSince).toBe(5);
+    take(30);
+    expect(opened).toMatchObject([{ output: 'node', node: 'node-a', openedAt: 30 }]);
+    expect(counts(30)).toMatchObject({ different: 1 });
+  });
+
+  test('that one dump does not show begins anew', () => {
+    const { opened, take, give } = begun();
+    take(0, dump);
+    for (let at = 5; at <= 200; at += 5) {
+      give(version(at, at % 25 === 0), at - 1);
+      take(at);
+    }
+    expect(opened).toEqual([]);
+  });
+
+  test('is resolved by the first dump without it', () => {
+    const { resolved, take, give } = begun(10);
+    take(0, dump);
+    give(version(1, false), 2);
+    for (const at of [5, 10, 15]) take(at);
+    give(version(2, true), 17);
+    take(20);
+    expect(resolved).toMatchObject([{ node: 'node-a', resolvedAt: 20 }]);
+  });
+
+  test('of a single dump is none while there is a window', () => {
+    const { opened, take } = begun();
+    take(0, dump);
+    take(60, nothing);
+    expect(opened).toEqual([]);
+  });
+});
+
+test('rules that were right once are left behind since the first change', () => {
+  const { opened, take, give } = begun();
+  take(0, dump);
+  give(version(1, false), 2);
+  for (let at = 5; at <= 30; at += 5) take(at);
+  expect(opened).toMatchObject([{ code: 'node-rules-stale', service: '', since: 2 }]);
+});
+
+test('rules that are gone are one finding', () => {
+  const { opened, take } = begun();
+  take(0, dump);
+  for (let at = 5; at <= 40; at += 5) take(at, nothing);
+  expect(opened).toMatchObject([{ code: 'node-rules-flushed', since: 5, openedAt: 30 }]);
+});
+
+test('what cannot be known is unknown, with its reason', () => {
+  const { nodes, take, counts } = begun();
+  take(0, { ...dump, families: ['IPv4'] });
+  const reasons = nodes
+    .summary(0)
+    .verdicts.get('node-a')
+    ?.map(({ reason }) => reason);
+  expect(new Set(reasons)).toEqual(new Set([null, 'rules-not-known']));
+  nodes.lose('node-a', 'all', 5);
+  expect(counts(5)).toEqual({ unknown: 1 });
+  take(10, dump);
+  expect(counts(10)).not.toHaveProperty('unknown');
+  expect(counts(500)).toEqual({ unknown: 1 });
+  nodes.take('node-z', 'all', dump, 10);
+  expect(nodes.summary(10).verdicts.get('node-z')).toMatchObject([{ reason: 'node-not-known' }]);
+});
