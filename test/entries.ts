@@ -8,7 +8,8 @@ import type { RecordingEntry } from '../src/cluster/recording.ts';
 import type { AnyObject, Resource } from '../src/model/objects.ts';
 import { resources } from '../src/model/objects.ts';
 import type { Auditor, AuditorOptions, Entry } from '../src/serve.ts';
-import { createAuditor, reportOf } from '../src/serve.ts';
+import { reportOf } from '../src/reporting.ts';
+import { createAuditor } from '../src/serve.ts';
 
 export const service = {
   metadata: { name: 'web', namespace: 'shop', uid: 'web', resourceVersion: '1' },

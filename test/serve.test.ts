@@ -118,20 +118,6 @@ test('a deletion whose object cannot be read still deletes it', () => {
   expect(report(auditor)).toMatchObject({ services: 0, unknown: {}, findings: [] });
 });
 
-describe('a report', () => {
-  test('of one namespace counts no other', () => {
-    const { auditor } = auditorOf(0);
-    const other = { ...service, metadata: { ...service.metadata, namespace: 'pay' } };
-    const events = [added('services', service, 100), added('services', other, 100)];
-    for (const entry of [header(100), ...events, ...synced(101), end(102)]) auditor.take(entry);
-    expect(report(auditor)).toMatchObject({ services: 2 });
-    const one = report(auditor, 'pay');
-    expect(one.services).toBe(1);
-    expect(one.verdicts.endpoints.different).toBe(1);
-    expect(new Set(one.findings.map(({ namespace }) => namespace))).toEqual(new Set(['pay']));
-  });
-});
-
 /** Each stream but some says that it is there, and what waits is asked for again. */
 function hear(auditor: Auditor, at: number, without: readonly Resource[] = []): void {
   const others = resources.filter((resource) => !without.includes(resource));

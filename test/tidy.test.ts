@@ -102,6 +102,7 @@ const above: Readonly<Record<string, readonly string[] | null>> = {
   'src/attach.ts': null,
   'src/live.ts': null,
   'src/replay.ts': null,
+  'src/reporting.ts': null,
   'src/status.ts': null,
   'src/measuring.ts': null,
   'src/noderules.ts': null,

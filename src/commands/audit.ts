@@ -6,7 +6,8 @@
 
 import { readDump } from '../cluster/dump.ts';
 import type { Auditor } from '../serve.ts';
-import { createAuditor, reportOf } from '../serve.ts';
+import { reportOf } from '../reporting.ts';
+import { createAuditor } from '../serve.ts';
 import type { Cluster } from './cluster.ts';
 import { auditorOf, openCluster } from './cluster.ts';
 import type { Connected, Judged, Reported } from './options.ts';

@@ -11,7 +11,8 @@ import { readRecording } from '../cluster/recording.ts';
 import type { Pod } from '../model/objects.ts';
 import { replay } from '../replay.ts';
 import type { Auditor } from '../serve.ts';
-import { createAuditor, reportOf } from '../serve.ts';
+import { reportOf } from '../reporting.ts';
+import { createAuditor } from '../serve.ts';
 import type { Judged, Reported } from './options.ts';
 import { exitCodeOf, print, problemLog, progress, sayFinding, sayIfUnknown } from './say.ts';
 

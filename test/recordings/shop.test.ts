@@ -11,7 +11,8 @@ import type { Finding, Severity } from '../../src/audit/findings.ts';
 import { isWorse } from '../../src/audit/findings.ts';
 import type { Summary } from '../../src/audit/summary.ts';
 import { readRecording } from '../../src/cluster/recording.ts';
-import { createAuditor, reportOf } from '../../src/serve.ts';
+import { reportOf } from '../../src/reporting.ts';
+import { createAuditor } from '../../src/serve.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 
 interface Expected {
