@@ -39,7 +39,11 @@ export function entriesAt(
   for (const slice of slicesAt(record, address)) {
     if (!ofRole.includes(slice)) continue;
     for (const endpoint of slice.endpoints) {
-      if (endpoint.addresses.some((one) => isAt(one, address))) entries.push({ slice, endpoint });
+      for (const one of endpoint.addresses) {
+        if (!isAt(one, address)) continue;
+        entries.push({ slice, endpoint });
+        break;
+      }
     }
   }
   return entries;

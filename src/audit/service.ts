@@ -21,7 +21,7 @@ import type {
   Snapshot,
 } from '../model/objects.ts';
 import { label, manager } from '../model/objects.ts';
-import { selects } from '../model/selector.ts';
+import { equalLabels, selects } from '../model/selector.ts';
 import type { PortGroup, Truncation } from '../shadow/endpoints.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
 import { expectedTypes, isControllers, isOwnedBy, isStranded } from '../shadow/endpointslice.ts';
@@ -57,6 +57,9 @@ interface Kind {
 /** How a slice relates to a Service. */
 export type Role = 'controller' | 'mirror' | 'foreign' | 'strayed' | 'strayed mirror';
 
+/** Slices by role, in the order of their names. */
+type Roles = Readonly<Record<Role, readonly EndpointSlice[]>>;
+
 /** What slices of one role say, by address. */
 type Entries = ReadonlyMap<string, readonly SlicedEndpoint[]>;
 
@@ -81,8 +84,8 @@ export interface ServiceRecord {
   listed: Listing | null;
   /** In the order of their names. */
   slices: readonly EndpointSlice[];
-  /** The slices by role, in the order of their names; null: to be found again. */
-  roles: Readonly<Record<Role, readonly EndpointSlice[]>> | null;
+  /** null: to be found again. */
+  roles: Roles | null;
   /** While all addresses are judged: what slices say at each. */
   entries: ReadonlyMap<Role, Entries> | null;
   /** Keys of the slices by the addresses they list; null: as of `listed`. */
@@ -324,15 +327,29 @@ export function differingEndpoints(
 const isSameEndpoint = (a: Endpoint | undefined, b: Endpoint | undefined): boolean =>
   a !== undefined && b !== undefined && equalEndpoints(a, b);
 
+/** Whether what the slice says of itself is the same, by which its role is known. */
+export const isSameOwn = (before: EndpointSlice, after: EndpointSlice): boolean =>
+  before.deleting === after.deleting &&
+  equalLabels(before.labels, after.labels) &&
+  JSON.stringify(before.owners) === JSON.stringify(after.owners);
+
 /** Takes in a new version of a slice; the cost is that of what differs. */
 export function replaceSlice(
   record: ServiceRecord,
   after: EndpointSlice,
   { was, is }: DifferingEndpoints,
 ): void {
-  const { slicesAt } = record;
-  record.slices = record.slices.map((one) => (one.key === after.key ? after : one));
+  const { slices, slicesAt, roles } = record;
+  const before = slices.find(({ key }) => key === after.key);
+  const replaced = (list: readonly EndpointSlice[]): readonly EndpointSlice[] =>
+    list.map((one) => (one === before ? after : one));
+  record.slices = replaced(slices);
   record.roles = null;
+  if (roles !== null && before !== undefined && isSameOwn(before, after)) {
+    const inRole = (role: Role): readonly EndpointSlice[] =>
+      roles[role] === slices ? record.slices : replaced(roles[role]);
+    record.roles = inRoles(inRole);
+  }
   if (slicesAt === null) return;
   const gone = new Set(was.flatMap(({ addresses }) => addresses.map(canonicalIP)));
   const come = new Set(is.flatMap(({ addresses }) => addresses.map(canonicalIP)));
@@ -422,10 +439,18 @@ export function roleOf(
   return mirrored ? 'strayed mirror' : null;
 }
 
+const inRoles = (of: (role: Role) => readonly EndpointSlice[]): Roles => ({
+  controller: of('controller'),
+  mirror: of('mirror'),
+  foreign: of('foreign'),
+  strayed: of('strayed'),
+  'strayed mirror': of('strayed mirror'),
+});
+
 function rolesOf(
   slices: readonly EndpointSlice[],
   roleIn: (slice: EndpointSlice) => Role | null,
-): NonNullable<ServiceRecord['roles']> {
+): Roles {
   const roles = slices.map(roleIn);
   const of = (role: Role): readonly EndpointSlice[] => {
     if (!roles.includes(role)) return noSlices;
@@ -433,13 +458,7 @@ function rolesOf(
       ? slices
       : slices.filter((_, at) => roles[at] === role);
   };
-  return {
-    controller: of('controller'),
-    mirror: of('mirror'),
-    foreign: of('foreign'),
-    strayed: of('strayed'),
-    'strayed mirror': of('strayed mirror'),
-  };
+  return inRoles(of);
 }
 
 /** The slices of one role, in the order of their names. */

@@ -25,6 +25,7 @@ import {
   recountPod,
   replaceMember,
   removeSlice,
+  isSameOwn,
   replaceSlice,
   setService,
 } from './service.ts';
@@ -428,12 +429,6 @@ function differingAddresses(
   for (const [address, text] of is) if (was.get(address) !== text) addresses.add(address);
   return addresses;
 }
-
-/** Whether what the slice says of itself is the same, by which its role is known. */
-const isSameOwn = (before: EndpointSlice, after: EndpointSlice): boolean =>
-  before.deleting === after.deleting &&
-  equalLabels(before.labels, after.labels) &&
-  JSON.stringify(before.owners) === JSON.stringify(after.owners);
 
 /** What endpoints say, address by address. */
 function textsByAddress(endpoints: readonly Endpoint[]): Map<string, string> {
