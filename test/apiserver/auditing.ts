@@ -2,9 +2,9 @@
 // seed: a random life of a cluster (life.ts) on streams that lag, break and freeze (chaos.ts).
 // What the auditor says is held against what is true of the server itself (truth.ts):
 //
-// - What opens has stood. Where nothing was disturbed for the window, a unit that opens differed
-//   without a break for the window up to now. Else it has for a window that ended in the
-//   disturbance; or it differs now, and whether it was well in between a stream still owes.
+// - What opens has stood: for the window, without a break, up to the first change of the Service
+//   that a stream still owes (owed.ts), or up to now. While streams are apart, breaks of less than
+//   a second do not count. And all that it rests on is watched.
 // - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
@@ -13,7 +13,6 @@
 //
 // Not simulated: lists that are older than what was told before, which no API server answers.
 
-import { restsOn, staleGrace } from '../../src/audit/cut.ts';
 import { verdictOf } from '../../src/audit/verdict.ts';
 import { attach } from '../../src/attach.ts';
 import { createReflectors } from '../../src/cluster/reflectors.ts';
@@ -23,6 +22,7 @@ import { createAuditor } from '../../src/serve.ts';
 import { below, cut, disturb, heal, oneOf, refuse } from './chaos.ts';
 import { virtualClock } from './clock.ts';
 import { createLife, names } from './life.ts';
+import { owedBy } from './owed.ts';
 import { createServer } from './server.ts';
 import { chanceFrom } from './simulate.ts';
 import { createStream } from './stream.ts';
@@ -39,6 +39,7 @@ import type { Random } from './chaos.ts';
 import type { VirtualClock } from './clock.ts';
 import type { Life } from './life.ts';
 import type { Saved } from './objects.ts';
+import type { Owed } from './owed.ts';
 import type { FakeServer } from './server.ts';
 import type { Interval, Truth } from './truth.ts';
 
@@ -50,6 +51,16 @@ const patience = 150;
 
 /** Seconds beyond the window in which what stands must be found. */
 const late = 2;
+
+/** Seconds for which a watch may be gone before that makes anything unknown. */
+const grace = 5;
+
+/** What an output cannot be judged without. */
+const needed: Readonly<Record<string, readonly Resource[]>> = {
+  endpoints: ['services', 'pods', 'endpoints'],
+  endpointslices: ['services', 'pods', 'nodes', 'endpointslices'],
+  mirrored: ['services', 'endpoints', 'endpointslices'],
+};
 
 export interface Simulation {
   readonly clock: VirtualClock;
@@ -66,19 +77,23 @@ export interface Simulation {
   pings: boolean;
   /** Something happens to the streams. */
   disturbed(): void;
+  /** The server's history went back. */
+  restored(): void;
   pass(seconds: number): Promise<void>;
   /** Checks the end; the auditor is stopped. */
   end(): Promise<void>;
 }
 
 interface State extends Simulation {
-  /** When the disturbance began that lasts or was the last, and when it was last seen. */
-  disturbedFrom: number;
+  /** When a disturbance was last seen. */
   disturbedAt: number;
   readonly seen: WeakSet<Item>;
   readonly unwatched: Map<Resource, number>;
+  /** Since when the auditor itself has not had a watch. */
+  readonly unseen: Map<Resource, number>;
   /** Chunks that are on their way. */
-  readonly owed: Map<Resource, number>;
+  readonly chunks: Map<Resource, number>;
+  readonly owed: Owed;
 }
 
 /** The chunks of a watch, each as late as its resource's stream is when it is written. */
@@ -88,7 +103,7 @@ function delayed(
   request: ApiRequest,
   answer: ApiAnswer,
 ): ApiAnswer {
-  const { clock, lags, owed } = sim;
+  const { clock, lags, chunks } = sim;
   const body = createStream(request.signal);
   let due = 0;
   let queued = 0;
@@ -99,11 +114,11 @@ function delayed(
       return;
     }
     queued++;
-    owed.set(resource, (owed.get(resource) ?? 0) + 1);
+    chunks.set(resource, (chunks.get(resource) ?? 0) + 1);
     sim.disturbed();
     clock.after(due - clock.now(), () => {
       queued--;
-      owed.set(resource, (owed.get(resource) ?? 0) - 1);
+      chunks.set(resource, (chunks.get(resource) ?? 0) - 1);
       sim.disturbed();
       call();
     });
@@ -159,6 +174,15 @@ const liveClockOf = (clock: VirtualClock): LiveClock => ({
   soon: queueMicrotask,
 });
 
+/** An auditor whose entries are noted once they are taken in. */
+const followed = (auditor: Auditor, owed: Owed): Auditor => ({
+  ...auditor,
+  *takeInSteps(entry) {
+    yield* auditor.takeInSteps(entry);
+    owed.took(entry);
+  },
+});
+
 export function createSimulation(seed: number, prepare: (sim: Simulation) => void): Simulation {
   const clock = virtualClock();
   const server = createServer(clock);
@@ -177,11 +201,12 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     },
     onResolve: () => counts.resolved++,
   });
+  const owed = owedBy(truth, clock);
   const environment = environmentOf(clock, server, random, () => state);
   const attached = attach({
     environment,
     clock: liveClockOf(clock),
-    auditor,
+    auditor: followed(auditor, owed),
     endpoints: true,
     onProblem: () => undefined,
   });
@@ -198,15 +223,17 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     violations,
     counts,
     pings: true,
-    disturbedFrom: clock.now(),
     disturbedAt: clock.now(),
     seen: new WeakSet(),
     unwatched: new Map(),
-    owed: new Map(),
+    unseen: new Map(),
+    chunks: new Map(),
+    owed,
     disturbed() {
-      const now = clock.now();
-      if (state.disturbedAt < now - settle - late) state.disturbedFrom = now;
-      state.disturbedAt = now;
+      state.disturbedAt = clock.now();
+    },
+    restored: () => {
+      owed.restored(truth.restored());
     },
     pass: (seconds) => clock.runUntil(clock.now() + seconds),
     async end() {
@@ -236,8 +263,8 @@ const violate = (state: State, text: string): void => {
   state.violations.push(`at ${(state.clock.now() - 1_700_000_000).toFixed(2)} s: ${text}`);
 };
 
-function isDisturbed({ server, lags, owed, attached }: State): boolean {
-  if ([...lags.values(), ...owed.values()].some((one) => one > 0)) return true;
+function isDisturbed({ server, lags, chunks, attached }: State): boolean {
+  if ([...lags.values(), ...chunks.values()].some((one) => one > 0)) return true;
   if (server.faults.before !== noFault) return true;
   for (const { frozen, spoils, held } of server.watches) {
     if (frozen || spoils.length > 0 || held !== null) return true;
@@ -272,38 +299,37 @@ function lasting(intervals: readonly Interval[]): Interval[] {
   return joined;
 }
 
-/** Whether there may be changes that no stream has shown yet. */
-function owes({ server, owed, attached }: State): boolean {
-  if ([...owed.values()].some((count) => count > 0)) return true;
-  if ([...server.watches].some(({ frozen, held }) => frozen || held !== null)) return true;
-  return resources.some((resource) => attached.watches.get(resource)?.state !== 'synced');
+/** A resource that was seen once and has had no watch for a while. */
+function isUnseen({ attached, owed, unseen, clock }: State, resource: Resource): boolean {
+  const { state: is } = attached.watches.get(resource) ?? {};
+  if (is === 'synced' || !owed.wasListed(resource)) unseen.delete(resource);
+  else if (!unseen.has(resource)) unseen.set(resource, clock.now());
+  return (unseen.get(resource) ?? Infinity) < clock.now();
 }
 
 function checkOpened(state: State): void {
-  const { seen, truth, clock, disturbedAt, disturbedFrom, counts } = state;
+  const { seen, truth, clock, owed, disturbedAt, counts } = state;
   const now = clock.now();
   for (const { name, unit, item } of itemsOf(state)) {
     if (item.openedAt === null || seen.has(item)) continue;
     seen.add(item);
     if (item.severity === 'info') continue;
     counts.checked++;
-    const intervals = lasting(truth.intervals(name, truthUnit(unit)));
-    const strict = disturbedAt < now - settle - late;
-    const stood = intervals.some(({ from, to }) =>
-      strict
-        ? from <= now - settle + 0.01 && to > now - 0.2
-        : (Math.min(to, now) - from > settle - 0.01 && to > disturbedFrom - 0.2) ||
-          (to > now - 0.2 && owes(state)),
+    const code = `${name} ${unit} ${item.difference.code}`;
+    const resources = needed[item.output] ?? [];
+    for (const one of resources) if (isUnseen(state, one)) violate(state, `${code}: no ${one}`);
+    const isApart = disturbedAt >= now - settle - late;
+    const all = truth.intervals(name, truthUnit(unit));
+    const known = owed.knownUntil(name, resources);
+    const stood = (isApart ? lasting(all) : all).some(
+      ({ from, to }) => from <= known - settle + 0.01 && to >= known,
     );
     if (stood) continue;
-    const text = intervals
+    const text = all
       .slice(-4)
-      .map(({ from, to }) => `${(from - now).toFixed(2)}..${(to - now).toFixed(2)}`);
-    const kind = strict ? 'undisturbed' : `disturbed for ${(now - disturbedFrom).toFixed(1)}`;
-    violate(
-      state,
-      `${name} ${unit} ${item.difference.code} opens, ${kind}; true: ${text.join(' ')}`,
-    );
+      .map((one) => `${(one.from - now).toFixed(2)}..${(one.to - now).toFixed(2)}`);
+    const kind = `${isApart ? 'apart' : 'together'}, known until ${(known - now).toFixed(2)}`;
+    violate(state, `${code} opens, ${kind}; true: ${text.join(' ')}`);
   }
 }
 
@@ -335,21 +361,21 @@ function checkOver(state: State): void {
 }
 
 function checkUnknown(state: State): void {
-  const { server, auditor, clock, unwatched, owed, attached } = state;
+  const { server, auditor, clock, unwatched, chunks, attached } = state;
   const now = clock.now();
   const watched = new Set([...server.watches].map(({ resource }) => resource));
   const stale = auditor.stale();
   for (const resource of resources) {
-    if (watched.has(resource) || (owed.get(resource) ?? 0) > 0) unwatched.delete(resource);
+    if (watched.has(resource) || (chunks.get(resource) ?? 0) > 0) unwatched.delete(resource);
     else if (!unwatched.has(resource)) unwatched.set(resource, now);
     const since = unwatched.get(resource) ?? now;
-    if (now - since < staleGrace + late || !attached.watches.has(resource)) continue;
+    if (now - since < grace + late || !attached.watches.has(resource)) continue;
     const isOff = attached.watches.get(resource)?.state === 'off';
     if (!isOff && !stale.has(resource)) violate(state, `${resource} is not said to be stale`);
     const ledger = auditor.ledger();
     for (const audited of ledger?.audited.values() ?? []) {
       for (const output of outputs) {
-        if (ledger === null || !restsOn[output].includes(resource)) continue;
+        if (ledger === null || needed[output]?.includes(resource) !== true) continue;
         const verdict = verdictOf(ledger.snapshot, audited, output, stale);
         if (verdict !== null && verdict !== 'unknown') {
           violate(state, `${audited.record.name} ${output} is ${verdict} without ${resource}`);
@@ -361,6 +387,7 @@ function checkUnknown(state: State): void {
 
 function check(state: State): void {
   if (isDisturbed(state)) state.disturbed();
+  for (const resource of resources) isUnseen(state, resource);
   checkOpened(state);
   checkFound(state);
   checkOver(state);
@@ -468,7 +495,7 @@ async function restore(sim: Simulation, life: Life, saved: Saved): Promise<void>
   for (const output of outputs) life.stop(output, 3 * patience);
   await sim.pass(patience); // what was sent is read, also on streams that lag
   sim.server.objects.restore(saved);
-  sim.truth.restored();
+  sim.restored();
   sim.server.reset();
   await sim.pass(patience);
   life.recover();
