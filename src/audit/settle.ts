@@ -155,7 +155,7 @@ export interface Due {
   readonly item: Item;
   readonly namespace: string;
   readonly service: string;
-  /** Up to which version its input must be known; null: not asked yet. */
+  /** Up to which version its input must be known; null: that is not known yet. */
   point: string | null;
 }
 

@@ -2,8 +2,8 @@
 // seed: a random life of a cluster (life.ts) on streams that lag, break and freeze (chaos.ts).
 // What the auditor says is held against what is true of the server itself (truth.ts):
 //
-// - What opens has stood: for the window, without a break, up to the first change of the Service
-//   that a stream still owes (owed.ts), or up to now. While streams are apart, breaks of less than
+// - What opens has stood: for the window, without a break, up to now, or up to the first change of
+//   the Service that a stream still owes (owed.ts). While streams are apart, breaks of less than
 //   a second do not count. And all that it rests on is watched.
 // - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
@@ -321,8 +321,8 @@ function checkOpened(state: State): void {
     const isApart = disturbedAt >= now - settle - late;
     const all = truth.intervals(name, truthUnit(unit));
     const known = owed.knownUntil(name, resources);
-    const stood = (isApart ? lasting(all) : all).some(
-      ({ from, to }) => from <= known - settle + 0.01 && to >= known,
+    const stood = (isApart ? lasting(all) : all).some(({ from, to }) =>
+      [known, now].some((end) => from <= end - settle + 0.01 && to >= end),
     );
     if (stood) continue;
     const text = all
