@@ -4,7 +4,7 @@
 //
 // - What opens has stood: for the window, without a break, up to now, or up to the first change of
 //   the Service that a stream still owes (owed.ts). While streams are apart, breaks of less than
-//   a second do not count. And all that it rests on is watched.
+//   a second do not count. All that it rests on is watched, and was for the window.
 // - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
@@ -23,7 +23,7 @@ import { below, cut, disturb, heal, oneOf, refuse } from './chaos.ts';
 import { virtualClock } from './clock.ts';
 import { createLife, names } from './life.ts';
 import { owedBy } from './owed.ts';
-import { createServer } from './server.ts';
+import { createServer, statusAnswer } from './server.ts';
 import { chanceFrom } from './simulate.ts';
 import { createStream } from './stream.ts';
 import { outputs, truthOf } from './truth.ts';
@@ -318,6 +318,8 @@ function checkOpened(state: State): void {
     const code = `${name} ${unit} ${item.difference.code}`;
     const resources = needed[item.output] ?? [];
     for (const one of resources) if (isUnseen(state, one)) violate(state, `${code}: no ${one}`);
+    const seenFor = now - item.since - owed.unseenFor(resources, item.since, grace);
+    if (seenFor < settle - 0.01) violate(state, `${code} opens, seen for ${seenFor.toFixed(2)} s`);
     const isApart = disturbedAt >= now - settle - late;
     const all = truth.intervals(name, truthUnit(unit));
     const known = owed.knownUntil(name, resources);
@@ -462,21 +464,41 @@ async function checkEnd(state: State): Promise<void> {
 function upset(sim: Simulation, life: Life, random: Random): void {
   const { server, lags, clock } = sim;
   const chance = random();
-  if (chance < 0.15) life.stop(oneOf(random, outputs), settle * (0.3 + 2 * random()));
-  else if (chance < 0.5) {
+  if (chance < 0.2) {
+    const seconds = settle * (0.3 + 2 * random());
+    const all = random() < 0.4;
+    for (const output of all ? outputs : [oneOf(random, outputs)]) life.stop(output, seconds);
+  } else if (chance < 0.45) {
     sim.disturbed();
     disturb(sim, random);
-  } else if (chance < 0.6) {
+  } else if (chance < 0.53) {
     sim.disturbed();
     refuse(server, random, resources);
     clock.after(random() * 20, () => (server.faults.before = noFault));
-  } else if (chance < 0.9) {
+  } else if (chance < 0.65) withhold(sim, random);
+  else if (chance < 0.92) {
     sim.disturbed();
     // Nodes cannot be read again, so that nobody can know how far behind their stream is.
     const resource = oneOf<Resource>(random, ['pods', 'services', 'endpoints', 'endpointslices']);
     lags.set(resource, random() * oneOf(random, [1, 10, 60]));
     clock.after(random() * 60, () => lags.delete(resource));
   } else server.objects.compact();
+}
+
+/** A resource can be neither watched nor listed for a while; then its history may be gone. */
+function withhold({ server, clock, disturbed }: Simulation, random: Random): void {
+  const resource = oneOf(random, resources);
+  disturbed();
+  server.faults.before = (asked) =>
+    asked.resource === resource && !asked.request.path.includes('/namespaces/')
+      ? statusAnswer(503, 'ServiceUnavailable')
+      : null;
+  for (const watch of [...server.watches]) if (watch.resource === resource) watch.stream.end();
+  const isForgotten = random() < 0.5;
+  clock.after(random() * 2 * settle, () => {
+    server.faults.before = noFault;
+    if (isForgotten) server.objects.compact();
+  });
 }
 
 function calm(sim: Simulation): void {
@@ -514,7 +536,12 @@ export async function auditSeed(seed: number): Promise<Simulation> {
     server.faults.pageSize = oneOf(random, [1, 2, 500]);
     server.faults.before = noFault;
     if (random() < 0.1) server.faults.chunks = (bytes) => cut(random, bytes);
-    life = createLife(server, clock, truth, random, oneOf(random, [1, 5, settle * 0.8]));
+    const isSmall = random() < 0.5;
+    life = createLife(server, clock, truth, random, {
+      pods: isSmall ? 2 : 8,
+      services: isSmall ? 1 : 3,
+      slowness: oneOf(random, [1, 5, settle * 0.8]),
+    });
   });
   if (life === undefined) throw new Error('There is no life');
   const isCalm = random() < 0.1;

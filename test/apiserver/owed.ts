@@ -2,6 +2,7 @@
 // taken in yet, from the entries that are. It says up to which moment a Service is known, whatever
 // the auditor itself makes of the versions that it has seen.
 
+import type { InputState } from '../../src/audit/cut.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Entry } from '../../src/serve.ts';
 import type { Clock } from './clock.ts';
@@ -16,6 +17,20 @@ export interface Owed {
   restored(changes: readonly Change[]): void;
   /** Whether a list of the resource was ever complete. */
   wasListed(resource: Resource): boolean;
+  /**
+   * For how long, since a moment, one of these was not watched: where that took `least` seconds or
+   * ended in a list.
+   */
+  unseenFor(needed: readonly Resource[], since: number, least: number): number;
+}
+
+/** A time in which a resource had no watch. */
+interface Spell {
+  readonly resource: Resource;
+  readonly from: number;
+  /** Infinity while it lasts. */
+  to: number;
+  listed: boolean;
 }
 
 interface Missing extends Change {
@@ -25,6 +40,7 @@ interface Missing extends Change {
 /** Follows a server that has no objects yet. */
 export function owedBy(truth: Truth, clock: Clock): Owed {
   const listed = new Set<Resource>();
+  const spells: Spell[] = [];
   let changes: Missing[] = [];
   truth.onChange(({ resource, key, version }, _before, concerned) => {
     changes.push({ resource, key, version, names: concerned, at: clock.now() });
@@ -35,6 +51,16 @@ export function owedBy(truth: Truth, clock: Clock): Owed {
         one.resource !== resource || one.version > version || (key !== null && one.key !== key),
     );
   };
+  const turn = (resource: Resource, state: InputState): void => {
+    const last = spells.findLast((one) => one.resource === resource && one.to === Infinity);
+    if (state === 'synced') {
+      if (last !== undefined) last.to = clock.now();
+    } else if (last !== undefined) last.listed ||= state === 'relisting';
+    else if (listed.has(resource)) {
+      const missed = state === 'relisting';
+      spells.push({ resource, from: clock.now(), to: Infinity, listed: missed });
+    }
+  };
   return {
     knownUntil(name, needed) {
       const own = changes.filter(
@@ -43,7 +69,8 @@ export function owedBy(truth: Truth, clock: Clock): Owed {
       return own.reduce((least, { at }) => Math.min(least, at), clock.now());
     },
     took(entry) {
-      if (entry.kind === 'synced') listed.add(entry.resource);
+      if (entry.kind === 'watch') turn(entry.resource, entry.state);
+      else if (entry.kind === 'synced') listed.add(entry.resource);
       else if (entry.kind === 'progress') {
         settle(entry.resource, null, Number(entry.resourceVersion));
       } else if (entry.kind === 'event') {
@@ -55,5 +82,16 @@ export function owedBy(truth: Truth, clock: Clock): Owed {
       changes = others.map((one) => ({ ...one, at: clock.now() }));
     },
     wasListed: (resource) => listed.has(resource),
+    unseenFor(needed, since, least) {
+      let [until, sum] = [since, 0];
+      for (const { resource, from, to, listed: missed } of spells) {
+        if (!needed.includes(resource)) continue;
+        const end = Math.min(to, clock.now());
+        if (!missed && end - from < least) continue;
+        sum += Math.max(0, end - Math.max(from, until));
+        until = Math.max(until, end);
+      }
+      return sum;
+    },
   };
 }
