@@ -1,5 +1,5 @@
 // The whole live auditor against the fake API server, on a clock that jumps, with chance from a
-// seed: a random life of a cluster (life.ts) on streams that lag, break and freeze (chaos.ts).
+// seed, on streams that may lag; what happens to the cluster and the streams others say (lives.ts).
 // What the auditor says is held against what is true of the server itself (truth.ts):
 //
 // - What opens has stood: for the window, without a break, up to now, or up to the first change of
@@ -19,11 +19,10 @@ import { createReflectors } from '../../src/cluster/reflectors.ts';
 import { resources } from '../../src/model/objects.ts';
 import { heldObjects } from '../../src/cluster/store.ts';
 import { createAuditor } from '../../src/serve.ts';
-import { below, cut, disturb, heal, oneOf, refuse } from './chaos.ts';
 import { virtualClock } from './clock.ts';
-import { createLife, names } from './life.ts';
+import { names } from './life.ts';
 import { owedBy } from './owed.ts';
-import { createServer, statusAnswer } from './server.ts';
+import { createServer } from './server.ts';
 import { chanceFrom } from './simulate.ts';
 import { createStream } from './stream.ts';
 import { outputs, truthOf } from './truth.ts';
@@ -35,10 +34,7 @@ import type { Environment } from '../../src/cluster/exchange.ts';
 import type { LiveClock } from '../../src/live.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Auditor } from '../../src/serve.ts';
-import type { Random } from './chaos.ts';
 import type { VirtualClock } from './clock.ts';
-import type { Life } from './life.ts';
-import type { Saved } from './objects.ts';
 import type { Owed } from './owed.ts';
 import type { FakeServer } from './server.ts';
 import type { Interval, Truth } from './truth.ts';
@@ -47,7 +43,7 @@ import type { Interval, Truth } from './truth.ts';
 export const settle = 10;
 
 /** Seconds in which every wait of a reflector ends. */
-const patience = 150;
+export const patience = 150;
 
 /** Seconds beyond the window in which what stands must be found. */
 const late = 2;
@@ -274,7 +270,7 @@ function isDisturbed({ server, lags, chunks, attached }: State): boolean {
 }
 
 /** What stands for a server that answers every request itself. */
-const noFault = (): null => null;
+export const noFault = (): null => null;
 
 function* itemsOf({ auditor }: State): Generator<{ name: string; unit: string; item: Item }> {
   for (const { record, items } of auditor.ledger()?.audited.values() ?? []) {
@@ -457,113 +453,4 @@ async function checkEnd(state: State): Promise<void> {
   if (auditor.nextAt() !== null) violate(state, 'a window has not ended');
   if ([...auditor.settle.waiting()].some(({ item }) => !item.gone)) violate(state, 'one waits');
   if (auditor.stale().size > 0) violate(state, `${[...auditor.stale()].join()} stale`);
-}
-
-// --- a random life ---
-
-function upset(sim: Simulation, life: Life, random: Random): void {
-  const { server, lags, clock } = sim;
-  const chance = random();
-  if (chance < 0.2) {
-    const seconds = settle * (0.3 + 2 * random());
-    const all = random() < 0.4;
-    for (const output of all ? outputs : [oneOf(random, outputs)]) life.stop(output, seconds);
-  } else if (chance < 0.45) {
-    sim.disturbed();
-    disturb(sim, random);
-  } else if (chance < 0.53) {
-    sim.disturbed();
-    refuse(server, random, resources);
-    clock.after(random() * 20, () => (server.faults.before = noFault));
-  } else if (chance < 0.65) withhold(sim, random);
-  else if (chance < 0.92) {
-    sim.disturbed();
-    // Nodes cannot be read again, so that nobody can know how far behind their stream is.
-    const resource = oneOf<Resource>(random, ['pods', 'services', 'endpoints', 'endpointslices']);
-    lags.set(resource, random() * oneOf(random, [1, 10, 60]));
-    clock.after(random() * 60, () => lags.delete(resource));
-  } else server.objects.compact();
-}
-
-/** A resource can be neither watched nor listed for a while; then its history may be gone. */
-function withhold({ server, clock, disturbed }: Simulation, random: Random): void {
-  const resource = oneOf(random, resources);
-  disturbed();
-  server.faults.before = (asked) =>
-    asked.resource === resource && !asked.request.path.includes('/namespaces/')
-      ? statusAnswer(503, 'ServiceUnavailable')
-      : null;
-  for (const watch of [...server.watches]) if (watch.resource === resource) watch.stream.end();
-  const isForgotten = random() < 0.5;
-  clock.after(random() * 2 * settle, () => {
-    server.faults.before = noFault;
-    if (isForgotten) server.objects.compact();
-  });
-}
-
-function calm(sim: Simulation): void {
-  heal(sim.server);
-  sim.server.faults.before = noFault;
-  sim.lags.clear();
-  sim.disturbed();
-}
-
-/**
- * Nothing is written until all must have noticed: versions that pass the known ones before that
- * cannot be told from those that were lost (docs/decisions/0007).
- */
-async function restore(sim: Simulation, life: Life, saved: Saved): Promise<void> {
-  calm(sim);
-  for (const output of outputs) life.stop(output, 3 * patience);
-  await sim.pass(patience); // what was sent is read, also on streams that lag
-  sim.server.objects.restore(saved);
-  sim.restored();
-  sim.server.reset();
-  await sim.pass(patience);
-  life.recover();
-  life.restored();
-}
-
-/** One life, from a seed; what was not as it must be. */
-export async function auditSeed(seed: number): Promise<Simulation> {
-  const random = chanceFrom(seed + 1_000_000);
-  let life: Life | undefined;
-  const sim = createSimulation(seed, (made) => {
-    const { server, clock, truth } = made;
-    made.pings = random() < 0.7;
-    server.watchList = random() < 0.5;
-    server.bookmarkEvery = oneOf(random, [5, 60, 100_000]);
-    server.faults.pageSize = oneOf(random, [1, 2, 500]);
-    server.faults.before = noFault;
-    if (random() < 0.1) server.faults.chunks = (bytes) => cut(random, bytes);
-    const isSmall = random() < 0.5;
-    life = createLife(server, clock, truth, random, {
-      pods: isSmall ? 2 : 8,
-      services: isSmall ? 1 : 3,
-      slowness: oneOf(random, [1, 5, settle * 0.8]),
-    });
-  });
-  if (life === undefined) throw new Error('There is no life');
-  const isCalm = random() < 0.1;
-  const restores = random() < 0.08;
-  let saved: Saved | null = null;
-  for (let steps = 8 + below(random, 18); steps > 0; steps--) {
-    if (isCalm || random() < 0.75) life.step();
-    else upset(sim, life, random);
-    if (restores && random() < 0.1) {
-      if (saved === null) saved = sim.server.objects.save();
-      else if (saved.version < sim.server.objects.version()) {
-        await restore(sim, life, saved);
-        saved = null;
-      }
-    }
-    if (random() < 0.7) await sim.pass(random() * oneOf(random, [0, 1, 5, 2 * settle]));
-  }
-  calm(sim);
-  life.recover();
-  await sim.pass(patience);
-  life.step();
-  await sim.pass(2 * settle);
-  await sim.end();
-  return sim;
 }

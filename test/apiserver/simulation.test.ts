@@ -3,7 +3,8 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { auditSeed, createSimulation, settle } from './auditing.ts';
+import { createSimulation, settle } from './auditing.ts';
+import { auditSeed } from './lives.ts';
 import { statusAnswer } from './server.ts';
 import { sync } from './truth.ts';
 
