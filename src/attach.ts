@@ -82,6 +82,7 @@ async function reread(
   const reading = {
     environment,
     endpoints: endpoints && auditor.store.snapshot.knows('endpoints'),
+    pods: auditor.store.snapshot.knows('pods'),
     previousPod: (key: Key) => auditor.previousPod(key),
   };
   const read = await readService(reading, namespace, name, signal);

@@ -9,7 +9,12 @@ import {
   parseDuration,
   parseFormat,
   parseIPs,
+  parseNames,
+  parseNodeFile,
+  parseOutput,
   parseRelease,
+  parseShard,
+  parseSize,
   parseSpeed,
   parseTime,
   version,
@@ -123,6 +128,89 @@ describeParser(
   ['', '9465', 'localhost', ':65536', '::1:9465', 'localhost:http', '[::1]', 'a:1:2', ':-1'],
   'Expected an address such as 127.0.0.1:9465 or :9465.',
 );
+
+describeParser(
+  'parseNames',
+  parseNames,
+  [
+    ['shop', ['shop']],
+    ['shop,pay', ['shop', 'pay']],
+    [' shop , pay-2 ', ['shop', 'pay-2']],
+    ['0', ['0']],
+    ['a'.repeat(63), ['a'.repeat(63)]],
+  ],
+  [
+    '',
+    'shop,',
+    ',shop',
+    'Shop',
+    'shop_1',
+    '-shop',
+    'shop-',
+    'shop/web',
+    'a.b',
+    'a'.repeat(64),
+    '*',
+  ],
+  'Expected namespaces separated by commas, not',
+);
+
+test('parseNames says which name is wrong', () => {
+  expect(() => parseNames('shop,Pay,x_y')).toThrow('not "Pay".');
+  expect(() => parseNames('shop,,pay')).toThrow('not an empty name.');
+});
+
+describeParser(
+  'parseShard',
+  parseShard,
+  [
+    ['0/1', { index: 0, count: 1 }],
+    ['0/3', { index: 0, count: 3 }],
+    ['2/3', { index: 2, count: 3 }],
+    ['9998/9999', { index: 9998, count: 9999 }],
+  ],
+  ['', '3/3', '4/3', '0/0', '1', '1/', '/3', '-1/3', '0/-3', '0.5/3', '0 / 3', 'a/b', '1/2/3'],
+  'Expected i/n with i from 0 to n - 1, such as 0/3.',
+);
+
+describeParser(
+  'parseSize',
+  parseSize,
+  [
+    ['1', 1],
+    ['1000000', 1_000_000],
+    ['64Ki', 65_536],
+    ['64Mi', 67_108_864],
+    ['1Gi', 1_073_741_824],
+    ['1G', 1_000_000_000],
+    ['1K', 1000],
+    ['1k', 1000],
+    ['2M', 2_000_000],
+    ['1.5Mi', 1_572_864],
+    ['0.5', 1],
+  ],
+  ['', '0', '0.4', '0Mi', '-1', '1T', '1mi', '1 Mi', 'Mi', '1e6', '1,5M', 'i', '1i', 'all'],
+  'Expected a size such as 64Mi, 1G or 1000000.',
+);
+
+describeParser(
+  'parseOutput',
+  parseOutput,
+  ['text', 'json'].map((format) => [format, format]),
+  ['', 'yaml', 'TEXT'],
+  'Expected one of text, json.',
+);
+
+test.each([
+  ['node-a=a.rules', { node: 'node-a', path: 'a.rules' }],
+  ['node-a.eu.example=dir/a=b', { node: 'node-a.eu.example', path: 'dir/a=b' }],
+  ['a.rules', { node: null, path: 'a.rules' }],
+  ['=a.rules', { node: null, path: '=a.rules' }],
+  ['Node=a', { node: null, path: 'Node=a' }],
+  ['node-a=', { node: null, path: 'node-a=' }],
+])('parseNodeFile %j', (text, want) => {
+  expect(parseNodeFile(text)).toEqual(want);
+});
 
 test('the version is that of the package', () => {
   expect(version).toBe(packageJson.version);

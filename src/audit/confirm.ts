@@ -1,8 +1,12 @@
 // Confirms a difference before it becomes a finding: whether all that it rests on is known up to
-// the end of its window (cut.ts). A stream on which nothing happens shows that only about once a
-// minute, by a bookmark; then the objects of the Service are read again, once. When what is held is
-// at least as new as what was read after the window had ended, and the difference still stands, it
-// stood at that moment. When it is older, the watch lags: the difference waits for the stream.
+// the end of its window (cut.ts). What streams have shown by then may be old, since any of them may
+// lag. But what is read after the window has a version that is not older than its end, whatever
+// Service it is of. When all streams have come to that version, the difference stood throughout.
+//
+// A stream on which nothing happens shows that only about once a minute, by a bookmark. So the
+// Service itself is read: when what is held is at least as new, and the difference still stands, it
+// stood at that moment. When it is older, the watch lags, and the difference waits for the stream.
+// Where no read succeeds, streams are believed that are heard when none can lag any more.
 //
 // Beyond that point streams may be apart again, and then what is held is of two moments. So all
 // that an output rests on must also be known up to the newest version that is held of the Service.
@@ -72,6 +76,9 @@ export interface Confirmer {
  */
 const patience = { failed: 5, useless: 1, read: 30 };
 
+/** Seconds for which a stream may lag unseen, at most: pings and limits of silence end it sooner. */
+const longestLag = 60;
+
 interface Asked {
   readonly at: number;
   read: Reread | null;
@@ -113,15 +120,16 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
   const asked = new Map<Key, Asked>();
   const counts: ConfirmCounts = { asked: 0, confirmed: 0, lagging: 0, failed: 0 };
   const newestHeld = createNewestHeld(cut, held);
-  /** The latest read of any Service: what is newer than its version was written after it. */
+  /** The latest read of any Service, and the newest version that it has shown. */
   let latest = { at: -Infinity, version: '' };
-  const raised = new WeakMap<Due, number>();
 
-  /** Streams that all lag show no version of a window's end, but the first read after it does. */
-  function raise(due: Due): void {
-    if (latest.at < due.at || raised.get(due) === due.at) return;
-    raised.set(due, due.at);
-    due.point = newest(due.point ?? '', latest.version);
+  /** Whether all that it rests on has come on the streams, up to the end of its window and beyond. */
+  function isKnown(due: Due): boolean {
+    const { output } = due.item;
+    if (due.point === null && latest.at >= due.at) due.point = latest.version;
+    const most = newestHeld(keyOf(due), output);
+    if (due.point === null) return cut.isKnown(output, most, due.at + longestLag);
+    return cut.isKnown(output, newest(due.point, most), -Infinity);
   }
 
   function isProven(due: Due): boolean {
@@ -144,12 +152,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
 
   return {
     admit(due) {
-      const { output } = due.item;
-      if (cut.isBlind(output)) return false;
-      due.point ??= cut.highest();
-      raise(due);
-      const point = newest(due.point, newestHeld(keyOf(due), output));
-      return cut.isKnown(output, point, due.at) || isProven(due);
+      return !cut.isBlind(due.item.output) && (isKnown(due) || isProven(due));
     },
     next(waiting, now) {
       for (const [key, { at }] of asked) if (now - at > 60) asked.delete(key);
@@ -169,7 +172,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
       if (read === null) counts.failed++;
       else if (one !== undefined) {
         cut.shown(read.version, one.at);
-        if (one.at >= latest.at) latest = { at: one.at, version: read.version };
+        if (one.at >= latest.at) latest = { at: one.at, version: newestRead(read) };
       }
       if (one !== undefined) one.read = read;
     },
@@ -182,6 +185,9 @@ function waitAfter({ at, read, overtaken }: Asked, due: Due): number {
   // What was read before the window ended proves nothing.
   return overtaken || at < due.at ? patience.useless : patience.read;
 }
+
+const newestRead = ({ endpoints, slices, pods }: Reread): string =>
+  [endpoints, slices, pods].reduce((most, list) => newest(most, list?.version ?? ''), '');
 
 function newestIn(record: ServiceRecord | undefined, output: Output): string {
   if (record === undefined) return '';

@@ -2,11 +2,9 @@
 //
 // Each resource comes on a stream of its own, and one may lag behind another: a pod is seen to be
 // ready at version 200 while its Endpoints, written at 201, are still on their way. So a difference
-// is not believed for having stood for its window. At the end of the window the newest version that
-// any stream has shown is noted, and the difference becomes a finding when every stream that its
-// output rests on has come to that point and has been heard since, or when reading the objects
-// again proves it (confirm.ts). A stream that was only at that point before may have gone silent.
-// Versions of all resources are one sequence, since the API server numbers them by the revision of
+// is not believed for having stood for its window. It becomes a finding when every stream that its
+// output rests on has come to a version that is not older than the end of its window, or when
+// reading the objects again proves it (confirm.ts). Versions of all resources are one sequence, since the API server numbers them by the revision of
 // etcd; a resource that is kept in an etcd of its own would only make more reads.
 //
 // What comes on a stream a second after another stream has shown newer versions is late: in which
@@ -72,8 +70,6 @@ export interface Cut {
   turn(resource: Resource, state: InputState, at: number): BlindSpell[];
   /** How many objects have come; while it stays the same, so does all that is held. */
   count(): number;
-  /** The newest version that any stream has shown. */
-  highest(): string;
   /** Whether all that an output rests on is known up to a version, and was heard of since then. */
   isKnown(output: Output, point: string, since: number): boolean;
   isBlind(output: Output): boolean;
@@ -201,7 +197,6 @@ export function createCut(): Cut {
       return turnBlind(blind, isSeen, { resource, state, at });
     },
     count: () => count,
-    highest,
     isKnown: (output, point, since) =>
       rests(output).every(
         (resource) =>

@@ -414,6 +414,7 @@ function itemOf(finding: NodeFinding, since: number, at: number): Item {
     proven: false,
     causeAt: at,
     since,
+    unseen: 0,
     byInput: false,
     openedAt: null,
     gone: false,

@@ -32,6 +32,8 @@ export interface Item {
   readonly causeAt: number;
   /** When the clock was last started. */
   since: number;
+  /** Seconds since then that do not count, as nobody could see it end. */
+  unseen: number;
   /** Whether a change of the input made the difference, so that its end is a measure of lag. */
   byInput: boolean;
   openedAt: number | null;
@@ -155,7 +157,7 @@ export interface Due {
   readonly item: Item;
   readonly namespace: string;
   readonly service: string;
-  /** Up to which version its input must be known; null: not asked yet. */
+  /** Up to which version its input must be known; null: that is not known yet. */
   point: string | null;
 }
 
@@ -305,13 +307,14 @@ function first<T>(all: Iterable<T>, most: number): T[] {
 }
 
 function delayAll(watched: Watched, outputs: ReadonlySet<Output>, spell: Spell): void {
-  const { heap, waiting } = watched;
+  const { heap, waiting, options } = watched;
   const { from, to, least } = spell;
   const all = [...heap.splice(0), ...waiting].filter(isAlive);
   waiting.clear();
   for (const due of all) {
     if (outputs.has(due.item.output)) {
       due.at = Math.max(due.at + to - Math.max(from, due.since), to + least);
+      due.item.unseen = due.at - options.window - due.since;
       due.point = null;
     }
     pushDue(heap, due);
@@ -329,7 +332,7 @@ export function createSettle(options: SettleOptions): Settle {
   const watched: Watched = { options, heap, waiting, standings, homes, resolved, forgotten: 0 };
   return {
     watch(item, namespace, service, now) {
-      const at = Math.max(item.since + options.window, now);
+      const at = Math.max(item.since + item.unseen + options.window, now);
       pushDue(heap, { at, since: item.since, item, namespace, service, point: null });
     },
     openNow(items, at) {

@@ -98,9 +98,12 @@ export function reconcile(
   }
   // An address that was wrong one way and is wrong another has been wrong all the time.
   const continued = unit.includes(' ') && !occasion.gap ? left : [];
-  const since = continued.reduce((least, item) => Math.min(least, item.since), occasion.at);
+  const clock = continued.reduce<Clock>(
+    (oldest, item) => (item.since < oldest.since ? item : oldest),
+    { since: occasion.at, unseen: 0 },
+  );
   for (const difference of fresh) {
-    const item = started(keeping, difference, before, since, occasion);
+    const item = started(keeping, difference, before, clock, occasion);
     keeping.settle.watch(item, of.record.namespace, of.record.name, occasion.at);
     after.push(item);
   }
@@ -114,11 +117,13 @@ export function reconcile(
 
 export const noItems = new Map<string, Item[]>();
 
+type Clock = Pick<Item, 'since' | 'unseen'>;
+
 function started(
   keeping: Keeping,
   difference: Difference,
   standing: readonly Item[],
-  since: number,
+  { since, unseen }: Clock,
   { at, touch, beginning, gap }: Occasion,
 ): Item {
   const { output } = catalogue[difference.code];
@@ -138,6 +143,7 @@ function started(
     proven,
     causeAt: at,
     since,
+    unseen,
     byInput: !beginning && !writes,
     openedAt: null,
     gone: false,
@@ -178,12 +184,12 @@ function carryOn(
   if (cause !== item.cause) {
     const shown = cause !== null && cause !== kept && cause !== likely;
     // What kept the controller from its work is over: it has the window from now on.
-    const since = item.shown && cause === null ? at : item.since;
-    const next = { ...item, difference, severity, cause, shown, proven, since, causeAt: at };
+    const clock = item.shown && cause === null ? { since: at, unseen: 0 } : {};
+    const next = { ...item, difference, severity, cause, shown, proven, ...clock, causeAt: at };
     return again(keeping, of, next, item, at);
   }
   if (gap && item.openedAt === null && item.since < at) {
-    const next = { ...item, difference, severity, since: at };
+    const next = { ...item, difference, severity, since: at, unseen: 0 };
     return again(keeping, of, next, item, at);
   }
   item.difference = difference;
@@ -219,8 +225,8 @@ export function wake(keeping: Keeping, of: Audited, woken: ReadonlySet<Written>,
       const excused = item.cause !== null && !item.shown;
       if (!excused || item.causeAt >= at || !woken.has(item.output as Written)) return item;
       const severity = severityOf(item.difference, null, false);
-      const fresh = { cause: null, causeAt: at, proven: false, since: at, byInput: true };
-      const awake = { ...item, severity, ...fresh };
+      const fresh = { cause: null, causeAt: at, proven: false, byInput: true };
+      const awake = { ...item, severity, ...fresh, since: at, unseen: 0 };
       return again(keeping, of, awake, item, at);
     });
     of.items.set(unit, next);

@@ -32,8 +32,12 @@ interface State {
 
 const least = 1024;
 
-/** Small tables are rare and large ones have many addresses, so that three quarters may be used. */
-const isFull = ({ slots, used }: State): boolean => used * 4 >= slots.length * 3;
+/**
+ * Whether so many more do not fit. Small tables are rare and large ones have many addresses, so
+ * that three quarters may be used.
+ */
+const isFull = ({ slots, used }: State, more: number): boolean =>
+  (used + more) * 4 > slots.length * 3;
 
 const emptySlots = (count: number): Slot[] => new Array<Slot>(count).fill(undefined);
 
@@ -71,12 +75,15 @@ function find({ slots }: State, address: string, pod: Pod): number {
   return at;
 }
 
-/** Builds the table anew without marks, at most half full. */
-function rebuild(state: State): void {
+/**
+ * Builds the table anew without marks, at most half full with so many more. Each pod must be at all
+ * of its addresses, or at none: it is put at all of them.
+ */
+function rebuild(state: State, more: number): void {
   const held = new Set<Pod>();
   for (const pod of state.slots) if (pod !== undefined && pod !== null) held.add(pod);
   let size = least;
-  while (size < state.pods * 2) size *= 2;
+  while (size < (state.pods + more) * 2) size *= 2;
   state.slots = emptySlots(size);
   state.tags = new Uint16Array(size);
   state.used = 0;
@@ -96,6 +103,7 @@ export function createAddressTable(): AddressTable {
     replace(before, after) {
       const was = before === null ? [] : addressesOf(before);
       const is = after === null ? [] : addressesOf(after);
+      if (isFull(state, is.length)) rebuild(state, is.length);
       for (const address of was) {
         if (before === null) continue;
         const at = find(state, address, before);
@@ -104,9 +112,7 @@ export function createAddressTable(): AddressTable {
         if (!stays) state.pods--;
       }
       for (const address of is) {
-        if (after === null || was.includes(address)) continue;
-        if (isFull(state)) rebuild(state);
-        add(state, address, after);
+        if (after !== null && !was.includes(address)) add(state, address, after);
       }
     },
     at(address) {

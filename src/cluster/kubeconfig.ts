@@ -3,8 +3,9 @@
 // rotating token files. Of that package nothing else is used.
 //
 // KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
-// where the context names no user, and refuses plain HTTP; all three are made up for here. It keeps
-// tokens for a minute and the output of an exec plugin until that expires; to read them anew
+// where the context names no user, refuses plain HTTP, does not look for a proxy in the environment
+// and tells exec plugins nothing of what is asked of them; all of that is made up for here. It
+// keeps tokens for a minute and the output of an exec plugin until that expires; to read them anew
 // before, everything is loaded anew.
 
 import { existsSync, readFileSync } from 'node:fs';
@@ -15,7 +16,9 @@ import { KubeConfig } from '@kubernetes/client-node';
 import { parse } from 'yaml';
 
 import { isFields } from './fields.ts';
+import { proxyFor } from './proxy.ts';
 
+import type { Cluster, User } from '@kubernetes/client-node';
 import type { RequestOptions } from 'node:https';
 import type { Fields } from './fields.ts';
 
@@ -49,26 +52,35 @@ const podToken = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 
 /** Whether there is anything to connect to without being told. */
 export function isConfigured(environment: Readonly<Record<string, string | undefined>>): boolean {
-  return filesIn(environment).some((path) => existsSync(path)) || existsSync(podToken);
+  return filesIn(environment).some((path) => existsSync(path)) || isInPod(environment);
+}
+
+/** As rest.InClusterConfig of k8s.io/client-go@v0.36.3 has it. */
+function isInPod(environment: Readonly<Record<string, string | undefined>>): boolean {
+  const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '' } = environment;
+  return host !== '' && port !== '' && existsSync(podToken);
 }
 
 /** Throws an Error that says which file, context or field is wrong. */
 export function openAccount(options: KubeconfigOptions): Account {
-  let config = load(options);
+  let loaded = load(options);
   return {
-    server: config.getCurrentCluster()?.server ?? '',
-    refresh: () => void (config = load(options)),
-    credentials: () => credentialsOf(config),
+    server: loaded.cluster.server,
+    refresh: () => void (loaded = load(options)),
+    credentials: () => credentialsOf(loaded),
   };
 }
 
-async function credentialsOf(config: KubeConfig): Promise<Credentials> {
-  const cluster = config.getCurrentCluster();
-  const proxied = (cluster?.proxyUrl ?? '') !== '';
+interface Loaded {
+  readonly config: KubeConfig;
+  /** Without a proxy, as in `config`. */
+  readonly cluster: Cluster;
+  readonly proxyUrl: string | null;
+}
+
+async function credentialsOf({ config, cluster, proxyUrl }: Loaded): Promise<Credentials> {
   const applied: RequestOptions & { headers: Record<string, string> } = { headers: {} };
-  // KubeConfig keeps a proxy's agent, with the certificates that it was made with.
-  const source = proxied ? copyOf(config) : config;
-  await source.applyToHTTPSOptions(applied);
+  await config.applyToHTTPSOptions(applied);
   const { headers, auth, ...rest } = applied;
   if (typeof auth === 'string') {
     headers.Authorization = `Basic ${Buffer.from(auth).toString('base64')}`;
@@ -76,11 +88,35 @@ async function credentialsOf(config: KubeConfig): Promise<Credentials> {
   // A token file may end with a newline.
   const trimmed = Object.entries(headers).map(([name, value]) => [name, value.trim()]);
   return {
-    server: cluster?.server ?? '',
+    server: cluster.server,
     headers: Object.fromEntries(trimmed) as Record<string, string>,
-    options: rest,
-    proxied,
+    options: proxyUrl === null ? rest : await through(proxyUrl, cluster, rest),
+    proxied: proxyUrl !== null,
   };
+}
+
+/**
+ * The options with the agent of a proxy. KubeConfig would keep it, with the certificates that it
+ * was made with; so it is made by another, which knows nothing but those of this moment.
+ */
+async function through(
+  proxyUrl: string,
+  cluster: Cluster,
+  options: RequestOptions,
+): Promise<RequestOptions> {
+  const base64 = (pem: unknown): string | undefined =>
+    pem === undefined ? undefined : Buffer.from(pem as string | Buffer).toString('base64');
+  const { ca, cert, key } = options;
+  const config = new KubeConfig();
+  config.loadFromOptions({
+    clusters: [{ ...cluster, caFile: undefined, caData: base64(ca), proxyUrl }],
+    users: [{ name: 'anybody', certData: base64(cert), keyData: base64(key) }],
+    contexts: [{ name: 'it', cluster: cluster.name, user: 'anybody' }],
+    currentContext: 'it',
+  });
+  const applied: RequestOptions = {};
+  await config.applyToHTTPSOptions(applied);
+  return { ...options, agent: applied.agent };
 }
 
 function filesIn(environment: Readonly<Record<string, string | undefined>>): string[] {
@@ -88,11 +124,12 @@ function filesIn(environment: Readonly<Record<string, string | undefined>>): str
   return named.length > 0 ? named : [join(homedir(), '.kube', 'config')];
 }
 
-function load({ kubeconfig, context }: KubeconfigOptions): KubeConfig {
+function load({ kubeconfig, context }: KubeconfigOptions): Loaded {
   const config = new KubeConfig();
   const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
   if (kubeconfig === null && !isConfigured(process.env)) {
-    throw new Error(`No cluster to connect to: no ${paths.join(delimiter)}, no ${podToken}`);
+    const pod = `not in a pod (${podToken}, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT)`;
+    throw new Error(`No cluster to connect to: no ${paths.join(delimiter)}, and ${pod}`);
   }
   try {
     if (kubeconfig === null) config.loadFromDefault();
@@ -100,13 +137,13 @@ function load({ kubeconfig, context }: KubeconfigOptions): KubeConfig {
   } catch (error) {
     throw new Error(`${paths.join(delimiter)}: ${messageOf(error)}`, { cause: error });
   }
-  const problem = choose(config, context);
-  if (problem !== null) throw new Error(`${paths.join(delimiter)}: ${problem}`);
-  return completed(config, paths);
+  const chosen = choose(config, context);
+  if (typeof chosen === 'string') throw new Error(`${paths.join(delimiter)}: ${chosen}`);
+  return completed(config, chosen, paths);
 }
 
-/** Makes a context the current one; returns what is wrong with it. */
-function choose(config: KubeConfig, context: string | null): string | null {
+/** Makes a context the current one; returns its cluster, or what is wrong with it. */
+function choose(config: KubeConfig, context: string | null): Cluster | string {
   const name = context ?? config.getCurrentContext();
   const chosen = config.getContextObject(name);
   if (chosen === null) {
@@ -114,32 +151,64 @@ function choose(config: KubeConfig, context: string | null): string | null {
     return `No context ${quoted(name)}; there are ${known.join(', ') || 'none'}`;
   }
   config.setCurrentContext(name);
-  if (config.getCurrentCluster() !== null) return null;
-  return `No cluster ${quoted(chosen.cluster)}, which context ${quoted(name)} names`;
+  const cluster = config.getCurrentCluster();
+  if (cluster === null) {
+    return `No cluster ${quoted(chosen.cluster)}, which context ${quoted(name)} names`;
+  }
+  if (/^https?:\/\//.test(cluster.server) && URL.canParse(cluster.server)) return cluster;
+  const wrong = `server of cluster ${quoted(chosen.cluster)} is ${quoted(cluster.server)}`;
+  return `${wrong}, expected a URL such as https://10.0.0.1:6443`;
 }
 
 const quoted = (name: unknown): string => JSON.stringify(name ?? '');
 
 /** The cluster and user of the current context, with what KubeConfig leaves out. */
-function completed(config: KubeConfig, paths: readonly string[]): KubeConfig {
-  const cluster = config.getCurrentCluster();
+function completed(config: KubeConfig, chosen: Cluster, paths: readonly string[]): Loaded {
+  const { proxyUrl = '', ...found } = chosen;
+  const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
+  const proxy = proxyUrl === '' ? proxyFor(cluster.server, process.env) : proxyUrl;
   const user = config.getCurrentUser() ?? { name: 'anonymous' };
   const tokenFile = tokenFileOf(paths, user.name);
   const authProvider = { name: 'tokenFile', config: { tokenFile } };
-  if (cluster !== null) {
-    config.loadFromClusterAndUser(
-      cluster.server.startsWith('http:') ? { ...cluster, skipTLSVerify: true } : cluster,
-      tokenFile === null ? user : { ...user, authProvider },
-    );
-  }
-  return config;
+  config.loadFromClusterAndUser(
+    cluster,
+    tokenFile === null ? informed(user, cluster, proxy) : { ...user, authProvider },
+  );
+  return { config, cluster, proxyUrl: proxy };
 }
 
-function copyOf(config: KubeConfig): KubeConfig {
-  const copy = new KubeConfig();
-  const [cluster, user] = [config.getCurrentCluster(), config.getCurrentUser()];
-  if (cluster !== null && user !== null) copy.loadFromClusterAndUser(cluster, user);
-  return copy;
+interface Exec {
+  readonly apiVersion?: string;
+  readonly provideClusterInfo?: boolean;
+  readonly env?: readonly { readonly name: string; readonly value: string }[] | null;
+}
+
+/**
+ * A user whose exec plugin is told which version of its answer is wanted, that nobody can be asked,
+ * and, if it wants to know, of which cluster (k8s.io/client-go@v0.36.3 plugin/pkg/client/auth/exec).
+ */
+function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {
+  const exec = user.exec as Exec | undefined;
+  if (exec === undefined) return user;
+  const about = {
+    server: cluster.server,
+    'tls-server-name': cluster.tlsServerName,
+    'insecure-skip-tls-verify': cluster.skipTLSVerify,
+    'certificate-authority-data': authorityOf(cluster),
+    'proxy-url': proxyUrl ?? undefined,
+  };
+  const value = JSON.stringify({
+    apiVersion: exec.apiVersion ?? 'client.authentication.k8s.io/v1',
+    kind: 'ExecCredential',
+    spec: { interactive: false, ...(exec.provideClusterInfo === true ? { cluster: about } : {}) },
+  });
+  const env = [...(exec.env ?? []), { name: 'KUBERNETES_EXEC_INFO', value }];
+  return { ...user, exec: { ...exec, env } };
+}
+
+function authorityOf({ caData, caFile }: Cluster): string | undefined {
+  if (caData !== undefined || caFile === undefined) return caData;
+  return existsSync(caFile) ? readFileSync(caFile).toString('base64') : undefined;
 }
 
 /** The field tokenFile of a user, as an absolute path; a token beside it does not count. */

@@ -27,7 +27,7 @@ export type Reread =
       /** null: not asked for. */
       readonly endpoints: Read<'endpoints'> | null;
       readonly endpointslices: Read<'endpointslices'>;
-      /** null: the Service is gone, or has no selector. */
+      /** null: not asked for, or the Service is gone or has no selector. */
       readonly pods: Read<'pods'> | null;
       /** The oldest of the versions: all that was written up to it has been seen. */
       readonly resourceVersion: string;
@@ -38,6 +38,8 @@ export interface RereadOptions {
   readonly environment: Environment;
   /** Whether Endpoints are read. */
   readonly endpoints: boolean;
+  /** Whether pods are. */
+  readonly pods: boolean;
   readonly previousPod: (key: Key) => Pod | undefined;
 }
 
@@ -56,7 +58,7 @@ export async function readService(
     readList(options, resource, namespace, query, signal);
   try {
     const services = await list('services', named);
-    const selector = services.objects[0]?.selector ?? null;
+    const selector = options.pods ? (services.objects[0]?.selector ?? null) : null;
     const [endpoints, endpointslices, pods] = await Promise.all([
       options.endpoints ? list('endpoints', named) : null,
       list('endpointslices', { labelSelector: `${label.serviceName}=${name}` }),

@@ -1,10 +1,10 @@
 // The whole live auditor against the fake API server, on a clock that jumps, with chance from a
-// seed: a random life of a cluster (life.ts) on streams that lag, break and freeze (chaos.ts).
+// seed, on streams that may lag; what happens to the cluster and the streams others say (lives.ts).
 // What the auditor says is held against what is true of the server itself (truth.ts):
 //
-// - What opens has stood. Where nothing was disturbed for the window, a unit that opens differed
-//   without a break for the window up to now. Else it has for a window that ended in the
-//   disturbance; or it differs now, and whether it was well in between a stream still owes.
+// - What opens has stood: for the window, without a break, up to now, or up to the first change of
+//   the Service that a stream still owes (owed.ts). While streams are apart, breaks of less than
+//   a second do not count. All that it rests on is watched, and was for the window.
 // - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
@@ -13,16 +13,15 @@
 //
 // Not simulated: lists that are older than what was told before, which no API server answers.
 
-import { restsOn, staleGrace } from '../../src/audit/cut.ts';
 import { verdictOf } from '../../src/audit/verdict.ts';
 import { attach } from '../../src/attach.ts';
 import { createReflectors } from '../../src/cluster/reflectors.ts';
 import { resources } from '../../src/model/objects.ts';
 import { heldObjects } from '../../src/cluster/store.ts';
 import { createAuditor } from '../../src/serve.ts';
-import { below, cut, disturb, heal, oneOf, refuse } from './chaos.ts';
 import { virtualClock } from './clock.ts';
-import { createLife, names } from './life.ts';
+import { names } from './life.ts';
+import { owedBy } from './owed.ts';
 import { createServer } from './server.ts';
 import { chanceFrom } from './simulate.ts';
 import { createStream } from './stream.ts';
@@ -35,10 +34,8 @@ import type { Environment } from '../../src/cluster/exchange.ts';
 import type { LiveClock } from '../../src/live.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Auditor } from '../../src/serve.ts';
-import type { Random } from './chaos.ts';
 import type { VirtualClock } from './clock.ts';
-import type { Life } from './life.ts';
-import type { Saved } from './objects.ts';
+import type { Owed } from './owed.ts';
 import type { FakeServer } from './server.ts';
 import type { Interval, Truth } from './truth.ts';
 
@@ -46,10 +43,20 @@ import type { Interval, Truth } from './truth.ts';
 export const settle = 10;
 
 /** Seconds in which every wait of a reflector ends. */
-const patience = 150;
+export const patience = 150;
 
 /** Seconds beyond the window in which what stands must be found. */
 const late = 2;
+
+/** Seconds for which a watch may be gone before that makes anything unknown. */
+const grace = 5;
+
+/** What an output cannot be judged without. */
+const needed: Readonly<Record<string, readonly Resource[]>> = {
+  endpoints: ['services', 'pods', 'endpoints'],
+  endpointslices: ['services', 'pods', 'nodes', 'endpointslices'],
+  mirrored: ['services', 'endpoints', 'endpointslices'],
+};
 
 export interface Simulation {
   readonly clock: VirtualClock;
@@ -66,19 +73,23 @@ export interface Simulation {
   pings: boolean;
   /** Something happens to the streams. */
   disturbed(): void;
+  /** The server's history went back. */
+  restored(): void;
   pass(seconds: number): Promise<void>;
   /** Checks the end; the auditor is stopped. */
   end(): Promise<void>;
 }
 
 interface State extends Simulation {
-  /** When the disturbance began that lasts or was the last, and when it was last seen. */
-  disturbedFrom: number;
+  /** When a disturbance was last seen. */
   disturbedAt: number;
   readonly seen: WeakSet<Item>;
   readonly unwatched: Map<Resource, number>;
+  /** Since when the auditor itself has not had a watch. */
+  readonly unseen: Map<Resource, number>;
   /** Chunks that are on their way. */
-  readonly owed: Map<Resource, number>;
+  readonly chunks: Map<Resource, number>;
+  readonly owed: Owed;
 }
 
 /** The chunks of a watch, each as late as its resource's stream is when it is written. */
@@ -88,7 +99,7 @@ function delayed(
   request: ApiRequest,
   answer: ApiAnswer,
 ): ApiAnswer {
-  const { clock, lags, owed } = sim;
+  const { clock, lags, chunks } = sim;
   const body = createStream(request.signal);
   let due = 0;
   let queued = 0;
@@ -99,11 +110,11 @@ function delayed(
       return;
     }
     queued++;
-    owed.set(resource, (owed.get(resource) ?? 0) + 1);
+    chunks.set(resource, (chunks.get(resource) ?? 0) + 1);
     sim.disturbed();
     clock.after(due - clock.now(), () => {
       queued--;
-      owed.set(resource, (owed.get(resource) ?? 0) - 1);
+      chunks.set(resource, (chunks.get(resource) ?? 0) - 1);
       sim.disturbed();
       call();
     });
@@ -159,6 +170,15 @@ const liveClockOf = (clock: VirtualClock): LiveClock => ({
   soon: queueMicrotask,
 });
 
+/** An auditor whose entries are noted once they are taken in. */
+const followed = (auditor: Auditor, owed: Owed): Auditor => ({
+  ...auditor,
+  *takeInSteps(entry) {
+    yield* auditor.takeInSteps(entry);
+    owed.took(entry);
+  },
+});
+
 export function createSimulation(seed: number, prepare: (sim: Simulation) => void): Simulation {
   const clock = virtualClock();
   const server = createServer(clock);
@@ -177,11 +197,12 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     },
     onResolve: () => counts.resolved++,
   });
+  const owed = owedBy(truth, clock);
   const environment = environmentOf(clock, server, random, () => state);
   const attached = attach({
     environment,
     clock: liveClockOf(clock),
-    auditor,
+    auditor: followed(auditor, owed),
     endpoints: true,
     onProblem: () => undefined,
   });
@@ -198,15 +219,17 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     violations,
     counts,
     pings: true,
-    disturbedFrom: clock.now(),
     disturbedAt: clock.now(),
     seen: new WeakSet(),
     unwatched: new Map(),
-    owed: new Map(),
+    unseen: new Map(),
+    chunks: new Map(),
+    owed,
     disturbed() {
-      const now = clock.now();
-      if (state.disturbedAt < now - settle - late) state.disturbedFrom = now;
-      state.disturbedAt = now;
+      state.disturbedAt = clock.now();
+    },
+    restored: () => {
+      owed.restored(truth.restored());
     },
     pass: (seconds) => clock.runUntil(clock.now() + seconds),
     async end() {
@@ -236,8 +259,8 @@ const violate = (state: State, text: string): void => {
   state.violations.push(`at ${(state.clock.now() - 1_700_000_000).toFixed(2)} s: ${text}`);
 };
 
-function isDisturbed({ server, lags, owed, attached }: State): boolean {
-  if ([...lags.values(), ...owed.values()].some((one) => one > 0)) return true;
+function isDisturbed({ server, lags, chunks, attached }: State): boolean {
+  if ([...lags.values(), ...chunks.values()].some((one) => one > 0)) return true;
   if (server.faults.before !== noFault) return true;
   for (const { frozen, spoils, held } of server.watches) {
     if (frozen || spoils.length > 0 || held !== null) return true;
@@ -247,7 +270,7 @@ function isDisturbed({ server, lags, owed, attached }: State): boolean {
 }
 
 /** What stands for a server that answers every request itself. */
-const noFault = (): null => null;
+export const noFault = (): null => null;
 
 function* itemsOf({ auditor }: State): Generator<{ name: string; unit: string; item: Item }> {
   for (const { record, items } of auditor.ledger()?.audited.values() ?? []) {
@@ -272,38 +295,39 @@ function lasting(intervals: readonly Interval[]): Interval[] {
   return joined;
 }
 
-/** Whether there may be changes that no stream has shown yet. */
-function owes({ server, owed, attached }: State): boolean {
-  if ([...owed.values()].some((count) => count > 0)) return true;
-  if ([...server.watches].some(({ frozen, held }) => frozen || held !== null)) return true;
-  return resources.some((resource) => attached.watches.get(resource)?.state !== 'synced');
+/** A resource that was seen once and has had no watch for a while. */
+function isUnseen({ attached, owed, unseen, clock }: State, resource: Resource): boolean {
+  const { state: is } = attached.watches.get(resource) ?? {};
+  if (is === 'synced' || !owed.wasListed(resource)) unseen.delete(resource);
+  else if (!unseen.has(resource)) unseen.set(resource, clock.now());
+  return (unseen.get(resource) ?? Infinity) < clock.now();
 }
 
 function checkOpened(state: State): void {
-  const { seen, truth, clock, disturbedAt, disturbedFrom, counts } = state;
+  const { seen, truth, clock, owed, disturbedAt, counts } = state;
   const now = clock.now();
   for (const { name, unit, item } of itemsOf(state)) {
     if (item.openedAt === null || seen.has(item)) continue;
     seen.add(item);
     if (item.severity === 'info') continue;
     counts.checked++;
-    const intervals = lasting(truth.intervals(name, truthUnit(unit)));
-    const strict = disturbedAt < now - settle - late;
-    const stood = intervals.some(({ from, to }) =>
-      strict
-        ? from <= now - settle + 0.01 && to > now - 0.2
-        : (Math.min(to, now) - from > settle - 0.01 && to > disturbedFrom - 0.2) ||
-          (to > now - 0.2 && owes(state)),
+    const code = `${name} ${unit} ${item.difference.code}`;
+    const resources = needed[item.output] ?? [];
+    for (const one of resources) if (isUnseen(state, one)) violate(state, `${code}: no ${one}`);
+    const seenFor = now - item.since - owed.unseenFor(resources, item.since, grace);
+    if (seenFor < settle - 0.01) violate(state, `${code} opens, seen for ${seenFor.toFixed(2)} s`);
+    const isApart = disturbedAt >= now - settle - late;
+    const all = truth.intervals(name, truthUnit(unit));
+    const known = owed.knownUntil(name, resources);
+    const stood = (isApart ? lasting(all) : all).some(({ from, to }) =>
+      [known, now].some((end) => from <= end - settle + 0.01 && to >= end),
     );
     if (stood) continue;
-    const text = intervals
+    const text = all
       .slice(-4)
-      .map(({ from, to }) => `${(from - now).toFixed(2)}..${(to - now).toFixed(2)}`);
-    const kind = strict ? 'undisturbed' : `disturbed for ${(now - disturbedFrom).toFixed(1)}`;
-    violate(
-      state,
-      `${name} ${unit} ${item.difference.code} opens, ${kind}; true: ${text.join(' ')}`,
-    );
+      .map((one) => `${(one.from - now).toFixed(2)}..${(one.to - now).toFixed(2)}`);
+    const kind = `${isApart ? 'apart' : 'together'}, known until ${(known - now).toFixed(2)}`;
+    violate(state, `${code} opens, ${kind}; true: ${text.join(' ')}`);
   }
 }
 
@@ -335,21 +359,21 @@ function checkOver(state: State): void {
 }
 
 function checkUnknown(state: State): void {
-  const { server, auditor, clock, unwatched, owed, attached } = state;
+  const { server, auditor, clock, unwatched, chunks, attached } = state;
   const now = clock.now();
   const watched = new Set([...server.watches].map(({ resource }) => resource));
   const stale = auditor.stale();
   for (const resource of resources) {
-    if (watched.has(resource) || (owed.get(resource) ?? 0) > 0) unwatched.delete(resource);
+    if (watched.has(resource) || (chunks.get(resource) ?? 0) > 0) unwatched.delete(resource);
     else if (!unwatched.has(resource)) unwatched.set(resource, now);
     const since = unwatched.get(resource) ?? now;
-    if (now - since < staleGrace + late || !attached.watches.has(resource)) continue;
+    if (now - since < grace + late || !attached.watches.has(resource)) continue;
     const isOff = attached.watches.get(resource)?.state === 'off';
     if (!isOff && !stale.has(resource)) violate(state, `${resource} is not said to be stale`);
     const ledger = auditor.ledger();
     for (const audited of ledger?.audited.values() ?? []) {
       for (const output of outputs) {
-        if (ledger === null || !restsOn[output].includes(resource)) continue;
+        if (ledger === null || needed[output]?.includes(resource) !== true) continue;
         const verdict = verdictOf(ledger.snapshot, audited, output, stale);
         if (verdict !== null && verdict !== 'unknown') {
           violate(state, `${audited.record.name} ${output} is ${verdict} without ${resource}`);
@@ -361,6 +385,7 @@ function checkUnknown(state: State): void {
 
 function check(state: State): void {
   if (isDisturbed(state)) state.disturbed();
+  for (const resource of resources) isUnseen(state, resource);
   checkOpened(state);
   checkFound(state);
   checkOver(state);
@@ -428,88 +453,4 @@ async function checkEnd(state: State): Promise<void> {
   if (auditor.nextAt() !== null) violate(state, 'a window has not ended');
   if ([...auditor.settle.waiting()].some(({ item }) => !item.gone)) violate(state, 'one waits');
   if (auditor.stale().size > 0) violate(state, `${[...auditor.stale()].join()} stale`);
-}
-
-// --- a random life ---
-
-function upset(sim: Simulation, life: Life, random: Random): void {
-  const { server, lags, clock } = sim;
-  const chance = random();
-  if (chance < 0.15) life.stop(oneOf(random, outputs), settle * (0.3 + 2 * random()));
-  else if (chance < 0.5) {
-    sim.disturbed();
-    disturb(sim, random);
-  } else if (chance < 0.6) {
-    sim.disturbed();
-    refuse(server, random, resources);
-    clock.after(random() * 20, () => (server.faults.before = noFault));
-  } else if (chance < 0.9) {
-    sim.disturbed();
-    // Nodes cannot be read again, so that nobody can know how far behind their stream is.
-    const resource = oneOf<Resource>(random, ['pods', 'services', 'endpoints', 'endpointslices']);
-    lags.set(resource, random() * oneOf(random, [1, 10, 60]));
-    clock.after(random() * 60, () => lags.delete(resource));
-  } else server.objects.compact();
-}
-
-function calm(sim: Simulation): void {
-  heal(sim.server);
-  sim.server.faults.before = noFault;
-  sim.lags.clear();
-  sim.disturbed();
-}
-
-/**
- * Nothing is written until all must have noticed: versions that pass the known ones before that
- * cannot be told from those that were lost (docs/decisions/0007).
- */
-async function restore(sim: Simulation, life: Life, saved: Saved): Promise<void> {
-  calm(sim);
-  for (const output of outputs) life.stop(output, 3 * patience);
-  await sim.pass(patience); // what was sent is read, also on streams that lag
-  sim.server.objects.restore(saved);
-  sim.truth.restored();
-  sim.server.reset();
-  await sim.pass(patience);
-  life.recover();
-  life.restored();
-}
-
-/** One life, from a seed; what was not as it must be. */
-export async function auditSeed(seed: number): Promise<Simulation> {
-  const random = chanceFrom(seed + 1_000_000);
-  let life: Life | undefined;
-  const sim = createSimulation(seed, (made) => {
-    const { server, clock, truth } = made;
-    made.pings = random() < 0.7;
-    server.watchList = random() < 0.5;
-    server.bookmarkEvery = oneOf(random, [5, 60, 100_000]);
-    server.faults.pageSize = oneOf(random, [1, 2, 500]);
-    server.faults.before = noFault;
-    if (random() < 0.1) server.faults.chunks = (bytes) => cut(random, bytes);
-    life = createLife(server, clock, truth, random, oneOf(random, [1, 5, settle * 0.8]));
-  });
-  if (life === undefined) throw new Error('There is no life');
-  const isCalm = random() < 0.1;
-  const restores = random() < 0.08;
-  let saved: Saved | null = null;
-  for (let steps = 8 + below(random, 18); steps > 0; steps--) {
-    if (isCalm || random() < 0.75) life.step();
-    else upset(sim, life, random);
-    if (restores && random() < 0.1) {
-      if (saved === null) saved = sim.server.objects.save();
-      else if (saved.version < sim.server.objects.version()) {
-        await restore(sim, life, saved);
-        saved = null;
-      }
-    }
-    if (random() < 0.7) await sim.pass(random() * oneOf(random, [0, 1, 5, 2 * settle]));
-  }
-  calm(sim);
-  life.recover();
-  await sim.pass(patience);
-  life.step();
-  await sim.pass(2 * settle);
-  await sim.end();
-  return sim;
 }

@@ -30,13 +30,21 @@ export interface Life {
   restored(): void;
 }
 
-interface State {
+/** How much there is, and how fast. */
+export interface Shape {
+  /** Pods there may be at a time. */
+  readonly pods: number;
+  /** Services with a selector. */
+  readonly services: number;
+  /** The longest that a controller takes. */
+  readonly slowness: number;
+}
+
+interface State extends Shape {
   readonly server: FakeServer;
   readonly clock: VirtualClock;
   readonly truth: Truth;
   readonly random: Random;
-  /** The longest that a controller takes. */
-  readonly slowness: number;
   readonly queued: Set<string>;
   readonly stoppedUntil: Map<Written, number>;
   ips: number;
@@ -68,11 +76,11 @@ function putService({ server, random }: State, name: string): void {
 
 /** A pod comes, becomes ready or not, or gets an address. */
 function putPod(state: State, name: string): void {
-  const { server, random } = state;
+  const { server, random, services } = state;
   const before = server.objects.get('pods', `${namespace}/${name}`);
   const status = before?.status as { podIPs: { ip: string }[] } | undefined;
   const ip = status?.podIPs[0]?.ip ?? `10.0.0.${++state.ips}`;
-  const app = oneOf(random, names.slice(0, 3));
+  const app = oneOf(random, names.slice(0, services));
   const { labels = { app } } = before?.metadata ?? {};
   const podIPs = before === undefined && random() < 0.3 ? [] : [{ ip }];
   const fresh = { nodeName: oneOf(random, nodes), containers: [{ name: 'web' }] };
@@ -173,9 +181,9 @@ const isSeen = ({ watches }: FakeServer): boolean =>
   });
 
 function step(state: State): void {
-  const { server, random, truth } = state;
-  const pod = `p${below(random, 8)}`;
-  const name = oneOf(random, names);
+  const { server, random, truth, pods, services } = state;
+  const pod = `p${below(random, pods)}`;
+  const name = oneOf(random, [...names.slice(0, services), 'manual']);
   const chance = random();
   if (chance < 0.55) putPod(state, pod);
   else if (chance < 0.65) drain(state, pod);
@@ -194,22 +202,24 @@ export function createLife(
   clock: VirtualClock,
   truth: Truth,
   random: Random,
-  slowness: number,
+  shape: Shape,
 ): Life {
   const state: State = {
     server,
     clock,
     truth,
     random,
-    slowness,
+    ...shape,
     queued: new Set(),
     stoppedUntil: new Map(),
     ips: 0,
   };
   follow(state);
   for (const name of nodes) putNode(state, name);
-  for (const name of names) if (random() < 0.7) putService(state, name);
-  for (let index = 0; index < 8; index++) if (random() < 0.6) putPod(state, `p${index}`);
+  for (const name of [...names.slice(0, shape.services), 'manual']) {
+    if (random() < 0.7) putService(state, name);
+  }
+  for (let index = 0; index < shape.pods; index++) if (random() < 0.6) putPod(state, `p${index}`);
   return {
     step() {
       step(state);

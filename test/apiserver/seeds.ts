@@ -1,12 +1,16 @@
 // One random life of a cluster after the other: `node test/apiserver/seeds.ts [FIRST] [COUNT]`.
 // Every life is watched by all reflectors; what they deliver must be true at every moment, and
-// complete in the end. `runSeed` is one of them; a seed that fails can be run alone. With --auditor
-// as the first argument, the whole auditor is on top of them, and what it says is held against the
-// truth (auditing.ts).
+// complete in the end. `runSeed` is one of them; a seed that fails can be run alone. Many are shared
+// out to threads, as many as there are cores. With --auditor as the first argument, the whole auditor is on top of them, and what it says is held against the
+// truth (auditing.ts, lives.ts).
+
+import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 
 import { createReflectors } from '../../src/cluster/reflectors.ts';
-import { auditSeed } from './auditing.ts';
 import { live } from './chaos.ts';
+import { auditSeed } from './lives.ts';
 import { chanceFrom, compared, createWorld, heldIn } from './simulate.ts';
 
 import type { LiveEntry } from '../../src/cluster/delivery.ts';
@@ -112,25 +116,60 @@ async function reflect(seed: number): Promise<Pick<Run, 'violations'> & { counte
   return { violations, counters: Object.fromEntries(sums) };
 }
 
-async function main(run: typeof audit, first: number, count: number): Promise<void> {
+interface Share {
+  readonly auditor: boolean;
+  readonly first: number;
+  readonly count: number;
+}
+
+/** What became of a share of the seeds. */
+interface Result {
+  readonly sums: ReadonlyMap<string, number>;
+  readonly failed: number;
+}
+
+async function runShare({ auditor, first, count }: Share): Promise<Result> {
   const sums = new Map<string, number>();
   let failed = 0;
   for (let seed = first; seed < first + count; seed++) {
-    const { violations, counters } = await run(seed);
+    const { violations, counters } = await (auditor ? audit : reflect)(seed);
     addCounters(sums, counters);
     if (violations.length === 0) continue;
     failed++;
     console.log(`seed ${seed}: ${violations.slice(0, 3).join('\n  ')}`);
   }
+  return { sums, failed };
+}
+
+/** Below so many, a thread is not worth its start. */
+const leastShare = 250;
+
+async function main({ auditor, first, count }: Share): Promise<void> {
+  const threads = Math.max(1, Math.min(availableParallelism(), Math.floor(count / leastShare)));
+  const size = Math.ceil(count / threads);
+  const results = await Promise.all(
+    Array.from({ length: threads }, async (_, index): Promise<Result> => {
+      const begin = first + index * size;
+      const share = { auditor, first: begin, count: Math.min(size, first + count - begin) };
+      if (threads === 1) return runShare(share);
+      const worker = new Worker(new URL(import.meta.url), { workerData: share });
+      const [result] = (await once(worker, 'message')) as [Result];
+      return result;
+    }),
+  );
+  const sums = new Map<string, number>();
+  for (const one of results) addCounters(sums, Object.fromEntries(one.sums));
+  const failed = results.reduce((sum, one) => sum + one.failed, 0);
   const { user, system } = process.cpuUsage();
+  const seconds = ((user + system) / 1e6).toFixed(1);
   console.log([...sums].map(([name, sum]) => `${name} ${sum}`).join(', '));
-  console.log(`${count} seeds, ${failed} failed, ${((user + system) / 1e6).toFixed(1)} s of CPU`);
+  console.log(`${count} seeds, ${failed} failed, ${seconds} s of CPU in ${threads} threads`);
   process.exitCode = failed === 0 ? 0 : 1;
 }
 
-if (import.meta.main) {
+if (!isMainThread) parentPort?.postMessage(await runShare(workerData as Share));
+else if (import.meta.main) {
   const [, , ...words] = process.argv;
-  const run = words[0] === '--auditor' ? audit : reflect;
   const [first = 0, count = 10_000] = words.filter((word) => word !== '--auditor').map(Number);
-  await main(run, first, count);
+  await main({ auditor: words[0] === '--auditor', first, count });
 }

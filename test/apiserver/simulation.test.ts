@@ -3,7 +3,8 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { auditSeed, createSimulation, settle } from './auditing.ts';
+import { createSimulation, settle } from './auditing.ts';
+import { auditSeed } from './lives.ts';
 import { statusAnswer } from './server.ts';
 import { sync } from './truth.ts';
 
@@ -147,6 +148,23 @@ describe('what was false once', () => {
     expect(open(one)).not.toEqual([]);
   });
 
+  test('reads fail while a stream lags: what it shows after the window was sent before', async () => {
+    const one = await story();
+    const { sim, pod, work } = one;
+    sim.server.bookmarkEvery = 5;
+    await bookmarks(one);
+    sim.server.faults.before = ({ request }) =>
+      request.path.includes('/namespaces/') ? statusAnswer(500, 'InternalError') : null;
+    sim.lags.set('endpointslices', 8);
+    pod(false);
+    work('endpoints');
+    await sim.pass(settle - 0.3);
+    work('endpointslices');
+    await sim.pass(20);
+    expect(sim.counts.opened).toBe(0);
+    expect(sim.violations).toEqual([]);
+  });
+
   test('a permission is taken away: what was seen before says nothing', async () => {
     const one = await story();
     const { sim, pod, work } = one;
@@ -184,6 +202,8 @@ describe('what was missed or late once', () => {
       request.path.includes('/namespaces/') ? statusAnswer(500, 'InternalError') : null;
     pod(false);
     await sim.pass(settle + 1);
+    expect(open(one)).toEqual([]);
+    await bookmarks(one); // which may have been sent before the window ended
     expect(open(one)).toEqual([]);
     await bookmarks(one);
     expect(open(one).length).toBeGreaterThan(0);

@@ -120,8 +120,16 @@ export interface Truth {
   readonly held: Held;
   /** Calls back after each change, with what was there before. */
   onChange(call: (event: Event, before: Raw | undefined, names: readonly string[]) => void): void;
-  /** The server's objects are others. */
-  restored(): void;
+  /** The server's objects are others; returns which, with the Services that they concern. */
+  restored(): readonly Change[];
+}
+
+/** That an object changed or went, by a version. */
+export interface Change {
+  readonly resource: Resource;
+  readonly key: string;
+  readonly version: number;
+  readonly names: readonly string[];
 }
 
 interface State {
@@ -178,7 +186,11 @@ function touch(state: State, names: readonly string[]): void {
 const appOf = (raw: Raw | undefined): string => raw?.metadata.labels?.app ?? '';
 
 /** The Services that an object has to do with. */
-function namesOf(state: State, { resource, raw }: Event, before: Raw | undefined): string[] {
+function namesOf(
+  state: State,
+  { resource, raw }: Pick<Event, 'resource' | 'raw'>,
+  before: Raw | undefined,
+): string[] {
   const { names, held } = state;
   if (resource === 'nodes') return [...names];
   if (resource === 'endpoints' || resource === 'services') return [raw.metadata.name];
@@ -192,6 +204,32 @@ function namesOf(state: State, { resource, raw }: Event, before: Raw | undefined
   return names.filter((name) => {
     const service = held.services.get(`${namespace}/${name}`) as ServiceObject | undefined;
     return apps.includes(service?.spec.selector?.app ?? '-');
+  });
+}
+
+/** Takes in all that the server has; returns what is other than before. */
+function restore(state: State): Change[] {
+  const { server, held } = state;
+  const all = (Object.keys(held) as Resource[]).flatMap((resource) => {
+    const now = new Map(server.objects.list(resource).map((one) => [one.key, one]));
+    return [...new Set([...held[resource].keys(), ...now.keys()])].flatMap((key) => {
+      const [before, after] = [held[resource].get(key), now.get(key)];
+      const raw = after?.raw ?? before;
+      if (raw === undefined || after?.raw === before) return [];
+      const version = after?.version ?? server.objects.version();
+      return [{ resource, key, version, raw, before, after: after?.raw }];
+    });
+  });
+  const concerned = (): string[][] => all.map(({ before, ...one }) => namesOf(state, one, before));
+  const until = concerned();
+  for (const { resource, key, after } of all) {
+    if (after === undefined) held[resource].delete(key);
+    else held[resource].set(key, after);
+  }
+  const since = concerned();
+  return all.map(({ resource, key, version }, index) => {
+    const names = [...(until[index] ?? []), ...(since[index] ?? [])];
+    return { resource, key, version, names };
   });
 }
 
@@ -256,11 +294,9 @@ export function truthOf(server: FakeServer, clock: Clock, names: readonly string
     onChange: (call) => void calls.push(call),
     restored() {
       if (clock.now() !== state.staleAt) refresh(state);
-      for (const [resource, objects] of Object.entries(held) as [Resource, Map<string, Raw>][]) {
-        objects.clear();
-        for (const { key, raw } of server.objects.list(resource)) objects.set(key, raw);
-      }
+      const changes = restore(state);
       touch(state, names);
+      return changes;
     },
   };
 }

@@ -79,18 +79,35 @@ describe('streams', () => {
     for (const resource of resources) cut.reached(resource, version, at);
   };
 
-  test('that have all come to the newest version confirm without a read', () => {
+  /** A Service is read, as of a version; nothing is held of it that is as new. */
+  const read = ({ confirmer }: Confirming, dues: Iterable<Due>, at: number, version: string) => {
+    expect(confirmer.next(dues, at)).toBe('shop/web');
+    const newer = listed(version, { ...one, resourceVersion: '59' });
+    confirmer.answer('shop/web', { ...asHeld, pods: newer, version });
+  };
+
+  test('that have all come to what a read has shown confirm, also when they did before', () => {
     const made = confirming();
+    heard(made, '90', 125);
     expect(made.opened(130)).toEqual([]);
-    heard(made, '50', 131);
+    read(made, waiting(made), 130, '90');
     expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
   });
 
-  test('that were silent since before the end of the window do not', () => {
+  test('without a read do not, whatever they show: all may lag', () => {
     const made = confirming();
-    heard(made, '77', 129);
-    expect(made.opened(150)).toEqual([]);
-    expect(made.confirmer.next(waiting(made), 150)).toBe('shop/web');
+    expect(made.opened(130)).toEqual([]);
+    heard(made, '77', 131);
+    expect(made.opened(189)).toEqual([]);
+    heard(made, '78', 189);
+    expect(made.opened(189)).toEqual([]);
+  });
+
+  test('without a read do when each is heard so late that none can lag any more', () => {
+    const made = confirming();
+    expect(made.opened(130)).toEqual([]);
+    heard(made, '50', 190);
+    expect(made.opened(190)).toEqual(['slice-endpoint-missing 190']);
   });
 
   test('do not while they are apart: what is held of the Service is newer than one of them', () => {
@@ -99,28 +116,49 @@ describe('streams', () => {
       { ...sliced, resourceVersion: '80' },
       ...all.slice(4),
     ]);
+    expect(made.opened(130)).toEqual([]);
+    read(made, waiting(made), 130, '60');
     heard(made, '79', 131);
     expect(made.opened(131)).toEqual([]);
     heard(made, '80', 132);
     expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
   });
 
-  test('must come to what the first read after the window has shown, of any Service', () => {
+  test('must come to the newest version that a read after the window has shown', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
-    expect(made.confirmer.next(waiting(made), 130)).toBe('shop/web');
-    const newer = listed('90', { ...one, resourceVersion: '85' });
-    made.confirmer.answer('shop/web', { ...asHeld, pods: newer, version: '90' });
+    const [first] = waiting(made);
+    if (first === undefined) throw new Error('Nothing waits');
+    expect(made.confirmer.next([{ ...first, service: 'api' }], 129)).toBe('shop/api');
+    made.confirmer.answer('shop/api', asHeld);
     heard(made, '84', 135);
     expect(made.opened(135)).toEqual([]);
-    heard(made, '90', 140);
-    expect(made.opened(140)).toEqual(['slice-endpoint-missing 140']);
+    read(made, waiting(made), 135, '90');
+    expect(made.opened(136)).toEqual([]);
+    heard(made, '89', 140);
+    expect(made.opened(140)).toEqual([]);
+    heard(made, '90', 141);
+    expect(made.opened(141)).toEqual(['slice-endpoint-missing 141']);
+  });
+
+  test('are judged by a read of any Service', () => {
+    const made = confirming();
+    expect(made.opened(130)).toEqual([]);
+    const [first] = waiting(made);
+    if (first === undefined) throw new Error('Nothing waits');
+    expect(made.confirmer.next([{ ...first, service: 'api' }], 130)).toBe('shop/api');
+    made.confirmer.answer('shop/api', { ...asHeld, version: '50', slices: listed('70') });
+    heard(made, '69', 131);
+    expect(made.opened(131)).toEqual([]);
+    heard(made, '70', 132);
+    expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
   });
 
   test('of which one is behind do not, until it has come to that point', () => {
-    const { opened, cut } = confirming();
-    cut.saw('pods', '77', 120);
+    const made = confirming();
+    const { opened, cut } = made;
     expect(opened(130)).toEqual([]);
+    read(made, waiting(made), 130, '77');
     cut.saw('pods', '90', 140);
     cut.saw('services', '80', 140);
     cut.saw('endpointslices', '81', 140);
@@ -132,12 +170,17 @@ describe('streams', () => {
   test('that are lost do not, whatever is known', () => {
     const made = confirming();
     const { opened, cut, confirmer, ledger } = made;
-    cut.turn('nodes', 'stale', 120);
-    heard(made, '50', 130);
     expect(opened(130)).toEqual([]);
-    expect(confirmer.next(ledger.settle.waiting(), 130)).toBeNull();
-    cut.turn('nodes', 'synced', 131);
-    expect(opened(131)).toEqual(['slice-endpoint-missing 131']);
+    cut.turn('nodes', 'stale', 131);
+    heard(made, '90', 132);
+    const [first] = ledger.settle.waiting();
+    if (first === undefined) throw new Error('Nothing waits');
+    expect(confirmer.next([first], 132)).toBeNull();
+    confirmer.next([{ ...first, item: { ...first.item, output: 'endpoints' } }], 132);
+    confirmer.answer('shop/web', asHeld);
+    expect(opened(132)).toEqual([]);
+    cut.turn('nodes', 'synced', 133);
+    expect(opened(133)).toEqual(['slice-endpoint-missing 133']);
   });
 });
 

@@ -21,6 +21,7 @@ function item(code: Code, since: number, more: Partial<Item> = {}, text = ''): I
     proven: false,
     causeAt: since,
     since,
+    unseen: 0,
     byInput: true,
     openedAt: null,
     gone: false,

@@ -215,6 +215,17 @@ describe('the clock of a unit', () => {
     expect(cluster.find('slice-endpoint-missing')?.since).toBe(10);
   });
 
+  test('still leaves out what nobody saw, when it is wrong in another way', () => {
+    const { put, gone, settle } = following();
+    put(10, notReady);
+    settle.delay(new Set(['endpointslices']), 15, 25, 5);
+    gone(28, notReady);
+    settle.advance(49.9);
+    expect(settle.open().map(({ output }) => output)).toEqual(['endpoints']);
+    settle.advance(50);
+    expect(settle.open().map(({ code }) => code)).toContain('slice-endpoint-unexpected');
+  });
+
   test('starts anew once the address was as expected', () => {
     const cluster = following();
     cluster.put(10, notReady);

@@ -30,6 +30,41 @@ test('a new version stands in the place of the one before', () => {
   expect(table.at('10.0.0.2')).toEqual([]);
 });
 
+// However full the table is when it comes: among so many, it is built anew at each step of some.
+test('a pod of two addresses is there once, and leaves nothing behind', () => {
+  const [first, second] = ['10.0.0.1', 'fd00::1'] as const;
+  for (let others = 760; others < 775; others++) {
+    for (const before of [[], [first], [second]]) {
+      const table = createAddressTable();
+      const versions = [before, [first, second], [first, second]].map((ips) =>
+        named('web', ...ips),
+      );
+      const [bare = null, both = null, later = null] = versions;
+      table.replace(null, bare);
+      for (let at = 0; at < others; at++) {
+        const ip = `10.1.${String(at >> 8)}.${String(at & 255)}`;
+        table.replace(null, named(`other-${String(at)}`, ip));
+      }
+      table.replace(bare, both);
+      table.replace(both, later);
+      expect([table.at(first), table.at(second)]).toEqual([[later], [later]]);
+      table.replace(later, null);
+      expect([table.at(first), table.at(second)]).toEqual([[], []]);
+    }
+  }
+});
+
+test('there is room for a pod of more addresses than the table has slots', () => {
+  const table = createAddressTable();
+  const ips = Array.from(
+    { length: 3000 },
+    (_, at) => `10.1.${String(at >> 8)}.${String(at & 255)}`,
+  );
+  const many = named('many', ...ips);
+  table.replace(null, many);
+  expect(ips.filter((ip) => table.at(ip)[0] !== many)).toEqual([]);
+});
+
 // Few addresses, so that many pods share one; and far more changes than a small table has slots.
 const change = fc.record({
   name: fc.integer({ min: 0, max: 40 }),

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import { isConfigured, openAccount } from '../../src/cluster/kubeconfig.ts';
 
@@ -10,9 +10,15 @@ let folder: string;
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'kubeconfig-'));
+  for (const name of ['HTTPS_PROXY', 'https_proxy', 'HTTP_PROXY', 'http_proxy']) {
+    vi.stubEnv(name, undefined);
+  }
 });
 
-afterEach(() => rmSync(folder, { recursive: true }));
+afterEach(() => {
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true });
+});
 
 function write(name: string, content: string): string {
   writeFileSync(join(folder, name), content);
@@ -78,6 +84,18 @@ describe('credentials', () => {
     expect((await careless.credentials()).options.rejectUnauthorized).toBe(false);
   });
 
+  test('a proxy of the environment is as good as one of the kubeconfig', async () => {
+    vi.stubEnv('HTTPS_PROXY', 'proxy:3128');
+    expect((await open(configWith({})).credentials()).proxied).toBe(true);
+    vi.stubEnv('NO_PROXY', '10.0.0.0/8');
+    expect((await open(configWith({})).credentials()).proxied).toBe(false);
+    const own = configWith({}, { 'proxy-url': 'http://other:3128' });
+    expect((await open(own).credentials()).proxied).toBe(true);
+    vi.stubEnv('NO_PROXY', '');
+    vi.stubEnv('HTTPS_PROXY', 'http://:x');
+    expect(() => open(configWith({}))).toThrow('HTTPS_PROXY');
+  });
+
   test('a token file is read anew after a refresh', async () => {
     write('token', 'old');
     const account = open(configWith({ tokenFile: 'token' }));
@@ -103,12 +121,24 @@ describe('what is wrong is named', () => {
     expect(() => open(configWith({}), context)).toThrow(`${path}: ${message}`);
   });
 
+  test.each(['10.0.0.1:6443', 'ftp://10.0.0.1', 'https://a:b'])('server %j', (server) => {
+    const message = `server of cluster "c" is ${JSON.stringify(server)}, expected a URL such as`;
+    expect(() => open(configWith({}, { server }))).toThrow(message);
+  });
+
   test('no file, no YAML', () => {
     const path = join(folder, 'nowhere');
     expect(() => openAccount({ kubeconfig: path, context: null })).toThrow(/nowhere: ENOENT/);
     expect(() => open('{')).toThrow(/config: /);
     expect(() => open('clusters: []')).toThrow(/No context ""; there are none/);
   });
+});
+
+test('without a file and outside of a pod, both are named', () => {
+  vi.stubEnv('KUBECONFIG', join(folder, 'nowhere'));
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
+  const nobody = () => openAccount({ kubeconfig: null, context: null });
+  expect(nobody).toThrow(`no ${join(folder, 'nowhere')}, and not in a pod (/var/run/secrets/`);
 });
 
 test('it is known whether there is anything to connect to', () => {

@@ -26,9 +26,9 @@ function shop(): World {
   return world;
 }
 
-const read = ({ environment }: World, name: string, endpoints = true) =>
+const read = ({ environment }: World, name: string, endpoints = true, pods = true) =>
   readService(
-    { environment, endpoints, previousPod: () => undefined },
+    { environment, endpoints, pods, previousPod: () => undefined },
     'shop',
     name,
     new AbortController().signal,
@@ -38,13 +38,14 @@ const names = (found: { objects: readonly { name: string }[] } | null) =>
   found?.objects.map(({ name }) => name) ?? null;
 
 test.each([
-  ['web', true, [['web'], ['web'], ['web-1', 'web-2'], ['a']]],
-  ['web', false, [['web'], null, ['web-1', 'web-2'], ['a']]],
-  ['plain', true, [['plain'], ['plain'], ['other'], null]],
-  ['gone', true, [[], [], [], null]],
-])('%s (Endpoints %s)', async (name, endpoints, want) => {
+  ['web', true, true, [['web'], ['web'], ['web-1', 'web-2'], ['a']]],
+  ['web', false, true, [['web'], null, ['web-1', 'web-2'], ['a']]],
+  ['web', true, false, [['web'], ['web'], ['web-1', 'web-2'], null]],
+  ['plain', true, true, [['plain'], ['plain'], ['other'], null]],
+  ['gone', true, true, [[], [], [], null]],
+])('%s (Endpoints %s, pods %s)', async (name, endpoints, pods, want) => {
   const world = shop();
-  const got = await read(world, name, endpoints);
+  const got = await read(world, name, endpoints, pods);
   if (got.kind !== 'read') throw new Error(got.message);
   expect([got.services, got.endpoints, got.endpointslices, got.pods].map(names)).toEqual(want);
   expect(got.resourceVersion).toBe(String(world.server.objects.version()));

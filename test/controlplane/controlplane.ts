@@ -13,7 +13,7 @@ import { request as httpsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
 import { homedir, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
@@ -96,6 +96,15 @@ async function assetOf(tool: Tool, version: Version): Promise<string | null> {
   return stdout.trim() === `Kubernetes ${version}` ? path : null;
 }
 
+/** Where Go is that builds, also where its own installer puts it and the PATH does not lead there. */
+function goProgram(): string {
+  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/local/go/bin'];
+  const found = folders.map((folder) => join(folder, 'go')).find((path) => existsSync(path));
+  if (found !== undefined) return found;
+  const places = 'neither on the PATH nor in /usr/local/go/bin';
+  throw new Error(`Go is missing, ${places}: Go 1.26 or later builds the control plane`);
+}
+
 /** Builds beside the place where the binary belongs, so that nobody finds half of one. */
 async function build(tool: Tool, version: Version, path: string): Promise<void> {
   const directory = await mkdtemp(join(cacheOf(version), 'build-'));
@@ -108,7 +117,8 @@ async function build(tool: Tool, version: Version, path: string): Promise<void> 
   const built = join(directory, tool);
   const flags = tool === 'etcd' ? [] : ['-ldflags', stamp];
   try {
-    await run('go', ['build', '-buildvcs=false', ...flags, '-o', built, tools[tool]], { cwd });
+    const args = ['build', '-buildvcs=false', ...flags, '-o', built, tools[tool]];
+    await run(goProgram(), args, { cwd });
     await rename(built, path);
   } finally {
     await rm(directory, { recursive: true, force: true });

@@ -167,14 +167,19 @@ export async function inParallel<T>(
   await Promise.all(Array.from({ length: workers }, worker));
 }
 
-export async function createFleet(client: Client, size: Size): Promise<Fleet> {
+/** The Nodes of a fleet, and what will run on them, which is not created yet. */
+export async function createNodesOf(client: Client, size: Size): Promise<Fleet> {
   const members = Array.from({ length: size.services }, (_, index) => memberAt(index));
   const fleet: Fleet = { members, nodes: [], addresses: addressing(1), nodesMade: 0 };
   for (const name of namespaces)
     await client.call('POST', '/api/v1/namespaces', { metadata: { name } });
   while (fleet.nodes.length < size.nodes) fleet.nodes.push(await addNode(client, fleet));
+  return fleet;
+}
+
+export async function createMembersOf(client: Client, fleet: Fleet, size: Size): Promise<void> {
+  const { members } = fleet;
   const running = members.filter(({ selectorless }) => !selectorless).length;
   const each = Math.ceil(size.pods / running);
   await inParallel(members, 12, (member) => createMember(client, fleet, member, each));
-  return fleet;
 }

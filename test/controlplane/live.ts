@@ -23,7 +23,7 @@ import { startChurn } from './churn.ts';
 import type { ControlPlane } from './controlplane.ts';
 import { disturb } from './disturb.ts';
 import type { Fleet, Size } from './fleet.ts';
-import { createFleet } from './fleet.ts';
+import { createMembersOf, createNodesOf } from './fleet.ts';
 import { measureLags } from './pause.ts';
 import { checkFaults } from './spoil.ts';
 import type { Stage } from './stage.ts';
@@ -97,11 +97,18 @@ function folderOf({ directory }: ControlPlane): string {
   return folder;
 }
 
-/** The controllers sleep meanwhile, so that they do not write for every single pod. */
+/**
+ * The controllers sleep meanwhile, so that they do not write for every single pod. But they know
+ * the Nodes by then: a pod that they hear of before its Node they write without a zone, and leave it
+ * so, where the Service publishes what is not ready (reconcileByAddressType of
+ * k8s.io/endpointslice@v0.36.3 reconciler.go), which is found.
+ */
 async function populate(plane: ControlPlane, client: Client, size: Size): Promise<Fleet> {
   const begun = performance.now();
+  const fleet = await createNodesOf(client, size);
+  await awaitSettled(client);
   plane.pauseControllerManager();
-  const fleet = await createFleet(client, size);
+  await createMembersOf(client, fleet, size);
   plane.resumeControllerManager();
   await awaitSettled(client);
   const took = secondsSince(begun).toFixed(0);

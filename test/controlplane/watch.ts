@@ -94,7 +94,7 @@ async function play({ plane, client, store, environment, reflectors }: Stage): P
   const signal = new AbortController().signal;
   const previousPod = () => undefined;
   const read = await readService(
-    { environment, endpoints: true, previousPod },
+    { environment, endpoints: true, pods: true, previousPod },
     'shop',
     'web',
     signal,

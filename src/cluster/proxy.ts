@@ -1,0 +1,76 @@
+// Which proxy leads to the API server where the kubeconfig names none: that of the environment, as
+// for kubectl (k8s.io/apimachinery@v0.36.3 pkg/util/net/http.go), by the rules of
+// golang.org/x/net@v0.49.0 http/httpproxy/proxy.go: HTTPS_PROXY for https and HTTP_PROXY for http,
+// in capitals first; never for localhost and loopback, nor for what NO_PROXY names: addresses,
+// ranges, domains with all below them (`.domain` only those), each with or without a port, or `*`.
+//
+// Left out: domains in other alphabets are compared as NO_PROXY writes them.
+
+import { BlockList, isIP } from 'node:net';
+
+export type Variables = Readonly<Record<string, string | undefined>>;
+
+interface Host {
+  /** Without brackets. */
+  readonly name: string;
+  readonly port: string;
+}
+
+/** The URL of the proxy for a server such as `https://10.0.0.1:6443`; null: it needs none. */
+export function proxyFor(server: string, variables: Variables): string | null {
+  const { protocol, hostname, port } = new URL(server);
+  const isSecure = protocol === 'https:';
+  const variable = isSecure ? 'HTTPS_PROXY' : 'HTTP_PROXY';
+  const proxy = valueOf(variables, variable);
+  const host = {
+    name: hostname.replace(/^\[|\]$/g, ''),
+    port: port === '' ? (isSecure ? '443' : '80') : port,
+  };
+  if (proxy === '' || isLoopback(host)) return null;
+  const exempt = valueOf(variables, 'NO_PROXY').split(',');
+  if (exempt.some((entry) => matches(entry.trim().toLowerCase(), host))) return null;
+  const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(proxy) ? proxy : `http://${proxy}`;
+  // The value is not repeated: it may have a password.
+  if (!URL.canParse(url)) throw new Error(`${variable} is not the URL of a proxy`);
+  return url;
+}
+
+function valueOf(variables: Variables, name: string): string {
+  const upper = variables[name] ?? '';
+  return upper === '' ? (variables[name.toLowerCase()] ?? '') : upper;
+}
+
+function isLoopback({ name }: Host): boolean {
+  return name === 'localhost' || isInRange(name, '127.0.0.0', 8) || name === '::1';
+}
+
+/** Whether a name is an address within a range. */
+function isInRange(name: string, network: string, bits: number): boolean {
+  const [family, other] = [isIP(name), isIP(network)];
+  if (family === 0 || family !== other || bits > (family === 4 ? 32 : 128)) return false;
+  const range = new BlockList();
+  const type = family === 4 ? 'ipv4' : 'ipv6';
+  range.addSubnet(network, bits, type);
+  return range.check(name, type);
+}
+
+/** Whether an entry of NO_PROXY names a host. */
+function matches(entry: string, { name, port }: Host): boolean {
+  if (entry === '*') return true;
+  const [, network = '', bits] = /^(.+)\/(\d{1,3})$/.exec(entry) ?? [];
+  if (bits !== undefined) return isInRange(name, network, Number(bits));
+  const { host, wanted } = split(entry);
+  if (host === '' || (wanted !== '' && wanted !== port)) return false;
+  if (isIP(host) !== 0) return isInRange(name, host, isIP(host) === 4 ? 32 : 128);
+  if (isIP(name) !== 0) return false;
+  const domain = host.replace(/^\*(?=\.)/, '');
+  return name.endsWith(domain.startsWith('.') ? domain : `.${domain}`) || name === domain;
+}
+
+/** An address or a domain, and its port, '' without one. */
+function split(entry: string): { readonly host: string; readonly wanted: string } {
+  if (isIP(entry) === 6) return { host: entry, wanted: '' };
+  // Brackets are for an address with a port.
+  const found = /^(?:\[(?<six>.*)\](?=:)|(?<name>[^:[]*))(?::(?<port>\d+))?$/.exec(entry)?.groups;
+  return { host: found?.six ?? found?.name ?? '', wanted: found?.port ?? '' };
+}

@@ -1,0 +1,165 @@
+// Whether the simulation would notice: each mutant breaks one rule of what makes a finding true,
+// and lives random lives until one of them goes wrong.
+//
+//   node test/apiserver/mutants.ts [SEEDS] [WORDS of a name]
+//
+// It prints the seed that caught each, and ends with 1 where one lived through all (1,000) seeds.
+
+import { spawn } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+interface Mutant {
+  readonly name: string;
+  readonly file: string;
+  /** What stands there, once, and what is put in its place. */
+  readonly from: string;
+  readonly to: string;
+}
+
+const confirm = 'src/audit/confirm.ts';
+const cut = 'src/audit/cut.ts';
+
+/** Nodes are left out: their stream never lags here, since no read shows what it owes. */
+const behind = ['services', 'pods', 'endpoints', 'endpointslices'].map((resource) => ({
+  name: `the stream of ${resource} may be behind`,
+  file: cut,
+  from: 'rests(output).every(\n        (resource) =>\n',
+  to: `rests(output).every(\n        (resource) => resource === '${resource}' ||\n`,
+}));
+
+const mutants: readonly Mutant[] = [
+  {
+    name: 'what waits opens without a watch',
+    file: confirm,
+    from: '!cut.isBlind(due.item.output) && (isKnown',
+    to: '(isKnown',
+  },
+  ...behind,
+  {
+    name: 'streams need not come to what a read has shown',
+    file: confirm,
+    from: 'due.point = latest.version',
+    to: "due.point = ''",
+  },
+  {
+    name: 'a read from before the end of the window will do for streams',
+    file: confirm,
+    from: 'latest.at >= due.at',
+    to: 'latest.at >= due.since',
+  },
+  {
+    name: 'a read from before the end of the window proves it',
+    file: confirm,
+    from: 'one.at < due.at || ',
+    to: '',
+  },
+  {
+    name: 'streams are believed at once',
+    file: confirm,
+    from: 'const longestLag = 60',
+    to: 'const longestLag = 0',
+  },
+  {
+    name: 'what is held may be of two moments',
+    file: confirm,
+    from: 'const caughtUp = matched && together',
+    to: 'const caughtUp = matched',
+  },
+  {
+    name: 'what was read need not have come',
+    file: confirm,
+    from: 'held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion)',
+    to: 'held?.uid === read.uid',
+  },
+  {
+    name: 'what a read lacks may be held',
+    file: confirm,
+    from: 'keys.has(one.key) || compareVersions(one.resourceVersion, version) === 1',
+    to: 'keys.has(one.key) || true',
+  },
+  {
+    name: 'nothing is late',
+    file: cut,
+    from: 'return past.isLate(version, at);',
+    to: 'return false;',
+  },
+  {
+    name: 'the clock runs on over gaps',
+    file: 'src/audit/ledger.ts',
+    from: 'change.gap === true || late;',
+    to: 'late;',
+  },
+  {
+    name: 'time in which nothing is seen counts',
+    file: 'src/serve.ts',
+    from: 'if (missed || to - from >= staleGrace) settle.delay',
+    to: 'if (from > to) settle.delay',
+  },
+  {
+    name: 'a difference that goes on in another way forgets what nobody saw',
+    file: 'src/audit/standing.ts',
+    from: '(item.since < oldest.since ? item : oldest)',
+    to: '(item.since < oldest.since ? { ...item, unseen: 0 } : oldest)',
+  },
+  {
+    name: 'no resource is ever stale',
+    file: cut,
+    from: 'if (blindSince !== null && now',
+    to: 'if (blindSince === null && now < 0 && now',
+  },
+  {
+    name: 'findings open late',
+    file: 'src/audit/settle.ts',
+    from: 'options.window, now);',
+    to: 'options.window + 3, now);',
+  },
+];
+
+const root = join(import.meta.dirname, '..', '..');
+
+/** A copy of all that a life needs. */
+function copy(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'mutants-'));
+  for (const path of ['src', 'test/apiserver', 'test/scenarios', 'package.json']) {
+    cpSync(join(root, path), join(folder, path), { recursive: true });
+  }
+  symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'));
+  return folder;
+}
+
+/** What the first life says that goes wrong; null: none does. */
+async function firstWrong(folder: string, count: number): Promise<string | null> {
+  const path = join(folder, 'test/apiserver/seeds.ts');
+  const child = spawn(process.execPath, [path, '--auditor', '0', String(count)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  for await (const line of createInterface({ input: child.stdout })) {
+    if (!line.startsWith('seed ')) continue;
+    child.kill();
+    return line;
+  }
+  return null;
+}
+
+async function main(count: number, words: string): Promise<void> {
+  const folder = copy();
+  process.once('exit', () => {
+    rmSync(folder, { recursive: true });
+  });
+  for (const { name, file, from, to } of mutants) {
+    if (!name.includes(words)) continue;
+    const text = readFileSync(join(root, file), 'utf8');
+    if (text.split(from).length !== 2) throw new Error(`${name}: ${file} does not say it once`);
+    writeFileSync(join(folder, file), text.replace(from, to));
+    const wrong = await firstWrong(folder, count);
+    writeFileSync(join(folder, file), text);
+    console.log(`${wrong === null ? 'LIVED' : 'caught'} ${name}: ${wrong ?? `${count} seeds`}`);
+    if (wrong === null) process.exitCode = 1;
+  }
+}
+
+const [, , seeds = '1000', ...words] = process.argv;
+await main(Number(seeds), words.join(' '));
