@@ -167,6 +167,11 @@ describe('a stream that is behind', () => {
     expect(opened).toEqual([]);
     await live.deliver(progress(132, '99'));
     at(133);
+    await expect.poll(() => auditor.now()).toBe(133);
+    expect(opened).toEqual([]);
+    // None of them can lag any more.
+    await live.deliver(progress(191, '99'));
+    at(192);
     await expect.poll(() => opened.length).toBe(2);
     live.stop();
   });

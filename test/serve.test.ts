@@ -118,8 +118,20 @@ test('a deletion whose object cannot be read still deletes it', () => {
   expect(report(auditor)).toMatchObject({ services: 0, unknown: {}, findings: [] });
 });
 
-/** Each stream but some says that it is there, and what waits is asked for again. */
+/** Another Service is read, as of a version; what waits needs to be known up to that. */
+function readAnother(auditor: Auditor, at: number, version: string): void {
+  auditor.advance(at);
+  const dues = [...auditor.settle.waiting()];
+  const others = dues.map((due) => ({ ...due, service: `another-${String(at)}` }));
+  const key = auditor.confirmer.next(others, at);
+  const slices = { objects: [], version };
+  const read = { service: null, endpoints: null, slices, pods: null, version };
+  if (key !== null) auditor.confirmer.answer(key, read);
+}
+
+/** Each stream but some comes to what was read, and what waits is asked for again. */
 function hear(auditor: Auditor, at: number, without: readonly Resource[] = []): void {
+  readAnother(auditor, at, '80');
   const others = resources.filter((resource) => !without.includes(resource));
   for (const entry of progress(at, '80', others)) auditor.take(entry);
   auditor.settle.retry(at);
@@ -133,6 +145,8 @@ describe('a live cluster', () => {
     for (const entry of lively()) auditor.take(entry);
     auditor.take(added('services', { ...service, metadata: other('60') }, 110));
     auditor.advance(140);
+    readAnother(auditor, 140, '60');
+    auditor.settle.retry(140);
     expect(opened).toEqual([]);
     for (const entry of progress(141, '60', ['services', 'pods', 'endpoints'])) auditor.take(entry);
     auditor.settle.retry(141);

@@ -8,7 +8,8 @@
 // etcd; a resource that is kept in an etcd of its own would only make more reads.
 //
 // What comes on a stream a second after another stream has shown newer versions is late: in which
-// order things happened was not seen, so what differed may have been well in between.
+// order things happened was not seen, so what differed may have been well in between. So is what
+// comes just after a newer version, where nothing else was shown for a second before that.
 //
 // An output is blind while a stream it rests on is not connected. A watch is closed and opened
 // again every few minutes, so a verdict is unknown only when that lasts. What was pending before
@@ -18,7 +19,7 @@
 
 import type { Resource } from '../model/objects.ts';
 import { resources } from '../model/objects.ts';
-import { isAtLeast, newest } from '../model/version.ts';
+import { compareVersions, isAtLeast, newest } from '../model/version.ts';
 import type { Output } from './findings.ts';
 
 /**
@@ -81,37 +82,54 @@ export interface Cut {
 /** Seconds by which a stream may be behind another before what comes on it is late. */
 const lateness = 1;
 
-/** What was the newest version that was known a while ago. */
+/** When which version was the newest that was known. */
 interface Past {
   /** Takes note that there is such a version. */
   readonly shown: (version: string, at: number) => void;
-  /** Whether a version that comes now was followed by others long before. */
+  /**
+   * Whether a version that comes now was followed by others long before; or whether any came before
+   * it, and it may have been there for long by then, since nothing else was shown for a while.
+   */
   isLate(version: string, at: number): boolean;
   /** Forgets all but this version. */
   restart(version: string): void;
 }
 
+interface Mark {
+  version: string;
+  readonly at: number;
+}
+
+const never: Mark = { version: '', at: -Infinity };
+
 function createPast(): Past {
   let top = '';
   /** As of `lateness` ago or earlier, and those since, oldest first, a few for each second. */
-  let before = '';
-  let marks: { readonly version: string; readonly at: number }[] = [];
+  let before = never;
+  let marks: Mark[] = [];
   return {
     shown(version, at) {
-      top = newest(top, version);
+      const newer = newest(top, version);
+      if (newer === top) return;
+      top = newer;
       const last = marks.at(-1);
-      if (last === undefined || at - last.at >= lateness / 4) marks.push({ version: top, at });
+      // What comes soon after another counts as if it had come with it.
+      if (last !== undefined && at - last.at < lateness / 4) last.version = top;
+      else marks.push({ version: top, at });
     },
     isLate(version, at) {
       for (let [mark] = marks; mark !== undefined && mark.at <= at - lateness; [mark] = marks) {
-        before = mark.version;
+        before = mark;
         marks.shift();
       }
-      return isAtLeast(before, version);
+      if (isAtLeast(before.version, version)) return true;
+      const next = marks.findIndex((mark) => compareVersions(mark.version, version) === 1);
+      const from = marks[next - 1] ?? before;
+      return next >= 0 && from !== never && (marks[next]?.at ?? at) - from.at >= lateness;
     },
     restart(version) {
       top = version;
-      before = '';
+      before = never;
       marks = [];
     },
   };

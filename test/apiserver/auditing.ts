@@ -4,7 +4,8 @@
 //
 // - What opens has stood: for the window, without a break, up to now, or up to the first change of
 //   the Service that a stream still owes (owed.ts). While streams are apart, breaks of less than
-//   a second do not count. All that it rests on is watched, and was for the window.
+//   a second do not count, and neither do those by objects that a stream owes and that came and went,
+//   which no read shows. All that it rests on is watched, and was for the window.
 // - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
@@ -22,7 +23,7 @@ import { createAuditor } from '../../src/serve.ts';
 import { virtualClock } from './clock.ts';
 import { names } from './life.ts';
 import { owedBy } from './owed.ts';
-import { createServer } from './server.ts';
+import { createServer, statusAnswer } from './server.ts';
 import { chanceFrom } from './simulate.ts';
 import { createStream } from './stream.ts';
 import { outputs, truthOf } from './truth.ts';
@@ -35,7 +36,7 @@ import type { LiveClock } from '../../src/live.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Auditor } from '../../src/serve.ts';
 import type { VirtualClock } from './clock.ts';
-import type { Owed } from './owed.ts';
+import type { Missing, Owed } from './owed.ts';
 import type { FakeServer } from './server.ts';
 import type { Interval, Truth } from './truth.ts';
 
@@ -71,6 +72,8 @@ export interface Simulation {
   readonly violations: string[];
   readonly counts: { opened: number; resolved: number; checked: number; found: number };
   pings: boolean;
+  /** Whether a Service can be read by itself. */
+  readable: boolean;
   /** Something happens to the streams. */
   disturbed(): void;
   /** The server's history went back. */
@@ -149,7 +152,10 @@ function environmentOf(
     async ask(request) {
       const state = stateOf();
       // One Service is not read in no time.
-      if (request.path.includes('/namespaces/')) await clock.sleep(0.005, request.signal);
+      if (request.path.includes('/namespaces/')) {
+        await clock.sleep(0.005, request.signal);
+        if (!state.readable) return statusAnswer(429, 'TooManyRequests');
+      }
       const answer = await server.ask(request);
       const resource = resourceIn(request.path);
       const isList = request.query.watch !== 'true' || 'sendInitialEvents' in request.query;
@@ -219,6 +225,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     violations,
     counts,
     pings: true,
+    readable: true,
     disturbedAt: clock.now(),
     seen: new WeakSet(),
     unwatched: new Map(),
@@ -259,7 +266,8 @@ const violate = (state: State, text: string): void => {
   state.violations.push(`at ${(state.clock.now() - 1_700_000_000).toFixed(2)} s: ${text}`);
 };
 
-function isDisturbed({ server, lags, chunks, attached }: State): boolean {
+function isDisturbed({ server, lags, chunks, attached, readable }: State): boolean {
+  if (!readable) return true;
   if ([...lags.values(), ...chunks.values()].some((one) => one > 0)) return true;
   if (server.faults.before !== noFault) return true;
   for (const { frozen, spoils, held } of server.watches) {
@@ -303,6 +311,11 @@ function isUnseen({ attached, owed, unseen, clock }: State, resource: Resource):
   return (unseen.get(resource) ?? Infinity) < clock.now();
 }
 
+/** Whether no read could show any of this, since it came and went. */
+const isPassed = ({ server }: State, missing: readonly Missing[]): boolean =>
+  missing.length > 0 &&
+  missing.every(({ resource, key }) => server.objects.get(resource, key) === undefined);
+
 function checkOpened(state: State): void {
   const { seen, truth, clock, owed, disturbedAt, counts } = state;
   const now = clock.now();
@@ -318,11 +331,12 @@ function checkOpened(state: State): void {
     if (seenFor < settle - 0.01) violate(state, `${code} opens, seen for ${seenFor.toFixed(2)} s`);
     const isApart = disturbedAt >= now - settle - late;
     const all = truth.intervals(name, truthUnit(unit));
-    const known = owed.knownUntil(name, resources);
+    const missing = owed.of(name, resources);
+    const known = missing.reduce((least, { at }) => Math.min(least, at), now);
     const stood = (isApart ? lasting(all) : all).some(({ from, to }) =>
       [known, now].some((end) => from <= end - settle + 0.01 && to >= end),
     );
-    if (stood) continue;
+    if (stood || (all.at(-1)?.to === Infinity && isPassed(state, missing))) continue;
     const text = all
       .slice(-4)
       .map((one) => `${(one.from - now).toFixed(2)}..${(one.to - now).toFixed(2)}`);

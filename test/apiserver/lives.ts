@@ -34,13 +34,8 @@ function upset(sim: Simulation, life: Life, random: Random): void {
     sim.disturbed();
     refuse(server, random, resources);
     clock.after(random() * 20, () => (server.faults.before = noFault));
-  } else if (chance < 0.62) withhold(sim, random);
-  else if (chance < 0.65) {
-    // No Service can be read by itself.
-    server.faults.before = ({ request: { path } }) =>
-      path.includes('/namespaces/') ? statusAnswer(429, 'TooManyRequests') : null;
-    clock.after(random() * 9 * settle, () => (server.faults.before = noFault));
-  } else if (chance < 0.92) {
+  } else if (chance < 0.68) withhold(sim, life, random);
+  else if (chance < 0.92) {
     sim.disturbed();
     // Nodes cannot be read again, so that nobody can know how far behind their stream is.
     const resource = oneOf<Resource>(random, ['pods', 'services', 'endpoints', 'endpointslices']);
@@ -49,18 +44,24 @@ function upset(sim: Simulation, life: Life, random: Random): void {
   } else server.objects.compact();
 }
 
-/** A resource can be neither watched nor listed for a while; then its history may be gone. */
-function withhold(sim: Simulation, random: Random): void {
+/**
+ * A resource can be neither watched nor listed for a while, in which controllers may stop; then its
+ * history may be gone.
+ */
+function withhold(sim: Simulation, life: Life, random: Random): void {
   const { server, clock } = sim;
-  const resource = oneOf(random, resources);
+  const resource = oneOf(random, [...resources, 'endpoints', 'endpointslices'] as const);
   sim.disturbed();
   server.faults.before = (asked) =>
     asked.resource === resource && !asked.request.path.includes('/namespaces/')
       ? statusAnswer(503, 'ServiceUnavailable')
       : null;
   for (const watch of [...server.watches]) if (watch.resource === resource) watch.stream.end();
-  const isForgotten = random() < 0.5;
-  clock.after(random() * 2 * settle, () => {
+  const isForgotten = random() < 0.7;
+  const seconds = random() * 2 * settle;
+  if (random() < 0.6)
+    clock.after(seconds * (0.4 + 0.6 * random()), () => halt(life, outputs, random));
+  clock.after(seconds, () => {
     server.faults.before = noFault;
     if (isForgotten) server.objects.compact();
   });
@@ -69,6 +70,7 @@ function withhold(sim: Simulation, random: Random): void {
 function calm(sim: Simulation): void {
   heal(sim.server);
   sim.server.faults.before = noFault;
+  sim.readable = true;
   sim.lags.clear();
   sim.disturbed();
 }
@@ -89,13 +91,12 @@ async function restore(sim: Simulation, life: Life, saved: Saved): Promise<void>
   life.restored();
 }
 
-/** Much happens in little time, and then no controller follows. */
+/** Much happens in little time. */
 async function hurry(sim: Simulation, life: Life, random: Random): Promise<void> {
-  for (let steps = 1 + below(random, 5); steps > 0; steps--) {
+  for (let steps = 1 + below(random, 4); steps > 0; steps--) {
     life.step();
-    await sim.pass((random() * settle) / 3);
+    await sim.pass(random() * oneOf(random, [1, settle / 2]));
   }
-  halt(life, outputs, random);
 }
 
 /** One life, from a seed; what was not as it must be. */
@@ -105,6 +106,13 @@ export async function auditSeed(seed: number): Promise<Simulation> {
   const sim = createSimulation(seed, (made) => {
     const { server, clock, truth } = made;
     made.pings = random() < 0.7;
+    // What controllers write comes late all the time.
+    const late = oneOf<Resource>(random, ['endpoints', 'endpointslices']);
+    if (random() < 0.3) made.lags.set(late, 1 + random() * 0.8 * settle);
+    if (random() < 0.25) {
+      made.readable = false;
+      clock.after(random() * 12 * settle, () => (made.readable = true));
+    }
     server.watchList = random() < 0.5;
     server.bookmarkEvery = oneOf(random, [1, 5, 60, 100_000]);
     server.faults.pageSize = oneOf(random, [1, 2, 500]);
@@ -124,8 +132,12 @@ export async function auditSeed(seed: number): Promise<Simulation> {
   for (let steps = 8 + below(random, 18); steps > 0; steps--) {
     if (isCalm || random() < 0.75) life.step();
     else {
-      upset(sim, life, random);
       if (random() < 0.4) await hurry(sim, life, random);
+      upset(sim, life, random);
+      if (random() < 0.4) {
+        await hurry(sim, life, random);
+        halt(life, random() < 0.6 ? outputs : [oneOf(random, outputs)], random);
+      }
     }
     if (restores && random() < 0.1) {
       if (saved === null) saved = sim.server.objects.save();

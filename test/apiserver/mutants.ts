@@ -63,12 +63,6 @@ const mutants: readonly Mutant[] = [
     to: 'const longestLag = 0',
   },
   {
-    name: 'what is held may be of two moments',
-    file: confirm,
-    from: 'const caughtUp = matched && together',
-    to: 'const caughtUp = matched',
-  },
-  {
     name: 'what was read need not have come',
     file: confirm,
     from: 'held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion)',

@@ -9,8 +9,8 @@ import type { Clock } from './clock.ts';
 import type { Change, Truth } from './truth.ts';
 
 export interface Owed {
-  /** All that happened to a Service before this moment is known, as far as it is of `needed`. */
-  knownUntil(name: string, needed: readonly Resource[]): number;
+  /** What has not been taken in of a Service, as far as it is of `needed`. */
+  of(name: string, needed: readonly Resource[]): readonly Missing[];
   /** An entry has been taken in. */
   took(entry: Entry): void;
   /** The history of the server went back, and with it these objects. */
@@ -33,7 +33,8 @@ interface Spell {
   listed: boolean;
 }
 
-interface Missing extends Change {
+/** A change that the auditor does not know yet, and when it happened. */
+export interface Missing extends Change {
   readonly at: number;
 }
 
@@ -62,12 +63,8 @@ export function owedBy(truth: Truth, clock: Clock): Owed {
     }
   };
   return {
-    knownUntil(name, needed) {
-      const own = changes.filter(
-        (one) => needed.includes(one.resource) && one.names.includes(name),
-      );
-      return own.reduce((least, { at }) => Math.min(least, at), clock.now());
-    },
+    of: (name, needed) =>
+      changes.filter((one) => needed.includes(one.resource) && one.names.includes(name)),
     took(entry) {
       if (entry.kind === 'watch') turn(entry.resource, entry.state);
       else if (entry.kind === 'synced') listed.add(entry.resource);

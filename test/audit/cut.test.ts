@@ -88,14 +88,25 @@ describe('what is known', () => {
 });
 
 describe('what comes is late', () => {
+  test('just after something newer where nothing else was shown for a second before', () => {
+    const cut = cutOf();
+    cut.saw('pods', '120', 10);
+    cut.saw('pods', '130', 10.9);
+    cut.saw('pods', '140', 12);
+    expect(cut.saw('endpoints', '139', 12.1)).toBe(true);
+    expect(cut.saw('endpoints', '141', 12.1)).toBe(false);
+  });
+
   test('a second after something newer was shown, by a stream or by a read', () => {
     const cut = cutOf();
+    cut.saw('services', '115', 9.5);
     expect(cut.saw('pods', '120', 10)).toBe(false);
-    expect(cut.saw('endpoints', '110', 10.5)).toBe(false);
+    expect(cut.saw('endpoints', '116', 10.5)).toBe(false);
     expect(cut.saw('endpoints', '111', 11)).toBe(true);
     expect(cut.saw('endpoints', '121', 11)).toBe(false);
     cut.reached('nodes', '130', 20);
     expect(cut.saw('pods', '129', 21)).toBe(true);
+    cut.shown('138', 29.5);
     cut.shown('140', 30);
     expect(cut.saw('pods', '139', 30.9)).toBe(false);
     expect(cut.saw('pods', '140', 31)).toBe(true);
