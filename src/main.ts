@@ -15,6 +15,7 @@ import { systemErrorText } from './cluster/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditedOnce } from './commands/audit.ts';
 import type { Explained } from './commands/explain.ts';
+import type { LagOptions } from './commands/lag.ts';
 import {
   withConnected,
   withJudged,
@@ -145,6 +146,18 @@ function addAnswering(program: Command, run: Run): void {
           explainSubject(words, options),
         ),
       );
+    });
+  withJudged(program.command('lag'))
+    .description('say how long outputs took to follow their input, and what took longest')
+    .option('--recording <file>', 'of a recording, as replay reads it')
+    .option('--server <url>', 'of a running server: http://127.0.0.1:9465')
+    .addOption(
+      new Option('-o, --output <format>', 'table or json')
+        .choices(['table', 'json'])
+        .default('table'),
+    )
+    .action((options: LagOptions) => {
+      run(import('./commands/lag.ts').then(({ lag }) => lag(options)));
     });
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)

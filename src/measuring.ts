@@ -3,10 +3,12 @@
 // Services the tally of the ledger keeps (tally.ts); before there is a ledger, it is nothing.
 
 import type { Ledger } from './audit/ledger.ts';
+import type { Lags, LagMeasuring } from './lags.ts';
+import { createLags } from './lags.ts';
+import type { Journey } from './measure/journey.ts';
 import type { Histogram } from './measure/lag.ts';
 import {
   countTrigger,
-  createConvergenceLag,
   createHistogram,
   createTriggerLag,
   durationBounds,
@@ -18,12 +20,13 @@ import type { Change, EndpointSlice, Endpoints, Key, Snapshot } from './model/ob
 import { isOutput, label } from './model/objects.ts';
 import type { AuditDurations, OpenedFindings } from './output/family.ts';
 import type { Accumulators } from './output/report.ts';
+import type { Release } from './shadow/release.ts';
 import type { Tally } from './tally.ts';
 
 /**
  * What was measured since the input began; sums over Services are brought up to date by `refresh`.
  */
-export interface Measured extends Accumulators {
+export interface Measured extends Accumulators, Lags {
   /** Findings opened so far. */
   readonly opened: OpenedFindings;
   readonly durations: AuditDurations;
@@ -33,28 +36,40 @@ export interface Measured extends Accumulators {
 
 export interface Measuring {
   readonly measured: Measured;
-  take(change: Change, snapshot: Snapshot): void;
+  take(change: Change): void;
+  /** What judgements tell of lags goes here. */
+  readonly lags: Pick<LagMeasuring, 'judged' | 'nodeJudged' | 'converged'>;
   /** Notes how long it took to take in one entry, and whether judging began with it. */
   took(seconds: number, isBeginning: boolean): void;
   /** From now on, sums over Services are those of this ledger. */
-  follow(ledger: Ledger, tally: Tally): void;
+  follow(ledger: Ledger, tally: Tally, release: Release): void;
 }
 
-/** Measures what changes; `tally` is what sums are until there is a ledger. */
-export function createMeasuring(opened: OpenedFindings, tally: Tally): Measuring {
+export interface MeasuringOptions {
+  readonly snapshot: Snapshot;
+  readonly opened: OpenedFindings;
+  /** What sums are until there is a ledger. */
+  readonly tally: Tally;
+  readonly onJourney: (journey: Journey) => void;
+}
+
+/** Measures what changes. */
+export function createMeasuring(options: MeasuringOptions): Measuring {
+  const { snapshot, opened, tally } = options;
   const sizes = createSizes();
-  const convergence = createConvergenceLag();
+  const lags = createLags(snapshot, options.onJourney);
   const trigger = createTriggerLag();
   const duration = (): Histogram => createHistogram(durationBounds);
   const durations = { full: duration(), change: duration() };
   let followed: { readonly ledger: Ledger; readonly tally: Tally } | null = null;
   const current = (): Tally => followed?.tally ?? tally;
 
-  function take(change: Change, snapshot: Snapshot): void {
+  function take(change: Change): void {
     const { resource, at } = change;
+    // The first list is no change: its objects were written long before they arrived.
+    if (followed !== null) lags.take(change);
     if (!isOutput(resource)) return;
     trackSize(sizes, change);
-    // The first list is no change: its objects were written long before they arrived.
     if (followed === null) return;
     countUpdate(sizes, change, snapshot.nodes.size);
     const before = change.before as Endpoints | EndpointSlice | null;
@@ -66,8 +81,8 @@ export function createMeasuring(opened: OpenedFindings, tally: Tally): Measuring
   }
 
   const measured: Measured = {
+    ...lags.lags,
     sizes,
-    convergence,
     trigger,
     opened,
     durations,
@@ -87,11 +102,13 @@ export function createMeasuring(opened: OpenedFindings, tally: Tally): Measuring
   return {
     measured,
     take,
+    lags,
     took(seconds, isBeginning) {
       observe(isBeginning ? durations.full : durations.change, seconds);
     },
-    follow(ledger, of) {
+    follow(ledger, of, release) {
       followed = { ledger, tally: of };
+      lags.follow(ledger, release);
     },
   };
 }

@@ -3,17 +3,16 @@
 // last of each kind. A dump is parsed when it changes, and what cannot be read makes its node
 // unknown.
 
-import type { Nodes } from './audit/nodes.ts';
+import type { Nodes, NodesOptions } from './audit/nodes.ts';
 import { createNodes } from './audit/nodes.ts';
 import type { Proxied } from './audit/proxied.ts';
 import { createProxied } from './audit/proxied.ts';
-import type { Settle } from './audit/settle.ts';
 import type { NodeConfigEntry, NodeRulesEntry } from './cluster/node-lines.ts';
 import { WrongType } from './cluster/fields.ts';
 import type { OnProblem, Problem } from './cluster/problem.ts';
 import { problemAt, valueText } from './cluster/problem.ts';
 import { readProxyConfig } from './cluster/proxy-config.ts';
-import type { Change, Snapshot } from './model/objects.ts';
+import type { Change } from './model/objects.ts';
 import { defaultProxyConfig } from './model/proxy.ts';
 import { readRulesDump } from './rules/dumps.ts';
 import { DumpError } from './rules/ruleset.ts';
@@ -43,11 +42,7 @@ export interface NodeRules {
   readonly unreadable: () => number;
 }
 
-export interface NodeRulesOptions {
-  readonly snapshot: Snapshot;
-  readonly settle: Settle;
-  readonly window: number;
-  readonly minor: () => number;
+export interface NodeRulesOptions extends Omit<NodesOptions, 'proxied'> {
   readonly onProblem: OnProblem;
 }
 

@@ -1,7 +1,11 @@
-// What an auditor knows, put into one document: the report that audit, replay and serve end with.
+// What an auditor knows, put into one document: the report that audit, replay and serve end with,
+// and what was measured of lag.
 // Nothing is judged or measured here; a dump, which is one moment, tells no times of its findings.
 
 import { concerns, summarize } from './audit/summary.ts';
+import { skewSeconds } from './measure/skew.ts';
+import type { LagReport } from './output/lag.ts';
+import { distributionsOf } from './output/lag.ts';
 import type { Report } from './output/report.ts';
 import { measuresOf } from './output/report.ts';
 import type { Auditor } from './serve.ts';
@@ -53,5 +57,36 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),
     measures: measuresOf(auditor.measured),
+  };
+}
+
+/** All that was measured of lag. */
+export function lagReportOf(auditor: Auditor): LagReport {
+  const { convergence, trigger, travel, journeys, skew, history } = auditor.measured;
+  const now = auditor.now();
+  let oldestBegun: number | null = null;
+  for (const { begun } of journeys.open()) oldestBegun = Math.min(oldestBegun ?? begun, begun);
+  return {
+    format: 1,
+    from: auditor.startedAt(),
+    now,
+    distributions: distributionsOf(convergence, trigger, travel),
+    triggerTimes: trigger.counts,
+    journeys: {
+      open: journeys.openCount(),
+      oldestBegun,
+      begun: travel.begun,
+      ended: journeys.ended,
+    },
+    clockAheadSeconds: skewSeconds(skew, now ?? 0),
+    worst: {
+      journeys: history.journeys.list(now ?? 0).map(({ journey, seconds }) => {
+        const { namespace, service, pod, uid, podNode, addresses, operation, begun } = journey;
+        const { quality, stages, nodes, end } = journey;
+        const who = { namespace, service, pod, uid, podNode, addresses, operation };
+        return { ...who, begun, quality, stages, nodes, end, seconds };
+      }),
+      convergence: history.convergence.list(now ?? 0),
+    },
   };
 }

@@ -2,7 +2,7 @@
 //
 //   recording.ts ─┐ entry      ┌──────► store ──► change ──► ledger ──► settle ──► findings
 //   kwok.ts ──────┼──────► Auditor.take           │            └──► convergence samples
-//   dump.ts ──────┘            │                  └──► fill, sizes, trigger samples
+//   dump.ts ──────┘            │                  └──► fill, sizes, trigger samples, journeys
 //                              └──► unreadable objects ──► unknown
 //
 // Nothing is judged before every resource that the input promises is complete; what is missing when
@@ -25,7 +25,7 @@ import type { OnProblem } from './cluster/problem.ts';
 import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
 import { createStore, heldObjects } from './cluster/store.ts';
-import { countConvergence } from './measure/lag.ts';
+import type { Journey } from './measure/journey.ts';
 import type { Measured, Measuring } from './measuring.ts';
 import { createMeasuring } from './measuring.ts';
 import type { Key, Lost, Pod, Resource, WatchEvent } from './model/objects.ts';
@@ -54,6 +54,8 @@ export interface AuditorOptions {
   readonly onResolve?: (finding: Finding) => void;
   /** What of the nodes' rules cannot be read. */
   readonly onProblem?: OnProblem;
+  /** A journey of a pod ended (measure/journey.ts). */
+  readonly onJourney?: (journey: Journey) => void;
 }
 
 export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules;
@@ -144,9 +146,18 @@ export function createAuditor(options: AuditorOptions): Auditor {
     onResolve: (finding) => options.onResolve?.(finding),
   });
   const store = createStore(complete);
+  const measuring = createMeasuring({
+    snapshot: store.snapshot,
+    opened,
+    tally: createTally(newestRelease, options.maxEndpointsPerSlice),
+    onJourney: (journey) => options.onJourney?.(journey),
+  });
+  const { nodeJudged, converged } = measuring.lags;
   const nodeRules = createNodeRules({
     snapshot: store.snapshot,
     settle,
+    onJudged: nodeJudged,
+    onConvergence: converged,
     window: options.settle,
     minor: () => releaseFor(state).minor,
     onProblem: (problem) => options.onProblem?.(problem),
@@ -157,7 +168,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
     store,
     settle,
     losses: new Map(),
-    measuring: createMeasuring(opened, createTally(newestRelease, options.maxEndpointsPerSlice)),
+    measuring,
     touch: () => undefined,
     began: false,
     cut,
@@ -383,9 +394,8 @@ function* begin(state: State, at: number): Steps {
     onTouch: (key) => {
       tally.touch(ledger, key);
     },
-    onConvergence: (sample) => {
-      countConvergence(measuring.measured.convergence, sample);
-    },
+    onJudged: measuring.lags.judged,
+    onConvergence: measuring.lags.converged,
   });
   yield* ledger.beginInSteps(at);
   for (const lost of state.losses.values()) yield* ledger.loseInSteps(lost, at);
@@ -393,7 +403,7 @@ function* begin(state: State, at: number): Steps {
   state.touch = (key) => {
     tally.touch(ledger, key);
   };
-  measuring.follow(ledger, tally);
+  measuring.follow(ledger, tally, context.release);
   state.nodeRules.begin(at);
 }
 
@@ -434,7 +444,7 @@ function* applyEvent(state: State, delivered: WatchEvent): Steps {
   if (change !== null) {
     ledger?.apply(change, late);
     state.nodeRules.apply(change);
-    state.measuring.take(change, store.snapshot);
+    state.measuring.take(change);
   }
   if (losses.size === 0) return;
   const { resource, object, at } = event;

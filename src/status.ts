@@ -15,6 +15,9 @@ import { noHintCounts } from './output/family.ts';
 import type { Status } from './output/page.ts';
 import type { PerService, ServiceSeries } from './output/service-rows.ts';
 import { createServiceRows, noServiceSeries } from './output/service-rows.ts';
+import type { TracingCounts } from './output/tracing.ts';
+import { noTracingCounts } from './output/tracing.ts';
+import { lagReportOf } from './reporting.ts';
 import type { Auditor } from './serve.ts';
 
 /** Seconds without sight of a needed resource after which the auditor is not ready. */
@@ -24,6 +27,8 @@ const unseenLimit = 60;
 export interface Lively {
   readonly stuck: () => string | null;
   readonly counters: () => WatchMetrics['counters'];
+  /** What became of traces; absent: none are sent. */
+  readonly tracing?: TracingCounts;
 }
 
 /** Input that is not live. */
@@ -42,6 +47,7 @@ export function answersOf(
     status: () => statusOf(auditor, source, live),
     scrape: () => scrape(auditor, live, rows),
     service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`, now()),
+    lag: () => lagReportOf(auditor),
     notReady: () => whyNotReady(auditor, now()),
     stuck: live.stuck,
   };
@@ -80,7 +86,7 @@ function* scrape(
 /** The findings of its summary are in no order. */
 function metricsOf(
   auditor: Auditor,
-  { counters }: Lively,
+  { counters, tracing }: Lively,
   perService: ServiceSeries,
 ): MetricsState {
   const ledger = auditor.ledger();
@@ -105,6 +111,7 @@ function metricsOf(
     version,
     ready: whyNotReady(auditor, now) === null,
     watches: { inputs: cut.inputs, confirmations: confirmer.counts, counters: counters() },
+    tracing: tracing ?? noTracingCounts(),
     perService,
   };
 }

@@ -108,7 +108,7 @@ export function pod(more: Of<Pod> = {}): Pod {
     ports: noPorts,
     terminal: false,
     ready: true,
-    readySince: 0,
+    turnedAt: 0,
     ips: ['10.0.0.1'],
     ipsSince: 0,
     ref: { kind: 'Pod', namespace, name, uid },

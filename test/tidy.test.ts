@@ -105,6 +105,8 @@ const above: Readonly<Record<string, readonly string[] | null>> = {
   'src/reporting.ts': null,
   'src/status.ts': null,
   'src/measuring.ts': null,
+  'src/journeys.ts': null,
+  'src/lags.ts': null,
   'src/noderules.ts': null,
   'src/tally.ts': null,
   'src/config.ts': ['src/model/scope.ts', 'src/shadow/release.ts'],

@@ -132,7 +132,7 @@ export function explainPair(context: Sight, of: Audited, pod: Pod): PairExplaine
     decides,
     places,
     steps: asked.chain.steps.map((step) =>
-      stepReason(step, step.name === 'readiness' ? pod.readySince : null),
+      stepReason(step, step.name === 'readiness' && !pod.deleting ? pod.turnedAt : null),
     ),
     stands: places.map((one) => placeReason(asked, one)),
     besides: besidesOf(asked),

@@ -74,6 +74,8 @@ export interface LedgerOptions {
   onConvergence?(sample: ConvergenceSample): void;
   /** What is known of a Service, or of a name without one, may be another now. */
   onTouch?(key: Key): void;
+  /** What a change touched has been judged; called for each Service that it touched. */
+  onJudged?(touch: Touch, change: Change): void;
 }
 
 interface State {
@@ -133,6 +135,7 @@ export function createLedger(options: LedgerOptions): Ledger {
         // Any unit may have been as expected in between.
         if (change.gap === true) touch.whole = true;
         evaluate(state, touch, change.at, gap);
+        options.onJudged?.(touch, change);
       }
     },
     lose(lost, at) {
@@ -217,7 +220,8 @@ function evaluate(state: State, touch: Touch, at: number, gap: boolean): void {
   // What was touched may be gone, so that the whole Service would not come upon it.
   for (const address of touch.addresses) judgeAddress(state, of, address, occasion);
   for (const slice of touch.slices) judgeOneSlice(state, of, slice, occasion);
-  if (touch.whole || regime !== of.regime) judgeWhole(state, of, occasion);
+  touch.whole ||= regime !== of.regime;
+  if (touch.whole) judgeWhole(state, of, occasion);
   else {
     if (touch.writes.size > 0) judgeMirror(state, of, occasion);
     judgeOutputs(state, of, occasion);

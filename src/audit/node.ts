@@ -5,7 +5,7 @@
 // Not evidence: names of chains, comments, and rules that no packet meets. A foreign masquerade of
 // what leaves the pods' ranges is the network's affair and no difference.
 
-import { isWithin, parseCIDR, parseIP } from '../model/ip.ts';
+import { canonicalIP, isWithin, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import type { Packet } from '../model/proxy.ts';
 import { formatAddress } from '../rules/address.ts';
@@ -240,6 +240,14 @@ function isHarmless(
 
 const subjectOf = ({ deviation }: Deviant): string =>
   'endpoint' in deviation ? `${deviation.kind} ${deviation.endpoint}` : deviation.kind;
+
+/** Whether a difference is about one of these addresses, or about no single one. */
+export function isAt({ subject }: Difference, addresses: readonly string[]): boolean {
+  const endpoint = subject.slice(subject.lastIndexOf(' ') + 1);
+  if (!endpoint.includes(':')) return true;
+  const ip = canonicalIP(ipOf(endpoint));
+  return addresses.some((address) => canonicalIP(address) === ip);
+}
 
 const certain = 1 - 1e-6;
 

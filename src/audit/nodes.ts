@@ -26,11 +26,15 @@ import { difference as differenceOf } from './compare.ts';
 import type { Code } from './findings.ts';
 import type { NodeInput, Observed } from './node.ts';
 import { keyOfPort, observeNode } from './node.ts';
+import type { Clock, Following, NodeJudgement } from './programming.ts';
+import { followClocks, judgementOf, startFollowing, stopFollowing } from './programming.ts';
 import type { Proxied } from './proxied.ts';
 import type { Difference, NodeFinding } from './rollup.ts';
 import { differenceKey, portFinding, rollUp, staleFinding } from './rollup.ts';
 import type { Item, Owned, Settle } from './settle.ts';
 import type { Left, Observer } from './stale.ts';
+import type { ConvergenceSample } from './standing.ts';
+import { operationOf } from './standing.ts';
 import { leftAt, noteRight, serviceOf, staleness } from './stale.ts';
 import type { UnknownOfNode, Verdict } from './verdict.ts';
 
@@ -72,6 +76,9 @@ export interface NodesOptions {
   readonly window: number;
   /** Minor version of the kube-proxies, where nothing else is known. */
   readonly minor: () => number;
+  /** Called after each reading. */
+  onJudged?(judgement: NodeJudgement): void;
+  onConvergence?(sample: ConvergenceSample): void;
 }
 
 /** Dumps are not as regular as clocks: seconds by which a window may be short. */
@@ -79,12 +86,6 @@ const jitter = 0.25;
 
 /** Rules that were not seen for so many windows, and seconds, are not known any more. */
 const unseen = { windows: 3, seconds: 60 };
-
-interface Clock {
-  /** The last dump without the difference, and the first with it. */
-  readonly before: number;
-  readonly since: number;
-}
 
 /** A finding that is open, and the differences that make it. */
 interface Held {
@@ -113,6 +114,7 @@ interface NodeState {
   readonly held: Map<string, Held>;
   verdicts: readonly NodeVerdict[];
   at: number | null;
+  readonly following: Following;
 }
 
 export function createNodes(options: NodesOptions): Nodes {
@@ -167,6 +169,7 @@ const newState = (name: string): NodeState => ({
   held: new Map(),
   verdicts: [],
   at: null,
+  following: startFollowing(),
 });
 
 const unknownNode = (reason: UnknownOfNode): NodeVerdict[] => [
@@ -201,13 +204,16 @@ function judge(options: NodesOptions, state: NodeState, at: number): void {
     release(options, state, at);
     state.at = at;
     state.verdicts = unknownNode(reason ?? 'node-not-known');
+    stopFollowing(state.following);
+    options.onJudged?.({ node: state.name, at, before: null, differs: null, programmed: [] });
     return;
   }
   const seen = observe(options, state, node);
   const { observed } = seen;
   const differing = new Set(observed.differences.flatMap((one) => serviceOf(options.proxied, one)));
   remember(state, seen.observer, differing);
-  follow(state, observed, at);
+  for (const sample of followClocks(state, seen, at)) options.onConvergence?.(sample);
+  options.onJudged?.(judgementOf(state, seen, at));
   const ripe = (key: string): boolean => {
     const clock = state.clocks.get(key);
     return clock !== undefined && hasStood(clock, at, options.window);
@@ -276,14 +282,6 @@ const configOf = (ruleset: RuleSet, minor: number): ProxyConfig => ({
   ...defaultProxyConfig(modeIn(ruleset), minor),
   ...localDetectionIn(ruleset),
 });
-
-function follow(state: NodeState, { differences, others }: Observed, at: number): void {
-  const keys = new Set([...differences.map(differenceKey), ...others.map(({ code }) => code)]);
-  for (const key of state.clocks.keys()) if (!keys.has(key)) state.clocks.delete(key);
-  for (const key of keys) {
-    if (!state.clocks.has(key)) state.clocks.set(key, { before: state.at ?? at, since: at });
-  }
-}
 
 /** Whether all dumps of a window have shown it, and more than one where there is a window. */
 const hasStood = ({ before, since }: Clock, at: number, window: number): boolean =>
@@ -416,6 +414,8 @@ function itemOf(finding: NodeFinding, since: number, at: number): Item {
     since,
     unseen: 0,
     byInput: false,
+    operation: operationOf(finding.code),
+    lateSince: since,
     openedAt: null,
     gone: false,
   };

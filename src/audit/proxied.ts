@@ -17,6 +17,15 @@ export interface Past {
   readonly until: number;
 }
 
+/** That something changed of what is told of a Service. */
+export interface Changed {
+  readonly key: Key;
+  /** Unix seconds. */
+  readonly at: number;
+  /** The revision that it made. */
+  readonly revision: number;
+}
+
 export interface Proxied {
   readonly services: ReadonlyMap<Key, Service>;
   readonly slices: ReadonlyMap<Key, readonly EndpointSlice[]>;
@@ -24,19 +33,24 @@ export interface Proxied {
   readonly past: ReadonlyMap<Key, readonly Past[]>;
   /** Becomes another number whenever something changes. */
   revision(): number;
+  /** Changes after a revision, oldest first; of very many, the last. */
+  changesSince(revision: number): Iterable<Changed>;
   /** Takes in one change, which the snapshot already holds. */
   apply(change: Change): void;
 }
 
-const bounds = { versions: 64, services: 4096 };
+const bounds = { versions: 64, services: 4096, changes: 65_536 };
 
 /** Begins with what the snapshot holds, and without a past. */
 export function createProxied(snapshot: Snapshot): Proxied {
   const slices = new Map(slicesByService(snapshot.slices.values()));
   const past = new Map<Key, Past[]>();
   let revision = 0;
+  let changes: Changed[] = [];
   const note = (key: Key, service: Service | null, until: number): void => {
     revision++;
+    changes.push({ key, at: until, revision });
+    if (changes.length > 2 * bounds.changes) changes = changes.slice(-bounds.changes);
     const known = past.get(key) ?? [];
     // What changed last comes last.
     past.delete(key);
@@ -51,6 +65,14 @@ export function createProxied(snapshot: Snapshot): Proxied {
     slices,
     past,
     revision: () => revision,
+    *changesSince(after) {
+      // Each change makes one revision.
+      const missed = revision - changes.length;
+      for (let index = Math.max(0, after - missed); index < changes.length; index++) {
+        const change = changes[index];
+        if (change !== undefined) yield change;
+      }
+    },
     apply({ resource, before, after, at }) {
       if (resource === 'services') {
         const object = after ?? before;

@@ -16,6 +16,9 @@ import type { Cause } from './causes.ts';
 import type { Code, Finding, Output, Severity } from './findings.ts';
 import { catalogue, isWorse } from './findings.ts';
 
+/** What an output has to do to become as expected. */
+export type Operation = 'add' | 'remove' | 'update';
+
 /** A difference that stands, with its clock. */
 export interface Item {
   difference: Difference;
@@ -36,6 +39,10 @@ export interface Item {
   unseen: number;
   /** Whether a change of the input made the difference, so that its end is a measure of lag. */
   byInput: boolean;
+  /** What would have ended the difference as it began. */
+  readonly operation: Operation;
+  /** When that change came; a wake of whoever slept begins anew. */
+  readonly lateSince: number;
   openedAt: number | null;
   gone: boolean;
 }

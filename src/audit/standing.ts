@@ -13,17 +13,21 @@
 import type { Release } from '../shadow/release.ts';
 import type { Difference } from './compare.ts';
 import type { Cause } from './causes.ts';
-import type { Output, Severity } from './findings.ts';
+import type { Code, Output, Severity } from './findings.ts';
 import { catalogue } from './findings.ts';
 import type { ServiceRecord } from './service.ts';
-import type { Item, Settle } from './settle.ts';
+import type { Item, Operation, Settle } from './settle.ts';
 import type { Touch, Written } from './touch.ts';
 import type { Unknown } from './verdict.ts';
 
 /** How long an output took to follow its input, at one address or in one object. */
 export interface ConvergenceSample {
-  readonly output: Written;
-  readonly operation: 'add' | 'remove' | 'update';
+  readonly output: Written | 'node';
+  readonly operation: Operation;
+  readonly namespace: string;
+  readonly service: string;
+  /** null for outputs that are no node's. */
+  readonly node: string | null;
   readonly seconds: number;
   readonly at: number;
 }
@@ -56,6 +60,9 @@ export interface Keeping {
 }
 
 const operations = { missing: 'add', unexpected: 'remove', different: 'update' } as const;
+
+/** What ends a difference of this code. */
+export const operationOf = (code: Code): Operation => operations[catalogue[code].difference];
 
 /** Blind spots in which upstream merely sleeps: nobody edited, and the next event cures. */
 const asleep: readonly (Cause | null)[] = [
@@ -96,18 +103,24 @@ export function reconcile(
     if (known === undefined) fresh.push(difference);
     else after.push(carryOn(keeping, of, known, difference, occasion));
   }
-  // An address that was wrong one way and is wrong another has been wrong all the time.
-  const continued = unit.includes(' ') && !occasion.gap ? left : [];
-  const clock = continued.reduce<Clock>(
-    (oldest, item) => (item.since < oldest.since ? item : oldest),
-    { since: occasion.at, unseen: 0 },
-  );
+  // A unit that is one address is right when nothing differs there any more.
+  const isAddress = unit.includes(' ');
   for (const difference of fresh) {
+    // An address that was wrong one way and is wrong another has been wrong all the time.
+    const wrong = isAddress && !occasion.gap ? oldestOf(left) : null;
+    const { subject } = difference;
+    const same = left.filter((one) => subject !== '' && one.difference.subject === subject);
+    const first = wrong ?? (occasion.gap ? null : oldestOf(same));
+    const clock = { since: wrong?.since ?? occasion.at, unseen: wrong?.unseen ?? 0, first };
     const item = started(keeping, difference, before, clock, occasion);
     keeping.settle.watch(item, of.record.namespace, of.record.name, occasion.at);
     after.push(item);
   }
-  for (const item of left) end(keeping, item, fresh.length === 0, occasion);
+  for (const item of left) {
+    const { subject } = item.difference;
+    const goesOn = fresh.some((one) => isAddress || one.subject === subject);
+    end(keeping, of, item, !goesOn, occasion);
+  }
   if (after.length === 0) of.items.delete(unit);
   else {
     if (of.items === noItems) of.items = new Map();
@@ -117,13 +130,22 @@ export function reconcile(
 
 export const noItems = new Map<string, Item[]>();
 
-type Clock = Pick<Item, 'since' | 'unseen'>;
+/** The clock of a new difference, and the one that it takes the place of. */
+interface Clock extends Pick<Item, 'since' | 'unseen'> {
+  readonly first: Item | null;
+}
+
+const oldestOf = (items: readonly Item[]): Item | null =>
+  items.reduce<Item | null>(
+    (oldest, item) => (oldest === null || item.since < oldest.since ? item : oldest),
+    null,
+  );
 
 function started(
   keeping: Keeping,
   difference: Difference,
   standing: readonly Item[],
-  { since, unseen }: Clock,
+  { since, unseen, first }: Clock,
   { at, touch, beginning, gap }: Occasion,
 ): Item {
   const { output } = catalogue[difference.code];
@@ -144,7 +166,10 @@ function started(
     causeAt: at,
     since,
     unseen,
-    byInput: !beginning && !writes,
+    lateSince: first?.lateSince ?? at,
+    // A controller that writes in several steps answers to the change that began them.
+    byInput: first?.byInput ?? (!beginning && !writes),
+    operation: first?.operation ?? operationOf(difference.code),
     openedAt: null,
     gone: false,
   };
@@ -189,7 +214,8 @@ function carryOn(
     return again(keeping, of, next, item, at);
   }
   if (gap && item.openedAt === null && item.since < at) {
-    const next = { ...item, difference, severity, since: at, unseen: 0 };
+    // When it was right in between, if it was, nobody saw, so that its end measures nothing.
+    const next = { ...item, difference, severity, since: at, unseen: 0, byInput: false };
     return again(keeping, of, next, item, at);
   }
   item.difference = difference;
@@ -208,12 +234,19 @@ function again({ settle }: Keeping, of: Audited, next: Item, item: Item, at: num
 }
 
 /** `healed`: the unit is as expected now, and not just wrong in another way. */
-function end(keeping: Keeping, item: Item, healed: boolean, { at, touch }: Occasion): void {
+function end(
+  keeping: Keeping,
+  { record: { namespace, name: service } }: Audited,
+  item: Item,
+  healed: boolean,
+  { at, touch }: Occasion,
+): void {
   keeping.settle.drop(item, at);
   const output = item.output as Written;
   if (!healed || !item.byInput || item.severity === 'info' || !touch.writes.has(output)) return;
-  const operation = operations[catalogue[item.difference.code].difference];
-  keeping.onConvergence?.({ output, operation, seconds: at - item.since, at });
+  const { operation } = item;
+  const seconds = at - item.lateSince;
+  keeping.onConvergence?.({ output, operation, namespace, service, node: null, seconds, at });
 }
 
 /** A wake ends every excuse that is older, and starts the clock of what it excused. */
@@ -226,7 +259,7 @@ export function wake(keeping: Keeping, of: Audited, woken: ReadonlySet<Written>,
       if (!excused || item.causeAt >= at || !woken.has(item.output as Written)) return item;
       const severity = severityOf(item.difference, null, false);
       const fresh = { cause: null, causeAt: at, proven: false, byInput: true };
-      const awake = { ...item, severity, ...fresh, since: at, unseen: 0 };
+      const awake = { ...item, severity, ...fresh, since: at, lateSince: at, unseen: 0 };
       return again(keeping, of, awake, item, at);
     });
     of.items.set(unit, next);

@@ -78,7 +78,7 @@ export function podOf(
     ports: spec.ports,
     terminal: phase === 'Succeeded' || phase === 'Failed',
     ready: ready?.status === 'True',
-    readySince: ready?.since ?? null,
+    turnedAt: meta.deleting ? meta.deletionAsked : (ready?.since ?? null),
     ips: same ? previous.ips : ips,
     ipsSince: same ? previous.ipsSince : previous === undefined ? (meta.created ?? at) : at,
   };

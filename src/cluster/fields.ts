@@ -287,10 +287,13 @@ export function quantity(fields: Fields, name: string): number {
 // --- what kinds have in common ---
 
 /** What the metadata of every object tell. */
-export type Meta = Pick<
+export interface Meta extends Pick<
   Node,
   'key' | 'namespace' | 'name' | 'uid' | 'resourceVersion' | 'labels' | 'created' | 'deleting'
->;
+> {
+  /** When its deletion was asked for, Unix seconds; null: it was not, or nothing tells when. */
+  readonly deletionAsked: number | null;
+}
 
 /** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {
@@ -317,7 +320,20 @@ function meta(metadata: Fields, namespace: string): Meta {
     labels: labelMap(metadata, 'labels'),
     created: moment(metadata, 'creationTimestamp'),
     deleting: text(metadata, 'deletionTimestamp') !== '',
+    deletionAsked: deletionAsked(metadata),
   };
+}
+
+/**
+ * When a deletion was asked for: deletionTimestamp is when it will be done, the grace period later.
+ * apiserver's pkg/registry/rest/delete.go BeforeDelete.
+ */
+function deletionAsked(metadata: Fields): number | null {
+  const at = moment(metadata, 'deletionTimestamp');
+  const grace = metadata.deletionGracePeriodSeconds ?? null;
+  return at === null || grace === null
+    ? null
+    : at - integer(metadata, 'deletionGracePeriodSeconds');
 }
 
 /** A name or namespace. Slashes, which the API forbids, would make keys ambiguous. */

@@ -140,14 +140,14 @@ export function project<R extends Resource>(
 }
 
 /**
- * The newest moment that a projected object tells of (creation, Ready transition, trigger time),
- * Unix seconds: no proof that the object was read then, but it cannot have been read before.
+ * The newest moment that a projected object tells of (creation, Ready transition, deletion, trigger
+ * time), Unix seconds: no proof that it was read then, but it cannot have been read before.
  */
 export function newestTimestamp(object: AnyObject): number | null {
   const trigger = 'annotations' in object ? object.annotations[annotation.triggerTime] : '';
   const times = [
     object.created,
-    'readySince' in object ? object.readySince : null,
+    'turnedAt' in object ? object.turnedAt : null,
     unixSeconds(trigger ?? ''),
   ].filter((time) => time !== null);
   return times.length === 0 ? null : Math.max(...times);

@@ -104,12 +104,15 @@ interface MetaParts {
   labels: Labels;
   created: number | null;
   deleting: boolean;
+  /** deletionTimestamp and deletionGracePeriodSeconds. */
+  deletionAt: number | null;
+  grace: number | null;
   generation: number;
   annotations: Labels;
   owners: OwnerReference[];
 }
 
-const metaFields = bits(1, 3, 5, 6, 7, 8, 9, 11, 12, 13);
+const metaFields = bits(1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13);
 
 /** Metadata; annotations and owners are left out unless all of it is wanted. */
 export function readMeta(cursor: Cursor, end: number, all: boolean): SliceMeta {
@@ -121,6 +124,8 @@ export function readMeta(cursor: Cursor, end: number, all: boolean): SliceMeta {
     labels: noLabels,
     created: null,
     deleting: false,
+    deletionAt: null,
+    grace: null,
     generation: 0,
     annotations: noLabels,
     owners: noOwners,
@@ -130,13 +135,15 @@ export function readMeta(cursor: Cursor, end: number, all: boolean): SliceMeta {
     readMetaField(parts, cursor, tag, end, all);
   }
   const { namespace, name, uid, resourceVersion, labels, created, deleting } = parts;
-  const { generation, annotations, owners } = parts;
+  const { generation, annotations, owners, deletionAt, grace } = parts;
   if (name === '' || namespace === '' || name.includes('/') || namespace.includes('/')) {
     throw unexpected();
   }
   const key = `${namespace}/${name}`;
   const identity = { key, namespace, name, uid, resourceVersion };
-  return { ...identity, labels, created, deleting, generation, annotations, owners };
+  const isTold = deletionAt !== null && grace !== null && isWritable(deletionAt);
+  const deletionAsked = isTold ? deletionAt - grace : null;
+  return { ...identity, labels, created, deleting, deletionAsked, generation, annotations, owners };
 }
 
 const noOwners: OwnerReference[] = [];
@@ -169,7 +176,11 @@ function readMetaField(
       parts.created = readMoment(cursor, end);
       return;
     case tagOf(9):
-      parts.deleting = readTime(cursor, end) !== null;
+      parts.deletionAt = readTime(cursor, end);
+      parts.deleting = parts.deletionAt !== null;
+      return;
+    case varintTagOf(10):
+      parts.grace = readInt64(cursor, end);
       return;
     case tagOf(11): {
       if (parts.labels !== noLabels) throw unexpected();

@@ -115,6 +115,7 @@ function readersOf(hidden: Read, map: Read): Readonly<Record<Resource, Read>> {
     generation: plain,
     creationTimestamp: plain,
     deletionTimestamp: plain,
+    deletionGracePeriodSeconds: plain,
     labels: map,
     annotations: (value) => map(withoutCopies(value)),
     ownerReferences: each(

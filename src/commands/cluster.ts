@@ -53,7 +53,7 @@ export function openCluster(options: Connected): Cluster {
 export function auditorOf(
   cluster: Cluster,
   options: Connected & Judged,
-  more: Pick<AuditorOptions, 'onOpen' | 'onResolve'> & {
+  more: Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney'> & {
     readonly onProblem: OnProblem;
     readonly onQuiet?: () => void;
   },

@@ -18,6 +18,7 @@ import { perServiceOf } from './options.ts';
 import { recordingOf } from './replay.ts';
 import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
 import { stopSignal } from './stop.ts';
+import { traced, tracingOf } from './tracing.ts';
 
 export interface Served extends Judged, Connected, Metered {
   /** true: the one that comes with the program. */
@@ -53,11 +54,13 @@ export async function serveLive(
 ): Promise<number> {
   const { onProblem } = problemLog();
   const stop = stopSignal();
+  const tracing = await tracingOf(process.env);
   let named: string | null = null;
   const { auditor, attached } = auditorOf(cluster, options, {
     onProblem,
     onOpen: sayFinding,
     onResolve: sayFinding,
+    ...traced(tracing, () => auditor),
     onQuiet() {
       if (auditor.kubernetes() === named) return;
       named = auditor.kubernetes();
@@ -68,6 +71,7 @@ export async function serveLive(
     stuck: () => attached.stuck(),
     counters: () =>
       new Map([...attached.watches].map(([resource, { counters }]) => [resource, counters])),
+    ...(tracing === null ? {} : { tracing: tracing.counts }),
   };
   const answers = answersOf(auditor, cluster.server, live, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
@@ -76,6 +80,7 @@ export async function serveLive(
   } finally {
     cluster.close();
     await server.close();
+    await tracing?.close();
   }
   return 0;
 }
@@ -90,6 +95,7 @@ function embeddedRecording(): string {
 /** Replays a recording at its speed, says what it finds, and serves it until it is stopped. */
 async function serveRecording(path: string, options: Served): Promise<number> {
   const { onProblem } = problemLog();
+  const tracing = await tracingOf(process.env);
   const auditor = createAuditor({
     settle: options.settle,
     release: options.kubernetesVersion ?? null,
@@ -97,12 +103,14 @@ async function serveRecording(path: string, options: Served): Promise<number> {
     onOpen: sayFinding,
     onResolve: sayFinding,
     onProblem,
+    ...traced(tracing, () => auditor),
   });
   const entries = await recordingOf(path, auditor, onProblem);
   const stop = stopSignal();
   const speed =
     options.speed === Infinity ? 'full speed' : `${String(options.speed)} times its speed`;
-  const answers = answersOf(auditor, path, notLive, perServiceOf(options));
+  const lively = tracing === null ? notLive : { ...notLive, tracing: tracing.counts };
+  const answers = answersOf(auditor, path, lively, perServiceOf(options));
   const server = await listenFor(answers, `Replaying ${path} at ${speed}`, options);
   try {
     await replay(auditor, entries, { speed: options.speed, until: null, signal: stop.signal });
@@ -123,6 +131,7 @@ async function serveRecording(path: string, options: Served): Promise<number> {
     }
   } finally {
     await server.close();
+    await tracing?.close();
   }
   return 0;
 }

@@ -2,7 +2,10 @@
 //
 // Convergence lag is the auditor's own: from the arrival of the change that made an output wrong to
 // the arrival of the writing that made it right, by one clock, for additions, removals and updates.
-// The ledger makes the samples; here they are counted.
+// The ledger makes the samples, address by address and object by object, so that changes which
+// overlap are told apart; here they are counted. An address that is written in several steps is
+// late until the last, and what it had to do at first is the operation. Of a node it is up to the
+// first reading of its rules that is right, and one sample for each Service.
 //
 // Trigger lag is upstream's: from the annotation endpoints.kubernetes.io/last-change-trigger-time
 // to the arrival of the object. k8s.io/endpointslice@v0.36.3 util/trigger_time_tracker.go admits
@@ -26,11 +29,13 @@
 // them out would leave only the slow ones. A first writing that is over a minute late cannot be
 // told from a restart; convergence lag shows it.
 //
-// Left out: from a pod's own Ready transition to the slice that lists it. The mirroring controller
-// writes no trigger time, and neither does anybody else, so their objects are not looked at.
+// Left out: from a pod's own Ready transition on, which journeys tell (journey.ts). The mirroring
+// controller writes no trigger time, and neither does anybody else, so their objects are not looked
+// at.
 
 import type { Endpoints, EndpointSlice, OutputResource, Service } from '../model/objects.ts';
 import { annotation, label, manager } from '../model/objects.ts';
+import type { Exemplar } from './exemplar.ts';
 
 // --- histograms ---
 
@@ -44,6 +49,8 @@ export interface Histogram {
   sum: number;
   /** The largest value; 0 where there is none. */
   largest: number;
+  /** Of each bucket that has one; absent: none has. */
+  exemplars?: (Exemplar | undefined)[];
 }
 
 /** A histogram without values; `bounds` ascend. */
@@ -108,7 +115,7 @@ export const durationBounds: readonly number[] = [
 
 // --- convergence lag ---
 
-export const lagOutputs = ['endpoints', 'endpointslices', 'mirrored'] as const;
+export const lagOutputs = ['endpoints', 'endpointslices', 'mirrored', 'node'] as const;
 export const lagOperations = ['add', 'remove', 'update'] as const;
 
 export type LagOutput = (typeof lagOutputs)[number];
@@ -131,7 +138,12 @@ export const convergenceBounds: readonly number[] = [
 export function createConvergenceLag(): ConvergenceLag {
   const lag = (): Histogram => createHistogram(convergenceBounds);
   const operations = () => ({ add: lag(), remove: lag(), update: lag() });
-  return { endpoints: operations(), endpointslices: operations(), mirrored: operations() };
+  return {
+    endpoints: operations(),
+    endpointslices: operations(),
+    mirrored: operations(),
+    node: operations(),
+  };
 }
 
 export function countConvergence(lag: ConvergenceLag, sample: LagSample): void {

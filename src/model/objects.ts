@@ -105,8 +105,11 @@ export interface Pod extends Meta {
   readonly terminal: boolean;
   /** The first condition of type Ready has status True. */
   readonly ready: boolean;
-  /** lastTransitionTime of that condition, Unix seconds. */
-  readonly readySince: number | null;
+  /**
+   * When it last turned, as it tells itself, Unix seconds: when its deletion was asked for, or else
+   * lastTransitionTime of that condition. null: it does not tell.
+   */
+  readonly turnedAt: number | null;
   /** status.podIPs as written (status.podIP where there is no list), in order. */
   readonly ips: readonly string[];
   /** When this pod was first seen with these ips, Unix seconds on the door's clock. */

@@ -1,9 +1,10 @@
 // The two formats in which Prometheus reads: its own text format 0.0.4 and OpenMetrics 1.0.0.
 //
 // They differ little: in OpenMetrics the family of a counter is named without the _total of its
-// samples, bounds of buckets are floats, units are said, and the end is marked. Left out:
-// timestamps, exemplars, and the protobuf format, which native histograms would need.
+// samples, bounds of buckets are floats and have exemplars, units are said, and the end is marked.
+// Left out: timestamps of samples, and the protobuf format, which native histograms would need.
 
+import type { Exemplar } from '../measure/exemplar.ts';
 import type { Sample } from './family.ts';
 
 export type Format = 'text' | 'openmetrics';
@@ -70,9 +71,17 @@ function numberText(value: number): string {
   return value > 0 ? '+Inf' : '-Inf';
 }
 
-/** One series; `labels` as they stand between braces. */
-export function seriesText(name: string, labels: string, value: number): string {
-  return `${name}${labels === '' ? '' : `{${labels}}`} ${numberText(value)}\n`;
+/** One series; `labels` as they stand between braces. Only OpenMetrics has exemplars. */
+export function seriesText(
+  name: string,
+  labels: string,
+  value: number,
+  exemplar?: Exemplar,
+): string {
+  const series = `${name}${labels === '' ? '' : `{${labels}}`} ${numberText(value)}`;
+  if (exemplar === undefined) return `${series}\n`;
+  const { traceId, value: observed, at } = exemplar;
+  return `${series} # {trace_id="${traceId}"} ${numberText(observed)} ${numberText(at)}\n`;
 }
 
 /** What stands before the samples of a family. `help` has no line break and no backslash. */

@@ -10,19 +10,13 @@
 
 import { severities } from '../audit/findings.ts';
 import type { Unknown } from '../audit/verdict.ts';
-import { judged, verdicts, written } from '../audit/verdict.ts';
-import {
-  convergenceBounds,
-  durationBounds,
-  lagOperations,
-  lagOutputs,
-  qualities,
-  triggerBounds,
-} from '../measure/lag.ts';
-import { outputResources } from '../model/objects.ts';
+import { judged, verdicts } from '../audit/verdict.ts';
+import { durationBounds } from '../measure/lag.ts';
 import type { Family, MetricsState, OpenedFindings, Sample } from './family.ts';
 import { byCode, codes, countOpened } from './family.ts';
+import { lagFamilies } from './lag-families.ts';
 import { packingFamilies, sizeFamilies } from './object-families.ts';
+import { traceFamilies } from './trace-families.ts';
 import { watchFamilies } from './watch-families.ts';
 
 // --- samples ---
@@ -138,12 +132,12 @@ const verdictFamilies: readonly Family[] = [
     name: `${prefix}pending_oldest_seconds`,
     type: 'gauge',
     help: 'Age of the oldest difference that is within the settle window; 0 where there is none.',
-    labels: { output: written },
+    labels: { output: judged },
     unit: 'seconds',
     stability: 'stable',
     source: 'audit/summary.ts',
     samples: ({ summary, now }) =>
-      written.map((output) => ({
+      judged.map((output) => ({
         labels: { output },
         value: Math.max(0, now - (summary.pendingSince[output] ?? now)),
       })),
@@ -183,61 +177,6 @@ const verdictFamilies: readonly Family[] = [
     stability: 'stable',
     source: 'output/service-rows.ts',
     samples: ({ perService }) => one(perService.leftOut),
-  },
-];
-
-const lagFamilies: readonly Family[] = [
-  {
-    name: `${prefix}convergence_lag_seconds`,
-    type: 'histogram',
-    help:
-      'From the arrival of a change that made an output differ to the arrival of the writing ' +
-      'that made it equal again, by one clock.',
-    labels: { output: lagOutputs, operation: lagOperations },
-    unit: 'seconds',
-    stability: 'stable',
-    source: 'measure/lag.ts',
-    bounds: convergenceBounds,
-    histograms: ({ convergence }) =>
-      lagOutputs.flatMap((output) =>
-        lagOperations.map((operation) => ({
-          labels: { output, operation },
-          histogram: convergence[output][operation],
-        })),
-      ),
-  },
-  {
-    name: `${prefix}trigger_lag_seconds`,
-    type: 'histogram',
-    help:
-      'From the annotation last-change-trigger-time to the arrival of the object, up to a second ' +
-      'too high; qualities ok and coarse only. Clock skew to the control plane enters it.',
-    labels: { resource: outputResources },
-    unit: 'seconds',
-    stability: 'stable',
-    source: 'measure/lag.ts',
-    bounds: triggerBounds,
-    histograms: ({ trigger }) =>
-      outputResources.map((resource) => ({
-        labels: { resource },
-        histogram: trigger.lag[resource],
-      })),
-  },
-  {
-    name: `${prefix}trigger_times_total`,
-    type: 'counter',
-    help: 'Writings by the controllers, by what their trigger time is worth.',
-    labels: { resource: outputResources, quality: qualities },
-    unit: 'none',
-    stability: 'stable',
-    source: 'measure/lag.ts',
-    samples: ({ trigger }) =>
-      outputResources.flatMap((resource) =>
-        qualities.map((quality) => ({
-          labels: { resource, quality },
-          value: trigger.counts[resource][quality],
-        })),
-      ),
   },
 ];
 
@@ -300,6 +239,7 @@ const inputFamilies: readonly Family[] = [
 export const sections: readonly (readonly [string, readonly Family[]])[] = [
   ['Verdicts and findings', verdictFamilies],
   ['Lag', lagFamilies],
+  ['Traces', traceFamilies],
   ['Packing of slices', packingFamilies],
   ['Sizes and watch traffic', sizeFamilies],
   ['Live input', watchFamilies],

@@ -17,10 +17,14 @@ import type { Capacity } from '../measure/capacity.ts';
 import type { Conditions } from '../measure/conditions.ts';
 import type { DuplicateTotals } from '../measure/duplicates.ts';
 import type { FillTotals } from '../measure/fill.ts';
+import type { Journeys } from '../measure/journey.ts';
 import type { ConvergenceLag, Histogram, TriggerLag } from '../measure/lag.ts';
 import type { Sizes } from '../measure/size.ts';
+import type { Skew } from '../measure/skew.ts';
+import type { TravelLag } from '../measure/travel.ts';
 import type { Resource } from '../model/objects.ts';
 import type { ServiceSeries } from './service-rows.ts';
+import type { TracingCounts } from './tracing.ts';
 
 /** Findings opened since the start, by code and severity. */
 export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;
@@ -43,6 +47,9 @@ export interface MetricsState {
   readonly sizes: Sizes;
   readonly convergence: ConvergenceLag;
   readonly trigger: TriggerLag;
+  readonly travel: TravelLag;
+  readonly journeys: Pick<Journeys, 'openCount' | 'ended'>;
+  readonly skew: Skew;
   /** Input that was not used, by reason; the reasons must be few and fixed words. */
   readonly dropped: Readonly<Record<string, number>>;
   readonly now: number;
@@ -55,6 +62,7 @@ export interface MetricsState {
   readonly ready: boolean;
   /** Of live input; empty where it is not. */
   readonly watches: WatchMetrics;
+  readonly tracing: TracingCounts;
   /** Services that have series of their own. */
   readonly perService: ServiceSeries;
 }

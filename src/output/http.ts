@@ -22,6 +22,7 @@ import type { Verdict } from '../audit/verdict.ts';
 import type { Resource } from '../model/objects.ts';
 import { contentTypes, formatFor } from './exposition.ts';
 import type { MetricsState } from './family.ts';
+import type { LagReport } from './lag.ts';
 import { renderMetrics } from './metrics.ts';
 import type { Status } from './page.ts';
 import { renderPage, styleSource } from './page.ts';
@@ -66,6 +67,7 @@ export interface Answers {
   scrape(): Iterator<undefined, MetricsState>;
   /** One Service in full; null where there is none of that name. */
   service(namespace: string, name: string): ServiceStatus | null;
+  lag(): LagReport;
   /** Why too little is known, for people, a reason a line; null: it is enough. */
   notReady(): string | null;
   /** Why the loop does not get on, for people; null: it does. */
@@ -106,19 +108,40 @@ function probe(response: Response, failing: string | null): void {
 
 const filters = ['namespace', 'service', 'code', 'severity', 'output'] as const;
 
-/** Which findings a query asks for; or what is wrong with it. A filter may be given repeatedly. */
+/** A moment as Unix seconds or RFC 3339; null for anything else. */
+function momentOf(text: unknown): number | null {
+  if (typeof text !== 'string') return null;
+  if (/^\d{1,11}(?:\.\d+)?$/.test(text)) return Number(text);
+  const moment = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
+  return Number.isNaN(moment) ? null : moment;
+}
+
+/**
+ * Which findings a query asks for; or what is wrong with it. A filter may be given repeatedly, and
+ * `since` asks for what was opened or resolved from then on.
+ */
 function filterOf(query: Request['query']): ((finding: Finding) => boolean) | string {
   const wanted: [(typeof filters)[number], readonly string[]][] = [];
+  let from = -Infinity;
   for (const [name, value] of Object.entries(query)) {
     const filter = filters.find((one) => one === name);
     const values = [value].flat().filter((one) => typeof one === 'string');
+    if (name === 'since') {
+      const moment = momentOf(value);
+      if (moment === null) return 'Expected Unix seconds or RFC 3339: since';
+      from = moment;
+      continue;
+    }
     if (filter === undefined) {
-      return `Unknown parameter: ${JSON.stringify(name)}; known are ${filters.join(', ')}`;
+      const known = [...filters, 'since'].join(', ');
+      return `Unknown parameter: ${JSON.stringify(name)}; known are ${known}`;
     }
     if (values.length === 0) return `Expected text: ${filter}`;
     wanted.push([filter, values]);
   }
-  return (finding) => wanted.every(([filter, values]) => values.includes(finding[filter]));
+  return (finding) =>
+    (finding.resolvedAt ?? finding.openedAt) >= from &&
+    wanted.every(([filter, values]) => values.includes(finding[filter]));
 }
 
 /** Milliseconds that a scrape may keep the process busy before others have their turn. */
@@ -191,6 +214,9 @@ export function createApp(
     }
     const standing = summary.findings.filter(wanted);
     response.json({ format: 1, now, standing, resolved: resolved.filter(wanted), forgotten });
+  });
+  app.get('/api/v1/lag', (_request, response) => {
+    response.json(answers.lag());
   });
   app.get('/api/v1/services/:namespace/:name', (request, response) => {
     const { namespace, name } = request.params;

@@ -44,7 +44,8 @@ function histogramText(
     for (const [index, bound] of [...histogram.bounds, Infinity].entries()) {
       below += histogram.counts[index] ?? 0;
       const le = `${before}le="${boundText(bound, format)}"`;
-      text += seriesText(`${name}_bucket`, le, below);
+      const exemplar = format === 'openmetrics' ? histogram.exemplars?.[index] : undefined;
+      text += seriesText(`${name}_bucket`, le, below, exemplar);
     }
     text += seriesText(`${name}_sum`, known, histogram.sum);
     text += seriesText(`${name}_count`, known, histogram.count);

@@ -16,7 +16,7 @@ import { severities } from '../audit/findings.ts';
 import type { Summary } from '../audit/summary.ts';
 import { inOrder } from '../audit/summary.ts';
 import type { Verdict } from '../audit/verdict.ts';
-import { judged, written } from '../audit/verdict.ts';
+import { judged } from '../audit/verdict.ts';
 import type { DuplicateTotals } from '../measure/duplicates.ts';
 import type { FillTotals } from '../measure/fill.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../measure/fill.ts';
@@ -172,6 +172,7 @@ export function measuresOf(from: Accumulators): Measures {
       endpoints: ofOutput('endpoints'),
       endpointslices: ofOutput('endpointslices'),
       mirrored: ofOutput('mirrored'),
+      node: ofOutput('node'),
     },
     triggerLag: { endpoints: ofTrigger('endpoints'), endpointslices: ofTrigger('endpointslices') },
   };
@@ -403,7 +404,7 @@ function summaryLines(report: Report): string[] {
     countsText(dropped) === '' ? '' : `input dropped${all}: ${countsText(dropped)}`,
     input.verified ? '' : `release ${printable(input.release)} is not verified`,
   ].filter((note) => note !== '');
-  const lags = written.flatMap((output) => {
+  const lags = judged.flatMap((output) => {
     const { count, p50, p99 } = measures.convergenceLag[output].all;
     if (count === 0) return [];
     return [`${output} ${lagText(p50)} / ${lagText(p99)} of ${count}`];

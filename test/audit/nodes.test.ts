@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../src/audit/findings.ts';
 import { createNodes } from '../../src/audit/nodes.ts';
+import type { NodeJudgement } from '../../src/audit/programming.ts';
 import { createProxied } from '../../src/audit/proxied.ts';
 import { createSettle } from '../../src/audit/settle.ts';
 import type { EndpointSlice } from '../../src/model/objects.ts';
@@ -39,7 +40,14 @@ function begun(window = 30) {
   const store = storeOf([node, ...services, ...slices]);
   const proxied = createProxied(store.snapshot);
   const minor = () => 36;
-  const nodes = createNodes({ snapshot: store.snapshot, proxied, settle, window, minor });
+  const samples: string[] = [];
+  const judgements: NodeJudgement[] = [];
+  const nodes = createNodes({
+    ...{ snapshot: store.snapshot, proxied, settle, window, minor },
+    onJudged: (judgement) => judgements.push(judgement),
+    onConvergence: ({ service, operation, seconds, node: name }) =>
+      samples.push(`${service} ${operation} ${seconds} ${name ?? ''}`),
+  });
   nodes.configure(node.name, config);
   const take = (at: number, rules: RulesDump | null = null): void => {
     nodes.take(node.name, 'all', rules, at);
@@ -55,7 +63,7 @@ function begun(window = 30) {
     }
     return found;
   };
-  return { opened, resolved, nodes, take, give, counts };
+  return { opened, resolved, nodes, take, give, counts, samples, judgements };
 }
 
 const original = slices.find(({ labels }) => labels['kubernetes.io/service-name'] === 'ten');
@@ -109,6 +117,50 @@ describe('a difference', () => {
     take(0, dump);
     take(60, nothing);
     expect(opened).toEqual([]);
+  });
+});
+
+describe('lag', () => {
+  /** The same rules, as another reading of them. */
+  const again = (): RulesDump => ({ ...dump });
+
+  test('is from the change that the rules did not follow to the reading that did', () => {
+    const { take, give, samples, judgements } = begun();
+    give(version(1, false), -5);
+    take(0, dump);
+    // The cluster returns to what the rules are only at 2; nothing was followed until then.
+    give(version(2, true), 2);
+    take(5);
+    give(version(3, false), 7);
+    take(10);
+    expect(samples).toEqual([]);
+    take(15, nothing);
+    expect(judgements.at(-1)?.programmed).toEqual([]);
+    give(version(4, true), 16);
+    take(20, again());
+    expect(samples.every((sample) => sample.startsWith('ten '))).toBe(true);
+    const late = judgements.at(-1)?.programmed.find(({ service }) => service.endsWith('/ten'));
+    expect(late).toEqual({ service: `${ten.namespace}/ten`, least: 8, most: 13 });
+  });
+
+  test('is none where the input came back, and where rules were only spoilt', () => {
+    const { take, give, samples, judgements } = begun();
+    take(0, dump);
+    give(version(1, false), 2);
+    take(5);
+    give(version(2, true), 7);
+    take(10);
+    take(15, nothing);
+    take(20, again());
+    expect(samples).toEqual([]);
+    expect(judgements.flatMap(({ programmed }) => programmed)).toEqual([]);
+  });
+
+  test('nothing is told of a node that cannot be read', () => {
+    const { take, nodes, judgements } = begun();
+    take(0, dump);
+    nodes.lose('node-a', 'all', 5);
+    expect(judgements.map(({ differs }) => differs === null)).toEqual([false, true]);
   });
 });
 

@@ -23,6 +23,8 @@ function item(code: Code, since: number, more: Partial<Item> = {}, text = ''): I
     since,
     unseen: 0,
     byInput: true,
+    operation: 'update',
+    lateSince: since,
     openedAt: null,
     gone: false,
     ...more,

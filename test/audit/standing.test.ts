@@ -9,6 +9,7 @@ import {
   endpoint,
   endpoints,
   event,
+  mirror,
   node,
   owner,
   pod,
@@ -48,9 +49,14 @@ function following(objects: readonly AnyObject[] = settled, release: Release | n
   const onConvergence = (one: ConvergenceSample): void => void samples.push(one);
   const ledger = createLedger({ context, settle, onConvergence });
   ledger.begin(0);
-  const apply = (type: 'added' | 'deleted', at: number, changed: readonly AnyObject[]): void => {
+  const apply = (
+    type: 'added' | 'deleted',
+    at: number,
+    changed: readonly AnyObject[],
+    gap = false,
+  ): void => {
     for (const object of changed) {
-      const change = store.apply(event(type, object, at));
+      const change = store.apply({ ...event(type, object, at), gap });
       if (change !== null) ledger.apply(change);
     }
   };
@@ -60,6 +66,7 @@ function following(objects: readonly AnyObject[] = settled, release: Release | n
     samples,
     resolved,
     put: (at: number, ...changed: AnyObject[]) => apply('added', at, changed),
+    listed: (at: number, ...changed: AnyObject[]) => apply('added', at, changed, true),
     gone: (at: number, ...changed: AnyObject[]) => apply('deleted', at, changed),
     texts: () => items().map(itemText).sort(),
     clocks: () => items().map(({ since }) => since),
@@ -378,6 +385,70 @@ describe('convergence', () => {
   test('is not measured of what stood at the beginning', () => {
     const cluster = following([service(), notReady, node(), endpointsNotReady, slice()]);
     cluster.put(10, sliceNotReady);
+    expect(cluster.texts()).toEqual([]);
+    expect(cluster.samples).toEqual([]);
+  });
+
+  const listed = (...ready: boolean[]) =>
+    ready.map((isReady, index) =>
+      endpoint({
+        ...(index === 0 ? {} : { addresses: ['10.0.0.2'], target: target('web-2') }),
+        ready: isReady,
+        serving: isReady,
+      }),
+    );
+
+  test('goes on while a controller writes in several steps, as what began it', () => {
+    const cluster = following();
+    cluster.put(10, fresh);
+    cluster.put(12, slice({ generation: 2, endpoints: listed(true, false) }));
+    expect(cluster.samples).toEqual([]);
+    cluster.put(14, slice({ generation: 3, endpoints: listed(true, true) }));
+    expect(cluster.samples.map(brief)).toEqual(['endpointslices add 4']);
+  });
+
+  test('is told apart where changes overlap', () => {
+    const cluster = following();
+    cluster.put(10, fresh);
+    cluster.put(12, notReady);
+    cluster.put(13, slice({ generation: 2, endpoints: listed(true, true) }));
+    cluster.put(15, slice({ generation: 3, endpoints: listed(false, true) }));
+    expect(cluster.samples.map(brief)).toEqual(['endpointslices add 3', 'endpointslices update 3']);
+  });
+
+  test('of mirrored slices goes on by address, though they are one unit', () => {
+    const from = (...ips: string[]) => {
+      const addresses = ips.map((ip) => address({ ip, target: null, node: null }));
+      return endpoints({ labels: {}, subsets: [subset(addresses)] });
+    };
+    const to = (generation: number, ready: boolean, ...ips: string[]) => {
+      const one = (ip: string) =>
+        endpoint({
+          ...{ addresses: [ip], target: null, node: null, zone: null },
+          ...{ ready, serving: null, terminating: null },
+        });
+      return mirror({ generation, endpoints: ips.map(one) });
+    };
+    const cluster = following([
+      service({ selector: null }),
+      from('10.9.0.1'),
+      to(1, true, '10.9.0.1'),
+      node(),
+    ]);
+    expect(cluster.texts()).toEqual([]);
+    cluster.put(10, from('10.9.0.1', '10.9.0.2'));
+    cluster.put(12, from('10.9.0.1', '10.9.0.2', '10.9.0.3'));
+    cluster.put(13, to(2, true, '10.9.0.1', '10.9.0.2'));
+    expect(cluster.samples.map(brief)).toEqual(['mirrored add 3']);
+    cluster.put(17, to(3, true, '10.9.0.1', '10.9.0.2', '10.9.0.3'));
+    expect(cluster.samples.map(brief)).toEqual(['mirrored add 3', 'mirrored add 5']);
+  });
+
+  test('is not measured where nobody saw whether it was right in between', () => {
+    const cluster = following();
+    cluster.put(10, notReady);
+    cluster.listed(20, pod({ ready: false, labels: { app: 'web', tier: 'a' } }));
+    cluster.put(25, sliceNotReady, endpointsNotReady);
     expect(cluster.texts()).toEqual([]);
     expect(cluster.samples).toEqual([]);
   });

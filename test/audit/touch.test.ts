@@ -109,9 +109,9 @@ const both = 'endpoints, endpointslices';
 test('whatever becomes of a pod, its latest version is the one that is counted', () => {
   const { all, change } = prepared([service(), node(), pod()]);
   const versions = [
-    pod({ readySince: 5 }),
-    pod({ ready: false, readySince: 6 }),
-    pod({ ready: false, readySince: 7 }),
+    pod({ turnedAt: 5 }),
+    pod({ ready: false, turnedAt: 6 }),
+    pod({ ready: false, turnedAt: 7 }),
     pod({ ready: false, node: 'node-z' }),
     pod({ uid: 'another' }),
   ];
@@ -134,7 +134,7 @@ describe('pods', () => {
     ['one goes', 'deleted', pod(), [`web: 10.0.0.1; ${both}`]],
     ['readiness', 'modified', pod({ ready: false }), [`web: 10.0.0.1; ${both}`]],
     ['addresses', 'modified', pod({ ips: ['10.0.0.2'] }), [`web: 10.0.0.1 10.0.0.2; ${both}`]],
-    ['nothing that counts', 'modified', pod({ readySince: 5 }), []],
+    ['nothing that counts', 'modified', pod({ turnedAt: 5 }), []],
     ['phase', 'modified', pod({ terminal: true }), ['web: 10.0.0.1; pod-phase-unnoticed']],
     ['node', 'modified', pod({ node: 'node-b' }), ['web: 10.0.0.1; pod-change-unnoticed']],
     [

@@ -4,7 +4,8 @@ import { endpointSliceOf, endpointsOf, podOf, subsetOf } from '../../src/cluster
 import type { PodStatus } from '../../src/cluster/assemble.ts';
 import type { EndpointAddress, Pod, Port } from '../../src/model/objects.ts';
 
-const meta = {
+/** What every object keeps of its metadata. */
+const kept = {
   key: 'shop/web-1',
   namespace: 'shop',
   name: 'web-1',
@@ -14,6 +15,7 @@ const meta = {
   created: 100,
   deleting: false,
 };
+const meta = { ...kept, deletionAsked: null as number | null };
 
 const spec = { node: 'node-a', hostNetwork: false, hostname: '', subdomain: '', ports: [] };
 const running: PodStatus = {
@@ -43,8 +45,13 @@ describe('podOf', () => {
     [{ status: 'False', since: 6 }, false, 6],
     [{ status: 'Unknown', since: null }, false, null],
     [undefined, false, null],
-  ])('condition %j', (condition, ready, readySince) => {
-    expect(pod({ ready: condition })).toMatchObject({ ready, readySince });
+  ])('condition %j', (condition, ready, turnedAt) => {
+    expect(pod({ ready: condition })).toMatchObject({ ready, turnedAt });
+  });
+
+  test('once it is being deleted, it turned when that was asked for', () => {
+    expect(pod({}, undefined, { deleting: true, deletionAsked: 170 }).turnedAt).toBe(170);
+    expect(pod({}, undefined, { deleting: true }).turnedAt).toBeNull();
   });
 
   test('its ips are podIPs, else podIP', () => {
@@ -95,14 +102,14 @@ describe('endpointsOf and endpointSliceOf', () => {
   test('have all that they are given', () => {
     const subsets = [subsetOf([port], [address('1', true)], [])];
     expect(endpointsOf(meta, 9, { a: 'b' }, subsets, 77)).toEqual({
-      ...meta,
+      ...kept,
       at: 9,
       annotations: { a: 'b' },
       subsets,
       bytes: 77,
     });
-    const sliceMeta = { ...meta, generation: 3, annotations: {}, owners: [] };
-    expect(endpointSliceOf(sliceMeta, 9, 'IPv6', [port], [], null)).toMatchObject({
+    const sliceMeta = { ...kept, generation: 3, annotations: {}, owners: [] };
+    expect(endpointSliceOf({ ...meta, ...sliceMeta }, 9, 'IPv6', [port], [], null)).toMatchObject({
       ...sliceMeta,
       at: 9,
       addressType: 'IPv6',
@@ -113,8 +120,9 @@ describe('endpointsOf and endpointSliceOf', () => {
   });
 
   test('a slice has the same port map whatever the order of its ports', () => {
-    const sliceMeta = { ...meta, generation: 3, annotations: {}, owners: [] };
-    const mapOf = (ports: Port[]) => endpointSliceOf(sliceMeta, 9, 'IPv4', ports, [], 1).portMap;
+    const sliceMeta = { ...kept, generation: 3, annotations: {}, owners: [] };
+    const mapOf = (ports: Port[]) =>
+      endpointSliceOf({ ...meta, ...sliceMeta }, 9, 'IPv4', ports, [], 1).portMap;
     expect(mapOf([port, other])).toBe(mapOf([other, port]));
     expect(mapOf([port])).not.toBe(mapOf([other]));
   });

@@ -263,6 +263,7 @@ describe('what kinds have in common', () => {
       labels: {},
       created: null,
       deleting: false,
+      deletionAsked: null,
     };
     expect(clusterMeta({ name: 'a', namespace: 'shop' })).toEqual({
       ...common,
@@ -287,7 +288,23 @@ describe('what kinds have in common', () => {
       key: 'shop/a',
       created,
       deleting: true,
+      deletionAsked: null,
     });
+  });
+
+  test('a deletion was asked for a grace period before its timestamp', () => {
+    const asked = (more: object): number | null =>
+      namespacedMeta({ name: 'a', namespace: 'shop', ...more }).deletionAsked;
+    const deletionTimestamp = '2026-11-21T10:53:36Z';
+    expect(asked({ deletionTimestamp, deletionGracePeriodSeconds: 30 })).toBe(created - 30);
+    expect(asked({ deletionTimestamp, deletionGracePeriodSeconds: 0 })).toBe(created);
+    expect(asked({ deletionTimestamp })).toBeNull();
+    expect(asked({ deletionGracePeriodSeconds: 30 })).toBeNull();
+    expect(wrong(() => asked({ deletionTimestamp, deletionGracePeriodSeconds: '30' }))).toEqual([
+      'deletionGracePeriodSeconds',
+      'an integer',
+      '30',
+    ]);
   });
 
   test('a strange time is none', () => {

@@ -132,11 +132,11 @@ test('a recording', async () => {
   const objects = got.entries.flatMap((entry) =>
     entry.kind === 'event' ? [entry.event.object] : [],
   );
-  expect(objects[0]).toMatchObject({ created: -3600, ready: true, readySince: -3400 });
+  expect(objects[0]).toMatchObject({ created: -3600, ready: true, turnedAt: -3400 });
   expect(objects[1]).toMatchObject({
     created: -3600,
     ready: false,
-    readySince: 1,
+    turnedAt: 1,
     ips: ['10.0.0.1'],
     ports: [{ name: 'http', port: 8080 }],
   });

@@ -300,7 +300,7 @@ describe('a full object of each kind', () => {
       ],
       terminal: false,
       ready: true,
-      readySince: created + 6,
+      turnedAt: created + 6,
       ips: ['10.244.1.5', 'fd00::5'],
       ipsSince: created,
     });

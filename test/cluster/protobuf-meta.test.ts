@@ -35,6 +35,7 @@ const meta = Buffer.concat([
   Buffer.from([0x38, 0x85, 0x01]),
   field(8, Buffer.from([0x08, 0x64, 0x10, 0x00])),
   field(9, Buffer.from([0x08, 0x65])),
+  Buffer.from([0x50, 0x1e]),
   entry(11, 'app', 'web'),
   entry(11, 'tier', ''),
   entry(12, 'note', 'ü'),
@@ -53,6 +54,7 @@ describe('readMeta', () => {
     labels: { app: 'web', tier: '' },
     created: 100,
     deleting: true,
+    deletionAsked: 71,
     generation: 133,
   };
   const owners = [

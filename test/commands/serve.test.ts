@@ -1,17 +1,21 @@
 // The server on a live cluster, from its start to SIGTERM. Recordings are served by the command
 // line.
 
+import { createServer as createBackend } from 'node:http';
 import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { printed, usual } from './printed.ts';
-import { emptySlice, liveCluster, rawSlice, withUids } from '../clusters.ts';
+import { emptySlice, liveCluster, rawEndpoints, rawPod, rawSlice, withUids } from '../clusters.ts';
+import type { Raw } from '../apiserver/objects.ts';
+import { decodeTraces } from '../output/otlp.ts';
 import { serveLive } from '../../src/commands/serve.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
+  vi.unstubAllEnvs();
 });
 
 /** A port that is free now. */
@@ -58,4 +62,55 @@ test('tells of a finding and its end, and ends with 0 when it is stopped', async
   expect(out()).toContain(`Auditing https://fake.example\nServing ${url}/ and /metrics\n`);
   expect(out()).toMatch(/OPEN +\w+ +shop\/web endpointslices slice-endpoint-missing/);
   expect(out()).toMatch(/RESOLVED \w+ +shop\/web endpointslices slice-endpoint-missing/);
+});
+
+const changed = (raw: Raw, from: string, to: string): Raw =>
+  JSON.parse(JSON.stringify(raw).replace(from, to)) as Raw;
+
+/** The same objects, with the pod not ready. */
+const notReady = {
+  pods: changed(rawPod, '"status":"True"', '"status":"False"'),
+  endpoints: changed(rawEndpoints, '"addresses"', '"notReadyAddresses"'),
+  endpointslices: changed(rawSlice, '"ready":true,"serving":true', '"ready":false,"serving":false'),
+};
+
+test('sends the journey of a pod as a trace, where a backend is named', async () => {
+  const spans: string[] = [];
+  const backend = createBackend((request, response) => {
+    const pieces: Buffer[] = [];
+    request.on('data', (piece: Buffer) => pieces.push(piece));
+    request.on('end', () => {
+      for (const scope of decodeTraces(Buffer.concat(pieces))) {
+        spans.push(...scope.spans.map(({ name }) => name));
+      }
+      response.end();
+    });
+  }).listen(0, '127.0.0.1');
+  await new Promise((resolve) => backend.once('listening', resolve));
+  const { port: to } = backend.address() as AddressInfo;
+  vi.stubEnv('OTEL_EXPORTER_OTLP_ENDPOINT', `http://127.0.0.1:${to}`);
+  const { cluster, server } = liveCluster();
+  printed();
+  const port = await freePort();
+  const running = serveLive({ ...usual, speed: 1, listen: { host: '127.0.0.1', port } }, cluster);
+  const metrics = async (): Promise<string> => {
+    const answer = await fetch(`http://127.0.0.1:${port}/metrics`).catch(() => null);
+    return answer === null ? '' : answer.text();
+  };
+  await expect.poll(metrics, { timeout: 10_000 }).toContain('endpoint_auditor_ready 1');
+  for (const resource of ['pods', 'endpoints', 'endpointslices'] as const) {
+    server.objects.put(resource, withUids(server, notReady[resource]));
+  }
+  await expect
+    .poll(metrics, { timeout: 10_000 })
+    .toContain('endpoint_auditor_journeys_traced_total{choice="ratio"} 1');
+  process.emit('SIGTERM');
+  expect(await running).toBe(0);
+  backend.close();
+  expect(spans.sort()).toEqual([
+    'EndpointSlice written',
+    'Endpoints written',
+    'endpoint remove',
+    'pod seen',
+  ]);
 });

@@ -70,6 +70,8 @@ export interface ControlPlane {
   readonly controllerManager: string;
   readonly pauseControllerManager: () => void;
   readonly resumeControllerManager: () => void;
+  /** It is gone until it is restarted. */
+  readonly killControllerManager: () => Promise<void>;
   readonly restartControllerManager: () => Promise<void>;
   readonly restartApiserver: () => Promise<void>;
   /** Kills the API server; startApiserver brings it back. */
@@ -467,6 +469,7 @@ async function startIn(
     controllerManager: serverAt(ports.controllerManager),
     pauseControllerManager: starter.signal('SIGSTOP'),
     resumeControllerManager: starter.signal('SIGCONT'),
+    killControllerManager: () => starter.kill('kube-controller-manager'),
     restartControllerManager: () =>
       starter.again('kube-controller-manager', starter.controllerManager),
     restartApiserver: () => starter.again('kube-apiserver', starter.apiserver),

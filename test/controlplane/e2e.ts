@@ -1,9 +1,9 @@
 // The end-to-end test: `npm run e2e`. Runs the auditor against real control planes, on dumps
-// (dumps.ts) and live (live.ts), prints a line for every check and last how many passed.
+// (dumps.ts) and live (live.ts, lags.ts), prints a line for every check and last how many passed.
 //
 //   --churn 10m      how long the live cluster changes (60s)
 //   --version V      only this control plane (may be given several times)
-//   --part dumps     only this part, dumps or live
+//   --part dumps     only this part: dumps, live or lags
 //   --keep FOLDER    keeps the dumps, whose names the lines then tell
 //
 // Without --version: everything on the newest, and a short live test on the others.
@@ -16,6 +16,7 @@ import { report, say, secondsSince, textOfError } from './checks.ts';
 import type { ControlPlane, Options, Version } from './controlplane.ts';
 import { newestVersion, startControlPlane, versions } from './controlplane.ts';
 import { testDumps } from './dumps.ts';
+import { testLags } from './lags.ts';
 import { liveFlags, testLive } from './live.ts';
 
 const tally: Tally = { passed: 0, failed: 0 };
@@ -60,9 +61,9 @@ const wanted = values.version?.map((name) => {
   const version = versions.find((one) => one === name);
   return version ?? usage(`--version ${name}: expected ${versions.join(' or ')}`);
 });
-const parts = ['dumps', 'live'];
+const parts = ['dumps', 'live', 'lags'];
 if (values.part !== undefined && !parts.includes(values.part)) {
-  usage(`--part ${values.part}: expected ${parts.join(' or ')}`);
+  usage(`--part ${values.part}: expected ${parts.join(', ')}`);
 }
 const isWanted = (part: string): boolean => values.part === undefined || values.part === part;
 const churn = parseDuration(values.churn);
@@ -72,6 +73,9 @@ async function testVersion(version: Version, short: boolean): Promise<void> {
   if (isWanted('live')) {
     const options = { churn: short ? Math.min(churn, 10) : churn, short };
     await within({ version, ...liveFlags }, 'live', (plane) => testLive(plane, options, tally));
+  }
+  if (isWanted('lags') && !short) {
+    await within({ version, ...liveFlags }, 'lags', (plane) => testLags(plane, tally));
   }
   if (isWanted('dumps') && !short) {
     await within({ version }, 'dumps', (plane) => testDumps(plane, values.keep ?? null, tally));

@@ -12,14 +12,17 @@ import { addressing, createService, reportState } from './cluster.ts';
 import type { Stage } from './stage.ts';
 import { awaitSoon, loudSince, textOf } from './stage.ts';
 
-const namespace = 'pauses';
-const outputs = ['endpoints', 'endpointslices'] as const;
-type Output = (typeof outputs)[number];
+/** The namespace of what is looked at while the controllers sleep. */
+export const pausing = 'pauses';
+const namespace = pausing;
+export const outputs = ['endpoints', 'endpointslices'] as const;
+export type Output = (typeof outputs)[number];
 
 /** What the lag may be wrong by, and a finding late. */
 const tolerance = 0.5;
 
-async function createCanary(
+/** A Service with one ready pod, in the namespace that measureLags makes. */
+export async function createCanary(
   { client }: Stage,
   name: string,
   places: ReturnType<typeof addressing>,
@@ -32,18 +35,25 @@ async function createCanary(
   return { ...pod, state: 'ready', spec: {}, ports: [{ containerPort: 8080 }] };
 }
 
-async function isFollowed({ client }: Stage, output: Output, name: string): Promise<boolean> {
+/** Whether an output lists no ready endpoint of a Service. */
+export async function isFollowed(
+  { client }: Stage,
+  output: Output,
+  name: string,
+): Promise<boolean> {
   if (output === 'endpoints') {
     const path = `/api/v1/namespaces/${namespace}/endpoints/${name}`;
-    const { subsets } = (await client.call('GET', path)) as { subsets: object[] };
-    return subsets.every((subset) => !('addresses' in subset));
+    const { subsets } = (await client.call('GET', path)) as { subsets?: object[] };
+    return (subsets ?? []).every((subset) => !('addresses' in subset));
   }
   const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
   const query = `?labelSelector=kubernetes.io/service-name=${name}`;
   const { items } = (await client.call('GET', path + query)) as {
-    items: { endpoints: { conditions: { ready: boolean } }[] }[];
+    items: { endpoints: { conditions: { ready: boolean } }[] | null }[];
   };
-  return items.every(({ endpoints }) => endpoints.every(({ conditions }) => !conditions.ready));
+  return items.every(({ endpoints }) =>
+    (endpoints ?? []).every(({ conditions }) => !conditions.ready),
+  );
 }
 
 interface Sample {

@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
-import { findingOf, moment, statusOf } from './samples.ts';
+import { findingOf, lagReport, moment, statusOf } from './samples.ts';
 import type { Answers, Listening, ServiceStatus } from '../../src/output/http.ts';
 
 import { createApp, listen } from '../../src/output/http.ts';
@@ -27,6 +27,7 @@ const answers: Answers = {
   status: () => current,
   scrape: () => scrapeOf(current),
   service: (namespace, name) => more.service?.(namespace, name) ?? null,
+  lag: () => lagReport,
   notReady: () => more.notReady?.() ?? null,
   stuck: () => more.stuck?.() ?? null,
 };
@@ -54,6 +55,8 @@ describe('what each path answers', () => {
     ['/healthz', 200, 'text/plain; charset=utf-8', /^ok\n$/],
     ['/readyz', 200, 'text/plain; charset=utf-8', /^ok\n$/],
     ['/api/v1/findings', 200, 'application/json; charset=utf-8', /^\{"format":1,/],
+    ['/api/v1/lag', 200, 'application/json; charset=utf-8', /^\{"format":1,"from":/],
+    ['/api/v1/findings?since=x', 400, 'application/json; charset=utf-8', /RFC 3339: since/],
     ['/api/v1/services/shop/web', 404, 'application/json; charset=utf-8', /No such Service/],
     ['/api/v1/findings?name=x', 400, 'application/json; charset=utf-8', /Unknown parameter/],
     ['/nowhere', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
@@ -133,9 +136,16 @@ describe('what each path answers', () => {
     ['?namespace=bank', []],
     ['?output=endpointslices&code=slice-endpoint-unexpected', ['web', 'api', 'old']],
     ['?output=endpoints', []],
+    [`?since=${moment}`, ['web', 'api', 'old']],
+    [`?since=${moment + 1}`, ['late']],
+    ['?since=2026-11-21T10:56:47Z&service=late', ['late']],
+    ['?since=2026-11-21T10:56:48Z', []],
   ];
   test.each(filters)('findings are filtered by %j', async (query, want) => {
-    current = statusOf({ resolved: [findingOf({ resolvedAt: moment, service: 'old' })] });
+    const late = { openedAt: moment - 9, resolvedAt: moment + 1, service: 'late' };
+    const isLate = want.includes('late') || query.includes('10:56:48');
+    const old = findingOf({ resolvedAt: moment, service: 'old' });
+    current = statusOf({ resolved: isLate ? [old, findingOf(late)] : [old] });
     const response = await get(`/api/v1/findings${query}`);
     const { standing, resolved } = (await response.json()) as {
       standing: Finding[];
@@ -247,15 +257,16 @@ test('a defect answers 500, tells nothing of itself, and leaves the server runni
   const fail = (): never => {
     throw defect;
   };
-  const all = { status: fail, scrape: fail, service: fail, notReady: fail, stuck: () => null };
+  const answering = { status: fail, scrape: fail, service: fail, lag: fail, notReady: fail };
+  const all = { ...answering, stuck: () => null };
   const app = createApp(all, (error) => errors.push(error));
   const broken = await listen(app, { host: '127.0.0.1', port: 0 });
-  for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings']) {
+  for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings', '/api/v1/lag']) {
     const response = await fetch(`http://127.0.0.1:${String(broken.port)}${path}`);
     expect([response.status, await response.text()]).toEqual([500, 'Internal error\n']);
   }
   expect((await fetch(`http://127.0.0.1:${String(broken.port)}/livez`)).status).toBe(200);
-  expect(errors).toEqual([defect, defect, defect, defect]);
+  expect(errors).toEqual([defect, defect, defect, defect, defect]);
   await broken.close();
 });
 

@@ -6,6 +6,7 @@ import { noCapacity } from '../../src/measure/capacity.ts';
 import { noConditions } from '../../src/measure/conditions.ts';
 import { createDuplicateTotals } from '../../src/measure/duplicates.ts';
 import { createFillTotals } from '../../src/measure/fill.ts';
+import { createJourneys } from '../../src/measure/journey.ts';
 import {
   createConvergenceLag,
   createHistogram,
@@ -13,13 +14,17 @@ import {
   durationBounds,
 } from '../../src/measure/lag.ts';
 import { createSizes } from '../../src/measure/size.ts';
+import { createSkew } from '../../src/measure/skew.ts';
+import { createTravelLag } from '../../src/measure/travel.ts';
 import type { Format } from '../../src/output/exposition.ts';
 import type { MetricsState } from '../../src/output/family.ts';
 import { noHintCounts } from '../../src/output/family.ts';
+import type { LagReport } from '../../src/output/lag.ts';
 import { renderMetrics } from '../../src/output/metrics.ts';
 import type { Status } from '../../src/output/page.ts';
 import type { ServiceNumbers } from '../../src/output/service-families.ts';
 import { noServiceSeries } from '../../src/output/service-rows.ts';
+import { noTracingCounts } from '../../src/output/tracing.ts';
 import type { Report } from '../../src/output/report.ts';
 import { measuresOf } from '../../src/output/report.ts';
 
@@ -87,6 +92,9 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     sizes: createSizes(),
     convergence: createConvergenceLag(),
     trigger: createTriggerLag(),
+    travel: createTravelLag(),
+    journeys: createJourneys(),
+    skew: createSkew(),
     dropped: { stale: 3 },
     now: moment,
     startedAt: moment - 300,
@@ -94,6 +102,7 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     version: '1.2.3',
     ready: true,
     watches: noWatches,
+    tracing: noTracingCounts(),
     perService: noServiceSeries,
     ...more,
   };
@@ -188,3 +197,95 @@ export function reportOf(state: MetricsState, more: Partial<Report> = {}): Repor
     ...more,
   };
 }
+
+/** Lag of five minutes, with a journey and a sample that were long. */
+export const lagReport: LagReport = {
+  format: 1,
+  from: moment - 300,
+  now: moment,
+  distributions: [
+    {
+      lag: 'convergence',
+      output: 'endpoints',
+      of: 'add',
+      count: 2,
+      sum: 700.5,
+      p50: 0.5,
+      p99: 9.9,
+      max: 700,
+      bounds: [1],
+      counts: [1, 1],
+    },
+    {
+      lag: 'removal',
+      output: 'node',
+      of: null,
+      count: 0,
+      sum: 0,
+      p50: null,
+      p99: null,
+      max: null,
+      bounds: [1],
+      counts: [0, 0],
+    },
+  ],
+  triggerTimes: {
+    endpoints: { ok: 4, coarse: 0, absent: 0, restarted: 1, skewed: 0 },
+    endpointslices: { ok: 0, coarse: 0, absent: 0, restarted: 0, skewed: 0 },
+  },
+  journeys: {
+    open: 2,
+    oldestBegun: moment - 30,
+    begun: {
+      add: { ok: 2, coarse: 0, arrival: 0, skewed: 0, gap: 0 },
+      remove: { ok: 0, coarse: 0, arrival: 1, skewed: 0, gap: 0 },
+      update: { ok: 0, coarse: 0, arrival: 0, skewed: 0, gap: 0 },
+    },
+    ended: { complete: 3, overtaken: 1, gone: 0, dropped: 0 },
+  },
+  clockAheadSeconds: -0.5,
+  worst: {
+    journeys: [
+      {
+        namespace: 'shop',
+        service: 'web',
+        pod: 'web-1',
+        uid: 'u-1',
+        podNode: 'a',
+        addresses: ['10.0.0.1'],
+        operation: 'remove',
+        begun: moment - 60,
+        quality: 'ok',
+        stages: (
+          [
+            ['arrival', -58.5, null],
+            ['endpointslices', 0, null],
+            ['node', 0.5, 'a'],
+            ['node', 1, 'b'],
+          ] as const
+        ).map(([stage, at, node]) => ({
+          stage,
+          at: moment + at,
+          within: 0,
+          object: '',
+          resourceVersion: '',
+          node,
+        })),
+        nodes: 2,
+        end: 'complete',
+        seconds: 61,
+      },
+    ],
+    convergence: [
+      {
+        output: 'node',
+        operation: 'update',
+        namespace: 'shop',
+        service: 'web',
+        node: 'a',
+        seconds: 9,
+        at: moment,
+      },
+    ],
+  },
+};

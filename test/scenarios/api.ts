@@ -29,6 +29,7 @@ export interface Metadata {
   creationTimestamp: string;
   generation?: number;
   deletionTimestamp?: string;
+  deletionGracePeriodSeconds?: number;
   labels?: StringMap;
   annotations?: StringMap;
   ownerReferences?: Owner[];

@@ -37,6 +37,8 @@ describe('a scenario that cannot be read', () => {
     ['two tables', `${head}at 0s\n  expect none\n  expect none\n`, '8: Second `expect`'],
     ['empty table', `${head}at 0s\n  expect\n`, '7: Expected `none` or a table'],
     ['strange table', `${head}at 0s\n  expect peace\n`, '7: Unknown expectation: peace'],
+    ['bad lag', `${head}at 0s\n  lag all\n`, '7: Expected `lag none`'],
+    ['empty lag', `${head}at 0s\n  lag\n`, '7: Expected `lag none`, or `lag` and lines'],
     ['bad verdict', `${head}at 0s\n  verdict web conform\n`, '7: Expected `verdict NAMESPACE'],
   ])('%s', (_, text, message) => {
     expect(errorOf(text)).toContain(`x.txt:${message}`);

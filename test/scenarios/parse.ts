@@ -56,6 +56,12 @@ export interface ExpectedVerdict {
   readonly verdict: string;
 }
 
+/** What was measured of lag since the step before that expected it, and nothing else. */
+export interface ExpectedLag {
+  readonly line: number;
+  readonly rows: readonly string[];
+}
+
 export interface Step {
   readonly line: number;
   /** Seconds since the scenario began. */
@@ -63,6 +69,7 @@ export interface Step {
   readonly statements: readonly Statement[];
   readonly findings: ExpectedFindings | null;
   readonly verdicts: readonly ExpectedVerdict[];
+  readonly lag: ExpectedLag | null;
 }
 
 export interface Scenario {
@@ -214,17 +221,19 @@ function parseStep(draft: Draft, head: Line, body: readonly Line[], raw: readonl
   const statements: Statement[] = [];
   const verdicts: ExpectedVerdict[] = [];
   let findings: ExpectedFindings | null = null;
+  let lag: ExpectedLag | null = null;
   for (const statement of statementsOf(file, body, raw)) {
     const { line, words } = statement;
     if (words[0] === 'verdict') verdicts.push(parseVerdict(file, statement));
+    else if (words[0] === 'lag') lag = parseLag(file, statement);
     else if (words[0] === 'expect') {
       if (findings !== null) throw new ScenarioError(file, line, 'Second `expect` of the step');
       findings = parseFindings(file, statement);
-    } else if (findings !== null || verdicts.length > 0) {
+    } else if (findings !== null || lag !== null || verdicts.length > 0) {
       throw new ScenarioError(file, line, 'Statement after what is expected of its step');
     } else statements.push(statement);
   }
-  return { line: head.number, at, statements, findings, verdicts };
+  return { line: head.number, at, statements, findings, verdicts, lag };
 }
 
 /** Lines of the least indentation begin statements, deeper ones continue them. */
@@ -258,6 +267,15 @@ function parseVerdict(file: string, { line, words, under }: Statement): Expected
     throw new ScenarioError(file, line, 'Expected `verdict NAMESPACE/SERVICE OUTPUT VERDICT`');
   }
   return { line, key, of, verdict: verdict.join(' ') };
+}
+
+function parseLag(file: string, { line, words, under }: Statement): ExpectedLag {
+  const isNone = words.length === 2 && words[1] === 'none';
+  if (words.length > 1 && !isNone) throw new ScenarioError(file, line, 'Expected `lag none`');
+  if (isNone !== (under.length === 0)) {
+    throw new ScenarioError(file, line, 'Expected `lag none`, or `lag` and lines');
+  }
+  return { line, rows: under.map(({ text }) => splitWords(text).join(' ')) };
 }
 
 function parseFindings(file: string, { line, words, under }: Statement): ExpectedFindings {

@@ -26,6 +26,8 @@ import { resources } from '../../src/model/objects.ts';
 import type { RawEvent } from './api.ts';
 import { createApi, epoch } from './api.ts';
 import type { Scenario } from './parse.ts';
+import type { LagLines } from './lags.ts';
+import { createLagLines } from './lags.ts';
 import { perform } from './statements.ts';
 
 /** What happens in one step, and all objects after it. */
@@ -64,6 +66,7 @@ export interface World {
   /** Findings resolved since they were last asked for. */
   readonly resolved: Finding[];
   readonly lost: Map<string, Lost>;
+  readonly lags: LagLines;
   begun: boolean;
 }
 
@@ -77,8 +80,10 @@ export function createWorld(scenario: Scenario): World {
     keep: 100,
     onResolve: (finding) => void resolved.push(finding),
   });
-  const ledger = createLedger({ context, settle });
-  return { scenario, store, ledger, context, resolved, lost: new Map(), begun: false };
+  const lags = createLagLines(store.snapshot);
+  const onJudged = lags.measuring.judged;
+  const ledger = createLedger({ context, settle, onJudged, onConvergence: lags.converged });
+  return { scenario, store, ledger, context, resolved, lost: new Map(), lags, begun: false };
 }
 
 /** Delivers one event at a second of the scenario, as a reflector would. */
@@ -98,7 +103,10 @@ export function deliver(world: World, { resource, type, key, raw }: RawEvent, at
   const change = store.apply({ resource, type, object, at: epoch + at });
   const known = lost.get(place);
   lost.delete(place);
-  if (world.begun && change !== null) ledger.apply(change);
+  if (world.begun && change !== null) {
+    ledger.apply(change);
+    world.lags.take(change);
+  }
   if (world.begun && known !== undefined) ledger.regain(known, epoch + at);
 }
 
@@ -106,6 +114,7 @@ export function deliver(world: World, { resource, type, key, raw }: RawEvent, at
 export function begin(world: World, events: Iterable<RawEvent>, at: number): void {
   for (const event of events) deliver(world, event, at);
   world.ledger.begin(epoch + at);
+  world.lags.measuring.follow(world.ledger, world.context.release);
   world.begun = true;
   for (const lost of world.lost.values()) world.ledger.lose(lost, epoch + at);
 }

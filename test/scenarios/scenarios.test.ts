@@ -91,6 +91,10 @@ function checkStep(scenario: Scenario, step: Step, world: World): void {
     const got = showVerdict(world, key, of);
     expect(got, `${scenario.file}:${line}: ${key} ${of}`).toBe(verdict);
   }
+  if (step.lag !== null) {
+    const { line, rows } = step.lag;
+    expect(world.lags.lines(), `${scenario.file}:${line}: lag`).toEqual(rows.toSorted());
+  }
 }
 
 /** What the other ways are compared with. */

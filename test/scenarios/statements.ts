@@ -101,8 +101,10 @@ function editPod(place: Place, draft: Draft<'pods'>, word: string): void {
     const container = containerOf(place, 'sidecar', value);
     spec.initContainers = [{ ...container, restartPolicy: 'Always' }];
   } else if (word === 'hostNetwork') spec.hostNetwork = true;
-  else if (word === 'terminating') metadata.deletionTimestamp = timestamp(place.api.now + 30);
-  else fail(place, `Unknown word of a pod: ${word}`);
+  else if (word === 'terminating') {
+    metadata.deletionTimestamp = timestamp(place.api.now + 30);
+    metadata.deletionGracePeriodSeconds = 30;
+  } else fail(place, `Unknown word of a pod: ${word}`);
 }
 
 function putPod(place: Place, key: string, words: readonly string[]): void {

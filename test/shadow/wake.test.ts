@@ -33,7 +33,7 @@ describe('wokenByPod', () => {
     ['node', { node: '' }, { node: 'node-a' }, 'none'],
     ['container ports', {}, { ports: [containerPort('http', 1)] }, 'none'],
     ['host network', {}, { hostNetwork: true }, 'none'],
-    ['when it became ready', {}, { readySince: 5 }, 'none'],
+    ['when it became ready', {}, { turnedAt: 5 }, 'none'],
   ];
   test.each(cases)('%s', (_, before, after, want) => {
     expect(wokenByPod(pod(before), pod(after))).toBe(want);

@@ -1,0 +1,126 @@
+// The command `lag`: how long outputs took to follow their input, and the worst of it, over a
+// recording or on a running server. Exit codes: 0, or 2 where there is nothing to tell, or bad
+// usage. A lag is no verdict, however long it is.
+
+import type { LagReport } from '../output/lag.ts';
+import { renderLag } from '../output/lag.ts';
+import { replay } from '../replay.ts';
+import { lagReportOf } from '../reporting.ts';
+import { createAuditor } from '../serve.ts';
+import type { Judged } from './options.ts';
+import { recordingOf } from './replay.ts';
+import { fail, problemLog, progress } from './say.ts';
+
+export interface LagOptions extends Judged {
+  readonly recording?: string;
+  readonly server?: string;
+  readonly output: 'table' | 'json';
+}
+
+/** Where a server is asked, for how long, and how much it may answer. */
+const path = '/api/v1/lag';
+const deadlineMs = 10_000;
+const mostBytes = 16 * 1024 * 1024;
+
+export async function lag(options: LagOptions): Promise<number> {
+  const { recording, server, output } = options;
+  if ((recording === undefined) === (server === undefined)) {
+    fail('Expected one of --recording FILE and --server URL');
+    return 2;
+  }
+  const report =
+    server === undefined ? await ofRecording(recording ?? '', options) : await ofServer(server);
+  if (report === null) return 2;
+  process.stdout.write(renderLag(report, output));
+  return 0;
+}
+
+async function ofRecording(file: string, options: Judged): Promise<LagReport | null> {
+  const { onProblem } = problemLog();
+  const auditor = createAuditor({
+    settle: options.settle,
+    release: options.kubernetesVersion ?? null,
+    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    onProblem,
+  });
+  const reading = progress(file);
+  await replay(auditor, await recordingOf(file, auditor, onProblem), {
+    speed: Infinity,
+    until: null,
+  });
+  reading.done();
+  if ((auditor.ledger()?.audited.size ?? 0) > 0) return lagReportOf(auditor);
+  fail(`${file}: Nothing was judged: the recording has no Service`);
+  return null;
+}
+
+async function ofServer(server: string): Promise<LagReport | null> {
+  if (!URL.canParse(server) || !/^https?:$/.test(new URL(server).protocol)) {
+    fail(`Expected a URL such as http://127.0.0.1:9465: ${server}`);
+    return null;
+  }
+  const url = new URL(path, server);
+  try {
+    const response = await fetch(url, { signal: AbortSignal.timeout(deadlineMs) });
+    if (!response.ok) throw new Error(`it answers ${String(response.status)}`);
+    const document: unknown = JSON.parse(await textOf(response));
+    if (isLagReport(document)) return document;
+    throw new Error('its answer is no lag document of this format');
+  } catch (error) {
+    fail(`${url.href}: ${reasonOf(error)}`);
+    return null;
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  if (error.name === 'TimeoutError') return `no answer within ${String(deadlineMs / 1000)} s`;
+  if (error instanceof SyntaxError) return 'its answer is no JSON';
+  return error.cause instanceof Error ? error.cause.message : error.message;
+}
+
+async function textOf({ body }: Response): Promise<string> {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const piece of (body ?? []) as AsyncIterable<Uint8Array>) {
+    bytes += piece.length;
+    if (bytes > mostBytes) throw new Error(`its answer is longer than ${String(mostBytes)} bytes`);
+    pieces.push(piece);
+  }
+  return Buffer.concat(pieces).toString('utf8');
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+const isFields = (value: unknown): value is Fields => typeof value === 'object' && value !== null;
+
+/** Whether every item of a list has what the table shows: texts, and numbers that may be null. */
+function isListOf(list: unknown, texts: readonly string[], numbers: readonly string[]): boolean {
+  if (!Array.isArray(list)) return false;
+  return list.every(
+    (item: unknown) =>
+      isFields(item) &&
+      texts.every((name) => typeof item[name] === 'string') &&
+      numbers.every((name) => item[name] === null || typeof item[name] === 'number'),
+  );
+}
+
+const counts = ['open', 'oldestBegun'] as const;
+
+/** Whether the table can be made of it. */
+function isLagReport(document: unknown): document is LagReport {
+  if (!isFields(document) || document.format !== 1) return false;
+  const { distributions, journeys, triggerTimes, worst } = document;
+  if (!isFields(journeys) || !isFields(worst) || !isFields(triggerTimes)) return false;
+  const { begun, ended } = journeys;
+  if (!isFields(begun) || !isFields(ended)) return false;
+  if (!isListOf([journeys], [], counts)) return false;
+  const parts = [begun.add, begun.remove, begun.update, triggerTimes.endpoints];
+  if (![...parts, triggerTimes.endpointslices].every(isFields)) return false;
+  if (!isListOf(distributions, ['lag', 'output'], ['count', 'p50', 'p99', 'max'])) return false;
+  const who = ['namespace', 'service', 'operation'];
+  if (!isListOf(worst.convergence, [...who, 'output'], ['seconds', 'at'])) return false;
+  if (!isListOf(worst.journeys, [...who, 'pod', 'quality'], ['seconds', 'begun'])) return false;
+  const stages = (worst.journeys as readonly Fields[]).map((journey) => journey.stages);
+  return stages.every((list) => isListOf(list, ['stage'], ['at']));
+}

@@ -1,0 +1,59 @@
+// What was measured of lag while a scenario was played, as lines that its `lag` blocks expect.
+
+import type { ConvergenceSample } from '../../src/audit/standing.ts';
+import type { LagMeasuring } from '../../src/lags.ts';
+import { createLags } from '../../src/lags.ts';
+import type { Journey } from '../../src/measure/journey.ts';
+import { triggerSample } from '../../src/measure/lag.ts';
+import type { Change, EndpointSlice, Endpoints, Snapshot } from '../../src/model/objects.ts';
+
+export interface LagLines {
+  readonly measuring: LagMeasuring;
+  readonly converged: (sample: ConvergenceSample) => void;
+  /** Takes in a change that the ledger judged. */
+  readonly take: (change: Change) => void;
+  /** Lines since they were last asked for, in the order of the alphabet. */
+  readonly lines: () => string[];
+}
+
+const text = (seconds: number): string => `${String(Math.round(seconds * 1000) / 1000)}s`;
+
+function journeyLine({ namespace, service, pod, operation, ...journey }: Journey): string {
+  const { begun, quality, stages, end } = journey;
+  const reached = stages
+    .filter(({ stage }) => stage !== 'arrival')
+    .map(({ stage, at }) => `${stage}=${text(at - begun)}`);
+  const words = [`${namespace}/${service}`, pod, operation, quality, ...reached, end ?? 'open'];
+  return `journey ${words.join(' ')}`;
+}
+
+export function createLagLines(snapshot: Snapshot): LagLines {
+  let lines: string[] = [];
+  const measuring = createLags(snapshot, (journey) => void lines.push(journeyLine(journey)));
+  return {
+    measuring,
+    converged(sample) {
+      const { namespace, service, output, operation, seconds } = sample;
+      lines.push(`converged ${namespace}/${service} ${output} ${operation} ${text(seconds)}`);
+      measuring.converged(sample);
+    },
+    take(change) {
+      measuring.take(change);
+      const { resource, before, after, at } = change;
+      if (resource !== 'endpoints' && resource !== 'endpointslices') return;
+      const object = after as Endpoints | EndpointSlice | null;
+      const name = object?.labels['kubernetes.io/service-name'] ?? object?.name ?? '';
+      const key = `${object?.namespace ?? ''}/${name}`;
+      const service = snapshot.services.get(key) ?? null;
+      const was = before as Endpoints | EndpointSlice | null;
+      const sample = triggerSample(was, object, service, at);
+      const { quality = '', seconds = null } = sample ?? {};
+      if (seconds !== null) lines.push(`trigger ${key} ${resource} ${quality} ${text(seconds)}`);
+    },
+    lines() {
+      const told = lines.sort();
+      lines = [];
+      return told;
+    },
+  };
+}
