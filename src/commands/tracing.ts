@@ -24,7 +24,7 @@ export async function tracingOf(
   }
 }
 
-/** What becomes of journeys that end: those that have a trace are exemplars of what was measured. */
+/** What becomes of journeys that end: those with a trace are exemplars of what was measured. */
 export function traced(
   tracing: Tracing | null,
   auditor: () => Auditor,

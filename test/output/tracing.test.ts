@@ -136,7 +136,7 @@ describe('which journeys are traced', () => {
     expect(tracing.take(journeyOf({ quality, begun: 0 }), moment + 60)).toBeNull();
   });
 
-  test('the queue is bounded, half of it is for slow ones, and what finds no room is counted', () => {
+  test('the queue is bounded, half of it for slow ones, and what finds no room is counted', () => {
     const counts = noTracingCounts();
     let isOpen = false;
     const { sender, sent } = keeping(() => isOpen);

@@ -3,8 +3,8 @@
 // very series that the program shows when the recording has ended, and one that was not 0 at some
 // time, unless it stands in `silent` with the reason; histograms must answer for a quantile.
 //
-// A backend of traces takes some and refuses others; what Prometheus keeps of exemplars must be traces
-// that it took.
+// A backend of traces takes some and refuses others; what Prometheus keeps of exemplars must be
+// traces that it took.
 //
 // Everything is on the loopback and ends with the test. Prometheus asks for OpenMetrics by itself.
 
@@ -143,7 +143,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** Prometheus, which scrapes `target` every two seconds; resolves to its address when it is ready. */
+/** Prometheus, which scrapes `target` every two seconds; resolves to its address when ready. */
 async function scraping(path: string, directory: string, target: string): Promise<string> {
   const config = {
     global: { scrape_interval: '2s', scrape_timeout: '2s' },

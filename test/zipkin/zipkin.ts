@@ -1,7 +1,8 @@
-// Traces in a real backend: `npm run zipkin`. Zipkin's own server, which Maven fetches once into the
-// user's cache ($XDG_CACHE_HOME), keeps in memory what the replay of the recording sends through the
-// SDK, and is asked for traces by their ids: their spans must be those of the journeys, with the
-// same names, parents, times and attributes. `--picture FILE` has Chromium draw the page of one.
+// Traces in a real backend: `npm run zipkin`. Zipkin's own server, which Maven fetches once into
+// the user's cache ($XDG_CACHE_HOME), keeps in memory what the replay of the recording sends
+// through the SDK, and is asked for traces by their ids: their spans must be those of the journeys,
+// with the same names, parents, times and attributes. `--picture FILE` has Chromium draw the page
+// of one.
 //
 // Everything is on the loopback and ends with the test.
 
