@@ -9,6 +9,8 @@ import { join } from 'node:path';
 import type { BuildOptions, Plugin } from 'esbuild';
 import { build } from 'esbuild';
 
+import { uplotScript } from './src/output/page/uplot.ts';
+
 const root = import.meta.dirname;
 const entry = join(root, 'src/main.ts');
 const program = join(root, 'dist/endpoint-auditor.mjs');
@@ -31,6 +33,17 @@ const requireShim = [
   'const require = __createRequire(import.meta.url);',
 ].join('\n');
 
+/** Puts the text itself in the place of what reads it from a package that is not there. */
+const inlined: Plugin = {
+  name: 'inlined',
+  setup(bundle) {
+    bundle.onLoad({ filter: /\/output\/page\/uplot\.ts$/ }, () => ({
+      contents: `export const uplotScript = ${JSON.stringify(uplotScript)};`,
+      loader: 'js',
+    }));
+  },
+};
+
 await rm(join(root, 'dist'), { recursive: true, force: true });
 
 // esbuild keeps the entry's own shebang above the banner; a second one would be a syntax error.
@@ -48,7 +61,7 @@ const { metafile } = await build({
   metafile: true,
   entryPoints: [entry],
   outfile: program,
-  plugins: [tracesBeside],
+  plugins: [tracesBeside, inlined],
   banner: { js: hasShebang ? requireShim : `#!/usr/bin/env node\n${requireShim}` },
 });
 // A renamed file must not bring the SDK back in unnoticed.

@@ -6,6 +6,8 @@ import type { NodeJudgement } from './audit/programming.ts';
 import type { ConvergenceSample } from './audit/standing.ts';
 import type { Touch } from './audit/touch.ts';
 import { followJourneys } from './journeys.ts';
+import type { LagHistory } from './measure/history.ts';
+import { createLagHistory } from './measure/history.ts';
 import type { Journey, Journeys } from './measure/journey.ts';
 import { journeyLength } from './measure/journey.ts';
 import type { ConvergenceLag } from './measure/lag.ts';
@@ -27,7 +29,7 @@ export interface Travelled {
 }
 
 /** The worst lags of the last day. */
-export interface LagHistory {
+export interface WorstLags {
   readonly journeys: Worst<Travelled>;
   readonly convergence: Worst<ConvergenceSample>;
 }
@@ -38,6 +40,7 @@ export interface Lags {
   readonly journeys: Pick<Journeys, 'open' | 'openCount' | 'ended'>;
   readonly skew: Skew;
   readonly history: LagHistory;
+  readonly worst: WorstLags;
 }
 
 export interface LagMeasuring {
@@ -63,7 +66,8 @@ export function createLags(
   const convergence = createConvergenceLag();
   const travel = createTravelLag();
   const skew = createSkew();
-  const history: LagHistory = {
+  const history = createLagHistory();
+  const worst: WorstLags = {
     journeys: createWorst(keptWorst),
     convergence: createWorst(keptWorst),
   };
@@ -72,12 +76,12 @@ export function createLags(
       countStage(travel, journey, stage);
     },
     onEnd(journey) {
-      noteEnd(history, journey);
+      noteEnd(worst, journey);
       onJourney(journey);
     },
   });
   return {
-    lags: { convergence, travel, journeys: travels.journeys, skew, history },
+    lags: { convergence, travel, journeys: travels.journeys, skew, history, worst },
     take(change) {
       const { before, after, at } = change;
       const created = before === null ? (after?.created ?? null) : null;
@@ -91,14 +95,15 @@ export function createLags(
     },
     converged(sample) {
       countConvergence(convergence, sample);
-      history.convergence.note(sample);
+      worst.convergence.note(sample);
+      history.note({ ...sample, service: `${sample.namespace}/${sample.service}` });
     },
     follow: travels.follow,
   };
 }
 
 /** Journeys that were given up tell nothing of how long the way is. */
-function noteEnd({ journeys }: LagHistory, journey: Journey): void {
+function noteEnd({ journeys }: WorstLags, journey: Journey): void {
   const { end, stages } = journey;
   if (end === 'gone' || !isMeasured(journey)) return;
   const at = stages.at(-1)?.at ?? journey.begun;

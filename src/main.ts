@@ -9,11 +9,15 @@
 // something could not be judged, or bad usage; 2 overrides 1. serve and record end with 0 when they
 // are stopped.
 
-import { Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import { basename } from 'node:path';
+
+import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 
 import { systemErrorText } from './cluster/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditedOnce } from './commands/audit.ts';
+import type { Shell } from './commands/complete.ts';
+import { completionScript, completionsOf, shells } from './commands/complete.ts';
 import type { Explained } from './commands/explain.ts';
 import type { LagOptions } from './commands/lag.ts';
 import {
@@ -39,6 +43,11 @@ import {
   version,
 } from './config.ts';
 
+/** What it was called as: kubectl calls its plugins by names of their own. */
+const invoked = basename(process.argv[1] ?? '');
+
+const programName = invoked.startsWith('kubectl-') ? 'kubectl audit-endpoints' : 'endpoint-auditor';
+
 const speedOption = (fallback: number, text: string): Option =>
   new Option('--speed <factor>', "a factor over the recording's own speed, or max")
     .argParser(parseSpeed)
@@ -55,24 +64,9 @@ const rulesOption = repeated((text: string): NodeFile => {
   throw new InvalidArgumentError('Expected NODE=FILE.');
 });
 
-type Run = (work: Promise<number>) => void;
-
-function programOf(run: Run): Command {
-  const program = new Command('endpoint-auditor')
-    .description("Audits what Kubernetes' endpoints and EndpointSlice controllers wrote")
-    .version(version)
-    .exitOverride()
-    .showHelpAfterError('(see --help)');
-  addJudging(program, run);
-  addLasting(program, run);
-  addAnswering(program, run);
-  return program;
-}
-
-/** Commands that judge or write what they are given, and end with it. */
-function addJudging(program: Command, run: Run): void {
-  withConnected(withJudged(withReported(program.command('audit'))))
-    .description('judge a live cluster once, or a dump of one')
+/** The rules of nodes, of the moment of a dump. */
+function withRules(command: Command): Command {
+  return command
     .addOption(
       new Option(
         '--rules <node=file>',
@@ -84,7 +78,50 @@ function addJudging(program: Command, run: Run): void {
         '--proxy-config <node=file>',
         'the KubeProxyConfiguration; without node, of all',
       ).argParser(repeated(parseNodeFile)),
-    )
+    );
+}
+
+type Run = (work: Promise<number>) => void;
+
+function programOf(run: Run): Command {
+  const program = new Command(programName)
+    .description("Audits what Kubernetes' endpoints and EndpointSlice controllers wrote")
+    .version(version)
+    .exitOverride()
+    .showHelpAfterError('(see --help)');
+  addJudging(program, run);
+  addLasting(program, run);
+  addAnswering(program, run);
+  addCompletion(program);
+  return program;
+}
+
+/** For shells; kubectl asks in another way (main). */
+function addCompletion(program: Command): void {
+  program
+    .command('completion')
+    .description('print a script that completes commands and flags in a shell')
+    .addArgument(new Argument('<shell>', 'which').choices(shells))
+    .action((shell: Shell) => {
+      process.stdout.write(completionScript(shell, 'endpoint-auditor'));
+    });
+  program
+    .command('__complete', { hidden: true })
+    .argument('[words...]')
+    .allowUnknownOption()
+    .action((words: string[]) => {
+      process.stdout.write(
+        completionsOf(program, words)
+          .map((one) => `${one}\n`)
+          .join(''),
+      );
+    });
+}
+
+/** Commands that judge or write what they are given, and end with it. */
+function addJudging(program: Command, run: Run): void {
+  withRules(withConnected(withJudged(withReported(program.command('audit')))))
+    .description('judge a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
     .action((paths: string[], options: AuditedOnce) => {
       run(
@@ -128,15 +165,20 @@ function addLasting(program: Command, run: Run): void {
 
 /** What answers questions: once, or for as long as it runs. */
 function addAnswering(program: Command, run: Run): void {
-  withJudged(program.command('explain'))
-    .description('say why a pod is, or is not, in a Service: service/NAME, pod/NAME, ip/ADDRESS')
-    .argument('<subject...>', 'service/NAME, pod/NAME, pod/NAME service/NAME or ip/ADDRESS')
-    .option('--input <path...>', 'a dump, as audit reads it')
+  withRules(withConnected(withJudged(program.command('explain'))))
+    .description('say why a pod is, or is not, in a Service, and what a node does with one')
+    .argument(
+      '<subject...>',
+      'service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS or node/NAME service/NAME:PORT',
+    )
+    .option('--input <path...>', 'a dump, as audit reads it (default: the cluster)')
     .option('--recording <file>', 'a recording, as replay reads it')
+    .option('--server <url>', 'a server that runs: its address, as serve prints it')
     .addOption(
       new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
     )
     .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
+    .addOption(new Option('-A, --all-namespaces', 'look in every namespace (the default)'))
     .addOption(
       new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
     )
@@ -181,9 +223,15 @@ function addAnswering(program: Command, run: Run): void {
 async function main(argv: readonly string[]): Promise<number> {
   let work: Promise<number> = Promise.resolve(0);
   try {
-    programOf((started) => {
+    const program = programOf((started) => {
       work = started;
-    }).parse(argv);
+    });
+    if (invoked.startsWith('kubectl_complete-')) {
+      // The last line tells kubectl that nothing is special about them (cobra's directives).
+      process.stdout.write([...completionsOf(program, argv.slice(2)), ':0', ''].join('\n'));
+      return 0;
+    }
+    program.parse(argv);
     return await work;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;

@@ -62,7 +62,7 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
 
 /** All that was measured of lag. */
 export function lagReportOf(auditor: Auditor): LagReport {
-  const { convergence, trigger, travel, journeys, skew, history } = auditor.measured;
+  const { convergence, trigger, travel, journeys, skew, worst } = auditor.measured;
   const now = auditor.now();
   let oldestBegun: number | null = null;
   for (const { begun } of journeys.open()) oldestBegun = Math.min(oldestBegun ?? begun, begun);
@@ -80,13 +80,13 @@ export function lagReportOf(auditor: Auditor): LagReport {
     },
     clockAheadSeconds: skewSeconds(skew, now ?? 0),
     worst: {
-      journeys: history.journeys.list(now ?? 0).map(({ journey, seconds }) => {
+      journeys: worst.journeys.list(now ?? 0).map(({ journey, seconds }) => {
         const { namespace, service, pod, uid, podNode, addresses, operation, begun } = journey;
         const { quality, stages, nodes, end } = journey;
         const who = { namespace, service, pod, uid, podNode, addresses, operation };
         return { ...who, begun, quality, stages, nodes, end, seconds };
       }),
-      convergence: history.convergence.list(now ?? 0),
+      convergence: worst.convergence.list(now ?? 0),
     },
   };
 }

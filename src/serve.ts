@@ -19,6 +19,7 @@ import type { Context } from './audit/service.ts';
 import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
 import type { NodesSummary } from './audit/nodes.ts';
+import type { WalkedPort } from './audit/walked.ts';
 import type { LiveEntry } from './cluster/delivery.ts';
 import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
 import type { OnProblem } from './cluster/problem.ts';
@@ -76,7 +77,12 @@ export interface Auditor {
   readonly confirmer: Confirmer;
   /** What was judged on nodes, as of now; null: nothing is told of any node's rules. */
   nodes(): NodesSummary | null;
+  /** Packets of a Service port through the rules of a node; null: these are not known. */
+  walked(node: string, service: Key, port: string): WalkedPort[] | null;
+  /** As the options say. */
+  readonly maxEndpointsPerSlice: number;
   readonly measured: Measured;
+  /** Convergence lag over time. */
   /** Resources that have not been seen for long enough that verdicts are unknown. */
   stale(): ReadonlySet<Resource>;
   /** Resources whose first list is awaited. */
@@ -202,6 +208,8 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     cut,
     confirmer,
     nodes: () => state.nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
+    walked: (...asked) => state.nodeRules.nodes()?.walked(...asked) ?? null,
+    maxEndpointsPerSlice: state.options.maxEndpointsPerSlice,
     measured: measuring.measured,
     stale: () => cut.unseenFor(staleGrace, state.now ?? 0),
     awaited: () => (state.promised ?? []).filter((one) => !state.complete.has(one)),
@@ -321,14 +329,16 @@ function* complete(state: State, resource: Resource, at: number): Steps {
   if (isReady && (state.ledger === null || isNew)) yield* begin(state, at);
 }
 
-/** How long at least a difference must be seen to stand after it could not be seen. */
+/** Seconds for which at least a difference must be seen to stand after it could not be seen. */
 const leastSight = 5;
 
 function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
   const { cut, settle, ledger } = state;
   const { resource, at } = entry;
   for (const { output, from, to, missed } of cut.turn(resource, entry.state, at)) {
-    if (missed || to - from >= staleGrace) settle.delay(new Set([output]), from, to, leastSight);
+    // What was missed may have been anything: the window begins anew.
+    const least = missed ? state.options.settle : leastSight;
+    if (missed || to - from >= staleGrace) settle.delay(new Set([output]), from, to, least);
   }
   if (ledger !== null || state.promised === null) return;
   // What is not permitted is not waited for; it may be later.

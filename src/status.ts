@@ -13,12 +13,14 @@ import type { Answers, PendingDifference, ServiceStatus } from './output/http.ts
 import type { MetricsState, WatchMetrics } from './output/family.ts';
 import { noHintCounts } from './output/family.ts';
 import type { Status } from './output/page.ts';
+import type { ServiceNumbers } from './output/service-families.ts';
 import type { PerService, ServiceSeries } from './output/service-rows.ts';
 import { createServiceRows, noServiceSeries } from './output/service-rows.ts';
 import type { TracingCounts } from './output/tracing.ts';
 import { noTracingCounts } from './output/tracing.ts';
 import { lagReportOf } from './reporting.ts';
 import type { Auditor } from './serve.ts';
+import { explainWords, nodeView, serviceView } from './views.ts';
 
 /** Seconds without sight of a needed resource after which the auditor is not ready. */
 const unseenLimit = 60;
@@ -43,10 +45,24 @@ export function answersOf(
 ): Answers {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
+  const service = (namespace: string, name: string): ServiceStatus | null =>
+    serviceStatus(auditor, `${namespace}/${name}`, now());
   return {
     status: () => statusOf(auditor, source, live),
+    beat: () => ({ revision: revisionOf(auditor), now: now() }),
+    services() {
+      auditor.measured.refresh();
+      const ledger = auditor.ledger();
+      return ledger === null ? [] : servicesOf(auditor);
+    },
+    servicePage(namespace, name, from) {
+      const status = service(namespace, name);
+      return status === null ? null : serviceView(auditor, status, from);
+    },
+    explain: (words, namespace) => explainWords(auditor, words, namespace),
+    nodePage: (node, port) => nodeView(auditor, node, port),
     scrape: () => scrape(auditor, live, rows),
-    service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`, now()),
+    service,
     lag: () => lagReportOf(auditor),
     notReady: () => whyNotReady(auditor, now()),
     stuck: live.stuck,
@@ -66,7 +82,26 @@ function statusOf(auditor: Auditor, source: string, live: Lively): Status {
     notReady: whyNotReady(auditor, metrics.now),
     source,
     kubernetes: auditor.kubernetes(),
+    revision: revisionOf(auditor),
+    lag: auditor.measured.history.series(),
   };
+}
+
+/** Every entry that is taken in, every finding and every watch may change what a page shows. */
+function revisionOf(auditor: Auditor): string {
+  const { measured, settle, cut } = auditor;
+  const { full, change } = measured.durations;
+  const open = settle.open().length;
+  const gone = settle.resolved().length + settle.forgotten();
+  const watches = [...cut.inputs.values()].map(({ state }) => state).join(' ');
+  return [full.count, change.count, open, gone, String(auditor.ledger() === null), watches].join(
+    ' ',
+  );
+}
+
+/** Services that exist; of a name that something is left of, it is the page of the findings. */
+function* servicesOf({ measured }: Auditor): Generator<ServiceNumbers> {
+  for (const numbers of measured.tally.services.values()) if (numbers.share.exists) yield numbers;
 }
 
 /** What /metrics shows, in steps; the numbers of the cluster are those of the last. */

@@ -95,3 +95,14 @@ export const lively = (without: readonly Resource[] = []): Entry[] => {
     ...watches(101, 'synced', others),
   ];
 };
+
+/** Another Service is read, as of a version; what waits needs to be known up to that. */
+export function readAnother(auditor: Auditor, at: number, version: string): void {
+  auditor.advance(at);
+  const dues = [...auditor.settle.waiting()];
+  const others = dues.map((due) => ({ ...due, service: `another-${String(at)}` }));
+  const key = auditor.confirmer.next(others, at);
+  const slices = { objects: [], version };
+  const read = { service: null, endpoints: null, slices, pods: null, version };
+  if (key !== null) auditor.confirmer.answer(key, read);
+}

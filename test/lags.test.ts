@@ -26,7 +26,7 @@ test('samples are counted, and the worst are kept with what they are about', () 
   note({ ...converged(70), output: 'node', node: 'a' });
   expect(lags.convergence.endpoints.add.count).toBe(150);
   expect(lags.convergence.node.add.count).toBe(1);
-  const worst = lags.history.convergence.list(t0);
+  const worst = lags.worst.convergence.list(t0);
   expect(worst).toHaveLength(100);
   expect([worst[0]?.seconds, worst.at(-1)?.seconds]).toEqual([150, 52]);
   expect(worst.find(({ node }) => node === 'a')).toMatchObject({ seconds: 70, service: 'web' });

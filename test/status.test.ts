@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { auditorOf, clock, lively, progress, watches } from './entries.ts';
+import { auditorOf, clock, lively, progress, readAnother, watches } from './entries.ts';
 import { answersOf } from '../src/status.ts';
 
 describe('one Service', () => {
@@ -36,6 +36,7 @@ describe('one Service', () => {
   test('has findings when the window is over, and none of them are its neighbours’', () => {
     const { auditor } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
+    readAnother(auditor, 140, '80');
     for (const entry of progress(140, '80')) auditor.take(entry);
     auditor.settle.retry(140);
     for (const entry of watches(141, 'stale', ['endpoints'])) auditor.take(entry);

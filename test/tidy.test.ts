@@ -109,6 +109,7 @@ const above: Readonly<Record<string, readonly string[] | null>> = {
   'src/lags.ts': null,
   'src/noderules.ts': null,
   'src/tally.ts': null,
+  'src/views.ts': null,
   'src/config.ts': ['src/model/scope.ts', 'src/shadow/release.ts'],
 };
 
@@ -260,6 +261,7 @@ const programs = [
   ...filesIn('test/controlplane', /\.ts$/),
   ...filesIn('test/nodes', /^(?!.*\.test).*\.ts$/),
   ...filesIn('dashboards', /\.ts$/),
+  ...filesIn('test/page', /\.ts$/),
   'esbuild.config.ts',
 ];
 

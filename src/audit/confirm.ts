@@ -76,7 +76,7 @@ export interface Confirmer {
  */
 const patience = { failed: 5, useless: 1, read: 30 };
 
-/** Seconds for which a stream may lag unseen, at most: pings and limits of silence end it sooner. */
+/** Seconds for which a stream may lag unseen, at most: pings and limits of silence end it. */
 const longestLag = 60;
 
 interface Asked {
@@ -123,7 +123,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
   /** The latest read of any Service, and the newest version that it has shown. */
   let latest = { at: -Infinity, version: '' };
 
-  /** Whether all that it rests on has come on the streams, up to the end of its window and beyond. */
+  /** Whether all that it rests on has come on the streams, up to the end of its window. */
   function isKnown(due: Due): boolean {
     const { output } = due.item;
     if (due.point === null && latest.at >= due.at) due.point = latest.version;

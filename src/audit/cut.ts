@@ -4,8 +4,9 @@
 // ready at version 200 while its Endpoints, written at 201, are still on their way. So a difference
 // is not believed for having stood for its window. It becomes a finding when every stream that its
 // output rests on has come to a version that is not older than the end of its window, or when
-// reading the objects again proves it (confirm.ts). Versions of all resources are one sequence, since the API server numbers them by the revision of
-// etcd; a resource that is kept in an etcd of its own would only make more reads.
+// reading the objects again proves it (confirm.ts). Versions of all resources are one sequence,
+// since the API server numbers them by the revision of etcd; a resource that is kept in an etcd of
+// its own would only make more reads.
 //
 // What comes on a stream a second after another stream has shown newer versions is late: in which
 // order things happened was not seen, so what differed may have been well in between. So is what

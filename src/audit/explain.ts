@@ -17,6 +17,9 @@ import { isWorse } from './findings.ts';
 import type { Ledger } from './ledger.ts';
 import { missedText } from './chain.ts';
 import { isNear, servicesNear } from './near.ts';
+import { missing, notFound } from './explain-missing.ts';
+import type { NodeLook } from './explain-node.ts';
+import { explainNode, noLook } from './explain-node.ts';
 import type { Reason } from './reason.ts';
 import { counted, fewOf, itemReasons, reason, unknownText, worstOf } from './reason.ts';
 import type { Context } from './service.ts';
@@ -32,7 +35,14 @@ export type Subject =
   | { readonly kind: 'service'; readonly service: Key }
   | { readonly kind: 'pod'; readonly pod: Key }
   | { readonly kind: 'pair'; readonly pod: Key; readonly service: Key }
-  | { readonly kind: 'address'; readonly address: string };
+  | { readonly kind: 'address'; readonly address: string }
+  | {
+      readonly kind: 'node';
+      readonly node: string;
+      readonly service: Key;
+      /** The name of the port; null: all of them. */
+      readonly port: string | null;
+    };
 
 export interface Explanation {
   readonly subject: Subject;
@@ -48,15 +58,28 @@ export interface Explanation {
   readonly reasons: readonly Reason[];
 }
 
-/** Explains what is asked about; `context` is that of the ledger, as it is seen just now. */
-export function explain(context: Sight, ledger: Ledger, subject: Subject): Explanation {
+/**
+ * Explains what is asked about; `context` is that of the ledger, as it is seen just now, and `look`
+ * what is known of the rules of nodes.
+ */
+export function explain(
+  context: Sight,
+  ledger: Ledger,
+  subject: Subject,
+  look: NodeLook = noLook,
+): Explanation {
+  if (subject.kind === 'node') return explainAtNode(context, ledger, subject, look);
   const explanation = explained(context, ledger, subject);
   const { verdict, reasons } = explanation;
   const others = verdict === 'different' || verdict === 'pending' ? othersReasons(ledger) : [];
   return others.length === 0 ? explanation : { ...explanation, reasons: [...reasons, ...others] };
 }
 
-function explained(context: Sight, ledger: Ledger, subject: Subject): Explanation {
+function explained(
+  context: Sight,
+  ledger: Ledger,
+  subject: Exclude<Subject, { kind: 'node' }>,
+): Explanation {
   switch (subject.kind) {
     case 'service':
       return explainOneService(context, ledger, subject);
@@ -89,48 +112,20 @@ function othersReasons(ledger: Ledger): Reason[] {
   return [reason('note', text)];
 }
 
-const notFound = (subject: Subject, answer: string, reasons: readonly Reason[]): Explanation => ({
-  subject,
-  found: false,
-  verdict: null,
-  severity: null,
-  answer,
-  change: null,
-  reasons,
-});
-
-/** Names that may have been meant: the same in another namespace, or spelt nearly the same. */
-function meant(key: Key, keys: Iterable<Key>): Reason[] {
-  const [namespace = '', name = ''] = key.split('/');
-  const same: Key[] = [];
-  const here: Key[] = [];
-  const elsewhere: Key[] = [];
-  for (const other of keys) {
-    const slash = other.indexOf('/');
-    const [space, own] = [other.slice(0, slash), other.slice(slash + 1)];
-    if (own === name) same.push(other);
-    else if (isNear(own, name)) (space === namespace ? here : elsewhere).push(other);
-  }
-  const found = [same, here, elsewhere].find((some) => some.length > 0) ?? [];
-  return found.length === 0 ? [] : [reason('note', `there is ${fewOf(found.sort())}`)];
-}
-
-function missing(
-  context: Context,
-  subject: Subject,
-  kind: 'Service' | 'Pod',
-  key: Key,
+function explainAtNode(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'node' }>,
+  look: NodeLook,
 ): Explanation {
-  const { snapshot } = context;
-  const resource = kind === 'Pod' ? 'pods' : 'services';
-  if (!snapshot.knows(resource)) {
-    return notFound(subject, `${kind} ${key} is not known: the input has no ${kind}s`, []);
+  const { node, service: key } = subject;
+  if (!ledger.audited.has(key)) return missing(context, subject, 'Service', key);
+  if (context.snapshot.knows('nodes') && !context.snapshot.nodes.has(node)) {
+    const others = [...context.snapshot.nodes.keys()].filter((other) => isNear(other, node));
+    const near = others.length === 0 ? [] : [reason('note', `there is ${fewOf(others.sort())}`)];
+    return notFound(subject, `Node ${node} does not exist`, near);
   }
-  const reasons = meant(key, snapshot[resource].keys());
-  const [namespace = ''] = key.split('/');
-  const empty = [...snapshot.services.values()].every((one) => one.namespace !== namespace);
-  if (empty) reasons.push(reason('note', `there is no Service in namespace ${namespace}`));
-  return notFound(subject, `${kind} ${key} does not exist`, reasons);
+  return { subject, found: true, ...explainNode(context, ledger, subject, look) };
 }
 
 function explainOneService(

@@ -7,7 +7,7 @@
 
 import { canonicalIP } from '../model/ip.ts';
 import type { Key, Pod, WatchEvent } from '../model/objects.ts';
-import type { Subject } from './explain.ts';
+import type { Subject as AnySubject } from './explain.ts';
 import type { Ledger } from './ledger.ts';
 import type { Context } from './service.ts';
 import { nodeOf } from './service.ts';
@@ -15,6 +15,9 @@ import { actualAt, isListedIn, standsAt } from './stands.ts';
 import { outcomesOf, placeName, standingWords } from './step.ts';
 import type { Sight } from './verdict.ts';
 import { written, verdictOf } from './verdict.ts';
+
+/** What a node does has no journal: its rules are looked at now and then only. */
+type Subject = Exclude<AnySubject, { kind: 'node' }>;
 
 /** One thing that changed. */
 export interface Moment {

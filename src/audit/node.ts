@@ -99,9 +99,15 @@ export function observeNode(input: NodeInput): Observed {
   return { differences, asked, unknown, claims: countClaims(claims), others };
 }
 
+/** What is known of rules of others on the node, for a comparison. */
+export const viewOf = ({ forwarding, node }: NodeInput): RuleView => ({
+  isAllowed: allowanceOf(forwarding, node),
+  isAbout,
+});
+
 const newAudit = (input: NodeInput): Audit => ({
   input,
-  view: { isAllowed: allowanceOf(input.forwarding, input.node), isAbout },
+  view: viewOf(input),
   differences: [],
   asked: new Map(),
   unknown: new Set(),
@@ -304,7 +310,8 @@ const isEndpoint = ({ usable }: ProxiedPort, endpoint: string): boolean =>
 
 // Texts.
 
-function described(
+/** What was asked, what should have come of it and what did, for people. */
+export function described(
   { packet, origin }: Probe,
   fates: readonly Fate[],
   outcome: Outcome,
@@ -329,7 +336,8 @@ function listText(texts: readonly string[]): string {
 const markText = (masqueraded: boolean | 'unknown'): string =>
   masqueraded === true ? ' masqueraded' : '';
 
-function fateText(fate: Fate): string {
+/** What should come of a packet, for people. */
+export function fateText(fate: Fate): string {
   if (fate.kind !== 'endpoints') return fate.kind;
   const texts = [...fate.endpoints].sort().map(([text, masked]) => text + markText(masked));
   const affinity = fate.affinitySeconds === null ? '' : `, affinity ${fate.affinitySeconds}s`;

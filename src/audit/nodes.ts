@@ -37,6 +37,8 @@ import type { ConvergenceSample } from './standing.ts';
 import { operationOf } from './standing.ts';
 import { leftAt, noteRight, serviceOf, staleness } from './stale.ts';
 import type { UnknownOfNode, Verdict } from './verdict.ts';
+import type { WalkedPort } from './walked.ts';
+import { walkedPort } from './walked.ts';
 
 /** One Service port on one node. */
 export interface NodeVerdict {
@@ -59,6 +61,11 @@ export interface Nodes {
   /** A dump that cannot be read: the node is unknown until the next. */
   lose(node: string, source: string, at: number): void;
   summary(now: number): NodesSummary;
+  /**
+   * Walks the packets of a port of a Service (`name` as Service ports have it) through the rules of
+   * a node as they were last seen; null: these, or the node, are not known.
+   */
+  walked(node: string, service: Key, name: string): WalkedPort[] | null;
 }
 
 export interface NodesSummary {
@@ -151,7 +158,30 @@ export function createNodes(options: NodesOptions): Nodes {
       ),
       pendingSince: oldestPending(options, states.values()),
     }),
+    walked: (node, service, name) => walked(options, states.get(node), service, name),
   };
+}
+
+/** Only what is expected of this Service is made: others cost as much as they are many. */
+function walked(
+  { snapshot, proxied, minor }: NodesOptions,
+  state: NodeState | undefined,
+  key: Key,
+  name: string,
+): WalkedPort[] | null {
+  const node = snapshot.nodes.get(state?.name ?? '');
+  const service = proxied.services.get(key);
+  if (state === undefined || node === undefined || state.dumps.size === 0) return null;
+  if (unreadable(state) !== null || service === undefined) return null;
+  const dumps = [...state.dumps.values()].filter((dump) => dump !== null);
+  const ruleset = state.ruleset ?? together(dumps.map((dump) => dump.ruleset));
+  const config = state.config ?? configOf(ruleset, minor());
+  const { addresses } = node;
+  const forwarding = expectedForwarding([service], proxied.slices, node, config, addresses);
+  const families = new Set<string>(dumps.flatMap((dump) => dump.families));
+  const frontends = forwarding.frontends.filter(({ port }) => families.has(port.family));
+  const context = { localAddresses: addresses };
+  return walkedPort({ forwarding: { ...forwarding, frontends }, node, ruleset, context }, name);
 }
 
 const newState = (name: string): NodeState => ({

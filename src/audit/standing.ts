@@ -206,16 +206,19 @@ function carryOn(
   const cause = difference.cause ?? kept ?? difference.hindrance ?? likely;
   const proven = item.proven || cause !== item.cause;
   const severity = severityOf(difference, cause, proven);
+  const isMissed = gap && item.openedAt === null && item.since < at;
+  // When it was right in between, if it was, nobody saw, so that its end measures nothing.
+  const missed = { since: at, unseen: 0, byInput: false };
   if (cause !== item.cause) {
     const shown = cause !== null && cause !== kept && cause !== likely;
     // What kept the controller from its work is over: it has the window from now on.
-    const clock = item.shown && cause === null ? { since: at, unseen: 0 } : {};
+    const afresh = item.shown && cause === null ? { since: at, unseen: 0 } : {};
+    const clock = isMissed ? missed : afresh;
     const next = { ...item, difference, severity, cause, shown, proven, ...clock, causeAt: at };
     return again(keeping, of, next, item, at);
   }
-  if (gap && item.openedAt === null && item.since < at) {
-    // When it was right in between, if it was, nobody saw, so that its end measures nothing.
-    const next = { ...item, difference, severity, since: at, unseen: 0, byInput: false };
+  if (isMissed) {
+    const next = { ...item, difference, severity, ...missed };
     return again(keeping, of, next, item, at);
   }
   item.difference = difference;

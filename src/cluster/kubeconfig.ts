@@ -185,7 +185,8 @@ interface Exec {
 
 /**
  * A user whose exec plugin is told which version of its answer is wanted, that nobody can be asked,
- * and, if it wants to know, of which cluster (k8s.io/client-go@v0.36.3 plugin/pkg/client/auth/exec).
+ * and, if it wants to know, of which cluster (k8s.io/client-go@v0.36.3
+ * plugin/pkg/client/auth/exec).
  */
 function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {
   const exec = user.exec as Exec | undefined;

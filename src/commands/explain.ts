@@ -1,6 +1,7 @@
-// The command `explain`: why a pod is, or is not, in a Service, on a dump or at a moment of a
-// recording. It reads its input through the loop that audit and replay use (serve.ts), follows the
-// subject while it reads, and prints one explanation.
+// The command `explain`: why a pod is, or is not, in a Service, and what a node does with one: on a
+// live cluster, which is listed as audit does, on a dump, at a moment of a recording, or as a
+// server that runs knows it. It reads its input through the loop that audit and replay use
+// (serve.ts), follows the subject while it reads, and prints one explanation.
 //
 // Exit codes as audit has them: 0 what is asked about is as it must be (also a pod that must not be
 // in the Service), 1 a finding above information stands about it, 2 it does not exist or cannot be
@@ -10,135 +11,36 @@ import type { Explanation, Subject } from '../audit/explain.ts';
 import { explain } from '../audit/explain.ts';
 import type { Journal, Moment } from '../audit/journal.ts';
 import { createJournal } from '../audit/journal.ts';
-import type { Sight } from '../audit/verdict.ts';
+import type { Asked } from '../audit/subject.ts';
+import { missingSubject, parseSubject, subjectOf } from '../audit/subject.ts';
 import { readDump } from '../cluster/dump.ts';
 import type { RecordingEntry } from '../cluster/recording.ts';
-import type { Key, Snapshot, WatchEvent } from '../model/objects.ts';
+import type { WatchEvent } from '../model/objects.ts';
+import type { ExplainDocument } from '../output/explain.ts';
 import { renderExplanation } from '../output/explain.ts';
 import { replay } from '../replay.ts';
-import type { Auditor } from '../serve.ts';
+import type { Auditor, AuditorOptions } from '../serve.ts';
 import { createAuditor } from '../serve.ts';
-import type { Judged } from './options.ts';
+import { lookOf, sightOf } from '../views.ts';
+import type { Cluster } from './cluster.ts';
+import { openCluster } from './cluster.ts';
+import { judgedOnce } from './once.ts';
+import type { Connected, Judged } from './options.ts';
+import { askServer } from './remote.ts';
 import { recordingOf } from './replay.ts';
+import type { Ruled } from './rules.ts';
+import { givenRules } from './rules.ts';
 import { colour, fail, problemLog, terminalWidth } from './say.ts';
 
 /** What the command line says besides the subject. */
-export interface Explained extends Judged {
+export interface Explained extends Judged, Connected, Ruled {
   readonly input?: readonly string[];
   readonly recording?: string;
+  readonly server?: string;
   readonly at?: number;
   readonly namespace?: string;
   readonly output: 'text' | 'json';
 }
-
-/** Names as they were given: the namespace may be missing. */
-interface Named {
-  readonly namespace: string | null;
-  readonly name: string;
-}
-
-/** What is asked about, before it is known in which namespace. */
-interface Asked {
-  readonly pod: Named | null;
-  readonly service: Named | null;
-  readonly address: string | null;
-}
-
-const usage = 'Expected service/NAME, pod/NAME, pod/NAME service/NAME or ip/ADDRESS';
-
-const kinds: Readonly<Record<string, keyof Asked>> = {
-  service: 'service',
-  services: 'service',
-  svc: 'service',
-  pod: 'pod',
-  pods: 'pod',
-  po: 'pod',
-  ip: 'address',
-};
-
-/**
- * What the words ask about, as kubectl writes names: `pod/web-1`, or `pod/shop/web-1` with the
- * namespace. Throws what is wrong with them.
- */
-export function parseSubject(words: readonly string[], namespace: string | null): Asked {
-  const asked: { -readonly [K in keyof Asked]: Asked[K] } = {
-    pod: null,
-    service: null,
-    address: null,
-  };
-  for (const word of words) {
-    const [kind = '', ...rest] = word.split('/');
-    const field = kinds[kind.toLowerCase()];
-    if (field === undefined || rest.length === 0 || rest.some((part) => part === '')) {
-      throw new Error(`${usage}: "${word}" is none of them`);
-    }
-    if (asked[field] !== null) throw new Error(`${usage}: more than one ${kind}`);
-    if (field === 'address') asked.address = rest.join('/');
-    else if (rest.length > 2) throw new Error(`${usage}: "${word}" has too many parts`);
-    else {
-      const [first = '', name] = rest;
-      asked[field] = name === undefined ? { namespace, name: first } : { namespace: first, name };
-    }
-  }
-  const alone = asked.address !== null && (asked.pod !== null || asked.service !== null);
-  if (words.length === 0 || alone) throw new Error(usage);
-  return asked;
-}
-
-/** The keys that a name may stand for; without a namespace, of all namespaces. */
-function keysOf({ namespace, name }: Named, held: ReadonlyMap<Key, { name: string }>): Key[] {
-  if (namespace !== null) return [`${namespace}/${name}`];
-  const keys: Key[] = [];
-  for (const [key, object] of held) if (object.name === name) keys.push(key);
-  return keys;
-}
-
-/** The one key that is meant; the namespace of what is asked beside it comes first. */
-function keyOf(
-  named: Named,
-  held: ReadonlyMap<Key, { name: string }>,
-  beside: Named | null,
-): Key | null {
-  const keys = keysOf(named, held);
-  const near = beside?.namespace ?? null;
-  const preferred = keys.find((key) => near !== null && key.startsWith(`${near}/`));
-  if (preferred !== undefined) return preferred;
-  const [key, ...others] = keys;
-  if (others.length === 0) return key ?? null;
-  throw new Error(`${keys.join(', ')} have that name: say which with -n NAMESPACE`);
-}
-
-const named = (key: Key | null): Named | null => {
-  const [namespace, name] = key?.split('/') ?? [];
-  return namespace === undefined || name === undefined ? null : { namespace, name };
-};
-
-/** The subject, once it is known where its objects are; null before that. */
-function subjectOf({ pod, service, address }: Asked, snapshot: Snapshot): Subject | null {
-  if (address !== null) return { kind: 'address', address };
-  const podKey = pod === null ? null : keyOf(pod, snapshot.pods, service);
-  const beside = (service?.namespace ?? null) === null ? named(podKey) : null;
-  const serviceKey = service === null ? null : keyOf(service, snapshot.services, beside);
-  if (pod === null) return serviceKey === null ? null : { kind: 'service', service: serviceKey };
-  if (podKey === null) return null;
-  if (service === null) return { kind: 'pod', pod: podKey };
-  return serviceKey === null ? null : { kind: 'pair', pod: podKey, service: serviceKey };
-}
-
-/** What was never met, for the answer that says so. */
-function missingSubject({ pod, service }: Asked): Subject {
-  const key = ({ namespace, name }: Named): Key => `${namespace ?? 'default'}/${name}`;
-  if (service === null) return { kind: 'pod', pod: key(pod ?? { namespace: null, name: '' }) };
-  if (pod === null) return { kind: 'service', service: key(service) };
-  return { kind: 'pair', pod: key(pod), service: key(service) };
-}
-
-const contextOf = (auditor: Auditor, maxEndpointsPerSlice: number): Sight => ({
-  snapshot: auditor.store.snapshot,
-  release: auditor.release(),
-  maxEndpointsPerSlice,
-  stale: auditor.stale(),
-});
 
 /** Replays a recording to the moment that is asked for, and follows the subject on the way. */
 async function follow(
@@ -162,13 +64,15 @@ async function follow(
       subject = subjectOf(asked, snapshot);
     if (subject === null) return;
     const first = journal === null;
-    journal ??= createJournal(subject);
-    const context = contextOf(auditor, options.maxEndpointsPerSlice);
+    journal ??= createJournal(storyOf(subject));
+    const context = sightOf(auditor);
     journal.observe(context, ledger, first ? null : event, auditor.now() ?? 0);
   };
   async function* watched(): AsyncGenerator<RecordingEntry> {
     let begun = false;
     for await (const entry of entries) {
+      // Walking the rules of nodes costs more than all the rest, and only a node is judged by them.
+      if (asked.node === null && isOfNodes(entry)) continue;
       yield entry;
       if (!begun && auditor.ledger() !== null) observe(null);
       else if (entry.kind === 'event') observe(entry.event);
@@ -180,56 +84,123 @@ async function follow(
   return { subject, moments: (journal as Journal | null)?.moments ?? [] };
 }
 
+const isOfNodes = ({ kind }: RecordingEntry): boolean =>
+  kind === 'node-rules' || kind === 'node-config';
+
+/** Of what a node does, the story is that of the Service. */
+const storyOf = (subject: Subject): Parameters<typeof createJournal>[0] =>
+  subject.kind === 'node' ? { kind: 'service', service: subject.service } : subject;
+
 function exitCodeOf({ found, verdict, severity }: Explanation): 0 | 1 | 2 {
   if (!found || verdict === 'unknown') return 2;
   return severity === null || severity === 'info' ? 0 : 1;
 }
 
-/** Explains what the words name; the exit code. */
+/** What there is to be explained from, of those that the command line may name. */
+const sources = ['input', 'recording', 'server'] as const;
+
+function usageError(options: Explained): string | null {
+  const given = sources.filter((one) => options[one] !== undefined);
+  if (given.length > 1) {
+    return `Expected only one of ${sources.map((one) => `--${one}`).join(', ')}`;
+  }
+  if (options.at !== undefined && options.recording === undefined) {
+    return '--at is for --recording: everything else is one moment';
+  }
+  if (options.rules !== undefined && options.input === undefined) {
+    return '--rules needs a dump of the cluster at the same moment: --input PATH';
+  }
+  return null;
+}
+
+interface Known {
+  readonly auditor: Auditor;
+  readonly subject: Subject | null;
+  readonly moments: readonly Moment[] | null;
+}
+
+const auditorOptions = (options: Explained, settle: number): AuditorOptions => ({
+  settle,
+  release: options.kubernetesVersion ?? null,
+  maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+});
+
+async function ofDump(asked: Asked, paths: readonly string[], options: Explained): Promise<Known> {
+  const { onProblem } = problemLog();
+  // A dump is one moment: there is nothing to wait for.
+  const auditor = createAuditor({ ...auditorOptions(options, 0), onProblem });
+  for (const given of await givenRules(options)) auditor.take(given);
+  for await (const entry of readDump(paths, onProblem)) auditor.take(entry);
+  return { auditor, subject: subjectOf(asked, auditor.store.snapshot), moments: null };
+}
+
+async function ofRecording(asked: Asked, path: string, options: Explained): Promise<Known> {
+  const auditor = createAuditor(auditorOptions(options, options.settle));
+  return { auditor, ...(await follow(auditor, asked, path, options)) };
+}
+
+/** Follows the cluster while what is asked about is pending. */
+async function ofCluster(
+  asked: Asked,
+  options: Explained,
+  cluster: Cluster,
+): Promise<Known | null> {
+  const isDone = (auditor: Auditor): boolean => {
+    const subject = subjectOf(asked, auditor.store.snapshot);
+    return subject === null || explained(auditor, subject)?.verdict !== 'pending';
+  };
+  const { onProblem } = problemLog();
+  const auditor = await judgedOnce(options, cluster, onProblem, isDone);
+  if (auditor === null) return null;
+  return { auditor, subject: subjectOf(asked, auditor.store.snapshot), moments: null };
+}
+
+function explained(auditor: Auditor, subject: Subject): Explanation | null {
+  const ledger = auditor.ledger();
+  return ledger === null ? null : explain(sightOf(auditor), ledger, subject, lookOf(auditor));
+}
+
+/** Explains what the words name; `open` opens the cluster of the options. The exit code. */
 export async function explainSubject(
   words: readonly string[],
   options: Explained,
+  open: () => Cluster = () => openCluster(options),
 ): Promise<number> {
   const asked = parseSubject(words, options.namespace ?? null);
-  const { input, recording } = options;
-  if ((input === undefined) === (recording === undefined)) {
-    fail('Expected either --input PATH or --recording FILE');
+  const wrong = usageError(options);
+  if (wrong !== null) {
+    fail(wrong);
     return 2;
   }
-  if (recording === undefined && options.at !== undefined) {
-    fail('--at is for --recording: a dump is one moment');
-    return 2;
+  const { input, recording, server, namespace } = options;
+  if (server !== undefined) {
+    const document = await askServer(server, words, namespace ?? null);
+    return typeof document === 'string' ? failed(document) : told(document, options);
   }
-  const auditor = createAuditor({
-    // A dump is one moment: there is nothing to wait for.
-    settle: recording === undefined ? 0 : options.settle,
-    release: options.kubernetesVersion ?? null,
-    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
-  });
-  let followed: { subject: Subject | null; moments: readonly Moment[] | null };
-  if (recording !== undefined) followed = await follow(auditor, asked, recording, options);
-  else {
-    for await (const entry of readDump(input ?? [], problemLog().onProblem)) auditor.take(entry);
-    followed = { subject: subjectOf(asked, auditor.store.snapshot), moments: null };
-  }
-  const ledger = auditor.ledger();
-  if (ledger === null || !auditor.store.snapshot.knows('services')) {
-    const why =
+  const known =
+    recording !== undefined
+      ? await ofRecording(asked, recording, options)
+      : input !== undefined
+        ? await ofDump(asked, input, options)
+        : await ofCluster(asked, options, open());
+  if (known === null) return 2;
+  const { auditor, subject, moments } = known;
+  const explanation = explained(auditor, subject ?? missingSubject(asked));
+  if (explanation === null || !auditor.store.snapshot.knows('services')) {
+    const early =
       recording === undefined ? '' : ', or --at comes before its first lists are complete';
-    fail(`The input has no Services${why}: nothing to explain`);
-    return 2;
+    return failed(`The input has no Services${early}: nothing to explain`);
   }
-  const context = contextOf(auditor, options.maxEndpointsPerSlice);
-  const explanation = explain(context, ledger, followed.subject ?? missingSubject(asked));
-  const document = {
-    format: 1,
-    kind: 'explain',
-    at: auditor.now(),
-    ...explanation,
-    history: followed.moments,
-  } as const;
-  process.stdout.write(
-    renderExplanation(document, options.output, { colour, width: terminalWidth() }),
-  );
-  return exitCodeOf(explanation);
+  const at = auditor.now();
+  return told({ format: 1, kind: 'explain', at, ...explanation, history: moments }, options);
+}
+
+function failed(text: string): 2 {
+  fail(text);
+  return 2;
+}
+
+function told(document: ExplainDocument, { output }: Explained): number {
+  process.stdout.write(renderExplanation(document, output, { colour, width: terminalWidth() }));
+  return exitCodeOf(document);
 }

@@ -1,9 +1,10 @@
-// The server: Prometheus' /metrics, the probes /livez and /readyz, findings as JSON, and the page.
+// The server: Prometheus' /metrics, the probes /livez and /readyz, findings as JSON, and the pages.
 // Everything is read, nothing can be changed; each answer is made of the state at its moment and is
 // never kept by anybody.
 //
-// The page shows names that others chose, so no script runs on it, whatever it says, and no other
-// site may frame it. There is no authentication: the address it listens on is who may read it.
+// The pages show names that others chose, so no script runs on them but the server's own files,
+// whatever they say, and no other site may frame them. There is no authentication: the address it
+// listens on is who may read it.
 //
 // Left out: TLS, and paths of its own for scrapers of other programs.
 
@@ -20,12 +21,15 @@ import type { InputState } from '../audit/cut.ts';
 import type { Code, Finding, Output } from '../audit/findings.ts';
 import type { Verdict } from '../audit/verdict.ts';
 import type { Resource } from '../model/objects.ts';
+import type { ExplainDocument } from './explain.ts';
 import { contentTypes, formatFor } from './exposition.ts';
 import type { MetricsState } from './family.ts';
 import type { LagReport } from './lag.ts';
 import { renderMetrics } from './metrics.ts';
-import type { Status } from './page.ts';
-import { renderPage, styleSource } from './page.ts';
+import type { PageAnswers } from './pages.ts';
+import { addPages } from './pages.ts';
+import { momentText } from './page/parts.ts';
+import { createPulse } from './pulse.ts';
 
 /** A difference that has not stood for the settle window, or is not confirmed yet. */
 export interface PendingDifference {
@@ -61,13 +65,17 @@ export interface ServiceStatus {
 }
 
 /** What the server asks when it is asked. Probes come often, so they do not ask for everything. */
-export interface Answers {
-  status(): Status;
+export interface Answers extends PageAnswers {
   /** What /metrics shows, in small steps, between which others may work. */
   scrape(): Iterator<undefined, MetricsState>;
   /** One Service in full; null where there is none of that name. */
   service(namespace: string, name: string): ServiceStatus | null;
   lag(): LagReport;
+  /**
+   * Explains what the words name, as the command line has them; null: nothing is judged yet. Throws
+   * what is wrong with the words.
+   */
+  explain(words: readonly string[], namespace: string | null): ExplainDocument | null;
   /** Why too little is known, for people, a reason a line; null: it is enough. */
   notReady(): string | null;
   /** Why the loop does not get on, for people; null: it does. */
@@ -76,9 +84,12 @@ export interface Answers {
 
 const policy = [
   "default-src 'none'",
-  `style-src ${styleSource}`,
+  "style-src 'self'",
+  "script-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self'",
   "base-uri 'none'",
-  "form-action 'none'",
+  "form-action 'self'",
   "frame-ancestors 'none'",
 ].join('; ');
 
@@ -177,6 +188,41 @@ async function sendMetrics(request: Request, response: Response, answers: Answer
   });
 }
 
+/** `?subject=pod/web-1&subject=service/web&namespace=shop`. */
+function sendExplanation({ query }: Request, response: Response, answers: Answers): void {
+  const textsOf = (value: unknown): string[] =>
+    [value].flat().filter((one) => typeof one === 'string');
+  const [namespace = null] = textsOf(query.namespace);
+  let document: ExplainDocument | null;
+  try {
+    document = answers.explain(textsOf(query.subject), namespace);
+  } catch (error) {
+    const text = error instanceof Error ? error.message : String(error);
+    response.status(400).json({ format: 1, error: text });
+    return;
+  }
+  if (document !== null) response.status(document.found ? 200 : 404).json(document);
+  else response.status(503).json({ format: 1, error: answers.notReady() ?? 'Not ready' });
+}
+
+/** How what does not end by itself is ended. */
+const ending = new WeakMap<Express, () => void>();
+
+/** Events for the pages that are open; not compressed, since that would hold them back. */
+function addEvents(app: Express, answers: Answers): void {
+  const pulse = createPulse(() => {
+    const { revision, now } = answers.beat();
+    return { revision, moment: momentText(now) };
+  });
+  app.get('/api/v1/events', async (request, response) => {
+    if (await pulse.follow(request, response)) return;
+    response.status(503).type('text').send('Too many pages are open\n');
+  });
+  ending.set(app, () => {
+    pulse.close();
+  });
+}
+
 /**
  * The application. `answers` is asked once per request; where it throws, the answer is 500, the
  * error goes to `onError`, and the server keeps running.
@@ -190,10 +236,10 @@ export function createApp(
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
-  app.use(setHeaders, allowReading, compression());
-  app.get('/', (_request, response) => {
-    response.type('html').send(renderPage(answers.status()));
-  });
+  app.use(setHeaders, allowReading);
+  addEvents(app, answers);
+  app.use(compression());
+  addPages(app, answers);
   app.get('/metrics', async (request, response) => {
     await sendMetrics(request, response, answers);
   });
@@ -223,6 +269,9 @@ export function createApp(
     const found = answers.service(namespace, name);
     if (found !== null) response.json(found);
     else response.status(404).json({ format: 1, error: 'No such Service' });
+  });
+  app.get('/api/v1/explain', (request, response) => {
+    sendExplanation(request, response, answers);
   });
   app.use((_request, response) => {
     response.status(404).type('text').send('Not found\n');
@@ -280,12 +329,13 @@ export async function listen(app: Express, address: Address): Promise<Listening>
   let closing: Promise<void> | null = null;
   return {
     port: (server.address() as AddressInfo).port,
-    close: () => (closing ??= closed(server)),
+    close: () => (closing ??= closed(app, server)),
   };
 }
 
-async function closed(server: Server): Promise<void> {
+async function closed(app: Express, server: Server): Promise<void> {
   const done = once(server, 'close');
+  ending.get(app)?.();
   server.close();
   const grace = setTimeout(() => server.closeAllConnections(), graceMs);
   await done;

@@ -4,8 +4,8 @@
 //
 // - What opens has stood: for the window, without a break, up to now, or up to the first change of
 //   the Service that a stream still owes (owed.ts). While streams are apart, breaks of less than
-//   a second do not count, and neither do those by objects that a stream owes and that came and went,
-//   which no read shows. All that it rests on is watched, and was for the window.
+//   a second do not count, and neither do those by objects that a stream owes and that came and
+//   went, which no read shows. All that it rests on is watched, and was for the window.
 // - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
@@ -185,13 +185,26 @@ const followed = (auditor: Auditor, owed: Owed): Auditor => ({
   },
 });
 
+const noCounts = { opened: 0, resolved: 0, checked: 0, found: 0 };
+
+/** What nothing has happened to yet. */
+const untouched = () => ({
+  lags: new Map<Resource, number>(),
+  pings: true,
+  readable: true,
+  seen: new WeakSet<Item>(),
+  unwatched: new Map<Resource, number>(),
+  unseen: new Map<Resource, number>(),
+  chunks: new Map<Resource, number>(),
+});
+
 export function createSimulation(seed: number, prepare: (sim: Simulation) => void): Simulation {
   const clock = virtualClock();
   const server = createServer(clock);
   const truth = truthOf(server, clock, names);
   const random = chanceFrom(seed);
   const violations: string[] = [];
-  const counts = { opened: 0, resolved: 0, checked: 0, found: 0 };
+  const counts = { ...noCounts };
   const auditor = createAuditor({
     settle,
     release: null,
@@ -221,16 +234,10 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     auditor,
     attached,
     environment,
-    lags: new Map(),
     violations,
     counts,
-    pings: true,
-    readable: true,
+    ...untouched(),
     disturbedAt: clock.now(),
-    seen: new WeakSet(),
-    unwatched: new Map(),
-    unseen: new Map(),
-    chunks: new Map(),
     owed,
     disturbed() {
       state.disturbedAt = clock.now();

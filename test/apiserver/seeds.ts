@@ -1,8 +1,9 @@
 // One random life of a cluster after the other: `node test/apiserver/seeds.ts [FIRST] [COUNT]`.
 // Every life is watched by all reflectors; what they deliver must be true at every moment, and
-// complete in the end. `runSeed` is one of them; a seed that fails can be run alone. Many are shared
-// out to threads, as many as there are cores. With --auditor as the first argument, the whole auditor is on top of them, and what it says is held against the
-// truth (auditing.ts, lives.ts).
+// complete in the end. `runSeed` is one of them; a seed that fails can be run alone. Many seeds are
+// shared out to threads, as many as there are cores. With --auditor as the first argument, the
+// whole auditor is on top of the reflectors, and what it says is held against the truth
+// (auditing.ts, lives.ts).
 
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';

@@ -148,7 +148,7 @@ describe('what was false once', () => {
     expect(open(one)).not.toEqual([]);
   });
 
-  test('reads fail while a stream lags: what it shows after the window was sent before', async () => {
+  test('reads fail while a stream lags: what comes after the window is older', async () => {
     const one = await story();
     const { sim, pod, work } = one;
     sim.server.bookmarkEvery = 5;

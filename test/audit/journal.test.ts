@@ -14,14 +14,16 @@ import {
   slice,
 } from '../build.ts';
 import { storeOf, subset, times } from '../build.ts';
-import type { Subject } from '../../src/audit/explain.ts';
 import { createJournal } from '../../src/audit/journal.ts';
 import { createLedger } from '../../src/audit/ledger.ts';
 import { createSettle } from '../../src/audit/settle.ts';
 import type { AnyObject, WatchEvent } from '../../src/model/objects.ts';
 
 /** Follows a subject from a conform state through changes, each with its time. */
-function follow(subject: Subject, changes: readonly [number, WatchEvent['type'], AnyObject][]) {
+function follow(
+  subject: Parameters<typeof createJournal>[0],
+  changes: readonly [number, WatchEvent['type'], AnyObject][],
+) {
   const store = storeOf([service(), node(), pod(), endpoints(), slice()]);
   const context = contextOf(store);
   const ledger = createLedger({ context, settle: createSettle({ window: 1000, keep: 1 }) });
@@ -42,7 +44,11 @@ const lines = (moments: ReturnType<typeof follow>): string[] =>
     .filter(({ before }) => before !== null)
     .map(({ at, what, after, lag }) => `${at} ${what}: ${after} ${String(lag)}`);
 
-const pair: Subject = { kind: 'pair', pod: 'shop/web-1', service: 'shop/web' };
+const pair: Parameters<typeof createJournal>[0] = {
+  kind: 'pair',
+  pod: 'shop/web-1',
+  service: 'shop/web',
+};
 const notReady = subset([address({ ready: false })]);
 const unready = endpoint({ ready: false, serving: false });
 

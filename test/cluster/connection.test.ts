@@ -131,8 +131,8 @@ describe('credentials', () => {
 
   test('an exec plugin may answer with a certificate, which replaces the one before', async () => {
     const { listener } = await serve();
-    const pem = (name: string) =>
-      `fs.readFileSync(${JSON.stringify(join(import.meta.dirname, '../apiserver'))} + '/' + ${name}, 'utf8')`;
+    const keys = JSON.stringify(join(import.meta.dirname, '../apiserver/'));
+    const pem = (name: string) => `fs.readFileSync(${keys} + ${name}, 'utf8')`;
     const name = "(count === 1 ? 'server' : 'other')";
     const status = `{ clientCertificateData: ${pem(`${name} + '.crt'`)},
       clientKeyData: ${pem(`${name} + '.key'`)}, expirationTimestamp: '2020-01-01T00:00:00Z' }`;
@@ -276,7 +276,8 @@ const run = promisify(execFile);
 const isRoot = process.getuid?.() === 0;
 const unshare = ['unshare', ...(isRoot ? [] : ['--user', '--map-root-user']), '--mount'];
 const there = '/var/run/secrets/kubernetes.io/serviceaccount';
-const enter = `mount -t tmpfs none /var/run && mkdir -p ${there} && cp "$0"/* ${there} && exec "$@"`;
+const enter = `mount -t tmpfs none /var/run && mkdir -p ${there} && cp "$0"/* ${there} &&
+  exec "$@"`;
 
 /** Runs a command with the files of a folder as those of its service account. */
 const inPod = (files: string, command: readonly string[], env: Record<string, string>) =>

@@ -1,10 +1,12 @@
 // The command as people use it: words and namespaces, dumps and moments of the recording, exit
 // codes, and an explanation of every fault that was done to the recorded cluster. What the command
-// does is run in this process; that the command line leads to it, a few real processes show.
+// does is run in this process, and what the recording says is read once and kept, since nothing
+// changes what was read; that the command line leads to it, a few real processes show.
 
 import { execFile } from 'node:child_process';
 import { createReadStream, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
+import { Readable } from 'node:stream';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -12,15 +14,44 @@ import { parseArgs } from 'node:util';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { printed } from './printed.ts';
+import { emptySlice, liveCluster } from '../clusters.ts';
 import { causes } from '../../src/audit/causes.ts';
 import type { Explanation } from '../../src/audit/explain.ts';
 import { explain } from '../../src/audit/explain.ts';
 import { readRecording } from '../../src/cluster/recording.ts';
-import { explainSubject, parseSubject } from '../../src/commands/explain.ts';
+import { explainSubject } from '../../src/commands/explain.ts';
+import type { recordingOf } from '../../src/commands/replay.ts';
 import { parseOutput, parseTime } from '../../src/config.ts';
 import type { ExplainDocument } from '../../src/output/explain.ts';
+import { createApp, listen } from '../../src/output/http.ts';
 import { createAuditor } from '../../src/serve.ts';
+import { answersOf } from '../../src/status.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
+
+type Entries = Awaited<ReturnType<typeof recordingOf>>;
+type Entry = Entries extends AsyncIterable<infer T> ? T : never;
+
+const kept = new Map<string, Entry[]>();
+
+vi.mock(import('../../src/commands/replay.ts'), async (importOriginal) => {
+  const original = await importOriginal();
+  async function* reading(path: string, entries: Entries): AsyncGenerator<Entry> {
+    const read: Entry[] = [];
+    for await (const entry of entries) {
+      read.push(entry);
+      yield entry;
+    }
+    kept.set(path, read);
+  }
+  return {
+    ...original,
+    async recordingOf(path, auditor, onProblem) {
+      const known = kept.get(path);
+      if (known !== undefined) return Readable.from(known);
+      return reading(path, await original.recordingOf(path, auditor, onProblem));
+    },
+  };
+});
 
 const main = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const recording = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
@@ -48,7 +79,11 @@ interface Ran {
   readonly err: string;
 }
 
-const usual = { settle: 30, maxEndpointsPerSlice: defaultMaxEndpointsPerSlice } as const;
+const usual = {
+  settle: 30,
+  maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+  endpoints: true,
+} as const;
 
 const flags = {
   input: { type: 'string', multiple: true },
@@ -99,30 +134,6 @@ const recorded = (...args: string[]): Promise<Ran> => run(...args, '--recording'
 const flat = (text: string): string => text.replace(/\s+/g, ' ');
 const json = ({ out }: Ran): ExplainDocument => JSON.parse(out) as ExplainDocument;
 
-describe('parseSubject', () => {
-  const shop = (name: string) => ({ namespace: 'shop', name });
-  test.each([
-    [['service/web'], { pod: null, service: shop('web'), address: null }],
-    [['svc/bank/web'], { pod: null, service: { namespace: 'bank', name: 'web' }, address: null }],
-    [['pod/a', 'service/web'], { pod: shop('a'), service: shop('web'), address: null }],
-    [['ip/fd00::1'], { pod: null, service: null, address: 'fd00::1' }],
-  ])('%j', (words, want) => {
-    expect(parseSubject(words, 'shop')).toEqual(want);
-  });
-
-  test.each([
-    [[]],
-    [['web']],
-    [['deployment/web']],
-    [['pod/']],
-    [['pod/a', 'pod/b']],
-    [['ip/10.0.0.1', 'pod/a']],
-    [['pod/a/b/c']],
-  ])('%j is refused', (words) => {
-    expect(() => parseSubject(words, null)).toThrow('Expected service/NAME');
-  });
-});
-
 interface Case extends Fault {
   readonly want: Wanted;
   readonly moment: number;
@@ -162,7 +173,7 @@ async function explained(): Promise<ReadonlyMap<Case, Explanation>> {
   const source = { name: recording, bytes: createReadStream(recording) };
   for await (const entry of readRecording(source, () => undefined)) {
     lookUpTo(entry.kind === 'event' ? entry.event.at : entry.at);
-    auditor.take(entry);
+    if (entry.kind !== 'node-rules') auditor.take(entry);
   }
   lookUpTo(Infinity);
   return found;
@@ -284,9 +295,8 @@ describe('a dump', () => {
 
   test.each<[string, string[], string]>([
     ['a name of two namespaces', ['service/web', '--input', two], 'say which with -n'],
-    ['no input', ['service/web'], 'either --input PATH or --recording FILE'],
-    ['both', ['service/web', '--input', one, '--recording', recording], 'either --input'],
-    ['a moment of a dump', ['service/web', '--input', one, '--at', '1'], 'a dump is one moment'],
+    ['both', ['service/web', '--input', one, '--recording', recording], 'only one of --input'],
+    ['a moment of a dump', ['service/web', '--input', one, '--at', '1'], 'else is one moment'],
     ['a word that is none', ['web', '--input', one], 'Expected service/NAME'],
     ['a file that is absent', ['service/web', '--input', join(folder, 'no')], 'no'],
     [
@@ -364,6 +374,72 @@ test('what a recorder could not see exits with 2', async () => {
   const got = await run('service/web', '--recording', path);
   expect(got.code).toBe(2);
   expect(flat(got.out)).toContain('an input cannot be seen just now');
+});
+
+describe('a node', () => {
+  test('on a recording, with the rules that packets met', async () => {
+    const at = ['--at', '2026-11-21T10:58:20Z'];
+    const got = await recorded('node/node-c', 'service/checkout:http', '-n', 'shop', ...at);
+    expect(got.code).toBe(1);
+    const text = flat(got.out);
+    expect(text).toContain('Node node-c does not forward Service shop/checkout:http as it must');
+    expect(text).toContain('10.244.9.9:8080 13.6% masqueraded');
+    expect(text).toMatch(/-t nat -A KUBE-SERVICES -d 10\.97\.103\.217/);
+    expect(text).toContain('more rules, which the page of the node shows');
+  });
+
+  test('whose rules nobody told of is unknown, with what is expected', async () => {
+    const at = ['--at', '2026-11-21T10:56:00Z'];
+    const got = await recorded('node/node-a', 'service/checkout:http', '-n', 'shop', ...at);
+    expect(got.code).toBe(2);
+    expect(flat(got.out)).toContain('the rules of the node are not known');
+    expect(flat(got.out)).toContain('is expected to go to: one of 10.244.');
+  });
+});
+
+describe('a live cluster', () => {
+  const live = { ...usual, settle: 0.3, output: 'json' } as const;
+
+  test('is listed, and what is pending is waited for', async () => {
+    const { cluster } = liveCluster(emptySlice);
+    const { out } = printed();
+    expect(await explainSubject(['service/web'], live, () => cluster)).toBe(1);
+    expect(JSON.parse(out())).toMatchObject({ verdict: 'different', history: null });
+    vi.restoreAllMocks();
+  });
+
+  test('what conforms is said at once', async () => {
+    const { cluster } = liveCluster();
+    const { out } = printed();
+    const patient = { ...live, settle: 3600 };
+    expect(await explainSubject(['pod/web-1', 'svc/web'], patient, () => cluster)).toBe(0);
+    expect(JSON.parse(out())).toMatchObject({ verdict: 'conform' });
+    vi.restoreAllMocks();
+  });
+});
+
+test('a server that runs answers as the command does', async () => {
+  const auditor = createAuditor({ ...usual, release: null });
+  const source = { name: recording, bytes: createReadStream(recording) };
+  for await (const entry of readRecording(source, () => undefined)) {
+    if (entry.kind !== 'node-rules') auditor.take(entry);
+  }
+  const at = { host: '127.0.0.1', port: 0 };
+  const server = await listen(createApp(answersOf(auditor, recording)), at);
+  const { out } = printed();
+  const options = {
+    ...usual,
+    server: `http://127.0.0.1:${String(server.port)}`,
+    namespace: 'shop',
+    output: 'json',
+  } as const;
+  const code = await explainSubject(['service/search'], options);
+  const got: unknown = JSON.parse(out());
+  vi.restoreAllMocks();
+  await server.close();
+  const want = json(await recorded('service/search', '-n', 'shop', '-o', 'json'));
+  expect(code).toBe(0);
+  expect(got).toEqual({ ...want, history: null });
 });
 
 describe('the command line', () => {

@@ -98,7 +98,7 @@ async function assetOf(tool: Tool, version: Version): Promise<string | null> {
   return stdout.trim() === `Kubernetes ${version}` ? path : null;
 }
 
-/** Where Go is that builds, also where its own installer puts it and the PATH does not lead there. */
+/** Where Go is, also where its installer puts it and the PATH does not lead there. */
 function goProgram(): string {
   const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/local/go/bin'];
   const found = folders.map((folder) => join(folder, 'go')).find((path) => existsSync(path));

@@ -52,9 +52,9 @@ export const liveFlags = {
 const rate = { aim: 28, least: 20 };
 
 /**
- * Seconds of the settle window, and in which whatever is wrong would be found after it. A controller
- * whose cache is behind tries again after 1, 2 and 4 s, and later where many do; it is not to be
- * found for that.
+ * Seconds of the settle window, and in which whatever is wrong would be found after it. A
+ * controller whose cache is behind tries again after 1, 2 and 4 s, and later where many do; it is
+ * not to be found for that.
  */
 const settle = 10;
 const promise = 2;
@@ -103,8 +103,8 @@ function folderOf({ directory }: ControlPlane): string {
 
 /**
  * The controllers sleep meanwhile, so that they do not write for every single pod. But they know
- * the Nodes by then: a pod that they hear of before its Node they write without a zone, and leave it
- * so, where the Service publishes what is not ready (reconcileByAddressType of
+ * the Nodes by then: a pod that they hear of before its Node they write without a zone, and leave
+ * it so, where the Service publishes what is not ready (reconcileByAddressType of
  * k8s.io/endpointslice@v0.36.3 reconciler.go), which is found.
  */
 async function populate(plane: ControlPlane, client: Client, size: Size): Promise<Fleet> {

@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
-import { findingOf, lagReport, moment, statusOf } from './samples.ts';
+import { findingOf, lagReport, moment, numbersOf, statusOf } from './samples.ts';
 import type { Answers, Listening, ServiceStatus } from '../../src/output/http.ts';
 
 import { createApp, listen } from '../../src/output/http.ts';
@@ -25,9 +25,14 @@ function* scrapeOf({ metrics }: Status): Generator<undefined, Status['metrics']>
 
 const answers: Answers = {
   status: () => current,
+  beat: () => ({ revision: current.revision, now: current.metrics.now }),
+  services: () => [numbersOf()],
+  servicePage: (namespace, name, from) => more.servicePage?.(namespace, name, from) ?? null,
+  nodePage: (node, port) => more.nodePage?.(node, port) ?? null,
   scrape: () => scrapeOf(current),
   service: (namespace, name) => more.service?.(namespace, name) ?? null,
   lag: () => lagReport,
+  explain: (words, namespace) => more.explain?.(words, namespace) ?? null,
   notReady: () => more.notReady?.() ?? null,
   stuck: () => more.stuck?.() ?? null,
 };
@@ -45,6 +50,12 @@ afterEach(async () => {
 describe('what each path answers', () => {
   const cases: [string, number, string, RegExp][] = [
     ['/', 200, 'text/html; charset=utf-8', /^<!doctype html>.*2 findings/s],
+    ['/findings', 200, 'text/html; charset=utf-8', /^<!doctype html>.*shop\/web/s],
+    ['/services', 200, 'text/html; charset=utf-8', /^<!doctype html>.*\/services\/shop\/web/s],
+    ['/services/a/b', 404, 'text/html; charset=utf-8', /There is no Service a\/b/],
+    ['/nodes', 200, 'text/html; charset=utf-8', /No node’s rules are known/],
+    ['/nodes/a', 404, 'text/html; charset=utf-8', /There is no Node a/],
+    ['/assets/nothing', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
     [
       '/metrics',
       200,
@@ -73,9 +84,12 @@ describe('what each path answers', () => {
     const policy = headers.get('content-security-policy')?.split('; ') ?? [];
     expect(policy).toEqual([
       "default-src 'none'",
-      expect.stringMatching(/^style-src 'sha256-[A-Za-z0-9+/=]+'$/),
+      "style-src 'self'",
+      "script-src 'self'",
+      "connect-src 'self'",
+      "img-src 'self'",
       "base-uri 'none'",
-      "form-action 'none'",
+      "form-action 'self'",
       "frame-ancestors 'none'",
     ]);
     expect(headers.get('x-content-type-options')).toBe('nosniff');
@@ -164,6 +178,35 @@ describe('what each path answers', () => {
       resolved,
       forgotten: 3,
     });
+  });
+
+  test('an explanation is asked for by the words of the command', async () => {
+    const asked: unknown[] = [];
+    const path = '/api/v1/explain?subject=pod/a&subject=service/web&namespace=shop';
+    const document = { format: 1, kind: 'explain', found: true };
+    more = {
+      explain(...words) {
+        asked.push(words);
+        return document as never;
+      },
+    };
+    const response = await get(path);
+    expect([response.status, await response.json()]).toEqual([200, document]);
+    expect(asked).toEqual([[['pod/a', 'service/web'], 'shop']]);
+    more = { explain: () => ({ ...document, found: false }) as never };
+    expect((await get(path)).status).toBe(404);
+    more = { notReady: () => 'Waiting for pods' };
+    expect(await (await get(path)).json()).toEqual({ format: 1, error: 'Waiting for pods' });
+    more = {
+      explain() {
+        throw new Error('Expected service/NAME');
+      },
+    };
+    const refused = await get('/api/v1/explain');
+    expect([refused.status, await refused.json()]).toEqual([
+      400,
+      { format: 1, error: 'Expected service/NAME' },
+    ]);
   });
 
   test('each answer is of its moment', async () => {
@@ -257,8 +300,10 @@ test('a defect answers 500, tells nothing of itself, and leaves the server runni
   const fail = (): never => {
     throw defect;
   };
-  const answering = { status: fail, scrape: fail, service: fail, lag: fail, notReady: fail };
-  const all = { ...answering, stuck: () => null };
+  const pages = { beat: fail, services: fail, servicePage: fail, nodePage: fail, explain: fail };
+  const rest = { status: fail, scrape: fail, service: fail, lag: fail, notReady: fail };
+  const other = { stuck: () => null };
+  const all = { ...pages, ...rest, ...other };
   const app = createApp(all, (error) => errors.push(error));
   const broken = await listen(app, { host: '127.0.0.1', port: 0 });
   for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings', '/api/v1/lag']) {

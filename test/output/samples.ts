@@ -7,6 +7,7 @@ import { noConditions } from '../../src/measure/conditions.ts';
 import { createDuplicateTotals } from '../../src/measure/duplicates.ts';
 import { createFillTotals } from '../../src/measure/fill.ts';
 import { createJourneys } from '../../src/measure/journey.ts';
+import { createLagHistory } from '../../src/measure/history.ts';
 import {
   createConvergenceLag,
   createHistogram,
@@ -165,6 +166,8 @@ export function statusOf(more: Partial<Status> = {}): Status {
     notReady: null,
     source: 'shop.ndjson.gz',
     kubernetes: 'v1.36.3',
+    revision: '1',
+    lag: createLagHistory().series(),
     ...more,
   };
 }
@@ -289,3 +292,29 @@ export const lagReport: LagReport = {
     ],
   },
 };
+/** What pages show of elements and attributes, entities read. */
+export const wordsIn = (html: string): string =>
+  html
+    .replace(/<[^>]*>/g, ' ')
+    .replaceAll('&lt;', '<')
+    .replaceAll('&gt;', '>')
+    .replaceAll('&quot;', '"')
+    .replaceAll('&#39;', "'")
+    .replaceAll('&amp;', '&')
+    .replace(/\s+/g, ' ');
+
+/** The tags of a page with the names of their attributes, and nothing of what they say. */
+export const tagsIn = (html: string): string[] =>
+  (html.match(/<[^>]*>/g) ?? []).map((tag) => tag.replace(/="[^"]*"/g, ''));
+
+/** Names that try to be more than names. */
+export const hostileNames = [
+  '<script>alert(1)</script>',
+  '"><img src=x onerror=alert(1)>',
+  "' onmouseover='alert(1)",
+  '</title><svg onload=alert(1)>',
+  'a\u202eb\u0000\u001b[31m',
+  '<%= it.version %>',
+  'javascript:alert(1)',
+  '../../metrics?x=1#y',
+];

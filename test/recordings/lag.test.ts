@@ -197,7 +197,7 @@ let samples: readonly WorstSample[];
 beforeAll(async () => {
   raw = await readRaw();
   ({ auditor, journeys } = await audited());
-  samples = auditor.measured.history.convergence.list(auditor.now() ?? 0);
+  samples = auditor.measured.worst.convergence.list(auditor.now() ?? 0);
 });
 
 /** What hung, and what changed meanwhile: outputs that the truth says were late. */

@@ -1,0 +1,76 @@
+// Completion of the command line, for shells and for kubectl, which asks a plugin's companion
+// `kubectl_complete-audit_endpoints`: what the word that is being typed may become, taken from the
+// commands and options themselves, so that it cannot fall behind them.
+//
+// Left out: names of a cluster, which nobody should have to wait for while typing.
+
+import type { Command, Option } from 'commander';
+
+const subjects = ['service/', 'pod/', 'node/', 'ip/'];
+
+/** The options of a command that a word may name. */
+const flagsOf = (command: Command): string[] =>
+  [...command.options, ...helpOf()].flatMap(({ long, short }) =>
+    [long, short].filter((flag) => flag !== undefined),
+  );
+
+const helpOf = (): Pick<Option, 'long' | 'short'>[] => [{ long: '--help', short: '-h' }];
+
+/** Values of an option that takes one; null: it takes none, or anything. */
+function valuesOf(command: Command, flag: string): readonly string[] | null {
+  const option = command.options.find(({ long, short }) => flag === long || flag === short);
+  if (option === undefined || option.isBoolean()) return null;
+  return option.argChoices ?? wordsIn(option.description);
+}
+
+/** `one of table, wide, json` and `text or json` name the values themselves. */
+function wordsIn(text: string): readonly string[] {
+  const list = /^(?:one of )?((?:[a-z]+(?:, | or ))+[a-z]+)$/.exec(text)?.[1];
+  return list?.split(/, | or /) ?? [];
+}
+
+/** What the last of the words may become; the first is the word after the program's name. */
+export function completionsOf(program: Command, words: readonly string[]): string[] {
+  const typed = words.at(-1) ?? '';
+  const before = words.slice(0, -1);
+  const name = before.find((word) => !word.startsWith('-'));
+  const command = program.commands.find((one) => one.name() === name);
+  const starting = (all: readonly string[]): string[] =>
+    all.filter((one) => one.startsWith(typed)).sort();
+  if (command === undefined) {
+    const names = program.commands.map((one) => one.name()).filter((one) => !one.startsWith('_'));
+    return starting(typed.startsWith('-') ? flagsOf(program) : names);
+  }
+  const values = valuesOf(command, before.at(-1) ?? '');
+  if (values !== null) return starting(values);
+  if (typed.startsWith('-')) return starting(flagsOf(command));
+  return command.name() === 'explain' ? starting(subjects) : [];
+}
+
+const scripts = {
+  bash: (program: string): string => `_endpoint_auditor() {
+  local IFS=$'\\n'
+  COMPREPLY=($(${program} __complete -- "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+}
+complete -o default -F _endpoint_auditor ${program}
+`,
+  zsh: (program: string): string => `#compdef ${program}
+_endpoint_auditor() {
+  local -a found
+  found=(\${(f)"$(${program} __complete -- "\${(@)words[2,CURRENT]}" 2>/dev/null)"})
+  if (( \${#found} )); then compadd -- $found; else _files; fi
+}
+compdef _endpoint_auditor ${program}
+`,
+  fish: (program: string): string =>
+    `complete -c ${program} -a '(${program} __complete -- ` +
+    `(commandline -opc)[2..] (commandline -ct) 2>/dev/null)'
+`,
+} as const;
+
+export type Shell = keyof typeof scripts;
+
+export const shells = Object.keys(scripts) as Shell[];
+
+/** A script that teaches a shell to complete the program. */
+export const completionScript = (shell: Shell, program: string): string => scripts[shell](program);

@@ -1,0 +1,47 @@
+// What pages load besides themselves: style, scripts and the icon, each at an address that names
+// its content, so that browsers may keep it for good. Nothing is loaded from anywhere else.
+
+import { createHash } from 'node:crypto';
+
+import { clientScript } from './client.ts';
+import { style } from './style.ts';
+import { uplotScript } from './uplot.ts';
+
+export interface Asset {
+  readonly type: string;
+  readonly body: string;
+}
+
+const icon =
+  '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" ' +
+  'rx="8" fill="#0f766e"/><g fill="none" stroke="#fff" stroke-width="3" stroke-linecap="round" ' +
+  'stroke-linejoin="round"><path d="M7 11h9"/><path d="M7 21h6"/><path d="m17 20 3.5 3.5L26 ' +
+  '13"/></g></svg>';
+
+const contents = {
+  'style.css': { type: 'text/css; charset=utf-8', body: style },
+  'page.js': { type: 'text/javascript; charset=utf-8', body: clientScript },
+  'charts.js': { type: 'text/javascript; charset=utf-8', body: uplotScript },
+  'icon.svg': { type: 'image/svg+xml', body: icon },
+} as const;
+
+type AssetName = keyof typeof contents;
+
+const hashOf = (body: string): string => createHash('sha256').update(body).digest('hex');
+
+const paths = Object.fromEntries(
+  Object.entries(contents).map(([name, { body }]) => [
+    name,
+    `${hashOf(body).slice(0, 12)}-${name}`,
+  ]),
+) as Record<AssetName, string>;
+
+/** The address of an asset. */
+export const assetPath = (name: AssetName): string => `/assets/${paths[name]}`;
+
+const byFile: ReadonlyMap<string, Asset> = new Map(
+  (Object.keys(contents) as AssetName[]).map((name) => [paths[name], contents[name]]),
+);
+
+/** What is at an address below /assets/; null: nothing, or another version of it. */
+export const assetAt = (file: string): Asset | null => byFile.get(file) ?? null;

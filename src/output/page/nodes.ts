@@ -1,0 +1,190 @@
+// The pages of nodes: all of them with what is judged of the Service ports there, and one of them
+// with the frontends that differ, the rules that packets met, and what is not known and why.
+
+import { catalogue } from '../../audit/findings.ts';
+import type { Finding } from '../../audit/findings.ts';
+import type { NodeVerdict } from '../../audit/nodes.ts';
+import type { WalkedPort } from '../../audit/walked.ts';
+import type { Verdict } from '../../audit/verdict.ts';
+import type { Status } from '../page.ts';
+import { nodesInOrder, verdictBar, verdictOrder } from '../page.ts';
+import { cut } from '../text.ts';
+import { framed } from './frame.ts';
+import { findingItem, findingList, mark, nodePath, servicePath } from './parts.ts';
+import type { Html } from './template.ts';
+import { template } from './template.ts';
+
+const perPage = 200;
+
+const listTemplate = template<{
+  q: string;
+  count: string;
+  rows: readonly { name: string; href: string; bar: Html; counts: readonly number[] }[];
+  none: string;
+  more: string;
+}>(`
+<h1>Nodes <small><%= it.count %></small></h1>
+<p class="lead">What the rules on each node do with the Service ports, as far as they are
+ known.</p>
+<form class="filter" method="get" action="/nodes" data-filter role="search" data-key="filter">
+<label>Search<input type="search" name="q" value="<%= it.q %>" placeholder="name"
+ autocomplete="off" spellcheck="false"></label><noscript><button>Filter</button></noscript></form>
+<section class="card flush">
+<% if (it.rows.length === 0) { %><p class="none dim" data-key="none"><br><%= it.none %></p>
+<% } else { %><div class="scroll" tabindex="0" role="region" aria-label="Nodes"><table>
+<thead><tr><th scope="col">Node</th><th scope="col" class="left">Service ports</th>
+<th scope="col">different</th><th scope="col">unknown</th><th scope="col">pending</th>
+<th scope="col">conform</th></tr></thead><tbody>
+<% for (const row of it.rows) { %><tr data-row data-key="<%= row.name %>"><th scope="row">
+<a class="name" href="<%= row.href %>"><%= row.name %></a></th><td><%~ row.bar %></td>
+<% for (const count of row.counts) { %><td<% if (count === 0) { %> class="zero"<% } %>>
+<%= count %></td><% } %></tr><% } %></tbody></table></div><% } %></section>
+<% if (it.more !== '') { %><p class="dim"><%= it.more %></p><% } %>`);
+
+/** The list of nodes as HTML; `query` are words that must all be in the name. */
+export function renderNodes(status: Status, query: string): string {
+  const { nodes } = status.metrics.summary;
+  const words = query
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== '');
+  const found = nodesInOrder(nodes).filter(({ node }) => words.every((one) => node.includes(one)));
+  const more = found.length - perPage;
+  const main = listTemplate({
+    q: query,
+    count: found.length.toLocaleString('en'),
+    rows: found.slice(0, perPage).map((one) => ({
+      name: one.node,
+      href: nodePath(one.node),
+      bar: verdictBar(one, `Node ${one.node}`).bar,
+      counts: verdictOrder.map((verdict) => one[verdict]),
+    })),
+    none:
+      nodes.length === 0
+        ? 'No node’s rules are known: nobody has told of any, so nothing is judged on nodes.'
+        : 'None of that name.',
+    more: more > 0 ? `and ${more} more: search for one by its name` : '',
+  });
+  return framed(status, { place: '/nodes', title: 'Nodes', main });
+}
+
+/** All that the page of a node shows. */
+export interface NodeView {
+  readonly node: string;
+  /** `zone a`, `10.0.0.1`: what is known of the Node. */
+  readonly facts: readonly string[];
+  /** null: nothing is told of its rules. */
+  readonly verdicts: readonly NodeVerdict[] | null;
+  readonly standing: readonly Finding[];
+  readonly resolved: readonly Finding[];
+  /** What was walked of the port that is asked for; null: none is, or it cannot be. */
+  readonly walked: readonly WalkedPort[] | null;
+  /** The Service port that is asked for. */
+  readonly asked: string | null;
+}
+
+interface Walked {
+  readonly frontend: string;
+  readonly origin: string;
+  readonly mark: Html;
+  readonly expected: string;
+  readonly actual: string;
+  readonly rules: readonly string[];
+}
+
+const nodeTemplate = template<{
+  node: string;
+  facts: string;
+  bar: Html;
+  text: string;
+  standing: Html;
+  none: string;
+  asked: string;
+  walked: readonly Walked[];
+  ports: readonly { name: string; href: string; service: string; mark: Html; reason: string }[];
+  morePorts: string;
+  resolved: Html;
+}>(`
+<p class="crumbs"><a href="/nodes">Nodes</a> /</p>
+<h1><%= it.node %></h1><p class="lead"><%= it.facts %></p>
+<section class="card" aria-labelledby="h-all"><h2 id="h-all">Service ports
+ <small><%= it.text %></small></h2><%~ it.bar %></section>
+<% if (it.asked !== '') { %><section class="card" aria-labelledby="h-walk">
+<h2 id="h-walk">Packets to <%= it.asked %> <small>walked through the rules that stand</small></h2>
+<% if (it.walked.length === 0) { %><p class="dim">No such port is served there, or its rules are not
+ known.</p><% } %>
+<% for (const one of it.walked) { %><article data-key="<%= one.frontend %> <%= one.origin %>">
+<p><%~ one.mark %> <b class="mono"><%= one.frontend %></b>
+ <span class="dim">from <%= one.origin %></span></p>
+<dl class="sides"><div><dt>expected</dt><dd><%= one.expected %></dd></div>
+<div><dt>found</dt><dd><%= one.actual %></dd></div></dl>
+<% if (one.rules.length > 0) { %><details><summary>Rules met</summary>
+<ul class="rules" tabindex="0"><% for (const rule of one.rules) { %><li><%= rule %></li>
+<% } %></ul></details><% } %></article><% } %>
+</section><% } %>
+<section class="card flush" aria-labelledby="h-standing">
+<h2 id="h-standing">What differs</h2>
+<% if (it.standing === '') { %><p class="none dim"><%= it.none %></p><% } %>
+<%~ it.standing %></section>
+<section class="card flush" aria-labelledby="h-ports"><h2 id="h-ports">Ports
+ <small>what is not conform first</small></h2>
+<% if (it.ports.length === 0) { %><p class="none dim">None is judged.</p><% } else { %>
+<div class="scroll" tabindex="0" role="region" aria-label="Ports"><table><tbody>
+<% for (const one of it.ports) { %><tr data-row data-key="<%= one.name %>"><th scope="row">
+<a class="name" href="<%= one.href %>"><%= one.name %></a></th><td class="left"><%~ one.mark %></td>
+<td class="left dim"><%= one.reason %></td><td><a href="<%= one.service %>">Service</a></td></tr>
+<% } %></tbody></table></div><% } %>
+<% if (it.morePorts !== '') { %><p class="more dim"><%= it.morePorts %></p><% } %></section>
+<% if (it.resolved !== '') { %><section class="card flush" aria-labelledby="h-resolved">
+<h2 id="h-resolved">Resolved findings</h2><%~ it.resolved %></section><% } %>`);
+
+const rank = ({ verdict }: NodeVerdict): number => verdictOrder.indexOf(verdict);
+
+/** The Service of a port: `shop/web:http TCP IPv4` is of shop/web. */
+const serviceIn = (port: string): string => port.split(/[ :]/)[0] ?? '';
+
+function countsOf(verdicts: readonly NodeVerdict[]): Record<Verdict, number> {
+  const counts = { conform: 0, pending: 0, different: 0, unknown: 0 };
+  for (const { verdict } of verdicts) counts[verdict]++;
+  return counts;
+}
+
+/** The page of a node as HTML. */
+export function renderNode(status: Status, view: NodeView): string {
+  const { node, standing, resolved } = view;
+  const verdicts = [...(view.verdicts ?? [])].sort((a, b) => rank(a) - rank(b));
+  const ports = verdicts.filter(({ port }) => port !== '');
+  const whole = verdicts.find(({ port }) => port === '');
+  const { bar, text } = verdictBar(countsOf(verdicts), `Node ${node}`);
+  const { now } = status.metrics;
+  const items = (list: readonly Finding[]): Html =>
+    findingList(list.map((one) => findingItem(one, catalogue[one.code].title, now)));
+  const more = ports.length - perPage;
+  const unknown = view.verdicts === null ? 'nothing is told of its rules' : whole?.reason;
+  const main = nodeTemplate({
+    node,
+    facts: view.facts.join(' · '),
+    bar,
+    text: unknown ?? text,
+    standing: items(standing),
+    none: unknown === undefined ? 'Nothing: packets fare as they must.' : 'It is not known.',
+    asked: view.asked ?? '',
+    walked: (view.walked ?? []).map((one) => ({
+      ...one,
+      mark: mark(one.verdict),
+    })),
+    ports: ports.slice(0, perPage).map(({ port, verdict, reason }) => {
+      const [namespace = '', name = ''] = serviceIn(port).split('/');
+      return {
+        name: port,
+        href: `${nodePath(node)}?port=${encodeURIComponent(port.split(' ')[0] ?? '')}`,
+        service: servicePath(namespace, name),
+        mark: mark(verdict),
+        reason: reason ?? '',
+      };
+    }),
+    morePorts: more > 0 ? `and ${more} more` : '',
+    resolved: items(resolved.slice(-10).reverse()),
+  });
+  return framed(status, { place: '/nodes', title: cut(`Node ${node}`, 120), main });
+}

@@ -1,0 +1,59 @@
+// An explanation on a page: the answer, the smallest change that would put it right, and the tree
+// of reasons below, with the same signs as in a terminal (explain.ts of output).
+
+import type { Explanation } from '../../audit/explain.ts';
+import type { Mark, Reason } from '../../audit/reason.ts';
+import { momentText } from './parts.ts';
+import type { Html } from './template.ts';
+import { joined, noHtml, template } from './template.ts';
+
+const signs: Readonly<Record<Mark, string>> = { yes: '✓', no: '✗', unknown: '?', note: '·' };
+
+const words: Readonly<Record<Mark, string>> = {
+  yes: 'as it must be:',
+  no: 'in the way:',
+  unknown: 'unknown:',
+  note: '',
+};
+
+const reasonTemplate = template<{
+  mark: Mark;
+  sign: string;
+  word: string;
+  text: string;
+  by: string;
+  change: string;
+  parts: Html;
+}>(`<li class="<%= it.mark %>"><span class="sign" aria-hidden="true"><%= it.sign %></span>
+<% if (it.word !== '') { %><span class="sr"><%= it.word %></span> <% } %>
+<span><%= it.text %></span>
+<% if (it.by !== '') { %><small>by <%= it.by %></small><% } %>
+<% if (it.change !== '') { %><span class="cure">→ <%= it.change %></span><% } %>
+<%~ it.parts %></li>
+`);
+
+function reasonItem(reason: Reason): Html {
+  const { mark, text, object, field, source, change, since, parts } = reason;
+  const place = [object, field].filter((one) => one !== null).join(' ');
+  const decides = mark === 'no' && field !== null;
+  return reasonTemplate({
+    mark,
+    sign: signs[mark],
+    word: words[mark],
+    text: since === null ? text : `${text}, since ${momentText(since)}`,
+    by: decides ? `${place}${source === null ? '' : `; upstream ${source}`}` : '',
+    change: change ?? '',
+    parts: parts.length === 0 ? noHtml : (`<ul>${reasonList(parts)}</ul>` as Html),
+  });
+}
+
+const reasonList = (reasons: readonly Reason[]): Html => joined(reasons.map(reasonItem));
+
+const treeTemplate = template<{ answer: string; change: string; list: Html }>(`
+<p class="answer"><%= it.answer %></p>
+<% if (it.change !== '') { %><p class="cure">→ <%= it.change %></p><% } %>
+<ul class="tree"><%~ it.list %></ul>`);
+
+/** An explanation in words. */
+export const explained = ({ answer, change, reasons }: Explanation): Html =>
+  treeTemplate({ answer, change: change ?? '', list: reasonList(reasons) });

@@ -1,0 +1,24 @@
+// That the script does what it should, browsers show (test/page/); here it is held against what it
+// must be for them: JavaScript that needs nothing but a browser.
+
+import { Script } from 'node:vm';
+
+import { expect, test } from 'vitest';
+
+import { clientScript } from '../../../src/output/page/client.ts';
+
+test('is JavaScript, with nothing left of the types', () => {
+  expect(() => new Script(clientScript)).not.toThrow();
+  expect(clientScript).not.toMatch(/\b(?:import|export|require)\b|__vi|: Fresh/);
+});
+
+test('every function that it calls is in it, or is the browser\u2019s', () => {
+  const own = new Set([...clientScript.matchAll(/function (\w+)\(/g)].map(([, name]) => name));
+  for (const name of ['refresh', 'morph', 'drawAll', 'connect', 'start']) {
+    expect(own.has(name)).toBe(true);
+  }
+});
+
+test('makes no markup out of text', () => {
+  expect(clientScript).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(/);
+});

@@ -1,0 +1,85 @@
+import { describe, expect, test } from 'vitest';
+
+import { times } from '../../build.ts';
+import { findingOf, hostileNames, moment, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
+import { causes } from '../../../src/audit/causes.ts';
+import { catalogue } from '../../../src/audit/findings.ts';
+import type { Finding } from '../../../src/audit/findings.ts';
+import type { FindingQuery } from '../../../src/output/page/findings.ts';
+import { renderFindings } from '../../../src/output/page/findings.ts';
+
+const nothing: FindingQuery = { q: '', state: '', severity: '', output: '', code: '', page: 1 };
+
+const statusWith = (findings: readonly Finding[], resolved: readonly Finding[] = []) => {
+  const state = stateOf();
+  return statusOf({ metrics: { ...state, summary: { ...state.summary, findings } }, resolved });
+};
+
+const standing = [
+  findingOf({ service: 'web', cause: 'hand-edited' }),
+  findingOf({ service: 'api', severity: 'info', output: 'input', code: 'left-behind' }),
+];
+const gone = [findingOf({ service: 'old', resolvedAt: moment })];
+
+/** The Services that the page lists. */
+const listed = (query: Partial<FindingQuery>): string[] => {
+  const html = renderFindings(statusWith(standing, gone), { ...nothing, ...query });
+  return [...html.matchAll(/class="name" href="\/services\/shop\/([^"]*)"/g)].map(
+    ([, name = '']) => name,
+  );
+};
+
+describe('the page of findings', () => {
+  test.each<[Partial<FindingQuery>, string[]]>([
+    [{}, ['web', 'api']],
+    [{ state: 'resolved' }, ['old']],
+    [{ state: 'all' }, ['web', 'api', 'old']],
+    [{ severity: 'info' }, ['api']],
+    [{ output: 'endpointslices' }, ['web']],
+    [{ code: 'left-behind' }, ['api']],
+    [{ q: 'HAND web' }, ['web']],
+    [{ q: '10.1.2.3 api' }, ['api']],
+    [{ q: 'hand-edited' }, ['web']],
+    [{ q: 'nobody' }, []],
+    [{ state: 'nonsense' }, ['web', 'api']],
+  ])('%j', (query, want) => {
+    expect(listed(query)).toEqual(want);
+  });
+
+  test('explains the codes and causes that it shows', () => {
+    const html = renderFindings(statusWith(standing), nothing);
+    const text = wordsIn(html);
+    expect(text).toContain(catalogue['slice-endpoint-unexpected'].title);
+    expect(text).toContain(causes['hand-edited'].cure);
+    const anchors = [...html.matchAll(/ id="([^"]*)"/g)].map(([, id]) => id);
+    expect(new Set(anchors).size).toBe(anchors.length);
+    for (const [, anchor] of html.matchAll(/href="\/findings\?[^"]*#([^"]*)"/g)) {
+      expect(anchors).toContain(anchor);
+    }
+  });
+
+  test('goes page by page, and keeps what is asked for', () => {
+    const many = times(120, (index) => findingOf({ service: `s-${index}` }));
+    const html = renderFindings(statusWith(many), { ...nothing, q: 'shop', page: 2 });
+    expect(html).toContain('href="/findings?q=shop&amp;page=1"');
+    expect(html).toContain('href="/findings?q=shop&amp;page=3"');
+    expect(html.match(/class="finding /g)).toHaveLength(50);
+    const last = renderFindings(statusWith(many), { ...nothing, page: 999 });
+    expect(wordsIn(last)).toContain('page 3 of 3');
+  });
+
+  test('nothing is said to be none', () => {
+    expect(wordsIn(renderFindings(statusWith([]), nothing))).toContain('None.');
+    const text = wordsIn(renderFindings(statusWith(standing), { ...nothing, q: 'zzz' }));
+    expect(text).toContain('None of these.');
+  });
+
+  test.each(hostileNames)('what is asked for and named stays text: %j', (name) => {
+    const of = (one: string) =>
+      renderFindings(statusWith([findingOf({ service: one, actual: one })]), {
+        ...nothing,
+        q: one,
+      });
+    expect(tagsIn(of(name))).toEqual(tagsIn(of('web')));
+  });
+});

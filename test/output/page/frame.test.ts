@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest';
+
+import { conformState, statusOf, wordsIn } from '../samples.ts';
+import { framed } from '../../../src/output/page/frame.ts';
+import { noHtml } from '../../../src/output/page/template.ts';
+
+const page = { place: '/services', title: 'All', main: noHtml } as const;
+
+test('a page says where it is, of when, and of what', () => {
+  const html = framed(statusOf({ revision: '7 8' }), page);
+  expect(html).toMatch(/^<!doctype html>\n<html lang="en">/);
+  expect(html).toContain('<title>All · endpoint-auditor</title>');
+  expect(html).toContain('<body data-revision="7 8">');
+  expect(html.match(/aria-current="page"/g)).toHaveLength(1);
+  expect(html).toMatch(/href="\/services" aria-current="page"/);
+  const text = wordsIn(html);
+  expect(text).toContain('Overview Findings 2 Services 21 Nodes 0');
+  expect(text).toContain('as of 2026-11-21 10:56:46 UTC');
+});
+
+test('whoever has no script gets it anew', () => {
+  expect(framed(statusOf(), page)).toContain(
+    '<noscript><meta http-equiv="refresh" content="15"></noscript>',
+  );
+});
+
+test('what is not ready has no warnings besides', () => {
+  const status = statusOf({ metrics: conformState(), notReady: 'The first lists are awaited' });
+  expect(framed(status, page)).not.toContain('class="notice');
+});

@@ -1,0 +1,124 @@
+import { describe, expect, test } from 'vitest';
+
+import { endpoint, endpoints, node, pod, service, slice, times } from '../../build.ts';
+import { judged } from '../../audit/judge.ts';
+import { findingOf, hostileNames, moment, statusOf, tagsIn, wordsIn } from '../samples.ts';
+import { explain } from '../../../src/audit/explain.ts';
+import { matrixOf } from '../../../src/audit/matrix.ts';
+import type { AnyObject } from '../../../src/model/objects.ts';
+import type { NodeOfService, ServiceView } from '../../../src/output/page/service.ts';
+import { renderService } from '../../../src/output/page/service.ts';
+
+const conform = { output: 'endpoints', verdict: 'conform', reason: null } as const;
+
+function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceView {
+  const { context, ledger } = judged([node(), ...objects]);
+  ledger.settle.advance(1000);
+  const of = ledger.audited.get('shop/web');
+  if (of === undefined) throw new Error('Nothing audited');
+  const status = {
+    format: 1 as const,
+    now: moment,
+    namespace: 'shop',
+    service: 'web',
+    outputs: [conform],
+    pending: [],
+    standing: [],
+    resolved: [],
+    inputs: {},
+  };
+  return {
+    status,
+    explanation: explain(context, ledger, { kind: 'service', service: 'shop/web' }),
+    matrix: matrixOf(context, of, 0, 100),
+    from: 0,
+    maxEndpointsPerSlice: 100,
+    nodes: null,
+    lag: [],
+    ...more,
+  };
+}
+
+const render = (view: ServiceView): string => renderService(statusOf(), view);
+
+describe('the page of a Service', () => {
+  test('has verdicts, words, the table, its slices and its lag', () => {
+    const lag = { output: 'endpoints', operation: 'add', seconds: 0.021, at: moment } as const;
+    const more = { lag: [{ ...lag, service: 'shop/web' }] };
+    const html = render(viewOf([service(), pod(), endpoints(), slice()], more));
+    const text = wordsIn(html);
+    expect(text).toContain('web in shop endpoints ✓ conform');
+    expect(text).toContain('Service shop/web has endpoints: it selects 1 pod, 1 of them ready');
+    expect(text).toContain('1, 0 differ');
+    expect(text).toMatch(/web-1 \S+ on node-a ready ● ready ● ready/);
+    expect(text).toContain('1 / 100');
+    expect(text).toContain('endpoints add 21 ms 10:56:46 UTC');
+    expect(text).toContain('No node’s rules are known');
+    expect(text).not.toMatch(/undefined|NaN|\[object/);
+  });
+
+  test('marks what differs with a sign and says it', () => {
+    const bad = slice({ endpoints: [endpoint({ ready: false })] });
+    const html = render(viewOf([service(), pod(), endpoints(), bad]));
+    expect(html).toContain('class="cell wrong not-ready"');
+    expect(wordsIn(html)).toContain(
+      '✗ listed as not ready, expected ready An endpoint has other conditions than its pod',
+    );
+  });
+
+  test('many slices share a column, and rows name theirs', () => {
+    const slices = times(7, (index) => slice({ name: `web-${index}`, endpoints: [] }));
+    const html = render(
+      viewOf([service(), pod(), endpoints(), slice({ name: 'web-x' }), ...slices]),
+    );
+    expect(wordsIn(html)).toContain('EndpointSlices (8)');
+    expect(wordsIn(html)).toContain('● ready web-x');
+  });
+
+  test('nodes that are not conform have a column', () => {
+    const at = viewOf([service(), pod(), endpoints(), slice()]);
+    const [row] = at.matrix.rows;
+    const to = `${row?.address ?? ''}:8080`;
+    const packet = {
+      kind: 'cluster IP',
+      frontend: '10.96.0.1:80/tcp',
+      origin: 'a pod of the node',
+      expected: to,
+      actual: 'drop 100%',
+      rules: [],
+      unknown: [],
+    };
+    const walks = { wanted: [to], allowed: [to], got: [] };
+    const nodes: NodeOfService[] = [
+      { node: 'a', verdict: 'conform', reason: null, walked: [] },
+      {
+        node: 'b',
+        verdict: 'different',
+        reason: null,
+        walked: [
+          { ...packet, ...walks, verdict: 'different' },
+          { ...packet, ...walks, got: [to], verdict: 'conform' },
+        ],
+      },
+      { node: 'c', verdict: 'unknown', reason: 'rules-not-known', walked: [] },
+    ];
+    const text = wordsIn(render({ ...at, nodes }));
+    expect(text).toContain('1 of 3 nodes forward it as they must.');
+    expect(text).toContain('✗ gets nothing from 1 of 2 kinds of sender ? unknown rules-not-known');
+  });
+
+  test('nothing selected and nothing listed is said', () => {
+    const text = wordsIn(render(viewOf([service(), endpoints({ subsets: [] })])));
+    expect(text).toContain('It selects no pod, and nothing is listed.');
+    expect(text).toContain('No slices.');
+  });
+
+  test.each(hostileNames)('the name %j stays text', (name) => {
+    const of = (one: string) => {
+      const view = viewOf([service(), pod({ name: one }), endpoints({ subsets: [] })]);
+      const standing = [findingOf({ service: one, actual: one })];
+      return render({ ...view, status: { ...view.status, standing } });
+    };
+    expect(tagsIn(of(name))).toEqual(tagsIn(of('web')));
+  });
+});

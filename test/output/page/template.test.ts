@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+
+import { hostileNames } from '../samples.ts';
+import { joined, noHtml, template } from '../../../src/output/page/template.ts';
+
+const item = template<{ text: string }>('<li title="<%= it.text %>"><%= it.text %></li>');
+const list = template<{ items: ReturnType<typeof item> }>('<ul><%~ it.items %></ul>');
+
+test.each(hostileNames)('%j is escaped in text and in attributes', (text) => {
+  const html = item({ text });
+  expect(html.match(/[<>]/g)).toHaveLength(4);
+  expect(html.match(/"/g)).toHaveLength(2);
+});
+
+test('what a template made goes into another as it is', () => {
+  const items = joined(['a', '<b>'].map((text) => item({ text })));
+  expect(list({ items })).toBe('<ul><li title="a">a</li><li title="&lt;b&gt;">&lt;b&gt;</li></ul>');
+  expect(list({ items: noHtml })).toBe('<ul></ul>');
+});

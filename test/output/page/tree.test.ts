@@ -1,0 +1,42 @@
+import { expect, test } from 'vitest';
+
+import { hostileNames, moment, tagsIn, wordsIn } from '../samples.ts';
+import type { Explanation } from '../../../src/audit/explain.ts';
+import { reason } from '../../../src/audit/reason.ts';
+import { explained } from '../../../src/output/page/tree.ts';
+
+const explanationOf = (text: string): Explanation => ({
+  subject: { kind: 'service', service: 'shop/web' },
+  found: true,
+  verdict: 'conform',
+  severity: null,
+  answer: text,
+  change: text,
+  reasons: [
+    reason('yes', 'type ClusterIP'),
+    reason('no', text, {
+      object: 'Pod shop/web-1',
+      field: 'metadata.labels',
+      source: 'utils.go',
+      change: 'label it',
+      since: moment,
+      parts: [reason('note', 'a part')],
+    }),
+    reason('unknown', 'who knows'),
+  ],
+});
+
+test('the answer first, then the change, then the reasons with their signs and words', () => {
+  const text = wordsIn(explained(explanationOf('because')));
+  expect(text).toContain(
+    'because → because ✓ as it must be: type ClusterIP ' +
+      '✗ in the way: because, since 2026-11-21 10:56:46 UTC ' +
+      'by Pod shop/web-1 metadata.labels; upstream utils.go → label it · a part ' +
+      '? unknown: who knows',
+  );
+});
+
+test.each(hostileNames)('%j stays text', (name) => {
+  const tags = tagsIn(explained(explanationOf(name)));
+  expect(tags).toEqual(tagsIn(explained(explanationOf('a'))));
+});

@@ -1,0 +1,85 @@
+// A server of ten thousand Services that are made up, for what the pages cost when a cluster is
+// large: `node test/page/fleet.ts`. It prints its port, changes pods all the time, and on each line
+// that it reads prints the most milliseconds that one answer held its loop since the line before.
+
+import { createInterface } from 'node:readline';
+
+import express from 'express';
+
+import { resources } from '../../src/model/objects.ts';
+import type { Pod } from '../../src/model/objects.ts';
+import { createApp, listen } from '../../src/output/http.ts';
+import { createAuditor } from '../../src/serve.ts';
+import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
+import { answersOf } from '../../src/status.ts';
+import { eventOf, rawObjects } from '../bench/fleet.ts';
+import { createFleet } from '../bench/generate.ts';
+
+const begun = 1_795_260_000;
+
+const fleet = createFleet({
+  nodes: 500,
+  namespaces: 100,
+  sizes: [
+    { services: 1, pods: 5000 },
+    { services: 9999, pods: 3 },
+  ],
+});
+const auditor = createAuditor({
+  settle: 1,
+  release: null,
+  maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+});
+auditor.take({ kind: 'header', at: begun, kubernetes: 'v1.36.3', resources });
+for (const resource of resources) {
+  let index = 0;
+  for (const raw of rawObjects(fleet, resource)) {
+    // Every fiftieth Service lacks its Endpoints, so that there is something to find.
+    if (resource === 'endpoints' && index++ % 50 === 0) continue;
+    const event = eventOf(auditor.store, resource, 'added', raw, 1000, begun);
+    auditor.take({ kind: 'event', event });
+  }
+  auditor.take({ kind: 'synced', resource, at: begun });
+}
+
+let now = begun;
+const clock = (at: number): void => {
+  auditor.take({ kind: 'clock', at });
+};
+clock((now += 5));
+
+const pods = [...auditor.store.snapshot.pods.values()];
+let next = 0;
+let version = 10_000_000;
+
+/** One pod changes its readiness, and nobody writes anything for it. */
+function change(): void {
+  const before: Pod | undefined = auditor.store.snapshot.pods.get(pods[next]?.key ?? '');
+  next = (next + 997) % pods.length;
+  if (before === undefined) return;
+  const object = { ...before, ready: !before.ready, resourceVersion: String(version++) };
+  auditor.take({ kind: 'event', event: { resource: 'pods', type: 'modified', object, at: now } });
+}
+
+// An answer is made in one go, so that the processor's time for it is how long it holds the loop,
+// however busy the machine is with other things.
+let longest = 0;
+const app = express();
+app.use((_request, _response, next) => {
+  const before = process.threadCpuUsage();
+  next();
+  const { user, system } = process.threadCpuUsage(before);
+  longest = Math.max(longest, (user + system) / 1000);
+});
+app.use(createApp(answersOf(auditor, 'fleet')));
+const server = await listen(app, { host: '127.0.0.1', port: 0 });
+setInterval(() => {
+  clock((now += 0.05));
+  change();
+}, 50);
+process.stdout.write(`${String(server.port)}\n`);
+createInterface({ input: process.stdin }).on('line', () => {
+  process.stdout.write(`${longest.toFixed(1)}\n`);
+  longest = 0;
+});
+process.stdin.on('end', () => process.exit(0));

@@ -1,0 +1,283 @@
+// The pages in a real browser, on the running replay of the recording and on a made-up fleet of ten
+// thousand Services: `npm run page` checks, `npm run page -- --pictures` also takes the pictures of
+// docs/images. One line a check; exit code 1 where one fails.
+
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import type { Browser, Page } from 'playwright-core';
+
+import { openPage, serve, startBrowser, startServer } from './browser.ts';
+import { recordHostile } from './hostile.ts';
+import { escapeMarkup } from '../../src/output/text.ts';
+
+const images = join(import.meta.dirname, '../../docs/images');
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+let failed = 0;
+
+function check(what: string, problems: readonly string[]): void {
+  if (problems.length > 0) failed++;
+  process.stdout.write(`${problems.length === 0 ? 'ok  ' : 'FAIL'} ${what}\n`);
+  for (const one of problems.slice(0, 10)) process.stdout.write(`     ${one}\n`);
+}
+
+const expected = (what: string, is: boolean): string[] => (is ? [] : [what]);
+
+const paths = [
+  '/',
+  '/findings',
+  '/findings?state=all',
+  '/services',
+  '/services/shop/search',
+  '/services/payments/ledger',
+  '/nodes',
+  '/nodes/node-c?port=shop/checkout:http',
+  '/services/shop/nobody',
+];
+
+/** Lets axe-core look at a page as it is. */
+async function violations(page: Page): Promise<string[]> {
+  // The policy of the pages admits no script but theirs; the debugger is not subject to it.
+  await page.evaluate(axe);
+  interface Found {
+    violations: { id: string; nodes: { html: string }[] }[];
+  }
+  const found = await page.evaluate<Found>('axe.run(document)');
+  return found.violations.map(
+    ({ id, nodes }) => `${page.url()}: ${id}: ${nodes[0]?.html.slice(0, 120) ?? ''}`,
+  );
+}
+
+/** While the recording is replayed: what stands comes to the page by itself. */
+async function watchLive(browser: Browser, url: string, complaints: string[]): Promise<void> {
+  const page = await openPage(browser, complaints);
+  await page.goto(`${url}/`);
+  const moment = await page.textContent('#moment');
+  const seen = await page
+    .waitForSelector('.finding:has-text("10.244.99.99")', { timeout: 60_000 })
+    .then(
+      () => true,
+      () => false,
+    );
+  check('a finding comes to the open page', expected('it does not', seen));
+  const state = await page.getAttribute('#live', 'data-state');
+  const now = await page.textContent('#moment');
+  check('the page is live, and its clock goes', [
+    ...expected(`state ${String(state)}`, state === 'live'),
+    ...expected('the clock stands', now !== moment),
+  ]);
+  await page.evaluate("document.querySelector('.finding a.name').focus()");
+  const focused = await page.evaluate('document.activeElement.textContent');
+  await page.waitForTimeout(3000);
+  const kept = await page.evaluate('document.activeElement.textContent');
+  check(
+    'what has the focus keeps it while the page goes on',
+    expected(`${String(focused)} became ${String(kept)}`, focused === kept),
+  );
+  await page.context().close();
+}
+
+async function useKeyboard(browser: Browser, url: string, complaints: string[]): Promise<void> {
+  const page = await openPage(browser, complaints);
+  await page.goto(`${url}/findings`);
+  await page.keyboard.press('/');
+  await page.keyboard.type('ledger');
+  await page.locator('.finding').nth(1).waitFor({ state: 'detached' });
+  check(
+    'the findings are filtered while one types',
+    expected(page.url(), page.url().endsWith('/findings?q=ledger')),
+  );
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
+  await page.waitForURL('**/services/payments/ledger');
+  check('arrows and Enter lead to the Service', []);
+  await page.goto(`${url}/`);
+  await page.keyboard.press('Tab');
+  const skip = await page.evaluate('document.activeElement.textContent');
+  check(
+    'the first Tab offers to skip to the content',
+    expected(String(skip), skip === 'Skip to content'),
+  );
+  await page.context().close();
+}
+
+async function readWithoutScript(browser: Browser, url: string): Promise<void> {
+  const page = await openPage(browser, [], { javaScriptEnabled: false });
+  const problems: string[] = [];
+  for (const [path, text] of [
+    ['/', 'Standing findings'],
+    ['/findings?q=ledger', '10.244.99.99'],
+    ['/services/shop/search', 'it selects 6 pods'],
+    ['/nodes/node-c', 'What differs'],
+  ] as const) {
+    await page.goto(`${url}${path}`);
+    if (!(await page.content()).includes(text)) problems.push(`${path} does not say ${text}`);
+  }
+  check('everything can be read without scripts', problems);
+  await page.context().close();
+}
+
+const widths = [390, 820, 1280];
+
+async function lookAround(browser: Browser, url: string, complaints: string[]): Promise<void> {
+  const [bad, wide]: [string[], string[]] = [[], []];
+  for (const colorScheme of ['light', 'dark'] as const) {
+    for (const width of widths) {
+      const viewport = { width, height: width < 600 ? 844 : 900 };
+      const page = await openPage(browser, complaints, { colorScheme, viewport });
+      for (const path of paths) {
+        const own = complaints.length;
+        await page.goto(`${url}${path}`);
+        await page.waitForSelector('#live:not([data-state=""])');
+        // That there is no such page is what is asked for.
+        if (path.endsWith('nobody')) complaints.length = own;
+        const over = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+        if (Number(over) > 0) wide.push(`${path} at ${String(width)}: ${String(over)} too wide`);
+        bad.push(...(await violations(page)));
+        if (process.argv.includes('--pictures')) await takePicture(page, path, width, colorScheme);
+      }
+      await page.context().close();
+    }
+  }
+  check('axe-core finds nothing, at three widths in both themes', bad);
+  check('no page is wider than the screen', wide);
+}
+
+const pictured: Readonly<Record<string, string>> = {
+  '/': 'overview',
+  '/services/payments/ledger': 'service',
+  '/nodes/node-c?port=shop/checkout:http': 'node',
+};
+
+/** Those that the documents show; the others are to be looked at, and go to a folder for that. */
+const kept = ['overview-1280-light', 'overview-1280-dark', 'overview-390-dark'];
+kept.push('service-1280-light', 'node-820-dark');
+
+async function takePicture(page: Page, path: string, width: number, theme: string): Promise<void> {
+  const name = `${pictured[path] ?? path.replace(/\W+/g, '-')}-${String(width)}-${theme}`;
+  const folder = kept.includes(name) ? images : join(tmpdir(), 'endpoint-auditor-pages');
+  mkdirSync(folder, { recursive: true });
+  await page.waitForTimeout(300);
+  const file = join(folder, `${name}.png`);
+  await page.screenshot({ path: file });
+  process.stdout.write(`     ${file}: ${String(Math.round(statSync(file).size / 1024))} KB\n`);
+}
+
+const terminal = `body{margin:0;background:#11161c;color:#dfe5ea;padding:18px 22px}
+pre{font:14px/1.45 "DejaVu Sans Mono",monospace;margin:0;white-space:pre-wrap}b{color:#7fd3a0}`;
+
+/** What a terminal shows, as a picture. */
+async function pictureTerminal(browser: Browser): Promise<void> {
+  const words = ['explain', 'service/fraud-metrics', '-n', 'payments'];
+  const args = [...words, '--recording', 'test/recordings/shop.ndjson.gz'];
+  const { stdout } = spawnSync(process.execPath, ['src/main.ts', ...args]);
+  const page = await openPage(browser, [], { viewport: { width: 1080, height: 100 } });
+  const [answer = ''] = stdout.toString().split('\nHistory');
+  const text = `$ endpoint-auditor ${args.join(' ')}\n${answer}`;
+  await page.setContent(
+    `<style>${terminal}</style><pre>${text.split('\n').map(escapeMarkup).join('\n')}</pre>`,
+  );
+  await page.locator('body').screenshot({ path: join(images, 'explain.png') });
+  await page.context().close();
+}
+
+async function loseServer(browser: Browser): Promise<void> {
+  const server = await serve('--recording', '--speed', 'max');
+  const page = await openPage(browser, []);
+  await page.goto(`${server.url}/`);
+  await page.waitForSelector('#live[data-state=live], #live[data-state=still]');
+  server.stop();
+  await page.waitForSelector('#lost:has-text("The connection is lost")', { timeout: 20_000 });
+  check('a lost connection is said', []);
+  await page.context().close();
+}
+
+async function readHostile(browser: Browser): Promise<void> {
+  const complaints: string[] = [];
+  const { file, name } = recordHostile();
+  const server = await serve('--recording', file, '--speed', 'max', '--settle', '1s');
+  const page = await openPage(browser, complaints);
+  const problems: string[] = [];
+  for (const path of [
+    '/',
+    '/findings',
+    '/services',
+    `/services/shop/${encodeURIComponent(name)}`,
+  ]) {
+    await page.goto(`${server.url}${path}`);
+    await page.waitForSelector('#live[data-state=live], #live[data-state=still]');
+    const shown = await page.evaluate('document.body.textContent');
+    if (!String(shown).includes(name)) problems.push(`${path} does not show the name`);
+    if ((await page.evaluate('globalThis.taken === true')) === true)
+      problems.push(`${path} ran it`);
+  }
+  server.stop();
+  check('names that are scripts stay text', [...problems, ...complaints]);
+  await page.context().close();
+}
+
+/** Milliseconds from the navigation to the first text; NaN: there was none for long. */
+async function firstPaint(page: Page): Promise<number> {
+  for (let tries = 0; tries < 100; tries++) {
+    const at = await page.evaluate<number | null>(
+      "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null",
+    );
+    if (at !== null) return at;
+    await page.waitForTimeout(50);
+  }
+  return Number.NaN;
+}
+
+async function measureFleet(browser: Browser, complaints: string[]): Promise<void> {
+  const server = await startServer(['test/page/fleet.ts'], /^(\d+)$/);
+  const page = await openPage(browser, complaints);
+  const large = await page
+    .goto(`${server.url}/services`)
+    .then(() => page.getAttribute('[data-row] a.name', 'href'));
+  const slow: string[] = [];
+  const figures: string[] = [];
+  for (const path of ['/', '/findings', '/services', '/services?q=9', large ?? '/', '/nodes']) {
+    // What is asked for the first time is compiled first.
+    for (let run = 0; run < 5; run++) await (await fetch(`${server.url}${path}`)).text();
+    await server.ask('');
+    await page.goto(`${server.url}${path}`);
+    const paint = await firstPaint(page);
+    await page.waitForTimeout(3000);
+    const held = Number(await server.ask(''));
+    figures.push(`${path}: first paint ${paint.toFixed(0)} ms, answers in ${held} ms`);
+    if (!(paint <= 1000)) slow.push(`${path}: painted after ${paint.toFixed(0)} ms`);
+    if (held > 50) slow.push(`${path}: an answer held the loop for ${held} ms`);
+  }
+  server.stop();
+  for (const figure of figures) process.stdout.write(`     ${figure}\n`);
+  check('10,000 Services: first paint within 1 s, no answer holds the loop for 50 ms', slow);
+  await page.context().close();
+}
+
+const browser = await startBrowser();
+const complaints: string[] = [];
+const server = await serve('--recording', '--speed', '20');
+try {
+  await watchLive(browser, server.url, complaints);
+  await readHostile(browser);
+  await loseServer(browser);
+  // The recording is over by now.
+  const page = await openPage(browser, complaints);
+  await page.goto(`${server.url}/`);
+  await page.waitForSelector('#live[data-state=still]', { timeout: 60_000 });
+  await page.context().close();
+  await useKeyboard(browser, server.url, complaints);
+  await readWithoutScript(browser, server.url);
+  await lookAround(browser, server.url, complaints);
+  if (process.argv.includes('--pictures')) await pictureTerminal(browser);
+  await measureFleet(browser, complaints);
+  check('no complaint on any console', complaints);
+} finally {
+  server.stop();
+  await browser.close();
+}
+process.exitCode = failed === 0 ? 0 : 1;
