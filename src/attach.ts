@@ -11,7 +11,7 @@ import { heldObjects } from './cluster/store.ts';
 import type { Key } from './model/objects.ts';
 import type { LiveClock } from './live.ts';
 import { createLive } from './live.ts';
-import type { Auditor } from './serve.ts';
+import type { Auditor, Entry } from './serve.ts';
 
 export interface AttachOptions {
   readonly environment: Environment;
@@ -31,6 +31,8 @@ export interface Attached {
   stuck(): string | null;
   /** State and counters of each watch. */
   readonly watches: Reflectors['status'];
+  /** Takes in what comes from elsewhere; resolves when it is taken in. */
+  readonly deliver: (entry: Entry) => Promise<void>;
 }
 
 export function attach(options: AttachOptions): Attached {
@@ -69,6 +71,7 @@ export function attach(options: AttachOptions): Attached {
     },
     stuck: () => live.stuck(),
     watches: reflectors.status,
+    deliver: (entry) => live.deliver([entry]),
   };
 }
 

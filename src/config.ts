@@ -90,6 +90,17 @@ export function parseNames(text: string): readonly string[] {
   return names;
 }
 
+/** `NAMESPACE/NAME` of a Service. */
+export function parseService(text: string): { namespace: string; name: string } {
+  const label = '[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?';
+  const groups = new RegExp(`^(?<namespace>${label})/(?<name>${label})$`).exec(text)?.groups;
+  const { namespace = '', name = '' } = groups ?? {};
+  if (groups === undefined) {
+    throw new InvalidArgumentError('Expected a Service as NAMESPACE/NAME.');
+  }
+  return { namespace, name };
+}
+
 /** `NODE=FILE`; without a node, the file is of all nodes. */
 export function parseNodeFile(text: string): { node: string | null; path: string } {
   const [, node, path] = /^([a-z0-9][a-z0-9.-]*)=(.+)$/s.exec(text) ?? [];

@@ -23,6 +23,7 @@ import type { LagOptions } from './commands/lag.ts';
 import {
   withConnected,
   withJudged,
+  withAgents,
   withMetrics,
   withNode,
   withReported,
@@ -120,7 +121,7 @@ function addCompletion(program: Command): void {
 
 /** Commands that judge or write what they are given, and end with it. */
 function addJudging(program: Command, run: Run): void {
-  withRules(withConnected(withJudged(withReported(program.command('audit')))))
+  withAgents(withRules(withConnected(withJudged(withReported(program.command('audit'))))))
     .description('judge a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
     .action((paths: string[], options: AuditedOnce) => {
@@ -204,7 +205,7 @@ function addAnswering(program: Command, run: Run): void {
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)
     .default({ host: '127.0.0.1', port: 9465 }, '127.0.0.1:9465');
-  withMetrics(withShard(withConnected(withJudged(program.command('serve')))))
+  withAgents(withMetrics(withShard(withConnected(withJudged(program.command('serve'))))))
     .description('audit a live cluster, or replay a recording, and serve what is found')
     .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
     .addOption(listenOption)

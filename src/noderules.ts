@@ -1,18 +1,25 @@
 // Nodes on their way into the audit: lines of a recording and dumps of the command line become the
-// configuration and the rules of a node. What comes before the cluster is known waits for it, the
+// configuration and the rules of a node, and so does what agents tell. What comes before the cluster is known waits for it, the
 // last of each kind. A dump is parsed when it changes, and what cannot be read makes its node
 // unknown.
+
+import { YAMLParseError, parse } from 'yaml';
 
 import type { Nodes, NodesOptions } from './audit/nodes.ts';
 import { createNodes } from './audit/nodes.ts';
 import type { Proxied } from './audit/proxied.ts';
 import { createProxied } from './audit/proxied.ts';
+import type { ReportedRules } from './audit/reported.ts';
+import { reportedRules } from './audit/reported.ts';
 import type { NodeConfigEntry, NodeRulesEntry } from './cluster/node-lines.ts';
 import { WrongType } from './cluster/fields.ts';
 import type { OnProblem, Problem } from './cluster/problem.ts';
 import { problemAt, valueText } from './cluster/problem.ts';
 import { readProxyConfig } from './cluster/proxy-config.ts';
+import type { FleetEntry, NodeReportEntry } from './fleet/fleet.ts';
+import type { AgentReport } from './fleet/report.ts';
 import type { Change } from './model/objects.ts';
+import type { ProxyConfig } from './model/proxy.ts';
 import { defaultProxyConfig } from './model/proxy.ts';
 import { readRulesDump } from './rules/dumps.ts';
 import { DumpError } from './rules/ruleset.ts';
@@ -32,6 +39,10 @@ export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules;
 
 export interface NodeRules {
   take(entry: NodeEntry, at: number): void;
+  /** Takes in what comes of an agent, once the cluster is known. */
+  hear(entry: FleetEntry): Generator<undefined, void>;
+  /** Frontends of all nodes that differ from what their rules should make of them. */
+  readonly divergent: () => number;
   /** The cluster is known from now on. */
   begin(at: number): void;
   /** Takes in one change, which the snapshot already holds. */
@@ -53,6 +64,18 @@ interface State {
   proxied: Proxied | null;
   nodes: Nodes | null;
   unreadable: number;
+  readonly told: Map<string, ToldNode>;
+}
+
+/** What an agent has told last. */
+interface ToldNode {
+  readonly version: string;
+  readonly rules: ReportedRules;
+  /** From what it was read, and what was read; null: it cannot be. */
+  readonly configText: string | null;
+  readonly config: ProxyConfig | null;
+  /** As kube-proxy's rules showed it while there were any. */
+  readonly detected: Pick<AgentReport, 'mode' | 'localDetection'>;
 }
 
 export function createNodeRules(options: NodeRulesOptions): NodeRules {
@@ -64,6 +87,7 @@ export function createNodeRules(options: NodeRulesOptions): NodeRules {
     proxied: null,
     nodes: null,
     unreadable: 0,
+    told: new Map(),
   };
   return {
     take(entry, at) {
@@ -76,6 +100,10 @@ export function createNodeRules(options: NodeRulesOptions): NodeRules {
       for (const entry of waiting.values()) pass(state, entry, at);
       waiting.clear();
     },
+    hear: (entry) => hear(state, entry),
+    divergent: () => {
+      return [...state.told.values()].reduce((sum, { rules }) => sum + rules.divergent(), 0);
+    },
     apply: (change) => state.proxied?.apply(change),
     nodes: () => state.nodes,
     unreadable: () => state.unreadable,
@@ -87,11 +115,15 @@ function sourceOf(entry: NodeEntry): string {
   return entry.kind === 'node-rules' ? `${entry.tool} ${entry.family}` : entry.source;
 }
 
-function pass(state: State, entry: NodeEntry, now: number): void {
+function nodesOf(state: State): Nodes {
   const { options } = state;
   state.proxied ??= createProxied(options.snapshot);
-  state.nodes ??= createNodes({ ...options, proxied: state.proxied });
-  const { nodes } = state;
+  return (state.nodes ??= createNodes({ ...options, proxied: state.proxied }));
+}
+
+function pass(state: State, entry: NodeEntry, now: number): void {
+  const { options } = state;
+  const nodes = nodesOf(state);
   if (entry.kind === 'node-config') {
     const config = defaultProxyConfig(entry.mode, options.minor());
     nodes.configure(entry.node, { ...config, clusterCIDRs: entry.clusterCIDRs });
@@ -112,6 +144,60 @@ function pass(state: State, entry: NodeEntry, now: number): void {
     options.onProblem(problemOf(error, source, `Node ${node}`));
     state.unreadable++;
     nodes.lose(node, source, at);
+  }
+}
+
+function* hear(state: State, entry: FleetEntry): Generator<undefined, void> {
+  const nodes = nodesOf(state);
+  const { node, at } = entry;
+  if (entry.kind === 'node-unseen') {
+    if (entry.state === null) nodes.forget(node, at);
+    else nodes.blind(node, `agent-${entry.state}`);
+    if (entry.state === null || entry.state === 'absent') state.told.delete(node);
+    return;
+  }
+  const told = toldBy(state, entry);
+  state.told.set(node, told);
+  const { rules, version, config } = told;
+  if (entry.report.problems.length > 0 || config === null) {
+    nodes.blind(node, 'rules-not-known');
+    return;
+  }
+  const { lasting, seenAt, outcomes, onNeed } = entry;
+  const isLast = outcomes !== null;
+  onNeed(yield* nodes.report(node, { rules, version, config, lasting }, seenAt, isLast));
+}
+
+function toldBy(state: State, { node, report, version, outcomes }: NodeReportEntry): ToldNode {
+  const before = state.told.get(node);
+  const isSame = before?.version === version && outcomes === null;
+  const { asking, claims, digests, nodeIPs: localAddresses, proxyConfig: configText } = report;
+  const known = { asking, claims, digests, localAddresses, outcomes: outcomes ?? new Map() };
+  const rules = isSame ? before.rules : reportedRules(known);
+  const detected = report.mode === null ? (before?.detected ?? report) : report;
+  if (configText !== null) {
+    const isRead = before?.configText === configText;
+    const config = isRead ? before.config : configOf(state, node, configText);
+    return { version, rules, configText, config, detected };
+  }
+  const { mode, localDetection } = detected;
+  const usual = defaultProxyConfig(mode ?? 'iptables', state.options.minor());
+  return { version, rules, configText, config: { ...usual, ...localDetection }, detected };
+}
+
+/** What kube-proxy's configuration says; null: it cannot be read, which is told. */
+function configOf({ options }: State, node: string, text: string): ProxyConfig | null {
+  const source = `kube-proxy's configuration on ${node}`;
+  try {
+    return readProxyConfig(parse(text), `v1.${String(options.minor())}.0`);
+  } catch (error) {
+    const isYaml = error instanceof YAMLParseError;
+    options.onProblem(
+      isYaml
+        ? problemAt(source, null, error.message, { object: `Node ${node}` })
+        : problemOf(error, source, `Node ${node}`),
+    );
+    return null;
   }
 }
 

@@ -26,6 +26,7 @@ import type { OnProblem } from './cluster/problem.ts';
 import type { RecordingEnd, RecordingEntry } from './cluster/recording.ts';
 import type { Store } from './cluster/store.ts';
 import { createStore, heldObjects } from './cluster/store.ts';
+import type { FleetEntry } from './fleet/fleet.ts';
 import type { Journey } from './measure/journey.ts';
 import type { Measured, Measuring } from './measuring.ts';
 import { createMeasuring } from './measuring.ts';
@@ -59,7 +60,7 @@ export interface AuditorOptions {
   readonly onJourney?: (journey: Journey) => void;
 }
 
-export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules;
+export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | FleetEntry;
 
 export interface Auditor {
   take(entry: Entry): void;
@@ -81,8 +82,9 @@ export interface Auditor {
   walked(node: string, service: Key, port: string): WalkedPort[] | null;
   /** As the options say. */
   readonly maxEndpointsPerSlice: number;
+  /** Frontends of nodes that differ from what must be there, by what their agents tell. */
+  divergent(): number;
   readonly measured: Measured;
-  /** Convergence lag over time. */
   /** Resources that have not been seen for long enough that verdicts are unknown. */
   stale(): ReadonlySet<Resource>;
   /** Resources whose first list is awaited. */
@@ -210,6 +212,7 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     nodes: () => state.nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
     walked: (...asked) => state.nodeRules.nodes()?.walked(...asked) ?? null,
     maxEndpointsPerSlice: state.options.maxEndpointsPerSlice,
+    divergent: () => state.nodeRules.divergent(),
     measured: measuring.measured,
     stale: () => cut.unseenFor(staleGrace, state.now ?? 0),
     awaited: () => (state.promised ?? []).filter((one) => !state.complete.has(one)),
@@ -300,6 +303,13 @@ function* takeInSteps(state: State, entry: Entry): Steps {
       break;
     case 'given-rules':
       state.nodeRules.take(entry, state.now ?? 0);
+      break;
+    case 'node-report':
+    case 'node-unseen':
+      tick(state, entry.at);
+      // What a node should do is not known while what it is told cannot be seen.
+      if (entry.kind === 'node-report' && state.cut.isBlind('node')) break;
+      yield* state.nodeRules.hear(entry);
       break;
     case 'clock':
       tick(state, entry.at);

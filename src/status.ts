@@ -6,12 +6,15 @@
 
 import type { Finding } from './audit/findings.ts';
 import { emptySummary, inOrder } from './audit/summary.ts';
+import type { NodeVerdict } from './audit/port-verdicts.ts';
 import type { Audited } from './audit/standing.ts';
+import type { Unknown, Verdict } from './audit/verdict.ts';
 import { reasonOf, verdictOf, written } from './audit/verdict.ts';
 import { version } from './config.ts';
-import type { Answers, PendingDifference, ServiceStatus } from './output/http.ts';
-import type { MetricsState, WatchMetrics } from './output/family.ts';
-import { noHintCounts } from './output/family.ts';
+import type { Fleet } from './fleet/fleet.ts';
+import type { Answers, NodeStatus, PendingDifference, ServiceStatus } from './output/http.ts';
+import type { AgentMetrics, MetricsState, WatchMetrics } from './output/family.ts';
+import { noAgents, noHintCounts } from './output/family.ts';
 import type { Status } from './output/page.ts';
 import type { ServiceNumbers } from './output/service-families.ts';
 import type { PerService, ServiceSeries } from './output/service-rows.ts';
@@ -31,10 +34,12 @@ export interface Lively {
   readonly counters: () => WatchMetrics['counters'];
   /** What became of traces; absent: none are sent. */
   readonly tracing?: TracingCounts;
+  /** The agents of nodes; null: they are not asked. */
+  readonly fleet: Fleet | null;
 }
 
 /** Input that is not live. */
-export const notLive: Lively = { stuck: () => null, counters: () => new Map() };
+export const notLive: Lively = { stuck: () => null, counters: () => new Map(), fleet: null };
 
 /** What the server asks; `source` as Status has it. */
 export function answersOf(
@@ -64,6 +69,7 @@ export function answersOf(
     scrape: () => scrape(auditor, live, rows),
     service,
     lag: () => lagReportOf(auditor),
+    nodes: () => nodeStatuses(auditor, live.fleet),
     notReady: () => whyNotReady(auditor, now()),
     stuck: live.stuck,
   };
@@ -121,7 +127,7 @@ function* scrape(
 /** The findings of its summary are in no order. */
 function metricsOf(
   auditor: Auditor,
-  { counters, tracing }: Lively,
+  { counters, tracing, fleet }: Lively,
   perService: ServiceSeries,
 ): MetricsState {
   const ledger = auditor.ledger();
@@ -145,9 +151,27 @@ function metricsOf(
     releaseMinor: auditor.release().minor,
     version,
     ready: whyNotReady(auditor, now) === null,
+    agents: fleet === null ? noAgents : agentsOf(auditor, fleet),
     watches: { inputs: cut.inputs, confirmations: confirmer.counts, counters: counters() },
     tracing: tracing ?? noTracingCounts(),
     perService,
+  };
+}
+
+/** Whose agents answer, and what they have told. */
+function agentsOf(auditor: Auditor, { status, visits, bytes }: Fleet): AgentMetrics {
+  const states = { ...noAgents.states };
+  let oldest = Infinity;
+  for (const { state, seenAt } of status().values()) {
+    states[state]++;
+    if (state === 'answering') oldest = Math.min(oldest, seenAt ?? Infinity);
+  }
+  return {
+    states,
+    oldestSeenAt: oldest === Infinity ? null : oldest,
+    divergent: auditor.divergent(),
+    visits,
+    bytes: bytes(),
   };
 }
 
@@ -175,6 +199,50 @@ function pendingOf({ items }: Audited): PendingDifference[] {
   });
 }
 
+function nodeStatuses(auditor: Auditor, fleet: Fleet | null): NodeStatus[] {
+  const ledger = auditor.ledger();
+  if (ledger === null) return [];
+  const agents = fleet?.status();
+  const { tally } = auditor.measured;
+  const { nodes } = tally.summary(ledger, auditor.stale(), auditor.nodes());
+  return nodes.map(({ node, ...verdicts }) => {
+    return { node, verdicts, agent: agents?.get(node) ?? null };
+  });
+}
+
+/** From the worst, as far as something is known. */
+const worstFirst = ['different', 'pending', 'unknown', 'conform'] as const;
+
+/** Nodes that are listed of one Service. */
+const listedNodes = 100;
+
+/** How a Service fares on the nodes. */
+function onNodes(
+  auditor: Auditor,
+  namespace: string,
+  name: string,
+): Pick<ServiceStatus, 'nodes' | 'notConform'> {
+  const verdicts = auditor.nodes()?.verdicts;
+  if (verdicts === undefined) return { nodes: null, notConform: [] };
+  const isIts = ({ port }: NodeVerdict): boolean =>
+    port === '' ||
+    port.startsWith(`${namespace}/${name}:`) ||
+    port.startsWith(`${namespace}/${name} `);
+  const nodes = { conform: 0, pending: 0, different: 0, unknown: 0 };
+  const found: { node: string; verdict: Verdict; reason: Unknown | null }[] = [];
+  for (const [node, ports] of verdicts) {
+    const own = ports.filter(isIts);
+    const verdict = worstFirst.find((one) => own.some((port) => port.verdict === one));
+    if (verdict === undefined) continue;
+    nodes[verdict]++;
+    const { reason = null } = own.find((port) => port.verdict === verdict) ?? {};
+    if (verdict !== 'conform') found.push({ node, verdict, reason });
+  }
+  const rank = ({ verdict }: { verdict: Verdict }): number => worstFirst.indexOf(verdict);
+  const sorted = found.sort((a, b) => rank(a) - rank(b));
+  return { nodes, notConform: sorted.slice(0, listedNodes) };
+}
+
 /** One Service in full; null where there is none of that name. */
 function serviceStatus(auditor: Auditor, key: string, now: number): ServiceStatus | null {
   const audited = auditor.ledger()?.audited.get(key);
@@ -195,6 +263,7 @@ function serviceStatus(auditor: Auditor, key: string, now: number): ServiceStatu
       const reason = verdict === 'unknown' ? reasonOf(audited, output, stale) : null;
       return [{ output, verdict, reason }];
     }),
+    ...onNodes(auditor, namespace, name),
     pending: pendingOf(audited),
     standing: settle.open().filter(isIts),
     resolved: settle.resolved().filter(isIts),

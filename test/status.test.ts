@@ -65,7 +65,11 @@ describe('one Service', () => {
 test('what the caller knows of the loop is passed on', () => {
   const { auditor } = auditorOf(30);
   expect(answersOf(auditor, 'test').stuck()).toBeNull();
-  expect(answersOf(auditor, 'test', { stuck: () => 'so', counters: () => new Map() }).stuck()).toBe(
-    'so',
-  );
+  expect(
+    answersOf(auditor, 'test', {
+      stuck: () => 'so',
+      counters: () => new Map(),
+      fleet: null,
+    }).stuck(),
+  ).toBe('so');
 });

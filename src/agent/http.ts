@@ -3,7 +3,11 @@
 // configured the agent listens on loopback only. /livez alone answers anybody.
 //
 //   GET /v1/report            digests of all frontends; ETag, 304 while nothing has changed. Age is
-//                             the seconds since its dumps were complete, in 304 too
+//                             the seconds since its round began, which `round` names, in 304 too;
+//                             Cache-Control says for how long there will be no other
+//   GET /v1/packets?p=…&p=…   what becomes of packets, of the same moment; each is the origin, the
+//                             addresses of source and destination, protocol, port, and, where it
+//                             matters, the interface, separated by commas
 //   GET /v1/frontends/{key}   details of one frontend, of the same moment
 //   GET /metrics              what the agent costs
 //   GET /livez
@@ -16,6 +20,8 @@ import { createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { TLSSocket } from 'node:tls';
 
+import type { Packet } from '../model/proxy.ts';
+import { readPacket } from '../rules/digest.ts';
 import type { Agent, Cost, Published } from './run.ts';
 
 export interface Access {
@@ -31,6 +37,12 @@ const patience = 10_000;
 /** Characters of a URL: a frontend has an address and a port. */
 const longestPath = 256;
 
+/** Characters of a URL with packets, and of all that comes with it. */
+const longestQuery = 12_000;
+
+/** Milliseconds that a connection may wait for the next round. */
+const keepAliveTimeout = 600_000;
+
 /** A server that answers for the agent; it does not listen yet. */
 export function createAgentServer(agent: Agent, access: Access): Server {
   const digests = new WeakMap<Published, Rendered>();
@@ -41,7 +53,8 @@ export function createAgentServer(agent: Agent, access: Access): Server {
     });
   };
   const { tls } = access;
-  const limits = { headersTimeout: patience, requestTimeout: patience, maxHeaderSize: 8192 };
+  const waits = { headersTimeout: patience, requestTimeout: patience, keepAliveTimeout };
+  const limits = { ...waits, maxHeaderSize: longestQuery + 4096 };
   if (tls === null) return createServer(limits, answer);
   const { cert, key, ca } = tls;
   // Whoever asks for /livez has no certificate: it is asked for by each request (isAllowed).
@@ -75,7 +88,9 @@ async function respond(
     send(response, 401, { error: 'the token or the client certificate is missing or wrong' });
   } else if (url === '/v1/report') sendReport(serving, request, response);
   else if (url === '/metrics') sendText(response, metricsOf(agent));
-  else if (url.startsWith('/v1/frontends/') && url.length <= longestPath) {
+  else if (url.startsWith('/v1/packets?') && url.length <= longestQuery) {
+    await sendOutcomes(agent, url, response);
+  } else if (url.startsWith('/v1/frontends/') && url.length <= longestPath) {
     await sendDetails(agent, url.slice('/v1/frontends/'.length), response);
   } else send(response, 404, { error: `nothing is at ${url.slice(0, longestPath)}` });
 }
@@ -115,7 +130,8 @@ function sendReport(
   const age = Math.max(0, Math.floor(performance.now() / 1000 - published.at));
   response.setHeader('etag', etag);
   response.setHeader('age', age);
-  response.setHeader('cache-control', `private, max-age=${Math.ceil(pause)}`);
+  response.setHeader('round', published.round);
+  response.setHeader('cache-control', `private, max-age=${Math.ceil(pause + last)}`);
   response.setHeader('server-timing', `round;dur=${Math.round(last * 1000)}`);
   const known = request.headers['if-none-match'] ?? '';
   if (known.split(',').some((one) => one.trim() === etag)) {
@@ -141,6 +157,22 @@ async function sendDetails(agent: Agent, path: string, response: ServerResponse)
   const packets = key === null ? null : await agent.details(key);
   if (packets === null) send(response, 404, { error: `no rule answers for ${key ?? path}` });
   else send(response, 200, { key, packets });
+}
+
+async function sendOutcomes(agent: Agent, url: string, response: ServerResponse): Promise<void> {
+  const asked = new URL(url, 'http://agent').searchParams.getAll('p');
+  const packets: Packet[] = [];
+  for (const text of asked) {
+    const packet = readPacket(text);
+    if (packet === null) {
+      send(response, 400, { error: `no packet: ${text.slice(0, longestPath)}` });
+      return;
+    }
+    packets.push(packet);
+  }
+  const outcomes = await agent.outcomes(packets);
+  if (outcomes === null) send(response, 503, { error: 'what stands on the node is not known' });
+  else send(response, 200, outcomes);
 }
 
 function decoded(path: string): string | null {

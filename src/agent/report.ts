@@ -10,12 +10,16 @@ import { addressIn, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Packet } from '../model/proxy.ts';
 import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
-import type { Asking, Senders } from '../rules/digest.ts';
-import { digestOf, keyOf, packetsOf, wordsOf } from '../rules/digest.ts';
+import type { Asking, Senders, Told } from '../rules/digest.ts';
+import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/digest.ts';
+import type { LocalDetection } from '../rules/dumps.ts';
+import { localDetectionIn } from '../rules/dumps.ts';
 import { parseIptablesSave } from '../rules/iptables-save.ts';
 import { parseNft } from '../rules/nft.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
+import type { Outcomes } from '../rules/told.ts';
+import { tell } from '../rules/told.ts';
 import type { NodeContext } from '../rules/walk.ts';
 import { walk } from '../rules/walk.ts';
 import type { Dump } from './collect.ts';
@@ -41,6 +45,8 @@ export interface Standing {
   readonly mode: Mode | null;
   /** Of iptables; null: neither has rules. */
   readonly backend: 'nft' | 'legacy' | null;
+  /** How kube-proxy tells pods from others, as far as its rules show it. */
+  readonly localDetection: LocalDetection;
 }
 
 /** Details of one packet: what becomes of it, and by which rules. */
@@ -66,7 +72,8 @@ export function readDumps(dumps: readonly Dump[]): Standing {
       .filter(({ dump }) => dump.program.name.includes(word))
       .map((one) => ({ ruleset: one.ruleset, bytes: one.dump.bytes.length }));
   const backend = backendOf(of('-nft-'), of('-legacy-'));
-  return { ruleset, claims: claimsOf(ruleset), mode: modeOf(ruleset), backend };
+  const localDetection = localDetectionIn(ruleset);
+  return { ruleset, claims: claimsOf(ruleset), mode: modeOf(ruleset), backend, localDetection };
 }
 
 function rulesetOf({ program, bytes }: Dump): RuleSet {
@@ -107,18 +114,24 @@ const nobodys = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
 /** Behind the addresses that gateways have. */
 const podOffset = 251n;
 
-/** Who is asked for, as the report tells it: whoever compares must ask for the same. */
-export function askingOf({ nodeIPs, podCIDRs }: Place): Asking {
+/**
+ * Who is asked for, as the report tells it: whoever compares must ask for the same. Where nobody
+ * has said which pods are the node's, any of those that its rules tell from others will do.
+ */
+export function askingOf({ nodeIPs, podCIDRs }: Place, standing: Standing | null): Asking {
+  const ranges = podCIDRs.length > 0 ? podCIDRs : (standing?.localDetection.clusterCIDRs ?? []);
   const senders = (family: 'ip' | 'ip6'): Senders => {
     const name = family === 'ip' ? 'IPv4' : 'IPv6';
-    const range = podCIDRs.map(parseCIDR).find((one) => one?.family === name) ?? null;
+    const range = ranges.map(parseCIDR).find((one) => one?.family === name) ?? null;
     return {
       node: nodeIPs.find((text) => parseIP(text)?.family === name) ?? null,
       pod: range === null ? null : addressIn(range, podOffset),
       outside: nobodys[family],
     };
   };
-  return { ip: senders('ip'), ip6: senders('ip6'), addresses: [...nodeIPs, '127.0.0.1'] };
+  const addresses = [...nodeIPs, '127.0.0.1'];
+  const strays = standing?.mode === 'nftables';
+  return { ip: senders('ip'), ip6: senders('ip6'), addresses, pods: podCIDRs, strays };
 }
 
 export function contextOf({ localAddresses, interfaces, nodeIPs }: Place): NodeContext {
@@ -130,14 +143,23 @@ export function contextOf({ localAddresses, interfaces, nodeIPs }: Place): NodeC
 
 /** Digests by frontend, one step after each: the caller decides when to go on. */
 export function* digestsOf(standing: Standing, place: Place): Generator<readonly [string, string]> {
-  const asking = askingOf(place);
+  const asking = askingOf(place, standing);
   const context = contextOf(place);
-  for (const claim of standing.claims) {
-    const words = packetsOf(claim, asking).map((packet) =>
-      wordsOf(walk(standing.ruleset, context, packet)),
-    );
-    yield [keyOf(claim), digestOf(words)];
-  }
+  const look = (packet: Packet): Told => {
+    const outcome = walk(standing.ruleset, context, packet);
+    return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
+  };
+  for (const claim of standing.claims) yield [keyOf(claim), digestOf(wordsAt(claim, asking, look))];
+}
+
+/** What becomes of these packets. */
+export function outcomesOf(
+  { ruleset }: Standing,
+  place: Place,
+  packets: readonly Packet[],
+): Outcomes {
+  const context = contextOf(place);
+  return tell(packets.map((packet) => walk(ruleset, context, packet)));
 }
 
 /** What stands behind the digest of one frontend; null: no rule answers for it. */
@@ -145,7 +167,7 @@ export function detailsOf(standing: Standing, place: Place, key: string): Detail
   const claim = standing.claims.find((one) => keyOf(one) === key);
   if (claim === undefined) return null;
   const context = contextOf(place);
-  return packetsOf(claim, askingOf(place)).map((packet) => {
+  return packetsOf(claim, askingOf(place, standing)).map((packet) => {
     const outcome = walk(standing.ruleset, context, packet);
     const { reject, drop, pass, destinations, unknown } = outcome;
     const fates = Object.entries({ reject, drop, pass, ...Object.fromEntries(destinations) });

@@ -6,6 +6,7 @@
 // Of the dumps only a packed copy is kept between rounds, for those who ask for details: of the
 // moment that the report is of, and without holding what is read.
 
+import { randomBytes } from 'node:crypto';
 import { hostname, networkInterfaces } from 'node:os';
 import { readdirSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -14,11 +15,16 @@ import { runInNewContext } from 'node:vm';
 import { gunzip, gzip } from 'node:zlib';
 
 import { canonicalIP } from '../model/ip.ts';
+import type { Packet } from '../model/proxy.ts';
+import type { Claim } from '../rules/claims.ts';
 import type { Asking } from '../rules/digest.ts';
+import { keyOf } from '../rules/digest.ts';
+import type { LocalDetection } from '../rules/dumps.ts';
+import type { Outcomes } from '../rules/told.ts';
 import type { Dump, Limits, Program } from './collect.ts';
 import { collect, programs } from './collect.ts';
 import type { Detail, Mode, Place, Standing } from './report.ts';
-import { askingOf, detailsOf, digestsOf, readDumps } from './report.ts';
+import { askingOf, detailsOf, digestsOf, outcomesOf, readDumps } from './report.ts';
 
 export interface Settings {
   /** Name of the Node object; default: the host's. */
@@ -32,6 +38,8 @@ export interface Settings {
   readonly limits: Limits;
   /** What is run; default: all. */
   readonly programs?: readonly Program[];
+  /** A round may cost one part in so many of a core; default: 100. */
+  readonly share?: number;
 }
 
 /** What GET /v1/report answers. All that changes from round to round by itself is left out. */
@@ -47,10 +55,14 @@ export interface Report {
   readonly programs: Readonly<Record<string, string>>;
   /** Not empty: what stands on the node is not known, and there are no frontends. */
   readonly problems: readonly string[];
+  /** How kube-proxy tells pods from others, as far as its rules show it. */
+  readonly localDetection: LocalDetection;
   /** Who the packets are from that digests are of. */
   readonly asking: Asking;
   /** 64 bits in hexadecimal, by frontend. */
   readonly frontends: Readonly<Record<string, string>>;
+  /** Frontends that several tables translate for. */
+  readonly doubled: readonly string[];
 }
 
 /** What rounds have cost, and how they went. */
@@ -76,20 +88,24 @@ export interface Agent {
   report(): Published | null;
   /** null: no rule answers for this frontend, or nothing is known. */
   details(key: string): Promise<readonly Detail[] | null>;
+  /** What becomes of these packets, and in which round; null: nothing is known. */
+  outcomes(packets: readonly Packet[]): Promise<(Outcomes & { readonly round: string }) | null>;
   cost(): Cost;
 }
 
 export interface Published {
   readonly body: Report;
-  /** When its dumps were complete: seconds of the monotonic clock. */
+  /** Before this moment nothing of it was read: seconds of the monotonic clock. */
   readonly at: number;
+  /** Another text for every round of every agent. */
+  readonly round: string;
 }
 
 const pack = promisify<Buffer, { level: number }, Buffer>(gzip);
 const unpack = promisify<Buffer, Buffer>(gunzip);
 
-/** A round may cost one part in so many of a core. */
-const share = 100;
+/** The part of a core that rounds may cost: one in so many. */
+const usualShare = 100;
 
 /** Milliseconds of walking after which others have their turn. */
 const slice = 10;
@@ -116,6 +132,9 @@ interface State {
   standing: Standing | null;
   place: Place;
   cost: Cost;
+  /** CPU seconds that answers have taken since the last round. */
+  answering: number;
+  readonly name: string;
 }
 
 /** An agent that has not begun. */
@@ -127,6 +146,8 @@ export function createAgent(settings: Settings): Agent {
     standing: null,
     place: placeOf(settings),
     cost: { rounds: 0, failed: 0, collecting: 0, cpu: 0, last: 0, pause: 0, bytes: 0 },
+    answering: 0,
+    name: randomBytes(6).toString('base64url'),
   };
   return {
     round: () => round(state),
@@ -139,6 +160,7 @@ export function createAgent(settings: Settings): Agent {
     },
     report: () => state.published,
     details: (key) => details(state, key),
+    outcomes: (packets) => outcomes(state, packets),
     cost: () => state.cost,
   };
 }
@@ -187,10 +209,13 @@ async function round(state: State): Promise<void> {
       found.push(error.message);
     }
   }
-  state.published = { body: reportOf(state, states, found, read), at };
-  state.packed = found.length > 0 ? [] : await packAll(dumps);
+  const packed = found.length > 0 ? [] : await packAll(dumps);
+  const name = `${state.name}-${cost.rounds + 1}`;
+  state.published = { body: reportOf(state, states, found, read), at: begun, round: name };
+  state.packed = packed;
   state.standing = null;
-  const cpu = cpuSeconds() - cpuBegun;
+  const cpu = cpuSeconds() - cpuBegun + state.answering;
+  state.answering = 0;
   const last = at - begun + cpu;
   state.cost = {
     rounds: cost.rounds + 1,
@@ -198,7 +223,8 @@ async function round(state: State): Promise<void> {
     collecting: cost.collecting + at - begun,
     cpu: cost.cpu + cpu,
     last,
-    pause: Math.max(settings.interval, share * last) * (1 + Math.random() / 10),
+    pause:
+      Math.max(settings.interval, (settings.share ?? usualShare) * last) * (1 + Math.random() / 10),
     bytes: dumps.reduce((sum, { bytes }) => sum + bytes.length, 0),
   };
 }
@@ -237,10 +263,14 @@ function reportOf(
     proxyConfig: settings.proxyConfig,
     programs: states,
     problems,
-    asking: askingOf(place),
+    localDetection: standing?.localDetection ?? {},
+    asking: askingOf(place, standing),
     frontends,
+    doubled: (standing?.claims ?? []).filter(isDoubled).map(keyOf),
   };
 }
+
+const isDoubled = ({ address, translators }: Claim): boolean => address !== null && translators > 1;
 
 const packAll = (dumps: readonly Dump[]): Promise<Dump[]> =>
   Promise.all(
@@ -250,21 +280,38 @@ const packAll = (dumps: readonly Dump[]): Promise<Dump[]> =>
 /** What is read for details stays for so long: who asks for one asks for more. */
 const lingerMs = 5000;
 
-async function details(state: State, key: string): Promise<readonly Detail[] | null> {
+/** What the last report is of; null: nothing is known. */
+async function standingOf(state: State): Promise<Standing | null> {
   const { packed, published } = state;
-  if (published?.body.frontends[key] === undefined) return null;
-  let { standing } = state;
-  if (standing === null) {
-    const dumps = await Promise.all(
-      packed.map(async (dump) => ({ ...dump, bytes: await unpack(dump.bytes) })),
-    );
-    standing = readDumps(dumps);
-    if (state.packed === packed) state.standing = standing;
-    setTimeout(() => {
-      state.standing = null;
-    }, lingerMs).unref();
-  }
-  return detailsOf(standing, state.place, key);
+  if (published === null || published.body.problems.length > 0) return null;
+  if (state.standing !== null) return state.standing;
+  const dumps = await Promise.all(
+    packed.map(async (dump) => ({ ...dump, bytes: await unpack(dump.bytes) })),
+  );
+  const standing = readDumps(dumps);
+  if (state.packed === packed) state.standing = standing;
+  setTimeout(() => {
+    state.standing = null;
+  }, lingerMs).unref();
+  return standing;
+}
+
+async function details(state: State, key: string): Promise<readonly Detail[] | null> {
+  if (state.published?.body.frontends[key] === undefined) return null;
+  const { place } = state;
+  const standing = await standingOf(state);
+  return standing === null ? null : detailsOf(standing, place, key);
+}
+
+async function outcomes(state: State, packets: readonly Packet[]): ReturnType<Agent['outcomes']> {
+  const { place, published } = state;
+  const begun = cpuSeconds();
+  const standing = await standingOf(state);
+  if (standing === null || published === null) return null;
+  const told = outcomesOf(standing, place, packets);
+  // What is asked for lengthens the rest, as what is found without being asked does.
+  state.answering += cpuSeconds() - begun;
+  return { round: published.round, ...told };
 }
 
 function pause(length: number, signal: AbortSignal): Promise<void> {

@@ -13,7 +13,8 @@
 //
 // Only a difference that would be a finding causes a read, and the same Service is not read again
 // for some seconds, however many differences it has. Nodes are not read: their stream must be
-// connected, and what it may still owe is not known.
+// connected, and what it may still owe is not known. A finding about the rules of a whole node is
+// confirmed by one of the Services that differ there.
 
 import type {
   AnyObject,
@@ -99,7 +100,10 @@ interface Held {
   recordOf(key: Key): ServiceRecord | undefined;
 }
 
-const keyOf = ({ namespace, service }: Due): Key => `${namespace}/${service}`;
+const keyOf = ({ namespace, service, item }: Due): Key => item.witness ?? `${namespace}/${service}`;
+
+/** Of what is about no Service, and only rests on the streams being there, nothing can be read. */
+const isOfNone = (due: Due): boolean => due.item.output === 'node' && keyOf(due) === '/';
 
 /** The newest version that is held of what an output of a Service rests on. */
 function createNewestHeld(cut: Cut, held: () => Held | null): (key: Key, output: Output) => string {
@@ -152,7 +156,8 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
 
   return {
     admit(due) {
-      return !cut.isBlind(due.item.output) && (isKnown(due) || isProven(due));
+      if (cut.isBlind(due.item.output)) return false;
+      return isOfNone(due) || isKnown(due) || isProven(due);
     },
     next(waiting, now) {
       for (const [key, { at }] of asked) if (now - at > 60) asked.delete(key);

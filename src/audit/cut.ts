@@ -36,7 +36,7 @@ export const restsOn: Readonly<Record<Output, readonly Resource[]>> = {
   endpointslices: ['services', 'pods', 'nodes', 'endpointslices'],
   mirrored: ['services', 'endpoints', 'endpointslices'],
   input: resources,
-  node: resources,
+  node: ['services', 'endpointslices', 'nodes'],
 };
 
 const outputs = Object.keys(restsOn) as Output[];

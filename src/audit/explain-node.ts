@@ -14,7 +14,7 @@ import type { Finding } from './findings.ts';
 import { catalogue, isWorse } from './findings.ts';
 import type { Ledger } from './ledger.ts';
 import { fateText } from './node.ts';
-import type { NodeVerdict } from './nodes.ts';
+import type { NodeVerdict } from './port-verdicts.ts';
 import { probesOf, senderOf } from './probes.ts';
 import type { Reason } from './reason.ts';
 import { counted, reason, unknownText } from './reason.ts';

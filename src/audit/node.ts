@@ -9,6 +9,7 @@ import { canonicalIP, isWithin, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import type { Packet } from '../model/proxy.ts';
 import { formatAddress } from '../rules/address.ts';
+import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
 import type { TraceStep } from '../rules/match.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
@@ -21,17 +22,38 @@ import { catalogue } from './findings.ts';
 import type { Deviant, RuleView } from './outcome.ts';
 import { compare, translation } from './outcome.ts';
 import type { Probe } from './probes.ts';
-import { probesOf, senderOf, strayProbes } from './probes.ts';
+import { probesOf, rangeProbes, senderOf, strayProbes } from './probes.ts';
 import type { Asked, Claims, Difference, NodeFinding } from './rollup.ts';
 import { groupOf, rollUp } from './rollup.ts';
+
+/** What a node does, whoever walks its rules. */
+export interface Rules {
+  /** What they answer for. */
+  readonly claims: readonly Claim[];
+  /** Addresses that are the node's own. */
+  readonly localAddresses: readonly string[];
+  /** null: nobody has walked this packet. */
+  walk(packet: Packet): Outcome | null;
+  /** Packets that somebody wanted to know of, and that nobody has walked. */
+  needed(): readonly Packet[];
+  /** Whether it is known without a walk that a frontend is served as it must be. */
+  serves(forwarding: Forwarding, frontend: Frontend): boolean;
+}
 
 export interface NodeInput {
   readonly forwarding: Forwarding;
   readonly node: Node;
-  /** All that stands on the node, of both backends. */
-  readonly ruleset: RuleSet;
-  readonly context: NodeContext;
+  readonly rules: Rules;
 }
+
+/** Rules that are at hand: all that stands on the node, of both backends. */
+export const rulesAtHand = (ruleset: RuleSet, context: NodeContext): Rules => ({
+  claims: claimsOf(ruleset),
+  localAddresses: context.localAddresses,
+  walk: (packet) => walk(ruleset, context, packet),
+  needed: () => [],
+  serves: () => false,
+});
 
 /** What was seen at one moment, before it is rolled up. */
 export interface Observed {
@@ -57,7 +79,7 @@ interface Audit {
   readonly input: NodeInput;
   readonly view: RuleView;
   readonly differences: Difference[];
-  readonly asked: Asked;
+  readonly asked: Map<string, Set<string>>;
   /** Names of the Service ports of which something is unknown. */
   readonly unknown: Set<string>;
 }
@@ -88,12 +110,23 @@ export function serves(input: NodeInput): boolean {
 
 /** Asks for all frontends, and for all that the rules answer for. */
 export function observeNode(input: NodeInput): Observed {
+  const steps = observing(input);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** The same in small steps. */
+export function* observing(input: NodeInput): Generator<undefined, Observed> {
   const audit = newAudit(input);
-  const steps = asking(audit);
-  while (steps.next().done !== true);
-  const claims = claimsOf(input.ruleset);
+  yield* asking(audit);
+  const { claims } = input.rules;
   const sender = senderOf(input.forwarding, input.node);
-  for (const claim of claims) askClaim(audit, claim, sender);
+  for (const claim of claims) {
+    askClaim(audit, claim, sender);
+    yield;
+  }
   const { differences, asked, unknown } = audit;
   const others = splitFinding(audit, claims);
   return { differences, asked, unknown, claims: countClaims(claims), others };
@@ -115,16 +148,20 @@ const newAudit = (input: NodeInput): Audit => ({
 
 /** Asks packet by packet, so that one may stop. */
 function* asking(audit: Audit): Generator<undefined> {
-  const { forwarding, node } = audit.input;
+  const { forwarding, node, rules } = audit.input;
   const sender = senderOf(forwarding, node);
   const strays = forwarding.config.mode === 'nftables';
   for (const frontend of forwarding.frontends) {
-    const probes = probesOf(sender, frontend);
+    const isServed = rules.serves(forwarding, frontend);
+    const all = probesOf(sender, frontend);
+    if (isServed) countServed(audit, frontend, all);
+    const probes = isServed ? rangeProbes(sender, frontend) : all;
     for (const probe of probes) {
       ask(audit, frontend, probe);
       yield;
     }
-    if (!strays || frontend.kind !== 'cluster IP') continue;
+    yield;
+    if (!strays || isServed || frontend.kind !== 'cluster IP') continue;
     for (const probe of strayProbes(sender, frontend)) {
       ask(audit, frontend, probe);
       yield;
@@ -166,13 +203,24 @@ function allowanceOf({ config }: Forwarding, node: Node): RuleView['isAllowed'] 
   };
 }
 
+/** Counts what is as it must be with those that were asked for. */
+function countServed({ input, asked }: Audit, frontend: Frontend, probes: readonly Probe[]): void {
+  for (const { packet } of probes) {
+    countAsked(asked, input.forwarding.expect(packet).fates, frontend);
+  }
+}
+
 function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
-  const { forwarding, ruleset, context } = audit.input;
+  const { forwarding, rules } = audit.input;
   const { fates } = forwarding.expect(probe.packet);
-  const outcome = walk(ruleset, context, probe.packet);
-  const { verdict, deviants } = compare(fates, outcome, audit.view, probe.packet.dst);
+  const outcome = rules.walk(probe.packet);
   const { port } = frontend;
   countAsked(audit.asked, fates, frontend);
+  if (outcome === null) {
+    audit.unknown.add(keyOfPort(port));
+    return;
+  }
+  const { verdict, deviants } = compare(fates, outcome, audit.view, probe.packet.dst);
   if (verdict === 'unknown') audit.unknown.add(keyOfPort(port));
   if (verdict !== 'different') return;
   for (const deviant of deviants) {
@@ -191,7 +239,7 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
   }
 }
 
-function countAsked(asked: Asked, fates: readonly Fate[], frontend: Frontend): void {
+function countAsked(asked: Audit['asked'], fates: readonly Fate[], frontend: Frontend): void {
   const { port, kind } = frontend;
   const name = keyOfPort(port);
   const add = (code: Code): void => {
@@ -361,8 +409,6 @@ function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
 
 // What no Service claims.
 
-type Claim = ReturnType<typeof claimsOf>[number];
-
 function countClaims(claims: readonly Claim[]): Claims {
   const of = (wanted: string): number =>
     claims.filter(({ family, translators }) => family === wanted && translators > 0).length;
@@ -403,7 +449,7 @@ function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[]
 
 /** Asks for what a rule answers for: nothing must come of it unless a Service claims it. */
 function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf>): void {
-  const { forwarding, ruleset, context } = audit.input;
+  const { forwarding, rules } = audit.input;
   const family = claim.family === 'ip' ? 'IPv4' : 'IPv6';
   const dst = claim.address ?? forwarding.node.nodeIP[family];
   const { pod, outside } = sender.sources[family];
@@ -418,7 +464,8 @@ function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf
     const packet: Packet = { from, src, ...common };
     const { fates, frontend } = forwarding.expect(packet);
     if (frontend !== null) return;
-    const outcome = walk(ruleset, context, packet);
+    const outcome = rules.walk(packet);
+    if (outcome === null) continue;
     const { deviants } = compare(fates, outcome, audit.view, dst);
     const own = deviants.find(({ step }) => step !== null && isOwn(step));
     if (own === undefined || outcome.unknown.length > 0) continue;

@@ -5,7 +5,15 @@
 // it is gone with the first dump that does not. Differences are told apart by frontend, origin and
 // endpoint: a node that is a little late with every one of many changes never differs for long.
 //
-//   dump ─► node.ts: differences ─► stood for the window? ─► stale.ts, rollup.ts ─► settle.ts
+//   dump, report ─► node.ts: differences ─► stood for the window? ─► stale.ts, rollup.ts ─► settle.ts
+//
+// What is known of the cluster may be newer than what is known of the node. A difference that the
+// latest change of its Service may have made stands since that change at the earliest, and it must
+// have been one by every version of the Service since it stands (`stood.ts`): so neither a report
+// that is old nor two that are far apart make a difference of what was in order between them.
+//
+// A node that is not heard of is unknown from then on. What was found stands until it is seen to be
+// gone, as with watches that are lost, but nothing that is pending goes on.
 //
 // A difference that a finding about the whole node would explain waits for that finding, so that
 // one cause does not begin as many.
@@ -13,42 +21,33 @@
 // Left out: rules that come and go between two dumps.
 
 import type { Key, Node, Snapshot } from '../model/objects.ts';
-import type { ProxyConfig } from '../model/proxy.ts';
+import type { Packet, ProxyConfig } from '../model/proxy.ts';
 import { defaultProxyConfig } from '../model/proxy.ts';
 import type { RulesDump } from '../rules/dumps.ts';
 import { localDetectionIn, modeIn } from '../rules/dumps.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
-import type { Forwarding } from '../shadow/forwarding.ts';
 import { expectedForwarding } from '../shadow/forwarding.ts';
-import type { Difference as ShownDifference } from './compare.ts';
-import { difference as differenceOf } from './compare.ts';
-import type { Code } from './findings.ts';
-import type { NodeInput, Observed } from './node.ts';
-import { keyOfPort, observeNode } from './node.ts';
+import { itemOf, shown } from './node-items.ts';
+import type { NodeInput, Observed, Rules } from './node.ts';
+import { keyOfPort, observing, rulesAtHand } from './node.ts';
+import type { NodeVerdict, Ported, PortName } from './port-verdicts.ts';
+import { createPortNames, portVerdicts } from './port-verdicts.ts';
 import type { Clock, Following, NodeJudgement } from './programming.ts';
 import { followClocks, judgementOf, startFollowing, stopFollowing } from './programming.ts';
 import type { Proxied } from './proxied.ts';
-import type { Difference, NodeFinding } from './rollup.ts';
-import { differenceKey, portFinding, rollUp, staleFinding } from './rollup.ts';
-import type { Item, Owned, Settle } from './settle.ts';
+import type { Difference } from './rollup.ts';
+import { differenceKey } from './rollup.ts';
+import type { Owned, Settle } from './settle.ts';
 import type { Left, Observer } from './stale.ts';
+import { leftAt, noteRight, serviceOf } from './stale.ts';
+import { stoodThroughout } from './stood.ts';
+import type { UnknownOfNode } from './verdict.ts';
+import type { Held, Wanted } from './wanted.ts';
+import { wantedOf } from './wanted.ts';
 import type { ConvergenceSample } from './standing.ts';
-import { operationOf } from './standing.ts';
-import { leftAt, noteRight, serviceOf, staleness } from './stale.ts';
-import type { UnknownOfNode, Verdict } from './verdict.ts';
 import type { WalkedPort } from './walked.ts';
 import { walkedPort } from './walked.ts';
-
-/** One Service port on one node. */
-export interface NodeVerdict {
-  /** Name, protocol and family; '' for all of the node. */
-  readonly port: string;
-  readonly namespace: string;
-  readonly verdict: Verdict;
-  /** null unless the verdict is unknown. */
-  readonly reason: UnknownOfNode | null;
-}
 
 export interface Nodes {
   /** How kube-proxy is configured; without it, as the dump tells and the defaults are. */
@@ -60,12 +59,37 @@ export interface Nodes {
   take(node: string, source: string, dump: RulesDump | null, at: number): void;
   /** A dump that cannot be read: the node is unknown until the next. */
   lose(node: string, source: string, at: number): void;
+  /**
+   * Takes in what an agent tells of its node as of this moment, in small steps. Returns packets of
+   * which the agent must be asked before the node can be judged; none: it was. With `isLast`, what
+   * is not known stays unknown.
+   */
+  report(
+    node: string,
+    reported: Reported,
+    at: number,
+    isLast: boolean,
+  ): Generator<undefined, readonly Packet[]>;
+  /** The node cannot be seen any more, for this reason. */
+  blind(node: string, reason: UnknownOfNode): void;
+  /** There is no such node any more. */
+  forget(node: string, at: number): void;
   summary(now: number): NodesSummary;
   /**
    * Walks the packets of a port of a Service (`name` as Service ports have it) through the rules of
    * a node as they were last seen; null: these, or the node, are not known.
    */
   walked(node: string, service: Key, name: string): WalkedPort[] | null;
+}
+
+/** What an agent tells of its node. */
+export interface Reported {
+  readonly rules: Rules;
+  /** The same text while what it tells is the same. */
+  readonly version: string;
+  readonly config: ProxyConfig;
+  /** For how many seconds there may be no other report. */
+  readonly lasting: number;
 }
 
 export interface NodesSummary {
@@ -88,17 +112,22 @@ export interface NodesOptions {
   onConvergence?(sample: ConvergenceSample): void;
 }
 
+interface Options extends NodesOptions {
+  readonly portNames: ReturnType<typeof createPortNames>;
+}
+
 /** Dumps are not as regular as clocks: seconds by which a window may be short. */
 const jitter = 0.25;
 
 /** Rules that were not seen for so many windows, and seconds, are not known any more. */
 const unseen = { windows: 3, seconds: 60 };
 
-/** A finding that is open, and the differences that make it. */
-interface Held {
-  readonly item: Item;
-  readonly wide: boolean;
-  keys: ReadonlySet<string>;
+/** The rules of a node, and what is known with them. */
+interface Sight {
+  readonly rules: Rules;
+  /** Of kube-proxy, unless somebody has said so. */
+  readonly config: ProxyConfig;
+  readonly families: ReadonlySet<string>;
 }
 
 interface NodeState {
@@ -106,11 +135,18 @@ interface NodeState {
   config: ProxyConfig | null;
   /** null: it could not be read. */
   readonly dumps: Map<string, RulesDump | null>;
-  ruleset: RuleSet | null;
+  /** null: they must be made of the dumps. */
+  sight: Sight | null;
+  /** Of the report that was judged. */
+  version: string | null;
+  /** For how many seconds the rules are known after they were seen. */
+  lasting: number;
+  /** Why the node cannot be seen; null: it can. */
+  blind: UnknownOfNode | null;
   observed: Observed | null;
   /** What `observed` was made from. */
   madeFrom: string;
-  forwarding: Forwarding | null;
+  ports: readonly PortName[];
   readonly left: Map<Key, Left>;
   /** The rules are those of the last time. */
   isSame: boolean;
@@ -124,7 +160,8 @@ interface NodeState {
   readonly following: Following;
 }
 
-export function createNodes(options: NodesOptions): Nodes {
+export function createNodes(given: NodesOptions): Nodes {
+  const options: Options = { ...given, portNames: createPortNames() };
   const states = new Map<string, NodeState>();
   const of = (name: string): NodeState => {
     const known = states.get(name) ?? newState(name);
@@ -141,7 +178,7 @@ export function createNodes(options: NodesOptions): Nodes {
       const state = of(name);
       if (dump !== null) {
         state.dumps.set(source, dump);
-        state.ruleset = null;
+        state.sight = null;
         state.left.clear();
       }
       judge(options, state, at);
@@ -149,8 +186,25 @@ export function createNodes(options: NodesOptions): Nodes {
     lose(name, source, at) {
       const state = of(name);
       state.dumps.set(source, null);
-      state.ruleset = null;
+      state.sight = null;
       judge(options, state, at);
+    },
+    *report(name, { rules, version, config, lasting }, at, isLast) {
+      const state = of(name);
+      state.isSame = state.version === version;
+      if (!state.isSame) state.left.clear();
+      Object.assign(state, { sight: { rules, config, families: allFamilies }, lasting });
+      const needed = yield* judging(options, state, at, isLast);
+      state.version = needed.length === 0 ? version : null;
+      return needed;
+    },
+    blind(name, reason) {
+      of(name).blind = reason;
+    },
+    forget(name, at) {
+      const state = states.get(name);
+      if (state !== undefined) release(options, state, at);
+      states.delete(name);
     },
     summary: (now) => ({
       verdicts: new Map(
@@ -174,24 +228,29 @@ function walked(
   if (state === undefined || node === undefined || state.dumps.size === 0) return null;
   if (unreadable(state) !== null || service === undefined) return null;
   const dumps = [...state.dumps.values()].filter((dump) => dump !== null);
-  const ruleset = state.ruleset ?? together(dumps.map((dump) => dump.ruleset));
+  const ruleset = together(dumps.map((dump) => dump.ruleset));
   const config = state.config ?? configOf(ruleset, minor());
   const { addresses } = node;
   const forwarding = expectedForwarding([service], proxied.slices, node, config, addresses);
   const families = new Set<string>(dumps.flatMap((dump) => dump.families));
   const frontends = forwarding.frontends.filter(({ port }) => families.has(port.family));
-  const context = { localAddresses: addresses };
-  return walkedPort({ forwarding: { ...forwarding, frontends }, node, ruleset, context }, name);
+  const rules = rulesAtHand(ruleset, { localAddresses: addresses });
+  return walkedPort({ forwarding: { ...forwarding, frontends }, node, rules }, name);
 }
+
+const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
 
 const newState = (name: string): NodeState => ({
   name,
   config: null,
   dumps: new Map(),
-  ruleset: null,
+  sight: null,
+  version: null,
+  lasting: 0,
+  blind: null,
   observed: null,
   madeFrom: '',
-  forwarding: null,
+  ports: [],
   left: new Map(),
   isSame: false,
   differing: new Set(),
@@ -209,11 +268,12 @@ const unknownNode = (reason: UnknownOfNode): NodeVerdict[] => [
 function verdictsOf(
   { window }: NodesOptions,
   name: string,
-  { verdicts, at, dumps }: NodeState,
+  { verdicts, at, blind, lasting }: NodeState,
   now: number,
 ): [string, readonly NodeVerdict[]][] {
-  if (at === null || dumps.size === 0) return [];
-  const isUnseen = now - at > Math.max(unseen.windows * window, unseen.seconds);
+  if (blind !== null) return [[name, unknownNode(blind)]];
+  if (at === null) return [];
+  const isUnseen = now - at > Math.max(unseen.windows * Math.max(window, lasting), unseen.seconds);
   return [[name, isUnseen && window > 0 ? unknownNode('rules-not-known') : verdicts]];
 }
 
@@ -227,7 +287,17 @@ function oldestPending({ window }: NodesOptions, states: Iterable<NodeState>): n
   return oldest === Infinity ? null : oldest;
 }
 
-function judge(options: NodesOptions, state: NodeState, at: number): void {
+function judge(options: Options, state: NodeState, at: number): void {
+  const steps = judging(options, state, at);
+  while (steps.next().done !== true);
+}
+
+function* judging(
+  options: Options,
+  state: NodeState,
+  at: number,
+  isLast = true,
+): Generator<undefined, readonly Packet[]> {
   const node = options.snapshot.nodes.get(state.name);
   const reason = node === undefined ? 'node-not-known' : unreadable(state);
   if (reason !== null || node === undefined) {
@@ -236,27 +306,65 @@ function judge(options: NodesOptions, state: NodeState, at: number): void {
     state.verdicts = unknownNode(reason ?? 'node-not-known');
     stopFollowing(state.following);
     options.onJudged?.({ node: state.name, at, before: null, differs: null, programmed: [] });
-    return;
+    return [];
   }
-  const seen = observe(options, state, node);
-  const { observed } = seen;
+  const seen = yield* observe(options, state, node);
+  const { observed, observer } = seen;
+  const needed = observer.rules.needed();
+  if (needed.length > 0 && !isLast) return needed;
+  if (state.blind !== null) forgetPending(state);
   const differing = new Set(observed.differences.flatMap((one) => serviceOf(options.proxied, one)));
-  remember(state, seen.observer, differing);
+  remember(state, observer, differing);
   for (const sample of followClocks(state, seen, at)) options.onConvergence?.(sample);
   options.onJudged?.(judgementOf(state, seen, at));
-  const ripe = (key: string): boolean => {
-    const clock = state.clocks.get(key);
-    return clock !== undefined && hasStood(clock, at, options.window);
-  };
+  const ripe = ripeness(options, state, seen, at);
   const standing = observed.differences.filter((one) => ripe(differenceKey(one)));
-  settle(options, state, wantedOf(state, seen, standing, ripe), at);
-  state.verdicts = portVerdicts(seen, standing);
+  settle(options, state, wantedOf(state, observed, observer, standing, ripe), at);
+  state.verdicts = portVerdicts(state.ports, seen.families, portedOf(observed, standing));
   state.at = at;
+  return [];
 }
 
-const unreadable = ({ dumps, config }: NodeState): UnknownOfNode | null => {
+/** Differences that a finding does not hold must be seen to stand anew. */
+function forgetPending(state: NodeState): void {
+  state.blind = null;
+  stopFollowing(state.following);
+  const held = new Set([...state.held.values()].flatMap(({ keys }) => [...keys]));
+  for (const key of state.clocks.keys()) if (!held.has(key)) state.clocks.delete(key);
+  state.at = null;
+}
+
+/**
+ * Which differences have stood for long enough. Those that no finding holds yet must have been
+ * differences all that time.
+ */
+function ripeness(
+  { proxied, window }: NodesOptions,
+  { clocks, held }: NodeState,
+  { observed, observer }: Seen,
+  at: number,
+): (key: string) => boolean {
+  const known = new Set([...held.values()].flatMap(({ keys }) => [...keys]));
+  const own = new Map(observed.differences.map((one) => [differenceKey(one), one]));
+  const stood = stoodThroughout(observer);
+  return (key) => {
+    const clock = clocks.get(key);
+    if (clock === undefined || !hasStood(clock, at, window)) return false;
+    const difference = own.get(key);
+    if (window === 0 || difference === undefined || known.has(key)) return true;
+    const [service] = serviceOf(proxied, difference);
+    const until = service === undefined ? null : stood(service, key, clock.since);
+    if (until === null) return true;
+    const later = { ...clock, before: until, since: until };
+    clocks.set(key, later);
+    return hasStood(later, at, window);
+  };
+}
+
+const unreadable = ({ dumps, config, sight }: NodeState): UnknownOfNode | null => {
   if ([...dumps.values()].includes(null)) return 'rules-not-known';
-  return config?.mode === 'ipvs' ? 'proxy-mode-not-modelled' : null;
+  const { mode } = config ?? sight?.config ?? {};
+  return mode === 'ipvs' ? 'proxy-mode-not-modelled' : null;
 };
 
 /** Versions are many, and kept for a while only: their match is looked for at first sight. */
@@ -276,36 +384,50 @@ function release({ settle }: NodesOptions, state: NodeState, at: number): void {
   state.clocks.clear();
 }
 
-interface Sight {
+interface Seen {
   readonly observed: Observed;
-  readonly forwarding: Forwarding;
   readonly observer: Observer;
   readonly families: ReadonlySet<string>;
 }
 
 /** Walks the rules, unless neither they nor what is expected of them has changed. */
-function observe(options: NodesOptions, state: NodeState, node: Node): Sight {
+function* observe(options: Options, state: NodeState, node: Node): Generator<undefined, Seen> {
   const { proxied } = options;
-  const dumps = [...state.dumps.values()].filter((dump) => dump !== null);
-  state.isSame = state.ruleset !== null;
-  const ruleset = (state.ruleset ??= together(dumps.map((dump) => dump.ruleset)));
+  if (state.dumps.size > 0) state.isSame = state.sight !== null;
+  const sight = (state.sight ??= sightOf(state, node, options.minor()));
+  const { rules, families } = sight;
   const { zone, addresses, podCIDRs } = node;
-  const config = state.config ?? configOf(ruleset, options.minor());
-  const from = JSON.stringify([proxied.revision(), zone, addresses, podCIDRs, config]);
-  const families = new Set<string>(dumps.flatMap((dump) => dump.families));
-  const context = { localAddresses: addresses };
-  if (from !== state.madeFrom || state.forwarding === null) {
-    const services = proxied.services.values();
-    state.forwarding = expectedForwarding(services, proxied.slices, node, config, addresses);
-    state.observed = null;
-    state.madeFrom = from;
+  const config = state.config ?? sight.config;
+  const observer: Observer = { node, rules, config, proxied, left: state.left };
+  const own = [...new Set([...addresses, ...rules.localAddresses])];
+  const from = JSON.stringify([proxied.revision(), zone, own, podCIDRs, config]);
+  if (state.isSame && from === state.madeFrom && state.observed !== null) {
+    return { observed: state.observed, observer, families };
   }
-  const frontends = state.forwarding.frontends.filter(({ port }) => families.has(port.family));
-  const forwarding: Forwarding = { ...state.forwarding, frontends };
-  const input: NodeInput = { forwarding, node, ruleset, context };
-  if (!state.isSame || state.observed === null) state.observed = observeNode(input);
-  const observer: Observer = { input, proxied, left: state.left };
-  return { observed: state.observed, forwarding: state.forwarding, observer, families };
+  const { services, slices } = proxied;
+  const whole = expectedForwarding(services.values(), slices, node, config, own);
+  const frontends = whole.frontends.filter(({ port }) => families.has(port.family));
+  const input: NodeInput = { forwarding: { ...whole, frontends }, node, rules };
+  const observed = sized(yield* observing(input));
+  Object.assign(state, { observed, madeFrom: from, ports: options.portNames(whole) });
+  return { observed, observer, families };
+}
+
+/** How much was asked for says enough. */
+function sized(observed: Observed): Observed {
+  const sizes = [...observed.asked].map(([key, { size }]) => [key, { size }] as const);
+  return { ...observed, asked: new Map(sizes) };
+}
+
+/** What stands on the node by its dumps. */
+function sightOf({ dumps }: NodeState, { addresses }: Node, minor: number): Sight {
+  const read = [...dumps.values()].filter((dump) => dump !== null);
+  const ruleset = together(read.map((dump) => dump.ruleset));
+  return {
+    rules: rulesAtHand(ruleset, { localAddresses: addresses }),
+    config: configOf(ruleset, minor),
+    families: new Set(read.flatMap((dump) => dump.families)),
+  };
 }
 
 const configOf = (ruleset: RuleSet, minor: number): ProxyConfig => ({
@@ -316,88 +438,6 @@ const configOf = (ruleset: RuleSet, minor: number): ProxyConfig => ({
 /** Whether all dumps of a window have shown it, and more than one where there is a window. */
 const hasStood = ({ before, since }: Clock, at: number, window: number): boolean =>
   window === 0 || (at > since && at - before >= window - jitter);
-
-// Findings.
-
-/** A finding that must be open, and since when it has been so. */
-interface Wanted {
-  readonly finding: NodeFinding;
-  readonly since: number;
-}
-
-const identityOf = ({ wide, code, port, of }: NodeFinding): string =>
-  wide ? code : port || (of[0]?.frontend ?? '');
-
-/** What must be open by identity: what is left behind, what was open before, and what is new. */
-function wantedOf(
-  state: NodeState,
-  { observed, observer }: Sight,
-  standing: readonly Difference[],
-  ripe: (key: string) => boolean,
-): Map<string, Wanted> {
-  const { name, held } = state;
-  const { asked, claims, differences, others } = observed;
-  const { proxied } = observer;
-  const stale = staleIn(observer, differences, standing);
-  const isLeft = (one: Difference): boolean =>
-    stale !== null && serviceOf(proxied, one).some((key) => stale.services.has(key));
-  const rest = differences.filter((one) => !isLeft(one));
-  const kept = [...held.values()].flatMap(({ wide, keys }) => {
-    const own = wide ? [] : rest.filter((one) => keys.has(differenceKey(one)));
-    return own.length === 0 ? [] : [portFinding(name, own)];
-  });
-  const known = new Set(kept.flatMap(({ of }) => of));
-  const free = rest.filter((one) => !known.has(one));
-  const now = new Set(standing);
-  const old = free.filter((one) => now.has(one));
-  const soon = rollUp(name, free, asked, claims);
-  const fresh = [
-    ...admitted(rollUp(name, old, asked, claims), soon, held),
-    ...others.filter(({ code }) => ripe(code)),
-  ];
-  const found = [...fresh, ...kept].map((finding): [string, Wanted] => {
-    return [identityOf(finding), { finding, since: beginning(state, observer, finding) }];
-  });
-  if (stale !== null) {
-    const finding = staleFinding(name, standing.filter(isLeft));
-    found.push([identityOf(finding), { finding, since: stale.since }]);
-  }
-  return new Map(found);
-}
-
-function staleIn(
-  observer: Observer,
-  differences: readonly Difference[],
-  standing: readonly Difference[],
-): ReturnType<typeof staleness> {
-  const real = standing.filter(({ harmless }) => !harmless);
-  if (real.length === 0) return null;
-  const differing = differences.flatMap((one) => serviceOf(observer.proxied, one));
-  return staleness(observer, real, new Set(differing));
-}
-
-/**
- * Of what has stood for long enough, what is no part of a finding about the whole node that will
- * have stood soon; and what is so of the whole node still.
- */
-function admitted(
-  now: readonly NodeFinding[],
-  soon: readonly NodeFinding[],
-  held: ReadonlyMap<string, Held>,
-): NodeFinding[] {
-  const own = new Set(soon.map(identityOf));
-  const going = soon.filter((one) => one.wide && held.has(identityOf(one)));
-  return [...now.filter((one) => one.wide || own.has(identityOf(one))), ...going];
-}
-
-/** When a finding began: when the expectation left the node, where that is known. */
-function beginning({ clocks }: NodeState, observer: Observer, finding: NodeFinding): number {
-  const { wide, of, code } = finding;
-  const keys = of.length === 0 ? [code] : of.map(differenceKey);
-  const seen = Math.min(...keys.map((key) => clocks.get(key)?.since ?? Infinity));
-  const [key] = wide || of[0] === undefined ? [] : serviceOf(observer.proxied, of[0]);
-  return Math.min(seen, (key === undefined ? null : leftAt(observer, key)) ?? Infinity);
-}
 
 /** Opens what is wanted and not open, and resolves what is open and not wanted. */
 function settle(
@@ -431,60 +471,10 @@ function settle(
   options.settle.openNow(opened, at);
 }
 
-function itemOf(finding: NodeFinding, since: number, at: number): Item {
-  return {
-    difference: shown(finding),
-    output: 'node',
-    node: finding.node,
-    severity: finding.severity,
-    cause: null,
-    shown: false,
-    proven: false,
-    causeAt: at,
-    since,
-    unseen: 0,
-    byInput: false,
-    operation: operationOf(finding.code),
-    lateSince: since,
-    openedAt: null,
-    gone: false,
-  };
-}
-
-function shown({ code, port, object, expected, actual, rule }: NodeFinding): ShownDifference {
-  const what = port === '' ? object : `${port} at ${object}`;
-  const by = rule === null ? '' : ` by ${rule}`;
-  return differenceOf(code, what, fieldOf(code), expected, `${actual}${by}`);
-}
-
-/** What of a frontend differs. */
-function fieldOf(code: Code): string {
-  if (code.startsWith('node-masquerade')) return 'masquerade';
-  if (code === 'node-affinity-different') return 'affinity';
-  if (code === 'node-share-different') return 'share';
-  return code.startsWith('node-endpoint') || code === 'node-policy-different'
-    ? 'endpoints'
-    : 'fate';
-}
-
-// Verdicts.
-
-function portVerdicts(
-  { forwarding, families, observed }: Sight,
-  standing: readonly Difference[],
-): NodeVerdict[] {
+/** Those of which it is known, and those that are in doubt. */
+function portedOf(observed: Observed, standing: readonly Difference[]): Ported {
   const names = (list: readonly Difference[]): Set<string> =>
     new Set(list.flatMap(({ port, harmless }) => (port && !harmless ? keyOfPort(port) : [])));
-  const [different, pending] = [names(standing), names(observed.differences)];
-  const verdictOn = (port: string, family: string): [Verdict, UnknownOfNode | null] => {
-    if (!families.has(family)) return ['unknown', 'rules-not-known'];
-    if (different.has(port)) return ['different', null];
-    if (pending.has(port)) return ['pending', null];
-    return observed.unknown.has(port) ? ['unknown', 'rules-not-understood'] : ['conform', null];
-  };
-  return forwarding.ports.map((one) => {
-    const port = keyOfPort(one);
-    const [verdict, reason] = verdictOn(port, one.family);
-    return { port, namespace: one.namespace, verdict, reason };
-  });
+  const { differences, unknown } = observed;
+  return { different: names(standing), pending: names(differences), unknown };
 }

@@ -80,10 +80,7 @@ export function probesOf(sender: Sender, frontend: Frontend): Probe[] {
   const { pod, elsewhere, outside } = sender.sources[port.family];
   const probes: Probe[] = [];
   const put = (from: Packet['from'], src: string | null, origin: string): void => {
-    if (src === null) return;
-    const iif = interfaceOf(sender, from);
-    const packet = { from, src, dst, protocol, dport };
-    probes.push({ packet: iif === null ? packet : { ...packet, iif }, origin });
+    if (src !== null) probes.push(probeOf(sender, { from, src, dst, protocol, dport }, origin));
   };
   put('node', node.isLocal(dst) ? dst : node.nodeIP[port.family], 'the node itself');
   // Nobody but the node itself can ask for its loopback address.
@@ -91,17 +88,31 @@ export function probesOf(sender: Sender, frontend: Frontend): Probe[] {
   put('pod', pod, 'a pod of the node');
   put('outside', outside, 'outside the cluster');
   put('outside', elsewhere, 'a pod of another node');
-  if (kind === 'load balancer IP') {
-    for (const range of port.sourceRanges) {
-      for (const src of endsOf(range)) put(...comesFrom(sender, src), 'a source range');
-    }
-  }
+  probes.push(...rangeProbes(sender, frontend));
   if (kind === 'cluster IP') {
     for (const src of ownEndpoints(frontend)) {
       if (!node.isLocal(src)) put('pod', src, 'an endpoint that meets itself');
     }
   }
   return config.mode === 'ipvs' ? [] : probes;
+}
+
+/** Those from within the source ranges, which only the Service names. */
+export function rangeProbes(sender: Sender, frontend: Frontend): Probe[] {
+  const { address: dst, protocol, dport, kind, port } = frontend;
+  if (kind !== 'load balancer IP' || sender.forwarding.config.mode === 'ipvs') return [];
+  return port.sourceRanges.flatMap((range) =>
+    [...endsOf(range)].map((text): Probe => {
+      const [from, src] = comesFrom(sender, text);
+      return probeOf(sender, { from, src, dst, protocol, dport }, 'a source range');
+    }),
+  );
+}
+
+/** A packet that comes in by the interface that its sender is told by. */
+function probeOf(sender: Sender, packet: Packet, origin: string): Probe {
+  const iif = interfaceOf(sender, packet.from);
+  return { packet: iif === null ? packet : { ...packet, iif }, origin };
 }
 
 const endsOf = (range: Range): ReadonlySet<string> =>

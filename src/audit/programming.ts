@@ -154,13 +154,23 @@ export function followClocks(
   for (const [key, one] of found) {
     if (clocks.has(key)) continue;
     const lag = one === null ? null : lagOf(observer, one);
-    clocks.set(key, { before: before ?? at, since: at, lag });
+    // It may be the latest change that made it so, which may be newer than what is seen.
+    const changed = one === null ? -Infinity : changedAt(observer.proxied, one);
+    const [known, since] = [Math.max(before ?? at, changed), Math.max(at, changed)];
+    clocks.set(key, { before: known, since, lag });
   }
   return [...ended.values()].map(({ left, service: key, operation }) => {
     const [namespace = '', service = ''] = key.split('/');
     const seconds = Math.max(0, at - left);
     return { output: 'node', operation, namespace, service, node: name, seconds, at };
   });
+}
+
+/** When the Service that it is about last changed; -Infinity: it did not since all is known. */
+function changedAt(proxied: Proxied, one: Difference): number {
+  const [service] = serviceOf(proxied, one);
+  const past = service === undefined ? undefined : proxied.past.get(service);
+  return past?.at(-1)?.until ?? -Infinity;
 }
 
 function lagOf(observer: Observer, one: Difference): Lag | null {

@@ -138,4 +138,7 @@ export const unknownText: Readonly<Record<Unknown, string>> = {
   'proxy-mode-not-modelled': 'the mode of kube-proxy there is not modelled',
   'rules-not-known': 'the rules of the node are not known',
   'rules-not-understood': 'rules of the node are not understood',
+  'agent-absent': 'no agent runs on the node',
+  'agent-refused': 'the agent of the node did not answer as it must',
+  'agent-stale': 'the agent of the node is not heard of',
 };

@@ -29,8 +29,8 @@ export interface Difference {
   readonly harmless: boolean;
 }
 
-/** What could have been found, and was asked for: the whole of which findings are a part. */
-export type Asked = Map<string, Set<string>>;
+/** How much could have been found, and was asked for: the whole of which findings are a part. */
+export type Asked = ReadonlyMap<string, { readonly size: number }>;
 
 /** What shares one part of the rules: differences of one group have one cause if many have it. */
 export function groupOf(code: Code, kind: string, family: string): string {
@@ -126,7 +126,8 @@ function unexplained(
 /** A frontend that is not served goes on untouched, or to what stops strays. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
 
-const gone: ReadonlySet<Code> = new Set(['node-rules-flushed', 'node-rules-unreachable']);
+/** Findings after which there are no rules, or none that packets come to. */
+export const gone: ReadonlySet<Code> = new Set(['node-rules-flushed', 'node-rules-unreachable']);
 
 const keyOf = ({ code, kind, family }: Difference): string => groupOf(code, kind, family);
 

@@ -25,6 +25,8 @@ export interface Item {
   readonly output: Output;
   /** Whose rules they are; absent for outputs that are no node's. */
   readonly node?: string;
+  /** Where it is about many Services: one of them, by which it can be confirmed. */
+  readonly witness?: string;
   severity: Severity;
   cause: Cause | null;
   /** The state of the input shows the cause, which ends with that state. */

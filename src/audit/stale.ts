@@ -6,6 +6,7 @@
 // Left out: Nodes as they were. Their zones and addresses hardly change.
 
 import type { EndpointSlice, Key, Service } from '../model/objects.ts';
+import type { ProxyConfig } from '../model/proxy.ts';
 import type { Forwarding, Frontend } from '../shadow/forwarding.ts';
 import { expectedForwarding } from '../shadow/forwarding.ts';
 import type { NodeInput } from './node.ts';
@@ -14,8 +15,8 @@ import type { Past, Proxied } from './proxied.ts';
 import type { Difference } from './rollup.ts';
 
 /** One node with its rules, and what is known of its past as long as they stand. */
-export interface Observer {
-  readonly input: NodeInput;
+export interface Observer extends Pick<NodeInput, 'node' | 'rules'> {
+  readonly config: ProxyConfig;
   readonly proxied: Proxied;
   /** When the expectation left what the node does, by Service; null: it never was so. */
   readonly left: Map<Key, Left>;
@@ -89,23 +90,28 @@ export function leftAt(observer: Observer, key: Key): number | null {
   return left?.until ?? null;
 }
 
+/** What must be done on the node for one Service, were it so. */
+export function forwardingAt(
+  { node, config, rules }: Observer,
+  key: Key,
+  service: Service | null,
+  slices: readonly EndpointSlice[],
+): Forwarding {
+  const services = service === null ? [] : [service];
+  return expectedForwarding(services, new Map([[key, slices]]), node, config, rules.localAddresses);
+}
+
 /** Whether the node does what was expected of this Service at an earlier time. */
-function does({ input, proxied }: Observer, key: Key, { service, slices }: Past): boolean {
-  const at = (one: Service | null, list: readonly EndpointSlice[]): Forwarding =>
-    expectedForwarding(
-      one === null ? [] : [one],
-      new Map([[key, list]]),
-      input.node,
-      input.forwarding.config,
-      input.context.localAddresses,
-    );
-  const then = at(service, slices);
-  if (!serves({ ...input, forwarding: then })) return false;
+function does(observer: Observer, key: Key, { service, slices }: Past): boolean {
+  const { node, rules, proxied } = observer;
+  const then = forwardingAt(observer, key, service, slices);
+  if (!serves({ node, rules, forwarding: then })) return false;
   // What is new must not be served yet.
-  const now = at(proxied.services.get(key) ?? null, proxied.slices.get(key) ?? []);
+  const { services, slices: bySlices } = proxied;
+  const now = forwardingAt(observer, key, services.get(key) ?? null, bySlices.get(key) ?? []);
   const old = new Set(then.frontends.map(placeOf));
   const frontends = now.frontends.filter((one) => !old.has(placeOf(one)));
-  return serves({ ...input, forwarding: { ...then, frontends } });
+  return serves({ node, rules, forwarding: { ...then, frontends } });
 }
 
 const placeOf = ({ address, protocol, dport }: Frontend): string =>

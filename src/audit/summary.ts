@@ -8,6 +8,7 @@ import type { Snapshot } from '../model/objects.ts';
 import type { Finding } from './findings.ts';
 import type { Ledger } from './ledger.ts';
 import type { NodesSummary } from './nodes.ts';
+import type { NodeVerdict } from './port-verdicts.ts';
 import type { Audited } from './standing.ts';
 import type { Written } from './touch.ts';
 import type { Judged, Stale, Unknown, Verdict } from './verdict.ts';
@@ -175,7 +176,8 @@ export function summaryOf(
       if (since < Infinity) pendingSince[output] = since;
     }
   }
-  const byNode = countNodes(nodes, within, (verdict, reason) => {
+  const seen = isStale('node', stale) ? unseen(nodes) : nodes;
+  const byNode = countNodes(seen, within, (verdict, reason) => {
     verdicts.node[verdict]++;
     if (reason !== null) count(reason, 1);
   });
@@ -183,6 +185,18 @@ export function summaryOf(
   const { services, foreign } = totals;
   return { services, verdicts, nodes: byNode, unknown, foreign, pendingSince };
 }
+
+/** What a node should do is not known while what it is told cannot be seen. */
+function unseen(nodes: NodesSummary | null): NodesSummary | null {
+  if (nodes === null) return null;
+  const verdicts = [...nodes.verdicts].map(([node, ports]) => {
+    return [node, ports.map(asUnknown)] as const;
+  });
+  return { ...nodes, verdicts: new Map(verdicts) };
+}
+
+const asUnknown = (port: NodeVerdict): NodeVerdict =>
+  port.verdict === 'unknown' ? port : { ...port, verdict: 'unknown', reason: 'input-stale' };
 
 /** What is counted of each node; `each` is told of every verdict. */
 function countNodes(

@@ -36,7 +36,13 @@ export type Unknown =
 
 /** Why a node, or a Service port on it, cannot be judged. */
 export type UnknownOfNode =
-  'node-not-known' | 'proxy-mode-not-modelled' | 'rules-not-known' | 'rules-not-understood';
+  | 'node-not-known'
+  | 'proxy-mode-not-modelled'
+  | 'rules-not-known'
+  | 'rules-not-understood'
+  | 'agent-absent'
+  | 'agent-refused'
+  | 'agent-stale';
 
 /** Differences that the API allows and nobody suffers from: what shows them is conform. */
 export const legal: ReadonlySet<Code> = new Set([
@@ -144,7 +150,7 @@ export interface Sight extends Context {
 }
 
 /** Whether an output rests on something that cannot be seen. */
-export const isStale = (output: Written, stale: Stale): boolean =>
+export const isStale = (output: Judged, stale: Stale): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
 
 /** Why an output cannot be judged; null where it can. */

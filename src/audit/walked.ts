@@ -6,7 +6,6 @@
 
 import type { TraceStep } from '../rules/match.ts';
 import type { Outcome } from '../rules/walk.ts';
-import { walk } from '../rules/walk.ts';
 import type { Fate } from '../shadow/forwarding.ts';
 import type { NodeInput } from './node.ts';
 import { described, viewOf } from './node.ts';
@@ -37,15 +36,16 @@ const mostRules = 40;
 
 /** Walks the packets of the port of that name; none: it is not served there. */
 export function walkedPort(input: NodeInput, name: string): WalkedPort[] {
-  const { forwarding, node, ruleset, context } = input;
+  const { forwarding, node, rules } = input;
   const sender = senderOf(forwarding, node);
   const view = viewOf(input);
   return forwarding.frontends
     .filter(({ port }) => port.name === name)
     .flatMap((frontend) =>
-      probesOf(sender, frontend).map((probe) => {
+      probesOf(sender, frontend).flatMap((probe) => {
         const { fates } = forwarding.expect(probe.packet);
-        const outcome = walk(ruleset, context, probe.packet);
+        const outcome = rules.walk(probe.packet);
+        if (outcome === null) return [];
         const { verdict } = compare(fates, outcome, view, probe.packet.dst);
         return {
           kind: frontend.kind,

@@ -10,13 +10,15 @@ import { reportOf } from '../reporting.ts';
 import { createAuditor } from '../serve.ts';
 import type { Cluster } from './cluster.ts';
 import { openCluster } from './cluster.ts';
+import type { Fleet } from '../fleet/fleet.ts';
+import { fleetOf } from './fleet.ts';
 import { isSettled, judgedOnce } from './once.ts';
-import type { Connected, Judged, Reported } from './options.ts';
+import type { Agented, Connected, Judged, Reported } from './options.ts';
 import type { Ruled } from './rules.ts';
 import { givenRules } from './rules.ts';
 import { exitCodeOf, fail, print, problemLog, progress } from './say.ts';
 
-export type AuditedOnce = Judged & Reported & Connected & Ruled;
+export type AuditedOnce = Judged & Reported & Connected & Ruled & Agented;
 
 export async function auditDump(paths: readonly string[], options: AuditedOnce): Promise<number> {
   const { problems, onProblem } = problemLog();
@@ -53,6 +55,19 @@ function reported(
   return exitCodeOf(report);
 }
 
+/** Seconds beyond that for agents, whose rounds may be far apart. */
+const rounds = 240;
+/** Seconds after which an agent that has said nothing is not waited for. */
+const silence = 15;
+
+/** Whether every agent was heard, or will not be, and nothing on a node is pending. */
+function areSettled(auditor: Auditor, fleet: Fleet, now: number): boolean {
+  for (const { state, seenAt, since } of fleet.status().values()) {
+    if (state === 'stale' && seenAt === null && now - since < silence) return false;
+  }
+  return (auditor.nodes()?.pendingSince ?? null) === null;
+}
+
 /** Audits a live cluster once; `cluster` is that of the options unless it is given. */
 export async function auditLive(
   options: AuditedOnce,
@@ -63,7 +78,12 @@ export async function auditLive(
     return 2;
   }
   const { problems, onProblem } = problemLog();
-  const auditor = await judgedOnce(options, cluster, onProblem, isSettled);
+  const auditor = await judgedOnce(options, cluster, onProblem, isSettled, (judging, attached) => {
+    const fleet = fleetOf(options, cluster, judging, attached, onProblem);
+    if (fleet === null) return null;
+    const isDone = (now: number): boolean => areSettled(judging, fleet, now);
+    return { run: (signal) => fleet.run(signal), isDone, seconds: rounds };
+  });
   if (auditor === null) return 2;
   return reported(auditor, [cluster.server], options, problems);
 }

@@ -2,6 +2,7 @@
 // was asked for can be said. Whoever asks says when that is; differences in flight have the settle
 // window and the time to confirm them, and no more.
 
+import type { Attached } from '../attach.ts';
 import type { Auditor } from '../serve.ts';
 import type { Problem } from '../cluster/problem.ts';
 import type { Cluster } from './cluster.ts';
@@ -15,15 +16,26 @@ const patience = 60;
 /** Seconds that confirming may last beyond the settle window. */
 const confirming = 15;
 
+/** What goes on beside the judging, and how long it may make it last. */
+export interface Beside {
+  run(signal: AbortSignal): Promise<void>;
+  /** Whether nothing more is to come of it. */
+  isDone(now: number): boolean;
+  readonly seconds: number;
+}
+
 /** Judges a live cluster until `isDone`; null, and it is said why, where it cannot be read. */
 export async function judgedOnce(
   options: Judged & Connected,
   cluster: Cluster,
   onProblem: (problem: Problem) => void,
   isDone: (auditor: Auditor) => boolean,
+  begin: (auditor: Auditor, attached: Attached) => Beside | null = () => null,
 ): Promise<Auditor | null> {
   const stop = stopSignal();
   const { auditor, attached } = auditorOf(cluster, options, { onProblem });
+  const beside = begin(auditor, attached);
+  const longest = options.settle + confirming + (beside?.seconds ?? 0);
   const { clock } = cluster;
   const bytes = (): number =>
     [...attached.watches.values()].reduce((sum, { counters }) => sum + counters.bytes, 0);
@@ -38,14 +50,15 @@ export async function judgedOnce(
       return;
     }
     judgedAt ??= now;
-    const isOver = now > judgedAt + options.settle + confirming;
-    if (isOver || isDone(auditor)) stop.abort();
+    const isSeen = beside === null || (now > judgedAt + 1 && beside.isDone(now));
+    if (now > judgedAt + longest || (isSeen && isDone(auditor))) stop.abort();
     else clock.after(0.05, look);
   };
   clock.after(0.05, look);
   try {
-    await attached.run(stop.signal);
+    await Promise.all([attached.run(stop.signal), beside?.run(stop.signal)]);
   } finally {
+    stop.abort();
     cluster.close();
   }
   if (!auditor.store.snapshot.knows('services')) {

@@ -15,6 +15,7 @@ import {
   parseIPs,
   parseNames,
   parseRelease,
+  parseService,
   parseShard,
   parseSize,
 } from '../config.ts';
@@ -45,6 +46,16 @@ export interface Connected {
   readonly excludeNamespaces?: readonly string[];
   readonly shard?: Shard;
   readonly endpoints: boolean;
+}
+
+/** The agents of nodes, and who we are to them. */
+export interface Agented {
+  readonly agents?: ReturnType<typeof parseService>;
+  readonly agentsTokenFile?: string;
+  readonly agentsCa?: string;
+  readonly agentsCert?: string;
+  readonly agentsKey?: string;
+  readonly agentsServerName?: string;
 }
 
 /** Which Services have series of their own. */
@@ -116,6 +127,24 @@ export function withShard(command: Command): Command {
       parseShard,
     ),
   );
+}
+
+export function withAgents(command: Command): Command {
+  return command
+    .addOption(
+      new Option(
+        '--agents <namespace/name>',
+        'audit the nodes, too: the headless Service of their agents',
+      ).argParser(parseService),
+    )
+    .option('--agents-token-file <file>', 'the token that the agents ask for')
+    .option('--agents-ca <file>', 'who signs the certificates of the agents, PEM')
+    .option('--agents-cert <file>', 'our certificate for the agents, PEM')
+    .option('--agents-key <file>', 'its key, PEM')
+    .option(
+      '--agents-server-name <name>',
+      "the name in the agents' certificates (default: NAME.NAMESPACE.svc)",
+    );
 }
 
 /** Which node, who may ask, and how much asking may cost. */

@@ -13,14 +13,15 @@ import { createAuditor } from '../serve.ts';
 import { answersOf, notLive } from '../status.ts';
 import type { Cluster } from './cluster.ts';
 import { auditorOf, openCluster } from './cluster.ts';
-import type { Connected, Judged, Metered } from './options.ts';
+import { fleetOf } from './fleet.ts';
+import type { Agented, Connected, Judged, Metered } from './options.ts';
 import { perServiceOf } from './options.ts';
 import { recordingOf } from './replay.ts';
 import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
 import { stopSignal } from './stop.ts';
 import { traced, tracingOf } from './tracing.ts';
 
-export interface Served extends Judged, Connected, Metered {
+export interface Served extends Judged, Connected, Metered, Agented {
   /** true: the one that comes with the program. */
   readonly recording?: string | true;
   readonly listen: { host: string | null; port: number };
@@ -67,7 +68,9 @@ export async function serveLive(
       sayIfUnknown(auditor);
     },
   });
+  const fleet = fleetOf(options, cluster, auditor, attached, onProblem);
   const live = {
+    fleet,
     stuck: () => attached.stuck(),
     counters: () =>
       new Map([...attached.watches].map(([resource, { counters }]) => [resource, counters])),
@@ -76,8 +79,9 @@ export async function serveLive(
   const answers = answersOf(auditor, cluster.server, live, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
   try {
-    await attached.run(stop.signal);
+    await Promise.all([attached.run(stop.signal), fleet?.run(stop.signal)]);
   } finally {
+    stop.abort();
     cluster.close();
     await server.close();
     await tracing?.close();

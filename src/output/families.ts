@@ -18,6 +18,7 @@ import { lagFamilies } from './lag-families.ts';
 import { packingFamilies, sizeFamilies } from './object-families.ts';
 import { traceFamilies } from './trace-families.ts';
 import { watchFamilies } from './watch-families.ts';
+import { agentFamilies } from './agent-families.ts';
 
 // --- samples ---
 
@@ -35,6 +36,9 @@ const unknownReasons = Object.keys({
   'proxy-mode-not-modelled': true,
   'rules-not-known': true,
   'rules-not-understood': true,
+  'agent-absent': true,
+  'agent-refused': true,
+  'agent-stale': true,
 } satisfies Record<Unknown, true>) as Unknown[];
 
 /** Reasons for which input is dropped that are known from the start. */
@@ -243,6 +247,7 @@ export const sections: readonly (readonly [string, readonly Family[]])[] = [
   ['Packing of slices', packingFamilies],
   ['Sizes and watch traffic', sizeFamilies],
   ['Live input', watchFamilies],
+  ['Agents of nodes', agentFamilies],
   ['Input and build', inputFamilies],
 ];
 

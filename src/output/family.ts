@@ -63,9 +63,31 @@ export interface MetricsState {
   /** Of live input; empty where it is not. */
   readonly watches: WatchMetrics;
   readonly tracing: TracingCounts;
+  /** Of the agents of nodes; all 0 where none are asked. */
+  readonly agents: AgentMetrics;
   /** Services that have series of their own. */
   readonly perService: ServiceSeries;
 }
+
+/** What is known of the agents of nodes. */
+export interface AgentMetrics {
+  /** Nodes by how their agent stands. */
+  readonly states: Readonly<Record<'answering' | 'stale' | 'refused' | 'absent', number>>;
+  /** The moment of the oldest report of an agent that answers; null: there is none. */
+  readonly oldestSeenAt: number | null;
+  /** Frontends whose digest is not what follows from the cluster. */
+  readonly divergent: number;
+  readonly visits: Readonly<Record<'seen' | 'early' | 'refused' | 'silent', number>>;
+  readonly bytes: number;
+}
+
+export const noAgents: AgentMetrics = {
+  states: { answering: 0, stale: 0, refused: 0, absent: 0 },
+  oldestSeenAt: null,
+  divergent: 0,
+  visits: { seen: 0, early: 0, refused: 0, silent: 0 },
+  bytes: 0,
+};
 
 /** How long it took to take in one entry: what begins judging apart from what changes it. */
 export type AuditDurations = Readonly<Record<'full' | 'change', Histogram>>;

@@ -55,6 +55,14 @@ export interface ServiceStatus {
     readonly verdict: Verdict;
     readonly reason: string | null;
   }[];
+  /** Nodes by the worst verdict on a port of the Service there; null: no node is judged. */
+  readonly nodes: Readonly<Record<Verdict, number>> | null;
+  /** Some of the nodes on which it is not conform, those that differ first. */
+  readonly notConform: readonly {
+    readonly node: string;
+    readonly verdict: Verdict;
+    readonly reason: string | null;
+  }[];
   readonly pending: readonly PendingDifference[];
   readonly standing: readonly Finding[];
   readonly resolved: readonly Finding[];
@@ -62,6 +70,20 @@ export interface ServiceStatus {
   readonly inputs: Readonly<
     Partial<Record<Resource, { readonly state: InputState; readonly unseenSeconds: number }>>
   >;
+}
+
+/** What is known of one node. Times in Unix seconds. */
+export interface NodeStatus {
+  readonly node: string;
+  /** Service ports by verdict. */
+  readonly verdicts: Readonly<Record<Verdict, number>>;
+  /** How its agent stands, and since when; null: no agents are asked. */
+  readonly agent: {
+    readonly state: string;
+    readonly since: number;
+    /** The moment of its last report; null: there was none. */
+    readonly seenAt: number | null;
+  } | null;
 }
 
 /** What the server asks when it is asked. Probes come often, so they do not ask for everything. */
@@ -76,6 +98,8 @@ export interface Answers extends PageAnswers {
    * what is wrong with the words.
    */
   explain(words: readonly string[], namespace: string | null): ExplainDocument | null;
+  /** The nodes whose rules are asked for. */
+  nodes(): readonly NodeStatus[];
   /** Why too little is known, for people, a reason a line; null: it is enough. */
   notReady(): string | null;
   /** Why the loop does not get on, for people; null: it does. */
@@ -263,6 +287,9 @@ export function createApp(
   });
   app.get('/api/v1/lag', (_request, response) => {
     response.json(answers.lag());
+  });
+  app.get('/api/v1/nodes', (_request, response) => {
+    response.json({ format: 1, nodes: answers.nodes() });
   });
   app.get('/api/v1/services/:namespace/:name', (request, response) => {
     const { namespace, name } = request.params;

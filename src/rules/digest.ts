@@ -10,11 +10,14 @@
 // off by no more than n of those roundings. What is not known is told as `unknown`, so that its
 // digest is equal to no expectation.
 //
-// Left out: source ranges and hairpins. They depend on senders that only the Service names; whoever
-// knows the Service asks for the details.
+// Two more belong to a frontend with an address of its own. Where endpoints may be pods of the node,
+// each meets itself: whether that is masqueraded is nobody else's experience. And where a mode
+// rejects wrong ports of a cluster IP, one is asked for.
+//
+// Left out: source ranges, which only the Service names; whoever knows it asks for those packets.
 
 import type { Packet } from '../model/proxy.ts';
-import { formatEndpoint, parseAddress } from './address.ts';
+import { formatEndpoint, parseAddress, parseNetwork } from './address.ts';
 import type { Claim } from './claims.ts';
 import type { Destination, Outcome } from './walk.ts';
 
@@ -31,6 +34,10 @@ export interface Asking {
   readonly ip6: Senders;
   /** Addresses of the node, of both families. */
   readonly addresses: readonly string[];
+  /** Ranges of the node's own pods, which may meet themselves. */
+  readonly pods: readonly string[];
+  /** Wrong ports of cluster IPs are asked for, too. */
+  readonly strays: boolean;
 }
 
 /** `tcp 10.96.0.1:443`; `tcp *:30080` and `tcp [*]:30080` are any address of the node. */
@@ -38,6 +45,22 @@ export function keyOf({ family, address, protocol, port }: Claim): string {
   const any = family === 'ip' ? `*:${port}` : `[*]:${port}`;
   const parsed = address === null ? null : parseAddress(address);
   return `${protocol} ${parsed === null ? any : formatEndpoint(parsed, port)}`;
+}
+
+/** Reads such a key; null: it is none. Whether several tables claim it, it does not say. */
+export function readKey(key: string): Claim | null {
+  const groups = /^(?<protocol>tcp|udp|sctp) (?<host>\*|\[[^\]]+\]|[^:[]+):(?<port>\d{1,5})$/.exec(
+    key,
+  )?.groups as { protocol: Claim['protocol']; host: string; port: string } | undefined;
+  if (groups === undefined || Number(groups.port) > 65_535) return null;
+  const { protocol, host } = groups;
+  const [isSix, text] = [host.startsWith('['), host.replace(/^\[|\]$/g, '')];
+  const address = text === '*' ? null : text;
+  if (address !== null && typeof parseAddress(address) !== (isSix ? 'bigint' : 'number')) {
+    return null;
+  }
+  const family = isSix ? 'ip6' : 'ip';
+  return { family, address, protocol, port: Number(groups.port), translators: 1 };
 }
 
 /** The packets that are put to a frontend, in their order. */
@@ -59,6 +82,110 @@ export function packetsOf(claim: Claim, asking: Asking): Packet[] {
       return src === null ? [] : [{ from: sender, src, dst, protocol, dport }];
     });
   });
+}
+
+/** A packet as it is asked for: `outside,198.51.100.7,10.96.0.1,tcp,443`. */
+export function packetText({ from, src, dst, protocol, dport, iif }: Packet): string {
+  return [from, src, dst, protocol, dport, ...(iif === undefined ? [] : [iif])].join(',');
+}
+
+/** Reads such a text; null: it is none. */
+export function readPacket(text: string): Packet | null {
+  const [from = '', src = '', dst = '', protocol = '', port = '', iif, ...more] = text.split(',');
+  const dport = /^\d{1,5}$/.test(port) ? Number(port) : 65_536;
+  if (more.length > 0 || dport > 65_535) return null;
+  if (from !== 'pod' && from !== 'node' && from !== 'outside') return null;
+  if (protocol !== 'tcp' && protocol !== 'udp' && protocol !== 'sctp') return null;
+  const [source, destination] = [parseAddress(src), parseAddress(dst)];
+  if (source === null || typeof source !== typeof destination) return null;
+  const packet = { from, src, dst, protocol, dport } as const;
+  return iif === undefined ? packet : { ...packet, iif };
+}
+
+/** What becomes of a packet, as one of the two sides knows it. */
+export interface Told {
+  readonly words: string;
+  /** Where it may come to: `ip:port`. */
+  readonly endpoints: Iterable<string>;
+}
+
+/** What becomes of all packets of a frontend, in words. */
+export function wordsAt(
+  claim: Claim,
+  asking: Asking,
+  look: (packet: Packet) => Told,
+): readonly string[] {
+  const words: string[] = [];
+  const { address, protocol, port: dport, family } = claim;
+  const own = new Set<string>();
+  const isPod = address === null ? nobody : podsOf(asking, family);
+  for (const packet of packetsOf(claim, asking)) {
+    const told = look(packet);
+    words.push(told.words);
+    for (const endpoint of told.endpoints) {
+      const ip = endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+      if (isPod(ip)) own.add(ip);
+    }
+  }
+  if (address === null) return words;
+  for (const src of [...own].sort()) {
+    const packet = { from: 'pod', src, dst: address, protocol, dport } as const;
+    words.push(`itself ${look(packet).words}`);
+  }
+  if (!asking.strays) return words;
+  const { outside: src } = asking[family];
+  if (src === null || asking.addresses.includes(address)) return words;
+  const stray = { from: 'outside', src, dst: address, protocol: 'tcp', dport: strayPort } as const;
+  return [...words, strayWords(look(stray).words)];
+}
+
+/** Whether they are dropped or go on is nobody's affair; only cluster IPs reject them. */
+function strayWords(words: string): string {
+  if (words.startsWith('unknown')) return words;
+  return words === rejected ? 'stray rejected' : 'stray not rejected';
+}
+
+const rejected = 'reject 1/1';
+
+/**
+ * The words of a frontend that is as it should be, from the fates that are right for each packet;
+ * null: several are, so that words alone tell too little.
+ */
+export function expectedWordsAt(
+  claim: Claim,
+  asking: Asking,
+  expect: (packet: Packet) => readonly Expected[],
+): readonly string[] | null {
+  const open: Packet[] = [];
+  const words = wordsAt(claim, asking, (packet) => {
+    const fates = expect(packet);
+    const [fate] = fates;
+    const isStray = packet.dport === strayPort && claim.port !== strayPort;
+    const isReject = ({ kind }: Expected): boolean => kind === 'reject';
+    const isOnly = fates.length === 1 || (isStray && fates.length > 1 && !fates.some(isReject));
+    if (!isOnly) open.push(packet);
+    if (fate === undefined) return { words: '', endpoints: [] };
+    const endpoints = fate.kind === 'endpoints' ? fate.endpoints.keys() : [];
+    return { words: wordsOfExpected(fate), endpoints };
+  });
+  return open.length > 0 ? null : words;
+}
+
+/** Discard: no Service has it. One that does makes both sides say the same of it. */
+const strayPort = 9;
+
+const nobody = (): boolean => false;
+
+/** Whether an address is that of a pod of the node. */
+function podsOf({ pods, addresses }: Asking, family: Claim['family']): (ip: string) => boolean {
+  const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
+  const ranges = pods.filter(isOwn).flatMap((text) => parseNetwork(text) ?? []);
+  if (ranges.length === 0) return nobody;
+  return (text) => {
+    const ip = parseAddress(text);
+    if (ip === null || addresses.includes(text)) return false;
+    return ranges.some(({ low, high }) => ip >= low && ip <= high);
+  };
 }
 
 /** One outcome in words, without what kube-proxy is free to choose. */

@@ -45,6 +45,8 @@ function familyOf(text: string): Family {
 type Told = Pick<ProxyConfig, 'detectLocalMode' | 'bridgeInterface' | 'interfaceNamePrefix'> &
   Pick<ProxyConfig, 'clusterCIDRs'>;
 
+export type LocalDetection = Partial<Told>;
+
 export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
   tables.some(({ name, source }) => source === 'nft' && name === 'kube-proxy')
     ? 'nftables'
@@ -54,7 +56,7 @@ export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
 const enough = 20;
 
 /** How kube-proxy tells pods from others, as far as its rules show it. */
-export function localDetectionIn({ tables }: RuleSet): Partial<Told> {
+export function localDetectionIn({ tables }: RuleSet): LocalDetection {
   const ranges = new Set<string>();
   // Each address family has tables of its own.
   for (const table of tables) {
@@ -87,7 +89,7 @@ const marks = (one: Rule['statements'][number]): boolean =>
   one.kind === 'jump' && (one.chain === 'KUBE-MARK-MASQ' || one.chain === 'mark-for-masquerade');
 
 /** kube-proxy writes a prefix as iptables does with `+` and nft with `*`; readers make it `*`. */
-function byInterface(name: string): Partial<Told> {
+function byInterface(name: string): LocalDetection {
   return name.endsWith('*')
     ? { detectLocalMode: 'InterfaceNamePrefix', interfaceNamePrefix: name.slice(0, -1) }
     : { detectLocalMode: 'BridgeInterface', bridgeInterface: name };

@@ -122,14 +122,24 @@ describe('frontends', () => {
 });
 
 test('senders are the node, a pod of it, and nobody', () => {
-  expect(askingOf(place)).toEqual({
+  expect(askingOf(place, null)).toEqual({
     ip: { node: '172.18.0.2', pod: '10.244.1.251', outside: '198.51.100.7' },
     ip6: { node: 'fd00:18::2', pod: 'fd00:10:244:1::fb', outside: '2001:db8::7' },
     addresses: ['172.18.0.2', 'fd00:18::2', '127.0.0.1'],
+    pods: place.podCIDRs,
+    strays: false,
   });
   const bare = { ...place, nodeIPs: [], podCIDRs: [] };
-  expect(askingOf(bare).ip).toEqual({ node: null, pod: null, outside: '198.51.100.7' });
+  expect(askingOf(bare, null).ip).toEqual({ node: null, pod: null, outside: '198.51.100.7' });
   expect(contextOf({ ...bare, interfaces: null })).toEqual({
     localAddresses: place.localAddresses,
   });
+});
+
+test('where nobody says which pods are those of the node, any that its rules tell will do', () => {
+  const standing = readDumps([
+    recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt'),
+  ]);
+  const asking = askingOf({ ...place, podCIDRs: [] }, standing);
+  expect(asking).toMatchObject({ ip: { pod: '10.244.0.251' }, pods: [], strays: false });
 });

@@ -135,7 +135,7 @@ describe('blindness', () => {
       'endpointslices 10-25',
       'mirrored 12-25',
       'input 10-25',
-      'node 10-25',
+      'node 12-25',
     ]);
     expect(cut.isBlind('endpoints')).toBe(false);
   });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { auditNode } from '../../src/audit/node.ts';
+import { auditNode, rulesAtHand } from '../../src/audit/node.ts';
 import type { EndpointSlice } from '../../src/model/objects.ts';
 import { label } from '../../src/model/objects.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
@@ -43,7 +43,7 @@ describe.each(['recordings/main/iptables-nft/node-a', 'recordings/main/nftables/
   'a cluster that goes on without %s',
   (path) => {
     const { folder, input } = folderAt(path);
-    const context = { node: input.node, ruleset: folder.ruleset, context: folder.node };
+    const context = { node: input.node, rules: rulesAtHand(folder.ruleset, folder.node) };
     const before = expectations(expectedOf(folder, input));
     const places = input.slices.flatMap((slice, at) =>
       slice.endpoints.map((_, index) => [at, index]),
@@ -87,8 +87,7 @@ test('a Service that is gone still answers, which is said of its address', () =>
   const { findings } = auditNode({
     forwarding,
     node: input.node,
-    ruleset: folder.ruleset,
-    context: folder.node,
+    rules: rulesAtHand(folder.ruleset, folder.node),
   });
   expect(findings.map(({ code }) => code)).toEqual(['node-frontend-unexpected']);
   expect(findings[0]?.object).toContain(`${gone}:80/tcp`);
@@ -98,7 +97,8 @@ test('no rules at all are one finding', () => {
   const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
   const ruleset = together([parseIptablesSave('', 'ip'), parseIptablesSave('', 'ip6')]);
   const forwarding = expectedOf(folder, input);
-  const audit = auditNode({ forwarding, node: input.node, ruleset, context: folder.node });
+  const rules = rulesAtHand(ruleset, folder.node);
+  const audit = auditNode({ forwarding, node: input.node, rules });
   expect(audit.findings.map(({ code }) => code)).toEqual(['node-rules-flushed']);
   expect(audit.conform + audit.different + audit.unknown).toBe(forwarding.ports.length);
 });

@@ -5,11 +5,15 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../src/audit/findings.ts';
+import type { Rules } from '../../src/audit/node.ts';
+import { rulesAtHand } from '../../src/audit/node.ts';
+import type { Nodes } from '../../src/audit/nodes.ts';
 import { createNodes } from '../../src/audit/nodes.ts';
 import type { NodeJudgement } from '../../src/audit/programming.ts';
 import { createProxied } from '../../src/audit/proxied.ts';
 import { createSettle } from '../../src/audit/settle.ts';
 import type { EndpointSlice } from '../../src/model/objects.ts';
+import type { Packet } from '../../src/model/proxy.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import type { RulesDump } from '../../src/rules/dumps.ts';
 import { event, storeOf } from '../build.ts';
@@ -83,13 +87,13 @@ describe('a difference', () => {
     take(0, dump);
     expect(counts(0)).toEqual({ conform: services.length > 0 ? counts(0).conform : 0 });
     give(version(1, false), 2);
-    for (const at of [5, 10, 15, 20, 25]) take(at);
+    for (const at of [5, 10, 15, 20, 25, 30]) take(at);
     expect(opened).toEqual([]);
-    expect(counts(25)).toMatchObject({ pending: 1 });
-    expect(nodes.summary(25).pendingSince).toBe(5);
-    take(30);
-    expect(opened).toMatchObject([{ output: 'node', node: 'node-a', openedAt: 30 }]);
-    expect(counts(30)).toMatchObject({ different: 1 });
+    expect(counts(30)).toMatchObject({ pending: 1 });
+    expect(nodes.summary(30).pendingSince).toBe(5);
+    take(35);
+    expect(opened).toMatchObject([{ output: 'node', node: 'node-a', openedAt: 35 }]);
+    expect(counts(35)).toMatchObject({ different: 1 });
   });
 
   test('that one dump does not show begins anew', () => {
@@ -168,7 +172,7 @@ test('rules that were right once are left behind since the first change', () => 
   const { opened, take, give } = begun();
   take(0, dump);
   give(version(1, false), 2);
-  for (let at = 5; at <= 30; at += 5) take(at);
+  for (let at = 5; at <= 35; at += 5) take(at);
   expect(opened).toMatchObject([{ code: 'node-rules-stale', service: '', since: 2 }]);
 });
 
@@ -194,4 +198,99 @@ test('what cannot be known is unknown, with its reason', () => {
   expect(counts(500)).toEqual({ unknown: 1 });
   nodes.take('node-z', 'all', dump, 10);
   expect(nodes.summary(10).verdicts.get('node-z')).toMatchObject([{ reason: 'node-not-known' }]);
+});
+
+describe('time', () => {
+  test('a dump that is older than the change does not make a difference of it', () => {
+    const { opened, take, give, counts } = begun(10);
+    take(0, dump);
+    give(version(1, false), 20);
+    // These are of moments before the change, and come after it.
+    for (const at of [5, 10, 15, 19]) take(at);
+    expect(opened).toEqual([]);
+    expect(counts(20)).toMatchObject({ pending: 1 });
+    take(25);
+    expect(opened).toEqual([]);
+    take(30);
+    expect(opened).toMatchObject([{ openedAt: 30 }]);
+  });
+
+  test('what was in order between two dumps has not stood from the one to the other', () => {
+    const { opened, take, give } = begun(10);
+    take(0, dump);
+    give(version(1, false), 2);
+    take(5);
+    give(version(2, true), 6);
+    give(version(3, false), 14);
+    take(15);
+    take(20);
+    expect(opened).toEqual([]);
+    take(25);
+    expect(opened).toMatchObject([{ openedAt: 25 }]);
+  });
+});
+
+describe('a report', () => {
+  const atHand = rulesAtHand(folder.ruleset, { localAddresses: node.addresses });
+  const gone = { ...rulesAtHand(nothing.ruleset, { localAddresses: node.addresses }) };
+  const telling =
+    (nodes: Nodes) =>
+    (at: number, rules: Rules, version = '1', isLast = true) => {
+      const reported = { rules, version, config, lasting: 30 };
+      const steps = nodes.report(node.name, reported, at, isLast);
+      for (;;) {
+        const step = steps.next();
+        if (step.done === true) return step.value;
+      }
+    };
+
+  test('is judged as a dump is', () => {
+    const { nodes, opened, counts } = begun(10);
+    const tell = telling(nodes);
+    expect(tell(0, atHand)).toEqual([]);
+    expect(Object.keys(counts(0))).toEqual(['conform']);
+    for (const at of [5, 10, 15]) tell(at, gone, '2');
+    expect(opened).toMatchObject([{ code: 'node-rules-flushed' }]);
+  });
+
+  test('that is short is not judged until what is needed was asked for', () => {
+    const { nodes, counts } = begun(10);
+    const tell = telling(nodes);
+    tell(0, atHand);
+    const [packet] = [{ from: 'pod', src: '10.0.0.1', dst: '10.0.0.2', protocol: 'tcp', dport: 1 }];
+    const short = { ...gone, needed: () => [packet as Packet] };
+    expect(tell(5, short, '2', false)).toEqual([packet]);
+    expect(Object.keys(counts(5))).toEqual(['conform']);
+    expect(tell(5, short, '2', true)).toEqual([]);
+    expect(counts(5)).toHaveProperty('pending');
+  });
+
+  test('a node that is not seen is unknown, its findings stand, and what is pending begins anew', () => {
+    const { nodes, opened, resolved, counts } = begun(10);
+    const tell = telling(nodes);
+    tell(0, atHand);
+    tell(5, gone, '2');
+    nodes.blind(node.name, 'agent-stale');
+    expect(counts(6)).toEqual({ unknown: 1 });
+    tell(100, gone, '2');
+    expect(opened).toEqual([]);
+    tell(110, gone, '2');
+    expect(opened).toHaveLength(1);
+    nodes.blind(node.name, 'agent-stale');
+    expect(resolved).toEqual([]);
+    tell(120, gone, '2');
+    expect(resolved).toEqual([]);
+    tell(130, atHand, '1');
+    expect(resolved).toHaveLength(1);
+  });
+
+  test('a node that is gone has no verdicts, and nothing stands', () => {
+    const { nodes, resolved, counts } = begun(10);
+    const tell = telling(nodes);
+    tell(0, gone);
+    tell(10, gone);
+    nodes.forget(node.name, 20);
+    expect(counts(20)).toEqual({});
+    expect(resolved).toHaveLength(1);
+  });
 });

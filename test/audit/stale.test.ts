@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { observeNode } from '../../src/audit/node.ts';
+import { observeNode, rulesAtHand } from '../../src/audit/node.ts';
 import { createProxied } from '../../src/audit/proxied.ts';
 import type { Observer } from '../../src/audit/stale.ts';
 import { leftAt, serviceOf, staleness } from '../../src/audit/stale.ts';
@@ -37,8 +37,8 @@ function after(...changes: readonly (readonly [ReturnType<typeof event>['object'
   const { localAddresses } = folder.node;
   const all = proxied.services.values();
   const forwarding = expectedForwarding(all, proxied.slices, node, config, localAddresses);
-  const given = { forwarding, node, ruleset: folder.ruleset, context: folder.node };
-  const observer: Observer = { input: given, proxied, left: new Map() };
+  const given = { forwarding, node, rules: rulesAtHand(folder.ruleset, folder.node) };
+  const observer: Observer = { ...given, config, proxied, left: new Map() };
   const { differences } = observeNode(given);
   const keys = new Set(differences.flatMap((one) => serviceOf(proxied, one)));
   return { observer, differences, keys, stale: staleness(observer, differences, keys) };

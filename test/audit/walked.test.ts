@@ -5,10 +5,11 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { observeNode } from '../../src/audit/node.ts';
+import { observeNode, rulesAtHand } from '../../src/audit/node.ts';
 import type { NodeInput } from '../../src/audit/node.ts';
 import { walkedPort } from '../../src/audit/walked.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
+import type { RuleSet } from '../../src/rules/ruleset.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
 import { inputOf } from '../nodes/audit.ts';
 import { readFolder } from '../nodes/folder.ts';
@@ -27,11 +28,10 @@ const forwarding = expectedForwarding(
   config,
   node.addresses,
 );
-const inputWith = (ruleset: NodeInput['ruleset']): NodeInput => ({
+const inputWith = (ruleset: RuleSet): NodeInput => ({
   forwarding,
   node,
-  ruleset,
-  context,
+  rules: rulesAtHand(ruleset, context),
 });
 const names = [...new Set(forwarding.ports.map(({ name }) => name))];
 

@@ -82,7 +82,8 @@ export interface ControlPlane {
   readonly stop: () => Promise<void>;
 }
 
-const cacheOf = (version: Version): string => {
+/** Where binaries of a version are kept. */
+export const cacheOf = (version: Version): string => {
   const base = process.env.XDG_CACHE_HOME ?? '';
   const cache = base === '' ? join(homedir(), '.cache') : base;
   return join(cache, 'endpoint-auditor', 'controlplane', version);

@@ -3,7 +3,7 @@
 //
 //   --churn 10m      how long the live cluster changes (60s)
 //   --version V      only this control plane (may be given several times)
-//   --part dumps     only this part: dumps, live or lags
+//   --part dumps     only this part: dumps, live, lags or nodes (which needs root)
 //   --keep FOLDER    keeps the dumps, whose names the lines then tell
 //
 // Without --version: everything on the newest, and a short live test on the others.
@@ -18,6 +18,7 @@ import { newestVersion, startControlPlane, versions } from './controlplane.ts';
 import { testDumps } from './dumps.ts';
 import { testLags } from './lags.ts';
 import { liveFlags, testLive } from './live.ts';
+import { testNodes, whyNoNamespaces } from './nodes.ts';
 
 const tally: Tally = { passed: 0, failed: 0 };
 
@@ -61,7 +62,7 @@ const wanted = values.version?.map((name) => {
   const version = versions.find((one) => one === name);
   return version ?? usage(`--version ${name}: expected ${versions.join(' or ')}`);
 });
-const parts = ['dumps', 'live', 'lags'];
+const parts = ['dumps', 'live', 'lags', 'nodes'];
 if (values.part !== undefined && !parts.includes(values.part)) {
   usage(`--part ${values.part}: expected ${parts.join(', ')}`);
 }
@@ -76,6 +77,12 @@ async function testVersion(version: Version, short: boolean): Promise<void> {
   }
   if (isWanted('lags') && !short) {
     await within({ version, ...liveFlags }, 'lags', (plane) => testLags(plane, tally));
+  }
+  if (isWanted('nodes') && version === newestVersion) {
+    const why = whyNoNamespaces();
+    if (why === null || process.env.NETNS_TESTS === 'required') {
+      await within({ version }, 'nodes', (plane) => testNodes(plane, churn, tally));
+    } else say(`     Left out: nodes (${why})`);
   }
   if (isWanted('dumps') && !short) {
     await within({ version }, 'dumps', (plane) => testDumps(plane, values.keep ?? null, tally));

@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { parse } from 'yaml';
 
 import type { NodeAudit } from '../../src/audit/node.ts';
-import { auditNode } from '../../src/audit/node.ts';
+import { auditNode, rulesAtHand } from '../../src/audit/node.ts';
 import type { NodeFinding } from '../../src/audit/rollup.ts';
 import { readProxyConfig } from '../../src/cluster/proxy-config.ts';
 import { project } from '../../src/cluster/project.ts';
@@ -107,7 +107,7 @@ function auditFolder(folder: Folder): NodeAudit | null {
   const expected = forwardingOf(folder);
   return expected === null
     ? null
-    : auditNode({ ...expected, ruleset: folder.ruleset, context: folder.node });
+    : auditNode({ ...expected, rules: rulesAtHand(folder.ruleset, folder.node) });
 }
 
 /**

@@ -1,7 +1,7 @@
 // Holds the digests that a node computes of its rules against those that follow from its objects:
 // for every frontend of which one fate alone is right, whoever asks.
 
-import { digestOf, keyOf, packetsOf, wordsOf, wordsOfExpected } from '../../src/rules/digest.ts';
+import { digestOf, expectedWordsAt, keyOf, wordsAt, wordsOf } from '../../src/rules/digest.ts';
 import type { Asking } from '../../src/rules/digest.ts';
 import { claimsOf } from '../../src/rules/claims.ts';
 import { parseCIDR } from '../../src/model/ip.ts';
@@ -34,19 +34,21 @@ export function compareDigests(folder: Folder): DigestCounts | null {
     ip: { node: four, pod: pod('IPv4'), outside: '198.51.100.7' },
     ip6: { node: six, pod: pod('IPv6'), outside: '2001:db8::7' },
     addresses: [four, six, '127.0.0.1'].filter((address) => address !== null),
+    pods: node.podCIDRs,
+    strays: forwarding.config.mode === 'nftables',
   };
   let [equal, open] = [0, 0];
   const different: string[] = [];
   for (const claim of claimsOf(folder.ruleset)) {
-    const packets = packetsOf(claim, asking);
-    const fates = packets.map((packet) => forwarding.expect(packet).fates);
-    const only = fates.flatMap((right) => (right.length === 1 ? right.slice(0, 1) : []));
-    if (only.length < packets.length) {
+    const want = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).fates);
+    if (want === null) {
       open++;
       continue;
     }
-    const want = only.map(wordsOfExpected);
-    const got = packets.map((packet) => wordsOf(walk(folder.ruleset, folder.node, packet)));
+    const got = wordsAt(claim, asking, (packet) => {
+      const outcome = walk(folder.ruleset, folder.node, packet);
+      return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
+    });
     if (digestOf(want) === digestOf(got)) equal++;
     else different.push(`${keyOf(claim)}: want ${want.join(' | ')} got ${got.join(' | ')}`);
   }

@@ -33,6 +33,7 @@ const answers: Answers = {
   service: (namespace, name) => more.service?.(namespace, name) ?? null,
   lag: () => lagReport,
   explain: (words, namespace) => more.explain?.(words, namespace) ?? null,
+  nodes: () => more.nodes?.() ?? [],
   notReady: () => more.notReady?.() ?? null,
   stuck: () => more.stuck?.() ?? null,
 };
@@ -130,12 +131,23 @@ describe('what each path answers', () => {
     expect(await response.json()).toEqual({ ...one, namespace: 'shop', service: 'web/x' });
     expect(asked).toEqual(['shop/web/x']);
   });
+
+  test('nodes, each with its agent', async () => {
+    const verdicts = { conform: 3, pending: 0, different: 1, unknown: 0 };
+    const agent = { state: 'answering', since: 5, seenAt: 7 };
+    const nodes = [{ node: 'node-a', verdicts, agent }];
+    more = { nodes: () => nodes };
+    const response = await get('/api/v1/nodes');
+    expect(await response.json()).toEqual({ format: 1, nodes });
+  });
   const one: ServiceStatus = {
     format: 1,
     now: moment,
     namespace: '',
     service: '',
     outputs: [{ output: 'endpoints', verdict: 'unknown', reason: 'input-stale' }],
+    nodes: null,
+    notConform: [],
     pending: [],
     standing: [findingOf()],
     resolved: [],
@@ -302,7 +314,7 @@ test('a defect answers 500, tells nothing of itself, and leaves the server runni
   };
   const pages = { beat: fail, services: fail, servicePage: fail, nodePage: fail, explain: fail };
   const rest = { status: fail, scrape: fail, service: fail, lag: fail, notReady: fail };
-  const other = { stuck: () => null };
+  const other = { nodes: fail, stuck: () => null };
   const all = { ...pages, ...rest, ...other };
   const app = createApp(all, (error) => errors.push(error));
   const broken = await listen(app, { host: '127.0.0.1', port: 0 });

@@ -19,7 +19,7 @@ import { createSkew } from '../../src/measure/skew.ts';
 import { createTravelLag } from '../../src/measure/travel.ts';
 import type { Format } from '../../src/output/exposition.ts';
 import type { MetricsState } from '../../src/output/family.ts';
-import { noHintCounts } from '../../src/output/family.ts';
+import { noAgents, noHintCounts } from '../../src/output/family.ts';
 import type { LagReport } from '../../src/output/lag.ts';
 import { renderMetrics } from '../../src/output/metrics.ts';
 import type { Status } from '../../src/output/page.ts';
@@ -104,6 +104,7 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     ready: true,
     watches: noWatches,
     tracing: noTracingCounts(),
+    agents: noAgents,
     perService: noServiceSeries,
     ...more,
   };

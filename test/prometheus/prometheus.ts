@@ -11,16 +11,16 @@
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm } from 'node:fs/promises';
 import type { AddressInfo } from 'node:net';
-import { createServer as createBackend } from 'node:http';
-import { createServer } from 'node:net';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { programOf } from './programs.ts';
+import { ask, startPrometheus } from './server.ts';
 import { decodeTraces, hex } from '../output/otlp.ts';
 import { families, processFamilies } from '../../src/output/families.ts';
 import { serviceFamilies } from '../../src/output/service-families.ts';
@@ -118,7 +118,7 @@ async function replaying(
 async function tracesTaken() {
   const ids = new Set<string>();
   let requests = 0;
-  const server = createBackend((request, response) => {
+  const server = createServer((request, response) => {
     const pieces: Buffer[] = [];
     request.on('data', (piece: Buffer) => pieces.push(piece));
     request.on('end', () => {
@@ -134,57 +134,17 @@ async function tracesTaken() {
   return { ids, url, close: () => void server.close() };
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
-/** Prometheus, which scrapes `target` every two seconds; resolves to its address when ready. */
-async function scraping(path: string, directory: string, target: string): Promise<string> {
-  const config = {
-    global: { scrape_interval: '2s', scrape_timeout: '2s' },
-    scrape_configs: [{ job_name: 'auditor', static_configs: [{ targets: [target] }] }],
-  };
-  const file = join(directory, 'prometheus.yml');
-  // JSON is YAML.
-  await writeFile(file, JSON.stringify(config));
-  const address = `127.0.0.1:${await freePort()}`;
-  const child = started(
-    path,
-    [
-      `--config.file=${file}`,
-      `--storage.tsdb.path=${join(directory, 'data')}`,
-      `--web.listen-address=${address}`,
-      '--enable-feature=exemplar-storage',
-    ],
-    'ignore',
-  );
-  const url = `http://${address}`;
-  for (let tries = 0; tries < 300; tries++) {
-    if (child.exitCode !== null) throw new Error(`Prometheus ended with ${child.exitCode}`);
-    const answer = await fetch(`${url}/-/ready`).catch(() => null);
-    if (answer?.ok === true) return url;
-    await sleep(100);
-  }
-  throw new Error('Prometheus is not ready after 30 s');
-}
+/** What makes Prometheus scrape `target` every two seconds. */
+const scraping = (target: string): object => ({
+  global: { scrape_interval: '2s', scrape_timeout: '2s' },
+  scrape_configs: [{ job_name: 'auditor', static_configs: [{ targets: [target] }] }],
+});
 
 // --- questions ---
 
 interface Series {
   readonly metric: Readonly<Record<string, string>>;
   readonly value: readonly [number, string];
-}
-
-async function ask<T>(url: string, path: string, query: Record<string, string> = {}): Promise<T> {
-  const answer = await fetch(`${url}/api/v1/${path}?${String(new URLSearchParams(query))}`);
-  const body = (await answer.json()) as { status: string; data: T; error?: string };
-  if (body.status !== 'success') throw new Error(`${path}: ${body.error ?? answer.statusText}`);
-  return body.data;
 }
 
 async function instant(url: string, query: string): Promise<readonly Series[]> {
@@ -321,13 +281,26 @@ async function checkExemplars(url: string, taken: ReadonlySet<string>): Promise<
   return count;
 }
 
-async function run(directory: string, traces: Awaited<ReturnType<typeof tracesTaken>>) {
-  const path = await programOf('prometheus');
-  const { url: program, ended } = await replaying(traces.url);
-  const prometheus = await scraping(path, directory, new URL(program).host);
-  await ended;
-  // Samples of a scrape that is under way may be of before the end.
-  await nextScrape(prometheus);
+type Traces = Awaited<ReturnType<typeof tracesTaken>>;
+
+async function run(directory: string, traces: Traces): Promise<void> {
+  // It is built before anything is replayed.
+  await programOf('prometheus');
+  const program = await replaying(traces.url);
+  const server = await startPrometheus(directory, scraping(new URL(program.url).host), [
+    '--enable-feature=exemplar-storage',
+  ]);
+  try {
+    await program.ended;
+    // Samples of a scrape that is under way may be of before the end.
+    await nextScrape(server.url);
+    await checkAll(server.url, program.url, traces);
+  } finally {
+    await server.stop();
+  }
+}
+
+async function checkAll(prometheus: string, program: string, traces: Traces): Promise<void> {
   const want = await shown(program);
   const clusters: readonly Known[] = [...families, ...serviceFamilies];
   // What is known of the process changes from one scrape to the next.

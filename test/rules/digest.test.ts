@@ -16,6 +16,8 @@ const asking = {
   ip: sender,
   ip6: { node: 'fd00::2', pod: null, outside: '2001:db8::7' },
   addresses: ['172.18.0.2', 'fd00::2', '127.0.0.1'],
+  pods: [],
+  strays: false,
 };
 
 const claim = (more: Partial<Claim>): Claim => ({

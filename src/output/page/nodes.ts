@@ -3,7 +3,7 @@
 
 import { catalogue } from '../../audit/findings.ts';
 import type { Finding } from '../../audit/findings.ts';
-import type { NodeVerdict } from '../../audit/nodes.ts';
+import type { NodeVerdict } from '../../audit/port-verdicts.ts';
 import type { WalkedPort } from '../../audit/walked.ts';
 import type { Verdict } from '../../audit/verdict.ts';
 import type { Status } from '../page.ts';

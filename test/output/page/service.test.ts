@@ -26,6 +26,8 @@ function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceV
     standing: [],
     resolved: [],
     inputs: {},
+    nodes: null,
+    notConform: [],
   };
   return {
     status,

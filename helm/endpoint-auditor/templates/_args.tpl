@@ -1,0 +1,54 @@
+{{- /* What the server is told; nothing that is the default of the program. */ -}}
+{{- define "endpoint-auditor.serverArgs" -}}
+{{- $of := .Values.auditor -}}
+- --settle={{ $of.settle }}
+- --max-endpoints-per-slice={{ int $of.maxEndpointsPerSlice }}
+- --metrics.per-service={{ $of.metrics.perService }}
+- --metrics.max-services={{ int $of.metrics.maxServices }}
+{{- with $of.kubernetesVersion }}
+- --kubernetes-version={{ . }}
+{{- end }}
+{{- with $of.namespaces }}
+- --namespaces={{ join "," . }}
+{{- end }}
+{{- with $of.excludeNamespaces }}
+- --exclude-namespaces={{ join "," . }}
+{{- end }}
+{{- if not $of.endpoints }}
+- --no-endpoints
+{{- end }}
+{{- if gt (int .Values.shards) 1 }}
+- --shard=$(POD_INDEX)/{{ int .Values.shards }}
+{{- end }}
+{{- if .Values.agent.enabled }}
+{{- if or (gt (int .Values.shards) 1) $of.namespaces $of.excludeNamespaces }}
+{{- fail "agent.enabled needs the whole cluster: no shards, no namespaces, no excludeNamespaces" }}
+{{- end }}
+- --agents={{ .Release.Namespace }}/{{ include "endpoint-auditor.agentName" . }}
+- --agents-ca=/etc/endpoint-auditor/agents/ca.crt
+{{- if eq .Values.agent.auth.mode "cert-manager" }}
+- --agents-cert=/etc/endpoint-auditor/agents/tls.crt
+- --agents-key=/etc/endpoint-auditor/agents/tls.key
+{{- else }}
+- --agents-token-file=/etc/endpoint-auditor/agents/token
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "endpoint-auditor.agentArgs" -}}
+- --listen=:{{ .Values.agent.port }}
+- --node=$(NODE_NAME)
+- --interval={{ .Values.agent.interval }}
+- --deadline={{ .Values.agent.deadline }}
+- --max-size={{ .Values.agent.maxSize }}
+- --tls-cert=/etc/endpoint-auditor/tls/tls.crt
+- --tls-key=/etc/endpoint-auditor/tls/tls.key
+{{- if eq .Values.agent.auth.mode "cert-manager" }}
+- --client-ca=/etc/endpoint-auditor/tls/ca.crt
+{{- else }}
+- --token-file=/etc/endpoint-auditor/tls/token
+{{- end }}
+{{- if .Values.agent.proxyConfig }}
+- --proxy-config=/etc/endpoint-auditor/kube-proxy/config.conf
+{{- end }}
+{{- end -}}

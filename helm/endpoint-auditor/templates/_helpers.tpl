@@ -1,0 +1,85 @@
+{{- define "endpoint-auditor.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 55 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- /* Short enough for "-agent-client" after it. */ -}}
+{{- define "endpoint-auditor.fullname" -}}
+{{- $name := include "endpoint-auditor.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "endpoint-auditor.agentName" -}}
+{{- include "endpoint-auditor.fullname" . }}-agent
+{{- end -}}
+
+{{- define "endpoint-auditor.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "endpoint-auditor.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name is needed without serviceAccount.create" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What selects pods: never changes. Takes a list: the root and the component. */ -}}
+{{- define "endpoint-auditor.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: {{ include "endpoint-auditor.name" $root }}
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{- define "endpoint-auditor.labels" -}}
+{{- $root := index . 0 -}}
+{{ include "endpoint-auditor.selector" . }}
+app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ $root.Release.Service }}
+app.kubernetes.io/part-of: endpoint-auditor
+helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
+{{- with $root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Takes a list: the root and the values of an image. */ -}}
+{{- define "endpoint-auditor.image" -}}
+{{- $root := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- with default $root.Values.global.imageRegistry $image.registry }}{{ . }}/{{ end -}}
+{{ $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default (printf "v%s" $root.Chart.AppVersion) $image.tag }}{{ end -}}
+{{- end -}}
+
+{{- /* What a server takes, by the number of pods (docs/performance.md), with room to spare. */ -}}
+{{- define "endpoint-auditor.resources" -}}
+{{- $sizes := dict
+  "small" (dict "requests" (dict "cpu" "50m" "memory" "192Mi") "limits" (dict "memory" "320Mi"))
+  "medium" (dict "requests" (dict "cpu" "200m" "memory" "256Mi") "limits" (dict "memory" "512Mi"))
+  "large" (dict "requests" (dict "cpu" "500m" "memory" "512Mi") "limits" (dict "memory" "1Gi"))
+-}}
+{{- toYaml (default (default dict (get $sizes .Values.clusterSize)) .Values.resources) -}}
+{{- end -}}
+
+{{- /* The Secret of the agents: what they show, and what they ask for. */ -}}
+{{- define "endpoint-auditor.agentSecret" -}}
+{{- default (include "endpoint-auditor.agentName" .) .Values.agent.auth.existingSecret -}}
+{{- end -}}
+
+{{- /* The Secret by which the server proves itself to the agents. */ -}}
+{{- define "endpoint-auditor.clientSecret" -}}
+{{- if eq .Values.agent.auth.mode "cert-manager" -}}
+{{- include "endpoint-auditor.agentName" . }}-client
+{{- else -}}
+{{- include "endpoint-auditor.agentSecret" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The name in the certificate of the agents: that of their Service. */ -}}
+{{- define "endpoint-auditor.agentHost" -}}
+{{- include "endpoint-auditor.agentName" . }}.{{ .Release.Namespace }}.svc
+{{- end -}}

@@ -1,0 +1,115 @@
+// Reads the report of an agent (docs/decisions/0016): what it knows of its node, and a digest for
+// each frontend that its rules answer for. Texts that all nodes have in common are held once.
+//
+// What arrives is somebody else's: everything in it is checked.
+
+import { canonicalIP } from '../model/ip.ts';
+import type { Claim } from '../rules/claims.ts';
+import type { Asking, Senders } from '../rules/digest.ts';
+import { readKey } from '../rules/digest.ts';
+import type { LocalDetection } from '../rules/dumps.ts';
+import { check, fieldsOf, listOf } from '../rules/told.ts';
+
+export interface AgentReport {
+  readonly node: string;
+  /** The node's own addresses, in canonical form. */
+  readonly nodeIPs: readonly string[];
+  /** null: kube-proxy left nothing there. */
+  readonly mode: 'iptables' | 'nftables' | null;
+  /** The text of kube-proxy's configuration; null: it was not given. */
+  readonly proxyConfig: string | null;
+  readonly localDetection: LocalDetection;
+  /** Not empty: what stands on the node is not known. */
+  readonly problems: readonly string[];
+  readonly asking: Asking;
+  readonly claims: readonly Claim[];
+  readonly digests: ReadonlyMap<string, string>;
+}
+
+/** Claims by their keys: those of all nodes are the same. */
+const known = new Map<string, Claim>();
+const mostKnown = 100_000;
+
+function claimOf(key: string): Claim {
+  const before = known.get(key);
+  if (before !== undefined) return before;
+  const claim = readKey(key);
+  check(claim !== null, `a frontend, not ${key.slice(0, 100)}`);
+  if (known.size < mostKnown) known.set(key, claim);
+  return claim;
+}
+
+/**
+ * Reads a report.
+ *
+ * @throws NotTold where it is none.
+ */
+export function readReport(raw: unknown): AgentReport {
+  const fields = fieldsOf(raw, 'a report');
+  check(fields.version === 1, 'a report of version 1');
+  const { node, mode, proxyConfig, frontends } = fields;
+  check(typeof node === 'string' && node !== '', 'node: a name');
+  check(mode === null || mode === 'iptables' || mode === 'nftables', 'mode: iptables or nftables');
+  const doubled = new Set(texts(fields.doubled, 'doubled'));
+  const digests = new Map<string, string>();
+  const claims: Claim[] = [];
+  for (const [key, digest] of Object.entries(fieldsOf(frontends, 'frontends'))) {
+    check(typeof digest === 'string', `a digest of ${key.slice(0, 100)}`);
+    const claim = claimOf(key);
+    claims.push(doubled.has(key) ? { ...claim, translators: 2 } : claim);
+    digests.set(key, digest);
+  }
+  return {
+    node,
+    nodeIPs: texts(fields.nodeIPs, 'nodeIPs').map(canonicalIP),
+    mode,
+    proxyConfig: proxyConfig === null ? null : configText(proxyConfig),
+    localDetection: localDetectionOf(fields.localDetection),
+    problems: texts(fields.problems, 'problems'),
+    asking: askingOf(fields.asking),
+    claims,
+    digests,
+  };
+}
+
+function text(value: unknown, what: string): string {
+  check(typeof value === 'string', `${what}: a text`);
+  return value;
+}
+
+const texts = (value: unknown, what: string): readonly string[] =>
+  listOf(value, `${what}: a list`).map((one) => text(one, what));
+
+const configText = (raw: unknown): string =>
+  text(fieldsOf(raw, 'proxyConfig: an object').text, 'text of proxyConfig');
+
+function localDetectionOf(raw: unknown): LocalDetection {
+  const fields = fieldsOf(raw, 'localDetection: an object');
+  const { detectLocalMode, bridgeInterface, interfaceNamePrefix, clusterCIDRs } = fields;
+  const of = (name: string, value: unknown) =>
+    value === undefined ? {} : { [name]: text(value, name) };
+  return {
+    ...of('detectLocalMode', detectLocalMode),
+    ...of('bridgeInterface', bridgeInterface),
+    ...of('interfaceNamePrefix', interfaceNamePrefix),
+    ...(clusterCIDRs === undefined ? {} : { clusterCIDRs: texts(clusterCIDRs, 'clusterCIDRs') }),
+  };
+}
+
+function askingOf(raw: unknown): Asking {
+  const { ip, ip6, addresses, pods, strays } = fieldsOf(raw, 'asking: an object');
+  return {
+    ip: sendersOf(ip),
+    ip6: sendersOf(ip6),
+    addresses: texts(addresses, 'addresses'),
+    pods: texts(pods, 'pods'),
+    strays: strays === true,
+  };
+}
+
+function sendersOf(raw: unknown): Senders {
+  const fields = fieldsOf(raw, 'senders: an object');
+  const of = (name: keyof Senders): string | null =>
+    fields[name] === null ? null : text(fields[name], name);
+  return { node: of('node'), pod: of('pod'), outside: of('outside') };
+}

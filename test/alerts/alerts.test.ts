@@ -1,0 +1,126 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+
+import type { Code } from '../../src/audit/findings.ts';
+import { catalogue } from '../../src/audit/findings.ts';
+import { exposed, groupedBy, problemsOf } from '../promql.ts';
+import { alerts, folder, readRules, recorded, records, ruleFiles } from './rules.ts';
+
+const runbook = readFileSync(join(folder, '../docs/runbook.md'), 'utf8');
+
+test('rules ask for what /metrics shows', () => {
+  const problems = [...alerts, ...records].flatMap(({ alert, record, expr }) =>
+    problemsOf(expr, recorded).map((problem) => `${alert ?? record ?? ''}: ${problem}`),
+  );
+  expect(problems).toEqual([]);
+});
+
+test('what is not there is told', () => {
+  expect(problemsOf('sum by (pod) (endpoint_auditor_findngs)')).toEqual([
+    'endpoint_auditor_findngs is no metric',
+    'nothing has the label pod',
+  ]);
+  expect(problemsOf('endpoint_auditor_findings{code="no-such", output="x"}')).toEqual([
+    'no code of endpoint_auditor_findings is no-such',
+    'endpoint_auditor_findings has no label output',
+  ]);
+  expect(() => problemsOf('sum by (endpoint_auditor_findings')).toThrow('Not PromQL');
+});
+
+test('recording rules are named as level:metric:operations, and are used', () => {
+  const expressions = alerts.map(({ expr }) => expr).join('\n');
+  for (const { record = '', expr } of records) {
+    const [level = '', metric = '', operations] = record.split(':');
+    expect(level.split('_').every((label) => groupedBy(expr).includes(label))).toBe(true);
+    const family = metric.replace(/_errors$/, '');
+    expect([...exposed.keys()].some((name) => name.startsWith(family))).toBe(true);
+    expect(operations).toMatch(/^ratio(_rate\d+[mhd])?$/);
+    expect(expressions).toContain(record);
+  }
+});
+
+describe.each(alerts)('$alert', ({ alert = '', for: hold, labels = {}, annotations = {} }) => {
+  test('says how bad it is, for how long, what, and where to read on', () => {
+    expect(alert).toMatch(/^EndpointAuditor([A-Z][a-z]+)+$/);
+    expect(labels.severity).toMatch(/^(critical|warning|info|\{\{ \$labels\.severity \}\})$/);
+    expect(hold).toMatch(/^\d+[mh]$/);
+    expect(annotations.summary).toMatch(/^[A-Z][^{}]*\.$/);
+    expect(annotations.description).toMatch(/^.+\.$/s);
+    expect(annotations.runbook_url).toMatch(/^https:.*\/docs\/runbook\.md#\w+$/);
+    expect(annotations.runbook_url?.endsWith(`#${alert.toLowerCase()}`)).toBe(true);
+  });
+
+  test('has a section in the runbook', () => {
+    const section = runbook.split(`\n### ${alert}\n`)[1]?.split('\n##')[0] ?? '';
+    for (const part of ['Meaning', 'Impact', 'Diagnosis', 'Remedy']) {
+      expect(section).toContain(`- **${part}.** `);
+    }
+  });
+
+  test('is tested to fire and to resolve', () => {
+    const files = ['', '-days'].flatMap((suffix) =>
+      ruleFiles
+        .map((name) => join(folder, 'tests', name.replace('.yaml', `${suffix}.yaml`)))
+        .filter((path) => existsSync(path)),
+    );
+    const states = files.flatMap((path) => {
+      const { tests } = parse(readFileSync(path, 'utf8')) as TestFile;
+      return tests
+        .map(({ promql_expr_test: steps }) => steps.map(({ exp_samples }) => exp_samples))
+        .filter((steps) => steps.flat().some((sample) => sample.labels.includes(`"${alert}"`)))
+        .map((steps) => [steps.at(0)?.length, steps.at(-1)?.length]);
+    });
+    expect(states.length).toBeGreaterThan(0);
+    for (const state of states) expect(state).toEqual([0, 0]);
+  });
+});
+
+interface TestFile {
+  readonly tests: readonly {
+    readonly promql_expr_test: readonly {
+      readonly exp_samples: readonly { readonly labels: string }[];
+    }[];
+  }[];
+}
+
+test('the runbook has no section of an alert that is none', () => {
+  const sections = [...runbook.matchAll(/^### (\w+)$/gm)].map(([, name]) => name);
+  expect(new Set(sections)).toEqual(new Set(alerts.map(({ alert }) => alert)));
+  expect(sections.length).toBe(new Set(sections).size);
+});
+
+test('the runbook names only codes and metrics that are there', () => {
+  const codes = [...runbook.matchAll(/[?&]code=([a-z-]+)/g)].map(([, code = '']) => code);
+  expect(codes.filter((code) => !(code in catalogue))).toEqual([]);
+  const metrics = [...runbook.matchAll(/endpoint_auditor_\w+/g)].map(([name]) => name);
+  const names = [...exposed.keys()];
+  expect(metrics.filter((metric) => !names.some((name) => name.startsWith(metric)))).toEqual([]);
+});
+
+// What no alert on findings is about has one on its measurement.
+const measured: readonly Code[] = ['object-near-size-limit'];
+
+test('every code above information fires exactly one alert', () => {
+  const byCode = new Map<string, string[]>();
+  for (const { alert = '', expr } of alerts) {
+    const matcher = /findings\{\s*code=(~?)"(.*?)"(?:,\s*code!="(.*?)")?/.exec(expr);
+    if (matcher === null) continue;
+    const [, , pattern = '', except] = matcher;
+    for (const code of Object.keys(catalogue)) {
+      if (!new RegExp(`^(?:${pattern})$`).test(code) || code === except) continue;
+      byCode.set(code, [...(byCode.get(code) ?? []), alert]);
+    }
+  }
+  for (const [code, { severity }] of Object.entries(catalogue)) {
+    if (severity === 'info' || measured.includes(code as Code)) continue;
+    expect([code, byCode.get(code)?.length]).toEqual([code, 1]);
+  }
+});
+
+test('files and groups have names of their own', () => {
+  const names = ruleFiles.flatMap((name) => readRules(name).groups.map((group) => group.name));
+  expect(names).toEqual(ruleFiles.map((name) => `endpoint-auditor.${name.replace('.yaml', '')}`));
+});

@@ -1,0 +1,79 @@
+// A node that its agent tells of is judged as one whose rules are at hand: on every recorded node,
+// sound or broken, the audit by digests and the audit by walking say the same.
+
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import type { NodeAudit, NodeInput } from '../../src/audit/node.ts';
+import { auditNode, observeNode, rulesAtHand } from '../../src/audit/node.ts';
+import { reportedRules } from '../../src/audit/reported.ts';
+import { forwardingOf } from '../nodes/audit.ts';
+import { foldersBelow, readFolder } from '../nodes/folder.ts';
+import { rulesReported, toldOf } from '../nodes/reporting.ts';
+
+const below = (path: string): string[] => foldersBelow(join(import.meta.dirname, '../nodes', path));
+
+const shownOf = ({ findings, ...counts }: NodeAudit): unknown => ({
+  ...counts,
+  findings: findings.map(({ code, severity, port, object, expected, actual, rule }) => {
+    return { code, severity, port, object, expected, actual, rule };
+  }),
+});
+
+function bothOf(path: string) {
+  const folder = readFolder(path);
+  const expected = forwardingOf(folder);
+  if (expected === null) return null;
+  const atHand: NodeInput = { ...expected, rules: rulesAtHand(folder.ruleset, folder.node) };
+  return { folder, expected, atHand };
+}
+
+/** Every third of the broken ones: each takes a while, and they are much alike. */
+const paths = [...below('recordings'), ...below('faults').filter((_, at) => at % 3 === 0)];
+
+describe('recorded nodes', () => {
+  test('are judged by digests as by their rules', () => {
+    let judged = 0;
+    for (const path of paths) {
+      const both = bothOf(path);
+      if (both === null) continue;
+      const { rules } = rulesReported(both.folder, both.expected);
+      const got = auditNode({ ...both.expected, rules });
+      expect(shownOf(got), path).toEqual(shownOf(auditNode(both.atHand)));
+      judged++;
+    }
+    expect(judged).toBeGreaterThan(0.9 * paths.length);
+  }, 120_000);
+
+  test('that are sound need few packets to be asked for', () => {
+    for (const path of below('recordings')) {
+      const both = bothOf(path);
+      if (both === null || both.folder.isForeign) continue;
+      const all = new Set<string>();
+      const rules = {
+        ...both.atHand.rules,
+        walk: (packet: object) => {
+          all.add(JSON.stringify(packet));
+          return null;
+        },
+      };
+      observeNode({ ...both.expected, rules });
+      const { asked } = rulesReported(both.folder, both.expected);
+      expect(asked, path).toBeLessThan(all.size / 2);
+    }
+  });
+});
+
+test('until packets are asked for, what becomes of them is unknown and nothing is found', () => {
+  const both = bothOf(below('faults').find((path) => path.includes('dnat-address-wrong')) ?? '');
+  if (both === null) throw new Error('No objects');
+  const { folder, expected } = both;
+  const mode = expected.forwarding.config.mode === 'nftables' ? 'nftables' : 'iptables';
+  const rules = reportedRules(toldOf(folder, expected.node, mode));
+  const audit = auditNode({ ...expected, rules });
+  expect(audit.findings).toEqual([]);
+  expect(audit.unknown).toBeGreaterThan(0);
+  expect(rules.needed().length).toBeGreaterThan(0);
+  expect(rules.divergent()).toBeGreaterThan(0);
+});

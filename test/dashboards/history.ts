@@ -1,0 +1,125 @@
+// What a Prometheus would have scraped every five seconds while the recording was made: the program
+// takes in the recording as fast as it can, and what it shows is written down with the times of the
+// recording, for promtool to make blocks of. So rates are those of the cluster, and it takes no
+// longer than reading.
+
+import { execFile } from 'node:child_process';
+import { createWriteStream } from 'node:fs';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import { programOf } from '../prometheus/programs.ts';
+import { startPrometheus } from '../prometheus/server.ts';
+import { folder as rulesFolder, ruleFiles } from '../alerts/rules.ts';
+import type { RecordingEntry } from '../../src/cluster/recording.ts';
+import { recordingOf } from '../../src/commands/replay.ts';
+import type { Answers } from '../../src/output/http.ts';
+import { renderMetrics } from '../../src/output/metrics.ts';
+import { replay } from '../../src/replay.ts';
+import type { Auditor } from '../../src/serve.ts';
+import { createAuditor } from '../../src/serve.ts';
+import { answersOf, notLive } from '../../src/status.ts';
+
+const run = promisify(execFile);
+
+/** Seconds between scrapes. */
+export const interval = 5;
+
+/** Unix seconds. */
+export interface Span {
+  readonly from: number;
+  readonly to: number;
+}
+
+const attached = 'job="endpoint-auditor",instance="127.0.0.1:9465"';
+
+/** What is shown now, each sample with a time and the labels of a scrape, without comments. */
+async function samplesAt(answers: Answers, at: number): Promise<string> {
+  const scrape = answers.scrape();
+  let step = scrape.next();
+  while (step.done !== true) step = scrape.next();
+  let text = '';
+  for await (const piece of renderMetrics(step.value, 'openmetrics')) text += piece;
+  return text
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('#'))
+    .map((line) => {
+      const [sample = ''] = line.split(' # ');
+      const end = sample.lastIndexOf(' ');
+      const series = sample.slice(0, end);
+      const labelled = series.endsWith('}')
+        ? `${series.slice(0, -1)},${attached}}`
+        : `${series}{${attached}}`;
+      return `${labelled} ${sample.slice(end + 1)} ${at}\n`;
+    })
+    .join('');
+}
+
+const timeOf = (entry: RecordingEntry): number =>
+  entry.kind === 'event' ? entry.event.at : entry.at;
+
+/** Entries as they are; `scrape` is called between them, at every moment that is due. */
+async function* scraped(
+  entries: AsyncIterable<RecordingEntry>,
+  auditor: Auditor,
+  scrape: (at: number) => Promise<void>,
+): AsyncGenerator<RecordingEntry> {
+  let next: number | null = null;
+  for await (const entry of entries) {
+    next ??= Math.ceil(timeOf(entry));
+    for (; next < timeOf(entry); next += interval) {
+      for (let due = auditor.nextAt(); due !== null && due <= next; due = auditor.nextAt()) {
+        auditor.advance(due);
+      }
+      await scrape(next);
+    }
+    yield entry;
+  }
+}
+
+/** Writes down what was shown while the recording of this path is taken in. */
+async function writeSamples(recording: string, file: string): Promise<Span> {
+  const auditor = createAuditor({ settle: 30, release: null, maxEndpointsPerSlice: 100 });
+  const answers = answersOf(auditor, recording, notLive, { mode: 'all', max: 1000 });
+  const entries = await recordingOf(recording, auditor, () => undefined);
+  const out = createWriteStream(file);
+  const moments: number[] = [];
+  const scrape = async (at: number): Promise<void> => {
+    moments.push(at);
+    if (!out.write(await samplesAt(answers, at))) await once(out, 'drain');
+  };
+  const pace = { speed: Infinity, until: null };
+  await replay(auditor, scraped(entries, auditor, scrape), pace);
+  out.end('# EOF\n');
+  await once(out, 'finish');
+  const [from, to] = [moments[0], moments.at(-1)];
+  if (from === undefined || to === undefined) throw new Error(`${recording}: it is too short`);
+  return { from, to };
+}
+
+/**
+ * Fills `directory`/data with what was scraped, and with what the recording rules make of it; it
+ * is for a Prometheus to be started there with `flags`.
+ */
+export async function fill(directory: string, recording: string): Promise<Span> {
+  const promtool = await programOf('promtool');
+  const samples = join(directory, 'samples');
+  const data = join(directory, 'data');
+  const span = await writeSamples(recording, samples);
+  await run(promtool, ['tsdb', 'create-blocks-from', 'openmetrics', samples, data]);
+  const server = await startPrometheus(directory, {}, flags);
+  try {
+    const files = ruleFiles.map((name) => join(rulesFolder, name));
+    await run(promtool, [
+      ...['tsdb', 'create-blocks-from', 'rules', `--url=${server.url}`, `--output-dir=${data}`],
+      ...[`--start=${span.from}`, `--end=${span.to}`, `--eval-interval=${interval}s`, ...files],
+    ]);
+  } finally {
+    await server.stop();
+  }
+  return span;
+}
+
+/** The recording may be old; no scrape marks the end of a series, so it ends with its samples. */
+export const flags = ['--storage.tsdb.retention.time=100y', `--query.lookback-delta=${interval}s`];

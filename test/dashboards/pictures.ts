@@ -1,0 +1,275 @@
+// Pictures of the boards: what a Prometheus answered, at the places that the panels have, drawn by
+// uPlot in a Chromium without a window. They show the data of a board, and are not Grafana's own.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+
+import { chromium } from 'playwright-core';
+
+import type { Answered, Series } from './answers.ts';
+import type { Panel } from './boards.ts';
+import type { Chart } from './charts.ts';
+import { drawCharts } from './charts.ts';
+import { interval } from './history.ts';
+import type { Span } from './history.ts';
+
+const images = join(import.meta.dirname, '../../docs/images');
+const packages = createRequire(import.meta.url);
+const programs = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+
+const [cell, line, gap] = [50, 27, 6];
+const paper = '#181b1f';
+
+const named: Readonly<Record<string, string>> = {
+  red: '#f2495c',
+  orange: '#ff9830',
+  yellow: '#fade2a',
+  green: '#73bf69',
+  blue: '#5794f2',
+  text: '#8e8e9a',
+};
+
+const palette = ['#73bf69', '#f2cc0c', '#8ab8ff', '#ff780a', '#f2495c', '#5794f2', '#b877d9'];
+
+/** A colour on the paper, at less than half its strength. */
+function faint(colour: string): string {
+  const part = (text: string, at: number): number => parseInt(text.slice(at, at + 2), 16);
+  const mixed = [1, 3, 5].map((at) => Math.round(0.4 * part(colour, at) + 0.6 * part(paper, at)));
+  return `#${mixed.map((value) => value.toString(16).padStart(2, '0')).join('')}`;
+}
+
+const escaped = (text: string): string => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+
+const valueOf = (text: string | undefined): number | null => {
+  const value = Number(text);
+  return text === undefined || !Number.isFinite(value) ? null : value;
+};
+
+interface Line {
+  readonly name: string;
+  readonly colour: string;
+  readonly values: readonly (number | null)[];
+}
+
+const nameOf = (legend: string, { metric }: Series): string =>
+  legend.replace(/\{\{(\w+)\}\}/g, (_, label: string) => metric[label] ?? '').trim();
+
+/** The series of a panel, each with a value or nothing for each moment. */
+function linesOf({ panel, answers }: Answered, moments: readonly number[]): Line[] {
+  const fixed = new Map(
+    (panel.fieldConfig?.overrides ?? []).flatMap(({ matcher, properties }) =>
+      properties
+        .filter(({ id }) => id === 'color')
+        .map(({ value }) => [matcher.options, (value as { fixedColor: string }).fixedColor]),
+    ),
+  );
+  const all = answers.flatMap(({ legend, series }) =>
+    series.map((one) => ({ name: nameOf(legend, one), series: one })),
+  );
+  return all.map(({ name, series }, index) => {
+    const known = new Map(series.values);
+    const colour = named[fixed.get(name) ?? ''] ?? palette[index % palette.length] ?? '';
+    return { name, colour, values: moments.map((moment) => valueOf(known.get(moment))) };
+  });
+}
+
+/** A value with its unit, as in charts.ts. */
+function said(value: number | null | undefined, unit: string): string {
+  if (value === null || value === undefined) return '–';
+  const round = (of: number): string => String(Number(of.toPrecision(3)));
+  if (unit === 'percentunit') return `${round(value * 100)} %`;
+  if (unit === 's') return Math.abs(value) < 1 ? `${round(value * 1000)} ms` : `${round(value)} s`;
+  if (unit === 'bytes') return value < 1024 ? `${round(value)} B` : `${round(value / 1024)} KiB`;
+  if (unit === 'bool_yes_no') return value === 0 ? 'No' : 'Yes';
+  return round(value);
+}
+
+const last = ({ values }: Line): number | null | undefined =>
+  values.findLast((value) => value !== null);
+
+function statHtml(lines: readonly Line[], unit: string): string {
+  const items = lines.map((one) => {
+    const name = lines.length > 1 ? `<small>${escaped(one.name)}</small>` : '';
+    return `<div style="color:${one.colour}">${name}<b>${said(last(one), unit)}</b></div>`;
+  });
+  return `<div class="stats">${items.join('')}</div>`;
+}
+
+/** What stood at the end; where nothing did, at the last moment when something did. */
+function tableHtml({ answers, panel }: Answered, moments: readonly number[]): string {
+  const unit = panel.fieldConfig?.defaults.unit ?? '';
+  const [first] = answers;
+  const labels = Object.keys(first?.series[0]?.metric ?? {});
+  const at = moments.findLast((moment) =>
+    first?.series.some(({ values }) => values.some(([when]) => when === moment)),
+  );
+  const rows = (first?.series ?? []).flatMap(({ metric, values }) => {
+    const value = valueOf(new Map(values).get(at ?? 0));
+    if (value === null) return [];
+    return [{ cells: labels.map((label) => metric[label] ?? ''), value }];
+  });
+  rows.sort((a, b) => b.value - a.value);
+  const html = rows.slice(0, 7).map(({ cells, value }) => {
+    const texts = [...cells, said(value, unit)];
+    return `<tr>${texts.map((text) => `<td>${escaped(text)}</td>`).join('')}</tr>`;
+  });
+  const heads = [...labels, ''].map((label) => `<th>${label}</th>`).join('');
+  return `<table><tr>${heads}</tr>${html.join('')}</table>`;
+}
+
+/** A column for each moment, a line for each bucket that was ever hit. */
+function heatmapHtml({ answers, panel }: Answered, moments: readonly number[]): string {
+  const unit = panel.fieldConfig?.defaults.unit ?? '';
+  const bounds = (answers[0]?.series ?? [])
+    .map(({ metric, values }) => {
+      return { bound: Number(metric.le?.replace('Inf', 'Infinity')), below: new Map(values) };
+    })
+    .sort((a, b) => a.bound - b.bound);
+  const rows = bounds.map(({ bound, below }, index) => {
+    const before = bounds[index - 1]?.below;
+    const counts = moments.map((moment) => {
+      return Math.max(0, Number(below.get(moment) ?? 0) - Number(before?.get(moment) ?? 0));
+    });
+    return { name: Number.isFinite(bound) ? said(bound, unit) : 'more', counts };
+  });
+  const hit = rows.filter(({ counts }) => counts.some((count) => count > 0.01));
+  const most = Math.max(...hit.flatMap(({ counts }) => counts), 1);
+  const lines = hit.reverse().map(({ name, counts }) => {
+    const cells = counts.map((count) => {
+      const strength = Math.round(100 * (count / most) ** 0.5);
+      return `<i style="background:rgb(255 120 10 / ${strength}%)"></i>`;
+    });
+    return `<div><span>≤ ${name}</span>${cells.join('')}</div>`;
+  });
+  return `<div class="heat">${lines.join('')}</div>`;
+}
+
+function legendHtml(lines: readonly Line[]): string {
+  const shown = lines.slice(0, 8).map(({ name, colour }) => {
+    return `<span><i style="background:${colour}"></i>${escaped(name)}</span>`;
+  });
+  const more =
+    lines.length > shown.length ? `<span>and ${lines.length - shown.length} more</span>` : '';
+  return `<div class="legend">${shown.join('')}${more}</div>`;
+}
+
+interface Page {
+  readonly html: string;
+  readonly charts: readonly Chart[];
+}
+
+/** Each line on those before it, the highest first, so that the others are drawn over it. */
+function stacked(lines: readonly Line[]): Line[] {
+  let below: readonly number[] = [];
+  const sums = lines.map((one) => {
+    below = one.values.map((value, index) => (below[index] ?? 0) + (value ?? 0));
+    return { ...one, values: below };
+  });
+  return sums.reverse();
+}
+
+function isLone(value: number | null, at: number, all: readonly (number | null)[]): boolean {
+  return value !== null && (all[at - 1] ?? null) === null && (all[at + 1] ?? null) === null;
+}
+
+/** What is in a panel; of charts, the place where they will be. */
+function contentOf(answered: Answered, moments: readonly number[]): Page {
+  const { panel } = answered;
+  const unit = panel.fieldConfig?.defaults.unit ?? '';
+  const lines = linesOf(answered, moments);
+  const html = (text: string): Page => ({ html: text, charts: [] });
+  if (lines.length === 0) return html('<p>No data</p>');
+  if (panel.type === 'stat') return html(statHtml(lines, unit));
+  if (panel.type === 'table') return html(tableHtml(answered, moments));
+  if (panel.type === 'heatmap') return html(heatmapHtml(answered, moments));
+  const { custom, max } = panel.fieldConfig?.defaults ?? {};
+  const isStacked = custom?.stacking?.mode === 'normal';
+  const chart: Chart = {
+    id: `chart-${panel.id}`,
+    unit,
+    isStacked,
+    isSigned: panel.fieldConfig?.defaults.min === undefined,
+    most: max ?? null,
+    at: moments,
+    lines: (isStacked ? stacked(lines) : lines).map(({ colour, values }) => {
+      return { colour, fill: faint(colour), isSparse: values.some(isLone), values };
+    }),
+  };
+  const place = `<div class="chart" id="${chart.id}"></div>`;
+  return { html: place + legendHtml(lines), charts: [chart] };
+}
+
+function placeOf({ gridPos: { x, y, w, h } }: Panel): string {
+  const [left, top] = [x * cell + gap / 2, y * line + gap / 2];
+  return `left:${left}px;top:${top}px;width:${w * cell - gap}px;height:${h * line - gap}px`;
+}
+
+const style = `
+  body { margin: 0; background: #111217; color: #ccccdc; font: 12px sans-serif; width: 1200px;
+    position: relative; }
+  section { position: absolute; box-sizing: border-box; background: ${paper}; padding: 6px 8px;
+    border: 1px solid #2c2f36; border-radius: 3px; display: flex; flex-direction: column;
+    overflow: hidden; }
+  section.row { background: none; border: none; padding: 3px 8px; }
+  h2 { font: 600 12px sans-serif; margin: 0 0 4px; } section.row h2 { font-size: 14px; }
+  p { margin: auto; color: #8e8e9a; }
+  .chart { flex: 1; min-height: 0; }
+  .legend { display: flex; flex-wrap: wrap; gap: 0 10px; font-size: 11px; max-height: 28px;
+    overflow: hidden; }
+  .legend i { display: inline-block; width: 12px; height: 3px; margin-right: 4px;
+    vertical-align: middle; }
+  .stats { display: flex; flex: 1; justify-content: space-around; align-items: center; }
+  .stats b { font-size: 24px; display: block; } .stats small { color: #ccccdc; }
+  table { font: inherit; border-collapse: collapse; width: 100%; }
+  td, th { text-align: left; padding: 3px 8px; border-bottom: 1px solid #2c2f36; }
+  td:last-child { text-align: right; }
+  .heat { flex: 1; display: flex; flex-direction: column; }
+  .heat div { flex: 1; display: flex; align-items: center; }
+  .heat span { width: 70px; font-size: 11px; color: #8e8e9a; }
+  .heat i { flex: 1; height: calc(100% - 1px); }
+`;
+
+function pageOf(rows: readonly Panel[], answered: readonly Answered[], span: Span): Page {
+  const count = Math.floor((span.to - span.from) / interval) + 1;
+  const moments = Array.from({ length: count }, (_, index) => span.from + index * interval);
+  const contents = answered.map((one) => ({ ...one, ...contentOf(one, moments) }));
+  const sections = [
+    ...rows.map(
+      (row) => `<section class="row" style="${placeOf(row)}"><h2>${row.title}</h2></section>`,
+    ),
+    ...contents.map(
+      ({ panel, html }) =>
+        `<section style="${placeOf(panel)}"><h2>${escaped(panel.title)}</h2>${html}</section>`,
+    ),
+  ];
+  const css = readFileSync(packages.resolve('uplot/dist/uPlot.min.css'), 'utf8');
+  const head = `<!doctype html><meta charset="utf-8"><style>${css}${style}</style>`;
+  return { html: head + sections.join(''), charts: contents.flatMap(({ charts }) => charts) };
+}
+
+/** Draws docs/images/dashboard-NAME.png. */
+export async function draw(
+  name: string,
+  panels: readonly Panel[],
+  answered: readonly Answered[],
+  span: Span,
+): Promise<void> {
+  const rows = panels.filter(({ type }) => type === 'row');
+  const { html, charts } = pageOf(rows, answered, span);
+  const bottom = Math.max(...panels.map(({ gridPos: { y, h } }) => y + h));
+  const executablePath = process.env.CHROMIUM ?? programs.find((path) => existsSync(path));
+  if (executablePath === undefined) throw new Error('No chromium: name it by CHROMIUM');
+  const args = ['--no-sandbox', '--font-render-hinting=none', '--disable-lcd-text'];
+  const browser = await chromium.launch({ executablePath, args });
+  try {
+    const viewport = { width: 24 * cell, height: bottom * line };
+    const page = await browser.newPage({ viewport });
+    await page.setContent(html);
+    await page.addScriptTag({ path: packages.resolve('uplot/dist/uPlot.iife.min.js') });
+    await page.evaluate(drawCharts, charts);
+    await page.screenshot({ path: join(images, `dashboard-${name}.png`) });
+  } finally {
+    await browser.close();
+  }
+}

@@ -1,0 +1,218 @@
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+import { Ajv } from 'ajv';
+import * as operator from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1';
+import * as apps from 'kubernetes-models/apps/v1';
+import * as networking from 'kubernetes-models/networking.k8s.io/v1';
+import * as policy from 'kubernetes-models/policy/v1';
+import * as rbac from 'kubernetes-models/rbac.authorization.k8s.io/v1';
+import * as core from 'kubernetes-models/v1';
+import { describe, expect, test } from 'vitest';
+
+import { alerts, folder as alertsFolder } from '../alerts/rules.ts';
+import type { Manifest } from './files.ts';
+import { chart, examples, fixturesOf, goldenOf, manifestsOf } from './files.ts';
+import { readYaml, root, valuesOf } from './files.ts';
+import { readmeWith, valueRows } from './readme.ts';
+
+const read = (path: string): string => readFileSync(path, 'utf8');
+const update = process.env.UPDATE !== undefined;
+
+type Values = Readonly<Record<string, unknown>>;
+
+const values = readYaml(join(chart, 'values.yaml')) as Values;
+const schema = JSON.parse(read(join(chart, 'values.schema.json'))) as Values;
+const validate = new Ajv({ allErrors: true, allowUnionTypes: true }).compile(schema);
+
+// --- the parts of the chart that come from elsewhere ---
+
+describe.each([
+  ['alerts', alertsFolder, '.yaml'],
+  ['dashboards', join(root, 'dashboards'), '.json'],
+])('files/%s', (name, from, ending) => {
+  const copies = join(chart, 'files', name);
+  const named = (path: string) => readdirSync(path).filter((file) => file.endsWith(ending));
+
+  test('are those of the repository (UPDATE=1 copies them)', () => {
+    if (update)
+      for (const file of named(from)) writeFileSync(join(copies, file), read(join(from, file)));
+    expect(named(copies)).toEqual(named(from));
+    for (const file of named(from)) expect(read(join(copies, file))).toBe(read(join(from, file)));
+  });
+});
+
+test('README.md tells every value (UPDATE=1 writes it)', async () => {
+  const path = join(chart, 'README.md');
+  const want = await readmeWith(read(path));
+  if (update) writeFileSync(path, want);
+  expect(read(path)).toBe(want);
+});
+
+test('the versions of the chart and of the program are one', () => {
+  const { version } = JSON.parse(read(join(root, 'package.json'))) as { version: string };
+  expect(readYaml(join(chart, 'Chart.yaml'))).toMatchObject({ version, appVersion: version });
+});
+
+// --- values ---
+
+/** Names of all values, down to where the schema tells no fields. */
+function namesOf(of: Values, { properties }: Values, above = ''): string[] {
+  const fields = properties as Record<string, Values> | undefined;
+  return Object.entries(of).flatMap(([key, value]) => {
+    const field = fields?.[key];
+    if (field === undefined) return [`${above}${key} is not in the schema`];
+    return field.properties !== undefined && Object.keys(value as Values).length > 0
+      ? namesOf(value as Values, field, `${above}${key}.`)
+      : [`${above}${key}`];
+  });
+}
+
+test('values, schema and README name the same', () => {
+  expect(validate(values)).toBe(true);
+  expect(namesOf(values, schema)).toEqual(valueRows().map(({ name }) => name));
+  const fields = ({ properties = {} }: Values): string[] => Object.keys(properties as Values);
+  expect(fields(schema).sort()).toEqual(Object.keys(values).sort());
+});
+
+test('the schema takes and refuses what it must', () => {
+  for (const { path } of [...fixturesOf('valid'), ...fixturesOf('refused')])
+    expect([path, validate(readYaml(path))]).toEqual([path, true]);
+  for (const { path } of fixturesOf('invalid')) {
+    expect([path, validate(readYaml(path))]).toEqual([path, false]);
+  }
+  for (const example of examples) expect(validate(readYaml(valuesOf(example)))).toBe(true);
+});
+
+test('thresholds are those of the alerts', () => {
+  const { thresholds } = values.prometheusRule as { thresholds: Record<string, number> };
+  const told = alerts.flatMap(({ expr }) =>
+    [...expr.matchAll(/([0-9.e]+) # threshold: (\w+)/g)].map(([, value, name]) => [
+      name,
+      Number(value),
+    ]),
+  );
+  expect(Object.fromEntries(told)).toEqual(thresholds);
+});
+
+// --- what helm renders of the examples ---
+
+const models: Readonly<Record<string, object>> = {
+  v1: core,
+  'apps/v1': apps,
+  'networking.k8s.io/v1': networking,
+  'policy/v1': policy,
+  'rbac.authorization.k8s.io/v1': rbac,
+  'monitoring.coreos.com/v1': operator,
+};
+
+type Model = new (manifest: Manifest) => { validate(): void };
+
+interface Pod {
+  readonly hostNetwork?: boolean;
+  readonly automountServiceAccountToken: boolean;
+  readonly securityContext?: Values;
+  readonly volumes?: readonly Values[];
+  readonly containers: readonly {
+    readonly args: readonly string[];
+    readonly securityContext: Values;
+  }[];
+}
+
+const podOf = ({ spec }: Manifest): Pod => (spec as { template: { spec: Pod } }).template.spec;
+
+const flags = new Map(
+  ['serve', 'agent'].map((command) => {
+    const main = join(root, 'src/main.ts');
+    const help = execFileSync(process.execPath, [main, command, '--help'], { encoding: 'utf8' });
+    return [command, new Set([...help.matchAll(/^ +(--[\w.-]+)/gm)].map(([, flag]) => flag))];
+  }),
+);
+
+describe.each(examples)('%s', (example) => {
+  const manifests = manifestsOf(read(goldenOf(example)));
+  const of = (...kinds: string[]) => manifests.filter(({ kind }) => kinds.includes(kind));
+  const server = of('Deployment', 'StatefulSet').map(podOf);
+  const agents = of('DaemonSet').map(podOf);
+
+  test('its objects are valid by the models of their kinds', () => {
+    for (const manifest of manifests) {
+      // cert-manager's are judged by kubeconform.
+      if (manifest.apiVersion === 'cert-manager.io/v1') continue;
+      const model = (models[manifest.apiVersion] as Record<string, Model>)[manifest.kind];
+      expect(model).toBeDefined();
+      if (model !== undefined) new model(manifest).validate();
+    }
+  });
+
+  test('the program knows every argument', () => {
+    for (const { containers } of [...server, ...agents]) {
+      for (const { args } of containers) {
+        const [command = '', ...rest] = args;
+        const unknown = rest.filter((arg) => flags.get(command)?.has(arg.split('=')[0]) !== true);
+        expect(unknown).toEqual([]);
+      }
+    }
+  });
+
+  test('reading five resources is all that is permitted', () => {
+    expect(of('Role', 'RoleBinding')).toEqual([]);
+    const [role, ...others] = of('ClusterRole');
+    expect(others).toEqual([]);
+    const endpoints = example === 'sharded' ? [] : ['endpoints'];
+    const verbs = ['get', 'list', 'watch'];
+    expect(role?.rules).toEqual([
+      { apiGroups: [''], resources: ['pods', 'services', 'nodes', ...endpoints], verbs },
+      { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
+    ]);
+    const subjects = of('ClusterRoleBinding').map((binding) => binding.subjects);
+    expect(subjects).toMatchObject([[{ name: 'endpoint-auditor' }]]);
+  });
+
+  test('the server has no rights on its node', () => {
+    expect(server.length).toBe(1);
+    for (const { containers, securityContext, hostNetwork } of server) {
+      expect(hostNetwork).toBeUndefined();
+      expect(securityContext).toMatchObject({ runAsNonRoot: true });
+      for (const { securityContext: own } of containers) {
+        expect(own).toEqual({
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ['ALL'] },
+        });
+      }
+    }
+  });
+
+  test('an agent has no token, no folder of the host, and two capabilities', () => {
+    expect(agents.length).toBe(['kubeadm', 'kind', 'eks', 'k3s'].includes(example) ? 1 : 0);
+    for (const { automountServiceAccountToken, volumes = [], containers } of agents) {
+      expect(automountServiceAccountToken).toBe(false);
+      for (const volume of volumes) {
+        expect(Object.keys(volume).filter((key) => key !== 'name')).not.toContain('hostPath');
+        expect(Object.keys(volume)).not.toContain('projected');
+      }
+      for (const { securityContext } of containers) {
+        expect(securityContext).toMatchObject({
+          readOnlyRootFilesystem: true,
+          allowPrivilegeEscalation: false,
+          capabilities: { drop: ['ALL'], add: ['NET_ADMIN', 'NET_RAW'] },
+        });
+      }
+    }
+  });
+
+  test('selectors find their pods, and nothing that changes is in them', () => {
+    for (const { spec } of of('Deployment', 'StatefulSet', 'DaemonSet')) {
+      const { selector, template } = spec as {
+        selector: { matchLabels: Record<string, string> };
+        template: { metadata: { labels: Record<string, string> } };
+      };
+      expect(template.metadata.labels).toMatchObject(selector.matchLabels);
+      expect(Object.keys(selector.matchLabels).sort()).toEqual(
+        ['component', 'instance', 'name'].map((label) => `app.kubernetes.io/${label}`),
+      );
+    }
+  });
+});

@@ -1,0 +1,117 @@
+// The chart and the alerts before the programs that will read them: promtool, helm and kubeconform,
+// each built from its Go module, and a real API server. `npm run chart`; with --update, what helm
+// renders of the examples becomes what is expected of it.
+
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+
+import { folder as alerts, ruleFiles } from '../alerts/rules.ts';
+import { programOf } from '../prometheus/programs.ts';
+import { chart, examples, fixturesOf, goldenOf, manifestsOf, root, valuesOf } from './files.ts';
+import { checkInstall } from './install.ts';
+import { builtProgram } from './programs.ts';
+import { writeSchemas } from './schemas.ts';
+
+const update = process.argv.includes('--update');
+const counts = { passed: 0, failed: 0 };
+
+function check(name: string, problem: string | null): void {
+  if (problem === null) counts.passed += 1;
+  else counts.failed += 1;
+  process.stdout.write(problem === null ? `ok      ${name}\n` : `FAILED  ${name}\n${problem}\n`);
+}
+
+interface Ran {
+  readonly status: number | null;
+  readonly stdout: string;
+  readonly said: string;
+}
+
+function run(program: string, args: readonly string[], input = ''): Ran {
+  const { status, stdout, stderr, error } = spawnSync(program, args, { encoding: 'utf8', input });
+  if (error !== undefined) throw error;
+  return { status, stdout, said: stdout + stderr };
+}
+
+const unless = (isRight: boolean, said: string): string | null => (isRight ? null : said);
+
+async function checkAlerts(): Promise<void> {
+  const promtool = await programOf('promtool');
+  const files = ruleFiles.map((name) => join(alerts, name));
+  const rules = run(promtool, ['check', 'rules', '--lint=all', '--lint-fatal', ...files]);
+  check('promtool check rules', unless(rules.status === 0, rules.said));
+  for (const name of readdirSync(join(alerts, 'tests'))) {
+    const tests = run(promtool, ['test', 'rules', join(alerts, 'tests', name)]);
+    check(`promtool test rules ${name}`, unless(tests.status === 0, tests.said));
+  }
+}
+
+/** As for a cluster that has all that the chart may use. */
+const render = (helm: string, values: string): Ran =>
+  run(helm, [
+    ...['template', 'endpoint-auditor', chart, '--namespace', 'monitoring'],
+    ...['--kube-version', 'v1.36.0', '--values', values],
+  ]);
+
+function checkExample(helm: string, example: string): void {
+  const lint = run(helm, ['lint', chart, '--strict', '--values', valuesOf(example)]);
+  check(`helm lint ${example}`, unless(lint.status === 0, lint.said));
+  const { status, stdout, said } = render(helm, valuesOf(example));
+  const path = goldenOf(example);
+  if (update && status === 0) writeFileSync(path, stdout);
+  const want = existsSync(path) ? readFileSync(path, 'utf8') : '';
+  const problem = status === 0 ? `It is not ${path}; npm run chart -- --update writes it` : said;
+  check(`helm template ${example}`, unless(status === 0 && stdout === want, problem));
+}
+
+function checkFixtures(helm: string): void {
+  for (const { path } of fixturesOf('valid')) {
+    const { status, said } = render(helm, path);
+    check(`values ${basename(path)} are taken`, unless(status === 0, said));
+  }
+  for (const { path, expected } of [...fixturesOf('invalid'), ...fixturesOf('refused')]) {
+    const { status, said } = render(helm, path);
+    const isTold = status !== 0 && expected.every((line) => said.includes(line));
+    check(`values ${basename(path)} are refused`, unless(isTold, `${status ?? ''} ${said}`));
+  }
+}
+
+async function checkManifests(folder: string): Promise<void> {
+  const kubeconform = await builtProgram('kubeconform');
+  const texts = examples.map((example) => readFileSync(goldenOf(example), 'utf8'));
+  const location = writeSchemas(folder, texts.flatMap(manifestsOf));
+  const judge = (text: string): Ran =>
+    run(kubeconform, ['-strict', '-summary', '-schema-location', location, '-'], text);
+  for (const [index, text] of texts.entries()) {
+    const { status, said } = judge(text);
+    check(`kubeconform ${examples[index] ?? ''}`, unless(status === 0, said));
+  }
+  const wrong = [
+    ['containerPort: 9465', "containerPort: 'metrics'"],
+    ['honorLabels: true', 'honourLabels: true'],
+    ['for: 2m', 'for: soon'],
+    ['dnsNames: [', 'dnsName: ['],
+  ] as const;
+  for (const [right, spoilt] of wrong) {
+    const text = texts.find((one) => one.includes(right))?.replace(right, spoilt) ?? '';
+    const { status, said } = judge(text);
+    check(`kubeconform refuses ${spoilt}`, unless(text !== '' && status === 1, said));
+  }
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'chart-'));
+try {
+  await checkAlerts();
+  const helm = await builtProgram('helm');
+  for (const example of examples) checkExample(helm, example);
+  checkFixtures(helm);
+  await checkManifests(folder);
+  execFileSync(process.execPath, [join(root, 'esbuild.config.ts')]);
+  await checkInstall(helm, join(folder, 'install'), check);
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}
+process.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`);
+process.exitCode = counts.failed === 0 ? 0 : 1;

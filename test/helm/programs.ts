@@ -1,0 +1,39 @@
+// helm and kubeconform, built by Go from their modules, once per version, and kept in the user's
+// cache ($XDG_CACHE_HOME).
+
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+const run = promisify(execFile);
+
+const programs = {
+  helm: { version: 'v4.3.1', module: 'helm.sh/helm/v4/cmd/helm' },
+  kubeconform: { version: 'v0.8.0', module: 'github.com/yannh/kubeconform/cmd/kubeconform' },
+} as const;
+
+/** The path of the program, which is built where it is nowhere yet; that takes minutes. */
+export async function builtProgram(name: keyof typeof programs): Promise<string> {
+  const { version, module } = programs[name];
+  const base = process.env.XDG_CACHE_HOME ?? '';
+  const root = base === '' ? join(homedir(), '.cache') : base;
+  const folder = join(root, 'endpoint-auditor', name, version);
+  const path = join(folder, name);
+  if (existsSync(path)) return path;
+  process.stderr.write(`Building ${name} ${version}\n`);
+  await mkdir(folder, { recursive: true });
+  // Beside the place where it belongs, so that nobody finds half of one.
+  const building = await mkdtemp(join(folder, 'build-'));
+  try {
+    await run('go', ['install', `${module}@${version}`], {
+      env: { ...process.env, GOBIN: building, GOFLAGS: '' },
+    });
+    await rename(join(building, name), path);
+  } finally {
+    await rm(building, { recursive: true, force: true });
+  }
+  return path;
+}

@@ -1,0 +1,81 @@
+// A recorded node as its agent would tell of it: digests of what its rules answer for, and the
+// outcomes of packets that it is asked about, as they come over the wire.
+
+import type { ReportedRules, Told } from '../../src/audit/reported.ts';
+import { reportedRules } from '../../src/audit/reported.ts';
+import type { NodeInput } from '../../src/audit/node.ts';
+import { observeNode } from '../../src/audit/node.ts';
+import { addressIn, parseCIDR } from '../../src/model/ip.ts';
+import type { Node } from '../../src/model/objects.ts';
+import type { Packet } from '../../src/model/proxy.ts';
+import { claimsOf } from '../../src/rules/claims.ts';
+import type { Asking } from '../../src/rules/digest.ts';
+import { digestOf, keyOf, packetText, wordsAt, wordsOf } from '../../src/rules/digest.ts';
+import { hear, tell } from '../../src/rules/told.ts';
+import { walk } from '../../src/rules/walk.ts';
+import type { Forwarding } from '../../src/shadow/forwarding.ts';
+import type { Folder } from './folder.ts';
+
+/** Who an agent on this node asks for. */
+export function askingOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): Asking {
+  const own = (six: boolean): string | null =>
+    folder.node.localAddresses.find((text) => text.includes(':') === six) ?? null;
+  const pod = (family: 'IPv4' | 'IPv6'): string | null => {
+    const range = node.podCIDRs.map(parseCIDR).find((one) => one?.family === family) ?? null;
+    return range === null ? null : addressIn(range, 251n);
+  };
+  const [four, six] = [own(false), own(true)];
+  return {
+    ip: { node: four, pod: pod('IPv4'), outside: '198.51.100.7' },
+    ip6: { node: six, pod: pod('IPv6'), outside: '2001:db8::7' },
+    addresses: [four, six, '127.0.0.1'].filter((address) => address !== null),
+    pods: node.podCIDRs,
+    strays: mode === 'nftables',
+  };
+}
+
+/** What the agent tells before it is asked for packets. */
+export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): Told {
+  const asking = askingOf(folder, node, mode);
+  const claims = claimsOf(folder.ruleset);
+  const digests = claims.map((claim): [string, string] => {
+    const words = wordsAt(claim, asking, (packet) => {
+      const outcome = walk(folder.ruleset, folder.node, packet);
+      return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
+    });
+    return [keyOf(claim), digestOf(words)];
+  });
+  return {
+    asking,
+    claims,
+    digests: new Map(digests),
+    outcomes: new Map(),
+    localAddresses: folder.node.localAddresses,
+  };
+}
+
+/** Answers of the agent, over the wire. */
+export function answered(folder: Folder, told: Told, packets: readonly Packet[]): Told {
+  const sent = JSON.stringify(
+    tell(packets.map((packet) => walk(folder.ruleset, folder.node, packet))),
+  );
+  const outcomes = hear(JSON.parse(sent));
+  const pairs = packets.flatMap((packet, at) => {
+    const outcome = outcomes[at];
+    return outcome === undefined ? [] : [[packetText(packet), outcome] as const];
+  });
+  return { ...told, outcomes: new Map([...told.outcomes, ...pairs]) };
+}
+
+/** The rules of a folder as who judges knows them once all that is needed was asked. */
+export function rulesReported(
+  folder: Folder,
+  { forwarding, node }: Pick<NodeInput, 'node'> & { readonly forwarding: Forwarding },
+): { readonly rules: ReportedRules; readonly asked: number } {
+  const mode = forwarding.config.mode === 'nftables' ? 'nftables' : 'iptables';
+  const told = toldOf(folder, node, mode);
+  const first = reportedRules(told);
+  observeNode({ forwarding, node, rules: first });
+  const needed = first.needed();
+  return { rules: reportedRules(answered(folder, told, needed)), asked: needed.length };
+}
