@@ -5,6 +5,7 @@ import { join } from 'node:path';
 
 import { parse } from 'yaml';
 
+import { catalogue } from '../../src/audit/findings.ts';
 import { groupedBy } from '../promql.ts';
 
 export const folder = join(import.meta.dirname, '../../alerts');
@@ -40,3 +41,12 @@ export const recorded: ReadonlyMap<string, Readonly<Record<string, readonly stri
     Object.fromEntries(groupedBy(expr).map((label) => [label, []])),
   ]),
 );
+
+/** The codes of findings that an alert is about; none: it is about something else. */
+export function codesOf({ expr }: Rule): string[] {
+  const matcher = /findings\{\s*code=~?"(?<pattern>.*?)"(?:,\s*code!="(?<except>.*?)")?/.exec(expr);
+  if (matcher === null) return [];
+  const { pattern = '', except } = matcher.groups ?? {};
+  const all = new RegExp(`^(?:${pattern})$`);
+  return Object.keys(catalogue).filter((code) => all.test(code) && code !== except);
+}
