@@ -6,7 +6,8 @@ import type { Environment } from './cluster/exchange.ts';
 import type { OnProblem } from './cluster/problem.ts';
 import type { Reflectors } from './cluster/reflectors.ts';
 import { createReflectors } from './cluster/reflectors.ts';
-import { readService } from './cluster/reread.ts';
+import type { ReadService } from './cluster/reread.ts';
+import { readService, readServices } from './cluster/reread.ts';
 import { heldObjects } from './cluster/store.ts';
 import type { Key } from './model/objects.ts';
 import type { LiveClock } from './live.ts';
@@ -42,7 +43,7 @@ export function attach(options: AttachOptions): Attached {
   const live = createLive({
     auditor,
     clock,
-    reread: (namespace, name) => reread(options, namespace, name, stop.signal),
+    reread: (namespace, names) => reread(options, namespace, names, stop.signal),
     onError: (error) => {
       broken.reject(error);
     },
@@ -75,21 +76,31 @@ export function attach(options: AttachOptions): Attached {
   };
 }
 
-/** A Service as it is now; rejects where it cannot be read. */
+/** Services of a namespace as they are now; rejects where they cannot be read. */
 async function reread(
   { environment, endpoints, auditor }: AttachOptions,
   namespace: string,
-  name: string,
+  names: readonly string[],
   signal: AbortSignal,
-): Promise<Reread> {
+): Promise<ReadonlyMap<string, Reread>> {
   const reading = {
     environment,
     endpoints: endpoints && auditor.store.snapshot.knows('endpoints'),
     pods: auditor.store.snapshot.knows('pods'),
     previousPod: (key: Key) => auditor.previousPod(key),
   };
-  const read = await readService(reading, namespace, name, signal);
+  const [name = '', ...others] = names;
+  if (others.length === 0) {
+    const read = await readService(reading, namespace, name, signal);
+    if (read.kind === 'failed') throw new Error(read.message);
+    return new Map([[name, rereadOf(read)]]);
+  }
+  const read = await readServices(reading, namespace, names, signal);
   if (read.kind === 'failed') throw new Error(read.message);
+  return new Map([...read.all].map(([each, of]) => [each, rereadOf(of)]));
+}
+
+function rereadOf(read: ReadService): Reread {
   const listed = <T>(list: { objects: readonly T[]; resourceVersion: string }) => ({
     objects: list.objects,
     version: list.resourceVersion,

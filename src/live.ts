@@ -18,6 +18,7 @@
 import type { Reread } from './audit/confirm.ts';
 import type { Key } from './model/objects.ts';
 import type { Auditor, Entry } from './serve.ts';
+import { openedAtOnce } from './serve.ts';
 
 /** Time as the loop has it. */
 export interface LiveClock {
@@ -32,8 +33,11 @@ export interface LiveClock {
 export interface LiveOptions {
   readonly auditor: Auditor;
   readonly clock: LiveClock;
-  /** Reads the objects of one Service; rejects when that fails. */
-  readonly reread: (namespace: string, name: string) => Promise<Reread>;
+  /** Reads the objects of some Services of a namespace, by name; rejects when that fails. */
+  readonly reread: (
+    namespace: string,
+    names: readonly string[],
+  ) => Promise<ReadonlyMap<string, Reread>>;
   /** An error of ours: the loop cannot go on. */
   readonly onError: (error: unknown) => void;
   /** Called whenever the queue has been taken in. */
@@ -64,11 +68,17 @@ export function createClock(): LiveClock {
 }
 
 const sliceMs = 10;
-/** Those that wait to be confirmed are asked for again at most that often. */
-const retrySeconds = 0.1;
-/** Reads at one time, and seconds from one to the next. */
+/**
+ * Those that wait to be confirmed are asked for again at most that often; where they are more than
+ * are looked at in one go, the next go comes sooner.
+ */
+const retrySeconds = { all: 0.1, more: 0.02 };
+/**
+ * Reads at one time, and seconds from one to the next: of a Service; for each pod of a namespace
+ * that was read as a whole; and after one that failed.
+ */
 const mostReads = 4;
-const betweenReads = 0.05;
+const pause = { service: 0.025, pod: 0.0002, failure: 1 };
 /** A slice takes 10 ms; when none has ended for so many seconds, something is wrong. */
 const stuckSeconds = 60;
 
@@ -84,10 +94,11 @@ interface State {
   stopped: boolean;
   /** Cancels the timer. */
   cancel: () => void;
-  /** When the latest slice ended, and the latest look at what waits. */
+  /** When the latest slice ended, and when those that wait are asked for again. */
   aliveAt: number;
-  retriedAt: number;
+  retryAt: number;
   reading: number;
+  /** When the next read may begin. */
   readAt: number;
 }
 
@@ -99,7 +110,7 @@ export function createLive(options: LiveOptions): Live {
     stopped: false,
     cancel: () => undefined,
     aliveAt: options.clock.now(),
-    retriedAt: -Infinity,
+    retryAt: -Infinity,
     reading: 0,
     readAt: -Infinity,
   };
@@ -138,7 +149,7 @@ async function work(state: State): Promise<void> {
   const { queue, options } = state;
   const { auditor, clock } = options;
   let ends = performance.now() + sliceMs;
-  const pause = async (): Promise<void> => {
+  const breathe = async (): Promise<void> => {
     state.aliveAt = clock.now();
     await new Promise<void>((resolve) => {
       clock.soon(resolve);
@@ -149,7 +160,7 @@ async function work(state: State): Promise<void> {
     for (const entry of batch.entries) {
       const steps = auditor.takeInSteps(entry);
       for (;;) {
-        if (performance.now() >= ends) await pause();
+        if (performance.now() >= ends) await breathe();
         if (state.stopped) return;
         if (steps.next().done === true) break;
       }
@@ -171,15 +182,19 @@ function look(state: State): void {
   const { settle } = auditor;
   const now = options.clock.now();
   auditor.advance(now);
-  if (now >= state.retriedAt + retrySeconds) {
-    state.retriedAt = now;
+  if (now >= state.retryAt) {
+    const isMore = settle.waiting().size > openedAtOnce;
+    state.retryAt = now + (isMore ? retrySeconds.more : retrySeconds.all);
     settle.retry(now);
   }
-  readNext(state, now);
-  const isWaiting = settle.waiting()[Symbol.iterator]().next().done !== true;
-  const next = Math.min(auditor.nextAt() ?? Infinity, isWaiting ? now + retrySeconds : Infinity);
+  const dueAt = auditor.nextAt() ?? Infinity;
+  // All whose windows have passed are known first, since those of a namespace are read together.
+  if (dueAt > now) readNext(state, now);
+  const isWaiting = settle.waiting().size > 0;
+  const retryAt = isWaiting ? state.retryAt : Infinity;
+  const readAt = isWaiting && state.reading < mostReads ? state.readAt : Infinity;
   // Time goes on without entries too, for those who look at it: ages and readiness.
-  const wait = Math.min(Math.max(next - now, 0.001), 1);
+  const wait = Math.min(Math.max(Math.min(dueAt, retryAt, readAt) - now, 0.001), 1);
   state.cancel();
   state.cancel = options.clock.after(wait, () => {
     look(state);
@@ -188,24 +203,35 @@ function look(state: State): void {
 
 function readNext(state: State, now: number): void {
   const { auditor } = state.options;
-  if (state.reading >= mostReads || now < state.readAt + betweenReads) return;
-  const key = auditor.confirmer.next(auditor.settle.waiting(), now);
-  if (key === null) return;
+  if (state.reading >= mostReads || now < state.readAt) return;
+  const keys = auditor.confirmer.next(auditor.settle.waiting(), now);
+  const [key] = keys;
+  if (key === undefined) {
+    // Those that were read may be read again later.
+    state.readAt = now + retrySeconds.all;
+    return;
+  }
+  const namespace = key.slice(0, key.indexOf('/'));
+  const pods = keys.length === 1 ? 0 : auditor.store.snapshot.podsIn(namespace).length;
   state.reading++;
-  state.readAt = now;
-  void read(state, key);
+  state.readAt = now + pause.service + pause.pod * pods;
+  void read(state, namespace, keys);
 }
 
-async function read(state: State, key: Key): Promise<void> {
-  const { auditor, reread } = state.options;
-  const slash = key.indexOf('/');
+async function read(state: State, namespace: string, keys: readonly Key[]): Promise<void> {
+  const { auditor, reread, clock } = state.options;
+  const names = keys.map((key) => key.slice(namespace.length + 1));
   try {
-    auditor.confirmer.answer(key, await reread(key.slice(0, slash), key.slice(slash + 1)));
+    const all = await reread(namespace, names);
+    for (const name of names) {
+      auditor.confirmer.answer(`${namespace}/${name}`, all.get(name) ?? null);
+    }
   } catch {
     // It is counted, and made again; what keeps it from succeeding the watches say too.
-    auditor.confirmer.answer(key, null);
+    for (const key of keys) auditor.confirmer.answer(key, null);
+    state.readAt = clock.now() + pause.failure;
   }
   state.reading--;
-  state.retriedAt = -Infinity;
+  state.retryAt = -Infinity;
   look(state);
 }

@@ -109,7 +109,7 @@ export interface Auditor {
 const keptFindings = 10_000;
 
 /** Live, more differences than these are looked at in several goes, so that nobody waits long. */
-const openedAtOnce = 256;
+export const openedAtOnce = 256;
 
 interface State {
   readonly options: AuditorOptions;

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 
+import { virtualClock } from './apiserver/clock.ts';
 import { added, auditorOf, lively, progress, service, watches } from './entries.ts';
 import type { Reread } from '../src/audit/confirm.ts';
 import type { Finding } from '../src/audit/findings.ts';
@@ -33,13 +34,16 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
   const live = createLive({
     auditor,
     clock: { ...createClock(), now: () => now },
-    reread: (namespace, name) => {
-      const key = `${namespace}/${name}`;
-      read.push(key);
-      const held: Service | null = auditor.store.snapshot.services.get(key) ?? null;
+    reread: (namespace, names) => {
+      read.push(names.map((name) => `${namespace}/${name}`).join(' '));
       const none = { objects: [], version: '1000' };
       const rest = { endpoints: none, slices: none, pods: none, version: '1000' };
-      return Promise.resolve({ service: held, ...rest, ...reread(auditor) });
+      const readOf = (name: string): Reread => {
+        const key = `${namespace}/${name}`;
+        const held: Service | null = auditor.store.snapshot.services.get(key) ?? null;
+        return { service: held, ...rest, ...reread(auditor) };
+      };
+      return Promise.resolve(new Map(names.map((name) => [name, readOf(name)])));
     },
     onError: (error) => {
       throw error;
@@ -159,7 +163,7 @@ describe('a stream that is behind', () => {
     live.stop();
   });
 
-  test('where reading fails, the streams decide', async () => {
+  test('where reading fails, the streams decide when none can lag any more', async () => {
     const { live, opened, auditor, at } = await behind({
       options: { reread: () => Promise.reject(new Error('refused')) },
     });
@@ -179,7 +183,7 @@ describe('a stream that is behind', () => {
   test('is read about a few Services at a time', async () => {
     let most = 0;
     let open = 0;
-    const reread = async (): Promise<Reread> => {
+    const reread = async (): Promise<Map<string, Reread>> => {
       most = Math.max(most, ++open);
       await new Promise((resolve) => setTimeout(resolve, 1));
       open--;
@@ -197,6 +201,82 @@ describe('a stream that is behind', () => {
     expect(most).toBeGreaterThan(0);
     expect(most).toBeLessThanOrEqual(4);
     made.live.stop();
+  });
+});
+
+describe('many Services that differ at once', () => {
+  /** Quiet streams, and a server that takes 50 ms for an answer; settle is 30 s. */
+  const differing = async (count: number, namespaces: number): Promise<Running> => {
+    const clock = virtualClock(100);
+    const reads: number[] = [];
+    const made = run({
+      options: {
+        clock: { ...clock, soon: (call) => void setImmediate(call) },
+        reread: async (namespace, names) => {
+          reads.push(clock.now());
+          await clock.sleep(0.05);
+          const none = { objects: [], version: '1000' };
+          const rest = { endpoints: none, slices: none, pods: none, version: '1000' };
+          const readOf = (name: string): Reread => {
+            const key = `${namespace}/${name}`;
+            made.read.push(key);
+            return { service: made.auditor.store.snapshot.services.get(key) ?? null, ...rest };
+          };
+          return new Map(names.map((name) => [name, readOf(name)]));
+        },
+      },
+    });
+    const inNamespace = (one: number) => {
+      const raw = named(`s${one}`, String(one + 1));
+      return { ...raw, metadata: { ...raw.metadata, namespace: `n${one % namespaces}` } };
+    };
+    const services = Array.from({ length: count }, (_, one): Entry =>
+      added('services', inNamespace(one), 101),
+    );
+    await made.live.deliver([...lively(), ...services, ...progress(102, '99', ['nodes'])]);
+    await clock.runUntil(132.9);
+    made.live.stop();
+    // No second has more reads than the pause allows.
+    for (const at of reads) {
+      expect(reads.filter((one) => one >= at && one < at + 1).length).toBeLessThanOrEqual(41);
+    }
+    return made;
+  };
+
+  test.each([
+    [500, 1],
+    [500, 20],
+    [60, 60],
+  ])('%i in %i namespaces are told within 2 s of their windows', async (count, namespaces) => {
+    const { opened, read, auditor } = await differing(count, namespaces);
+    expect(new Set(opened.map(({ namespace, service }) => `${namespace}/${service}`)).size).toBe(
+      count + 1,
+    );
+    expect(auditor.settle.waiting().size).toBe(0);
+    expect(read.length).toBe(count + 1);
+  });
+
+  test('are read one by one where their namespace cannot be read', async () => {
+    const refused: (readonly string[])[] = [];
+    const { live, auditor, read, at } = run({
+      options: {
+        reread: (_namespace, names) => {
+          refused.push(names);
+          return Promise.reject(new Error('An object cannot be read'));
+        },
+      },
+    });
+    const services = Array.from({ length: 9 }, (_, one): Entry =>
+      added('services', named(`s${one}`, String(one + 1)), 101),
+    );
+    await live.deliver([...lively(), ...services, ...progress(102, '99', ['nodes'])]);
+    at(132);
+    await expect.poll(() => auditor.confirmer.counts.failed).toBe(10);
+    at(140);
+    await expect.poll(() => auditor.confirmer.counts.failed).toBe(11);
+    expect(refused.map(({ length }) => length)).toEqual([10, 1]);
+    expect(read).toEqual([]);
+    live.stop();
   });
 });
 

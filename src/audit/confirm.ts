@@ -12,7 +12,8 @@
 // that an output rests on must also be known up to the newest version that is held of the Service.
 //
 // Only a difference that would be a finding causes a read, and the same Service is not read again
-// for some seconds, however many differences it has. Nodes are not read: their stream must be
+// for some seconds, however many differences it has. Where many Services of a namespace wait, they
+// are read together, which costs the API server less. Nodes are not read: their stream must be
 // connected, and what it may still owe is not known. A finding about the rules of a whole node is
 // confirmed by one of the Services that differ there.
 
@@ -64,8 +65,11 @@ export interface ConfirmCounts {
 export interface Confirmer {
   /** Whether a difference is proven to have stood at the end of its window. */
   admit(due: Due): boolean;
-  /** A Service that has to be read now, which counts as asked at `now`; null: none. */
-  next(waiting: Iterable<Due>, now: number): Key | null;
+  /**
+   * What has to be read now, which counts as asked at `now`: one Service, or all of a namespace
+   * that wait; nothing where none does.
+   */
+  next(waiting: Iterable<Due>, now: number): readonly Key[];
   /** Takes in what was read; null: it could not be. */
   answer(key: Key, read: Reread | null): void;
   readonly counts: Readonly<ConfirmCounts>;
@@ -80,9 +84,14 @@ const patience = { failed: 5, useless: 1, read: 30 };
 /** Seconds for which a stream may lag unseen, at most: pings and limits of silence end it. */
 const longestLag = 60;
 
+/** From so many Services of a namespace on they are read together, unless it has more pods. */
+const together = { least: 5, mostPods: 5000 };
+
 interface Asked {
   readonly at: number;
   read: Reread | null;
+  /** It was read together with others. */
+  readonly joint: boolean;
   /** What is held is newer than what was read. */
   overtaken: boolean;
   /** Per output, whether all that it rests on has come on the streams. */
@@ -146,12 +155,22 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     if (before?.at === cut.count()) return before.caughtUp;
     const most = newestHeld(keyOf(due), output);
     const matched = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), output, one.read);
-    const together = isAtLeast(one.read.version, most) || cut.isKnown(output, most, -Infinity);
-    const caughtUp = matched && together;
-    one.overtaken = matched && !together;
+    const isOfOne = isAtLeast(one.read.version, most) || cut.isKnown(output, most, -Infinity);
+    const caughtUp = matched && isOfOne;
+    one.overtaken = matched && !isOfOne;
     one.looks.set(output, { caughtUp, at: cut.count() });
     if (before === undefined) counts[caughtUp ? 'confirmed' : 'lagging']++;
     return caughtUp;
+  }
+
+  const isUnread = (due: Due, now: number): boolean =>
+    !due.item.gone && !cut.isBlind(due.item.output) && isDue(asked.get(keyOf(due)), due, now);
+
+  /** Whether its namespace is too large, or has what cannot be read. */
+  function isReadAlone(due: Due): boolean {
+    const before = asked.get(keyOf(due));
+    const pods = held()?.snapshot.podsIn(due.namespace).length ?? 0;
+    return (before?.joint === true && before.read === null) || pods > together.mostPods;
   }
 
   return {
@@ -161,16 +180,13 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     },
     next(waiting, now) {
       for (const [key, { at }] of asked) if (now - at > 60) asked.delete(key);
-      for (const due of waiting) {
-        const key = keyOf(due);
-        const before = asked.get(key);
-        if (due.item.gone || cut.isBlind(due.item.output)) continue;
-        if (before !== undefined && now - before.at < waitAfter(before, due)) continue;
-        asked.set(key, { at: now, read: null, overtaken: false, looks: new Map() });
+      const keys = nextOf(waiting, (due) => isUnread(due, now), isReadAlone);
+      const joint = keys.length > 1;
+      for (const key of keys) {
+        asked.set(key, { at: now, read: null, joint, overtaken: false, looks: new Map() });
         counts.asked++;
-        return key;
       }
-      return null;
+      return keys;
     },
     answer(key, read) {
       const one = asked.get(key);
@@ -185,10 +201,31 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
   };
 }
 
-function waitAfter({ at, read, overtaken }: Asked, due: Due): number {
-  if (read === null) return patience.failed;
+/** The Service that has waited longest, and those of its namespace where they are many. */
+function nextOf(
+  waiting: Iterable<Due>,
+  isUnread: (due: Due) => boolean,
+  isReadAlone: (due: Due) => boolean,
+): readonly Key[] {
+  let namespace: string | null = null;
+  const keys = new Set<Key>();
+  for (const due of waiting) {
+    if (namespace !== null && due.namespace !== namespace) continue;
+    if (keys.has(keyOf(due)) || !isUnread(due)) continue;
+    keys.add(keyOf(due));
+    if (namespace === null && isReadAlone(due)) break;
+    namespace = due.namespace;
+  }
+  return keys.size < together.least ? [...keys].slice(0, 1) : [...keys];
+}
+
+/** Whether a Service that was asked for before, if it was, may be asked for again. */
+function isDue(before: Asked | undefined, due: Due, now: number): boolean {
+  if (before === undefined) return true;
+  const { at, read, overtaken } = before;
+  if (read === null) return now - at >= patience.failed;
   // What was read before the window ended proves nothing.
-  return overtaken || at < due.at ? patience.useless : patience.read;
+  return now - at >= (overtaken || at < due.at ? patience.useless : patience.read);
 }
 
 const newestRead = ({ endpoints, slices, pods }: Reread): string =>

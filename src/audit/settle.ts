@@ -88,7 +88,7 @@ export interface Settle {
   /** When the next window ends, or null. */
   nextAt(): number | null;
   /** Differences whose window has passed and that were not admitted. */
-  waiting(): Iterable<Due>;
+  waiting(): ReadonlySet<Due>;
   /** Asks again for those that wait, at most `burst`, in turn; what is admitted opens now. */
   retry(now: number): void;
   /**
@@ -297,7 +297,7 @@ function openThose(watched: Watched, dues: Iterable<Due>, at: number): void {
     options.onOpenDifference?.(due);
     if (opened !== null) fresh.add(opened);
   }
-  for (const standing of fresh) options.onOpen?.(render(standing, null));
+  for (const standing of fresh) options.onOpen?.((standing.rendered ??= render(standing, null)));
 }
 
 function dueAt(heap: Due[], at: number, most: number): Due[] {

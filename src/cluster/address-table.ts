@@ -3,8 +3,8 @@
 // that is a thirtieth of all that is held.
 //
 // Open addressing with linear probing: a pod has a slot near the hash of each of its addresses, and
-// a tag of that hash beside it, so that hardly another pod is looked at than those that are meant.
-// What is taken out leaves a mark until the table is built anew.
+// that hash beside it, so that hardly another pod is looked at than those that are meant, and none
+// when the table is built anew, which must be quick. What is taken out leaves a mark until then.
 
 import { fnv1a } from '../model/hash.ts';
 import { canonicalIP, isAt } from '../model/ip.ts';
@@ -23,8 +23,8 @@ type Slot = Pod | null | undefined;
 interface State {
   /** A power of two of them. */
   slots: Slot[];
-  /** The upper bits of the hash that each slot was taken for. */
-  tags: Uint16Array;
+  /** The hash that each slot was taken for. */
+  hashes: Int32Array;
   /** Slots that are not undefined. */
   used: number;
   pods: number;
@@ -52,50 +52,49 @@ function addressesOf({ ips }: Pod): readonly string[] {
   return ips.length < 2 ? ips.map(canonicalIP) : [...new Set(ips.map(canonicalIP))];
 }
 
-function add(state: State, address: string, pod: Pod): void {
-  const { slots, tags } = state;
+function add(state: State, hashed: number, pod: Pod): void {
+  const { slots, hashes } = state;
   const mask = slots.length - 1;
-  const hashed = hash(address);
   let at = hashed & mask;
   while (slots[at] !== undefined && slots[at] !== null) at = (at + 1) & mask;
   if (slots[at] === undefined) state.used++;
   slots[at] = pod;
-  tags[at] = hashed >>> 16;
+  hashes[at] = hashed;
   state.pods++;
 }
 
 /** Where a pod is for an address; it must be there. */
-function find({ slots }: State, address: string, pod: Pod): number {
+function find({ slots, hashes }: State, address: string, pod: Pod): number {
   const mask = slots.length - 1;
-  let at = hash(address) & mask;
-  while (slots[at] !== pod) {
+  const hashed = hash(address);
+  let at = hashed & mask;
+  while (slots[at] !== pod || hashes[at] !== hashed) {
     if (slots[at] === undefined) throw new Error(`${pod.key} is not at ${address}`);
     at = (at + 1) & mask;
   }
   return at;
 }
 
-/**
- * Builds the table anew without marks, at most half full with so many more. Each pod must be at all
- * of its addresses, or at none: it is put at all of them.
- */
+/** Builds the table anew without marks, at most five eighths full with so many more. */
 function rebuild(state: State, more: number): void {
-  const held = new Set<Pod>();
-  for (const pod of state.slots) if (pod !== undefined && pod !== null) held.add(pod);
+  const { slots, hashes } = state;
   let size = least;
-  while (size < (state.pods + more) * 2) size *= 2;
+  while (size * 5 < (state.pods + more) * 8) size *= 2;
   state.slots = emptySlots(size);
-  state.tags = new Uint16Array(size);
+  state.hashes = new Int32Array(size);
   state.used = 0;
   state.pods = 0;
-  for (const pod of held) for (const address of addressesOf(pod)) add(state, address, pod);
+  for (let at = 0; at < slots.length; at++) {
+    const pod = slots[at];
+    if (pod !== undefined && pod !== null) add(state, hashes[at] ?? 0, pod);
+  }
 }
 
 /** An empty table. */
 export function createAddressTable(): AddressTable {
   const state: State = {
     slots: emptySlots(least),
-    tags: new Uint16Array(least),
+    hashes: new Int32Array(least),
     used: 0,
     pods: 0,
   };
@@ -112,17 +111,16 @@ export function createAddressTable(): AddressTable {
         if (!stays) state.pods--;
       }
       for (const address of is) {
-        if (after !== null && !was.includes(address)) add(state, address, after);
+        if (after !== null && !was.includes(address)) add(state, hash(address), after);
       }
     },
     at(address) {
-      const { slots, tags } = state;
+      const { slots, hashes } = state;
       const mask = slots.length - 1;
       const hashed = hash(address);
-      const tag = hashed >>> 16;
       const found: Pod[] = [];
       for (let at = hashed & mask; slots[at] !== undefined; at = (at + 1) & mask) {
-        if (tags[at] !== tag) continue;
+        if (hashes[at] !== hashed) continue;
         const pod = slots[at];
         if (pod?.ips.some((ip) => isAt(ip, address)) !== true) continue;
         if (!found.includes(pod)) found.push(pod);

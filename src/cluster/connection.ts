@@ -24,7 +24,12 @@ export interface ApiAnswer {
   /** content-type and retry-after. */
   readonly headers: Readonly<Record<string, string | undefined>>;
   /** Throws when the connection is lost before the body is complete. */
-  readonly body: AsyncIterable<Uint8Array>;
+  readonly body: Body;
+}
+
+export interface Body extends AsyncIterable<Uint8Array> {
+  /** Whether another chunk has come already; without it, nobody knows. */
+  readonly hasMore?: () => boolean;
 }
 
 /** Sends one request; rejects when no answer comes. */

@@ -81,30 +81,38 @@ export function createDelivery(
   const changed = new Map<Key, AnyObject | null>();
   let batch: LiveEntry[] = [];
   let began = environment.monotonic();
+  /** What was last asked for: decoding an object and judging its age ask for the same. */
+  let last: { readonly key: Key; readonly found: AnyObject | undefined } | null = null;
   const flush = async (): Promise<void> => {
     if (batch.length > 0) {
       const entries = batch;
       batch = [];
+      last = null;
       try {
         await deliver(entries);
       } catch (cause) {
         throw new Undeliverable('A batch was not taken', { cause });
       }
       changed.clear();
+      last = null;
     }
     began = environment.monotonic();
   };
   return {
     current: {
       get(key) {
+        if (last?.key === key) return last.found;
         const change = changed.get(key);
-        return change === undefined ? held.get(key) : (change ?? undefined);
+        const found = change === undefined ? held.get(key) : (change ?? undefined);
+        last = { key, found };
+        return found;
       },
       values: () => held.values(),
     },
     add(entry) {
       batch.push(entry);
       if (entry.kind !== 'event') return;
+      last = null;
       const { object, type } = entry.event;
       changed.set(object.key, type === 'deleted' ? null : object);
     },

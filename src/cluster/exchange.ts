@@ -2,8 +2,7 @@
 // or when it lasts longer than it may. Time in which the reader is busy with what it got does not
 // count, since nothing can be heard then.
 
-import type { ApiAnswer, ApiRequest, Ask } from './connection.ts';
-import type { Bytes } from './lines.ts';
+import type { ApiAnswer, ApiRequest, Ask, Body } from './connection.ts';
 
 /** What the reflector needs of the world; a simulation has another. */
 export interface Environment {
@@ -32,7 +31,7 @@ const silenceSeconds = 45;
 
 export interface Exchange {
   readonly answer: ApiAnswer;
-  readonly body: Bytes;
+  readonly body: Body;
   /** Ends it, also while the body is read. */
   readonly end: () => void;
 }
@@ -112,22 +111,29 @@ function abortion(signal: AbortSignal): Promise<never> {
   });
 }
 
-async function* listen(
-  dog: Watchdog,
-  body: Bytes,
-  onBytes: (count: number) => void,
-): AsyncGenerator<Uint8Array> {
-  try {
-    for await (const chunk of body) {
-      onBytes(chunk.length);
+function listen(dog: Watchdog, body: Body, onBytes: (count: number) => void): Body {
+  const chunks = body[Symbol.asyncIterator]();
+  const next = async (): Promise<IteratorResult<Uint8Array>> => {
+    if (dog.busy) dog.heard = dog.environment.monotonic();
+    dog.busy = false;
+    try {
+      const step = await chunks.next();
+      if (step.done === true) return step;
+      onBytes(step.value.length);
       dog.busy = true;
-      yield chunk;
-      dog.busy = false;
-      dog.heard = dog.environment.monotonic();
+      return step;
+    } catch (error) {
+      throw dog.givenUp ?? error;
     }
-  } catch (error) {
-    throw dog.givenUp ?? error;
-  }
+  };
+  const end = async (): Promise<IteratorResult<Uint8Array>> => {
+    await chunks.return?.();
+    return { done: true, value: undefined };
+  };
+  return {
+    ...(body.hasMore === undefined ? {} : { hasMore: body.hasMore }),
+    [Symbol.asyncIterator]: () => ({ next, return: end }),
+  };
 }
 
 async function guard(dog: Watchdog): Promise<void> {

@@ -80,7 +80,7 @@ export function newListing(known: string | null, doubted: boolean): Listing {
 export function takeItem(listing: Listing, held: Held, event: WatchEvent): readonly WatchEvent[] {
   const { known, doubted, seen, aside } = listing;
   const { object, type } = event;
-  aside.delete(object.key);
+  if (aside.size > 0) aside.delete(object.key);
   if (type === 'deleted') {
     seen.delete(object.key);
     return [];

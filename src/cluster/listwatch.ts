@@ -110,7 +110,7 @@ function readPage(following: Following, paging: Paging): Promise<Outcome | null>
     ...(paging.limit === null ? {} : { limit: String(paging.limit) }),
     ...(paging.next === '' ? {} : { continue: paging.next }),
   };
-  return ask(following, 'list', query, listLimits, async (frames) => {
+  return ask(following, 'list', query, listLimits, async (frames, hasMore) => {
     const passing = newPassing(`page ${paging.next}`);
     let page: Page | null = null;
     for await (const batch of frames) {
@@ -122,7 +122,7 @@ function readPage(following: Following, paging: Paging): Promise<Outcome | null>
         }
         if (following.delivery.isDue()) await following.delivery.breathe();
       }
-      await following.delivery.flush();
+      if (!hasMore()) await following.delivery.flush();
     }
     if (page === null) return { kind: 'failed', reason: 'reset', message: 'A list ended early' };
     following.counters.pages++;
@@ -240,7 +240,7 @@ async function follow(
   };
   let pending = listing;
   const told = { any: false };
-  const outcome = await ask(following, 'watch', query, limits, async (frames) => {
+  const outcome = await ask(following, 'watch', query, limits, async (frames, hasMore) => {
     following.counters.watches++;
     if (pending === null) following.established();
     await delivery.flush();
@@ -264,7 +264,8 @@ async function follow(
         }
         if (delivery.isDue()) await delivery.breathe();
       }
-      await delivery.flush();
+      // What has come together is handed over together.
+      if (!hasMore()) await delivery.flush();
     }
     return null;
   });
@@ -410,13 +411,19 @@ function heard(following: Following): void {
 
 const listLimits: Limits = { mayBeSilent: false, total: Infinity };
 
+/** Reads frames; `hasMore` says whether more bytes have come already. */
+type ReadFrames = (
+  frames: AsyncIterable<Iterable<Frame>>,
+  hasMore: () => boolean,
+) => Promise<Outcome | null>;
+
 /** Sends a request and reads its frames; a refusal is an outcome. */
 async function ask(
   following: Following,
   verb: Verb,
   query: Record<string, string>,
   limits: Limits,
-  read: (frames: AsyncIterable<Iterable<Frame>>) => Promise<Outcome | null>,
+  read: ReadFrames,
 ): Promise<Outcome | null> {
   const { resource, environment, signal, counters, reading } = following;
   const request = { path: paths[resource], query, accept: acceptOf(verb, reading.raw) };
@@ -434,7 +441,8 @@ async function ask(
       const message = `An answer of type ${type ?? 'unknown'}`;
       return { kind: 'failed', reason: 'status', message };
     }
-    return await read(verb === 'list' ? codec.list(body, reading) : codec.watch(body, reading));
+    const frames = verb === 'list' ? codec.list(body, reading) : codec.watch(body, reading);
+    return await read(frames, body.hasMore ?? (() => false));
   } finally {
     end();
   }

@@ -51,8 +51,10 @@ function watchFrame(message: WatchMessage<Resource>): Frame {
       return { kind: 'status', status: apiStatus(message.status, 0) };
     case 'unreadable':
       return badFrame(message.problem, false);
-    default:
-      return { kind: 'object', ...message };
+    default: {
+      const { type, projection, version } = message;
+      return { kind: 'object', type, projection, version };
+    }
   }
 }
 

@@ -48,10 +48,14 @@ const labelMaps = createByteCache<Labels>(16_384, 4 * 1024 * 1024);
 const makeWord = (bytes: Buffer, from: number, to: number): string =>
   internWord(textOf(bytes, from, to));
 
+/** The string of these bytes, which repeats from object to object. */
+export const wordAt = (bytes: Buffer, from: number, to: number): string =>
+  cached(words, bytes, from, to, makeWord);
+
 /** A string that repeats from object to object. */
 export function readWord(cursor: Cursor, end: number): string {
   const to = readEnd(cursor, end);
-  const word = cached(words, cursor.bytes, cursor.at, to, makeWord);
+  const word = wordAt(cursor.bytes, cursor.at, to);
   cursor.at = to;
   return word;
 }

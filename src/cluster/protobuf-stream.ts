@@ -19,8 +19,9 @@ import { textLimit } from './lines.ts';
 import { readRaw } from './message-fields.ts';
 import { metadataMessage, statusMessage } from './messages.ts';
 import { itemTypeLength, kinds, typeLength, unreadable } from './project.ts';
+import { wordAt } from './protobuf-meta.ts';
 import { readObject } from './protobuf.ts';
-import { lengthType, readEnd, readInt64, readTag, readText, skip, tagOf, textOf } from './wire.ts';
+import { lengthType, readEnd, readInt64, readTag, readText, skip, tagOf } from './wire.ts';
 
 import type { Resource, WatchEvent } from '../model/objects.ts';
 import type { Known, Projection, Unreadable } from './project.ts';
@@ -103,14 +104,10 @@ const newIntake = (): Intake => ({ carry: Buffer.alloc(0), held: 0, needed: 0 })
 const carryLimit = 1024 * 1024;
 
 /**
- * Has a chunk read in the fewest pieces: first what was kept with as much of the chunk as that
- * lacked, then the rest of it in place. `read` keeps what it cannot read.
+ * A chunk in the fewest pieces: first what was kept with as much of the chunk as that lacked, then
+ * the rest of it in place. Whoever reads a piece keeps what it cannot read, before it goes on.
  */
-function* feed<T>(
-  intake: Intake,
-  chunk: Uint8Array,
-  read: (whole: Buffer) => Generator<T, void>,
-): Generator<T, void> {
+function* pieces(intake: Intake, chunk: Uint8Array): Generator<Buffer, void> {
   let rest: Buffer = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
   while (intake.held > 0 && rest.length > 0) {
     const part = rest.subarray(0, intake.needed - intake.held);
@@ -119,10 +116,10 @@ function* feed<T>(
     if (intake.held < intake.needed) return;
     const whole = intake.carry.subarray(0, intake.held);
     intake.held = 0;
-    yield* read(whole);
+    yield whole;
     if (intake.held === 0 && intake.carry.length > carryLimit) intake.carry = Buffer.alloc(0);
   }
-  if (rest.length > 0) yield* read(rest);
+  if (rest.length > 0) yield rest;
 }
 
 /** Copies a part behind what is held; what it comes from may be the carry itself. */
@@ -207,9 +204,16 @@ export function createListReader<R extends Resource>(resource: R, held: Held = {
     *read(chunk, at) {
       if (state.problem !== null || state.left === 0) return;
       try {
-        yield* feed(state.intake, chunk, (whole) =>
-          readList(state, whole, (from, to) => readObject(resource, whole, from, to, at, framed)),
-        );
+        for (const whole of pieces(state.intake, chunk)) {
+          for (let next = beginList(state, whole); next !== null;) {
+            const head = nextField(state, whole, next);
+            if (head === null) break;
+            if (head.tag === tagOf(2)) {
+              yield readObject(resource, whole, head.from, head.to, at, framed);
+            } else if (head.tag === tagOf(1)) readListMeta(state, whole, head);
+            next = head.to;
+          }
+        }
       } catch (error) {
         state.problem = streamProblem(resource, error);
       }
@@ -221,33 +225,30 @@ export function createListReader<R extends Resource>(resource: R, held: Held = {
   };
 }
 
-function* readList<T>(
-  state: ListState,
-  whole: Buffer,
-  itemOf: (from: number, to: number) => T,
-): Generator<T, void> {
-  let at = 0;
-  if (state.left === null) {
-    const begin = readEnvelope(whole);
-    if (begin === null) {
-      keepRest(state.intake, whole, 0, whole.length + 1);
-      return;
-    }
-    at = begin.from;
-    state.left = begin.to - begin.from;
+/** Where the fields of the list go on in these bytes; null where it has not begun in them. */
+function beginList(state: ListState, whole: Buffer): number | null {
+  if (state.left !== null) return 0;
+  const begin = readEnvelope(whole);
+  if (begin === null) {
+    keepRest(state.intake, whole, 0, whole.length + 1);
+    return null;
   }
-  while (state.left > 0) {
-    const head = readHead(whole, at, Math.min(state.left, textLimit));
-    if (head !== null && head.to - at > state.left) throw new WrongType('', 'a length', state.left);
-    if (head === null || head.to > whole.length) {
-      keepRest(state.intake, whole, at, head === null ? whole.length - at + 1 : head.to - at);
-      return;
-    }
-    if (head.tag === tagOf(1)) readListMeta(state, whole, head);
-    else if (head.tag === tagOf(2)) yield itemOf(head.from, head.to);
-    state.left -= head.to - at;
-    at = head.to;
+  state.left = begin.to - begin.from;
+  return begin.from;
+}
+
+/** The field of the list that begins here, if all of it is there; null: it is kept, or none is. */
+function nextField(state: ListState, whole: Buffer, at: number): Head | null {
+  const left = state.left ?? 0;
+  if (left <= 0) return null;
+  const head = readHead(whole, at, Math.min(left, textLimit));
+  if (head !== null && head.to - at > left) throw new WrongType('', 'a length', left);
+  if (head === null || head.to > whole.length) {
+    keepRest(state.intake, whole, at, head === null ? whole.length - at + 1 : head.to - at);
+    return null;
   }
+  state.left = left - (head.to - at);
+  return head;
 }
 
 /** Where `raw` of the envelope begins and ends; null if more bytes are needed to tell. */
@@ -295,9 +296,14 @@ export function createWatchReader<R extends Resource>(
     *read(chunk, at) {
       if (state.problem !== null) return;
       try {
-        yield* feed(state.intake, chunk, (whole) =>
-          readFrames(state, whole, (from, to) => readFrame(resource, whole, from, to, at, held)),
-        );
+        for (const whole of pieces(state.intake, chunk)) {
+          for (let from = 0; ;) {
+            const to = endOfFrame(state, whole, from);
+            if (to === null) break;
+            yield readFrame(resource, whole, from + frameHead, to, at, held);
+            from = to;
+          }
+        }
       } catch (error) {
         state.problem = streamProblem(resource, error);
       }
@@ -307,38 +313,36 @@ export function createWatchReader<R extends Resource>(
   };
 }
 
-function* readFrames<T>(
-  { intake }: WatchState,
-  whole: Buffer,
-  messageOf: (from: number, to: number) => T,
-): Generator<T, void> {
-  for (let at = 0; ;) {
-    if (whole.length - at < frameHead) {
-      keepRest(intake, whole, at, frameHead);
-      return;
-    }
-    const length = whole.readUInt32BE(at);
-    if (length > textLimit) throw new WrongType('', 'a length', length);
-    const to = at + frameHead + length;
-    if (to > whole.length) {
-      keepRest(intake, whole, at, frameHead + length);
-      return;
-    }
-    yield messageOf(at + frameHead, to);
-    at = to;
+/** Where the frame that begins here ends; null: it is not all there, and is kept. */
+function endOfFrame({ intake }: WatchState, whole: Buffer, at: number): number | null {
+  if (whole.length - at < frameHead) {
+    keepRest(intake, whole, at, frameHead);
+    return null;
   }
+  const length = whole.readUInt32BE(at);
+  if (length > textLimit) throw new WrongType('', 'a length', length);
+  const to = at + frameHead + length;
+  if (to > whole.length) {
+    keepRest(intake, whole, at, frameHead + length);
+    return null;
+  }
+  return to;
 }
 
-/** A range of bytes. */
+/** A range of bytes; `to` is 0 where there is none. */
 interface Part {
-  readonly from: number;
-  readonly to: number;
+  from: number;
+  to: number;
 }
 
-/** What the fields of a message are that hold bytes, the last of each number; 1 and 2 only. */
-function partsOf(bytes: Buffer, { from, to }: Part): { first: Part | null; second: Part | null } {
+/** What is found is read before anything else is looked for, so one will do. */
+const parts = { first: { from: 0, to: 0 }, second: { from: 0, to: 0 } };
+
+/** Fields 1 and 2 of a message, the last of each; they hold bytes. */
+function partsOf(bytes: Buffer, from: number, to: number): typeof parts {
   const cursor = { bytes, at: from };
-  const parts: { first: Part | null; second: Part | null } = { first: null, second: null };
+  const { first, second } = parts;
+  first.to = second.to = 0;
   while (cursor.at < to) {
     const tag = readTag(cursor, to);
     if (tag !== tagOf(1) && tag !== tagOf(2)) {
@@ -346,36 +350,40 @@ function partsOf(bytes: Buffer, { from, to }: Part): { first: Part | null; secon
       continue;
     }
     const end = readEnd(cursor, to);
-    parts[tag === tagOf(1) ? 'first' : 'second'] = { from: cursor.at, to: end };
+    const part = tag === tagOf(1) ? first : second;
+    part.from = cursor.at;
+    part.to = end;
     cursor.at = end;
   }
   return parts;
 }
 
-const partText = (bytes: Buffer, part: Part | null): string =>
-  part === null ? '' : textOf(bytes, part.from, part.to);
+/** The text of a part, which repeats from frame to frame. */
+const partText = (bytes: Buffer, { from, to }: Part): string =>
+  to === 0 ? '' : wordAt(bytes, from, to);
 
 /** A message with its type, out of prefix and envelope. */
-interface Unwrapped extends Part {
-  readonly apiVersion: string;
-  readonly kind: string;
-}
+type Unwrapped = Part & { readonly apiVersion: string; readonly kind: string };
 
-function unwrap(bytes: Buffer, part: Part): Unwrapped {
-  if (!hasPrefix(bytes, part)) {
-    const found = bytes.toString('latin1', part.from, Math.min(part.from + magic.length, part.to));
+function unwrap(bytes: Buffer, from: number, to: number): Unwrapped {
+  if (!hasPrefix(bytes, from, to)) {
+    const found = bytes.toString('latin1', from, Math.min(from + magic.length, to));
     throw new WrongType('', 'the prefix of protobuf', found);
   }
-  const { first, second } = partsOf(bytes, { from: part.from + magic.length, to: part.to });
-  const type = first === null ? null : partsOf(bytes, first);
-  const apiVersion = partText(bytes, type?.first ?? null);
-  const kind = partText(bytes, type?.second ?? null);
-  const { from, to } = second ?? { from: part.to, to: part.to };
-  return { apiVersion, kind, from, to };
+  const { first, second } = partsOf(bytes, from + magic.length, to);
+  const isEmpty = second.to === 0;
+  const message = { from: isEmpty ? to : second.from, to: isEmpty ? to : second.to };
+  if (first.to === 0) return { apiVersion: '', kind: '', ...message };
+  partsOf(bytes, first.from, first.to);
+  return { apiVersion: partText(bytes, first), kind: partText(bytes, second), ...message };
 }
 
-const hasPrefix = (bytes: Buffer, { from, to }: Part): boolean =>
-  to - from >= magic.length && magic.compare(bytes, from, from + magic.length) === 0;
+function hasPrefix(bytes: Buffer, from: number, to: number): boolean {
+  for (let index = 0; index < magic.length; index++) {
+    if (bytes[from + index] !== magic[index]) return false;
+  }
+  return to - from >= magic.length;
+}
 
 const eventTypes: ReadonlyMap<string, WatchEvent['type']> = new Map([
   ['ADDED', 'added'],
@@ -392,11 +400,13 @@ function readFrame<R extends Resource>(
   { previousPod }: Held,
 ): WatchMessage<R> {
   try {
-    const frame = { from, to };
-    const event = partsOf(bytes, hasPrefix(bytes, frame) ? unwrap(bytes, frame) : frame);
-    const name = partText(bytes, event.first);
-    const raw = event.second === null ? null : partsOf(bytes, event.second).first;
-    const object = unwrap(bytes, raw ?? { from: to, to });
+    const event = hasPrefix(bytes, from, to) ? unwrap(bytes, from, to) : { from, to };
+    const { first, second } = partsOf(bytes, event.from, event.to);
+    const name = partText(bytes, first);
+    // The object, field 1 of field 2.
+    if (second.to !== 0) partsOf(bytes, second.from, second.to);
+    else first.to = 0;
+    const object = first.to === 0 ? unwrap(bytes, to, to) : unwrap(bytes, first.from, first.to);
     if (name === 'BOOKMARK') return readBookmark(bytes, object);
     if (name === 'ERROR') return { type: 'error', status: statusOf(bytes, object) };
     const type = eventTypes.get(name);
@@ -466,7 +476,7 @@ function statusOf(bytes: Buffer, { from, to }: Part): Status {
 export function readStatus(body: Uint8Array): Status | null {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   try {
-    const object = unwrap(bytes, { from: 0, to: bytes.length });
+    const object = unwrap(bytes, 0, bytes.length);
     return object.kind === 'Status' ? statusOf(bytes, object) : null;
   } catch (error) {
     if (error instanceof WrongType) return null;

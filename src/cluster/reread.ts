@@ -1,8 +1,10 @@
-// Reads one Service with all that belongs to it anew, to confirm a difference before it is told.
+// Reads Services with all that belongs to them anew, to confirm differences before they are told:
+// one Service by its name and selector, or several of a namespace by one list of each resource
+// there, since the API server looks at all pods of the namespace for each selector.
 //
 // Every list asks for the newest state (no resourceVersion), so what it shows is not older than the
-// request. The lists are not of one moment: each tells its version. What the Service selects is
-// read after it.
+// request. The lists are not of one moment: each tells its version. What the Services select is
+// read after them.
 
 import { compareVersions } from '../model/version.ts';
 import { label } from '../model/objects.ts';
@@ -10,8 +12,8 @@ import { exchange } from './exchange.ts';
 import { acceptOf, codecOf } from './frames.ts';
 import { paths } from './listwatch.ts';
 
-import type { Key, ObjectOf, Pod, Resource } from '../model/objects.ts';
-import { selectorText } from '../model/selector.ts';
+import type { Key, Labels, ObjectOf, Pod, Resource } from '../model/objects.ts';
+import { selectorText, selects } from '../model/selector.ts';
 import type { Environment } from './exchange.ts';
 
 /** A list, and the version as of which it is true. */
@@ -20,19 +22,24 @@ export interface Read<R extends Resource> {
   readonly resourceVersion: string;
 }
 
-export type Reread =
-  | {
-      readonly kind: 'read';
-      readonly services: Read<'services'>;
-      /** null: not asked for. */
-      readonly endpoints: Read<'endpoints'> | null;
-      readonly endpointslices: Read<'endpointslices'>;
-      /** null: not asked for, or the Service is gone or has no selector. */
-      readonly pods: Read<'pods'> | null;
-      /** The oldest of the versions: all that was written up to it has been seen. */
-      readonly resourceVersion: string;
-    }
-  | { readonly kind: 'failed'; readonly message: string };
+/** What was read of one Service. */
+export interface ReadService {
+  readonly services: Read<'services'>;
+  /** null: not asked for. */
+  readonly endpoints: Read<'endpoints'> | null;
+  readonly endpointslices: Read<'endpointslices'>;
+  /** null: not asked for, or the Service is gone or has no selector. */
+  readonly pods: Read<'pods'> | null;
+  /** The oldest of the versions: all that was written up to it has been seen. */
+  readonly resourceVersion: string;
+}
+
+interface Failed {
+  readonly kind: 'failed';
+  readonly message: string;
+}
+
+export type Reread = ({ readonly kind: 'read' } & ReadService) | Failed;
 
 export interface RereadOptions {
   readonly environment: Environment;
@@ -64,13 +71,91 @@ export async function readService(
       list('endpointslices', { labelSelector: `${label.serviceName}=${name}` }),
       selector === null ? null : list('pods', { labelSelector: selectorText(selector) }),
     ]);
-    const reads = [services, endpoints, endpointslices, pods].filter((read) => read !== null);
-    const versions = reads.map(({ resourceVersion }) => resourceVersion);
-    const resourceVersion = versions.reduce((a, b) => (compareVersions(b, a) === -1 ? b : a));
-    return { kind: 'read', services, endpoints, endpointslices, pods, resourceVersion };
+    return { kind: 'read', ...together(services, endpoints, endpointslices, pods) };
   } catch (error) {
-    return { kind: 'failed', message: error instanceof Error ? error.message : String(error) };
+    return failed(error);
   }
+}
+
+/** Reads all that a namespace has, once, and gives each of the Services its own, by name. */
+export async function readServices(
+  options: RereadOptions,
+  namespace: string,
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<{ readonly kind: 'read'; readonly all: ReadonlyMap<string, ReadService> } | Failed> {
+  const list = <R extends Resource>(resource: R) =>
+    readList(options, resource, namespace, {}, signal);
+  try {
+    const services = await list('services');
+    const [endpoints, endpointslices, pods] = await Promise.all([
+      options.endpoints ? list('endpoints') : null,
+      list('endpointslices'),
+      options.pods ? list('pods') : null,
+    ]);
+    const [serviceOf, endpointsOf] = [byName(services), byName(endpoints)];
+    const slicesOf = Map.groupBy(endpointslices.objects, ({ labels }) => labels[label.serviceName]);
+    const podsOf = podsByPair(pods?.objects ?? []);
+    const all = new Map<string, ReadService>();
+    for (const name of names) {
+      const found = serviceOf(name);
+      const selector = found[0]?.selector ?? null;
+      const read = together(
+        { ...services, objects: found },
+        endpoints === null ? null : { ...endpoints, objects: endpointsOf(name) },
+        { ...endpointslices, objects: slicesOf.get(name) ?? [] },
+        pods === null || selector === null ? null : { ...pods, objects: podsOf(selector) },
+      );
+      all.set(name, read);
+    }
+    return { kind: 'read', all };
+  } catch (error) {
+    return failed(error);
+  }
+}
+
+const failed = (error: unknown): Failed => ({
+  kind: 'failed',
+  message: error instanceof Error ? error.message : String(error),
+});
+
+function together(
+  services: Read<'services'>,
+  endpoints: Read<'endpoints'> | null,
+  endpointslices: Read<'endpointslices'>,
+  pods: Read<'pods'> | null,
+): ReadService {
+  const reads = [services, endpoints, endpointslices, pods].filter((read) => read !== null);
+  const versions = reads.map(({ resourceVersion }) => resourceVersion);
+  const resourceVersion = versions.reduce((a, b) => (compareVersions(b, a) === -1 ? b : a));
+  return { services, endpoints, endpointslices, pods, resourceVersion };
+}
+
+/** The objects of a list by their names. */
+function byName<R extends Resource>(read: Read<R> | null): (name: string) => ObjectOf[R][] {
+  const named = new Map((read?.objects ?? []).map((object) => [object.name, object]));
+  return (name) => {
+    const object = named.get(name);
+    return object === undefined ? [] : [object];
+  };
+}
+
+/** Pods by selector: one pair of it leads to few, which are looked at. */
+function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
+  const byPair = new Map<string, Pod[]>();
+  for (const pod of pods) {
+    for (const [key, value] of Object.entries(pod.labels)) {
+      const pair = `${key}=${value}`;
+      const there = byPair.get(pair);
+      if (there === undefined) byPair.set(pair, [pod]);
+      else there.push(pod);
+    }
+  }
+  return (selector) => {
+    const [key, value] = Object.entries(selector).at(-1) ?? ['', ''];
+    const some = byPair.get(`${key}=${value}`) ?? [];
+    return some.filter(({ labels }) => selects(selector, labels));
+  };
 }
 
 async function readList<R extends Resource>(

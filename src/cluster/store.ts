@@ -220,7 +220,8 @@ function isNews(
   before: AnyObject | null,
 ): boolean {
   if (gap === true && (before !== null || type !== 'deleted')) return true;
-  const version = before?.resourceVersion ?? tombstones.get(`${resource} ${object.key}`);
+  const buried = tombstones.size === 0 ? undefined : tombstones.get(`${resource} ${object.key}`);
+  const version = before?.resourceVersion ?? buried;
   const age = version === undefined ? 1 : compareVersions(object.resourceVersion, version);
   if (type === 'deleted') {
     if (before === null) dropped.repeated++;

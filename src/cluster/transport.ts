@@ -22,7 +22,7 @@ import type { RequestOptions } from 'node:https';
 import type { Readable } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 
-import type { ApiAnswer } from './connection.ts';
+import type { ApiAnswer, Body } from './connection.ts';
 
 /** Where to connect to, and how. */
 export interface Target {
@@ -61,6 +61,8 @@ const usualPatience: Patience = { ping: 14, pong: 15, connect: 30 };
 
 const streamWindow = 4 * 1024 * 1024;
 const sessionWindow = 32 * 1024 * 1024;
+/** Frames of 16 KiB, which are usual, lie across two records of TLS and come in two pieces. */
+const frameSize = 1024 * 1024;
 
 export function createTransport(target: Target, patience = usualPatience): Transport {
   const secure = target.server.startsWith('https:');
@@ -129,7 +131,7 @@ async function dial(
   socket.setNoDelay(true);
   const session = connectHttp2(server, {
     createConnection: () => socket,
-    settings: { initialWindowSize: streamWindow, enablePush: false },
+    settings: { initialWindowSize: streamWindow, maxFrameSize: frameSize, enablePush: false },
   });
   session.setLocalWindowSize(sessionWindow);
   session.on('goaway', onEnd);
@@ -212,13 +214,13 @@ function sendHttp2(
   });
 }
 
-async function* bodyOfStream(stream: ClientHttp2Stream): AsyncGenerator<Uint8Array> {
-  yield* chunksOf(stream);
-  // A stream that the server has reset may look like one that has ended.
-  if (stream.rstCode !== constants.NGHTTP2_NO_ERROR) {
-    throw new Error(`The stream was reset with code ${stream.rstCode}`);
-  }
-}
+/** A stream that the server has reset may look like one that has ended. */
+const bodyOfStream = (stream: ClientHttp2Stream): Body =>
+  chunksOf(stream, () =>
+    stream.rstCode === constants.NGHTTP2_NO_ERROR
+      ? null
+      : new Error(`The stream was reset with code ${stream.rstCode}`),
+  );
 
 // --- HTTP/1.1 ---
 
@@ -242,10 +244,10 @@ function sendHttp1(
   });
 }
 
-async function* bodyOf(response: IncomingMessage): AsyncGenerator<Uint8Array> {
-  yield* chunksOf(response);
-  if (!response.complete) throw new Error('The connection was closed within an answer');
-}
+const bodyOf = (response: IncomingMessage): Body =>
+  chunksOf(response, () =>
+    response.complete ? null : new Error('The connection was closed within an answer'),
+  );
 
 // --- both ---
 
@@ -253,46 +255,53 @@ async function* bodyOf(response: IncomingMessage): AsyncGenerator<Uint8Array> {
 const waitingLimit = 256 * 1024;
 
 /**
- * The chunks of a stream as they came. (A stream's own iterator puts all that waits into one new
- * buffer: a copy of every byte, and garbage outside the heap that brings on full collections.)
+ * The chunks of a stream as they came; `verify` says what is wrong with one that has ended. (A
+ * stream's own iterator puts all that waits into one new buffer: a copy of every byte, and garbage
+ * outside the heap that brings on full collections. A generator would cost every chunk, of which
+ * a first list has 100,000, some promises more.)
  */
-async function* chunksOf(stream: Readable): AsyncGenerator<Uint8Array> {
-  const state: Flow = { waiting: [], bytes: 0, ended: null, wake: () => undefined };
+function chunksOf(stream: Readable, verify: () => Error | null): Body {
+  let waiting: Uint8Array[] = [];
+  let taken = 0;
+  let bytes = 0;
+  let ended: Error | 'well' | null = null;
+  let wake: () => void = () => undefined;
   stream.on('data', (chunk: Uint8Array) => {
-    state.waiting.push(chunk);
-    state.bytes += chunk.length;
-    if (state.bytes >= waitingLimit) stream.pause();
-    state.wake();
+    waiting.push(chunk);
+    bytes += chunk.length;
+    if (bytes >= waitingLimit) stream.pause();
+    wake();
   });
   const stop = finished(stream, { writable: false }, (error) => {
-    state.ended = error ?? 'well';
-    state.wake();
+    ended = error ?? 'well';
+    wake();
   });
-  try {
+  const close = (): IteratorReturnResult<undefined> => {
+    stop();
+    stream.destroy();
+    return { done: true, value: undefined };
+  };
+  const hasMore = (): boolean => taken < waiting.length;
+  const next = async (): Promise<IteratorResult<Uint8Array, undefined>> => {
     while (true) {
-      const batch = state.waiting;
-      Object.assign(state, { waiting: [], bytes: 0 });
-      for (const chunk of batch) yield chunk;
-      if (state.waiting.length > 0) continue;
-      if (state.ended === 'well') return;
-      if (state.ended !== null) throw state.ended;
-      const woken = new Promise<void>((resolve) => (state.wake = resolve));
+      const value = waiting[taken];
+      if (value !== undefined) {
+        taken++;
+        return { done: false, value };
+      }
+      waiting = [];
+      taken = bytes = 0;
+      const result = ended === 'well' ? (verify() ?? ended) : ended;
+      if (result !== null) close();
+      if (result instanceof Error) throw result;
+      if (result !== null) return { done: true, value: undefined };
+      const woken = new Promise<void>((resolve) => (wake = resolve));
       stream.resume();
       await woken;
     }
-  } finally {
-    stop();
-    stream.destroy();
-  }
-}
-
-interface Flow {
-  /** What the reader has not taken, and how many bytes it is. */
-  waiting: Uint8Array[];
-  bytes: number;
-  /** How the stream ended; null: it has not. */
-  ended: Error | 'well' | null;
-  wake: () => void;
+  };
+  const iterator = { next, return: () => Promise.resolve(close()) };
+  return { hasMore, [Symbol.asyncIterator]: () => iterator };
 }
 
 function plainHeaders(headers: IncomingHttpHeaders): Record<string, string | undefined> {

@@ -283,7 +283,7 @@ export interface Snapshot {
   readonly endpoints: ReadonlyMap<Key, Endpoints>;
   readonly nodes: ReadonlyMap<string, Node>;
   readonly pods: ReadonlyMap<Key, Pod>;
-  podsIn(namespace: string): Iterable<Pod>;
+  podsIn(namespace: string): readonly Pod[];
   podsOn(node: string): Iterable<Pod>;
   /** Pods with this address in canonical form, of all namespaces. */
   podsAt(ip: string): readonly Pod[];

@@ -192,15 +192,12 @@ function createPause(): () => Promise<void> {
   };
 }
 
-/** A scrape in pieces, sent as fast as they are taken; a scraper that goes away ends it. */
-async function sendMetrics(request: Request, response: Response, answers: Answers): Promise<void> {
-  const pause = createPause();
-  const steps = answers.scrape();
-  let step = steps.next();
-  for (; step.done !== true; step = steps.next()) await pause();
-  const format = formatFor(request.headers.accept);
-  const pieces = renderMetrics(step.value, format);
-  response.vary('Accept').set('Content-Type', contentTypes[format]);
+/** Sends text as fast as it is taken, with pauses; whoever goes away ends it. */
+async function sendPieces(
+  response: Response,
+  pieces: Iterable<string> | AsyncIterable<string>,
+  pause: () => Promise<void>,
+): Promise<void> {
   async function* paced(): AsyncGenerator<string, void> {
     for await (const piece of pieces) {
       yield piece;
@@ -247,6 +244,50 @@ function addEvents(app: Express, answers: Answers): void {
   });
 }
 
+/** A scrape in pieces. */
+async function sendMetrics(request: Request, response: Response, answers: Answers): Promise<void> {
+  const pause = createPause();
+  const steps = answers.scrape();
+  let step = steps.next();
+  for (; step.done !== true; step = steps.next()) await pause();
+  const format = formatFor(request.headers.accept);
+  const pieces = renderMetrics(step.value, format);
+  response.vary('Accept').set('Content-Type', contentTypes[format]);
+  await sendPieces(response, pieces, pause);
+}
+
+/** Findings in a row that are made into text at once. */
+const findingsInPiece = 256;
+
+/** `,"name":[…]`: a list of findings as a member of a JSON object, in pieces. */
+function* listText(name: string, findings: readonly Finding[]): Generator<string, void> {
+  yield `,${JSON.stringify(name)}:[`;
+  for (let at = 0; at < findings.length; at += findingsInPiece) {
+    const text = JSON.stringify(findings.slice(at, at + findingsInPiece));
+    yield `${at === 0 ? '' : ','}${text.slice(1, -1)}`;
+  }
+  yield ']';
+}
+
+/** Findings that stand and that are over, worst first; there may be 10,000 of each. */
+async function sendFindings(request: Request, response: Response, answers: Answers): Promise<void> {
+  const { metrics, resolved, forgotten } = answers.status();
+  const { summary, now } = metrics;
+  const wanted = filterOf(request.query);
+  if (typeof wanted === 'string') {
+    response.status(400).json({ format: 1, error: wanted });
+    return;
+  }
+  function* pieces(is: (finding: Finding) => boolean): Generator<string, void> {
+    yield JSON.stringify({ format: 1, now, forgotten }).slice(0, -1);
+    yield* listText('standing', summary.findings.filter(is));
+    yield* listText('resolved', resolved.filter(is));
+    yield '}';
+  }
+  response.type('json');
+  await sendPieces(response, pieces(wanted), createPause());
+}
+
 /**
  * The application. `answers` is asked once per request; where it throws, the answer is 500, the
  * error goes to `onError`, and the server keeps running.
@@ -274,16 +315,8 @@ export function createApp(
   app.get('/readyz', (_request, response) => {
     probe(response, answers.notReady());
   });
-  app.get('/api/v1/findings', (request, response) => {
-    const { metrics, resolved, forgotten } = answers.status();
-    const { summary, now } = metrics;
-    const wanted = filterOf(request.query);
-    if (typeof wanted === 'string') {
-      response.status(400).json({ format: 1, error: wanted });
-      return;
-    }
-    const standing = summary.findings.filter(wanted);
-    response.json({ format: 1, now, standing, resolved: resolved.filter(wanted), forgotten });
+  app.get('/api/v1/findings', async (request, response) => {
+    await sendFindings(request, response, answers);
   });
   app.get('/api/v1/lag', (_request, response) => {
     response.json(answers.lag());

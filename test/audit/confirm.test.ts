@@ -81,7 +81,7 @@ describe('streams', () => {
 
   /** A Service is read, as of a version; nothing is held of it that is as new. */
   const read = ({ confirmer }: Confirming, dues: Iterable<Due>, at: number, version: string) => {
-    expect(confirmer.next(dues, at)).toBe('shop/web');
+    expect(confirmer.next(dues, at)).toEqual(['shop/web']);
     const newer = listed(version, { ...one, resourceVersion: '59' });
     confirmer.answer('shop/web', { ...asHeld, pods: newer, version });
   };
@@ -129,7 +129,7 @@ describe('streams', () => {
     expect(made.opened(130)).toEqual([]);
     const [first] = waiting(made);
     if (first === undefined) throw new Error('Nothing waits');
-    expect(made.confirmer.next([{ ...first, service: 'api' }], 129)).toBe('shop/api');
+    expect(made.confirmer.next([{ ...first, service: 'api' }], 129)).toEqual(['shop/api']);
     made.confirmer.answer('shop/api', asHeld);
     heard(made, '84', 135);
     expect(made.opened(135)).toEqual([]);
@@ -146,7 +146,7 @@ describe('streams', () => {
     expect(made.opened(130)).toEqual([]);
     const [first] = waiting(made);
     if (first === undefined) throw new Error('Nothing waits');
-    expect(made.confirmer.next([{ ...first, service: 'api' }], 130)).toBe('shop/api');
+    expect(made.confirmer.next([{ ...first, service: 'api' }], 130)).toEqual(['shop/api']);
     made.confirmer.answer('shop/api', { ...asHeld, version: '50', slices: listed('70') });
     heard(made, '69', 131);
     expect(made.opened(131)).toEqual([]);
@@ -175,7 +175,7 @@ describe('streams', () => {
     heard(made, '90', 132);
     const [first] = ledger.settle.waiting();
     if (first === undefined) throw new Error('Nothing waits');
-    expect(confirmer.next([first], 132)).toBeNull();
+    expect(confirmer.next([first], 132)).toEqual([]);
     confirmer.next([{ ...first, item: { ...first.item, output: 'endpoints' } }], 132);
     confirmer.answer('shop/web', asHeld);
     expect(opened(132)).toEqual([]);
@@ -217,7 +217,7 @@ describe('a read', () => {
   ];
   test.each(cases)('%s', (_name, more, want) => {
     const made = lagging();
-    expect(made.confirmer.next(waiting(made), 130)).toBe('shop/web');
+    expect(made.confirmer.next(waiting(made), 130)).toEqual(['shop/web']);
     made.confirmer.answer('shop/web', { ...asHeld, ...more });
     expect(made.opened(130.2)).toEqual(want ? ['slice-endpoint-missing 130.2'] : []);
     expect(made.confirmer.counts).toEqual({
@@ -238,7 +238,7 @@ describe('a read', () => {
 
   test('is not made twice in a short time, and again soon after it failed', () => {
     const made = lagging();
-    const next = (now: number): string | null => made.confirmer.next(waiting(made), now);
+    const next = (now: number): string | null => made.confirmer.next(waiting(made), now)[0] ?? null;
     expect([next(130), next(130), next(134.9)]).toEqual(['shop/web', null, null]);
     made.confirmer.answer('shop/web', null);
     expect(made.confirmer.counts.failed).toBe(1);
@@ -250,7 +250,7 @@ describe('a read', () => {
   test('that what is held has overtaken proves nothing, and is soon made again', () => {
     const later = { ...sliced, resourceVersion: '70' };
     const made = lagging([web, one, written, later, node({ resourceVersion: '5' })]);
-    const next = (now: number): string | null => made.confirmer.next(waiting(made), now);
+    const next = (now: number): string | null => made.confirmer.next(waiting(made), now)[0] ?? null;
     next(130);
     made.confirmer.answer('shop/web', asHeld);
     expect(made.opened(130.1)).toEqual([]);
@@ -267,7 +267,7 @@ describe('a read', () => {
     made.ledger.settle.delay(new Set(['endpointslices']), 120, 130, 5);
     expect(made.opened(139.9)).toEqual([]);
     expect(made.opened(140)).toEqual([]);
-    expect(made.confirmer.next(waiting(made), 140)).toBe('shop/web');
+    expect(made.confirmer.next(waiting(made), 140)).toEqual(['shop/web']);
     made.confirmer.answer('shop/web', asHeld);
     expect(made.opened(140.1)).toEqual(['slice-endpoint-missing 140.1']);
   });

@@ -98,7 +98,7 @@ export async function startStateMetrics(
     `--telemetry-port=${ownPort}`,
   ];
   // On stderr it tells all that it does.
-  const program = start(path, args, core, 'ignore');
+  const program = start(path, args, core, { stderr: 'ignore' });
   program.child.stdout?.resume();
   const url = `http://127.0.0.1:${port}/metrics`;
   const isWatching = async (): Promise<boolean> => {

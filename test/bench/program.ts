@@ -2,9 +2,13 @@
 // which needs `node` in the PATH; as a child on a core of its own, and watched from outside.
 
 import { execFile } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 
 import type { LoadServer } from './loadserver.ts';
@@ -34,6 +38,8 @@ export interface Auditing {
   readonly started: number;
   readonly get: (path: string) => Promise<Answer>;
   readonly usage: () => Promise<Usage>;
+  /** The longest turn of its loop since this was last asked, seconds of CPU (turns.ts). */
+  readonly longestTurn: () => Promise<number>;
   readonly stop: () => Promise<void>;
 }
 
@@ -41,9 +47,14 @@ export interface Auditing {
 export async function startAuditing(
   { kubeconfig }: Pick<LoadServer, 'kubeconfig'>,
   core: number | null,
+  more: readonly string[] = [],
 ): Promise<Auditing> {
-  const args = ['serve', '--kubeconfig', kubeconfig, '--listen', '127.0.0.1:0'];
-  const program = start(await buildBundle(), args, core);
+  const args = ['serve', '--kubeconfig', kubeconfig, '--listen', '127.0.0.1:0', ...more];
+  const directory = await mkdtemp(join(tmpdir(), 'endpoint-auditor-turns-'));
+  const turns = join(directory, 'turns');
+  const preload = `--import=${pathToFileURL(join(import.meta.dirname, 'turns.ts')).href}`;
+  const env = { TURNS: turns, NODE_OPTIONS: preload };
+  const program = start(await buildBundle(), args, core, { env });
   const { stdout } = program.child;
   if (stdout === null) throw new Error('Expected a pipe');
   const lines = createInterface({ input: stdout });
@@ -62,9 +73,15 @@ export async function startAuditing(
     started: program.started,
     get: (path) => get(`${url}${path}`, agent),
     usage: () => usageOf(program.pid),
+    longestTurn: async () => {
+      program.child.kill('SIGUSR2');
+      await sleep(500);
+      return Number(await readFile(turns, 'utf8')) / 1000;
+    },
     stop: async () => {
       agent.destroy();
       await program.stop();
+      await rm(directory, { recursive: true, force: true });
     },
   };
 }

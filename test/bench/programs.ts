@@ -44,16 +44,25 @@ export interface Program {
   readonly stop: () => Promise<void>;
 }
 
+interface StartOptions {
+  readonly stderr?: 'inherit' | 'ignore';
+  /** Besides the environment there is. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
 /** Starts a program, on one core if told. Its stdout is piped, its stderr passed on or dropped. */
 export function start(
   path: string,
   args: readonly string[],
   core: number | null,
-  stderr: 'inherit' | 'ignore' = 'inherit',
+  { stderr = 'inherit', env = {} }: StartOptions = {},
 ): Program {
   const pinned = core === null ? [path, ...args] : ['taskset', '-c', String(core), path, ...args];
   const [command = '', ...rest] = pinned;
-  const child = spawn(command, rest, { stdio: ['ignore', 'pipe', stderr] });
+  const child = spawn(command, rest, {
+    stdio: ['ignore', 'pipe', stderr],
+    env: { ...process.env, ...env },
+  });
   const started = performance.now();
   const { pid } = child;
   if (pid === undefined) throw new Error(`Cannot start ${command}`);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { readService } from '../../src/cluster/reread.ts';
+import { readService, readServices } from '../../src/cluster/reread.ts';
 import { statusAnswer } from '../apiserver/server.ts';
 import { createWorld } from '../apiserver/simulate.ts';
 
@@ -54,6 +54,30 @@ test.each([
     [],
   );
 });
+
+test.each([true, false])(
+  'all of a namespace at once say the same (Endpoints %s)',
+  async (endpoints) => {
+    const world = shop();
+    const services = ['web', 'plain', 'gone'];
+    const reading = {
+      environment: world.environment,
+      endpoints,
+      pods: true,
+      previousPod: () => undefined,
+    };
+    const { signal } = new AbortController();
+    const got = await readServices(reading, 'shop', services, signal);
+    if (got.kind !== 'read') throw new Error(got.message);
+    expect(world.server.asked.length).toBe(endpoints ? 4 : 3);
+    for (const name of services) {
+      expect({ kind: 'read', ...got.all.get(name) }).toEqual(await read(world, name, endpoints));
+    }
+    world.server.faults.before = ({ resource }) => (resource === 'pods' ? 'reset' : null);
+    const failed = { kind: 'failed', message: 'connection reset' };
+    expect(await readServices(reading, 'shop', services, signal)).toEqual(failed);
+  },
+);
 
 test.each([
   ['a refusal', () => statusAnswer(403, 'Forbidden'), '/api/v1/namespaces/shop/pods: 403'],

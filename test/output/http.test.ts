@@ -180,6 +180,15 @@ describe('what each path answers', () => {
     expect([...standing, ...resolved].map(({ service }) => service)).toEqual(want);
   });
 
+  test.each([255, 256, 257, 1000])('%i findings are sent in pieces that fit', async (count) => {
+    const findings = Array.from({ length: count }, (_, one) => findingOf({ service: `s${one}` }));
+    const { metrics } = current;
+    const summary = { ...metrics.summary, findings };
+    current = { ...current, metrics: { ...metrics, summary }, resolved: findings.slice(1) };
+    const got = (await (await get('/api/v1/findings')).json()) as Record<string, unknown>;
+    expect([got.standing, got.resolved]).toEqual([findings, findings.slice(1)]);
+  });
+
   test('findings are those of the catalogue, standing and resolved', async () => {
     const resolved = [findingOf({ resolvedAt: moment, service: '\u001b<b>' })];
     current = statusOf({ resolved, forgotten: 3 });
