@@ -1,7 +1,7 @@
-// Builds dist/: the program in one file, which Node runs without node_modules and of which a command
-// evaluates only the modules that it needs, and the recording that it replays by default. What sends
-// traces is a file beside it: within the program, its text alone would cost everybody 5 MiB and a
-// tenth of the start.
+// Builds dist/: the program in one file, which Node runs without node_modules and of which a
+// command evaluates only the modules that it needs, and the recording that it replays by default.
+// What sends traces is a file beside it: within the program, its text alone would cost everybody
+// 5 MiB and a tenth of the start.
 
 import { chmod, copyFile, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';

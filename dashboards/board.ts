@@ -1,5 +1,6 @@
 // A board of Grafana in the classic model, which Grafana 10 to 13, its sidecar and its catalogue
-// read. All boards have the same variables, so that a link from one to another keeps what is chosen.
+// read. All boards have the same variables, so that a link from one to another keeps what is
+// chosen.
 
 import type { Dashboard } from '@grafana/grafana-foundation-sdk/dashboard';
 import {

@@ -1,7 +1,7 @@
 // Nodes on their way into the audit: lines of a recording and dumps of the command line become the
-// configuration and the rules of a node, and so does what agents tell. What comes before the cluster is known waits for it, the
-// last of each kind. A dump is parsed when it changes, and what cannot be read makes its node
-// unknown.
+// configuration and the rules of a node, and so does what agents tell. What comes before the
+// cluster is known waits for it, the last of each kind. A dump is parsed when it changes, and what
+// cannot be read makes its node unknown.
 
 import { YAMLParseError, parse } from 'yaml';
 

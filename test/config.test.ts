@@ -11,6 +11,7 @@ import {
   parseIPs,
   parseNames,
   parseNodeFile,
+  parseService,
   parseOutput,
   parseRelease,
   parseShard,
@@ -237,3 +238,10 @@ describeParser(
   ['', '10.244.1.0', '10.244.1.0/33', 'fd00::/129', '10.244.1.0/24,x', '/24'],
   'Expected ranges such as 10.244.1.0/24 separated by commas, not',
 );
+
+test('parseService', () => {
+  expect(parseService('auditor/agents')).toEqual({ namespace: 'auditor', name: 'agents' });
+  for (const text of ['agents', 'a/b/c', '/agents', 'Auditor/agents', 'auditor/']) {
+    expect(() => parseService(text)).toThrow('Expected a Service as NAMESPACE/NAME.');
+  }
+});

@@ -90,6 +90,7 @@ const sees: Readonly<Record<string, readonly string[]>> = {
   output: ['model', 'audit', 'measure'],
   cluster: ['model'],
   agent: ['model', 'rules'],
+  fleet: ['model', 'rules'],
 };
 
 /** The room of the commands, each of which wires the others for one purpose. */

@@ -163,16 +163,6 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     return caughtUp;
   }
 
-  const isUnread = (due: Due, now: number): boolean =>
-    !due.item.gone && !cut.isBlind(due.item.output) && isDue(asked.get(keyOf(due)), due, now);
-
-  /** Whether its namespace is too large, or has what cannot be read. */
-  function isReadAlone(due: Due): boolean {
-    const before = asked.get(keyOf(due));
-    const pods = held()?.snapshot.podsIn(due.namespace).length ?? 0;
-    return (before?.joint === true && before.read === null) || pods > together.mostPods;
-  }
-
   return {
     admit(due) {
       if (cut.isBlind(due.item.output)) return false;
@@ -180,7 +170,10 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     },
     next(waiting, now) {
       for (const [key, { at }] of asked) if (now - at > 60) asked.delete(key);
-      const keys = nextOf(waiting, (due) => isUnread(due, now), isReadAlone);
+      const isUnread = (due: Due): boolean =>
+        !due.item.gone && !cut.isBlind(due.item.output) && isDue(asked.get(keyOf(due)), due, now);
+      const podsIn = (namespace: string): number => held()?.snapshot.podsIn(namespace).length ?? 0;
+      const keys = nextOf(waiting, isUnread, (due) => isReadAlone(asked, due, podsIn));
       const joint = keys.length > 1;
       for (const key of keys) {
         asked.set(key, { at: now, read: null, joint, overtaken: false, looks: new Map() });
@@ -199,6 +192,17 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     },
     counts,
   };
+}
+
+/** Whether its namespace is too large, or has what cannot be read. */
+function isReadAlone(
+  asked: ReadonlyMap<Key, Asked>,
+  due: Due,
+  podsIn: (namespace: string) => number,
+): boolean {
+  const before = asked.get(keyOf(due));
+  if (before?.joint === true && before.read === null) return true;
+  return podsIn(due.namespace) > together.mostPods;
 }
 
 /** The Service that has waited longest, and those of its namespace where they are many. */

@@ -223,10 +223,11 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
   const { verdict, deviants } = compare(fates, outcome, audit.view, probe.packet.dst);
   if (verdict === 'unknown') audit.unknown.add(keyOfPort(port));
   if (verdict !== 'different') return;
+  const texts = described(probe, fates, outcome);
   for (const deviant of deviants) {
     const code = codeOf(deviant, fates, outcome, port);
     audit.differences.push({
-      ...described(probe, fates, outcome),
+      ...texts,
       code,
       port,
       subject: subjectOf(deviant),

@@ -5,7 +5,7 @@
 // it is gone with the first dump that does not. Differences are told apart by frontend, origin and
 // endpoint: a node that is a little late with every one of many changes never differs for long.
 //
-//   dump, report ─► node.ts: differences ─► stood for the window? ─► stale.ts, rollup.ts ─► settle.ts
+//   dump or report ─► node.ts: differences ─► stood for the window? ─► wanted.ts ─► settle.ts
 //
 // What is known of the cluster may be newer than what is known of the node. A difference that the
 // latest change of its Service may have made stands since that change at the earliest, and it must

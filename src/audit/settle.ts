@@ -322,7 +322,10 @@ function delayAll(watched: Watched, outputs: ReadonlySet<Output>, spell: Spell):
   waiting.clear();
   for (const due of all) {
     if (outputs.has(due.item.output)) {
-      due.at = Math.max(due.at + to - Math.max(from, due.since), to + least);
+      // One that became another in that time came too late for its window, which is no reason to
+      // wait for that time again.
+      const ends = due.since + due.item.unseen + options.window;
+      due.at = Math.max(ends + to - Math.max(from, due.since), to + least);
       due.item.unseen = due.at - options.window - due.since;
       due.point = null;
     }

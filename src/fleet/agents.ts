@@ -1,8 +1,8 @@
 // Where the agents are: the endpoints of their own headless Service, by the Node that each is on.
 // Its EndpointSlices are watched like all others, so nothing is asked of the API server for it.
 //
-// Of several endpoints on one Node, as there are while an agent is replaced, a ready one counts, and
-// of equals the first by address. Endpoints without a Node are passed over: they are no agents.
+// Of several endpoints on one Node, as there are while an agent is replaced, a ready one counts,
+// and of equals the first by address. Endpoints without a Node are passed over: they are no agents.
 
 import type { EndpointSlice } from '../model/objects.ts';
 

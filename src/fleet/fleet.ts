@@ -1,13 +1,13 @@
 // The agents of all nodes, each asked once in every round of its own:
 //
-//   EndpointSlices of their Service ──► whom to ask ──► visit ──► deliver ──► what must be asked, too
-//                                          ▲                        │
-//                                          └──── when the next report should be there
+//   slices of their Service ──► whom to ask ──► visit ──► deliver ──► packets to be asked for
+//                                    ▲                       │
+//                                    └── when the next report should be there
 //
-// An agent says for how long there will be no other report, so whoever asks knows when to ask again:
-// no sooner, and a moment later for one than for the other, so that not all are asked at once. Few
-// visits go on at one time. Who does not answer is asked again soon, then ever more rarely; from the
-// second time on its node is unknown. A node without an agent is unknown at once.
+// An agent says for how long there will be no other report, so whoever asks knows when to ask
+// again: no sooner, and a moment later for one than for the other, so that not all are asked at
+// once. Few visits go on at one time. Who does not answer is asked again soon, then ever more
+// rarely; from the second time on its node is unknown. A node without an agent is unknown at once.
 
 import type { Packet } from '../model/proxy.ts';
 import type { Outcome } from '../rules/walk.ts';

@@ -1,6 +1,6 @@
-// The families about the agents of nodes: how they stand, how old what they tell is, and how much of
-// it differs from what must be there. They are part of the catalogue (families.ts) and follow its
-// rules. Where no agents are asked, all of them are 0.
+// The families about the agents of nodes: how they stand, how old what they tell is, and how much
+// of it differs from what must be there. They are part of the catalogue (families.ts) and follow
+// its rules. Where no agents are asked, all of them are 0.
 
 import type { AgentMetrics, Family, Sample } from './family.ts';
 
@@ -29,8 +29,8 @@ export const agentFamilies: readonly Family[] = [
     name: `${prefix}node_agents`,
     type: 'gauge',
     help:
-      'Nodes by how their agent stands: it answers, is not heard of (stale), does not accept us or ' +
-      'is not understood (refused), or there is none (absent).',
+      'Nodes by how their agent stands: it answers, is not heard of (stale), does not accept us ' +
+      'or is not understood (refused), or there is none (absent).',
     labels: { state: states },
     unit: 'none',
     stability: 'stable',
@@ -65,8 +65,8 @@ export const agentFamilies: readonly Family[] = [
     name: `${prefix}agent_visits_total`,
     type: 'counter',
     help:
-      'Visits to agents: a report was there (seen), there was none yet (early), the agent did not ' +
-      'accept us or was not understood (refused), or it did not answer (silent).',
+      'Visits to agents: a report was there (seen), there was none yet (early), the agent did ' +
+      'not accept us or was not understood (refused), or it did not answer (silent).',
     labels: { result: results },
     unit: 'none',
     stability: 'experimental',

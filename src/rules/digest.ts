@@ -10,9 +10,9 @@
 // off by no more than n of those roundings. What is not known is told as `unknown`, so that its
 // digest is equal to no expectation.
 //
-// Two more belong to a frontend with an address of its own. Where endpoints may be pods of the node,
-// each meets itself: whether that is masqueraded is nobody else's experience. And where a mode
-// rejects wrong ports of a cluster IP, one is asked for.
+// Two more belong to a frontend with an address of its own. Where endpoints may be pods of the
+// node, each meets itself: whether that is masqueraded is nobody else's experience. And where a
+// mode rejects wrong ports of a cluster IP, one is asked for.
 //
 // Left out: source ranges, which only the Service names; whoever knows it asks for those packets.
 

@@ -170,15 +170,14 @@ function expectation(world: World, packet: Packet): Expectation {
   const frontends = world.byAddress.get(`${dst} ${protocol} ${dport}`) ?? nodePorts(world, packet);
   const [frontend] = frontends;
   if (frontend === undefined) return { fates: unclaimed(world, packet), frontend: null };
-  const fates = new Map<string, Fate>();
+  const fates: Fate[] = [];
   for (const one of frontends) {
     if (one.port.usable === null) return { fates: [], frontend };
-    for (const usable of one.port.usable) {
-      const fate = fateOf(world, packet, one, usable);
-      fates.set(keyOf(fate), fate);
-    }
+    for (const usable of one.port.usable) fates.push(fateOf(world, packet, one, usable));
   }
-  return { fates: [...fates.values()], frontend };
+  // Nearly always there is one, which is not worth a text of all its endpoints.
+  if (fates.length < 2) return { fates, frontend };
+  return { fates: [...new Map(fates.map((fate) => [keyOf(fate), fate])).values()], frontend };
 }
 
 function keyOf(fate: Fate): string {

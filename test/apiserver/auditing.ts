@@ -198,6 +198,13 @@ const untouched = () => ({
   chunks: new Map<Resource, number>(),
 });
 
+/** What the program leaves behind when it has ended. */
+async function checkLeft({ clock, server, violations }: State): Promise<void> {
+  await clock.runUntil(clock.now());
+  if (server.watches.size > 0) violations.push('watches are left behind');
+  if (clock.pending() > 0) violations.push(`${clock.pending()} timers are left behind`);
+}
+
 export function createSimulation(seed: number, prepare: (sim: Simulation) => void): Simulation {
   const clock = virtualClock();
   const server = createServer(clock);
@@ -252,9 +259,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
       controller.abort();
       await clock.runUntil(clock.now());
       await run;
-      await clock.runUntil(clock.now());
-      if (server.watches.size > 0) violations.push('watches are left behind');
-      if (clock.pending() > 0) violations.push(`${clock.pending()} timers are left behind`);
+      await checkLeft(state);
     },
   };
   prepare(state);

@@ -265,7 +265,7 @@ describe('a report', () => {
     expect(counts(5)).toHaveProperty('pending');
   });
 
-  test('a node that is not seen is unknown, its findings stand, and what is pending begins anew', () => {
+  test('not heard makes a node unknown; what was found stands, what is pending begins anew', () => {
     const { nodes, opened, resolved, counts } = begun(10);
     const tell = telling(nodes);
     tell(0, atHand);

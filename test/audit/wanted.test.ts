@@ -30,7 +30,9 @@ function seen(name: string) {
 
 /** Everything differs since 7. */
 function clocksOf({ differences }: Observed): Map<string, Clock> {
-  return new Map(differences.map((one) => [differenceKey(one), { before: 5, since: 7, lag: null }]));
+  return new Map(
+    differences.map((one) => [differenceKey(one), { before: 5, since: 7, lag: null }]),
+  );
 }
 
 describe('what has stood', () => {

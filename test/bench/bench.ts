@@ -5,7 +5,7 @@
 //   fleet    10,000 Services, 150,000 pods: first list, full audit, heap, cost of single events
 //
 // and, each only when it is named (`npm run -s bench -- sync`), the program on a live cluster of
-// that size, see live.ts: sync, events, scrape.
+// that size, see live.ts: sync, events, scrape; and `node`, the agent on a node of that size.
 //
 // Each part runs in processes of its own, so that nothing is warm and nothing is on the heap that
 // the part did not put there. Findings above information fail the bench; a missed target does not.
@@ -23,6 +23,7 @@ import type { LivePart, LiveRow } from './live.ts';
 import { liveParts, measureLive, variants } from './live.ts';
 import type { Figure, Samples } from './measure.ts';
 import { figure, merge, round } from './measure.ts';
+import { measureNode } from './node.ts';
 import { measureReplay } from './replay.ts';
 
 interface Plan {
@@ -311,6 +312,15 @@ async function live(part: LivePart): Promise<void> {
   print(`Live: ${part}`, head, rows.map(cellsOf), `By \`npm run -s bench -- ${part}${size}\`.`);
 }
 
+/** A node with rules of 10,000 Services, loaded for real. */
+async function node(): Promise<void> {
+  printMachine(machine());
+  const services = Number(process.argv[3] ?? 10_000);
+  const rows = await measureNode(services);
+  print('Nodes', ['figure', 'reached', 'at most'], rows, 'By `npm run -s bench -- node`, as root.');
+  process.stdout.write(`\n${JSON.stringify({ node: rows })}\n`);
+}
+
 const isOurs = (variant: (typeof variants)[number]): boolean => variant !== 'kube-state-metrics';
 
 function main(plan: Plan): void {
@@ -338,6 +348,7 @@ const plan = process.argv.includes('--quick') ? small : full;
 const part = argumentOf('part');
 const named = liveParts.find((one) => one === process.argv[2]);
 if (named !== undefined) await live(named);
+else if (process.argv[2] === 'node') await node();
 else if (part === 'replay') process.stdout.write(JSON.stringify(await replayPart(plan)));
 else if (part === 'fleet') process.stdout.write(JSON.stringify(fleetPart(plan)));
 else main(plan);

@@ -18,7 +18,7 @@ import { start, usageOf } from './programs.ts';
 const root = join(import.meta.dirname, '../..');
 
 /** Builds the bundle and returns its path. */
-async function buildBundle(): Promise<string> {
+export async function buildBundle(): Promise<string> {
   await promisify(execFile)(process.execPath, ['esbuild.config.ts'], { cwd: root });
   return join(root, 'dist/endpoint-auditor.mjs');
 }

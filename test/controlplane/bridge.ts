@@ -1,6 +1,6 @@
-// Carries connections between network namespaces: run inside of one, it listens at each `LISTEN` and
-// connects to its `TARGET`, given as LISTEN=TARGET. Each is `host:port` or the path of a socket in
-// the file system, which all namespaces share: so nothing has to be routed between them.
+// Carries connections between network namespaces: run inside of one, it listens at each `LISTEN`
+// and connects to its `TARGET`, given as LISTEN=TARGET. Each is `host:port` or the path of a socket
+// in the file system, which all namespaces share: so nothing has to be routed between them.
 
 import type { Server, Socket } from 'node:net';
 import { connect, createServer } from 'node:net';

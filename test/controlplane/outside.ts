@@ -1,5 +1,6 @@
-// The auditor outside the nodes: the program in a namespace of its own, with agents to ask, and what
-// it serves. Its keys are made here: one authority for the agents' certificate and for its own.
+// The auditor outside the nodes: the program in a namespace of its own, with agents to ask, and
+// what it serves. Its keys are made here: one authority for the agents' certificate and for its
+// own.
 
 import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';

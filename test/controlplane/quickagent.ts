@@ -1,5 +1,5 @@
-// The agent of a node with a shorter rest between rounds than it would have, so that a test need not
-// wait for minutes; it is the same in all else. Its settings are one JSON document.
+// The agent of a node with a shorter rest between rounds than it would have, so that a test need
+// not wait for minutes; it is the same in all else. Its settings are one JSON document.
 
 import { readFileSync } from 'node:fs';
 

@@ -139,7 +139,7 @@ test('the same round is told once', async () => {
   expect(entries.filter(({ kind }) => kind === 'node-report')).toHaveLength(1);
 });
 
-test('what must be asked for is asked for, and told with the report of the same round', async () => {
+test('what must be asked for is told with the report of the same round', async () => {
   const needs = ({ outcomes }: NodeReportEntry) => (outcomes === null ? [packet] : []);
   const { asked, entries } = await run(new Map([['a', at(1)]]), 25, undefined, needs);
   const reports = entries.filter((entry) => entry.kind === 'node-report');
@@ -173,7 +173,7 @@ test('a node without an agent is absent, and one that is gone is told of', async
   expect([...fleet.status().keys()]).toEqual(['b']);
 });
 
-test('who does not answer is unknown from the second time on, and asked ever more rarely', async () => {
+test('who does not answer is unknown from the second time on, and asked more rarely', async () => {
   const nodes = new Map([['a', at(1)]]);
   let isDown = false;
   const { asked, entries, troubles, fleet } = await run(nodes, 300, (now) => {

@@ -57,7 +57,7 @@ test('before the first round it is early', async () => {
   expect(await visit(going, null)).toEqual({ kind: 'early' });
 });
 
-test('the moment of a report is the earliest that it can be of, and the same for a round', async () => {
+test('the moment of a report is the earliest possible, and the same for a round', async () => {
   const { agent, going } = await begun();
   await agent.round();
   const first = await seen(going, null);

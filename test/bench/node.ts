@@ -1,0 +1,180 @@
+// What a large node costs its agent: `npm run -s bench -- node [SERVICES]`. Rules of so many
+// Services with 15 endpoints each are loaded for real in a network namespace, which needs root; a
+// process of its own reads what iptables-legacy-save prints there and walks all frontends, as the
+// agent does in every round; then the agent itself runs there and tells what it is asked for. For a
+// tenth of the Services iptables-nft-save runs beside it, for the ratio of both.
+//
+// Times are of the CPU: of programs by the shell's `times`.
+
+import { spawn, spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { programs } from '../../src/agent/collect.ts';
+import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
+import { walk } from '../../src/rules/walk.ts';
+import { cpuMicros, round } from './measure.ts';
+import { generateDump } from './dump.ts';
+import { buildBundle } from './program.ts';
+
+const endpoints = 15;
+
+const place = {
+  ...{ node: 'bench', localAddresses: ['172.18.0.2'], interfaces: ['lo'] },
+  ...{ nodeIPs: ['172.18.0.2'], podCIDRs: ['10.244.0.0/24'] },
+};
+
+type Backend = 'legacy' | 'nft';
+
+interface Space {
+  readonly run: (command: readonly string[], input?: string) => string;
+  readonly inside: (command: readonly string[]) => string[];
+}
+
+/** Does something in a namespace that holds these rules. */
+async function within<T>(backend: Backend, text: string, work: (space: Space) => T | Promise<T>) {
+  const name = `ea-bench-${process.pid}`;
+  const inside = (command: readonly string[]): string[] => ['netns', 'exec', name, ...command];
+  const call = (args: readonly string[], input = ''): string => {
+    const done = spawnSync('ip', args, { input, maxBuffer: 2 ** 29 });
+    if (done.status === 0) return done.stdout.toString();
+    throw new Error(`${args.join(' ')}: ${done.stderr.toString().slice(0, 500)}`);
+  };
+  call(['netns', 'add', name]);
+  try {
+    call(inside(['ip', 'link', 'set', 'lo', 'up']));
+    call(inside([`iptables-${backend}-restore`]), text);
+    return await work({ run: (command, input) => call(inside(command), input), inside });
+  } finally {
+    call(['netns', 'delete', name]);
+  }
+}
+
+/** CPU seconds of a command's children, by the shell. */
+function cost({ run }: Space, command: string): number {
+  const times = run(['bash', '-c', `${command} >/dev/null; times`])
+    .trim()
+    .split('\n');
+  const seconds = [...(times[1] ?? '').matchAll(/(\d+)m([\d.]+)s/g)];
+  return seconds.reduce((sum, [, minutes, rest]) => sum + Number(minutes) * 60 + Number(rest), 0);
+}
+
+/** Reads the dump on standard input and walks it, once; prints what it cost. */
+function walkOnce(): void {
+  const bytes = readFileSync(0);
+  const [program] = programs.filter(({ name }) => name === 'iptables-legacy-save');
+  if (program === undefined) throw new Error('No program');
+  const begun = cpuMicros();
+  const standing = readDumps([{ program, bytes }]);
+  const read = cpuMicros();
+  const context = contextOf(place);
+  let destinations = 0;
+  for (const { address, protocol, port: dport } of standing.claims) {
+    const packet = { from: 'pod', src: '10.244.0.5', dst: address ?? '', protocol, dport } as const;
+    if (address !== null) destinations += walk(standing.ruleset, context, packet).destinations.size;
+  }
+  const walked = cpuMicros();
+  const frontends = [...digestsOf(standing, place)].length;
+  const told = cpuMicros();
+  const seconds = {
+    ...{ parse: (read - begun) / 1e6, walk: (walked - read) / 1e6 },
+    digests: (told - walked) / 1e6,
+  };
+  const sizes = { frontends, destinations, bytes: bytes.length };
+  process.stdout.write(JSON.stringify({ ...seconds, ...sizes }));
+}
+
+interface Walked {
+  readonly parse: number;
+  readonly walk: number;
+  /** Of all packets of all frontends, after that. */
+  readonly digests: number;
+  readonly frontends: number;
+  readonly bytes: number;
+}
+
+/** The least of several processes. */
+function walked(dump: string): Walked {
+  const flags = ['--max-semi-space-size=4', '--heap-growing-percent=40'];
+  const runs = Array.from({ length: 4 }, () => {
+    const args = [...flags, import.meta.filename, '--once'];
+    const done = spawnSync(process.execPath, args, { input: dump, maxBuffer: 2 ** 29 });
+    if (done.status !== 0) throw new Error(done.stderr.toString());
+    return JSON.parse(done.stdout.toString()) as Walked;
+  });
+  return runs.reduce((least, one) => {
+    return one.parse + one.walk < least.parse + least.walk ? one : least;
+  });
+}
+
+interface AgentCost {
+  readonly idleMiB: number;
+  readonly peakMiB: number;
+  readonly report: number;
+  readonly unchanged: number;
+}
+
+async function agentIn({ inside }: Space): Promise<AgentCost> {
+  const main = await buildBundle();
+  const flags = ['--max-semi-space-size=4', '--heap-growing-percent=40'];
+  const args = ['agent', '--listen', '127.0.0.1:9466', '--pod-cidrs', '10.244.0.0/24'];
+  const child = spawn('ip', inside([process.execPath, ...flags, main, ...args]), {
+    stdio: 'ignore',
+  });
+  const url = 'http://127.0.0.1:9466/v1/report';
+  const script = `const one = await fetch('${url}'); const text = await one.text();
+    const again = await fetch('${url}', { headers: { 'if-none-match': one.headers.get('etag') } });
+    const size = [...again.headers].join('').length + (await again.text()).length;
+    console.log(JSON.stringify({ status: one.status, report: text.length, unchanged: size }));`;
+  try {
+    for (;;) {
+      await sleep(1000);
+      const asking = inside([process.execPath, '--input-type=module', '-e', script]);
+      const asked = spawnSync('ip', asking).stdout.toString();
+      const said = JSON.parse(asked || '{}') as Record<string, number>;
+      if (said.status !== 200) continue;
+      await sleep(3000);
+      const status = readFileSync(`/proc/${child.pid ?? 0}/status`, 'utf8');
+      const mebibytes = (name: string): number =>
+        round(Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1]) / 1024);
+      const sizes = { report: said.report ?? 0, unchanged: said.unchanged ?? 0 };
+      return { idleMiB: mebibytes('VmRSS'), peakMiB: mebibytes('VmHWM'), ...sizes };
+    }
+  } finally {
+    child.kill('SIGTERM');
+  }
+}
+
+export type NodeRow = readonly [name: string, reached: number, most: number | ''];
+
+/** Measures a node with so many Services; throws where there can be no namespace. */
+export async function measureNode(services: number): Promise<NodeRow[]> {
+  const large = generateDump(services, endpoints, 1).text;
+  const [at, agent] = await within('legacy', large, async (space) => {
+    const dump = space.run(['iptables-legacy-save']);
+    return [walked(dump), await agentIn(space)] as const;
+  });
+  const small = generateDump(Math.ceil(services / 10), endpoints, 1).text;
+  const [own, theirs] = await within('nft', small, (space) => {
+    const saved = Math.min(...[1, 2, 3].map(() => cost(space, 'iptables-nft-save')));
+    return [walked(space.run(['iptables-nft-save'])), saved] as const;
+  });
+  const few = Math.ceil(services / 10);
+  return [
+    [`dump of ${services} Services, MB`, round(at.bytes / 1e6), ''],
+    ['frontends', at.frontends, ''],
+    ['parse, CPU s', round(at.parse), ''],
+    ['walk of all frontends from a pod, CPU s', round(at.walk), ''],
+    ['digests of all frontends, CPU s', round(at.digests), ''],
+    ['parse and walk, CPU s', round(at.parse + at.walk), 0.8],
+    ['agent, idle, MiB', agent.idleMiB, 60],
+    ['agent, peak, MiB', agent.peakMiB, ''],
+    ['report, bytes', agent.report, ''],
+    ['unchanged report, bytes', agent.unchanged, 32 * 1024],
+    [`iptables-nft-save of ${few} Services, CPU s`, round(theirs), ''],
+    [`parse and walk of ${few} Services, CPU s`, round(own.parse + own.walk), ''],
+    ['the latter in per cent of the former', round((100 * (own.parse + own.walk)) / theirs), 25],
+  ];
+}
+
+if (process.argv.includes('--once')) walkOnce();
