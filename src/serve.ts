@@ -438,7 +438,7 @@ function* lose(state: State, lost: Lost): Steps {
  */
 function removalOf(state: State, { resource, namespace, name }: Lost): WatchEvent | null {
   if (name === null) return null;
-  const key = namespace === null ? name : `${namespace}/${name}`;
+  const key = namespace === null || namespace === '' ? name : `${namespace}/${name}`;
   const held = heldObjects(state.store)[resource].get(key);
   if (held === undefined) return null;
   const object = { ...held, resourceVersion: '' };
@@ -468,8 +468,7 @@ function* applyEvent(state: State, delivered: WatchEvent): Steps {
   }
   if (losses.size === 0) return;
   const { resource, object, at } = event;
-  const namespace = object.namespace === '' ? null : object.namespace;
-  const key = lostKey({ resource, namespace, name: object.name });
+  const key = lostKey({ resource, namespace: object.namespace, name: object.name });
   const lost = losses.get(key);
   if (lost === undefined) return;
   losses.delete(key);

@@ -108,6 +108,22 @@ test('report, page and metrics count a Service that no version could be read of'
   expect(answersOf(auditor, 'test').status().metrics.summary.unknown).toEqual(want);
 });
 
+test('a Node that cannot be read makes slices unknown, and is known when it can be again', () => {
+  const { auditor } = auditorOf(30);
+  const node = { metadata: { name: 'n1', uid: 'n1', resourceVersion: '3' }, spec: {}, status: {} };
+  const lost = { resource: 'nodes', namespace: '', name: 'n1', labels: null } as const;
+  const events = [added('services', service, 100), added('nodes', node, 100)];
+  for (const entry of [header(100), ...events, ...synced(101)]) auditor.take(entry);
+  auditor.take({ kind: 'unreadable', at: 110, type: 'modified', lost });
+  expect(report(auditor).unknown).toEqual({ 'object-unreadable': 1 });
+  const again = { ...node, metadata: { ...node.metadata, resourceVersion: '4' } };
+  auditor.take(added('nodes', again, 111));
+  expect(report(auditor).unknown).toEqual({});
+  auditor.take({ kind: 'unreadable', at: 112, type: 'deleted', lost });
+  expect(auditor.store.snapshot.nodes.size).toBe(0);
+  expect(report(auditor).unknown).toEqual({});
+});
+
 test('a deletion whose object cannot be read still deletes it', () => {
   const { auditor } = auditorOf(30);
   for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {

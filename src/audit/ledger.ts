@@ -40,7 +40,7 @@ import type { Audited, ConvergenceSample, Keeping, Occasion } from './standing.t
 import { noItems, reconcile, wake } from './standing.ts';
 import type { Records, Touch } from './touch.ts';
 import { recordsNamed, touchedBy, touchOf } from './touch.ts';
-import { isUnjudged, unknownOf } from './verdict.ts';
+import { isUnjudged, isWithin, unknownOf } from './verdict.ts';
 
 export interface Ledger {
   /** Takes in all that the snapshot holds, at the beginning. */
@@ -354,7 +354,7 @@ function indexForeign({ context, foreign }: State, record: ServiceRecord): void 
 function* judgeLost(state: State, lost: Lost, at: number): Steps {
   for (const of of state.audited.values()) {
     const { record } = of;
-    if (lost.namespace !== null && record.namespace !== lost.namespace) continue;
+    if (!isWithin(lost, record)) continue;
     const unknown = unknownOf(state.context.snapshot, record, state.lost.values());
     const same =
       unknown.size === of.unknown.size &&

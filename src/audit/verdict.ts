@@ -11,7 +11,7 @@
 // While an input cannot be seen (cut.ts), what was found with it still stands, but the verdict is
 // unknown: the difference may be over, or have come.
 
-import type { Lost, Resource, Snapshot } from '../model/objects.ts';
+import type { EndpointSlice, Lost, Pod, Resource, Snapshot } from '../model/objects.ts';
 import { selects } from '../model/selector.ts';
 import { isSelected } from '../shadow/endpoints.ts';
 import { isMirrored } from '../shadow/mirroring.ts';
@@ -77,9 +77,29 @@ export type Judged = Written | 'node';
 
 export const judged: readonly Judged[] = [...written, 'node'];
 
+/** Whether an unreadable object could be of the Service's namespace, or of none. */
+export const isWithin = ({ namespace }: Lost, record: ServiceRecord): boolean =>
+  namespace === null || namespace === '' || namespace === record.namespace;
+
+/** The version that is held of an unreadable object has a say too, until it can be read again. */
+function heldOf(
+  snapshot: Snapshot,
+  { resource, namespace, name }: Lost,
+): Pod | EndpointSlice | null {
+  const key = `${namespace ?? ''}/${name ?? ''}`;
+  if (resource === 'pods') return snapshot.pods.get(key) ?? null;
+  return resource === 'endpointslices' ? (snapshot.slices.get(key) ?? null) : null;
+}
+
 /** Whether an unreadable object could have a say in an output of this Service. */
-function concerns(lost: Lost, record: ServiceRecord, output: Written): boolean {
-  if (lost.namespace !== null && lost.namespace !== record.namespace) return false;
+function concerns(snapshot: Snapshot, lost: Lost, record: ServiceRecord, output: Written): boolean {
+  if (!isWithin(lost, record)) return false;
+  const held = heldOf(snapshot, lost);
+  if (held !== null && isAbout({ ...lost, labels: held.labels }, record, output)) return true;
+  return isAbout(lost, record, output);
+}
+
+function isAbout(lost: Lost, record: ServiceRecord, output: Written): boolean {
   switch (lost.resource) {
     case 'services':
       return lost.name === null || lost.name === record.name;
@@ -95,6 +115,7 @@ function concerns(lost: Lost, record: ServiceRecord, output: Written): boolean {
         ? isSelected(record.service)
         : selects(record.service.selector, lost.labels);
     case 'nodes':
+      // Any pod may come to be on it.
       return output === 'endpointslices';
   }
 }
@@ -112,7 +133,7 @@ export function unknownOf(
   }
   for (const lost of losses) {
     for (const output of written) {
-      if (concerns(lost, record, output)) unknown.set(output, 'object-unreadable');
+      if (concerns(snapshot, lost, record, output)) unknown.set(output, 'object-unreadable');
     }
   }
   return unknown.size === 0 ? nothingUnknown : unknown;

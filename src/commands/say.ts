@@ -7,6 +7,7 @@ import { problemText } from '../cluster/problem.ts';
 import type { Format } from '../config.ts';
 import type { Report } from '../output/report.ts';
 import { findingLine, renderReport } from '../output/report.ts';
+import { timeText } from '../output/text.ts';
 import type { Auditor } from '../serve.ts';
 import { releaseOf } from '../shadow/release.ts';
 
@@ -43,7 +44,7 @@ export function progress(what: string): { count: (at: number | null) => void; do
       if (!process.stderr.isTTY || entries % 1000 !== 0 || performance.now() < shown) return;
       shown = performance.now() + 200;
       visible = true;
-      const moment = at === null ? '' : `, ${new Date(at * 1000).toISOString()}`;
+      const moment = at === null ? '' : `, ${timeText(at)}`;
       process.stderr.write(`\r\u001b[K${what}: ${entries.toLocaleString('en')} read${moment}`);
     },
     done() {

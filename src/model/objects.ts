@@ -265,6 +265,7 @@ export interface ZoneCapacity {
 /** Part of the cluster's state that is not known, since it could not be read; null: any. */
 export interface Lost {
   readonly resource: Resource;
+  /** null: not known; empty: that of objects of the whole cluster. */
   readonly namespace: string | null;
   readonly name: string | null;
   /** The labels, where they could be read although the object could not. */

@@ -140,7 +140,17 @@ describe('unknown: an object that could not be read', () => {
     ],
     ['a pod of unknown labels', lost('pods', { name: 'x' }), 'unknown unknown -'],
     ['a pod that it does not select', lost('pods', { name: 'x', labels: { app: 'api' } }), ''],
-    ['a Node', lost('nodes', { namespace: null, name: 'node-z' }), '- unknown -'],
+    [
+      'a pod that it selected',
+      lost('pods', { name: pod().name, labels: { app: 'api' } }),
+      'unknown unknown -',
+    ],
+    [
+      'a slice that was of it',
+      lost('endpointslices', { name: slice().name, labels: named('api') }),
+      '- unknown unknown',
+    ],
+    ['a Node', lost('nodes', { namespace: '', name: 'node-z' }), '- unknown -'],
   ];
   test.each(cases)('%s', (_, one, want) => {
     const store = storeOf(settled);
