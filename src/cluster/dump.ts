@@ -201,10 +201,10 @@ function formatOf(source: string, head: string): Format['name'] | null {
   return /^[[{]/m.test(begin) ? 'JSON' : null;
 }
 
-/** What is no API object. In a file that was found it is none of ours, and only counted. */
+/** What is no API object is counted; in a file that was found it is none of ours, and no more. */
 function alien(file: File, line: number, message: string, value: string | null): void {
-  if (file.found) countWord(file.dump.ignored, 'no kind');
-  else report(file, line, message, { value });
+  countWord(file.dump.ignored, 'no kind');
+  if (!file.found) report(file, line, message, { value });
 }
 
 function report(file: File, line: number, message: string, more?: Partial<Problem>): void {

@@ -98,6 +98,9 @@ export function boundedProblems(onProblem: OnProblem, limit = 20): BoundedProble
     const count = (counts.get(problem.message) ?? 0) + 1;
     counts.set(problem.message, count);
     if (count <= limit) onProblem(problem);
+    else if (count === limit + 1) {
+      onProblem({ ...problem, message: `${problem.message}, like more that are only counted` });
+    }
   };
   return { report, counts };
 }

@@ -177,6 +177,7 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   reading.complete = false;
   if (!isFields(fields)) {
     report(reading, 'Expected an object', { value: valueText(fields) });
+    countWord(reading.skipped, 'no object');
     return null;
   }
   advance(reading, fields);
@@ -262,6 +263,7 @@ function readResource(reading: Reading, name: unknown): Resource | null {
   const resource = resources.find((resource) => resource === name);
   if (resource !== undefined) return resource;
   report(reading, 'Expected a resource', { field: 'resource', value: valueText(name) });
+  countWord(reading.skipped, 'no resource');
   return null;
 }
 
@@ -306,6 +308,7 @@ function readWatch(reading: Reading, fields: Fields): RecordingEntry | null {
   const state = watchStates.find((state) => state === fields.state);
   if (state === undefined) {
     report(reading, 'Expected a state', { field: 'state', value: valueText(fields.state) });
+    countWord(reading.skipped, 'no state');
   }
   if (resource === null || state === undefined) return null;
   return { kind: 'watch', at: reading.at, resource, state };

@@ -103,7 +103,11 @@ export function withReported(command: Command): Command {
         .default('table'),
     )
     .option('-n, --namespace <name>', 'report this namespace only')
-    .addOption(new Option('-A, --all-namespaces', 'report every namespace (the default)'));
+    .addOption(
+      new Option('-A, --all-namespaces', 'report every namespace (the default)').conflicts(
+        'namespace',
+      ),
+    );
 }
 
 export function withConnected(command: Command): Command {

@@ -352,6 +352,7 @@ if (import.meta.main) {
     try {
       const summary = await judgeFiles(files, print);
       print(summary);
+      if (summary.cases + summary.faults === 0) throw new Error('Nothing to judge in these files');
       process.exitCode = isConform(summary) ? 0 : 1;
     } catch (error) {
       process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
