@@ -191,6 +191,12 @@ function causeOf(
   return output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : touch.unseen;
 }
 
+/** Writings of one controller that were missed hide nothing of what the other writes. */
+function isHidden({ output }: Item, { writes }: Touch): boolean {
+  if (writes.size === 0 || (output !== 'endpoints' && output !== 'endpointslices')) return true;
+  return writes.has(output);
+}
+
 /** A difference that stood before and stands still; what is expected or actual may have moved. */
 function carryOn(
   keeping: Keeping,
@@ -206,7 +212,7 @@ function carryOn(
   const cause = difference.cause ?? kept ?? difference.hindrance ?? likely;
   const proven = item.proven || cause !== item.cause;
   const severity = severityOf(difference, cause, proven);
-  const isMissed = gap && item.openedAt === null && item.since < at;
+  const isMissed = gap && isHidden(item, touch) && item.openedAt === null && item.since < at;
   // When it was right in between, if it was, nobody saw, so that its end measures nothing.
   const missed = { since: at, unseen: 0, byInput: false };
   if (cause !== item.cause) {

@@ -407,6 +407,20 @@ describe('convergence', () => {
     expect(cluster.samples.map(brief)).toEqual(['endpointslices add 4']);
   });
 
+  test('of slices is measured though Endpoints came late, and not though pods did', () => {
+    const cluster = following();
+    cluster.put(20, notReady);
+    cluster.listed(21, endpointsNotReady);
+    expect(cluster.clocks()).toEqual([20]);
+    cluster.put(22, sliceNotReady);
+    expect(cluster.samples.map(brief)).toContain('endpointslices update 2');
+    const other = following();
+    other.put(20, notReady);
+    other.listed(21, { ...notReady, resourceVersion: '99' });
+    other.put(22, sliceNotReady);
+    expect(other.samples).toEqual([]);
+  });
+
   test('is told apart where changes overlap', () => {
     const cluster = following();
     cluster.put(10, fresh);

@@ -55,7 +55,7 @@ test.each<[unknown, string | null]>([
   expect((got ?? '').length).toBeLessThanOrEqual(80);
 });
 
-test('the first problems of each message are passed on, with a word on more, and all are counted', () => {
+test('the first problems of each message are passed on, and all are counted', () => {
   const seen: string[] = [];
   const { report, counts } = boundedProblems((problem) => seen.push(problem.message), 2);
   for (const message of ['a', 'b', 'a', 'a', 'a']) report(problemAt('stdin', 1, message));
