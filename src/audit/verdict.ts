@@ -205,9 +205,11 @@ export function verdictOf(
 }
 
 /** Whether somebody else writes endpoints for this Service, or for none: counted, not judged. */
-export function isForeign(snapshot: Snapshot, { record }: Audited): boolean {
+export function isForeign(snapshot: Snapshot, { record, unknown }: Audited): boolean {
   const { service, endpoints } = record;
   if (slicesOf(snapshot, record, 'foreign').length > 0) return true;
   if (endpoints === null) return false;
-  return service === null || (!isSelected(service) && !isMirrored(service, endpoints));
+  // There may be a Service, which nobody can read.
+  if (service === null) return unknown.get('endpoints') !== 'object-unreadable';
+  return !isSelected(service) && !isMirrored(service, endpoints);
 }

@@ -207,6 +207,17 @@ describe('isForeign', () => {
     if (audited === undefined) throw new Error('No record');
     expect(isForeign(store.snapshot, audited)).toBe(want);
   });
+
+  test('Endpoints of a Service that cannot be read are nobody else’s', () => {
+    const store = storeOf([endpoints()]);
+    const settle = createSettle({ window: 30, keep: 0 });
+    const ledger = createLedger({ context: contextOf(store), settle });
+    const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
+    ledger.lose(lost, 0);
+    ledger.begin(0);
+    const audited = ledger.audited.get('shop/web');
+    expect(audited && isForeign(store.snapshot, audited)).toBe(false);
+  });
 });
 
 test('nothing is known of a Service that never was', () => {
