@@ -7,9 +7,11 @@
 import type { Finding } from './audit/findings.ts';
 import { emptySummary, inOrder } from './audit/summary.ts';
 import type { NodeVerdict } from './audit/port-verdicts.ts';
+import { slicesOf } from './audit/service.ts';
 import type { Audited } from './audit/standing.ts';
 import type { Unknown, Verdict } from './audit/verdict.ts';
 import { reasonOf, verdictOf, written } from './audit/verdict.ts';
+import { fillGroups } from './measure/fill.ts';
 import { version } from './config.ts';
 import type { Fleet } from './fleet/fleet.ts';
 import type { Answers, NodeStatus, PendingDifference, ServiceStatus } from './output/http.ts';
@@ -264,6 +266,10 @@ function serviceStatus(auditor: Auditor, key: string, now: number): ServiceStatu
       return [{ output, verdict, reason }];
     }),
     ...onNodes(auditor, namespace, name),
+    fill: fillGroups(
+      slicesOf(store.snapshot, audited.record, 'controller'),
+      auditor.maxEndpointsPerSlice,
+    ),
     pending: pendingOf(audited),
     standing: settle.open().filter(isIts),
     resolved: settle.resolved().filter(isIts),

@@ -14,7 +14,7 @@
 // Left out: whether a surplus matters. The controller never moves an endpoint to save a slice, so a
 // surplus is what ordinary churn leaves behind.
 
-import type { AddressType, EndpointSlice, Key } from '../model/objects.ts';
+import type { AddressType, EndpointSlice, Key, Port } from '../model/objects.ts';
 
 interface Fill {
   /** Endpoints listed. */
@@ -25,12 +25,20 @@ interface Fill {
   readonly minimum: number;
 }
 
+/** The slices of one Service that share address type and ports. */
+export interface PortMapFill extends Fill {
+  readonly addressType: AddressType;
+  readonly ports: readonly Port[];
+  /** As `fillRatio` has it. */
+  readonly ratio: number | null;
+}
+
 /**
  * The groups of one Service's slices that share address type and ports. `slices` are those of one
  * controller; `max` is its --max-endpoints-per-slice. A group without endpoints needs no slice,
  * unless it is the only one of its address type: then it is the placeholder.
  */
-function fillGroups(slices: Iterable<EndpointSlice>, max: number): Fill[] {
+export function fillGroups(slices: Iterable<EndpointSlice>, max: number): PortMapFill[] {
   const groups = new Map<string, { of: EndpointSlice; endpoints: number; slices: number }>();
   const used = new Set<AddressType>();
   for (const slice of slices) {
@@ -44,12 +52,13 @@ function fillGroups(slices: Iterable<EndpointSlice>, max: number): Fill[] {
     }
     if (slice.endpoints.length > 0) used.add(slice.addressType);
   }
-  return [...groups.values()].map(({ of: { addressType }, endpoints, slices }) => {
+  return [...groups.values()].map(({ of: { addressType, ports }, endpoints, slices }) => {
     const isPlaceholder = endpoints === 0 && !used.has(addressType);
     // Of several groups without endpoints, the first is as good a placeholder as any.
     if (isPlaceholder) used.add(addressType);
     const minimum = isPlaceholder ? 1 : Math.ceil(endpoints / max);
-    return { endpoints, slices, minimum };
+    const fill = { endpoints, slices, minimum };
+    return { addressType, ports, ...fill, ratio: fillRatio(fill, max) };
   });
 }
 

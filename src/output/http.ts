@@ -20,6 +20,7 @@ import express from 'express';
 import type { InputState } from '../audit/cut.ts';
 import type { Code, Finding, Output } from '../audit/findings.ts';
 import type { Verdict } from '../audit/verdict.ts';
+import type { PortMapFill } from '../measure/fill.ts';
 import type { Resource } from '../model/objects.ts';
 import type { ExplainDocument } from './explain.ts';
 import { contentTypes, formatFor } from './exposition.ts';
@@ -57,6 +58,8 @@ export interface ServiceStatus {
   }[];
   /** Nodes by the worst verdict on a port of the Service there; null: no node is judged. */
   readonly nodes: Readonly<Record<Verdict, number>> | null;
+  /** How full the controller's slices are, by address type and ports. */
+  readonly fill: readonly PortMapFill[];
   /** Some of the nodes on which it is not conform, those that differ first. */
   readonly notConform: readonly {
     readonly node: string;

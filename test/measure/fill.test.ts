@@ -4,6 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { endpoint, port, slice, times } from '../build.ts';
 import {
   createFillTotals,
+  fillGroups,
   fillRatio,
   mostSurplus,
   setFill,
@@ -96,4 +97,23 @@ test('totals that follow changes equal those that are counted anew', () => {
       });
     }),
   );
+});
+
+test('each address type and ports are told apart', () => {
+  const slices = [
+    slice({ name: 'a', endpoints: times(5, () => endpoint()) }),
+    slice({ name: 'b', endpoints: times(2, () => endpoint()) }),
+    slice({ name: 'c', ports: [port({ port: 9 })], endpoints: times(4, () => endpoint()) }),
+    slice({ name: 'd', addressType: 'IPv6', endpoints: [] }),
+  ];
+  const groups = fillGroups(slices, 10).map(({ addressType, ports, ...fill }) => ({
+    of: `${addressType} ${ports.map((one) => one.port).join()}`,
+    ...fill,
+  }));
+  const common = slices[0]?.ports.map((one) => one.port).join() ?? '';
+  expect(groups).toEqual([
+    { of: `IPv4 ${common}`, endpoints: 7, slices: 2, minimum: 1, ratio: 0.35 },
+    { of: 'IPv4 9', endpoints: 4, slices: 1, minimum: 1, ratio: 0.4 },
+    { of: `IPv6 ${common}`, endpoints: 0, slices: 1, minimum: 1, ratio: 0 },
+  ]);
 });

@@ -148,6 +148,7 @@ describe('what each path answers', () => {
     outputs: [{ output: 'endpoints', verdict: 'unknown', reason: 'input-stale' }],
     nodes: null,
     notConform: [],
+    fill: [],
     pending: [],
     standing: [findingOf()],
     resolved: [],

@@ -28,6 +28,7 @@ function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceV
     inputs: {},
     nodes: null,
     notConform: [],
+    fill: [],
   };
   return {
     status,
