@@ -19,6 +19,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { endProgram, freePort } from '../processes.ts';
 import { programOf } from '../prometheus/programs.ts';
 import { alerts, codesOf, readRules, ruleFiles } from './rules.ts';
 
@@ -56,19 +57,7 @@ function start(command: string, args: readonly string[]): ChildProcess {
 
 async function stop(child: ChildProcess): Promise<void> {
   running.delete(child);
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = once(child, 'exit');
-  child.kill('SIGTERM');
-  await gone;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
+  await endProgram(child);
 }
 
 async function awaitReady(url: string): Promise<void> {

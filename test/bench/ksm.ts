@@ -8,12 +8,10 @@
 //
 // Run alone, it measures: `node test/bench/ksm.ts [SHARE]`.
 
-import { once } from 'node:events';
 import { request } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { freePort } from '../processes.ts';
 import type { LoadServer } from './loadserver.ts';
 import { startLoadServer } from './loadserver.ts';
 import type { Usage } from './programs.ts';
@@ -40,16 +38,6 @@ export interface StateMetrics {
   readonly usage: () => Promise<Usage>;
   readonly hasEnded: () => boolean;
   readonly stop: () => Promise<void>;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /** Asks for a page and hands its parts on as they come. */

@@ -5,16 +5,14 @@ import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdir, mkdtemp, readFile, rename, rm } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
+import { cacheFolder, goProgram } from '../processes.ts';
+
 const run = promisify(execFile);
 
-const cache = (): string => {
-  const base = process.env.XDG_CACHE_HOME ?? '';
-  return join(base === '' ? join(homedir(), '.cache') : base, 'endpoint-auditor', 'bench');
-};
+const cache = (): string => cacheFolder('bench');
 
 /**
  * Builds a package of a Go module and returns the binary's path. Go knows itself what has changed;
@@ -26,7 +24,7 @@ export async function build(module: string, packageName: string, name: string): 
   const [built, path] = [join(directory, name), join(cache(), name)];
   try {
     const options = { cwd: join(import.meta.dirname, module) };
-    await run('go', ['build', '-buildvcs=false', '-o', built, packageName], options);
+    await run(goProgram(), ['build', '-buildvcs=false', '-o', built, packageName], options);
     await rename(built, path);
   } finally {
     await rm(directory, { recursive: true, force: true });

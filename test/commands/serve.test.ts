@@ -2,7 +2,6 @@
 // line.
 
 import { createServer as createBackend } from 'node:http';
-import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 
 import { afterEach, expect, test, vi } from 'vitest';
@@ -11,21 +10,13 @@ import { printed, usual } from './printed.ts';
 import { emptySlice, liveCluster, rawEndpoints, rawPod, rawSlice, withUids } from '../clusters.ts';
 import type { Raw } from '../apiserver/objects.ts';
 import { decodeTraces } from '../output/otlp.ts';
+import { freePort } from '../processes.ts';
 import { serveLive } from '../../src/commands/serve.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
   vi.unstubAllEnvs();
 });
-
-/** A port that is free now. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 test('tells of a finding and its end, and ends with 0 when it is stopped', async () => {
   const { cluster, server } = liveCluster(emptySlice);

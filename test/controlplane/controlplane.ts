@@ -10,12 +10,12 @@ import { once } from 'node:events';
 import { closeSync, existsSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { request as httpsRequest } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
-import { homedir, tmpdir } from 'node:os';
-import { delimiter, join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+
+import { cacheFolder, freePort, goProgram } from '../processes.ts';
 
 const run = promisify(execFile);
 
@@ -83,11 +83,7 @@ export interface ControlPlane {
 }
 
 /** Where binaries of a version are kept. */
-export const cacheOf = (version: Version): string => {
-  const base = process.env.XDG_CACHE_HOME ?? '';
-  const cache = base === '' ? join(homedir(), '.cache') : base;
-  return join(cache, 'endpoint-auditor', 'controlplane', version);
-};
+export const cacheOf = (version: Version): string => cacheFolder('controlplane', version);
 
 /** The binary of KUBEBUILDER_ASSETS, if there is one of this version; etcd may be of any. */
 async function assetOf(tool: Tool, version: Version): Promise<string | null> {
@@ -97,15 +93,6 @@ async function assetOf(tool: Tool, version: Version): Promise<string | null> {
   if (tool === 'etcd') return path;
   const { stdout } = await run(path, ['--version']);
   return stdout.trim() === `Kubernetes ${version}` ? path : null;
-}
-
-/** Where Go is, also where its installer puts it and the PATH does not lead there. */
-function goProgram(): string {
-  const folders = [...(process.env.PATH ?? '').split(delimiter), '/usr/local/go/bin'];
-  const found = folders.map((folder) => join(folder, 'go')).find((path) => existsSync(path));
-  if (found !== undefined) return found;
-  const places = 'neither on the PATH nor in /usr/local/go/bin';
-  throw new Error(`Go is missing, ${places}: Go 1.26 or later builds the control plane`);
 }
 
 /** Builds beside the place where the binary belongs, so that nobody finds half of one. */
@@ -138,17 +125,6 @@ export async function ensureBinaries(version: Version = newestVersion): Promise<
     paths[tool] = path;
   }
   return paths as Binaries;
-}
-
-/** A port that nobody listens on now. */
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 const certificates = {

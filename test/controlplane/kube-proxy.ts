@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
+import { goProgram } from '../processes.ts';
 import type { Version } from './controlplane.ts';
 import { cacheOf } from './controlplane.ts';
 
@@ -18,6 +19,6 @@ export async function kubeProxyOf(version: Version): Promise<string> {
   const stamp = `-X k8s.io/component-base/version.gitVersion=${version}`;
   const flags = ['-buildvcs=false', '-ldflags', stamp, '-o', path];
   const cwd = join(import.meta.dirname, 'kube-proxy');
-  await run('go', ['build', ...flags, 'k8s.io/kubernetes/cmd/kube-proxy'], { cwd });
+  await run(goProgram(), ['build', ...flags, 'k8s.io/kubernetes/cmd/kube-proxy'], { cwd });
   return path;
 }

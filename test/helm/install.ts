@@ -8,8 +8,6 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { request as httpsRequest } from 'node:https';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -19,6 +17,7 @@ import { awaitSettled, clientOf } from '../controlplane/client.ts';
 import { createCluster } from '../controlplane/cluster.ts';
 import type { ControlPlane } from '../controlplane/controlplane.ts';
 import { newestVersion, startControlPlane } from '../controlplane/controlplane.ts';
+import { freePort } from '../processes.ts';
 import { chart } from './files.ts';
 import { crds } from './schemas.ts';
 import type { Pod } from './tree.ts';
@@ -32,15 +31,6 @@ const namespace = 'monitoring';
 const release = 'endpoint-auditor';
 const within = `/api/v1/namespaces/${namespace}`;
 const appsIn = `/apis/apps/v1/namespaces/${namespace}`;
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
 
 async function until(isTrue: () => Promise<boolean>, what: string): Promise<void> {
   const deadline = Date.now() + 60_000;

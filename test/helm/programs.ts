@@ -4,9 +4,10 @@
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+
+import { cacheFolder, goProgram } from '../processes.ts';
 
 const run = promisify(execFile);
 
@@ -18,9 +19,7 @@ const programs = {
 /** The path of the program, which is built where it is nowhere yet; that takes minutes. */
 export async function builtProgram(name: keyof typeof programs): Promise<string> {
   const { version, module } = programs[name];
-  const base = process.env.XDG_CACHE_HOME ?? '';
-  const root = base === '' ? join(homedir(), '.cache') : base;
-  const folder = join(root, 'endpoint-auditor', name, version);
+  const folder = cacheFolder(name, version);
   const path = join(folder, name);
   if (existsSync(path)) return path;
   process.stderr.write(`Building ${name} ${version}\n`);
@@ -28,7 +27,7 @@ export async function builtProgram(name: keyof typeof programs): Promise<string>
   // Beside the place where it belongs, so that nobody finds half of one.
   const building = await mkdtemp(join(folder, 'build-'));
   try {
-    await run('go', ['install', `${module}@${version}`], {
+    await run(goProgram(), ['install', `${module}@${version}`], {
       env: { ...process.env, GOBIN: building, GOFLAGS: '' },
     });
     await rename(join(building, name), path);

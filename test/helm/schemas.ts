@@ -7,6 +7,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { manifestsOf } from './files.ts';
+import { goProgram } from '../processes.ts';
 import type { Manifest } from './files.ts';
 
 const modules = {
@@ -17,7 +18,7 @@ const modules = {
 
 /** Where Go keeps the sources of the module; it fetches them where they are not there yet. */
 function sourcesOf(name: keyof typeof modules): string {
-  const json = execFileSync('go', ['mod', 'download', '-json', modules[name]], {
+  const json = execFileSync(goProgram(), ['mod', 'download', '-json', modules[name]], {
     encoding: 'utf8',
   });
   return (JSON.parse(json) as { Dir: string }).Dir;

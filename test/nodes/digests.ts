@@ -2,13 +2,11 @@
 // for every frontend of which one fate alone is right, whoever asks.
 
 import { digestOf, expectedWordsAt, keyOf, wordsAt, wordsOf } from '../../src/rules/digest.ts';
-import type { Asking } from '../../src/rules/digest.ts';
 import { claimsOf } from '../../src/rules/claims.ts';
-import { parseCIDR } from '../../src/model/ip.ts';
-import { addressIn } from '../../src/model/ip.ts';
 import { walk } from '../../src/rules/walk.ts';
 import { forwardingOf } from './audit.ts';
 import type { Folder } from './folder.ts';
+import { askingOf } from './reporting.ts';
 
 export interface DigestCounts {
   readonly equal: number;
@@ -23,20 +21,7 @@ export function compareDigests(folder: Folder): DigestCounts | null {
   const expected = forwardingOf(folder);
   if (expected === null) return null;
   const { forwarding, node } = expected;
-  const own = (six: boolean): string | null =>
-    folder.node.localAddresses.find((text) => text.includes(':') === six) ?? null;
-  const pod = (family: 'IPv4' | 'IPv6'): string | null => {
-    const range = node.podCIDRs.map(parseCIDR).find((one) => one?.family === family) ?? null;
-    return range === null ? null : addressIn(range, 251n);
-  };
-  const [four, six] = [own(false), own(true)];
-  const asking: Asking = {
-    ip: { node: four, pod: pod('IPv4'), outside: '198.51.100.7' },
-    ip6: { node: six, pod: pod('IPv6'), outside: '2001:db8::7' },
-    addresses: [four, six, '127.0.0.1'].filter((address) => address !== null),
-    pods: node.podCIDRs,
-    strays: forwarding.config.mode === 'nftables',
-  };
+  const asking = askingOf(folder, node, forwarding.config.mode);
   let [equal, open] = [0, 0];
   const different: string[] = [];
   for (const claim of claimsOf(folder.ruleset)) {

@@ -7,7 +7,7 @@ import type { NodeInput } from '../../src/audit/node.ts';
 import { observeNode } from '../../src/audit/node.ts';
 import { addressIn, parseCIDR } from '../../src/model/ip.ts';
 import type { Node } from '../../src/model/objects.ts';
-import type { Packet } from '../../src/model/proxy.ts';
+import type { Packet, ProxyConfig } from '../../src/model/proxy.ts';
 import { claimsOf } from '../../src/rules/claims.ts';
 import type { Asking } from '../../src/rules/digest.ts';
 import { digestOf, keyOf, packetText, wordsAt, wordsOf } from '../../src/rules/digest.ts';
@@ -17,7 +17,7 @@ import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import type { Folder } from './folder.ts';
 
 /** Who an agent on this node asks for. */
-export function askingOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): Asking {
+export function askingOf(folder: Folder, node: Node, mode: ProxyConfig['mode']): Asking {
   const own = (six: boolean): string | null =>
     folder.node.localAddresses.find((text) => text.includes(':') === six) ?? null;
   const pod = (family: 'IPv4' | 'IPv6'): string | null => {

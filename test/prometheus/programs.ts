@@ -4,16 +4,14 @@
 
 import { execFile } from 'node:child_process';
 import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
+import { cacheFolder, goProgram } from '../processes.ts';
+
 const run = promisify(execFile);
 
-function cache(): string {
-  const base = process.env.XDG_CACHE_HOME ?? '';
-  return join(base === '' ? join(homedir(), '.cache') : base, 'endpoint-auditor', 'prometheus');
-}
+const cache = (): string => cacheFolder('prometheus');
 
 /**
  * The path of a program that is built. Go knows itself what has changed; the first time takes
@@ -26,7 +24,7 @@ export async function programOf(name: 'promtool' | 'prometheus'): Promise<string
   const [built, path] = [join(directory, name), join(cache(), name)];
   try {
     const flags = ['-buildvcs=false', '-tags', 'remove_all_sd', '-o', built];
-    await run('go', ['build', ...flags, `github.com/prometheus/prometheus/cmd/${name}`], {
+    await run(goProgram(), ['build', ...flags, `github.com/prometheus/prometheus/cmd/${name}`], {
       cwd: import.meta.dirname,
     });
     await rename(built, path);

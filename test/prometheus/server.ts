@@ -1,27 +1,16 @@
 // A real Prometheus on the loopback, for as long as a test needs it, and its answers.
 
 import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { endProgram, freePort } from '../processes.ts';
 import { programOf } from './programs.ts';
 
 interface Running {
   readonly url: string;
   stop(): Promise<void>;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /** Prometheus with its data in `directory`/data, when it is ready. */
@@ -40,12 +29,7 @@ export async function startPrometheus(
     [...paths, `--web.listen-address=${address}`, ...flags],
     { stdio: 'ignore' },
   );
-  const stop = async (): Promise<void> => {
-    if (child.exitCode !== null || child.signalCode !== null) return;
-    const gone = once(child, 'exit');
-    child.kill('SIGTERM');
-    await gone;
-  };
+  const stop = (): Promise<void> => endProgram(child);
   const url = `http://${address}`;
   for (let tries = 0; tries < 300; tries++) {
     if (child.exitCode !== null) throw new Error(`Prometheus ended with ${child.exitCode}`);

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 
 import { resources } from '../../src/model/objects.ts';
+import { goProgram } from '../processes.ts';
 import { oddLines } from './objects.ts';
 
 type Raw = Record<string, unknown>;
@@ -89,6 +90,6 @@ function* said(): Generator<Raw> {
 const input = [...recorded(), ...varied(), ...oddLines(), ...said()]
   .map((line) => `${JSON.stringify(line)}\n`)
   .join('');
-const run = spawnSync('go', ['run', '.'], { cwd: here, input, maxBuffer: 1 << 30 });
+const run = spawnSync(goProgram(), ['run', '.'], { cwd: here, input, maxBuffer: 1 << 30 });
 if (run.status !== 0) throw new Error(run.stderr.toString());
 writeFileSync(join(here, 'objects.bin.gz'), gzipSync(run.stdout, { level: 9 }));

@@ -8,16 +8,14 @@
 
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
-import { homedir, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, promisify } from 'node:util';
 
+import { cacheFolder, endProgram, freePort } from '../processes.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import type { Journey } from '../../src/measure/journey.ts';
 import { journeyLength } from '../../src/measure/journey.ts';
@@ -42,9 +40,7 @@ function check(isRight: boolean, what: string): void {
 
 /** The path of the server. */
 async function jarOf(): Promise<string> {
-  const base = process.env.XDG_CACHE_HOME ?? '';
-  const root = base === '' ? join(homedir(), '.cache') : base;
-  const directory = join(root, 'endpoint-auditor', 'zipkin');
+  const directory = cacheFolder('zipkin');
   const path = join(directory, `zipkin-server-${version}-exec.jar`);
   if (existsSync(path)) return path;
   await mkdir(directory, { recursive: true });
@@ -52,22 +48,6 @@ async function jarOf(): Promise<string> {
   const goal = ['dependency:copy', `-Dartifact=${artifact}`, `-DoutputDirectory=${directory}`];
   await run('mvn', ['-q', '-B', ...goal]);
   return path;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
-async function stopped(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = once(child, 'exit');
-  child.kill('SIGKILL');
-  await gone;
 }
 
 /** The server in memory, when it is ready. */
@@ -84,7 +64,7 @@ async function zipkin(): Promise<{ readonly url: string; readonly child: ChildPr
     if (answer?.ok === true) return { url, child };
     await sleep(100);
   }
-  await stopped(child);
+  await endProgram(child, 'SIGKILL');
   throw new Error('Zipkin is not ready after 3 minutes');
 }
 
@@ -226,7 +206,7 @@ try {
   await checkSearch(url, telling);
   if (flags.picture !== undefined) await draw(url, telling, flags.picture);
 } finally {
-  await stopped(child);
+  await endProgram(child, 'SIGKILL');
 }
 for (const problem of problems.slice(0, 5)) process.stdout.write(`${problem}\n`);
 process.stdout.write(`${problems.length} problems\n`);
