@@ -172,7 +172,7 @@ function keyOf(state: Traveller): string {
     state.markKnown,
     state.connectionMark,
     state.connectionMarkKnown,
-    state.tracked,
+    state.entry,
     state.goal,
     state.masqueraded,
     state.translated,
@@ -318,7 +318,7 @@ function perform(run: Run, rule: Rule, action: Action): Next {
       traveller.remembered = { head: action.name, tail: traveller.remembered };
       return 'same rule';
     case 'notrack':
-      traveller.tracked = false;
+      if (traveller.entry === 'none') traveller.entry = 'untracked';
       return 'same rule';
     case 'accept':
       walk.onward(walk, traveller, tally, weight);

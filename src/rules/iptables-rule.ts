@@ -337,9 +337,7 @@ const modules: Readonly<Record<string, Reader>> = {
     const field = name === '--src-range' ? 'source' : 'destination';
     return range && { kind: 'field', field, mask: null, ranges: [range], negate };
   }),
-  conntrack: eachOption('conntrack', ({ name, negate, values }) =>
-    name === '--ctstate' ? stateMatch(values, negate) : null,
-  ),
+  conntrack: eachOption('conntrack', conntrackMatch),
   state: eachOption('state', ({ name, negate, values }) =>
     name === '--state' ? stateMatch(values, negate) : null,
   ),
@@ -408,6 +406,28 @@ function flagsOf(names: string): number | null {
     bits |= flagBits[name as keyof typeof flagBits];
   }
   return bits;
+}
+
+/** What an entry holds of the first packet's own direction; of the reply's nothing is known. */
+function conntrackMatch({ name, negate, values }: Option): Match | null {
+  const [value = ''] = values;
+  switch (name) {
+    case '--ctstate':
+    case '--ctdir':
+      return stateMatch(values, negate);
+    case '--ctorigdst': {
+      const range = parseNetwork(value);
+      const field = 'original destination';
+      return range && { kind: 'field', field, mask: null, ranges: [range], negate };
+    }
+    case '--ctorigdstport': {
+      const ranges = portRanges(value);
+      const field = 'original destination port';
+      return ranges && { kind: 'field', field, mask: null, ranges, negate };
+    }
+    default:
+      return null;
+  }
 }
 
 const stateMatch = (values: readonly string[], negate: boolean): Match => ({

@@ -18,13 +18,13 @@ export function changeMark(action: MarkAction, state: PacketState): void {
       if (action.field === 'mark') {
         state.mark = ((state.mark & action.keep) ^ action.flip) >>> 0;
         state.markKnown = (state.markKnown | ~action.keep) >>> 0;
-      } else {
+      } else if (state.entry === 'new') {
         state.connectionMark = ((state.connectionMark & action.keep) ^ action.flip) >>> 0;
         state.connectionMarkKnown = (state.connectionMarkKnown | ~action.keep) >>> 0;
       }
       return;
     case 'copy mark': {
-      copyMark(action, state);
+      if (state.entry === 'new') copyMark(action, state);
       return;
     }
   }

@@ -25,6 +25,8 @@ export interface PacketState {
   readonly source: Address;
   readonly protocol: number;
   readonly isLocal: (address: Address) => boolean;
+  /** Where it was sent to. */
+  readonly original: { readonly address: Address; readonly port: number };
   hook: Hook;
   /** null: a rule translated it, and does not say into what. */
   destination: Address | null;
@@ -41,12 +43,15 @@ export interface PacketState {
   markKnown: number;
   connectionMark: number;
   connectionMarkKnown: number;
-  tracked: boolean;
+  /** In conntrack's table: there is none before it is asked, or where a rule told it not to. */
+  entry: 'none' | 'new' | 'untracked';
   /** Destination NAT is settled: no rule can change it any more. */
   translated: boolean;
   sourceTranslated: boolean;
   /** Where it goes: `ip:port`, or null while nobody translated it. */
   goal: string | null;
+  /** Whether it goes elsewhere than it was sent: NAT to the same place leaves no DNAT status. */
+  rewritten: boolean;
   masqueraded: boolean | 'unknown';
   /** The names under which rules remembered the source on the way. */
   remembered: List<string> | null;
@@ -95,8 +100,17 @@ export function evaluate(match: Match, state: PacketState): Answer {
 
 type FieldMatch = Extract<Match, { kind: 'field' }>;
 
+/** What stands in conntrack's entry, not in the packet. */
+const ofEntry: readonly Field[] = [
+  'connection mark',
+  'original destination',
+  'original destination port',
+];
+
 function fieldAnswer(match: FieldMatch, state: PacketState): Answer {
   const { field, ranges, negate } = match;
+  // Without an entry there is nothing to compare, and a negation does not make one.
+  if (ofEntry.includes(field) && state.entry !== 'new') return 'no';
   if (match.mask !== null || field === 'mark' || field === 'connection mark') {
     return bitsAnswer(match, state);
   }
@@ -121,6 +135,10 @@ function numberOf(field: Field, state: PacketState): Address | null {
       return state.destination;
     case 'destination port':
       return state.destinationPort;
+    case 'original destination':
+      return state.original.address;
+    case 'original destination port':
+      return state.original.port;
     case 'protocol':
       return state.protocol;
     case 'nfproto':
@@ -190,11 +208,13 @@ function stateHolds(name: string, state: PacketState): boolean {
   switch (name) {
     case 'new':
     case 'original':
-      return state.tracked;
+      return state.entry === 'new';
     case 'untracked':
-      return !state.tracked;
+      return state.entry === 'untracked';
+    case 'invalid':
+      return state.entry === 'none';
     case 'dnat':
-      return state.goal !== null;
+      return state.rewritten;
     case 'snat':
       return state.masqueraded === true;
     default:
@@ -280,7 +300,7 @@ function valueOf(
   field: Field | 'in' | 'out' | 'state',
   state: PacketState,
 ): Address | string | null {
-  if (field === 'state') return state.tracked ? 'new' : 'untracked';
+  if (field === 'state') return state.entry === 'none' ? 'invalid' : state.entry;
   return field === 'in' || field === 'out' ? state[field] : numberOf(field, state);
 }
 

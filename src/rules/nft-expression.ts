@@ -95,13 +95,15 @@ export interface Selector {
   readonly guards: readonly Match[];
 }
 
-const guard = (field: Field, number: number): Match => ({
+export const guard = (field: Field, number: number): Match => ({
   kind: 'field',
   field,
   mask: null,
   ranges: [one(number)],
   negate: false,
 });
+
+const familyGuard = (name: string): Match => guard('nfproto', name.startsWith('ip6') ? 10 : 2);
 
 const transports = ['tcp', 'udp', 'sctp', 'dccp', 'udplite'];
 
@@ -115,8 +117,23 @@ export function selectorOf(expression: unknown): Selector | null {
     case 'meta':
       return metaSelectors[key] ?? null;
     case 'ct':
-      if (key === 'mark') return { field: 'connection mark', type: '', guards: [] };
-      return key === 'state' ? { field: 'state', type: 'state', guards: [] } : null;
+      return conntrackSelector(key, (body as { dir?: string }).dir);
+    default:
+      return null;
+  }
+}
+
+/** What an entry holds of the first packet's own direction; of the reply's nothing is known. */
+function conntrackSelector(key: string, direction: string | undefined): Selector | null {
+  if (key === 'mark') return { field: 'connection mark', type: '', guards: [] };
+  if (key === 'state') return { field: 'state', type: 'state', guards: [] };
+  if (direction !== 'original') return null;
+  switch (key) {
+    case 'ip daddr':
+    case 'ip6 daddr':
+      return { field: 'original destination', type: '', guards: [familyGuard(key)] };
+    case 'proto-dst':
+      return { field: 'original destination port', type: '', guards: [] };
     default:
       return null;
   }
@@ -140,7 +157,7 @@ function payloadSelector({ protocol = '', field = '' }: { protocol?: string; fie
     guards,
   });
   if (protocol === 'ip' || protocol === 'ip6') {
-    const guards = [guard('nfproto', protocol === 'ip' ? 2 : 10)];
+    const guards = [familyGuard(protocol)];
     if (field === 'saddr') return select('source', guards);
     if (field === 'daddr') return select('destination', guards);
     return field === 'protocol' || field === 'nexthdr' ? select('protocol', guards) : null;

@@ -4,8 +4,9 @@
 // what such a match asks, and where such a target sends, this listing does not tell.
 
 import { isNoteTarget } from './iptables-target.ts';
-import { componentOf, keyOf, readElement, selectorOf, tagOf, verdictOf } from './nft-expression.ts';
 import type { Selector } from './nft-expression.ts';
+import { componentOf, guard, keyOf, readElement } from './nft-expression.ts';
+import { selectorOf, tagOf, verdictOf } from './nft-expression.ts';
 import type { Action, ElementSet, Match, Range, Rule, Statement, Table } from './ruleset.ts';
 import type { Translation } from './ruleset.ts';
 
@@ -51,7 +52,7 @@ function statementsOf(expression: unknown, table: Listed): Statement[] {
     case 'ct count':
       return [{ kind: 'unknown', text }];
     case 'reject':
-      return [{ kind: 'reject', text }];
+      return [...rejectGuards(fields), { kind: 'reject', text }];
     case 'notrack':
       return [{ kind: 'notrack' }];
     case 'mangle':
@@ -66,7 +67,7 @@ function statementsOf(expression: unknown, table: Listed): Statement[] {
     }
     case 'dnat':
     case 'snat':
-      return translationOf(tag, fields, table, text);
+      return [...familyGuards(fields), ...translationOf(tag, fields, table, text)];
     case 'masquerade': {
       const random = flagsOf(fields).length > 0 || fields.port !== undefined;
       return [{ kind: 'masquerade', random, text }];
@@ -81,6 +82,19 @@ function statementsOf(expression: unknown, table: Listed): Statement[] {
     default:
       return [{ kind: 'unknown verdict', text }];
   }
+}
+
+/** What nft asks before it rejects in the way of one protocol, and does not list. */
+function rejectGuards({ type }: Readonly<Record<string, unknown>>): readonly Match[] {
+  if (type === 'tcp reset') return [guard('protocol', 6)];
+  if (type === 'icmp') return [guard('nfproto', 2)];
+  return type === 'icmpv6' ? [guard('nfproto', 10)] : [];
+}
+
+/** `dnat ip to` leaves packets of the other family alone. */
+function familyGuards({ family }: Readonly<Record<string, unknown>>): readonly Match[] {
+  if (family === 'ip') return [guard('nfproto', 2)];
+  return family === 'ip6' ? [guard('nfproto', 10)] : [];
 }
 
 // Matches.
@@ -100,7 +114,9 @@ function matchesOf(raw: RawMatch, table: Table, text: string): Statement[] {
   const [tag, body] = tagOf(left);
   const special = specialMatch(tag, body, raw);
   if (special !== null) return special;
-  if (tag === '&' && Array.isArray(body)) return bitsMatch(body[0], bitsOf(body[1]), raw, text);
+  if (tag === '&' && Array.isArray(body)) {
+    return statusMatch(body, raw) ?? bitsMatch(body[0], bitsOf(body[1]), raw, text);
+  }
   if (tag === 'concat') return setMatch(left, anonymous(right), negate, text);
   const selector = selectorOf(left);
   if (selector === null) return [{ kind: isNever(tag, body) ? 'never' : 'unknown', text }];
@@ -145,6 +161,15 @@ function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | 
   if (count === null) return null;
   const probability = Math.min(Math.max(count / mod, 0), 1);
   return [{ kind: 'random', probability, every: null }];
+}
+
+/** `ct status & dnat == dnat`, or `!= dnat`. */
+function statusMatch([left, bit]: readonly unknown[], { op, right }: RawMatch): Statement[] | null {
+  const [tag, body] = tagOf(left);
+  const isStatus = tag === 'ct' && (body as { key?: unknown }).key === 'status';
+  if (!isStatus || typeof bit !== 'string' || bit !== right) return null;
+  if (op !== '==' && op !== '!=') return null;
+  return [{ kind: 'state', states: [bit], negate: op === '!=' }];
 }
 
 function fibMatch(fields: Readonly<Record<string, unknown>>, raw: RawMatch): Statement[] | null {

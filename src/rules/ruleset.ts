@@ -97,6 +97,9 @@ export type Field =
   | 'destination'
   | 'source port'
   | 'destination port'
+  /** Where conntrack saw it go to before anything was translated. */
+  | 'original destination'
+  | 'original destination port'
   /** Protocol number: tcp 6, udp 17, sctp 132. */
   | 'protocol'
   /** 2: IPv4, 10: IPv6. */

@@ -79,10 +79,12 @@ function lose<State extends PacketState>(state: State): State {
   state.destination = null;
   state.destinationPort = null;
   state.goal = 'unknown';
+  state.rewritten = true;
   return state;
 }
 
 function send<State extends PacketState>(state: State, address: Address, port: number): State {
+  state.rewritten = address !== state.destination || port !== state.destinationPort;
   state.destination = address;
   state.destinationPort = port;
   state.goal = formatEndpoint(address, port);
@@ -122,6 +124,7 @@ function toNode<State extends PacketState>(ports: Range<number> | null, state: S
   state.destination = null;
   state.destinationPort = port;
   state.toNode = true;
+  state.rewritten = true;
   state.goal = `node:${port}`;
   return state;
 }

@@ -137,6 +137,7 @@ function travellerOf(
     protocol: protocols[packet.protocol],
     isLocal: (address) => isLoopback(address) || own.includes(address),
     interfaces: node.interfaces?.all ?? null,
+    original: { address: destination, port: packet.dport },
     hook: 'prerouting',
     destination,
     destinationPort: packet.dport,
@@ -147,10 +148,11 @@ function travellerOf(
     markKnown: 0xffffffff,
     connectionMark: 0,
     connectionMarkKnown: 0xffffffff,
-    tracked: true,
+    entry: 'none',
     translated: false,
     sourceTranslated: false,
     goal: null,
+    rewritten: false,
     masqueraded: false,
     remembered: null,
     affinity: null,
@@ -243,6 +245,7 @@ function onward(journey: Journey, state: Traveller, tally: Tally, weight: number
     else state.translated = true;
   }
   const station = state.stations[state.station++] as Station | undefined;
+  if (state.entry === 'none' && isBehindConntrack(station)) state.entry = 'new';
   if (station === undefined) {
     leaveHook(journey, state, tally, weight);
     return;
@@ -252,7 +255,7 @@ function onward(journey: Journey, state: Traveller, tally: Tally, weight: number
     return;
   }
   const settled = isSource ? state.sourceTranslated : state.translated;
-  if (settled || !state.tracked) {
+  if (settled || state.entry === 'untracked') {
     onward(journey, state, tally, weight);
     return;
   }
@@ -262,6 +265,10 @@ function onward(journey: Journey, state: Traveller, tally: Tally, weight: number
     onward(journey, way, part.tally, part.weight);
   });
 }
+
+/** Conntrack makes its entry at a priority of its own, between raw and mangle. */
+const isBehindConntrack = (station: Station | undefined): boolean =>
+  station?.kind !== 'chain' || station.at.base.priority > -200;
 
 /** Whether the packet is for the node itself; null: its destination is not known. */
 function isLocal({ toNode, destination, isLocal }: Traveller): boolean | null {

@@ -45,7 +45,23 @@ export function checkPackets(folder: Folder, report: (line: string) => void): Pa
 function walksOf({ ruleset, node }: Folder, { packet, srcs }: PacketLine): Outcome[] {
   const protocol = packet.protocol.toLowerCase() as 'tcp' | 'udp' | 'sctp';
   const sources = srcs ?? [packet.src];
-  return sources.map((src) => walk(ruleset, node, { ...packet, src, protocol }));
+  const { dst, dport } = packet;
+  const own = dst.includes(':') ? `[${dst}]:${dport}` : `${dst}:${dport}`;
+  return sources.map((src) => asSeen(walk(ruleset, node, { ...packet, src, protocol }), own));
+}
+
+/** A translation to where the packet goes anyway leaves no trace in its entry: it passes. */
+function asSeen(outcome: Outcome, own: string): Outcome {
+  const same = outcome.destinations.get(own);
+  if (same === undefined) return outcome;
+  const { pass } = outcome;
+  const isOne = pass.probability === 0 || pass.masqueraded === same.masqueraded;
+  const probability = pass.probability + same.probability;
+  return {
+    ...outcome,
+    destinations: new Map([...outcome.destinations].filter(([name]) => name !== own)),
+    pass: { ...same, probability, masqueraded: isOne ? same.masqueraded : 'unknown' },
+  };
 }
 
 const isUnknown = ({ unknown, destinations, pass }: Outcome): boolean =>

@@ -61,6 +61,19 @@ describe('matches', () => {
       match({ numgen: { mode: 'inc', mod: 4, offset: 0 } }, 1, '<'),
       { kind: 'random', probability: 0.25 },
     ],
+    [
+      match({ '&': [{ ct: { key: 'status' } }, 'dnat'] }, 'dnat', '!='),
+      { kind: 'state', states: ['dnat'], negate: true },
+    ],
+    [
+      match({ ct: { key: 'ip daddr', dir: 'original' } }, '10.96.0.1'),
+      { kind: 'field', field: 'original destination' },
+    ],
+    [
+      match({ ct: { key: 'proto-dst', dir: 'original' } }, 80),
+      { kind: 'field', field: 'original destination port' },
+    ],
+    [match({ ct: { key: 'ip daddr', dir: 'reply' } }, '10.96.0.1'), { kind: 'unknown' }],
     [match({ payload: { protocol: 'icmpv6', field: 'type' } }, 'nd-redirect'), { kind: 'never' }],
     [match({ payload: { protocol: 'ip', field: 'ttl' } }, 2, '<'), { kind: 'never' }],
     [match({ payload: { protocol: 'ip', field: 'ttl' } }, 60, '<'), { kind: 'unknown' }],
@@ -68,6 +81,19 @@ describe('matches', () => {
     [{ limit: { rate: 3 } }, { kind: 'unknown' }],
   ])('%j', (expression, want) => {
     expect(read(expression).at(-1)).toMatchObject(want);
+  });
+
+  test('what nft asks without listing it: a protocol to reset, a family to translate', () => {
+    const inet = { ...table, family: 'inet' } as const;
+    const asked = (expression: unknown, where: typeof table | typeof inet = inet): unknown =>
+      readRule({ chain: 'c', expr: [expression] }, where, []).statements[0];
+    expect(asked({ reject: { type: 'tcp reset' } })).toMatchObject({ field: 'protocol' });
+    expect(asked({ reject: { type: 'icmpv6' } })).toMatchObject({ ranges: [{ low: 10 }] });
+    expect(asked({ reject: { type: 'icmp' } })).toMatchObject({ ranges: [{ low: 2 }] });
+    const dnat = (family: string): unknown => ({ dnat: { family, addr: '10.0.0.1' } });
+    expect(asked(dnat('ip'))).toMatchObject({ ranges: [{ low: 2 }] });
+    expect(asked(dnat('ip6'))).toMatchObject({ ranges: [{ low: 10 }] });
+    expect(asked(dnat('ip'), table)).toMatchObject({ kind: 'dnat' });
   });
 
   test('flags of TCP: in asks for one of them, == for exactly these', () => {
@@ -117,6 +143,7 @@ describe('statements', () => {
     [{ masquerade: { flags: 'fully-random' } }, { kind: 'masquerade', random: true }],
     [{ redirect: { port: 8080 } }, { kind: 'redirect', ports: { low: 8080, high: 8080 } }],
     [{ reject: null }, { kind: 'reject' }],
+    [{ reject: { type: 'tcp reset' } }, { kind: 'reject' }],
     [{ tproxy: { port: 1 } }, { kind: 'unknown verdict' }],
     [{ counter: 'hits' }, { kind: 'note' }],
     [{ xt: { type: 'match', name: 'comment' } }, { kind: 'note' }],

@@ -98,6 +98,10 @@ function printField({ field, mask, ranges, negate }: FieldMatch, not: string): s
     }
     case 'tcp flags':
       return `-m tcp ${not}--tcp-flags ${flagNames(mask ?? 63)} ${flagNames(Number(first.low))}`;
+    case 'original destination':
+      return `-m conntrack ${not}--ctorigdst ${printRange(first)}`;
+    case 'original destination port':
+      return `-m conntrack ${not}--ctorigdstport ${printPorts(ranges, ':')}`;
     case 'nfproto':
       throw new Error('iptables has no nfproto');
   }

@@ -48,6 +48,15 @@ describe('destinations', () => {
     expect(goals(to('10.0.0.9', null), { destinationPort: null })).toEqual(['unknown']);
   });
 
+  test('to where it goes anyway is no change of the destination', () => {
+    const rewritten = (port: number): unknown => {
+      const action = { kind: 'dnat', to: to('10.96.0.1', range(port)), text: '' } as const;
+      return translate(action, stateOf(), [])[0]?.rewritten;
+    };
+    expect(rewritten(80)).toBe(false);
+    expect(rewritten(81)).toBe(true);
+  });
+
   test('REDIRECT goes to the node: over lo for its own packets', () => {
     const action = { kind: 'redirect', ports: range(15001), text: '' } as const;
     const [outside] = translate(action, stateOf(), []);
