@@ -1,6 +1,6 @@
 // Which API server, and as whom: what kubectl would take, by @kubernetes/client-node's KubeConfig,
 // which reads kubeconfig files and the service account of a pod, runs exec plugins and reads
-// rotating token files. Of that package nothing else is used.
+// rotating token files. Of that package nothing else is used, but that it knows where home is.
 //
 // KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
 // where the context names no user, refuses plain HTTP, does not look for a proxy in the environment
@@ -9,10 +9,9 @@
 // before, everything is loaded anew.
 
 import { existsSync, readFileSync } from 'node:fs';
-import { homedir } from 'node:os';
 import { delimiter, dirname, join, resolve } from 'node:path';
 
-import { KubeConfig } from '@kubernetes/client-node';
+import { findHomeDir, KubeConfig } from '@kubernetes/client-node';
 import { parse } from 'yaml';
 
 import { isFields } from './fields.ts';
@@ -119,9 +118,12 @@ async function through(
   return { ...options, agent: applied.agent };
 }
 
+/** None where nobody has a home, as in some pods. */
 function filesIn(environment: Readonly<Record<string, string | undefined>>): string[] {
   const named = (environment.KUBECONFIG ?? '').split(delimiter).filter((path) => path !== '');
-  return named.length > 0 ? named : [join(homedir(), '.kube', 'config')];
+  if (named.length > 0) return named;
+  const home = findHomeDir();
+  return home === null ? [] : [join(home, '.kube', 'config')];
 }
 
 function load({ kubeconfig, context }: KubeconfigOptions): Loaded {
@@ -129,16 +131,18 @@ function load({ kubeconfig, context }: KubeconfigOptions): Loaded {
   const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
   if (kubeconfig === null && !isConfigured(process.env)) {
     const pod = `not in a pod (${podToken}, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT)`;
-    throw new Error(`No cluster to connect to: no ${paths.join(delimiter)}, and ${pod}`);
+    const files = paths.length === 0 ? 'home with a .kube/config' : paths.join(delimiter);
+    throw new Error(`No cluster to connect to: no ${files}, and ${pod}`);
   }
+  const where = paths.length === 0 ? podToken : paths.join(delimiter);
   try {
     if (kubeconfig === null) config.loadFromDefault();
     else config.loadFromFile(kubeconfig);
   } catch (error) {
-    throw new Error(`${paths.join(delimiter)}: ${messageOf(error)}`, { cause: error });
+    throw new Error(`${where}: ${messageOf(error)}`, { cause: error });
   }
   const chosen = choose(config, context);
-  if (typeof chosen === 'string') throw new Error(`${paths.join(delimiter)}: ${chosen}`);
+  if (typeof chosen === 'string') throw new Error(`${where}: ${chosen}`);
   return completed(config, chosen, paths);
 }
 

@@ -141,6 +141,13 @@ test('without a file and outside of a pod, both are named', () => {
   expect(nobody).toThrow(`no ${join(folder, 'nowhere')}, and not in a pod (/var/run/secrets/`);
 });
 
+test('nobody needs a home', () => {
+  for (const name of ['HOME', 'KUBECONFIG', 'KUBERNETES_SERVICE_HOST']) vi.stubEnv(name, undefined);
+  expect(isConfigured({})).toBe(false);
+  const nobody = () => openAccount({ kubeconfig: null, context: null });
+  expect(nobody).toThrow('No cluster to connect to: no home with a .kube/config, and not in a pod');
+});
+
 test('it is known whether there is anything to connect to', () => {
   const path = write('config', configWith({}));
   expect(isConfigured({ KUBECONFIG: path })).toBe(true);
