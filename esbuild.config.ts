@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import type { BuildOptions, Plugin } from 'esbuild';
 import { build } from 'esbuild';
 
-import { uplotScript } from './src/output/page/uplot.ts';
+import { clientScript, uplotScript } from './src/output/page/scripts.ts';
 
 const root = import.meta.dirname;
 const entry = join(root, 'src/main.ts');
@@ -33,12 +33,14 @@ const requireShim = [
   'const require = __createRequire(import.meta.url);',
 ].join('\n');
 
-/** Puts the text itself in the place of what reads it from a package that is not there. */
+/** Puts the texts themselves in the place of what reads them from files that are not there. */
 const inlined: Plugin = {
   name: 'inlined',
   setup(bundle) {
-    bundle.onLoad({ filter: /\/output\/page\/uplot\.ts$/ }, () => ({
-      contents: `export const uplotScript = ${JSON.stringify(uplotScript)};`,
+    const texts = Object.entries({ clientScript, uplotScript });
+    const lines = texts.map(([name, text]) => `export const ${name} = ${JSON.stringify(text)};`);
+    bundle.onLoad({ filter: /\/output\/page\/scripts\.ts$/ }, () => ({
+      contents: lines.join('\n'),
       loader: 'js',
     }));
   },

@@ -68,7 +68,8 @@ function importsOf(path: string): Import[] {
     const from = isPackage ? text : relative('.', join(dirname(path), text));
     found.push({ from, isPackage, names });
   };
-  for (const [, text = ''] of read(path).matchAll(/\bimport\('([^']+)'\)/g)) add(text, null);
+  const dynamic = /\b(?:import|new URL)\('([^']+\.ts)'(?:\)|, import\.meta\.url\))/g;
+  for (const [, text = ''] of read(path).matchAll(dynamic)) add(text, null);
   for (const node of parse(path).statements) {
     if (!ts.isImportDeclaration(node) && !ts.isExportDeclaration(node)) continue;
     if (node.moduleSpecifier === undefined || !ts.isStringLiteral(node.moduleSpecifier)) continue;
@@ -236,6 +237,11 @@ describe('sizes', () => {
 });
 
 // What belongs to every file.
+
+test('what a browser has is known to no file but its own project', () => {
+  const asked = [...sources, ...tests].filter((path) => /^\/\/\/ *<reference/m.test(read(path)));
+  expect(asked).toEqual([]);
+});
 
 describe('files of src', () => {
   test('begin with a head comment that says what they are', () => {

@@ -1,6 +1,6 @@
 // Server-sent events: once a second, every page that is open is told the input's clock, whether it
 // moves, and a revision: another text whenever a page made now would look otherwise. A page that
-// is behind asks for itself again (page/client.ts), so that nothing is sent that nobody looks at,
+// is behind asks for itself again (page/browser/), so that nothing is sent that nobody looks at,
 // and nothing is done while no page is open.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';

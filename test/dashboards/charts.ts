@@ -1,8 +1,6 @@
 // Draws charts in the browser: this function runs there alone, so that it uses nothing but what it
 // is given and what the page has, uPlot among it.
 
-/// <reference lib="dom" />
-
 /** A chart as it is given to the page; times in Unix seconds. */
 export interface Chart {
   /** The id of the element that it is drawn in. */
@@ -22,14 +20,25 @@ export interface Chart {
   }[];
 }
 
+interface Area {
+  readonly clientWidth: number;
+  readonly clientHeight: number;
+}
+
 interface Plot {
-  new (options: object, data: readonly (readonly (number | null)[])[], target: Element): unknown;
+  new (options: object, data: readonly (readonly (number | null)[])[], target: Area): unknown;
   tzDate(date: Date, zone: string): Date;
+}
+
+/** What the page has, as far as it is used here. */
+interface Browser {
+  readonly uPlot: Plot;
+  readonly document: { getElementById(id: string): Area | null };
 }
 
 /** Draws all of them. */
 export function drawCharts(charts: readonly Chart[]): void {
-  const { uPlot } = globalThis as unknown as { uPlot: Plot };
+  const { uPlot, document } = globalThis as unknown as Browser;
   const grey = '#8e8e9a';
   const powersOfTwo = Array.from({ length: 40 }, (_, power) => 2 ** power);
 

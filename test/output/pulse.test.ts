@@ -47,7 +47,7 @@ async function events(count: number): Promise<unknown[]> {
     );
   const decoder = new TextDecoder();
   for await (const chunk of response.body ?? []) {
-    text += decoder.decode(chunk);
+    text += decoder.decode(chunk as Uint8Array);
     if (found().length >= count) break;
   }
   stop.abort();

@@ -3,9 +3,8 @@
 
 import { createHash } from 'node:crypto';
 
-import { clientScript } from './client.ts';
+import { clientScript, uplotScript } from './scripts.ts';
 import { style } from './style.ts';
-import { uplotScript } from './uplot.ts';
 
 export interface Asset {
   readonly type: string;

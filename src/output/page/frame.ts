@@ -1,7 +1,7 @@
 // The frame of every page: its head, the way to the other pages, how fresh it is, and the foot.
 //
 // A page is read without scripts as it is; whoever has none gets it anew every quarter of a minute.
-// With the script (client.ts) it follows the cluster: the mark in the head says whether it does.
+// With the script (browser/) it follows the cluster: the mark in the head says whether it does.
 
 import type { Status } from '../page.ts';
 import { cut, plural } from '../text.ts';

@@ -5,7 +5,7 @@ import { Script } from 'node:vm';
 
 import { expect, test } from 'vitest';
 
-import { clientScript } from '../../../src/output/page/client.ts';
+import { clientScript } from '../../../../src/output/page/scripts.ts';
 
 test('is JavaScript, with nothing left of the types', () => {
   expect(() => new Script(clientScript)).not.toThrow();

@@ -1,14 +1,13 @@
 // The script of the pages. Every function here runs in the browser: their texts, which hold nothing
 // but JavaScript once the types are gone, are joined to one script and served (assets.ts). So they
-// may use each other and what a browser has, and nothing else of this file.
+// may use each other and what a browser has, and nothing else of this file. What a browser has is
+// known here alone: the folder is a TypeScript project of its own, and scripts.ts hides it from the
+// rest of the program.
 //
 // The server makes pages, the script keeps them fresh: when an event says that something has
 // changed, the page is asked for again and what is new in it is put in place, so that focus, scroll
 // position, open parts and what is being typed stay. There is one way to make a page, and it works
 // without the script too.
-
-/// <reference lib="dom" />
-/// <reference lib="dom.iterable" />
 
 /** What the server says once a second. */
 interface Beat {
