@@ -18,6 +18,7 @@ import {
 
 import type { Link, PanelSpec } from './panel.ts';
 import { datasource, inSight, panelOf } from './panel.ts';
+import { documents, runbookUrl } from '../src/output/documents.ts';
 
 export interface Board {
   /** Of the file, and the end of its uid. */
@@ -28,24 +29,23 @@ export interface Board {
 }
 
 const tag = 'endpoint-auditor';
-const docs = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main/docs';
 
 /** The section of an alert in the runbook. */
 export const runbook = (alert: string): Link => ({
   title: `Runbook: ${alert}`,
-  url: `${docs}/runbook.md#${alert.toLowerCase()}`,
+  url: runbookUrl(alert),
 });
 
 /** The section of a family's kind in the list of metrics. */
 export const metrics = (section: string): Link => ({
   title: 'What is measured',
-  url: `${docs}/metrics.md#${section.toLowerCase().replaceAll(' ', '-')}`,
+  url: `${documents}/metrics.md#${section.toLowerCase().replaceAll(' ', '-')}`,
 });
 
 /** What a finding of the code in this row means. */
 export const meaning: Link = {
   title: 'What it means, and what to do',
-  url: `${docs}/findings.md#\${__data.fields.code}`,
+  url: `${documents}/findings.md#\${__data.fields.code}`,
 };
 
 /** Below the address of the auditor that the reader has given. */
@@ -109,7 +109,7 @@ const links = () =>
       new DashboardLinkBuilder(title)
         .type(DashboardLinkType.Link)
         .icon('doc')
-        .url(`${docs}/${title.toLowerCase()}.md`)
+        .url(`${documents}/${title.toLowerCase()}.md`)
         .targetBlank(true),
     ),
   ].map(inSight);

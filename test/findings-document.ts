@@ -8,8 +8,9 @@ import { format } from 'prettier';
 
 import type { CauseEntry } from '../src/audit/causes.ts';
 import { causes } from '../src/audit/causes.ts';
-import type { CatalogueEntry, Output } from '../src/audit/findings.ts';
+import type { CatalogueEntry, Code, Output } from '../src/audit/findings.ts';
 import { catalogue, severities } from '../src/audit/findings.ts';
+import { alertOf } from '../src/output/documents.ts';
 
 const introduction = `# Findings
 
@@ -57,7 +58,7 @@ const outputs: readonly (readonly [Output, string])[] = [
   ['input', 'what users and other managers wrote, which no controller can put right'],
 ];
 
-const entries: readonly (readonly [string, CatalogueEntry])[] = Object.entries(catalogue);
+const entries = Object.entries(catalogue) as [Code, CatalogueEntry][];
 const causeEntries: readonly (readonly [string, CauseEntry])[] = Object.entries(causes);
 
 // Examples come from the scenarios, which are played as tests.
@@ -123,13 +124,15 @@ function codeTable(output: Output): string {
   return ['| code | severity | what it says |', '| --- | --- | --- |', ...rows].join('\n');
 }
 
-function codeSection([code, entry]: readonly [string, CatalogueEntry]): string {
+function codeSection([code, entry]: readonly [Code, CatalogueEntry]): string {
+  const alert = alertOf(code);
   return [
     `### ${code}`,
     `**${entry.title}.** ${entry.meaning}`,
     [
       `- Output: ${entry.output}; usually ${entry.severity}; difference: ${entry.difference}`,
       `- Remedy: ${entry.remedy}`,
+      ...(alert === null ? [] : [`- Alert: [${alert}](runbook.md#${alert.toLowerCase()})`]),
       `- Upstream: \`${entry.upstream}\``,
       ...exampleText((example) => example.code === code),
     ].join('\n'),

@@ -8,6 +8,7 @@ import type { Code, Finding } from '../../audit/findings.ts';
 import { catalogue, severities } from '../../audit/findings.ts';
 import type { Status } from '../page.ts';
 import { newestFirst } from '../page.ts';
+import { alertOf, findingUrl, runbookUrl } from '../documents.ts';
 import { plural } from '../text.ts';
 import { framed } from './frame.ts';
 import { findingItem, findingList, queryOf, subjectOf } from './parts.ts';
@@ -55,7 +56,7 @@ interface Explained {
   readonly text: string;
   readonly cure: string;
   readonly source: string;
-  readonly doc: string;
+  readonly links: readonly { text: string; href: string }[];
 }
 
 interface Choice {
@@ -100,10 +101,9 @@ const findingsTemplate = template<View>(`
 <h2 id="h-codes">What the codes and causes mean</h2><dl class="codes">
 <% for (const one of it.explained) { %><dt id="<%= one.id %>"><code><%= one.name %></code></dt>
 <dd><%= one.text %></dd><dd class="cure">→ <%= one.cure %></dd>
-<dd class="dim">upstream: <%= one.source %> · <code><%= one.doc %></code></dd>
+<dd class="dim">upstream: <%= one.source %><% for (const link of one.links) { %> ·
+<a href="<%= link.href %>"><%= link.text %></a><% } %></dd>
 <% } %></dl></section><% } %>`);
-
-const documents = 'docs/findings.md';
 
 function explainedOf(findings: readonly Finding[]): Explained[] {
   const codes = new Set(findings.map(({ code }) => code));
@@ -114,21 +114,20 @@ function explainedOf(findings: readonly Finding[]): Explained[] {
 function codeText(code: Code): Explained {
   const { title, meaning, remedy, upstream } = catalogue[code];
   const text = `${title}. ${meaning}`;
-  return {
-    id: code,
-    name: code,
-    text,
-    cure: remedy,
-    source: upstream,
-    doc: `${documents}#${code}`,
-  };
+  const alert = alertOf(code);
+  const links = [
+    { text: 'documentation', href: findingUrl(code) },
+    ...(alert === null ? [] : [{ text: `runbook: ${alert}`, href: runbookUrl(alert) }]),
+  ];
+  return { id: code, name: code, text, cure: remedy, source: upstream, links };
 }
 
 function causeText(cause: Cause): Explained {
   const { title, condition, cure, upstream } = causes[cause];
-  const doc = `${documents}#cause-${cause}`;
+  const id = `cause-${cause}` as const;
   const text = `${title}. ${condition}`;
-  return { id: `cause-${cause}`, name: cause, text, cure, source: upstream, doc };
+  const links = [{ text: 'documentation', href: findingUrl(id) }];
+  return { id, name: cause, text, cure, source: upstream, links };
 }
 
 function choicesOf(query: FindingQuery, codes: readonly string[]): Choice[] {

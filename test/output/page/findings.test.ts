@@ -5,6 +5,7 @@ import { findingOf, hostileNames, moment, stateOf, statusOf, tagsIn, wordsIn } f
 import { causes } from '../../../src/audit/causes.ts';
 import { catalogue } from '../../../src/audit/findings.ts';
 import type { Finding } from '../../../src/audit/findings.ts';
+import { findingUrl, runbookUrl } from '../../../src/output/documents.ts';
 import type { FindingQuery } from '../../../src/output/page/findings.ts';
 import { renderFindings } from '../../../src/output/page/findings.ts';
 
@@ -56,6 +57,17 @@ describe('the page of findings', () => {
     for (const [, anchor] of html.matchAll(/href="\/findings\?[^"]*#([^"]*)"/g)) {
       expect(anchors).toContain(anchor);
     }
+  });
+
+  test('leads to the documents and to the runbook', () => {
+    const html = renderFindings(statusWith(standing), nothing);
+    const links = [...html.matchAll(/href="(https:[^"]*)"/g)].map(([, link]) => link);
+    expect(links).toEqual([
+      findingUrl('left-behind'),
+      findingUrl('slice-endpoint-unexpected'),
+      runbookUrl('EndpointAuditorEndpointsUnexpected'),
+      findingUrl('cause-hand-edited'),
+    ]);
   });
 
   test('goes page by page, and keeps what is asked for', () => {
