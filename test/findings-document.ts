@@ -8,9 +8,13 @@ import { format } from 'prettier';
 
 import type { CauseEntry } from '../src/audit/causes.ts';
 import { causes } from '../src/audit/causes.ts';
+import { auditNode, rulesAtHand } from '../src/audit/node.ts';
+import { shown } from '../src/audit/node-items.ts';
 import type { CatalogueEntry, Code, Output } from '../src/audit/findings.ts';
 import { catalogue, severities } from '../src/audit/findings.ts';
 import { alertOf } from '../src/output/documents.ts';
+import { forwardingOf } from './nodes/audit.ts';
+import { readFolder } from './nodes/folder.ts';
 
 const introduction = `# Findings
 
@@ -24,6 +28,9 @@ equal.
 
 ## How to read a finding
 
+- **Words.** A controller _syncs_ a Service when it computes and writes all of its Endpoints or
+  EndpointSlices; a change that makes it do so _wakes_ it. The _settle window_ (\`--settle\`, 30 s)
+  is how long a difference may stand before it counts. _Upstream_ is the code of Kubernetes.
 - **pending → open → resolved.** A difference is pending until it has stood for the settle window.
   Then a finding is opened; it is resolved when the last difference that belongs to it is gone.
 - **One output and one cause, one finding.** All differences of a Service at one output that have
@@ -39,6 +46,10 @@ equal.
   ([explain.md](explain.md), [upstream-blind-spots.md](upstream-blind-spots.md)).
 - **Unknown is not a finding.** What cannot be judged, since an object was not delivered or could
   not be read, is counted as unknown, and neither as different nor as conform.
+- **Examples** are cases that are played as tests, each linked by what happens in it, with the row
+  that a report then has: severity, Service, output, code, cause (\`-\`: none is known), state, and
+  for how long it has stood. Those of nodes have the Service port, the frontend and what comes of
+  packets to it.
 
 ## Severities
 `;
@@ -115,6 +126,56 @@ function exampleText(fits: (example: Example) => boolean): string[] {
   return [`- Example: [${title}](../test/scenarios/${scenario}.txt): \`${row}\``];
 }
 
+// Examples of nodes are recorded rules that were broken in one way, which tests audit, too.
+
+const broken = 'iptables-nft-node-a';
+
+const brokenBy: Readonly<Partial<Record<Code, string>>> = {
+  'node-frontend-missing': 'service-missing',
+  'node-frontend-blocked': 'reject-instead-of-service',
+  'node-frontend-unexpected': 'service-stale',
+  'node-endpoint-missing': 'endpoint-jump-missing',
+  'node-endpoint-unexpected': 'endpoint-stale',
+  'node-policy-different': 'source-range-open',
+  'node-share-different': 'probability-skewed',
+  'node-masquerade-missing': 'hairpin-mark-missing',
+  'node-masquerade-unexpected': 'mark-masq-for-all',
+  'node-affinity-different': 'affinity-timeout-wrong',
+  'node-reject-missing': 'reject-missing',
+  'node-foreign-rule': 'foreign-drop-forward',
+  'node-rules-flushed': 'nat-table-flushed',
+  'node-rules-unreachable': 'output-jump-missing',
+  'node-rules-different': 'forward-jump-missing',
+  'node-backends-both': 'split-backends',
+};
+
+/** The finding of that code about a node that was broken so. Throws where there is none. */
+function nodeExample(code: Code): string[] {
+  if (code === 'node-rules-stale') return [staleExample];
+  const name = brokenBy[code];
+  if (name === undefined) return [];
+  const path = `test/nodes/faults/${broken}/${name}`;
+  const folder = readFolder(join(import.meta.dirname, '..', path));
+  const known = forwardingOf(folder);
+  if (known === null) throw new Error(`${path} has no objects`);
+  const rules = rulesAtHand(folder.ruleset, folder.node);
+  const found = auditNode({ ...known, rules }).findings.find((one) => one.code === code);
+  if (found === undefined) throw new Error(`${path} is no example of ${code}`);
+  const { note } = JSON.parse(readFileSync(join(folder.path, 'fault.json'), 'utf8')) as {
+    note: string;
+  };
+  const { object, actual } = shown(found);
+  const got = (actual ?? 'nothing').replace(/ by .*$/, '');
+  const [said = ''] = note.split('. ');
+  return [`- Example: [${said}](../${path}): \`${found.severity} ${object}: found ${got}\``];
+}
+
+const staleExample = [
+  '- Example: kube-proxy on node-b of the recording hangs for two minutes:',
+  '`endpoint-auditor explain node/node-b service/shop/web:http',
+  '--recording test/recordings/shop.ndjson.gz --at 2026-11-21T10:58:50Z`',
+].join(' ');
+
 const link = (name: string): string => `[\`${name}\`](#${name})`;
 
 function codeTable(output: Output): string {
@@ -135,6 +196,7 @@ function codeSection([code, entry]: readonly [Code, CatalogueEntry]): string {
       ...(alert === null ? [] : [`- Alert: [${alert}](runbook.md#${alert.toLowerCase()})`]),
       `- Upstream: \`${entry.upstream}\``,
       ...exampleText((example) => example.code === code),
+      ...nodeExample(code),
     ].join('\n'),
   ].join('\n\n');
 }

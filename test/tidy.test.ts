@@ -407,4 +407,10 @@ describe('docs/findings.md', () => {
     const all = [...codes, ...Object.keys(causes).map((cause) => `### Cause: ${cause}`)];
     expect(all.filter((heading) => !lines.has(heading))).toEqual([]);
   });
+
+  test('has an example of every code and every cause', () => {
+    const [, ...sections] = read('docs/findings.md').split('\n### ');
+    const without = sections.filter((section) => !section.includes('\n- Example: '));
+    expect(without.map((section) => section.split('\n')[0])).toEqual([]);
+  });
 });

@@ -16,19 +16,19 @@ export const causes = {
     title: 'A pod became Failed or Succeeded, or left that phase, and nobody was woken',
     condition:
       'The pod’s phase changed without its readiness, and no other event woke the controller.',
-    cure: 'Delete the pod; any other event of the Service cures it too.',
+    cure: 'Delete the pod; any change of the Service cures it too, such as a new annotation.',
     upstream: 'k8s.io/endpointslice util/controller_utils.go podEndpointsChanged',
   },
   'pod-change-unnoticed': {
     title: 'A field of a pod changed that wakes nobody',
     condition: 'nodeName, hostname, subdomain or a container port changed, and nothing else did.',
-    cure: 'Any other event of the Service cures it.',
+    cure: 'Any change of the Service cures it, such as a new annotation.',
     upstream: 'k8s.io/endpointslice util/controller_utils.go podEndpointsChanged',
   },
   'node-change-unnoticed': {
     title: 'A Node came, went or moved to another zone, and nobody was woken',
     condition: 'The Node of the endpoint changed after the last event that woke the controller.',
-    cure: 'Any event of the Service cures it.',
+    cure: 'Any change of the Service cures it, such as a new annotation.',
     upstream: 'pkg/controller/endpointslice/endpointslice_controller.go updateNode',
   },
   'pod-without-node': {
@@ -42,7 +42,7 @@ export const causes = {
     condition:
       'The object was as expected, then changed while its input did not, or holds what the ' +
       'controller never writes and does not look for; for slices, only in its metadata.',
-    cure: 'Delete the object, or change a label of the Service.',
+    cure: 'Delete the object, which is then written anew, or change a label of the Service.',
     upstream: 'pkg/controller/endpoint/endpoints_controller.go NewEndpointController',
   },
   'node-missing-retried': {
@@ -56,7 +56,7 @@ export const causes = {
     condition:
       'The slice is the placeholder of a Service without endpoints, and nothing but its owner or ' +
       'labels of empty value differ.',
-    cure: 'Delete the slice.',
+    cure: 'Delete the slice, which the controller then writes anew.',
     upstream: 'k8s.io/endpointslice reconciler.go placeholderSliceCompare',
   },
   'service-recreated': {
@@ -64,7 +64,7 @@ export const causes = {
     condition:
       'The last slice of the Service was owned by a Service of its name that is gone, and was ' +
       'deleted with it; the controller does not track it, so nothing wakes it.',
-    cure: 'Any event of the Service cures it.',
+    cure: 'Any change of the Service cures it, such as a new annotation.',
     upstream: 'k8s.io/endpointslice reconciler.go placeholderSliceCompare',
   },
   'mirror-recycling-fails': {
@@ -72,7 +72,7 @@ export const causes = {
     condition:
       'Slices of both address types must be created while others must go: by chance of an order, ' +
       'the controller tries to create a name that exists, and gives up after 15 tries.',
-    cure: 'Delete the mirrored slices of this Service.',
+    cure: 'Delete the mirrored slices of this Service, which the controller then writes anew.',
     upstream: 'pkg/controller/endpointslicemirroring/reconciler_helpers.go recycleSlices',
   },
   'slice-relabelled': {

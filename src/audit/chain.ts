@@ -337,7 +337,7 @@ function readyStep({ service, pod }: Pair): Step {
   if (service.publishNotReadyAddresses) {
     return passing(question, 'it is not ready, but not ready addresses are published');
   }
-  return failing(question, 'its condition Ready is not True, so it must get no traffic', {
+  return failing(question, 'condition Ready is not True, so no traffic is to come', {
     effects: everywhere(service, 'not-ready'),
     change:
       'make the pod ready: kubectl describe pod names the readiness probe or readiness gate that ' +

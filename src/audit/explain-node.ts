@@ -5,7 +5,8 @@
 // Verdicts are those of the audit (nodes.ts), which waits before it believes a dump; what is walked
 // shows the rules as they were last seen.
 
-import type { Key, Node, Service } from '../model/objects.ts';
+import { canonicalIP } from '../model/ip.ts';
+import type { Key, Node, Service, Snapshot } from '../model/objects.ts';
 import { defaultProxyConfig } from '../model/proxy.ts';
 import { expectedForwarding, slicesByService } from '../shadow/forwarding.ts';
 import type { Explanation } from './explain.ts';
@@ -13,11 +14,11 @@ import { worstVerdict } from './explain-pair.ts';
 import type { Finding } from './findings.ts';
 import { catalogue, isWorse } from './findings.ts';
 import type { Ledger } from './ledger.ts';
-import { fateText } from './node.ts';
+import { fateText } from './outcome.ts';
 import type { NodeVerdict } from './port-verdicts.ts';
 import { probesOf, senderOf } from './probes.ts';
 import type { Reason } from './reason.ts';
-import { counted, reason, unknownText } from './reason.ts';
+import { counted, fewOf, reason, unknownText } from './reason.ts';
 import type { Sight, Verdict } from './verdict.ts';
 import type { WalkedPort } from './walked.ts';
 
@@ -58,24 +59,33 @@ export function explainNode(
     return { verdict: null, severity: null, answer, change: null, reasons: [] };
   }
   const verdicts = verdictsOf(look.verdicts(name), names);
-  const walked = names.map((one) => ({ port: one, packets: look.walked(name, key, one) }));
+  const walked = names.map((one) => {
+    const packets = look.walked(name, key, one);
+    return { port: one, alike: packets === null ? null : alikeOf(snapshot, packets) };
+  });
   const unknown = whyUnknown(look.verdicts(name), verdicts);
   const findings = findingsAt(ledger, name, key);
   const [worst] = findings;
   const verdict = verdicts.length === 0 ? 'unknown' : worstVerdict(verdicts.map((v) => v.verdict));
   const reasons = [
-    ...walked.flatMap(({ port: of, packets }) =>
-      packets === null
+    ...walked.flatMap(({ port: of, alike }) =>
+      alike === null
         ? expectedReasons(context, service, node, of)
-        : packetReasons(of, packets, port !== null),
+        : packetReasons(of, alike, port !== null),
     ),
-    ...findings.map(findingReason),
+    ...findings.map((one) =>
+      findingReason(
+        one,
+        walked.some(({ alike }) => alike !== null),
+      ),
+    ),
   ];
+  const [wrong = ''] = walked.flatMap(({ alike }) => alike ?? []).flatMap((one) => one.wrong);
   if (unknown !== null) reasons.unshift(reason('unknown', unknown, { object: `Node ${name}` }));
   return {
     verdict,
     severity: worst?.severity ?? null,
-    answer: answerOf(what, name, verdict, unknown, worst),
+    answer: `${answerOf(what, name, verdict, unknown, worst)}${wrong === '' ? '' : `: ${wrong}`}`,
     change: worst === undefined ? null : catalogue[worst.code].remedy,
     reasons,
   };
@@ -115,47 +125,118 @@ function findingsAt({ settle }: Ledger, node: string, service: Key): Finding[] {
     );
 }
 
-function findingReason({ code, object, expected, actual, since }: Finding): Reason {
-  const { title, remedy, upstream } = catalogue[code];
-  const sides = [
-    ...(expected === null ? [] : [reason('note', `expected: ${expected}`)]),
-    reason('note', `found: ${actual ?? 'nothing'}`),
-  ];
+/** `isWalked`: packets of the Service were, and say what is expected and found. */
+function findingReason(finding: Finding, isWalked: boolean): Reason {
+  const { code, node, service, object, expected, actual, since } = finding;
+  const { title, meaning, remedy, upstream } = catalogue[code];
+  const parts = [reason('note', meaning)];
+  const start = `Node ${node ?? ''}`;
+  if (service === '') {
+    const ports = object.startsWith(`${start}: `) ? object.slice(start.length + 2) : object;
+    parts.push(reason('note', `it concerns Service ports ${ports}`));
+  }
+  if (!isWalked) {
+    if (expected !== null) parts.push(reason('note', `expected: ${expected}`));
+    parts.push(reason('note', foundText(actual)));
+  }
   return reason('no', `${title} (${code})`, {
-    object,
+    object: start,
     field: 'rules',
     source: upstream,
     change: remedy,
     since,
-    parts: sides,
+    parts,
   });
 }
 
 /** Rules of one packet in a tree that is to be read at once. */
 const mostRules = 8;
+/** Endpoints that are named one by one. */
+const mostNamed = 5;
 
 const marks = { conform: 'yes', different: 'no', unknown: 'unknown' } as const;
 
+/** Packets to one frontend with which the same is wrong; the first speaks for the others. */
+interface Alike {
+  readonly first: WalkedPort;
+  readonly origins: Set<string>;
+  readonly wrong: readonly string[];
+}
+
+/** Packets by frontend and what is wrong with them, those that differ first. */
+function alikeOf(snapshot: Snapshot, packets: readonly WalkedPort[]): Alike[] {
+  const groups = new Map<string, Alike>();
+  for (const packet of packets) {
+    const { kind, frontend, verdict, origin, unknown } = packet;
+    const wrong = verdict === 'conform' ? [] : wrongOf(snapshot, packet);
+    // Where no endpoint is missed or met in error, what the fate itself is tells them apart.
+    const fate = verdict === 'different' && wrong.length === 0 ? packet.actual : '';
+    const key = [kind, frontend, verdict, fate, ...wrong, ...unknown].join('\n');
+    const there = groups.get(key);
+    if (there === undefined) groups.set(key, { first: packet, origins: new Set([origin]), wrong });
+    else there.origins.add(origin);
+  }
+  const rank = ({ first }: Alike): number => (first.verdict === 'conform' ? 1 : 0);
+  return [...groups.values()].sort((a, b) => rank(a) - rank(b));
+}
+
+/** Which endpoints a packet does not come to, and to which it comes in error. */
+function wrongOf(snapshot: Snapshot, { wanted, allowed, got }: WalkedPort): string[] {
+  const missed = wanted.filter((one) => !got.includes(one));
+  const stray = got.filter((one) => !allowed.includes(one));
+  const named = (endpoints: readonly string[]): string =>
+    fewOf(
+      endpoints.map((endpoint) => `${endpoint} ${ownerOf(snapshot, endpoint)}`),
+      mostNamed,
+    );
+  const none = missed.length > 1 && missed.length === wanted.length;
+  return [
+    ...(none ? [`it comes to none of its ${String(wanted.length)} endpoints`] : []),
+    ...(missed.length > 0 && !none ? [`it never comes to ${named(missed)}`] : []),
+    ...(stray.length > 0 ? [`it comes to what is no endpoint: ${named(stray)}`] : []),
+  ];
+}
+
+/** Whose an `ip:port` is, for people. */
+function ownerOf(snapshot: Snapshot, endpoint: string): string {
+  const ip = endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+  const [pod] = snapshot.podsAt(canonicalIP(ip));
+  return pod === undefined ? '(of no pod)' : `(Pod ${pod.key})`;
+}
+
 /** `isFull`: rules are told where all is as it must be, too. */
-function packetReasons(port: string, packets: readonly WalkedPort[], isFull: boolean): Reason[] {
-  if (packets.length === 0) return [reason('note', `${port} is not served there`)];
-  return packets.map(({ kind, frontend, origin, verdict, expected, actual, rules, unknown }) => {
+function packetReasons(port: string, alike: readonly Alike[], isFull: boolean): Reason[] {
+  if (alike.length === 0) return [reason('note', `${port} is not served there`)];
+  const quiet = !isFull || alike.some(({ first }) => first.verdict !== 'conform');
+  return alike.map(({ first, origins, wrong }) => {
+    const { kind, frontend, verdict, expected, actual, unknown } = first;
+    const text = `${port} at ${frontend} (${kind}), from ${[...origins].join(', ')}: ${verdict}`;
+    if (verdict === 'conform' && quiet) return reason('yes', text);
     const parts = [
+      ...wrong.map((one) => reason('no', one)),
       reason('note', `expected: ${expected}`),
-      ...(verdict === 'conform' ? [] : [reason('note', `found: ${actual}`)]),
-      ...unknown.map((text) => reason('unknown', text)),
+      ...(verdict === 'conform' ? [] : [reason('note', foundText(actual))]),
+      ...unknown.map((one) => reason('unknown', one)),
+      ...rulesReasons(first, origins.size),
     ];
-    const met = rules.slice(0, mostRules).map((rule) => reason('note', rule));
-    const more = rules.length - met.length;
-    if (more > 0) {
-      met.push(reason('note', `and ${String(more)} more rules, which the page of the node shows`));
-    }
-    if ((isFull || verdict !== 'conform') && met.length > 0) {
-      parts.push(reason('note', `rules met: ${counted(rules.length, 'rule')}`, { parts: met }));
-    }
-    const text = `${port} at ${frontend} (${kind}), from ${origin}: ${verdict}`;
     return reason(marks[verdict], text, { parts });
   });
+}
+
+/** `pass` is the walker's word for a packet that leaves as it came. */
+const foundText = (actual: string | null): string =>
+  `found: ${actual?.replace(/^pass\b/, 'no rule changes where it goes, pass') ?? 'nothing'}`;
+
+/** The rules that a packet met; `origins`: from how many places packets are alike. */
+function rulesReasons({ rules, origin }: WalkedPort, origins: number): Reason[] {
+  if (rules.length === 0) return [];
+  const met = rules.slice(0, mostRules).map((rule) => reason('note', rule));
+  const more = rules.length - met.length;
+  if (more > 0) {
+    met.push(reason('note', `and ${String(more)} more rules, which the page of the node shows`));
+  }
+  const from = origins > 1 ? `, from ${origin}` : '';
+  return [reason('note', `rules met${from}: ${counted(rules.length, 'rule')}`, { parts: met })];
 }
 
 /** What must be forwarded where nobody knows what is; kube-proxy's mode and flags are guessed. */

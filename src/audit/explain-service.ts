@@ -33,7 +33,8 @@ import type { Context, ServiceRecord } from './service.ts';
 import { nodeOf, slicesOf } from './service.ts';
 import type { Item } from './settle.ts';
 import type { Audited } from './standing.ts';
-import { managerText } from './stands.ts';
+import { fillGroups, surplusOf } from '../measure/fill.ts';
+import { managerText, standsAt } from './stands.ts';
 import type { StandingAt } from './step.ts';
 import { standingWords } from './step.ts';
 import type { Written } from './touch.ts';
@@ -110,18 +111,16 @@ function groupReason(group: Group): Reason {
   const text = decidingOf(group);
   const why = text === '' ? '' : `: ${text}`;
   const mark = standing === 'ready' ? 'yes' : 'no';
+  // What is expected of them: how they stand, the outputs below say.
+  const must = standing === 'ready' ? 'ready' : `must be ${standingWords[standing]}`;
   const names = fewOf(pods.map(({ name }) => name).sort());
   const steps = chain.steps.filter(({ passes }) => passes === false);
-  return reason(
-    mark,
-    `${counted(pods.length, 'pod')} ${standingWords[standing]}${why} (${names})`,
-    {
-      object: pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods',
-      field: steps[0]?.field ?? null,
-      source: steps[0]?.source ?? null,
-      change: steps[0]?.change ?? null,
-    },
-  );
+  return reason(mark, `${counted(pods.length, 'pod')} ${must}${why} (${names})`, {
+    object: pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods',
+    field: steps[0]?.field ?? null,
+    source: steps[0]?.source ?? null,
+    change: steps[0]?.change ?? null,
+  });
 }
 
 function podsReason(context: Context, record: ServiceRecord, service: Service): Reason | null {
@@ -199,7 +198,8 @@ function kindReason(service: Service): Reason {
   return reason('yes', text, { object, field: 'spec' });
 }
 
-const outputNames: Readonly<Record<Written, string>> = {
+/** Outputs for people. */
+export const outputNames: Readonly<Record<Written, string>> = {
   endpoints: 'Endpoints',
   endpointslices: 'EndpointSlices',
   mirrored: 'Mirrored EndpointSlices',
@@ -218,9 +218,43 @@ function outputReason(context: Sight, of: Audited, output: Written): Reason | nu
   const unknown = reasonOf(of, output, stale);
   const why = verdict === 'unknown' && unknown !== null ? `, since ${unknownText[unknown]}` : '';
   const mark = verdict === 'conform' ? 'yes' : verdict === 'unknown' ? 'unknown' : 'no';
-  const parts = itemReasons(items);
-  if (output === 'endpointslices') parts.push(...hintReasons(context, of.record));
+  const parts = [...itemReasons(items), ...goneReasons(context, of, output)];
+  if (output === 'endpointslices') {
+    parts.push(...hintReasons(context, of.record), ...surplusReasons(context, of.record));
+  }
   return reason(mark, `${name}: ${verdict}${why}: ${what}`, { parts });
+}
+
+/** Pods that wrong entries name and that are not there. */
+function goneReasons({ snapshot }: Context, { record, items }: Audited, output: Written): Reason[] {
+  if (!snapshot.knows('pods')) return [];
+  const units = [...items].filter(([, there]) => there.some((one) => one.output === output));
+  const named = units
+    .flatMap(([unit]) => unit.split(' ')[1] ?? [])
+    .slice(0, mostLookedAt)
+    .flatMap((address) => standsAt(snapshot, record, address))
+    .filter(({ place }) => (place === 'endpoints') === (output === 'endpoints'))
+    .flatMap(({ pod }) => (pod === null || snapshot.pods.has(pod) ? [] : [pod]));
+  const gone = [...new Set(named)].sort();
+  return gone.length === 0 ? [] : [reason('note', `there is no Pod ${fewOf(gone)} any more`)];
+}
+
+/** Addresses of which it is looked up whom they name. */
+const mostLookedAt = 20;
+
+/** More slices than needed: the controller fills those that have room, and never packs anew. */
+function surplusReasons(context: Context, record: ServiceRecord): Reason[] {
+  const { snapshot, maxEndpointsPerSlice: max } = context;
+  const groups = fillGroups(slicesOf(snapshot, record, 'controller'), max);
+  const [slices, surplus] = [
+    groups.reduce((sum, group) => sum + group.slices, 0),
+    groups.reduce((sum, group) => sum + surplusOf(group), 0),
+  ];
+  if (surplus === 0) return [];
+  const text =
+    `${counted(slices, 'slice')} where ${String(slices - surplus)} would hold all: slices are ` +
+    'not packed anew when pods go, which is legal and costs no traffic';
+  return [reason('note', text, { source: 'k8s.io/endpointslice reconciler.go' })];
 }
 
 /** What an output holds, in numbers. */

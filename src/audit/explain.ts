@@ -70,9 +70,34 @@ export function explain(
 ): Explanation {
   if (subject.kind === 'node') return explainAtNode(context, ledger, subject, look);
   const explanation = explained(context, ledger, subject);
-  const { verdict, reasons } = explanation;
-  const others = verdict === 'different' || verdict === 'pending' ? othersReasons(ledger) : [];
-  return others.length === 0 ? explanation : { ...explanation, reasons: [...reasons, ...others] };
+  const { verdict, reasons, change } = explanation;
+  const isWrong = verdict === 'different' || verdict === 'pending';
+  const others = isWrong ? unexplained(ledger) : [];
+  if (others.length < 2) return explanation;
+  const text =
+    `${counted(others.length, 'Service')} differ and no known cause explains it ` +
+    `(${fewOf(others)}): look whether kube-controller-manager runs and has a leader`;
+  const note = reason('note', text, {
+    change: 'kubectl -n kube-system get lease kube-controller-manager',
+  });
+  // Where the controllers do not run, no change of this Service helps.
+  const own = concerned(subject, reasons).some((key) => others.includes(key));
+  const first =
+    `see first whether kube-controller-manager runs: ${String(others.length)} Services differ ` +
+    `alike. If it does: ${change ?? ''}`;
+  return {
+    ...explanation,
+    change: own && change !== null ? first : change,
+    reasons: [...reasons, note],
+  };
+}
+
+/** The Services that an explanation is about. */
+function concerned(subject: Subject, reasons: readonly Reason[]): string[] {
+  if (subject.kind === 'service' || subject.kind === 'pair') return [subject.service];
+  return reasons.flatMap(({ object }) =>
+    object?.startsWith('Service ') === true ? [object.slice('Service '.length)] : [],
+  );
 }
 
 function explained(
@@ -92,8 +117,8 @@ function explained(
   }
 }
 
-/** Where several Services differ and nothing known explains it, the controllers may not run. */
-function othersReasons(ledger: Ledger): Reason[] {
+/** Services that differ and nothing known explains it: of several, the controllers may not run. */
+function unexplained(ledger: Ledger): Key[] {
   const differing: Key[] = [];
   for (const { items, record } of ledger.audited.values()) {
     if (items.size === 0) continue;
@@ -105,11 +130,7 @@ function othersReasons(ledger: Ledger): Reason[] {
       );
     if (bare) differing.push(record.key);
   }
-  if (differing.length < 2) return [];
-  const text =
-    `${counted(differing.length, 'Service')} differ and no known cause explains it ` +
-    `(${fewOf(differing.sort())}): look whether kube-controller-manager runs and has a leader`;
-  return [reason('note', text)];
+  return differing.sort();
 }
 
 function explainAtNode(
@@ -185,7 +206,8 @@ function lostPod(context: Sight, ledger: Ledger, subject: Subject, key: Key): Ex
       reason('note', `${object}: ${text}`, { object }),
     );
     const text = `Service ${of.record.key} still lists it`;
-    naming.push(reason('no', text, { parts: [...entries, ...itemReasons(items)] }));
+    const parts = [...entries, ...itemReasons(items)];
+    naming.push(reason('no', text, { object: `Service ${of.record.key}`, parts }));
   }
   if (naming.length === 0) return missing(context, subject, 'Pod', key);
   const services = counted(naming.length, 'Service');

@@ -633,7 +633,9 @@ export const catalogue = {
     meaning:
       'The jumps from the built-in chains are missing, or something takes packets out before ' +
       'them: most Services do not work from some or all places.',
-    remedy: 'Restart kube-proxy on the node, and find out what removes the jumps.',
+    remedy:
+      'Restart kube-proxy on the node, which writes the jumps anew, and find out what removes ' +
+      'them: in iptables they lead from PREROUTING and OUTPUT of table nat to KUBE-SERVICES.',
     upstream: `${proxiers} iptablesJumpChains`,
   },
   'node-rules-different': {

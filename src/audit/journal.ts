@@ -7,7 +7,9 @@
 
 import { canonicalIP } from '../model/ip.ts';
 import type { Key, Pod, WatchEvent } from '../model/objects.ts';
+import { selectorText } from '../model/selector.ts';
 import type { Subject as AnySubject } from './explain.ts';
+import { outputNames } from './explain-service.ts';
 import type { Ledger } from './ledger.ts';
 import type { Context } from './service.ts';
 import { nodeOf } from './service.ts';
@@ -45,7 +47,7 @@ interface Seen {
   readonly expected: string | null;
 }
 
-const kept = 200;
+const kept = 1000;
 
 export function createJournal(subject: Subject): Journal {
   const moments: Moment[] = [];
@@ -171,11 +173,16 @@ function lookAtService(seen: Map<string, Seen>, context: Sight, ledger: Ledger, 
   const of = ledger.audited.get(key);
   if (of === undefined) return void seen.set(`Service ${key}`, { text: 'gone', expected: null });
   const { service } = of.record;
-  const text = service === null ? 'gone' : service.selector === null ? 'without selector' : 'there';
+  const text =
+    service === null
+      ? 'gone'
+      : service.selector === null
+        ? 'has no selector'
+        : `selects ${selectorText(service.selector)}`;
   seen.set(`Service ${key}`, { text, expected: null });
   for (const output of written) {
     const verdict = verdictOf(context.snapshot, of, output, context.stale);
-    if (verdict !== null) seen.set(output, { text: verdict, expected: 'conform' });
+    if (verdict !== null) seen.set(outputNames[output], { text: verdict, expected: 'conform' });
   }
 }
 

@@ -20,7 +20,7 @@ import type { ProxiedPort } from '../shadow/serviceport.ts';
 import type { Code } from './findings.ts';
 import { catalogue } from './findings.ts';
 import type { Deviant, RuleView } from './outcome.ts';
-import { compare, translation } from './outcome.ts';
+import { compare, fateText, listText, outcomeText, translation } from './outcome.ts';
 import type { Probe } from './probes.ts';
 import { probesOf, rangeProbes, senderOf, strayProbes } from './probes.ts';
 import type { Asked, Claims, Difference, NodeFinding } from './rollup.ts';
@@ -373,39 +373,6 @@ export function described(
     expected: fates.map(fateText).join(' or '),
     actual: outcomeText(outcome),
   };
-}
-
-const shown = 12;
-
-function listText(texts: readonly string[]): string {
-  const more = texts.length - shown;
-  return texts.slice(0, shown).join(', ') + (more > 0 ? ` and ${more} more` : '');
-}
-
-const markText = (masqueraded: boolean | 'unknown'): string =>
-  masqueraded === true ? ' masqueraded' : '';
-
-/** What should come of a packet, for people. */
-export function fateText(fate: Fate): string {
-  if (fate.kind !== 'endpoints') return fate.kind;
-  const texts = [...fate.endpoints].sort().map(([text, masked]) => text + markText(masked));
-  const affinity = fate.affinitySeconds === null ? '' : `, affinity ${fate.affinitySeconds}s`;
-  return `${texts.length === 1 ? '' : 'one of '}${listText(texts)}${affinity}`;
-}
-
-const percent = (share: number): string => `${Number((100 * share).toPrecision(3))}%`;
-
-function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
-  const rest = Object.entries({ reject, drop, pass }).filter(([, fate]) => fate.probability > 0);
-  const all = [
-    ...[...destinations].map(
-      ([text, { probability, masqueraded, affinitySeconds }]) =>
-        `${text} ${percent(probability)}${markText(masqueraded)}` +
-        (affinitySeconds === null ? '' : ` affinity ${affinitySeconds}s`),
-    ),
-    ...rest.map(([name, { probability }]) => `${name} ${percent(probability)}`),
-  ];
-  return listText(all.sort());
 }
 
 // What no Service claims.

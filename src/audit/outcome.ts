@@ -229,3 +229,56 @@ const takesOut = (step: TraceStep): boolean =>
 
 const hasAny = ({ rule }: TraceStep, kinds: readonly string[]): boolean =>
   rule.statements.some(({ kind }) => kinds.includes(kind));
+
+// For people.
+
+const shown = 12;
+
+/** Some of many, for people. */
+export function listText(texts: readonly string[]): string {
+  const more = texts.length - shown;
+  return texts.slice(0, shown).join(', ') + (more > 0 ? ` and ${more} more` : '');
+}
+
+/** Endpoints with the words about each; those that are about all of them are said once. */
+function endpointsText(entries: readonly (readonly [string, readonly string[]])[]): string {
+  const all = entries.length < 2 ? [] : (entries[0]?.[1] ?? []);
+  const shared = all.filter((word) => entries.every(([, words]) => words.includes(word)));
+  const texts = entries.map(([endpoint, words]) =>
+    [endpoint, ...words.filter((word) => !shared.includes(word))].join(' '),
+  );
+  const each = shared.length === 0 ? '' : `, each ${shared.join(', ')}`;
+  return `${listText(texts.sort())}${each}`;
+}
+
+const wordsOf = (masqueraded: boolean | 'unknown', affinitySeconds: number | null): string[] => [
+  ...(masqueraded === true ? ['masqueraded'] : []),
+  ...(affinitySeconds === null ? [] : [`affinity ${affinitySeconds}s`]),
+];
+
+/** What should come of a packet, for people. */
+export function fateText(fate: Fate): string {
+  if (fate.kind !== 'endpoints') return fate.kind;
+  const { endpoints, affinitySeconds } = fate;
+  const texts = [...endpoints].map(([text, masked]): [string, string[]] => [
+    text,
+    wordsOf(masked, affinitySeconds),
+  ]);
+  return `${texts.length === 1 ? '' : 'one of '}${endpointsText(texts)}`;
+}
+
+const percent = (share: number): string => `${Number((100 * share).toPrecision(3))}%`;
+
+/** What does come of it, for people. */
+export function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
+  const rest = Object.entries({ reject, drop, pass }).filter(([, fate]) => fate.probability > 0);
+  return endpointsText([
+    ...[...destinations].map(
+      ([text, { probability, masqueraded, affinitySeconds }]): [string, string[]] => [
+        text,
+        [percent(probability), ...wordsOf(masqueraded, affinitySeconds)],
+      ],
+    ),
+    ...rest.map(([name, { probability }]): [string, string[]] => [name, [percent(probability)]]),
+  ]);
+}

@@ -59,11 +59,11 @@ const fewSides = 3;
 
 /** Differences of one code, object and cause as one reason; the first speaks for the others. */
 function sameReason([first, others]: readonly [Item, readonly Item[]]): Reason {
-  const { difference, cause, openedAt, proven } = first;
+  const { difference, output, cause, openedAt, proven } = first;
   const { code, object, field } = difference;
-  const { title, remedy, upstream } = catalogue[code];
+  const { title, meaning, remedy, upstream } = catalogue[code];
   const all = [first, ...others];
-  const parts = all.slice(0, fewSides).flatMap(sides);
+  const parts = [reason('note', meaning), ...all.slice(0, fewSides).flatMap(sides)];
   const more = all.length - fewSides;
   if (more > 0) parts.push(reason('note', `and ${String(more)} more of the same kind`));
   if (cause !== null) {
@@ -71,7 +71,8 @@ function sameReason([first, others]: readonly [Item, readonly Item[]]): Reason {
     const text = `${known}: ${causes[cause].title} (${cause})`;
     parts.push(reason('note', text, { source: causes[cause].upstream }));
   }
-  const pending = openedAt === null ? ', pending: it may be on its way' : '';
+  const hope = output === 'input' ? 'too new to be a finding' : 'it may be on its way';
+  const pending = openedAt === null ? `, pending: ${hope}` : '';
   return reason('no', `${title} (${code}${pending})`, {
     object,
     field,

@@ -243,6 +243,7 @@ export function portFinding(node: string, differences: readonly Difference[]): N
   const first = worst(differences);
   const { code, port, frontend, origin, expected, actual, harmless } = first;
   const others = new Set(differences.map((one) => `${one.frontend} from ${one.origin}`)).size - 1;
+  const more = others === 0 ? '' : ` and ${others} more way${others === 1 ? '' : 's'}`;
   return {
     code,
     severity: harmless ? 'info' : catalogue[code].severity,
@@ -250,7 +251,7 @@ export function portFinding(node: string, differences: readonly Difference[]): N
     namespace: port?.namespace ?? '',
     service: port?.service ?? '',
     port: port?.name ?? '',
-    object: `${frontend} from ${origin}${others > 0 ? ` and ${others} more` : ''}`,
+    object: `${frontend} from ${origin}${more}`,
     expected,
     actual,
     rule: first.rule,

@@ -153,7 +153,7 @@ export function managerText(role: Role | null, slice: EndpointSlice | undefined)
   if (role === 'mirror') return 'mirrored from Endpoints';
   if (role !== 'foreign') return 'no slice of this Service any more';
   const by = slice?.labels[label.sliceManagedBy];
-  return by === undefined || by === '' ? 'of nobody in particular' : `of ${by}`;
+  return by === undefined || by === '' ? 'managed by nobody' : `managed by ${by}`;
 }
 
 const ofService: ReadonlySet<string> = new Set(['endpoints-missing']);

@@ -77,8 +77,8 @@ function reasonLines(
     const lines = indented(one.text + since, `${prefix}${branch}${mark} `, stem, options.width);
     const place = [one.object, one.field].filter((text) => text !== null).join(' ');
     if (one.mark === 'no' && one.field !== null) {
-      const upstream = one.source === null ? '' : `; upstream ${one.source}`;
-      lines.push(...indented(`by ${place}${upstream}`, stem, `${stem}  `, options.width));
+      const code = one.source === null ? '' : `; Kubernetes code: ${one.source}`;
+      lines.push(...indented(`by ${place}${code}`, stem, `${stem}  `, options.width));
     }
     if (one.change !== null) {
       lines.push(...indented(`→ ${one.change}`, stem, `${stem}  `, options.width));
@@ -111,16 +111,28 @@ const headings: Readonly<Record<Verdict, [string, string]>> = {
   unknown: ['unknown', 'the input does not hold all that it takes to judge'],
 };
 
+const nodeMeanings = {
+  conform: 'kube-proxy wrote what it must',
+  different: 'the rules there are not what kube-proxy should have written',
+} as const;
+
+const troubleMeaning = 'what the controllers are given is wrong, which they cannot put right';
+
 /** The verdict in a word, and what the word means. */
-function headOf({ found, verdict, severity }: ExplainDocument): [string, string] {
+function headOf(document: ExplainDocument): [string, string] {
+  const { found, verdict, severity, change, subject } = document;
   if (!found) return ['not found', 'nothing of that name is there'];
   const loud = severity !== null && severity !== 'info' ? ` (${severity})` : '';
   if (loud !== '' && (verdict === null || verdict === 'conform')) {
-    return [`trouble${loud}`, 'the input itself is wrong, which no controller can put right'];
+    return [`trouble${loud}`, troubleMeaning];
   }
   if (verdict === null) return ['nothing to judge', 'no controller has to write anything for it'];
   const [word, meaning] = headings[verdict];
-  return [`${word}${loud}`, meaning];
+  if (subject.kind === 'node' && (verdict === 'conform' || verdict === 'different')) {
+    return [`${word}${loud}`, nodeMeanings[verdict]];
+  }
+  const own = verdict === 'conform' && change !== null ? '; the rest is up to you' : '';
+  return [`${word}${loud}`, `${meaning}${own}`];
 }
 
 function explanationText(document: ExplainDocument, options: RenderOptions): string {
@@ -134,25 +146,75 @@ function explanationText(document: ExplainDocument, options: RenderOptions): str
     ...indented(answer, '  ', '  ', options.width),
   ];
   if (change !== null) lines.push(...indented(`→ ${change}`, '  ', '    ', options.width));
-  lines.push('', ...reasonLines(reasons, '', history === null ? null : at, options));
+  const tree = reasonLines(reasons, '', history === null ? null : at, options);
+  if (tree.length > 0) lines.push('', ...tree);
   if (history !== null) lines.push(...historyLines(history, at ?? 0, options));
   return `${lines.join('\n')}\n`;
 }
 
 const shownMoments = 20;
 
+interface Row {
+  readonly at: number;
+  readonly text: string;
+}
+
+function rowOf({ at, what, before, after, lag }: Moment): Row {
+  const change = before === null ? after : `${before} → ${after}`;
+  const hop = lag === null ? '' : ` (${lagText(lag)} after the change)`;
+  return { at, text: `${what}: ${change}${hop}` };
+}
+
+/**
+ * The moments as rows. Changes that the controllers followed, one after the other, are one row of
+ * each output: of a Service that is rolled out there are hundreds.
+ */
+function rowsOf(history: readonly Moment[], now: number): Row[] {
+  const rows: Row[] = [];
+  const begun = new Map<string, Moment>();
+  const followed = new Map<string, Moment[]>();
+  const flush = (): void => {
+    const hops = [...followed].map(([what, ends]) => followedRow(what, ends, now));
+    rows.push(...[...hops, ...[...begun.values()].map(rowOf)].sort((a, b) => a.at - b.at));
+    begun.clear();
+    followed.clear();
+  };
+  for (const moment of history) {
+    const { what, before, after, lag } = moment;
+    if (before === 'conform' && after === 'pending') begun.set(what, moment);
+    else if (after === 'conform' && lag !== null && begun.delete(what)) {
+      followed.set(what, [...(followed.get(what) ?? []), moment]);
+    } else {
+      flush();
+      rows.push(rowOf(moment));
+    }
+  }
+  flush();
+  return rows;
+}
+
+function followedRow(what: string, ends: readonly Moment[], now: number): Row {
+  const beginnings = ends.map(({ at, lag }) => at - (lag ?? 0));
+  const longest = lagText(Math.max(...ends.map(({ lag }) => lag ?? 0)));
+  const [at = 0] = beginnings;
+  if (ends.length === 1) return { at, text: `${what}: a change, followed after ${longest}` };
+  const until = momentText(beginnings.at(-1) ?? at, now);
+  return {
+    at,
+    text: `${what}: ${ends.length} changes until ${until}, each followed within ${longest}`,
+  };
+}
+
 /** The end of the story; what came first is left out. */
 function historyLines(history: readonly Moment[], at: number, options: RenderOptions): string[] {
   if (history.length === 0) return [];
-  const shown = history.slice(-shownMoments);
-  const left = history.length - shown.length;
-  const rows = shown.map((moment) => {
-    const { what, before, after, lag } = moment;
-    const change = before === null ? after : `${before} → ${after}`;
-    const hop = lag === null ? '' : ` (${lagText(lag)} after it was due)`;
-    const time = momentText(moment.at, at);
+  const all = rowsOf(history, at);
+  const shown = all.slice(-shownMoments);
+  const left = all.length - shown.length;
+  const rows = shown.map((row) => {
+    const time = momentText(row.at, at);
     const indent = ' '.repeat(time.length + 3);
-    return indented(`${what}: ${change}${hop}`, ` ${time}  `, indent, options.width);
+    return indented(row.text, ` ${time}  `, indent, options.width);
   });
   const more = left === 0 ? [] : [` (${left} earlier)`];
   return ['', 'History', ...more, ...rows.flat()];

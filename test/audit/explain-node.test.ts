@@ -55,6 +55,43 @@ test('a node that does not, with the rules that packets met', () => {
   ]);
 });
 
+test('packets with which the same is wrong are told once, and whose endpoints these are', () => {
+  const wrong = {
+    ...packet('different'),
+    wanted: ['10.0.0.1:80', '10.0.0.2:80'],
+    allowed: ['10.0.0.1:80', '10.0.0.2:80'],
+    got: ['10.0.0.2:80', '10.0.0.9:80'],
+  };
+  const packets = [
+    { ...packet('conform'), origin: 'outside the cluster' },
+    wrong,
+    { ...wrong, origin: 'the node itself', rules: ['-A OUTPUT -j ACCEPT'] },
+    { ...wrong, origin: 'a pod of another node', got: [] },
+  ];
+  const { reasons, answer } = explainNode(context, ledger, asked, {
+    ...lookWith('different'),
+    walked: () => packets,
+  });
+  const missed = 'it never comes to 10.0.0.1:80 (Pod shop/web-1)';
+  expect(answer.endsWith(`: ${missed}`)).toBe(true);
+  expect(textsOf(reasons)).toEqual([
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node, the node itself: different`,
+    missed,
+    'it comes to what is no endpoint: 10.0.0.9:80 (of no pod)',
+    'expected: 10.0.0.1:80',
+    'found: drop 100%',
+    'rules met, from a pod of the node: 1 rule',
+    '-A FORWARD -j DROP',
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of another node: different`,
+    'it comes to none of its 2 endpoints',
+    'expected: 10.0.0.1:80',
+    'found: drop 100%',
+    'rules met: 1 rule',
+    '-A FORWARD -j DROP',
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from outside the cluster: conform`,
+  ]);
+});
+
 test('of a node that nobody told of, what is expected is told', () => {
   const got = explainNode(context, ledger, asked, noLook);
   expect(got.verdict).toBe('unknown');

@@ -57,8 +57,8 @@ test('pods that are alike are one group', () => {
   expect(pods?.text).toBe('it selects 8 pods, 7 of them ready');
   expect(pods?.parts.map(({ text }) => text)).toEqual([
     '7 pods ready (web-0, web-1, web-2 and 4 more)',
-    '1 pod absent: the pod has finished (phase Succeeded or Failed): nothing runs at its address ' +
-      'any more (web-done)',
+    '1 pod must be absent: the pod has finished (phase Succeeded or Failed): nothing runs at its ' +
+      'address any more (web-done)',
   ]);
   expect(got.verdicts.endpointslices).toBe('different');
   expect(got.answer).toContain('But: A pod is absent from');
@@ -67,7 +67,9 @@ test('pods that are alike are one group', () => {
 test('a port that no pod has', () => {
   const of = service({ ports: [servicePort({ name: 'metrics', targetPort: 'metrics' })] });
   const got = explained(of, pod(), endpoints({ subsets: [] }), slice({ ports: [] }));
-  expect(got.answer).toContain('has no endpoint that gets traffic: 1 pod listed without ports');
+  expect(got.answer).toContain(
+    'has no endpoint that gets traffic: 1 pod must be listed without ports',
+  );
 });
 
 describe('whether slices are mirrored', () => {
@@ -115,9 +117,28 @@ test('an alias, and a Service that is gone', () => {
   expect(explained(slice()).answer).toContain('Service shop/web does not exist');
 });
 
+test('pods that are gone and still listed are said to be gone', () => {
+  const of = [service(), endpoints(), slice()];
+  const gone = 'there is no Pod shop/web-1 any more';
+  expect(textsOf(explained(...of).reasons).filter((text) => text === gone)).toHaveLength(2);
+  expect(textsOf(explained(...of, pod()).reasons)).not.toContain(gone);
+});
+
+test('slices that are not packed are told, and no fault', () => {
+  const [one, other] = [pod(), pod({ name: 'web-2', uid: 'web-2', ips: ['10.0.0.2'] })];
+  const second = slice({
+    name: 'web-b',
+    endpoints: [endpoint({ addresses: ['10.0.0.2'], target: null })],
+  });
+  const got = explained(service(), one, other, slice(), second);
+  expect(textsOf(got.reasons).join('\n')).toContain(
+    '2 slices where 1 would hold all: slices are not',
+  );
+});
+
 test('slices of another manager are named', () => {
   const texts = textsOf(explained(service(), pod(), endpoints(), slice(), foreign()).reasons);
   expect(texts).toContain(
-    'EndpointSlice shop/web-foreign, of example.com/controller: 1 endpoint, not judged',
+    'EndpointSlice shop/web-foreign, managed by example.com/controller: 1 endpoint, not judged',
   );
 });

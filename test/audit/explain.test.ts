@@ -113,6 +113,19 @@ test('what does not rest on an input is judged without it', () => {
   expect(texts).toContain('IPv4 EndpointSlices: unknown, since an input cannot be seen just now');
 });
 
+test('where several Services differ alike, the controllers are to be looked at first', () => {
+  const alone = ask(aPair, [pod(), ...empty]);
+  expect(alone.change).toMatch(/^Endpoints shop\/web: Delete/);
+  const other = service({ name: 'other', uid: 'other' });
+  for (const subject of [aService, aPair, aPod]) {
+    const { change, reasons } = ask(subject, [pod(), ...empty, other]);
+    expect(change).toMatch(/^see first whether kube-controller-manager runs: 2 Services differ/);
+    expect(reasons.at(-1)?.text).toContain('(shop/other, shop/web): look whether');
+  }
+  const edited = ask(aService, [pod(), endpoints(), slice(), other, service({ name: 'third' })]);
+  expect(edited.change).toBeNull();
+});
+
 test('several Services of one pod are told together', () => {
   const more = times(3, (index) =>
     service({ name: `more-${index}`, uid: `more-${index}`, clusterIP: 'None' }),

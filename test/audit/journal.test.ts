@@ -79,7 +79,7 @@ test('a pod that goes is followed to the end', () => {
 test('a Service by its verdicts, an address by who has it', () => {
   const changes: [number, WatchEvent['type'], AnyObject][] = [[10, 'deleted', pod()]];
   const ofService = follow({ kind: 'service', service: 'shop/web' }, changes);
-  expect(lines(ofService)).toContain('10 endpoints: pending null');
+  expect(lines(ofService)).toContain('10 Endpoints: pending null');
   const ofAddress = follow({ kind: 'address', address: '10.0.0.1' }, changes);
   expect(lines(ofAddress)).toEqual(['10 pods with the address: none null']);
 });
@@ -98,10 +98,10 @@ test('a Service that goes', () => {
 test('what is not about it is not looked at, and old moments are forgotten', () => {
   const elsewhere = pod({ namespace: 'bank', name: 'x' });
   expect(lines(follow({ kind: 'pod', pod: 'shop/web-1' }, [[1, 'added', elsewhere]]))).toEqual([]);
-  const flaps = times(300, (at): [number, WatchEvent['type'], AnyObject] => [
+  const flaps = times(400, (at): [number, WatchEvent['type'], AnyObject] => [
     at,
     'modified',
     pod({ ready: at % 2 === 0 }),
   ]);
-  expect(follow(pair, flaps)).toHaveLength(200);
+  expect(follow(pair, flaps)).toHaveLength(1000);
 });

@@ -64,7 +64,7 @@ describe('rollUp', () => {
       'node-affinity-different shop/api:http',
     ]);
     expect(findings[0]).toMatchObject({ severity: 'critical', node: 'node-a', service: 'web' });
-    expect(findings[0]?.object).toBe('10.96.0.1:80/tcp from a pod of the node and 1 more');
+    expect(findings[0]?.object).toBe('10.96.0.1:80/tcp from a pod of the node and 1 more way');
   });
 
   test('most of those asked are the node’s', () => {

@@ -63,6 +63,6 @@ test('an address without a pod is the pod’s that has it', () => {
 
 test('managers', () => {
   expect(managerText('mirror', undefined)).toBe('mirrored from Endpoints');
-  expect(managerText('foreign', foreign())).toBe('of example.com/controller');
-  expect(managerText('foreign', slice({ labels: {} }))).toBe('of nobody in particular');
+  expect(managerText('foreign', foreign())).toBe('managed by example.com/controller');
+  expect(managerText('foreign', slice({ labels: {} }))).toBe('managed by nobody');
 });

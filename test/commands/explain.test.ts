@@ -383,7 +383,7 @@ describe('a node', () => {
     expect(got.code).toBe(1);
     const text = flat(got.out);
     expect(text).toContain('Node node-c does not forward Service shop/checkout:http as it must');
-    expect(text).toContain('10.244.9.9:8080 13.6% masqueraded');
+    expect(text).toContain('10.244.9.9:8080 13.6%, each masqueraded');
     expect(text).toMatch(/-t nat -A KUBE-SERVICES -d 10\.97\.103\.217/);
     expect(text).toContain('more rules, which the page of the node shows');
   });

@@ -59,7 +59,7 @@ test('as a whole', () => {
       '  → delete the object',
       '',
       '├─ ✗ a pod is absent, since 10:57:20',
-      '│  │ by Endpoints shop/web subsets; upstream endpoints_controller.go',
+      '│  │ by Endpoints shop/web subsets; Kubernetes code: endpoints_controller.go',
       '│  │   syncService',
       '│  │ → delete the object',
       '│  └─ · found: nothing',
@@ -67,7 +67,7 @@ test('as a whole', () => {
       '',
       'History',
       ' 10:57:20  endpoints: conform → different',
-      ' 10:58:20  Endpoints: absent → ready (60 s after it was due)',
+      ' 10:58:20  Endpoints: absent → ready (60 s after the change)',
       '',
     ].join('\n'),
   );
@@ -77,7 +77,7 @@ test.each<[string, Partial<ExplainDocument>, string]>([
   ['conform', {}, '· CONFORM: the controllers wrote'],
   ['pending', { verdict: 'pending' }, '✗ PENDING: it differs'],
   ['unknown', { verdict: 'unknown' }, '? UNKNOWN: the input does not hold'],
-  ['trouble', { severity: 'warning' }, '✗ TROUBLE (WARNING): the input itself'],
+  ['trouble', { severity: 'warning' }, '✗ TROUBLE (WARNING): what the controllers are given'],
   ['information', { severity: 'info' }, '· CONFORM: the controllers wrote'],
   ['nothing to judge', { verdict: null }, '· NOTHING TO JUDGE: no controller'],
   ['not found', { found: false, verdict: null }, '? NOT FOUND: nothing of that name'],
@@ -91,6 +91,35 @@ test('a dump has no times, and a long history shows its end', () => {
   const moment = { at, what: 'endpoints', before: 'a', after: 'b', lag: null };
   const got = text({ history: Array.from({ length: 25 }, () => moment) });
   expect(got).toContain('(5 earlier)');
+});
+
+test('what the controllers followed again and again is one row of each output', () => {
+  const hop = (what: string, from: number, lag: number) => [
+    { at: at + from, what, before: 'conform', after: 'pending', lag: null },
+    { at: at + from + lag, what, before: 'pending', after: 'conform', lag },
+  ];
+  const history = [
+    { at, what: 'Endpoints', before: null, after: 'conform', lag: null },
+    ...hop('Endpoints', 1, 0.25),
+    ...hop('EndpointSlices', 2, 0.5),
+    ...hop('EndpointSlices', 3, 1),
+    { at: at + 9, what: 'Endpoints', before: 'conform', after: 'pending', lag: null },
+    { at: at + 40, what: 'Endpoints', before: 'pending', after: 'different', lag: null },
+  ];
+  expect(text({ history }).split('History\n')[1]?.trimEnd().split('\n')).toEqual([
+    ' 10:58:20  Endpoints: conform',
+    ' 10:58:21  Endpoints: a change, followed after 250 ms',
+    ' 10:58:22  EndpointSlices: 2 changes until 10:58:23, each followed within 1 s',
+    ' 10:58:29  Endpoints: conform → pending',
+    ' 10:59:00  Endpoints: pending → different',
+  ]);
+});
+
+test('a node is judged by what kube-proxy writes, a Service by what it asks for', () => {
+  const subject = { kind: 'node', node: 'node-a', service: 'shop/web', port: null } as const;
+  expect(text({ subject })).toContain('CONFORM: kube-proxy wrote what it must');
+  expect(text({ subject, verdict: 'different' })).toContain('not what kube-proxy should have');
+  expect(text({ change: 'label the pod' })).toContain('what they must; the rest is up to you');
 });
 
 test('colour only adds to the marks', () => {

@@ -101,7 +101,7 @@ const findingsTemplate = template<View>(`
 <h2 id="h-codes">What the codes and causes mean</h2><dl class="codes">
 <% for (const one of it.explained) { %><dt id="<%= one.id %>"><code><%= one.name %></code></dt>
 <dd><%= one.text %></dd><dd class="cure">→ <%= one.cure %></dd>
-<dd class="dim">upstream: <%= one.source %><% for (const link of one.links) { %> ·
+<dd class="dim">Kubernetes code: <%= one.source %><% for (const link of one.links) { %> ·
 <a href="<%= link.href %>"><%= link.text %></a><% } %></dd>
 <% } %></dl></section><% } %>`);
 

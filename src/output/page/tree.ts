@@ -41,7 +41,7 @@ function reasonItem(reason: Reason): Html {
     sign: signs[mark],
     word: words[mark],
     text: since === null ? text : `${text}, since ${momentText(since)}`,
-    by: decides ? `${place}${source === null ? '' : `; upstream ${source}`}` : '',
+    by: decides ? `${place}${source === null ? '' : `; Kubernetes code: ${source}`}` : '',
     change: change ?? '',
     parts: parts.length === 0 ? noHtml : (`<ul>${reasonList(parts)}</ul>` as Html),
   });

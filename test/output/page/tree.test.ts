@@ -31,7 +31,7 @@ test('the answer first, then the change, then the reasons with their signs and w
   expect(text).toContain(
     'because → because ✓ as it must be: type ClusterIP ' +
       '✗ in the way: because, since 2026-11-21 10:56:46 UTC ' +
-      'by Pod shop/web-1 metadata.labels; upstream utils.go → label it · a part ' +
+      'by Pod shop/web-1 metadata.labels; Kubernetes code: utils.go → label it · a part ' +
       '? unknown: who knows',
   );
 });
