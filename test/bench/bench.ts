@@ -5,7 +5,8 @@
 //   fleet    10,000 Services, 150,000 pods: first list, full audit, heap, cost of single events
 //
 // and, each only when it is named (`npm run -s bench -- sync`), the program on a live cluster of
-// that size, see live.ts: sync, events, scrape; and `node`, the agent on a node of that size.
+// that size, see live.ts: sync, events, scrape; `node`, the agent on a node of that size; and
+// `explain`, answers of a server of that size.
 //
 // Each part runs in processes of its own, so that nothing is warm and nothing is on the heap that
 // the part did not put there. Findings above information fail the bench; a missed target does not.
@@ -16,6 +17,7 @@ import { fileURLToPath } from 'node:url';
 
 import type { Effort } from './events.ts';
 import { measureEvents } from './events.ts';
+import { measureExplain } from './explain.ts';
 import { buildWorld } from './fleet.ts';
 import type { Shape } from './generate.ts';
 import { createFleet } from './generate.ts';
@@ -321,6 +323,15 @@ async function node(): Promise<void> {
   process.stdout.write(`\n${JSON.stringify({ node: rows })}\n`);
 }
 
+/** One explanation of each form. */
+async function explanations({ shape }: Plan): Promise<void> {
+  printMachine(machine());
+  const rows = await measureExplain(shape);
+  const head = ['CPU ms of one explanation', 'on', 'first', 'median', 'most'];
+  print('Explain', head, rows, 'By `npm run -s bench -- explain`; 21 runs each.');
+  process.stdout.write(`\n${JSON.stringify({ explain: rows })}\n`);
+}
+
 const isOurs = (variant: (typeof variants)[number]): boolean => variant !== 'kube-state-metrics';
 
 function main(plan: Plan): void {
@@ -349,6 +360,7 @@ const part = argumentOf('part');
 const named = liveParts.find((one) => one === process.argv[2]);
 if (named !== undefined) await live(named);
 else if (process.argv[2] === 'node') await node();
+else if (process.argv[2] === 'explain') await explanations(plan);
 else if (part === 'replay') process.stdout.write(JSON.stringify(await replayPart(plan)));
 else if (part === 'fleet') process.stdout.write(JSON.stringify(fleetPart(plan)));
 else main(plan);
