@@ -35,6 +35,8 @@ function check(pair: Pair, release: Release, counts: Record<string, number>): vo
     expect(deciding === null, `${nameOf(pair)} at ${place}`).toBe(standing === 'ready');
     if (deciding === null) continue;
     counts[deciding.name] = (counts[deciding.name] ?? 0) + 1;
+    counts.counterfactuals = (counts.counterfactuals ?? 0) + 1;
+    if (wrong.length === 1) counts.alone = (counts.alone ?? 0) + 1;
     // Whatever else is in the way: put right, it is this step that keeps the pod from being ready,
     // and mending it moves on to another, or is enough.
     const others = mended(
@@ -64,6 +66,9 @@ describe('every pod and Service of the vectors', () => {
 
   test('are many, and every step decides some of them', () => {
     expect(counts.pairs).toBeGreaterThanOrEqual(20_000);
+    // How often a step was mended and the shadow asked again, and how often it was the only one.
+    expect(counts.counterfactuals).toBeGreaterThanOrEqual(20_000);
+    expect(counts.alone).toBeGreaterThanOrEqual(5000);
     const names = ['type', 'selector', 'labels', 'phase', 'address', 'family', 'node', 'deletion'];
     for (const one of [...names, 'port', 'readiness']) {
       expect(counts[one], one).toBeGreaterThan(0);
