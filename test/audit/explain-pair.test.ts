@@ -130,9 +130,9 @@ test.each([
   [
     'shown ready though it is not',
     [pod({ ready: false }), endpoints(), slice()],
-    'Pod shop/web-1 should be listed as not ready in Service shop/web: its condition Ready is ' +
-      'not True, so it must get no traffic. But: Endpoints have it ready and IPv4 EndpointSlices ' +
-      'have it ready',
+    'Pod shop/web-1 should be listed as not ready in Service shop/web: condition Ready is not ' +
+      'True, so no traffic is to come. But: Endpoints have it ready and IPv4 EndpointSlices have ' +
+      'it ready',
   ],
   [
     'only its node is wrong',
