@@ -70,7 +70,7 @@ export function explainNode(
   const reasons = [
     ...walked.flatMap(({ port: of, alike }) =>
       alike === null
-        ? expectedReasons(context, service, node, of)
+        ? expectedReasons(context, ledger, service, node, of)
         : packetReasons(of, alike, port !== null),
     ),
     ...findings.map((one) =>
@@ -241,17 +241,15 @@ function rulesReasons({ rules, origin }: WalkedPort, origins: number): Reason[] 
 
 /** What must be forwarded where nobody knows what is; kube-proxy's mode and flags are guessed. */
 function expectedReasons(
-  { snapshot, release }: Sight,
+  { release }: Sight,
+  ledger: Ledger,
   service: Service,
   node: Node | undefined,
   name: string,
 ): Reason[] {
   if (node === undefined) return [];
-  const own = [...snapshot.slices.values()].filter(
-    ({ namespace }) => namespace === service.namespace,
-  );
   const config = defaultProxyConfig('iptables', release.minor);
-  const slices = slicesByService(own);
+  const slices = slicesByService(ledger.audited.get(service.key)?.record.slices ?? []);
   const forwarding = expectedForwarding([service], slices, node, config, node.addresses);
   const sender = senderOf(forwarding, node);
   return forwarding.frontends

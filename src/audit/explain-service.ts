@@ -156,7 +156,9 @@ function nobodyReason({ snapshot }: Context, service: Service): Reason {
     });
   });
   if (more > 0) parts.push(reason('note', `and ${counted(more, 'more group')} of pods`));
-  const elsewhere = namespacesMatching(snapshot, service);
+  // That is a look at every pod of the cluster, and who has found the slip needs no other guess.
+  const isFound = nearest.some(({ near }) => near);
+  const elsewhere = isFound ? [] : namespacesMatching(snapshot, service);
   if (elsewhere.length > 0) {
     const where = elsewhere.join(', ');
     const text = `pods with these labels are in namespace ${where}, where it does not look`;

@@ -25,7 +25,7 @@ import { counted, fewOf, itemReasons, reason, unknownText, worstOf } from './rea
 import type { Context } from './service.ts';
 import type { Item } from './settle.ts';
 import type { Audited } from './standing.ts';
-import { isListedIn, standsOf } from './stands.ts';
+import { servicesListing, standsOf } from './stands.ts';
 import { standings, standingWords } from './step.ts';
 import type { Sight, Verdict } from './verdict.ts';
 import { legal, verdictOf, written } from './verdict.ts';
@@ -247,7 +247,7 @@ function explainPod(
   const pod = snapshot.pods.get(subject.pod);
   if (pod === undefined) return lostPod(context, ledger, subject, subject.pod);
   const keys = new Set(snapshot.servicesSelecting(pod.namespace, pod.labels).map(({ key }) => key));
-  const listing = servicesListing(ledger, pod.ips.map(canonicalIP));
+  const listing = servicesListing(snapshot, ledger.audited.values(), pod.ips.map(canonicalIP));
   for (const { record } of listing) if (record.namespace === pod.namespace) keys.add(record.key);
   const pairs = [...keys]
     .sort()
@@ -389,15 +389,6 @@ function sharedReasons({ snapshot }: Context, pod: Pod): Reason[] {
   });
 }
 
-/** Services whose Endpoints or slices list one of these addresses. */
-function servicesListing(ledger: Ledger, addresses: readonly string[]): Audited[] {
-  const found: Audited[] = [];
-  for (const of of ledger.audited.values()) {
-    if (addresses.some((ip) => isListedIn(of.record, ip))) found.push(of);
-  }
-  return found;
-}
-
 function explainAddress(
   context: Sight,
   ledger: Ledger,
@@ -407,7 +398,7 @@ function explainAddress(
   if (ip === undefined) return notFound(subject, `${subject.address} is no IP address`, []);
   const { snapshot } = context;
   const pods = [...snapshot.podsAt(ip)].sort((a, b) => (a.key < b.key ? -1 : 1));
-  const listing = servicesListing(ledger, [ip]);
+  const listing = servicesListing(snapshot, ledger.audited.values(), [ip]);
   const fronts = [...snapshot.services.values()].filter(
     ({ clusterIP }) => canonicalIP(clusterIP) === ip,
   );

@@ -13,7 +13,7 @@ import { outputNames } from './explain-service.ts';
 import type { Ledger } from './ledger.ts';
 import type { Context } from './service.ts';
 import { nodeOf } from './service.ts';
-import { actualAt, isListedIn, standsAt } from './stands.ts';
+import { actualAt, servicesListing, standsAt } from './stands.ts';
 import { outcomesOf, placeName, standingWords } from './step.ts';
 import type { Sight } from './verdict.ts';
 import { written, verdictOf } from './verdict.ts';
@@ -199,10 +199,10 @@ function lookAtAddress(
     .sort()
     .join(', ');
   seen.set('pods with the address', { text: owners === '' ? 'none' : owners, expected: null });
-  const listing: Key[] = [];
-  for (const { record } of ledger.audited.values()) {
-    if (isListedIn(record, ip)) listing.push(record.key);
-  }
-  const text = listing.sort().join(', ');
+  const listing = servicesListing(snapshot, ledger.audited.values(), [ip]);
+  const text = listing
+    .map(({ record }) => record.key)
+    .sort()
+    .join(', ');
   seen.set('Services that list it', { text: text === '' ? 'none' : text, expected: null });
 }

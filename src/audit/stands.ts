@@ -3,8 +3,17 @@
 // and the judges say; here it is only looked up.
 
 import { canonicalIP, isAt } from '../model/ip.ts';
-import type { Endpoint, EndpointSlice, ObjectRef, Pod, Snapshot } from '../model/objects.ts';
+import type {
+  Endpoint,
+  EndpointSlice,
+  ObjectRef,
+  Pod,
+  Service,
+  Snapshot,
+} from '../model/objects.ts';
 import { label, portText } from '../model/objects.ts';
+import { isSelected } from '../shadow/endpoints.ts';
+import { isControllers, isOwnedBy } from '../shadow/endpointslice.ts';
 import { isReady, sliceObject } from './compare.ts';
 import type { ListedAddress } from './compare.ts';
 import { foldListed, listedAt, spreadListed } from './listed.ts';
@@ -88,11 +97,47 @@ function slicedStand(
 const isOf = ({ addresses }: Endpoint, address: string): boolean =>
   addresses.some((one) => isAt(one, address));
 
-/** Whether the Endpoints or any slice of a Service list an address, which is in canonical form. */
-export function isListedIn(record: ServiceRecord, address: string): boolean {
+/** Whether the Endpoints or any slice of a Service list an address. */
+function isListedIn(record: ServiceRecord, address: string): boolean {
   if (listedAt(record, address).length > 0) return true;
   return slicesAt(record, address).some(({ endpoints }) =>
     endpoints.some((endpoint) => isOf(endpoint, address)),
+  );
+}
+
+/**
+ * The Services that list one of these addresses, which are in canonical form. A Service of which
+ * nothing differs and nothing is unknown lists its own pods' addresses and no others, so that its
+ * entries need not be looked at; that keeps it from being a look at every address of a cluster.
+ */
+export function servicesListing(
+  snapshot: Snapshot,
+  audited: Iterable<Audited>,
+  addresses: readonly string[],
+): Audited[] {
+  const selecting = new Set(
+    addresses
+      .flatMap((ip) => snapshot.podsAt(ip))
+      .flatMap(({ namespace, labels }) => snapshot.servicesSelecting(namespace, labels))
+      .map(({ key }) => key),
+  );
+  const found: Audited[] = [];
+  for (const of of audited) {
+    const { service } = of.record;
+    if (service !== null && !selecting.has(of.record.key) && isInOrder(of, service)) continue;
+    if (addresses.some((ip) => isListedIn(of.record, ip))) found.push(of);
+  }
+  return found;
+}
+
+/** Whether all that stands of a Service is judged, and is as it must be. */
+function isInOrder({ record, items, unknown }: Audited, service: Service): boolean {
+  if (items.size > 0 || unknown.size > 0 || service.deleting || !isSelected(service)) return false;
+  return record.slices.every(
+    (slice) =>
+      isControllers(slice) &&
+      slice.labels[label.serviceName] === record.name &&
+      isOwnedBy(slice, service),
   );
 }
 
