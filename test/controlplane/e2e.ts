@@ -2,8 +2,8 @@
 // (dumps.ts) and live (live.ts, lags.ts), prints a line for every check and last how many passed.
 //
 //   --churn 10m      how long the live cluster changes (60s)
-//   --version V      only this control plane (may be given several times)
-//   --part dumps     only this part: dumps, live, lags or nodes (which needs root)
+//   --version V      only this control plane (several times)
+//   --part dumps     only this part: dumps, live, lags or nodes, which needs root (several times)
 //   --keep FOLDER    keeps the dumps, whose names the lines then tell
 //
 // Without --version: everything on the newest, and a short live test on the others.
@@ -48,7 +48,7 @@ const { values } = parseArgs({
   options: {
     churn: { type: 'string', default: '60s' },
     version: { type: 'string', multiple: true },
-    part: { type: 'string' },
+    part: { type: 'string', multiple: true },
     keep: { type: 'string' },
   },
 });
@@ -63,10 +63,9 @@ const wanted = values.version?.map((name) => {
   return version ?? usage(`--version ${name}: expected ${versions.join(' or ')}`);
 });
 const parts = ['dumps', 'live', 'lags', 'nodes'];
-if (values.part !== undefined && !parts.includes(values.part)) {
-  usage(`--part ${values.part}: expected ${parts.join(', ')}`);
-}
-const isWanted = (part: string): boolean => values.part === undefined || values.part === part;
+const unknown = values.part?.find((part) => !parts.includes(part));
+if (unknown !== undefined) usage(`--part ${unknown}: expected ${parts.join(', ')}`);
+const isWanted = (part: string): boolean => values.part?.includes(part) ?? true;
 const churn = parseDuration(values.churn);
 
 /** What is run of a version, one after the other. */
