@@ -137,7 +137,7 @@ function findingReason(finding: Finding, isWalked: boolean): Reason {
   }
   if (!isWalked) {
     if (expected !== null) parts.push(reason('note', `expected: ${expected}`));
-    parts.push(reason('note', foundText(actual)));
+    parts.push(reason('note', `found: ${actual ?? 'nothing'}`));
   }
   return reason('no', `${title} (${code})`, {
     object: start,
@@ -215,17 +215,13 @@ function packetReasons(port: string, alike: readonly Alike[], isFull: boolean): 
     const parts = [
       ...wrong.map((one) => reason('no', one)),
       reason('note', `expected: ${expected}`),
-      ...(verdict === 'conform' ? [] : [reason('note', foundText(actual))]),
+      ...(verdict === 'conform' ? [] : [reason('note', `found: ${actual}`)]),
       ...unknown.map((one) => reason('unknown', one)),
       ...rulesReasons(first, origins.size),
     ];
     return reason(marks[verdict], text, { parts });
   });
 }
-
-/** `pass` is the walker's word for a packet that leaves as it came. */
-const foundText = (actual: string | null): string =>
-  `found: ${actual?.replace(/^pass\b/, 'no rule changes where it goes, pass') ?? 'nothing'}`;
 
 /** The rules that a packet met; `origins`: from how many places packets are alike. */
 function rulesReasons({ rules, origin }: WalkedPort, origins: number): Reason[] {

@@ -256,9 +256,11 @@ const wordsOf = (masqueraded: boolean | 'unknown', affinitySeconds: number | nul
   ...(affinitySeconds === null ? [] : [`affinity ${affinitySeconds}s`]),
 ];
 
+const words = { reject: 'rejected', drop: 'dropped', pass: 'untranslated' } as const;
+
 /** What should come of a packet, for people. */
 export function fateText(fate: Fate): string {
-  if (fate.kind !== 'endpoints') return fate.kind;
+  if (fate.kind !== 'endpoints') return words[fate.kind];
   const { endpoints, affinitySeconds } = fate;
   const texts = [...endpoints].map(([text, masked]): [string, string[]] => [
     text,
@@ -271,7 +273,8 @@ const percent = (share: number): string => `${Number((100 * share).toPrecision(3
 
 /** What does come of it, for people. */
 export function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
-  const rest = Object.entries({ reject, drop, pass }).filter(([, fate]) => fate.probability > 0);
+  const others = { [words.reject]: reject, [words.drop]: drop, [words.pass]: pass };
+  const rest = Object.entries(others).filter(([, { probability }]) => probability > 0);
   return endpointsText([
     ...[...destinations].map(
       ([text, { probability, masqueraded, affinitySeconds }]): [string, string[]] => [
