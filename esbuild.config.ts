@@ -1,7 +1,8 @@
 // Builds dist/: the program in one file, which Node runs without node_modules and of which a
 // command evaluates only the modules that it needs, and the recording that it replays by default.
 // What sends traces is a file beside it: within the program, its text alone would cost everybody
-// 5 MiB and a tenth of the start.
+// 5 MiB and a tenth of the start. So are the agent of a node, which is small on purpose, and the
+// program that reads the rules for it.
 
 import { chmod, copyFile, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -75,6 +76,20 @@ await build({
   outfile: join(root, 'dist', traces),
   banner: { js: requireShim },
 });
+// As CommonJS: src/agent.ts says why.
+const place = { 'import.meta.filename': '__filename', 'import.meta.dirname': '__dirname' };
+for (const [name, source] of [
+  ['agent', 'src/agent.ts'],
+  ['reading', 'src/agent/reading.ts'],
+] as const) {
+  await build({
+    ...common,
+    format: 'cjs',
+    define: place,
+    entryPoints: [join(root, source)],
+    outfile: join(root, 'dist', `${name}.cjs`),
+  });
+}
 await chmod(program, 0o755);
 
 await copyFile(join(root, 'test/recordings', recording), join(root, 'dist', recording));

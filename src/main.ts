@@ -217,7 +217,7 @@ function addAnswering(program: Command, run: Run): void {
   withNode(program.command('agent'))
     .description('walk the rules of the node that it runs on, and answer the auditor')
     .action((options: AgentOptions) => {
-      run(import('./commands/agent.ts').then(({ agent }) => agent(options)));
+      run(import('./commands/agent.ts').then(({ becomeAgent }) => becomeAgent(options)));
     });
 }
 

@@ -100,6 +100,7 @@ const wiring = 'commands';
 /** Files outside the rooms: null sees everything. */
 const above: Readonly<Record<string, readonly string[] | null>> = {
   'src/main.ts': null,
+  'src/agent.ts': ['src/commands/agent.ts', 'src/cluster/problem.ts'],
   'src/serve.ts': null,
   'src/attach.ts': null,
   'src/live.ts': null,

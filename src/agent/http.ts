@@ -22,7 +22,7 @@ import { TLSSocket } from 'node:tls';
 
 import type { Packet } from '../model/proxy.ts';
 import { readPacket } from '../rules/digest.ts';
-import type { Agent, Cost, Published } from './run.ts';
+import type { Agent, Cost } from './run.ts';
 
 export interface Access {
   /** null: no token is asked for. */
@@ -45,9 +45,8 @@ const keepAliveTimeout = 600_000;
 
 /** A server that answers for the agent; it does not listen yet. */
 export function createAgentServer(agent: Agent, access: Access): Server {
-  const digests = new WeakMap<Published, Rendered>();
   const answer = (request: IncomingMessage, response: ServerResponse): void => {
-    respond({ agent, access, digests }, request, response).catch((error: unknown) => {
+    respond(agent, access, request, response).catch((error: unknown) => {
       const text = error instanceof Error ? error.message : String(error);
       if (!response.headersSent) send(response, 500, { error: text });
     });
@@ -62,23 +61,12 @@ export function createAgentServer(agent: Agent, access: Access): Server {
   return createTlsServer({ ...limits, cert, key, ...client, minVersion: 'TLSv1.2' }, answer);
 }
 
-interface Rendered {
-  readonly text: string;
-  readonly etag: string;
-}
-
-interface Serving {
-  readonly agent: Agent;
-  readonly access: Access;
-  readonly digests: WeakMap<Published, Rendered>;
-}
-
 async function respond(
-  serving: Serving,
+  agent: Agent,
+  access: Access,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
-  const { agent, access } = serving;
   const { method, url = '' } = request;
   if (method !== 'GET') {
     send(response, 405, { error: `only GET is answered, not ${String(method)}` });
@@ -86,7 +74,7 @@ async function respond(
   else if (!isAllowed(access, request)) {
     response.setHeader('www-authenticate', 'Bearer');
     send(response, 401, { error: 'the token or the client certificate is missing or wrong' });
-  } else if (url === '/v1/report') sendReport(serving, request, response);
+  } else if (url === '/v1/report') sendReport(agent, request, response);
   else if (url === '/metrics') sendText(response, metricsOf(agent));
   else if (url.startsWith('/v1/packets?') && url.length <= longestQuery) {
     await sendOutcomes(agent, url, response);
@@ -115,17 +103,13 @@ function sendText(response: ServerResponse, text: string): void {
   response.end(text);
 }
 
-function sendReport(
-  { agent, digests }: Serving,
-  request: IncomingMessage,
-  response: ServerResponse,
-): void {
+function sendReport(agent: Agent, request: IncomingMessage, response: ServerResponse): void {
   const published = agent.report();
   if (published === null) {
     send(response, 503, { error: 'the first round is not over' });
     return;
   }
-  const { text, etag } = rendered(digests, published);
+  const { text, etag } = published;
   const { last, pause } = agent.cost();
   const age = Math.max(0, Math.floor(performance.now() / 1000 - published.at));
   response.setHeader('etag', etag);
@@ -141,15 +125,6 @@ function sendReport(
   }
   response.setHeader('content-type', 'application/json');
   response.end(text);
-}
-
-function rendered(digests: WeakMap<Published, Rendered>, published: Published): Rendered {
-  const known = digests.get(published);
-  if (known !== undefined) return known;
-  const text = `${JSON.stringify(published.body)}\n`;
-  const etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`;
-  digests.set(published, { text, etag });
-  return { text, etag };
 }
 
 async function sendDetails(agent: Agent, path: string, response: ServerResponse): Promise<void> {
@@ -188,7 +163,7 @@ type Metric = readonly [name: string, type: 'counter' | 'gauge', help: string, v
 function metricsOf(agent: Agent): string {
   const { rounds, failed, collecting, cpu, last, pause, bytes }: Cost = agent.cost();
   const published = agent.report();
-  const frontends = Object.keys(published?.body.frontends ?? {}).length;
+  const frontends = published?.frontends ?? 0;
   const { rss } = process.memoryUsage();
   const metrics: readonly Metric[] = [
     ['rounds_total', 'counter', 'Rounds.', rounds],

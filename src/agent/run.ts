@@ -1,68 +1,31 @@
-// The agent's own pace: collect, read, walk, publish, and then do nothing for at least a hundred
-// times as long as that took. What it costs is what the collecting lasted (the programs' time is
-// the node's, too) and its own CPU; so it takes no more than a hundredth of one core, however large
-// the node is. Rounds are jittered, so that the nodes of a cluster do not ask all at once.
+// The agent's own pace: a round, and then nothing for at least a hundred times as long as that
+// took. What it costs is what the collecting lasted (the programs' time is the node's, too) and the
+// CPU of the agent; so it takes no more than a hundredth of one core, however large the node is.
+// Rounds are jittered, so that the nodes of a cluster do not ask all at once.
 //
-// Of the dumps only a packed copy is kept between rounds, for those who ask for details: of the
-// moment that the report is of, and without holding what is read.
+// A round is made by a process of its own (reading.ts), which answers questions for a moment and
+// ends. Of the dumps only a packed copy is kept between rounds, for those who ask for details
+// later: of the moment that the report is of, and without holding what is read.
 
+import type { ChildProcess } from 'node:child_process';
+import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { hostname, networkInterfaces } from 'node:os';
-import { readdirSync } from 'node:fs';
-import { promisify } from 'node:util';
+import type { Socket } from 'node:net';
+import { join } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { gunzip, gzip } from 'node:zlib';
 
-import { canonicalIP } from '../model/ip.ts';
 import type { Packet } from '../model/proxy.ts';
-import type { Claim } from '../rules/claims.ts';
-import type { Asking } from '../rules/digest.ts';
-import { keyOf } from '../rules/digest.ts';
-import type { LocalDetection } from '../rules/dumps.ts';
 import type { Outcomes } from '../rules/told.ts';
-import type { Dump, Limits, Program } from './collect.ts';
-import { collect, programs } from './collect.ts';
-import type { Detail, Mode, Place, Standing } from './report.ts';
-import { askingOf, detailsOf, digestsOf, outcomesOf, readDumps } from './report.ts';
+import type { Answer, NodeSettings, Order, Packed, Question, Reading, Reply } from './channel.ts';
+import { gather, pipe } from './channel.ts';
+import type { Detail } from './report.ts';
 
-export interface Settings {
-  /** Name of the Node object; default: the host's. */
-  readonly node?: string;
-  readonly nodeIPs: readonly string[];
-  readonly podCIDRs: readonly string[];
-  /** The text of kube-proxy's configuration file, and where it is from; null: not given. */
-  readonly proxyConfig: { readonly source: string; readonly text: string } | null;
+export interface Settings extends NodeSettings {
   /** Seconds between two rounds, where they cost little. */
   readonly interval: number;
-  readonly limits: Limits;
-  /** What is run; default: all. */
-  readonly programs?: readonly Program[];
   /** A round may cost one part in so many of a core; default: 100. */
   readonly share?: number;
-}
-
-/** What GET /v1/report answers. All that changes from round to round by itself is left out. */
-export interface Report {
-  readonly version: 1;
-  readonly node: string;
-  readonly nodeIPs: readonly string[];
-  readonly podCIDRs: readonly string[];
-  readonly mode: Mode | null;
-  readonly backend: 'nft' | 'legacy' | null;
-  readonly proxyConfig: Settings['proxyConfig'];
-  /** By program: `read`, `empty`, `absent` or `failed`. */
-  readonly programs: Readonly<Record<string, string>>;
-  /** Not empty: what stands on the node is not known, and there are no frontends. */
-  readonly problems: readonly string[];
-  /** How kube-proxy tells pods from others, as far as its rules show it. */
-  readonly localDetection: LocalDetection;
-  /** Who the packets are from that digests are of. */
-  readonly asking: Asking;
-  /** 64 bits in hexadecimal, by frontend. */
-  readonly frontends: Readonly<Record<string, string>>;
-  /** Frontends that several tables translate for. */
-  readonly doubled: readonly string[];
 }
 
 /** What rounds have cost, and how they went. */
@@ -93,28 +56,39 @@ export interface Agent {
   cost(): Cost;
 }
 
-export interface Published {
-  readonly body: Report;
+export interface Published extends Pick<Reading, 'etag' | 'frontends'> {
+  /** The report as JSON (reading.ts). */
+  readonly text: Buffer;
   /** Before this moment nothing of it was read: seconds of the monotonic clock. */
   readonly at: number;
   /** Another text for every round of every agent. */
   readonly round: string;
 }
 
-const pack = promisify<Buffer, { level: number }, Buffer>(gzip);
-const unpack = promisify<Buffer, Buffer>(gunzip);
-
 /** The part of a core that rounds may cost: one in so many. */
 const usualShare = 100;
 
-/** Milliseconds of walking after which others have their turn. */
-const slice = 10;
+/** What is read stays for so long: who asks for one thing asks for more. */
+const lingerMs = 5000;
+
+/** What reads has much garbage for a moment: room for it costs less than to collect it. */
+const flags = ['--max-semi-space-size=16'];
+
+/** What makes the agent small (commands/agent.ts) makes slow what reads. */
+const environment = { MALLOC_MMAP_THRESHOLD_: undefined };
 
 const seconds = (): number => performance.now() / 1000;
 
 function cpuSeconds(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1e6;
+}
+
+/** What a round leaves: what is told of it, and what came over the pipe. */
+interface Made {
+  readonly reading: Reading;
+  readonly text: Buffer;
+  readonly bytes: Buffer;
 }
 
 /** Gives back what a round took: an idle agent must be small, and V8 is in no hurry by itself. */
@@ -124,13 +98,23 @@ function collectGarbage(): void {
   gc({ type: 'major' });
 }
 
+/** A process that reads rules. */
+interface Reader {
+  /** What comes of the order to make a round; a text: why nothing does. */
+  readonly made: Promise<Made | string>;
+  /** null: the process has ended. */
+  ask(question: Question): Promise<{ readonly answer: Answer; readonly cpu: number } | null>;
+  /** It does not keep this process from its end. */
+  unref(): void;
+  end(): boolean;
+}
+
 interface State {
   readonly settings: Settings;
   published: Published | null;
-  packed: readonly Dump[];
-  /** Only while details are asked for. */
-  standing: Standing | null;
-  place: Place;
+  packed: { readonly packed: Packed; readonly bytes: Buffer } | null;
+  /** Of this report, while it lasts. */
+  reader: Reader | null;
   cost: Cost;
   /** CPU seconds that answers have taken since the last round. */
   answering: number;
@@ -142,176 +126,178 @@ export function createAgent(settings: Settings): Agent {
   const state: State = {
     settings,
     published: null,
-    packed: [],
-    standing: null,
-    place: placeOf(settings),
+    packed: null,
+    reader: null,
     cost: { rounds: 0, failed: 0, collecting: 0, cpu: 0, last: 0, pause: 0, bytes: 0 },
     answering: 0,
     name: randomBytes(6).toString('base64url'),
   };
   return {
-    round: () => round(state),
+    round: () => round(state, new AbortController().signal),
     async run(signal) {
       while (!signal.aborted) {
-        await round(state);
+        await round(state, signal);
         collectGarbage();
         await pause(state.cost.pause, signal);
       }
     },
     report: () => state.published,
-    details: (key) => details(state, key),
-    outcomes: (packets) => outcomes(state, packets),
+    details: async (key) => (await asked(state, { kind: 'details', key })) as Detail[] | null,
+    async outcomes(packets) {
+      const { published } = state;
+      const told = (await asked(state, { kind: 'outcomes', packets })) as Outcomes | null;
+      return told === null || published === null ? null : { round: published.round, ...told };
+    },
     cost: () => state.cost,
   };
 }
 
-/** Interfaces can come and go: asked for in every round. */
-function placeOf({ node, nodeIPs, podCIDRs }: Settings): Place {
-  const known = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
-  const outer = known.filter(({ internal, address }) => !internal && !/^fe[89ab]/i.test(address));
-  const first = (family: string): string[] =>
-    outer
-      .filter((one) => one.family === family)
-      .slice(0, 1)
-      .map(({ address }) => address);
-  return {
-    node: node ?? hostname(),
-    localAddresses: known.map(({ address }) => canonicalIP(address)),
-    interfaces: interfaceNames(),
-    nodeIPs: (nodeIPs.length > 0 ? nodeIPs : [...first('IPv4'), ...first('IPv6')]).map(canonicalIP),
-    podCIDRs,
-  };
-}
-
-/** null: sysfs does not tell; then what rules ask of interfaces is unknown. */
-function interfaceNames(): readonly string[] | null {
-  try {
-    return readdirSync('/sys/class/net');
-  } catch {
-    return null;
-  }
-}
-
-async function round(state: State): Promise<void> {
+async function round(state: State, signal: AbortSignal): Promise<void> {
   const { settings, cost } = state;
-  const begun = seconds();
-  const cpuBegun = cpuSeconds();
-  state.place = placeOf(settings);
-  const { dumps, states, problems } = await collect(settings.limits, settings.programs ?? programs);
   const at = seconds();
-  const found = [...problems];
-  let read: Read = { standing: null, frontends: {} };
-  if (found.length === 0) {
-    try {
-      read = await readAll(dumps, state.place);
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-      found.push(error.message);
-    }
+  const cpuBegun = cpuSeconds();
+  const { interval, share = usualShare, ...own } = settings;
+  let reader = startReader({ kind: 'collect', settings: own });
+  const stop = (): boolean => reader.end();
+  signal.addEventListener('abort', stop);
+  let made = await reader.made;
+  if (typeof made === 'string' && !signal.aborted) {
+    reader = startReader({ kind: 'unread', settings: own, problem: made });
+    made = await reader.made;
   }
-  const packed = found.length > 0 ? [] : await packAll(dumps);
-  const name = `${state.name}-${cost.rounds + 1}`;
-  state.published = { body: reportOf(state, states, found, read), at: begun, round: name };
-  state.packed = packed;
-  state.standing = null;
-  const cpu = cpuSeconds() - cpuBegun + state.answering;
+  signal.removeEventListener('abort', stop);
+  if (signal.aborted) return;
+  if (typeof made === 'string') {
+    // Where not even that can be, the last report becomes old, and its age is told.
+    state.cost = { ...cost, failed: cost.failed + 1, pause: Math.max(interval, cost.pause) };
+    return;
+  }
+  const { reading, text, bytes } = made;
+  const { etag, frontends, packed, collecting } = reading;
+  state.published = { text, etag, frontends, at, round: `${state.name}-${cost.rounds + 1}` };
+  state.packed = packed === null ? null : { packed, bytes };
+  state.reader = lingering(state, reader);
+  const cpu = cpuSeconds() - cpuBegun + reading.cpu + state.answering;
   state.answering = 0;
-  const last = at - begun + cpu;
+  const last = collecting + cpu;
   state.cost = {
     rounds: cost.rounds + 1,
-    failed: cost.failed + (found.length > 0 ? 1 : 0),
-    collecting: cost.collecting + at - begun,
+    failed: cost.failed + (packed === null ? 1 : 0),
+    collecting: cost.collecting + collecting,
     cpu: cost.cpu + cpu,
     last,
-    pause:
-      Math.max(settings.interval, (settings.share ?? usualShare) * last) * (1 + Math.random() / 10),
-    bytes: dumps.reduce((sum, { bytes }) => sum + bytes.length, 0),
+    pause: Math.max(interval, share * last) * (1 + Math.random() / 10),
+    bytes: reading.bytes,
   };
 }
 
-interface Read {
-  readonly standing: Standing | null;
-  readonly frontends: Readonly<Record<string, string>>;
-}
+/** The program of a process that reads: in the bundle a file beside it. */
+const program = join(
+  import.meta.dirname,
+  import.meta.filename.endsWith('.ts') ? 'reading.ts' : 'reading.cjs',
+);
 
-async function readAll(dumps: readonly Dump[], place: Place): Promise<Read> {
-  const standing = readDumps(dumps);
-  const frontends: Record<string, string> = {};
-  let turn = performance.now() + slice;
-  for (const [key, digest] of digestsOf(standing, place)) {
-    frontends[key] = digest;
-    if (performance.now() < turn) continue;
-    await new Promise((resolve) => setImmediate(resolve));
-    turn = performance.now() + slice;
-  }
-  return { standing, frontends };
-}
-
-function reportOf(
-  { settings, place }: State,
-  states: Readonly<Record<string, string>>,
-  problems: readonly string[],
-  { standing, frontends }: Read,
-): Report {
+function startReader(order: Order, bytes?: Buffer): Reader {
+  const child = fork(program, {
+    execArgv: flags,
+    env: { ...process.env, ...environment },
+    serialization: 'advanced',
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc', 'pipe'],
+  });
+  const beside = child.stdio[pipe] as Socket;
+  // Whoever is gone says so by its end.
+  beside.on('error', () => undefined);
+  const waiting: ((reply: Extract<Reply, { kind: 'answer' }> | null) => void)[] = [];
+  const made = new Promise<Made | string>((resolve) => {
+    child.on('message', (reply: Reply) => {
+      if (reply.kind === 'answer') {
+        waiting.shift()?.(reply);
+        return;
+      }
+      const { reading } = reply;
+      const { reportSize, packedSize } = reading;
+      gather(beside, reportSize + packedSize).then(
+        (whole) => {
+          const text = whole.subarray(0, reportSize);
+          resolve({ reading, text, bytes: whole.subarray(reportSize) });
+        },
+        (error: unknown) => {
+          resolve(String(error));
+        },
+      );
+    });
+    ended(child, (how) => {
+      resolve(`reading the rules ${how}`);
+      for (const take of waiting.splice(0)) take(null);
+    });
+  });
+  const send = (message: Order | Question): void => {
+    if (child.connected) child.send(message, () => undefined);
+  };
+  send(order);
+  if (bytes !== undefined) beside.write(bytes);
   return {
-    version: 1,
-    node: place.node,
-    nodeIPs: place.nodeIPs,
-    podCIDRs: place.podCIDRs,
-    mode: standing?.mode ?? null,
-    backend: standing?.backend ?? null,
-    proxyConfig: settings.proxyConfig,
-    programs: states,
-    problems,
-    localDetection: standing?.localDetection ?? {},
-    asking: askingOf(place, standing),
-    frontends,
-    doubled: (standing?.claims ?? []).filter(isDoubled).map(keyOf),
+    made,
+    ask: (question) =>
+      new Promise((resolve) => {
+        if (!child.connected) resolve(null);
+        else {
+          waiting.push(resolve);
+          send(question);
+        }
+      }),
+    unref() {
+      child.unref();
+      child.channel?.unref();
+      beside.unref();
+    },
+    end: () => child.kill('SIGKILL'),
   };
 }
 
-const isDoubled = ({ address, translators }: Claim): boolean => address !== null && translators > 1;
-
-const packAll = (dumps: readonly Dump[]): Promise<Dump[]> =>
-  Promise.all(
-    dumps.map(async (dump) => ({ ...dump, bytes: await pack(dump.bytes, { level: 1 }) })),
-  );
-
-/** What is read for details stays for so long: who asks for one asks for more. */
-const lingerMs = 5000;
-
-/** What the last report is of; null: nothing is known. */
-async function standingOf(state: State): Promise<Standing | null> {
-  const { packed, published } = state;
-  if (published === null || published.body.problems.length > 0) return null;
-  if (state.standing !== null) return state.standing;
-  const dumps = await Promise.all(
-    packed.map(async (dump) => ({ ...dump, bytes: await unpack(dump.bytes) })),
-  );
-  const standing = readDumps(dumps);
-  if (state.packed === packed) state.standing = standing;
-  setTimeout(() => {
-    state.standing = null;
-  }, lingerMs).unref();
-  return standing;
+function ended(child: ChildProcess, told: (how: string) => void): void {
+  child.once('error', (error) => {
+    told(`did not begin: ${error.message}`);
+  });
+  child.once('exit', (code, signal) => {
+    told(signal === null ? `ended with ${String(code)}` : `was ended by ${signal}`);
+  });
 }
 
-async function details(state: State, key: string): Promise<readonly Detail[] | null> {
-  if (state.published?.body.frontends[key] === undefined) return null;
-  const { place } = state;
-  const standing = await standingOf(state);
-  return standing === null ? null : detailsOf(standing, place, key);
+/** Ends the reader when nobody has asked it for a while. */
+function lingering(state: State, reader: Reader): Reader {
+  let timer: NodeJS.Timeout | undefined;
+  const linger = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (state.reader === kept) state.reader = null;
+      reader.end();
+    }, lingerMs).unref();
+  };
+  const kept: Reader = {
+    ...reader,
+    ask(question) {
+      linger();
+      return reader.ask(question);
+    },
+  };
+  linger();
+  reader.unref();
+  return kept;
 }
 
-async function outcomes(state: State, packets: readonly Packet[]): ReturnType<Agent['outcomes']> {
-  const { place, published } = state;
-  const begun = cpuSeconds();
-  const standing = await standingOf(state);
-  if (standing === null || published === null) return null;
-  const told = outcomesOf(standing, place, packets);
+/** What the last report is of is asked; null: nothing is known. */
+async function asked(state: State, question: Question): Promise<Answer> {
+  const { packed: held } = state;
+  if (held === null) return null;
+  const { bytes } = held;
+  const order = { kind: 'unpack', packed: held.packed, packedSize: bytes.length } as const;
+  state.reader ??= lingering(state, startReader(order, bytes));
+  const told = await state.reader.ask(question);
+  if (told === null) return null;
   // What is asked for lengthens the rest, as what is found without being asked does.
-  state.answering += cpuSeconds() - begun;
-  return { round: published.round, ...told };
+  state.answering += told.cpu;
+  return told.answer;
 }
 
 function pause(length: number, signal: AbortSignal): Promise<void> {

@@ -12,7 +12,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 
 import type { Access } from '../../src/agent/http.ts';
 import { createAgentServer } from '../../src/agent/http.ts';
-import type { Agent, Report } from '../../src/agent/run.ts';
+import type { Report } from '../../src/agent/reading.ts';
+import type { Agent } from '../../src/agent/run.ts';
 import { createAgent } from '../../src/agent/run.ts';
 import { withPrograms } from './programs.ts';
 

@@ -1,10 +1,13 @@
 // The agent's pace, and what it publishes, with scripts for programs.
 
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 
-import type { Settings } from '../../src/agent/run.ts';
+import type { Report } from '../../src/agent/reading.ts';
+import type { Agent, Settings } from '../../src/agent/run.ts';
 import { createAgent } from '../../src/agent/run.ts';
 import { withPrograms } from './programs.ts';
 
@@ -25,12 +28,15 @@ const settings = (scripts: Readonly<Record<string, string>>, more = {}): Setting
   limits: withPrograms(scripts, more),
 });
 
+const reportOf = (agent: Agent): Report =>
+  JSON.parse(agent.report()?.text.toString() ?? '') as Report;
+
 test('a round publishes digests, and keeps enough for details', async () => {
   const agent = createAgent(settings(programs));
   expect(agent.report()).toBeNull();
   expect(await agent.details('tcp 10.96.0.1:443')).toBeNull();
   await agent.round();
-  const report = agent.report()?.body;
+  const report = reportOf(agent);
   expect(report).toMatchObject({
     version: 1,
     node: 'node-a',
@@ -40,13 +46,12 @@ test('a round publishes digests, and keeps enough for details', async () => {
     proxyConfig: { source: 'config.conf' },
     problems: [],
   });
-  const keys = Object.keys(report?.frontends ?? {});
+  const keys = Object.keys(report.frontends);
   expect(keys.length).toBeGreaterThan(100);
   for (const key of keys.slice(0, 3)) expect((await agent.details(key))?.length).toBeGreaterThan(0);
   expect(await agent.details('tcp 192.0.2.1:1')).toBeNull();
-  const { body } = agent.report() ?? {};
   await agent.round();
-  expect(agent.report()?.body).toEqual(body);
+  expect(reportOf(agent)).toEqual(report);
 });
 
 test.each([
@@ -54,12 +59,14 @@ test.each([
   ['a program is slow', { nft: 'exec /bin/sleep 30' }, { deadlineSeconds: 0.2 }, 'within 0.2 s'],
   ['a dump is cut off', { 'iptables-nft-save': "echo '*nat'" }, {}, 'ends before COMMIT'],
   ['nothing is there', {}, {}, 'none of'],
+  ['reading is ended', { nft: 'kill -KILL $PPID' }, {}, 'reading the rules was ended by SIGKILL'],
 ])('nothing is told of a node where %s', async (_, scripts, more, problem) => {
   const agent = createAgent(settings(scripts, more));
   await agent.round();
-  const report = agent.report()?.body;
-  expect(report?.problems).toEqual([expect.stringContaining(problem)]);
-  expect(report?.frontends).toEqual({});
+  const report = reportOf(agent);
+  expect(report.problems).toEqual([expect.stringContaining(problem)]);
+  expect(report.frontends).toEqual({});
+  expect(await agent.outcomes([])).toBeNull();
   expect(agent.cost()).toMatchObject({ rounds: 1, failed: 1 });
 });
 
@@ -83,4 +90,39 @@ test('it runs until it is told to stop, in the middle of its rest', async () => 
   stop.abort();
   await running;
   expect(agent.cost().rounds).toBe(1);
+});
+
+afterEach(() => {
+  vi.useRealTimers();
+});
+
+test('what was packed says the same as what was read', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const agent = createAgent(settings(programs));
+  await agent.round();
+  const [key = ''] = Object.keys(reportOf(agent).frontends);
+  const details = await agent.details(key);
+  const packets = (details ?? []).map(({ packet }) => packet);
+  const outcomes = await agent.outcomes(packets);
+  expect(packets.length).toBeGreaterThan(0);
+  // The process that made the round has ended.
+  vi.advanceTimersByTime(60_000);
+  expect(await agent.details(key)).toEqual(details);
+  expect(await agent.outcomes(packets)).toEqual(outcomes);
+  expect(outcomes?.round).toBe(agent.report()?.round);
+});
+
+test('of two rounds the later answers', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-run-'));
+  const file = join(folder, 'rules');
+  const tell = (to: string): void => {
+    const rule = '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 443 -j DNAT --to-destination';
+    writeFileSync(file, `*nat\n:PREROUTING ACCEPT [0:0]\n${rule} ${to}:6443\nCOMMIT\n`);
+  };
+  const agent = createAgent(settings({ 'iptables-nft-save': `exec /bin/cat ${file}` }));
+  for (const to of ['10.0.0.1', '10.0.0.2']) {
+    tell(to);
+    await agent.round();
+    expect(JSON.stringify(await agent.details('tcp 10.96.0.1:443'))).toContain(`${to}:6443`);
+  }
 });

@@ -21,7 +21,7 @@ async function sent(): Promise<Record<string, unknown>> {
     limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
   });
   await agent.round();
-  return JSON.parse(JSON.stringify(agent.report()?.body)) as Record<string, unknown>;
+  return JSON.parse(agent.report()?.text.toString() ?? '') as Record<string, unknown>;
 }
 
 test('what an agent reports is read', async () => {

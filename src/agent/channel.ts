@@ -1,0 +1,79 @@
+// What an agent (run.ts) and the process that reads for it (reading.ts) say to each other: messages
+// over the channel of child processes, and over a pipe beside it what an agent holds: a message is
+// there three times on its way.
+
+import type { Readable } from 'node:stream';
+
+import type { Packet } from '../model/proxy.ts';
+import type { Outcomes } from '../rules/told.ts';
+import type { Limits, Program } from './collect.ts';
+import type { Detail, Place } from './report.ts';
+
+/** What is known of the node before its rules are, and how they are asked for. */
+export interface NodeSettings {
+  /** Name of the Node object; default: the host's. */
+  readonly node?: string;
+  readonly nodeIPs: readonly string[];
+  readonly podCIDRs: readonly string[];
+  /** The text of kube-proxy's configuration file, and where it is from; null: not given. */
+  readonly proxyConfig: { readonly source: string; readonly text: string } | null;
+  readonly limits: Limits;
+  /** What is run; default: all. */
+  readonly programs?: readonly Program[];
+}
+
+/** The dumps of a round, whose packed bytes stand one behind the other. */
+export interface Packed {
+  readonly dumps: readonly { readonly program: Program; readonly size: number }[];
+  readonly place: Place;
+}
+
+/** What comes of a round; over the pipe come the report as JSON and the packed dumps. */
+export interface Reading {
+  /** Bytes of both. */
+  readonly reportSize: number;
+  readonly packedSize: number;
+  /** A text that is the same while the report is. */
+  readonly etag: string;
+  readonly frontends: number;
+  /** null: what stands on the node is not known. */
+  readonly packed: Packed | null;
+  /** Bytes of the dumps. */
+  readonly bytes: number;
+  /** Seconds that the programs took, and of CPU that the process has taken. */
+  readonly collecting: number;
+  readonly cpu: number;
+}
+
+/** What is said first: make a round, say why there was none, or read what was packed. */
+export type Order =
+  | { readonly kind: 'collect'; readonly settings: NodeSettings }
+  | { readonly kind: 'unread'; readonly settings: NodeSettings; readonly problem: string }
+  | { readonly kind: 'unpack'; readonly packed: Packed; readonly packedSize: number };
+
+export type Question =
+  | { readonly kind: 'details'; readonly key: string }
+  | { readonly kind: 'outcomes'; readonly packets: readonly Packet[] };
+
+/** By the kind of the question; null: it is not known. */
+export type Answer = readonly Detail[] | Outcomes | null;
+
+/** What comes back, answers in the order of the questions; `cpu`: seconds since the last one. */
+export type Reply =
+  | { readonly kind: 'read'; readonly reading: Reading }
+  | { readonly kind: 'answer'; readonly answer: Answer; readonly cpu: number };
+
+/** The file descriptor of the pipe. */
+export const pipe = 4;
+
+/** So many bytes of a stream, in one piece. Rejects where it ends before. */
+export async function gather(stream: Readable, size: number): Promise<Buffer> {
+  const whole = Buffer.allocUnsafeSlow(size);
+  let at = 0;
+  if (size === 0) return whole;
+  for await (const chunk of stream.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+    at += chunk.copy(whole, at);
+    if (at === size) return whole;
+  }
+  throw new Error(`the pipe ended after ${String(at)} of ${String(size)} bytes`);
+}
