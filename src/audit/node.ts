@@ -11,6 +11,7 @@ import type { Packet } from '../model/proxy.ts';
 import { formatAddress } from '../rules/address.ts';
 import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
+import type { Digests } from '../rules/digest.ts';
 import type { TraceStep } from '../rules/match.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import type { NodeContext, Outcome } from '../rules/walk.ts';
@@ -19,7 +20,7 @@ import type { Fate, Forwarding, Frontend } from '../shadow/forwarding.ts';
 import type { ProxiedPort } from '../shadow/serviceport.ts';
 import type { Code } from './findings.ts';
 import { catalogue } from './findings.ts';
-import type { Deviant, RuleView } from './outcome.ts';
+import type { Comparison, Deviant, RuleView } from './outcome.ts';
 import { compare, fateText, listText, outcomeText, translation } from './outcome.ts';
 import type { Probe } from './probes.ts';
 import { probesOf, rangeProbes, senderOf, strayProbes } from './probes.ts';
@@ -38,6 +39,8 @@ export interface Rules {
   needed(): readonly Packet[];
   /** Whether it is known without a walk that a frontend is served as it must be. */
   serves(forwarding: Forwarding, frontend: Frontend): boolean;
+  /** What the node says of a frontend in short; null: nobody has asked it. */
+  digestsAt(frontend: Frontend): Digests | null;
 }
 
 export interface NodeInput {
@@ -53,6 +56,7 @@ export const rulesAtHand = (ruleset: RuleSet, context: NodeContext): Rules => ({
   walk: (packet) => walk(ruleset, context, packet),
   needed: () => [],
   serves: () => false,
+  digestsAt: () => null,
 });
 
 /** What was seen at one moment, before it is rolled up. */
@@ -62,8 +66,9 @@ export interface Observed {
   readonly claims: Claims;
   /** Findings that need no rolling up. */
   readonly others: readonly NodeFinding[];
-  /** Names of the Service ports of which something is unknown. */
+  /** Names of the Service ports of which something is unknown, and their frontends. */
   readonly unknown: ReadonlySet<string>;
+  readonly doubtful: ReadonlySet<Frontend>;
 }
 
 export interface NodeAudit {
@@ -82,6 +87,7 @@ interface Audit {
   readonly asked: Map<string, Set<string>>;
   /** Names of the Service ports of which something is unknown. */
   readonly unknown: Set<string>;
+  readonly doubtful: Set<Frontend>;
 }
 
 /** Judges one node; pure, and as expensive as its frontends are many. */
@@ -127,9 +133,9 @@ export function* observing(input: NodeInput): Generator<undefined, Observed> {
     askClaim(audit, claim, sender);
     yield;
   }
-  const { differences, asked, unknown } = audit;
+  const { differences, asked, unknown, doubtful } = audit;
   const others = splitFinding(audit, claims);
-  return { differences, asked, unknown, claims: countClaims(claims), others };
+  return { differences, asked, unknown, doubtful, claims: countClaims(claims), others };
 }
 
 /** What is known of rules of others on the node, for a comparison. */
@@ -144,6 +150,7 @@ const newAudit = (input: NodeInput): Audit => ({
   differences: [],
   asked: new Map(),
   unknown: new Set(),
+  doubtful: new Set(),
 });
 
 /** Asks packet by packet, so that one may stop. */
@@ -210,19 +217,21 @@ function countServed({ input, asked }: Audit, frontend: Frontend, probes: readon
   }
 }
 
+const unasked: Comparison = { verdict: 'unknown', deviants: [] };
+
 function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
   const { forwarding, rules } = audit.input;
   const { fates } = forwarding.expect(probe.packet);
   const outcome = rules.walk(probe.packet);
   const { port } = frontend;
   countAsked(audit.asked, fates, frontend);
-  if (outcome === null) {
+  const { verdict, deviants } =
+    outcome === null ? unasked : compare(fates, outcome, audit.view, probe.packet.dst);
+  if (verdict === 'unknown') {
     audit.unknown.add(keyOfPort(port));
-    return;
+    audit.doubtful.add(frontend);
   }
-  const { verdict, deviants } = compare(fates, outcome, audit.view, probe.packet.dst);
-  if (verdict === 'unknown') audit.unknown.add(keyOfPort(port));
-  if (verdict !== 'different') return;
+  if (verdict !== 'different' || outcome === null) return;
   const texts = described(probe, fates, outcome);
   for (const deviant of deviants) {
     const code = codeOf(deviant, fates, outcome, port);

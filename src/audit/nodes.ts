@@ -42,6 +42,7 @@ import type { Owned, Settle } from './settle.ts';
 import type { Left, Observer } from './stale.ts';
 import { leftAt, noteRight, serviceOf } from './stale.ts';
 import { stoodThroughout } from './stood.ts';
+import { unlikeOthers } from './unlike.ts';
 import type { UnknownOfNode } from './verdict.ts';
 import type { Held, Wanted } from './wanted.ts';
 import { wantedOf } from './wanted.ts';
@@ -114,6 +115,8 @@ export interface NodesOptions {
 
 interface Options extends NodesOptions {
   readonly portNames: ReturnType<typeof createPortNames>;
+  /** The rules of all other nodes that can be seen. */
+  readonly othersThan: (state: NodeState) => Iterable<Rules>;
 }
 
 /** Dumps are not as regular as clocks: seconds by which a window may be short. */
@@ -161,8 +164,14 @@ interface NodeState {
 }
 
 export function createNodes(given: NodesOptions): Nodes {
-  const options: Options = { ...given, portNames: createPortNames() };
   const states = new Map<string, NodeState>();
+  function* othersThan(state: NodeState): Generator<Rules> {
+    for (const other of states.values()) {
+      const isSeen = other !== state && other.blind === null && other.at !== null;
+      if (isSeen && other.sight !== null) yield other.sight.rules;
+    }
+  }
+  const options: Options = { ...given, portNames: createPortNames(), othersThan };
   const of = (name: string): NodeState => {
     const known = states.get(name) ?? newState(name);
     states.set(name, known);
@@ -308,10 +317,12 @@ function* judging(
     options.onJudged?.({ node: state.name, at, before: null, differs: null, programmed: [] });
     return [];
   }
-  const seen = yield* observe(options, state, node);
-  const { observed, observer } = seen;
+  const walked = yield* observe(options, state, node);
+  const { observer } = walked;
   const needed = observer.rules.needed();
   if (needed.length > 0 && !isLast) return needed;
+  const seen = besideOthers(options, state, walked);
+  const { observed } = seen;
   if (state.blind !== null) forgetPending(state);
   const differing = new Set(observed.differences.flatMap((one) => serviceOf(options.proxied, one)));
   remember(state, observer, differing);
@@ -411,6 +422,14 @@ function* observe(options: Options, state: NodeState, node: Node): Generator<und
   const observed = sized(yield* observing(input));
   Object.assign(state, { observed, madeFrom: from, ports: options.portNames(whole) });
   return { observed, observer, families };
+}
+
+/** What others do tells more of what is unknown. */
+function besideOthers({ othersThan }: Options, state: NodeState, seen: Seen): Seen {
+  const { observed, observer } = seen;
+  const unlike = unlikeOthers(observed.doubtful, observer.rules, othersThan(state));
+  if (unlike.length === 0) return seen;
+  return { ...seen, observed: { ...observed, differences: [...observed.differences, ...unlike] } };
 }
 
 /** How much was asked for says enough. */

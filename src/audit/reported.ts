@@ -34,7 +34,8 @@ export interface ReportedRules extends Rules {
 
 export function reportedRules(told: Told): ReportedRules {
   const needed = new Map<string, Packet>();
-  const divergent = new Set<string>();
+  /** What is expected where it is not what is told. */
+  const divergent = new Map<string, string | null>();
   const isAsked = new Set(told.asking.addresses.map(canonicalIP));
   return {
     claims: told.claims,
@@ -51,9 +52,16 @@ export function reportedRules(told: Told): ReportedRules {
       const right = expectedWordsAt(claim, told.asking, (packet) => {
         return forwarding.expect(packet).fates;
       });
-      const isServed = digest !== undefined && right !== null && digestOf(right) === digest;
-      if (!isServed) divergent.add(key);
+      const expected = right === null ? null : digestOf(right);
+      const isServed = digest !== undefined && expected === digest;
+      if (isServed) divergent.delete(key);
+      else divergent.set(key, expected);
       return isServed;
+    },
+    digestsAt(frontend) {
+      const [, key] = claimOf(told.digests, frontend, isAsked.has(frontend.address));
+      const actual = told.digests.get(key) ?? null;
+      return { actual, expected: divergent.has(key) ? (divergent.get(key) ?? null) : actual };
     },
     needed: () => [...needed.values()],
     divergent: () => divergent.size,

@@ -81,6 +81,7 @@ const order: readonly Code[] = [
   'node-share-different',
   'node-affinity-different',
   'node-frontend-unexpected',
+  'node-unlike-others',
 ];
 
 /**
@@ -92,9 +93,11 @@ export function rollUp(
   asked: Asked,
   claims: Claims,
 ): NodeFinding[] {
-  const wide = wideGroups(differences, asked);
-  const [common, own] = parted(differences, (one) => !one.harmless && wide.has(keyOf(one)));
+  const [unlike, known] = parted(differences, ({ code }) => code === 'node-unlike-others');
+  const wide = wideGroups(known, asked);
+  const [common, own] = parted(known, (one) => !one.harmless && wide.has(keyOf(one)));
   const findings: NodeFinding[] = [];
+  if (unlike.length > 0) findings.push(nodeFinding(node, 'node-unlike-others', unlike));
   if (common.length > 0) findings.push(wideFinding(node, common, asked, claims));
   const rest = unexplained(
     own,

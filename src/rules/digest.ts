@@ -242,6 +242,14 @@ export function wordsOfExpected(expected: Expected): string {
     .join(', ');
 }
 
+/** What is expected of a frontend and what becomes of it, in 64 bits each. */
+export interface Digests {
+  /** null: several things are right. */
+  readonly expected: string | null;
+  /** null: no rule answers for it. */
+  readonly actual: string | null;
+}
+
 /** What becomes of these packets in 64 bits, as 16 hexadecimal digits. */
 export const digestOf = (words: readonly string[]): string => hash64(words.join('\n'));
 

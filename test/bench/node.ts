@@ -95,7 +95,8 @@ interface Walked {
 
 /** The least of several processes. */
 function walked(dump: string): Walked {
-  const flags = ['--max-semi-space-size=4', '--heap-growing-percent=40'];
+  // As the agent starts what reads for it.
+  const flags = ['--max-semi-space-size=16'];
   const runs = Array.from({ length: 4 }, () => {
     const args = [...flags, import.meta.filename, '--once'];
     const done = spawnSync(process.execPath, args, { input: dump, maxBuffer: 2 ** 29 });
@@ -110,15 +111,26 @@ function walked(dump: string): Walked {
 interface AgentCost {
   readonly idleMiB: number;
   readonly peakMiB: number;
+  /** Of the process that reads. */
+  readonly readerMiB: number;
   readonly report: number;
   readonly unchanged: number;
 }
 
+/** A figure of a process; 0: it has ended. */
+function mebibytes(pid: number, name: string): number {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+    return round(Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1] ?? 0) / 1024);
+  } catch {
+    return 0;
+  }
+}
+
 async function agentIn({ inside }: Space): Promise<AgentCost> {
   const main = await buildBundle();
-  const flags = ['--max-semi-space-size=4', '--heap-growing-percent=40'];
   const args = ['agent', '--listen', '127.0.0.1:9466', '--pod-cidrs', '10.244.0.0/24'];
-  const child = spawn('ip', inside([process.execPath, ...flags, main, ...args]), {
+  const child = spawn('ip', inside([process.execPath, main, ...args]), {
     stdio: 'ignore',
   });
   const url = 'http://127.0.0.1:9466/v1/report';
@@ -126,19 +138,22 @@ async function agentIn({ inside }: Space): Promise<AgentCost> {
     const again = await fetch('${url}', { headers: { 'if-none-match': one.headers.get('etag') } });
     const size = [...again.headers].join('').length + (await again.text()).length;
     console.log(JSON.stringify({ status: one.status, report: text.length, unchanged: size }));`;
+  const { pid = 0 } = child;
+  let readerMiB = 0;
   try {
     for (;;) {
       await sleep(1000);
+      const [reader] = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ');
+      if (reader) readerMiB = Math.max(readerMiB, mebibytes(Number(reader), 'VmHWM'));
       const asking = inside([process.execPath, '--input-type=module', '-e', script]);
       const asked = spawnSync('ip', asking).stdout.toString();
       const said = JSON.parse(asked || '{}') as Record<string, number>;
       if (said.status !== 200) continue;
-      await sleep(3000);
-      const status = readFileSync(`/proc/${child.pid ?? 0}/status`, 'utf8');
-      const mebibytes = (name: string): number =>
-        round(Number(new RegExp(`^${name}:\\s+(\\d+)`, 'm').exec(status)?.[1]) / 1024);
+      // Until what reads has ended.
+      await sleep(8000);
       const sizes = { report: said.report ?? 0, unchanged: said.unchanged ?? 0 };
-      return { idleMiB: mebibytes('VmRSS'), peakMiB: mebibytes('VmHWM'), ...sizes };
+      const own = { idleMiB: mebibytes(pid, 'VmRSS'), peakMiB: mebibytes(pid, 'VmHWM') };
+      return { ...own, readerMiB, ...sizes };
     }
   } finally {
     child.kill('SIGTERM');
@@ -149,17 +164,17 @@ export type NodeRow = readonly [name: string, reached: number, most: number | ''
 
 /** Measures a node with so many Services; throws where there can be no namespace. */
 export async function measureNode(services: number): Promise<NodeRow[]> {
+  const few = Math.ceil(services / 10);
   const large = generateDump(services, endpoints, 1).text;
   const [at, agent] = await within('legacy', large, async (space) => {
     const dump = space.run(['iptables-legacy-save']);
     return [walked(dump), await agentIn(space)] as const;
   });
-  const small = generateDump(Math.ceil(services / 10), endpoints, 1).text;
-  const [own, theirs] = await within('nft', small, (space) => {
+  const small = generateDump(few, endpoints, 1).text;
+  const [own, theirs, smaller] = await within('nft', small, async (space) => {
     const saved = Math.min(...[1, 2, 3].map(() => cost(space, 'iptables-nft-save')));
-    return [walked(space.run(['iptables-nft-save'])), saved] as const;
+    return [walked(space.run(['iptables-nft-save'])), saved, await agentIn(space)] as const;
   });
-  const few = Math.ceil(services / 10);
   return [
     [`dump of ${services} Services, MB`, round(at.bytes / 1e6), ''],
     ['frontends', at.frontends, ''],
@@ -169,8 +184,10 @@ export async function measureNode(services: number): Promise<NodeRow[]> {
     ['parse and walk, CPU s', round(at.parse + at.walk), 0.8],
     ['agent, idle, MiB', agent.idleMiB, 60],
     ['agent, peak, MiB', agent.peakMiB, ''],
+    ['what reads for it, while it does, peak, MiB', agent.readerMiB, ''],
     ['report, bytes', agent.report, ''],
     ['unchanged report, bytes', agent.unchanged, 32 * 1024],
+    [`agent with ${few} Services, idle, MiB`, smaller.idleMiB, 60],
     [`iptables-nft-save of ${few} Services, CPU s`, round(theirs), ''],
     [`parse and walk of ${few} Services, CPU s`, round(own.parse + own.walk), ''],
     ['the latter in per cent of the former', round((100 * (own.parse + own.walk)) / theirs), 25],
