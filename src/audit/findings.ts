@@ -667,10 +667,10 @@ export const catalogue = {
     difference: 'different',
     title: 'A node does with some Services what hardly any other node does, and why is not known',
     meaning:
-      'A rule that is not understood decides what comes of these Services, so that nobody can say ' +
-      'whether they are served. At least three other nodes, and three in four of those for which ' +
-      'the same is expected, do alike, and this node does not. While a program that writes rules ' +
-      'is replaced node by node, the first and the last nodes are told.',
+      'A rule that is not understood decides what comes of these Services, so that nobody can ' +
+      'say whether they are served. At least three other nodes, and three in four of those for ' +
+      'which the same is expected, do alike, and this node does not. While a program that writes ' +
+      'rules is replaced node by node, the first and the last nodes are told.',
     remedy:
       'Compare the rules of the node with those of another, and look for what writes rules only ' +
       'here. `explain node/NAME service/NAME:PORT` names what is not understood.',

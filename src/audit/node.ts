@@ -11,13 +11,14 @@ import type { Packet } from '../model/proxy.ts';
 import { formatAddress } from '../rules/address.ts';
 import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
-import type { Digests } from '../rules/digest.ts';
+import type { Asking, Digests } from '../rules/digest.ts';
 import type { TraceStep } from '../rules/match.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import type { NodeContext, Outcome } from '../rules/walk.ts';
 import { walk } from '../rules/walk.ts';
 import type { Fate, Forwarding, Frontend } from '../shadow/forwarding.ts';
 import type { ProxiedPort } from '../shadow/serviceport.ts';
+import { countAsked, countClaims, countServed, keyOfPort } from './asked.ts';
 import type { Code } from './findings.ts';
 import { catalogue } from './findings.ts';
 import type { Comparison, Deviant, RuleView } from './outcome.ts';
@@ -25,7 +26,7 @@ import { compare, fateText, listText, outcomeText, translation } from './outcome
 import type { Probe } from './probes.ts';
 import { probesOf, rangeProbes, senderOf, strayProbes } from './probes.ts';
 import type { Asked, Claims, Difference, NodeFinding } from './rollup.ts';
-import { groupOf, rollUp } from './rollup.ts';
+import { rollUp } from './rollup.ts';
 
 /** What a node does, whoever walks its rules. */
 export interface Rules {
@@ -39,8 +40,17 @@ export interface Rules {
   needed(): readonly Packet[];
   /** Whether it is known without a walk that a frontend is served as it must be. */
   serves(forwarding: Forwarding, frontend: Frontend): boolean;
+  /** What its agent tells in short; null: it has none. */
+  readonly brief: Brief | null;
   /** What the node says of a frontend in short; null: nobody has asked it. */
   digestsAt(frontend: Frontend): Digests | null;
+}
+
+/** What an agent tells of its node before it is asked. */
+export interface Brief {
+  readonly asking: Asking;
+  /** By the keys of claims. */
+  readonly digests: ReadonlyMap<string, string>;
 }
 
 export interface NodeInput {
@@ -56,6 +66,7 @@ export const rulesAtHand = (ruleset: RuleSet, context: NodeContext): Rules => ({
   walk: (packet) => walk(ruleset, context, packet),
   needed: () => [],
   serves: () => false,
+  brief: null,
   digestsAt: () => null,
 });
 
@@ -161,7 +172,7 @@ function* asking(audit: Audit): Generator<undefined> {
   for (const frontend of forwarding.frontends) {
     const isServed = rules.serves(forwarding, frontend);
     const all = probesOf(sender, frontend);
-    if (isServed) countServed(audit, frontend, all);
+    if (isServed) countServed(audit.asked, forwarding, frontend, all);
     const probes = isServed ? rangeProbes(sender, frontend) : all;
     for (const probe of probes) {
       ask(audit, frontend, probe);
@@ -175,9 +186,6 @@ function* asking(audit: Audit): Generator<undefined> {
     }
   }
 }
-
-export const keyOfPort = ({ name, protocol, family }: ProxiedPort): string =>
-  `${name} ${protocol} ${family}`;
 
 /** Names of chains tell whose a rule is, so that it can be named; they prove nothing else. */
 function isOwn({ chain, base }: TraceStep): boolean {
@@ -210,13 +218,6 @@ function allowanceOf({ config }: Forwarding, node: Node): RuleView['isAllowed'] 
   };
 }
 
-/** Counts what is as it must be with those that were asked for. */
-function countServed({ input, asked }: Audit, frontend: Frontend, probes: readonly Probe[]): void {
-  for (const { packet } of probes) {
-    countAsked(asked, input.forwarding.expect(packet).fates, frontend);
-  }
-}
-
 const unasked: Comparison = { verdict: 'unknown', deviants: [] };
 
 function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
@@ -246,38 +247,6 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
       untranslated: isNothing(outcome) && !isTranslated(outcome),
       harmless: isHarmless(deviant, frontend, probe, outcome),
     });
-  }
-}
-
-function countAsked(asked: Audit['asked'], fates: readonly Fate[], frontend: Frontend): void {
-  const { port, kind } = frontend;
-  const name = keyOfPort(port);
-  const add = (code: Code): void => {
-    const key = groupOf(code, kind, port.family);
-    const known = asked.get(key);
-    if (known === undefined) asked.set(key, new Set([name]));
-    else known.add(name);
-  };
-  for (const fate of fates) {
-    if (fate.kind === 'pass') continue;
-    if (fate.kind !== 'endpoints') {
-      add('node-reject-missing');
-      continue;
-    }
-    const own: readonly Code[] = [
-      'node-frontend-missing',
-      'node-frontend-blocked',
-      'node-endpoint-missing',
-      'node-endpoint-unexpected',
-      'node-policy-different',
-      'node-share-different',
-      'node-foreign-rule',
-    ];
-    for (const code of own) add(code);
-    const marks = [...fate.endpoints.values()];
-    if (marks.includes(true)) add('node-masquerade-missing');
-    if (marks.includes(false)) add('node-masquerade-unexpected');
-    if (fate.affinitySeconds !== null) add('node-affinity-different');
   }
 }
 
@@ -385,12 +354,6 @@ export function described(
 }
 
 // What no Service claims.
-
-function countClaims(claims: readonly Claim[]): Claims {
-  const of = (wanted: string): number =>
-    claims.filter(({ family, translators }) => family === wanted && translators > 0).length;
-  return { IPv4: of('ip'), IPv6: of('ip6') };
-}
 
 /**
  * Two tables that translate for one frontend: rules of two backends or modes. Which of them runs

@@ -22,15 +22,15 @@
 
 import type { Key, Node, Snapshot } from '../model/objects.ts';
 import type { Packet, ProxyConfig } from '../model/proxy.ts';
-import { defaultProxyConfig } from '../model/proxy.ts';
 import type { RulesDump } from '../rules/dumps.ts';
-import { localDetectionIn, modeIn } from '../rules/dumps.ts';
-import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
 import { expectedForwarding } from '../shadow/forwarding.ts';
+import type { Alike } from './alike.ts';
+import { createAlike } from './alike.ts';
+import { keyOfPort } from './asked.ts';
 import { itemOf, shown } from './node-items.ts';
 import type { NodeInput, Observed, Rules } from './node.ts';
-import { keyOfPort, observing, rulesAtHand } from './node.ts';
+import { observing, rulesAtHand } from './node.ts';
 import type { NodeVerdict, Ported, PortName } from './port-verdicts.ts';
 import { createPortNames, portVerdicts } from './port-verdicts.ts';
 import type { Clock, Following, NodeJudgement } from './programming.ts';
@@ -39,6 +39,8 @@ import type { Proxied } from './proxied.ts';
 import type { Difference } from './rollup.ts';
 import { differenceKey } from './rollup.ts';
 import type { Owned, Settle } from './settle.ts';
+import type { Sight } from './sight.ts';
+import { configOf, sightOf } from './sight.ts';
 import type { Left, Observer } from './stale.ts';
 import { leftAt, noteRight, serviceOf } from './stale.ts';
 import { stoodThroughout } from './stood.ts';
@@ -115,6 +117,7 @@ export interface NodesOptions {
 
 interface Options extends NodesOptions {
   readonly portNames: ReturnType<typeof createPortNames>;
+  readonly alike: Alike;
   /** The rules of all other nodes that can be seen. */
   readonly othersThan: (state: NodeState) => Iterable<Rules>;
 }
@@ -124,14 +127,6 @@ const jitter = 0.25;
 
 /** Rules that were not seen for so many windows, and seconds, are not known any more. */
 const unseen = { windows: 3, seconds: 60 };
-
-/** The rules of a node, and what is known with them. */
-interface Sight {
-  readonly rules: Rules;
-  /** Of kube-proxy, unless somebody has said so. */
-  readonly config: ProxyConfig;
-  readonly families: ReadonlySet<string>;
-}
 
 interface NodeState {
   readonly name: string;
@@ -150,6 +145,8 @@ interface NodeState {
   /** What `observed` was made from. */
   madeFrom: string;
   ports: readonly PortName[];
+  /** Services that were not as on nodes that are alike. */
+  apart: ReadonlySet<Key>;
   readonly left: Map<Key, Left>;
   /** The rules are those of the last time. */
   isSame: boolean;
@@ -171,7 +168,8 @@ export function createNodes(given: NodesOptions): Nodes {
       if (isSeen && other.sight !== null) yield other.sight.rules;
     }
   }
-  const options: Options = { ...given, portNames: createPortNames(), othersThan };
+  const alike = createAlike(given.proxied);
+  const options: Options = { ...given, portNames: createPortNames(), alike, othersThan };
   const of = (name: string): NodeState => {
     const known = states.get(name) ?? newState(name);
     states.set(name, known);
@@ -260,6 +258,7 @@ const newState = (name: string): NodeState => ({
   observed: null,
   madeFrom: '',
   ports: [],
+  apart: new Set(),
   left: new Map(),
   isSame: false,
   differing: new Set(),
@@ -405,7 +404,7 @@ interface Seen {
 function* observe(options: Options, state: NodeState, node: Node): Generator<undefined, Seen> {
   const { proxied } = options;
   if (state.dumps.size > 0) state.isSame = state.sight !== null;
-  const sight = (state.sight ??= sightOf(state, node, options.minor()));
+  const sight = (state.sight ??= sightOf(state.dumps.values(), node, options.minor()));
   const { rules, families } = sight;
   const { zone, addresses, podCIDRs } = node;
   const config = state.config ?? sight.config;
@@ -414,6 +413,12 @@ function* observe(options: Options, state: NodeState, node: Node): Generator<und
   const from = JSON.stringify([proxied.revision(), zone, own, podCIDRs, config]);
   if (state.isSame && from === state.madeFrom && state.observed !== null) {
     return { observed: state.observed, observer, families };
+  }
+  if (rules.brief !== null) {
+    const on = { node, rules, brief: rules.brief, config, own, before: state.apart };
+    const { observed: seen, ports, apart } = yield* options.alike.observing(on);
+    Object.assign(state, { observed: seen, madeFrom: from, ports, apart });
+    return { observed: seen, observer, families };
   }
   const { services, slices } = proxied;
   const whole = expectedForwarding(services.values(), slices, node, config, own);
@@ -437,22 +442,6 @@ function sized(observed: Observed): Observed {
   const sizes = [...observed.asked].map(([key, { size }]) => [key, { size }] as const);
   return { ...observed, asked: new Map(sizes) };
 }
-
-/** What stands on the node by its dumps. */
-function sightOf({ dumps }: NodeState, { addresses }: Node, minor: number): Sight {
-  const read = [...dumps.values()].filter((dump) => dump !== null);
-  const ruleset = together(read.map((dump) => dump.ruleset));
-  return {
-    rules: rulesAtHand(ruleset, { localAddresses: addresses }),
-    config: configOf(ruleset, minor),
-    families: new Set(read.flatMap((dump) => dump.families)),
-  };
-}
-
-const configOf = (ruleset: RuleSet, minor: number): ProxyConfig => ({
-  ...defaultProxyConfig(modeIn(ruleset), minor),
-  ...localDetectionIn(ruleset),
-});
 
 /** Whether all dumps of a window have shown it, and more than one where there is a window. */
 const hasStood = ({ before, since }: Clock, at: number, window: number): boolean =>

@@ -2,7 +2,7 @@
 // always the same verdicts, so both are held once, however many nodes there are.
 
 import type { Forwarding } from '../shadow/forwarding.ts';
-import { keyOfPort } from './node.ts';
+import { keyOfPort } from './asked.ts';
 import type { Unknown, UnknownOfNode, Verdict } from './verdict.ts';
 
 /** One Service port on one node. */

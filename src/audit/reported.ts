@@ -38,6 +38,7 @@ export function reportedRules(told: Told): ReportedRules {
   const divergent = new Map<string, string | null>();
   const isAsked = new Set(told.asking.addresses.map(canonicalIP));
   return {
+    brief: told,
     claims: told.claims,
     localAddresses: told.localAddresses,
     walk(packet) {

@@ -14,6 +14,7 @@ import { programs } from '../../src/agent/collect.ts';
 import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
 import { walk } from '../../src/rules/walk.ts';
 import { cpuMicros, round } from './measure.ts';
+import { measureAlike } from './alike.ts';
 import { generateDump } from './dump.ts';
 import { buildBundle } from './program.ts';
 
@@ -191,6 +192,7 @@ export async function measureNode(services: number): Promise<NodeRow[]> {
     [`iptables-nft-save of ${few} Services, CPU s`, round(theirs), ''],
     [`parse and walk of ${few} Services, CPU s`, round(own.parse + own.walk), ''],
     ['the latter in per cent of the former', round((100 * (own.parse + own.walk)) / theirs), 25],
+    ...measureAlike(Math.ceil(services / 5)),
   ];
 }
 

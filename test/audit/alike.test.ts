@@ -1,0 +1,154 @@
+// Nodes that are alike are judged as if each were judged by itself: every recorded node, sound or
+// broken, one after the other over the same objects; and while these change.
+
+import { join } from 'node:path';
+
+import { fc, test as property } from '@fast-check/vitest';
+import { describe, expect, test } from 'vitest';
+
+import type { Alike, Judged } from '../../src/audit/alike.ts';
+import { createAlike } from '../../src/audit/alike.ts';
+import type { Observed } from '../../src/audit/node.ts';
+import { observeNode } from '../../src/audit/node.ts';
+import { keyOfPort } from '../../src/audit/asked.ts';
+import type { Proxied } from '../../src/audit/proxied.ts';
+import { createProxied } from '../../src/audit/proxied.ts';
+import type { ReportedRules } from '../../src/audit/reported.ts';
+import type { EndpointSlice, Key, Service } from '../../src/model/objects.ts';
+import { expectedForwarding } from '../../src/shadow/forwarding.ts';
+import { event, storeOf } from '../build.ts';
+import type { Input } from '../nodes/audit.ts';
+import { forwardingOf, inputOf } from '../nodes/audit.ts';
+import type { Folder } from '../nodes/folder.ts';
+import { foldersBelow, readFolder } from '../nodes/folder.ts';
+import { rulesReported } from '../nodes/reporting.ts';
+
+interface Recorded {
+  readonly path: string;
+  readonly folder: Folder;
+  readonly input: Input;
+}
+
+function recordedIn(path: string): Recorded[] {
+  return foldersBelow(join(import.meta.dirname, '../nodes', path)).flatMap((found) => {
+    const folder = readFolder(found);
+    const input = inputOf(folder);
+    return input === null ? [] : [{ path: found, folder, input }];
+  });
+}
+
+const shown = ({ differences, asked, claims, unknown, others }: Observed): unknown => ({
+  differences: differences.map((one) => JSON.stringify({ ...one, port: one.port?.name })).sort(),
+  asked: [...asked].flatMap(([group, { size }]) => (size > 0 ? [`${group} ${size}`] : [])).sort(),
+  unknown: [...unknown].sort(),
+  others,
+  claims,
+});
+
+function judge(
+  alike: Alike,
+  one: Recorded,
+  rules: ReportedRules,
+  before: ReadonlySet<Key>,
+): Judged {
+  const { input, folder } = one;
+  const { node, config } = input;
+  const own = [...new Set([...node.addresses, ...folder.node.localAddresses])];
+  if (rules.brief === null) throw new Error('No report');
+  const steps = alike.observing({ node, rules, brief: rules.brief, config, own, before });
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** The node by itself, from all that there is now. */
+function alone({ services, slices }: Proxied, one: Recorded, rules: ReportedRules): Observed {
+  const { node, config } = one.input;
+  const own = [...new Set([...node.addresses, ...one.folder.node.localAddresses])];
+  const forwarding = expectedForwarding(services.values(), slices, node, config, own);
+  return observeNode({ forwarding, node, rules });
+}
+
+const rulesOf = ({ folder, path }: Recorded): ReportedRules => {
+  const expected = forwardingOf(folder);
+  if (expected === null) throw new Error(path);
+  return rulesReported(folder, expected).rules;
+};
+
+const sound = recordedIn('recordings');
+const all = [...sound, ...recordedIn('faults').filter((_, at) => at % 3 === 1)];
+
+describe('recorded nodes', () => {
+  test('are judged as each would be by itself', () => {
+    const kinds = new Map<string, { readonly proxied: Proxied; readonly alike: Alike }>();
+    for (const one of all) {
+      const { services, slices, node } = one.input;
+      const objects = JSON.stringify(services.map(({ key }) => key).sort());
+      const known = kinds.get(objects);
+      const proxied =
+        known?.proxied ?? createProxied(storeOf([node, ...services, ...slices]).snapshot);
+      const alike = known?.alike ?? createAlike(proxied);
+      kinds.set(objects, { proxied, alike });
+      const rules = rulesOf(one);
+      const { observed, ports } = judge(alike, one, rules, new Set());
+      expect(shown(observed), one.path).toEqual(shown(alone(proxied, one, rules)));
+      const whole = expectedForwarding(services, proxied.slices, node, one.input.config);
+      expect(ports.map(({ port }) => port).sort()).toEqual(whole.ports.map(keyOfPort).sort());
+    }
+    expect(kinds.size).toBeLessThan(all.length / 4);
+  }, 120_000);
+
+  test('that are sound are asked for few Services by themselves', () => {
+    for (const one of sound) {
+      const { services, slices, node } = one.input;
+      if (one.folder.isForeign) continue;
+      const alike = createAlike(createProxied(storeOf([node, ...services, ...slices]).snapshot));
+      const { apart } = judge(alike, one, rulesOf(one), new Set());
+      expect(apart.size, one.path).toBeLessThan(services.length);
+    }
+  });
+});
+
+const [first] = sound.filter(({ path }) => path.endsWith('iptables-nft/node-a'));
+if (first === undefined) throw new Error('No node');
+const subject: Recorded = first;
+const rules = rulesOf(subject);
+
+/** A slice without some of its endpoints, or as it was; or a Service that goes and comes again. */
+type Step =
+  | { readonly kind: 'slice'; readonly slice: EndpointSlice; readonly left: number }
+  | { readonly kind: 'service'; readonly service: Service };
+
+const step = fc.oneof(
+  fc
+    .tuple(fc.constantFrom(...subject.input.slices), fc.nat(3))
+    .map(([slice, left]): Step => ({ kind: 'slice', slice, left })),
+  fc.constantFrom(...subject.input.services).map((service): Step => ({ kind: 'service', service })),
+);
+
+property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 })(
+  'what changes is followed',
+  (steps) => {
+    const { services, slices, node } = subject.input;
+    const store = storeOf([node, ...services, ...slices]);
+    const proxied = createProxied(store.snapshot);
+    const alike = createAlike(proxied);
+    let before: ReadonlySet<Key> = new Set();
+    for (const [at, one] of steps.entries()) {
+      const apply = (type: 'modified' | 'deleted' | 'added', object: Service | EndpointSlice) => {
+        const version = { ...object, resourceVersion: String(1_000_000 + at) };
+        const change = store.apply(event(type, version, at));
+        if (change !== null) proxied.apply(change);
+      };
+      if (one.kind === 'slice') {
+        const endpoints = one.slice.endpoints.slice(one.left);
+        apply('modified', { ...one.slice, endpoints });
+      } else if (store.snapshot.services.has(one.service.key)) apply('deleted', one.service);
+      else apply('added', one.service);
+      const judged = judge(alike, subject, rules, before);
+      before = judged.apart;
+      expect(shown(judged.observed)).toEqual(shown(alone(proxied, subject, rules)));
+    }
+  },
+);
