@@ -31,6 +31,8 @@ export interface GivenRules {
   /** A path. */
   readonly source: string;
   readonly text: string;
+  /** Why there is no text to judge by, as a sentence; null: there is. */
+  readonly unread: string | null;
   /** A KubeProxyConfiguration; null: the dump tells the mode, and the defaults the rest. */
   readonly config: unknown;
 }
@@ -135,6 +137,7 @@ function pass(state: State, entry: NodeEntry, now: number): void {
   // What waited is as old as it is, but was judged by nothing.
   const at = isLine ? Math.max(entry.dumpedAt, now - (entry.at - entry.dumpedAt)) : now;
   try {
+    if (!isLine && entry.unread !== null) throw new Unread(entry.unread);
     if (!isLine && entry.config !== null) {
       nodes.configure(node, readProxyConfig(entry.config, `v1.${String(options.minor())}.0`));
     }
@@ -201,9 +204,13 @@ function configOf({ options }: State, node: string, text: string): ProxyConfig |
   }
 }
 
+/** A file of which there is nothing to judge. */
+class Unread extends Error {}
+
 /** What is wrong with a dump, or with the configuration; throws what is neither. */
 function problemOf(error: unknown, source: string, object: string): Problem {
   if (error instanceof DumpError) return problemAt(source, error.line, error.message, { object });
+  if (error instanceof Unread) return problemAt(source, null, error.message, { object });
   if (!(error instanceof WrongType)) throw error;
   const { expected, field, value } = error;
   const more = { object, field, value: valueText(value) };

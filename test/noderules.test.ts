@@ -23,6 +23,7 @@ const file = (name: string, more: Partial<GivenRules> = {}): GivenRules => ({
   node: 'node-a',
   source: name,
   text: textOf(name),
+  unread: null,
   config: null,
   ...more,
 });

@@ -5,6 +5,7 @@
 // cluster in which all conform is reported at once.
 
 import { readDump } from '../cluster/dump.ts';
+import { problemAt } from '../cluster/problem.ts';
 import type { Auditor } from '../serve.ts';
 import { reportOf } from '../reporting.ts';
 import { createAuditor } from '../serve.ts';
@@ -29,7 +30,8 @@ export async function auditDump(paths: readonly string[], options: AuditedOnce):
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
     onProblem,
   });
-  for (const given of await givenRules(options)) auditor.take(given);
+  const rules = await givenRules(options);
+  for (const given of rules) auditor.take(given);
   const reading = progress(paths.join(', '));
   for await (const entry of readDump(paths, onProblem)) {
     reading.count(null);
@@ -39,6 +41,11 @@ export async function auditDump(paths: readonly string[], options: AuditedOnce):
   if (!auditor.store.snapshot.knows('services')) {
     fail(`No Services in ${paths.join(', ')}: nothing to audit (a recording is for replay)`);
     return 2;
+  }
+  for (const { node, source } of rules) {
+    if (auditor.store.snapshot.nodes.has(node)) continue;
+    const object = `Node ${node}`;
+    onProblem(problemAt(source, null, `There is no such Node in ${paths.join(', ')}`, { object }));
   }
   return reported(auditor, paths, options, problems);
 }

@@ -7,6 +7,7 @@ import { gunzipSync } from 'node:zlib';
 
 import { parse } from 'yaml';
 
+import { isSystemError, systemReason } from '../cluster/problem.ts';
 import type { GivenRules } from '../noderules.ts';
 
 /** A file, and the node that it is of; null: of all. */
@@ -27,28 +28,46 @@ async function read(path: string): Promise<string> {
   return (isPacked ? gunzipSync(bytes) : bytes).toString();
 }
 
-/** Reads the files. Rejects where one cannot be read, or a configuration is no YAML. */
+/** Why a file could not be read, in one line. */
+function reasonOf(error: unknown): string {
+  if (isSystemError(error)) return `Cannot read: ${systemReason(error)}`;
+  const message = error instanceof Error ? error.message : String(error);
+  return message.split('\n', 1)[0] ?? '';
+}
+
+const empty = 'The file is empty';
+
+/** The text, or why there is none: an empty one tells nothing, not even that there are no rules. */
+async function readRules(path: string): Promise<Pick<GivenRules, 'text' | 'unread'>> {
+  try {
+    const text = await read(path);
+    return { text, unread: text.trim() === '' ? empty : null };
+  } catch (error) {
+    return { text: '', unread: reasonOf(error) };
+  }
+}
+
+/**
+ * Reads the files. Rejects where a configuration cannot be read, or is no YAML; of rules that
+ * cannot be read it says so. An empty file beside others of its node is passed over: the programs
+ * of a backend that is not in use print nothing.
+ */
 export async function givenRules({ rules = [], proxyConfig = [] }: Ruled): Promise<GivenRules[]> {
   const configs = new Map<string | null, unknown>();
   for (const { node, path } of proxyConfig) {
-    const text = await read(path);
     try {
-      configs.set(node, parse(text));
+      configs.set(node, parse(await read(path)));
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      throw new Error(`${path}: ${why}`, { cause: error });
+      throw new Error(`${path}: ${reasonOf(error)}`, { cause: error });
     }
   }
   const given: GivenRules[] = [];
   for (const { node, path } of rules) {
     const config = configs.get(node) ?? configs.get(null) ?? null;
-    given.push({
-      kind: 'given-rules',
-      node: node ?? '',
-      source: path,
-      text: await read(path),
-      config,
-    });
+    const kind = 'given-rules' as const;
+    given.push({ kind, node: node ?? '', source: path, ...(await readRules(path)), config });
   }
-  return given;
+  const told = new Set(given.flatMap(({ node, unread }) => (unread === null ? [node] : [])));
+  const isNeeded = ({ node, unread }: GivenRules): boolean => unread !== empty || !told.has(node);
+  return given.filter(isNeeded);
 }
