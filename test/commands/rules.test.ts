@@ -161,7 +161,7 @@ describe('rules that cannot be judged by make their node unknown, and no other',
     expect(report.findings).toHaveLength(1);
   });
 
-  test('the same file twice is one; with one beside it that cannot be read nothing is known', async () => {
+  test('the same file twice is one; beside one that cannot be read nothing is known', async () => {
     const one = { node: 'node-a', path: wrong };
     expect((await auditWith([one, one])).code).toBe(1);
     vi.restoreAllMocks();
