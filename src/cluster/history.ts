@@ -63,14 +63,23 @@ export interface Listing {
   readonly known: string | null;
   /** The history of the server may have begun anew: no item is taken for one that is held. */
   readonly doubted: boolean;
-  /** Every key that was listed, also of objects that cannot be read. */
-  readonly seen: Set<Key>;
+  /**
+   * Every key that was listed, also of objects that cannot be read; null: nothing was held when the
+   * list began, so what is held was listed.
+   */
+  readonly seen: Set<Key> | null;
   /** What can be judged only when the list is complete. */
   readonly aside: Map<Key, WatchEvent>;
 }
 
-export function newListing(known: string | null, doubted: boolean): Listing {
-  return { known, doubted, seen: new Set(), aside: new Map() };
+export function newListing(held: Held, known: string | null, doubted: boolean): Listing {
+  const [anything] = held.values();
+  return {
+    known,
+    doubted,
+    seen: anything === undefined && !doubted ? null : new Set(),
+    aside: new Map(),
+  };
 }
 
 /**
@@ -81,12 +90,13 @@ export function takeItem(listing: Listing, held: Held, event: WatchEvent): reado
   const { known, doubted, seen, aside } = listing;
   const { object, type } = event;
   if (aside.size > 0) aside.delete(object.key);
+  const before = held.get(object.key);
   if (type === 'deleted') {
+    if (seen === null) return before === undefined ? [] : [deletion(before, event)];
     seen.delete(object.key);
     return [];
   }
-  seen.add(object.key);
-  const before = held.get(object.key);
+  seen?.add(object.key);
   if (isHeld(before, object) && !doubted) return [];
   if (!doubted && isBeyond(object, known) && isBeyond(object, before?.resourceVersion ?? null)) {
     return replacing(before, event, known !== null);
@@ -107,8 +117,8 @@ export function* completeListing(
   reset: boolean,
 ): Generator<WatchEvent | null> {
   let passed = 0;
-  for (const object of held.values()) {
-    if (!seen.has(object.key)) yield deletion(object, place);
+  for (const object of seen === null ? [] : held.values()) {
+    if (!seen?.has(object.key)) yield deletion(object, place);
     else if (++passed % 1024 === 0) yield null;
   }
   for (const event of aside.values()) {

@@ -100,9 +100,11 @@ export async function list(following: Following): Promise<Outcome> {
 }
 
 function newPaging(following: Following, limit: number | null): Paging {
-  const { version, doubts } = following;
-  return { listing: newListing(version, doubts > 0), version: null, next: '', limit };
+  return { listing: listingOf(following), version: null, next: '', limit };
 }
+
+const listingOf = ({ delivery, version, doubts }: Following): Listing =>
+  newListing(delivery.current, version, doubts > 0);
 
 /** Reads one page; null: it is complete. */
 function readPage(following: Following, paging: Paging): Promise<Outcome | null> {
@@ -174,7 +176,7 @@ function takeListed(
   const event = readEvent(following, frame);
   if (event === null) {
     const { namespace, name } = lostIn(frame);
-    if (name !== null) listing.seen.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
+    if (name !== null) listing.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
     return null;
   }
   const events = takeItem(listing, delivery.current, event);
@@ -219,8 +221,7 @@ export function watch(following: Following): Promise<Outcome> {
 /** Lists by a watch that sends what there is first, and goes on with it. `listed` ends the list. */
 export function watchList(following: Following, listed: () => void): Promise<Outcome> {
   const query = { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' };
-  const listing = newListing(following.version, following.doubts > 0);
-  return follow(following, query, listing, listed);
+  return follow(following, query, listingOf(following), listed);
 }
 
 async function follow(

@@ -133,10 +133,9 @@ function skipGroup(cursor: Cursor, end: number): void {
   }
 }
 
-/** The string of these bytes. */
+/** The string of these bytes, which are UTF-8: to name that costs more than to leave it out. */
 export function textOf(bytes: Buffer, from: number, to: number): string {
-  if (from === to) return '';
-  return bytes.toString(isAscii(bytes, from, to) ? 'latin1' : 'utf8', from, to);
+  return from === to ? '' : bytes.toString(undefined, from, to);
 }
 
 /** A string that begins, with its length. */
@@ -145,12 +144,6 @@ export function readText(cursor: Cursor, end: number): string {
   const text = textOf(cursor.bytes, cursor.at, to);
   cursor.at = to;
   return text;
-}
-
-function isAscii(bytes: Buffer, from: number, to: number): boolean {
-  let all = 0;
-  for (let at = from; at < to; at++) all |= bytes[at] ?? 0;
-  return all < 0x80;
 }
 
 // --- what repeats ---

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { completeListing, newListing, takeChange, takeItem } from '../../src/cluster/history.ts';
 import { pod } from '../build.ts';
 
-import type { WatchEvent } from '../../src/model/objects.ts';
+import type { AnyObject, WatchEvent } from '../../src/model/objects.ts';
 
 const object = (name: string, version: string, uid = 'uid-1') =>
   pod({ name, resourceVersion: version, uid });
@@ -59,7 +59,7 @@ describe('a change, where a has version 10 and all is known up to 20', () => {
 describe('a list, where a and b have versions 10 and 11 and all is known up to 20', () => {
   const held = heldOf(object('a', '10'), object('b', '11'));
   const listed = (items: WatchEvent[], known: string | null = '20', doubted = false) => {
-    const listing = newListing(known, doubted);
+    const listing = newListing(held, known, doubted);
     const now = items.flatMap((item) => takeItem(listing, held, item));
     const place = { resource: 'pods', at: 9 } as const;
     const then = [...completeListing(listing, held, place, doubted)].filter((one) => one !== null);
@@ -112,11 +112,35 @@ describe('a list, where a and b have versions 10 and 11 and all is known up to 2
   });
 });
 
+describe('a first list, when nothing is held', () => {
+  const held = new Map<string, AnyObject>();
+  const listing = newListing(held, null, false);
+  const take = (item: WatchEvent): string[] => {
+    const events = takeItem(listing, held, item);
+    for (const { type, object } of events) {
+      if (type === 'deleted') held.delete(object.key);
+      else held.set(object.key, object);
+    }
+    return events.map(brief);
+  };
+
+  test('all of it is news, and what was deleted before its end too', () => {
+    expect(take(event('added', 'a', '10'))).toEqual(['added a uid-1 10']);
+    expect(take(event('added', 'b', '11'))).toEqual(['added b uid-1 11']);
+    expect(take(event('deleted', 'c', '12'))).toEqual([]);
+    expect(take(event('deleted', 'a', '13'))).toEqual(['deleted a uid-1 10 gap']);
+    expect(take(event('added', 'b', '9'))).toEqual([]);
+    expect(take(event('added', 'a', '14', 'uid-2'))).toEqual(['added a uid-2 14']);
+    const rest = completeListing(listing, held, { resource: 'pods', at: 9 }, false);
+    expect([...rest].map((one) => one && brief(one))).toEqual(['modified b uid-1 9 gap']);
+  });
+});
+
 test('the end of a long list can be interrupted', () => {
-  const listing = newListing(null, false);
   const names = Array.from({ length: 5000 }, (_, at) => `pod-${String(at)}`);
   const held = new Map(names.map((name) => [`shop/${name}`, pod({ name })]));
-  for (const key of held.keys()) listing.seen.add(key);
+  const listing = newListing(held, null, false);
+  for (const key of held.keys()) listing.seen?.add(key);
   const found = [...completeListing(listing, held, { resource: 'pods', at: 1 }, false)];
   expect(new Set(found)).toEqual(new Set([null]));
   expect(found.length).toBeGreaterThan(3);

@@ -221,8 +221,9 @@ describe('the first list', () => {
         };
       },
     });
-    const all = ['added a 101', 'added b 102', 'added c 104', 'modified b 105 gap'];
-    const want = ['listing', ...all, 'deleted a gap', 'complete', 'up to 105', 'synced'];
+    const before = ['listing', 'added a 101', 'added b 102'];
+    const after = ['deleted a gap', 'added c 104', 'modified b 105 gap'];
+    const want = [...before, ...after, 'complete', 'up to 105', 'synced'];
     expect(made.delivered()).toEqual(want);
     expectSame(made);
   });
