@@ -24,19 +24,23 @@ function conditions({ ready, serving, terminating }: Endpoint): string {
   return `${String(ready ?? true)} ${String(serving ?? true)} ${String(terminating ?? false)}`;
 }
 
+/** An entry that repeats its own address is one entry. */
+function distinct(addresses: readonly string[]): Iterable<string> {
+  const canonical = addresses.map(canonicalIP);
+  return canonical.length < 2 ? canonical : new Set(canonical);
+}
+
 /** Counts the duplicates of one Service; an endpoint in three slices counts once. */
 function duplicatesOf(slices: Iterable<EndpointSlice>): Duplicates {
-  const first = new Map<string, string>();
+  const first = new Map<string, Endpoint>();
   const kinds = new Map<string, keyof Duplicates>();
   for (const slice of slices) {
     for (const endpoint of slice.endpoints) {
-      const said = conditions(endpoint);
-      // An entry that repeats its own address is one entry.
-      for (const address of new Set(endpoint.addresses.map(canonicalIP))) {
+      for (const address of distinct(endpoint.addresses)) {
         const key = `${address} ${slice.portMap}`;
         const before = first.get(key);
-        if (before === undefined) first.set(key, said);
-        else if (before !== said) kinds.set(key, 'conflicting');
+        if (before === undefined) first.set(key, endpoint);
+        else if (conditions(before) !== conditions(endpoint)) kinds.set(key, 'conflicting');
         else if (!kinds.has(key)) kinds.set(key, 'equal');
       }
     }
