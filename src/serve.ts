@@ -255,7 +255,7 @@ type Generating = Generator<undefined, void>;
 /** Nothing is left to do. */
 const taken: Steps = [].values();
 
-/** Nearly all entries are events, and nearly every event is one step: taken in without generators. */
+/** Nearly every entry is an event, and that one step, which needs no generators. */
 function stepsOf(state: State, entry: Entry): Steps {
   if (entry.kind !== 'event' || state.losses.size > 0) return timed(state, entry);
   const asked = performance.now();

@@ -156,7 +156,7 @@ function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
   if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);
   const whole = line.text.trim();
   if (whole === '') return null;
-  const { text, bytes: cut } = bareText(whole, reading);
+  const text = bareText(whole, reading);
   const event = parse(text);
   if (!isFields(event)) return badFrame(reading, 'Expected a watch event', text, !line.ended);
   const { type: name, object } = event;
@@ -166,7 +166,8 @@ function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
   if (type === undefined) return badFrame(reading, 'Expected a watch event', text, false);
   const prefix = `{"type":"${String(name)}","object":`;
   const isTight = text.startsWith(prefix) && text.endsWith('}}');
-  const bytes = isTight ? line.bytes - cut - prefix.length - 1 : null;
+  const bytes = (): number | null =>
+    isTight ? line.bytes - bytesCut(whole, text) - prefix.length - 1 : null;
   return objectFrame(reading, type, object, at, bytes);
 }
 
@@ -185,12 +186,12 @@ function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
     case 'head':
       return null;
     case 'item': {
-      const { text } = bareText(piece.text, reading);
+      const text = bareText(piece.text, reading);
       const object = parse(text);
       if (object === undefined) return badFrame(reading, 'Expected an item', piece.text, false);
       const isTyped = isFields(object) && object.kind !== undefined;
       const type = isTyped ? 0 : itemTypeLength(reading.resource);
-      const bytes = Buffer.byteLength(text) + type;
+      const bytes = (): number => Buffer.byteLength(text) + type;
       return objectFrame(reading, 'added', object, at, bytes);
     }
     case 'tail':
@@ -215,13 +216,13 @@ function metadataOf(object: unknown): Fields {
   return isFields(object) && isFields(object.metadata) ? object.metadata : {};
 }
 
-/** What of a text is to be parsed, and how many bytes were cut out of it. */
-function bareText(whole: string, { raw }: Reading): { text: string; bytes: number } {
-  if (raw) return { text: whole, bytes: 0 };
-  const text = withoutManagedFields(whole);
-  const bytes = text === whole ? 0 : Buffer.byteLength(whole) - Buffer.byteLength(text);
-  return { text, bytes };
-}
+/** What of a text is to be parsed. */
+const bareText = (whole: string, { raw }: Reading): string =>
+  raw ? whole : withoutManagedFields(whole);
+
+/** How many bytes shorter the other text is. */
+const bytesCut = (whole: string, text: string): number =>
+  text === whole ? 0 : Buffer.byteLength(whole) - Buffer.byteLength(text);
 
 function parse(text: string): unknown {
   try {
@@ -236,17 +237,18 @@ function badFrame(reading: Reading, message: string, text: string | null, cut: b
   return { kind: 'bad', message, value: text === null ? null : valueText(text), lost, cut };
 }
 
+/** `bytes` tells its length as it stands; null: not to be told without writing it. */
 function objectFrame(
   { resource, previousPod, raw: wanted }: Reading,
   type: WatchEvent['type'],
   raw: unknown,
   at: number,
-  bytes: number | null,
+  bytes: () => number | null,
 ): Frame {
   const measured = resource === 'endpoints' || resource === 'endpointslices';
   const projection = project(resource, raw, at, {
     previousPod,
-    bytes: measured ? bareBytes(raw, bytes) : null,
+    bytes: measured ? bareBytes(raw, bytes()) : null,
   });
   const version = textOf(metadataOf(raw).resourceVersion);
   return { kind: 'object', type, projection, version, ...(wanted ? { raw } : {}) };
