@@ -168,7 +168,7 @@ function turnBlind(
 }
 
 export function createCut(): Cut {
-  const inputs = new Map<Resource, Input>();
+  const inputs = new Map<Resource, Input & { version: string }>();
   const heard = new Map<Resource, number>();
   const blind: BlindOutputs = new Map();
   const past = createPast();
@@ -192,9 +192,10 @@ export function createCut(): Cut {
     saw(resource, version, at) {
       count++;
       heard.set(resource, at);
-      const known = inputs.get(resource)?.version ?? '';
-      const newer = newest(known, version);
-      if (newer !== known) set(resource, { version: newer });
+      const input = inputs.get(resource);
+      const newer = newest(input?.version ?? '', version);
+      if (input !== undefined) input.version = newer;
+      else if (newer !== '') set(resource, { version: newer });
       past.shown(newer, at);
       return past.isLate(version, at);
     },

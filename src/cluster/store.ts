@@ -145,6 +145,15 @@ function unlinkService(indexes: Indexes, service: Service): void {
   if (pair !== null) unlink(indexes.servicesByPair, pair, service);
 }
 
+/** Labels that other namespaces have too stand for the one that was asked for last. */
+interface Selecting {
+  readonly namespace: string;
+  readonly found: Service[];
+}
+
+/** Templates whose Services are remembered: some megabytes. */
+const selectingLimit = 16_384;
+
 interface State {
   readonly held: Held;
   readonly indexes: Indexes;
@@ -152,7 +161,8 @@ interface State {
   readonly tombstones: Map<string, string>;
   readonly zonesSeen: Set<string>;
   readonly dropped: { stale: number; repeated: number };
-  last: { namespace: string; labels: Labels; found: Service[] } | null;
+  /** What selects the pods of a template. */
+  readonly selecting: Map<Labels, Selecting>;
   lastAt: { ip: string; pods: readonly Pod[] } | null;
   /** null: to be computed from the Nodes. */
   zoneCapacity: ZoneCapacity | null;
@@ -178,7 +188,7 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     zonesSeen: new Set(),
     dropped: { stale: 0, repeated: 0 },
     zoneCapacity: null,
-    last: null,
+    selecting: new Map(),
     lastAt: null,
   };
   const snapshot = viewOf(state, delivered);
@@ -258,7 +268,7 @@ function replace(
     state.lastAt = null;
     replacePod(indexes, before as Pod | null, after as Pod | null);
   } else if (resource === 'services') {
-    state.last = null;
+    state.selecting.clear();
     if (before !== null) unlinkService(indexes, before as Service);
     if (after !== null) linkService(indexes, after as Service);
   } else if (resource === 'nodes') {
@@ -287,11 +297,13 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
       return state.lastAt.pods;
     },
     servicesSelecting(namespace, labels) {
-      // Pods of one template share their labels by reference and mostly come in a row.
-      const { last } = state;
-      if (last?.labels === labels && last.namespace === namespace) return last.found;
+      // Pods of one template share their labels by reference.
+      const { selecting } = state;
+      const known = selecting.get(labels);
+      if (known?.namespace === namespace) return known.found;
       const found = servicesSelecting(indexes, namespace, labels);
-      state.last = { namespace, labels, found };
+      if (selecting.size >= selectingLimit) selecting.clear();
+      selecting.set(labels, { namespace, found });
       return found;
     },
     get zoneCapacity() {
