@@ -57,6 +57,8 @@ const oneOf = (types: readonly AddressType[]): readonly AddressType[] =>
 
 /** The address types that the Service's slices must have. `utils.go` getAddressTypesForService. */
 export function addressTypesOf(service: Service): readonly AddressType[] {
+  const usual = typeLists.find((list) => list.length > 0 && equalTexts(list, service.ipFamilies));
+  if (usual !== undefined) return usual;
   const types = service.ipFamilies.map(addressTypeOf).filter((type) => type !== null);
   if (types.length > 0) return oneOf(types);
   if (!isHeadless(service)) return oneOf([service.clusterIP.includes(':') ? 'IPv6' : 'IPv4']);

@@ -271,6 +271,22 @@ describe('Services by what they select', () => {
     fc.assert(property);
   });
 
+  test('as they are now, in the namespace of the pod', () => {
+    const labels = { app: 'web' };
+    const store = storeOf([service({ name: 'one' }), service({ namespace: 'other' })]);
+    const keys = (namespace: string) =>
+      store.snapshot.servicesSelecting(namespace, labels).map(({ key }) => key);
+    for (let round = 0; round < 2; round++) {
+      expect(keys('shop')).toEqual(['shop/one']);
+      expect(keys('other')).toEqual(['other/web']);
+      expect(keys('none')).toEqual([]);
+    }
+    store.apply(event('added', service({ name: 'two' })));
+    expect(keys('shop').sort()).toEqual(['shop/one', 'shop/two']);
+    store.apply(event('deleted', service({ name: 'one' })));
+    expect(keys('shop')).toEqual(['shop/two']);
+  });
+
   test('ExternalName ones too', () => {
     const { snapshot } = storeOf([service({ type: 'ExternalName' })]);
     expect(snapshot.servicesSelecting('shop', { app: 'web' })).toHaveLength(1);
