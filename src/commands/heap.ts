@@ -9,10 +9,10 @@
 import { getHeapStatistics, setFlagsFromString } from 'node:v8';
 
 /** Percent of what is held, while the heap is small and grows, and from then on. */
-export const growth = { first: 150, then: 40 } as const;
+export const growth = { first: 100, then: 40 } as const;
 
 /** Bytes from which a heap is no longer small. */
-export const smallBytes = 100_000_000;
+export const smallBytes = 70_000_000;
 
 const intervalMs = 50;
 
