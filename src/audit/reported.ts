@@ -28,14 +28,15 @@ export interface Told {
 }
 
 export interface ReportedRules extends Rules {
-  /** Frontends whose digest is not that of what must be there. */
+  /** Frontends whose digest is not that of what must be there, where it would be known. */
   readonly divergent: () => number;
 }
 
 export function reportedRules(told: Told): ReportedRules {
   const needed = new Map<string, Packet>();
-  /** What is expected where it is not what is told. */
-  const divergent = new Map<string, string | null>();
+  /** What is expected where it is not what is told; null: several things are. */
+  const otherwise = new Map<string, string | null>();
+  const divergent = new Set<string>();
   const isAsked = new Set(told.asking.addresses.map(canonicalIP));
   return {
     brief: told,
@@ -55,19 +56,28 @@ export function reportedRules(told: Told): ReportedRules {
       });
       const expected = right === null ? null : digestOf(right);
       const isServed = digest !== undefined && expected === digest;
+      if (isServed) otherwise.delete(key);
+      else otherwise.set(key, expected);
+      // Rules need not answer for what is sent nowhere, nor by itself for one of any addresses.
+      const isAnswered =
+        digest !== undefined || told.digests.has(keyOf({ ...claim, address: null }));
+      const mustBe = right?.some(isSent) === true && !isAnswered;
       if (isServed) divergent.delete(key);
-      else divergent.set(key, expected);
+      else if (right !== null && (digest !== undefined || mustBe)) divergent.add(key);
       return isServed;
     },
     digestsAt(frontend) {
       const [, key] = claimOf(told.digests, frontend, isAsked.has(frontend.address));
       const actual = told.digests.get(key) ?? null;
-      return { actual, expected: divergent.has(key) ? (divergent.get(key) ?? null) : actual };
+      return { actual, expected: otherwise.has(key) ? (otherwise.get(key) ?? null) : actual };
     },
     needed: () => [...needed.values()],
     divergent: () => divergent.size,
   };
 }
+
+/** Whether words are of packets that are sent to an endpoint, as `ip:port`. */
+const isSent = (words: string): boolean => words.includes(':');
 
 /**
  * What rules must answer for, so that the frontend is served, and its key. At the node's own

@@ -46,7 +46,7 @@ describe('recorded nodes', () => {
     expect(judged).toBeGreaterThan(0.9 * paths.length);
   }, 120_000);
 
-  test('that are sound need few packets to be asked for', () => {
+  test('that are sound diverge nowhere, and need few packets to be asked for', () => {
     for (const path of below('recordings')) {
       const both = bothOf(path);
       if (both === null || both.folder.isForeign) continue;
@@ -59,7 +59,9 @@ describe('recorded nodes', () => {
         },
       };
       observeNode({ ...both.expected, rules });
-      const { asked } = rulesReported(both.folder, both.expected);
+      const { rules: reported, asked } = rulesReported(both.folder, both.expected);
+      observeNode({ ...both.expected, rules: reported });
+      expect(reported.divergent(), path).toBe(0);
       expect(asked, path).toBeLessThan(all.size / 2);
     }
   });
