@@ -73,7 +73,9 @@ const whole = await build({
   banner: { js: hasShebang ? requireShim : `#!/usr/bin/env node\n${requireShim}` },
 });
 // A renamed file must not bring the SDK back in unnoticed.
-const inside = Object.keys(whole.metafile.inputs).find((path) => path.includes('opentelemetry/sdk-'));
+const inside = Object.keys(whole.metafile.inputs).find((path) =>
+  path.includes('opentelemetry/sdk-'),
+);
 if (inside !== undefined) throw new Error(`${program}: Expected ${inside} to be in ${traces}`);
 const beside = await build({
   ...common,

@@ -13,7 +13,7 @@ interface Package {
 
 const nameOf = ({ name, version }: Package): string => `${name} ${version}`;
 
-const parse = <T>(path: string): T => JSON.parse(readFileSync(path, 'utf8')) as T;
+const parse = (path: string): unknown => JSON.parse(readFileSync(path, 'utf8'));
 
 /** Folders of packages that a bundle has pieces of; uPlot is in it as text, by its banner. */
 function foldersIn(text: string): Set<string> {
@@ -28,12 +28,14 @@ function foldersIn(text: string): Set<string> {
 /** In what dist/sbom.cdx.json is wrong; null: in nothing. */
 export function sbomProblem(): string | null {
   const dist = join(root, 'dist');
-  const bundles = readdirSync(dist).filter((name) => name.endsWith('.mjs'));
+  const bundles = readdirSync(dist).filter((name) => /\.[cm]js$/.test(name));
   const texts = bundles.map((name) => readFileSync(join(dist, name), 'utf8')).join('\n');
   const there = [...foldersIn(texts)].map((folder) =>
-    nameOf(parse<Package>(join(root, folder, 'package.json'))),
+    nameOf(parse(join(root, folder, 'package.json')) as Package),
   );
-  const { components } = parse<{ components: Package[] }>(join(dist, 'sbom.cdx.json'));
+  const { components } = parse(join(dist, 'sbom.cdx.json')) as {
+    components: Package[];
+  };
   const listed = components.map(nameOf);
   const problems = [
     ...there.filter((one) => !listed.includes(one)).map((one) => `${one} is not listed`),
