@@ -58,7 +58,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- /* What a server takes, by the number of pods (docs/performance.md), with room to spare. */ -}}
 {{- define "endpoint-auditor.resources" -}}
 {{- $sizes := dict
-  "small" (dict "requests" (dict "cpu" "50m" "memory" "192Mi") "limits" (dict "memory" "320Mi"))
+  "small" (dict "requests" (dict "cpu" "50m" "memory" "224Mi") "limits" (dict "memory" "320Mi"))
   "medium" (dict "requests" (dict "cpu" "200m" "memory" "256Mi") "limits" (dict "memory" "512Mi"))
   "large" (dict "requests" (dict "cpu" "500m" "memory" "512Mi") "limits" (dict "memory" "1Gi"))
 -}}
