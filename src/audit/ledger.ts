@@ -211,6 +211,9 @@ function* load(state: State): Steps {
   }
 }
 
+/** So many addresses are looked up; for more, each of which would walk a slice, all are spread. */
+const spreadFrom = 1000;
+
 function evaluate(state: State, touch: Touch, at: number, gap: boolean): void {
   const { record } = touch;
   const of = auditedOf(state, record.key);
@@ -218,7 +221,10 @@ function evaluate(state: State, touch: Touch, at: number, gap: boolean): void {
   wake(state.keeping, of, touch.woken, at);
   const regime = regimeOf(state, record);
   // What was touched may be gone, so that the whole Service would not come upon it.
+  const isSpread = touch.addresses.size > spreadFrom;
+  if (isSpread) spreadSlices(state.context.snapshot, record);
   for (const address of touch.addresses) judgeAddress(state, of, address, occasion);
+  if (isSpread) record.entries = null;
   for (const slice of touch.slices) judgeOneSlice(state, of, slice, occasion);
   touch.whole ||= regime !== of.regime;
   if (touch.whole) judgeWhole(state, of, occasion);

@@ -4,7 +4,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { contextOf, event, storeOf } from '../build.ts';
+import { contextOf, endpoint, event, foreign, pod, service, slice } from '../build.ts';
+import { storeOf, times } from '../build.ts';
 import type { Step } from '../random-cluster.ts';
 import { eventsOf, steps } from '../random-cluster.ts';
 import type { Context } from '../../src/audit/service.ts';
@@ -181,4 +182,24 @@ describe('an object that cannot be read', () => {
     );
     fc.assert(property, { numRuns });
   });
+});
+
+test('a slice of thousands of addresses is judged as one that was there', () => {
+  const one = '10.1.0.7';
+  const many = foreign({
+    endpoints: times(15, (at) =>
+      endpoint({ ready: at > 0, addresses: times(100, (last) => `10.1.${at}.${last}`) }),
+    ),
+  });
+  const listed = slice({ endpoints: [endpoint({ addresses: [one] })] });
+  const there = [service(), pod({ ips: [one] }), listed];
+  const store = storeOf(there);
+  const ledger = ledgerOf(contextOf(store));
+  ledger.begin(0);
+  const change = store.apply(event('added', many, 1));
+  if (change !== null) ledger.apply(change);
+  const anew = ledgerOf(contextOf(storeOf([...there, many])));
+  anew.begin(1);
+  expect(standing(ledger)).toEqual(standing(anew));
+  expect(standing(ledger).join()).toContain(`input ${one} | duplicate-conflicting`);
 });
