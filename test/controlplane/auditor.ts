@@ -31,6 +31,8 @@ export interface Findings {
 }
 
 export interface Auditor {
+  /** Where it serves: `http://127.0.0.1:1234`. */
+  readonly base: string;
   /** Those above information. */
   readonly findings: () => Promise<Findings>;
   /** The sum of the samples of a family whose labels are these, and of any others. */
@@ -113,6 +115,7 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
     Number(readFileSync(`/proc/${pid}/schedstat`, 'utf8').split(' ')[1]) / 1e9;
   const statusOf = (): string => readFileSync(`/proc/${child.pid ?? 0}/status`, 'utf8');
   return {
+    base,
     async findings() {
       const response = await fetch(`${base}/api/v1/findings`, { signal: patience(10_000) });
       const { standing, resolved } = (await response.json()) as Findings;

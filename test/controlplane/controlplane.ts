@@ -72,7 +72,8 @@ export interface ControlPlane {
   readonly resumeControllerManager: () => void;
   /** It is gone until it is restarted. */
   readonly killControllerManager: () => Promise<void>;
-  readonly restartControllerManager: () => Promise<void>;
+  /** With further flags, which are forgotten by the next restart. */
+  readonly restartControllerManager: (flags?: readonly string[]) => Promise<void>;
   readonly restartApiserver: () => Promise<void>;
   /** Kills the API server; startApiserver brings it back. */
   readonly killApiserver: () => Promise<void>;
@@ -364,7 +365,7 @@ export async function startControlPlane(options: Options = {}): Promise<ControlP
 interface Starter {
   readonly etcd: () => void;
   readonly apiserver: () => Promise<void>;
-  readonly controllerManager: () => Promise<void>;
+  readonly controllerManager: (more?: readonly string[]) => Promise<void>;
   readonly kill: (tool: Tool) => Promise<void>;
   readonly again: (tool: Tool, begin: () => Promise<void>) => Promise<void>;
   readonly signal: (name: NodeJS.Signals) => () => void;
@@ -394,8 +395,8 @@ function starterIn(
       const program = launch('kube-apiserver', apiserverFlags(directory, ports, options));
       return ready(program, `${serverAt(ports.apiserver)}/readyz`);
     },
-    controllerManager: () => {
-      const flags = controllerManagerFlags(directory, ports, options);
+    controllerManager: (more = []) => {
+      const flags = [...controllerManagerFlags(directory, ports, options), ...more];
       const program = launch('kube-controller-manager', flags);
       return ready(program, `${serverAt(ports.controllerManager)}/healthz`);
     },
@@ -447,8 +448,8 @@ async function startIn(
     pauseControllerManager: starter.signal('SIGSTOP'),
     resumeControllerManager: starter.signal('SIGCONT'),
     killControllerManager: () => starter.kill('kube-controller-manager'),
-    restartControllerManager: () =>
-      starter.again('kube-controller-manager', starter.controllerManager),
+    restartControllerManager: (flags) =>
+      starter.again('kube-controller-manager', () => starter.controllerManager(flags)),
     restartApiserver: () => starter.again('kube-apiserver', starter.apiserver),
     killApiserver: () => starter.kill('kube-apiserver'),
     startApiserver: starter.apiserver,

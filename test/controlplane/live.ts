@@ -59,7 +59,7 @@ const rate = { aim: 28, least: 20 };
 const settle = 10;
 const promise = 2;
 
-const sizes = {
+export const sizes = {
   whole: { services: 300, pods: 3000, nodes: 60 },
   short: { services: 72, pods: 600, nodes: 20 },
 } satisfies Record<string, Size>;
@@ -107,7 +107,7 @@ function folderOf({ directory }: ControlPlane): string {
  * it so, where the Service publishes what is not ready (reconcileByAddressType of
  * k8s.io/endpointslice@v0.36.3 reconciler.go), which is found.
  */
-async function populate(plane: ControlPlane, client: Client, size: Size): Promise<Fleet> {
+export async function populate(plane: ControlPlane, client: Client, size: Size): Promise<Fleet> {
   const begun = performance.now();
   const fleet = await createNodesOf(client, size);
   await awaitSettled(client);

@@ -74,6 +74,7 @@ export interface NodeSpace {
   readonly address: string;
   readonly podCIDR: string;
   readonly proxy: Running;
+  readonly agent: Running;
   /** Seconds from one round of its agent to the next, as they are now. */
   readonly period: () => number;
   readonly stop: () => Promise<void>;
@@ -84,23 +85,34 @@ export const agentPort = 9466;
 /** Seconds between two rounds of an agent at least; they may be more. */
 export const interval = 2;
 
-export interface NodeOptions {
+/** A namespace in which a real kube-proxy writes rules. */
+export interface ProxiedSpace {
+  readonly space: Space;
+  readonly address: string;
+  readonly podCIDR: string;
+  readonly proxy: Running;
+  /** A file of the namespace. */
+  readonly file: (name: string) => string;
+  /** Starts a program in it, which ends with it. */
+  readonly begin: (name: string, command: readonly string[]) => Running;
+  readonly stop: () => Promise<void>;
+}
+
+export interface ProxyOptions {
   readonly plane: ControlPlane;
   readonly kubeProxy: string;
   /** Where the API server can be reached over the file system. */
   readonly socket: string;
   /** Of the auditor. */
   readonly outside: Space;
-  readonly access: QuickAgent['access'];
 }
 
-/** The n-th node, from 1; its Node object must be there. */
-export async function createNodeSpace(
-  { plane, kubeProxy, socket, outside, access }: NodeOptions,
-  n: number,
-  mode: Mode,
-): Promise<NodeSpace> {
-  const [node, space] = [`real-${mode}`, createSpace(`ea-${process.pid}-${n}`)];
+/** The n-th namespace, from 1; the Node object must be there. */
+export async function createProxiedSpace(
+  { plane, kubeProxy, socket, outside }: ProxyOptions,
+  { node, n, mode }: { readonly node: string; readonly n: number; readonly mode: Mode },
+): Promise<ProxiedSpace> {
+  const space = createSpace(`ea-${process.pid}-${n}`);
   const started: Running[] = [];
   const file = (name: string): string => join(plane.directory, `${node}-${name}`);
   const begin = (name: string, command: readonly string[]): Running => {
@@ -115,29 +127,41 @@ export async function createNodeSpace(
   try {
     const address = link(outside, space, n);
     begin('bridge', [process.execPath, script('bridge.ts'), `127.0.0.1:6443=${socket}`]);
-    const podCIDR = `10.244.${n}.0/24`;
     writeFileSync(file('kubeconfig'), kubeconfigOf(plane));
     writeFileSync(file('proxy.yaml'), JSON.stringify(proxyConfig(node, mode, file('kubeconfig'))));
     const proxy = begin('kube-proxy', [kubeProxy, '--config', file('proxy.yaml')]);
-    const settings: QuickAgent = {
-      ...{ node, nodeIPs: [address], podCIDRs: [podCIDR], proxyConfig: file('proxy.yaml') },
-      ...{ interval, share: 3, host: address, port: agentPort, access },
-    };
-    const agent = begin('agent', [
-      process.execPath,
-      script('quickagent.ts'),
-      JSON.stringify(settings),
-    ]);
     await sleep(100);
-    const period = (): number => {
-      const said = /\{"last":(?<last>[\d.]+),"pause":(?<pause>[\d.]+)\}\s*$/.exec(agent.tail());
-      return said === null ? interval : Number(said.groups?.last) + Number(said.groups?.pause);
-    };
-    return { node, mode, space, address, podCIDR, proxy, period, stop };
+    return { space, address, podCIDR: `10.244.${n}.0/24`, proxy, file, begin, stop };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+export interface NodeOptions extends ProxyOptions {
+  readonly access: QuickAgent['access'];
+}
+
+/** The n-th node, from 1; its Node object must be there. */
+export async function createNodeSpace(
+  { access, ...options }: NodeOptions,
+  n: number,
+  mode: Mode,
+): Promise<NodeSpace> {
+  const node = `real-${mode}`;
+  const proxied = await createProxiedSpace(options, { node, n, mode });
+  const { space, address, podCIDR, proxy, file, begin, stop } = proxied;
+  const settings: QuickAgent = {
+    ...{ node, nodeIPs: [address], podCIDRs: [podCIDR], proxyConfig: file('proxy.yaml') },
+    ...{ interval, share: 3, host: address, port: agentPort, access },
+  };
+  const command = [process.execPath, script('quickagent.ts'), JSON.stringify(settings)];
+  const agent = begin('agent', command);
+  const period = (): number => {
+    const said = /\{"last":(?<last>[\d.]+),"pause":(?<pause>[\d.]+)\}\s*$/.exec(agent.tail());
+    return said === null ? interval : Number(said.groups?.last) + Number(said.groups?.pause);
+  };
+  return { node, mode, space, address, podCIDR, proxy, agent, period, stop };
 }
 
 export const script = (name: string): string => join(import.meta.dirname, name);
@@ -171,7 +195,8 @@ const kubeconfigOf = ({ ca, token }: ControlPlane): string =>
     contexts: [{ name: 'it', context: { cluster: 'it', user: 'proxy' } }],
   });
 
-const proxyConfig = (node: string, mode: Mode, kubeconfig: string): object => ({
+/** Its configuration; `kubeconfig` is a file. */
+export const proxyConfig = (node: string, mode: Mode, kubeconfig: string): object => ({
   apiVersion: 'kubeproxy.config.k8s.io/v1alpha1',
   kind: 'KubeProxyConfiguration',
   mode,

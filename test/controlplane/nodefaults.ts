@@ -40,11 +40,15 @@ function targetAt({ targets }: Scene, index: number): Target {
 const slicePath = (name: string): string =>
   `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices/${name}`;
 
-/** An endpoint more or less, of several Services. */
-async function change(scene: Scene, count: number): Promise<void> {
-  for (const { name, endpoints } of scene.targets.slice(4)) {
+/** So many endpoints of several Services, no more. */
+export async function setEndpoints(
+  { client }: Scene,
+  targets: readonly Target[],
+  count: number,
+): Promise<void> {
+  for (const { name, endpoints } of targets) {
     const list = endpoints.slice(0, count).map((address) => ({ addresses: [address] }));
-    await scene.client.call('PATCH', slicePath(name), { endpoints: list });
+    await client.call('PATCH', slicePath(name), { endpoints: list });
   }
 }
 
@@ -55,7 +59,7 @@ const stopped: NodeFault = {
     // `ip netns exec` becomes the program that it runs.
     scene.of.proxy.child.kill('SIGSTOP');
     // Each node its own number, so that it is another than before.
-    await change(scene, scene.of.mode === 'iptables' ? 2 : 1);
+    await setEndpoints(scene, scene.targets.slice(4), scene.of.mode === 'iptables' ? 2 : 1);
   },
   end({ of }) {
     of.proxy.child.kill('SIGCONT');

@@ -19,7 +19,7 @@ import { createNode } from './cluster.ts';
 import type { ControlPlane } from './controlplane.ts';
 import { createMembersOf, createNodesOf } from './fleet.ts';
 import { kubeProxyOf } from './kube-proxy.ts';
-import type { NodeSpace } from './netns.ts';
+import type { Mode, NodeSpace } from './netns.ts';
 import { agentPort, createNodeSpace, createSpace } from './netns.ts';
 import type { NodeFault, Target } from './nodefaults.ts';
 import { namespace, nodeFaults, putBack, rulesOf } from './nodefaults.ts';
@@ -45,8 +45,6 @@ const settle = 5;
 /** For the walk of the last report, the reads that confirm, and a busy machine. */
 const slack = 4;
 
-const modes = ['iptables', 'nftables'] as const;
-
 const size = { services: 60, pods: 400, nodes: 12 };
 
 async function createTargets(client: Client): Promise<Target[]> {
@@ -60,7 +58,7 @@ async function createTargets(client: Client): Promise<Target[]> {
       spec: { type, ports: [{ port: 80, targetPort: 8080 }] },
     })) as { spec: { clusterIP: string; ports: { nodePort?: number }[] } };
     const endpoints = [1, 2, 9].map((net) => `10.244.${net}.${100 + index}`);
-    const nodes = [...modes.map((mode) => `real-${mode}`), undefined];
+    const nodes = ['real-iptables', 'real-nftables', undefined];
     await client.call('POST', `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`, {
       metadata: { name, labels: { 'kubernetes.io/service-name': name } },
       addressType: 'IPv4',
@@ -88,7 +86,7 @@ async function createAgents(client: Client, nodes: readonly NodeSpace[]): Promis
   });
 }
 
-interface Nodes {
+export interface Nodes {
   readonly client: Client;
   readonly nodes: readonly NodeSpace[];
   readonly outside: Outside;
@@ -99,7 +97,7 @@ interface Nodes {
 const textOf = (found: NodeFound): string => JSON.stringify(found);
 
 /** Verdicts other than conform on our nodes. */
-async function verdictsOf({ outside, nodes }: Nodes): Promise<string[]> {
+async function verdictsOf({ outside, nodes }: Pick<Nodes, 'nodes' | 'outside'>): Promise<string[]> {
   const page = JSON.parse(await outside.get('/api/v1/nodes')) as {
     nodes: { node: string; verdicts: Record<string, number> }[];
   };
@@ -117,7 +115,10 @@ async function verdictsOf({ outside, nodes }: Nodes): Promise<string[]> {
 const hasOthers = ({ different = 0, pending = 0, unknown = 0 }: Record<string, number>): boolean =>
   different + pending + unknown > 0;
 
-async function awaitConform(all: Nodes, seconds: number): Promise<string[]> {
+export async function awaitConform(
+  all: Pick<Nodes, 'nodes' | 'outside'>,
+  seconds: number,
+): Promise<string[]> {
   let wrong: string[] = [];
   const isSo = async (): Promise<boolean> => {
     wrong = await verdictsOf(all).catch((error: unknown) => [String(error)]);
@@ -188,14 +189,19 @@ async function checkAll(all: Nodes, churn: number): Promise<void> {
 }
 
 /** Keys of the agents: one asks for a certificate, the other for a token. */
-function accessOf(keys: Keys, mode: (typeof modes)[number], token: string) {
+function accessOf(keys: Keys, mode: Mode, token: string) {
   const { cert, key, ca } = keys;
   return mode === 'iptables'
     ? { token: null, tls: { cert, key, ca } }
     : { token, tls: { cert, key, ca: null } };
 }
 
-export async function testNodes(plane: ControlPlane, churn: number, tally: Tally): Promise<void> {
+/** Nodes of some modes, with the auditor that asks their agents, for as long as they are used. */
+export async function withNodes(
+  plane: ControlPlane,
+  modes: readonly Mode[],
+  use: (all: Omit<Nodes, 'tally'>) => Promise<void>,
+): Promise<void> {
   const folder = join(plane.directory, 'nodes');
   mkdirSync(folder);
   const client = clientOf(plane);
@@ -222,12 +228,7 @@ export async function testNodes(plane: ControlPlane, churn: number, tally: Tally
     const targets = await createTargets(client);
     await createAgents(client, nodes);
     outside = startOutside({ space, folder, keys, token, account, settle });
-    await checkAll({ client, nodes, outside, targets, tally }, churn);
-    report(
-      tally,
-      'nodes: the auditor still runs',
-      existsSync(join(folder, 'auditor.sock')) ? [] : ['gone'],
-    );
+    await use({ client, nodes, outside, targets });
   } catch (error) {
     say(outside?.running.tail() ?? '');
     throw error;
@@ -239,4 +240,12 @@ export async function testNodes(plane: ControlPlane, churn: number, tally: Tally
     carrier.close();
     client.close();
   }
+}
+
+export async function testNodes(plane: ControlPlane, churn: number, tally: Tally): Promise<void> {
+  await withNodes(plane, ['iptables', 'nftables'], async (all) => {
+    await checkAll({ ...all, tally }, churn);
+    const wrong = existsSync(all.outside.socket) ? [] : ['gone'];
+    report(tally, 'nodes: the auditor still runs', wrong);
+  });
 }

@@ -61,6 +61,8 @@ export interface Outside {
   /** Those about nodes, above information. */
   readonly findings: () => Promise<{ standing: NodeFound[]; resolved: NodeFound[] }>;
   readonly get: (path: string) => Promise<string>;
+  /** Where it serves, over the file system. */
+  readonly socket: string;
   readonly running: Running;
 }
 
@@ -110,6 +112,7 @@ export function startOutside(options: OutsideOptions): Outside & { readonly brid
   return {
     running,
     bridge,
+    socket,
     get: (path) => ask(socket, path),
     async findings() {
       const text = await ask(socket, '/api/v1/findings');

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Found } from './auditor.ts';
 import type { Tally } from './checks.ts';
 import { report } from './checks.ts';
+import type { Client } from './client.ts';
 import { awaitSettled } from './client.ts';
 import { addressing, createNodes, createService } from './cluster.ts';
 import { crowded, inParallel } from './fleet.ts';
@@ -113,10 +114,8 @@ function lookerOf({ auditor }: Stage): () => Promise<Look> {
   return () => (latest ??= look());
 }
 
-/** `isCrowded`: whether more than a thousand pods are in one namespace. */
-export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<void> {
-  const { plane, client, tally, auditor, settle } = stage;
-  const all = injectedFor(plane.version, isCrowded);
+/** The Services of faults that are still to be made, as the controllers want them. */
+export async function createFaulty(client: Client, all: readonly Injected[]): Promise<void> {
   const addresses = addressing(2);
   await createNodes(client);
   await client.call('POST', '/api/v1/namespaces', { metadata: { name: 'faults' } });
@@ -124,6 +123,13 @@ export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<voi
     createService(client, namespace, plan, addresses),
   );
   await awaitSettled(client);
+}
+
+/** `isCrowded`: whether more than a thousand pods are in one namespace. */
+export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<void> {
+  const { plane, client, tally, auditor, settle } = stage;
+  const all = injectedFor(plane.version, isCrowded);
+  await createFaulty(client, all);
   plane.pauseControllerManager();
   const from = Date.now() / 1000;
   const look = lookerOf(stage);

@@ -109,6 +109,28 @@ const models: Readonly<Record<string, object>> = {
 
 type Model = new (manifest: Manifest) => { validate(): void };
 
+/** Throws where an object is not valid by the model of its kind. */
+function validateByModel(manifest: Manifest): void {
+  const model = (models[manifest.apiVersion] as Record<string, Model>)[manifest.kind];
+  if (model === undefined) throw new Error(`No model of ${manifest.apiVersion} ${manifest.kind}`);
+  new model(manifest).validate();
+}
+
+test.each([
+  ['containerPort: 9465', "containerPort: 'metrics'"],
+  ['for: 2m', 'for: soon'],
+  ['clusterIP: None', 'clusterIP: [None]'],
+  ['resources: [pods', 'resources: pods #'],
+])('a model refuses %s that is %s', (right, wrong) => {
+  const text = examples.map((one) => read(goldenOf(one))).find((one) => one.includes(right)) ?? '';
+  const spoilt = manifestsOf(text.replace(right, wrong)).filter(
+    ({ apiVersion }) => apiVersion in models,
+  );
+  expect(() => {
+    for (const manifest of spoilt) validateByModel(manifest);
+  }).toThrow();
+});
+
 interface Pod {
   readonly hostNetwork?: boolean;
   readonly automountServiceAccountToken: boolean;
@@ -140,9 +162,9 @@ describe.each(examples)('%s', (example) => {
     for (const manifest of manifests) {
       // cert-manager's are judged by kubeconform.
       if (manifest.apiVersion === 'cert-manager.io/v1') continue;
-      const model = (models[manifest.apiVersion] as Record<string, Model>)[manifest.kind];
-      expect(model).toBeDefined();
-      if (model !== undefined) new model(manifest).validate();
+      expect(() => {
+        validateByModel(manifest);
+      }).not.toThrow();
     }
   });
 

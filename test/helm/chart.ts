@@ -12,6 +12,7 @@ import { programOf } from '../prometheus/programs.ts';
 import { chart, examples, fixturesOf, goldenOf, manifestsOf, root, valuesOf } from './files.ts';
 import { checkInstall } from './install.ts';
 import { builtProgram } from './programs.ts';
+import { sbomProblem } from './sbom.ts';
 import { writeSchemas } from './schemas.ts';
 
 const update = process.argv.includes('--update');
@@ -109,6 +110,7 @@ try {
   checkFixtures(helm);
   await checkManifests(folder);
   execFileSync(process.execPath, [join(root, 'esbuild.config.ts')]);
+  check('sbom.cdx.json lists what is built, and no more', sbomProblem());
   await checkInstall(helm, join(folder, 'install'), check);
 } finally {
   rmSync(folder, { recursive: true, force: true });

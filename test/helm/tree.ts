@@ -48,8 +48,11 @@ export interface Pod {
   readonly capabilities: readonly string[];
 }
 
-/** Starts a pod; `folder` becomes its root directory. What it prints is shown with its name. */
-export function startPod(folder: string, pod: Pod): ChildProcess {
+/**
+ * Starts a pod; `folder` becomes its root directory. It is in a network namespace where one is named.
+ * What it prints is shown.
+ */
+export function startPod(folder: string, pod: Pod, space?: string): ChildProcess {
   const { copies, user, entrypoint } = imageOf(pod.containerfile);
   for (const [from, to] of [['/usr/local/bin/node', node] as const, ...copies]) {
     // What the stage before has built is there already.
@@ -84,7 +87,9 @@ export function startPod(folder: string, pod: Pod): ChildProcess {
   ];
   const script = `${mounts.join(' && ')} && exec chroot --userspec=${user} "$0" "$@"`;
   const options = ['--mount', '--propagation', 'private', 'sh', '-c', script, folder, ...command];
-  return spawn('unshare', options, {
+  const inside = space === undefined ? [] : ['ip', 'netns', 'exec', space];
+  const [program = '', ...args] = [...inside, 'unshare', ...options];
+  return spawn(program, args, {
     // Runtimes set HOME to that of the user, or to the root.
     env: {
       HOME: '/',
