@@ -1,5 +1,6 @@
 // A real Prometheus on the loopback, for as long as a test needs it, and its answers.
 
+import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -13,6 +14,20 @@ interface Running {
   stop(): Promise<void>;
 }
 
+/** A program of Prometheus' family that was started at an address, when it is ready. */
+export async function whenReady(child: ChildProcess, address: string): Promise<Running> {
+  const url = `http://${address}`;
+  const running = { url, stop: () => endProgram(child) };
+  for (let tries = 0; tries < 600; tries++) {
+    if (child.exitCode !== null) throw new Error(`${child.spawnfile}: ended (${child.exitCode})`);
+    const answer = await fetch(`${url}/-/ready`).catch(() => null);
+    if (answer?.ok === true) return running;
+    await sleep(100);
+  }
+  await running.stop();
+  throw new Error(`${child.spawnfile}: not ready after a minute`);
+}
+
 /** Prometheus with its data in `directory`/data, when it is ready. */
 export async function startPrometheus(
   directory: string,
@@ -24,21 +39,8 @@ export async function startPrometheus(
   await writeFile(file, JSON.stringify(config));
   const address = `127.0.0.1:${await freePort()}`;
   const paths = [`--config.file=${file}`, `--storage.tsdb.path=${join(directory, 'data')}`];
-  const child = spawn(
-    await programOf('prometheus'),
-    [...paths, `--web.listen-address=${address}`, ...flags],
-    { stdio: 'ignore' },
-  );
-  const stop = (): Promise<void> => endProgram(child);
-  const url = `http://${address}`;
-  for (let tries = 0; tries < 300; tries++) {
-    if (child.exitCode !== null) throw new Error(`Prometheus ended with ${child.exitCode}`);
-    const answer = await fetch(`${url}/-/ready`).catch(() => null);
-    if (answer?.ok === true) return { url, stop };
-    await sleep(100);
-  }
-  await stop();
-  throw new Error('Prometheus is not ready after 30 s');
+  const args = [...paths, `--web.listen-address=${address}`, ...flags];
+  return whenReady(spawn(await programOf('prometheus'), args, { stdio: 'ignore' }), address);
 }
 
 /** What the API of Prometheus answers; throws with its words where that is an error. */
