@@ -248,6 +248,23 @@ function pageOf(rows: readonly Panel[], answered: readonly Answered[], span: Spa
   return { html: head + sections.join(''), charts: contents.flatMap(({ charts }) => charts) };
 }
 
+const bottomOf = ({ gridPos: { y, h } }: Panel): number => y + h;
+
+/** Whether a panel tells something other than 0. */
+const isTold = ({ answers }: Answered): boolean =>
+  answers.some(({ series }) =>
+    series.some(({ values }) => values.some(([, value]) => Number(value) > 0)),
+  );
+
+/** Where the last row ends that tells something; what is below is left out. */
+function endOf(panels: readonly Panel[], answered: readonly Answered[]): number {
+  const told = answered.filter(isTold).map(({ panel }) => panel.gridPos.y);
+  const below = panels.filter(({ type, gridPos: { y } }) => {
+    return type === 'row' && y > Math.max(...told);
+  });
+  return Math.min(...below.map(({ gridPos: { y } }) => y), Math.max(...panels.map(bottomOf)));
+}
+
 /** Draws docs/images/dashboard-NAME.png. */
 export async function draw(
   name: string,
@@ -257,13 +274,12 @@ export async function draw(
 ): Promise<void> {
   const rows = panels.filter(({ type }) => type === 'row');
   const { html, charts } = pageOf(rows, answered, span);
-  const bottom = Math.max(...panels.map(({ gridPos: { y, h } }) => y + h));
   const executablePath = process.env.CHROMIUM ?? programs.find((path) => existsSync(path));
   if (executablePath === undefined) throw new Error('No chromium: name it by CHROMIUM');
   const args = ['--no-sandbox', '--font-render-hinting=none', '--disable-lcd-text'];
   const browser = await chromium.launch({ executablePath, args });
   try {
-    const viewport = { width: 24 * cell, height: bottom * line };
+    const viewport = { width: 24 * cell, height: endOf(panels, answered) * line };
     const page = await browser.newPage({ viewport });
     await page.setContent(html);
     await page.addScriptTag({ path: packages.resolve('uplot/dist/uPlot.iife.min.js') });
