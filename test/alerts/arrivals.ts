@@ -18,7 +18,8 @@ import { alerts, readRules, ruleFiles } from './rules.ts';
 
 /**
  * The clock of the test, in seconds: it leaves shorter what is shorter, so that windows and the
- * time that an alert must hold keep their order. 2 minutes become 8 s, 10 minutes 12 s, 3 days 54 s.
+ * time that an alert must hold keep their order. 2 minutes become 8 s, 10 minutes 12 s, 3 days
+ * 54 s.
  */
 export const shorter = (seconds: number): number => 10 * (seconds / 300) ** 0.25;
 

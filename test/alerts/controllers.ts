@@ -1,8 +1,8 @@
 // The alerts on what controllers write, on a real control plane that is audited live:
 //
 //   churn     hundreds of pods change all the time: no alert
-//   faults    the controllers sleep, and every class of fault of the end-to-end test is made that has
-//             an alert, with what makes slices many, objects large and changes costly
+//   faults    the controllers sleep, and every class of fault of the end-to-end test is made that
+//             has an alert, with what makes slices many, objects large and changes costly
 //   lateness  the controllers put off what they write for longer than the objective allows
 
 import { mkdirSync } from 'node:fs';

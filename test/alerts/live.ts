@@ -1,5 +1,5 @@
-// The alerts before a real Prometheus and a real Alertmanager: `npm run alerts`. Each arrives for its
-// fault and is resolved by the repair, and none arrives in ordinary times. At once:
+// The alerts before a real Prometheus and a real Alertmanager: `npm run alerts`. Each arrives for
+// its fault and is resolved by the repair, and none arrives in ordinary times. At once:
 //
 //   replayed     (replayed.ts) a recording, with what happened in it
 //   controllers  (controllers.ts) a real control plane, with the faults of the end-to-end test

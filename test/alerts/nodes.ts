@@ -1,6 +1,6 @@
-// The alerts on nodes and on an auditor that cannot see. A real kube-proxy writes rules in a network
-// namespace, which an agent reads there, and is asked by the auditor; another auditor is cut off from
-// the API server. Needs root.
+// The alerts on nodes and on an auditor that cannot see. A real kube-proxy writes rules in a
+// network namespace, which an agent reads there, and is asked by the auditor; another auditor is
+// cut off from the API server. Needs root.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

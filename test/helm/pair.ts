@@ -244,7 +244,7 @@ async function isRight(base: string): Promise<boolean> {
   return conform > 0 && Object.values(others).every((count) => count === 0);
 }
 
-/** Starts both, and looks at what the one sees of the other; returns how many Services there are. */
+/** Starts both, and looks at what one sees of the other; returns how many Services there are. */
 export async function checkPair(stage: Stage, pair: Pair, mode: Mode): Promise<number> {
   const { plane, client, folder, check, children } = stage;
   const { of, outside, server: base } = pair;

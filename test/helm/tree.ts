@@ -49,8 +49,8 @@ export interface Pod {
 }
 
 /**
- * Starts a pod; `folder` becomes its root directory. It is in a network namespace where one is named.
- * What it prints is shown.
+ * Starts a pod; `folder` becomes its root directory. It is in a network namespace where one is
+ * named. What it prints is shown.
  */
 export function startPod(folder: string, pod: Pod, space?: string): ChildProcess {
   const { copies, user, entrypoint } = imageOf(pod.containerfile);
