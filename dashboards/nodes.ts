@@ -215,8 +215,8 @@ const agents: readonly PanelSpec[] = [
     kind: 'lines',
     title: 'Frontends that diverge',
     description:
-      'Frontends of all nodes whose digest is not the one that follows from the cluster; those that ' +
-      'no digest can tell of, such as with several right fates, are not among them.',
+      'Frontends of all nodes whose digest is not the one that follows from the cluster; those ' +
+      'that no digest can tell of, such as with several right fates, are not among them.',
     unit: 'short',
     width: 8,
     queries: [{ expr: sum(of('node_frontends_divergent')), legend: 'diverge' }],

@@ -53,8 +53,8 @@ export const agentFamilies: readonly Family[] = [
     name: `${prefix}node_frontends_divergent`,
     type: 'gauge',
     help:
-      'Frontends of all nodes whose digest is not the one that follows from the cluster; those that ' +
-      'no digest can tell of, such as with several right fates, are not among them.',
+      'Frontends of all nodes whose digest is not the one that follows from the cluster; those ' +
+      'that no digest can tell of, such as with several right fates, are not among them.',
     labels: {},
     unit: 'none',
     stability: 'experimental',
