@@ -135,7 +135,7 @@ const measured: readonly Expected[] = [
 
 const stuck: Expected = { alertname: 'EndpointAuditorControllerStuck' };
 const burn: Expected = { alertname: 'EndpointAuditorLagBudgetBurn' };
-/** Services that ask for hints are scaled too, to where zones cannot be served evenly: it is true. */
+/** Services that ask for hints are scaled too, to where zones cannot share: that is true. */
 const overload: Expected = { alertname: 'EndpointAuditorHintsMissing', reason: 'overload' };
 
 // --- faults ---
