@@ -151,7 +151,8 @@ const brokenBy: Readonly<Partial<Record<Code, string>>> = {
 
 /** The finding of that code about a node that was broken so. Throws where there is none. */
 function nodeExample(code: Code): string[] {
-  if (code === 'node-rules-stale') return [staleExample];
+  const text = told[code];
+  if (text !== undefined) return [text.join(' ')];
   const name = brokenBy[code];
   if (name === undefined) return [];
   const path = `test/nodes/faults/${broken}/${name}`;
@@ -170,11 +171,18 @@ function nodeExample(code: Code): string[] {
   return [`- Example: [${said}](../${path}): \`${found.severity} ${object}: found ${got}\``];
 }
 
-const staleExample = [
-  '- Example: kube-proxy on node-b of the recording hangs for two minutes:',
-  '`endpoint-auditor explain node/node-b service/shop/web:http',
-  '--recording test/recordings/shop.ndjson.gz --at 2026-11-21T10:58:50Z`',
-].join(' ');
+/** Codes that need more than one dump of one node. */
+const told: Readonly<Partial<Record<Code, readonly string[]>>> = {
+  'node-rules-stale': [
+    '- Example: kube-proxy on node-b of the recording hangs for two minutes:',
+    '`endpoint-auditor explain node/node-b service/shop/web:http',
+    '--recording test/recordings/shop.ndjson.gz --at 2026-11-21T10:58:50Z`',
+  ],
+  'node-unlike-others': [
+    '- Example: [four nodes do alike with a Service, the fifth does not, and all have a rule that',
+    'nobody understands](../test/audit/unlike.test.ts): `node-4 node-unlike-others info`',
+  ],
+};
 
 const link = (name: string): string => `[\`${name}\`](#${name})`;
 

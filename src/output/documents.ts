@@ -74,6 +74,7 @@ const codesByAlert = {
     'node-rules-unreachable',
     'node-rules-different',
     'node-backends-both',
+    'node-unlike-others',
   ],
 } as const satisfies Readonly<Record<string, readonly Code[]>>;
 
