@@ -14,7 +14,14 @@
 
 import { internLabels, internWord } from './intern.ts';
 
-import type { Labels, Node, ObjectRef, OwnerReference } from '../model/objects.ts';
+import type { Labels, Node, ObjectRef, OwnerReference, WatchEvent } from '../model/objects.ts';
+
+/** What a watch calls its changes (apimachinery@v0.36.3 pkg/watch/watch.go). */
+export const eventTypes: ReadonlyMap<unknown, WatchEvent['type']> = new Map([
+  ['ADDED', 'added'],
+  ['MODIFIED', 'modified'],
+  ['DELETED', 'deleted'],
+]);
 
 /** The fields of a JSON object. */
 export type Fields = Readonly<Record<string, unknown>>;

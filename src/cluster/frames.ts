@@ -10,7 +10,7 @@
 // What cannot be decoded is a frame too, and the next one is read. A list ends with its page; a
 // body that ends without one was cut off.
 
-import { isFields } from './fields.ts';
+import { eventTypes, isFields } from './fields.ts';
 import { jsonPieces } from './json-items.ts';
 import { lineBatches } from './lines.ts';
 import { withoutManagedFields } from './managed-fields.ts';
@@ -145,12 +145,6 @@ function* decodeAll<T>(
 }
 
 // --- JSON ---
-
-const eventTypes: ReadonlyMap<unknown, WatchEvent['type']> = new Map([
-  ['ADDED', 'added'],
-  ['MODIFIED', 'modified'],
-  ['DELETED', 'deleted'],
-]);
 
 function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
   if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);

@@ -14,7 +14,7 @@
 // cannot be read is a problem of its own and the next is read; but when lengths or envelopes are
 // wrong, nothing after them can be found, and the reader says so and reads no more.
 
-import { WrongType } from './fields.ts';
+import { WrongType, eventTypes } from './fields.ts';
 import { textLimit } from './lines.ts';
 import { readRaw } from './message-fields.ts';
 import { metadataMessage, statusMessage } from './messages.ts';
@@ -384,12 +384,6 @@ function hasPrefix(bytes: Buffer, from: number, to: number): boolean {
   }
   return to - from >= magic.length;
 }
-
-const eventTypes: ReadonlyMap<string, WatchEvent['type']> = new Map([
-  ['ADDED', 'added'],
-  ['MODIFIED', 'modified'],
-  ['DELETED', 'deleted'],
-]);
 
 function readFrame<R extends Resource>(
   resource: R,

@@ -22,7 +22,7 @@
 // the one before it, or has no time, has the time of that one.
 
 import { isOutput, resources } from '../model/objects.ts';
-import { WrongType, isFields } from './fields.ts';
+import { WrongType, eventTypes, isFields } from './fields.ts';
 import { lineBatches, plainBytes, textLimit } from './lines.ts';
 import { readNodeConfig, readNodeRules } from './node-lines.ts';
 import { boundedProblems, countWord, problemAt, valueText } from './problem.ts';
@@ -267,19 +267,16 @@ function readResource(reading: Reading, name: unknown): Resource | null {
   return null;
 }
 
-const eventTypes: ReadonlyMap<unknown, WatchEvent['type']> = new Map([
-  ['SYNC', 'added'],
-  ['ADDED', 'added'],
-  ['MODIFIED', 'modified'],
-  ['DELETED', 'deleted'],
-]);
+/** `SYNC`: it was there when the recording began. */
+const typeOf = (name: unknown): WatchEvent['type'] | null =>
+  name === 'SYNC' ? 'added' : (eventTypes.get(name) ?? null);
 
 /** The event of an object line; null when it only tells the time. */
 function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntry | null {
   const { object, type: name } = fields;
   const resource = readResource(reading, fields.resource);
   if (resource === null || name === 'BOOKMARK') return null;
-  const type = eventTypes.get(name) ?? null;
+  const type = typeOf(name);
   const projection = project(resource, object, reading.at, {
     previousPod: reading.options.previousPod,
     bytes: isOutput(resource) ? objectBytes(line, object) : null,
@@ -348,7 +345,7 @@ function readUnreadable(reading: Reading, fields: Fields): RecordingEntry | null
   };
   const object = lost.name === null ? null : objectText(lost);
   report(reading, 'The recorder could not read the object', { object, lost });
-  return { kind: 'unreadable', at: reading.at, type: eventTypes.get(fields.type) ?? null, lost };
+  return { kind: 'unreadable', at: reading.at, type: typeOf(fields.type), lost };
 }
 
 const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-Z]+","object":/;
@@ -384,7 +381,7 @@ function unreadableLine(
   const lost = guessLost(resource, line.text);
   const object = lost.name === null ? null : objectText(lost);
   report(reading, message, { value, lost, object });
-  return { kind: 'unreadable', at: reading.at, type: eventTypes.get(type) ?? null, lost };
+  return { kind: 'unreadable', at: reading.at, type: typeOf(type), lost };
 }
 
 /** What is lost by an object of this resource that cannot be parsed, as its beginning tells. */
