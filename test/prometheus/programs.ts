@@ -3,7 +3,7 @@
 // and without service discovery, neither of which a test needs.
 
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -13,21 +13,31 @@ const run = promisify(execFile);
 
 const cache = (): string => cacheFolder('prometheus');
 
-/**
- * The path of a program that is built. Go knows itself what has changed; the first time takes
- * minutes.
- */
-export async function programOf(name: 'promtool' | 'prometheus'): Promise<string> {
+type Name = 'promtool' | 'prometheus';
+
+const built = new Map<Name, Promise<string>>();
+
+/** The path of a program that is built: once, as what runs meanwhile may not wait for Go. */
+export function programOf(name: Name): Promise<string> {
+  const known = built.get(name) ?? build(name);
+  built.set(name, known);
+  return known;
+}
+
+/** Go knows itself what has changed since the last time; the first takes minutes. */
+async function build(name: Name): Promise<string> {
   await mkdir(cache(), { recursive: true });
   // Put into its place whole, so that nobody finds half of one.
   const directory = await mkdtemp(join(cache(), 'build-'));
-  const [built, path] = [join(directory, name), join(cache(), name)];
+  const [output, path] = [join(directory, name), join(cache(), name)];
   try {
-    const flags = ['-buildvcs=false', '-tags', 'remove_all_sd', '-o', built];
+    // What is up to date is not linked anew.
+    await copyFile(path, output).catch(() => null);
+    const flags = ['-buildvcs=false', '-tags', 'remove_all_sd', '-o', output];
     await run(goProgram(), ['build', ...flags, `github.com/prometheus/prometheus/cmd/${name}`], {
       cwd: import.meta.dirname,
     });
-    await rename(built, path);
+    await rename(output, path);
   } finally {
     await rm(directory, { recursive: true, force: true });
   }

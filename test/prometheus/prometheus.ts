@@ -30,7 +30,7 @@ const speed = '20';
 /** More than the time that the recording tells of, which exemplars keep. */
 const recorded = { start: 0, end: 4_000_000_000 };
 /** Services that have series, which are not all. */
-const shownServices = 20;
+const shownServices = 10;
 
 const notLive = 'a recording has no watches';
 const noAgents = 'no agents are asked in a replay';
