@@ -43,11 +43,14 @@ const protocols: Readonly<Record<number, Claim['protocol']>> = { 6: 'tcp', 17: '
 export function claimsOf(ruleset: RuleSet): Claim[] {
   const found: Found = new Map();
   for (const table of ruleset.tables) {
+    // What one of the hooks came to, another need not search again.
+    const [inNat, elsewhere] = [new Set<string>(), new Set<string>()];
     for (const chain of table.chains.bases()) {
       const { base } = chain;
       const before = base?.hook === 'prerouting' || base?.hook === 'output';
       const isNat = base?.type === 'nat';
-      if (before) search({ table, isNat, found, seen: new Set() }, chain, nothing);
+      const seen = isNat ? inNat : elsewhere;
+      if (before) search({ table, isNat, found, seen }, chain, nothing);
     }
   }
   return [...found.values()].map(({ claim, by }) => ({ ...claim, translators: by.size }));
