@@ -61,7 +61,7 @@ const common = {
   bundle: true,
   format: 'esm',
   platform: 'node',
-  target: 'node20',
+  target: 'node22',
   logLevel: 'info',
   metafile: true,
 } satisfies BuildOptions;

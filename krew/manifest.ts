@@ -28,7 +28,7 @@ export function krewManifest(
       version: `v${version}`,
       shortDescription: 'Find wrong or late Endpoints and EndpointSlices',
       description: `${description}.\n`,
-      caveats: 'Needs Node.js 20.19 or later as `node` on the PATH.\n',
+      caveats: 'Needs Node.js 22.19 or later as `node` on the PATH.\n',
       platforms: [
         {
           selector: {

@@ -166,3 +166,14 @@ export function parseAddress(text: string): { host: string | null; port: number 
 
 /** The version of the program; package.json says the same, and a test holds them together. */
 export const version = '0.1.0';
+
+/** The oldest Node on which all that this needs can be loaded. */
+const oldestNode = [22, 19] as const;
+
+/** Why this Node cannot run the program, as `process.versions.node` names it; null: it can. */
+export function nodeProblem(found: string): string | null {
+  const [major = 0, minor = 0] = found.split('.').map(Number);
+  const [least, leastMinor] = oldestNode;
+  if (major > least || (major === least && minor >= leastMinor)) return null;
+  return `Needs Node ${oldestNode.join('.')} or later, and this is ${found}`;
+}

@@ -34,6 +34,7 @@ import type { Replayed } from './commands/replay.ts';
 import type { NodeFile } from './commands/rules.ts';
 import type { Served } from './commands/serve.ts';
 import {
+  nodeProblem,
   parseAddress,
   parseDuration,
   parseNodeFile,
@@ -222,6 +223,11 @@ function addAnswering(program: Command, run: Run): void {
 }
 
 async function main(argv: readonly string[]): Promise<number> {
+  const problem = nodeProblem(process.versions.node);
+  if (problem !== null) {
+    process.stderr.write(`endpoint-auditor: ${problem}\n`);
+    return 2;
+  }
   let work: Promise<number> = Promise.resolve(0);
   try {
     const program = programOf((started) => {

@@ -3,6 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import {
+  nodeProblem,
   parseAddress,
   parseCIDRs,
   parseCount,
@@ -244,4 +245,19 @@ test('parseService', () => {
   for (const text of ['agents', 'a/b/c', '/agents', 'Auditor/agents', 'auditor/']) {
     expect(() => parseService(text)).toThrow('Expected a Service as NAMESPACE/NAME.');
   }
+});
+
+test.each([
+  ['24.21.0', null],
+  ['22.19.0', null],
+  ['22.18.3', 'Needs Node 22.19 or later, and this is 22.18.3'],
+  ['20.20.2', 'Needs Node 22.19 or later, and this is 20.20.2'],
+])('Node %s', (found, want) => {
+  expect(nodeProblem(found)).toBe(want);
+});
+
+test('the oldest Node is the one that the package asks for', () => {
+  const oldest = packageJson.engines.node.replace('>=', '');
+  expect(nodeProblem(`${oldest}.0`)).toBeNull();
+  expect(nodeProblem('1.0.0')).toContain(`Node ${oldest} `);
 });
