@@ -38,8 +38,11 @@ export interface Rules {
   walk(packet: Packet): Outcome | null;
   /** Packets that somebody wanted to know of, and that nobody has walked. */
   needed(): readonly Packet[];
-  /** Whether it is known without a walk that a frontend is served as it must be. */
-  serves(forwarding: Forwarding, frontend: Frontend): boolean;
+  /**
+   * Whether it is known without a walk that a frontend is served as it must be. `isNow`: that is
+   * what is expected, and not what once was.
+   */
+  serves(forwarding: Forwarding, frontend: Frontend, isNow: boolean): boolean;
   /** What its agent tells in short; null: it has none. */
   readonly brief: Brief | null;
   /** What the node says of a frontend in short; null: nobody has asked it. */
@@ -115,10 +118,10 @@ export function auditNode(input: NodeInput): NodeAudit {
   return { findings, conform, different: different.size, unknown };
 }
 
-/** Whether the rules do for these Services what is expected of them; unknown counts as no. */
-export function serves(input: NodeInput): boolean {
+/** Whether the rules do for these Services what once was expected; unknown counts as no. */
+export function served(input: NodeInput): boolean {
   const audit = newAudit(input);
-  const steps = asking(audit);
+  const steps = asking(audit, false);
   while (steps.next().done !== true) {
     if (audit.unknown.size > 0 || audit.differences.some(({ harmless }) => !harmless)) return false;
   }
@@ -137,7 +140,7 @@ export function observeNode(input: NodeInput): Observed {
 /** The same in small steps. */
 export function* observing(input: NodeInput): Generator<undefined, Observed> {
   const audit = newAudit(input);
-  yield* asking(audit);
+  yield* asking(audit, true);
   const { claims } = input.rules;
   const sender = senderOf(input.forwarding, input.node);
   for (const claim of claims) {
@@ -165,12 +168,12 @@ const newAudit = (input: NodeInput): Audit => ({
 });
 
 /** Asks packet by packet, so that one may stop. */
-function* asking(audit: Audit): Generator<undefined> {
+function* asking(audit: Audit, isNow: boolean): Generator<undefined> {
   const { forwarding, node, rules } = audit.input;
   const sender = senderOf(forwarding, node);
   const strays = forwarding.config.mode === 'nftables';
   for (const frontend of forwarding.frontends) {
-    const isServed = rules.serves(forwarding, frontend);
+    const isServed = rules.serves(forwarding, frontend, isNow);
     const all = probesOf(sender, frontend);
     if (isServed) countServed(audit.asked, forwarding, frontend, all);
     const probes = isServed ? rangeProbes(sender, frontend) : all;

@@ -48,7 +48,7 @@ export function reportedRules(told: Told): ReportedRules {
       if (outcome === null) needed.set(text, packet);
       return outcome;
     },
-    serves(forwarding, frontend) {
+    serves(forwarding, frontend, isNow) {
       const [claim, key] = claimOf(told.digests, frontend, isAsked.has(frontend.address));
       const digest = told.digests.get(key);
       const right = expectedWordsAt(claim, told.asking, (packet) => {
@@ -56,14 +56,15 @@ export function reportedRules(told: Told): ReportedRules {
       });
       const expected = right === null ? null : digestOf(right);
       const isServed = digest !== undefined && expected === digest;
+      if (!isNow) return isServed;
       if (isServed) otherwise.delete(key);
       else otherwise.set(key, expected);
       // Rules need not answer for what is sent nowhere, nor by itself for one of any addresses.
       const isAnswered =
         digest !== undefined || told.digests.has(keyOf({ ...claim, address: null }));
       const mustBe = right?.some(isSent) === true && !isAnswered;
-      if (isServed) divergent.delete(key);
-      else if (right !== null && (digest !== undefined || mustBe)) divergent.add(key);
+      if (!isServed && right !== null && (digest !== undefined || mustBe)) divergent.add(key);
+      else divergent.delete(key);
       return isServed;
     },
     digestsAt(frontend) {

@@ -10,7 +10,7 @@ import type { ProxyConfig } from '../model/proxy.ts';
 import type { Forwarding, Frontend } from '../shadow/forwarding.ts';
 import { expectedForwarding } from '../shadow/forwarding.ts';
 import type { NodeInput } from './node.ts';
-import { serves } from './node.ts';
+import { served } from './node.ts';
 import type { Past, Proxied } from './proxied.ts';
 import type { Difference } from './rollup.ts';
 
@@ -105,13 +105,13 @@ export function forwardingAt(
 function does(observer: Observer, key: Key, { service, slices }: Past): boolean {
   const { node, rules, proxied } = observer;
   const then = forwardingAt(observer, key, service, slices);
-  if (!serves({ node, rules, forwarding: then })) return false;
+  if (!served({ node, rules, forwarding: then })) return false;
   // What is new must not be served yet.
   const { services, slices: bySlices } = proxied;
   const now = forwardingAt(observer, key, services.get(key) ?? null, bySlices.get(key) ?? []);
   const old = new Set(then.frontends.map(placeOf));
   const frontends = now.frontends.filter((one) => !old.has(placeOf(one)));
-  return serves({ node, rules, forwarding: { ...then, frontends } });
+  return served({ node, rules, forwarding: { ...then, frontends } });
 }
 
 const placeOf = ({ address, protocol, dport }: Frontend): string =>

@@ -8,6 +8,7 @@ import { describe, expect, test } from 'vitest';
 import type { NodeAudit, NodeInput } from '../../src/audit/node.ts';
 import { auditNode, observeNode, rulesAtHand } from '../../src/audit/node.ts';
 import { reportedRules } from '../../src/audit/reported.ts';
+import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import { forwardingOf } from '../nodes/audit.ts';
 import { foldersBelow, readFolder } from '../nodes/folder.ts';
 import { rulesReported, toldOf } from '../nodes/reporting.ts';
@@ -82,4 +83,26 @@ test('until packets are asked for, what becomes of them is unknown and nothing i
   const apart = digests.filter((one) => one?.actual !== one?.expected);
   expect(apart.length).toBeGreaterThan(0);
   expect(apart.length).toBeLessThan(digests.length / 2);
+});
+
+test('what once was expected is compared, and changes nothing of what diverges now', () => {
+  const [path = ''] = below('recordings/main/iptables-nft');
+  const both = bothOf(path);
+  if (both === null) throw new Error('No objects');
+  const { folder, expected } = both;
+  const { forwarding, node } = expected;
+  const rules = reportedRules(toldOf(folder, node, 'iptables'));
+  const frontend = forwarding.frontends.find((one) => rules.serves(forwarding, one, true));
+  if (frontend === undefined) throw new Error('No frontend is served');
+  const dropping: Forwarding = {
+    ...forwarding,
+    expect: (packet) => ({ ...forwarding.expect(packet), fates: [{ kind: 'drop' }] }),
+  };
+  const before = rules.divergent();
+  expect(rules.serves(dropping, frontend, true)).toBe(false);
+  expect(rules.divergent()).toBe(before + 1);
+  expect(rules.serves(forwarding, frontend, false)).toBe(true);
+  expect(rules.divergent()).toBe(before + 1);
+  expect(rules.serves(forwarding, frontend, true)).toBe(true);
+  expect(rules.divergent()).toBe(before);
 });
