@@ -85,6 +85,9 @@ const grace = 30;
 
 /** Lists page by page, going on where an earlier attempt was interrupted. */
 export async function list(following: Following): Promise<Outcome> {
+  const before = following.paging;
+  // A first page that is asked for again may be of another moment: what it listed may be gone.
+  if (before?.next === '') following.paging = newPaging(following, before.limit);
   while (true) {
     const paging = (following.paging ??= newPaging(following, pageSize));
     const outcome = await readPage(following, paging);

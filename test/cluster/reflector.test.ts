@@ -175,6 +175,26 @@ describe('the first list', () => {
     expect(asked(made).filter((one) => one === `list 500 ${next}`)).toHaveLength(3);
   });
 
+  test('asks anew for a first page that broke off: what it listed may be gone', async () => {
+    let isWhole = false;
+    const made = await scene({
+      watchList: false,
+      prepare({ world }) {
+        world.server.faults.chunks = function* (bytes) {
+          const text = Buffer.from(bytes).toString();
+          const breaksOff = !isWhole && text.includes('PodList');
+          isWhole ||= breaksOff;
+          yield breaksOff ? bytes.subarray(0, text.lastIndexOf(']')) : bytes;
+          if (breaksOff) throw new Error('connection reset');
+        };
+      },
+    });
+    made.remove('b');
+    await made.pass(10);
+    expect(made.delivered()).toContain('deleted b gap');
+    expectSame(made);
+  });
+
   test('begins anew in one page when its token has expired', async () => {
     const made = await scene({
       watchList: false,
