@@ -40,6 +40,7 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
       sources,
       kubernetes: auditor.kubernetes(),
       release: `1.${String(release.minor)}`,
+      releaseBy: auditor.releaseBy(),
       verified: release.verified,
       from: timeless ? null : auditor.startedAt(),
       until: auditor.now(),

@@ -19,6 +19,8 @@ import type { Context } from './audit/service.ts';
 import type { Settle } from './audit/settle.ts';
 import { createSettle } from './audit/settle.ts';
 import type { NodesSummary } from './audit/nodes.ts';
+import type { Released } from './audit/released.ts';
+import { assumed, releasedAs, releasedBy } from './audit/released.ts';
 import type { WalkedPort } from './audit/walked.ts';
 import type { LiveEntry } from './cluster/delivery.ts';
 import type { DumpEnd, DumpEntry } from './cluster/dump.ts';
@@ -39,7 +41,6 @@ import { createNodeRules } from './noderules.ts';
 import type { OpenedFindings } from './output/family.ts';
 import { countOpened } from './output/family.ts';
 import type { Release } from './shadow/release.ts';
-import { newestRelease, releaseOf } from './shadow/release.ts';
 import { createTally } from './tally.ts';
 
 export interface AuditorOptions {
@@ -75,16 +76,15 @@ export interface Auditor {
   nextAt(): number | null;
   readonly store: Store;
   readonly settle: Settle;
-  /** As the options say. */
+  /** These two as the options say. */
   readonly live: boolean;
+  readonly maxEndpointsPerSlice: number;
   readonly cut: Cut;
   readonly confirmer: Confirmer;
   /** What was judged on nodes, as of now; null: nothing is told of any node's rules. */
   nodes(): NodesSummary | null;
   /** Packets of a Service port through the rules of a node; null: these are not known. */
   walked(node: string, service: Key, port: string): WalkedPort[] | null;
-  /** As the options say. */
-  readonly maxEndpointsPerSlice: number;
   /** Frontends of nodes that differ from what must be there, by what their agents tell. */
   divergent(): number;
   readonly measured: Measured;
@@ -95,6 +95,8 @@ export interface Auditor {
   /** null until the input has named its release and every resource is complete. */
   ledger(): Ledger | null;
   release(): Release;
+  /** What told that release. */
+  releaseBy(): Released['by'];
   /** The version that the input names, null where it names none. */
   kubernetes(): string | null;
   /** The input's clock, and where it began; null before the first entry that tells the time. */
@@ -129,6 +131,7 @@ interface State {
   began: boolean;
   promised: readonly Resource[] | null;
   kubernetes: string | null;
+  guessed: Released;
   ledger: Ledger | null;
   now: number | null;
   startedAt: number | null;
@@ -160,17 +163,16 @@ export function createAuditor(options: AuditorOptions): Auditor {
   const measuring = createMeasuring({
     snapshot: store.snapshot,
     opened,
-    tally: createTally(newestRelease, options.maxEndpointsPerSlice),
+    tally: createTally(assumed.release, options.maxEndpointsPerSlice),
     onJourney: (journey) => options.onJourney?.(journey),
   });
-  const { nodeJudged, converged } = measuring.lags;
   const nodeRules = createNodeRules({
     snapshot: store.snapshot,
     settle,
-    onJudged: nodeJudged,
-    onConvergence: converged,
+    onJudged: measuring.lags.nodeJudged,
+    onConvergence: measuring.lags.converged,
     window: options.settle,
-    minor: () => releaseFor(state).minor,
+    minor: () => releasedFor(state).release.minor,
     onProblem: (problem) => options.onProblem?.(problem),
   });
   const state: State = {
@@ -186,6 +188,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
     nodeRules,
     promised: null,
     kubernetes: null,
+    guessed: assumed,
     ledger: null,
     now: null,
     startedAt: null,
@@ -220,15 +223,15 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     stale: () => cut.unseenFor(staleGrace, state.now ?? 0),
     awaited: () => (state.promised ?? []).filter((one) => !state.complete.has(one)),
     ledger: () => state.ledger,
-    release: () => releaseFor(state),
+    release: () => releasedFor(state).release,
+    releaseBy: () => releasedFor(state).by,
     kubernetes: () => state.kubernetes,
     now: () => state.now,
     startedAt: () => state.startedAt,
     complete: () => state.whole,
     dropped: () => {
-      const { skipped, nodeRules } = state;
-      const unreadable = state.unreadable + nodeRules.unreadable();
-      return { ...store.dropped, unreadable, skipped };
+      const unreadable = state.unreadable + state.nodeRules.unreadable();
+      return { ...store.dropped, unreadable, skipped: state.skipped };
     },
     previousPod: (key) => store.snapshot.pods.get(key),
   };
@@ -242,8 +245,8 @@ function heldBy({ store, ledger }: State): ReturnType<Parameters<typeof createCo
   };
 }
 
-const releaseFor = ({ options, kubernetes }: State): Release =>
-  options.release ?? releaseOf(kubernetes ?? '') ?? newestRelease;
+const releasedFor = ({ options, kubernetes, guessed }: State): Released =>
+  releasedAs(options.release, kubernetes, guessed);
 
 function take(state: State, entry: Entry): void {
   const steps = stepsOf(state, entry);
@@ -340,10 +343,10 @@ function* takeHeader(
   state: State,
   { kubernetes, resources, at }: Entry & { readonly kind: 'header' },
 ): Generating {
-  const before = releaseFor(state);
+  const before = releasedFor(state).release;
   state.kubernetes = kubernetes;
   state.promised ??= resources;
-  if (state.ledger !== null && releaseFor(state) !== before) yield* begin(state, at);
+  if (state.ledger !== null && releasedFor(state).release !== before) yield* begin(state, at);
 }
 
 /** A first list is complete, or one that was not expected any more. */
@@ -377,9 +380,8 @@ function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Gen
 
 function* takeUnreadable(state: State, type: WatchEvent['type'] | null, lost: Lost): Generating {
   const { scope = wholeCluster } = state.options;
-  if (lost.namespace !== null && lost.resource !== 'nodes') {
-    if (!isInNamespaces(scope, lost.namespace)) return;
-  }
+  const isPlaced = lost.namespace !== null && lost.resource !== 'nodes';
+  if (isPlaced && !isInNamespaces(scope, lost.namespace)) return;
   if (type === 'deleted') {
     const event = removalOf(state, lost);
     if (event !== null) {
@@ -401,12 +403,13 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Generating {
   if ('at' in entry) {
     tick(state, entry.at);
     state.whole = entry.complete;
-    for (const count of entry.skipped.values()) state.skipped += count;
   } else {
     if (entry.newest !== null) tick(state, entry.newest);
+    state.guessed = releasedBy(state.store.snapshot, entry.kubelet);
     state.store.dropped.repeated += entry.duplicates;
-    for (const count of entry.ignored.values()) state.skipped += count;
   }
+  const skipped = 'at' in entry ? entry.skipped : entry.ignored;
+  for (const count of skipped.values()) state.skipped += count;
   if (state.ledger === null) yield* begin(state, state.now ?? 0);
   state.settle.advance(state.now ?? 0);
 }
@@ -420,7 +423,7 @@ function* begin(state: State, at: number): Generating {
   }
   const context: Context = {
     snapshot: store.snapshot,
-    release: releaseFor(state),
+    release: releasedFor(state).release,
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
   };
   const tally = createTally(context.release, options.maxEndpointsPerSlice);

@@ -58,6 +58,8 @@ export interface DumpEnd {
   readonly kind: 'end';
   /** The newest moment that any object tells of, Unix seconds: the dump is no older than this. */
   readonly newest: number | null;
+  /** The minor version of the newest kubelet that a Node tells of: 36; null: none does. */
+  readonly kubelet: number | null;
   /** Objects that were there more than once, with every repetition counted. */
   readonly duplicates: number;
   /** Objects of kinds that are not read, by kind. */
@@ -84,6 +86,7 @@ export async function* readDump(
     ignored: new Map(),
     versions: new Map(),
     newest: -Infinity,
+    kubelet: null,
     duplicates: 0,
   };
   for (const path of paths) {
@@ -92,10 +95,11 @@ export async function* readDump(
       yield* readFile(dump, path, createReadStream(path, streamOptions));
     } else yield* readDirectory(dump, path);
   }
-  const { newest, duplicates, ignored, problems } = dump;
+  const { newest, kubelet, duplicates, ignored, problems } = dump;
   yield {
     kind: 'end',
     newest: newest === -Infinity ? null : newest,
+    kubelet,
     duplicates,
     ignored,
     problems: problems.counts,
@@ -110,6 +114,7 @@ interface Dump {
   /** The resources that the dump holds, each with the version of every object so far. */
   readonly versions: Map<Resource, Map<Key, string>>;
   newest: number;
+  kubelet: number | null;
   duplicates: number;
 }
 
@@ -317,10 +322,20 @@ function* readObject(
     return;
   }
   const { object } = projection;
+  const kubelet = resource === 'nodes' ? kubeletOf(value) : null;
+  if (kubelet !== null) dump.kubelet = Math.max(dump.kubelet ?? 0, kubelet);
   dump.newest = Math.max(dump.newest, newestTimestamp(object) ?? -Infinity);
   if (!isBest(dump, resource, object.key, object.resourceVersion)) return;
   const event: WatchEvent = { resource, type: 'added', object, at: 0 };
   yield { kind: 'object', resource, event, source, line };
+}
+
+/** The minor version of a Node's kubelet, which nothing else needs; null: none is named. */
+function kubeletOf({ status }: Fields): number | null {
+  const info = isFields(status) && isFields(status.nodeInfo) ? status.nodeInfo : {};
+  const version = typeof info.kubeletVersion === 'string' ? info.kubeletVersion : '';
+  const minor = /^v1\.(?<minor>\d{1,4})(?:[.+-]|$)/.exec(version)?.groups?.minor;
+  return minor === undefined ? null : Number(minor);
 }
 
 /** Whether this is the first or a better version of the object; notes it. */

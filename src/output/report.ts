@@ -13,6 +13,7 @@ import { stringify } from 'yaml';
 
 import type { Finding, Severity } from '../audit/findings.ts';
 import { severities } from '../audit/findings.ts';
+import type { Released } from '../audit/released.ts';
 import type { Summary } from '../audit/summary.ts';
 import { inOrder } from '../audit/summary.ts';
 import type { Verdict } from '../audit/verdict.ts';
@@ -92,6 +93,8 @@ export interface Report {
     readonly kubernetes: string | null;
     /** The release whose controllers were shadowed: `1.36`. */
     readonly release: string;
+    /** What told that release; `newest`: nothing did, and the newest was assumed. */
+    readonly releaseBy: Released['by'];
     /** That release was held against a real control plane. */
     readonly verified: boolean;
     readonly from: number | null;
@@ -389,6 +392,13 @@ function headline(report: Report): string {
   return (isAllConform ? all : 'No findings, but not every output is known to conform') + after;
 }
 
+/** Which release was guessed, and by what; '': it was told. */
+function releaseText({ release, releaseBy }: Report['input']): string {
+  if (releaseBy === 'option' || releaseBy === 'version') return '';
+  const by = releaseBy === 'newest' ? 'the newest known: none is told' : `by its ${releaseBy}`;
+  return `judged as ${printable(release)}, ${by}`;
+}
+
 function summaryLines(report: Report): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
   const outputs = judged.flatMap((output) => {
@@ -402,6 +412,7 @@ function summaryLines(report: Report): string[] {
     countsText(unknown) === '' ? '' : `not judged: ${countsText(unknown)}`,
     foreign === 0 ? '' : `written by others: ${plural(foreign, 'Service')}`,
     countsText(dropped) === '' ? '' : `input dropped${all}: ${countsText(dropped)}`,
+    releaseText(input),
     input.verified ? '' : `release ${printable(input.release)} is not verified`,
   ].filter((note) => note !== '');
   const lags = judged.flatMap((output) => {

@@ -199,6 +199,17 @@ describe('forms of a dump', () => {
     });
   });
 
+  test('the newest kubelet that its Nodes tell of', async () => {
+    const node = (name: string, kubeletVersion?: string) => ({
+      ...{ apiVersion: 'v1', kind: 'Node', metadata: { name } },
+      status: { nodeInfo: { kubeletVersion } },
+    });
+    const versions = ['v1.9.7', 'v1.30.4-eks-1', 'v1.29.0+k3s1', 'kwok-v1.99.0', undefined];
+    const nodes = versions.map((version, index) => node(String(index), version));
+    expect((await read(JSON.stringify(nodes))).end.kubelet).toBe(30);
+    expect((await read(JSON.stringify(nodes.slice(3)))).end.kubelet).toBeNull();
+  });
+
   test('the newest moment that the objects tell of', async () => {
     expect((await read(JSON.stringify(pod('a')))).end.newest).toBeNull();
     const at = (seconds: number) => ({

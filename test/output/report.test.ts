@@ -192,6 +192,17 @@ describe('the headline', () => {
   });
 });
 
+test('a release that was guessed is said, with what told it', () => {
+  const { input } = reportOf(conformState());
+  const said = (releaseBy: Report['input']['releaseBy']): string =>
+    table(reportOf(conformState(), { input: { ...input, release: '1.33', releaseBy } })).at(-1) ??
+    '';
+  expect(said('kubelets and labels')).toBe('Besides: judged as 1.33, by its kubelets and labels');
+  expect(said('newest')).toBe('Besides: judged as 1.33, the newest known: none is told');
+  expect(said('version')).not.toContain('1.33');
+  expect(said('option')).not.toContain('1.33');
+});
+
 test('JSON and YAML are the document itself', () => {
   const report = reportOf(stateOf(), { problems: ['a: b', '- c', '\u001b[31m', '\u0085 \u2028'] });
   for (const format of ['json', 'yaml'] as const) {

@@ -183,6 +183,7 @@ export function reportOf(state: MetricsState, more: Partial<Report> = {}): Repor
       sources: ['shop.ndjson.gz'],
       kubernetes: 'v1.36.3',
       release: '1.36',
+      releaseBy: 'version',
       verified: true,
       from: moment - 300,
       until: moment,
