@@ -42,7 +42,9 @@ export const causes = {
     condition:
       'The object was as expected, then changed while its input did not, or holds what the ' +
       'controller never writes and does not look for; for slices, only in its metadata.',
-    cure: 'Delete the object, which is then written anew, or change a label of the Service.',
+    cure:
+      'See that kube-controller-manager runs, then change a label of the Service. Delete the ' +
+      'object last, and only while it runs: until it is written anew, endpoints get no traffic.',
     upstream: 'pkg/controller/endpoint/endpoints_controller.go NewEndpointController',
   },
   'node-missing-retried': {
@@ -56,7 +58,9 @@ export const causes = {
     condition:
       'The slice is the placeholder of a Service without endpoints, and nothing but its owner or ' +
       'labels of empty value differ.',
-    cure: 'Delete the slice, which the controller then writes anew.',
+    cure:
+      'See that kube-controller-manager runs, then delete the slice, which it writes anew; a ' +
+      'placeholder has no endpoints to lose.',
     upstream: 'k8s.io/endpointslice reconciler.go placeholderSliceCompare',
   },
   'service-recreated': {
@@ -72,7 +76,10 @@ export const causes = {
     condition:
       'Slices of both address types must be created while others must go: by chance of an order, ' +
       'the controller tries to create a name that exists, and gives up after 15 tries.',
-    cure: 'Delete the mirrored slices of this Service, which the controller then writes anew.',
+    cure:
+      'See that kube-controller-manager runs, then change an annotation of the Endpoints. Delete ' +
+      'the mirrored slices last, and only while it runs: until they are written anew, endpoints ' +
+      'get no traffic.',
     upstream: 'pkg/controller/endpointslicemirroring/reconciler_helpers.go recycleSlices',
   },
   'slice-relabelled': {
@@ -80,7 +87,9 @@ export const causes = {
     condition:
       'A slice that the Service owns lost its service-name or managed-by label: the controller ' +
       'answers every sync with “informer cache is out of date”. Mirrored slices the same.',
-    cure: 'Delete the slice, then restart kube-controller-manager.',
+    cure:
+      'Restart kube-controller-manager, which then writes another slice. Once that stands, ' +
+      'delete this one.',
     upstream: 'k8s.io/endpointslice util/endpointslice_tracker.go StaleSlices',
   },
   'headless-label-kept': {

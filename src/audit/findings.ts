@@ -36,12 +36,16 @@ const proxiers = 'pkg/proxy/iptables/proxier.go, pkg/proxy/nftables/proxier.go';
 const resyncNode =
   'Restart kube-proxy on the node, which writes all rules anew. If it comes back, read its log ' +
   'and look for other programs that change rules.';
+const seeRunning =
+  'First see that kube-controller-manager runs and renews its lease: kubectl -n kube-system get ' +
+  'lease kube-controller-manager. ';
 const rewriteEndpoints =
-  'Delete the Endpoints object, which the controller writes anew at once, or change a label of ' +
-  'the Service. If it comes back, read the log of kube-controller-manager.';
+  `${seeRunning}Then change an annotation of the Service. Delete the Endpoints last, and ` +
+  'only while it runs: until it writes them anew, the Service has none. If it comes back, read its log.';
 const rewriteSlice =
-  'Delete the EndpointSlice, which the controller writes anew after a second. If it comes back, ' +
-  'read the log of kube-controller-manager.';
+  `${seeRunning}Then change an annotation of the Service. Delete the EndpointSlice last, and ` +
+  'only while it runs: until it writes it anew, endpoints get no traffic. If it comes back, ' +
+  'read its log.';
 
 export const catalogue = {
   'endpoints-missing': {

@@ -4,8 +4,8 @@
 // (kubernetes.io/releases/version-skew-policy), so the newest kubelet is a lower bound. And since
 // 1.33 the endpoints controller labels all that it writes, also what stood before: it compares
 // labels at every sync (pkg/controller/endpoint/endpoints_controller.go syncService at
-// k8s.io/kubernetes@v1.33.13 and, without the label, at v1.32.13). So Endpoints none of which has it
-// are of an older one.
+// k8s.io/kubernetes@v1.33.13 and, without the label, at v1.32.13). So Endpoints none of which has
+// it are of an older one.
 //
 // The newest release that remains is taken. Where none does, a label is missing by somebody's hand,
 // and the kubelets count alone. It stays a guess, and a report says so.
