@@ -6,7 +6,7 @@
 // comes, so that a wrong targetRef is one difference and not two. Texts are for people: they name
 // the address, the pod, and the fields that differ as the API writes them.
 
-import { equalPorts, equalRefs } from '../model/equal.ts';
+import { equalPorts, equalRefs, isOfUid } from '../model/equal.ts';
 import type { Endpoint, EndpointAddress, EndpointSlice, Port } from '../model/objects.ts';
 import { portKey, portText } from '../model/objects.ts';
 import type { ExpectedAddress } from '../shadow/endpoints.ts';
@@ -131,7 +131,8 @@ function checkTarget(
 ): void {
   const text = (of: { namespace: string; name: string; uid: string }): string =>
     `Pod ${of.namespace}/${of.name} (uid ${of.uid})`;
-  const actual = target === null ? null : text(target).replace(/^Pod/, () => target.kind);
+  const told = target !== null && isOfUid(target.uid, pod) ? { ...target, uid: pod.uid } : target;
+  const actual = told === null ? null : text(told).replace(/^Pod/, () => told.kind);
   check(fields, 'targetRef', text(pod), actual);
 }
 

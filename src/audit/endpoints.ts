@@ -4,6 +4,7 @@
 // Where the object does not exist, that is the one difference and its addresses are none. Above the
 // capacity, addresses may be absent: then the sizes of the subsets are judged instead.
 
+import { isOfUid } from '../model/equal.ts';
 import type { Pod } from '../model/objects.ts';
 import { annotation, label, portKey } from '../model/objects.ts';
 import { equalLabels } from '../model/selector.ts';
@@ -176,7 +177,7 @@ export function referredPod(
 ): Pod | null {
   if (target === null) return null;
   for (const pod of snapshot.podsAt(address)) {
-    if (pod.uid === target.uid && pod.name === target.name && isMember(record, pod)) {
+    if (isOfUid(target.uid, pod) && pod.name === target.name && isMember(record, pod)) {
       return pod;
     }
   }

@@ -163,7 +163,7 @@ function judgeShape(context: Context, record: ServiceRecord, slice: EndpointSlic
   if (service === null) return [];
   const object = sliceObject(slice);
   const found: Difference[] = [];
-  if (!isOwnedBy(slice, service)) {
+  if (service.uid !== '' && !isOwnedBy(slice, service)) {
     const owners = slice.owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`);
     found.push(
       difference(

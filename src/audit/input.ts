@@ -2,6 +2,7 @@
 // it must with what users and other managers wrote. They are findings of the output `input`, apart
 // from the verdicts on what the controllers wrote.
 
+import { isOfUid } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import { objectBytesLimit } from '../measure/size.ts';
 import type { EndpointSlice, Pod, Snapshot } from '../model/objects.ts';
@@ -60,7 +61,9 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
   const dead: string[] = [];
   for (const [ip, uids] of leftBehindAddresses(context, record)) {
     // A living pod of another uid makes it worse: traffic goes to somebody else.
-    const lives = context.snapshot.podsAt(ip).some((pod) => isLiving(pod) && uids.has(pod.uid));
+    const lives = context.snapshot
+      .podsAt(ip)
+      .some((pod) => isLiving(pod) && (pod.uid === '' || uids.has(pod.uid)));
     if (!lives) dead.push(ip);
   }
   const found = [difference('left-behind', object, 'spec.selector', null, names.join(', '))];
@@ -177,7 +180,7 @@ export function judgeInputAddress(
     const { target } = entry.endpoint;
     if (target?.kind !== 'Pod' || !context.snapshot.knows('pods')) continue;
     const pod = context.snapshot.pods.get(`${record.namespace}/${target.name}`);
-    if (pod !== undefined && (target.uid === '' || pod.uid === target.uid)) continue;
+    if (pod !== undefined && (target.uid === '' || isOfUid(target.uid, pod))) continue;
     const object = sliceObject(entry.slice);
     const text = `${address} of pod ${target.name} (uid ${target.uid}), which does not exist`;
     found.push(

@@ -2,6 +2,7 @@
 // time, since they are a function of one Endpoints object. What must be there is the business of
 // shadow/mirroring.ts.
 
+import { isOfUid } from '../model/equal.ts';
 import { canonicalIP } from '../model/ip.ts';
 import type { Endpoint, EndpointSlice } from '../model/objects.ts';
 import { portText } from '../model/objects.ts';
@@ -93,9 +94,10 @@ function judgeMetadata(record: ServiceRecord, slice: EndpointSlice): Difference[
   // Only an owner of that name and of an earlier life makes the controller write the slice anew.
   const isStale = slice.owners.some(
     ({ kind, name, uid }) =>
-      kind === 'Endpoints' && name === endpoints.name && uid !== endpoints.uid,
+      kind === 'Endpoints' && name === endpoints.name && !isOfUid(uid, endpoints),
   );
-  if (isStale || !slice.owners.some(({ uid }) => uid === endpoints.uid)) {
+  const isOwned = endpoints.uid === '' || slice.owners.some(({ uid }) => uid === endpoints.uid);
+  if (isStale || !isOwned) {
     const owners = slice.owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`);
     found.push(
       difference(

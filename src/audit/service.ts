@@ -435,7 +435,9 @@ export function roleOf(
     return strayed ? null : 'controller';
   }
   if (isControllers(slice) && service !== null && isOwnedBy(slice, service)) return 'strayed';
-  const mirrored = isMirror(slice) && slice.owners.some(({ uid }) => uid === endpoints?.uid);
+  const mirrored =
+    isMirror(slice) &&
+    slice.owners.some(({ uid, name }) => uid === endpoints?.uid && name === endpoints.name);
   return mirrored ? 'strayed mirror' : null;
 }
 

@@ -10,6 +10,10 @@ export function equalTexts(a: readonly string[] | null, b: readonly string[] | n
   return a.every((text, index) => text === b[index]);
 }
 
+/** Whether a reference may mean an object of this uid: a dump may hold objects without theirs. */
+export const isOfUid = (uid: string | undefined, object: { readonly uid: string }): boolean =>
+  object.uid === '' || uid === object.uid;
+
 /** Whether two references mean the same object. */
 export function equalRefs(a: ObjectRef | null, b: ObjectRef | null): boolean {
   if (a === b) return true;

@@ -11,7 +11,7 @@
 // Left out: names of slices, order, trigger-time annotations and annotations of others (all without
 // meaning upstream), and hints (hints.ts).
 
-import { equalTexts } from '../model/equal.ts';
+import { equalTexts, isOfUid } from '../model/equal.ts';
 import { addressTypeOf, parseIP } from '../model/ip.ts';
 import type {
   AddressType,
@@ -148,10 +148,17 @@ export function expectedSliceLabels(service: Service): Labels {
   return labels;
 }
 
-/** `utils.go` ownedBy: kind, API version and uid count, the controller flag does not. */
+/**
+ * `utils.go` ownedBy: kind, API version and uid count, the controller flag does not. Of a Service
+ * without uid the name must do.
+ */
 export function isOwnedBy(slice: EndpointSlice, service: Service): boolean {
   return slice.owners.some(
-    (owner) => owner.uid === service.uid && owner.kind === 'Service' && owner.apiVersion === 'v1',
+    (owner) =>
+      isOfUid(owner.uid, service) &&
+      (service.uid !== '' || owner.name === service.name) &&
+      owner.kind === 'Service' &&
+      owner.apiVersion === 'v1',
   );
 }
 

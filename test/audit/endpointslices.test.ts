@@ -4,6 +4,7 @@
 import { describe, expect, test } from 'vitest';
 
 import {
+  address,
   endpoint,
   endpoints,
   foreign,
@@ -13,6 +14,7 @@ import {
   service,
   slice,
   sliceLabels,
+  subset,
   target,
   times,
 } from '../build.ts';
@@ -286,5 +288,35 @@ describe('topology-mode Auto', () => {
     const objects: AnyObject[] = [dual, first, ...pods().slice(1)];
     const of = judged([...objects, ...zones, two(['zone-a', 'zone-b']), six]);
     expect(textsOf(of, 'endpointslices')).toEqual([]);
+  });
+});
+
+describe('of a dump without uids nothing is found by them', () => {
+  const nameless = service({ uid: '' });
+  const written = slice({ endpoints: [endpoint({ target: target('web-1', { uid: 'uid-1' }) })] });
+  const pods = [pod({ uid: '' })];
+  const cases: [string, readonly AnyObject[], string[]][] = [
+    ['a Service that is owner', [nameless, pod(), slice()], []],
+    ['a Service whose slice names no owner', [nameless, pod(), slice({ owners: [] })], []],
+    [
+      'another Service without uid',
+      [nameless, service({ name: 'api', uid: '' }), pod(), slice()],
+      [],
+    ],
+    ['pods that are referred to', [service(), ...pods, written], []],
+    [
+      'pods of another name',
+      [service(), ...pods, slice({ endpoints: [endpoint({ target: target('web-2') })] })],
+      ['slice-endpoint-different warning'],
+    ],
+  ];
+  test.each(cases)('%s', (_, objects, want) => {
+    expect(textsOf(judged([...objects, node()]), 'endpointslices').sort()).toEqual(want);
+  });
+
+  test('nor of Endpoints', () => {
+    const listed = [address({ target: target('web-1', { uid: 'uid-1' }) })];
+    const written = endpoints({ subsets: [subset(listed)] });
+    expect(textsOf(judged([service(), ...pods, node(), written]), 'endpoints')).toEqual([]);
   });
 });

@@ -232,6 +232,12 @@ const sliceCases: [string, Endpoints, EndpointSlice[], string[]][] = [
     ['mirror-owner-different warning'],
   ],
   [
+    'an owner that cannot be told from another',
+    byHand({ uid: '' }),
+    [mirror({ owners: [owner({ kind: 'Endpoints', uid: 'old' })] })],
+    [],
+  ],
+  [
     'one too many',
     byHand(),
     [mirror(), mirror({ name: 'web-second' })],
