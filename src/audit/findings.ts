@@ -41,7 +41,8 @@ const seeRunning =
   'lease kube-controller-manager. ';
 const rewriteEndpoints =
   `${seeRunning}Then change an annotation of the Service. Delete the Endpoints last, and ` +
-  'only while it runs: until it writes them anew, the Service has none. If it comes back, read its log.';
+  'only while it runs: until it writes them anew, the Service has none. If it comes back, read ' +
+  'its log.';
 const rewriteSlice =
   `${seeRunning}Then change an annotation of the Service. Delete the EndpointSlice last, and ` +
   'only while it runs: until it writes it anew, endpoints get no traffic. If it comes back, ' +
