@@ -182,6 +182,11 @@ async function* readFile(
   const pieces = withHead<Piece[]>(plain, headLength, (head, whole) => {
     const name = formatOf(source, Buffer.from(head.subarray(0, headLength)).toString());
     if (name === null && found && !dumpName.test(source)) return Readable.from([]);
+    const fault = head.length === 0 ? 'Is empty' : 'Is neither JSON nor YAML';
+    if (name === null && (head.length === 0 || head.includes(0))) {
+      if (!found) report(file, null, fault);
+      return Readable.from([]);
+    }
     file.format = name === 'JSON' ? jsonFormat : yamlFormat;
     return file.format.pieces(whole, () => file.damage !== null);
   });
@@ -212,7 +217,7 @@ function alien(file: File, line: number, message: string, value: string | null):
   if (!file.found) report(file, line, message, { value });
 }
 
-function report(file: File, line: number, message: string, more?: Partial<Problem>): void {
+function report(file: File, line: number | null, message: string, more?: Partial<Problem>): void {
   file.dump.problems.report(problemAt(file.source, line, message, more));
 }
 

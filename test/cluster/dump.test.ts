@@ -227,6 +227,17 @@ describe('forms of a dump', () => {
   });
 });
 
+describe('what is no dump is called what it is', () => {
+  test.each<[string, string | Uint8Array, string]>([
+    ['nothing', '', 'stdin: Is empty'],
+    ['a picture', Buffer.from('\x89PNG\r\n\x1a\n\0\0\0\rIHDR', 'latin1'), 'neither JSON nor YAML'],
+  ])('%s', async (_, content, want) => {
+    const { problems } = await read(content);
+    expect(problems).toHaveLength(1);
+    expect(problems[0]).toContain(want);
+  });
+});
+
 describe('an object that is there twice', () => {
   const version = (resourceVersion: string) => pod('a', {}, { resourceVersion });
   test.each<[string, string, number]>([
@@ -390,7 +401,7 @@ describe('what is broken', () => {
   });
 
   test('no dump at all', async () => {
-    for (const content of ['', '\n\n', '# nothing\n', '---\n---\n']) {
+    for (const content of ['\n\n', '# nothing\n', '---\n---\n']) {
       expect(await read(content)).toMatchObject({ objects: [], problems: [], lists: [] });
     }
     expect((await read('hello')).problems).toEqual(['stdin:1: Expected an object: "hello"']);
