@@ -58,11 +58,19 @@ export function sayFinding(finding: Finding): void {
   process.stdout.write(`${findingLine(finding, colour)}\n`);
 }
 
-/** Columns. */
-export const terminalWidth = (): number => (process.stdout.isTTY ? process.stdout.columns : 120);
+/** Columns of the terminal, or those that COLUMNS says; null: what is written is not for a screen. */
+function screenWidth(): number | null {
+  if (process.stdout.isTTY) return process.stdout.columns;
+  const columns = Number(process.env.COLUMNS ?? '');
+  return Number.isSafeInteger(columns) && columns > 0 ? columns : null;
+}
 
+/** Columns into which sentences are broken. */
+export const terminalWidth = (): number => screenWidth() ?? 120;
+
+/** A pipe or a file gets all that is wrong, as from kubectl. */
 export function print(report: Report, format: Format): void {
-  const text = renderReport(report, format, { colour, width: terminalWidth() });
+  const text = renderReport(report, format, { colour, width: screenWidth() ?? Infinity });
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 

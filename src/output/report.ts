@@ -237,7 +237,7 @@ export type ReportFormat = 'table' | 'wide' | 'json' | 'yaml' | 'junit';
 interface RenderOptions {
   /** For table and wide: with the escape sequences of a terminal. */
   readonly colour: boolean;
-  /** Columns; the table says what is wrong in as much of a line as its own columns leave. */
+  /** Columns, or Infinity; the table says what is wrong in what its own columns leave of a line. */
   readonly width: number;
 }
 
@@ -330,6 +330,7 @@ function columnsOf(report: Report, wide: boolean): Column[] {
 const gap = '   ';
 /** The least columns in which it is worth saying what is wrong. */
 const leastDetail = 20;
+const narrow = 'What is wrong with them has no room in these columns: -o wide says it';
 
 function tableText(report: Report, wide: boolean, { colour, width }: RenderOptions): string {
   const findings = ordered(report.findings);
@@ -355,7 +356,8 @@ function tableText(report: Report, wide: boolean, { colour, width }: RenderOptio
     line(rows[index] ?? [], detailText(finding, left), finding.severity),
   );
   const listed = findings.length === 0 ? [] : [head, ...body, ''];
-  return `${[...listed, ...summaryLines(report)].join('\n')}\n`;
+  const hint = wide || left >= leastDetail || findings.length === 0 ? [] : [narrow];
+  return `${[...listed, ...summaryLines(report), ...hint].join('\n')}\n`;
 }
 
 /** `3 different, 1 unknown` of counts that are not 0, in the order given. */

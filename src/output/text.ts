@@ -64,7 +64,17 @@ export function lagText(seconds: number | null): string {
   return `${Number((seconds / 60).toPrecision(2))} min`;
 }
 
-/** What is wrong, in the finding's own words, on one line of at most `length` characters. */
+/** How much of both texts is the same words, from their beginning; a number is not cut in two. */
+function sharedWords(one: string, other: string): number {
+  let end = 0;
+  while (end < one.length && one[end] === other[end]) end++;
+  return one.lastIndexOf(' ', end - 1) + 1;
+}
+
+/**
+ * What is wrong, in the finding's own words, on one line of at most `length` characters. Where there
+ * is no room for all, what both sides begin with is said once, and cut first.
+ */
 export function detailText(finding: ReportedFinding, length: number): string {
   const { difference, expected, actual } = finding;
   if (actual === null) return cut(`missing: ${printable(expected ?? 'nothing')}`, length);
@@ -72,8 +82,19 @@ export function detailText(finding: ReportedFinding, length: number): string {
   if (expected === null) return cut(got, length);
   const want = printable(expected);
   const between = difference === 'missing' ? ' in place of ' : ', not ';
+  const isWhole = got.length + between.length + want.length <= length;
+  const shared = isWhole ? 0 : sharedWords(got, want);
+  // The last word of it names what differs: `…port 8080, not 80`.
+  const named = shared === 0 ? 0 : got.lastIndexOf(' ', shared - 2) + 1;
+  const [gotRest, wantRest] = [got.slice(named), want.slice(shared)];
+  const left = length - gotRest.length - between.length - wantRest.length;
+  const before = cut(got.slice(0, named), Math.max(1, left));
+  return before + bothIn(gotRest, between, wantRest, length - before.length);
+}
+
+/** Two texts and what joins them; what is saved on a short one is the other's. */
+function bothIn(got: string, between: string, want: string, length: number): string {
   const room = length - between.length;
-  // Where both sides do not fit, what is saved on a short one is the other's.
   const half = Math.floor(room / 2);
   const forGot = Math.max(half, room - want.length);
   const forWant = Math.max(room - half, room - got.length);

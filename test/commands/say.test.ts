@@ -6,10 +6,11 @@ import { printed } from './printed.ts';
 import { auditorOf, header } from '../entries.ts';
 import { conformState, findingOf, reportOf, stateOf } from '../output/samples.ts';
 import { problemAt } from '../../src/cluster/problem.ts';
-import { exitCodeOf, problemLog, sayFinding, sayIfUnknown } from '../../src/commands/say.ts';
+import { exitCodeOf, print, problemLog, sayFinding, sayIfUnknown } from '../../src/commands/say.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
+  vi.unstubAllEnvs();
 });
 
 describe('the exit code', () => {
@@ -50,4 +51,18 @@ test('a release that is not known is named', () => {
   auditor.take(header(1, 'v1.99.0'));
   sayIfUnknown(auditor);
   expect(err()).toContain('Kubernetes v1.99.0 is not known; judged as 1.36');
+});
+
+test.each<[string | undefined, boolean]>([
+  [undefined, true],
+  ['', true],
+  ['wide', true],
+  ['-1', true],
+  ['120', false],
+])('in a pipe with COLUMNS %j, all that is wrong is said: %s', (columns, isWhole) => {
+  vi.stubEnv('COLUMNS', columns);
+  const { out } = printed();
+  const actual = `10.1.2.3 of pod web-1: ${'a port, '.repeat(30)}and a last`;
+  print(reportOf(conformState(), { findings: [findingOf({ actual })] }), 'table');
+  expect(out().includes(actual)).toBe(isWhole);
 });

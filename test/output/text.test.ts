@@ -91,6 +91,58 @@ describe('what is wrong with a finding, in one line', () => {
     expect(of(long('e'), 'a', 26)).toBe(`a, not ${'e'.repeat(18)}…`);
   });
 
+  test.each<[number, string]>([
+    [
+      96,
+      '10.244.0.3 of pod web-1: ready true, port 8080, not 10.244.0.3 of pod web-1: ready true, port 80',
+    ],
+    [95, '10.244.0.3 of pod web-1: ready true, port 8080, not 80'],
+    [54, '10.244.0.3 of pod web-1: ready true, port 8080, not 80'],
+    [40, '10.244.0.3 of pod web-…port 8080, not 80'],
+    [18, '…port 8080, not 80'],
+    [17, '…port 80…, not 80'],
+  ])('in %i characters, what both sides share is said once and cut first', (length, want) => {
+    const of = (port: number): string => `10.244.0.3 of pod web-1: ready true, port ${port}`;
+    const finding = findingOf({ difference: 'different', expected: of(80), actual: of(8080) });
+    expect(detailText(finding, length)).toBe(want);
+  });
+
+  test.each<[string, string, string]>([
+    ['10.244.0.31 of pod web-1', '10.244.0.4 of pod web-1', '10.244.0.31 o…, not 10.244.0.4 of…'],
+    [
+      'is ready true, serving true',
+      'is ready false, serving true',
+      '…ready true, …, not false, servin…',
+    ],
+    [
+      'a b c',
+      'a b c and many more words than there is room for',
+      '…b c, not c and many more words t…',
+    ],
+  ])('%s, not %s', (actual, expected, want) => {
+    const finding = findingOf({ difference: 'different', expected, actual });
+    expect(detailText(finding, 34)).toBe(want);
+  });
+
+  test('two sides that differ are told apart, whatever they share', () => {
+    const word = fc.stringMatching(/^[a-z0-9.]{1,12}$/);
+    const shared = fc.array(word, { minLength: 1, maxLength: 30 });
+    fc.assert(
+      fc.property(shared, word, word, (words, expected, actual) => {
+        fc.pre(expected !== actual);
+        const of = (last: string) => [...words, last].join(' ');
+        const finding = findingOf({
+          difference: 'different',
+          expected: of(expected),
+          actual: of(actual),
+        });
+        const text = detailText(finding, 46);
+        expect(text.endsWith(expected)).toBe(true);
+        expect(text).toContain(`${actual}, not `);
+      }),
+    );
+  });
+
   test('never longer than it may be', () => {
     fc.assert(
       fc.property(hostileFinding, fc.integer({ min: 30, max: 90 }), (finding, length) => {
