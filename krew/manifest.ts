@@ -3,7 +3,7 @@
 // that `bin` names as kubectl-audit_endpoints, by which the program knows that kubectl calls it.
 
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { stringify } from 'yaml';
@@ -49,7 +49,13 @@ export function krewManifest(
 
 if (import.meta.main) {
   const [uri, archive] = process.argv.slice(2);
-  if (uri === undefined || archive === undefined) throw new Error('Expected URI ARCHIVE');
-  const about = readFileSync(join(import.meta.dirname, '../package.json'), 'utf8');
-  process.stdout.write(krewManifest(JSON.parse(about) as Package, uri, readFileSync(archive)));
+  if (uri === undefined || archive === undefined || !existsSync(archive)) {
+    process.stderr.write(`Usage: npm run -s krew -- URI ARCHIVE
+  ARCHIVE  the file that npm pack made${archive === undefined ? '' : ` (there is no ${archive})`}
+  URI      where it can be downloaded\n`);
+    process.exitCode = 2;
+  } else {
+    const about = readFileSync(join(import.meta.dirname, '../package.json'), 'utf8');
+    process.stdout.write(krewManifest(JSON.parse(about) as Package, uri, readFileSync(archive)));
+  }
 }

@@ -1,4 +1,6 @@
+import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { fileURLToPath } from 'node:url';
 
 import { expect, test } from 'vitest';
 import { parse } from 'yaml';
@@ -29,3 +31,13 @@ test('the package has the names by which kubectl looks for a plugin and its comp
   expect(about.bin['kubectl-audit_endpoints']).toBe(about.bin['endpoint-auditor']);
   expect(about.bin['kubectl_complete-audit_endpoints']).toBe(about.bin['endpoint-auditor']);
 });
+
+test.each([[], ['https://example.org/a.tgz'], ['https://example.org/a.tgz', '/nowhere/a.tgz']])(
+  'with %j it says what it needs',
+  (...args) => {
+    const script = fileURLToPath(new URL('../krew/manifest.ts', import.meta.url));
+    const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...args]);
+    expect([status, String(stdout)]).toEqual([2, '']);
+    expect(String(stderr)).toMatch(/^Usage: npm run -s krew -- URI ARCHIVE\n/);
+  },
+);

@@ -46,11 +46,18 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{- /* Takes a list: the root and the values of an image. */ -}}
+{{- /*
+Takes a list: the root and the values of an image. No image is published, so without a registry it
+can only be one that is on the node.
+*/ -}}
 {{- define "endpoint-auditor.image" -}}
 {{- $root := index . 0 -}}
 {{- $image := index . 1 -}}
-{{- with default $root.Values.global.imageRegistry $image.registry }}{{ . }}/{{ end -}}
+{{- $registry := coalesce $image.registry $root.Values.global.imageRegistry $root.Values.image.registry -}}
+{{- if not (or $registry (eq $image.pullPolicy "Never")) -}}
+{{- fail "image.registry is needed: no image is published, so build it and name the registry that you push it to (or image.pullPolicy=Never for an image that is on the nodes)" -}}
+{{- end -}}
+{{- with $registry }}{{ . }}/{{ end -}}
 {{ $image.repository -}}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default (printf "v%s" $root.Chart.AppVersion) $image.tag }}{{ end -}}
 {{- end -}}
