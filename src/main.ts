@@ -21,6 +21,7 @@ import { completionScript, completionsOf, shells } from './commands/complete.ts'
 import type { Explained } from './commands/explain.ts';
 import type { LagOptions } from './commands/lag.ts';
 import {
+  refuseLive,
   withConnected,
   withJudged,
   withAgents,
@@ -125,7 +126,8 @@ function addJudging(program: Command, run: Run): void {
   withAgents(withRules(withConnected(withJudged(withReported(program.command('audit'))))))
     .description('judge a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
-    .action((paths: string[], options: AuditedOnce) => {
+    .action((paths: string[], options: AuditedOnce, command: Command) => {
+      if (paths.length > 0) refuseLive(command, 'a dump, which is one moment', ['settle']);
       run(
         import('./commands/audit.ts').then(({ auditLive, auditDump }) =>
           paths.length === 0 ? auditLive(options) : auditDump(paths, options),
@@ -165,6 +167,9 @@ function addLasting(program: Command, run: Run): void {
     });
 }
 
+/** A server that runs has these of its own. */
+const ofServer = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'proxyConfig'];
+
 /** What answers questions: once, or for as long as it runs. */
 function addAnswering(program: Command, run: Run): void {
   withRules(withConnected(withJudged(program.command('explain'))))
@@ -184,7 +189,10 @@ function addAnswering(program: Command, run: Run): void {
     .addOption(
       new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
     )
-    .action((words: string[], options: Explained) => {
+    .action((words: string[], options: Explained, command: Command) => {
+      if (options.recording !== undefined) refuseLive(command, '--recording', []);
+      if (options.input !== undefined) refuseLive(command, '--input', ['settle']);
+      if (options.server !== undefined) refuseLive(command, '--server', ofServer);
       run(
         import('./commands/explain.ts').then(({ explainSubject }) =>
           explainSubject(words, options),
@@ -212,7 +220,8 @@ function addAnswering(program: Command, run: Run): void {
     .addOption(listenOption)
     .addOption(speedOption(20, '20'))
     .option('--once', 'end with the recording')
-    .action((options: Served) => {
+    .action((options: Served, command: Command) => {
+      if (options.recording !== undefined) refuseLive(command, '--recording', []);
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
   withNode(program.command('agent'))

@@ -35,7 +35,8 @@ export function explainWords(
   const asked = parseSubject(words, namespace);
   const ledger = auditor.ledger();
   if (ledger === null) return null;
-  const subject = subjectOf(asked, auditor.store.snapshot) ?? missingSubject(asked);
+  const { snapshot } = auditor.store;
+  const subject = subjectOf(asked, snapshot) ?? missingSubject(asked, snapshot);
   const explanation = explain(sightOf(auditor), ledger, subject, lookOf(auditor));
   return { format: 1, kind: 'explain', at: auditor.now(), ...explanation, history: null };
 }

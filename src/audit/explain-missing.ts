@@ -40,7 +40,7 @@ function meant(key: Key, keys: Iterable<Key>): Reason[] {
   return found.length === 0 ? [] : [reason('note', `there is ${fewOf(found.sort())}`)];
 }
 
-/** Why an object that is asked about is not there, and which may have been meant. */
+/** Why an object (of namespace `*`: of any) is not there, and which may have been meant. */
 export function missing(
   context: Context,
   subject: Subject,
@@ -53,7 +53,10 @@ export function missing(
     return notFound(subject, `${kind} ${key} is not known: the input has no ${kind}s`, []);
   }
   const reasons = meant(key, snapshot[resource].keys());
-  const [namespace = ''] = key.split('/');
+  const [namespace = '', name = ''] = key.split('/');
+  if (namespace === '*') {
+    return notFound(subject, `${kind} ${name} does not exist in any namespace`, reasons);
+  }
   const empty = [...snapshot.services.values()].every((one) => one.namespace !== namespace);
   if (empty) reasons.push(reason('note', `there is no Service in namespace ${namespace}`));
   return notFound(subject, `${kind} ${key} does not exist`, reasons);

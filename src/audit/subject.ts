@@ -2,6 +2,7 @@
 // `node/a service/web:http`. Names may lack their namespace; the snapshot tells which is meant, or
 // that several may be.
 
+import { parseIP } from '../model/ip.ts';
 import type { Key, Snapshot } from '../model/objects.ts';
 import type { Subject } from './explain.ts';
 
@@ -52,7 +53,7 @@ export function parseSubject(words: readonly string[], namespace: string | null)
     }
     if (asked[field] !== null) throw new Error(`${usage}: more than one ${kind}`);
     const most = field === 'node' ? 1 : 2;
-    if (field === 'address') asked.address = rest.join('/');
+    if (field === 'address') asked.address = addressOf(rest.join('/'));
     else if (rest.length > most) throw new Error(`${usage}: "${word}" has too many parts`);
     else if (field === 'node') asked.node = rest[0] ?? '';
     else asked[field] = namedBy(rest, namespace);
@@ -62,6 +63,11 @@ export function parseSubject(words: readonly string[], namespace: string | null)
   const lost = node !== null && (service === null || pod !== null);
   if (words.length === 0 || alone || lost) throw new Error(usage);
   return node === null || service === null ? asked : { ...asked, ...portOf(service) };
+}
+
+function addressOf(text: string): string {
+  if (parseIP(text) === null) throw new Error(`${usage}: "${text}" is no IP address`);
+  return text;
 }
 
 const nothing: Asked = { pod: null, service: null, address: null, node: null, port: null };
@@ -121,11 +127,20 @@ export function subjectOf(asked: Asked, snapshot: Snapshot): Subject | null {
   return serviceKey === null ? null : { kind: 'pair', pod: podKey, service: serviceKey };
 }
 
-/** What was never met, for the answer that says so. */
-export function missingSubject({ pod, service, node, port }: Asked): Subject {
-  const key = ({ namespace, name }: Named): Key => `${namespace ?? 'default'}/${name}`;
-  if (service === null) return { kind: 'pod', pod: key(pod ?? { namespace: null, name: '' }) };
-  if (node !== null) return { kind: 'node', node, service: key(service), port };
-  if (pod === null) return { kind: 'service', service: key(service) };
-  return { kind: 'pair', pod: key(pod), service: key(service) };
+/**
+ * What was never met, for the answer that says so: a name that no namespace has is of the namespace
+ * `*`, which none can be called.
+ */
+export function missingSubject(
+  { pod, service, node, port }: Asked,
+  { services, pods }: Snapshot,
+): Subject {
+  const keyIn = (held: ReadonlyMap<Key, { name: string }>, one: Named): Key =>
+    keyOf(one, held, null) ?? `*/${one.name}`;
+  const podKey = keyIn(pods, pod ?? { namespace: null, name: '' });
+  if (service === null) return { kind: 'pod', pod: podKey };
+  const serviceKey = keyIn(services, service);
+  if (node !== null) return { kind: 'node', node, service: serviceKey, port };
+  if (pod === null) return { kind: 'service', service: serviceKey };
+  return { kind: 'pair', pod: podKey, service: serviceKey };
 }

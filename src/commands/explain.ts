@@ -185,7 +185,7 @@ export async function explainSubject(
         : await ofCluster(asked, options, open());
   if (known === null) return 2;
   const { auditor, subject, moments } = known;
-  const explanation = explained(auditor, subject ?? missingSubject(asked));
+  const explanation = explained(auditor, subject ?? missingSubject(asked, auditor.store.snapshot));
   if (explanation === null || !auditor.store.snapshot.knows('services')) {
     const early =
       recording === undefined ? '' : ', or --at comes before its first lists are complete';

@@ -1,8 +1,7 @@
 // The options of the commands, each described once: what several commands share, and what tells
 // which cluster is meant.
 
-import type { Command } from 'commander';
-import { Option } from 'commander';
+import { Command, Option } from 'commander';
 
 import type { Format } from '../config.ts';
 import {
@@ -149,6 +148,23 @@ export function withAgents(command: Command): Command {
       '--agents-server-name <name>',
       "the name in the agents' certificates (default: NAME.NAMESPACE.svc)",
     );
+}
+
+const ofLive = new Set(
+  withShard(withAgents(withConnected(new Command()))).options.map((one) => one.attributeName()),
+);
+
+/**
+ * Refuses options that say which live cluster is meant, and those named besides, where `instead` is
+ * read: what would change nothing must not look as if it did.
+ */
+export function refuseLive(command: Command, instead: string, besides: readonly string[]): void {
+  for (const option of command.options) {
+    const name = option.attributeName();
+    if (!ofLive.has(name) && !besides.includes(name)) continue;
+    if (command.getOptionValueSource(name) !== 'cli') continue;
+    command.error(`error: option '${option.flags}' is of no use with ${instead}`);
+  }
 }
 
 /** Which node, who may ask, and how much asking may cost. */

@@ -16,6 +16,15 @@ test.each([
   expect(got.reasons[0]?.text).toBe(meant);
 });
 
+test.each([
+  ['*/wep', ['there is bank/web, shop/web']],
+  ['*/frontend', []],
+])('%s was looked for in every namespace', (key, meant) => {
+  const got = missing(context, { kind: 'service', service: key }, 'Service', key);
+  expect(got.answer).toBe(`Service ${key.slice(2)} does not exist in any namespace`);
+  expect(got.reasons.map(({ text }) => text)).toEqual(meant);
+});
+
 test('a namespace without any Service is said', () => {
   const got = missing(context, { kind: 'pod', pod: 'mail/web-1' }, 'Pod', 'mail/web-1');
   expect(got.reasons.map(({ text }) => text)).toEqual([

@@ -30,6 +30,8 @@ describe('words', () => {
     [['node/n']],
     [['node/a/b', 'service/web']],
     [['node/n', 'pod/a', 'service/web']],
+    [['ip/1.2.3']],
+    [['ip/10.0.0.1/24']],
   ])('%j is refused', (words) => {
     expect(() => parseSubject(words, null)).toThrow('Expected service/NAME');
   });
@@ -67,12 +69,13 @@ describe('what is meant', () => {
   });
 
   test.each([
-    [['service/no'], { kind: 'service', service: 'default/no' }],
-    [['pod/no'], { kind: 'pod', pod: 'default/no' }],
-    [['node/n', 'svc/no'], { kind: 'node', node: 'n', service: 'default/no', port: null }],
+    [['service/no'], { kind: 'service', service: '*/no' }],
+    [['pod/no'], { kind: 'pod', pod: '*/no' }],
+    [['node/n', 'svc/no'], { kind: 'node', node: 'n', service: '*/no', port: null }],
+    [['pod/no', 'svc/only'], { kind: 'pair', pod: '*/no', service: 'bank/only' }],
   ])('%j is not there', (words, want) => {
     const asked = parseSubject(words, null);
     expect(subjectOf(asked, snapshot)).toBeNull();
-    expect(missingSubject(asked)).toEqual(want);
+    expect(missingSubject(asked, snapshot)).toEqual(want);
   });
 });

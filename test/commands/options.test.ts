@@ -4,7 +4,9 @@ import { describe, expect, test } from 'vitest';
 import type { Connected, Judged, Metered, Reported } from '../../src/commands/options.ts';
 import {
   perServiceOf,
+  refuseLive,
   scopeOf,
+  withAgents,
   withConnected,
   withJudged,
   withMetrics,
@@ -79,4 +81,21 @@ describe('which Services have series of their own', () => {
   ])('%s is refused', (argument, message) => {
     expect(() => metered(argument)).toThrow(message);
   });
+});
+
+test.each<[string[], string | null]>([
+  [[], null],
+  [['--kubernetes-version', '1.33', '-n', 'shop'], null],
+  [['--context', 'prod'], '--context <name>'],
+  [['--no-endpoints'], '--no-endpoints'],
+  [['--agents', 'auditor/agents'], '--agents <namespace/name>'],
+  [['--settle', '30s'], '--settle <duration>'],
+])('where a dump is read, %j is refused as %s', (args, flags) => {
+  const command = withAgents(withConnected(withJudged(withReported(silent()))));
+  command.parse(args, { from: 'user' });
+  const refuse = (): void => {
+    refuseLive(command, 'a dump', ['settle']);
+  };
+  if (flags === null) expect(refuse).not.toThrow();
+  else expect(refuse).toThrow(`option '${flags}' is of no use with a dump`);
 });
