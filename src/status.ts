@@ -80,6 +80,7 @@ export function answersOf(
 /** The state at this moment, whatever the input has told so far. */
 function statusOf(auditor: Auditor, source: string, live: Lively): Status {
   const { settle } = auditor;
+  const { snapshot } = auditor.store;
   const metrics = metricsOf(auditor, live, noServiceSeries);
   const { summary } = metrics;
   return {
@@ -88,6 +89,7 @@ function statusOf(auditor: Auditor, source: string, live: Lively): Status {
     resolved: settle.resolved(),
     forgotten: settle.forgotten(),
     notReady: whyNotReady(auditor, metrics.now),
+    clusterNodes: snapshot.knows('nodes') ? snapshot.nodes.size : null,
     source,
     kubernetes: auditor.kubernetes(),
     revision: revisionOf(auditor),

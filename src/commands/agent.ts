@@ -5,7 +5,7 @@
 // It rests nearly all of its life, on every node, and must be small while it does. So the process
 // of the command line, which holds what all commands need, becomes another program (agent.ts).
 
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { join } from 'node:path';
 
@@ -45,12 +45,11 @@ export async function becomeAgent(options: AgentOptions): Promise<number> {
   accessOf(options);
   if (process.execve === undefined) return agent(options);
   const name = import.meta.filename.endsWith('.ts') ? '../agent.ts' : 'agent.cjs';
-  const args = [
-    process.execPath,
-    ...flags,
-    join(import.meta.dirname, name),
-    JSON.stringify(options),
-  ];
+  const program = join(import.meta.dirname, name);
+  if (!existsSync(program)) {
+    throw new Error(`${program} is missing: the agent needs the *.cjs files of dist beside it`);
+  }
+  const args = [process.execPath, ...flags, program, JSON.stringify(options)];
   return process.execve(process.execPath, args, { ...process.env, ...environment });
 }
 

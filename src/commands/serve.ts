@@ -31,7 +31,7 @@ export interface Served extends Judged, Connected, Metered, Agented {
 }
 
 /** Audits the cluster, unless a recording is asked for. */
-export function serve(options: Served): Promise<number> {
+export async function serve(options: Served): Promise<number> {
   const { recording } = options;
   if (recording === undefined) return serveLive(options);
   return serveRecording(recording === true ? embeddedRecording() : recording, options);
@@ -95,7 +95,9 @@ export async function serveLive(
 function embeddedRecording(): string {
   const beside = fileURLToPath(new URL('./shop.ndjson.gz', import.meta.url));
   if (existsSync(beside)) return beside;
-  return fileURLToPath(new URL('../../test/recordings/shop.ndjson.gz', import.meta.url));
+  const among = fileURLToPath(new URL('../../test/recordings/shop.ndjson.gz', import.meta.url));
+  if (existsSync(among)) return among;
+  throw new Error(`${beside} is missing: it comes with the program; or name another recording`);
 }
 
 /** Replays a recording at its speed, says what it finds, and serves it until it is stopped. */

@@ -29,6 +29,8 @@ export interface Status {
   readonly forgotten: number;
   /** Why too little is known, for people, a reason a line; null: all that was promised is. */
   readonly notReady: string | null;
+  /** Nodes of the cluster, whether or not their rules are known; null: it is not known. */
+  readonly clusterNodes: number | null;
   /** Where the input comes from, for people: a path, an address. */
   readonly source: string;
   /** The version of the control plane as the input names it. */

@@ -165,6 +165,7 @@ export function statusOf(more: Partial<Status> = {}): Status {
     resolved: [],
     forgotten: 0,
     notReady: null,
+    clusterNodes: null,
     source: 'shop.ndjson.gz',
     kubernetes: 'v1.36.3',
     revision: '1',

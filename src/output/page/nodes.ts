@@ -50,9 +50,12 @@ export function renderNodes(status: Status, query: string): string {
     .filter((word) => word !== '');
   const found = nodesInOrder(nodes).filter(({ node }) => words.every((one) => node.includes(one)));
   const more = found.length - perPage;
+  const counted = found.length.toLocaleString('en');
+  const all = status.clusterNodes ?? found.length;
   const main = listTemplate({
     q: query,
-    count: found.length.toLocaleString('en'),
+    count:
+      words.length > 0 || found.length === all ? counted : `${counted} of ${all}, with rules known`,
     rows: found.slice(0, perPage).map((one) => ({
       name: one.node,
       href: nodePath(one.node),

@@ -41,6 +41,16 @@ describe('the list of nodes', () => {
     expect(wordsIn(renderNodes(status, 'zzz'))).toContain('None of that name.');
     expect(wordsIn(renderNodes(statusWith(), ''))).toContain('No node’s rules are known');
   });
+
+  test.each([
+    [null, '', 'Nodes 2 What'],
+    [2, '', 'Nodes 2 What'],
+    [12, '', 'Nodes 2 of 12, with rules known What'],
+    [12, 'a', 'Nodes 1 What'],
+  ])('of %s nodes, those with %j are counted as %s', (clusterNodes, query, want) => {
+    const status = { ...statusWith(countsOf('a', 0), countsOf('b', 2)), clusterNodes };
+    expect(wordsIn(renderNodes(status, query))).toContain(want);
+  });
 });
 
 describe('the page of a node', () => {
