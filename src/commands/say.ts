@@ -58,7 +58,7 @@ export function sayFinding(finding: Finding): void {
   process.stdout.write(`${findingLine(finding, colour)}\n`);
 }
 
-/** Columns of the terminal, or those that COLUMNS says; null: what is written is not for a screen. */
+/** Columns of the terminal, or as COLUMNS says; null: what is written is not for a screen. */
 function screenWidth(): number | null {
   if (process.stdout.isTTY) return process.stdout.columns;
   const columns = Number(process.env.COLUMNS ?? '');

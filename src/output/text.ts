@@ -72,8 +72,8 @@ function sharedWords(one: string, other: string): number {
 }
 
 /**
- * What is wrong, in the finding's own words, on one line of at most `length` characters. Where there
- * is no room for all, what both sides begin with is said once, and cut first.
+ * What is wrong, in the finding's own words, on one line of at most `length` characters. Where
+ * there is no room for all, what both sides begin with is said once, and cut first.
  */
 export function detailText(finding: ReportedFinding, length: number): string {
   const { difference, expected, actual } = finding;

@@ -91,11 +91,9 @@ describe('what is wrong with a finding, in one line', () => {
     expect(of(long('e'), 'a', 26)).toBe(`a, not ${'e'.repeat(18)}…`);
   });
 
+  const same = '10.244.0.3 of pod web-1: ready true, ';
   test.each<[number, string]>([
-    [
-      96,
-      '10.244.0.3 of pod web-1: ready true, port 8080, not 10.244.0.3 of pod web-1: ready true, port 80',
-    ],
+    [96, `${same}port 8080, not ${same}port 80`],
     [95, '10.244.0.3 of pod web-1: ready true, port 8080, not 80'],
     [54, '10.244.0.3 of pod web-1: ready true, port 8080, not 80'],
     [40, '10.244.0.3 of pod web-…port 8080, not 80'],
