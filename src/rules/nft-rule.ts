@@ -140,7 +140,9 @@ function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | 
   const fields = (body ?? {}) as Readonly<Record<string, unknown>>;
   if (tag === 'ct' && ['state', 'status', 'direction'].includes(String(fields.key))) {
     const states = wordsOf(raw.right);
-    return states.length === 0 ? null : [{ kind: 'state', states, negate }];
+    if (states.length === 0) return null;
+    const guards = fields.key === 'state' ? [] : entryGuards(negate);
+    return [...guards, { kind: 'state', states, negate }];
   }
   if (tag === 'fib') return fibMatch(fields, raw);
   if (tag === 'payload' && ['ttl', 'hoplimit'].includes(String(fields.field))) {
@@ -163,13 +165,21 @@ function specialMatch(tag: string, body: unknown, raw: RawMatch): Statement[] | 
   return [{ kind: 'random', probability, every: null }];
 }
 
+/**
+ * Where a packet has no entry of conntrack there is no status and no direction, and a negation does
+ * not make one: nft_ct_get_eval of the kernel's net/netfilter/nft_ct.c.
+ */
+const entryGuards = (negate: boolean): Match[] =>
+  negate ? [{ kind: 'state', states: ['invalid', 'untracked'], negate: true }] : [];
+
 /** `ct status & dnat == dnat`, or `!= dnat`. */
 function statusMatch([left, bit]: readonly unknown[], { op, right }: RawMatch): Statement[] | null {
   const [tag, body] = tagOf(left);
   const isStatus = tag === 'ct' && (body as { key?: unknown }).key === 'status';
   if (!isStatus || typeof bit !== 'string' || bit !== right) return null;
   if (op !== '==' && op !== '!=') return null;
-  return [{ kind: 'state', states: [bit], negate: op === '!=' }];
+  const negate = op === '!=';
+  return [...entryGuards(negate), { kind: 'state', states: [bit], negate }];
 }
 
 function fibMatch(fields: Readonly<Record<string, unknown>>, raw: RawMatch): Statement[] | null {

@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
 
+import { evaluate } from '../../src/rules/match.ts';
 import { askedBitsOf, hasExtension, readRule, setsMark } from '../../src/rules/nft-rule.ts';
-import type { ElementSet, Statement } from '../../src/rules/ruleset.ts';
+import type { ElementSet, Match, Statement } from '../../src/rules/ruleset.ts';
 import { chainsOf } from '../../src/rules/ruleset.ts';
+import { stateOf } from './state.ts';
 
 const set = (name: string, dynamic = false): ElementSet => ({
   name,
@@ -81,6 +83,24 @@ describe('matches', () => {
     [{ limit: { rate: 3 } }, { kind: 'unknown' }],
   ])('%j', (expression, want) => {
     expect(read(expression).at(-1)).toMatchObject(want);
+  });
+
+  test.each([
+    match({ ct: { key: 'status' } }, 'dnat', '!='),
+    match({ '&': [{ ct: { key: 'status' } }, 'dnat'] }, 'dnat', '!='),
+    match({ ct: { key: 'direction' } }, 'reply', '!='),
+  ])('%j asks for an entry of conntrack, in which it then is not', (expression) => {
+    const holds = (entry: 'new' | 'none' | 'untracked'): boolean =>
+      read(expression).every((one) => evaluate(one as Match, stateOf({ entry })) === 'yes');
+    expect(holds('new')).toBe(true);
+    expect(holds('none')).toBe(false);
+    expect(holds('untracked')).toBe(false);
+  });
+
+  test('a state is had without an entry too', () => {
+    const statements = read(match({ ct: { key: 'state' } }, ['established'], '!='));
+    const state = stateOf({ entry: 'untracked' });
+    expect(statements.map((one) => evaluate(one as Match, state))).toEqual(['yes']);
   });
 
   test('what nft asks without listing it: a protocol to reset, a family to translate', () => {
