@@ -233,7 +233,8 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
     outcome === null ? unasked : compare(fates, outcome, audit.view, probe.packet.dst);
   if (verdict === 'unknown') {
     audit.unknown.add(keyOfPort(port));
-    audit.doubtful.add(frontend);
+    // Where nobody has walked the packet no rule is to blame, and neighbours tell nothing.
+    if (outcome !== null) audit.doubtful.add(frontend);
   }
   if (verdict !== 'different' || outcome === null) return;
   const texts = described(probe, fates, outcome);

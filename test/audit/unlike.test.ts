@@ -7,15 +7,16 @@ import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../src/audit/findings.ts';
 import type { Rules } from '../../src/audit/node.ts';
-import { rulesAtHand } from '../../src/audit/node.ts';
+import { observeNode, rulesAtHand } from '../../src/audit/node.ts';
 import { createNodes } from '../../src/audit/nodes.ts';
 import { createProxied } from '../../src/audit/proxied.ts';
 import { createSettle } from '../../src/audit/settle.ts';
 import { unlikeOthers } from '../../src/audit/unlike.ts';
 import type { Service } from '../../src/model/objects.ts';
+import type { Packet } from '../../src/model/proxy.ts';
 import type { Digests } from '../../src/rules/digest.ts';
 import { storeOf, times } from '../build.ts';
-import { inputOf } from '../nodes/audit.ts';
+import { expectedOf, inputOf } from '../nodes/audit.ts';
 import { readFolder } from '../nodes/folder.ts';
 
 const folder = readFolder(
@@ -86,6 +87,15 @@ describe('a node on which a rule is not understood', () => {
   ])('is not where %s', (_, all) => {
     expect(openedOn(all, 60)).toEqual([]);
   });
+});
+
+test('a packet that nobody has walked is unknown, and not for a rule that is not understood', () => {
+  const forwarding = expectedOf(folder, input);
+  const unwalked = (packet: Packet): boolean => packet.dst === web.clusterIP;
+  const walk = (packet: Packet) => (unwalked(packet) ? null : known.walk(packet));
+  const seen = observeNode({ forwarding, node, rules: { ...known, walk } });
+  expect([...seen.unknown].some((name) => name.startsWith('shop/ten:'))).toBe(true);
+  expect(seen.doubtful).toEqual(new Set());
 });
 
 test('where nothing is unknown the others do not matter', () => {
