@@ -13,7 +13,7 @@ import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
 import type { Asking, Digests } from '../rules/digest.ts';
 import type { TraceStep } from '../rules/match.ts';
-import type { RuleSet } from '../rules/ruleset.ts';
+import type { Address, Field, RuleSet } from '../rules/ruleset.ts';
 import type { NodeContext, Outcome } from '../rules/walk.ts';
 import { walk } from '../rules/walk.ts';
 import type { Fate, Forwarding, Frontend } from '../shadow/forwarding.ts';
@@ -201,12 +201,18 @@ const ipOf = (endpoint: string): string =>
 /** Somebody else's rule that asks for this one address. */
 function isAbout(step: TraceStep, address: string): boolean {
   if (isOwn(step)) return false;
-  return step.rule.statements.some((statement) => {
-    if (statement.kind !== 'field' || statement.field !== 'destination') return false;
+  const asked = onlyValue(step, 'destination');
+  return asked !== null && formatAddress(asked) === address;
+}
+
+/** The one value of a field that a rule asks for; null: none, or several. */
+function onlyValue({ rule }: TraceStep, field: Field): Address | null {
+  for (const statement of rule.statements) {
+    if (statement.kind !== 'field' || statement.field !== field || statement.negate) continue;
     const [range] = statement.ranges;
-    if (range === undefined || range.low !== range.high || statement.negate) return false;
-    return statement.ranges.length === 1 && formatAddress(range.low) === address;
-  });
+    if (statement.ranges.length === 1 && range?.low === range?.high) return range?.low ?? null;
+  }
+  return null;
 }
 
 /** A masquerade by others of packets to where no pods are. */
@@ -238,6 +244,7 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
   }
   if (verdict !== 'different' || outcome === null) return;
   const texts = described(probe, fates, outcome);
+  const isLocal = isAnsweredHere(probe, outcome);
   for (const deviant of deviants) {
     const code = codeOf(deviant, fates, outcome, port);
     audit.differences.push({
@@ -249,10 +256,35 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
       family: port.family,
       rule: deviant.step?.rule.text ?? null,
       untranslated: isNothing(outcome) && !isTranslated(outcome),
-      harmless: isHarmless(deviant, frontend, probe, outcome),
+      harmless: isLocal || isHarmless(deviant, frontend, probe, outcome),
     });
   }
 }
+
+/**
+ * Whether somebody wants the packet to come to the node itself, as NodeLocal DNSCache does: it binds
+ * the cluster IP there, and a rule for just this address and port keeps conntrack, and so
+ * kube-proxy, from it. Whether a process listens, no rule tells.
+ */
+function isAnsweredHere({ packet }: Probe, outcome: Outcome): boolean {
+  const { destinations, pass, reject } = outcome;
+  if (destinations.size > 0 || !isPassed(outcome) || isStopped(outcome, reject)) return false;
+  return pass
+    .trace()
+    .some(
+      (step) =>
+        step.rule.statements.some(({ kind }) => kind === 'notrack') &&
+        isAbout(step, packet.dst) &&
+        onlyValue(step, 'destination port') === packet.dport,
+    );
+}
+
+/** Whether packets pass, and none is known to be dropped. */
+const isPassed = (outcome: Outcome): boolean =>
+  outcome.pass.probability > 0 && !isStopped(outcome, outcome.drop);
+
+const isStopped = ({ unknown }: Outcome, { probability }: Outcome['drop']): boolean =>
+  probability > 0 && unknown.length === 0;
 
 /**
  * Two differences that nobody suffers from. A node port without endpoints that is not rejected
@@ -263,13 +295,10 @@ function isHarmless(
   { deviation, step }: Deviant,
   { kind }: Frontend,
   { packet }: Probe,
-  { pass, drop, unknown }: Outcome,
+  outcome: Outcome,
 ): boolean {
   if (deviation.kind === 'not stopped') {
-    const isDropped = drop.probability > 0 && unknown.length === 0;
-    return (
-      kind === 'node port' && deviation.want === 'reject' && pass.probability > 0 && !isDropped
-    );
+    return kind === 'node port' && deviation.want === 'reject' && isPassed(outcome);
   }
   if (deviation.kind !== 'not masqueraded' || step === null || isOwn(step)) return false;
   return ipOf(deviation.endpoint) === packet.src;

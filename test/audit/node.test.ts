@@ -102,3 +102,48 @@ test('no rules at all are one finding', () => {
   expect(audit.findings.map(({ code }) => code)).toEqual(['node-rules-flushed']);
   expect(audit.conform + audit.different + audit.unknown).toBe(forwarding.ports.length);
 });
+
+describe('packets that NodeLocal DNSCache takes out of connection tracking', () => {
+  const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
+  const vip = input.services.find(({ name }) => name === 'kube-dns')?.clusterIP ?? '';
+  const dns = (protocol: string): string => `-d ${vip}/32 -p ${protocol} -m ${protocol} --dport 53`;
+  const untracked = (hook: string, matches: string): string => `-A ${hook} ${matches} -j NOTRACK`;
+  const hooks = ['PREROUTING', 'OUTPUT'];
+  const cache = hooks.flatMap((hook) => ['udp', 'tcp'].map((one) => untracked(hook, dns(one))));
+
+  /** Codes and severities at each port of the Service. */
+  const foundWith = (...rules: readonly string[]): string[] => {
+    const chains = hooks.map((hook) => `:${hook} ACCEPT [0:0]`);
+    const raw = parseIptablesSave(['*raw', ...chains, ...rules, 'COMMIT', ''].join('\n'), 'ip');
+    const rulesNow = rulesAtHand(together([raw, folder.ruleset]), folder.node);
+    const forwarding = expectedOf(folder, input);
+    const { findings } = auditNode({ forwarding, node: input.node, rules: rulesNow });
+    const own = findings.filter(({ service }) => service === 'kube-dns');
+    return own.map(({ code, severity, port }) => `${severity} ${code} ${port}`).sort();
+  };
+
+  test('are information, with its rule', () => {
+    expect(foundWith(...cache)).toEqual([
+      'info node-foreign-rule infra/kube-dns:dns',
+      'info node-foreign-rule infra/kube-dns:dns-tcp',
+    ]);
+  });
+
+  test.each([
+    ['another port beside it', `-d ${vip}/32 -p udp -m multiport --dports 53,54`],
+    ['all ports', `-d ${vip}/32 -p udp`],
+    ['a range of addresses', `-d ${vip}/30 -p udp -m udp --dport 53`],
+    ['half of them', `${dns('udp')} -m statistic --mode random --probability 0.5`],
+  ])('are critical with %s', (_, matches) => {
+    expect(foundWith(untracked('PREROUTING', matches))).toEqual([
+      'critical node-foreign-rule infra/kube-dns:dns',
+    ]);
+  });
+
+  test('are critical where they do not come through', () => {
+    const drop = `-A PREROUTING -d ${vip}/32 -p udp -j DROP`;
+    expect(foundWith(untracked('PREROUTING', dns('udp')), drop)).toEqual([
+      'critical node-foreign-rule infra/kube-dns:dns',
+    ]);
+  });
+});
