@@ -125,6 +125,7 @@ export function node(more: Of<Node> = {}): Node {
     cpuMillis: 4000,
     addresses: ['172.18.0.2'],
     podCIDRs: ['10.0.0.0/24'],
+    kubeletMinor: null,
     ...more,
     ...meta({ name: 'node-a', ...more, namespace: '' }),
   };

@@ -2,7 +2,8 @@
 
 import { join } from 'node:path';
 
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 
 import { createSettle } from '../src/audit/settle.ts';
 import type { Problem } from '../src/cluster/problem.ts';
@@ -28,9 +29,9 @@ const file = (name: string, more: Partial<GivenRules> = {}): GivenRules => ({
   ...more,
 });
 
-function begun() {
+function begun(kubeletMinor: number | null = null) {
   const problems: Problem[] = [];
-  const { snapshot } = storeOf([node, ...services, ...slices]);
+  const { snapshot } = storeOf([{ ...node, kubeletMinor }, ...services, ...slices]);
   const settle = createSettle({ window: 0, keep: 10 });
   const rules = createNodeRules({
     snapshot,
@@ -85,3 +86,36 @@ test('a mode that is not modelled is unknown', () => {
   rules.take(file('iptables-save.txt', { config: { mode: 'ipvs' } }), 0);
   expect(reasons()).toEqual(['proxy-mode-not-modelled']);
 });
+
+describe.each(['iptables-nft', 'nftables'])(
+  'a kube-proxy of 1.33 with %s under 1.36',
+  (backend) => {
+    const old = join(import.meta.dirname, 'nodes/recordings/v1.33', backend, 'node-a');
+    const { config } = parse(readBytes(join(old, 'proxy-config.yaml'))?.toString() ?? '') as {
+      config: unknown;
+    };
+    const names =
+      backend === 'nftables' ? ['nft.json'] : ['iptables-save.txt', 'ip6tables-save.txt'];
+
+    /** Findings above information where the Node says so of its kubelet. */
+    const foundWith = (kubeletMinor: number | null, given: unknown): string[] => {
+      const { rules, settle, problems } = begun(kubeletMinor);
+      rules.begin(0);
+      for (const name of names) {
+        const text = readBytes(join(old, name))?.toString() ?? '';
+        rules.take(file(name, { text, config: given }), 0);
+      }
+      expect(problems).toEqual([]);
+      const found = settle.open().filter(({ severity }) => severity !== 'info');
+      return found.map(({ code, object }) => `${code} ${object}`).sort();
+    };
+
+    test.each([
+      ['with its configuration', config],
+      ['by its dumps alone', null],
+    ])('is judged by its own release, %s', (_, given) => {
+      expect(foundWith(33, given)).toEqual([]);
+      expect(foundWith(null, given)).not.toEqual([]);
+    });
+  },
+);

@@ -298,7 +298,7 @@ function bound(pod: Pod): { pod: Pod; node: Node } {
     deleting: false,
   };
   const state = { zone: '', ready: true, controlPlane: false, cpuMillis: 0 };
-  const node = { ...meta, ...state, addresses: [], podCIDRs: [] };
+  const node = { ...meta, ...state, addresses: [], podCIDRs: [], kubeletMinor: null };
   return { pod: { ...pod, node: name }, node };
 }
 

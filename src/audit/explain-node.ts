@@ -244,7 +244,7 @@ function expectedReasons(
   name: string,
 ): Reason[] {
   if (node === undefined) return [];
-  const config = defaultProxyConfig('iptables', release.minor);
+  const config = defaultProxyConfig('iptables', node.kubeletMinor ?? release.minor);
   const slices = slicesByService(ledger.audited.get(service.key)?.record.slices ?? []);
   const forwarding = expectedForwarding([service], slices, node, config, node.addresses);
   const sender = senderOf(forwarding, node);

@@ -108,7 +108,7 @@ export interface NodesOptions {
   readonly settle: Settle;
   /** Seconds; 0: a difference is a finding at once. */
   readonly window: number;
-  /** Minor version of the kube-proxies, where nothing else is known. */
+  /** Minor version of the kube-proxies of which the Node does not tell the kubelet's. */
   readonly minor: () => number;
   /** Called after each reading. */
   onJudged?(judgement: NodeJudgement): void;
@@ -236,7 +236,7 @@ function walked(
   if (unreadable(state) !== null || service === undefined) return null;
   const dumps = [...state.dumps.values()].filter((dump) => dump !== null);
   const ruleset = together(dumps.map((dump) => dump.ruleset));
-  const config = state.config ?? configOf(ruleset, minor());
+  const config = ofKubelet(state.config ?? configOf(ruleset, minor()), node);
   const { addresses } = node;
   const forwarding = expectedForwarding([service], proxied.slices, node, config, addresses);
   const families = new Set<string>(dumps.flatMap((dump) => dump.families));
@@ -394,6 +394,11 @@ function release({ settle }: NodesOptions, state: NodeState, at: number): void {
   state.clocks.clear();
 }
 
+/** Of the release of its kubelet, where the Node tells it: no dump and no configuration does. */
+function ofKubelet(config: ProxyConfig, { kubeletMinor: minor }: Node): ProxyConfig {
+  return minor === null || minor === config.minor ? config : { ...config, minor };
+}
+
 interface Seen {
   readonly observed: Observed;
   readonly observer: Observer;
@@ -407,7 +412,7 @@ function* observe(options: Options, state: NodeState, node: Node): Generator<und
   const sight = (state.sight ??= sightOf(state.dumps.values(), node, options.minor()));
   const { rules, families } = sight;
   const { zone, addresses, podCIDRs } = node;
-  const config = state.config ?? sight.config;
+  const config = ofKubelet(state.config ?? sight.config, node);
   const observer: Observer = { node, rules, config, proxied, left: state.left };
   const own = [...new Set([...addresses, ...rules.localAddresses])];
   const from = JSON.stringify([proxied.revision(), zone, own, podCIDRs, config]);

@@ -164,6 +164,7 @@ const nodeStatus = message(
   map(2, 'allocatable', 'quantity'),
   list(4, 'conditions', condition),
   list(5, 'addresses', nodeAddress),
+  field(7, 'nodeInfo', message(field(7, 'kubeletVersion'))),
 );
 
 const containerPort = message(

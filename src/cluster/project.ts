@@ -9,6 +9,7 @@
 // must not change a raw object afterwards.
 
 import { annotation, label, resources } from '../model/objects.ts';
+import { minorIn } from '../model/proxy.ts';
 import { endpointSliceOf, endpointsOf, podOf, subsetOf } from './assemble.ts';
 import {
   WrongType,
@@ -333,6 +334,7 @@ function readNode(raw: Fields): Node {
     cpuMillis: within(status, 'allocatable', (allocatable) => quantity(allocatable, 'cpu')),
     addresses: nodeAddresses(status),
     podCIDRs: cidrs,
+    kubeletMinor: within(status, 'nodeInfo', (info) => minorIn(text(info, 'kubeletVersion'))),
   }));
 }
 

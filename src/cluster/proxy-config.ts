@@ -2,7 +2,7 @@
 // with the defaults of pkg/proxy/apis/config/v1alpha1 and cmd/kube-proxy/app/server_linux.go,
 // kubernetes@v1.36.3. Command-line flags are not read: a configuration file makes them void.
 
-import { defaultProxyConfig, proxyModes } from '../model/proxy.ts';
+import { defaultProxyConfig, minorIn, proxyModes } from '../model/proxy.ts';
 import { WrongType, isFields, optionalFlag, optionalText, text, texts, within } from './fields.ts';
 
 import type { ProxyConfig } from '../model/proxy.ts';
@@ -14,12 +14,12 @@ import type { Fields } from './fields.ts';
  */
 export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
   if (!isFields(raw)) throw new WrongType('', 'an object', raw);
-  const minor = /^v?1\.(?<minor>\d+)(?:[.+-]|$)/.exec(version.trim())?.groups?.minor;
-  if (minor === undefined) throw new WrongType('version', 'a version of kube-proxy', version);
+  const minor = minorIn(version);
+  if (minor === null) throw new WrongType('version', 'a version of kube-proxy', version);
   const name = text(raw, 'mode') || 'iptables';
   const mode = proxyModes.find((one) => one === name);
   if (mode === undefined) throw new WrongType('mode', 'iptables, nftables or ipvs', name);
-  const defaults = defaultProxyConfig(mode, Number(minor));
+  const defaults = defaultProxyConfig(mode, minor);
   const nodePortAddresses = texts(raw, 'nodePortAddresses');
   const section = mode === 'nftables' ? 'nftables' : 'iptables';
   const localhostNodePorts = within(raw, 'iptables', (part) =>

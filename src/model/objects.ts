@@ -129,6 +129,8 @@ export interface Node extends Meta {
   readonly addresses: readonly string[];
   /** spec.podCIDRs (spec.podCIDR where there is no list). */
   readonly podCIDRs: readonly string[];
+  /** Minor version in status.nodeInfo.kubeletVersion; null: it names no release of Kubernetes. */
+  readonly kubeletMinor: number | null;
 }
 
 /** One port of a subset or slice; `name` is '' when unnamed, null only where a slice says null. */

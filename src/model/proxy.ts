@@ -25,6 +25,12 @@ export interface ProxyConfig {
   readonly featureGates: Readonly<Record<string, boolean>>;
 }
 
+/** The minor version in a text such as `v1.33.13`, `1.33` or `v1.31.2-eks-4f2c`; null: in none. */
+export function minorIn(version: string): number | null {
+  const minor = /^v?1\.(?<minor>\d+)(?:[.+-]|$)/.exec(version.trim())?.groups?.minor;
+  return minor === undefined ? null : Number(minor);
+}
+
 /** A kube-proxy of whose configuration nothing is known but its mode and version. */
 export function defaultProxyConfig(mode: ProxyConfig['mode'], minor: number): ProxyConfig {
   return {

@@ -7,6 +7,8 @@
 // FNV since), irregular addresses (copied as they are before 1.33, rewritten since; they are
 // compared in canonical form), and defects of single patch releases.
 
+import { minorIn } from '../model/proxy.ts';
+
 export interface Release {
   /** The minor version whose row this is. */
   readonly minor: number;
@@ -76,7 +78,6 @@ export const newestRelease: Release = v36;
  * version or the release is not known.
  */
 export function releaseOf(version: string): Release | null {
-  const match = /^v?1\.(?<minor>\d+)(?:[.+-]|$)/.exec(version.trim());
-  const minor = Number(match?.groups?.minor ?? Number.NaN);
+  const minor = minorIn(version);
   return releases.find((release) => release.minor === minor) ?? null;
 }

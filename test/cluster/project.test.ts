@@ -52,6 +52,7 @@ const full: Record<Resource, Raw> = {
         { type: 'MemoryPressure', status: 'False' },
         { type: 'Ready', status: 'True', lastTransitionTime: '2026-11-21T10:54:00Z' },
       ],
+      nodeInfo: { kubeletVersion: 'v1.33.13' },
     },
   },
   services: {
@@ -245,6 +246,7 @@ describe('a full object of each kind', () => {
       cpuMillis: 3900,
       addresses: ['172.18.0.2', 'fd00:18::2', '198.51.100.1'],
       podCIDRs: ['10.244.1.0/24', 'fd00:1::/64'],
+      kubeletMinor: 33,
     });
   });
 

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 
-import { defaultProxyConfig } from '../../src/model/proxy.ts';
+import { defaultProxyConfig, minorIn } from '../../src/model/proxy.ts';
 
 test('nftables mode serves node ports at the primary address, iptables mode everywhere', () => {
   expect(defaultProxyConfig('nftables', 36)).toMatchObject({
@@ -16,4 +16,16 @@ test('nftables mode serves node ports at the primary address, iptables mode ever
     localhostNodePorts: true,
     masqueradeAll: false,
   });
+});
+
+test.each([
+  ['v1.33.13', 33],
+  ['1.36', 36],
+  ['v1.31.2-eks-4f2c', 31],
+  ['v1.30.4+k3s1', 30],
+  ['kwok-0.8.0', null],
+  ['v2.1.0', null],
+  ['', null],
+])('the minor version in %j is %s', (version, minor) => {
+  expect(minorIn(version)).toBe(minor);
 });
