@@ -615,9 +615,9 @@ export const catalogue = {
     title: 'A rule that is not kube-proxy’s stands between a Service and its endpoints',
     meaning:
       'Another program’s rule, which is named, takes packets of the Service before kube-proxy’s ' +
-      'rules do, or stops or changes them afterwards. It is information where the rule takes just ' +
-      'this address and port out of connection tracking and the packets come through to the node ' +
-      'itself, as NodeLocal DNSCache does on purpose.',
+      'rules do, or stops or changes them afterwards. It is information where the rule takes ' +
+      'just this address and port out of connection tracking and the packets come through to the ' +
+      'node itself, as NodeLocal DNSCache does on purpose.',
     remedy:
       'Find out who wrote the rule, and narrow it so that it leaves Services alone. Where it is ' +
       'information, look that something on the node listens at that address and port.',

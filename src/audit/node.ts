@@ -262,8 +262,8 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
 }
 
 /**
- * Whether somebody wants the packet to come to the node itself, as NodeLocal DNSCache does: it binds
- * the cluster IP there, and a rule for just this address and port keeps conntrack, and so
+ * Whether somebody wants the packet to come to the node itself, as NodeLocal DNSCache does: it
+ * binds the cluster IP there, and a rule for just this address and port keeps conntrack, and so
  * kube-proxy, from it. Whether a process listens, no rule tells.
  */
 function isAnsweredHere({ packet }: Probe, outcome: Outcome): boolean {

@@ -89,7 +89,7 @@ describe('a node on which a rule is not understood', () => {
   });
 });
 
-test('a packet that nobody has walked is unknown, and not for a rule that is not understood', () => {
+test('a packet that nobody has walked is unknown, and no rule is to blame', () => {
   const forwarding = expectedOf(folder, input);
   const unwalked = (packet: Packet): boolean => packet.dst === web.clusterIP;
   const walk = (packet: Packet) => (unwalked(packet) ? null : known.walk(packet));
