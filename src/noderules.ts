@@ -174,7 +174,7 @@ function* hear(state: State, entry: FleetEntry): Generator<undefined, void> {
 function toldBy(state: State, { node, report, version, outcomes }: NodeReportEntry): ToldNode {
   const before = state.told.get(node);
   const isSame = before?.version === version && outcomes === null;
-  const { asking, claims, digests, nodeIPs: localAddresses, proxyConfig: configText } = report;
+  const { asking, claims, digests, localAddresses, proxyConfig: configText } = report;
   const known = { asking, claims, digests, localAddresses, outcomes: outcomes ?? new Map() };
   const rules = isSame ? before.rules : reportedRules(known);
   const detected = report.mode === null ? (before?.detected ?? report) : report;

@@ -100,11 +100,12 @@ export function serviceView(
 
 function factsOf(node: Node | undefined): string[] {
   if (node === undefined) return ['There is no Node of that name'];
-  const { zone, ready, addresses, podCIDRs } = node;
+  const { zone, ready, addresses, externalIPs, podCIDRs } = node;
   return [
     ready ? 'Ready' : 'not Ready',
     zone === '' ? 'no zone' : `zone ${zone}`,
     ...addresses,
+    ...externalIPs,
     podCIDRs.length === 0 ? '' : `pods ${podCIDRs.join(', ')}`,
   ].filter((fact) => fact !== '');
 }

@@ -124,6 +124,7 @@ export function node(more: Of<Node> = {}): Node {
     controlPlane: false,
     cpuMillis: 4000,
     addresses: ['172.18.0.2'],
+    externalIPs: [],
     podCIDRs: ['10.0.0.0/24'],
     kubeletMinor: null,
     ...more,

@@ -5,10 +5,18 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 
+import type { Dump } from '../src/agent/collect.ts';
+import type { Place } from '../src/agent/report.ts';
+import { askingOf, contextOf, digestsOf, outcomesOf, readDumps } from '../src/agent/report.ts';
 import { createSettle } from '../src/audit/settle.ts';
 import type { Problem } from '../src/cluster/problem.ts';
 import type { GivenRules } from '../src/noderules.ts';
 import { createNodeRules } from '../src/noderules.ts';
+import type { NodeReportEntry } from '../src/fleet/fleet.ts';
+import { packetText, readKey } from '../src/rules/digest.ts';
+import { hear } from '../src/rules/told.ts';
+import { parseIP } from '../src/model/ip.ts';
+import type { Packet } from '../src/model/proxy.ts';
 import { storeOf } from './build.ts';
 import { inputOf } from './nodes/audit.ts';
 import { readBytes, readFolder } from './nodes/folder.ts';
@@ -29,9 +37,9 @@ const file = (name: string, more: Partial<GivenRules> = {}): GivenRules => ({
   ...more,
 });
 
-function begun(kubeletMinor: number | null = null) {
+function begun(own = node) {
   const problems: Problem[] = [];
-  const { snapshot } = storeOf([{ ...node, kubeletMinor }, ...services, ...slices]);
+  const { snapshot } = storeOf([own, ...services, ...slices]);
   const settle = createSettle({ window: 0, keep: 10 });
   const rules = createNodeRules({
     snapshot,
@@ -99,7 +107,7 @@ describe.each(['iptables-nft', 'nftables'])(
 
     /** Findings above information where the Node says so of its kubelet. */
     const foundWith = (kubeletMinor: number | null, given: unknown): string[] => {
-      const { rules, settle, problems } = begun(kubeletMinor);
+      const { rules, settle, problems } = begun({ ...node, kubeletMinor });
       rules.begin(0);
       for (const name of names) {
         const text = readBytes(join(old, name))?.toString() ?? '';
@@ -119,3 +127,92 @@ describe.each(['iptables-nft', 'nftables'])(
     });
   },
 );
+
+const dumpOf = (family: 'ip' | 'ip6', name: string, file: string): Dump => ({
+  program: { name, prints: 'iptables-save', family, args: [] },
+  bytes: Buffer.from(textOf(file)),
+});
+const standing = readDumps([
+  dumpOf('ip', 'iptables-nft-save', 'iptables-save.txt'),
+  dumpOf('ip6', 'ip6tables-nft-save', 'ip6tables-save.txt'),
+]);
+
+/** What an agent with these interfaces tells, and answers; how much it was asked for. */
+function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[]): number {
+  const { addresses: nodeIPs, podCIDRs } = node;
+  const localAddresses = [...nodeIPs, ...more];
+  const place: Place = { node: 'node-a', localAddresses, interfaces: null, nodeIPs, podCIDRs };
+  const digests = new Map(digestsOf(standing, place));
+  const report: NodeReportEntry['report'] = {
+    node: 'node-a',
+    localAddresses: contextOf(place).localAddresses,
+    mode: 'iptables',
+    proxyConfig: null,
+    localDetection: standing.localDetection,
+    problems: [],
+    asking: askingOf(place, standing),
+    claims: [...digests.keys()].flatMap((key) => readKey(key) ?? []),
+    digests,
+  };
+  let needed: readonly Packet[] = [];
+  const visit = (outcomes: NodeReportEntry['outcomes']): void => {
+    const onNeed = (packets: readonly Packet[]): void => void (needed = packets);
+    const seen = { at: 0, seenAt: 0, version: '1', lasting: 30, outcomes, onNeed };
+    const steps = rules.hear({ kind: 'node-report', node: 'node-a', report, ...seen });
+    while (steps.next().done !== true);
+  };
+  visit(null);
+  const asked = needed;
+  const answers = hear(JSON.parse(JSON.stringify(outcomesOf(standing, place, asked))));
+  visit(
+    new Map(
+      asked.flatMap((packet, at) => {
+        const outcome = answers[at];
+        return outcome === undefined ? [] : [[packetText(packet), outcome] as const];
+      }),
+    ),
+  );
+  return asked.length;
+}
+
+describe('a sound node that an agent tells of', () => {
+  const isOpen = ({ severity }: { readonly severity: string }): boolean => severity !== 'info';
+  const clouds = { ...node, externalIPs: ['203.0.113.10'] };
+  const remote = slices.flatMap(({ endpoints }) =>
+    endpoints.flatMap((one) =>
+      one.target !== null ? [] : one.addresses.filter((text) => parseIP(text) !== null),
+    ),
+  );
+  const bound = services.flatMap((one) => [...one.externalIPs, ...one.loadBalancerIPs]);
+
+  test.each<[string, typeof node, readonly string[]]>([
+    ['that has what its Node says', node, []],
+    ['with an ExternalIP that is on no interface', clouds, []],
+    ['with an ExternalIP that is on an interface', clouds, ['203.0.113.10']],
+    ['with endpoints at addresses that its Node does not tell', node, [...new Set(remote)]],
+    ['with virtual IPs of Services on its interfaces', node, [...new Set(bound)]],
+  ])('%s', (_, own, more) => {
+    const { rules, settle, reasons } = begun(own);
+    rules.begin(0);
+    told(rules, more);
+    expect(reasons()).toEqual([null]);
+    expect(settle.open().filter(isOpen)).toEqual([]);
+  });
+
+  test('is not asked for more where it has more addresses', () => {
+    const { rules } = begun();
+    rules.begin(0);
+    const few = told(rules, []);
+    const many = Array.from({ length: 60 }, (_, at) => `192.168.7.${String(at)}`);
+    const again = begun().rules;
+    again.begin(0);
+    expect(told(again, many)).toBe(few);
+  });
+
+  test('nor is an ExternalIP local where there are dumps alone', () => {
+    const { rules, settle } = begun(clouds);
+    rules.begin(0);
+    for (const entry of both) rules.take(entry, 0);
+    expect(settle.open().filter(isOpen)).toEqual([]);
+  });
+});

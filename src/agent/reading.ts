@@ -22,13 +22,15 @@ import { gather, pipe } from './channel.ts';
 import type { Collected, Dump } from './collect.ts';
 import { collect, programs } from './collect.ts';
 import type { Mode, Place, Standing } from './report.ts';
-import { askingOf, detailsOf, digestsOf, outcomesOf, readDumps } from './report.ts';
+import { askingOf, contextOf, detailsOf, digestsOf, outcomesOf, readDumps } from './report.ts';
 
 /** What GET /v1/report answers. All that changes from round to round by itself is left out. */
 export interface Report {
   readonly version: 1;
   readonly node: string;
   readonly nodeIPs: readonly string[];
+  /** What is local in the walk, and must be where it is judged; loopback ones not among them. */
+  readonly localAddresses: readonly string[];
   readonly podCIDRs: readonly string[];
   readonly mode: Mode | null;
   readonly backend: 'nft' | 'legacy' | null;
@@ -73,18 +75,27 @@ function cpuSeconds(): number {
   return (user + system) / 1e6;
 }
 
-/** Interfaces can come and go: asked for in every round. */
+/** Of one node; whoever has more, as IPVS does on its own interface, is told of these alone. */
+const mostAddresses = 256;
+
+const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
+
+/**
+ * Interfaces can come and go: asked for in every round. Link-local addresses, of which each pod
+ * brings one, are nobody's to ask for. Virtual IPs may be bound to the loopback interface.
+ */
 function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): Place {
   const known = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
-  const outer = known.filter(({ internal, address }) => !internal && !/^fe[89ab]/i.test(address));
+  const global = known.filter(({ address }) => !isLoopback(address) && !/^fe[89ab]/i.test(address));
   const first = (family: string): string[] =>
-    outer
-      .filter((one) => one.family === family)
+    global
+      .filter((one) => !one.internal && one.family === family)
       .slice(0, 1)
       .map(({ address }) => address);
+  const all = new Set(global.map(({ address }) => canonicalIP(address)));
   return {
     node: node ?? hostname(),
-    localAddresses: known.map(({ address }) => canonicalIP(address)),
+    localAddresses: [...all].sort().slice(0, mostAddresses),
     interfaces: interfaceNames(),
     nodeIPs: (nodeIPs.length > 0 ? nodeIPs : [...first('IPv4'), ...first('IPv6')]).map(canonicalIP),
     podCIDRs,
@@ -162,6 +173,7 @@ function reportOf(
     version: 1,
     node: place.node,
     nodeIPs: place.nodeIPs,
+    localAddresses: contextOf(place).localAddresses,
     podCIDRs: place.podCIDRs,
     mode: standing?.mode ?? null,
     backend: standing?.backend ?? null,

@@ -27,7 +27,7 @@ import type { Dump } from './collect.ts';
 /** What the agent knows of its node besides the rules. */
 export interface Place {
   readonly node: string;
-  /** All addresses of the node's interfaces. */
+  /** Of the node's interfaces, in canonical form. */
   readonly localAddresses: readonly string[];
   readonly interfaces: readonly string[] | null;
   /** Those of the Node object; node ports are asked for there. */

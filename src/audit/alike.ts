@@ -6,6 +6,7 @@
 // itself matters, is judged as if there were no others (node.ts):
 //
 //   Services with an endpoint, or a hint, of the node      what is local decides
+//   endpoints, or frontends, at addresses of the node      such packets stay on it
 //   source ranges, health checks, several possible sets    no digest tells of them
 //   two Services at one address and port                   either is right
 //   addresses of the node, where the agent does not ask    node ports there have no digest
@@ -39,7 +40,7 @@ export interface On {
   readonly rules: Rules;
   readonly brief: Brief;
   readonly config: ProxyConfig;
-  /** Its own addresses. */
+  /** Its own addresses, in canonical form. */
   readonly own: readonly string[];
   /** Services that were looked at by themselves the last time. */
   readonly before: ReadonlySet<Key>;
@@ -97,7 +98,7 @@ export function createAlike(proxied: Proxied): Alike {
       const [oldest] = kinds.keys();
       if (kinds.size > mostKinds && oldest !== undefined) kinds.delete(oldest);
       yield* bringUp(kind, proxied, on);
-      return yield* judging(kind, proxied, on, mentioned(on.node.name));
+      return yield* judging(kind, proxied, on, mentioned(on));
     },
   };
 }
@@ -137,8 +138,12 @@ function signatureOf({ node, config, own, brief: { asking } }: On): string {
   return JSON.stringify([config, node.zone, asking.strays, senders, addresses, place.detects]);
 }
 
-/** A function that names the Services which mention a node: by endpoints on it, or hints for it. */
-function createMentioned(proxied: Proxied): (node: string) => Iterable<Key> {
+/**
+ * A function that names the Services which mention a node: by endpoints on it, hints for it, or
+ * endpoints at an address of its own. A pod is on its node whatever its address is.
+ */
+function createMentioned(proxied: Proxied): (on: On) => Iterable<Key> {
+  /** By the name or the address of a node. */
   const byNode = new Map<string, Set<Key>>();
   const byService = new Map<Key, ReadonlySet<string>>();
   let revision = -1;
@@ -146,16 +151,18 @@ function createMentioned(proxied: Proxied): (node: string) => Iterable<Key> {
     for (const node of byService.get(key) ?? []) byNode.get(node)?.delete(key);
     const nodes = new Set<string>();
     for (const { endpoints } of proxied.slices.get(key) ?? []) {
-      for (const { node, forNodes } of endpoints) {
+      for (const { node, forNodes, target, addresses } of endpoints) {
         if (node !== null) nodes.add(node);
         for (const one of forNodes ?? []) nodes.add(one);
+        if (node !== null && target !== null) continue;
+        for (const address of addresses) nodes.add(canonicalIP(address));
       }
     }
     if (nodes.size === 0) byService.delete(key);
     else byService.set(key, nodes);
     for (const node of nodes) put(byNode, node, key);
   };
-  return (node) => {
+  return ({ node, own }) => {
     const changed = changedSince(proxied, revision);
     if (changed === null) {
       byNode.clear();
@@ -163,7 +170,7 @@ function createMentioned(proxied: Proxied): (node: string) => Iterable<Key> {
     }
     for (const key of changed ?? proxied.slices.keys()) renew(key);
     revision = proxied.revision();
-    return byNode.get(node) ?? [];
+    return [node.name, ...own].flatMap((name) => [...(byNode.get(name) ?? [])]);
   };
 }
 
@@ -274,12 +281,17 @@ function claimAt({ port, kind, address, protocol, dport }: Frontend, asking: Ask
 
 function digestAt(
   forwarding: Forwarding,
-  { port, kind }: Frontend,
+  { port, kind, address }: Frontend,
   claim: Claim,
   asking: Asking,
 ): string | null {
   const isRanged = kind === 'load balancer IP' && port.sourceRanges.length > 0;
   if (isRanged || kind === 'health check node port' || port.usable?.length !== 1) return null;
+  // What is this node's own is no other's, though both are alike.
+  const { isLocal } = forwarding.node;
+  const [usable] = port.usable;
+  const endpoints = [...(usable?.cluster ?? []), ...(usable?.local ?? [])];
+  if ((!isOwn(kind) && isLocal(address)) || endpoints.some(({ ip }) => isLocal(ip))) return null;
   const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).fates);
   return words === null ? null : digestOf(words);
 }
@@ -312,7 +324,7 @@ function partOf(kind: Kind, on: On, mentioned: Iterable<Key>) {
   const isAsked = new Set(brief.asking.addresses.map(canonicalIP));
   const isUnasked = (one: string): boolean => place.servesNodePorts(one) && !isAsked.has(one);
   if ([...place.addresses, '127.0.0.1'].some(isUnasked)) add(kind.withNodePort);
-  for (const address of place.addresses) add(kind.byAddress.get(address));
+  for (const address of own) add(kind.byAddress.get(address));
   const claims = rules.claims.filter((claim) => {
     const entries = kind.claimed.get(keyOfKnown(claim));
     if (entries !== undefined && claim.translators < 2) return false;

@@ -298,7 +298,8 @@ function bound(pod: Pod): { pod: Pod; node: Node } {
     deleting: false,
   };
   const state = { zone: '', ready: true, controlPlane: false, cpuMillis: 0 };
-  const node = { ...meta, ...state, addresses: [], podCIDRs: [], kubeletMinor: null };
+  const hosts = { addresses: [], externalIPs: [], podCIDRs: [], kubeletMinor: null };
+  const node = { ...meta, ...state, ...hosts };
   return { pod: { ...pod, node: name }, node };
 }
 

@@ -411,11 +411,12 @@ function* observe(options: Options, state: NodeState, node: Node): Generator<und
   if (state.dumps.size > 0) state.isSame = state.sight !== null;
   const sight = (state.sight ??= sightOf(state.dumps.values(), node, options.minor()));
   const { rules, families } = sight;
-  const { zone, addresses, podCIDRs } = node;
+  const { zone, addresses, externalIPs, podCIDRs } = node;
   const config = ofKubelet(state.config ?? sight.config, node);
   const observer: Observer = { node, rules, config, proxied, left: state.left };
-  const own = [...new Set([...addresses, ...rules.localAddresses])];
-  const from = JSON.stringify([proxied.revision(), zone, own, podCIDRs, config]);
+  const own = rules.localAddresses;
+  const ips = [addresses, externalIPs];
+  const from = JSON.stringify([proxied.revision(), zone, own, ips, podCIDRs, config]);
   if (state.isSame && from === state.madeFrom && state.observed !== null) {
     return { observed: state.observed, observer, families };
   }

@@ -332,7 +332,7 @@ function readNode(raw: Fields): Node {
     ready: readyCondition(status)?.status === 'True',
     controlPlane: controlPlaneLabels.some((name) => Object.hasOwn(labels, name)),
     cpuMillis: within(status, 'allocatable', (allocatable) => quantity(allocatable, 'cpu')),
-    addresses: nodeAddresses(status),
+    ...nodeAddresses(status),
     podCIDRs: cidrs,
     kubeletMinor: within(status, 'nodeInfo', (info) => minorIn(text(info, 'kubeletVersion'))),
   }));

@@ -6,7 +6,7 @@
 
 import { list, optionalNumber, text, texts, within, word } from './fields.ts';
 
-import type { Service } from '../model/objects.ts';
+import type { Node, Service } from '../model/objects.ts';
 import type { Fields } from './fields.ts';
 
 type Proxied = Pick<
@@ -62,14 +62,14 @@ function affinitySeconds(spec: Fields): number | null {
   return text(spec, 'sessionAffinity') === 'ClientIP' ? (timeout ?? defaultAffinitySeconds) : null;
 }
 
-/** A Node's IPs in the order of GetNodeHostIPs of pkg/util/node/node.go. */
-export function nodeAddresses(status: Fields): readonly string[] {
+/** A Node's IPs by their types; GetNodeHostIPs of pkg/util/node/node.go takes internal ones first. */
+export function nodeAddresses(status: Fields): Pick<Node, 'addresses' | 'externalIPs'> {
   const all = list(status, 'addresses', (address) => ({
     type: text(address, 'type'),
     address: word(address, 'address'),
   }));
   const ofType = (wanted: string) => all.flatMap((one) => (one.type === wanted ? one.address : []));
-  return [...ofType('InternalIP'), ...ofType('ExternalIP')];
+  return { addresses: ofType('InternalIP'), externalIPs: ofType('ExternalIP') };
 }
 
 /** A Node's spec.podCIDRs; spec.podCIDR where there is no list. */

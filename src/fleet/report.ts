@@ -12,8 +12,8 @@ import { check, fieldsOf, listOf } from '../rules/told.ts';
 
 export interface AgentReport {
   readonly node: string;
-  /** The node's own addresses, in canonical form. */
-  readonly nodeIPs: readonly string[];
+  /** The addresses of its interfaces, in canonical form. */
+  readonly localAddresses: readonly string[];
   /** null: kube-proxy left nothing there. */
   readonly mode: 'iptables' | 'nftables' | null;
   /** The text of kube-proxy's configuration; null: it was not given. */
@@ -48,6 +48,7 @@ export function readReport(raw: unknown): AgentReport {
   const fields = fieldsOf(raw, 'a report');
   check(fields.version === 1, 'a report of version 1');
   const { node, mode, proxyConfig, frontends } = fields;
+  const nodeIPs = texts(fields.nodeIPs, 'nodeIPs');
   check(typeof node === 'string' && node !== '', 'node: a name');
   check(mode === null || mode === 'iptables' || mode === 'nftables', 'mode: iptables or nftables');
   const doubled = new Set(texts(fields.doubled, 'doubled'));
@@ -61,7 +62,8 @@ export function readReport(raw: unknown): AgentReport {
   }
   return {
     node,
-    nodeIPs: texts(fields.nodeIPs, 'nodeIPs').map(canonicalIP),
+    // Agents before told no more than the node IPs.
+    localAddresses: texts(fields.localAddresses ?? nodeIPs, 'localAddresses').map(canonicalIP),
     mode,
     proxyConfig: proxyConfig === null ? null : configText(proxyConfig),
     localDetection: localDetectionOf(fields.localDetection),

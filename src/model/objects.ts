@@ -125,8 +125,10 @@ export interface Node extends Meta {
   readonly controlPlane: boolean;
   /** status.allocatable.cpu in millicores; 0 when absent. */
   readonly cpuMillis: number;
-  /** status.addresses that are IPs, as written: the InternalIPs first, then the ExternalIPs. */
+  /** The InternalIPs of status.addresses, as written. */
   readonly addresses: readonly string[];
+  /** The ExternalIPs, as written: clouds translate them, so that no interface need have them. */
+  readonly externalIPs: readonly string[];
   /** spec.podCIDRs (spec.podCIDR where there is no list). */
   readonly podCIDRs: readonly string[];
   /** Minor version in status.nodeInfo.kubeletVersion; null: it names no release of Kubernetes. */

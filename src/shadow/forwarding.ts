@@ -61,7 +61,7 @@ export interface Forwarding {
   readonly config: ProxyConfig;
   readonly node: ProxyNode;
   readonly ports: readonly ProxiedPort[];
-  /** Every frontend that must be served; node ports at the addresses that are known. */
+  /** Every frontend that must be served; node ports at the addresses that the Node tells. */
   readonly frontends: readonly Frontend[];
   readonly expect: (packet: Packet) => Expectation;
 }
@@ -88,7 +88,7 @@ export function expectedForwarding(
   slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
   node: Node,
   config: ProxyConfig,
-  localAddresses: readonly string[] = [],
+  localAddresses?: readonly string[],
 ): Forwarding {
   const rules = proxyRules(config);
   const place = { node: node.name, zone: node.zone };

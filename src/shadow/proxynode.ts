@@ -20,7 +20,7 @@ export interface ProxyNode {
   readonly isFromPod: (packet: Packet) => boolean;
   /** kube-proxy's node IP of the family; a loopback address where the Node has none. */
   readonly nodeIP: Readonly<Record<Family, string>>;
-  /** The local addresses that are known, loopback ones not among them. */
+  /** Those that the Node object tells and that are local: node ports are asked for there. */
   readonly addresses: readonly string[];
 }
 
@@ -32,14 +32,18 @@ export function isLoopback(address: string): boolean {
   return ip !== null && loopbacks.some((cidr) => isWithin(ip, cidr));
 }
 
-/** `localAddresses` are the node's own where more are known than the Node object tells. */
+/**
+ * `localAddresses` are those of the node's interfaces; where nobody has told them, the InternalIPs.
+ * An ExternalIP is local where an interface has it: kube-proxy asks the kernel (`--dst-type LOCAL`)
+ * or reads the interfaces (GetNodeIPs), and never the Node.
+ */
 export function proxyNode(
   node: Node,
   config: ProxyConfig,
-  localAddresses: readonly string[] = [],
+  localAddresses: readonly string[] = node.addresses,
 ): ProxyNode {
-  const addresses = canonical([...node.addresses, ...localAddresses]);
-  const local = new Set(addresses);
+  const local = new Set(canonical(localAddresses));
+  const addresses = nodeAddressesOf(node).filter((address) => local.has(address));
   const nodeIP = nodeIPsOf(node, config);
   const detectors = detectorsOf(node, config);
   return {
@@ -54,6 +58,9 @@ export function proxyNode(
 
 const familyOf = (address: string): Family => (address.includes(':') ? 'IPv6' : 'IPv4');
 
+const nodeAddressesOf = ({ addresses, externalIPs }: Node): readonly string[] =>
+  canonical([...addresses, ...externalIPs]);
+
 const canonical = (texts: readonly string[]): string[] => [
   ...new Set(texts.flatMap((text) => parseIP(text)?.text ?? [])),
 ];
@@ -61,7 +68,7 @@ const canonical = (texts: readonly string[]): string[] => [
 /** GetNodeHostIPs, and an address to bind to before it. */
 function nodeIPsOf(node: Node, { bindAddress }: ProxyConfig): Record<Family, string> {
   const found: Record<Family, string> = { ...loopback };
-  for (const ip of canonical(node.addresses).reverse()) found[familyOf(ip)] = ip;
+  for (const ip of [...nodeAddressesOf(node)].reverse()) found[familyOf(ip)] = ip;
   const bound = parseIP(bindAddress);
   if (bound !== null && !['0.0.0.0', '::'].includes(bound.text)) found[bound.family] = bound.text;
   return found;

@@ -244,7 +244,8 @@ describe('a full object of each kind', () => {
       ready: true,
       controlPlane: true,
       cpuMillis: 3900,
-      addresses: ['172.18.0.2', 'fd00:18::2', '198.51.100.1'],
+      addresses: ['172.18.0.2', 'fd00:18::2'],
+      externalIPs: ['198.51.100.1'],
       podCIDRs: ['10.244.1.0/24', 'fd00:1::/64'],
       kubeletMinor: 33,
     });

@@ -52,7 +52,7 @@ describe('a Service', () => {
 });
 
 describe('a Node', () => {
-  test('has internal addresses first, and no names', () => {
+  test('has internal and external addresses, and no names', () => {
     const addresses = [
       { type: 'ExternalIP', address: '198.51.100.1' },
       { type: 'Hostname', address: 'node-a' },
@@ -60,8 +60,11 @@ describe('a Node', () => {
       { type: 'InternalDNS', address: 'node-a.internal' },
       { type: 'InternalIP', address: 'fd00:18::2' },
     ];
-    expect(nodeAddresses({ addresses })).toEqual(['172.18.0.2', 'fd00:18::2', '198.51.100.1']);
-    expect(nodeAddresses({})).toEqual([]);
+    expect(nodeAddresses({ addresses })).toEqual({
+      addresses: ['172.18.0.2', 'fd00:18::2'],
+      externalIPs: ['198.51.100.1'],
+    });
+    expect(nodeAddresses({})).toEqual({ addresses: [], externalIPs: [] });
   });
 
   test.each<[Record<string, unknown>, string[]]>([

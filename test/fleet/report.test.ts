@@ -29,7 +29,7 @@ test('what an agent reports is read', async () => {
   const report = readReport(raw);
   expect(report).toMatchObject({
     node: 'node-a',
-    nodeIPs: ['172.18.0.2'],
+    localAddresses: raw.localAddresses,
     mode: null,
     proxyConfig: 'mode: iptables',
     problems: [],
@@ -37,6 +37,13 @@ test('what an agent reports is read', async () => {
     claims: [{ family: 'ip', address: '10.96.0.1', protocol: 'tcp', port: 443, translators: 1 }],
   });
   expect([...report.digests]).toEqual(Object.entries(raw.frontends as object));
+});
+
+test('addresses of interfaces are read; without them the node IPs are all that is local', async () => {
+  const raw = { ...(await sent()), localAddresses: ['FD00:0::9', '10.0.0.9'] };
+  expect(readReport(raw).localAddresses).toEqual(['fd00::9', '10.0.0.9']);
+  const older = { ...raw, localAddresses: undefined };
+  expect(readReport(older).localAddresses).toEqual(['172.18.0.2']);
 });
 
 test('frontends of several tables are told apart', async () => {
@@ -51,6 +58,7 @@ describe('what is none', () => {
     [{ node: '' }, /node/],
     [{ mode: 'ipvs' }, /mode/],
     [{ nodeIPs: [7] }, /nodeIPs/],
+    [{ localAddresses: {} }, /localAddresses/],
     [{ proxyConfig: {} }, /proxyConfig/],
     [{ localDetection: { clusterCIDRs: 'x' } }, /clusterCIDRs/],
     [{ asking: { ip: null } }, /senders/],

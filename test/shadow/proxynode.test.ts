@@ -8,11 +8,13 @@ import { isLoopback, proxyNode } from '../../src/shadow/proxynode.ts';
 import { node } from '../build.ts';
 
 const own = node({
-  addresses: ['172.18.0.2', 'fd00:18::2', '198.51.100.1'],
+  addresses: ['172.18.0.2', 'fd00:18::2'],
+  externalIPs: ['198.51.100.1', '203.0.113.10'],
   podCIDRs: ['10.244.1.0/24', 'fd00:10:244:1::/64'],
 });
+const local = ['172.18.0.2', 'fd00:18::2', '198.51.100.1', '10.244.1.1'];
 const nodeOf = (more: Partial<ProxyConfig>, mode: 'iptables' | 'nftables' = 'iptables') =>
-  proxyNode(own, { ...defaultProxyConfig(mode, 36), ...more }, ['10.244.1.1']);
+  proxyNode(own, { ...defaultProxyConfig(mode, 36), ...more }, local);
 
 const addresses = ['172.18.0.2', '198.51.100.1', '10.244.1.1', 'fd00:18::2', '127.0.0.1', '::1'];
 
@@ -43,7 +45,20 @@ describe('node ports', () => {
   });
 });
 
-test('local addresses are the Node’s, those given and loopback ones', () => {
+test('an ExternalIP is local where an interface has it, and may be the node IP all the same', () => {
+  const config = defaultProxyConfig('iptables', 36);
+  const { isLocal, addresses } = nodeOf({});
+  expect([isLocal('198.51.100.1'), isLocal('203.0.113.10')]).toEqual([true, false]);
+  expect(addresses).toEqual(['172.18.0.2', 'fd00:18::2', '198.51.100.1']);
+  const untold = proxyNode(own, config);
+  expect(untold.isLocal('172.18.0.2')).toBe(true);
+  expect(untold.isLocal('198.51.100.1')).toBe(false);
+  const outer = proxyNode(node({ addresses: [], externalIPs: ['198.51.100.1'] }), config);
+  expect(outer.nodeIP.IPv4).toBe('198.51.100.1');
+  expect(outer.isLocal('198.51.100.1')).toBe(false);
+});
+
+test('local addresses are those given and loopback ones', () => {
   const { isLocal, nodeIP } = nodeOf({});
   expect(addresses.every((address) => isLocal(address))).toBe(true);
   expect([isLocal('127.9.9.9'), isLocal('10.244.1.2')]).toEqual([true, false]);
