@@ -62,7 +62,7 @@ function affinitySeconds(spec: Fields): number | null {
   return text(spec, 'sessionAffinity') === 'ClientIP' ? (timeout ?? defaultAffinitySeconds) : null;
 }
 
-/** A Node's IPs by their types; GetNodeHostIPs of pkg/util/node/node.go takes internal ones first. */
+/** A Node's IPs by type; GetNodeHostIPs of pkg/util/node/node.go takes internal ones first. */
 export function nodeAddresses(status: Fields): Pick<Node, 'addresses' | 'externalIPs'> {
   const all = list(status, 'addresses', (address) => ({
     type: text(address, 'type'),

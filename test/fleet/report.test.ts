@@ -39,7 +39,7 @@ test('what an agent reports is read', async () => {
   expect([...report.digests]).toEqual(Object.entries(raw.frontends as object));
 });
 
-test('addresses of interfaces are read; without them the node IPs are all that is local', async () => {
+test('addresses of interfaces are read; without them the node IPs are local', async () => {
   const raw = { ...(await sent()), localAddresses: ['FD00:0::9', '10.0.0.9'] };
   expect(readReport(raw).localAddresses).toEqual(['fd00::9', '10.0.0.9']);
   const older = { ...raw, localAddresses: undefined };

@@ -45,7 +45,7 @@ describe('node ports', () => {
   });
 });
 
-test('an ExternalIP is local where an interface has it, and may be the node IP all the same', () => {
+test('an ExternalIP is local where an interface has it, and may be the node IP', () => {
   const config = defaultProxyConfig('iptables', 36);
   const { isLocal, addresses } = nodeOf({});
   expect([isLocal('198.51.100.1'), isLocal('203.0.113.10')]).toEqual([true, false]);
