@@ -63,7 +63,8 @@ export function startPod(folder: string, pod: Pod, space?: string): ChildProcess
     mkdirSync(dirname(join(folder, path)), { recursive: true });
     writeFileSync(join(folder, path), text);
   }
-  mkdirSync(join(folder, 'proc'));
+  for (const name of ['proc', 'dev']) mkdirSync(join(folder, name));
+  writeFileSync(join(folder, 'dev/null'), '');
   const isDebian = pod.containerfile === 'Containerfile.agent';
   if (isDebian) {
     mkdirSync(join(folder, 'usr'));
@@ -76,6 +77,7 @@ export function startPod(folder: string, pod: Pod, space?: string): ChildProcess
     'mount --bind "$0" "$0"',
     ...(isDebian ? ['mount --bind -o ro /usr "$0/usr"'] : []),
     'mount -t proc proc "$0/proc"',
+    'mount --bind /dev/null "$0/dev/null"',
     'mount -o remount,bind,ro "$0"',
   ];
   const kept = ['-all', ...pod.capabilities.map((name) => `+${name.toLowerCase()}`)].join(',');
