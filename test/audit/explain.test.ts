@@ -115,7 +115,7 @@ test('what does not rest on an input is judged without it', () => {
 
 test('where several Services differ alike, the controllers are to be looked at first', () => {
   const alone = ask(aPair, [pod(), ...empty]);
-  expect(alone.change).toMatch(/^Endpoints shop\/web: Delete/);
+  expect(alone.change).toMatch(/^Endpoints shop\/web: First see that kube-controller-manager runs/);
   const other = service({ name: 'other', uid: 'other' });
   for (const subject of [aService, aPair, aPod]) {
     const { change, reasons } = ask(subject, [pod(), ...empty, other]);

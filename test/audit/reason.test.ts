@@ -30,7 +30,9 @@ test('differences of one code, object and cause are one reason', () => {
   ]);
   const [first] = reasons;
   expect(first?.parts.map(({ text }) => text).at(-1)).toBe('and 2 more of the same kind');
-  expect(first?.change).toMatch(/^Endpoints shop\/web: Delete the Endpoints object/);
+  expect(first?.change).toMatch(
+    /^Endpoints shop\/web: First see that kube-controller-manager runs/,
+  );
 });
 
 test('a cause is named with its cure', () => {
