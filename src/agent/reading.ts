@@ -10,7 +10,7 @@ import { readdirSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
 import { promisify } from 'node:util';
-import * as zlib from 'node:zlib';
+import zlib from 'node:zlib';
 
 import { canonicalIP } from '../model/ip.ts';
 import type { Claim } from '../rules/claims.ts';
@@ -50,25 +50,19 @@ export interface Report {
 }
 
 /** Names of chains are random and come again megabytes later: 64 MiB are looked back. */
-const looksBack = (): zlib.ZstdOptions => ({
+const looksBack: zlib.ZstdOptions = {
   params: {
     [zlib.constants.ZSTD_c_compressionLevel]: 1,
     [zlib.constants.ZSTD_c_windowLog]: 26,
     [zlib.constants.ZSTD_c_hashLog]: 20,
   },
-});
+};
 
-const { zstdCompress, zstdDecompress } = zlib as Partial<typeof zlib>;
+const compress = promisify<Buffer, zlib.ZstdOptions, Buffer>(zlib.zstdCompress);
 
-/** Node has Zstandard since 22.15; gzip takes half as much room again. */
-const [pack, unpack] =
-  zstdCompress === undefined || zstdDecompress === undefined
-    ? [promisify<Buffer, Buffer>(zlib.gzip), promisify<Buffer, Buffer>(zlib.gunzip)]
-    : [
-        (bytes: Buffer) =>
-          promisify<Buffer, zlib.ZstdOptions, Buffer>(zstdCompress)(bytes, looksBack()),
-        promisify<Buffer, Buffer>(zstdDecompress),
-      ];
+const pack = (bytes: Buffer): Promise<Buffer> => compress(bytes, looksBack);
+
+const unpack = promisify<Buffer, Buffer>(zlib.zstdDecompress);
 
 function cpuSeconds(): number {
   const { user, system } = process.cpuUsage();

@@ -21,7 +21,7 @@ import type { Claim } from '../rules/claims.ts';
 import type { Asking } from '../rules/digest.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../rules/digest.ts';
 import type { Forwarding, Frontend } from '../shadow/forwarding.ts';
-import { expectedForwarding } from '../shadow/forwarding.ts';
+import { expectedForwarding, isAtNode } from '../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../shadow/proxynode.ts';
 import { askedOf, countClaims, keyOfPort } from './asked.ts';
 import type { Brief, Observed, Rules } from './node.ts';
@@ -260,8 +260,8 @@ function entryOf(service: Service, { slices }: Proxied, on: On): Entry {
   return {
     service,
     digests,
-    addresses: frontends.filter(({ kind }) => !isOwn(kind)).map(({ address }) => address),
-    hasNodePort: frontends.some(({ kind }) => isOwn(kind)),
+    addresses: frontends.filter(({ kind }) => !isAtNode(kind)).map(({ address }) => address),
+    hasNodePort: frontends.some(({ kind }) => isAtNode(kind)),
     ports: ports.map((port) => {
       return { port: keyOfPort(port), namespace: port.namespace, family: port.family };
     }),
@@ -269,13 +269,10 @@ function entryOf(service: Service, { slices }: Proxied, on: On): Entry {
   };
 }
 
-const isOwn = (kind: Frontend['kind']): boolean =>
-  kind === 'node port' || kind === 'health check node port';
-
 /** What rules must answer for: at addresses of the node at any of them. */
 function claimAt({ port, kind, address, protocol, dport }: Frontend, asking: Asking): Claim {
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
-  const isAny = isOwn(kind) && asking.addresses.some((one) => canonicalIP(one) === address);
+  const isAny = isAtNode(kind) && asking.addresses.some((one) => canonicalIP(one) === address);
   return { family, address: isAny ? null : address, protocol, port: dport, translators: 1 };
 }
 
@@ -291,7 +288,7 @@ function digestAt(
   const { isLocal } = forwarding.node;
   const [usable] = port.usable;
   const endpoints = [...(usable?.cluster ?? []), ...(usable?.local ?? [])];
-  if ((!isOwn(kind) && isLocal(address)) || endpoints.some(({ ip }) => isLocal(ip))) return null;
+  if ((!isAtNode(kind) && isLocal(address)) || endpoints.some(({ ip }) => isLocal(ip))) return null;
   const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).fates);
   return words === null ? null : digestOf(words);
 }

@@ -13,6 +13,7 @@ import type { Asking } from '../rules/digest.ts';
 import { digestOf, expectedWordsAt, keyOf, packetText } from '../rules/digest.ts';
 import type { Outcome } from '../rules/walk.ts';
 import type { Frontend } from '../shadow/forwarding.ts';
+import { isAtNode } from '../shadow/forwarding.ts';
 import type { Rules } from './node.ts';
 
 /** What an agent has told of one round. */
@@ -92,7 +93,6 @@ function claimOf(
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
   const claim: Claim = { family, address, protocol, port: dport, translators: 1 };
   const any = { ...claim, address: null };
-  const isOwn = kind === 'node port' || kind === 'health check node port';
-  if (isOwn && isAsked && digests.has(keyOf(any))) return [any, keyOf(any)];
+  if (isAtNode(kind) && isAsked && digests.has(keyOf(any))) return [any, keyOf(any)];
   return [claim, keyOf(claim)];
 }

@@ -38,12 +38,12 @@ const flags = ['--max-semi-space-size=1', '--no-opt', '--no-maglev', '--no-spark
 const environment = { MALLOC_MMAP_THRESHOLD_: '4096' };
 
 /**
- * Becomes the agent, in the same process: this never returns. Where Node cannot do that, before
- * 22.15, it runs as part of the command line, and is larger.
+ * Becomes the agent, in the same process: this never returns. Throws where no process can, which
+ * is on no node that has rules.
  */
-export async function becomeAgent(options: AgentOptions): Promise<number> {
+export function becomeAgent(options: AgentOptions): never {
   accessOf(options);
-  if (process.execve === undefined) return agent(options);
+  if (process.execve === undefined) throw new Error(`There are no rules on ${process.platform}`);
   const name = import.meta.filename.endsWith('.ts') ? '../agent.ts' : 'agent.cjs';
   const program = join(import.meta.dirname, name);
   if (!existsSync(program)) {

@@ -103,7 +103,9 @@ export const guard = (field: Field, number: number): Match => ({
   negate: false,
 });
 
-const familyGuard = (name: string): Match => guard('nfproto', name.startsWith('ip6') ? 10 : 2);
+/** That the packet is of the family whose header, or selector, has this name. */
+export const familyGuard = (name: string): Match =>
+  guard('nfproto', name.startsWith('ip6') ? 10 : 2);
 
 const transports = ['tcp', 'udp', 'sctp', 'dccp', 'udplite'];
 

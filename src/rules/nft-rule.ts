@@ -5,7 +5,7 @@
 
 import { isNoteTarget } from './iptables-target.ts';
 import type { Selector } from './nft-expression.ts';
-import { componentOf, guard, keyOf, readElement } from './nft-expression.ts';
+import { componentOf, familyGuard, guard, keyOf, readElement } from './nft-expression.ts';
 import { selectorOf, tagOf, verdictOf } from './nft-expression.ts';
 import type { Action, ElementSet, Match, Range, Rule, Statement, Table } from './ruleset.ts';
 import type { Translation } from './ruleset.ts';
@@ -87,14 +87,13 @@ function statementsOf(expression: unknown, table: Listed): Statement[] {
 /** What nft asks before it rejects in the way of one protocol, and does not list. */
 function rejectGuards({ type }: Readonly<Record<string, unknown>>): readonly Match[] {
   if (type === 'tcp reset') return [guard('protocol', 6)];
-  if (type === 'icmp') return [guard('nfproto', 2)];
-  return type === 'icmpv6' ? [guard('nfproto', 10)] : [];
+  const family = { icmp: 'ip', icmpv6: 'ip6' }[String(type)];
+  return familyGuards({ family });
 }
 
 /** `dnat ip to` leaves packets of the other family alone. */
 function familyGuards({ family }: Readonly<Record<string, unknown>>): readonly Match[] {
-  if (family === 'ip') return [guard('nfproto', 2)];
-  return family === 'ip6' ? [guard('nfproto', 10)] : [];
+  return family === 'ip' || family === 'ip6' ? [familyGuard(family)] : [];
 }
 
 // Matches.

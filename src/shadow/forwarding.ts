@@ -29,6 +29,10 @@ import type { ProxyEndpoint, Usable } from './topology.ts';
 export type FrontendKind =
   'cluster IP' | 'external IP' | 'load balancer IP' | 'node port' | 'health check node port';
 
+/** Whether the frontend is at the node's own addresses. */
+export const isAtNode = (kind: FrontendKind): boolean =>
+  kind === 'node port' || kind === 'health check node port';
+
 /** An address and port at which a node answers for a Service port. */
 export interface Frontend {
   readonly port: ProxiedPort;

@@ -13,10 +13,10 @@ import { promisify } from 'node:util';
 import type { Client } from '../controlplane/client.ts';
 import { awaitSettled, clientOf } from '../controlplane/client.ts';
 import { createCluster } from '../controlplane/cluster.ts';
-import type { ControlPlane } from '../controlplane/controlplane.ts';
 import { newestVersion, startControlPlane } from '../controlplane/controlplane.ts';
 import { endProgram, freePort } from '../processes.ts';
 import { chart } from './files.ts';
+import type { Check, Stage as PairStage } from './pair.ts';
 import { checkAudit, checkPair, createAgentPod } from './pair.ts';
 import { createPair, issue, kubeProxyConfig } from './pair.ts';
 import { appsIn, equal, namespace, podOf } from './pods.ts';
@@ -25,8 +25,6 @@ import { crds } from './schemas.ts';
 import { startPod } from './tree.ts';
 
 const run = promisify(execFile);
-
-type Check = (name: string, problem: string | null) => void;
 
 const release = 'endpoint-auditor';
 
@@ -44,12 +42,7 @@ async function createDefinitions({ call }: Client): Promise<void> {
   }
 }
 
-interface Stage {
-  readonly plane: ControlPlane;
-  readonly client: Client;
-  readonly folder: string;
-  readonly check: Check;
-  readonly children: ChildProcess[];
+interface Stage extends PairStage {
   readonly helm: (...args: string[]) => Promise<string>;
 }
 

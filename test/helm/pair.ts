@@ -22,7 +22,7 @@ import { statusOf, templateOf, until, within } from './pods.ts';
 import type { Pod } from './tree.ts';
 import { startPod } from './tree.ts';
 
-type Check = (name: string, problem: string | null) => void;
+export type Check = (name: string, problem: string | null) => void;
 
 /** The two namespaces, and how they are reached from outside. */
 export interface Pair {
@@ -146,7 +146,8 @@ export async function issue({ call }: Client, folder: string): Promise<void> {
   }
 }
 
-interface Stage {
+/** Where pods are started, and looked at. */
+export interface Stage {
   readonly plane: ControlPlane;
   readonly client: Client;
   readonly folder: string;
