@@ -78,7 +78,7 @@ export function createDelivery(
   deliver: Deliver,
   signal: AbortSignal,
 ): Delivery {
-  const changed = new Map<Key, AnyObject | null>();
+  let changed = new Map<Key, AnyObject | null>();
   let batch: LiveEntry[] = [];
   let began = environment.monotonic();
   /** What was last asked for: decoding an object and judging its age ask for the same. */
@@ -93,7 +93,9 @@ export function createDelivery(
       } catch (cause) {
         throw new Undeliverable('A batch was not taken', { cause });
       }
-      changed.clear();
+      // Not cleared: V8 leaves a link from what a map was to what it becomes, so that one piece of
+      // it that has grown old would keep all that ever comes after, until the heap is collected.
+      changed = new Map();
       last = null;
     }
     began = environment.monotonic();

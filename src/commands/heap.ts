@@ -5,6 +5,10 @@
 // small in the end has all that came marked over and over on the way. So the share is larger until
 // the heap is no longer small or the list is done: the garbage is then still less than what is
 // allowed later of a large heap. V8 asks for the flag at the end of each collection.
+//
+// Nor may V8 learn from a first list, nearly all of which is kept, that what is decoded lives long:
+// it would put the same objects of every later change among the old ones at once (pretenuring),
+// where only a collection of the whole heap finds that they were looked at and dropped.
 
 import { getHeapStatistics, setFlagsFromString } from 'node:v8';
 
@@ -28,6 +32,11 @@ const ownHeap: Heap = {
     setFlagsFromString(`--heap-growing-percent=${percent}`);
   },
 };
+
+/** From now on V8 takes everything that is made for young. */
+export function startYoung(): void {
+  setFlagsFromString('--no-allocation-site-pretenuring');
+}
 
 /** Lets the heap grow faster until it is no longer small or `isDone` says so. */
 export function growFast(isDone: () => boolean, heap: Heap = ownHeap): void {

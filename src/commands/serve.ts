@@ -14,7 +14,7 @@ import { answersOf, notLive } from '../status.ts';
 import type { Cluster } from './cluster.ts';
 import { auditorOf, openCluster } from './cluster.ts';
 import { fleetOf } from './fleet.ts';
-import { growFast } from './heap.ts';
+import { growFast, startYoung } from './heap.ts';
 import type { Agented, Connected, Judged, Metered } from './options.ts';
 import { perServiceOf } from './options.ts';
 import { recordingOf } from './replay.ts';
@@ -79,6 +79,7 @@ export async function serveLive(
   };
   const answers = answersOf(auditor, cluster.server, live, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
+  startYoung();
   growFast(() => auditor.ledger() !== null);
   try {
     await Promise.all([attached.run(stop.signal), fleet?.run(stop.signal)]);

@@ -250,17 +250,19 @@ async function visible(load: LoadServer, program: Auditing): Promise<number[]> {
 }
 
 const scrapeCount = 300;
+/** Between two scrapes: a hundredth of what Prometheus leaves. */
+const pauseMs = 150;
 const quietScrapes = 100;
 
 async function scrapes(load: LoadServer, program: Auditing, path: string): Promise<Figures> {
-  await load.churn(rate);
+  await load.churn(visibleRate);
   const seconds: number[] = [];
   let bytes = 0;
   for (let count = 0; count < scrapeCount; count++) {
     const answer = await program.get(path);
     seconds.push(answer.seconds);
     bytes = Buffer.byteLength(answer.text);
-    await sleep(20);
+    await sleep(pauseMs);
   }
   await load.churn(0);
   await sleep(1000);

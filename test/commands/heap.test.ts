@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
-import { growFast, growth, smallBytes } from '../../src/commands/heap.ts';
+import { growFast, growth, smallBytes, startYoung } from '../../src/commands/heap.ts';
 
 const root = join(import.meta.dirname, '../..');
 
@@ -47,17 +47,24 @@ test('what it ends with is what the program is started with', async () => {
   }
 });
 
+/** What V8 tells of its heap while a program runs that has what heap.ts exports. */
+async function traced(flags: readonly string[], program: string): Promise<string> {
+  const path = JSON.stringify(join(root, 'src/commands/heap.ts'));
+  const code = `import { growFast, startYoung } from ${path}; ${program}`;
+  const args = [...flags, '--input-type=module', '--eval', code];
+  return (await promisify(execFile)(process.execPath, args)).stdout;
+}
+
 /** How far V8 lets the heap grow after each of two collections, times what it holds. */
 async function factors(isDone: boolean): Promise<number[]> {
-  const code = `
-    import { growFast } from ${JSON.stringify(join(root, 'src/commands/heap.ts'))};
-    growFast(() => ${String(isDone)});
+  const text = await traced(
+    ['--expose-gc', '--trace-gc-verbose'],
+    `growFast(() => ${String(isDone)});
     gc();
     await new Promise((resolve) => setTimeout(resolve, 500));
-    gc();`;
-  const flags = ['--expose-gc', '--trace-gc-verbose', '--input-type=module'];
-  const { stdout } = await promisify(execFile)(process.execPath, [...flags, '--eval', code]);
-  return [...stdout.matchAll(/HeapController\] factor ([\d.]+)/g)].map(([, factor]) =>
+    gc();`,
+  );
+  return [...text.matchAll(/HeapController\] factor ([\d.]+)/g)].map(([, factor]) =>
     Number(factor),
   );
 }
@@ -66,4 +73,16 @@ test('V8 does as it is told', async () => {
   const [first, then] = [1 + growth.first / 100, 1 + growth.then / 100];
   expect(await factors(false)).toEqual([first, first]);
   expect(await factors(true)).toEqual([first, then]);
+});
+
+test('what is kept of a first list teaches V8 nothing', async () => {
+  const keep = `
+    const kept = [];
+    const make = (value) => ({ value, more: [value, { value }] });
+    for (let round = 0; round < 30; round++) {
+      for (let value = 0; value < 30_000; value++) kept.push(make(value));
+    }`;
+  const flags = ['--max-semi-space-size=4', '--trace-pretenuring-statistics'];
+  expect(await traced(flags, keep)).toMatch(/=> tenure/);
+  expect(await traced(flags, `${startYoung.name}(); ${keep}`)).not.toMatch(/tenure/);
 });
