@@ -1,11 +1,12 @@
 // What a scrape costs in a fleet: `node --expose-gc test/bench/scrape.ts`, with `--quick` a small
 // version. Prints one table and, as the last line, all figures as JSON.
 //
-// Scrapes go over HTTP on the loopback, through the same server as in the program, by a scraper that
-// is another process (scraper.ts): the clock is the scraper's, CPU that of the auditor alone. What
-// is rendered without HTTP stands beside it. Every second scrape tells for how much of its own CPU
-// time the event loop was kept from a task that is always ready. As a yardstick, in the same process,
-// a registry of prom-client: all Services are summed up at the scrape, and a Gauge holds each series.
+// Scrapes go over HTTP on the loopback, through the same server as in the program, by a scraper
+// that is another process (scraper.ts): the clock is the scraper's, CPU that of the auditor alone.
+// What is rendered without HTTP stands beside it. Every second scrape tells for how much of its own
+// CPU time the event loop was kept from a task that is always ready. As a yardstick, in the same
+// process, a registry of prom-client: all Services are summed up at the scrape, and a Gauge holds
+// each series.
 
 import { Gauge, Registry } from 'prom-client';
 
