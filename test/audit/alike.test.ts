@@ -18,7 +18,7 @@ import type { EndpointSlice, Key, Service } from '../../src/model/objects.ts';
 import { expectedForwarding } from '../../src/shadow/forwarding.ts';
 import { event, storeOf } from '../build.ts';
 import type { Input } from '../nodes/audit.ts';
-import { forwardingOf, inputOf } from '../nodes/audit.ts';
+import { expectedOf, inputOf } from '../nodes/audit.ts';
 import type { Folder } from '../nodes/folder.ts';
 import { foldersBelow, readFolder } from '../nodes/folder.ts';
 import { rulesReported } from '../nodes/reporting.ts';
@@ -70,11 +70,9 @@ function alone({ services, slices }: Proxied, one: Recorded, rules: ReportedRule
   return observeNode({ forwarding, node, rules });
 }
 
-const rulesOf = ({ folder, path }: Recorded): ReportedRules => {
-  const expected = forwardingOf(folder);
-  if (expected === null) throw new Error(path);
-  return rulesReported(folder, expected).rules;
-};
+/** What its agent would tell, and answer. */
+const reportedOf = ({ folder, input }: Recorded): ReportedRules =>
+  rulesReported(folder, { forwarding: expectedOf(folder, input), node: input.node }).rules;
 
 const sound = recordedIn('recordings');
 const all = [...sound, ...recordedIn('faults').filter((_, at) => at % 3 === 1)];
@@ -90,7 +88,7 @@ describe('recorded nodes', () => {
         known?.proxied ?? createProxied(storeOf([node, ...services, ...slices]).snapshot);
       const alike = known?.alike ?? createAlike(proxied);
       kinds.set(objects, { proxied, alike });
-      const rules = rulesOf(one);
+      const rules = reportedOf(one);
       const { observed, ports } = judge(alike, one, rules, new Set());
       expect(shown(observed), one.path).toEqual(shown(alone(proxied, one, rules)));
       const whole = expectedForwarding(services, proxied.slices, node, one.input.config);
@@ -104,16 +102,50 @@ describe('recorded nodes', () => {
       const { services, slices, node } = one.input;
       if (one.folder.isForeign) continue;
       const alike = createAlike(createProxied(storeOf([node, ...services, ...slices]).snapshot));
-      const { apart } = judge(alike, one, rulesOf(one), new Set());
+      const { apart } = judge(alike, one, reportedOf(one), new Set());
       expect(apart.size, one.path).toBeLessThan(services.length);
     }
   });
 });
 
+/** The node with this address on one of its interfaces. */
+function having(address: string, { path, folder, input }: Recorded): Recorded {
+  const node = { ...folder.node, localAddresses: [...folder.node.localAddresses, address] };
+  return { path, input, folder: { ...folder, node } };
+}
+
+/** Addresses that others than the node may have as well: of frontends, and of endpoints. */
+function addressesOf(one: Recorded): string[] {
+  const { frontends } = expectedOf(one.folder, one.input);
+  const kinds = new Map(frontends.map(({ kind, address }) => [kind, address]));
+  const [endpoint] = one.input.slices.flatMap(({ endpoints }) => endpoints);
+  const shared = [kinds.get('external IP'), kinds.get('load balancer IP'), endpoint?.addresses[0]];
+  return shared.filter((address) => address !== undefined);
+}
+
+describe('a recorded node with an address of a Service on its own interface', () => {
+  test.each(sound.filter((_, at) => at % 3 === 0).map((one) => [one.path, one] as const))(
+    '%s is judged as it would be by itself, and so is the next without',
+    (_path, one) => {
+      const { services, slices, node } = one.input;
+      const proxied = createProxied(storeOf([node, ...services, ...slices]).snapshot);
+      const alike = createAlike(proxied);
+      const addresses = addressesOf(one);
+      expect(addresses).not.toEqual([]);
+      for (const other of [...addresses.map((address) => having(address, one)), one]) {
+        const rules = reportedOf(other);
+        const { observed } = judge(alike, other, rules, new Set());
+        expect(shown(observed)).toEqual(shown(alone(proxied, other, rules)));
+      }
+    },
+    60_000,
+  );
+});
+
 const [first] = sound.filter(({ path }) => path.endsWith('iptables-nft/node-a'));
 if (first === undefined) throw new Error('No node');
 const subject: Recorded = first;
-const rules = rulesOf(subject);
+const rules = reportedOf(subject);
 
 /** A slice without some of its endpoints, or as it was; or a Service that goes and comes again. */
 type Step =
