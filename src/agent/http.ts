@@ -106,7 +106,7 @@ function sendText(response: ServerResponse, text: string): void {
 function sendReport(agent: Agent, request: IncomingMessage, response: ServerResponse): void {
   const published = agent.report();
   if (published === null) {
-    send(response, 503, { error: 'the first round is not over' });
+    send(response, 503, { error: agent.problem() ?? 'the first round is not over' });
     return;
   }
   const { text, etag } = published;

@@ -49,6 +49,8 @@ export interface Agent {
   run(signal: AbortSignal): Promise<void>;
   /** null: no round is over yet. */
   report(): Published | null;
+  /** Why the last round could not even tell that nothing is known; null: it could. */
+  problem(): string | null;
   /** null: no rule answers for this frontend, or nothing is known. */
   details(key: string): Promise<readonly Detail[] | null>;
   /** What becomes of these packets, and in which round; null: nothing is known. */
@@ -112,6 +114,7 @@ interface Reader {
 interface State {
   readonly settings: Settings;
   published: Published | null;
+  problem: string | null;
   packed: { readonly packed: Packed; readonly bytes: Buffer } | null;
   /** Of this report, while it lasts. */
   reader: Reader | null;
@@ -126,6 +129,7 @@ export function createAgent(settings: Settings): Agent {
   const state: State = {
     settings,
     published: null,
+    problem: null,
     packed: null,
     reader: null,
     cost: { rounds: 0, failed: 0, collecting: 0, cpu: 0, last: 0, pause: 0, bytes: 0 },
@@ -142,6 +146,7 @@ export function createAgent(settings: Settings): Agent {
       }
     },
     report: () => state.published,
+    problem: () => state.problem,
     details: async (key) => (await asked(state, { kind: 'details', key })) as Detail[] | null,
     async outcomes(packets) {
       const { published } = state;
@@ -169,9 +174,12 @@ async function round(state: State, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   if (typeof made === 'string') {
     // Where not even that can be, the last report becomes old, and its age is told.
+    state.problem = made;
+    process.stderr.write(`endpoint-auditor: ${made}\n`);
     state.cost = { ...cost, failed: cost.failed + 1, pause: Math.max(interval, cost.pause) };
     return;
   }
+  state.problem = null;
   const { reading, text, bytes } = made;
   const { etag, frontends, packed, collecting } = reading;
   state.published = { text, etag, frontends, at, round: `${state.name}-${cost.rounds + 1}` };

@@ -70,6 +70,22 @@ test.each([
   expect(agent.cost()).toMatchObject({ rounds: 1, failed: 1 });
 });
 
+test('why no round can be made is told, and forgotten when one is', async () => {
+  const agent = createAgent(settings(programs));
+  const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+  vi.stubEnv('NODE_OPTIONS', '--import=/nowhere');
+  await agent.round();
+  vi.unstubAllEnvs();
+  expect(agent.report()).toBeNull();
+  expect(agent.problem()).toBe('reading the rules ended with 1');
+  expect(said).toHaveBeenCalledWith(expect.stringContaining('ended with 1'));
+  said.mockRestore();
+  expect(agent.cost()).toMatchObject({ rounds: 0, failed: 1 });
+  await agent.round();
+  expect(agent.problem()).toBeNull();
+  expect(reportOf(agent).problems).toEqual([]);
+});
+
 test('it rests a hundred times as long as a round has cost', async () => {
   const agent = createAgent(settings(programs));
   await agent.round();
