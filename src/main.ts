@@ -208,7 +208,8 @@ function addAnswering(program: Command, run: Run): void {
         .choices(['table', 'json'])
         .default('table'),
     )
-    .action((options: LagOptions) => {
+    .action((options: LagOptions, command: Command) => {
+      if (options.server !== undefined) refuseLive(command, '--server', ofServer);
       run(import('./commands/lag.ts').then(({ lag }) => lag(options)));
     });
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')

@@ -184,6 +184,15 @@ describe('audit', () => {
     expect(unreadable.err).toContain('Pod shop/web-1: status.podIPs');
   });
 
+  it.each([
+    [['lag', '--server', 'http://127.0.0.1:1', '--settle', '5s'], '--server'],
+    [['audit', 'dump.yaml', '--settle', '5s'], 'a dump'],
+  ])('%j: what would be passed over is refused', async (args, instead) => {
+    const ran = await run(args);
+    expect(ran.code).toBe(2);
+    expect(ran.err).toContain(`option '--settle <duration>' is of no use with ${instead}`);
+  });
+
   it('does not take an empty file, or a recording, for a cluster', async () => {
     for (const path of [save('empty.json', '{}'), recording]) {
       const ran = await run(['audit', path]);
