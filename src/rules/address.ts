@@ -51,14 +51,25 @@ function parseIPv6(text: string): bigint | null {
   return value;
 }
 
+/** The number that is all of this part of a text; null: it is none. */
+export function digitsAt(text: string, from: number, to: number): number | null {
+  let value = 0;
+  for (let at = from; at < to; at++) {
+    const digit = text.charCodeAt(at) - 48;
+    if (!(digit >= 0 && digit <= 9)) return null;
+    value = value * 10 + digit;
+  }
+  return from < to ? value : null;
+}
+
 /** `A`, `A/BITS`, `A/MASK` or `A-A` as a range; null for others, and for masks with holes. */
 export function parseNetwork(text: string, from = 0, to = text.length): Range | null {
   const slash = text.indexOf('/', from);
   if (slash >= 0 && slash < to) {
     const address = parseAddress(text, from, slash);
     if (address === null) return null;
-    const bits = text.slice(slash + 1, to);
-    return networkOf(address, /^\d{1,3}$/.test(bits) ? Number(bits) : bitsOfMask(bits));
+    const bits = to - slash > 4 ? null : digitsAt(text, slash + 1, to);
+    return networkOf(address, bits ?? bitsOfMask(text.slice(slash + 1, to)));
   }
   const dash = text.indexOf('-', from);
   if (dash >= 0 && dash < to) {

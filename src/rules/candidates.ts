@@ -16,13 +16,13 @@ interface Index {
   readonly byPort: ReadonlyMap<Address, readonly number[]>;
 }
 
-/** A shorter chain is read faster than an index. */
-const shortest = 8;
+/** A shorter chain is read faster than an index is made. */
+const shortest = 256;
 
 /** The rules that may match, in order: all that are left out surely do not. */
 export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] {
   const rules = rulesOf(chain);
-  if (rules.length < shortest || !chain.keeps) return rules;
+  if (rules.length < shortest) return rules;
   const index = (chain.index ??= indexOf(rules)) as Index | 'useless';
   if (index === 'useless' || state.destination === null || state.destinationPort === null) {
     return rules;

@@ -1,8 +1,8 @@
 // The chains of one table of a dump by iptables-save. A large node has hundreds of thousands, most
 // with the one or two rules of an endpoint, and few walks come to each. So of a chain only places
 // in the text are kept, as numbers in one array, and it becomes an object when it is asked for:
-// objects for all of them cost more than reading the dump. Those that are asked for often, or are
-// long, stay.
+// objects for all of them cost more than reading the dump. Those that are long, or asked for again
+// and again, stay; of the others those asked for lately: packets of one frontend ask for the same.
 //
 // iptables-save prints chains in the order in which it prints their rules: the next rule is of the
 // same chain as the last, or of the next that has any.
@@ -16,7 +16,9 @@ export interface OpenChains extends Chains {
   /** Takes up a chain; its name is in the text from `at` to `end`. */
   declare(at: number, end: number, base: Base | null): void;
   /** Takes up a line of a rule: returns false where its chain is not declared. */
-  addRule(nameAt: number, nameEnd: number, at: number, end: number, line: number): boolean;
+  addRule(name: string, at: number, end: number, line: number): boolean;
+  /** Takes up another line of the same chain, right behind the last. */
+  addNext(end: number): void;
   /** How many there are. */
   size(): number;
 }
@@ -32,65 +34,69 @@ const start = 4;
 const stop = 5;
 const firstLine = 6;
 const rules = 7;
-const asked = 8;
+const made = 8;
 const columns = 9;
 
-/** A chain asked for this often is kept: every packet passes it. */
+/** A chain that was made an object so often stays one: every packet passes it. */
 const often = 8;
 
 /** A chain of so many rules costs more to read again than to keep. */
 const long = 256;
 
+/** As many chains of those asked for lately stay, at most. */
+const mostLately = 32;
+
 interface Store {
   readonly text: string;
-  readonly readRules: ReadRules;
+  readonly read: Chain['read'];
   count: number;
   rows: Int32Array;
   buckets: Int32Array;
   /** The chain of the last rule. */
   last: number;
-  readonly based: Map<number, Base>;
   /** Spans behind the first. */
   readonly more: Map<number, number[]>;
   readonly kept: Map<number, Chain>;
+  /** Each in one place, by which chain it is. */
+  readonly lately: (Chain | undefined)[];
 }
 
 /** An empty set of chains whose names and rules are in this text. */
 export function openChains(text: string, readRules: ReadRules): OpenChains {
   const store: Store = {
     text,
-    readRules,
+    read: ({ name, place }) => readRules(name, spansOf(store, place)),
     count: 0,
     rows: new Int32Array(64 * columns),
     buckets: new Int32Array(64).fill(-1),
     last: -1,
-    based: new Map(),
     more: new Map(),
     kept: new Map(),
+    lately: Array.from({ length: mostLately }),
   };
   const bases: Chain[] = [];
   return {
     bases: () => bases,
     declare: (at, end, base) => {
       const chain = declare(store, at, end);
-      if (base === null) return;
-      store.based.set(chain, base);
-      bases.push(chainAt(store, chain, true));
+      if (base !== null) bases.push(chainAt(store, chain, base));
     },
-    addRule: (...place) => addRule(store, ...place),
+    addRule: (name, at, end, line) => addRule(store, name, at, end, line),
+    addNext: (end) => prolong(store, end),
     size: () => store.count,
     get: (name) => {
       const chain = find(store, name);
-      return chain < 0 ? undefined : chainAt(store, chain, false);
+      return chain < 0 ? undefined : chainAt(store, chain, null);
     },
     *values() {
-      for (let chain = 0; chain < store.count; chain++) yield chainAt(store, chain, false);
+      for (let chain = 0; chain < store.count; chain++) yield chainAt(store, chain, null);
     },
   };
 }
 
 function declare(store: Store, at: number, end: number): number {
-  const known = find(store, store.text.slice(at, end));
+  const value = hashOf(store.text, at, end);
+  const known = findBy(store, store.text.slice(at, end), value);
   if (known >= 0) return known;
   const chain = store.count++;
   if (store.count * columns > store.rows.length) grow(store);
@@ -98,7 +104,7 @@ function declare(store: Store, at: number, end: number): number {
   const { rows } = store;
   rows[row + nameAt] = at;
   rows[row + nameEnd] = end;
-  rows[row + hash] = hashOf(store.text, at, end);
+  rows[row + hash] = value;
   link(store, chain);
   return chain;
 }
@@ -131,47 +137,30 @@ function hashOf(text: string, at: number, end: number): number {
 }
 
 /** The chain of this name; -1: there is none. */
-function find({ text, rows, buckets }: Store, name: string): number {
-  const { length } = name;
-  const value = hashOf(name, 0, length);
+const find = (store: Store, name: string): number =>
+  findBy(store, name, hashOf(name, 0, name.length));
+
+function findBy(store: Store, name: string, value: number): number {
+  const { rows, buckets } = store;
   let chain = buckets[value & (buckets.length - 1)] ?? -1;
   while (chain >= 0) {
     const row = chain * columns;
-    const own = rows[row + nameAt] ?? 0;
-    const isSame = rows[row + hash] === value && (rows[row + nameEnd] ?? 0) - own === length;
-    if (isSame && text.startsWith(name, own)) return chain;
+    if (rows[row + hash] === value && isNamed(store, chain, name)) return chain;
     chain = rows[row + sameBucket] ?? -1;
   }
   return -1;
 }
 
-/** Whether the name at this place is the chain's: from its end, as names begin alike. */
-function isNamed({ text, rows }: Store, chain: number, at: number, end: number): boolean {
-  const own = rows[chain * columns + nameAt] ?? 0;
-  const length = (rows[chain * columns + nameEnd] ?? 0) - own;
-  if (length !== end - at) return false;
-  for (let next = length - 1; next >= 0; next--) {
-    if (text.charCodeAt(own + next) !== text.charCodeAt(at + next)) return false;
-  }
-  return true;
+function isNamed({ text, rows }: Store, chain: number, name: string): boolean {
+  const at = rows[chain * columns + nameAt] ?? 0;
+  const end = rows[chain * columns + nameEnd] ?? 0;
+  return end - at === name.length && text.startsWith(name, at);
 }
 
-function addRule(
-  store: Store,
-  name: number,
-  nameTo: number,
-  at: number,
-  end: number,
-  line: number,
-): boolean {
-  const { text, rows, last, count } = store;
-  if (last >= 0 && isNamed(store, last, name, nameTo)) {
-    prolong(store, last, end);
-    return true;
-  }
+function addRule(store: Store, name: string, at: number, end: number, line: number): boolean {
+  const { rows, last, count } = store;
   const next = last + 1;
-  const isNext = next < count && isNamed(store, next, name, nameTo);
-  const chain = isNext ? next : find(store, text.slice(name, nameTo));
+  const chain = next < count && isNamed(store, next, name) ? next : find(store, name);
   if (chain < 0) return false;
   store.last = chain;
   const row = chain * columns;
@@ -188,34 +177,32 @@ function addRule(
   return true;
 }
 
-function prolong(store: Store, chain: number, end: number): void {
-  const row = chain * columns;
-  const more = store.more.size === 0 ? undefined : store.more.get(chain);
-  if (more === undefined) store.rows[row + stop] = end;
-  else more[more.length - 2] = end;
-  store.rows[row + rules] = (store.rows[row + rules] ?? 0) + 1;
+function prolong({ rows, last, more }: Store, end: number): void {
+  const row = last * columns;
+  const spans = more.size === 0 ? undefined : more.get(last);
+  if (spans === undefined) rows[row + stop] = end;
+  else spans[spans.length - 2] = end;
+  rows[row + rules] = (rows[row + rules] ?? 0) + 1;
 }
 
 /** The chain as an object: the one that is kept, or a new one. */
-function chainAt(store: Store, place: number, keep: boolean): Chain {
-  const known = store.kept.get(place);
-  if (known !== undefined) return known;
-  const { rows, text } = store;
+function chainAt(store: Store, place: number, base: Base | null): Chain {
+  const slot = place % mostLately;
+  const last = store.lately[slot];
+  if (last?.place === place) return last;
+  const chain = store.kept.get(place) ?? makeChain(store, place, base);
+  store.lately[slot] = chain;
+  return chain;
+}
+
+function makeChain({ text, rows, read, kept }: Store, place: number, base: Base | null): Chain {
   const row = place * columns;
-  const times = (rows[row + asked] ?? 0) + 1;
-  rows[row + asked] = times;
-  const isKept = keep || times >= often || (rows[row + rules] ?? 0) >= long;
+  const times = (rows[row + made] ?? 0) + 1;
+  rows[row + made] = times;
   const name = text.slice(rows[row + nameAt], rows[row + nameEnd]);
-  const chain: Chain = {
-    name,
-    base: store.based.get(place) ?? null,
-    place,
-    read: (self) => store.readRules(self.name, spansOf(store, self.place)),
-    keeps: isKept,
-    rules: null,
-    index: null,
-  };
-  if (isKept) store.kept.set(place, chain);
+  const chain: Chain = { name, base, place, read, rules: null, index: null };
+  const isKept = base !== null || times >= often || (rows[row + rules] ?? 0) >= long;
+  if (isKept) kept.set(place, chain);
   return chain;
 }
 

@@ -9,7 +9,8 @@
 
 import type { OpenChains, Spans } from './chains.ts';
 import { openChains } from './chains.ts';
-import { parseRule } from './iptables-rule.ts';
+import type { Memory } from './iptables-rule.ts';
+import { newMemory, parseRule } from './iptables-rule.ts';
 import type { Base, Family, Hook, Rule, RuleSet, Table } from './ruleset.ts';
 import { DumpError } from './ruleset.ts';
 
@@ -34,6 +35,9 @@ interface OpenTable extends Table {
   readonly chains: OpenChains;
 }
 
+/** What no rule begins with. */
+const noRule = '\n';
+
 interface Reading {
   readonly text: string;
   readonly family: Family;
@@ -41,6 +45,8 @@ interface Reading {
   table: OpenTable | null;
   /** Where the next quote is; the length of the text when there is none. */
   quote: number;
+  /** How another rule of the last one's chain begins: `-A NAME `. */
+  same: string;
   line: number;
 }
 
@@ -59,6 +65,7 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
     tables: [],
     table: null,
     quote: quote < 0 ? text.length : quote,
+    same: noRule,
     line: 0,
   };
   for (let at = 0; at < text.length;) {
@@ -76,17 +83,14 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
 
 function readLine(reading: Reading, at: number, end: number): void {
   const { text } = reading;
-  switch (text.charCodeAt(at)) {
-    case 45: {
-      // -
-      readRule(reading, at, end, at);
-      return;
-    }
-    case 91: {
-      // [
-      readRule(reading, at, end, text.indexOf('] ', at) + 2);
-      return;
-    }
+  const first = text.charCodeAt(at);
+  // - or [
+  if (first === 45 || first === 91) {
+    readRule(reading, at, end, first === 45 ? at : text.indexOf('] ', at) + 2);
+    return;
+  }
+  reading.same = noRule;
+  switch (first) {
     case 58: {
       // :
       readChain(reading, at, end);
@@ -119,7 +123,8 @@ function openTable(reading: Reading, at: number, end: number): void {
     throw new DumpError(`table ${reading.table.name} has no COMMIT`, line, `*${name}`);
   }
   if (!(name in priorities)) throw new DumpError('not a table of iptables', line, `*${name}`);
-  const chains = openChains(text, (chain, spans) => readRules(text, family, chain, spans));
+  const whole = { text, family, memory: newMemory() };
+  const chains = openChains(text, (chain, spans) => readRules(whole, chain, spans));
   const table = { family, name, source: 'iptables', chains, sets: new Map() } as const;
   reading.table = table;
   reading.tables.push(table);
@@ -158,15 +163,20 @@ function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: numb
 function readRule(reading: Reading, at: number, end: number, from: number): void {
   const { text, table, line } = reading;
   if (reading.quote < end) checkQuotes(reading, at, end);
+  if (table !== null && text.startsWith(reading.same, from)) {
+    table.chains.addNext(end);
+    return;
+  }
   if (table === null || !text.startsWith('-A ', from)) {
     const problem = table === null ? 'a rule outside of a table' : 'not a line of iptables-save';
     throw new DumpError(problem, line, text.slice(at, end));
   }
   const space = text.indexOf(' ', from + 3);
   const nameEnd = space < 0 || space > end ? end : space;
-  if (!table.chains.addRule(from + 3, nameEnd, at, end, line)) {
+  if (!table.chains.addRule(text.slice(from + 3, nameEnd), at, end, line)) {
     throw new DumpError('a rule of a chain that is not declared', line, text.slice(at, end));
   }
+  reading.same = nameEnd < end ? text.slice(from, nameEnd + 1) : noRule;
 }
 
 function passQuotes(reading: Reading, end: number): void {
@@ -195,16 +205,23 @@ function isEscaped(text: string, at: number): boolean {
   return backslashes % 2 === 1;
 }
 
-function readRules(text: string, family: Family, name: string, spans: Spans): readonly Rule[] {
+interface Whole {
+  readonly text: string;
+  readonly family: Family;
+  readonly memory: Memory;
+}
+
+function readRules({ text, family, memory }: Whole, name: string, spans: Spans): readonly Rule[] {
   const rules: Rule[] = [];
   for (let span = 0; span < spans.length; span += 3) {
-    const [start = 0, stop = 0, first = 0] = [spans[span], spans[span + 1], spans[span + 2]];
-    let line = first;
-    for (let at = start; at < stop; line++) {
+    const stop = spans[span + 1] ?? 0;
+    let line = spans[span + 2] ?? 0;
+    for (let at = spans[span] ?? 0; at < stop; line++) {
       const newline = text.indexOf('\n', at);
       const end = newline < 0 || newline > stop ? stop : newline;
       const from = text.charCodeAt(at) === 91 ? text.indexOf('] ', at) + 2 : at;
-      rules.push(parseRule(text, { at, options: from + 3 + name.length, end, line, family }));
+      const place = { at, options: from + 3 + name.length, end, line, family };
+      rules.push(parseRule(text, place, memory));
       at = end + 1;
     }
   }

@@ -152,7 +152,6 @@ function readChain(table: OpenTable, raw: RawChain): void {
     base: baseOf(raw, table.byName.size),
     place: 0,
     read: () => rules.map((rule) => readRule(rule, table, guards)),
-    keeps: true,
     rules: null,
     index: null,
   });

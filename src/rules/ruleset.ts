@@ -58,10 +58,8 @@ export interface Chain {
   /** Which chain of the dump it is, for `read`. */
   readonly place: number;
   readonly read: (chain: Chain) => readonly Rule[];
-  /** Whether its rules are kept once they are read; see `rulesOf`. */
-  readonly keeps: boolean;
   rules: readonly Rule[] | null;
-  /** What the walker keeps about a long chain that is kept. */
+  /** What the walker keeps about a long chain. */
   index: unknown;
 }
 
@@ -80,16 +78,8 @@ export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
   values: () => byName.values(),
 });
 
-/**
- * A chain's rules. They are read when asked for. A node has hundreds of thousands, each in a chain
- * of one endpoint that few walks come to: to read them again costs less than to keep them all.
- */
-export function rulesOf(chain: Chain): readonly Rule[] {
-  if (chain.rules !== null) return chain.rules;
-  const rules = chain.read(chain);
-  if (chain.keeps) chain.rules = rules;
-  return rules;
-}
+/** A chain's rules. They are read when they are first asked for. */
+export const rulesOf = (chain: Chain): readonly Rule[] => (chain.rules ??= chain.read(chain));
 
 /** Numbers that a packet carries, or that go with it. */
 export type Field =

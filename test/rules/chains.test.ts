@@ -31,7 +31,7 @@ function chainsOf(declared: readonly string[], lines: readonly string[]) {
   }
   const known = lines.map((name, line) => {
     const end = at + name.length;
-    const isKnown = chains.addRule(at, end, at, end, line);
+    const isKnown = chains.addRule(name, at, end, line);
     at = end + 1;
     return isKnown;
   });

@@ -1,11 +1,14 @@
+import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
-import { parseRule, protocolNumbers } from '../../src/rules/iptables-rule.ts';
+import type { Memory } from '../../src/rules/iptables-rule.ts';
+import { newMemory, parseRule, protocolNumbers } from '../../src/rules/iptables-rule.ts';
 import type { Statement } from '../../src/rules/ruleset.ts';
+import { foldersBelow, readBytes } from '../nodes/folder.ts';
 
-function read(text: string): readonly Statement[] {
+function read(text: string, memory: Memory = newMemory()): readonly Statement[] {
   const place = { at: 0, options: 0, end: text.length, line: 7, family: 'ip' } as const;
-  return parseRule(text, place).statements;
+  return parseRule(text, place, memory).statements;
 }
 
 const kinds = (text: string): string[] => read(text).map(({ kind }) => kind);
@@ -77,13 +80,38 @@ describe('rules', () => {
     expect(kinds(text)).toEqual(want);
   });
 
-  test('the same options again are the same', () => {
-    const text = '-p udp -m udp --dport 53 -m conntrack ! --ctstate NEW -j DROP';
-    expect(read(text)).toEqual(read(text));
-  });
-
   test('an unknown match keeps its text, quotes and all', () => {
     const [unknown] = read('-m u32 --u32 "0x0>>0x16&0x3c@0x8=0x1" -j DROP');
     expect(unknown).toEqual({ kind: 'unknown', text: '-m u32 --u32 "0x0>>0x16&0x3c@0x8=0x1"' });
   });
+});
+
+describe('what was read before', () => {
+  /** Rules read one behind the other, and each by itself. */
+  const readAll = (texts: readonly string[]): void => {
+    const memory = newMemory();
+    for (const text of texts) expect(read(text, memory), text).toEqual(read(text));
+  };
+
+  test('changes nothing in the rules of real nodes', () => {
+    const rules = new Set<string>();
+    for (const folder of foldersBelow(`${import.meta.dirname}/../nodes`)) {
+      for (const name of ['iptables-save.txt', 'ip6tables-save.txt']) {
+        const dump = readBytes(`${folder}/${name}`)?.toString() ?? '';
+        for (const [, text = ''] of dump.matchAll(/^-A \S+ (.*)$/gm)) rules.add(text);
+      }
+    }
+    expect(rules.size).toBeGreaterThan(1000);
+    readAll([...rules]);
+  });
+
+  const word = fc.constantFrom(
+    ...['-m', 'tcp', '-p', 'tcp', 'udp', '-s', '10.0.0.1/32', '10.0.0.2', '!', '-j', '-g', 'X'],
+    ...['-i', 'eth0', '-j', '-m', 'comment', '--comment', '"a -j b"', 'DNAT', '--to-destination'],
+    ...['10.0.0.1:80', '--dport', '80', '8', 'statistic', '--mode', 'random', '--probability'],
+    ...['0.5', 'KUBE-MARK-MASQ', 'KUBE-SEP-ABCDEFGHIJKLMNOP', '', '-f', '-', '--', 'x-y'],
+  );
+  const rule = fc.array(word, { maxLength: 14 }).map((words) => words.join(' '));
+
+  property.prop([fc.array(rule, { maxLength: 20 })])('changes nothing in any text', readAll);
 });
