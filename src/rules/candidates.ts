@@ -5,6 +5,7 @@
 // ask for neither, in their order.
 
 import type { PacketState } from './match.ts';
+import { ask } from './match.ts';
 import type { Address, Chain, Field, Rule, Statement } from './ruleset.ts';
 import { rulesOf } from './ruleset.ts';
 
@@ -24,15 +25,21 @@ export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] 
   const rules = rulesOf(chain);
   if (rules.length < shortest) return rules;
   const index = (chain.index ??= indexOf(rules)) as Index | 'useless';
-  if (index === 'useless' || state.destination === null || state.destinationPort === null) {
-    return rules;
-  }
-  const own = index.byAddress.get(state.destination) ?? [];
-  const ports = index.byPort.get(state.destinationPort) ?? [];
+  if (index === 'useless') return rules;
+  const { byAddress, byPort } = index;
+  const own = ask(state, ({ destination }) => placesOf(byAddress, destination));
+  const ports = ask(state, ({ destinationPort }) => placesOf(byPort, destinationPort));
+  if (own === null || ports === null) return rules;
   if (own.length === 0 && ports.length === 0) return index.generalRules;
   const places = [...index.general, ...own, ...ports].sort((a, b) => a - b);
   return places.flatMap((place) => rules[place] ?? []);
 }
+
+const none: readonly number[] = [];
+
+/** null: any place may be one. */
+const placesOf = (by: Index['byPort'], value: Address | null): readonly number[] | null =>
+  value === null ? null : (by.get(value) ?? none);
 
 function indexOf(rules: readonly Rule[]): Index | 'useless' {
   const general: number[] = [];

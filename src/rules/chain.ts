@@ -17,6 +17,8 @@ import type { BaseChain } from './hooks.ts';
 import { changeMark } from './mark.ts';
 import type { PacketState } from './match.ts';
 import { evaluate, lookup } from './match.ts';
+import type { Kind } from './onward.ts';
+import { forkedTooOften, goOnward } from './onward.ts';
 import type { Action, Chain, Element, Match, Rule } from './ruleset.ts';
 import type { Tally } from './tally.ts';
 import { addHull, addTally, count, isDestination } from './tally.ts';
@@ -36,18 +38,24 @@ export interface Walk {
   /** The base chain let it pass, or NAT is settled: what follows adds to the tally. */
   readonly onward: (walk: Walk, traveller: Traveller, tally: Tally, weight: number) => void;
   /** Unknowns that matter: reason and rule. */
-  readonly unknown: Map<string, { readonly reason: string; readonly rule: string }>;
+  unknown: Map<string, { readonly reason: string; readonly rule: string }>;
+  /** What became of packets that were translated. */
+  readonly kinds: Kind[];
   steps: number;
   depth: number;
 }
 
-/** A place in a chain to come back to. */
-interface Frame {
+/** A place in a chain, and where its caller is. */
+interface Place {
   readonly base: BaseChain;
   readonly chain: Chain;
   readonly rules: readonly Rule[];
   readonly next: number;
   readonly parent: Frame | null;
+}
+
+/** One to come back to. */
+interface Frame extends Place {
   /** The affinity in force when the packet was here. */
   readonly affinity: PacketState['affinity'];
   /** Something forked here, so that what follows may be asked for more than once. */
@@ -94,9 +102,20 @@ export function runBase(
   weight: number,
 ): void {
   const { chain } = base;
-  const rules = candidatesOf(chain, traveller);
-  const place = { base, chain, rules, next: 0, parent: null, forked: false };
-  finish({ walk, ...place, traveller, tally, weight });
+  const place = { base, chain, rules: candidatesOf(chain, traveller), next: 0, parent: null };
+  finish(runAt(place, false, walk, traveller, tally, weight));
+}
+
+/** Spelt out, since every packet makes many of them. */
+function runAt(
+  { base, chain, rules, next, parent }: Place,
+  forked: boolean,
+  walk: Walk,
+  traveller: Traveller,
+  tally: Tally,
+  weight: number,
+): Run {
+  return { walk, base, chain, rules, next, parent, forked, traveller, tally, weight };
 }
 
 function finish(run: Run): void {
@@ -108,15 +127,15 @@ function finish(run: Run): void {
     }
     run.next++;
     if (run.walk.steps++ > mostSteps) {
-      giveUp(run, 'the rules fork too often', rule.text);
+      giveUp(run, rule.text);
       return;
     }
     if (applyRule(run, rule, 0, nothing) === 'over') return;
   }
 }
 
-function giveUp({ walk, traveller, tally, weight }: Run, reason: string, rule: string): void {
-  walk.unknown.set(reason, { reason, rule });
+function giveUp({ walk, traveller, tally, weight }: Run, rule: string): void {
+  walk.unknown.set(forkedTooOften, { reason: forkedTooOften, rule });
   count(tally, 'unknown', weight, traveller);
 }
 
@@ -152,11 +171,10 @@ function restOf(walk: Walk, frame: Frame, traveller: Traveller): Tally {
   const known = frame.rest?.get(key);
   if (known !== undefined) return known;
   const tally: Tally = new Map();
-  const { base, chain, rules, next, parent } = frame;
-  const run = { walk, base, chain, rules, next, parent, forked: false };
-  const whole = { ...run, traveller: state, tally, weight: 1 };
+  const whole = runAt(frame, false, walk, state, tally, 1);
+  const { text = '' } = frame.rules[frame.next] ?? {};
   walk.depth++;
-  if (walk.depth > deepest) giveUp(whole, 'the rules fork too often', rules[next]?.text ?? '');
+  if (walk.depth > deepest) giveUp(whole, text);
   else finish(whole);
   walk.depth--;
   frame.rest ??= new Map();
@@ -226,19 +244,21 @@ function applyRule(run: Run, rule: Rule, from: number, before: Pending): Next {
 /** The place that a run is at, to come back to from a fork. */
 function frameOf(run: Run): Frame {
   if (run.forked && run.parent !== null && run.next >= run.rules.length) return run.parent;
-  const { base, chain, rules, next, parent, traveller } = run;
+  return frameAt(run, true);
+}
+
+function frameAt({ base, chain, rules, next, parent, traveller }: Run, isFork: boolean): Frame {
   const { affinity } = traveller;
-  return { base, chain, rules, next, parent, affinity, isFork: true, rest: null };
+  return { base, chain, rules, next, parent, affinity, isFork, rest: null };
 }
 
 const noRules: readonly Rule[] = [];
 
 /** A run beside this one, that comes back to the frame. */
 function branchOf(run: Run, frame: Frame, tally: Tally, weight: number): Run {
-  const traveller = { ...run.traveller };
-  const { walk, base, chain } = run;
-  const place = { base, chain, rules: noRules, next: 0, parent: frame, forked: true };
-  return { walk, ...place, traveller, tally, weight };
+  const { base, chain, walk, traveller } = run;
+  const place = { base, chain, rules: noRules, next: 0, parent: frame };
+  return runAt(place, true, walk, { ...traveller }, tally, weight);
 }
 
 function takeBranch(branch: Run, rule: Rule, at: number, pending: Pending): void {
@@ -253,7 +273,7 @@ function fork(run: Run, rule: Rule, at: number, pending: Pending): Next {
     const matched: Tally = new Map();
     takeBranch(branchOf(run, frame, matched, 1), rule, at, { ...pending, unknown: null });
     const hull = addHull(tally, [matched, restOf(walk, frame, traveller)], weight);
-    if (hull) addUnknown(walk, unknown, rule);
+    if (hull) addUnknown(walk, rule, whether(unknown));
     return 'over';
   }
   if (memory !== null) return forkByMemory(run, rule, at, { ...pending, memory }, frame);
@@ -288,17 +308,16 @@ function forkByMemory(
     return goOn(run, frame, 1);
   }
   const hull = addHull(tally, [known, restOf(walk, frame, traveller)], weight);
-  if (hull) addUnknown(walk, memory, rule);
+  if (hull) addUnknown(walk, rule, whether(memory));
   return 'over';
 }
 
-function addUnknown(walk: Walk, match: Match, rule: Rule): void {
-  const text = 'text' in match ? match.text : match.kind;
-  walk.unknown.set(rule.text, {
-    reason: `cannot tell whether it matches: ${text}`,
-    rule: rule.text,
-  });
+function addUnknown(walk: Walk, rule: Rule, reason: string): void {
+  walk.unknown.set(rule.text, { reason: `cannot tell ${reason}`, rule: rule.text });
 }
+
+const whether = (match: Match): string =>
+  `whether it matches: ${'text' in match ? match.text : match.kind}`;
 
 /** Does what the rule says. */
 function perform(run: Run, rule: Rule, action: Action): Next {
@@ -366,19 +385,9 @@ function call(
 
 function callerOf(run: Run): Frame | null {
   if (run.forked) return run.parent;
-  const { base, chain, rules, next, parent, traveller } = run;
   // Nothing is left to do there: its own caller is next.
-  if (next >= rules.length && parent !== null) return parent;
-  return {
-    base,
-    chain,
-    rules,
-    next,
-    parent,
-    affinity: traveller.affinity,
-    isFork: false,
-    rest: null,
-  };
+  if (run.next >= run.rules.length && run.parent !== null) return run.parent;
+  return frameAt(run, false);
 }
 
 const afterGoto = (run: Run): Frame | null =>
@@ -393,7 +402,7 @@ function performUnknown(run: Run, rule: Rule, text: string): Next {
     return way;
   });
   addHull(tally, [...ways, restOf(walk, frameOf(run), traveller)], weight);
-  walk.unknown.set(rule.text, { reason: `cannot tell what it does: ${text}`, rule: rule.text });
+  addUnknown(walk, rule, `what it does: ${text}`);
   return 'over';
 }
 
@@ -435,10 +444,8 @@ function eachElement(run: Run, rule: Rule, action: MapAction, take: TakeElement)
     take(branchOf(run, frame, way, 1), element);
     return way;
   });
-  if (addHull(tally, [...ways, restOf(walk, frame, traveller)], weight)) {
-    const reason = `cannot tell what it finds in ${set.name}`;
-    walk.unknown.set(rule.text, { reason, rule: rule.text });
-  }
+  const hull = addHull(tally, [...ways, restOf(walk, frame, traveller)], weight);
+  if (hull) addUnknown(walk, rule, `what it finds in ${set.name}`);
   return 'over';
 }
 
@@ -476,11 +483,8 @@ function translateRun(run: Run, rule: Rule, action: TranslationAction): void {
   const ways = translate(action, traveller, walk.own);
   const [only] = ways;
   if (ways.length === 1 && only !== undefined) {
-    if (only.goal === 'unknown') {
-      const reason = `cannot tell where it sends: ${action.text}`;
-      walk.unknown.set(rule.text, { reason, rule: rule.text });
-    }
-    walk.onward(walk, only, tally, weight);
+    if (only.goal === 'unknown') addUnknown(walk, rule, `where it sends: ${action.text}`);
+    goOnward(walk, only, tally, weight);
     return;
   }
   const tallies = ways.map((way) => {
@@ -488,8 +492,6 @@ function translateRun(run: Run, rule: Rule, action: TranslationAction): void {
     walk.onward(walk, way, each, 1);
     return each;
   });
-  if (addHull(tally, tallies, weight)) {
-    const reason = `cannot tell which it takes: ${action.text}`;
-    walk.unknown.set(rule.text, { reason, rule: rule.text });
-  }
+  const hull = addHull(tally, tallies, weight);
+  if (hull) addUnknown(walk, rule, `which it takes: ${action.text}`);
 }

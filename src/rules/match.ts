@@ -25,8 +25,8 @@ export interface PacketState {
   readonly source: Address;
   readonly protocol: number;
   readonly isLocal: (address: Address) => boolean;
-  /** Where it was sent to. */
-  readonly original: { readonly address: Address; readonly port: number };
+  /** Where it was sent to; null: not known. */
+  readonly original: { readonly address: Address | null; readonly port: number | null };
   hook: Hook;
   /** null: a rule translated it, and does not say into what. */
   destination: Address | null;
@@ -58,6 +58,35 @@ export interface PacketState {
   /** On the way of a source that is remembered: under which name, for how long. */
   affinity: { readonly name: string; readonly seconds: number | null } | null;
   trace: List<TraceStep> | null;
+  /** Takes up what is asked of where it goes; null: nobody wants to know. */
+  asked: Asked[] | null;
+}
+
+/** A question that was asked of a packet, as it is asked of another, and its answer. */
+export interface Asked {
+  readonly question: (other: PacketState) => unknown;
+  readonly answer: unknown;
+}
+
+const nowhere = {
+  destination: null,
+  destinationPort: null,
+  original: { address: null, port: null },
+};
+
+/**
+ * Asks a packet something. An answer that is certain, and the same when nobody knows where the
+ * packet goes, is the same wherever it goes.
+ */
+export function ask<Answer>(state: PacketState, question: (of: PacketState) => Answer): Answer {
+  const answer = question(state);
+  if (state.asked === null) return answer;
+  if (answer !== 'unknown' && question({ ...state, ...nowhere }) === answer) return answer;
+  const now = { ...state };
+  const again = ({ destination, destinationPort, original }: PacketState): Answer =>
+    question({ ...now, destination, destinationPort, original });
+  state.asked.push({ question: again, answer });
+  return answer;
 }
 
 export interface TraceStep {
@@ -70,7 +99,10 @@ export interface TraceStep {
 const answer = (holds: boolean, negate: boolean): Answer => (holds !== negate ? 'yes' : 'no');
 
 /** Whether the match holds. Chance and memory (`random`, `remembered`) are the walker's affair. */
-export function evaluate(match: Match, state: PacketState): Answer {
+export const evaluate = (match: Match, state: PacketState): Answer =>
+  state.asked === null ? answerTo(match, state) : ask(state, (one) => answerTo(match, one));
+
+function answerTo(match: Match, state: PacketState): Answer {
   switch (match.kind) {
     case 'field':
       return fieldAnswer(match, state);
@@ -84,7 +116,7 @@ export function evaluate(match: Match, state: PacketState): Answer {
     case 'address type':
       return addressTypeAnswer(match, state);
     case 'lookup': {
-      const found = lookup(match.key, match.set, state);
+      const found = find(match.key, match.set, state);
       if (found === 'unknown') return 'unknown';
       // What a set that rules fill holds now says little of the next packet.
       return match.set.dynamic ? 'unknown' : answer(found !== null, match.negate);
@@ -110,7 +142,7 @@ const ofEntry: readonly Field[] = [
 function fieldAnswer(match: FieldMatch, state: PacketState): Answer {
   const { field, ranges, negate } = match;
   // Without an entry there is nothing to compare, and a negation does not make one.
-  if (ofEntry.includes(field) && state.entry !== 'new') return 'no';
+  if (state.entry !== 'new' && ofEntry.includes(field)) return 'no';
   if (match.mask !== null || field === 'mark' || field === 'connection mark') {
     return bitsAnswer(match, state);
   }
@@ -279,8 +311,13 @@ function indexOf(set: ElementSet): SetIndex {
   return (set.index = { exact, others });
 }
 
+type Found = Element | null | 'unknown';
+
 /** The element that the packet finds; null: there is none; unknown: not enough is known. */
-export function lookup(key: Key, set: ElementSet, state: PacketState): Element | null | 'unknown' {
+export const lookup = (key: Key, set: ElementSet, state: PacketState): Found =>
+  ask(state, (one) => find(key, set, one));
+
+function find(key: Key, set: ElementSet, state: PacketState): Found {
   if (key.kind !== 'fields') return 'unknown';
   const { exact, others } = indexOf(set);
   const values: (Address | string)[] = [];

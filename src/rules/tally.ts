@@ -56,7 +56,8 @@ export function addTally(tally: Tally, part: Tally, weight: number): void {
   }
 }
 
-function addShare(tally: Tally, fate: FateName, part: Share): void {
+/** Adds one share, which becomes the tally's own. */
+export function addShare(tally: Tally, fate: FateName, part: Share): void {
   const share = tally.get(fate);
   if (share === undefined) {
     tally.set(fate, part);

@@ -7,6 +7,7 @@
 
 import { formatEndpoint } from './address.ts';
 import type { PacketState } from './match.ts';
+import { ask } from './match.ts';
 import type { Action, Address, Range, Translation } from './ruleset.ts';
 
 type TranslationAction = Extract<
@@ -26,6 +27,9 @@ export function translate<State extends PacketState>(
   state: State,
   own: readonly Address[],
 ): readonly State[] {
+  if (action.kind !== 'snat' && action.kind !== 'masquerade' && state.asked !== null) {
+    ask(state, ({ destination, destinationPort }) => `${destination} ${destinationPort}`);
+  }
   switch (action.kind) {
     case 'dnat':
       return toDestination(action.to, state);

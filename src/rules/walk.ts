@@ -24,7 +24,9 @@ import type { Traveller, Walk } from './chain.ts';
 import { runBase } from './chain.ts';
 import type { Hooks, Station } from './hooks.ts';
 import { hooksOf } from './hooks.ts';
-import type { List, TraceStep } from './match.ts';
+import type { List, PacketState, TraceStep } from './match.ts';
+import { ask } from './match.ts';
+import { kindsOf } from './onward.ts';
 import type { Address, Hook, RuleSet } from './ruleset.ts';
 import type { Share, Tally } from './tally.ts';
 import { addHull, count, holds } from './tally.ts';
@@ -93,9 +95,11 @@ export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): Outco
   const destination = addressOf('dst', packet.dst);
   const own = ownAddresses(node);
   const traveller = travellerOf(packet, node, destination, own);
+  const hooks = hooksOf(ruleset, familyOf(destination));
   const journey: Journey = {
-    hooks: hooksOf(ruleset, familyOf(destination)),
+    hooks,
     own,
+    kinds: kindsOf(hooks, node),
     onward: (_walk, state, tally, weight) => onward(journey, state, tally, weight),
     unknown: new Map(),
     steps: 0,
@@ -157,6 +161,7 @@ function travellerOf(
     remembered: null,
     affinity: null,
     trace: null,
+    asked: null,
     stations: [],
     station: 0,
     nat: null,
@@ -271,7 +276,9 @@ const isBehindConntrack = (station: Station | undefined): boolean =>
   station?.kind !== 'chain' || station.at.base.priority > -200;
 
 /** Whether the packet is for the node itself; null: its destination is not known. */
-function isLocal({ toNode, destination, isLocal }: Traveller): boolean | null {
+const isLocal = (state: Traveller): boolean | null => ask(state, localOf);
+
+function localOf({ toNode, destination, isLocal }: PacketState): boolean | null {
   if (toNode !== null) return toNode;
   return destination === null ? null : isLocal(destination);
 }

@@ -29,5 +29,6 @@ export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
   remembered: null,
   affinity: null,
   trace: null,
+  asked: null,
   ...changes,
 });
