@@ -53,10 +53,10 @@ export function claimsOf(ruleset: RuleSet): Claim[] {
       if (before) search({ table, isNat, found, seen }, chain, nothing);
     }
   }
-  return [...found.values()].map(({ claim, by }) => ({ ...claim, translators: by.size }));
+  return [...found.values()].map(({ claim, by }) => ({ ...claim, translators: by.length }));
 }
 
-type Found = Map<string, { readonly claim: Omit<Claim, 'translators'>; readonly by: Set<Table> }>;
+type Found = Map<string, { readonly claim: Omit<Claim, 'translators'>; readonly by: Table[] }>;
 
 interface Search {
   readonly table: Table;
@@ -122,9 +122,9 @@ function add({ found, table, isNat }: Search, { address, protocol, port }: Asked
     const text = address === null ? null : formatAddress(address);
     const key = `${family} ${String(text)} ${name} ${port}`;
     const claim = { family, address: text, protocol: name, port };
-    const known = found.get(key) ?? { claim, by: new Set() };
-    found.set(key, known);
-    if (isNat) known.by.add(table);
+    const known = found.get(key) ?? { claim, by: [] };
+    if (known.by.length === 0) found.set(key, known);
+    if (isNat && !known.by.includes(table)) known.by.push(table);
   }
   return true;
 }

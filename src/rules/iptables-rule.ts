@@ -122,14 +122,22 @@ function readPart(scanner: Scanner, statements: Statement[]): void {
   for (const statement of part.statements) statements.push(statement);
 }
 
+/** The code of the letter, where an option of one dash and one letter is; 0: none is. */
+function optionAt(text: string, at: number): number {
+  if (text.charCodeAt(at) !== 45) return 0;
+  const after = text.charCodeAt(at + 2);
+  // The end of a text has no code.
+  return after === 32 || after === 10 || Number.isNaN(after) ? text.charCodeAt(at + 1) : 0;
+}
+
 /** What is longer is a translation, or a chain with a name of its own. */
 const longestShared = '-j KUBE-MARK-MASQ'.length;
 
 /** Whether it is an address, a comment or a long target: of these nearly each is another. */
 function differs({ text, at, end }: Scanner): boolean {
   const from = text.charCodeAt(at) === 33 ? at + 2 : at;
-  if (text.charCodeAt(from) !== 45 || text.charCodeAt(from + 2) !== 32) return true;
-  switch (text.charCodeAt(from + 1)) {
+  if (text.charCodeAt(from + 2) !== 32) return true;
+  switch (optionAt(text, from)) {
     case 109: // m
       return text.startsWith('comment ', from + 3);
     case 103: // g
@@ -184,35 +192,33 @@ function endsAt({ text, end }: Scanner, at: number): boolean {
 function readAnew(scanner: Scanner, statements: Statement[]): void {
   const { text, at } = scanner;
   const negate = text.charCodeAt(at) === 33;
-  if (negate) {
-    scanner.at++;
-    skipSpaces(scanner);
-  }
-  const option = nextWord(scanner) ?? '';
+  const option = optionAt(text, negate ? at + 2 : at);
+  scanner.at = negate ? at + 4 : at + 2;
   switch (option) {
-    case '-s':
-    case '-d':
-      return void statements.push(addressMatch(scanner, option, negate, at));
-    case '-p':
+    case 115: // s
+    case 100: // d
+      return void statements.push(addressMatch(scanner, option === 115, negate, at));
+    case 112: // p
       return void statements.push(protocolMatch(scanner, negate, at));
-    case '-i':
-    case '-o': {
+    case 105: // i
+    case 111: {
+      // o
       const name = (nextWord(scanner) ?? '').replace(/\+$/, '*');
-      const side = option === '-i' ? 'in' : 'out';
+      const side = option === 105 ? 'in' : 'out';
       return void statements.push({ kind: 'interface', side, names: [name], negate });
     }
-    case '-m': {
+    case 109: // m
       readModule(scanner, statements, at);
       return;
-    }
-    case '-j':
-    case '-g': {
-      readTarget(scanner, statements, option === '-g', at);
+    case 106: // j
+    case 103: // g
+      readTarget(scanner, statements, option === 103, at);
       return;
-    }
-    case '-f':
+    case 102: // f
       return void statements.push(fragmentMatch(negate));
     default:
+      scanner.at = negate ? at + 1 : at;
+      nextWord(scanner);
       while (!atOption(scanner) && nextWord(scanner) !== null);
       statements.push({ kind: 'unknown', text: text.slice(at, scanner.at).trimEnd() });
   }
@@ -238,13 +244,13 @@ function atPart(scanner: Scanner): boolean {
   return text.charCodeAt(at) === 45 && text.charCodeAt(at + 1) !== 45;
 }
 
-function addressMatch(scanner: Scanner, option: string, negate: boolean, at: number): Match {
+function addressMatch(scanner: Scanner, isSource: boolean, negate: boolean, at: number): Match {
   skipSpaces(scanner);
   const from = scanner.at;
   nextWord(scanner);
   const range = parseNetwork(scanner.text, from, scanner.at);
   if (range === null) return { kind: 'unknown', text: scanner.text.slice(at, scanner.at) };
-  const field = option === '-s' ? 'source' : 'destination';
+  const field = isSource ? 'source' : 'destination';
   return { kind: 'field', field, mask: null, ranges: [range], negate };
 }
 
@@ -303,14 +309,14 @@ function readOptions(scanner: Scanner): Option[] {
 }
 
 function readTarget(scanner: Scanner, statements: Statement[], goto: boolean, at: number): void {
+  const translation = simpleTranslation(scanner, at);
+  if (translation !== null) {
+    statements.push(translation);
+    return;
+  }
   const target = nextWord(scanner) ?? '';
   if (!skipSpaces(scanner)) {
     statements.push(targetOf(target, [], { goto, text: '', family: scanner.family }));
-    return;
-  }
-  const simple = simpleTranslation(scanner, target, at);
-  if (simple !== null) {
-    statements.push(simple);
     return;
   }
   const options = readOptions(scanner);
@@ -318,13 +324,13 @@ function readTarget(scanner: Scanner, statements: Statement[], goto: boolean, at
   statements.push(targetOf(target, options, { goto, text, family: scanner.family }));
 }
 
-const toDestination = '--to-destination ';
+const toDestination = '-j DNAT --to-destination ';
 
 /** The one form of DNAT that a node has by the thousands: to one address and one port. */
-function simpleTranslation(scanner: Scanner, target: string, at: number): Statement | null {
+function simpleTranslation(scanner: Scanner, at: number): Statement | null {
   const { text, end } = scanner;
-  if (target !== 'DNAT' || !text.startsWith(toDestination, scanner.at)) return null;
-  const from = scanner.at + toDestination.length;
+  if (!text.startsWith(toDestination, at)) return null;
+  const from = at + toDestination.length;
   const colon = text.indexOf(':', from);
   if (colon < 0 || colon >= end || text.charCodeAt(from) === 91) return null;
   const address = parseAddress(text, from, colon);

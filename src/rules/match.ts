@@ -26,7 +26,7 @@ export interface PacketState {
   readonly protocol: number;
   readonly isLocal: (address: Address) => boolean;
   /** Where it was sent to; null: not known. */
-  readonly original: { readonly address: Address | null; readonly port: number | null };
+  original: { readonly address: Address | null; readonly port: number | null };
   hook: Hook;
   /** null: a rule translated it, and does not say into what. */
   destination: Address | null;
@@ -83,8 +83,12 @@ export function ask<Answer>(state: PacketState, question: (of: PacketState) => A
   if (state.asked === null) return answer;
   if (answer !== 'unknown' && question({ ...state, ...nowhere }) === answer) return answer;
   const now = { ...state };
-  const again = ({ destination, destinationPort, original }: PacketState): Answer =>
-    question({ ...now, destination, destinationPort, original });
+  const again = ({ destination, destinationPort, original }: PacketState): Answer => {
+    now.destination = destination;
+    now.destinationPort = destinationPort;
+    now.original = original;
+    return question(now);
+  };
   state.asked.push({ question: again, answer });
   return answer;
 }
