@@ -11,6 +11,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { programs } from '../../src/agent/collect.ts';
+import { compileLate } from '../../src/agent/reading.ts';
 import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
 import { walk } from '../../src/rules/walk.ts';
 import { cpuMicros, round } from './measure.ts';
@@ -62,6 +63,7 @@ function cost({ run }: Space, command: string): number {
 
 /** Reads the dump on standard input and walks it, once; prints what it cost. */
 function walkOnce(): void {
+  compileLate();
   const bytes = readFileSync(0);
   const [program] = programs.filter(({ name }) => name === 'iptables-legacy-save');
   if (program === undefined) throw new Error('No program');
