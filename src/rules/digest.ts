@@ -123,7 +123,8 @@ export function wordsAt(
     const told = look(packet);
     words.push(told.words);
     for (const endpoint of told.endpoints) {
-      const ip = endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
+      const host = endpoint.slice(0, endpoint.lastIndexOf(':'));
+      const ip = host.startsWith('[') ? host.slice(1, -1) : host;
       if (isPod(ip)) own.add(ip);
     }
   }

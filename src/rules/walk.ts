@@ -370,11 +370,9 @@ function fateOf({ high, masquerade, trace }: Share): Fate {
 function destinationOf(share: Share): Destination {
   const { affinity, remembered, high } = share;
   const kept = affinity !== null && (high === 0 || holds(remembered, affinity.name));
-  return {
-    ...fateOf(share),
-    affinity: kept,
-    affinitySeconds: kept ? affinity.seconds : null,
-  };
+  const { probability, masqueraded, trace } = fateOf(share);
+  const affinitySeconds = kept ? affinity.seconds : null;
+  return { probability, masqueraded, trace, affinity: kept, affinitySeconds };
 }
 
 function stepsOf(trace: List<TraceStep> | null): readonly TraceStep[] {
