@@ -13,6 +13,7 @@ import {
   expectedMirrorAnnotations,
   expectedMirrorLabels,
   isMirrored,
+  maxEndpointsPerSubset,
 } from '../shadow/mirroring.ts';
 import type { Difference } from './compare.ts';
 import { difference, endpointText, isReady, sliceObject } from './compare.ts';
@@ -153,13 +154,16 @@ function compareGroups(
   const where = `EndpointSlices mirrored from Endpoints ${record.key}`;
   const missing: { group: MirroredGroup; want: MirroredEndpoint }[] = [];
   for (const group of groups) {
+    const ofGroup: MirroredEndpoint[] = [];
     for (const want of group.endpoints.values()) {
       const entries = left.get(mirroredKey(want.address, want.source.target)) ?? [];
       const index = entries.findIndex(({ slice }) => groupKey(slice) === groupKey(group));
       const got = index < 0 ? undefined : entries.splice(index, 1)[0];
-      if (got === undefined) missing.push({ group, want });
+      if (got === undefined) ofGroup.push(want);
       else compareMirrored(found, want, got);
     }
+    const surplus = Math.max(0, group.endpoints.size - maxEndpointsPerSubset);
+    for (const want of ofGroup.slice(surplus)) missing.push({ group, want });
   }
   for (const { group, want } of missing) {
     const got = left.get(mirroredKey(want.address, want.source.target))?.shift();

@@ -27,8 +27,8 @@ import type {
 import { annotation, label, manager, portKey, portMapKey } from '../model/objects.ts';
 import { isMirrorable } from './wake.ts';
 
-/** Default of kube-controller-manager's --mirroring-max-endpoints-per-subset. */
-const maxEndpointsPerSubset = 1000;
+/** Default of kube-controller-manager's --mirroring-max-endpoints-per-subset, and per slice too. */
+export const maxEndpointsPerSubset = 1000;
 
 export interface MirroredEndpoint {
   readonly address: string;
@@ -43,6 +43,7 @@ export interface MirroredGroup {
   readonly ports: readonly Port[];
   readonly portMap: PortMapKey;
   /**
+   * Of more than maxEndpointsPerSubset, which several subsets can bring, a slice holds any so many.
    * Keyed as upstream tells endpoints apart: address, hostname, namespace and name of targetRef.
    */
   readonly endpoints: ReadonlyMap<string, MirroredEndpoint>;

@@ -34,6 +34,29 @@ function judge(
   return textsOf(judged(objects), 'mirrored').sort();
 }
 
+describe('a slice of several subsets', () => {
+  const addresses = Array.from({ length: 1200 }, (_, at) => `10.1.${at >> 8}.${at & 255}`);
+  const ports = [port({ appProtocol: 'http' })];
+  const listed = (from: number) =>
+    subset(
+      addresses.slice(from, from + 600).map((ip) => address({ ip, target: null })),
+      ports,
+    );
+  const copied = (count: number) =>
+    mirror({
+      ports,
+      endpoints: addresses.slice(-count).map((ip) => mirrored({ addresses: [ip], target: null })),
+    });
+  const both = byHand({ subsets: [listed(0), listed(600)] });
+
+  test.each([
+    [1000, 0],
+    [998, 2],
+  ])('that has any %i of 1,200 addresses misses %i', (count, missing) => {
+    expect(judge(both, [copied(count)])).toHaveLength(missing);
+  });
+});
+
 describe('what is mirrored', () => {
   const unexpected = 'mirror-slice-unexpected critical';
   const missing = 'mirror-endpoint-missing warning';
