@@ -48,11 +48,19 @@ export interface Outcomes {
   readonly outcomes: readonly ToldOutcome[];
 }
 
-/** Rules that merely lead on, or ask, are left out; the last tells that nothing came after it. */
+/**
+ * Rules that merely lead on, or ask, are left out, unless they say for which destination a filter's
+ * chain is called; the last tells that nothing came after it.
+ */
 const decides: ReadonlySet<Statement['kind']> = new Set<Statement['kind']>([
   ...(['accept', 'drop', 'reject', 'return', 'notrack', 'unknown verdict'] as const),
   ...(['dnat', 'dnat by map', 'redirect', 'netmap', 'snat', 'masquerade', 'verdict map'] as const),
 ]);
+
+const isCallFor = ({ rule, base }: TraceStep): boolean =>
+  base.base.type === 'filter' &&
+  rule.statements.some(({ kind }) => kind === 'jump' || kind === 'goto') &&
+  rule.statements.some((one) => one.kind === 'field' && one.field === 'destination');
 
 const stops = ['reject', 'drop', 'pass'] as const;
 
@@ -69,8 +77,8 @@ export function tell(outcomes: readonly Outcome[]): Outcomes {
     places.set(key, rules.length);
     return rules.push({ source, family, table, chain, base: base.chain.name, hook, text }) - 1;
   };
-  const isDecisive = ({ rule }: TraceStep): boolean =>
-    rule.statements.some(({ kind }) => decides.has(kind));
+  const isDecisive = (step: TraceStep): boolean =>
+    step.rule.statements.some(({ kind }) => decides.has(kind)) || isCallFor(step);
   const toldFate = ({ probability, masqueraded, trace }: Fate): ToldFate => ({
     probability,
     masqueraded,
