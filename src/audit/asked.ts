@@ -40,6 +40,7 @@ export function countAsked(asked: Counted, fates: readonly Fate[], frontend: Fro
       'node-policy-different',
       'node-share-different',
       'node-foreign-rule',
+      'node-endpoint-blocked',
     ];
     for (const code of own) add(code);
     const marks = [...fate.endpoints.values()];

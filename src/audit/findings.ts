@@ -623,6 +623,22 @@ export const catalogue = {
       'information, look that something on the node listens at that address and port.',
     upstream: `${proxiers} iptablesJumpChains`,
   },
+  'node-endpoint-blocked': {
+    output: 'node',
+    severity: 'warning',
+    difference: 'unexpected',
+    title: 'A rule that is not kube-proxy’s stops packets to an endpoint, as network policies do',
+    meaning:
+      'kube-proxy’s rules send the packets on as they must, and another program’s rule, which is ' +
+      'named, rejects or drops what is sent to the address of this one endpoint. That is what ' +
+      'network policies look like, and most likely meant; but the Service sends connections ' +
+      'there all the same, and they fail. It is information where the rule stands in a chain of ' +
+      'kube-router’s or Calico’s policies.',
+    remedy:
+      'Look which network policy selects the pod. If it is not meant for clients of the Service, ' +
+      'allow them; if it keeps a pod in quarantine, take the pod out of the Service, too.',
+    upstream: `${proxiers} syncProxyRules`,
+  },
   'node-rules-flushed': {
     output: 'node',
     severity: 'critical',

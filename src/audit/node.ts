@@ -2,18 +2,16 @@
 // a difference, by walking packets through the rules that stand, and so is everything that the
 // rules answer for and no Service claims. What differs is rolled up into findings (rollup.ts).
 //
-// Not evidence: names of chains, comments, and rules that no packet meets. A foreign masquerade of
-// what leaves the pods' ranges is the network's affair and no difference.
+// Not evidence: names of chains, comments, and rules that no packet meets. Whose a rule is, and
+// what others may do, foreign.ts says.
 
-import { canonicalIP, isWithin, parseCIDR, parseIP } from '../model/ip.ts';
+import { canonicalIP } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import type { Packet } from '../model/proxy.ts';
-import { formatAddress } from '../rules/address.ts';
 import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
 import type { Asking, Digests } from '../rules/digest.ts';
-import type { TraceStep } from '../rules/match.ts';
-import type { Address, Field, RuleSet } from '../rules/ruleset.ts';
+import type { RuleSet } from '../rules/ruleset.ts';
 import type { NodeContext, Outcome } from '../rules/walk.ts';
 import { walk } from '../rules/walk.ts';
 import type { Fate, Forwarding, Frontend } from '../shadow/forwarding.ts';
@@ -21,6 +19,7 @@ import type { ProxiedPort } from '../shadow/serviceport.ts';
 import { countAsked, countClaims, countServed, keyOfPort } from './asked.ts';
 import type { Code } from './findings.ts';
 import { catalogue } from './findings.ts';
+import { allowanceOf, ipOf, isAbout, isOfPolicies, isOwn, onlyValue, policyIn } from './foreign.ts';
 import type { Comparison, Deviant, RuleView } from './outcome.ts';
 import { compare, fateText, listText, outcomeText, translation } from './outcome.ts';
 import type { Probe } from './probes.ts';
@@ -190,43 +189,6 @@ function* asking(audit: Audit, isNow: boolean): Generator<undefined> {
   }
 }
 
-/** Names of chains tell whose a rule is, so that it can be named; they prove nothing else. */
-function isOwn({ chain, base }: TraceStep): boolean {
-  return chain.startsWith('KUBE-') || base.table.name === 'kube-proxy';
-}
-
-const ipOf = (endpoint: string): string =>
-  endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
-
-/** Somebody else's rule that asks for this one address. */
-function isAbout(step: TraceStep, address: string): boolean {
-  if (isOwn(step)) return false;
-  const asked = onlyValue(step, 'destination');
-  return asked !== null && formatAddress(asked) === address;
-}
-
-/** The one value of a field that a rule asks for; null: none, or several. */
-function onlyValue({ rule }: TraceStep, field: Field): Address | null {
-  for (const statement of rule.statements) {
-    if (statement.kind !== 'field' || statement.field !== field || statement.negate) continue;
-    const [range] = statement.ranges;
-    if (statement.ranges.length === 1 && range?.low === range?.high) return range?.low ?? null;
-  }
-  return null;
-}
-
-/** A masquerade by others of packets to where no pods are. */
-function allowanceOf({ config }: Forwarding, node: Node): RuleView['isAllowed'] {
-  const ranges = [...config.clusterCIDRs, ...node.podCIDRs]
-    .map(parseCIDR)
-    .filter((range) => range !== null);
-  return (endpoint, step) => {
-    if (step === null || isOwn(step)) return false;
-    const ip = parseIP(ipOf(endpoint));
-    return ip === null || !ranges.some((range) => isWithin(ip, range));
-  };
-}
-
 const unasked: Comparison = { verdict: 'unknown', deviants: [] };
 
 function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
@@ -236,7 +198,7 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
   const { port } = frontend;
   countAsked(audit.asked, fates, frontend);
   const { verdict, deviants } =
-    outcome === null ? unasked : compare(fates, outcome, audit.view, probe.packet.dst);
+    outcome === null ? unasked : compare(fates, outcome, audit.view, probe.packet);
   if (verdict === 'unknown') {
     audit.unknown.add(keyOfPort(port));
     // Where nobody has walked the packet no rule is to blame, and neighbours tell nothing.
@@ -245,8 +207,12 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
   if (verdict !== 'different' || outcome === null) return;
   const texts = described(probe, fates, outcome);
   const isLocal = isAnsweredHere(probe, outcome);
+  const policed = policedIn(fates, outcome);
   for (const deviant of deviants) {
-    const code = codeOf(deviant, fates, outcome, port);
+    const policy = policed?.kinds.has(deviant.deviation.kind) === true ? policed : null;
+    const code = policy ? 'node-endpoint-blocked' : codeOf(deviant, fates, outcome, port);
+    const isMeant =
+      policy === null ? isHarmless(deviant, frontend, probe, outcome) : policy.isMeant;
     audit.differences.push({
       ...texts,
       code,
@@ -254,9 +220,9 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
       subject: subjectOf(deviant),
       kind: frontend.kind,
       family: port.family,
-      rule: deviant.step?.rule.text ?? null,
+      rule: deviant.step?.rule.text ?? policy?.rule ?? null,
       untranslated: isNothing(outcome) && !isTranslated(outcome),
-      harmless: isLocal || isHarmless(deviant, frontend, probe, outcome),
+      harmless: isLocal || isMeant,
     });
   }
 }
@@ -315,7 +281,43 @@ export function isAt({ subject }: Difference, addresses: readonly string[]): boo
   return addresses.some((address) => canonicalIP(address) === ip);
 }
 
-const certain = 1 - 1e-6;
+/** What network policies, and nothing else, do to the packets of a frontend. */
+interface Policed {
+  readonly kinds: ReadonlySet<Deviant['deviation']['kind']>;
+  readonly rule: string;
+  readonly isMeant: boolean;
+}
+
+/**
+ * Deviations that come of rules about endpoints, so far as can be seen: all that is stopped was
+ * sent to an endpoint first. Endpoints are not missing where the others get no more than their
+ * share. null: none do.
+ */
+function policedIn(
+  fates: readonly Fate[],
+  { destinations, pass, reject, drop }: Outcome,
+): Policed | null {
+  const stops = [reject, drop].filter(({ probability }) => probability > 0);
+  const fate = fates.find((one) => one.kind === 'endpoints');
+  if (fate === undefined || pass.probability > 0) return null;
+  const { endpoints } = fate;
+  const ips = new Set([...endpoints.keys()].map(ipOf));
+  const found = stops.map((stop) => policyIn(stop, ips));
+  const [first] = found;
+  if (first === undefined || first === null || found.includes(null)) return null;
+  const isEven = [...destinations].every(
+    ([endpoint, { probability }]) =>
+      endpoints.has(endpoint) && Math.abs(probability - 1 / endpoints.size) < rounding,
+  );
+  return {
+    kinds: new Set(isEven ? ['reject', 'drop', 'missing'] : ['reject', 'drop']),
+    rule: first.rule.text,
+    isMeant: found.every((step) => step !== null && isOfPolicies(step)),
+  };
+}
+
+const rounding = 1e-6;
+const certain = 1 - rounding;
 
 function codeOf(
   { deviation, step }: Deviant,
@@ -439,7 +441,7 @@ function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf
     if (frontend !== null) return;
     const outcome = rules.walk(packet);
     if (outcome === null) continue;
-    const { deviants } = compare(fates, outcome, audit.view, dst);
+    const { deviants } = compare(fates, outcome, audit.view, packet);
     const own = deviants.find(({ step }) => step !== null && isOwn(step));
     if (own === undefined || outcome.unknown.length > 0) continue;
     audit.differences.push({

@@ -7,6 +7,7 @@
 // does not tell stands between the Service and its endpoints, whatever it does. So does a rule of
 // somebody else that names the very address, though it be for senders that no dump can tell.
 
+import type { Packet } from '../model/proxy.ts';
 import type { TraceStep } from '../rules/match.ts';
 import type { Destination, Fate as Walked, Outcome } from '../rules/walk.ts';
 import type { Fate } from '../shadow/forwarding.ts';
@@ -50,7 +51,7 @@ const rounding = 1e-6;
 /** What must be known of rules besides what they do. */
 export interface RuleView {
   /** A masquerade that kube-proxy does not ask for is none of its business. */
-  isAllowed(endpoint: string, step: TraceStep | null): boolean;
+  isAllowed(endpoint: string, step: TraceStep | null, packet: Packet): boolean;
   /** The rule is somebody else's and asks for just this destination: it is about the Service. */
   isAbout(step: TraceStep, address: string): boolean;
 }
@@ -60,11 +61,11 @@ export function compare(
   fates: readonly Fate[],
   outcome: Outcome,
   view: RuleView,
-  address: string,
+  packet: Packet,
 ): Comparison {
   let nearest: { readonly fate: Fate; readonly deviants: readonly Deviant[] } | null = null;
   for (const fate of fates) {
-    const deviants = deviantsOf(fate, outcome, view);
+    const deviants = deviantsOf(fate, outcome, view, packet);
     if (deviants.length === 0) return conform;
     if (nearest === null || deviants.length < nearest.deviants.length) {
       nearest = { fate, deviants };
@@ -75,7 +76,7 @@ export function compare(
   if (outcome.unknown.length === 0) return { verdict: 'different', deviants };
   const certain = deviants.filter(
     ({ deviation, step }) =>
-      (step !== null && view.isAbout(step, address)) || isCertain(deviation, fate, outcome),
+      (step !== null && view.isAbout(step, packet.dst)) || isCertain(deviation, fate, outcome),
   );
   return certain.length === 0 ? unknown : { verdict: 'different', deviants: certain };
 }
@@ -112,8 +113,8 @@ function isReached(fate: Fate, outcome: Outcome): boolean {
 const isPossible = ({ probability, affinity }: Destination): boolean =>
   probability > rounding || affinity;
 
-function deviantsOf(fate: Fate, outcome: Outcome, view: RuleView): Deviant[] {
-  if (fate.kind === 'endpoints') return fromEndpoints(fate, outcome, view);
+function deviantsOf(fate: Fate, outcome: Outcome, view: RuleView, packet: Packet): Deviant[] {
+  if (fate.kind === 'endpoints') return fromEndpoints(fate, outcome, view, packet);
   const found = strangers(new Map(), outcome);
   for (const other of ['reject', 'drop', 'pass'] as const) {
     if (other === fate.kind || outcome[other].probability <= rounding) continue;
@@ -135,7 +136,12 @@ const isNotStopped = ({ deviation }: Deviant): boolean => deviation.kind === 'no
 
 type Endpoints = Extract<Fate, { kind: 'endpoints' }>;
 
-function fromEndpoints(fate: Endpoints, outcome: Outcome, view: RuleView): Deviant[] {
+function fromEndpoints(
+  fate: Endpoints,
+  outcome: Outcome,
+  view: RuleView,
+  packet: Packet,
+): Deviant[] {
   const found = strangers(fate.endpoints, outcome);
   for (const endpoint of fate.endpoints.keys()) {
     const destination = outcome.destinations.get(endpoint);
@@ -151,7 +157,8 @@ function fromEndpoints(fate: Endpoints, outcome: Outcome, view: RuleView): Devia
   for (const [endpoint, destination] of outcome.destinations) {
     const wanted = fate.endpoints.get(endpoint);
     if (wanted === undefined || destination.probability <= rounding) continue;
-    found.push(...masqueradeOf(endpoint, wanted, destination, view));
+    const isAllowed = (step: TraceStep | null): boolean => view.isAllowed(endpoint, step, packet);
+    found.push(...masqueradeOf(endpoint, wanted, destination, isAllowed));
     found.push(...affinityOf(endpoint, fate.affinitySeconds, destination));
   }
   return found;
@@ -180,7 +187,7 @@ function masqueradeOf(
   endpoint: string,
   wanted: boolean,
   destination: Destination,
-  view: RuleView,
+  isAllowed: (step: TraceStep | null) => boolean,
 ): Deviant[] {
   const { masqueraded } = destination;
   if (masqueraded === wanted) return [];
@@ -188,9 +195,7 @@ function masqueradeOf(
     return [{ deviation: { kind: 'not masqueraded', endpoint }, step: translation(destination) }];
   }
   const step = lastOf(destination, ['masquerade', 'snat', 'netmap']);
-  return view.isAllowed(endpoint, step)
-    ? []
-    : [{ deviation: { kind: 'masqueraded', endpoint }, step }];
+  return isAllowed(step) ? [] : [{ deviation: { kind: 'masqueraded', endpoint }, step }];
 }
 
 function affinityOf(endpoint: string, want: number | null, destination: Destination): Deviant[] {
@@ -216,7 +221,7 @@ export const translation = (fate: Walked): TraceStep | null =>
  * The rule that stopped a packet, or took it out of NAT before it was translated; null: none did,
  * no rule took notice of it or a policy decided.
  */
-function stopStep(fate: Walked): TraceStep | null {
+export function stopStep(fate: Walked): TraceStep | null {
   const last = fate.trace().at(-1);
   if (last !== undefined && hasAny(last, ['drop', 'reject', 'verdict map'])) return last;
   return fate.trace().findLast(takesOut) ?? null;

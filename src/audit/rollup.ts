@@ -80,6 +80,7 @@ const order: readonly Code[] = [
   'node-masquerade-unexpected',
   'node-share-different',
   'node-affinity-different',
+  'node-endpoint-blocked',
   'node-frontend-unexpected',
   'node-unlike-others',
 ];
@@ -129,6 +130,9 @@ function unexplained(
 /** A frontend that is not served goes on untouched, or to what stops strays. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
 
+/** What other programs do at many Services is told as that. */
+const ofOthers: readonly Code[] = ['node-foreign-rule', 'node-endpoint-blocked'];
+
 /** Findings after which there are no rules, or none that packets come to. */
 export const gone: ReadonlySet<Code> = new Set(['node-rules-flushed', 'node-rules-unreachable']);
 
@@ -170,7 +174,7 @@ function wideFinding(
       untranslated && kind === 'cluster IP' && unserved.includes(code),
   );
   const first = worst(differences);
-  if (first.code === 'node-foreign-rule') return nodeFinding(node, first.code, differences);
+  if (ofOthers.includes(first.code)) return nodeFinding(node, first.code, differences);
   if (lost === undefined) return nodeFinding(node, 'node-rules-different', differences);
   const all = asked.get(groupOf('node-frontend-missing', lost.kind, lost.family))?.size ?? 0;
   const flushed = claims[lost.family] < all / 10;

@@ -46,7 +46,7 @@ export function walkedPort(input: NodeInput, name: string): WalkedPort[] {
         const { fates } = forwarding.expect(probe.packet);
         const outcome = rules.walk(probe.packet);
         if (outcome === null) return [];
-        const { verdict } = compare(fates, outcome, view, probe.packet.dst);
+        const { verdict } = compare(fates, outcome, view, probe.packet);
         return {
           kind: frontend.kind,
           ...described(probe, fates, outcome),

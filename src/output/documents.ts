@@ -70,6 +70,7 @@ const codesByAlert = {
     'node-affinity-different',
     'node-reject-missing',
     'node-foreign-rule',
+    'node-endpoint-blocked',
     'node-rules-flushed',
     'node-rules-unreachable',
     'node-rules-different',

@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { RuleView } from '../../src/audit/outcome.ts';
 import { compare } from '../../src/audit/outcome.ts';
+import type { Packet } from '../../src/model/proxy.ts';
 import type { Destination, Outcome } from '../../src/rules/walk.ts';
 import type { Fate } from '../../src/shadow/forwarding.ts';
 
@@ -30,6 +31,10 @@ function outcome(
 }
 
 const view: RuleView = { isAllowed: (endpoint) => endpoint === 'c:1', isAbout: () => false };
+
+const packet: Packet = {
+  ...{ from: 'pod', src: '10.244.1.9', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },
+};
 
 const endpoints = (
   all: Readonly<Record<string, boolean>>,
@@ -210,7 +215,7 @@ const uncertain: Case[] = [
 
 describe('compare', () => {
   test.each([...certain, ...uncertain])('%s', (_, fates, got, verdict, kinds) => {
-    const comparison = compare(fates, got, view, '10.96.0.1');
+    const comparison = compare(fates, got, view, packet);
     expect(comparison.verdict).toBe(verdict);
     expect(comparison.deviants.map(({ deviation }) => deviation.kind)).toEqual(kinds);
   });
