@@ -77,7 +77,7 @@ interface ToldNode {
   readonly configText: string | null;
   readonly config: ProxyConfig | null;
   /** As kube-proxy's rules showed it while there were any. */
-  readonly detected: Pick<AgentReport, 'mode' | 'localDetection'>;
+  readonly detected: Pick<AgentReport, 'mode' | 'settings'>;
 }
 
 export function createNodeRules(options: NodeRulesOptions): NodeRules {
@@ -183,9 +183,9 @@ function toldBy(state: State, { node, report, version, outcomes }: NodeReportEnt
     const config = isRead ? before.config : configOf(state, node, configText);
     return { version, rules, configText, config, detected };
   }
-  const { mode, localDetection } = detected;
+  const { mode, settings } = detected;
   const usual = defaultProxyConfig(mode ?? 'iptables', state.options.minor());
-  return { version, rules, configText, config: { ...usual, ...localDetection }, detected };
+  return { version, rules, configText, config: { ...usual, ...settings }, detected };
 }
 
 /** What kube-proxy's configuration says; null: it cannot be read, which is told. */

@@ -148,7 +148,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
     localAddresses: contextOf(place).localAddresses,
     mode: 'iptables',
     proxyConfig: null,
-    localDetection: standing.localDetection,
+    settings: standing.settings,
     problems: [],
     asking: askingOf(place, standing),
     claims: [...digests.keys()].flatMap((key) => readKey(key) ?? []),

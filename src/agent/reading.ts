@@ -17,7 +17,7 @@ import { canonicalIP } from '../model/ip.ts';
 import type { Claim } from '../rules/claims.ts';
 import type { Asking } from '../rules/digest.ts';
 import { keyOf } from '../rules/digest.ts';
-import type { LocalDetection } from '../rules/dumps.ts';
+import type { Settings } from '../rules/settings.ts';
 import type { Answer, NodeSettings, Order, Packed, Question, Reading, Reply } from './channel.ts';
 import { gather, pipe } from './channel.ts';
 import type { Collected, Dump } from './collect.ts';
@@ -41,7 +41,7 @@ export interface Report {
   /** Not empty: what stands on the node is not known, and there are no frontends. */
   readonly problems: readonly string[];
   /** How kube-proxy tells pods from others, as far as its rules show it. */
-  readonly localDetection: LocalDetection;
+  readonly settings: Settings;
   /** Who the packets are from that digests are of. */
   readonly asking: Asking;
   /** 64 bits in hexadecimal, by frontend. */
@@ -175,7 +175,7 @@ function reportOf(
     proxyConfig,
     programs: states,
     problems,
-    localDetection: standing?.localDetection ?? {},
+    settings: standing?.settings ?? {},
     asking: askingOf(place, standing),
     frontends: standing === null ? {} : Object.fromEntries(digestsOf(standing, place)),
     doubled: (standing?.claims ?? []).filter(isDoubled).map(keyOf),

@@ -12,12 +12,12 @@ import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
 import type { Asking, Senders, Told } from '../rules/digest.ts';
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/digest.ts';
-import type { LocalDetection } from '../rules/dumps.ts';
-import { localDetectionIn } from '../rules/dumps.ts';
 import { parseIptablesSave } from '../rules/iptables-save.ts';
 import { parseNft } from '../rules/nft.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
+import type { Settings } from '../rules/settings.ts';
+import { settingsIn } from '../rules/settings.ts';
 import type { Outcomes } from '../rules/told.ts';
 import { tell } from '../rules/told.ts';
 import type { NodeContext } from '../rules/walk.ts';
@@ -45,8 +45,8 @@ export interface Standing {
   readonly mode: Mode | null;
   /** Of iptables; null: neither has rules. */
   readonly backend: 'nft' | 'legacy' | null;
-  /** How kube-proxy tells pods from others, as far as its rules show it. */
-  readonly localDetection: LocalDetection;
+  /** Of kube-proxy, as far as its rules show them. */
+  readonly settings: Settings;
 }
 
 /** Details of one packet: what becomes of it, and by which rules. */
@@ -72,8 +72,8 @@ export function readDumps(dumps: readonly Dump[]): Standing {
       .filter(({ dump }) => dump.program.name.includes(word))
       .map((one) => ({ ruleset: one.ruleset, bytes: one.dump.bytes.length }));
   const backend = backendOf(of('-nft-'), of('-legacy-'));
-  const localDetection = localDetectionIn(ruleset);
-  return { ruleset, claims: claimsOf(ruleset), mode: modeOf(ruleset), backend, localDetection };
+  const settings = settingsIn(ruleset);
+  return { ruleset, claims: claimsOf(ruleset), mode: modeOf(ruleset), backend, settings };
 }
 
 function rulesetOf({ program, bytes }: Dump): RuleSet {
@@ -119,7 +119,7 @@ const podOffset = 251n;
  * has said which pods are the node's, any of those that its rules tell from others will do.
  */
 export function askingOf({ nodeIPs, podCIDRs }: Place, standing: Standing | null): Asking {
-  const ranges = podCIDRs.length > 0 ? podCIDRs : (standing?.localDetection.clusterCIDRs ?? []);
+  const ranges = podCIDRs.length > 0 ? podCIDRs : (standing?.settings.clusterCIDRs ?? []);
   const senders = (family: 'ip' | 'ip6'): Senders => {
     const name = family === 'ip' ? 'IPv4' : 'IPv6';
     const range = ranges.map(parseCIDR).find((one) => one?.family === name) ?? null;

@@ -4,9 +4,9 @@ import type { Node } from '../model/objects.ts';
 import type { ProxyConfig } from '../model/proxy.ts';
 import { defaultProxyConfig } from '../model/proxy.ts';
 import type { RulesDump } from '../rules/dumps.ts';
-import { localDetectionIn, modeIn } from '../rules/dumps.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
+import { modeIn, settingsIn } from '../rules/settings.ts';
 import type { Rules } from './node.ts';
 import { rulesAtHand } from './node.ts';
 
@@ -36,5 +36,5 @@ export function sightOf(
 /** What rules tell of kube-proxy's configuration; what they do not tell is as it is by default. */
 export const configOf = (ruleset: RuleSet, minor: number): ProxyConfig => ({
   ...defaultProxyConfig(modeIn(ruleset), minor),
-  ...localDetectionIn(ruleset),
+  ...settingsIn(ruleset),
 });

@@ -7,7 +7,7 @@ import { canonicalIP } from '../model/ip.ts';
 import type { Claim } from '../rules/claims.ts';
 import type { Asking, Senders } from '../rules/digest.ts';
 import { readKey } from '../rules/digest.ts';
-import type { LocalDetection } from '../rules/dumps.ts';
+import type { Settings } from '../rules/settings.ts';
 import { check, fieldsOf, listOf } from '../rules/told.ts';
 
 export interface AgentReport {
@@ -18,7 +18,7 @@ export interface AgentReport {
   readonly mode: 'iptables' | 'nftables' | null;
   /** The text of kube-proxy's configuration; null: it was not given. */
   readonly proxyConfig: string | null;
-  readonly localDetection: LocalDetection;
+  readonly settings: Settings;
   /** Not empty: what stands on the node is not known. */
   readonly problems: readonly string[];
   readonly asking: Asking;
@@ -66,7 +66,7 @@ export function readReport(raw: unknown): AgentReport {
     localAddresses: texts(fields.localAddresses ?? nodeIPs, 'localAddresses').map(canonicalIP),
     mode,
     proxyConfig: proxyConfig === null ? null : configText(proxyConfig),
-    localDetection: localDetectionOf(fields.localDetection),
+    settings: settingsOf(fields.settings),
     problems: texts(fields.problems, 'problems'),
     asking: askingOf(fields.asking),
     claims,
@@ -79,22 +79,29 @@ function text(value: unknown, what: string): string {
   return value;
 }
 
+function flag(value: unknown, what: string): boolean {
+  check(typeof value === 'boolean', `${what}: true or false`);
+  return value;
+}
+
 const texts = (value: unknown, what: string): readonly string[] =>
   listOf(value, `${what}: a list`).map((one) => text(one, what));
 
 const configText = (raw: unknown): string =>
   text(fieldsOf(raw, 'proxyConfig: an object').text, 'text of proxyConfig');
 
-function localDetectionOf(raw: unknown): LocalDetection {
-  const fields = fieldsOf(raw, 'localDetection: an object');
-  const { detectLocalMode, bridgeInterface, interfaceNamePrefix, clusterCIDRs } = fields;
-  const of = (name: string, value: unknown) =>
-    value === undefined ? {} : { [name]: text(value, name) };
+function settingsOf(raw: unknown): Settings {
+  const fields = fieldsOf(raw, 'settings: an object');
+  const of = <T>(name: keyof Settings, read: (value: unknown, what: string) => T) =>
+    fields[name] === undefined ? {} : { [name]: read(fields[name], name) };
   return {
-    ...of('detectLocalMode', detectLocalMode),
-    ...of('bridgeInterface', bridgeInterface),
-    ...of('interfaceNamePrefix', interfaceNamePrefix),
-    ...(clusterCIDRs === undefined ? {} : { clusterCIDRs: texts(clusterCIDRs, 'clusterCIDRs') }),
+    ...of('detectLocalMode', text),
+    ...of('bridgeInterface', text),
+    ...of('interfaceNamePrefix', text),
+    ...of('clusterCIDRs', texts),
+    ...of('masqueradeAll', flag),
+    ...of('nodePortAddresses', texts),
+    ...of('localhostNodePorts', flag),
   };
 }
 

@@ -17,7 +17,7 @@ const asking = {
 const report = (node: string): string =>
   JSON.stringify({
     ...{ version: 1, node, nodeIPs: [], mode: 'iptables', proxyConfig: null },
-    ...{ localDetection: {}, problems: [], asking, frontends: {}, doubled: [] },
+    ...{ settings: {}, problems: [], asking, frontends: {}, doubled: [] },
   });
 
 interface Node {

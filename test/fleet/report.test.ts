@@ -46,6 +46,15 @@ test('addresses of interfaces are read; without them the node IPs are local', as
   expect(readReport(older).localAddresses).toEqual(['172.18.0.2']);
 });
 
+test('settings of kube-proxy are read as far as there are any', async () => {
+  const settings = {
+    ...{ detectLocalMode: 'BridgeInterface', bridgeInterface: 'cbr0', clusterCIDRs: ['fd00::/48'] },
+    ...{ masqueradeAll: true, nodePortAddresses: ['10.0.0.1/32'], localhostNodePorts: false },
+  };
+  expect(readReport({ ...(await sent()), settings }).settings).toEqual(settings);
+  expect(readReport({ ...(await sent()), settings: {} }).settings).toEqual({});
+});
+
 test('frontends of several tables are told apart', async () => {
   const raw = { ...(await sent()), doubled: ['tcp 10.96.0.1:443'] };
   expect(readReport(raw).claims).toMatchObject([{ translators: 2 }]);
@@ -60,7 +69,10 @@ describe('what is none', () => {
     [{ nodeIPs: [7] }, /nodeIPs/],
     [{ localAddresses: {} }, /localAddresses/],
     [{ proxyConfig: {} }, /proxyConfig/],
-    [{ localDetection: { clusterCIDRs: 'x' } }, /clusterCIDRs/],
+    [{ settings: { clusterCIDRs: 'x' } }, /clusterCIDRs/],
+    [{ settings: { nodePortAddresses: [7] } }, /nodePortAddresses/],
+    [{ settings: { masqueradeAll: 'yes' } }, /masqueradeAll/],
+    [{ settings: { localhostNodePorts: 1 } }, /localhostNodePorts/],
     [{ asking: { ip: null } }, /senders/],
     [{ frontends: { 'tcp 10.96.0.1:443': 7 } }, /digest/],
     [{ frontends: { 'tcp 10.96.0.1': 'x' } }, /a frontend/],

@@ -9,6 +9,7 @@ import { parse } from 'yaml';
 import type { NodeAudit } from '../../src/audit/node.ts';
 import { auditNode, rulesAtHand } from '../../src/audit/node.ts';
 import type { NodeFinding } from '../../src/audit/rollup.ts';
+import { configOf } from '../../src/audit/sight.ts';
 import { readProxyConfig } from '../../src/cluster/proxy-config.ts';
 import { project } from '../../src/cluster/project.ts';
 import type { EndpointSlice, Node, ObjectOf, Resource, Service } from '../../src/model/objects.ts';
@@ -102,12 +103,17 @@ export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: No
   return input === null ? null : { forwarding: expectedOf(folder, input), node: input.node };
 }
 
+/** How kube-proxy is configured: somebody says so, or the rules tell what they can. */
+export type Configured = 'by a file' | 'by its rules';
+
 /** Audits the node of a folder; null: there are no objects to hold it against. */
-function auditFolder(folder: Folder): NodeAudit | null {
-  const expected = forwardingOf(folder);
-  return expected === null
-    ? null
-    : auditNode({ ...expected, rules: rulesAtHand(folder.ruleset, folder.node) });
+function auditFolder(folder: Folder, configured: Configured): NodeAudit | null {
+  const input = inputOf(folder);
+  if (input === null) return null;
+  const { node, config: given } = input;
+  const config = configured === 'by a file' ? given : configOf(folder.ruleset, given.minor);
+  const forwarding = expectedOf(folder, { ...input, config });
+  return auditNode({ forwarding, node, rules: rulesAtHand(folder.ruleset, folder.node) });
 }
 
 /**
@@ -117,10 +123,11 @@ export function checkAudit(
   folder: Folder,
   report: (line: string) => void,
   codes: Set<string>,
+  configured: Configured = 'by a file',
 ): AuditCounts {
   const counts = { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
   const { path } = folder;
-  const audit = auditFolder(folder);
+  const audit = auditFolder(folder, configured);
   if (audit === null) return counts;
   for (const { code } of audit.findings) codes.add(code);
   const fault = faultIn(path);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { localDetectionIn, modeIn, readRulesDump } from '../../src/rules/dumps.ts';
+import { readRulesDump } from '../../src/rules/dumps.ts';
 
 const nat = (...rules: string[]): string =>
   ['*nat', ':KUBE-SVC-A - [0:0]', ':KUBE-MARK-MASQ - [0:0]', ...rules, 'COMMIT', ''].join('\n');
@@ -17,21 +17,4 @@ test.each([
 
 test('the plain listing of nft is refused with what to do', () => {
   expect(() => readRulesDump('table ip kube-proxy {\n}\n', null)).toThrow('nft with -j');
-});
-
-test('the mode', () => {
-  const nft = '{"nftables": [{"table": {"family": "ip", "name": "kube-proxy"}}]}';
-  expect(modeIn(readRulesDump(nft, null).ruleset)).toBe('nftables');
-  expect(modeIn(readRulesDump(nat(), null).ruleset)).toBe('iptables');
-});
-
-test.each([
-  ['! -s 10.244.0.0/16 -d 10.0.0.1/32', { clusterCIDRs: ['10.244.0.0/16'] }],
-  ['! -i cbr0 -d 10.0.0.1/32', { detectLocalMode: 'BridgeInterface', bridgeInterface: 'cbr0' }],
-  ['! -i cali+', { detectLocalMode: 'InterfaceNamePrefix', interfaceNamePrefix: 'cali' }],
-  ['-s 10.244.0.0/16', {}],
-  ['! -s 10.244.0.7/32', {}],
-])('%s tells how pods are told from others', (matches, want) => {
-  const { ruleset } = readRulesDump(nat(`-A KUBE-SVC-A ${matches} -j KUBE-MARK-MASQ`), 'IPv4');
-  expect(localDetectionIn(ruleset)).toEqual(want);
 });
