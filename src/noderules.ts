@@ -127,8 +127,8 @@ function pass(state: State, entry: NodeEntry, now: number): void {
   const { options } = state;
   const nodes = nodesOf(state);
   if (entry.kind === 'node-config') {
-    const config = defaultProxyConfig(entry.mode, options.minor());
-    nodes.configure(entry.node, { ...config, clusterCIDRs: entry.clusterCIDRs });
+    const { mode, clusterCIDRs } = entry;
+    nodes.configure(entry.node, { mode, ...(clusterCIDRs.length > 0 ? { clusterCIDRs } : {}) });
     return;
   }
   const { node, text } = entry;

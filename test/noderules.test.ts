@@ -10,7 +10,7 @@ import type { Place } from '../src/agent/report.ts';
 import { askingOf, contextOf, digestsOf, outcomesOf, readDumps } from '../src/agent/report.ts';
 import { createSettle } from '../src/audit/settle.ts';
 import type { Problem } from '../src/cluster/problem.ts';
-import type { GivenRules } from '../src/noderules.ts';
+import type { GivenRules, NodeEntry } from '../src/noderules.ts';
 import { createNodeRules } from '../src/noderules.ts';
 import type { NodeReportEntry } from '../src/fleet/fleet.ts';
 import { packetText, readKey } from '../src/rules/digest.ts';
@@ -127,6 +127,43 @@ describe.each(['iptables-nft', 'nftables'])(
     });
   },
 );
+
+describe('what is said of a kube-proxy that masquerades all, and serves node ports at one address', () => {
+  const folder = readFolder(path.replace(/node-a$/, 'node-c'));
+  const own = inputOf(folder)?.node ?? node;
+  const names = ['iptables-save.txt', 'ip6tables-save.txt'];
+  const given = (config: unknown): NodeEntry[] =>
+    names.map((name) => {
+      const text = readBytes(join(folder.path, name))?.toString() ?? '';
+      return { ...file(name, { text, config }), node: own.name };
+    });
+  const common = { kind: 'node-config', at: 0, node: own.name, clusterCIDRs: [] } as const;
+
+  test.each<[string, readonly NodeEntry[], boolean]>([
+    ['nothing', given(null), true],
+    ['its mode, by a line', [{ ...common, mode: 'iptables' }, ...given(null)], true],
+    ['its mode, by a later line', [...given(null), { ...common, mode: 'iptables' }], true],
+    ['a file that has something else', given({ mode: 'iptables' }), false],
+  ])('%s', (_, entries, isSound) => {
+    const { rules, settle, problems } = begun(own);
+    rules.begin(0);
+    for (const entry of entries) rules.take(entry, 0);
+    expect(problems).toEqual([]);
+    const found = settle.open().filter(({ severity }) => severity !== 'info');
+    expect(found.length === 0).toBe(isSound);
+  });
+
+  test('its agent tells what its rules show', () => {
+    const dumps = given(null).map((entry, at): Dump => ({
+      program: { name: '', prints: 'iptables-save', family: at === 0 ? 'ip' : 'ip6', args: [] },
+      bytes: Buffer.from('text' in entry ? (entry.text ?? '') : ''),
+    }));
+    expect(readDumps(dumps).settings).toEqual({
+      ...{ masqueradeAll: true, localhostNodePorts: true },
+      nodePortAddresses: ['172.18.0.4/32', 'fd00:18::4/128'],
+    });
+  });
+});
 
 const dumpOf = (family: 'ip' | 'ip6', name: string, file: string): Dump => ({
   program: { name, prints: 'iptables-save', family, args: [] },

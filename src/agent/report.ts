@@ -17,7 +17,7 @@ import { parseNft } from '../rules/nft.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
 import type { Settings } from '../rules/settings.ts';
-import { settingsIn } from '../rules/settings.ts';
+import { modeIn, settingsIn } from '../rules/settings.ts';
 import type { Outcomes } from '../rules/told.ts';
 import { tell } from '../rules/told.ts';
 import type { NodeContext } from '../rules/walk.ts';
@@ -72,7 +72,7 @@ export function readDumps(dumps: readonly Dump[]): Standing {
       .filter(({ dump }) => dump.program.name.includes(word))
       .map((one) => ({ ruleset: one.ruleset, bytes: one.dump.bytes.length }));
   const backend = backendOf(of('-nft-'), of('-legacy-'));
-  const settings = settingsIn(ruleset);
+  const settings = settingsIn(ruleset, modeIn(ruleset));
   return { ruleset, claims: claimsOf(ruleset), mode: modeOf(ruleset), backend, settings };
 }
 

@@ -53,8 +53,8 @@ import type { WalkedPort } from './walked.ts';
 import { walkedPort } from './walked.ts';
 
 export interface Nodes {
-  /** How kube-proxy is configured; without it, as the dump tells and the defaults are. */
-  configure(node: string, config: ProxyConfig): void;
+  /** How kube-proxy is configured; what is not given is as its rules tell, or by default. */
+  configure(node: string, given: Partial<ProxyConfig>): void;
   /**
    * Takes in a dump as of this moment and judges the node. `source` tells dumps of one node apart
    * that together are its rules; null: the dump is the same as the last of this source.
@@ -130,7 +130,8 @@ const unseen = { windows: 3, seconds: 60 };
 
 interface NodeState {
   readonly name: string;
-  config: ProxyConfig | null;
+  /** What somebody has said of the configuration of its kube-proxy. */
+  given: Partial<ProxyConfig>;
   /** null: it could not be read. */
   readonly dumps: Map<string, RulesDump | null>;
   /** null: they must be made of the dumps. */
@@ -176,9 +177,10 @@ export function createNodes(given: NodesOptions): Nodes {
     return known;
   };
   return {
-    configure(name, config) {
+    configure(name, given) {
       const state = of(name);
-      state.config = config;
+      state.given = given;
+      if (state.dumps.size > 0) state.sight = null;
       state.madeFrom = '';
     },
     take(name, source, dump, at) {
@@ -236,7 +238,7 @@ function walked(
   if (unreadable(state) !== null || service === undefined) return null;
   const dumps = [...state.dumps.values()].filter((dump) => dump !== null);
   const ruleset = together(dumps.map((dump) => dump.ruleset));
-  const config = ofKubelet(state.config ?? configOf(ruleset, minor()), node);
+  const config = ofKubelet(configOf(ruleset, minor(), state.given), node);
   const { addresses } = node;
   const forwarding = expectedForwarding([service], proxied.slices, node, config, addresses);
   const families = new Set<string>(dumps.flatMap((dump) => dump.families));
@@ -249,7 +251,7 @@ const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
 
 const newState = (name: string): NodeState => ({
   name,
-  config: null,
+  given: {},
   dumps: new Map(),
   sight: null,
   version: null,
@@ -371,9 +373,9 @@ function ripeness(
   };
 }
 
-const unreadable = ({ dumps, config, sight }: NodeState): UnknownOfNode | null => {
+const unreadable = ({ dumps, given, sight }: NodeState): UnknownOfNode | null => {
   if ([...dumps.values()].includes(null)) return 'rules-not-known';
-  const { mode } = config ?? sight?.config ?? {};
+  const mode = given.mode ?? sight?.config.mode;
   return mode === 'ipvs' ? 'proxy-mode-not-modelled' : null;
 };
 
@@ -409,10 +411,10 @@ interface Seen {
 function* observe(options: Options, state: NodeState, node: Node): Generator<undefined, Seen> {
   const { proxied } = options;
   if (state.dumps.size > 0) state.isSame = state.sight !== null;
-  const sight = (state.sight ??= sightOf(state.dumps.values(), node, options.minor()));
+  const sight = (state.sight ??= sightOf(state.dumps.values(), node, options.minor(), state.given));
   const { rules, families } = sight;
   const { zone, addresses, externalIPs, podCIDRs } = node;
-  const config = ofKubelet(state.config ?? sight.config, node);
+  const config = ofKubelet({ ...sight.config, ...state.given }, node);
   const observer: Observer = { node, rules, config, proxied, left: state.left };
   const own = rules.localAddresses;
   const ips = [addresses, externalIPs];

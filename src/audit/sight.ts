@@ -13,28 +13,36 @@ import { rulesAtHand } from './node.ts';
 /** The rules of a node, and what is known with them. */
 export interface Sight {
   readonly rules: Rules;
-  /** Of kube-proxy, unless somebody has said so. */
+  /** Of kube-proxy. */
   readonly config: ProxyConfig;
   readonly families: ReadonlySet<string>;
 }
 
-/** What stands on the node by its dumps; null: one could not be read. */
+/** What stands on the node by its dumps; null: one could not be read. `given`: see configOf. */
 export function sightOf(
   dumps: Iterable<RulesDump | null>,
   { addresses }: Pick<Node, 'addresses'>,
   minor: number,
+  given: Partial<ProxyConfig> = {},
 ): Sight {
   const read = [...dumps].filter((dump) => dump !== null);
   const ruleset = together(read.map((dump) => dump.ruleset));
   return {
     rules: rulesAtHand(ruleset, { localAddresses: addresses }),
-    config: configOf(ruleset, minor),
+    config: configOf(ruleset, minor, given),
     families: new Set(read.flatMap((dump) => dump.families)),
   };
 }
 
-/** What rules tell of kube-proxy's configuration; what they do not tell is as it is by default. */
-export const configOf = (ruleset: RuleSet, minor: number): ProxyConfig => ({
-  ...defaultProxyConfig(modeIn(ruleset), minor),
-  ...settingsIn(ruleset),
-});
+/**
+ * kube-proxy's configuration: what is given of it, else what its rules tell, else as it is by
+ * default.
+ */
+export function configOf(
+  ruleset: RuleSet,
+  minor: number,
+  given: Partial<ProxyConfig> = {},
+): ProxyConfig {
+  const mode = given.mode ?? modeIn(ruleset);
+  return { ...defaultProxyConfig(mode, minor), ...settingsIn(ruleset, mode), ...given };
+}

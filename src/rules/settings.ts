@@ -28,12 +28,13 @@ export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
 const isKubeProxys = ({ source, name }: Table): boolean =>
   source === 'nft' && name === 'kube-proxy';
 
-/** What kube-proxy's rules show of its configuration; of two modes, that of nftables. */
-export function settingsIn(ruleset: RuleSet): Settings {
-  const isNft = modeIn(ruleset) === 'nftables';
-  const tables = ruleset.tables.filter(
-    (table) => (isNft && isKubeProxys(table)) || (!isNft && table.name === 'nat'),
-  );
+/** What the rules of a kube-proxy of this mode show of its configuration. */
+export function settingsIn(ruleset: RuleSet, mode: ProxyConfig['mode']): Settings {
+  const isOwn =
+    mode === 'nftables'
+      ? isKubeProxys
+      : (table: Table) => !isKubeProxys(table) && table.name === 'nat';
+  const tables = ruleset.tables.filter(isOwn);
   return { ...markingIn(tables), ...nodePortsIn(tables) };
 }
 

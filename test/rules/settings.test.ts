@@ -4,7 +4,9 @@ import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import { parseNft } from '../../src/rules/nft.ts';
 import { together } from '../../src/rules/ruleset.ts';
 import type { RuleSet } from '../../src/rules/ruleset.ts';
-import { modeIn, settingsIn } from '../../src/rules/settings.ts';
+import { modeIn, settingsIn as settingsOf } from '../../src/rules/settings.ts';
+
+const settingsIn = (ruleset: RuleSet) => settingsOf(ruleset, modeIn(ruleset));
 
 /** Rules of iptables in chains of table nat. */
 function nat(family: 'ip' | 'ip6', ...rules: readonly string[]): RuleSet {
@@ -176,6 +178,7 @@ describe('of nftables', () => {
   test('what iptables left behind tells nothing', () => {
     const both = together([kubeProxy('services', [toClusterIP, marks]), nat('ip', spared)]);
     expect(settingsIn(both)).toEqual({ masqueradeAll: true });
+    expect(settingsOf(both, 'iptables')).toEqual(cidr);
     expect(modeIn(nat('ip', spared))).toBe('iptables');
   });
 });
