@@ -55,10 +55,10 @@ function markingIn(tables: readonly Table[]): Settings {
   const all = sum((one) => one.get(everything) ?? 0);
   const masqueradeAll = all > 0 && all > 0.9 * sum(total);
   const detected = tables.flatMap((table, at) => {
-    const own = votes[at] ?? new Map<string, number>();
-    // Where no cluster IP shows it, what pods send to external addresses does.
-    const shows = total(own) > (own.get(everything) ?? 0);
-    return winner(shows ? own : votesOf(shortCut(table))) ?? [];
+    const own: Votes = votes[at] ?? new Map<string, number>();
+    const named = total(own) - (own.get(everything) ?? 0);
+    // Where few rules for cluster IPs tell, those for external traffic have a vote.
+    return winner(named < enough ? votesOf(shortCut(table), own) : own) ?? [];
   });
   const byName = detected.find((key) => !key.includes('/'));
   const detection = byName === undefined ? byRange(detected) : byInterface(byName);
@@ -67,8 +67,9 @@ function markingIn(tables: readonly Table[]): Settings {
 
 const total = (votes: Votes): number => [...votes.values()].reduce((sum, one) => sum + one, 0);
 
-function votesOf(keys: Iterable<string>): Votes {
-  const votes: Votes = new Map();
+/** Adds the votes of these to others. */
+function votesOf(keys: Iterable<string>, others: Votes = new Map()): Votes {
+  const votes = new Map(others);
   let count = 0;
   for (const key of keys) {
     votes.set(key, (votes.get(key) ?? 0) + 1);

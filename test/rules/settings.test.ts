@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import { parseNft } from '../../src/rules/nft.ts';
-import { together } from '../../src/rules/ruleset.ts';
+import { chainsOf, together } from '../../src/rules/ruleset.ts';
 import type { RuleSet } from '../../src/rules/ruleset.ts';
 import { modeIn, settingsIn as settingsOf } from '../../src/rules/settings.ts';
 
@@ -173,6 +173,19 @@ describe('of nftables', () => {
     const ruleset = kubeProxy(chain, expr);
     expect(modeIn(ruleset)).toBe('nftables');
     expect(settingsIn(ruleset)).toEqual(want);
+  });
+
+  test('external traffic has a vote where few rules tell of cluster IPs', () => {
+    const other = { prefix: { addr: '10.99.0.0', len: 16 } };
+    const wrong = kubeProxy('services', [toClusterIP, match(payload('saddr'), other, '!='), marks]);
+    const expr = [match(payload('saddr'), pods), { goto: { target: 'service-A' } }];
+    const { tables } = kubeProxy('external-A', expr, expr);
+    const both = wrong.tables.map((table, at) => {
+      const chains = [...table.chains.values(), ...(tables[at]?.chains.values() ?? [])];
+      return { ...table, chains: chainsOf(new Map(chains.map((one) => [one.name, one]))) };
+    });
+    expect(settingsIn({ tables: both })).toEqual(cidr);
+    expect(settingsIn(wrong)).toEqual({ clusterCIDRs: ['10.99.0.0/16'] });
   });
 
   test('what iptables left behind tells nothing', () => {
