@@ -128,7 +128,7 @@ describe.each(['iptables-nft', 'nftables'])(
   },
 );
 
-describe('what is said of a kube-proxy that masquerades all, and serves node ports at one address', () => {
+describe('a kube-proxy that masquerades all is known by its rules, and by what is said', () => {
   const folder = readFolder(path.replace(/node-a$/, 'node-c'));
   const own = inputOf(folder)?.node ?? node;
   const names = ['iptables-save.txt', 'ip6tables-save.txt'];
