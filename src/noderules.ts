@@ -22,7 +22,7 @@ import type { Change } from './model/objects.ts';
 import type { ProxyConfig } from './model/proxy.ts';
 import { defaultProxyConfig } from './model/proxy.ts';
 import { readRulesDump } from './rules/dumps.ts';
-import { DumpError } from './rules/ruleset.ts';
+import { DumpError, lackText } from './rules/ruleset.ts';
 
 /** A dump that somebody named, with what is known of it. */
 export interface GivenRules {
@@ -67,6 +67,8 @@ interface State {
   nodes: Nodes | null;
   unreadable: number;
   readonly told: Map<string, ToldNode>;
+  /** What the dumps of a node lacked when it was last said. */
+  readonly lacking: Map<string, string>;
 }
 
 /** What an agent has told last. */
@@ -90,16 +92,20 @@ export function createNodeRules(options: NodeRulesOptions): NodeRules {
     nodes: null,
     unreadable: 0,
     told: new Map(),
+    lacking: new Map(),
   };
   return {
     take(entry, at) {
       const isSame = entry.kind === 'node-rules' && entry.text === null;
-      if (state.isBegun) pass(state, entry, at);
-      else if (!isSame) waiting.set(`${entry.kind} ${entry.node} ${sourceOf(entry)}`, entry);
+      if (state.isBegun) {
+        pass(state, entry, at);
+        sayLacking(state, [entry]);
+      } else if (!isSame) waiting.set(`${entry.kind} ${entry.node} ${sourceOf(entry)}`, entry);
     },
     begin(at) {
       state.isBegun = true;
       for (const entry of waiting.values()) pass(state, entry, at);
+      sayLacking(state, waiting.values());
       waiting.clear();
     },
     hear: (entry) => hear(state, entry),
@@ -147,6 +153,20 @@ function pass(state: State, entry: NodeEntry, now: number): void {
     options.onProblem(problemOf(error, source, `Node ${node}`));
     state.unreadable++;
     nodes.lose(node, source, at);
+  }
+}
+
+/** Says what the dumps of these nodes, all that were passed, do not tell: once while it is so. */
+function sayLacking(state: State, entries: Iterable<NodeEntry>): void {
+  for (const node of new Set([...entries].map((entry) => entry.node))) {
+    const texts = (state.nodes?.lacks(node) ?? []).map(lackText);
+    const text = [...new Set(texts)].join('; ');
+    if (text !== '' && text !== state.lacking.get(node)) {
+      state.options.onProblem(
+        problemAt(`rules of ${node}`, null, text, { object: `Node ${node}` }),
+      );
+    }
+    state.lacking.set(node, text);
   }
 }
 

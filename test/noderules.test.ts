@@ -81,6 +81,51 @@ test('a dump that cannot be read makes the node unknown, and is told and counted
   expect(reasons()).toEqual(['rules-not-known']);
 });
 
+test('dumps that do not tell all rules make the node unknown, and what is lacking is told', () => {
+  const { rules, settle, problems, reasons } = begun();
+  rules.begin(0);
+  const said = "# Table `nat' contains incompatible base-chains, use 'nft' tool to list them.\n";
+  const partly = file('iptables-save.txt', { text: said + textOf('iptables-save.txt') });
+  for (const at of [0, 1]) rules.take(partly, at);
+  expect(reasons()).toEqual(['rules-not-whole']);
+  expect(settle.open()).toEqual([]);
+  expect(problems.map(({ message }) => message)).toEqual([
+    'iptables-nft-save does not show all chains of table ip nat: nft -j list ruleset does',
+  ]);
+  const hook = { type: 'nat', hook: 'output', prio: -105 };
+  const nftables = [
+    { table: { family: 'ip', name: 'nat' } },
+    { chain: { family: 'ip', table: 'nat', name: 'custom', ...hook } },
+  ];
+  rules.take(file('nft.json', { text: JSON.stringify({ nftables }) }), 2);
+  expect(reasons()).toContain(null);
+  expect(problems.length).toBe(1);
+});
+
+test('the listing of nft alone does not tell where kube-proxy of iptables sends packets', () => {
+  const { rules, settle, problems, reasons } = begun();
+  rules.begin(0);
+  const target = { xt: { type: 'target', name: 'DNAT' } };
+  const place = { family: 'ip', table: 'nat' };
+  const nftables = [
+    { table: { family: 'ip', name: 'nat' } },
+    { chain: { ...place, name: 'OUTPUT', type: 'nat', hook: 'output', prio: -100 } },
+    { chain: { ...place, name: 'KUBE-SEP-X' } },
+    { rule: { ...place, chain: 'OUTPUT', handle: 1, expr: [{ jump: { target: 'KUBE-SEP-X' } }] } },
+    { rule: { ...place, chain: 'KUBE-SEP-X', handle: 2, expr: [target] } },
+  ];
+  const text = JSON.stringify({ nftables });
+  rules.take(file('nft.json', { text }), 0);
+  expect(reasons()).toEqual(['rules-not-whole']);
+  expect(settle.open()).toEqual([]);
+  expect(problems.length).toBe(1);
+  // Of another mode they are left over, and nothing of the Services stands.
+  rules.take(file('nft.json', { text, config: { mode: 'nftables' } }), 1);
+  expect(reasons()).not.toContain('rules-not-whole');
+  expect(settle.open().map(({ severity }) => severity)).toContain('critical');
+  expect(problems.length).toBe(1);
+});
+
 test('a wrong configuration is told with its field', () => {
   const { rules, problems } = begun();
   rules.begin(0);

@@ -9,7 +9,8 @@
 // one that fails, or is cut off, leaves the node unknown.
 //
 // `nft -j list ruleset` shows the tables of iptables-nft too, which iptables-nft-save tells better,
-// and costs as much again: it is run only where nft has a table that no dump has shown.
+// and costs as much again: it is run only where nft has a table that no dump has shown, or not all
+// of it, as iptables-nft-save itself says.
 
 import { execFile } from 'node:child_process';
 
@@ -55,7 +56,8 @@ export const defaultLimits: Limits = {
 };
 
 export type Ran =
-  | { readonly state: 'read'; readonly bytes: Buffer }
+  /** `warning`: that other tables are there; null: it said no such thing. */
+  | { readonly state: 'read'; readonly bytes: Buffer; readonly warning: string | null }
   | { readonly state: 'absent' }
   | { readonly state: 'failed'; readonly problem: string };
 
@@ -87,13 +89,17 @@ export function runProgram({ name, args }: Program, limits: Limits): Promise<Ran
       shell: false,
     } as const;
     const child = execFile(name, args, options, (error, bytes, stderr) => {
-      if (error === null) resolve({ state: 'read', bytes });
+      if (error === null) resolve({ state: 'read', bytes, warning: warningIn(stderr) });
       else if (error.code === 'ENOENT') resolve({ state: 'absent' });
       else resolve({ state: 'failed', problem: `${name}: ${problemOf(error, stderr, limits)}` });
     });
     child.stdin?.end();
   });
 }
+
+/** What iptables-nft-save says where iptables-legacy has tables. */
+const warningIn = (stderr: Buffer): string | null =>
+  /^# (Warning: .* tables present\b.*)/m.exec(stderr.toString())?.[1] ?? null;
 
 type ProgramError = NonNullable<Parameters<NonNullable<Parameters<typeof execFile>[3]>>[0]>;
 
@@ -112,6 +118,7 @@ export async function collect(limits: Limits, all = programs): Promise<Collected
   const dumps: Dump[] = [];
   const problems: string[] = [];
   const states: Record<string, string> = {};
+  const warnings = new Map<string, string>();
   let more = false;
   // One after the other: an agent must not take two cores at once.
   for (const program of all) {
@@ -121,13 +128,17 @@ export async function collect(limits: Limits, all = programs): Promise<Collected
     states[name] = ran.state;
     if (ran.state === 'failed') problems.push(ran.problem);
     if (ran.state !== 'read') continue;
-    const { bytes } = ran;
+    const { bytes, warning } = ran;
+    if (warning !== null) warnings.set(name.replace('-nft-', '-legacy-'), warning);
     if (program.prints === 'nft tables') {
       const tables = tablesOf(bytes);
       more = tables === null || hasOthers(tables, dumps);
       if (!more && tables?.length === 0) states[name] = 'empty';
     } else if (bytes.length === 0) states[name] = 'empty';
     else dumps.push({ program, bytes });
+  }
+  for (const [name, warning] of warnings) {
+    if ((states[name] ?? 'absent') === 'absent') problems.push(`${name} is not there: ${warning}`);
   }
   if (Object.values(states).every((state) => state === 'absent')) {
     problems.push(`none of ${Object.keys(states).join(', ')} is in ${limits.path}`);
@@ -149,22 +160,31 @@ function tablesOf(bytes: Buffer): string[] | null {
   }
 }
 
-/** Whether nft has a table that no dump by iptables-nft-save has shown. */
+/** Whether nft has a table that no dump by iptables-nft-save has shown, or not all of it. */
 function hasOthers(tables: readonly string[], dumps: readonly Dump[]): boolean {
   const shown = new Set(
     dumps
       .filter(({ program }) => program.name.includes('-nft-'))
-      .flatMap(({ program, bytes }) => tablesIn(bytes).map((name) => `${program.family} ${name}`)),
+      .flatMap(({ program, bytes }) => shownIn(bytes).map((name) => `${program.family} ${name}`)),
   );
   return tables.some((table) => !shown.has(table));
 }
 
-/** The names behind `*` at the beginning of lines. */
-function tablesIn(bytes: Buffer): string[] {
-  const names: string[] = [];
-  for (let at = bytes.indexOf('\n*'); at >= 0; at = bytes.indexOf('\n*', at + 2)) {
-    const end = bytes.indexOf('\n', at + 2);
-    names.push(bytes.toString('latin1', at + 2, end < 0 ? bytes.length : end));
-  }
-  return names;
+/** The tables that are shown as a whole. */
+function shownIn(bytes: Buffer): string[] {
+  const partly = new Set(linesWith(bytes, '# Table `').map((line) => line.split("'", 1)[0]));
+  return linesWith(bytes, '*').filter((name) => !partly.has(name));
+}
+
+/** What stands behind this at the beginning of lines. */
+function linesWith(bytes: Buffer, start: string): string[] {
+  const lines: string[] = [];
+  const keep = (from: number): void => {
+    const end = bytes.indexOf('\n', from);
+    lines.push(bytes.toString('latin1', from, end < 0 ? bytes.length : end));
+  };
+  if (bytes.toString('latin1', 0, start.length) === start) keep(start.length);
+  const [line, size] = [`\n${start}`, start.length + 1];
+  for (let at = bytes.indexOf(line); at >= 0; at = bytes.indexOf(line, at + 1)) keep(at + size);
+  return lines;
 }

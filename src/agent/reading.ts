@@ -17,6 +17,7 @@ import { canonicalIP } from '../model/ip.ts';
 import type { Claim } from '../rules/claims.ts';
 import type { Asking } from '../rules/digest.ts';
 import { keyOf } from '../rules/digest.ts';
+import { lackText } from '../rules/ruleset.ts';
 import type { Settings } from '../rules/settings.ts';
 import type { Answer, NodeSettings, Order, Packed, Question, Reading, Reply } from './channel.ts';
 import { gather, pipe } from './channel.ts';
@@ -151,7 +152,9 @@ async function roundOf(
 function readAll({ dumps, problems }: Collected): [readonly string[], Standing | null] {
   if (problems.length > 0) return [problems, null];
   try {
-    return [[], readDumps(dumps)];
+    const standing = readDumps(dumps);
+    const { lacks } = standing.ruleset;
+    return lacks.length === 0 ? [[], standing] : [[...new Set(lacks.map(lackText))], null];
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     return [[error.message], null];

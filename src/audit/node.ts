@@ -155,6 +155,10 @@ export function* observing(input: NodeInput): Generator<undefined, Observed> {
 export const viewOf = ({ forwarding, node }: NodeInput): RuleView => ({
   isAllowed: allowanceOf(forwarding, node),
   isAbout,
+  // In another mode its rules are left over.
+  isOwn: (step) =>
+    isOwn(step) &&
+    (forwarding.config.mode === 'nftables') === (step.base.table.name === 'kube-proxy'),
 });
 
 const newAudit = (input: NodeInput): Audit => ({

@@ -23,14 +23,14 @@
 import type { Key, Node, Snapshot } from '../model/objects.ts';
 import type { Packet, ProxyConfig } from '../model/proxy.ts';
 import type { RulesDump } from '../rules/dumps.ts';
-import { together } from '../rules/ruleset.ts';
+import type { Lack } from '../rules/ruleset.ts';
 import { expectedForwarding } from '../shadow/forwarding.ts';
 import type { Alike } from './alike.ts';
 import { createAlike } from './alike.ts';
 import { keyOfPort } from './asked.ts';
 import { itemOf, shown } from './node-items.ts';
 import type { NodeInput, Observed, Rules } from './node.ts';
-import { observing, rulesAtHand } from './node.ts';
+import { observing } from './node.ts';
 import type { NodeVerdict, Ported, PortName } from './port-verdicts.ts';
 import { createPortNames, portVerdicts } from './port-verdicts.ts';
 import type { Clock, Following, NodeJudgement } from './programming.ts';
@@ -40,7 +40,7 @@ import type { Difference } from './rollup.ts';
 import { differenceKey } from './rollup.ts';
 import type { Owned, Settle } from './settle.ts';
 import type { Sight } from './sight.ts';
-import { configOf, sightOf } from './sight.ts';
+import { lacksOf, sightOf, unreadable } from './sight.ts';
 import type { Left, Observer } from './stale.ts';
 import { leftAt, noteRight, serviceOf } from './stale.ts';
 import { stoodThroughout } from './stood.ts';
@@ -83,6 +83,8 @@ export interface Nodes {
    * a node as they were last seen; null: these, or the node, are not known.
    */
   walked(node: string, service: Key, name: string): WalkedPort[] | null;
+  /** What stands on the node and its dumps do not tell: it is unknown for that. */
+  lacks(node: string): readonly Lack[];
 }
 
 /** What an agent tells of its node. */
@@ -166,7 +168,7 @@ export function createNodes(given: NodesOptions): Nodes {
   function* othersThan(state: NodeState): Generator<Rules> {
     for (const other of states.values()) {
       const isSeen = other !== state && other.blind === null && other.at !== null;
-      if (isSeen && other.sight !== null) yield other.sight.rules;
+      if (isSeen && other.sight !== null && lacksOf(other).length === 0) yield other.sight.rules;
     }
   }
   const alike = createAlike(given.proxied);
@@ -202,7 +204,7 @@ export function createNodes(given: NodesOptions): Nodes {
       const state = of(name);
       state.isSame = state.version === version;
       if (!state.isSame) state.left.clear();
-      Object.assign(state, { sight: { rules, config, families: allFamilies }, lasting });
+      Object.assign(state, { sight: { rules, config, families: allFamilies, lacks: [] }, lasting });
       const needed = yield* judging(options, state, at, isLast);
       state.version = needed.length === 0 ? version : null;
       return needed;
@@ -222,6 +224,7 @@ export function createNodes(given: NodesOptions): Nodes {
       pendingSince: oldestPending(options, states.values()),
     }),
     walked: (node, service, name) => walked(options, states.get(node), service, name),
+    lacks: (node) => (states.has(node) ? lacksOf(of(node)) : []),
   };
 }
 
@@ -236,14 +239,12 @@ function walked(
   const service = proxied.services.get(key);
   if (state === undefined || node === undefined || state.dumps.size === 0) return null;
   if (unreadable(state) !== null || service === undefined) return null;
-  const dumps = [...state.dumps.values()].filter((dump) => dump !== null);
-  const ruleset = together(dumps.map((dump) => dump.ruleset));
-  const config = ofKubelet(configOf(ruleset, minor(), state.given), node);
+  const seen = sightOf(state.dumps.values(), node, minor(), state.given);
+  const { rules, families } = seen;
+  const config = ofKubelet(seen.config, node);
   const { addresses } = node;
   const forwarding = expectedForwarding([service], proxied.slices, node, config, addresses);
-  const families = new Set<string>(dumps.flatMap((dump) => dump.families));
   const frontends = forwarding.frontends.filter(({ port }) => families.has(port.family));
-  const rules = rulesAtHand(ruleset, { localAddresses: addresses });
   return walkedPort({ forwarding: { ...forwarding, frontends }, node, rules }, name);
 }
 
@@ -309,6 +310,7 @@ function* judging(
   isLast = true,
 ): Generator<undefined, readonly Packet[]> {
   const node = options.snapshot.nodes.get(state.name);
+  if (node !== undefined) look(options, state, node);
   const reason = node === undefined ? 'node-not-known' : unreadable(state);
   if (reason !== null || node === undefined) {
     release(options, state, at);
@@ -335,6 +337,14 @@ function* judging(
   state.verdicts = portVerdicts(state.ports, seen.families, portedOf(observed, standing));
   state.at = at;
   return [];
+}
+
+/** Dumps are read together when one of them is new. */
+function look(options: Options, state: NodeState, node: Node): void {
+  if (state.dumps.size === 0) return;
+  state.isSame = state.sight !== null;
+  const isRead = ![...state.dumps.values()].includes(null);
+  if (isRead) state.sight ??= sightOf(state.dumps.values(), node, options.minor(), state.given);
 }
 
 /** Differences that a finding does not hold must be seen to stand anew. */
@@ -373,12 +383,6 @@ function ripeness(
   };
 }
 
-const unreadable = ({ dumps, given, sight }: NodeState): UnknownOfNode | null => {
-  if ([...dumps.values()].includes(null)) return 'rules-not-known';
-  const mode = given.mode ?? sight?.config.mode;
-  return mode === 'ipvs' ? 'proxy-mode-not-modelled' : null;
-};
-
 /** Versions are many, and kept for a while only: their match is looked for at first sight. */
 function remember(state: NodeState, observer: Observer, differing: ReadonlySet<Key>): void {
   for (const key of differing) {
@@ -410,8 +414,7 @@ interface Seen {
 /** Walks the rules, unless neither they nor what is expected of them has changed. */
 function* observe(options: Options, state: NodeState, node: Node): Generator<undefined, Seen> {
   const { proxied } = options;
-  if (state.dumps.size > 0) state.isSame = state.sight !== null;
-  const sight = (state.sight ??= sightOf(state.dumps.values(), node, options.minor(), state.given));
+  const sight = state.sight ?? sightOf([], node, options.minor(), state.given);
   const { rules, families } = sight;
   const { zone, addresses, externalIPs, podCIDRs } = node;
   const config = ofKubelet({ ...sight.config, ...state.given }, node);

@@ -3,9 +3,10 @@
 //
 // Where the walk met unknowns, only what holds whatever they are is a deviation: an endpoint that
 // no answer reaches, a fate that no answer avoids. What merely may be is `unknown`: not a
-// deviation, and not conform either. One exception: a rule that sends the packet where the dump
-// does not tell stands between the Service and its endpoints, whatever it does. So does a rule of
-// somebody else that names the very address, though it be for senders that no dump can tell.
+// deviation, and not conform either. One exception: a rule of somebody else that sends the packet
+// where the dump does not tell stands between the Service and its endpoints, whatever it does; of
+// kube-proxy's own it may be the right place. So does a rule of somebody else that names the very
+// address, though it be for senders that no dump can tell.
 
 import type { Packet } from '../model/proxy.ts';
 import type { TraceStep } from '../rules/match.ts';
@@ -50,6 +51,8 @@ const rounding = 1e-6;
 
 /** What must be known of rules besides what they do. */
 export interface RuleView {
+  /** The rule is kube-proxy's, in the mode in which it works. */
+  isOwn(step: TraceStep): boolean;
   /** A masquerade that kube-proxy does not ask for is none of its business. */
   isAllowed(endpoint: string, step: TraceStep | null, packet: Packet): boolean;
   /** The rule is somebody else's and asks for just this destination: it is about the Service. */
@@ -74,11 +77,21 @@ export function compare(
   if (nearest === null) return unknown;
   const { fate, deviants } = nearest;
   if (outcome.unknown.length === 0) return { verdict: 'different', deviants };
+  const isUntold = isSentUntold(outcome, view);
   const certain = deviants.filter(
     ({ deviation, step }) =>
-      (step !== null && view.isAbout(step, packet.dst)) || isCertain(deviation, fate, outcome),
+      (step !== null && view.isAbout(step, packet.dst)) ||
+      (!isUntold && isCertain(deviation, fate, outcome)),
   );
   return certain.length === 0 ? unknown : { verdict: 'different', deviants: certain };
+}
+
+/** Whether kube-proxy's own rules may send it anywhere. */
+function isSentUntold({ destinations }: Outcome, view: RuleView): boolean {
+  const destination = destinations.get('unknown');
+  if (destination === undefined || !isPossible(destination)) return false;
+  const step = translation(destination);
+  return step !== null && view.isOwn(step);
 }
 
 /** Whether a deviation holds whatever the unknowns of the walk are. */

@@ -138,6 +138,7 @@ export const unknownText: Readonly<Record<Unknown, string>> = {
   'node-not-known': 'the input has no such Node',
   'proxy-mode-not-modelled': 'the mode of kube-proxy there is not modelled',
   'rules-not-known': 'the rules of the node are not known',
+  'rules-not-whole': 'the dumps do not tell all rules of the node',
   'rules-not-understood': 'rules of the node are not understood',
   'agent-absent': 'no agent runs on the node',
   'agent-refused': 'the agent of the node did not answer as it must',

@@ -39,6 +39,7 @@ export type UnknownOfNode =
   | 'node-not-known'
   | 'proxy-mode-not-modelled'
   | 'rules-not-known'
+  | 'rules-not-whole'
   | 'rules-not-understood'
   | 'agent-absent'
   | 'agent-refused'

@@ -35,6 +35,7 @@ const unknownReasons = Object.keys({
   'node-not-known': true,
   'proxy-mode-not-modelled': true,
   'rules-not-known': true,
+  'rules-not-whole': true,
   'rules-not-understood': true,
   'agent-absent': true,
   'agent-refused': true,

@@ -11,7 +11,7 @@ import type { OpenChains, Spans } from './chains.ts';
 import { openChains } from './chains.ts';
 import type { Memory } from './iptables-rule.ts';
 import { newMemory, parseRule } from './iptables-rule.ts';
-import type { Base, Family, Hook, Rule, RuleSet, Table } from './ruleset.ts';
+import type { Base, Family, Hook, Lack, Rule, RuleSet, Table } from './ruleset.ts';
 import { DumpError } from './ruleset.ts';
 
 /** Priorities of linux/netfilter_ipv4.h; nat has another one behind the routing decision. */
@@ -48,6 +48,10 @@ interface Reading {
   /** How another rule of the last one's chain begins: `-A NAME `. */
   same: string;
   line: number;
+  /** What comments say that there is and the dump does not show. */
+  readonly lacks: Lack[];
+  /** Comments say that it is of the nft backend. */
+  isNft: boolean;
 }
 
 /**
@@ -67,6 +71,8 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
     quote: quote < 0 ? text.length : quote,
     same: noRule,
     line: 0,
+    lacks: [],
+    isNft: false,
   };
   for (let at = 0; at < text.length;) {
     const newline = text.indexOf('\n', at);
@@ -78,7 +84,8 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
   if (reading.table !== null) {
     throw new DumpError('the dump ends before COMMIT', reading.line, `*${reading.table.name}`);
   }
-  return { tables: reading.tables };
+  const { tables, lacks, isNft } = reading;
+  return { tables, lacks, legacy: isNft || tables.length === 0 ? [] : [family] };
 }
 
 function readLine(reading: Reading, at: number, end: number): void {
@@ -104,6 +111,7 @@ function readLine(reading: Reading, at: number, end: number): void {
     case 35: {
       // A quote in a header line opens nothing. // #
       passQuotes(reading, end);
+      readComment(reading, text.slice(at, end));
       return;
     }
     default: {
@@ -113,6 +121,27 @@ function readLine(reading: Reading, at: number, end: number): void {
       if (reading.table === null) throw new DumpError('COMMIT without a table', reading.line, line);
       reading.table = null;
     }
+  }
+}
+
+const compatible = /^# Table `(\w+)' (is|contains) incompatible\b/;
+const warning = /^# Warning: (ip6?)tables-legacy tables present\b/;
+
+/**
+ * Comments of iptables-nft-save: `# Table `T' is incompatible, use 'nft' tool.` in place of T, and
+ * from 1.8.8 on `# Table `T' contains incompatible base-chains, use 'nft' tool to list them.`
+ * before it. `# Warning: iptables-legacy tables present, use iptables-legacy-save to see them` is
+ * what it writes to its other output, where both go to one file. Later releases, as 1.8.9, call
+ * themselves nf_tables.
+ */
+function readComment(reading: Reading, comment: string): void {
+  const { family, lacks } = reading;
+  const [, table, how] = compatible.exec(comment) ?? [];
+  if (table !== undefined) lacks.push({ kind: how === 'is' ? 'table' : 'chains', family, table });
+  const warned = warning.exec(comment)?.[1];
+  if (warned !== undefined) lacks.push({ kind: 'legacy', family: warned as Family, table: '' });
+  if (table !== undefined || warned !== undefined || comment.includes('(nf_tables)')) {
+    reading.isNft = true;
   }
 }
 

@@ -68,7 +68,7 @@ export function parseNft(dump: string | Uint8Array): RuleSet {
     if (kind === undefined) throw new DumpError('not an object of nft', at, JSON.stringify(object));
     readObject(tables, kind, body, at);
   }
-  return { tables: [...tables.values()] };
+  return { tables: [...tables.values()], lacks: [], legacy: [] };
 }
 
 function objectsOf(text: string): readonly (object | null)[] {

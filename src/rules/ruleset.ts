@@ -22,6 +22,22 @@ export type Hook = 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting'
 
 export interface RuleSet {
   readonly tables: readonly Table[];
+  /** What stands on the node besides, and is not told, or not in a form that can be read. */
+  readonly lacks: readonly Lack[];
+  /** Families of which this may be what iptables-legacy has. */
+  readonly legacy: readonly Family[];
+}
+
+export interface Lack {
+  /**
+   * `table`, `chains`: iptables-nft-save cannot show the table, or some of its base chains.
+   * `legacy`: there are tables of iptables-legacy. `targets`: nft does not tell where rules of
+   * kube-proxy in the table, which iptables-nft wrote, send packets.
+   */
+  readonly kind: 'table' | 'chains' | 'legacy' | 'targets';
+  readonly family: Family;
+  /** Empty: several tables. */
+  readonly table: string;
 }
 
 /** Which program shows the rules. */
@@ -225,17 +241,89 @@ export type Statement = Match | Action;
 /**
  * One rule set of several dumps of a node: both families, both backends. Where one of them is
  * iptables' own output, its tables that an nft dump shows too (`ip nat`, with matches that nft
- * cannot tell) are taken from iptables alone.
+ * cannot tell) are taken from iptables alone, but for what it says that it cannot show. What one
+ * dump lacks and another tells is not lacking.
  */
 export function together(rulesets: readonly RuleSet[]): RuleSet {
-  const tables = rulesets.flatMap((ruleset) => ruleset.tables);
-  const own = new Set(
-    tables.filter(({ source }) => source === 'iptables').map((table) => nameOf(table)),
+  const all = rulesets.flatMap((ruleset) => ruleset.tables);
+  const said = rulesets.flatMap((ruleset) => ruleset.lacks);
+  const legacy = rulesets.flatMap((ruleset) => ruleset.legacy);
+  const listed = new Set(all.filter(({ source }) => source === 'nft').map(nameOf));
+  const lacking = (table: Table, kind: Lack['kind']): boolean =>
+    said.some((lack) => lack.kind === kind && lackName(lack) === nameOf(table));
+  const own = new Map(
+    all.filter(({ source }) => source === 'iptables').map((table) => [nameOf(table), table]),
   );
-  return { tables: tables.filter((table) => table.source !== 'nft' || !own.has(nameOf(table))) };
+  const tables = all.flatMap((table) => {
+    const shown = table.source === 'nft' ? own.get(nameOf(table)) : undefined;
+    // What iptables shows of this name is another backend's.
+    if (shown === undefined || lacking(table, 'table')) return [table];
+    return lacking(table, 'chains') ? [hiddenIn(table, shown)] : [];
+  });
+  const lacks = said.filter((lack) =>
+    lack.kind === 'legacy' ? !legacy.includes(lack.family) : !listed.has(lackName(lack)),
+  );
+  return { tables, lacks: [...lacks, ...targetsLacking(tables)], legacy };
 }
 
-const nameOf = ({ family, name }: Table): string => `${family} ${name}`;
+const nameOf = ({ family, name }: Pick<Table, 'family' | 'name'>): string => `${family} ${name}`;
+
+const lackName = ({ family, table: name }: Lack): string => nameOf({ family, name });
+
+/** The base chains of a table that iptables does not show, or has in another place. */
+function hiddenIn(table: Table, shown: Table): Table {
+  const places = new Set(shown.chains.bases().map(placeOf));
+  const hidden = table.chains.bases().filter((chain) => !places.has(placeOf(chain)));
+  return { ...table, chains: { ...table.chains, bases: () => hidden, values: () => hidden } };
+}
+
+const placeOf = ({ name, base }: Chain): string => `${name} ${base?.hook} ${base?.priority}`;
+
+/**
+ * Tables of nft in which kube-proxy's chains of endpoints translate, and it is not told into what.
+ * Where kube-proxy has a table of its own they are what another mode has left.
+ */
+function targetsLacking(tables: readonly Table[]): Lack[] {
+  const listed = tables.filter(({ source }) => source === 'nft');
+  return listed.flatMap(({ family, name: table, chains }): Lack[] => {
+    if (table !== 'nat' || family === 'inet') return [];
+    if (listed.some((one) => one.family === family && one.name === 'kube-proxy')) return [];
+    for (const chain of chains.values()) {
+      if (chain.name.startsWith('KUBE-SEP-') && rulesOf(chain).some(isUntold)) {
+        return [{ kind: 'targets', family, table }];
+      }
+    }
+    return [];
+  });
+}
+
+const isUntold = ({ statements }: Rule): boolean =>
+  statements.some(
+    (one) =>
+      (one.kind === 'unknown verdict' || (one.kind === 'dnat' && one.to === null)) &&
+      one.text.startsWith('{"xt"'),
+  );
+
+/** What is lacking, for people, and by what it would not be. */
+export function lackText({ kind, family, table }: Lack): string {
+  const program = family === 'ip' ? 'iptables' : 'ip6tables';
+  switch (kind) {
+    case 'table':
+      return `${program}-nft-save does not show table ${family} ${table}: nft -j list ruleset does`;
+    case 'chains':
+      return (
+        `${program}-nft-save does not show all chains of table ${family} ${table}: ` +
+        'nft -j list ruleset does'
+      );
+    case 'legacy':
+      return `There are tables of ${program}-legacy: ${program}-legacy-save shows them`;
+    case 'targets':
+      return (
+        `nft -j list ruleset does not tell where table ${family} ${table} sends packets: ` +
+        `${program}-nft-save does where it can show it`
+      );
+  }
+}
 
 /** The dump cannot be read. Names its line (of one line: the object of the list) and text. */
 export class DumpError extends SyntaxError {

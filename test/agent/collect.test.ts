@@ -99,6 +99,30 @@ describe('all programs', () => {
     expect(own.map(({ bytes }) => bytes.toString().trim())).toEqual(asked);
   });
 
+  test.each([
+    ['first', (line: string): string => `${line}; ${ruled}`],
+    ['between others', (line: string): string => `${commented}; ${line}; ${ruled}`],
+  ])('where iptables does not show all of a table, and says so %s, nft is asked', async (_, by) => {
+    const said = "# Table \\`nat' contains incompatible base-chains, use 'nft' tool to list them.";
+    const nft = `case "$3" in tables) ${listing('nat')};; *) echo '{}';; esac`;
+    const limits = withPrograms({ 'iptables-nft-save': by(`echo "${said}"`), nft });
+    const { dumps } = await collect(limits);
+    expect(dumps.map(({ program }) => program.prints)).toEqual(['iptables-save', 'nft']);
+  });
+
+  test('a warning of the other backend is a problem where nobody can show it', async () => {
+    const warning =
+      '# Warning: iptables-legacy tables present, use iptables-legacy-save to see them';
+    const warns = { 'iptables-nft-save': `echo '${warning}' >&2` };
+    const { problems } = await collect(withPrograms(warns));
+    expect(problems).toEqual([
+      'iptables-legacy-save is not there: Warning: iptables-legacy tables present, ' +
+        'use iptables-legacy-save to see them',
+    ]);
+    const shown = await collect(withPrograms({ ...warns, 'iptables-legacy-save': commented }));
+    expect(shown.problems).toEqual([]);
+  });
+
   test('none of them there is a problem, and so is one that fails', async () => {
     const { problems } = await collect(withPrograms({}));
     expect(problems).toEqual([expect.stringMatching(/^none of iptables-nft-save, .* is in /)]);

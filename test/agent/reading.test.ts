@@ -53,6 +53,18 @@ async function readingOf(child: ChildProcess) {
   return { reading, report, bytes: whole.subarray(reportSize) };
 }
 
+test('a node of which the dumps do not tell all rules is not known', async () => {
+  const said = "# Table \\`nat' is incompatible, use 'nft' tool.";
+  const limits = withPrograms({ 'iptables-nft-save': `echo "${said}"` });
+  const child = start({ kind: 'collect', settings: { ...settings, limits } });
+  const { report } = await readingOf(child);
+  expect(report.problems).toEqual([
+    'iptables-nft-save does not show table ip nat: nft -j list ruleset does',
+  ]);
+  expect(report.frontends).toEqual({});
+  await letGo(child);
+});
+
 test('a round, and the same from what it packed', async () => {
   const child = start({ kind: 'collect', settings });
   const { reading, report, bytes } = await readingOf(child);

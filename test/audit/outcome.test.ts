@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import type { RuleView } from '../../src/audit/outcome.ts';
 import { compare } from '../../src/audit/outcome.ts';
 import type { Packet } from '../../src/model/proxy.ts';
+import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import type { Destination, Outcome } from '../../src/rules/walk.ts';
 import type { Fate } from '../../src/shadow/forwarding.ts';
 
@@ -30,7 +31,11 @@ function outcome(
   };
 }
 
-const view: RuleView = { isAllowed: (endpoint) => endpoint === 'c:1', isAbout: () => false };
+const view: RuleView = {
+  isAllowed: (endpoint) => endpoint === 'c:1',
+  isAbout: () => false,
+  isOwn: () => false,
+};
 
 const packet: Packet = {
   ...{ from: 'pod', src: '10.244.1.9', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },
@@ -214,6 +219,20 @@ const uncertain: Case[] = [
 ];
 
 describe('compare', () => {
+  test("where kube-proxy's own rule sends a packet may be right, if it is not told", () => {
+    const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
+    const chain = table?.chains.get('OUTPUT');
+    if (table === undefined || !chain?.base) throw new Error('No chain');
+    const rule = { statements: [{ kind: 'dnat', to: null, text: '' }], text: '', line: 1 } as const;
+    const step = { chain: 'KUBE-SEP-X', rule, base: { chain, table, base: chain.base } };
+    const got = outcome({ unknown: { ...whole, trace: () => [step] } }, { pass: 1, ...open });
+    const fates = [endpoints({ 'a:1': false })];
+    const verdicts = [true, false].map(
+      (own) => compare(fates, got, { ...view, isOwn: () => own }, packet).verdict,
+    );
+    expect(verdicts).toEqual(['unknown', 'different']);
+  });
+
   test.each([...certain, ...uncertain])('%s', (_, fates, got, verdict, kinds) => {
     const comparison = compare(fates, got, view, packet);
     expect(comparison.verdict).toBe(verdict);

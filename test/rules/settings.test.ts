@@ -184,7 +184,7 @@ describe('of nftables', () => {
       const chains = [...table.chains.values(), ...(tables[at]?.chains.values() ?? [])];
       return { ...table, chains: chainsOf(new Map(chains.map((one) => [one.name, one]))) };
     });
-    expect(settingsIn({ tables: both })).toEqual(cidr);
+    expect(settingsIn({ ...wrong, tables: both })).toEqual(cidr);
     expect(settingsIn(wrong)).toEqual({ clusterCIDRs: ['10.99.0.0/16'] });
   });
 
