@@ -41,7 +41,7 @@ export interface Report {
   readonly programs: Readonly<Record<string, string>>;
   /** Not empty: what stands on the node is not known, and there are no frontends. */
   readonly problems: readonly string[];
-  /** How kube-proxy tells pods from others, as far as its rules show it. */
+  /** Of kube-proxy, as far as its rules show them. */
   readonly settings: Settings;
   /** Who the packets are from that digests are of. */
   readonly asking: Asking;

@@ -5,7 +5,7 @@
 // Verdicts are those of the audit (nodes.ts), which waits before it believes a dump; what is walked
 // shows the rules as they were last seen.
 
-import { canonicalIP } from '../model/ip.ts';
+import { canonicalIP, ipOf } from '../model/ip.ts';
 import type { Key, Node, Service, Snapshot } from '../model/objects.ts';
 import { defaultProxyConfig } from '../model/proxy.ts';
 import { expectedForwarding, slicesByService } from '../shadow/forwarding.ts';
@@ -199,8 +199,7 @@ function wrongOf(snapshot: Snapshot, { wanted, allowed, got }: WalkedPort): stri
 
 /** Whose an `ip:port` is, for people. */
 function ownerOf(snapshot: Snapshot, endpoint: string): string {
-  const ip = endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
-  const [pod] = snapshot.podsAt(canonicalIP(ip));
+  const [pod] = snapshot.podsAt(canonicalIP(ipOf(endpoint)));
   return pod === undefined ? '(of no pod)' : `(Pod ${pod.key})`;
 }
 

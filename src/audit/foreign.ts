@@ -11,7 +11,7 @@
 // A rule by others that stops what was sent to one endpoint is most likely a network policy: it is
 // about the pod, whatever the Service, and is told as that (docs/decisions/0024).
 
-import { isWithin, parseCIDR, parseIP } from '../model/ip.ts';
+import { ipOf, isWithin, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import { formatAddress } from '../rules/address.ts';
 import type { TraceStep } from '../rules/match.ts';
@@ -41,10 +41,6 @@ const ownChains = new RegExp(
 export function isOwn({ chain, base }: TraceStep): boolean {
   return base.table.name === 'kube-proxy' || ownChains.test(chain);
 }
-
-/** The IP of `ip:port` or `[ip6]:port`. */
-export const ipOf = (endpoint: string): string =>
-  endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
 
 /** Somebody else's rule that asks for this one address. */
 export function isAbout(step: TraceStep, address: string): boolean {

@@ -5,7 +5,7 @@
 // Not evidence: names of chains, comments, and rules that no packet meets. Whose a rule is, and
 // what others may do, foreign.ts says.
 
-import { canonicalIP } from '../model/ip.ts';
+import { canonicalIP, ipOf } from '../model/ip.ts';
 import type { Node } from '../model/objects.ts';
 import type { Packet } from '../model/proxy.ts';
 import type { Claim } from '../rules/claims.ts';
@@ -19,9 +19,9 @@ import type { ProxiedPort } from '../shadow/serviceport.ts';
 import { countAsked, countClaims, countServed, keyOfPort } from './asked.ts';
 import type { Code } from './findings.ts';
 import { catalogue } from './findings.ts';
-import { allowanceOf, ipOf, isAbout, isOfPolicies, isOwn, onlyValue, policyIn } from './foreign.ts';
+import { allowanceOf, isAbout, isOfPolicies, isOwn, onlyValue, policyIn } from './foreign.ts';
 import type { Comparison, Deviant, RuleView } from './outcome.ts';
-import { compare, fateText, listText, outcomeText, translation } from './outcome.ts';
+import { compare, fateText, listText, outcomeText, rounding, translation } from './outcome.ts';
 import type { Probe } from './probes.ts';
 import { probesOf, rangeProbes, senderOf, strayProbes } from './probes.ts';
 import type { Asked, Claims, Difference, NodeFinding } from './rollup.ts';
@@ -320,7 +320,6 @@ function policedIn(
   };
 }
 
-const rounding = 1e-6;
 const certain = 1 - rounding;
 
 function codeOf(

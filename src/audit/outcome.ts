@@ -47,7 +47,7 @@ const conform: Comparison = { verdict: 'conform', deviants: [] };
 const unknown: Comparison = { verdict: 'unknown', deviants: [] };
 
 /** Probabilities are written with 31 bits, and a set of 1,000 endpoints multiplies them. */
-const rounding = 1e-6;
+export const rounding = 1e-6;
 
 /** What must be known of rules besides what they do. */
 export interface RuleView {

@@ -54,16 +54,18 @@ export function configOf(
 /** Why there is nothing to judge by; null: there is. A dump that is null could not be read. */
 export function unreadable({ dumps, given, sight }: Seen): UnknownOfNode | null {
   if ([...dumps.values()].includes(null)) return 'rules-not-known';
-  const mode = given.mode ?? sight?.config.mode;
-  if (mode === 'ipvs') return 'proxy-mode-not-modelled';
+  if (modeOf({ given, sight }) === 'ipvs') return 'proxy-mode-not-modelled';
   return lacksOf({ given, sight }).length === 0 ? null : 'rules-not-whole';
 }
 
 /** What must be known besides: not where rules send that are left over from another mode. */
 export function lacksOf({ given, sight }: Omit<Seen, 'dumps'>): readonly Lack[] {
-  const mode = given.mode ?? sight?.config.mode;
-  return (sight?.lacks ?? []).filter(({ kind }) => kind !== 'targets' || mode !== 'nftables');
+  const isNftables = modeOf({ given, sight }) === 'nftables';
+  return (sight?.lacks ?? []).filter(({ kind }) => kind !== 'targets' || !isNftables);
 }
+
+const modeOf = ({ given, sight }: Omit<Seen, 'dumps'>): ProxyConfig['mode'] | undefined =>
+  given.mode ?? sight?.config.mode;
 
 interface Seen {
   readonly dumps: ReadonlyMap<string, RulesDump | null>;

@@ -129,3 +129,9 @@ export function addressIn({ family, network, hostBits }: CIDR, offset: bigint): 
 export function joinHostPort(ip: string, port: number): string {
   return ip.includes(':') ? `[${ip}]:${String(port)}` : `${ip}:${String(port)}`;
 }
+
+/** The IP of `ip:port` or `[ip6]:port`. */
+export function ipOf(endpoint: string): string {
+  const host = endpoint.slice(0, endpoint.lastIndexOf(':'));
+  return host.startsWith('[') ? host.slice(1, -1) : host;
+}

@@ -16,6 +16,7 @@
 //
 // Left out: source ranges, which only the Service names; whoever knows it asks for those packets.
 
+import { ipOf } from '../model/ip.ts';
 import type { Packet } from '../model/proxy.ts';
 import { formatEndpoint, parseAddress, parseNetwork } from './address.ts';
 import type { Claim } from './claims.ts';
@@ -123,8 +124,7 @@ export function wordsAt(
     const told = look(packet);
     words.push(told.words);
     for (const endpoint of told.endpoints) {
-      const host = endpoint.slice(0, endpoint.lastIndexOf(':'));
-      const ip = host.startsWith('[') ? host.slice(1, -1) : host;
+      const ip = ipOf(endpoint);
       if (isPod(ip)) own.add(ip);
     }
   }

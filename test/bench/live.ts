@@ -14,7 +14,7 @@ import { startStateMetrics } from './ksm.ts';
 import type { StateMetrics } from './ksm.ts';
 import type { LoadServer, Stamp } from './loadserver.ts';
 import { startLoadServer } from './loadserver.ts';
-import { round } from './measure.ts';
+import { quantile, round } from './measure.ts';
 import type { Auditing } from './program.ts';
 import { sampleOf, startAuditing } from './program.ts';
 
@@ -277,11 +277,6 @@ async function scrapes(load: LoadServer, program: Auditing, path: string): Promi
     'scrape, p99, ms': 1000 * quantile(seconds, 0.99),
     'scrape, kB': bytes / 1000,
   };
-}
-
-function quantile(values: readonly number[], at: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(Math.floor(at * sorted.length), sorted.length - 1)] ?? NaN;
 }
 
 // --- kube-state-metrics ---

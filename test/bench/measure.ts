@@ -51,6 +51,12 @@ export function figure(samples: readonly number[]): Figure {
   return { min: round(sorted[0] ?? 0), median: round((low + high) / 2), runs: sorted.length };
 }
 
+/** What so great a share (0 to 1) of the samples are at most; NaN where there are none. */
+export function quantile(samples: readonly number[], share: number): number {
+  const sorted = [...samples].sort((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? NaN;
+}
+
 /** Three significant digits: more is noise. */
 export function round(value: number): number {
   return Number(value.toPrecision(3));

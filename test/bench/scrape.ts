@@ -22,7 +22,7 @@ import { resources } from '../../src/model/objects.ts';
 import { eventOf, rawObjects } from './fleet.ts';
 import type { Fleet } from './generate.ts';
 import { createFleet, rawSlice } from './generate.ts';
-import { cpuMicros, figure, round } from './measure.ts';
+import { cpuMicros, figure, quantile, round } from './measure.ts';
 import type { Scraped } from './scraper.ts';
 import { seriesIn, startScraper } from './scraper.ts';
 
@@ -201,12 +201,7 @@ const rows: Record<string, Row> = {
 
 scraper.stop();
 
-/** What 99 of 100 are at most. */
-function p99(samples: readonly number[]): number {
-  const sorted = [...samples].sort((a, b) => a - b);
-  return round(sorted[Math.ceil(sorted.length * 0.99) - 1] ?? 0);
-}
-
+const p99 = (samples: readonly number[]): number => round(quantile(samples, 0.99));
 const most = (samples: readonly number[]): number => Math.round(10 * Math.max(...samples)) / 10;
 process.stdout.write(
   `${String(fleet.plans.length)} Services, ${String(fleet.pods)} pods, ` +

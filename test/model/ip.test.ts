@@ -10,6 +10,7 @@ import {
   canonicalIP,
   isAt,
   isWithin,
+  ipOf,
   joinHostPort,
   parseCIDR,
   parseIP,
@@ -197,5 +198,9 @@ describe('ranges', () => {
       '10.0.0.1:80',
       '[fd00::1]:80',
     ]);
+  });
+
+  test.each(['10.0.0.1', 'fd00::1'])('the IP %s is told from its port again', (ip) => {
+    expect(ipOf(joinHostPort(ip, 80))).toBe(ip);
   });
 });

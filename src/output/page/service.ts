@@ -11,6 +11,7 @@ import { standingWords } from '../../audit/step.ts';
 import type { Verdict } from '../../audit/verdict.ts';
 import type { WalkedPort } from '../../audit/walked.ts';
 import { legal } from '../../audit/verdict.ts';
+import { ipOf } from '../../model/ip.ts';
 import type { Followed } from '../../measure/history.ts';
 import type { ServiceStatus } from '../http.ts';
 import type { Status } from '../page.ts';
@@ -132,9 +133,6 @@ function nodeCell({ address }: MatrixRow, { verdict, reason, walked }: NodeOfSer
   if (extra > 0) return cell('wrong', '✗', 'gets traffic, expected none', part(extra, of.length));
   return wants > 0 ? cell('ready', '●', 'gets traffic') : cell('absent', '–', 'gets none');
 }
-
-const ipOf = (endpoint: string): string =>
-  endpoint.slice(0, endpoint.lastIndexOf(':')).replace(/^\[|\]$/g, '');
 
 function rowOf(row: MatrixRow, columns: Columns): Row {
   const { address, pod, node, expected, why, selected } = row;
