@@ -10,7 +10,6 @@ import { readdirSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
 import { promisify } from 'node:util';
-import { setFlagsFromString } from 'node:v8';
 import zlib from 'node:zlib';
 
 import { canonicalIP } from '../model/ip.ts';
@@ -225,15 +224,8 @@ async function carryOut(order: Order, beside: Socket, send: (reply: Reply) => vo
   return known;
 }
 
-/**
- * Leaves it to V8's quick compiler for longer: a process of one round ends before the thorough one
- * pays, but for the largest nodes. (Set here, where a V8 that does not know it ignores it.)
- */
-export const compileLate = (): void => setFlagsFromString('--invocation-count-for-turbofan=30000');
-
 /** Serves the process that started this one, until it lets go of it. */
 function serve(): void {
-  compileLate();
   const send = (reply: Reply): void => void process.send?.(reply);
   const beside = new Socket({ fd: pipe });
   let known: Promise<Known> | null = null;

@@ -73,8 +73,16 @@ const usualShare = 100;
 /** What is read stays for so long: who asks for one thing asks for more. */
 const lingerMs = 5000;
 
-/** What reads has much garbage for a moment: room for it costs less than to collect it. */
-const flags = ['--max-semi-space-size=16'];
+/**
+ * V8 in a process that lives for a round. It has much garbage for a moment: room for it costs less
+ * than to collect it. It ends before its thorough compiler pays, and what threads beside it compile
+ * comes after the slow code was run; one thread is also all that a node gives for it. Nor does V8
+ * learn from the first objects, which stay, that the later ones do (pretenuring).
+ */
+export const readerFlags = [
+  ...['--max-semi-space-size=16', '--max-opt=2', '--single-threaded'],
+  '--no-allocation-site-pretenuring',
+];
 
 /** What makes the agent small (commands/agent.ts) makes slow what reads. */
 const environment = { MALLOC_MMAP_THRESHOLD_: undefined };
@@ -207,7 +215,7 @@ const program = join(
 
 function startReader(order: Order, bytes?: Buffer): Reader {
   const child = fork(program, {
-    execArgv: flags,
+    execArgv: readerFlags,
     env: { ...process.env, ...environment },
     serialization: 'advanced',
     stdio: ['ignore', 'inherit', 'inherit', 'ipc', 'pipe'],

@@ -13,6 +13,7 @@
 // forks one behind the other would make 2ⁿ ways.
 
 import { candidatesOf } from './candidates.ts';
+import { straightTo } from './endpoints.ts';
 import type { BaseChain } from './hooks.ts';
 import { changeMark } from './mark.ts';
 import type { PacketState } from './match.ts';
@@ -290,13 +291,9 @@ function goOn(run: Run, frame: Frame, share: number): Next {
   return 'over';
 }
 
-function forkByMemory(
-  run: Run,
-  rule: Rule,
-  at: number,
-  pending: Pending & { readonly memory: Extract<Match, { kind: 'remembered' }> },
-  frame: Frame,
-): Next {
+type Remembered = Pending & { readonly memory: NonNullable<Pending['memory']> };
+
+function forkByMemory(run: Run, rule: Rule, at: number, pending: Remembered, frame: Frame): Next {
   const { walk, tally, traveller, weight } = run;
   const { memory } = pending;
   const known: Tally = new Map();
@@ -319,14 +316,15 @@ function addUnknown(walk: Walk, rule: Rule, reason: string): void {
 const whether = (match: Match): string =>
   `whether it matches: ${'text' in match ? match.text : match.kind}`;
 
+function pass({ base, traveller }: Run, chain: string, rule: Rule | null): void {
+  traveller.trace = { head: { chain, base, rule }, tail: traveller.trace };
+}
+
 /** Does what the rule says. */
 function perform(run: Run, rule: Rule, action: Action): Next {
   const { traveller, tally, weight, walk } = run;
   if (action.kind === 'note') return 'same rule';
-  traveller.trace = {
-    head: { chain: run.chain.name, base: run.base, rule },
-    tail: traveller.trace,
-  };
+  pass(run, run.chain.name, rule);
   switch (action.kind) {
     case 'set mark':
     case 'copy mark':
@@ -371,12 +369,17 @@ function performReturn(run: Run): Next {
   return 'next rule';
 }
 
-function call(
-  run: Run,
-  rule: Rule,
-  { kind, chain: name }: Action & { readonly chain: string },
-): Next {
-  const chain = run.base.table.chains.get(name);
+type Call = Action & { readonly chain: string };
+
+function call(run: Run, rule: Rule, { kind, chain: name }: Call): Next {
+  const { chains } = run.base.table;
+  const straight = straightTo(chains, name, run.traveller);
+  if (straight !== null) {
+    pass(run, name, null);
+    translateRun(run, rule, straight);
+    return 'over';
+  }
+  const chain = chains.get(name);
   if (chain === undefined) return performUnknown(run, rule, `no chain ${name}`);
   const rules = candidatesOf(chain, run.traveller);
   enter(run, chain, rules, kind === 'jump' ? callerOf(run) : afterGoto(run));

@@ -7,7 +7,10 @@
 // iptables-save prints chains in the order in which it prints their rules: the next rule is of the
 // same chain as the last, or of the next that has any.
 
-import type { Base, Chain, Chains, Rule } from './ruleset.ts';
+import type { Model } from './endpoints.ts';
+import { endpointOf, modelOf, mostRules } from './endpoints.ts';
+import type { Base, Chain, Chains, Endpoint, Rule } from './ruleset.ts';
+import { rulesOf } from './ruleset.ts';
 
 /** Runs of lines: start, end, and number of the first line of each. */
 export type Spans = readonly number[];
@@ -35,7 +38,9 @@ const stop = 5;
 const firstLine = 6;
 const rules = 7;
 const made = 8;
-const columns = 9;
+/** Not 0: it was no endpoint's when it was asked for. */
+const odd = 9;
+const columns = 10;
 
 /** A chain that was made an object so often stays one: every packet passes it. */
 const often = 8;
@@ -48,6 +53,9 @@ const long = 256;
  * collections, which costs more than to read them again.
  */
 const mostLately = 32;
+
+/** A node has few kinds of endpoints: by protocol, and by whether rules have comments. */
+const mostModels = 8;
 
 interface Store {
   readonly text: string;
@@ -62,6 +70,8 @@ interface Store {
   readonly kept: Map<number, Chain>;
   /** Each in one place, by which chain it is. */
   readonly lately: (Chain | undefined)[];
+  /** Of chains of endpoints, the one that was right the last time first. */
+  readonly models: Model[];
 }
 
 /** An empty set of chains whose names and rules are in this text. */
@@ -76,6 +86,7 @@ export function openChains(text: string, readRules: ReadRules): OpenChains {
     more: new Map(),
     kept: new Map(),
     lately: Array.from({ length: mostLately }),
+    models: [],
   };
   const bases: Chain[] = [];
   return {
@@ -91,6 +102,7 @@ export function openChains(text: string, readRules: ReadRules): OpenChains {
       const chain = find(store, name);
       return chain < 0 ? undefined : chainAt(store, chain, null);
     },
+    endpoint: (name) => endpointIn(store, find(store, name), name),
     *values() {
       for (let chain = 0; chain < store.count; chain++) yield chainAt(store, chain, null);
     },
@@ -99,7 +111,7 @@ export function openChains(text: string, readRules: ReadRules): OpenChains {
 
 function declare(store: Store, at: number, end: number): number {
   const value = hashOf(store.text, at, end);
-  const known = findBy(store, store.text.slice(at, end), value);
+  const known = firstOf(store, value) < 0 ? -1 : find(store, store.text.slice(at, end));
   if (known >= 0) return known;
   const chain = store.count++;
   if (store.count * columns > store.rows.length) grow(store);
@@ -127,8 +139,8 @@ function link({ rows, buckets }: Store, chain: number): void {
   buckets[bucket] = chain;
 }
 
-/** So many characters tell names apart: kube-proxy's end in as many that are random. */
-const hashed = 12;
+/** So many characters tell names apart: kube-proxy's end in twice as many that are random. */
+const hashed = 8;
 
 /** FNV-1a of the end of a name, 32 bits, mixed so that its low bits will do. */
 function hashOf(text: string, at: number, end: number): number {
@@ -140,18 +152,26 @@ function hashOf(text: string, at: number, end: number): number {
 }
 
 /** The chain of this name; -1: there is none. */
-const find = (store: Store, name: string): number =>
-  findBy(store, name, hashOf(name, 0, name.length));
-
-function findBy(store: Store, name: string, value: number): number {
-  const { rows, buckets } = store;
-  let chain = buckets[value & (buckets.length - 1)] ?? -1;
-  while (chain >= 0) {
-    const row = chain * columns;
-    if (rows[row + hash] === value && isNamed(store, chain, name)) return chain;
-    chain = rows[row + sameBucket] ?? -1;
+function find(store: Store, name: string): number {
+  const value = hashOf(name, 0, name.length);
+  let chain = firstOf(store, value);
+  while (chain >= 0 && !isNamed(store, chain, name)) {
+    chain = likeOne(store, store.rows[chain * columns + sameBucket] ?? -1, value);
   }
-  return -1;
+  return chain;
+}
+
+/** The latest chain whose name has this hash; -1: there is none. */
+const firstOf = (store: Store, value: number): number =>
+  likeOne(store, store.buckets[value & (store.buckets.length - 1)] ?? -1, value);
+
+/** From this chain of a bucket on, the first whose name has this hash. */
+function likeOne({ rows }: Store, from: number, value: number): number {
+  let chain = from;
+  while (chain >= 0 && rows[chain * columns + hash] !== value) {
+    chain = rows[chain * columns + sameBucket] ?? -1;
+  }
+  return chain;
 }
 
 function isNamed({ text, rows }: Store, chain: number, name: string): boolean {
@@ -207,6 +227,27 @@ function makeChain({ text, rows, read, kept }: Store, place: number, base: Base 
   const isKept = base !== null || times >= often || (rows[row + rules] ?? 0) >= long;
   if (isKept) kept.set(place, chain);
   return chain;
+}
+
+/** What a chain does if it is as one of the models; the first of each kind becomes one. */
+function endpointIn(store: Store, place: number, name: string): Endpoint | null {
+  const { text, rows, models, more } = store;
+  const row = place * columns;
+  const count = rows[row + rules] ?? 0;
+  if (place < 0 || count === 0 || count > mostRules || rows[row + odd] !== 0) return null;
+  if (more.has(place)) return null;
+  const [from, to] = [rows[row + start] ?? 0, rows[row + stop] ?? 0];
+  for (const model of models) {
+    const endpoint = endpointOf(model, text, name, from, to);
+    if (endpoint === null) continue;
+    if (model !== models[0]) models.splice(0, 0, ...models.splice(models.indexOf(model), 1));
+    return endpoint;
+  }
+  rows[row + odd] = 1;
+  if (models.length >= mostModels) return null;
+  const model = modelOf(rulesOf(chainAt(store, place, null)), text, name, from, to);
+  if (model !== null) models.unshift(model);
+  return null;
 }
 
 function spansOf({ rows, more }: Store, chain: number): Spans {

@@ -61,7 +61,7 @@ interface Reading {
  * @throws DumpError where the text is no such dump, or is cut off.
  */
 export function parseIptablesSave(dump: string | Uint8Array, family: Family): RuleSet {
-  const text = typeof dump === 'string' ? dump : new TextDecoder().decode(dump);
+  const text = typeof dump === 'string' ? dump : textOf(dump);
   const quote = text.indexOf('"');
   const reading: Reading = {
     text,
@@ -86,6 +86,21 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
   }
   const { tables, lacks, isNft } = reading;
   return { tables, lacks, legacy: isNft || tables.length === 0 ? [] : [family] };
+}
+
+/** Node keeps a longer string outside of V8's heap, where each of its characters is far away. */
+const pieceBytes = 500_000;
+
+function textOf(dump: Uint8Array): string {
+  const decoder = new TextDecoder();
+  const pieces: string[] = [];
+  for (let at = 0; at < dump.length;) {
+    const newline = dump.indexOf(10, at + pieceBytes);
+    const end = newline < 0 ? dump.length : newline + 1;
+    pieces.push(decoder.decode(dump.subarray(at, end)));
+    at = end;
+  }
+  return pieces.join('');
 }
 
 function readLine(reading: Reading, at: number, end: number): void {

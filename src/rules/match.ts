@@ -57,7 +57,7 @@ export interface PacketState {
   remembered: List<string> | null;
   /** On the way of a source that is remembered: under which name, for how long. */
   affinity: { readonly name: string; readonly seconds: number | null } | null;
-  trace: List<TraceStep> | null;
+  trace: List<Passed> | null;
   /** Takes up what is asked of where it goes; null: nobody wants to know. */
   asked: Asked[] | null;
 }
@@ -98,6 +98,11 @@ export interface TraceStep {
   /** The base chain that led here. */
   readonly base: BaseChain;
   readonly rule: Rule;
+}
+
+/** A step while the packet is on its way; a rule of null: the last one of its chain. */
+export interface Passed extends Omit<TraceStep, 'rule'> {
+  rule: Rule | null;
 }
 
 const answer = (holds: boolean, negate: boolean): Answer => (holds !== negate ? 'yes' : 'no');

@@ -8,7 +8,7 @@
 
 import type { Traveller, Walk } from './chain.ts';
 import type { Hooks } from './hooks.ts';
-import type { Asked, List, TraceStep } from './match.ts';
+import type { Asked, List, Passed } from './match.ts';
 import type { FateName, Share, Tally } from './tally.ts';
 import { addShare } from './tally.ts';
 
@@ -30,7 +30,7 @@ interface Turn {
 /** What became of one packet. */
 interface Way {
   readonly goal: string | null;
-  readonly trace: List<TraceStep> | null;
+  readonly trace: List<Passed> | null;
   /** Of all of it. */
   readonly shares: readonly { readonly fate: FateName; readonly share: Share }[];
   readonly unknown: Walk['unknown'];
@@ -153,8 +153,8 @@ function follow(walk: Walk, way: Way, traveller: Traveller, tally: Tally, weight
 
 /** The steps of a way since it began, behind those of another. */
 const behind = (
-  own: List<TraceStep> | null,
-  way: List<TraceStep> | null,
-  begun: List<TraceStep> | null,
-): List<TraceStep> | null =>
+  own: List<Passed> | null,
+  way: List<Passed> | null,
+  begun: List<Passed> | null,
+): List<Passed> | null =>
   way === begun || way === null ? own : { head: way.head, tail: behind(own, way.tail, begun) };

@@ -56,6 +56,8 @@ export interface Chains {
   /** Those that hooks call. */
   bases(): readonly Chain[];
   get(name: string): Chain | undefined;
+  /** What it does, where it is an endpoint's and alike to others; null: it must be read. */
+  endpoint(name: string): Endpoint | null;
   values(): Iterable<Chain>;
 }
 
@@ -87,10 +89,21 @@ export interface Rule {
   readonly line: number;
 }
 
+/** What a chain of an endpoint does. */
+export interface Endpoint {
+  /** What comes from one of these goes another way. */
+  readonly sources: readonly Address[];
+  /** All else, where `matches` hold, is sent there. */
+  readonly address: Address;
+  readonly port: number;
+  readonly matches: readonly Match[];
+}
+
 /** The chains of a table that has them as objects. */
 export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
   bases: () => [...byName.values()].filter(({ base }) => base !== null),
   get: (name) => byName.get(name),
+  endpoint: () => null,
   values: () => byName.values(),
 });
 

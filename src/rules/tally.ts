@@ -3,7 +3,7 @@
 // tallies is true. Of those only the hull is kept: for each fate the least and the most that any
 // answer gives. Where both answers give the same, nothing is open, and the unknown did not matter.
 
-import type { List, PacketState, TraceStep } from './match.ts';
+import type { List, PacketState, Passed } from './match.ts';
 
 /** `pass`, `reject`, `drop`, `unknown`, or a destination. */
 export type FateName = string;
@@ -16,7 +16,7 @@ export interface Share {
   high: number;
   /** Bits: 1 some are not masqueraded, 2 some are, 4 some may be. */
   masquerade: number;
-  trace: List<TraceStep> | null;
+  trace: List<Passed> | null;
   /** Names under which those without affinity were remembered. */
   remembered: List<string> | null;
   /** What brings a source here again, and remembers it here. */

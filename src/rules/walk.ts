@@ -24,10 +24,11 @@ import type { Traveller, Walk } from './chain.ts';
 import { runBase } from './chain.ts';
 import type { Hooks, Station } from './hooks.ts';
 import { hooksOf } from './hooks.ts';
-import type { List, PacketState, TraceStep } from './match.ts';
+import type { List, PacketState, Passed, TraceStep } from './match.ts';
 import { ask } from './match.ts';
 import { kindsOf } from './onward.ts';
-import type { Address, Hook, RuleSet } from './ruleset.ts';
+import type { Address, Chain, Hook, Rule, RuleSet } from './ruleset.ts';
+import { rulesOf } from './ruleset.ts';
 import type { Share, Tally } from './tally.ts';
 import { addHull, count, holds } from './tally.ts';
 
@@ -375,8 +376,20 @@ function destinationOf(share: Share): Destination {
   return { probability, masqueraded, trace, affinity: kept, affinitySeconds };
 }
 
-function stepsOf(trace: List<TraceStep> | null): readonly TraceStep[] {
+function stepsOf(trace: List<Passed> | null): readonly TraceStep[] {
   const steps: TraceStep[] = [];
-  for (let at = trace; at !== null; at = at.tail) steps.push(at.head);
+  for (let at = trace; at !== null; at = at.tail) {
+    if (isRead(at.head)) steps.push(at.head);
+  }
   return steps.reverse();
 }
+
+/** A rule that was not read on the way is read now, once. */
+function isRead(step: Passed): step is Passed & TraceStep {
+  const { chain, base } = step;
+  step.rule ??= lastRule(base.table.chains.get(chain));
+  return step.rule !== null;
+}
+
+const lastRule = (chain: Chain | undefined): Rule | null =>
+  chain === undefined ? null : (rulesOf(chain).at(-1) ?? null);

@@ -11,8 +11,8 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { programs } from '../../src/agent/collect.ts';
-import { compileLate } from '../../src/agent/reading.ts';
 import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
+import { readerFlags } from '../../src/agent/run.ts';
 import { walk } from '../../src/rules/walk.ts';
 import { cpuMicros, round } from './measure.ts';
 import { measureAlike } from './alike.ts';
@@ -63,7 +63,6 @@ function cost({ run }: Space, command: string): number {
 
 /** Reads the dump on standard input and walks it, once; prints what it cost. */
 function walkOnce(): void {
-  compileLate();
   const bytes = readFileSync(0);
   const [program] = programs.filter(({ name }) => name === 'iptables-legacy-save');
   if (program === undefined) throw new Error('No program');
@@ -98,10 +97,9 @@ interface Walked {
 
 /** The least of several processes. */
 function walked(dump: string): Walked {
-  // As the agent starts what reads for it.
-  const flags = ['--max-semi-space-size=16'];
   const runs = Array.from({ length: 4 }, () => {
-    const args = [...flags, import.meta.filename, '--once'];
+    // As the agent starts what reads for it.
+    const args = [...readerFlags, import.meta.filename, '--once'];
     const done = spawnSync(process.execPath, args, { input: dump, maxBuffer: 2 ** 29 });
     if (done.status !== 0) throw new Error(done.stderr.toString());
     return JSON.parse(done.stdout.toString()) as Walked;

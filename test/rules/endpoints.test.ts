@@ -1,0 +1,249 @@
+// Chains of endpoints that are not read do what those do that are.
+
+import { join } from 'node:path';
+
+import { fc, test as property } from '@fast-check/vitest';
+import { describe, expect, test } from 'vitest';
+
+import type { Packet } from '../../src/model/proxy.ts';
+import { onlyValue } from '../../src/rules/candidates.ts';
+import { endpointOf, modelOf, straightTo } from '../../src/rules/endpoints.ts';
+import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
+import type { Endpoint, Family, RuleSet } from '../../src/rules/ruleset.ts';
+import { rulesOf } from '../../src/rules/ruleset.ts';
+import { walk } from '../../src/rules/walk.ts';
+import { foldersBelow, readFolder } from '../nodes/folder.ts';
+import { stateOf } from './state.ts';
+
+/** A rule set in which each chain is read that a packet comes to. */
+const allRead = (ruleset: RuleSet): RuleSet => ({
+  ...ruleset,
+  tables: ruleset.tables.map((table) => ({
+    ...table,
+    chains: { ...table.chains, endpoint: () => null },
+  })),
+});
+
+/** What the rules of a chain say that sends all but some senders to one place. */
+function said(ruleset: RuleSet, chain: string): Pick<Endpoint, 'sources' | 'address' | 'port'> {
+  const rules = rulesOf(ruleset.tables[0]?.chains.get(chain) ?? expect.fail(chain));
+  const sources = rules.slice(0, -1).map((rule) => onlyValue(rule, 'source') ?? expect.fail(chain));
+  const goal = rules.at(-1)?.statements.at(-1);
+  if (goal?.kind !== 'dnat' || !goal.to?.addresses || !goal.to.ports) expect.fail(chain);
+  return { sources, address: goal.to.addresses.low, port: goal.to.ports.low };
+}
+
+describe('in every dump', () => {
+  const folders = foldersBelow(join(import.meta.dirname, '../nodes/recordings')).map(readFolder);
+
+  test.each(folders.map((folder) => [folder.path, folder] as const))('%s', (_, { ruleset }) => {
+    const tables = ruleset.tables.filter(
+      ({ source, name }) => source === 'iptables' && name === 'nat',
+    );
+    for (const table of tables) {
+      let known = 0;
+      const names = [...table.chains.values()].map(({ name }) => name);
+      for (const name of names) {
+        // The first of a kind is read, and becomes a model.
+        const endpoint = table.chains.endpoint(name);
+        if (endpoint === null) continue;
+        known++;
+        const { sources, address, port } = endpoint;
+        expect({ sources, address, port }).toEqual(said({ ...ruleset, tables: [table] }, name));
+      }
+      const separate = names.filter((name) => name.startsWith('KUBE-SEP-')).length;
+      expect(known).toBeGreaterThan(separate / 2 - 1);
+    }
+  });
+});
+
+const address = fc.constantFrom('10.0.0.1', '10.0.0.2', '10.0.0.3');
+const comment = fc.constantFrom(
+  ...['', '-m comment --comment a/b:c ', '-m comment --comment x ', '-m comment --comment -s '],
+  ...['-m comment --comment "a b" ', '-m comment --comment "-s 10.0.0.1/32" '],
+  ...['-m comment --comment "a \\" -j DROP" ', '-m comment --comment "a\\\\" '],
+);
+
+/** Rules of one chain, nearly as kube-proxy writes them. */
+const chain = fc
+  .record({
+    source: address,
+    goal: address,
+    port: fc.constantFrom('80', '81', '443-450', '0'),
+    comment,
+    sender: fc.constantFrom('-s S/32 ', '-s S/32 ', '! -s S/32 ', '-s S/24 ', ''),
+    also: fc.constantFrom('', '', '-p tcp ', '-m statistic --mode random --probability 0.5 '),
+    match: fc.constantFrom(
+      '-p tcp ',
+      '-p tcp -m tcp ',
+      '-p udp -m udp ',
+      '',
+      '-i eth0 ',
+      '-s 10.0.0.1/32 ',
+    ),
+    more: fc.constantFrom(
+      '',
+      '',
+      '',
+      '-m recent --set --name A --rsource ',
+      '-m string --algo bm ',
+    ),
+    behind: fc.constantFrom('', '', '', ' --random', ' --persistent'),
+    order: fc.constantFrom('both', 'both', 'both', 'goal alone', 'twice', 'turned'),
+  })
+  .map((one) => (name: string): string[] => {
+    const marks = one.sender.replace('S', one.source) + one.also;
+    const mark = `-A ${name} ${marks}${one.comment}-j MARK --set-xmark 0x1/0x1`;
+    const to = `--to-destination ${one.goal}:${one.port}${one.behind}`;
+    const goal = `-A ${name} ${one.match}${one.comment}${one.more}-j DNAT ${to}`;
+    if (one.order === 'goal alone') return [goal];
+    if (one.order === 'turned') return [goal, mark];
+    return one.order === 'twice' ? [mark, mark, goal] : [mark, goal];
+  });
+
+function dumpOf(chains: readonly ((name: string) => string[])[]): string {
+  const names = chains.map((_, at) => `SEP-${at}`);
+  const share = (at: number): string =>
+    at + 1 < chains.length
+      ? `-m statistic --mode random --probability ${1 / (chains.length - at)} `
+      : '';
+  return [
+    ...['*nat', ':PREROUTING ACCEPT [0:0]', ':POSTROUTING ACCEPT [0:0]'],
+    ...names.map((name) => `:${name} - [0:0]`),
+    ...names.map((name, at) => `-A PREROUTING ${share(at)}-j ${name}`),
+    '-A POSTROUTING -m mark --mark 0x1/0x1 -j MASQUERADE',
+    ...chains.flatMap((lines, at) => lines(`SEP-${at}`)),
+    ...['COMMIT', ''],
+  ].join('\n');
+}
+
+const fared = (ruleset: RuleSet, packet: Packet): unknown => {
+  const { destinations, unknown, ...fates } = walk(ruleset, { localAddresses: [] }, packet);
+  const all = [...destinations, ...Object.entries(fates)].map(([name, { trace, ...fate }]) => {
+    return [name, fate, trace().map((step) => [step.chain, step.rule.text])] as const;
+  });
+  return { all: all.sort(([one], [other]) => (one < other ? -1 : 1)), unknown };
+};
+
+test('a step is the same whenever it is asked for', () => {
+  const goals = ['1', '2'].map((host) => (name: string) => [goal(name, `10.0.0.${host}:80`)]);
+  const ruleset = parseIptablesSave(dumpOf(goals), 'ip');
+  const packet = { from: 'pod', src: '10.0.0.9', dst: '10.96.0.1', protocol: 'tcp' } as const;
+  for (let round = 0; round < 2; round++) {
+    const { destinations } = walk(ruleset, { localAddresses: [] }, { ...packet, dport: 80 });
+    for (const { trace } of destinations.values()) {
+      for (const [at, step] of trace().entries()) expect(trace()[at]).toBe(step);
+      expect(trace().at(-1)?.rule.text).toContain('DNAT');
+    }
+  }
+});
+
+property.prop([fc.array(chain, { minLength: 1, maxLength: 12 }), address], { numRuns: 1000 })(
+  'packets fare as where all is read',
+  (chains, src) => {
+    const dump = dumpOf(chains);
+    const packet = { from: 'pod', src, dst: '10.96.0.1', protocol: 'tcp', dport: 80 } as const;
+    const ruleset = parseIptablesSave(dump, 'ip');
+    // Twice: what the first walk read are models for the second.
+    fared(ruleset, packet);
+    expect(fared(ruleset, packet)).toEqual(fared(allRead(parseIptablesSave(dump, 'ip')), packet));
+  },
+);
+
+/** What is known of the second chain by the first; null: nothing. */
+function secondOf(first: readonly string[], second: readonly string[], family: Family = 'ip') {
+  const dump = ['*nat', ':A - [0:0]', ':B - [0:0]', ...first, ...second, 'COMMIT', ''].join('\n');
+  const chains = parseIptablesSave(dump, family).tables[0]?.chains ?? expect.fail();
+  expect(chains.endpoint('A')).toBeNull();
+  const endpoint = chains.endpoint('B');
+  return endpoint && { ...endpoint, matches: endpoint.matches.length };
+}
+
+const goal = (name: string, to: string, options = ''): string =>
+  `-A ${name} -p tcp ${options}-m tcp -j DNAT --to-destination ${to}`;
+
+describe('a chain is known by another', () => {
+  test('with its own addresses, port and comments', () => {
+    const marked = (name: string, own: string): string[] => [
+      `-A ${name} -s ${own}/32 -m comment --comment shop/${name} -j KUBE-MARK-MASQ`,
+      goal(name, `${own}:8080`, `-m comment --comment shop/${name} `),
+    ];
+    const got = secondOf(marked('A', '10.0.0.1'), marked('B', '10.0.0.20'));
+    const [own, port] = [0x0a000014, 8080];
+    expect(got).toEqual({ sources: [own], address: own, port, matches: 1 });
+  });
+
+  test('with comments in quotes, or without', () => {
+    const about = (comment: string): string => `-m comment --comment ${comment} `;
+    const first = [goal('A', '10.0.0.1:80', about('"a b:c"'))];
+    for (const comment of ['"shop/cart -> 10.0.0.2:80"', '"-s 10.0.0.1/32"', 'x', '""']) {
+      const got = secondOf(first, [goal('B', '10.0.0.2:80', about(comment))]);
+      expect(got?.address).toBe(0x0a000002);
+    }
+    for (const comment of ['"a \\" b"', '"a\\\\"']) {
+      expect(secondOf(first, [goal('B', '10.0.0.2:80', about(comment))])).toBeNull();
+    }
+  });
+
+  test('of IPv6', () => {
+    const marked = (name: string, own: string): string[] => [
+      `-A ${name} -s ${own}/128 -j KUBE-MARK-MASQ`,
+      goal(name, `[${own}]:80`),
+    ];
+    const got = secondOf(marked('A', 'fd00::1'), marked('B', 'fd00::2'), 'ip6');
+    const own = 0xfd000000000000000000000000000002n;
+    expect(got).toEqual({ sources: [own], address: own, port: 80, matches: 1 });
+    const bare = secondOf(marked('A', 'fd00::1'), [goal('B', 'fd00::2:80')], 'ip6');
+    expect(bare).toBeNull();
+  });
+
+  test.each([
+    ['another match', [goal('B', '10.0.0.2:80', '-m recent --set --name x ')]],
+    ['a rule more', [goal('B', '10.0.0.2:80'), '-A B -j RETURN']],
+    ['a range of ports', [goal('B', '10.0.0.2:80-90')]],
+    ['a range of addresses', [goal('B', '10.0.0.2-10.0.0.3:80')]],
+    ['no port', [goal('B', '10.0.0.2')]],
+    ['a port that is none', [goal('B', '10.0.0.2:65536')]],
+    ['an address that is none', [goal('B', '10.0.0.256:80')]],
+    ['another option behind', [goal('B', '10.0.0.2:80 --random')]],
+    ['another chain between its lines', [goal('B', '10.0.0.2:80'), '-A A -j DROP', '-A B -j DROP']],
+  ])('not with %s', (_, second) => {
+    expect(secondOf([goal('A', '10.0.0.1:80')], second)).toBeNull();
+  });
+
+  test.each([
+    ['asks for the sender of what it sends', goal('A', '10.0.0.1:80', '-s 10.0.0.9/32 ')],
+    ['remembers senders', goal('A', '10.0.0.1:80', '-m recent --set --name x ')],
+    ['leaves it to chance', goal('A', '10.0.0.1:80', '-m statistic --mode nth --every 2 ')],
+    ['sends nowhere', '-A A -j DROP'],
+  ])('but by none that %s', (_, line) => {
+    expect(secondOf([line], [line.replace('-A A', '-A B')])).toBeNull();
+  });
+});
+
+test('a model is of the text that it was made of', () => {
+  const text = '-A A -j DNAT --to-destination 10.0.0.1:80';
+  const dump = `*nat\n:A - [0:0]\n${text}\nCOMMIT\n`;
+  const chain = parseIptablesSave(dump, 'ip').tables[0]?.chains.get('A') ?? expect.fail();
+  const model = modelOf(rulesOf(chain), text, 'A', 0, text.length) ?? expect.fail();
+  expect(endpointOf(model, text, 'A', 0, text.length)?.port).toBe(80);
+  expect(endpointOf(model, text, 'AB', 0, text.length)).toBeNull();
+  // Rules that are not this text's make none.
+  expect(modelOf(rulesOf(chain), text.replace(':80', ':81'), 'A', 0, text.length)).toBeNull();
+});
+
+test('what comes from the endpoint itself, or may, must read', () => {
+  const endpoint = { sources: [0x0a000001], address: 0x0a000001, port: 80, matches: [] };
+  const chains = {
+    bases: () => [],
+    get: () => undefined,
+    values: () => [],
+    endpoint: () => endpoint,
+  };
+  expect(straightTo(chains, 'A', stateOf({ source: 0x0a000001 }))).toBeNull();
+  expect(straightTo(chains, 'A', stateOf({ source: 0x0a000002 }))?.to?.ports?.low).toBe(80);
+  const asks = { kind: 'field', field: 'protocol', mask: null, negate: false } as const;
+  const udp = { ...endpoint, matches: [{ ...asks, ranges: [{ low: 17, high: 17 }] }] };
+  const others = { ...chains, endpoint: () => udp };
+  expect(straightTo(others, 'A', stateOf({ source: 0x0a000002 }))).toBeNull();
+});
