@@ -8,9 +8,8 @@
 // same chain as the last, or of the next that has any.
 
 import type { Model } from './endpoints.ts';
-import { endpointOf, modelOf, mostRules } from './endpoints.ts';
+import { endpointAt, goalIn, modelOf, mostLines } from './endpoints.ts';
 import type { Base, Chain, Chains, Endpoint, Rule } from './ruleset.ts';
-import { rulesOf } from './ruleset.ts';
 
 /** Runs of lines: start, end, and number of the first line of each. */
 export type Spans = readonly number[];
@@ -18,12 +17,30 @@ export type Spans = readonly number[];
 export interface OpenChains extends Chains {
   /** Takes up a chain; its name is in the text from `at` to `end`. */
   declare(at: number, end: number, base: Base | null): void;
-  /** Takes up a line of a rule: returns false where its chain is not declared. */
-  addRule(name: string, at: number, end: number, line: number): boolean;
+  /**
+   * Takes up a line of a rule, whose chain's name is in the text from `nameAt` to `nameEnd`, and
+   * lines behind it that are seen to belong to it. null: its chain is not declared.
+   */
+  addRule(line: Line): Taken | null;
   /** Takes up another line of the same chain, right behind the last. */
   addNext(end: number): void;
   /** How many there are. */
   size(): number;
+}
+
+/** A line of a rule, and where in the text it is. */
+export interface Line {
+  readonly at: number;
+  readonly end: number;
+  readonly nameAt: number;
+  readonly nameEnd: number;
+  readonly number: number;
+}
+
+/** Lines that were taken up at once. */
+export interface Taken {
+  readonly end: number;
+  readonly lines: number;
 }
 
 type ReadRules = (name: string, spans: Spans) => readonly Rule[];
@@ -38,9 +55,10 @@ const stop = 5;
 const firstLine = 6;
 const rules = 7;
 const made = 8;
-/** Not 0: it was no endpoint's when it was asked for. */
-const odd = 9;
-const columns = 10;
+/** Of an endpoint's: where its goal is in the text, and its model; else 0. */
+const goal = 9;
+const model = 10;
+const columns = 11;
 
 /** A chain that was made an object so often stays one: every packet passes it. */
 const often = 8;
@@ -57,8 +75,12 @@ const mostLately = 32;
 /** A node has few kinds of endpoints: by protocol, and by whether rules have comments. */
 const mostModels = 8;
 
+/** So many chains are read to see whether they are an endpoint's. */
+const mostTries = 1024;
+
 interface Store {
   readonly text: string;
+  readonly readRules: ReadRules;
   readonly read: Chain['read'];
   count: number;
   rows: Int32Array;
@@ -70,14 +92,16 @@ interface Store {
   readonly kept: Map<number, Chain>;
   /** Each in one place, by which chain it is. */
   readonly lately: (Chain | undefined)[];
-  /** Of chains of endpoints, the one that was right the last time first. */
+  /** Of chains of endpoints. */
   readonly models: Model[];
+  tries: number;
 }
 
 /** An empty set of chains whose names and rules are in this text. */
 export function openChains(text: string, readRules: ReadRules): OpenChains {
   const store: Store = {
     text,
+    readRules,
     read: ({ name, place }) => readRules(name, spansOf(store, place)),
     count: 0,
     rows: new Int32Array(64 * columns),
@@ -87,6 +111,7 @@ export function openChains(text: string, readRules: ReadRules): OpenChains {
     kept: new Map(),
     lately: Array.from({ length: mostLately }),
     models: [],
+    tries: 0,
   };
   const bases: Chain[] = [];
   return {
@@ -95,14 +120,14 @@ export function openChains(text: string, readRules: ReadRules): OpenChains {
       const chain = declare(store, at, end);
       if (base !== null) bases.push(chainAt(store, chain, base));
     },
-    addRule: (name, at, end, line) => addRule(store, name, at, end, line),
+    addRule: (line) => addRule(store, line),
     addNext: (end) => prolong(store, end),
     size: () => store.count,
     get: (name) => {
       const chain = find(store, name);
       return chain < 0 ? undefined : chainAt(store, chain, null);
     },
-    endpoint: (name) => endpointIn(store, find(store, name), name),
+    endpoint: (name) => endpointOf(store, find(store, name)),
     *values() {
       for (let chain = 0; chain < store.count; chain++) yield chainAt(store, chain, null);
     },
@@ -180,24 +205,47 @@ function isNamed({ text, rows }: Store, chain: number, name: string): boolean {
   return end - at === name.length && text.startsWith(name, at);
 }
 
-function addRule(store: Store, name: string, at: number, end: number, line: number): boolean {
-  const { rows, last, count } = store;
+function addRule(store: Store, line: Line): Taken | null {
+  const { text, rows, last, count, more } = store;
+  const { at, end, nameAt: from, nameEnd: to } = line;
+  const name = text.slice(from, to);
   const next = last + 1;
   const chain = next < count && isNamed(store, next, name) ? next : find(store, name);
-  if (chain < 0) return false;
+  if (chain < 0) return null;
+  if (chain !== last) learn(store);
   store.last = chain;
   const row = chain * columns;
-  if (rows[row + rules] === 0) {
-    rows[row + start] = at;
-    rows[row + stop] = end;
-    rows[row + firstLine] = line;
-  } else {
-    const more = store.more.get(chain) ?? [];
-    store.more.set(chain, more);
-    more.push(at, end, line);
+  if (rows[row + rules] !== 0) {
+    const spans = more.get(chain) ?? [];
+    more.set(chain, spans);
+    spans.push(at, end, line.number);
+    rows[row + rules] = (rows[row + rules] ?? 0) + 1;
+    rows[row + goal] = 0;
+    return { end, lines: 1 };
   }
-  rows[row + rules] = (rows[row + rules] ?? 0) + 1;
-  return true;
+  // Where its rules are, its name is too: near in memory.
+  rows[row + nameAt] = from;
+  rows[row + nameEnd] = to;
+  rows[row + start] = at;
+  rows[row + firstLine] = line.number;
+  const taken = endpointAs(store, row, name, at) ?? { end, lines: 1 };
+  rows[row + stop] = taken.end;
+  rows[row + rules] = taken.lines;
+  return taken;
+}
+
+/** All lines of a chain that begins here and is as one of the models; null: it is another. */
+function endpointAs({ text, rows, models }: Store, row: number, name: string, at: number) {
+  for (let known = 0; known < models.length; known++) {
+    const own = models[known];
+    const place = own === undefined ? -1 : goalIn(own, text, name, at);
+    if (own === undefined || place < 0) continue;
+    rows[row + goal] = place;
+    rows[row + model] = known;
+    const newline = text.indexOf('\n', place);
+    return { end: newline < 0 ? text.length : newline, lines: own.lines };
+  }
+  return null;
 }
 
 function prolong({ rows, last, more }: Store, end: number): void {
@@ -206,6 +254,7 @@ function prolong({ rows, last, more }: Store, end: number): void {
   if (spans === undefined) rows[row + stop] = end;
   else spans[spans.length - 2] = end;
   rows[row + rules] = (rows[row + rules] ?? 0) + 1;
+  rows[row + goal] = 0;
 }
 
 /** The chain as an object: the one that is kept, or a new one. */
@@ -229,25 +278,24 @@ function makeChain({ text, rows, read, kept }: Store, place: number, base: Base 
   return chain;
 }
 
-/** What a chain does if it is as one of the models; the first of each kind becomes one. */
-function endpointIn(store: Store, place: number, name: string): Endpoint | null {
-  const { text, rows, models, more } = store;
-  const row = place * columns;
-  const count = rows[row + rules] ?? 0;
-  if (place < 0 || count === 0 || count > mostRules || rows[row + odd] !== 0) return null;
-  if (more.has(place)) return null;
-  const [from, to] = [rows[row + start] ?? 0, rows[row + stop] ?? 0];
-  for (const model of models) {
-    const endpoint = endpointOf(model, text, name, from, to);
-    if (endpoint === null) continue;
-    if (model !== models[0]) models.splice(0, 0, ...models.splice(models.indexOf(model), 1));
-    return endpoint;
-  }
-  rows[row + odd] = 1;
-  if (models.length >= mostModels) return null;
-  const model = modelOf(rulesOf(chainAt(store, place, null)), text, name, from, to);
-  if (model !== null) models.unshift(model);
-  return null;
+/** What a chain does that is as one of the models; null: it must be read. */
+function endpointOf({ text, rows, models }: Store, chain: number): Endpoint | null {
+  const row = chain * columns;
+  const at = chain < 0 ? 0 : (rows[row + goal] ?? 0);
+  const own = at === 0 ? undefined : models[rows[row + model] ?? 0];
+  return own === undefined ? null : endpointAt(own, text, at, rows[row + stop] ?? 0);
+}
+
+/** Makes a model of the chain that was the last, if it is one of a kind that is not known. */
+function learn(store: Store): void {
+  const { text, rows, models, last, more } = store;
+  const row = last * columns;
+  if (last < 0 || rows[row + goal] !== 0 || (rows[row + rules] ?? 0) > mostLines) return;
+  if (more.has(last) || models.length >= mostModels || store.tries++ >= mostTries) return;
+  const name = text.slice(rows[row + nameAt], rows[row + nameEnd]);
+  const read = store.readRules(name, spansOf(store, last));
+  const own = modelOf(read, text, name, rows[row + start] ?? 0, rows[row + stop] ?? 0);
+  if (own !== null) models.push(own);
 }
 
 function spansOf({ rows, more }: Store, chain: number): Spans {

@@ -4,38 +4,42 @@
 // known by what the rules say, whoever wrote them.)
 //
 // The first of such chains is read as any other, and becomes the model of those that have the same
-// text around the same holes. Of these only the holes are read, which is a tenth of the work; a
-// packet that comes from there, or of which the last rule may not hold, makes the whole be read.
+// text around the same holes. Of these only the goal is read, when a packet comes there: a tenth of
+// the work. One that comes from the endpoint itself, or of which the last rule may not hold, makes
+// the whole be read.
 
 import { digitsAt, parseAddress } from './address.ts';
 import { onlyValue } from './candidates.ts';
 import type { PacketState } from './match.ts';
 import { evaluate } from './match.ts';
-import type { Action, Address, Chains, Endpoint, Match, Rule } from './ruleset.ts';
+import type { Action, Chains, Endpoint, Match, Rule } from './ruleset.ts';
 
-/** What may differ between chains that are alike. */
+/** What may differ between chains that are alike; all sources are the goal's address. */
 type Hole = 'name' | 'comment' | 'source' | 'goal';
 
 /** The text of one chain, and what its rules say where they do not differ. */
 export interface Model {
-  /** Each before a hole. */
+  /** Each before a hole; the last hole is the goal. */
   readonly pieces: readonly string[];
   readonly holes: readonly Hole[];
+  /** How many rules. */
+  readonly lines: number;
   /** What the last rule asks for. */
   readonly matches: readonly Match[];
 }
 
 /** A chain of more rules is no endpoint's. */
-export const mostRules = 4;
+export const mostLines = 4;
 
 type Translation = Extract<Action, { kind: 'dnat' }>;
 
 /** The translation that this packet comes to in a chain, if that can be told without reading it. */
 export function straightTo(chains: Chains, name: string, state: PacketState): Translation | null {
   const endpoint = chains.endpoint(name);
-  if (endpoint === null || endpoint.sources.includes(state.source)) return null;
-  for (const match of endpoint.matches) if (evaluate(match, state) !== 'yes') return null;
-  const { address, port } = endpoint;
+  if (endpoint === null) return null;
+  const { address, port, matches, sparesItself } = endpoint;
+  if (sparesItself && state.source === address) return null;
+  if (!matches.every((match) => evaluate(match, state) === 'yes')) return null;
   const [addresses, ports] = [
     { low: address, high: address },
     { low: port, high: port },
@@ -43,64 +47,73 @@ export function straightTo(chains: Chains, name: string, state: PacketState): Tr
   return { kind: 'dnat', to: { addresses, ports, random: false }, text: '' };
 }
 
-/** What a chain does whose text is as the model's but for the holes; null: it is another. */
-export function endpointOf(
-  { pieces, holes, matches }: Model,
+/** Where the goal of a chain stands that begins here and is as the model; -1: it is another. */
+export function goalIn(
+  { pieces, holes }: Model,
   text: string,
   name: string,
   start: number,
-  stop: number,
-): Endpoint | null {
-  const sources: Address[] = [];
+): number {
   let at = start;
+  let source = '';
   for (let hole = 0; hole < holes.length; hole++) {
     const piece = pieces[hole] ?? '';
-    if (!text.startsWith(piece, at)) return null;
+    if (!text.startsWith(piece, at)) return -1;
     at += piece.length;
-    let end = at + name.length;
     switch (holes[hole]) {
       case 'name':
-        if (!text.startsWith(name, at)) return null;
+        if (!text.startsWith(name, at)) return -1;
+        at += name.length;
         break;
       case 'comment':
-        end = text.charCodeAt(at) === quote ? quoteEnd(text, at) : text.indexOf(' ', at);
+        at = commentEnd(text, at);
+        if (at < 0) return -1;
         break;
       case 'source': {
-        end = text.indexOf('/', at);
-        const source = end < stop ? parseAddress(text, at, end) : null;
-        if (source === null) return null;
-        sources.push(source);
+        const slash = text.indexOf('/', at);
+        const own = text.slice(at, slash);
+        if (source !== '' && own !== source) return -1;
+        source = own;
+        at = slash;
         break;
       }
       default: {
-        const goal = goalAt(text, at, stop);
-        return goal && { sources, address: goal.address, port: goal.port, matches };
+        const address = text.charCodeAt(at) === bracket ? at + 1 : at;
+        const isItself = source === '' || text.startsWith(source, address);
+        return isItself && endsAddress(text, address + source.length, source) ? at : -1;
       }
     }
-    if (end < 0 || end >= stop) return null;
-    at = end;
   }
-  return null;
+  return -1;
 }
 
-const quote = 34;
-const backslash = 92;
-const bracket = 91;
+const [quote, colon, bracket, backslash, closing] = [34, 58, 91, 92, 93];
 
-/** Behind a comment in quotes; -1: it has quotes of its own, or a backslash at its end. */
-function quoteEnd(text: string, at: number): number {
-  const close = text.indexOf('"', at + 1);
-  return text.charCodeAt(close - 1) === backslash ? -1 : close + 1;
+function endsAddress(text: string, at: number, source: string): boolean {
+  const code = text.charCodeAt(at);
+  return source === '' || code === colon || code === closing;
 }
 
-/** `A:P` or `[A]:P`, and nothing behind it. */
-function goalAt(text: string, at: number, stop: number) {
-  const colon = text.lastIndexOf(':', stop - 1);
+/** Behind a comment; -1: it has quotes of its own, or a backslash at its end. */
+function commentEnd(text: string, at: number): number {
+  const newline = text.indexOf('\n', at);
+  const isQuoted = text.charCodeAt(at) === quote;
+  const end = isQuoted ? text.indexOf('"', at + 1) : text.indexOf(' ', at);
+  if (end < 0 || end > newline) return -1;
+  if (!isQuoted) return end;
+  return text.charCodeAt(end - 1) === backslash ? -1 : end + 1;
+}
+
+/** What a chain does whose goal stands here, up to the end of its line; null: that is not plain. */
+export function endpointAt(model: Model, text: string, at: number, end: number): Endpoint | null {
+  const { holes, matches } = model;
+  const last = text.lastIndexOf(':', end - 1);
   const isSix = text.charCodeAt(at) === bracket;
-  const address = isSix ? parseAddress(text, at + 1, colon - 1) : parseAddress(text, at, colon);
-  const port = digitsAt(text, colon + 1, stop);
+  const address = isSix ? parseAddress(text, at + 1, last - 1) : parseAddress(text, at, last);
+  const port = digitsAt(text, last + 1, end);
   if (address === null || (typeof address === 'bigint') !== isSix) return null;
-  return port === null || port > 65_535 ? null : { address, port };
+  if (port === null || port > 65_535) return null;
+  return { address, port, matches, sparesItself: holes.includes('source') };
 }
 
 /** The model that a chain makes which was read; null: it is no endpoint's. */
@@ -118,7 +131,8 @@ export function modelOf(
   const holes: Hole[] = [];
   let before = '';
   let piece = start;
-  for (const { 0: word, index } of text.slice(start, stop).matchAll(/"(?:\\.|[^"\\])*"|[^ \n]+/g)) {
+  const words = text.slice(start, stop).matchAll(/"(?:\\.|[^"\\])*"|[^ \n]+/g);
+  for (const { 0: word, index } of words) {
     const hole = holeBehind(before, word);
     before = word;
     if (hole === null) continue;
@@ -127,8 +141,9 @@ export function modelOf(
     holes.push(hole);
     piece = at + (hole === 'source' ? word.indexOf('/') : word.length);
   }
-  const model = { pieces, holes, matches };
-  const endpoint = endpointOf(model, text, name, start, stop);
+  const model = { pieces, holes, lines: rules.length, matches };
+  const goal = goalIn(model, text, name, start);
+  const endpoint = goal < 0 ? null : endpointAt(model, text, goal, stop);
   return endpoint !== null && says(rules, endpoint) ? model : null;
 }
 
@@ -163,12 +178,13 @@ function matchesOf({ statements }: Rule): readonly Match[] | null {
 }
 
 /** Whether this is what the rules say that were read. */
-function says(rules: readonly Rule[], { sources, address, port }: Endpoint): boolean {
-  const own = rules.slice(0, -1).map((rule) => onlyValue(rule, 'source'));
+function says(rules: readonly Rule[], { address, port, sparesItself }: Endpoint): boolean {
+  const others = rules.slice(0, -1);
   const goal = rules.at(-1)?.statements.at(-1);
   if (goal?.kind !== 'dnat' || goal.to === null || goal.to.random) return false;
   const { addresses, ports } = goal.to;
-  const told = [addresses?.low, addresses?.high, ports?.low, ports?.high, ...own];
-  const read = [address, address, port, port, ...sources];
-  return told.length === read.length && told.every((value, at) => value === read[at]);
+  const isGoal = addresses?.low === address && addresses.high === address;
+  const isPort = ports?.low === port && ports.high === port;
+  const areItself = others.every((rule) => onlyValue(rule, 'source') === address);
+  return isGoal && isPort && areItself && sparesItself === others.length > 0;
 }

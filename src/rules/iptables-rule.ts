@@ -119,7 +119,7 @@ function readPart(scanner: Scanner, statements: Statement[]): void {
   memory.latest.next = part;
   memory.latest = part;
   scanner.at += part.text.length;
-  for (const statement of part.statements) statements.push(statement);
+  statements.push(...part.statements);
 }
 
 /** The code of the letter, where an option of one dash and one letter is; 0: none is. */

@@ -48,6 +48,8 @@ interface Reading {
   /** How another rule of the last one's chain begins: `-A NAME `. */
   same: string;
   line: number;
+  /** Where the line ends, or the last of those that were read at once. */
+  end: number;
   /** What comments say that there is and the dump does not show. */
   readonly lacks: Lack[];
   /** Comments say that it is of the nft backend. */
@@ -71,15 +73,15 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
     quote: quote < 0 ? text.length : quote,
     same: noRule,
     line: 0,
+    end: 0,
     lacks: [],
     isNft: false,
   };
-  for (let at = 0; at < text.length;) {
+  for (let at = 0; at < text.length; at = reading.end + 1) {
     const newline = text.indexOf('\n', at);
-    const end = newline < 0 ? text.length : newline;
+    reading.end = newline < 0 ? text.length : newline;
     reading.line++;
-    readLine(reading, at, end);
-    at = end + 1;
+    readLine(reading, at, reading.end);
   }
   if (reading.table !== null) {
     throw new DumpError('the dump ends before COMMIT', reading.line, `*${reading.table.name}`);
@@ -125,7 +127,7 @@ function readLine(reading: Reading, at: number, end: number): void {
     }
     case 35: {
       // A quote in a header line opens nothing. // #
-      passQuotes(reading, end);
+      if (reading.quote < end) quoteFrom(reading, end);
       readComment(reading, text.slice(at, end));
       return;
     }
@@ -217,14 +219,16 @@ function readRule(reading: Reading, at: number, end: number, from: number): void
   }
   const space = text.indexOf(' ', from + 3);
   const nameEnd = space < 0 || space > end ? end : space;
-  if (!table.chains.addRule(text.slice(from + 3, nameEnd), at, end, line)) {
+  const taken = table.chains.addRule({ at, end, nameAt: from + 3, nameEnd, number: line });
+  if (taken === null) {
     throw new DumpError('a rule of a chain that is not declared', line, text.slice(at, end));
   }
+  if (taken.lines > 1) {
+    reading.end = taken.end;
+    reading.line += taken.lines - 1;
+    if (reading.quote < taken.end) quoteFrom(reading, taken.end);
+  }
   reading.same = nameEnd < end ? text.slice(from, nameEnd + 1) : noRule;
-}
-
-function passQuotes(reading: Reading, end: number): void {
-  while (reading.quote < end) nextQuote(reading);
 }
 
 /** Quotes come in pairs; within a pair a backslash takes the next character as it is. */
@@ -233,13 +237,13 @@ function checkQuotes(reading: Reading, at: number, end: number): void {
   let open = false;
   while (reading.quote < end) {
     if (!open || !isEscaped(text, reading.quote)) open = !open;
-    nextQuote(reading);
+    quoteFrom(reading, reading.quote + 1);
   }
   if (open) throw new DumpError('a quote without end', reading.line, text.slice(at, end));
 }
 
-function nextQuote(reading: Reading): void {
-  const next = reading.text.indexOf('"', reading.quote + 1);
+function quoteFrom(reading: Reading, at: number): void {
+  const next = reading.text.indexOf('"', at);
   reading.quote = next < 0 ? reading.text.length : next;
 }
 

@@ -74,7 +74,8 @@ export function goOnward(walk: Walk, traveller: Traveller, tally: Tally, weight:
 }
 
 function kindOf({ kinds }: Walk, traveller: Traveller): Kind {
-  for (const kind of kinds) if (isAlike(kind.first, traveller)) return kind;
+  const known = kinds.find(({ first }) => isAlike(first, traveller));
+  if (known !== undefined) return known;
   const kind: Kind = { first: { ...traveller }, root: newTurn(), ways: 0 };
   if (kinds.length >= mostKinds) kinds.shift();
   kinds.push(kind);

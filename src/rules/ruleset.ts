@@ -91,12 +91,12 @@ export interface Rule {
 
 /** What a chain of an endpoint does. */
 export interface Endpoint {
-  /** What comes from one of these goes another way. */
-  readonly sources: readonly Address[];
-  /** All else, where `matches` hold, is sent there. */
+  /** Where it sends what `matches` hold for. */
   readonly address: Address;
   readonly port: number;
   readonly matches: readonly Match[];
+  /** But for what comes from that address, which may go another way. */
+  readonly sparesItself: boolean;
 }
 
 /** The chains of a table that has them as objects. */

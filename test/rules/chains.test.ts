@@ -31,9 +31,9 @@ function chainsOf(declared: readonly string[], lines: readonly string[]) {
   }
   const known = lines.map((name, line) => {
     const end = at + name.length;
-    const isKnown = chains.addRule(name, at, end, line);
+    const taken = chains.addRule({ at, end, nameAt: at, nameEnd: end, number: line });
     at = end + 1;
-    return isKnown;
+    return taken !== null;
   });
   return { chains, known, reads };
 }

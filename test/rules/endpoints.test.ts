@@ -7,9 +7,9 @@ import { describe, expect, test } from 'vitest';
 
 import type { Packet } from '../../src/model/proxy.ts';
 import { onlyValue } from '../../src/rules/candidates.ts';
-import { endpointOf, modelOf, straightTo } from '../../src/rules/endpoints.ts';
+import { endpointAt, goalIn, modelOf, straightTo } from '../../src/rules/endpoints.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
-import type { Endpoint, Family, RuleSet } from '../../src/rules/ruleset.ts';
+import type { Endpoint, Family, RuleSet, Table } from '../../src/rules/ruleset.ts';
 import { rulesOf } from '../../src/rules/ruleset.ts';
 import { walk } from '../../src/rules/walk.ts';
 import { foldersBelow, readFolder } from '../nodes/folder.ts';
@@ -24,13 +24,15 @@ const allRead = (ruleset: RuleSet): RuleSet => ({
   })),
 });
 
-/** What the rules of a chain say that sends all but some senders to one place. */
-function said(ruleset: RuleSet, chain: string): Pick<Endpoint, 'sources' | 'address' | 'port'> {
-  const rules = rulesOf(ruleset.tables[0]?.chains.get(chain) ?? expect.fail(chain));
-  const sources = rules.slice(0, -1).map((rule) => onlyValue(rule, 'source') ?? expect.fail(chain));
+/** What the rules of a chain say that sends all but what comes from there to one place. */
+function said({ chains }: Table, name: string): Omit<Endpoint, 'matches'> {
+  const rules = rulesOf(chains.get(name) ?? expect.fail(name));
   const goal = rules.at(-1)?.statements.at(-1);
-  if (goal?.kind !== 'dnat' || !goal.to?.addresses || !goal.to.ports) expect.fail(chain);
-  return { sources, address: goal.to.addresses.low, port: goal.to.ports.low };
+  if (goal?.kind !== 'dnat' || !goal.to?.addresses || !goal.to.ports) expect.fail(name);
+  const { addresses, ports } = goal.to;
+  const others = rules.slice(0, -1);
+  for (const rule of others) expect(onlyValue(rule, 'source')).toBe(addresses.low);
+  return { address: addresses.low, port: ports.low, sparesItself: others.length > 0 };
 }
 
 describe('in every dump', () => {
@@ -44,12 +46,11 @@ describe('in every dump', () => {
       let known = 0;
       const names = [...table.chains.values()].map(({ name }) => name);
       for (const name of names) {
-        // The first of a kind is read, and becomes a model.
         const endpoint = table.chains.endpoint(name);
         if (endpoint === null) continue;
         known++;
-        const { sources, address, port } = endpoint;
-        expect({ sources, address, port }).toEqual(said({ ...ruleset, tables: [table] }, name));
+        const { address, port, sparesItself } = endpoint;
+        expect({ address, port, sparesItself }).toEqual(said(table, name));
       }
       const separate = names.filter((name) => name.startsWith('KUBE-SEP-')).length;
       expect(known).toBeGreaterThan(separate / 2 - 1);
@@ -150,6 +151,35 @@ property.prop([fc.array(chain, { minLength: 1, maxLength: 12 }), address], { num
   },
 );
 
+property.prop([fc.array(chain, { minLength: 1, maxLength: 12 })])(
+  'all rules are there, each with its line',
+  (chains) => {
+    const lines = dumpOf(chains).split('\n');
+    const [table] = parseIptablesSave(lines.join('\n'), 'ip').tables;
+    const rules = [...(table?.chains.values() ?? [])].flatMap((one) => rulesOf(one));
+    expect(rules.length).toBe(lines.filter((line) => line.startsWith('-A')).length);
+    for (const { line, text } of rules) expect(text).toBe(lines[line - 1]);
+  },
+);
+
+test('what is wrong in a chain or behind it is found at its line', () => {
+  const about = (name: string, comment: string): string =>
+    goal(name, '10.0.0.1:80', `-m comment --comment ${comment} `);
+  const names = ['A', 'B', 'C', 'D'];
+  const dump = (lines: readonly string[]): string =>
+    ['*nat', ...names.map((name) => `:${name} - [0:0]`), ...lines, 'COMMIT', ''].join('\n');
+  const sound = ['A', 'B', 'C'].flatMap((name) => [
+    `-A ${name} -s 10.0.0.1/32 -m comment --comment "a b" -j KUBE-MARK-MASQ`,
+    about(name, '"a b"'),
+  ]);
+  const error = (last: string) => () => parseIptablesSave(dump([...sound, last]), 'ip');
+  expect(error(about('D', '"a b"'))).not.toThrow();
+  expect(error(about('D', '"a b'))).toThrow('Line 12: a quote without end');
+  expect(error(about('E', '"a b"'))).toThrow('Line 12: a rule of a chain that is not declared');
+  const open = [...sound.slice(0, 5), about('C', '"a')];
+  expect(() => parseIptablesSave(dump(open), 'ip')).toThrow('Line 11: a quote without end');
+});
+
 /** What is known of the second chain by the first; null: nothing. */
 function secondOf(first: readonly string[], second: readonly string[], family: Family = 'ip') {
   const dump = ['*nat', ':A - [0:0]', ':B - [0:0]', ...first, ...second, 'COMMIT', ''].join('\n');
@@ -169,8 +199,8 @@ describe('a chain is known by another', () => {
       goal(name, `${own}:8080`, `-m comment --comment shop/${name} `),
     ];
     const got = secondOf(marked('A', '10.0.0.1'), marked('B', '10.0.0.20'));
-    const [own, port] = [0x0a000014, 8080];
-    expect(got).toEqual({ sources: [own], address: own, port, matches: 1 });
+    const address = 0x0a000014;
+    expect(got).toEqual({ address, port: 8080, matches: 1, sparesItself: true });
   });
 
   test('with comments in quotes, or without', () => {
@@ -191,8 +221,8 @@ describe('a chain is known by another', () => {
       goal(name, `[${own}]:80`),
     ];
     const got = secondOf(marked('A', 'fd00::1'), marked('B', 'fd00::2'), 'ip6');
-    const own = 0xfd000000000000000000000000000002n;
-    expect(got).toEqual({ sources: [own], address: own, port: 80, matches: 1 });
+    const address = 0xfd000000000000000000000000000002n;
+    expect(got).toEqual({ address, port: 80, matches: 1, sparesItself: true });
     const bare = secondOf(marked('A', 'fd00::1'), [goal('B', 'fd00::2:80')], 'ip6');
     expect(bare).toBeNull();
   });
@@ -206,7 +236,11 @@ describe('a chain is known by another', () => {
     ['a port that is none', [goal('B', '10.0.0.2:65536')]],
     ['an address that is none', [goal('B', '10.0.0.256:80')]],
     ['another option behind', [goal('B', '10.0.0.2:80 --random')]],
-    ['another chain between its lines', [goal('B', '10.0.0.2:80'), '-A A -j DROP', '-A B -j DROP']],
+    ['another source', ['-A B -s 10.0.0.9/32 -j MARK', goal('B', '10.0.0.2:80')]],
+    [
+      'another line behind another chain',
+      [goal('B', '10.0.0.2:80'), '-A A -j DROP', '-A B -j DROP'],
+    ],
   ])('not with %s', (_, second) => {
     expect(secondOf([goal('A', '10.0.0.1:80')], second)).toBeNull();
   });
@@ -226,24 +260,27 @@ test('a model is of the text that it was made of', () => {
   const dump = `*nat\n:A - [0:0]\n${text}\nCOMMIT\n`;
   const chain = parseIptablesSave(dump, 'ip').tables[0]?.chains.get('A') ?? expect.fail();
   const model = modelOf(rulesOf(chain), text, 'A', 0, text.length) ?? expect.fail();
-  expect(endpointOf(model, text, 'A', 0, text.length)?.port).toBe(80);
-  expect(endpointOf(model, text, 'AB', 0, text.length)).toBeNull();
+  const goal = goalIn(model, text, 'A', 0);
+  expect(text.slice(goal)).toBe('10.0.0.1:80');
+  expect(endpointAt(model, text, goal, text.length)?.port).toBe(80);
+  expect(goalIn(model, text, 'AB', 0)).toBe(-1);
   // Rules that are not this text's make none.
   expect(modelOf(rulesOf(chain), text.replace(':80', ':81'), 'A', 0, text.length)).toBeNull();
 });
 
 test('what comes from the endpoint itself, or may, must read', () => {
-  const endpoint = { sources: [0x0a000001], address: 0x0a000001, port: 80, matches: [] };
-  const chains = {
-    bases: () => [],
-    get: () => undefined,
-    values: () => [],
-    endpoint: () => endpoint,
-  };
-  expect(straightTo(chains, 'A', stateOf({ source: 0x0a000001 }))).toBeNull();
-  expect(straightTo(chains, 'A', stateOf({ source: 0x0a000002 }))?.to?.ports?.low).toBe(80);
+  const address = 0x0a000001;
+  const endpoint = { address, port: 80, matches: [], sparesItself: true };
+  const chainsOf = (one: Endpoint) => ({
+    ...{ bases: () => [], get: () => undefined, values: () => [] },
+    endpoint: () => one,
+  });
+  const [own, other] = [stateOf({ source: address }), stateOf({ source: 0x0a000002 })];
+  expect(straightTo(chainsOf(endpoint), 'A', own)).toBeNull();
+  expect(straightTo(chainsOf(endpoint), 'A', other)?.to?.ports?.low).toBe(80);
+  const all = chainsOf({ ...endpoint, sparesItself: false });
+  expect(straightTo(all, 'A', own)?.to?.addresses?.low).toBe(address);
   const asks = { kind: 'field', field: 'protocol', mask: null, negate: false } as const;
-  const udp = { ...endpoint, matches: [{ ...asks, ranges: [{ low: 17, high: 17 }] }] };
-  const others = { ...chains, endpoint: () => udp };
-  expect(straightTo(others, 'A', stateOf({ source: 0x0a000002 }))).toBeNull();
+  const udp = chainsOf({ ...endpoint, matches: [{ ...asks, ranges: [{ low: 17, high: 17 }] }] });
+  expect(straightTo(udp, 'A', other)).toBeNull();
 });
