@@ -38,6 +38,13 @@ export interface Reading {
   readonly frontends: number;
   /** null: what stands on the node is not known. */
   readonly packed: Packed | null;
+  /** Of what was read (fingerprint.ts); null: what stands on the node is not known. */
+  readonly fingerprint: string | null;
+  readonly spent: Spent;
+}
+
+/** What a round has cost. */
+export interface Spent {
   /** Bytes of the dumps. */
   readonly bytes: number;
   /** Seconds that the programs took, and of CPU that the process has taken. */
@@ -45,9 +52,12 @@ export interface Reading {
   readonly cpu: number;
 }
 
-/** What is said first: make a round, say why there was none, or read what was packed. */
+/**
+ * What is said first: make a round, where the last fingerprint was this one; say why there was
+ * none; or read what was packed.
+ */
 export type Order =
-  | { readonly kind: 'collect'; readonly settings: NodeSettings }
+  | { readonly kind: 'collect'; readonly settings: NodeSettings; readonly last: string | null }
   | { readonly kind: 'unread'; readonly settings: NodeSettings; readonly problem: string }
   | { readonly kind: 'unpack'; readonly packed: Packed; readonly packedSize: number };
 
@@ -61,6 +71,8 @@ export type Answer = readonly Detail[] | Outcomes | null;
 /** What comes back, answers in the order of the questions; `cpu`: seconds since the last one. */
 export type Reply =
   | { readonly kind: 'read'; readonly reading: Reading }
+  /** All is as it was in the last round. */
+  | { readonly kind: 'same'; readonly spent: Spent }
   | { readonly kind: 'answer'; readonly answer: Answer; readonly cpu: number };
 
 /** The file descriptor of the pipe. */

@@ -18,10 +18,12 @@ import type { Asking } from '../rules/digest.ts';
 import { keyOf } from '../rules/digest.ts';
 import { lackText } from '../rules/ruleset.ts';
 import type { Settings } from '../rules/settings.ts';
-import type { Answer, NodeSettings, Order, Packed, Question, Reading, Reply } from './channel.ts';
+import type { Answer, NodeSettings, Order, Packed, Question } from './channel.ts';
+import type { Reading, Reply, Spent } from './channel.ts';
 import { gather, pipe } from './channel.ts';
 import type { Collected, Dump } from './collect.ts';
 import { collect, programs } from './collect.ts';
+import { fingerprintOf } from './fingerprint.ts';
 import type { Mode, Place, Standing } from './report.ts';
 import { askingOf, contextOf, detailsOf, digestsOf, outcomesOf, readDumps } from './report.ts';
 
@@ -121,11 +123,11 @@ interface Round extends Known {
 /** Reads what was collected, and packs it for later. */
 async function roundOf(
   settings: NodeSettings,
+  place: Place,
   collected: Collected,
   collecting: number,
 ): Promise<Round> {
   const { dumps } = collected;
-  const place = placeOf(settings);
   const [problems, standing] = readAll(collected);
   const report = reportOf(settings, place, { ...collected, problems }, standing);
   const kept = standing === null ? [] : dumps;
@@ -141,12 +143,17 @@ async function roundOf(
       standing === null
         ? null
         : { dumps: kept.map(({ program }, at) => ({ program, size: sizes[at] ?? 0 })), place },
-    bytes: total(dumps.map(({ bytes }) => bytes.length)),
-    collecting,
-    cpu: cpuSeconds(),
+    fingerprint: standing === null ? null : fingerprintOf(collected, place),
+    spent: spentOn(collected, collecting),
   };
   return { standing, place, reading, bytes: [text, ...packed] };
 }
+
+const spentOn = ({ dumps }: Collected, collecting: number): Spent => ({
+  bytes: total(dumps.map(({ bytes }) => bytes.length)),
+  collecting,
+  cpu: cpuSeconds(),
+});
 
 function readAll({ dumps, problems }: Collected): [readonly string[], Standing | null] {
   if (problems.length > 0) return [problems, null];
@@ -212,13 +219,19 @@ async function carryOut(order: Order, beside: Socket, send: (reply: Reply) => vo
     return unpacked(order.packed, await gather(beside, order.packedSize));
   }
   const { settings } = order;
+  const place = placeOf(settings);
   const begun = performance.now();
   const collected =
     order.kind === 'collect'
       ? await collect(settings.limits, settings.programs ?? programs)
       : { dumps: [], states: {}, problems: [order.problem] };
   const collecting = (performance.now() - begun) / 1000;
-  const { reading, bytes, ...known } = await roundOf(settings, collected, collecting);
+  const last = order.kind === 'collect' ? order.last : null;
+  if (last !== null && fingerprintOf(collected, place) === last) {
+    send({ kind: 'same', spent: spentOn(collected, collecting) });
+    return { standing: null, place };
+  }
+  const { reading, bytes, ...known } = await roundOf(settings, place, collected, collecting);
   send({ kind: 'read', reading });
   for (const part of bytes) beside.write(part);
   return known;

@@ -17,7 +17,16 @@ import { runInNewContext } from 'node:vm';
 
 import type { Packet } from '../model/proxy.ts';
 import type { Outcomes } from '../rules/told.ts';
-import type { Answer, NodeSettings, Order, Packed, Question, Reading, Reply } from './channel.ts';
+import type {
+  Answer,
+  NodeSettings,
+  Order,
+  Packed,
+  Question,
+  Reading,
+  Reply,
+  Spent,
+} from './channel.ts';
 import { gather, pipe } from './channel.ts';
 import type { Detail } from './report.ts';
 
@@ -101,6 +110,12 @@ interface Made {
   readonly bytes: Buffer;
 }
 
+/** A round that has found all as it was. */
+interface Same {
+  readonly reading: null;
+  readonly spent: Spent;
+}
+
 /** Gives back what a round took: an idle agent must be small, and V8 is in no hurry by itself. */
 function collectGarbage(): void {
   setFlagsFromString('--expose-gc');
@@ -111,7 +126,7 @@ function collectGarbage(): void {
 /** A process that reads rules. */
 interface Reader {
   /** What comes of the order to make a round; a text: why nothing does. */
-  readonly made: Promise<Made | string>;
+  readonly made: Promise<Made | Same | string>;
   /** null: the process has ended. */
   ask(question: Question): Promise<{ readonly answer: Answer; readonly cpu: number } | null>;
   /** It does not keep this process from its end. */
@@ -124,6 +139,8 @@ interface State {
   published: Published | null;
   problem: string | null;
   packed: { readonly packed: Packed; readonly bytes: Buffer } | null;
+  /** Of what the report is of; null: the next round must read. */
+  fingerprint: string | null;
   /** Of this report, while it lasts. */
   reader: Reader | null;
   cost: Cost;
@@ -139,6 +156,7 @@ export function createAgent(settings: Settings): Agent {
     published: null,
     problem: null,
     packed: null,
+    fingerprint: null,
     reader: null,
     cost: { rounds: 0, failed: 0, collecting: 0, cpu: 0, last: 0, pause: 0, bytes: 0 },
     answering: 0,
@@ -170,7 +188,7 @@ async function round(state: State, signal: AbortSignal): Promise<void> {
   const at = seconds();
   const cpuBegun = cpuSeconds();
   const { interval, share = usualShare, ...own } = settings;
-  let reader = startReader({ kind: 'collect', settings: own });
+  let reader = startReader({ kind: 'collect', settings: own, last: state.fingerprint });
   const stop = (): boolean => reader.end();
   signal.addEventListener('abort', stop);
   let made = await reader.made;
@@ -188,23 +206,36 @@ async function round(state: State, signal: AbortSignal): Promise<void> {
     return;
   }
   state.problem = null;
-  const { reading, text, bytes } = made;
-  const { etag, frontends, packed, collecting } = reading;
-  state.published = { text, etag, frontends, at, round: `${state.name}-${cost.rounds + 1}` };
-  state.packed = packed === null ? null : { packed, bytes };
-  state.reader = lingering(state, reader);
-  const cpu = cpuSeconds() - cpuBegun + reading.cpu + state.answering;
+  const { collecting, bytes, cpu: reading } = publish(state, made, reader, at);
+  const cpu = cpuSeconds() - cpuBegun + reading + state.answering;
   state.answering = 0;
   const last = collecting + cpu;
   state.cost = {
     rounds: cost.rounds + 1,
-    failed: cost.failed + (packed === null ? 1 : 0),
+    failed: cost.failed + (state.packed === null ? 1 : 0),
     collecting: cost.collecting + collecting,
     cpu: cost.cpu + cpu,
     last,
     pause: Math.max(interval, share * last) * (1 + Math.random() / 10),
-    bytes: reading.bytes,
+    bytes,
   };
+}
+
+/** Makes known what a round has read; returns what it cost. */
+function publish(state: State, made: Made | Same, reader: Reader, at: number): Spent {
+  const round = `${state.name}-${state.cost.rounds + 1}`;
+  if (made.reading === null) {
+    reader.end();
+    if (state.published !== null) state.published = { ...state.published, at, round };
+    return made.spent;
+  }
+  const { text, bytes } = made;
+  const { etag, frontends, packed, fingerprint, spent } = made.reading;
+  state.published = { text, etag, frontends, at, round };
+  state.packed = packed === null ? null : { packed, bytes };
+  state.fingerprint = fingerprint;
+  state.reader = lingering(state, reader);
+  return spent;
 }
 
 /** The program of a process that reads: in the bundle a file beside it. */
@@ -224,10 +255,14 @@ function startReader(order: Order, bytes?: Buffer): Reader {
   // Whoever is gone says so by its end.
   beside.on('error', () => undefined);
   const waiting: ((reply: Extract<Reply, { kind: 'answer' }> | null) => void)[] = [];
-  const made = new Promise<Made | string>((resolve) => {
+  const made = new Promise<Made | Same | string>((resolve) => {
     child.on('message', (reply: Reply) => {
       if (reply.kind === 'answer') {
         waiting.shift()?.(reply);
+        return;
+      }
+      if (reply.kind === 'same') {
+        resolve({ reading: null, spent: reply.spent });
         return;
       }
       const { reading } = reply;

@@ -56,7 +56,7 @@ async function readingOf(child: ChildProcess) {
 test('a node of which the dumps do not tell all rules is not known', async () => {
   const said = "# Table \\`nat' is incompatible, use 'nft' tool.";
   const limits = withPrograms({ 'iptables-nft-save': `echo "${said}"` });
-  const child = start({ kind: 'collect', settings: { ...settings, limits } });
+  const child = start({ kind: 'collect', settings: { ...settings, limits }, last: null });
   const { report } = await readingOf(child);
   expect(report.problems).toEqual([
     'iptables-nft-save does not show table ip nat: nft -j list ruleset does',
@@ -66,7 +66,7 @@ test('a node of which the dumps do not tell all rules is not known', async () =>
 });
 
 test('a round, and the same from what it packed', async () => {
-  const child = start({ kind: 'collect', settings });
+  const child = start({ kind: 'collect', settings, last: null });
   const { reading, report, bytes } = await readingOf(child);
   expect(Object.keys(report.frontends)).toEqual(['tcp 10.96.0.1:443']);
   expect(report.problems).toEqual([]);
@@ -85,6 +85,20 @@ test('a round, and the same from what it packed', async () => {
   await letGo(again);
   expect(JSON.stringify(first)).toContain('10.0.0.1:6443');
   expect({ ...second, cpu: 0 }).toEqual({ ...first, cpu: 0 });
+});
+
+test('what stands as it did in the last round is not read again', async () => {
+  const first = start({ kind: 'collect', settings, last: null });
+  const { fingerprint, spent } = (await readingOf(first)).reading;
+  await letGo(first);
+  const again = start({ kind: 'collect', settings, last: fingerprint });
+  const same = await replyOf(again);
+  expect(same).toMatchObject({ kind: 'same', spent: { bytes: spent.bytes } });
+  await letGo(again);
+  const elsewhere = { ...settings, podCIDRs: ['10.9.0.0/24'] };
+  const other = start({ kind: 'collect', settings: elsewhere, last: fingerprint });
+  expect((await readingOf(other)).reading.fingerprint).not.toBe(fingerprint);
+  await letGo(other);
 });
 
 test('why there was no round', async () => {
