@@ -8,23 +8,21 @@
 
 import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { programs } from '../../src/agent/collect.ts';
-import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
+import { build } from 'esbuild';
+
 import { readerFlags } from '../../src/agent/run.ts';
-import { walk } from '../../src/rules/walk.ts';
-import { cpuMicros, round } from './measure.ts';
+import { round } from './measure.ts';
 import { measureAlike } from './alike.ts';
 import { generateDump } from './dump.ts';
 import { buildBundle } from './program.ts';
+import type { Walked } from './walking.ts';
 
 const endpoints = 15;
-
-const place = {
-  ...{ node: 'bench', localAddresses: ['172.18.0.2'], interfaces: ['lo'] },
-  ...{ nodeIPs: ['172.18.0.2'], podCIDRs: ['10.244.0.0/24'] },
-};
 
 type Backend = 'legacy' | 'nft';
 
@@ -61,45 +59,25 @@ function cost({ run }: Space, command: string): number {
   return seconds.reduce((sum, [, minutes, rest]) => sum + Number(minutes) * 60 + Number(rest), 0);
 }
 
-/** Reads the dump on standard input and walks it, once; prints what it cost. */
-function walkOnce(): void {
-  const bytes = readFileSync(0);
-  const [program] = programs.filter(({ name }) => name === 'iptables-legacy-save');
-  if (program === undefined) throw new Error('No program');
-  const begun = cpuMicros();
-  const standing = readDumps([{ program, bytes }]);
-  const read = cpuMicros();
-  const context = contextOf(place);
-  let destinations = 0;
-  for (const { address, protocol, port: dport } of standing.claims) {
-    const packet = { from: 'pod', src: '10.244.0.5', dst: address ?? '', protocol, dport } as const;
-    if (address !== null) destinations += walk(standing.ruleset, context, packet).destinations.size;
-  }
-  const walked = cpuMicros();
-  const frontends = [...digestsOf(standing, place)].length;
-  const told = cpuMicros();
-  const seconds = {
-    ...{ parse: (read - begun) / 1e6, walk: (walked - read) / 1e6 },
-    digests: (told - walked) / 1e6,
-  };
-  const sizes = { frontends, destinations, bytes: bytes.length };
-  process.stdout.write(JSON.stringify({ ...seconds, ...sizes }));
+/** Bundles what reads and walks once, as the agent is; returns its path. */
+async function bundleWalking(): Promise<string> {
+  const outfile = join(await mkdtemp(join(tmpdir(), 'endpoint-auditor-bench-')), 'walking.cjs');
+  const entryPoints = [join(import.meta.dirname, 'walking.ts')];
+  await build({
+    bundle: true,
+    format: 'cjs',
+    platform: 'node',
+    target: 'node22',
+    entryPoints,
+    outfile,
+  });
+  return outfile;
 }
 
-interface Walked {
-  readonly parse: number;
-  readonly walk: number;
-  /** Of all packets of all frontends, after that. */
-  readonly digests: number;
-  readonly frontends: number;
-  readonly bytes: number;
-}
-
-/** The least of several processes. */
-function walked(dump: string): Walked {
-  const runs = Array.from({ length: 4 }, () => {
-    // As the agent starts what reads for it.
-    const args = [...readerFlags, import.meta.filename, '--once'];
+/** The least of several processes, started as the agent starts what reads for it. */
+function walked(walking: string, dump: string): Walked {
+  const runs = Array.from({ length: 5 }, () => {
+    const args = [...readerFlags, walking];
     const done = spawnSync(process.execPath, args, { input: dump, maxBuffer: 2 ** 29 });
     if (done.status !== 0) throw new Error(done.stderr.toString());
     return JSON.parse(done.stdout.toString()) as Walked;
@@ -166,15 +144,17 @@ export type NodeRow = readonly [name: string, reached: number, most: number | ''
 /** Measures a node with so many Services; throws where there can be no namespace. */
 export async function measureNode(services: number): Promise<NodeRow[]> {
   const few = Math.ceil(services / 10);
+  const walking = await bundleWalking();
   const large = generateDump(services, endpoints, 1).text;
   const [at, agent] = await within('legacy', large, async (space) => {
     const dump = space.run(['iptables-legacy-save']);
-    return [walked(dump), await agentIn(space)] as const;
+    return [walked(walking, dump), await agentIn(space)] as const;
   });
   const small = generateDump(few, endpoints, 1).text;
   const [own, theirs, smaller] = await within('nft', small, async (space) => {
     const saved = Math.min(...[1, 2, 3].map(() => cost(space, 'iptables-nft-save')));
-    return [walked(space.run(['iptables-nft-save'])), saved, await agentIn(space)] as const;
+    const dump = space.run(['iptables-nft-save']);
+    return [walked(walking, dump), saved, await agentIn(space)] as const;
   });
   return [
     [`dump of ${services} Services, MB`, round(at.bytes / 1e6), ''],
@@ -182,6 +162,7 @@ export async function measureNode(services: number): Promise<NodeRow[]> {
     ['parse, CPU s', round(at.parse), ''],
     ['walk of all frontends from a pod, CPU s', round(at.walk), ''],
     ['digests of all frontends, CPU s', round(at.digests), ''],
+    ['fingerprint of the dump, CPU s', round(at.fingerprint), ''],
     ['parse and walk, CPU s', round(at.parse + at.walk), 0.8],
     ['agent, idle, MiB', agent.idleMiB, 60],
     ['agent, peak, MiB', agent.peakMiB, ''],
@@ -195,5 +176,3 @@ export async function measureNode(services: number): Promise<NodeRow[]> {
     ...measureAlike(Math.ceil(services / 5)),
   ];
 }
-
-if (process.argv.includes('--once')) walkOnce();

@@ -1,0 +1,53 @@
+// Reads the dump of iptables-legacy-save on standard input and walks it, once, in this process;
+// prints what that cost as JSON. node.ts bundles and starts it.
+
+import { readFileSync } from 'node:fs';
+
+import { programs } from '../../src/agent/collect.ts';
+import { fingerprintOf } from '../../src/agent/fingerprint.ts';
+import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
+import { walk } from '../../src/rules/walk.ts';
+import { cpuMicros } from './measure.ts';
+
+/** CPU seconds, and sizes. */
+export interface Walked {
+  readonly parse: number;
+  readonly walk: number;
+  /** Of all packets of all frontends, after that. */
+  readonly digests: number;
+  /** All that a round does which finds the rules as they were. */
+  readonly fingerprint: number;
+  readonly frontends: number;
+  readonly destinations: number;
+  readonly bytes: number;
+}
+
+const place = {
+  ...{ node: 'bench', localAddresses: ['172.18.0.2'], interfaces: ['lo'] },
+  ...{ nodeIPs: ['172.18.0.2'], podCIDRs: ['10.244.0.0/24'] },
+};
+
+function walkOnce(bytes: Buffer): Walked {
+  const [program] = programs.filter(({ name }) => name === 'iptables-legacy-save');
+  if (program === undefined) throw new Error('No program');
+  const begun = cpuMicros();
+  const standing = readDumps([{ program, bytes }]);
+  const read = cpuMicros();
+  const context = contextOf(place);
+  let destinations = 0;
+  for (const { address, protocol, port: dport } of standing.claims) {
+    const packet = { from: 'pod', src: '10.244.0.5', dst: address ?? '', protocol, dport } as const;
+    if (address !== null) destinations += walk(standing.ruleset, context, packet).destinations.size;
+  }
+  const walked = cpuMicros();
+  const frontends = [...digestsOf(standing, place)].length;
+  const told = cpuMicros();
+  fingerprintOf({ dumps: [{ program, bytes }], states: {}, problems: [] }, place);
+  return {
+    ...{ parse: (read - begun) / 1e6, walk: (walked - read) / 1e6 },
+    ...{ digests: (told - walked) / 1e6, fingerprint: (cpuMicros() - told) / 1e6 },
+    ...{ frontends, destinations, bytes: bytes.length },
+  };
+}
+
+process.stdout.write(JSON.stringify(walkOnce(readFileSync(0))));
