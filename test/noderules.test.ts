@@ -223,7 +223,8 @@ const standing = readDumps([
 function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[]): number {
   const { addresses: nodeIPs, podCIDRs } = node;
   const localAddresses = [...nodeIPs, ...more];
-  const place: Place = { node: 'node-a', localAddresses, interfaces: null, nodeIPs, podCIDRs };
+  const bare = { node: 'node-a', interfaces: null, routes: null };
+  const place: Place = { ...bare, localAddresses, nodeIPs, podCIDRs };
   const digests = new Map(digestsOf(standing, place));
   const report: NodeReportEntry['report'] = {
     node: 'node-a',

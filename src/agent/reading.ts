@@ -6,9 +6,10 @@
 // The agent (run.ts) gives an order, and then asks questions (channel.ts).
 
 import { createHash } from 'node:crypto';
-import { readdirSync } from 'node:fs';
+import { closeSync, openSync, readSync, readdirSync, readlinkSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import zlib from 'node:zlib';
 
@@ -16,6 +17,8 @@ import { canonicalIP } from '../model/ip.ts';
 import type { Claim } from '../rules/claims.ts';
 import type { Asking } from '../rules/digest.ts';
 import { keyOf } from '../rules/digest.ts';
+import type { Routes } from '../rules/routes.ts';
+import { readRoutes } from '../rules/routes.ts';
 import { lackText } from '../rules/ruleset.ts';
 import type { Settings } from '../rules/settings.ts';
 import type { Answer, NodeSettings, Order, Packed, Question } from './channel.ts';
@@ -90,21 +93,62 @@ function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): Place {
       .slice(0, 1)
       .map(({ address }) => address);
   const all = new Set(global.map(({ address }) => canonicalIP(address)));
+  const interfaces = interfaceNames();
   return {
     node: node ?? hostname(),
     localAddresses: [...all].sort().slice(0, mostAddresses),
-    interfaces: interfaceNames(),
+    interfaces,
+    routes: routesTold(interfaces),
     nodeIPs: (nodeIPs.length > 0 ? nodeIPs : [...first('IPv4'), ...first('IPv6')]).map(canonicalIP),
     podCIDRs,
   };
 }
 
+const links = '/sys/class/net';
+
 /** null: sysfs does not tell; then what rules ask of interfaces is unknown. */
 function interfaceNames(): readonly string[] | null {
   try {
-    return readdirSync('/sys/class/net');
+    const entries = readdirSync(links, { withFileTypes: true });
+    return entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => name);
   } catch {
     return null;
+  }
+}
+
+/** null: nobody tells; then what rules ask of interfaces is mostly unknown. */
+function routesTold(interfaces: readonly string[] | null): Routes | null {
+  try {
+    const devices = interfaces?.filter(
+      (name) => !readlinkSync(join(links, name)).includes('/virtual/'),
+    );
+    const [route, trie] = [readShort('/proc/net/route'), readShort('/proc/net/fib_trie')];
+    return devices === undefined ? null : readRoutes(route, trie, devices);
+  } catch {
+    return null;
+  }
+}
+
+/** More is a router's. */
+const mostBytes = 1 << 20;
+
+/**
+ * Reads a file of procfs, which has no size.
+ *
+ * @throws RangeError where it is longer than that.
+ */
+function readShort(path: string): string {
+  const bytes = Buffer.allocUnsafe(mostBytes);
+  const file = openSync(path, 'r');
+  try {
+    for (let at = 0; at < mostBytes;) {
+      const size = readSync(file, bytes, at, mostBytes - at, null);
+      if (size === 0) return bytes.toString('latin1', 0, at);
+      at += size;
+    }
+    throw new RangeError(`${path} is too long`);
+  } finally {
+    closeSync(file);
   }
 }
 

@@ -14,6 +14,7 @@ import type { Asking, Senders, Told } from '../rules/digest.ts';
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/digest.ts';
 import { parseIptablesSave } from '../rules/iptables-save.ts';
 import { parseNft } from '../rules/nft.ts';
+import type { Routes } from '../rules/routes.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
 import type { Settings } from '../rules/settings.ts';
@@ -21,8 +22,9 @@ import { modeIn, settingsIn } from '../rules/settings.ts';
 import type { Outcomes } from '../rules/told.ts';
 import { tell } from '../rules/told.ts';
 import type { NodeContext } from '../rules/walk.ts';
-import { walk } from '../rules/walk.ts';
 import type { Dump } from './collect.ts';
+import type { Walker } from './pods.ts';
+import { walkerOf } from './pods.ts';
 
 /** What the agent knows of its node besides the rules. */
 export interface Place {
@@ -30,6 +32,8 @@ export interface Place {
   /** Of the node's interfaces, in canonical form. */
   readonly localAddresses: readonly string[];
   readonly interfaces: readonly string[] | null;
+  /** null: not known. */
+  readonly routes: Routes | null;
   /** Those of the Node object; node ports are asked for there. */
   readonly nodeIPs: readonly string[];
   readonly podCIDRs: readonly string[];
@@ -114,12 +118,17 @@ const nobodys = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
 /** Behind the addresses that gateways have. */
 const podOffset = 251n;
 
+/** Networks of the node's pods. */
+const podsOf = ({ podCIDRs }: Place, standing: Standing | null): readonly string[] =>
+  podCIDRs.length > 0 ? podCIDRs : (standing?.settings.clusterCIDRs ?? []);
+
 /**
  * Who is asked for, as the report tells it: whoever compares must ask for the same. Where nobody
  * has said which pods are the node's, any of those that its rules tell from others will do.
  */
-export function askingOf({ nodeIPs, podCIDRs }: Place, standing: Standing | null): Asking {
-  const ranges = podCIDRs.length > 0 ? podCIDRs : (standing?.settings.clusterCIDRs ?? []);
+export function askingOf(place: Place, standing: Standing | null): Asking {
+  const { nodeIPs, podCIDRs } = place;
+  const ranges = podsOf(place, standing);
   const senders = (family: 'ip' | 'ip6'): Senders => {
     const name = family === 'ip' ? 'IPv4' : 'IPv6';
     const range = ranges.map(parseCIDR).find((one) => one?.family === name) ?? null;
@@ -141,34 +150,32 @@ export function contextOf({ localAddresses, interfaces, nodeIPs }: Place): NodeC
     : { localAddresses: own, interfaces: { all: interfaces } };
 }
 
+const walkerAt = (standing: Standing, place: Place): Walker =>
+  walkerOf(standing.ruleset, contextOf(place), place.routes, podsOf(place, standing));
+
 /** Digests by frontend, one step after each: the caller decides when to go on. */
 export function* digestsOf(standing: Standing, place: Place): Generator<readonly [string, string]> {
   const asking = askingOf(place, standing);
-  const context = contextOf(place);
+  const walk = walkerAt(standing, place);
   const look = (packet: Packet): Told => {
-    const outcome = walk(standing.ruleset, context, packet);
+    const outcome = walk(packet);
     return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
   };
   for (const claim of standing.claims) yield [keyOf(claim), digestOf(wordsAt(claim, asking, look))];
 }
 
 /** What becomes of these packets. */
-export function outcomesOf(
-  { ruleset }: Standing,
-  place: Place,
-  packets: readonly Packet[],
-): Outcomes {
-  const context = contextOf(place);
-  return tell(packets.map((packet) => walk(ruleset, context, packet)));
+export function outcomesOf(standing: Standing, place: Place, packets: readonly Packet[]): Outcomes {
+  return tell(packets.map(walkerAt(standing, place)));
 }
 
 /** What stands behind the digest of one frontend; null: no rule answers for it. */
 export function detailsOf(standing: Standing, place: Place, key: string): Detail[] | null {
   const claim = standing.claims.find((one) => keyOf(one) === key);
   if (claim === undefined) return null;
-  const context = contextOf(place);
+  const walk = walkerAt(standing, place);
   return packetsOf(claim, askingOf(place, standing)).map((packet) => {
-    const outcome = walk(standing.ruleset, context, packet);
+    const outcome = walk(packet);
     const { reject, drop, pass, destinations, unknown } = outcome;
     const fates = Object.entries({ reject, drop, pass, ...Object.fromEntries(destinations) });
     const rules = fates.map(([fate, { trace }]) => [fate, trace().map(({ rule }) => rule.text)]);

@@ -77,6 +77,11 @@ const modules: Readonly<Record<string, Reader>> = {
       negate,
     }));
   },
+  // Packets that are put to rules come in where their answers leave: nobody forges addresses.
+  rpfilter: (options, text) => {
+    const isInverse = options.some(({ name }) => name === '--invert');
+    return [{ kind: isInverse ? 'never' : 'note', text }];
+  },
   ttl: eachOption('ttl', hops),
   hl: eachOption('hl', hops),
   statistic,

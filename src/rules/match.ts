@@ -35,8 +35,11 @@ export interface PacketState {
   toNode: boolean | null;
   /** All interfaces of the node; null: not known. */
   readonly interfaces: readonly string[] | null;
+  /** By one of which an address is reached; null: not known. */
+  readonly waysTo: (address: Address) => readonly string[] | null;
   /** null: not known; empty: none. */
   in: string | null;
+  /** null: as the routes say (`waysOut`). */
   out: string | null;
   mark: number;
   /** The bits of the mark that are known. */
@@ -231,13 +234,23 @@ function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketS
   const name = side === 'in' ? state.in : state.out;
   if (name !== null) return answer(matchesName(names, name), negate);
   // Whatever it is: it is one of the node's, and not the loopback interface.
-  const others = state.interfaces?.filter((other) => other !== 'lo');
-  if (others !== undefined) {
-    const matching = others.filter((other) => matchesName(names, other)).length;
-    return matching > 0 && matching < others.length ? 'unknown' : answer(matching > 0, negate);
+  const others = (side === 'out' ? waysOut(state) : null) ?? state.interfaces;
+  if (others !== null) {
+    const possible = others.filter((other) => other !== 'lo');
+    const matching = possible.filter((other) => matchesName(names, other)).length;
+    return matching > 0 && matching < possible.length ? 'unknown' : answer(matching > 0, negate);
   }
   if (names.every((pattern) => pattern === 'lo')) return answer(false, negate);
   return names.includes('*') ? answer(true, negate) : 'unknown';
+}
+
+/**
+ * By one of which interfaces it leaves. To the rules of the hook output it still leaves as it was
+ * sent, whatever they make of its destination: the route changes when all of them are through.
+ */
+function waysOut({ hook, original, destination, waysTo }: PacketState): readonly string[] | null {
+  const to = hook === 'output' ? original.address : destination;
+  return to === null ? null : waysTo(to);
 }
 
 const matchesName = (patterns: readonly string[], name: string): boolean =>
@@ -347,7 +360,10 @@ function valueOf(
   state: PacketState,
 ): Address | string | null {
   if (field === 'state') return state.entry === 'none' ? 'invalid' : state.entry;
-  return field === 'in' || field === 'out' ? state[field] : numberOf(field, state);
+  if (field === 'in') return state.in;
+  if (field !== 'out') return numberOf(field, state);
+  const [only, ...more] = state.out === null ? (waysOut(state) ?? []) : [state.out];
+  return more.length === 0 ? (only ?? null) : null;
 }
 
 function covers(component: Component, value: Address | string | undefined): boolean {

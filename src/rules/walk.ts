@@ -11,8 +11,10 @@
 // before. A match that is unknown opens both ways, and only the hull of what they yield is kept
 // (chain.ts, tally.ts): an unknown that changes nothing leaves no trace in the outcome.
 //
-// Left out: fragments, ICMP, packets that conntrack knows already, routes (by which interface a
-// packet leaves is unknown, but for lo), and what sysctls forbid.
+// By which interfaces packets come in and leave, the routes of the node tell where they are given
+// (routes.ts); else it is unknown, but for lo.
+//
+// Left out: fragments, ICMP, packets that conntrack knows already, and what sysctls forbid.
 // Reference: linux net/netfilter/core.c, nf_nat_core.c, nf_tables_core.c, net/ipv4/ip_input.c,
 // ip_forward.c, ip_output.c. The idea is that of the tracers in kubernetes@v1.36.3
 // pkg/proxy/iptables/proxier_test.go and pkg/proxy/nftables/helpers_test.go, turned round: what
@@ -27,6 +29,7 @@ import { hooksOf } from './hooks.ts';
 import type { List, PacketState, Passed, TraceStep } from './match.ts';
 import { ask } from './match.ts';
 import { kindsOf } from './onward.ts';
+import type { Ways } from './routes.ts';
 import type { Address, Chain, Hook, Rule, RuleSet } from './ruleset.ts';
 import { rulesOf } from './ruleset.ts';
 import type { Share, Tally } from './tally.ts';
@@ -41,6 +44,8 @@ export interface NodeContext {
     readonly pod?: string;
     /** All that the node has: a rule about another matches nothing. */
     readonly all?: readonly string[];
+    /** By its routes: what is not said above, and by which packets leave. */
+    readonly ways?: Ways;
   };
 }
 
@@ -134,20 +139,22 @@ function travellerOf(
   own: readonly Address[],
 ): Traveller {
   const { from } = packet;
-  const named = from === 'node' ? '' : (packet.iif ?? node.interfaces?.[from] ?? null);
+  const source = addressOf('src', packet.src);
+  const { interfaces } = node;
   return {
     family: familyOf(destination),
     from,
-    source: addressOf('src', packet.src),
+    source,
     protocol: protocols[packet.protocol],
     isLocal: (address) => isLoopback(address) || own.includes(address),
-    interfaces: node.interfaces?.all ?? null,
+    interfaces: interfaces?.all ?? null,
+    waysTo: interfaces?.ways?.to ?? noWays,
     original: { address: destination, port: packet.dport },
     hook: 'prerouting',
     destination,
     destinationPort: packet.dport,
     toNode: null,
-    in: named,
+    in: from === 'node' ? '' : (packet.iif ?? interfaceOf(interfaces, from, source)),
     out: '',
     mark: 0,
     markKnown: 0xffffffff,
@@ -169,6 +176,15 @@ function travellerOf(
     natNext: 0,
   };
 }
+
+const noWays = (): null => null;
+
+/** By which a packet from there comes in; null: nobody says. */
+const interfaceOf = (
+  known: NodeContext['interfaces'],
+  from: 'pod' | 'outside',
+  source: Address,
+): string | null => known?.[from] ?? known?.ways?.from(from, source) ?? null;
 
 const isLoopback = (address: Address): boolean =>
   typeof address === 'number' ? address >>> 24 === 127 : address === 1n;

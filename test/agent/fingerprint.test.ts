@@ -9,7 +9,7 @@ import type { Place } from '../../src/agent/report.ts';
 
 const place: Place = {
   ...{ node: 'node-a', localAddresses: ['172.18.0.2'], interfaces: ['lo', 'eth0'] },
-  ...{ nodeIPs: ['172.18.0.2'], podCIDRs: ['10.244.1.0/24'] },
+  ...{ nodeIPs: ['172.18.0.2'], podCIDRs: ['10.244.1.0/24'], routes: null },
 };
 
 const dump = (changes: Readonly<Record<string, string>> = {}): string => {
@@ -67,17 +67,19 @@ describe('another', () => {
     expect(other).not.toBe(own);
   });
 
-  test('place, program, state, or dump besides', () => {
+  test('place, routes, program, state, or dump besides', () => {
     const away = { ...place, interfaces: ['lo'] };
+    const led = { ...place, routes: { main: [], others: [], uplinks: [] } };
     const { dumps } = collected(dump());
     const others = [
       fingerprintOf(collected(dump()), away),
+      fingerprintOf(collected(dump()), led),
       fingerprintOf(collected(dump(), {}, 'iptables-legacy-save'), place),
       fingerprintOf(collected(dump(), { states: { 'iptables-nft-save': 'empty' } }), place),
       fingerprintOf(collected(dump(), { dumps: [...dumps, ...dumps] }), place),
       fingerprintOf(collected('', { dumps: [] }), place),
     ];
-    expect(new Set([own, ...others]).size).toBe(6);
+    expect(new Set([own, ...others]).size).toBe(7);
   });
 
   test('whenever nft tells, whose counters and sets change: all of it counts', () => {

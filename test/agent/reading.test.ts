@@ -70,7 +70,10 @@ test('a round, and the same from what it packed', async () => {
   const { reading, report, bytes } = await readingOf(child);
   expect(Object.keys(report.frontends)).toEqual(['tcp 10.96.0.1:443']);
   expect(report.problems).toEqual([]);
-  expect(report.localAddresses).toEqual(reading.packed?.place.localAddresses.concat('172.18.0.2'));
+  const { localAddresses = [], interfaces, routes } = reading.packed?.place ?? {};
+  expect(report.localAddresses).toEqual(localAddresses.concat('172.18.0.2'));
+  const used = routes?.main.flatMap((route) => route.interface ?? []);
+  expect(interfaces).toEqual(expect.arrayContaining(used ?? ['the routes of this machine']));
   expect(reading.frontends).toBe(1);
   const { packed, packedSize } = reading;
   if (packed === null) throw new Error('Nothing was packed');

@@ -14,6 +14,7 @@ const place: Place = {
   node: 'node-a',
   localAddresses: ['172.18.0.2', 'fd00:18::2', '10.244.1.0', '10.244.1.1'],
   interfaces: ['lo', 'eth0', 'veth0a1b2c3d', 'sink0'],
+  routes: null,
   nodeIPs: ['172.18.0.2', 'fd00:18::2'],
   podCIDRs: ['10.244.1.0/24', 'fd00:10:244:1::/64'],
 };

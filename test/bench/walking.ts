@@ -23,7 +23,7 @@ export interface Walked {
 }
 
 const place = {
-  ...{ node: 'bench', localAddresses: ['172.18.0.2'], interfaces: ['lo'] },
+  ...{ node: 'bench', localAddresses: ['172.18.0.2'], interfaces: ['lo'], routes: null },
   ...{ nodeIPs: ['172.18.0.2'], podCIDRs: ['10.244.0.0/24'] },
 };
 

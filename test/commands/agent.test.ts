@@ -106,7 +106,8 @@ function digestsOfFiles(path: string, loaded: readonly Loaded[]): Record<string,
   const nodeIPs = ['172.18.0.2', 'fd00:18::2'];
   const interfaces = ['lo', 'eth0', 'far0'];
   const podCIDRs = ['10.244.1.0/24'];
-  const place = { node: '', localAddresses: nodeIPs, interfaces, nodeIPs, podCIDRs };
+  const routes = null;
+  const place = { node: '', localAddresses: nodeIPs, interfaces, routes, nodeIPs, podCIDRs };
   return Object.fromEntries(digestsOf(readDumps(dumps), place));
 }
 

@@ -29,6 +29,8 @@ test.each([
   ['conntrack', '--ctorigdstport 80', [ports('original destination port', 80)]],
   ['mark', '--mark 0x1/0x3', [{ ...ports('mark', 1), mask: 3 }]],
   ['connmark', '--mark 0x1', [ports('connection mark', 1)]],
+  ['rpfilter', '--validmark', [{ kind: 'note', text: '-m rpfilter --validmark' }]],
+  ['rpfilter', '--invert', [{ kind: 'never', text: '-m rpfilter --invert' }]],
   ['ttl', '--ttl-lt 2', [{ kind: 'never', text: '-m ttl --ttl-lt 2' }]],
   ['ttl', '--ttl-lt 20', [{ kind: 'unknown', text: '-m ttl --ttl-lt 20' }]],
   ['statistic', '--mode nth --every 4', [{ kind: 'random', probability: 0.25, every: 4 }]],

@@ -15,6 +15,12 @@ function matchOf(text: string): Match {
 
 type Case = [rule: string, want: string, state: Partial<PacketState>];
 
+/** What was sent out by eth0 goes to a pod now. */
+const translated: Partial<PacketState> = {
+  destination: 0x0a000009,
+  waysTo: (address) => (address === 0x0a000009 ? ['cni0'] : ['eth0']),
+};
+
 const told: readonly [string, string, Partial<PacketState>?][] = [
   ['-s 10.0.0.0/8', 'yes'],
   ['! -s 10.0.0.0/8', 'no'],
@@ -39,6 +45,12 @@ const told: readonly [string, string, Partial<PacketState>?][] = [
   ['-o docker0', 'no', { out: null, interfaces: ['lo', 'eth0'] }],
   ['-o eth0', 'unknown', { out: null, interfaces: ['lo', 'eth0', 'eth1'] }],
   ['! -o docker0', 'yes', { out: null, interfaces: ['lo', 'eth0'] }],
+  ['-o docker0', 'no', { out: null, interfaces: ['eth0', 'docker0'], waysTo: () => ['eth0'] }],
+  ['-o eth+', 'yes', { out: null, waysTo: () => ['eth0', 'eth1'] }],
+  ['-o eth0', 'unknown', { out: null, waysTo: () => ['eth0', 'eth1'] }],
+  ['-o cni0', 'yes', { out: null, hook: 'forward', ...translated }],
+  ['-o cni0', 'no', { out: null, hook: 'output', ...translated }],
+  ['-o eth0', 'yes', { out: null, hook: 'output', ...translated }],
   ['-m conntrack --ctstate NEW', 'yes'],
   ['-m conntrack --ctstate RELATED,ESTABLISHED', 'no'],
   ['-m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT', 'yes'],
@@ -124,6 +136,16 @@ describe('lookup', () => {
     const byName = { kind: 'fields', fields: ['in'] } as const;
     expect(lookup(byName, names, stateOf())).not.toBeNull();
     expect(lookup(byName, names, stateOf({ in: 'eth0' }))).toBeNull();
+  });
+
+  test('the interface by which it leaves is known where there is one way', () => {
+    const names = set([{ key: ['cni0'], verdict: null, data: null }]);
+    const byName = { kind: 'fields', fields: ['out'] } as const;
+    const to = (...ways: string[]) => stateOf({ out: null, waysTo: () => ways });
+    expect(lookup(byName, names, to('cni0'))).not.toBeNull();
+    expect(lookup(byName, names, to('eth0'))).toBeNull();
+    expect(lookup(byName, names, to('cni0', 'eth0'))).toBe('unknown');
+    expect(lookup(byName, names, stateOf({ out: null }))).toBe('unknown');
   });
 
   test('a set that rules fill may hold anything', () => {

@@ -158,7 +158,7 @@ test('packets are alike when they differ in nothing but where they go', () => {
   const travel = { stations: [], station: 0, nat: null, natNext: 0 };
   const one: Traveller = { ...stateOf(), ...travel };
   // What is the node's, where the packet goes, and what those do not have that follow others.
-  const free = ['isLocal', 'interfaces', 'original', 'remembered', 'affinity'];
+  const free = ['isLocal', 'interfaces', 'waysTo', 'original', 'remembered', 'affinity'];
   const own = ['destination', 'destinationPort', 'goal', 'trace', 'asked'];
   for (const key of Object.keys(one)) {
     const other = { ...one, [key]: 'another' };

@@ -5,9 +5,11 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import type { Packet } from '../../src/model/proxy.ts';
+import { parseNetwork } from '../../src/rules/address.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import { parseNft } from '../../src/rules/nft.ts';
 import type { RuleSet } from '../../src/rules/ruleset.ts';
+import { waysBy } from '../../src/rules/routes.ts';
 import { together } from '../../src/rules/ruleset.ts';
 import type { NodeContext, Outcome } from '../../src/rules/walk.ts';
 import { walk } from '../../src/rules/walk.ts';
@@ -278,6 +280,64 @@ describe('places', () => {
     );
     const nat = natOf('-A PREROUTING -p tcp -j DNAT --to-destination 10.0.0.1:1');
     expect(walk(together([raw, nat]), node, packet).pass.probability).toBe(1);
+  });
+
+  // As docker writes them, and somebody's VPN.
+  const others = parseIptablesSave(
+    [
+      '*filter',
+      ':FORWARD DROP [0:0]',
+      ':DOCKER - [0:0]',
+      '-A FORWARD -i docker0 ! -o docker0 -j DROP',
+      '-A FORWARD -o docker0 -j DOCKER',
+      '-A FORWARD -i vpn0 -j MARK --set-xmark 0x1/0x1',
+      '-A FORWARD -d 10.0.0.0/8 -j ACCEPT',
+      '-A FORWARD -d 172.17.0.0/16 -j ACCEPT',
+      '-A DOCKER ! -i docker0 -o docker0 -j DROP',
+      'COMMIT',
+      '*nat',
+      ':PREROUTING ACCEPT [0:0]',
+      ':POSTROUTING ACCEPT [0:0]',
+      '-A PREROUTING -d 10.96.0.1/32 -p tcp -j DNAT --to-destination 10.0.0.1:1',
+      '-A PREROUTING -d 10.96.0.2/32 -p tcp -j DNAT --to-destination 172.17.0.2:1',
+      '-A POSTROUTING -m mark --mark 0x1/0x1 -j MASQUERADE --random-fully',
+      'COMMIT',
+      '',
+    ].join('\n'),
+    'ip',
+  );
+  const route = (text: string, name: string, hasGateway = false) => {
+    const { low = 0, high = 0 } = parseNetwork(text) ?? {};
+    return { low: Number(low), high: Number(high), interface: name, hasGateway };
+  };
+  const ways = waysBy({
+    main: [route('0.0.0.0/0', 'eth0', true), route('10.0.0.0/16', 'cni0')].concat(
+      route('172.17.0.0/16', 'docker0'),
+    ),
+    others: [],
+    uplinks: ['eth0'],
+  });
+  const all = ['lo', 'eth0', 'cni0', 'docker0', 'vpn0'];
+
+  test.each([
+    ['outside', '192.0.2.1', '10.96.0.1', '10.0.0.1:1'],
+    ['pod', '10.0.0.251', '10.96.0.1', '10.0.0.1:1'],
+    ['pod', '10.0.0.251', '10.96.0.2', 'drop'],
+  ] as const)('routes tell by what it comes and goes: %s to %s', (from, src, dst, want) => {
+    const one = { ...packet, from, src, dst };
+    const untold = walk(others, { ...node, interfaces: { all } }, one);
+    expect(untold.unknown.length).toBeGreaterThan(0);
+    const got = walk(others, { ...node, interfaces: { all, ways } }, one);
+    expect(got.unknown).toEqual([]);
+    expect(got.drop.probability).toBe(want === 'drop' ? 1 : 0);
+    if (want !== 'drop') {
+      expect(got.destinations.get(want)).toMatchObject({ probability: 1, masqueraded: false });
+    }
+  });
+
+  test('a pod of whose network nobody tells comes in by any interface', () => {
+    const one = { ...packet, from: 'pod', src: '10.1.0.251' } as const;
+    expect(walk(others, { ...node, interfaces: { all, ways } }, one).unknown).not.toEqual([]);
   });
 
   test('an address that is none is named', () => {
