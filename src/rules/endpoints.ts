@@ -78,9 +78,12 @@ export function goalIn(
         break;
       }
       default: {
-        const address = text.charCodeAt(at) === bracket ? at + 1 : at;
-        const isItself = source === '' || text.startsWith(source, address);
-        return isItself && endsAddress(text, address + source.length, source) ? at : -1;
+        if (source === '') return at;
+        const isSix = text.charCodeAt(at) === bracket;
+        const from = isSix ? at + 1 : at;
+        const isItself = text.startsWith(source, from);
+        const behind = text.charCodeAt(from + source.length);
+        return isItself && behind === (isSix ? closing : colon) ? at : -1;
       }
     }
   }
@@ -88,11 +91,6 @@ export function goalIn(
 }
 
 const [quote, colon, bracket, backslash, closing] = [34, 58, 91, 92, 93];
-
-function endsAddress(text: string, at: number, source: string): boolean {
-  const code = text.charCodeAt(at);
-  return source === '' || code === colon || code === closing;
-}
 
 /** Behind a comment; -1: it has quotes of its own, or a backslash at its end. */
 function commentEnd(text: string, at: number): number {

@@ -225,6 +225,8 @@ describe('a chain is known by another', () => {
     expect(got).toEqual({ address, port: 80, matches: 1, sparesItself: true });
     const bare = secondOf(marked('A', 'fd00::1'), [goal('B', 'fd00::2:80')], 'ip6');
     expect(bare).toBeNull();
+    const longer = ['-A B -s fd00::1/128 -j KUBE-MARK-MASQ', goal('B', '[fd00::1:2]:80')];
+    expect(secondOf(marked('A', 'fd00::1'), longer, 'ip6')).toBeNull();
   });
 
   test.each([
