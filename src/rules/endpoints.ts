@@ -132,7 +132,8 @@ export function modelOf(
   const words = text.slice(start, stop).matchAll(/"(?:\\.|[^"\\])*"|[^ \n]+/g);
   for (const { 0: word, index } of words) {
     const hole = holeBehind(before, word);
-    before = word;
+    // What stands in a hole is no option, whatever it says.
+    before = hole === null ? word : '';
     if (hole === null) continue;
     const at = start + index;
     pieces.push(text.slice(piece, at));

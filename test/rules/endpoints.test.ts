@@ -229,6 +229,14 @@ describe('a chain is known by another', () => {
     expect(secondOf(marked('A', 'fd00::1'), longer, 'ip6')).toBeNull();
   });
 
+  test('whatever their comments say', () => {
+    const about = (name: string, rest: string): string[] => [
+      `-A ${name} -m comment --comment ${rest} -j DNAT --to-destination 10.0.0.1:80`,
+    ];
+    const got = secondOf(about('A', '--comment -i eth0'), about('B', 'x -o eth0'));
+    expect(got).toBeNull();
+  });
+
   test.each([
     ['another match', [goal('B', '10.0.0.2:80', '-m recent --set --name x ')]],
     ['a rule more', [goal('B', '10.0.0.2:80'), '-A B -j RETURN']],
