@@ -140,6 +140,8 @@ export function modelOf(
     holes.push(hole);
     piece = at + (hole === 'source' ? word.indexOf('/') : word.length);
   }
+  // Each rule before the last asks for its sender in a hole, and not elsewhere.
+  if (holes.filter((hole) => hole === 'source').length !== rules.length - 1) return null;
   const model = { pieces, holes, lines: rules.length, matches };
   const goal = goalIn(model, text, name, start);
   const endpoint = goal < 0 ? null : endpointAt(model, text, goal, stop);
@@ -177,7 +179,7 @@ function matchesOf({ statements }: Rule): readonly Match[] | null {
 }
 
 /** Whether this is what the rules say that were read. */
-function says(rules: readonly Rule[], { address, port, sparesItself }: Endpoint): boolean {
+function says(rules: readonly Rule[], { address, port }: Endpoint): boolean {
   const others = rules.slice(0, -1);
   const goal = rules.at(-1)?.statements.at(-1);
   if (goal?.kind !== 'dnat' || goal.to === null || goal.to.random) return false;
@@ -185,5 +187,5 @@ function says(rules: readonly Rule[], { address, port, sparesItself }: Endpoint)
   const isGoal = addresses?.low === address && addresses.high === address;
   const isPort = ports?.low === port && ports.high === port;
   const areItself = others.every((rule) => onlyValue(rule, 'source') === address);
-  return isGoal && isPort && areItself && sparesItself === others.length > 0;
+  return isGoal && isPort && areItself;
 }

@@ -237,6 +237,15 @@ describe('a chain is known by another', () => {
     expect(got).toBeNull();
   });
 
+  test('with all its sources', () => {
+    const rules = (name: string, own: string): string[] => [
+      `-A ${name} -m iprange --src-range 10.0.0.1-10.0.0.1 -j DROP`,
+      `-A ${name} -s ${own}/32 -j KUBE-MARK-MASQ`,
+      goal(name, `${own}:80`),
+    ];
+    expect(secondOf(rules('A', '10.0.0.1'), rules('B', '10.0.0.2'))).toBeNull();
+  });
+
   test.each([
     ['another match', [goal('B', '10.0.0.2:80', '-m recent --set --name x ')]],
     ['a rule more', [goal('B', '10.0.0.2:80'), '-A B -j RETURN']],
