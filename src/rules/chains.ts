@@ -75,7 +75,7 @@ const mostLately = 32;
 /** A node has few kinds of endpoints: by protocol, and by whether rules have comments. */
 const mostModels = 8;
 
-/** So many chains are read to see whether they are an endpoint's. */
+/** So many chains that translate are read to see whether they are an endpoint's. */
 const mostTries = 1024;
 
 interface Store {
@@ -291,10 +291,12 @@ function learn(store: Store): void {
   const { text, rows, models, last, more } = store;
   const row = last * columns;
   if (last < 0 || rows[row + goal] !== 0 || (rows[row + rules] ?? 0) > mostLines) return;
-  if (more.has(last) || models.length >= mostModels || store.tries++ >= mostTries) return;
+  if (more.has(last) || models.length >= mostModels || store.tries >= mostTries) return;
+  const [from = 0, to = 0] = [rows[row + start], rows[row + stop]];
+  if (!text.slice(from, to).includes(' --to-destination ')) return;
+  store.tries++;
   const name = text.slice(rows[row + nameAt], rows[row + nameEnd]);
-  const read = store.readRules(name, spansOf(store, last));
-  const own = modelOf(read, text, name, rows[row + start] ?? 0, rows[row + stop] ?? 0);
+  const own = modelOf(store.readRules(name, spansOf(store, last)), text, name, from, to);
   if (own !== null) models.push(own);
 }
 

@@ -274,6 +274,21 @@ describe('a chain is known by another', () => {
   });
 });
 
+test('however many other chains stand before, one is known by another', () => {
+  const others = Array.from({ length: 2000 }, (_, at) => `EXT-${at}`);
+  const names = [...others, 'A', 'B'];
+  const dump = [
+    '*nat',
+    ...names.map((name) => `:${name} - [0:0]`),
+    ...others.flatMap((name) => [`-A ${name} -j KUBE-MARK-MASQ`, `-A ${name} -j A`]),
+    goal('A', '10.0.0.1:80'),
+    goal('B', '10.0.0.2:80'),
+    ...['COMMIT', ''],
+  ].join('\n');
+  const [table] = parseIptablesSave(dump, 'ip').tables;
+  expect(table?.chains.endpoint('B')?.port).toBe(80);
+});
+
 test('a model is of the text that it was made of', () => {
   const text = '-A A -j DNAT --to-destination 10.0.0.1:80';
   const dump = `*nat\n:A - [0:0]\n${text}\nCOMMIT\n`;
