@@ -169,6 +169,7 @@ async function roundOf(
   settings: NodeSettings,
   place: Place,
   collected: Collected,
+  fingerprint: string | null,
   collecting: number,
 ): Promise<Round> {
   const { dumps } = collected;
@@ -187,7 +188,7 @@ async function roundOf(
       standing === null
         ? null
         : { dumps: kept.map(({ program }, at) => ({ program, size: sizes[at] ?? 0 })), place },
-    fingerprint: standing === null ? null : fingerprintOf(collected, place),
+    fingerprint: standing === null ? null : fingerprint,
     spent: spentOn(collected, collecting),
   };
   return { standing, place, reading, bytes: [text, ...packed] };
@@ -270,12 +271,18 @@ async function carryOut(order: Order, beside: Socket, send: (reply: Reply) => vo
       ? await collect(settings.limits, settings.programs ?? programs)
       : { dumps: [], states: {}, problems: [order.problem] };
   const collecting = (performance.now() - begun) / 1000;
-  const last = order.kind === 'collect' ? order.last : null;
-  if (last !== null && fingerprintOf(collected, place) === last) {
+  const fingerprint = fingerprintOf(collected, place);
+  if (order.kind === 'collect' && fingerprint !== null && fingerprint === order.last) {
     send({ kind: 'same', spent: spentOn(collected, collecting) });
     return { standing: null, place };
   }
-  const { reading, bytes, ...known } = await roundOf(settings, place, collected, collecting);
+  const { reading, bytes, ...known } = await roundOf(
+    settings,
+    place,
+    collected,
+    fingerprint,
+    collecting,
+  );
   send({ kind: 'read', reading });
   for (const part of bytes) beside.write(part);
   return known;
