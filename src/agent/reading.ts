@@ -6,7 +6,7 @@
 // The agent (run.ts) gives an order, and then asks questions (channel.ts).
 
 import { createHash } from 'node:crypto';
-import { closeSync, openSync, readSync, readdirSync, readlinkSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readSync, readdirSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { hostname, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
@@ -119,9 +119,8 @@ function interfaceNames(): readonly string[] | null {
 /** null: nobody tells; then what rules ask of interfaces is mostly unknown. */
 function routesTold(interfaces: readonly string[] | null): Routes | null {
   try {
-    const devices = interfaces?.filter(
-      (name) => !readlinkSync(join(links, name)).includes('/virtual/'),
-    );
+    // An interface that has gone meanwhile is none of them.
+    const devices = interfaces?.filter((name) => existsSync(join(links, name, 'device')));
     const [route, trie] = [readShort('/proc/net/route'), readShort('/proc/net/fib_trie')];
     return devices === undefined ? null : readRoutes(route, trie, devices);
   } catch {
