@@ -55,11 +55,13 @@ export function walkerOf(
   const interfaceOf = ({ from, src, iif }: Packet): string | null => {
     const source = parseAddress(src);
     if (from !== 'pod' || typeof source !== 'number') return null;
-    const name = ways.from('pod', source) ?? standIn?.interface ?? null;
-    if (name === null || iif === undefined) return name;
-    // Where kube-proxy tells pods by a prefix, whoever asks makes up a name with it.
-    const isMadeUp = context.interfaces?.all?.includes(iif) === false;
-    return isMadeUp && name.startsWith(iif.slice(0, -1)) ? name : null;
+    const known = ways.from('pod', source) ?? standIn?.interface ?? null;
+    if (iif === undefined) return known;
+    // Where kube-proxy tells pods by a prefix, whoever asks makes up a name with it; then those
+    // that begin so are pods', whatever their addresses. A name that nobody has is dropped.
+    if (context.interfaces?.all?.includes(iif) !== false) return null;
+    const isOne = (name: string): boolean => name.startsWith(iif.slice(0, -1));
+    return known !== null && isOne(known) ? known : ([...own].find(isOne) ?? null);
   };
   return (packet) => {
     const iif = interfaceOf(packet);

@@ -98,9 +98,9 @@ const context = {
 
 function wordsFor(
   packet: Partial<Packet>,
-  { policies = {}, pools = [], known = routes }: Partial<Options> = {},
+  { policies = {}, pools = [], known = routes, ranges = ['10.244.1.0/24'] }: Partial<Options> = {},
 ): string {
-  const walk = walkerOf(rulesOf(policies, pools), context, known, ['10.244.1.0/24']);
+  const walk = walkerOf(rulesOf(policies, pools), context, known, ranges);
   const anyPod = { from: 'pod', src: '10.244.1.251', protocol: 'tcp', dport: 80 } as const;
   return wordsOf(walk({ ...anyPod, dst: '10.96.0.1', ...packet }));
 }
@@ -109,6 +109,7 @@ interface Options {
   policies: Partial<Record<`cali-${'fw' | 'tw'}-${Name}`, readonly string[]>>;
   pools: string[];
   known: Routes | null;
+  ranges: string[];
 }
 
 const outside = { from: 'outside', src: '198.51.100.7' } as const;
@@ -133,6 +134,15 @@ describe('pods with interfaces of their own', () => {
     const policies = { 'cali-fw-cali1': deny };
     expect(wordsFor({ iif: 'cali0' }, { policies })).toBe(one);
     expect(wordsFor({ iif: 'cali1' }, { policies })).toMatch(/^unknown/);
+  });
+
+  test('so it is where addresses of pods are of no network that is known as theirs', () => {
+    const elsewhere = { ranges: ['10.9.0.0/24'] };
+    expect(wordsFor({ iif: 'cali0', src: '10.9.0.251' }, elsewhere)).toBe(one);
+    const policies = { 'cali-fw-cali1': deny };
+    expect(wordsFor({ iif: 'cali0', src: '10.9.0.251' }, { ...elsewhere, policies })).toMatch(
+      /^unknown/,
+    );
   });
 
   test('what stops every packet is known', () => {
