@@ -54,8 +54,9 @@ export function walkerOf(
   const standIn = pods.slice(0, mostTried).find(({ address }) => isFree(address));
   const interfaceOf = ({ from, src, iif }: Packet): string | null => {
     const source = parseAddress(src);
-    if (from !== 'pod' || typeof source !== 'number') return null;
-    const known = ways.from('pod', source) ?? standIn?.interface ?? null;
+    if (from !== 'pod' || source === null) return null;
+    const someone = typeof source === 'number' ? standIn : undefined;
+    const known = ways.from('pod', source) ?? someone?.interface ?? null;
     if (iif === undefined) return known;
     // Where kube-proxy tells pods by a prefix, whoever asks makes up a name with it; then those
     // that begin so are pods', whatever their addresses. A name that nobody has is dropped.

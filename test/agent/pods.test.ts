@@ -33,7 +33,7 @@ const allowSome = [
 ];
 
 /** Policies by chain: `cali-fw-cali1` is what that pod sends, `cali-tw-cali1` what it gets. */
-function rulesOf(policies: Readonly<Record<string, readonly string[]>>, pools: string[] = []) {
+function linesOf(policies: Readonly<Record<string, readonly string[]>>, pools: string[]): string {
   const names = Object.keys(pods);
   const dispatch = (chain: string, side: string, to: string): string[] => [
     ...names.map((name) => `-A ${chain} ${side} ${name} -g ${to}-${name}`),
@@ -45,7 +45,7 @@ function rulesOf(policies: Readonly<Record<string, readonly string[]>>, pools: s
   const dnat = Object.values(pods).flatMap((ip, at) => [
     `-A KUBE-SERVICES -d 10.96.0.${at + 1}/32 -p tcp -j DNAT --to-destination ${ip}:80`,
   ]);
-  const lines = [
+  return [
     '*raw',
     ':PREROUTING ACCEPT [0:0]',
     '-A PREROUTING -i cali+ -j MARK --set-xmark 0x40000/0x40000',
@@ -73,8 +73,7 @@ function rulesOf(policies: Readonly<Record<string, readonly string[]>>, pools: s
     ...pools,
     'COMMIT',
     '',
-  ];
-  return parseIptablesSave(lines.join('\n'), 'ip');
+  ].join('\n');
 }
 
 const route = (text: string, name: string, hasGateway = false): Routes['main'][number] => {
@@ -100,7 +99,7 @@ function wordsFor(
   packet: Partial<Packet>,
   { policies = {}, pools = [], known = routes, ranges = ['10.244.1.0/24'] }: Partial<Options> = {},
 ): string {
-  const walk = walkerOf(rulesOf(policies, pools), context, known, ranges);
+  const walk = walkerOf(parseIptablesSave(linesOf(policies, pools), 'ip'), context, known, ranges);
   const anyPod = { from: 'pod', src: '10.244.1.251', protocol: 'tcp', dport: 80 } as const;
   return wordsOf(walk({ ...anyPod, dst: '10.96.0.1', ...packet }));
 }
@@ -143,6 +142,17 @@ describe('pods with interfaces of their own', () => {
     expect(wordsFor({ iif: 'cali0', src: '10.9.0.251' }, { ...elsewhere, policies })).toMatch(
       /^unknown/,
     );
+  });
+
+  test('so it is of IPv6, where it stays open by which it leaves', () => {
+    const text = linesOf({}, [])
+      .replaceAll(/10\.244\.1\.(\d):80/g, '[fd00::$1]:80')
+      .replaceAll(/10\.96\.0\.(\d)\/32/g, 'fd96::$1/128');
+    const walk = walkerOf(parseIptablesSave(text, 'ip6'), context, routes, []);
+    const packet = { from: 'pod', src: 'fd00::251', dst: 'fd96::1', protocol: 'tcp' } as const;
+    for (const more of [{ iif: 'cali0' }, {}]) {
+      expect(wordsOf(walk({ ...packet, dport: 80, ...more }))).toMatch(/^unknown.*fd00::5/);
+    }
   });
 
   test('what stops every packet is known', () => {
