@@ -104,14 +104,14 @@ function commentEnd(text: string, at: number): number {
 
 /** What a chain does whose goal stands here, up to the end of its line; null: that is not plain. */
 export function endpointAt(model: Model, text: string, at: number, end: number): Endpoint | null {
-  const { holes, matches } = model;
+  const { lines, matches } = model;
   const last = text.lastIndexOf(':', end - 1);
   const isSix = text.charCodeAt(at) === bracket;
   const address = isSix ? parseAddress(text, at + 1, last - 1) : parseAddress(text, at, last);
   const port = digitsAt(text, last + 1, end);
   if (address === null || (typeof address === 'bigint') !== isSix) return null;
   if (port === null || port > 65_535) return null;
-  return { address, port, matches, sparesItself: holes.includes('source') };
+  return { address, port, matches, sparesItself: lines > 1 };
 }
 
 /** The model that a chain makes which was read; null: it is no endpoint's. */
