@@ -106,7 +106,7 @@ function commentEnd(text: string, at: number): number {
 export function endpointAt(model: Model, text: string, at: number, end: number): Endpoint | null {
   const { lines, matches } = model;
   const last = text.lastIndexOf(':', end - 1);
-  const isSix = text.charCodeAt(at) === bracket;
+  const isSix = text.charCodeAt(at) === bracket && text.charCodeAt(last - 1) === closing;
   const address = isSix ? parseAddress(text, at + 1, last - 1) : parseAddress(text, at, last);
   const port = digitsAt(text, last + 1, end);
   if (address === null || (typeof address === 'bigint') !== isSix) return null;

@@ -227,6 +227,8 @@ describe('a chain is known by another', () => {
     expect(bare).toBeNull();
     const longer = ['-A B -s fd00::1/128 -j KUBE-MARK-MASQ', goal('B', '[fd00::1:2]:80')];
     expect(secondOf(marked('A', 'fd00::1'), longer, 'ip6')).toBeNull();
+    const open = [goal('B', '[fd00::1:80')];
+    expect(secondOf([goal('A', '[fd00::1]:80')], open, 'ip6')).toBeNull();
   });
 
   test('whatever their comments say', () => {
