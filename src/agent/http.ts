@@ -161,18 +161,19 @@ function decoded(path: string): string | null {
 type Metric = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number];
 
 function metricsOf(agent: Agent): string {
-  const { rounds, failed, collecting, cpu, last, pause, bytes }: Cost = agent.cost();
+  const { rounds, failed, unchanged, collecting, cpu, ...cost }: Cost = agent.cost();
   const published = agent.report();
   const frontends = published?.frontends ?? 0;
   const { rss } = process.memoryUsage();
   const metrics: readonly Metric[] = [
     ['rounds_total', 'counter', 'Rounds.', rounds],
     ['failed_rounds_total', 'counter', 'Rounds after which the node was unknown.', failed],
+    ['unchanged_rounds_total', 'counter', 'Rounds that found the rules as they were.', unchanged],
     ['collecting_seconds_total', 'counter', 'Time that asking for rules took.', collecting],
     ['cpu_seconds_total', 'counter', 'CPU of the agent itself in rounds.', cpu],
-    ['last_round_seconds', 'gauge', 'What the last round cost.', last],
-    ['pause_seconds', 'gauge', 'Time between the last round and the next.', pause],
-    ['dump_bytes', 'gauge', 'Size of the last dumps.', bytes],
+    ['last_round_seconds', 'gauge', 'What the last round cost.', cost.last],
+    ['pause_seconds', 'gauge', 'Time between the last round and the next.', cost.pause],
+    ['dump_bytes', 'gauge', 'Size of the last dumps.', cost.bytes],
     ['frontends', 'gauge', 'Frontends in the last report.', frontends],
     ['resident_memory_bytes', 'gauge', 'Resident memory.', rss],
   ];

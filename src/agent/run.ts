@@ -41,6 +41,8 @@ export interface Settings extends NodeSettings {
 export interface Cost {
   readonly rounds: number;
   readonly failed: number;
+  /** Of these nothing was read: all was as it had been. */
+  readonly unchanged: number;
   /** Seconds, of all rounds. */
   readonly collecting: number;
   readonly cpu: number;
@@ -158,7 +160,16 @@ export function createAgent(settings: Settings): Agent {
     packed: null,
     fingerprint: null,
     reader: null,
-    cost: { rounds: 0, failed: 0, collecting: 0, cpu: 0, last: 0, pause: 0, bytes: 0 },
+    cost: {
+      rounds: 0,
+      failed: 0,
+      unchanged: 0,
+      collecting: 0,
+      cpu: 0,
+      last: 0,
+      pause: 0,
+      bytes: 0,
+    },
     answering: 0,
     name: randomBytes(6).toString('base64url'),
   };
@@ -213,6 +224,7 @@ async function round(state: State, signal: AbortSignal): Promise<void> {
   state.cost = {
     rounds: cost.rounds + 1,
     failed: cost.failed + (state.packed === null ? 1 : 0),
+    unchanged: cost.unchanged + (made.reading === null ? 1 : 0),
     collecting: cost.collecting + collecting,
     cpu: cost.cpu + cpu,
     last,

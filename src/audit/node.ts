@@ -11,6 +11,7 @@ import type { Packet } from '../model/proxy.ts';
 import type { Claim } from '../rules/claims.ts';
 import { claimsOf } from '../rules/claims.ts';
 import type { Asking, Digests } from '../rules/digest.ts';
+import type { TraceStep } from '../rules/match.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import type { NodeContext, Outcome } from '../rules/walk.ts';
 import { walk } from '../rules/walk.ts';
@@ -21,11 +22,12 @@ import type { Code } from './findings.ts';
 import { catalogue } from './findings.ts';
 import { allowanceOf, isAbout, isOfPolicies, isOwn, onlyValue, policyIn } from './foreign.ts';
 import type { Comparison, Deviant, RuleView } from './outcome.ts';
-import { compare, fateText, listText, outcomeText, rounding, translation } from './outcome.ts';
+import { compare, described, listText, rounding, translation } from './outcome.ts';
 import type { Probe } from './probes.ts';
 import { probesOf, rangeProbes, senderOf, strayProbes } from './probes.ts';
 import type { Asked, Claims, Difference, NodeFinding } from './rollup.ts';
 import { rollUp } from './rollup.ts';
+import { askingUnclaimed } from './unclaimed.ts';
 
 /** What a node does, whoever walks its rules. */
 export interface Rules {
@@ -141,11 +143,7 @@ export function* observing(input: NodeInput): Generator<undefined, Observed> {
   const audit = newAudit(input);
   yield* asking(audit, true);
   const { claims } = input.rules;
-  const sender = senderOf(input.forwarding, input.node);
-  for (const claim of claims) {
-    askClaim(audit, claim, sender);
-    yield;
-  }
+  audit.differences.push(...(yield* askingUnclaimed(input, audit.view)));
   const { differences, asked, unknown, doubtful } = audit;
   const others = splitFinding(audit, claims);
   return { differences, asked, unknown, doubtful, claims: countClaims(claims), others };
@@ -257,9 +255,10 @@ const isStopped = ({ unknown }: Outcome, { probability }: Outcome['drop']): bool
   probability > 0 && unknown.length === 0;
 
 /**
- * Two differences that nobody suffers from. A node port without endpoints that is not rejected
- * comes to the node itself, where nothing listens, and is refused all the same. And where another
- * program translates, how endpoints meet themselves is its own affair.
+ * Two differences that nobody suffers from. A node port without endpoints that others let by, as
+ * most hosts accept all from themselves, comes to the node, where nothing listens, and is refused
+ * all the same. And where another program translates, how endpoints meet themselves is its own
+ * affair.
  */
 function isHarmless(
   { deviation, step }: Deviant,
@@ -268,11 +267,16 @@ function isHarmless(
   outcome: Outcome,
 ): boolean {
   if (deviation.kind === 'not stopped') {
-    return kind === 'node port' && deviation.want === 'reject' && isPassed(outcome);
+    const isRefused = kind === 'node port' && deviation.want === 'reject' && isPassed(outcome);
+    return isRefused && outcome.pass.trace().some(isLetBy);
   }
   if (deviation.kind !== 'not masqueraded' || step === null || isOwn(step)) return false;
   return ipOf(deviation.endpoint) === packet.src;
 }
+
+/** What accepts it, or sends it for good into a chain that ends. */
+const isLetBy = (step: TraceStep): boolean =>
+  !isOwn(step) && step.rule.statements.some(({ kind }) => kind === 'accept' || kind === 'goto');
 
 const subjectOf = ({ deviation }: Deviant): string =>
   'endpoint' in deviation ? `${deviation.kind} ${deviation.endpoint}` : deviation.kind;
@@ -373,26 +377,6 @@ const stopCode = ({ pass }: Outcome): Code =>
 const isEndpoint = ({ usable }: ProxiedPort, endpoint: string): boolean =>
   (usable ?? []).some(({ all }) => all.some(({ text }) => text === endpoint));
 
-// Texts.
-
-/** What was asked, what should have come of it and what did, for people. */
-export function described(
-  { packet, origin }: Probe,
-  fates: readonly Fate[],
-  outcome: Outcome,
-): Pick<Difference, 'frontend' | 'origin' | 'expected' | 'actual'> {
-  const { dst, dport, protocol } = packet;
-  const address = dst.includes(':') ? `[${dst}]` : dst;
-  return {
-    frontend: `${address}:${dport}/${protocol}`,
-    origin,
-    expected: fates.map(fateText).join(' or '),
-    actual: outcomeText(outcome),
-  };
-}
-
-// What no Service claims.
-
 /**
  * Two tables that translate for one frontend: rules of two backends or modes. Which of them runs
  * first, no dump tells, so what they do differently is unknown.
@@ -424,44 +408,3 @@ function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[]
     },
   ];
 }
-
-/** Asks for what a rule answers for: nothing must come of it unless a Service claims it. */
-function askClaim(audit: Audit, claim: Claim, sender: ReturnType<typeof senderOf>): void {
-  const { forwarding, rules } = audit.input;
-  const family = claim.family === 'ip' ? 'IPv4' : 'IPv6';
-  const dst = claim.address ?? forwarding.node.nodeIP[family];
-  const { pod, outside } = sender.sources[family];
-  const common = { dst, protocol: claim.protocol, dport: claim.port };
-  const places: readonly (readonly [Packet['from'], string | null, string])[] = [
-    ['pod', pod, 'a pod of the node'],
-    ['outside', outside, 'outside the cluster'],
-    ['node', forwarding.node.nodeIP[family], 'the node itself'],
-  ];
-  for (const [from, src, origin] of places) {
-    if (src === null) continue;
-    const packet: Packet = { from, src, ...common };
-    const { fates, frontend } = forwarding.expect(packet);
-    if (frontend !== null) return;
-    const outcome = rules.walk(packet);
-    if (outcome === null) continue;
-    const { deviants } = compare(fates, outcome, audit.view, packet);
-    const own = deviants.find(({ step }) => step !== null && isOwn(step));
-    if (own === undefined || outcome.unknown.length > 0) continue;
-    audit.differences.push({
-      ...described({ packet, origin }, fates, outcome),
-      code: 'node-frontend-unexpected',
-      port: portAt(forwarding, dst),
-      subject: 'claim',
-      kind: 'none',
-      family,
-      rule: own.step?.rule.text ?? null,
-      untranslated: false,
-      harmless: outcome.destinations.size === 0,
-    });
-    return;
-  }
-}
-
-/** The first port of the Service that has this cluster IP. */
-const portAt = ({ ports }: Forwarding, address: string): ProxiedPort | null =>
-  ports.find(({ clusterIP }) => clusterIP === address) ?? null;

@@ -5,8 +5,9 @@
 // no answer reaches, a fate that no answer avoids. What merely may be is `unknown`: not a
 // deviation, and not conform either. One exception: a rule of somebody else that sends the packet
 // where the dump does not tell stands between the Service and its endpoints, whatever it does; of
-// kube-proxy's own it may be the right place. So does a rule of somebody else that names the very
-// address, though it be for senders that no dump can tell.
+// kube-proxy's own it may be the right place, and once the packet is routed it decides no more than
+// whether it goes on, as a queue to a program does. So does a rule of somebody else that names the
+// very address, though it be for senders that no dump can tell.
 
 import type { Packet } from '../model/proxy.ts';
 import type { TraceStep } from '../rules/match.ts';
@@ -81,10 +82,15 @@ export function compare(
   const certain = deviants.filter(
     ({ deviation, step }) =>
       (step !== null && view.isAbout(step, packet.dst)) ||
-      (!isUntold && isCertain(deviation, fate, outcome)),
+      (!isUntold &&
+        isCertain(deviation, fate, outcome) &&
+        (deviation.kind !== 'shadowed' || isBeforeRouting(step))),
   );
   return certain.length === 0 ? unknown : { verdict: 'different', deviants: certain };
 }
+
+const isBeforeRouting = (step: TraceStep | null): boolean =>
+  step === null || ['prerouting', 'output'].includes(step.base.base.hook);
 
 /** Whether kube-proxy's own rules may send it anywhere. */
 function isSentUntold({ destinations }: Outcome, view: RuleView): boolean {
@@ -171,7 +177,9 @@ function fromEndpoints(
     const wanted = fate.endpoints.get(endpoint);
     if (wanted === undefined || destination.probability <= rounding) continue;
     const isAllowed = (step: TraceStep | null): boolean => view.isAllowed(endpoint, step, packet);
-    found.push(...masqueradeOf(endpoint, wanted, destination, isAllowed));
+    if (!isOwnMask(destination, packet)) {
+      found.push(...masqueradeOf(endpoint, wanted, destination, isAllowed));
+    }
     found.push(...affinityOf(endpoint, fate.affinitySeconds, destination));
   }
   return found;
@@ -195,6 +203,15 @@ function skewed({ endpoints }: Endpoints, { destinations }: Outcome): Deviant[] 
       : { deviation: { kind: 'share', endpoint, share, want }, step: null },
   );
 }
+
+/**
+ * A process of the node is masqueraded by the address that it has, most likely: without random
+ * ports, which old kernels do not draw, nothing shows.
+ */
+const isOwnMask = (destination: Destination, { from }: Packet): boolean =>
+  from === 'node' &&
+  destination.masqueraded === 'unknown' &&
+  lastOf(destination, ['masquerade']) !== null;
 
 function masqueradeOf(
   endpoint: string,
@@ -290,7 +307,7 @@ export function fateText(fate: Fate): string {
 const percent = (share: number): string => `${Number((100 * share).toPrecision(3))}%`;
 
 /** What does come of it, for people. */
-export function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
+function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
   const others = { [words.reject]: reject, [words.drop]: drop, [words.pass]: pass };
   const rest = Object.entries(others).filter(([, { probability }]) => probability > 0);
   return endpointsText([
@@ -302,4 +319,20 @@ export function outcomeText({ destinations, reject, drop, pass }: Outcome): stri
     ),
     ...rest.map(([name, { probability }]): [string, string[]] => [name, [percent(probability)]]),
   ]);
+}
+
+/** What was asked, what should have come of it and what did, for people. */
+export function described(
+  { packet, origin }: { readonly packet: Packet; readonly origin: string },
+  fates: readonly Fate[],
+  outcome: Outcome,
+): Readonly<Record<'frontend' | 'origin' | 'expected' | 'actual', string>> {
+  const { dst, dport, protocol } = packet;
+  const address = dst.includes(':') ? `[${dst}]` : dst;
+  return {
+    frontend: `${address}:${dport}/${protocol}`,
+    origin,
+    expected: fates.map(fateText).join(' or '),
+    actual: outcomeText(outcome),
+  };
 }

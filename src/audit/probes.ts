@@ -97,16 +97,33 @@ export function probesOf(sender: Sender, frontend: Frontend): Probe[] {
   return config.mode === 'ipvs' ? [] : probes;
 }
 
-/** Those from within the source ranges, which only the Service names. */
+/** Those from within the source ranges, which only the Service names, and from beside them. */
 export function rangeProbes(sender: Sender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   if (kind !== 'load balancer IP' || sender.forwarding.config.mode === 'ipvs') return [];
-  return port.sourceRanges.flatMap((range) =>
-    [...endsOf(range)].map((text): Probe => {
-      const [from, src] = comesFrom(sender, text);
-      return probeOf(sender, { from, src, dst, protocol, dport }, 'a source range');
-    }),
-  );
+  const ranges = port.sourceRanges;
+  const put = (text: string, origin: string): Probe => {
+    const [from, src] = comesFrom(sender, text);
+    return probeOf(sender, { from, src, dst, protocol, dport }, origin);
+  };
+  // A range that is widened takes one of its neighbours.
+  const beside = new Set(ranges.flatMap(neighboursOf));
+  return [
+    ...ranges.flatMap((range) => [...endsOf(range)].map((text) => put(text, 'a source range'))),
+    ...[...beside]
+      .filter((text) => !ranges.some((range) => has(range, text)))
+      .map((text) => put(text, 'beside a source range')),
+  ];
+}
+
+function neighboursOf(range: Range): string[] {
+  const size = 1n << range.hostBits;
+  const first = range.network << range.hostBits;
+  const end = 1n << (range.family === 'IPv4' ? 32n : 128n);
+  return [
+    ...(first > 0n ? [addressIn(range, -1n)] : []),
+    ...(first + size < end ? [addressIn(range, size)] : []),
+  ];
 }
 
 /** A packet that comes in by the interface that its sender is told by. */

@@ -8,8 +8,8 @@ import type { TraceStep } from '../rules/match.ts';
 import type { Outcome } from '../rules/walk.ts';
 import type { Fate } from '../shadow/forwarding.ts';
 import type { NodeInput } from './node.ts';
-import { described, viewOf } from './node.ts';
-import { compare } from './outcome.ts';
+import { viewOf } from './node.ts';
+import { compare, described } from './outcome.ts';
 import { probesOf, senderOf } from './probes.ts';
 
 /** What becomes of one packet. */

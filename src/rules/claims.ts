@@ -3,7 +3,9 @@
 // or comments: from the base chains of type nat down through every jump, until an address and a
 // port are asked for.
 //
-// Left out: ranges of addresses and ports (a frontend has one of each), and rules that exclude.
+// A frontend has one address and one port. Of a rule that asks for a range of either, its ends
+// stand for what it takes besides, and where it asks for no port, one that hardly any Service has.
+// Left out: rules that exclude.
 
 import { familyOf, formatAddress } from './address.ts';
 import type {
@@ -11,6 +13,7 @@ import type {
   Chain,
   ElementSet,
   Key,
+  Range,
   Rule,
   RuleSet,
   Statement,
@@ -30,9 +33,9 @@ export interface Claim {
 
 /** What the rules on the way have asked for; null: nothing yet. */
 interface Asked {
-  readonly address: Address | null;
-  readonly protocol: number | null;
-  readonly port: number | null;
+  readonly address: readonly Range[] | null;
+  readonly protocol: readonly Range[] | null;
+  readonly port: readonly Range[] | null;
 }
 
 const nothing: Asked = { address: null, protocol: null, port: null };
@@ -66,8 +69,12 @@ interface Search {
   readonly seen: Set<string>;
 }
 
+const nameOf = (ranges: readonly Range[] | null): string =>
+  ranges === null ? 'any' : ranges.map(({ low, high }) => `${low}-${high}`).join();
+
 function search(at: Search, chain: Chain, asked: Asked): void {
-  const key = `${chain.name} ${String(asked.address)} ${asked.protocol} ${asked.port}`;
+  const { address, protocol, port } = asked;
+  const key = `${chain.name} ${nameOf(address)} ${nameOf(protocol)} ${nameOf(port)}`;
   if (at.seen.has(key)) return;
   at.seen.add(key);
   for (const rule of rulesOf(chain)) searchRule(at, rule, asked);
@@ -84,34 +91,78 @@ function searchRule(at: Search, rule: Rule, before: Asked): void {
       if (add(at, asked)) return;
       const target = at.table.chains.get(statement.chain);
       if (target !== undefined) search(at, target, asked);
-    } else if (acts.has(statement.kind)) add(at, asked);
+    } else if (translates.has(statement.kind)) {
+      add(at, asked.address === null ? asked : { ...asked, port: asked.port ?? discard });
+    } else if (stops.has(statement.kind)) add(at, asked);
   }
 }
 
-const acts = new Set<Statement['kind']>(['dnat', 'dnat by map', 'redirect', 'drop', 'reject']);
+const translates = new Set<Statement['kind']>(['dnat', 'dnat by map', 'redirect']);
+const stops = new Set<Statement['kind']>(['drop', 'reject']);
+
+/** The port of the discard protocol, for rules that take all. */
+const discard: readonly Range[] = [{ low: 9, high: 9 }];
+
+const fields = {
+  destination: 'address',
+  protocol: 'protocol',
+  'destination port': 'port',
+} as const;
+
+const isAsked = (field: string): field is keyof typeof fields => field in fields;
 
 function narrowed(asked: Asked, statement: Statement): Asked {
   if (statement.kind !== 'field' || statement.negate || statement.mask !== null) return asked;
-  const [range] = statement.ranges;
-  if (statement.ranges.length !== 1 || range?.low !== range?.high || range === undefined) {
-    return asked;
-  }
-  switch (statement.field) {
-    case 'destination':
-      return { ...asked, address: range.low };
-    case 'destination port':
-      return { ...asked, port: Number(range.low) };
-    case 'protocol':
-      return { ...asked, protocol: Number(range.low) };
-    default:
-      return asked;
-  }
+  const { field, ranges } = statement;
+  if (!isAsked(field) || (field === 'destination' && ranges.every(isLoopback))) return asked;
+  return asking(asked, field, ranges);
 }
 
-/** Takes note of a claim that is complete; returns whether it is. */
-function add({ found, table, isNat }: Search, { address, protocol, port }: Asked): boolean {
-  const name = protocol === null ? undefined : protocols[protocol];
-  if (name === undefined || port === null) return false;
+/** Of the node's own, as all are that kube-proxy asks for where no address is told. */
+const isLoopback = ({ low, high }: Range): boolean =>
+  typeof low === 'number' && low < high && low >= 0x7f000000 && high <= 0x7fffffff;
+
+function asking(asked: Asked, field: keyof typeof fields, ranges: readonly Range[]): Asked {
+  const name = fields[field];
+  const before = asked[name];
+  return {
+    ...asked,
+    [name]: before === null ? ranges : before.flatMap((one) => meet(one, ranges)),
+  };
+}
+
+const meet = (one: Range, others: readonly Range[]): Range[] =>
+  others.flatMap(({ low, high }) => {
+    const both = { low: low > one.low ? low : one.low, high: high < one.high ? high : one.high };
+    return both.low > both.high ? [] : both;
+  });
+
+/** More are a list that somebody keeps, and no frontend written wrong. */
+const mostRanges = 16;
+
+const endsOf = (ranges: readonly Range[]): ReadonlySet<Address> =>
+  new Set(ranges.slice(0, mostRanges).flatMap(({ low, high }) => [low, high]));
+
+/** Takes note of claims that are complete; returns whether they are. */
+function add(at: Search, { address, protocol, port }: Asked): boolean {
+  if (protocol === null || port === null) return false;
+  const addresses = address === null ? [null] : [...endsOf(address)];
+  for (const number of endsOf(protocol)) {
+    const name = protocols[Number(number)];
+    if (name === undefined) continue;
+    for (const one of addresses) {
+      for (const end of endsOf(port)) addOne(at, one, name, Number(end));
+    }
+  }
+  return true;
+}
+
+function addOne(
+  { found, table, isNat }: Search,
+  address: Address | null,
+  protocol: Claim['protocol'],
+  port: number,
+): void {
   const families: Claim['family'][] =
     address !== null
       ? [familyOf(address)]
@@ -120,13 +171,12 @@ function add({ found, table, isNat }: Search, { address, protocol, port }: Asked
         : [table.family];
   for (const family of families) {
     const text = address === null ? null : formatAddress(address);
-    const key = `${family} ${String(text)} ${name} ${port}`;
-    const claim = { family, address: text, protocol: name, port };
+    const key = `${family} ${String(text)} ${protocol} ${port}`;
+    const claim = { family, address: text, protocol, port };
     const known = found.get(key) ?? { claim, by: [] };
     if (known.by.length === 0) found.set(key, known);
     if (isNat && !known.by.includes(table)) known.by.push(table);
   }
-  return true;
 }
 
 function* claimsOfMap(key: Key, set: ElementSet, asked: Asked): Generator<Asked> {
@@ -135,11 +185,8 @@ function* claimsOfMap(key: Key, set: ElementSet, asked: Asked): Generator<Asked>
     let claim = asked;
     for (const [index, field] of key.fields.entries()) {
       const component = element.key[index];
-      if (component === undefined || typeof component === 'string') continue;
-      if (component.low !== component.high) continue;
-      if (field === 'destination') claim = { ...claim, address: component.low };
-      else if (field === 'destination port') claim = { ...claim, port: Number(component.low) };
-      else if (field === 'protocol') claim = { ...claim, protocol: Number(component.low) };
+      if (component === undefined || typeof component === 'string' || !isAsked(field)) continue;
+      claim = asking(claim, field, [component]);
     }
     yield claim;
   }

@@ -46,8 +46,11 @@ export interface PacketState {
   markKnown: number;
   connectionMark: number;
   connectionMarkKnown: number;
-  /** In conntrack's table: there is none before it is asked, or where a rule told it not to. */
-  entry: 'none' | 'new' | 'untracked';
+  /**
+   * In conntrack's table: there is none before it is asked, or where a rule told it not to. An
+   * error that the node sends about a packet is related to its entry.
+   */
+  entry: 'none' | 'new' | 'untracked' | 'related';
   /** Destination NAT is settled: no rule can change it any more. */
   translated: boolean;
   sourceTranslated: boolean;
@@ -264,7 +267,8 @@ function stateHolds(name: string, state: PacketState): boolean {
     case 'original':
       return state.entry === 'new';
     case 'untracked':
-      return state.entry === 'untracked';
+    case 'related':
+      return state.entry === name;
     case 'invalid':
       return state.entry === 'none';
     case 'dnat':

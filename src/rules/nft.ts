@@ -15,6 +15,7 @@ import { chainsOf, DumpError } from './ruleset.ts';
 interface RawTable {
   readonly family: string;
   readonly name: string;
+  readonly flags?: string | readonly string[];
 }
 
 interface RawChain {
@@ -45,6 +46,10 @@ interface OpenTable extends Table {
   readonly rules: Map<string, RawRule[]>;
   readonly markBits: () => number;
   markBitsKnown: number | null;
+  /** Its chains are unhooked. */
+  readonly dormant: boolean;
+  /** For how long rules fill sets, where they do not leave it to the set. */
+  readonly timeouts: Map<string, number>;
 }
 
 const families: Readonly<Record<string, Table['family']>> = {
@@ -67,6 +72,12 @@ export function parseNft(dump: string | Uint8Array): RuleSet {
     const [[kind, body] = []] = Object.entries(object ?? {});
     if (kind === undefined) throw new DumpError('not an object of nft', at, JSON.stringify(object));
     readObject(tables, kind, body, at);
+  }
+  for (const { sets, timeouts } of tables.values()) {
+    for (const [name, timeoutSeconds] of timeouts) {
+      const set = sets.get(name);
+      if (set !== undefined) sets.set(name, { ...set, timeoutSeconds });
+    }
   }
   return { tables: [...tables.values()], lacks: [], legacy: [] };
 }
@@ -108,7 +119,7 @@ function readObject(tables: Map<string, OpenTable>, kind: string, body: unknown,
   else table.sets.set((body as RawSet).name, readSet(body as RawSet));
 }
 
-function openTable(tables: Map<string, OpenTable>, { family, name }: RawTable): void {
+function openTable(tables: Map<string, OpenTable>, { family, name, flags }: RawTable): void {
   const known = families[family];
   if (known === undefined) return;
   const table = { family: known, name, source: 'nft' } as const;
@@ -119,9 +130,14 @@ function openTable(tables: Map<string, OpenTable>, { family, name }: RawTable): 
     ...parts,
     markBits: () => (open.markBitsKnown ??= bitsSetIn(open, [...tables.values()])),
     markBitsKnown: null,
+    dormant: listOf(flags).includes('dormant'),
+    timeouts: new Map(),
   };
   tables.set(`${family} ${name}`, open);
 }
+
+const listOf = (flags: string | readonly string[] = []): readonly string[] =>
+  typeof flags === 'string' ? [flags] : flags;
 
 const hooks: readonly string[] = ['prerouting', 'input', 'forward', 'output', 'postrouting'];
 
@@ -149,7 +165,7 @@ function readChain(table: OpenTable, raw: RawChain): void {
   table.rules.set(raw.name, rules);
   table.byName.set(raw.name, {
     name: raw.name,
-    base: baseOf(raw, table.byName.size),
+    base: table.dormant ? null : baseOf(raw, table.byName.size),
     place: 0,
     read: () => rules.map((rule) => readRule(rule, table, guards)),
     rules: null,
@@ -174,7 +190,9 @@ function baseOf({ hook, type, prio, policy }: RawChain, created: number): Base |
 
 function guardsOf({ hook, dev }: RawChain): readonly Match[] {
   if (hook !== 'ingress' && hook !== 'egress') return [];
-  const names = typeof dev === 'string' ? [dev] : (dev ?? []);
+  // nft 1.0.6 leaves it out.
+  if (dev === undefined) return [{ kind: 'unknown', text: `a device at ${hook}` }];
+  const names = typeof dev === 'string' ? [dev] : dev;
   return [{ kind: 'interface', side: hook === 'ingress' ? 'in' : 'out', names, negate: false }];
 }
 
@@ -184,11 +202,24 @@ function keepRule(table: OpenTable, raw: RawRule, at: number): void {
     const problem = rules === undefined ? 'a chain that is not listed' : 'no expressions';
     throw new DumpError(`a rule of ${problem}`, at, JSON.stringify(raw));
   }
+  for (const statement of raw.expr) {
+    const filled = timeoutOf(statement);
+    if (filled !== null) table.timeouts.set(...filled);
+  }
   rules.push(raw);
 }
 
+/** `update @set { ip saddr timeout 60s }`: the element's own goes before the set's. */
+function timeoutOf(statement: unknown): readonly [string, number] | null {
+  const { set } = (statement ?? {}) as {
+    set?: { readonly set?: string; readonly elem?: { readonly elem?: { timeout?: unknown } } };
+  };
+  const seconds = set?.elem?.elem?.timeout;
+  return typeof seconds === 'number' ? [String(set?.set).replace(/^@/, ''), seconds] : null;
+}
+
 function readSet({ name, type, flags, timeout, elem }: RawSet): ElementSet {
-  const given = typeof flags === 'string' ? [flags] : (flags ?? []);
+  const given = listOf(flags);
   return {
     name,
     elements: (elem ?? []).map((element) => readElement(element, type)),

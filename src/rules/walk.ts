@@ -33,7 +33,7 @@ import type { Ways } from './routes.ts';
 import type { Address, Chain, Hook, Rule, RuleSet } from './ruleset.ts';
 import { rulesOf } from './ruleset.ts';
 import type { Share, Tally } from './tally.ts';
-import { addHull, count, holds } from './tally.ts';
+import { addHull, addShare, count, holds } from './tally.ts';
 
 export interface NodeContext {
   /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
@@ -102,18 +102,45 @@ export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): Outco
   const own = ownAddresses(node);
   const traveller = travellerOf(packet, node, destination, own);
   const hooks = hooksOf(ruleset, familyOf(destination));
-  const journey: Journey = {
-    hooks,
-    own,
-    kinds: kindsOf(hooks, node),
-    onward: (_walk, state, tally, weight) => onward(journey, state, tally, weight),
-    unknown: new Map(),
-    steps: 0,
-    depth: 0,
-  };
+  const journey = journeyOf(hooks, own, kindsOf(hooks, node));
   const tally: Tally = new Map();
   enterHook(journey, packet.from === 'node' ? 'output' : 'prerouting', traveller, tally, 1);
+  const rejected = tally.get('reject');
+  if (rejected !== undefined && isUnheard(packet, node, journey)) {
+    tally.delete('reject');
+    addShare(tally, 'drop', rejected);
+  }
   return outcomeOf(tally, [...journey.unknown.values()]);
+}
+
+function journeyOf(hooks: Hooks, own: readonly Address[], kinds: Walk['kinds']): Journey {
+  const journey: Journey = {
+    ...{ hooks, own, kinds, unknown: new Map(), steps: 0, depth: 0 },
+    onward: (_walk, state, tally, weight) => onward(journey, state, tally, weight),
+  };
+  return journey;
+}
+
+/**
+ * Whether what the node answers where a rule rejects is surely dropped on its way out: then the
+ * sender hears nothing. The answer is a packet of the node itself, related to what it is about. A
+ * process of the node hears it whatever comes in may: so it is with real kernels.
+ */
+function isUnheard({ src, dst }: Packet, node: NodeContext, { hooks, own }: Journey): boolean {
+  const [to, asked] = [addressOf('src', src), addressOf('dst', dst)];
+  const [first = asked] = own.filter((address) => familyOf(address) === familyOf(to));
+  const source = isLoopback(asked) || own.includes(asked) ? asked : first;
+  const question: Packet = { from: 'node', src: dst, dst: src, protocol: 'tcp', dport: 0 };
+  const answer: Traveller = {
+    ...travellerOf(question, node, to, own),
+    ...{ source, protocol: familyOf(to) === 'ip' ? 1 : 58, destinationPort: null },
+    ...{ original: { address: to, port: null }, entry: 'related' },
+    // As one that ends where it leaves.
+    ...{ translated: true, sourceTranslated: true, from: 'outside' },
+  };
+  const tally: Tally = new Map();
+  enterHook(journeyOf(hooks, own, []), 'output', answer, tally, 1);
+  return tally.size === 1 && (tally.get('drop')?.low ?? 0) > 0.999;
 }
 
 function addressOf(field: string, text: string): Address {

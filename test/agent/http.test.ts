@@ -122,7 +122,7 @@ describe('answers', () => {
     const { text } = await ask({ port: await serve(agent, open), path: '/metrics' });
     expect(text).toMatch(/^endpoint_auditor_agent_rounds_total 1$/m);
     expect(text).toMatch(/^endpoint_auditor_agent_frontends 1$/m);
-    expect(text.split('\n').filter((line) => /^[^#]/.test(line))).toHaveLength(9);
+    expect(text.split('\n').filter((line) => /^[^#]/.test(line))).toHaveLength(10);
   });
 });
 

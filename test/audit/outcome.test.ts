@@ -219,6 +219,42 @@ const uncertain: Case[] = [
 ];
 
 describe('compare', () => {
+  test('a mask of the node by the address that it has may not show', () => {
+    const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
+    const chain = table?.chains.get('OUTPUT');
+    if (table === undefined || !chain?.base) throw new Error('No chain');
+    const mask = { kind: 'masquerade', random: false, text: '' } as const;
+    const step = {
+      chain: 'KUBE-POSTROUTING',
+      rule: { statements: [mask], text: '', line: 1 },
+      base: { chain, table, base: chain.base },
+    };
+    const verdict = (from: 'node' | 'pod', steps: readonly (typeof step)[]): string => {
+      const one = { ...whole, masqueraded: 'unknown', trace: () => steps } as const;
+      const fates = [endpoints({ 'a:1': true })];
+      return compare(fates, outcome({ 'a:1': one }), view, { ...packet, from }).verdict;
+    };
+    expect(verdict('node', [step])).toBe('conform');
+    expect(verdict('node', [])).toBe('different');
+    expect(verdict('pod', [step])).toBe('different');
+  });
+
+  test('a program that is handed packets on their way may let them by', () => {
+    const verdicts = ['PREROUTING', 'FORWARD'].map((name) => {
+      const dump = `*filter\n:${name} ACCEPT [0:0]\nCOMMIT\n`;
+      const [table] = parseIptablesSave(dump, 'ip').tables;
+      const chain = table?.chains.get(name);
+      if (table === undefined || !chain?.base) throw new Error('No chain');
+      const queue = { kind: 'unknown verdict', text: '-j NFQUEUE' } as const;
+      const rule = { statements: [queue], text: '', line: 1 };
+      const step = { chain: name, rule, base: { chain, table, base: chain.base } };
+      const untold = { ...whole, trace: () => [step] };
+      const got = outcome({ 'a:1': whole, unknown: untold }, { drop: 1, ...open });
+      return compare([endpoints({ 'a:1': false })], got, view, packet).verdict;
+    });
+    expect(verdicts).toEqual(['different', 'unknown']);
+  });
+
   test("where kube-proxy's own rule sends a packet may be right, if it is not told", () => {
     const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
     const chain = table?.chains.get('OUTPUT');

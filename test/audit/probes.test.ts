@@ -35,7 +35,7 @@ describe('probesOf', () => {
     ]);
   });
 
-  test('both ends of every source range, by whoever has the address', () => {
+  test('both ends of every source range, by whoever has the address, and beside it', () => {
     const lb: Of<Service> = {
       type: 'LoadBalancer',
       loadBalancerIPs: ['192.0.2.1'],
@@ -45,6 +45,24 @@ describe('probesOf', () => {
       'outside 198.51.100.0',
       'outside 198.51.100.255',
       'node 172.18.0.2',
+      'outside 198.51.99.255',
+      'outside 198.51.101.0',
+      'outside 172.18.0.1',
+      'outside 172.18.0.3',
+    ]);
+  });
+
+  test('nothing is beside everything, nor what another range has', () => {
+    const lb: Of<Service> = { type: 'LoadBalancer', loadBalancerIPs: ['192.0.2.1'] };
+    const beside = (...loadBalancerSourceRanges: string[]): string[] =>
+      asked({ ...lb, loadBalancerSourceRanges }, {}, 'load balancer IP')
+        .probes.filter(({ origin }) => origin === 'beside a source range')
+        .map(({ packet }) => packet.src);
+    expect(beside('0.0.0.0/0')).toEqual([]);
+    expect(beside('0.0.0.0/1', '255.0.0.0/8')).toEqual(['128.0.0.0', '254.255.255.255']);
+    expect(beside('198.51.100.0/25', '198.51.100.128/25')).toEqual([
+      '198.51.99.255',
+      '198.51.101.0',
     ]);
   });
 

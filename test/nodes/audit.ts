@@ -140,7 +140,11 @@ export function checkAudit(
   if (fault?.violation !== true) counts.falseFindings = found.length;
   else if (problem !== null) counts[problem]++;
   const kind = counts.falseFindings > 0 ? 'false finding' : problem;
-  if (kind !== null) report(JSON.stringify({ problem: kind, path, about: fault?.about, found }));
+  if (kind !== null) {
+    // What was rolled up is long, and its ranges of IPv6 are no JSON.
+    const texts = found.map((finding) => ({ ...finding, of: finding.of.length }));
+    report(JSON.stringify({ problem: kind, path, about: fault?.about, found: texts }));
+  }
   return counts;
 }
 

@@ -39,12 +39,43 @@ describe('claimsOf', () => {
       ],
       ['10.96.0.1 udp 53 1'],
     ],
+    [
+      'loopback as any address of the node',
+      [`-A OUTPUT -d 127.0.0.0/8 -p tcp -m tcp --dport 30000 ${dnat}`],
+      ['null tcp 30000 1'],
+    ],
     ['any address', [`-A OUTPUT -p tcp -m tcp --dport 30000 ${dnat}`], ['null tcp 30000 1']],
     [
-      'no ranges, no exclusions',
+      'the ends of ranges, and a port where all are taken',
       [
         `-A PREROUTING -d 10.96.0.0/16 -p tcp ${dnat}`,
-        `-A PREROUTING ! -d 10.96.0.1/32 -p tcp -m tcp --dport 80:90 ${dnat}`,
+        `-A PREROUTING -d 10.96.0.1/32 -p udp -m udp --dport 80:90 ${dnat}`,
+        `-A PREROUTING -d 10.96.0.1/32 -p tcp -m multiport --dports 80,8080 ${dnat}`,
+      ],
+      [
+        '10.96.0.0 tcp 9 1',
+        '10.96.255.255 tcp 9 1',
+        '10.96.0.1 udp 80 1',
+        '10.96.0.1 udp 90 1',
+        '10.96.0.1 tcp 80 1',
+        '10.96.0.1 tcp 8080 1',
+      ],
+    ],
+    [
+      'what two rules of a way ask for together',
+      [
+        '-A PREROUTING -d 10.96.0.0/16 -p tcp -j A',
+        '-A A -d 10.96.3.0/24 -j B',
+        '-A A -d 10.97.0.1/32 -p tcp -m tcp --dport 80 -j B',
+        `-A B -p tcp -m tcp --dport 443 ${dnat}`,
+      ],
+      ['10.96.3.0 tcp 443 1', '10.96.3.255 tcp 443 1'],
+    ],
+    [
+      'no exclusions, and nothing that is stopped whatever its port',
+      [
+        `-A PREROUTING ! -d 10.96.0.1/32 -p tcp ${dnat}`,
+        '-A PREROUTING -d 10.96.0.1/32 -p tcp -j REJECT',
       ],
       [],
     ],

@@ -115,6 +115,42 @@ describe('form', () => {
     ]);
   });
 
+  test('a chain at a device that is not told may be for any', () => {
+    const chain = { family: 'netdev', table: 'd', name: 'x', type: 'filter', hook: 'ingress' };
+    const rule = { family: 'netdev', table: 'd', chain: 'x', expr: [{ drop: null }] };
+    const [read] = parseNft(
+      list({ table: { family: 'netdev', name: 'd' } }, { chain }, { rule }),
+    ).tables.flatMap(({ chains }) => [...chains.values()]);
+    expect(read && rulesOf(read)[0]?.statements.map(({ kind }) => kind)).toEqual([
+      'unknown',
+      'drop',
+    ]);
+  });
+
+  test.each(['dormant', ['owner', 'dormant']])('a table with flags %j is not hooked', (flags) => {
+    const chain = { ...table.table, table: 't', name: 'x', type: 'nat', hook: 'output', prio: 0 };
+    const hooksOf = (body: object): unknown[] =>
+      parseNft(list({ table: body }, { chain })).tables.flatMap(({ chains }) =>
+        [...chains.values()].map(({ base }) => base?.hook),
+      );
+    expect(hooksOf({ ...table.table, flags })).toEqual([undefined]);
+    expect(hooksOf({ ...table.table, flags: 'owner' })).toEqual(['output']);
+  });
+
+  test('how long a set remembers is said where it is filled', () => {
+    const set = { family: 'ip', table: 't', name: 's', flags: ['timeout'], timeout: 10_800 };
+    const chain = { family: 'ip', table: 't', name: 'c' };
+    const source = { payload: { protocol: 'ip', field: 'saddr' } };
+    const secondsBy = (elem: object): unknown => {
+      const expr = [{ set: { op: 'update', elem, set: '@s' } }];
+      const rule = { family: 'ip', table: 't', chain: 'c', expr };
+      return parseNft(list(table, { set }, { chain }, { rule })).tables[0]?.sets.get('s')
+        ?.timeoutSeconds;
+    };
+    expect(secondsBy(source)).toBe(10_800);
+    expect(secondsBy({ elem: { val: source, timeout: 60 } })).toBe(60);
+  });
+
   test.each([
     ['{"nftables": [', 'Line 1: not JSON'],
     ['{\n"nftables": [\n,', 'Line 3: not JSON'],

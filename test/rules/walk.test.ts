@@ -252,6 +252,39 @@ const natOf = (...rules: string[]): RuleSet =>
     'ip',
   );
 
+describe('a rejection that the node may not answer is a drop', () => {
+  const filterOf = (policy: string, ...output: string[]): RuleSet =>
+    parseIptablesSave(
+      [
+        ...['*filter', ':INPUT DROP [0:0]', ':FORWARD ACCEPT [0:0]', `:OUTPUT ${policy} [0:0]`],
+        ...['-A FORWARD -j REJECT', ...output.map((rule) => `-A OUTPUT ${rule}`), 'COMMIT', ''],
+      ].join('\n'),
+      'ip',
+    );
+  const own = { ...packet, from: 'node', src: '172.18.0.2' } as const;
+  const rejectsAll = '-d 10.96.0.1/32 -j REJECT';
+
+  test.each([
+    ['ACCEPT', [], packet, 'reject'],
+    ['DROP', [], packet, 'drop'],
+    ['DROP', ['-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT'], packet, 'reject'],
+    ['DROP', ['-m conntrack --ctstate NEW -j ACCEPT'], packet, 'drop'],
+    ['DROP', ['-p icmp -j ACCEPT'], packet, 'reject'],
+    ['DROP', ['-p tcp -j ACCEPT'], packet, 'drop'],
+    ['ACCEPT', ['-m conntrack --ctstate INVALID -j DROP'], packet, 'reject'],
+    // What nobody can tell does not count.
+    ['DROP', ['-m string --algo bm -j ACCEPT'], packet, 'reject'],
+    ['ACCEPT', [rejectsAll], own, 'reject'],
+    ['DROP', [rejectsAll], own, 'drop'],
+    ['DROP', [rejectsAll, '-o lo -j ACCEPT'], own, 'reject'],
+  ] as const)('policy %s, %j: %o', (policy, output, sent, want) => {
+    const got = walk(filterOf(policy, ...output), node, sent);
+    const fates = Object.entries({ reject: got.reject, drop: got.drop, pass: got.pass });
+    const met = fates.filter(([, { probability }]) => probability > 0);
+    expect(met.map(([name, { probability }]) => [name, probability])).toEqual([[want, 1]]);
+  });
+});
+
 describe('places', () => {
   test('a marked packet for the node itself never sees postrouting', () => {
     const ruleset = natOf(
