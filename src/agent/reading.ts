@@ -58,9 +58,9 @@ export interface Report {
 /** Names of chains are random and come again megabytes later: 64 MiB are looked back. */
 const looksBack: zlib.ZstdOptions = {
   params: {
-    [zlib.constants.ZSTD_c_compressionLevel]: 1,
+    [zlib.constants.ZSTD_c_compressionLevel]: 2,
     [zlib.constants.ZSTD_c_windowLog]: 26,
-    [zlib.constants.ZSTD_c_hashLog]: 20,
+    [zlib.constants.ZSTD_c_hashLog]: 22,
   },
 };
 
