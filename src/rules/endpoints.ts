@@ -4,9 +4,8 @@
 // known by what the rules say, whoever wrote them.)
 //
 // The first of such chains is read as any other, and becomes the model of those that have the same
-// text around the same holes. Of these only the goal is read, when a packet comes there: a tenth of
-// the work. One that comes from the endpoint itself, or of which the last rule may not hold, makes
-// the whole be read.
+// text around the same holes. Of these only the goal is read, when a packet comes there. One that
+// comes from the endpoint itself, or of which the last rule may not hold, makes the whole be read.
 
 import { digitsAt, parseAddress } from './address.ts';
 import { onlyValue } from './candidates.ts';
