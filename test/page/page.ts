@@ -65,10 +65,14 @@ async function watchLive(browser: Browser, url: string, complaints: string[]): P
     );
   check('a finding comes to the open page', expected('it does not', seen));
   const state = await page.getAttribute('#live', 'data-state');
-  const now = await page.textContent('#moment');
+  const moved = `document.querySelector('#moment').textContent !== ${JSON.stringify(moment)}`;
+  const goes = await page.waitForFunction(moved, undefined, { timeout: 10_000 }).then(
+    () => true,
+    () => false,
+  );
   check('the page is live, and its clock goes', [
     ...expected(`state ${String(state)}`, state === 'live'),
-    ...expected('the clock stands', now !== moment),
+    ...expected('the clock stands', goes),
   ]);
   await page.evaluate("document.querySelector('.finding a.name').focus()");
   const focused = await page.evaluate('document.activeElement.textContent');
