@@ -20,8 +20,8 @@ export type Walker = (packet: Packet) => Outcome;
 /** So many pods are tried until one is found whose packets nobody stops. */
 const mostTried = 16;
 
-/** An address for documentation, which is nobody's: RFC 5737. */
-const nobodys = '198.51.100.7';
+/** Addresses for documentation, which are nobody's: RFC 5737 and RFC 3849. */
+export const nobodys = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
 
 /** Walks through these rules; `podCIDRs` are networks of the node's pods. */
 export function walkerOf(
@@ -47,7 +47,7 @@ export function walkerOf(
   );
   const isFree = (address: number): boolean => {
     const src = formatAddress(address);
-    const packet = { from: 'pod', src, dst: nobodys, protocol: 'tcp', dport: 80 } as const;
+    const packet = { from: 'pod', src, dst: nobodys.ip, protocol: 'tcp', dport: 80 } as const;
     const { drop, reject } = walk(ruleset, informed, packet);
     return drop.probability + reject.probability === 0;
   };

@@ -24,7 +24,7 @@ import { tell } from '../rules/told.ts';
 import type { NodeContext } from '../rules/walk.ts';
 import type { Dump } from './collect.ts';
 import type { Walker } from './pods.ts';
-import { walkerOf } from './pods.ts';
+import { nobodys, walkerOf } from './pods.ts';
 
 /** What the agent knows of its node besides the rules. */
 export interface Place {
@@ -111,9 +111,6 @@ function modeOf(ruleset: RuleSet): Mode | null {
   }
   return hasChain(ruleset, 'nat', 'KUBE-SERVICES') ? 'iptables' : null;
 }
-
-/** Addresses for documentation, which are nobody's: RFC 5737 and RFC 3849. */
-const nobodys = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
 
 /** Behind the addresses that gateways have. */
 const podOffset = 251n;

@@ -39,10 +39,8 @@ export function straightTo(chains: Chains, name: string, state: PacketState): Tr
   const { address, port, matches, sparesItself } = endpoint;
   if (sparesItself && state.source === address) return null;
   if (!matches.every((match) => evaluate(match, state) === 'yes')) return null;
-  const [addresses, ports] = [
-    { low: address, high: address },
-    { low: port, high: port },
-  ];
+  const addresses = { low: address, high: address };
+  const ports = { low: port, high: port };
   return { kind: 'dnat', to: { addresses, ports, random: false }, text: '' };
 }
 

@@ -23,11 +23,11 @@ export interface Listed extends Table {
 }
 
 /** Reads a rule of this table. Never throws: what it cannot read is unknown. */
-export function readRule(raw: RawRule, table: Listed, guards: readonly Match[]): Rule {
+export function readRule(raw: RawRule, table: Listed): Rule {
   const statements = raw.expr.flatMap((expression) => statementsOf(expression, table));
   const shown = table.family === 'inet' ? statements : statements.filter((one) => !isFamily(one));
   const text = JSON.stringify(raw.comment === undefined ? raw.expr : [raw.comment, ...raw.expr]);
-  return { statements: [...guards, ...shown], text, line: raw.handle ?? 0 };
+  return { statements: shown, text, line: raw.handle ?? 0 };
 }
 
 /** In a table of one family its packets need not be asked for theirs. */

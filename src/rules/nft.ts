@@ -9,7 +9,7 @@
 import { readElement } from './nft-expression.ts';
 import type { RawRule } from './nft-rule.ts';
 import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
-import type { Base, Chain, ElementSet, Hook, Match, RuleSet, Table } from './ruleset.ts';
+import type { Base, Chain, ElementSet, Hook, RuleSet, Table } from './ruleset.ts';
 import { chainsOf, DumpError } from './ruleset.ts';
 
 interface RawTable {
@@ -167,7 +167,7 @@ function readChain(table: OpenTable, raw: RawChain): void {
     name: raw.name,
     base: table.dormant ? null : baseOf(raw, table.byName.size),
     place: 0,
-    read: () => rules.map((rule) => readRule(rule, table, guards)),
+    read: () => rules.map((rule) => readRule({ ...rule, expr: [...guards, ...rule.expr] }, table)),
     rules: null,
     index: null,
   });
@@ -188,12 +188,14 @@ function baseOf({ hook, type, prio, policy }: RawChain, created: number): Base |
   };
 }
 
-function guardsOf({ hook, dev }: RawChain): readonly Match[] {
+/** What each rule of a device's chain asks for first, as if it said so. */
+function guardsOf({ hook, dev }: RawChain): readonly unknown[] {
   if (hook !== 'ingress' && hook !== 'egress') return [];
-  // nft 1.0.6 leaves it out.
-  if (dev === undefined) return [{ kind: 'unknown', text: `a device at ${hook}` }];
-  const names = typeof dev === 'string' ? [dev] : dev;
-  return [{ kind: 'interface', side: hook === 'ingress' ? 'in' : 'out', names, negate: false }];
+  const key = hook === 'ingress' ? 'iifname' : 'oifname';
+  // nft 1.0.6 leaves it out: a key that is not modelled is unknown.
+  const left = { meta: { key: dev === undefined ? `${key} not told` : key } };
+  const right = typeof dev === 'object' ? { set: dev } : (dev ?? '');
+  return [{ match: { op: '==', left, right } }];
 }
 
 function keepRule(table: OpenTable, raw: RawRule, at: number): void {

@@ -27,7 +27,7 @@ const table = {
 } as const;
 
 const read = (...expr: unknown[]): readonly Statement[] =>
-  readRule({ chain: 'c', expr }, table, []).statements;
+  readRule({ chain: 'c', expr }, table).statements;
 
 const saddr = { payload: { protocol: 'ip', field: 'saddr' } };
 const mark = { meta: { key: 'mark' } };
@@ -106,7 +106,7 @@ describe('matches', () => {
   test('what nft asks without listing it: a protocol to reset, a family to translate', () => {
     const inet = { ...table, family: 'inet' } as const;
     const asked = (expression: unknown, where: typeof table | typeof inet = inet): unknown =>
-      readRule({ chain: 'c', expr: [expression] }, where, []).statements[0];
+      readRule({ chain: 'c', expr: [expression] }, where).statements[0];
     expect(asked({ reject: { type: 'tcp reset' } })).toMatchObject({ field: 'protocol' });
     expect(asked({ reject: { type: 'icmpv6' } })).toMatchObject({ ranges: [{ low: 10 }] });
     expect(asked({ reject: { type: 'icmp' } })).toMatchObject({ ranges: [{ low: 2 }] });
@@ -179,8 +179,8 @@ describe('statements', () => {
 
   test('a table of one family is not asked for it, a mixed one is', () => {
     const raw = { chain: 'c', comment: 'why', handle: 9, expr: [match(saddr, '10.0.0.1')] };
-    expect(readRule(raw, table, []).statements.length).toBe(1);
-    const mixed = readRule(raw, { ...table, family: 'inet' }, []);
+    expect(readRule(raw, table).statements.length).toBe(1);
+    const mixed = readRule(raw, { ...table, family: 'inet' });
     expect(mixed.statements.length).toBe(2);
     expect([mixed.line, mixed.text.startsWith('["why",')]).toEqual([9, true]);
   });

@@ -9,7 +9,6 @@ import type { Packet } from '../../src/model/proxy.ts';
 import { claimsOf } from '../../src/rules/claims.ts';
 import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
 import { NotTold, check, fieldsOf, hear, listOf, tell } from '../../src/rules/told.ts';
-import type { Statement } from '../../src/rules/ruleset.ts';
 import type { Fate, Outcome } from '../../src/rules/walk.ts';
 import { walk } from '../../src/rules/walk.ts';
 import { foldersBelow, readFolder } from '../nodes/folder.ts';
@@ -20,10 +19,6 @@ const decisive = new Set([
 ]);
 
 const isDecisive = ({ kind }: { readonly kind: string }): boolean => decisive.has(kind);
-
-/** At which device a chain is hooked is no part of its rules, and is not told. */
-const isOfHook = (one: Statement): boolean =>
-  one.kind === 'unknown' && one.text.startsWith('a device at ');
 
 /** Everything that is told of an outcome, in a form that compares. */
 function shownOf({ reject, drop, pass, destinations, unknown }: Outcome): unknown {
@@ -37,7 +32,7 @@ function shownOf({ reject, drop, pass, destinations, unknown }: Outcome): unknow
         place: [base.table.family, base.table.name, base.table.source, base.chain.name],
         hook: base.base.hook,
         text: rule.text,
-        kinds: rule.statements.filter((one) => !isOfHook(one)).map(({ kind }) => kind),
+        kinds: rule.statements.map(({ kind }) => kind),
       })),
   });
   const to = [...destinations].map(([name, one]) => {
