@@ -56,7 +56,7 @@ export interface AuditorOptions {
   readonly onOpen?: (finding: Finding) => void;
   readonly onResolve?: (finding: Finding) => void;
   /** What of the nodes' rules cannot be read. */
-  readonly onProblem?: OnProblem;
+  readonly onProblem: OnProblem;
   /** A journey of a pod ended (measure/journey.ts). */
   readonly onJourney?: (journey: Journey) => void;
 }
@@ -173,7 +173,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
     onConvergence: measuring.lags.converged,
     window: options.settle,
     minor: () => releasedFor(state).release.minor,
-    onProblem: (problem) => options.onProblem?.(problem),
+    onProblem: options.onProblem,
   });
   const state: State = {
     options,

@@ -11,6 +11,7 @@ import type { Raw } from './apiserver/objects.ts';
 import { problemText } from '../src/cluster/problem.ts';
 import type { Auditor } from '../src/serve.ts';
 import { createAuditor } from '../src/serve.ts';
+import { throwProblem } from './problems.ts';
 
 interface Running {
   readonly server: FakeServer;
@@ -29,6 +30,7 @@ function run(slice: Raw = rawSlice, prepare: (server: FakeServer) => void = () =
     settle: 0.2,
     release: null,
     maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
     live: true,
   });
   const problems: string[] = [];

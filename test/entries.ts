@@ -10,6 +10,7 @@ import { resources } from '../src/model/objects.ts';
 import type { Auditor, AuditorOptions, Entry } from '../src/serve.ts';
 import { reportOf } from '../src/reporting.ts';
 import { createAuditor } from '../src/serve.ts';
+import { throwProblem } from './problems.ts';
 
 export const service = {
   metadata: { name: 'web', namespace: 'shop', uid: 'web', resourceVersion: '1' },
@@ -55,6 +56,7 @@ export function auditorOf(
     settle,
     release: null,
     maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
     onOpen: (finding) => opened.push(finding),
     ...more,
   });

@@ -8,6 +8,7 @@ import type { Journey } from '../src/measure/journey.ts';
 import type { AnyObject } from '../src/model/objects.ts';
 import { resources } from '../src/model/objects.ts';
 import { createAuditor } from '../src/serve.ts';
+import { throwProblem } from './problems.ts';
 
 const t0 = 1_800_000_000;
 
@@ -23,6 +24,7 @@ function following(objects: readonly AnyObject[] = settled) {
     settle: 30,
     release: null,
     maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
     onJourney,
   });
   auditor.take({ kind: 'header', at: t0, kubernetes: 'v1.36.3', resources });

@@ -8,6 +8,7 @@ import type { AnyObject } from '../src/model/objects.ts';
 import { resources } from '../src/model/objects.ts';
 import type { Auditor } from '../src/serve.ts';
 import { createAuditor } from '../src/serve.ts';
+import { throwProblem } from './problems.ts';
 
 const listed = [node(), service(), pod(), endpoints({ bytes: 300 }), slice({ bytes: 400 })];
 
@@ -16,7 +17,12 @@ function give(auditor: Auditor, type: 'added' | 'modified', object: AnyObject, a
 }
 
 function begun(): Auditor {
-  const auditor = createAuditor({ settle: 0, release: null, maxEndpointsPerSlice: 100 });
+  const auditor = createAuditor({
+    settle: 0,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
+  });
   auditor.take({ kind: 'header', at: 0, kubernetes: 'v1.33.1', resources });
   for (const object of listed) give(auditor, 'added', object, 0);
   for (const resource of resources) auditor.take({ kind: 'synced', at: 0, resource });

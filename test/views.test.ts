@@ -11,9 +11,15 @@ import { createAuditor } from '../src/serve.ts';
 import { defaultMaxEndpointsPerSlice } from '../src/shadow/endpointslice.ts';
 import { answersOf } from '../src/status.ts';
 import { nodeView, sightOf } from '../src/views.ts';
+import { throwProblem } from './problems.ts';
 
 const path = fileURLToPath(new URL('recordings/shop.ndjson.gz', import.meta.url));
-const options = { settle: 30, release: null, maxEndpointsPerSlice: defaultMaxEndpointsPerSlice };
+const options = {
+  settle: 30,
+  release: null,
+  maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+  onProblem: throwProblem,
+};
 let auditor: Auditor = createAuditor(options);
 
 beforeAll(async () => {

@@ -5,7 +5,6 @@ import { attach } from '../attach.ts';
 import type { Environment } from '../cluster/exchange.ts';
 import { createConnection, environmentOf } from '../cluster/connection.ts';
 import { isConfigured, openAccount } from '../cluster/kubeconfig.ts';
-import type { OnProblem } from '../cluster/problem.ts';
 import type { LiveClock } from '../live.ts';
 import { createClock } from '../live.ts';
 import type { Auditor, AuditorOptions } from '../serve.ts';
@@ -53,12 +52,11 @@ export function openCluster(options: Connected): Cluster {
 export function auditorOf(
   cluster: Cluster,
   options: Connected & Judged,
-  more: Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney'> & {
-    readonly onProblem: OnProblem;
+  more: Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney' | 'onProblem'> & {
     readonly onQuiet?: () => void;
   },
 ): { auditor: Auditor; attached: Attached } {
-  const { onProblem, onQuiet, ...listeners } = more;
+  const { onQuiet, ...listeners } = more;
   const auditor = createAuditor({
     settle: options.settle,
     release: options.kubernetesVersion ?? null,
@@ -72,7 +70,7 @@ export function auditorOf(
     clock: cluster.clock,
     auditor,
     endpoints: options.endpoints,
-    onProblem,
+    onProblem: listeners.onProblem,
     ...(onQuiet === undefined ? {} : { onQuiet }),
   });
   return { auditor, attached };

@@ -14,6 +14,7 @@ import { createJournal } from '../audit/journal.ts';
 import type { Asked } from '../audit/subject.ts';
 import { missingSubject, parseSubject, subjectOf } from '../audit/subject.ts';
 import { readDump } from '../cluster/dump.ts';
+import type { OnProblem } from '../cluster/problem.ts';
 import type { RecordingEntry } from '../cluster/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
 import type { ExplainDocument } from '../output/explain.ts';
@@ -46,10 +47,9 @@ export interface Explained extends Judged, Connected, Ruled {
 async function follow(
   auditor: Auditor,
   asked: Asked,
-  path: string,
+  entries: AsyncIterable<RecordingEntry>,
   options: Explained,
 ): Promise<{ subject: Subject | null; moments: readonly Moment[] }> {
-  const entries = await recordingOf(path, auditor, problemLog().onProblem);
   let subject: Subject | null = null;
   let journal: Journal | null = null;
   const observe = (event: WatchEvent | null): void => {
@@ -119,24 +119,31 @@ interface Known {
   readonly moments: readonly Moment[] | null;
 }
 
-const auditorOptions = (options: Explained, settle: number): AuditorOptions => ({
+const auditorOptions = (
+  options: Explained,
+  settle: number,
+  onProblem: OnProblem,
+): AuditorOptions => ({
   settle,
   release: options.kubernetesVersion ?? null,
   maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+  onProblem,
 });
 
 async function ofDump(asked: Asked, paths: readonly string[], options: Explained): Promise<Known> {
   const { onProblem } = problemLog();
   // A dump is one moment: there is nothing to wait for.
-  const auditor = createAuditor({ ...auditorOptions(options, 0), onProblem });
+  const auditor = createAuditor(auditorOptions(options, 0, onProblem));
   for (const given of await givenRules(options)) auditor.take(given);
   for await (const entry of readDump(paths, onProblem)) auditor.take(entry);
   return { auditor, subject: subjectOf(asked, auditor.store.snapshot), moments: null };
 }
 
 async function ofRecording(asked: Asked, path: string, options: Explained): Promise<Known> {
-  const auditor = createAuditor(auditorOptions(options, options.settle));
-  return { auditor, ...(await follow(auditor, asked, path, options)) };
+  const { onProblem } = problemLog();
+  const auditor = createAuditor(auditorOptions(options, options.settle, onProblem));
+  const entries = await recordingOf(path, auditor, onProblem);
+  return { auditor, ...(await follow(auditor, asked, entries, options)) };
 }
 
 /** Follows the cluster while what is asked about is pending. */

@@ -39,6 +39,7 @@ import type { VirtualClock } from './clock.ts';
 import type { Missing, Owed } from './owed.ts';
 import type { FakeServer } from './server.ts';
 import type { Interval, Truth } from './truth.ts';
+import { throwProblem } from '../problems.ts';
 
 /** Seconds; short, so that much happens in few. */
 export const settle = 10;
@@ -216,6 +217,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     settle,
     release: null,
     maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
     live: true,
     onOpen() {
       counts.opened++;
@@ -431,7 +433,12 @@ const differences = (auditor: Auditor): string[] =>
 
 /** What an auditor finds that has just been started. */
 async function fresh({ clock, environment }: State): Promise<Auditor> {
-  const auditor = createAuditor({ settle: 0, release: null, maxEndpointsPerSlice: 100 });
+  const auditor = createAuditor({
+    settle: 0,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
+  });
   const reflectors = createReflectors({
     environment,
     held: (resource) => heldObjects(auditor.store)[resource],

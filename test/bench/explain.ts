@@ -17,6 +17,7 @@ import { eventOf, rawObjects } from './fleet.ts';
 import type { Shape } from './generate.ts';
 import { createFleet } from './generate.ts';
 import { cpuMicros, round } from './measure.ts';
+import { throwProblem } from '../problems.ts';
 
 /** What is asked, of which input, and milliseconds: the first, the median and the most. */
 export type ExplainRow = readonly [string, string, number, number, number];
@@ -80,6 +81,7 @@ const newAuditor = (): Auditor =>
     settle: 30,
     release: null,
     maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+    onProblem: throwProblem,
   });
 
 async function ofRecording(): Promise<Auditor> {

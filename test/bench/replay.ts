@@ -12,6 +12,7 @@ import type { Auditor } from '../../src/serve.ts';
 import { createAuditor } from '../../src/serve.ts';
 import { replay } from '../../src/replay.ts';
 import { cpuMicros, sweep } from './measure.ts';
+import { throwProblem } from '../problems.ts';
 
 const file = new URL('../recordings/shop.ndjson.gz', import.meta.url);
 const chunkBytes = 64 * 1024;
@@ -58,7 +59,7 @@ async function entriesOf(bytes: Uint8Array): Promise<RecordingEntry[]> {
 }
 
 const newAuditor = (): Auditor =>
-  createAuditor({ settle: 30, release: null, maxEndpointsPerSlice: 100 });
+  createAuditor({ settle: 30, release: null, maxEndpointsPerSlice: 100, onProblem: throwProblem });
 
 /** Runs the recording through, several times. */
 export async function measureReplay(runs: number): Promise<ReplaySamples> {

@@ -25,6 +25,7 @@ import { createFleet, rawSlice } from './generate.ts';
 import { cpuMicros, figure, quantile, round } from './measure.ts';
 import type { Scraped } from './scraper.ts';
 import { seriesIn, startScraper } from './scraper.ts';
+import { throwProblem } from '../problems.ts';
 
 const quick = process.argv.includes('--quick');
 const scrapes = quick ? 3 : 100;
@@ -52,7 +53,12 @@ function give(auditor: Auditor, resource: Resource, raw: object, at: number): vo
 }
 
 function auditorOf(of: Fleet): Auditor {
-  const auditor = createAuditor({ settle: 30, release: null, maxEndpointsPerSlice: 100 });
+  const auditor = createAuditor({
+    settle: 30,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
+  });
   auditor.take({ kind: 'header', at: 0, kubernetes: 'v1.36.3', resources });
   for (const resource of resources) {
     for (const raw of rawObjects(of, resource)) give(auditor, resource, raw, 0);

@@ -14,6 +14,7 @@ import { createRedactor } from '../../src/cluster/redact.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { replay } from '../../src/replay.ts';
 import { createAuditor } from '../../src/serve.ts';
+import { throwProblem } from '../problems.ts';
 
 const key = Buffer.from('a key that is no secret');
 
@@ -92,7 +93,12 @@ interface Judged {
 }
 
 async function judged(text: string): Promise<Judged> {
-  const auditor = createAuditor({ settle: 30, release: null, maxEndpointsPerSlice: 100 });
+  const auditor = createAuditor({
+    settle: 30,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
+  });
   const bytes = (async function* () {
     yield await Promise.resolve(Buffer.from(text));
   })();

@@ -7,7 +7,9 @@ import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { usual } from './printed.ts';
-import { hasCluster, openCluster } from '../../src/commands/cluster.ts';
+import { problemText } from '../../src/cluster/problem.ts';
+import { auditorOf, hasCluster, openCluster } from '../../src/commands/cluster.ts';
+import { liveCluster, rawSlice } from '../clusters.ts';
 
 afterEach(() => {
   vi.unstubAllEnvs();
@@ -57,4 +59,22 @@ test('its address is that of the context', () => {
   };
   expect([open(), open('b')]).toEqual(['https://a.example', 'https://b.example']);
   expect(() => open('c')).toThrow(/"c"/);
+});
+
+test('the auditor of a live cluster reports node rules that it cannot read', async () => {
+  const problems: string[] = [];
+  const { cluster } = liveCluster(rawSlice);
+  const options = { ...usual, settle: 0 };
+  const { auditor, attached } = auditorOf(cluster, options, {
+    onProblem: (problem) => problems.push(problemText(problem)),
+  });
+  const stop = new AbortController();
+  const ended = attached.run(stop.signal);
+  await expect.poll(() => auditor.ledger() !== null, { timeout: 5000 }).toBe(true);
+  const rules = { kind: 'given-rules', node: 'node-a', source: 'a.rules', unread: null } as const;
+  await attached.deliver({ ...rules, text: '*nat\n:PREROUTING\n-A', config: null });
+  stop.abort();
+  await ended;
+  expect(problems.join('\n')).toContain('a.rules');
+  expect(problems.join('\n')).toContain('Node node-a');
 });

@@ -27,6 +27,7 @@ import { createApp, listen } from '../../src/output/http.ts';
 import { createAuditor } from '../../src/serve.ts';
 import { answersOf } from '../../src/status.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
+import { throwProblem } from '../problems.ts';
 
 type Entries = Awaited<ReturnType<typeof recordingOf>>;
 type Entry = Entries extends AsyncIterable<infer T> ? T : never;
@@ -151,7 +152,7 @@ const cases: readonly Case[] = truth.faults.flatMap((fault) =>
 
 /** The explanations of the Services of all faults, each at its moment, in one replay. */
 async function explained(): Promise<ReadonlyMap<Case, Explanation>> {
-  const auditor = createAuditor({ ...usual, release: null });
+  const auditor = createAuditor({ ...usual, release: null, onProblem: throwProblem });
   const found = new Map<Case, Explanation>();
   const waiting = [...cases].sort((a, b) => b.moment - a.moment);
   const lookUpTo = (at: number): void => {
@@ -419,7 +420,7 @@ describe('a live cluster', () => {
 });
 
 test('a server that runs answers as the command does', async () => {
-  const auditor = createAuditor({ ...usual, release: null });
+  const auditor = createAuditor({ ...usual, release: null, onProblem: throwProblem });
   const source = { name: recording, bytes: createReadStream(recording) };
   for await (const entry of readRecording(source, () => undefined)) {
     if (entry.kind !== 'node-rules') auditor.take(entry);

@@ -13,12 +13,18 @@ import type { Agented, Connected } from '../../src/commands/options.ts';
 import type { Entry } from '../../src/serve.ts';
 import { createAuditor } from '../../src/serve.ts';
 import { newestRelease } from '../../src/shadow/release.ts';
+import { throwProblem } from '../problems.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-fleet-'));
 const empty = join(folder, 'empty');
 writeFileSync(empty, '\n');
 
-const auditor = createAuditor({ settle: 30, release: newestRelease, maxEndpointsPerSlice: 100 });
+const auditor = createAuditor({
+  settle: 30,
+  release: newestRelease,
+  maxEndpointsPerSlice: 100,
+  onProblem: throwProblem,
+});
 
 const clock = { now: () => 5, after: () => () => undefined, soon: () => undefined };
 const cluster = {

@@ -13,6 +13,7 @@ import { record } from '../../src/commands/record.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import { replay } from '../../src/replay.ts';
 import { createAuditor } from '../../src/serve.ts';
+import { throwProblem } from '../problems.ts';
 
 let folder: string;
 
@@ -30,7 +31,12 @@ const textOf = (path: string): string => {
 };
 
 async function codesIn(path: string): Promise<string[]> {
-  const auditor = createAuditor({ settle: 0, release: null, maxEndpointsPerSlice: 100 });
+  const auditor = createAuditor({
+    settle: 0,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
+  });
   const entries = await recordingOf(path, auditor, ({ message }) => {
     throw new Error(message);
   });

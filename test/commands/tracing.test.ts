@@ -13,6 +13,7 @@ import { createTracing, noTracingCounts } from '../../src/output/tracing.ts';
 import { replay } from '../../src/replay.ts';
 import type { Auditor } from '../../src/serve.ts';
 import { createAuditor } from '../../src/serve.ts';
+import { throwProblem } from '../problems.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -57,6 +58,7 @@ describe('journeys of a replay', () => {
       settle: 30,
       release: null,
       maxEndpointsPerSlice: 100,
+      onProblem: throwProblem,
       ...traced(tracing, () => auditor),
     });
     const entries = await recordingOf(shop, auditor, () => undefined);

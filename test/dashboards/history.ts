@@ -20,6 +20,7 @@ import { replay } from '../../src/replay.ts';
 import type { Auditor } from '../../src/serve.ts';
 import { createAuditor } from '../../src/serve.ts';
 import { answersOf, notLive } from '../../src/status.ts';
+import { throwProblem } from '../problems.ts';
 
 const run = promisify(execFile);
 
@@ -80,7 +81,12 @@ async function* scraped(
 
 /** Writes down what was shown while the recording of this path is taken in. */
 async function writeSamples(recording: string, file: string): Promise<Span> {
-  const auditor = createAuditor({ settle: 30, release: null, maxEndpointsPerSlice: 100 });
+  const auditor = createAuditor({
+    settle: 30,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
+  });
   const answers = answersOf(auditor, recording, notLive, { mode: 'all', max: 1000 });
   const entries = await recordingOf(recording, auditor, () => undefined);
   const out = createWriteStream(file);

@@ -15,6 +15,7 @@ import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 import { answersOf } from '../../src/status.ts';
 import { eventOf, rawObjects } from '../bench/fleet.ts';
 import { createFleet } from '../bench/generate.ts';
+import { throwProblem } from '../problems.ts';
 
 const begun = 1_795_260_000;
 
@@ -30,6 +31,7 @@ const auditor = createAuditor({
   settle: 1,
   release: null,
   maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+  onProblem: throwProblem,
 });
 auditor.take({ kind: 'header', at: begun, kubernetes: 'v1.36.3', resources });
 for (const resource of resources) {

@@ -12,6 +12,7 @@ import { createApp, listen } from '../../src/output/http.ts';
 import { replay } from '../../src/replay.ts';
 import { createAuditor } from '../../src/serve.ts';
 import { answersOf, notLive } from '../../src/status.ts';
+import { throwProblem } from '../problems.ts';
 
 const path = join(import.meta.dirname, '../recordings/shop.ndjson.gz');
 
@@ -21,7 +22,12 @@ interface Expositions {
 }
 
 async function expositions(): Promise<Expositions> {
-  const auditor = createAuditor({ settle: 1, release: null, maxEndpointsPerSlice: 100 });
+  const auditor = createAuditor({
+    settle: 1,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
+  });
   const entries = await recordingOf(path, auditor, () => undefined);
   await replay(auditor, entries, { speed: Infinity, until: null });
   const answers = answersOf(auditor, path, notLive, { mode: 'all', max: 1000 });

@@ -15,6 +15,7 @@ import { lastOf } from '../../src/measure/journey.ts';
 import type { WorstSample } from '../../src/output/lag.ts';
 import type { Auditor } from '../../src/serve.ts';
 import { createAuditor } from '../../src/serve.ts';
+import { throwProblem } from '../problems.ts';
 
 interface Fault {
   readonly what: string;
@@ -180,7 +181,7 @@ async function audited(): Promise<{ auditor: Auditor; journeys: Journey[] }> {
   const auditor = createAuditor({
     settle: 30,
     release: null,
-    maxEndpointsPerSlice: 100,
+    maxEndpointsPerSlice: 100, onProblem: throwProblem,
     onJourney: (journey) => journeys.push(journey),
   });
   const source = { name: 'shop', bytes: createReadStream(file) };

@@ -14,6 +14,7 @@ import { readRecording } from '../../src/cluster/recording.ts';
 import { reportOf } from '../../src/reporting.ts';
 import { createAuditor } from '../../src/serve.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
+import { throwProblem } from '../problems.ts';
 
 interface Expected {
   readonly output: string;
@@ -69,7 +70,7 @@ async function replayed(settle: number, timers: boolean): Promise<Replayed> {
   const auditor = createAuditor({
     settle,
     release: null,
-    maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+    maxEndpointsPerSlice: defaultMaxEndpointsPerSlice, onProblem: throwProblem,
     onOpen: (finding) => opened.push({ finding, at: last }),
     onResolve: (finding) => resolved.push({ finding, at: last }),
   });

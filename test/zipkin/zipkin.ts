@@ -24,6 +24,7 @@ import { traceOf } from '../../src/output/spans.ts';
 import { startTracing } from '../../src/output/tracing.ts';
 import { replay } from '../../src/replay.ts';
 import { createAuditor } from '../../src/serve.ts';
+import { throwProblem } from '../problems.ts';
 
 const run = promisify(execFile);
 
@@ -89,6 +90,7 @@ async function sendAll(url: string): Promise<readonly Sent[]> {
     settle: 30,
     release: null,
     maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
     onJourney(journey) {
       const endedAt = auditor.now() ?? 0;
       const traceId = tracing.take(journey, endedAt);

@@ -1,0 +1,9 @@
+// What tests do with problems that they do not expect.
+
+import type { Problem } from '../src/cluster/problem.ts';
+import { problemText } from '../src/cluster/problem.ts';
+
+/** Fails the test that reports a problem which it does not expect. */
+export function throwProblem(problem: Problem): never {
+  throw new Error(`unexpected problem: ${problemText(problem)}`);
+}
