@@ -79,16 +79,16 @@ const inside = Object.keys(whole.metafile.inputs).find((path) =>
 if (inside !== undefined) throw new Error(`${program}: Expected ${inside} to be in ${traces}`);
 const beside = await build({
   ...common,
-  entryPoints: [join(root, 'src/output/otel.ts')],
+  entryPoints: [join(root, 'src/output/traces/otel.ts')],
   outfile: join(root, 'dist', traces),
   banner: { js: requireShim },
 });
-// As CommonJS: src/agent.ts says why.
+// As CommonJS: src/agent-main.ts says why.
 const small: Metafile[] = [];
 const place = { 'import.meta.filename': '__filename', 'import.meta.dirname': '__dirname' };
 for (const [name, source] of [
-  ['agent', 'src/agent.ts'],
-  ['reading', 'src/agent/reading.ts'],
+  ['agent', 'src/agent-main.ts'],
+  ['reading', 'src/agent/rules-reader.ts'],
 ] as const) {
   const built = await build({
     ...common,

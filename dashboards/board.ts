@@ -18,7 +18,7 @@ import {
 
 import type { Link, PanelSpec } from './panel.ts';
 import { datasource, inSight, panelOf } from './panel.ts';
-import { documents, runbookUrl } from '../src/output/documents.ts';
+import { documents, runbookUrl } from '../src/output/text/documentation-links.ts';
 
 export interface Board {
   /** Of the file, and the end of its uid. */

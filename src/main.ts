@@ -13,26 +13,15 @@ import { basename } from 'node:path';
 
 import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
 
-import { systemErrorText } from './cluster/problem.ts';
+import { systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
 import type { AuditedOnce } from './commands/audit.ts';
 import type { Shell } from './commands/complete.ts';
 import { completionScript, completionsOf, shells } from './commands/complete.ts';
 import type { Explained } from './commands/explain.ts';
 import type { LagOptions } from './commands/lag.ts';
-import {
-  refuseLive,
-  withConnected,
-  withJudged,
-  withAgents,
-  withMetrics,
-  withNode,
-  withReported,
-  withShard,
-} from './commands/options.ts';
 import type { Recorded } from './commands/record.ts';
 import type { Replayed } from './commands/replay.ts';
-import type { NodeFile } from './commands/rules.ts';
 import type { Served } from './commands/serve.ts';
 import {
   nodeProblem,
@@ -43,8 +32,19 @@ import {
   parseSize,
   parseSpeed,
   parseTime,
-  version,
-} from './config.ts';
+} from './commands/shared/flags.ts';
+import {
+  refuseLive,
+  withAgents,
+  withConnected,
+  withJudged,
+  withMetrics,
+  withNode,
+  withReported,
+  withShard,
+} from './commands/shared/options.ts';
+import type { NodeFile } from './commands/shared/rules-files.ts';
+import { version } from './model/program-version.ts';
 
 /** What it was called as: kubectl calls its plugins by names of their own. */
 const invoked = basename(process.argv[1] ?? '');

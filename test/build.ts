@@ -2,9 +2,9 @@
 // not say is a ready pod `web-1` at 10.0.0.1 on node-a in zone-a, selected by Service shop/web,
 // whose one port http leads to 8080, with the Endpoints and the slice that the controllers write.
 
-import type { Context } from '../src/audit/service.ts';
-import type { Store } from '../src/cluster/store.ts';
-import { createStore } from '../src/cluster/store.ts';
+import type { Context } from '../src/audit/service/cache.ts';
+import type { Store } from '../src/cluster/store/store.ts';
+import { createStore } from '../src/cluster/store/store.ts';
 import type {
   AnyObject,
   ContainerPort,

@@ -1,14 +1,14 @@
 // A live cluster for tests: the fake API server in process, on the machine's own time, with one
 // Service in it that is as the controllers leave it.
 
+import { createClock } from '../src/auditor/event-loop.ts';
+import { environmentOf } from '../src/cluster/api/transport/connection.ts';
+import type { Cluster } from '../src/commands/shared/cluster.ts';
+import type { Resource } from '../src/model/objects.ts';
+import { realClock } from './apiserver/clock.ts';
+import type { Raw } from './apiserver/objects.ts';
 import type { FakeServer } from './apiserver/server.ts';
 import { createServer } from './apiserver/server.ts';
-import type { Raw } from './apiserver/objects.ts';
-import { realClock } from './apiserver/clock.ts';
-import { environmentOf } from '../src/cluster/connection.ts';
-import type { Cluster } from '../src/commands/cluster.ts';
-import { createClock } from '../src/live.ts';
-import type { Resource } from '../src/model/objects.ts';
 
 const target = { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'uid-of-web-1' };
 

@@ -1,15 +1,15 @@
 // What the tests of the loop share: entries as the doors make them, and an auditor that collects
 // what opens. The Service selects pods that are not there, so both of its outputs are missing.
 
-import type { InputState } from '../src/audit/cut.ts';
-import type { Finding } from '../src/audit/findings.ts';
-import { project } from '../src/cluster/project.ts';
-import type { RecordingEntry } from '../src/cluster/recording.ts';
+import type { Finding } from '../src/audit/finding/catalogue.ts';
+import type { InputState } from '../src/audit/pending/progress.ts';
+import type { Auditor, AuditorOptions, Entry } from '../src/auditor/auditor.ts';
+import { createAuditor } from '../src/auditor/auditor.ts';
+import { reportOf } from '../src/auditor/reports.ts';
+import { project } from '../src/cluster/decode/json-objects.ts';
+import type { RecordingEntry } from '../src/cluster/files/recording.ts';
 import type { AnyObject, Resource } from '../src/model/objects.ts';
 import { resources } from '../src/model/objects.ts';
-import type { Auditor, AuditorOptions, Entry } from '../src/serve.ts';
-import { reportOf } from '../src/reporting.ts';
-import { createAuditor } from '../src/serve.ts';
 import { throwProblem } from './problems.ts';
 
 export const service = {

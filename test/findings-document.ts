@@ -6,13 +6,13 @@ import { join } from 'node:path';
 
 import { format } from 'prettier';
 
-import type { CauseEntry } from '../src/audit/causes.ts';
-import { causes } from '../src/audit/causes.ts';
-import { auditNode, rulesAtHand } from '../src/audit/node.ts';
-import { shown } from '../src/audit/node-items.ts';
-import type { CatalogueEntry, Code, Output } from '../src/audit/findings.ts';
-import { catalogue, severities } from '../src/audit/findings.ts';
-import { alertOf } from '../src/output/documents.ts';
+import type { CatalogueEntry, Code, Output } from '../src/audit/finding/catalogue.ts';
+import { catalogue, severities } from '../src/audit/finding/catalogue.ts';
+import type { CauseEntry } from '../src/audit/finding/causes.ts';
+import { causes } from '../src/audit/finding/causes.ts';
+import { auditNode, rulesAtHand } from '../src/audit/node/audit-node.ts';
+import { shown } from '../src/audit/node/node-findings.ts';
+import { alertOf } from '../src/output/text/documentation-links.ts';
 import { forwardingOf } from './nodes/audit.ts';
 import { readFolder } from './nodes/folder.ts';
 
@@ -23,8 +23,8 @@ has differed for longer than the settle window; or that the input itself is in t
 the object and field, what was expected and what is there, since when, and, where one is known,
 the cause.
 
-This page is written from the catalogue in \`src/audit/findings.ts\`, and a test keeps the two
-equal.
+This page is written from the catalogue in \`src/audit/finding/catalogue.ts\`, and a test keeps
+the two equal.
 
 ## How to read a finding
 
@@ -181,7 +181,7 @@ const told: Readonly<Partial<Record<Code, readonly string[]>>> = {
   ],
   'node-unlike-others': [
     '- Example: [four nodes do alike with a Service, the fifth does not, and all have a rule that',
-    'nobody understands](../test/audit/unlike.test.ts): `node-4 node-unlike-others info`',
+    'nobody understands](../test/audit/node/peers.test.ts): `node-4 node-unlike-others info`',
   ],
 };
 

@@ -9,8 +9,8 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 
 import { describe, expect, it } from 'vitest';
 
-import { version } from '../src/config.ts';
-import type { Report } from '../src/output/report.ts';
+import { version } from '../src/model/program-version.ts';
+import type { Report } from '../src/output/text/report.ts';
 
 const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 const recording = fileURLToPath(new URL('recordings/shop.ndjson.gz', import.meta.url));

@@ -1,11 +1,11 @@
-// docs/metrics.md as the catalogue renders to it. `vitest run -u test/output/families.test.ts`
-// writes it anew; without that the test holds the file against this.
+// docs/metrics.md as the catalogue renders to it.
+// `vitest run -u test/output/metrics/families.test.ts` writes it; without -u the test compares.
 
-import type { Quality } from '../src/measure/lag.ts';
-import { families, processFamilies, sections } from '../src/output/families.ts';
-import type { Family } from '../src/output/family.ts';
-import type { ServiceFamily } from '../src/output/service-families.ts';
-import { serviceFamilies } from '../src/output/service-families.ts';
+import type { Quality } from '../src/audit/measure/lag.ts';
+import { families, processFamilies, sections } from '../src/output/metrics/families.ts';
+import type { Family } from '../src/output/metrics/family.ts';
+import type { ServiceFamily } from '../src/output/metrics/service-families.ts';
+import { serviceFamilies } from '../src/output/metrics/service-families.ts';
 
 /** The most series of a family, whatever the size of the cluster. */
 export function cardinality(family: Family): number {
@@ -31,8 +31,8 @@ const code = (words: readonly string[]): string =>
 
 const introduction = `# Metrics
 
-What \`/metrics\` shows. This page is generated from the catalogue in \`src/output/families.ts\`,
-and a test keeps the two and the exposition equal, names and labels alike.
+What \`/metrics\` shows. This page is generated from the catalogue in
+\`src/output/metrics/families.ts\`, and a test keeps the two and the exposition equal.
 
 No label holds the name of a pod, an address or an object, and but for the families of
 [single Services](#single-services) none holds that of a Service, so their number of series does not

@@ -7,8 +7,8 @@ import { join } from 'node:path';
 
 import { parser } from '@prometheus-io/lezer-promql';
 
-import { families, processFamilies } from '../src/output/families.ts';
-import { serviceFamilies } from '../src/output/service-families.ts';
+import { families, processFamilies } from '../src/output/metrics/families.ts';
+import { serviceFamilies } from '../src/output/metrics/service-families.ts';
 
 interface Matcher {
   readonly label: string;
@@ -63,7 +63,7 @@ type Labels = Readonly<Record<string, readonly string[]>>;
 const attached: Labels = { cluster: [], instance: [], job: [] };
 
 // Agents have no catalogue: a handful of numbers without labels, listed where they are told.
-const agentSource = readFileSync(join(import.meta.dirname, '../src/agent/http.ts'), 'utf8');
+const agentSource = readFileSync(join(import.meta.dirname, '../src/agent/server.ts'), 'utf8');
 const agentMetrics = [...agentSource.matchAll(/\['(\w+)', '(?:counter|gauge)'/g)].map(
   ([, name = '']) => `endpoint_auditor_agent_${name}`,
 );

@@ -4,10 +4,8 @@
 
 import fc from 'fast-check';
 
-import { event, resourceOf, service as serviceOf, servicePort } from './build.ts';
-import { address, endpoint, endpoints, node, owner, pod, port, slice, subset } from './build.ts';
-import type { Context } from '../src/audit/service.ts';
-import type { Store } from '../src/cluster/store.ts';
+import type { Context } from '../src/audit/service/cache.ts';
+import type { Store } from '../src/cluster/store/store.ts';
 import type {
   AnyObject,
   Endpoint,
@@ -25,8 +23,11 @@ import type {
 import { annotation, label, manager, portMapKey } from '../src/model/objects.ts';
 import { selects } from '../src/model/selector.ts';
 import { expectedAddress, expectedLabels, isSelected } from '../src/shadow/endpoints.ts';
-import { addressTypesOf, expectedEndpoints } from '../src/shadow/endpointslice.ts';
-import { expectedSliceLabels } from '../src/shadow/endpointslice.ts';
+import {
+  addressTypesOf,
+  expectedEndpoints,
+  expectedSliceLabels,
+} from '../src/shadow/endpointslice.ts';
 import { expectedHints, hintMode } from '../src/shadow/hints.ts';
 import {
   expectedMirror,
@@ -35,6 +36,21 @@ import {
   isMirrored,
 } from '../src/shadow/mirroring.ts';
 import type { Release } from '../src/shadow/release.ts';
+import {
+  address,
+  endpoint,
+  endpoints,
+  event,
+  node,
+  owner,
+  pod,
+  port,
+  resourceOf,
+  service as serviceOf,
+  servicePort,
+  slice,
+  subset,
+} from './build.ts';
 
 /** What happens to the cluster at one moment. */
 export type Step =

@@ -9,9 +9,9 @@ import { dirname, join, relative } from 'node:path';
 import ts from 'typescript';
 import { describe, expect, test } from 'vitest';
 
+import { catalogue } from '../src/audit/finding/catalogue.ts';
+import { causes } from '../src/audit/finding/causes.ts';
 import { findingsDocument } from './findings-document.ts';
-import { causes } from '../src/audit/causes.ts';
-import { catalogue } from '../src/audit/findings.ts';
 
 const root = join(import.meta.dirname, '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
@@ -78,81 +78,132 @@ function importsOf(path: string): Import[] {
   return found;
 }
 
-// Which room sees which.
+// The layout of src: docs/architecture.md has the table of folders and of what each may import.
 
-const pure = ['model', 'shadow', 'rules', 'measure', 'audit'];
+/** Folders without I/O, clocks and global state. */
+const pure = ['model', 'shadow', 'rules', 'audit'];
 
-const sees: Readonly<Record<string, readonly string[]>> = {
-  model: [],
-  shadow: ['model'],
-  rules: ['model'],
-  measure: ['model'],
-  audit: ['model', 'shadow', 'rules', 'measure'],
-  output: ['model', 'audit', 'measure'],
-  cluster: ['model'],
-  agent: ['model', 'rules'],
-  fleet: ['model', 'rules'],
-};
-
-/** The room of the commands, each of which wires the others for one purpose. */
-const wiring = 'commands';
-
-/** Files outside the rooms: null sees everything. */
-const above: Readonly<Record<string, readonly string[] | null>> = {
-  'src/main.ts': null,
-  'src/agent.ts': ['src/commands/agent.ts', 'src/cluster/problem.ts'],
-  'src/serve.ts': null,
-  'src/attach.ts': null,
-  'src/live.ts': null,
-  'src/replay.ts': null,
-  'src/reporting.ts': null,
-  'src/status.ts': null,
-  'src/measuring.ts': null,
-  'src/journeys.ts': null,
-  'src/lags.ts': null,
-  'src/noderules.ts': null,
-  'src/tally.ts': null,
-  'src/views.ts': null,
-  'src/config.ts': ['src/model/scope.ts', 'src/shadow/release.ts'],
-};
-
+/** The packages that a file of a pure folder may import. */
 const packages: Readonly<Record<string, readonly string[]>> = { 'src/model/ip.ts': ['ipaddr.js'] };
 
+/** The first folder below src. */
 const roomOf = (path: string): string => path.split('/')[1] ?? '';
 
-function maySee(path: string, from: string): boolean {
-  if (path in above) return above[path]?.includes(from) ?? true;
-  const room = roomOf(path);
-  // Commands may use each other's parts, and nobody but the command line uses a command.
-  if (room === wiring) return true;
-  return roomOf(from) === room || (sees[room]?.includes(roomOf(from)) ?? false);
+/** The folder of a file, as the table names it: relative to src, or `src` itself. */
+const folderOf = (path: string): string => relative('src', dirname(path)) || 'src';
+
+interface Row {
+  readonly folder: string;
+  readonly contents: string;
+  /** Folders; a name that ends with `/*` includes every folder below it. */
+  readonly allowed: readonly string[];
 }
 
-describe('rooms', () => {
-  test('every file is in a room that has a rule, or above them', () => {
-    const lost = sources.filter(
-      (path) => !(path in above) && !(roomOf(path) in sees) && roomOf(path) !== wiring,
-    );
-    expect(lost).toEqual([]);
+function tableOfFolders(): readonly Row[] {
+  const rows = read('docs/architecture.md').matchAll(/^\| `([\w/-]+)` +\|([^|]*)\|([^|]*)\|$/gm);
+  return [...rows].map(([, folder = '', contents = '', allowed = '']) => ({
+    folder,
+    contents: contents.trim(),
+    allowed: [...allowed.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name),
+  }));
+}
+
+const isIn = (folder: string, name: string): boolean =>
+  name.endsWith('/*') ? `${folder}/`.startsWith(name.slice(0, -1)) : folder === name;
+
+/** The imports of files of src, without packages. */
+const edges = sources.flatMap((path) =>
+  importsOf(path)
+    .filter(({ isPackage }) => !isPackage)
+    .map(({ from }) => ({ path, from })),
+);
+
+/** The cycles of a graph: its strongly connected components of two or more nodes. */
+function cyclesOf(pairs: readonly (readonly [string, string])[]): string[][] {
+  const next = Map.groupBy(pairs, ([from]) => from);
+  const reach = new Map<string, ReadonlySet<string>>();
+  for (const start of next.keys()) {
+    const seen = new Set<string>();
+    const queue = [start];
+    for (let node = queue.pop(); node !== undefined; node = queue.pop()) {
+      for (const [, to] of next.get(node) ?? []) {
+        if (seen.has(to)) continue;
+        seen.add(to);
+        queue.push(to);
+      }
+    }
+    reach.set(start, seen);
+  }
+  const cyclic = [...reach].filter(([node, seen]) => seen.has(node)).map(([node]) => node);
+  const groups = Map.groupBy(cyclic, (node) =>
+    cyclic.filter((other) => reach.get(node)?.has(other) && reach.get(other)?.has(node)).join(' '),
+  );
+  return [...groups.values()];
+}
+
+describe('layout of src', () => {
+  const table = tableOfFolders();
+  const folders = [...new Set(sources.map(folderOf))];
+
+  test('every folder has one row with its contents, and every row has a folder', () => {
+    expect(table.map(({ folder }) => folder).sort()).toEqual(folders.sort());
+    expect(table.filter(({ contents }) => contents === '')).toEqual([]);
   });
 
-  test('rooms see what they may', () => {
-    const wrong = sources.flatMap((path) =>
-      importsOf(path)
-        .filter(({ from, isPackage }) => !isPackage && !maySee(path, from))
-        .map(({ from }) => `${path} imports ${from}`),
-    );
-    expect(wrong).toEqual([]);
+  test('only the two entry points are outside the folders, of which there are at most nine', () => {
+    expect(sources.filter((path) => folderOf(path) === 'src')).toEqual([
+      'src/agent-main.ts',
+      'src/main.ts',
+    ]);
+    const rooms = new Set(sources.filter((path) => folderOf(path) !== 'src').map(roomOf));
+    expect(rooms.size).toBeLessThanOrEqual(9);
   });
 
-  test('no room imports from a test', () => {
+  test('a folder has at most 15 files, and src at most three levels of folders', () => {
+    const files = Map.groupBy(sources, folderOf);
+    expect([...files].filter(([, paths]) => paths.length > 15).map(([folder]) => folder)).toEqual(
+      [],
+    );
+    expect(folders.filter((folder) => folder.split('/').length > 3)).toEqual([]);
+  });
+
+  test('a folder imports only itself and the folders in its row, types included', () => {
+    const allowed = new Map(table.map((row) => [row.folder, row.allowed]));
+    const wrong = edges.filter(({ path, from }) => {
+      const folder = folderOf(path);
+      const to = folderOf(from);
+      return folder !== to && !allowed.get(folder)?.some((name) => isIn(to, name));
+    });
+    expect(wrong.map(({ path, from }) => `${path} imports ${from}`)).toEqual([]);
+  });
+
+  test('neither files nor folders import each other in cycles, types included', () => {
+    const ofFolders = edges
+      .map(({ path, from }) => [folderOf(path), folderOf(from)] as const)
+      .filter(([folder, to]) => folder !== to);
+    expect(cyclesOf(edges.map(({ path, from }) => [path, from] as const))).toEqual([]);
+    expect(cyclesOf(ofFolders)).toEqual([]);
+  });
+
+  test('the search for cycles finds them', () => {
+    const pairs = [
+      ['a', 'b'],
+      ['b', 'c'],
+      ['c', 'a'],
+      ['c', 'd'],
+      ['d', 'e'],
+    ] as const;
+    expect(cyclesOf(pairs)).toEqual([['a', 'b', 'c']]);
+  });
+
+  test('no file of src imports from a test', () => {
     const wrong = sources.filter((path) =>
       importsOf(path).some(({ from, isPackage }) => !isPackage && !from.startsWith('src/')),
     );
     expect(wrong).toEqual([]);
   });
 
-  test('pure rooms import no package and nothing of Node', () => {
+  test('pure folders import no package and nothing of Node', () => {
     const wrong = sources
       .filter((path) => pure.includes(roomOf(path)))
       .flatMap((path) =>
@@ -163,7 +214,7 @@ describe('rooms', () => {
     expect(wrong).toEqual([]);
   });
 
-  test('pure rooms have no clock, no chance and no console', () => {
+  test('pure folders have no clock, no random numbers and no console', () => {
     const wrong = sources
       .filter((path) => pure.includes(roomOf(path)))
       .flatMap((path) => [...nodesOf(parse(path))].filter(isImpure).map((node) => placeOf(node)));
@@ -207,7 +258,7 @@ function isChapter(node: ts.Node): boolean {
 }
 
 /** One table of one kind of entry, which a reader looks up and does not read through. */
-const tables = ['src/audit/findings.ts'];
+const tables = ['src/audit/finding/catalogue.ts'];
 
 describe('sizes', () => {
   test('functions have at most 70 lines', () => {
@@ -250,14 +301,19 @@ describe('files of src', () => {
     expect(bare).toEqual([]);
   });
 
-  test('have a test of the same path', () => {
-    const missing = sources
-      .map((path) => path.replace(/^src/, 'test').replace(/\.ts$/, '.test.ts'))
-      .filter((path) => !existsSync(join(root, path)));
+  test('above 80 lines have a test of the same name, or one of their folder imports them', () => {
+    const tested = new Set(tests.flatMap((path) => testedBy(path)));
+    const missing = sources.filter(
+      (path) =>
+        hasCode(path) &&
+        read(path).split('\n').length > 80 &&
+        !tested.has(path) &&
+        !tests.includes(path.replace(/^src/, 'test').replace(/\.ts$/, '.test.ts')),
+    );
     expect(missing).toEqual([]);
   });
 
-  test('export nothing that nobody uses', () => {
+  test('export nothing without a user', () => {
     expect(deadExports()).toEqual([]);
   });
 });
@@ -306,12 +362,31 @@ function shownBy(node: ts.Statement): Set<string> {
   return names;
 }
 
-/** What the test of a file looks at by itself; its file must use it too. */
+/** Whether a file contains more than types. */
+const hasCode = (path: string): boolean =>
+  parse(path).statements.some(
+    (node) =>
+      !ts.isImportDeclaration(node) &&
+      !ts.isInterfaceDeclaration(node) &&
+      !ts.isTypeAliasDeclaration(node),
+  );
+
+/** The files of src that a test imports or names, if the test is in the same folder below test. */
+const testedBy = (path: string): string[] =>
+  importsOf(path).flatMap(({ from }) =>
+    path.endsWith('.test.ts') && dirname(from).replace(/^src/, 'test') === dirname(path)
+      ? [from]
+      : [],
+  );
+
+/** The exports of a file that tests of its folder import; the file must use them too. */
 function testedParts(path: string): ReadonlySet<string> {
-  const test = path.replace(/^src/, 'test').replace(/\.ts$/, '.test.ts');
+  const folder = dirname(path).replace(/^src/, 'test');
   const words = [...nodesOf(parse(path))].filter(ts.isIdentifier).map(({ text }) => text);
-  const imported = tests.includes(test) ? importsOf(test) : [];
-  const names = imported.flatMap(({ from, names }) => (from === path ? (names ?? []) : []));
+  const names = tests
+    .filter((test) => test.endsWith('.test.ts') && dirname(test) === folder)
+    .flatMap((test) => importsOf(test))
+    .flatMap(({ from, names }) => (from === path ? (names ?? []) : []));
   return new Set(names.filter((name) => words.indexOf(name) !== words.lastIndexOf(name)));
 }
 

@@ -4,8 +4,8 @@
 
 import type { Readable } from 'node:stream';
 
-import type { Packet } from '../model/proxy.ts';
-import type { Outcomes } from '../rules/told.ts';
+import type { Packet } from '../model/proxy-config.ts';
+import type { Outcomes } from '../rules/report/outcome-json.ts';
 import type { Limits, Program } from './collect.ts';
 import type { Detail, Place } from './report.ts';
 

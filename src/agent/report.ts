@@ -7,24 +7,24 @@
 // else by who has more rules. It says what is likely meant; it is no evidence of anything.
 
 import { addressIn, parseCIDR, parseIP } from '../model/ip.ts';
-import type { Packet } from '../model/proxy.ts';
-import type { Claim } from '../rules/claims.ts';
-import { claimsOf } from '../rules/claims.ts';
-import type { Asking, Senders, Told } from '../rules/digest.ts';
-import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/digest.ts';
-import { parseIptablesSave } from '../rules/iptables-save.ts';
-import { parseNft } from '../rules/nft.ts';
-import type { Routes } from '../rules/routes.ts';
+import type { Packet } from '../model/proxy-config.ts';
+import { parseIptablesSave } from '../rules/parse/iptables-save.ts';
+import { parseNft } from '../rules/parse/nft-ruleset.ts';
+import type { Asking, Senders, Told } from '../rules/report/digest.ts';
+import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/report/digest.ts';
+import type { Claim } from '../rules/report/frontends.ts';
+import { claimsOf } from '../rules/report/frontends.ts';
+import type { Settings } from '../rules/report/infer-proxy-config.ts';
+import { modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
+import type { Outcomes } from '../rules/report/outcome-json.ts';
+import { tell } from '../rules/report/outcome-json.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { together } from '../rules/ruleset.ts';
-import type { Settings } from '../rules/settings.ts';
-import { modeIn, settingsIn } from '../rules/settings.ts';
-import type { Outcomes } from '../rules/told.ts';
-import { tell } from '../rules/told.ts';
-import type { NodeContext } from '../rules/walk.ts';
+import type { Routes } from '../rules/walk/routes.ts';
+import type { NodeContext } from '../rules/walk/walk.ts';
 import type { Dump } from './collect.ts';
-import type { Walker } from './pods.ts';
-import { nobodys, walkerOf } from './pods.ts';
+import type { Walker } from './pod-interfaces.ts';
+import { nobodys, walkerOf } from './pod-interfaces.ts';
 
 /** What the agent knows of its node besides the rules. */
 export interface Place {

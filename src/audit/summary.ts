@@ -5,14 +5,22 @@
 // judged on nodes.
 
 import type { Snapshot } from '../model/objects.ts';
-import type { Finding } from './findings.ts';
-import type { Ledger } from './ledger.ts';
-import type { NodesSummary } from './nodes.ts';
-import type { NodeVerdict } from './port-verdicts.ts';
-import type { Audited } from './standing.ts';
-import type { Written } from './touch.ts';
-import type { Judged, Stale, Unknown, Verdict } from './verdict.ts';
-import { isForeign, isStale, nothingStale, reasonOf, verdictOf, written } from './verdict.ts';
+import type { Finding } from './finding/catalogue.ts';
+import type { Unknown, Verdict } from './finding/verdicts.ts';
+import type { NodesSummary } from './node/nodes.ts';
+import type { NodeVerdict } from './node/verdicts.ts';
+import type { Ledger } from './service/auditor.ts';
+import type { Written } from './service/enqueue.ts';
+import type { Audited } from './service/reconcile.ts';
+import type { Judged, Stale } from './service/verdict.ts';
+import {
+  isForeign,
+  isStale,
+  nothingStale,
+  reasonOf,
+  verdictOf,
+  written,
+} from './service/verdict.ts';
 
 export interface Summary {
   /** Services that exist. */

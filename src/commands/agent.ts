@@ -5,16 +5,16 @@
 // It rests nearly all of its life, on every node, and must be small while it does. So the process
 // of the command line, which holds what all commands need, becomes another program (agent.ts).
 
-import { existsSync, readFileSync } from 'node:fs';
 import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { defaultLimits } from '../agent/collect.ts';
-import type { Access } from '../agent/http.ts';
-import { createAgentServer } from '../agent/http.ts';
-import { createAgent } from '../agent/run.ts';
-import type { parseAddress } from '../config.ts';
-import { stopSignal } from './stop.ts';
+import { createAgent } from '../agent/schedule.ts';
+import type { Access } from '../agent/server.ts';
+import { createAgentServer } from '../agent/server.ts';
+import type { parseAddress } from './shared/flags.ts';
+import { stopSignal } from './shared/stop-signal.ts';
 
 export interface AgentOptions {
   readonly listen: ReturnType<typeof parseAddress>;
@@ -44,7 +44,7 @@ const environment = { MALLOC_MMAP_THRESHOLD_: '4096' };
 export function becomeAgent(options: AgentOptions): never {
   accessOf(options);
   if (process.execve === undefined) throw new Error(`There are no rules on ${process.platform}`);
-  const name = import.meta.filename.endsWith('.ts') ? '../agent.ts' : 'agent.cjs';
+  const name = import.meta.filename.endsWith('.ts') ? '../agent-main.ts' : 'agent.cjs';
   const program = join(import.meta.dirname, name);
   if (!existsSync(program)) {
     throw new Error(`${program} is missing: the agent needs the *.cjs files of dist beside it`);

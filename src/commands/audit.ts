@@ -4,20 +4,20 @@
 // is as it should be, or has stood for the settle window and was confirmed by reading it again. A
 // cluster in which all conform is reported at once.
 
-import { readDump } from '../cluster/dump.ts';
-import { problemAt } from '../cluster/problem.ts';
-import type { Auditor } from '../serve.ts';
-import { reportOf } from '../reporting.ts';
-import { createAuditor } from '../serve.ts';
-import type { Cluster } from './cluster.ts';
-import { openCluster } from './cluster.ts';
-import type { Fleet } from '../fleet/fleet.ts';
-import { fleetOf } from './fleet.ts';
-import { isSettled, judgedOnce } from './once.ts';
-import type { Agented, Connected, Judged, Reported } from './options.ts';
-import type { Ruled } from './rules.ts';
-import { givenRules } from './rules.ts';
-import { exitCodeOf, fail, print, problemLog, progress } from './say.ts';
+import type { Fleet } from '../agent/client/scraper.ts';
+import type { Auditor } from '../auditor/auditor.ts';
+import { createAuditor } from '../auditor/auditor.ts';
+import { reportOf } from '../auditor/reports.ts';
+import { problemAt } from '../cluster/decode/problem.ts';
+import { readDump } from '../cluster/files/dump.ts';
+import { fleetOf } from './shared/agents.ts';
+import type { Cluster } from './shared/cluster.ts';
+import { openCluster } from './shared/cluster.ts';
+import { exitCodeOf, fail, print, problemLog, progress } from './shared/console.ts';
+import type { Agented, Connected, Judged, Reported } from './shared/options.ts';
+import type { Ruled } from './shared/rules-files.ts';
+import { givenRules } from './shared/rules-files.ts';
+import { isSettled, judgedOnce } from './shared/run-once.ts';
 
 export type AuditedOnce = Judged & Reported & Connected & Ruled & Agented;
 

@@ -7,31 +7,31 @@
 // in the Service), 1 a finding above information stands about it, 2 it does not exist or cannot be
 // judged, or bad usage.
 
-import type { Explanation, Subject } from '../audit/explain.ts';
-import { explain } from '../audit/explain.ts';
-import type { Journal, Moment } from '../audit/journal.ts';
-import { createJournal } from '../audit/journal.ts';
-import type { Asked } from '../audit/subject.ts';
-import { missingSubject, parseSubject, subjectOf } from '../audit/subject.ts';
-import { readDump } from '../cluster/dump.ts';
-import type { OnProblem } from '../cluster/problem.ts';
-import type { RecordingEntry } from '../cluster/recording.ts';
+import { explain } from '../audit/explain/explain.ts';
+import type { Explanation, Subject } from '../audit/explain/explanation.ts';
+import type { Journal, Moment } from '../audit/explain/history.ts';
+import { createJournal } from '../audit/explain/history.ts';
+import type { Asked } from '../audit/explain/target.ts';
+import { missingSubject, parseSubject, subjectOf } from '../audit/explain/target.ts';
+import type { Auditor, AuditorOptions } from '../auditor/auditor.ts';
+import { createAuditor } from '../auditor/auditor.ts';
+import { lookOf, sightOf } from '../auditor/explanations.ts';
+import { replay } from '../auditor/replay.ts';
+import type { OnProblem } from '../cluster/decode/problem.ts';
+import { readDump } from '../cluster/files/dump.ts';
+import type { RecordingEntry } from '../cluster/files/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
-import type { ExplainDocument } from '../output/explain.ts';
-import { renderExplanation } from '../output/explain.ts';
-import { replay } from '../replay.ts';
-import type { Auditor, AuditorOptions } from '../serve.ts';
-import { createAuditor } from '../serve.ts';
-import { lookOf, sightOf } from '../views.ts';
-import type { Cluster } from './cluster.ts';
-import { openCluster } from './cluster.ts';
-import { judgedOnce } from './once.ts';
-import type { Connected, Judged } from './options.ts';
-import { askServer } from './remote.ts';
+import type { ExplainDocument } from '../output/text/explain.ts';
+import { renderExplanation } from '../output/text/explain.ts';
 import { recordingOf } from './replay.ts';
-import type { Ruled } from './rules.ts';
-import { givenRules } from './rules.ts';
-import { colour, fail, problemLog, terminalWidth } from './say.ts';
+import { askServer } from './shared/ask-server.ts';
+import type { Cluster } from './shared/cluster.ts';
+import { openCluster } from './shared/cluster.ts';
+import { colour, fail, problemLog, terminalWidth } from './shared/console.ts';
+import type { Connected, Judged } from './shared/options.ts';
+import type { Ruled } from './shared/rules-files.ts';
+import { givenRules } from './shared/rules-files.ts';
+import { judgedOnce } from './shared/run-once.ts';
 
 /** What the command line says besides the subject. */
 export interface Explained extends Judged, Connected, Ruled {

@@ -2,14 +2,14 @@
 // recording or on a running server. Exit codes: 0, or 2 where there is nothing to tell, or bad
 // usage. A lag is no verdict, however long it is.
 
-import type { LagReport } from '../output/lag.ts';
-import { renderLag } from '../output/lag.ts';
-import { replay } from '../replay.ts';
-import { lagReportOf } from '../reporting.ts';
-import { createAuditor } from '../serve.ts';
-import type { Judged } from './options.ts';
+import { createAuditor } from '../auditor/auditor.ts';
+import { replay } from '../auditor/replay.ts';
+import { lagReportOf } from '../auditor/reports.ts';
+import type { LagReport } from '../output/text/lag.ts';
+import { renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
-import { fail, problemLog, progress } from './say.ts';
+import { fail, problemLog, progress } from './shared/console.ts';
+import type { Judged } from './shared/options.ts';
 
 export interface LagOptions extends Judged {
   readonly recording?: string;

@@ -13,23 +13,23 @@ import { finished } from 'node:stream/promises';
 import type { Gzip } from 'node:zlib';
 import { constants, createGzip } from 'node:zlib';
 
-import type { LiveEntry } from '../cluster/delivery.ts';
-import type { Recorder } from '../cluster/recorder.ts';
-import { createRecorder } from '../cluster/recorder.ts';
-import type { Redactor } from '../cluster/redact.ts';
-import { createRedactor } from '../cluster/redact.ts';
-import { createReflectors } from '../cluster/reflectors.ts';
-import type { Store } from '../cluster/store.ts';
-import { createStore, heldObjects } from '../cluster/store.ts';
+import { createReflectors } from '../cluster/api/reflectors.ts';
+import type { LiveEntry } from '../cluster/decode/entry.ts';
+import type { Recorder } from '../cluster/files/recorder.ts';
+import { createRecorder } from '../cluster/files/recorder.ts';
+import type { Redactor } from '../cluster/files/redact.ts';
+import { createRedactor } from '../cluster/files/redact.ts';
+import type { Store } from '../cluster/store/store.ts';
+import { createStore, heldObjects } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
 import type { Scope } from '../model/scope.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
-import type { Cluster } from './cluster.ts';
-import { openCluster } from './cluster.ts';
-import type { Connected } from './options.ts';
-import { scopeOf } from './options.ts';
-import { problemLog } from './say.ts';
-import { stopSignal } from './stop.ts';
+import type { Cluster } from './shared/cluster.ts';
+import { openCluster } from './shared/cluster.ts';
+import { problemLog } from './shared/console.ts';
+import type { Connected } from './shared/options.ts';
+import { scopeOf } from './shared/options.ts';
+import { stopSignal } from './shared/stop-signal.ts';
 
 export interface Recorded extends Connected {
   /** Bytes of a file after which the next begins. */

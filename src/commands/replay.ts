@@ -3,18 +3,25 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 
-import type { Finding } from '../audit/findings.ts';
-import { isKwokRecording, readKwok } from '../cluster/kwok.ts';
-import type { Problem } from '../cluster/problem.ts';
-import type { RecordingEntry } from '../cluster/recording.ts';
-import { readRecording } from '../cluster/recording.ts';
+import type { Finding } from '../audit/finding/catalogue.ts';
+import type { Auditor } from '../auditor/auditor.ts';
+import { createAuditor } from '../auditor/auditor.ts';
+import { replay } from '../auditor/replay.ts';
+import { reportOf } from '../auditor/reports.ts';
+import type { Problem } from '../cluster/decode/problem.ts';
+import { isKwokRecording, readKwok } from '../cluster/files/kwok.ts';
+import type { RecordingEntry } from '../cluster/files/recording.ts';
+import { readRecording } from '../cluster/files/recording.ts';
 import type { Pod } from '../model/objects.ts';
-import { replay } from '../replay.ts';
-import type { Auditor } from '../serve.ts';
-import { reportOf } from '../reporting.ts';
-import { createAuditor } from '../serve.ts';
-import type { Judged, Reported } from './options.ts';
-import { exitCodeOf, print, problemLog, progress, sayFinding, sayIfUnknown } from './say.ts';
+import {
+  exitCodeOf,
+  print,
+  problemLog,
+  progress,
+  sayFinding,
+  sayIfUnknown,
+} from './shared/console.ts';
+import type { Judged, Reported } from './shared/options.ts';
 
 export interface Replayed extends Judged, Reported {
   readonly speed: number;

@@ -5,22 +5,22 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-import { createApp, listen } from '../output/http.ts';
-import type { Answers, Listening } from '../output/http.ts';
-import { replay } from '../replay.ts';
-import { reportOf } from '../reporting.ts';
-import { createAuditor } from '../serve.ts';
-import { answersOf, notLive } from '../status.ts';
-import type { Cluster } from './cluster.ts';
-import { auditorOf, openCluster } from './cluster.ts';
-import { fleetOf } from './fleet.ts';
-import { growFast, startYoung } from './heap.ts';
-import type { Agented, Connected, Judged, Metered } from './options.ts';
-import { perServiceOf } from './options.ts';
+import { createAuditor } from '../auditor/auditor.ts';
+import { answersOf, notLive } from '../auditor/queries.ts';
+import { replay } from '../auditor/replay.ts';
+import { reportOf } from '../auditor/reports.ts';
+import type { Answers, Listening } from '../output/http/server.ts';
+import { createApp, listen } from '../output/http/server.ts';
 import { recordingOf } from './replay.ts';
-import { print, problemLog, sayFinding, sayIfUnknown } from './say.ts';
-import { stopSignal } from './stop.ts';
-import { traced, tracingOf } from './tracing.ts';
+import { fleetOf } from './shared/agents.ts';
+import type { Cluster } from './shared/cluster.ts';
+import { auditorOf, openCluster } from './shared/cluster.ts';
+import { print, problemLog, sayFinding, sayIfUnknown } from './shared/console.ts';
+import { growFast, startYoung } from './shared/heap-flags.ts';
+import type { Agented, Connected, Judged, Metered } from './shared/options.ts';
+import { perServiceOf } from './shared/options.ts';
+import { stopSignal } from './shared/stop-signal.ts';
+import { traced, tracingOf } from './shared/tracing.ts';
 
 export interface Served extends Judged, Connected, Metered, Agented {
   /** true: the one that comes with the program. */

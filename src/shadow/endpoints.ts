@@ -14,9 +14,9 @@
 // depends on how changes were batched), annotations of others (kept upstream), pods in which two
 // Service ports of the same name and number meet (the API forbids them).
 
+import { parseIP } from '../model/ip.ts';
 import type { EndpointAddress, Labels, Pod, Port, PortMapKey, Service } from '../model/objects.ts';
 import { label, manager, portKey } from '../model/objects.ts';
-import { parseIP } from '../model/ip.ts';
 import { carriesHostname, isListed, resolvePorts } from './pod.ts';
 import type { Release } from './release.ts';
 

@@ -11,7 +11,7 @@
 // Left out: names of slices, order, trigger-time annotations and annotations of others (all without
 // meaning upstream), and hints (hints.ts).
 
-import { equalTexts, isOfUid } from '../model/equal.ts';
+import { equalTexts, isOfUid } from '../model/equality.ts';
 import { addressTypeOf, parseIP } from '../model/ip.ts';
 import type {
   AddressType,

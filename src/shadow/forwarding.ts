@@ -19,11 +19,11 @@
 import { isWithin, parseIP } from '../model/ip.ts';
 import type { EndpointSlice, Key, Node, Service } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
-import type { Packet, Protocol, ProxyConfig } from '../model/proxy.ts';
-import type { ProxyNode } from './proxynode.ts';
-import { proxyNode } from './proxynode.ts';
-import type { ProxiedPort, ProxyRules } from './serviceport.ts';
-import { proxiedPorts, proxyRules } from './serviceport.ts';
+import type { Packet, Protocol, ProxyConfig } from '../model/proxy-config.ts';
+import type { ProxyNode } from './proxy-node.ts';
+import { proxyNode } from './proxy-node.ts';
+import type { ProxiedPort, ProxyRules } from './service-port.ts';
+import { proxiedPorts, proxyRules } from './service-port.ts';
 import type { ProxyEndpoint, Usable } from './topology.ts';
 
 export type FrontendKind =

@@ -25,7 +25,7 @@ import type {
   Service,
 } from '../model/objects.ts';
 import { annotation, label, manager, portKey, portMapKey } from '../model/objects.ts';
-import { isMirrorable } from './wake.ts';
+import { isMirrorable } from './event-handlers.ts';
 
 /** Default of kube-controller-manager's --mirroring-max-endpoints-per-subset, and per slice too. */
 export const maxEndpointsPerSubset = 1000;

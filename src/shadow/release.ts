@@ -7,7 +7,7 @@
 // FNV since), irregular addresses (copied as they are before 1.33, rewritten since; they are
 // compared in canonical form), and defects of single patch releases.
 
-import { minorIn } from '../model/proxy.ts';
+import { minorIn } from '../model/proxy-config.ts';
 
 export interface Release {
   /** The minor version whose row this is. */

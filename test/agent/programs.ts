@@ -4,8 +4,8 @@ import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { defaultLimits } from '../../src/agent/collect.ts';
 import type { Limits } from '../../src/agent/collect.ts';
+import { defaultLimits } from '../../src/agent/collect.ts';
 
 /** Limits with which these scripts are found, and besides only what every system has. */
 export function withPrograms(

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 
-import type { Code } from '../../src/audit/findings.ts';
-import { catalogue } from '../../src/audit/findings.ts';
+import type { Code } from '../../src/audit/finding/catalogue.ts';
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
 import { exposed, groupedBy, problemsOf } from '../promql.ts';
 import { alerts, codesOf, folder, readRules, recorded, records, ruleFiles } from './rules.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import { parse } from 'yaml';
 
-import { catalogue } from '../../src/audit/findings.ts';
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
 import { groupedBy } from '../promql.ts';
 
 export const folder = join(import.meta.dirname, '../../alerts');

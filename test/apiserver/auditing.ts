@@ -14,32 +14,31 @@
 //
 // Not simulated: lists that are older than what was told before, which no API server answers.
 
-import { verdictOf } from '../../src/audit/verdict.ts';
-import { attach } from '../../src/attach.ts';
-import { createReflectors } from '../../src/cluster/reflectors.ts';
+import type { Item } from '../../src/audit/pending/pending.ts';
+import { verdictOf } from '../../src/audit/service/verdict.ts';
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import type { LiveClock } from '../../src/auditor/event-loop.ts';
+import type { Attached } from '../../src/auditor/live.ts';
+import { attach } from '../../src/auditor/live.ts';
+import { createReflectors } from '../../src/cluster/api/reflectors.ts';
+import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/api-request.ts';
+import type { Environment } from '../../src/cluster/api/transport/request.ts';
+import { heldObjects } from '../../src/cluster/store/store.ts';
+import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
-import { heldObjects } from '../../src/cluster/store.ts';
-import { createAuditor } from '../../src/serve.ts';
+import { throwProblem } from '../problems.ts';
+import type { VirtualClock } from './clock.ts';
 import { virtualClock } from './clock.ts';
 import { names } from './life.ts';
+import type { Missing, Owed } from './owed.ts';
 import { owedBy } from './owed.ts';
+import type { FakeServer } from './server.ts';
 import { createServer, statusAnswer } from './server.ts';
 import { chanceFrom } from './simulate.ts';
 import { createStream } from './stream.ts';
-import { outputs, truthOf } from './truth.ts';
-
-import type { Item } from '../../src/audit/settle.ts';
-import type { Attached } from '../../src/attach.ts';
-import type { ApiAnswer, ApiRequest } from '../../src/cluster/connection.ts';
-import type { Environment } from '../../src/cluster/exchange.ts';
-import type { LiveClock } from '../../src/live.ts';
-import type { Resource } from '../../src/model/objects.ts';
-import type { Auditor } from '../../src/serve.ts';
-import type { VirtualClock } from './clock.ts';
-import type { Missing, Owed } from './owed.ts';
-import type { FakeServer } from './server.ts';
 import type { Interval, Truth } from './truth.ts';
-import { throwProblem } from '../problems.ts';
+import { outputs, truthOf } from './truth.ts';
 
 /** Seconds; short, so that much happens in few. */
 export const settle = 10;

@@ -1,11 +1,10 @@
 // A random life of a cluster and of the connection to it, from a seed: objects come, change, go and
 // come again while everything goes wrong that can. Afterwards all faults cease.
 
-import { statusAnswer, statusOf } from './server.ts';
-
 import type { Resource } from '../../src/model/objects.ts';
 import type { Raw, Saved } from './objects.ts';
 import type { Asked, FakeServer, Instead, Spoil } from './server.ts';
+import { statusAnswer, statusOf } from './server.ts';
 import type { World } from './simulate.ts';
 
 const resources: readonly Resource[] = ['pods', 'pods', 'endpointslices', 'services', 'nodes'];

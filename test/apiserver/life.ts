@@ -2,15 +2,14 @@
 // and go, and the controllers follow after random delays. Sometimes a controller stops for longer
 // than any window, or somebody edits its output by hand: those are the faults that must be found.
 
+import type { Written } from '../../src/audit/service/enqueue.ts';
 import { collectGarbage } from '../scenarios/controllers.ts';
-import { below, oneOf } from './chaos.ts';
-import { outputs, sync } from './truth.ts';
-
-import type { Written } from '../../src/audit/touch.ts';
 import type { Random } from './chaos.ts';
+import { below, oneOf } from './chaos.ts';
 import type { VirtualClock } from './clock.ts';
 import type { FakeServer } from './server.ts';
 import type { Truth } from './truth.ts';
+import { outputs, sync } from './truth.ts';
 
 const namespace = 'shop';
 

@@ -3,17 +3,21 @@
 // its ends.
 
 import { readFileSync } from 'node:fs';
+import type {
+  IncomingHttpHeaders,
+  IncomingMessage,
+  Server as HttpServer,
+  ServerResponse,
+} from 'node:http';
 import { createServer as createHttp } from 'node:http';
-import { createServer as createHttps } from 'node:https';
+import type { Http2SecureServer, Http2ServerResponse } from 'node:http2';
 import { constants, createSecureServer } from 'node:http2';
+import { createServer as createHttps } from 'node:https';
+import type { AddressInfo, Server, Socket } from 'node:net';
 import { connect, createServer as createTcp } from 'node:net';
 import { join } from 'node:path';
 
-import type { IncomingHttpHeaders, Server as HttpServer } from 'node:http';
-import type { Http2SecureServer, Http2ServerResponse } from 'node:http2';
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { AddressInfo, Server, Socket } from 'node:net';
-import type { Ask } from '../../src/cluster/connection.ts';
+import type { Ask } from '../../src/cluster/api/transport/api-request.ts';
 
 export interface Listener {
   readonly port: number;

@@ -2,20 +2,19 @@
 // come and go (life.ts) while streams lag, break, freeze and are withheld (chaos.ts), reads fail,
 // controllers stop, and the server's history is forgotten or goes back.
 
+import type { Written } from '../../src/audit/service/enqueue.ts';
+import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
+import type { Simulation } from './auditing.ts';
 import { createSimulation, noFault, patience, settle } from './auditing.ts';
+import type { Random } from './chaos.ts';
 import { below, cut, disturb, heal, oneOf, refuse } from './chaos.ts';
+import type { Life } from './life.ts';
 import { createLife } from './life.ts';
+import type { Saved } from './objects.ts';
 import { statusAnswer } from './server.ts';
 import { chanceFrom } from './simulate.ts';
 import { outputs } from './truth.ts';
-
-import type { Written } from '../../src/audit/touch.ts';
-import type { Resource } from '../../src/model/objects.ts';
-import type { Simulation } from './auditing.ts';
-import type { Random } from './chaos.ts';
-import type { Life } from './life.ts';
-import type { Saved } from './objects.ts';
 
 /** Controllers stop: one, or all. */
 function halt(life: Life, among: readonly Written[], random: Random): void {

@@ -19,8 +19,8 @@ interface Mutant {
   readonly to: string;
 }
 
-const confirm = 'src/audit/confirm.ts';
-const cut = 'src/audit/cut.ts';
+const confirm = 'src/audit/pending/confirm.ts';
+const cut = 'src/audit/pending/progress.ts';
 
 /** Nodes are left out: their stream never lags here, since no read shows what it owes. */
 const behind = ['services', 'pods', 'endpoints', 'endpointslices'].map((resource) => ({
@@ -82,19 +82,19 @@ const mutants: readonly Mutant[] = [
   },
   {
     name: 'the clock runs on over gaps',
-    file: 'src/audit/ledger.ts',
+    file: 'src/audit/service/auditor.ts',
     from: 'change.gap === true || late;',
     to: 'late;',
   },
   {
     name: 'time in which nothing is seen counts',
-    file: 'src/serve.ts',
+    file: 'src/auditor/auditor.ts',
     from: 'if (missed || to - from >= staleGrace) settle.delay',
     to: 'if (from > to) settle.delay',
   },
   {
     name: 'a difference that goes on in another way forgets what nobody saw',
-    file: 'src/audit/standing.ts',
+    file: 'src/audit/service/reconcile.ts',
     from: '(item.since < oldest.since ? item : oldest)',
     to: '(item.since < oldest.since ? { ...item, unseen: 0 } : oldest)',
   },
@@ -106,7 +106,7 @@ const mutants: readonly Mutant[] = [
   },
   {
     name: 'findings open late',
-    file: 'src/audit/settle.ts',
+    file: 'src/audit/pending/pending.ts',
     from: 'options.window, now);',
     to: 'options.window + 3, now);',
   },

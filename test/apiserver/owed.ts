@@ -2,9 +2,9 @@
 // taken in yet, from the entries that are. It says up to which moment a Service is known, whatever
 // the auditor itself makes of the versions that it has seen.
 
-import type { InputState } from '../../src/audit/cut.ts';
+import type { InputState } from '../../src/audit/pending/progress.ts';
+import type { Entry } from '../../src/auditor/auditor.ts';
 import type { Resource } from '../../src/model/objects.ts';
-import type { Entry } from '../../src/serve.ts';
 import type { Clock } from './clock.ts';
 import type { Change, Truth } from './truth.ts';
 

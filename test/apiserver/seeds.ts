@@ -9,15 +9,14 @@ import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { parentPort, Worker, workerData } from 'node:worker_threads';
 
-import { createReflectors } from '../../src/cluster/reflectors.ts';
+import { createReflectors } from '../../src/cluster/api/reflectors.ts';
+import type { WatchCounters } from '../../src/cluster/api/watch-counters.ts';
+import type { LiveEntry } from '../../src/cluster/decode/entry.ts';
+import type { Resource } from '../../src/model/objects.ts';
 import { live } from './chaos.ts';
 import { auditSeed } from './lives.ts';
-import { chanceFrom, compared, createWorld, heldIn } from './simulate.ts';
-
-import type { LiveEntry } from '../../src/cluster/delivery.ts';
-import type { WatchCounters } from '../../src/cluster/counters.ts';
-import type { Resource } from '../../src/model/objects.ts';
 import type { World } from './simulate.ts';
+import { chanceFrom, compared, createWorld, heldIn } from './simulate.ts';
 
 export interface Run {
   /** What was not as it must be. */

@@ -6,14 +6,13 @@
 // Faults come on demand. `faults.before` may answer any request in the server's place; every watch
 // that runs is in `watches`, where it can be cut, frozen, or have its next frame spoilt.
 
-import { apiVersionOf, createObjects, kindOf } from './objects.ts';
-import { createStream } from './stream.ts';
-
-import type { ApiAnswer, ApiRequest } from '../../src/cluster/connection.ts';
+import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/api-request.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Clock } from './clock.ts';
 import type { Event, Objects, Stored } from './objects.ts';
+import { apiVersionOf, createObjects, kindOf } from './objects.ts';
 import type { Stream } from './stream.ts';
+import { createStream } from './stream.ts';
 
 /** How the next frame of a watch is spoilt. */
 export type Spoil = 'garbled' | 'cut' | 'twice' | 'swapped';

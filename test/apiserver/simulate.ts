@@ -1,18 +1,17 @@
 // A reflector's world in process: the fake API server, a clock that jumps, chance from a seed, and
 // the real store behind. It keeps every entry and checks, as they come, what must always hold.
 
-import { createStore } from '../../src/cluster/store.ts';
-import { resources } from '../../src/model/objects.ts';
-import { virtualClock } from './clock.ts';
-import { createServer } from './server.ts';
-
-import type { LiveEntry } from '../../src/cluster/delivery.ts';
-import type { Environment } from '../../src/cluster/exchange.ts';
-import type { Held } from '../../src/cluster/history.ts';
-import type { Store } from '../../src/cluster/store.ts';
+import type { Environment } from '../../src/cluster/api/transport/request.ts';
+import type { Held } from '../../src/cluster/api/version-filter.ts';
+import type { LiveEntry } from '../../src/cluster/decode/entry.ts';
+import type { Store } from '../../src/cluster/store/store.ts';
+import { createStore } from '../../src/cluster/store/store.ts';
 import type { AnyObject, Resource } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
 import type { VirtualClock } from './clock.ts';
+import { virtualClock } from './clock.ts';
 import type { FakeServer } from './server.ts';
+import { createServer } from './server.ts';
 
 export interface World {
   readonly clock: VirtualClock;

@@ -3,13 +3,12 @@
 
 import { describe, expect, test } from 'vitest';
 
+import type { Resource } from '../../src/model/objects.ts';
+import type { Simulation } from './auditing.ts';
 import { createSimulation, settle } from './auditing.ts';
 import { auditSeed } from './lives.ts';
 import { statusAnswer } from './server.ts';
 import { sync } from './truth.ts';
-
-import type { Resource } from '../../src/model/objects.ts';
-import type { Simulation } from './auditing.ts';
 
 test('random lives', { timeout: 300_000 }, async () => {
   const failed: string[] = [];

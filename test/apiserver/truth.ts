@@ -6,14 +6,13 @@
 
 import { isDeepStrictEqual } from 'node:util';
 
-import { collectGarbage, syncEndpoints, syncMirror, syncSlices } from '../scenarios/controllers.ts';
-import { keyOf } from './objects.ts';
-
-import type { Written } from '../../src/audit/touch.ts';
+import type { Written } from '../../src/audit/service/enqueue.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Api, EndpointsObject, ServiceObject, SliceObject } from '../scenarios/api.ts';
+import { collectGarbage, syncEndpoints, syncMirror, syncSlices } from '../scenarios/controllers.ts';
 import type { Clock } from './clock.ts';
 import type { Event, Raw } from './objects.ts';
+import { keyOf } from './objects.ts';
 import type { FakeServer } from './server.ts';
 
 type Held = Record<Resource, Map<string, Raw>>;

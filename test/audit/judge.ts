@@ -1,14 +1,14 @@
 // Judges a Service of a store as a ledger does at its beginning, for tests of single judges.
 
-import { contextOf, storeOf } from '../build.ts';
-import type { Difference } from '../../src/audit/compare.ts';
-import type { Ledger } from '../../src/audit/ledger.ts';
-import { createLedger } from '../../src/audit/ledger.ts';
-import type { Context, ServiceRecord } from '../../src/audit/service.ts';
-import { createSettle } from '../../src/audit/settle.ts';
-import type { Item } from '../../src/audit/settle.ts';
+import type { Difference } from '../../src/audit/finding/difference.ts';
+import type { Item } from '../../src/audit/pending/pending.ts';
+import { createSettle } from '../../src/audit/pending/pending.ts';
+import type { Ledger } from '../../src/audit/service/auditor.ts';
+import { createLedger } from '../../src/audit/service/auditor.ts';
+import type { Context, ServiceRecord } from '../../src/audit/service/cache.ts';
 import type { AnyObject, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
+import { contextOf, storeOf } from '../build.ts';
 
 export interface Judged {
   readonly context: Context;

@@ -2,6 +2,13 @@
 
 import { describe, expect, test } from 'vitest';
 
+import type { Code, Finding, Severity } from '../../src/audit/finding/catalogue.ts';
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import { createSettle } from '../../src/audit/pending/pending.ts';
+import { createLedger } from '../../src/audit/service/auditor.ts';
+import { emptySummary, inOrder, summarize } from '../../src/audit/summary.ts';
+import type { AnyObject, Lost, Resource } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
 import {
   contextOf,
   endpoint,
@@ -13,13 +20,6 @@ import {
   slice,
   storeOf,
 } from '../build.ts';
-import type { Code, Finding, Severity } from '../../src/audit/findings.ts';
-import { catalogue } from '../../src/audit/findings.ts';
-import { createLedger } from '../../src/audit/ledger.ts';
-import { createSettle } from '../../src/audit/settle.ts';
-import { emptySummary, inOrder, summarize } from '../../src/audit/summary.ts';
-import type { AnyObject, Lost, Resource } from '../../src/model/objects.ts';
-import { resources } from '../../src/model/objects.ts';
 
 function summaryOf(
   objects: readonly AnyObject[],

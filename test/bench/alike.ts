@@ -2,15 +2,15 @@
 // what the agent costs. Services with 15 endpoints each, on nodes of three zones; each node tells
 // what it must. One judged by itself, from all Services, is the yardstick.
 
-import { createAlike } from '../../src/audit/alike.ts';
-import { observeNode } from '../../src/audit/node.ts';
-import { createProxied } from '../../src/audit/proxied.ts';
-import { reportedRules } from '../../src/audit/reported.ts';
+import { observeNode } from '../../src/audit/node/audit-node.ts';
+import { createAlike } from '../../src/audit/node/node-class.ts';
+import { reportedRules } from '../../src/audit/node/observation.ts';
+import { createProxied } from '../../src/audit/node/proxy-cache.ts';
 import type { EndpointSlice, Node } from '../../src/model/objects.ts';
 import { label } from '../../src/model/objects.ts';
-import { defaultProxyConfig } from '../../src/model/proxy.ts';
-import type { Claim } from '../../src/rules/claims.ts';
-import { digestOf, expectedWordsAt, keyOf } from '../../src/rules/digest.ts';
+import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
+import { digestOf, expectedWordsAt, keyOf } from '../../src/rules/report/digest.ts';
+import type { Claim } from '../../src/rules/report/frontends.ts';
 import { expectedForwarding } from '../../src/shadow/forwarding.ts';
 import {
   endpoint,

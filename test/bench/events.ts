@@ -7,8 +7,8 @@
 // and they are applied one after the other. A sample is the mean of one kind over a block.
 
 import type { Resource, WatchEvent } from '../../src/model/objects.ts';
-import { assertQuiet, eventOf } from './fleet.ts';
 import type { World } from './fleet.ts';
+import { assertQuiet, eventOf } from './fleet.ts';
 import type { Plan, Raw } from './generate.ts';
 import { rawEndpoints, rawNode, rawPod, rawService, rawSlice, sliceOf, zones } from './generate.ts';
 import { askingMicros, cpuMicros, sweep } from './measure.ts';

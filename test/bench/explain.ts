@@ -5,19 +5,19 @@
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 
-import type { Subject } from '../../src/audit/explain.ts';
-import { explain } from '../../src/audit/explain.ts';
-import { readRecording } from '../../src/cluster/recording.ts';
+import { explain } from '../../src/audit/explain/explain.ts';
+import type { Subject } from '../../src/audit/explain/explanation.ts';
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { lookOf, sightOf } from '../../src/auditor/explanations.ts';
+import { readRecording } from '../../src/cluster/files/recording.ts';
 import { resources } from '../../src/model/objects.ts';
-import type { Auditor } from '../../src/serve.ts';
-import { createAuditor } from '../../src/serve.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
-import { lookOf, sightOf } from '../../src/views.ts';
+import { throwProblem } from '../problems.ts';
 import { eventOf, rawObjects } from './fleet.ts';
 import type { Shape } from './generate.ts';
 import { createFleet } from './generate.ts';
 import { cpuMicros, round } from './measure.ts';
-import { throwProblem } from '../problems.ts';
 
 /** What is asked, of which input, and milliseconds: the first, the median and the most. */
 export type ExplainRow = readonly [string, string, number, number, number];

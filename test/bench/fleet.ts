@@ -2,13 +2,13 @@
 // One run builds everything anew; bench.ts starts each run in a process of its own, so that no run
 // profits from code that another has warmed up or from strings that another has interned.
 
-import type { Ledger } from '../../src/audit/ledger.ts';
-import { createLedger } from '../../src/audit/ledger.ts';
-import type { Context } from '../../src/audit/service.ts';
-import { createSettle } from '../../src/audit/settle.ts';
-import { project } from '../../src/cluster/project.ts';
-import type { Store } from '../../src/cluster/store.ts';
-import { createStore } from '../../src/cluster/store.ts';
+import { createSettle } from '../../src/audit/pending/pending.ts';
+import type { Ledger } from '../../src/audit/service/auditor.ts';
+import { createLedger } from '../../src/audit/service/auditor.ts';
+import type { Context } from '../../src/audit/service/cache.ts';
+import { project } from '../../src/cluster/decode/json-objects.ts';
+import type { Store } from '../../src/cluster/store/store.ts';
+import { createStore } from '../../src/cluster/store/store.ts';
 import type { Resource, WatchEvent } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';

@@ -10,8 +10,8 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { startStateMetrics } from './ksm.ts';
 import type { StateMetrics } from './ksm.ts';
+import { startStateMetrics } from './ksm.ts';
 import type { LoadServer, Stamp } from './loadserver.ts';
 import { startLoadServer } from './loadserver.ts';
 import { quantile, round } from './measure.ts';

@@ -15,10 +15,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { build } from 'esbuild';
 
-import { readerFlags } from '../../src/agent/run.ts';
-import { round } from './measure.ts';
+import { readerFlags } from '../../src/agent/schedule.ts';
 import { measureAlike } from './alike.ts';
 import { generateDump } from './dump.ts';
+import { round } from './measure.ts';
 import { buildBundle } from './program.ts';
 import type { Walked } from './walking.ts';
 

@@ -5,14 +5,14 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
-import type { RecordingEntry } from '../../src/cluster/recording.ts';
-import { readRecording } from '../../src/cluster/recording.ts';
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { replay } from '../../src/auditor/replay.ts';
+import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
+import { readRecording } from '../../src/cluster/files/recording.ts';
 import type { Pod } from '../../src/model/objects.ts';
-import type { Auditor } from '../../src/serve.ts';
-import { createAuditor } from '../../src/serve.ts';
-import { replay } from '../../src/replay.ts';
-import { cpuMicros, sweep } from './measure.ts';
 import { throwProblem } from '../problems.ts';
+import { cpuMicros, sweep } from './measure.ts';
 
 const file = new URL('../recordings/shop.ndjson.gz', import.meta.url);
 const chunkBytes = 64 * 1024;

@@ -2,8 +2,8 @@
 // makes a dump of 10,000 Services with 15 endpoints each, reads it, and walks every frontend from a
 // pod. Times are of the CPU, of one process, the best of the rounds.
 
-import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
-import { walk } from '../../src/rules/walk.ts';
+import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
+import { walk } from '../../src/rules/walk/walk.ts';
 import { generateDump } from './dump.ts';
 
 const rounds = 3;

@@ -11,21 +11,21 @@
 import { Gauge, Registry } from 'prom-client';
 
 import { summarize } from '../../src/audit/summary.ts';
-import { createApp, listen } from '../../src/output/http.ts';
-import { renderMetrics } from '../../src/output/metrics.ts';
-import type { PerService } from '../../src/output/service-rows.ts';
-import type { Auditor } from '../../src/serve.ts';
-import { createAuditor } from '../../src/serve.ts';
-import { answersOf, notLive } from '../../src/status.ts';
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { answersOf, notLive } from '../../src/auditor/queries.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
+import { createApp, listen } from '../../src/output/http/server.ts';
+import { renderMetrics } from '../../src/output/metrics/metrics.ts';
+import type { PerService } from '../../src/output/metrics/service-rows.ts';
+import { throwProblem } from '../problems.ts';
 import { eventOf, rawObjects } from './fleet.ts';
 import type { Fleet } from './generate.ts';
 import { createFleet, rawSlice } from './generate.ts';
 import { cpuMicros, figure, quantile, round } from './measure.ts';
 import type { Scraped } from './scraper.ts';
 import { seriesIn, startScraper } from './scraper.ts';
-import { throwProblem } from '../problems.ts';
 
 const quick = process.argv.includes('--quick');
 const scrapes = quick ? 3 : 100;

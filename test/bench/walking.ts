@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { programs } from '../../src/agent/collect.ts';
 import { fingerprintOf } from '../../src/agent/fingerprint.ts';
 import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
-import { walk } from '../../src/rules/walk.ts';
+import { walk } from '../../src/rules/walk/walk.ts';
 import { cpuMicros } from './measure.ts';
 
 /** CPU seconds, and sizes. */

@@ -7,13 +7,13 @@
 
 import { request } from 'node:https';
 
-import { withoutManagedFields } from '../../src/cluster/managed-fields.ts';
-import { project } from '../../src/cluster/project.ts';
+import { project } from '../../src/cluster/decode/json-objects.ts';
+import { withoutManagedFields } from '../../src/cluster/decode/managed-fields.ts';
 import {
   createListReader,
   createWatchReader,
   readStatus,
-} from '../../src/cluster/protobuf-stream.ts';
+} from '../../src/cluster/decode/protobuf/stream.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { LoadServer } from './loadserver.ts';
 import { startLoadServer } from './loadserver.ts';

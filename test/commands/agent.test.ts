@@ -10,8 +10,8 @@ import { describe, expect, test } from 'vitest';
 
 import type { Dump } from '../../src/agent/collect.ts';
 import { programs } from '../../src/agent/collect.ts';
-import type { Report } from '../../src/agent/reading.ts';
 import { digestsOf, readDumps } from '../../src/agent/report.ts';
+import type { Report } from '../../src/agent/rules-reader.ts';
 import type { AgentOptions } from '../../src/commands/agent.ts';
 import { agent } from '../../src/commands/agent.ts';
 import { readBytes } from '../nodes/folder.ts';

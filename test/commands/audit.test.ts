@@ -3,10 +3,10 @@
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import { printed, usual } from './printed.ts';
-import { emptySlice, liveCluster } from '../clusters.ts';
 import { auditLive } from '../../src/commands/audit.ts';
-import type { Report } from '../../src/output/report.ts';
+import type { Report } from '../../src/output/text/report.ts';
+import { emptySlice, liveCluster } from '../clusters.ts';
+import { printed, usual } from './printed.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

@@ -6,28 +6,28 @@
 import { execFile } from 'node:child_process';
 import { createReadStream, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { Readable } from 'node:stream';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 
-import { printed } from './printed.ts';
-import { emptySlice, liveCluster } from '../clusters.ts';
-import { causes } from '../../src/audit/causes.ts';
-import type { Explanation } from '../../src/audit/explain.ts';
-import { explain } from '../../src/audit/explain.ts';
-import { readRecording } from '../../src/cluster/recording.ts';
+import { explain } from '../../src/audit/explain/explain.ts';
+import type { Explanation } from '../../src/audit/explain/explanation.ts';
+import { causes } from '../../src/audit/finding/causes.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { answersOf } from '../../src/auditor/queries.ts';
+import { readRecording } from '../../src/cluster/files/recording.ts';
 import { explainSubject } from '../../src/commands/explain.ts';
 import type { recordingOf } from '../../src/commands/replay.ts';
-import { parseOutput, parseTime } from '../../src/config.ts';
-import type { ExplainDocument } from '../../src/output/explain.ts';
-import { createApp, listen } from '../../src/output/http.ts';
-import { createAuditor } from '../../src/serve.ts';
-import { answersOf } from '../../src/status.ts';
+import { parseOutput, parseTime } from '../../src/commands/shared/flags.ts';
+import { createApp, listen } from '../../src/output/http/server.ts';
+import type { ExplainDocument } from '../../src/output/text/explain.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
+import { emptySlice, liveCluster } from '../clusters.ts';
 import { throwProblem } from '../problems.ts';
+import { printed } from './printed.ts';
 
 type Entries = Awaited<ReturnType<typeof recordingOf>>;
 type Entry = Entries extends AsyncIterable<infer T> ? T : never;

@@ -9,10 +9,10 @@ import { join } from 'node:path';
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import { printed } from './printed.ts';
-import { lagReport } from '../output/samples.ts';
 import { lag } from '../../src/commands/lag.ts';
-import type { LagReport } from '../../src/output/lag.ts';
+import type { LagReport } from '../../src/output/text/lag.ts';
+import { lagReport } from '../output/samples.ts';
+import { printed } from './printed.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

@@ -3,10 +3,10 @@
 // NETNS_TESTS=required.
 
 import { execFileSync, spawnSync } from 'node:child_process';
-import { gunzipSync } from 'node:zlib';
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 
 /** Why there can be no namespace; null: there can. */
 export function whyNot(): string | null {

@@ -1,19 +1,19 @@
 // A recording of a live cluster, and its replay: each file by itself, whatever was before it.
 
-import { mkdtempSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
-import { printed, usual } from './printed.ts';
-import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../clusters.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { replay } from '../../src/auditor/replay.ts';
 import { record } from '../../src/commands/record.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
-import { replay } from '../../src/replay.ts';
-import { createAuditor } from '../../src/serve.ts';
+import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../clusters.ts';
 import { throwProblem } from '../problems.ts';
+import { printed, usual } from './printed.ts';
 
 let folder: string;
 

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { auditorOf } from '../entries.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
+import { auditorOf } from '../entries.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
 

@@ -6,12 +6,12 @@ import type { AddressInfo } from 'node:net';
 
 import { afterEach, expect, test, vi } from 'vitest';
 
-import { printed, usual } from './printed.ts';
-import { emptySlice, liveCluster, rawEndpoints, rawPod, rawSlice, withUids } from '../clusters.ts';
+import { serveLive } from '../../src/commands/serve.ts';
 import type { Raw } from '../apiserver/objects.ts';
+import { emptySlice, liveCluster, rawEndpoints, rawPod, rawSlice, withUids } from '../clusters.ts';
 import { decodeTraces } from '../output/otlp.ts';
 import { freePort } from '../processes.ts';
-import { serveLive } from '../../src/commands/serve.ts';
+import { printed, usual } from './printed.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

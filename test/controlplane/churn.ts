@@ -9,8 +9,15 @@ import type { Client, Method } from './client.ts';
 import type { Node, Pod } from './cluster.ts';
 import { bindPod, deletePod, reportState } from './cluster.ts';
 import type { Fleet, Member } from './fleet.ts';
-import { above, addNode, endpointsPath, handWritten, inParallel, newPod } from './fleet.ts';
-import { servicePath } from './fleet.ts';
+import {
+  above,
+  addNode,
+  endpointsPath,
+  handWritten,
+  inParallel,
+  newPod,
+  servicePath,
+} from './fleet.ts';
 
 export interface Churn {
   /** Requests that changed something, by what was done. */

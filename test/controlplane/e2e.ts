@@ -10,7 +10,7 @@
 
 import { parseArgs } from 'node:util';
 
-import { parseDuration } from '../../src/config.ts';
+import { parseDuration } from '../../src/commands/shared/flags.ts';
 import type { Tally } from './checks.ts';
 import { report, say, secondsSince, textOfError } from './checks.ts';
 import type { ControlPlane, Options, Version } from './controlplane.ts';

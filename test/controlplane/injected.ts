@@ -2,11 +2,11 @@
 // recorded states, and have their names here; harmless changes among them must not be found.
 
 import type { Client, Thing } from './client.ts';
-import type { Version } from './controlplane.ts';
 import { bystander, isLater } from './cluster.ts';
+import type { Version } from './controlplane.ts';
+import type { Address, Endpoints, Slice } from './faults.ts';
 import { first, gone, inEndpoints, inject, inSlice, toNotReady } from './faults.ts';
 import { crowded } from './fleet.ts';
-import type { Address, Endpoints, Slice } from './faults.ts';
 import type { Injected, Shape } from './injecting.ts';
 import {
   address,

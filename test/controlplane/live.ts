@@ -17,18 +17,18 @@ import type { Auditor } from './auditor.ts';
 import { startAuditor } from './auditor.ts';
 import type { Tally } from './checks.ts';
 import { report, say, secondsSince } from './checks.ts';
+import { startChurn } from './churn.ts';
 import type { Client } from './client.ts';
 import { awaitSettled, clientOf } from './client.ts';
-import { startChurn } from './churn.ts';
 import type { ControlPlane } from './controlplane.ts';
 import { disturb } from './disturb.ts';
 import type { Fleet, Size } from './fleet.ts';
 import { createMembersOf, createNodesOf } from './fleet.ts';
 import { measureLags } from './pause.ts';
+import { startProxy } from './proxy.ts';
 import { checkFaults } from './spoil.ts';
 import type { Stage } from './stage.ts';
 import { awaitSoon, loudSince, textOf } from './stage.ts';
-import { startProxy } from './proxy.ts';
 
 export interface LiveOptions {
   /** Seconds. */

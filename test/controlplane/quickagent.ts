@@ -4,9 +4,9 @@
 import { readFileSync } from 'node:fs';
 
 import { defaultLimits } from '../../src/agent/collect.ts';
-import type { Access } from '../../src/agent/http.ts';
-import { createAgentServer } from '../../src/agent/http.ts';
-import { createAgent } from '../../src/agent/run.ts';
+import { createAgent } from '../../src/agent/schedule.ts';
+import type { Access } from '../../src/agent/server.ts';
+import { createAgentServer } from '../../src/agent/server.ts';
 
 export interface QuickAgent {
   readonly node: string;

@@ -9,24 +9,23 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { core, createAccount, permit } from './account.ts';
-import { clientOf } from './client.ts';
-import { newestVersion, startControlPlane, versions } from './controlplane.ts';
-import { createConnection, environmentOf } from '../../src/cluster/connection.ts';
-import { openAccount } from '../../src/cluster/kubeconfig.ts';
-import { paths } from '../../src/cluster/listwatch.ts';
-import { problemText } from '../../src/cluster/problem.ts';
-import { createReflectors } from '../../src/cluster/reflectors.ts';
-import { readService } from '../../src/cluster/reread.ts';
-import { createStore } from '../../src/cluster/store.ts';
+import { paths } from '../../src/cluster/api/listwatch.ts';
+import { readService } from '../../src/cluster/api/read-fresh.ts';
+import type { Reflectors } from '../../src/cluster/api/reflectors.ts';
+import { createReflectors } from '../../src/cluster/api/reflectors.ts';
+import { createConnection, environmentOf } from '../../src/cluster/api/transport/connection.ts';
+import { openAccount } from '../../src/cluster/api/transport/kubeconfig.ts';
+import type { Environment } from '../../src/cluster/api/transport/request.ts';
+import { problemText } from '../../src/cluster/decode/problem.ts';
+import type { Store } from '../../src/cluster/store/store.ts';
+import { createStore } from '../../src/cluster/store/store.ts';
 import { resources } from '../../src/model/objects.ts';
 import { heldIn } from '../apiserver/simulate.ts';
-
+import { core, createAccount, permit } from './account.ts';
 import type { Client, Thing } from './client.ts';
+import { clientOf } from './client.ts';
 import type { ControlPlane } from './controlplane.ts';
-import type { Environment } from '../../src/cluster/exchange.ts';
-import type { Reflectors } from '../../src/cluster/reflectors.ts';
-import type { Store } from '../../src/cluster/store.ts';
+import { newestVersion, startControlPlane, versions } from './controlplane.ts';
 
 const shop = '/api/v1/namespaces/shop';
 async function createPod(client: Client, index: number): Promise<void> {

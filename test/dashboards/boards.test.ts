@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 
 import { dashboardOf } from '../../dashboards/board.ts';
 import { boards } from '../../dashboards/boards.ts';
-import { catalogue } from '../../src/audit/findings.ts';
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
 import { recorded } from '../alerts/rules.ts';
 import { groupedBy, metricsOf, problemsOf } from '../promql.ts';
 import type { Panel } from './boards.ts';

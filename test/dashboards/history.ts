@@ -4,23 +4,23 @@
 // longer than reading.
 
 import { execFile } from 'node:child_process';
-import { createWriteStream } from 'node:fs';
 import { once } from 'node:events';
+import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { answersOf, notLive } from '../../src/auditor/queries.ts';
+import { replay } from '../../src/auditor/replay.ts';
+import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
+import { recordingOf } from '../../src/commands/replay.ts';
+import type { Answers } from '../../src/output/http/server.ts';
+import { renderMetrics } from '../../src/output/metrics/metrics.ts';
+import { folder as rulesFolder, ruleFiles } from '../alerts/rules.ts';
+import { throwProblem } from '../problems.ts';
 import { programOf } from '../prometheus/programs.ts';
 import { startPrometheus } from '../prometheus/server.ts';
-import { folder as rulesFolder, ruleFiles } from '../alerts/rules.ts';
-import type { RecordingEntry } from '../../src/cluster/recording.ts';
-import { recordingOf } from '../../src/commands/replay.ts';
-import type { Answers } from '../../src/output/http.ts';
-import { renderMetrics } from '../../src/output/metrics.ts';
-import { replay } from '../../src/replay.ts';
-import type { Auditor } from '../../src/serve.ts';
-import { createAuditor } from '../../src/serve.ts';
-import { answersOf, notLive } from '../../src/status.ts';
-import { throwProblem } from '../problems.ts';
 
 const run = promisify(execFile);
 

@@ -7,8 +7,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import type { Answered } from './answers.ts';
 import { ask, startPrometheus } from '../prometheus/server.ts';
+import type { Answered } from './answers.ts';
 import { answersFor } from './answers.ts';
 import { listedBy, names, readBoard, shownPanels } from './boards.ts';
 import { fill, flags, interval } from './history.ts';

@@ -11,8 +11,8 @@ import type { Answered, Series } from './answers.ts';
 import type { Panel } from './boards.ts';
 import type { Chart } from './charts.ts';
 import { drawCharts } from './charts.ts';
-import { interval } from './history.ts';
 import type { Span } from './history.ts';
+import { interval } from './history.ts';
 
 const images = join(import.meta.dirname, '../../docs/images');
 const packages = createRequire(import.meta.url);

@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { Ajv } from 'ajv';
 import * as operator from '@kubernetes-models/prometheus-operator/monitoring.coreos.com/v1';
+import { Ajv } from 'ajv';
 import * as apps from 'kubernetes-models/apps/v1';
 import * as networking from 'kubernetes-models/networking.k8s.io/v1';
 import * as policy from 'kubernetes-models/policy/v1';
@@ -13,8 +13,16 @@ import { describe, expect, test } from 'vitest';
 
 import { alerts, folder as alertsFolder } from '../alerts/rules.ts';
 import type { Manifest } from './files.ts';
-import { chart, examples, fixturesOf, goldenOf, manifestsOf } from './files.ts';
-import { readYaml, root, valuesOf } from './files.ts';
+import {
+  chart,
+  examples,
+  fixturesOf,
+  goldenOf,
+  manifestsOf,
+  readYaml,
+  root,
+  valuesOf,
+} from './files.ts';
 import { readmeWith, valueRows } from './readme.ts';
 
 const read = (path: string): string => readFileSync(path, 'utf8');

@@ -17,10 +17,15 @@ import { newestVersion, startControlPlane } from '../controlplane/controlplane.t
 import { endProgram, freePort } from '../processes.ts';
 import { chart } from './files.ts';
 import type { Check, Stage as PairStage } from './pair.ts';
-import { checkAudit, checkPair, createAgentPod } from './pair.ts';
-import { createPair, issue, kubeProxyConfig } from './pair.ts';
-import { appsIn, equal, namespace, podOf } from './pods.ts';
-import { statusOf, tokenOf, until, within } from './pods.ts';
+import {
+  checkAudit,
+  checkPair,
+  createAgentPod,
+  createPair,
+  issue,
+  kubeProxyConfig,
+} from './pair.ts';
+import { appsIn, equal, namespace, podOf, statusOf, tokenOf, until, within } from './pods.ts';
 import { crds } from './schemas.ts';
 import { startPod } from './tree.ts';
 

@@ -4,8 +4,8 @@
 // the server finds it. Both ways to know each other: a shared token, and client certificates, which
 // are made here as the chart's Certificates ask for them. Needs root.
 
-import { execFileSync } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -17,8 +17,18 @@ import type { ProxiedSpace, Running, Space } from '../controlplane/netns.ts';
 import { createProxiedSpace, createSpace, proxyConfig, script } from '../controlplane/netns.ts';
 import { endProgram, freePort } from '../processes.ts';
 import type { Tls } from './pods.ts';
-import { appsIn, equal, namespace, node, podOf, sampleOf } from './pods.ts';
-import { statusOf, templateOf, until, within } from './pods.ts';
+import {
+  appsIn,
+  equal,
+  namespace,
+  node,
+  podOf,
+  sampleOf,
+  statusOf,
+  templateOf,
+  until,
+  within,
+} from './pods.ts';
 import type { Pod } from './tree.ts';
 import { startPod } from './tree.ts';
 

@@ -6,9 +6,9 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-import { manifestsOf } from './files.ts';
 import { goProgram } from '../processes.ts';
 import type { Manifest } from './files.ts';
+import { manifestsOf } from './files.ts';
 
 const modules = {
   kubernetes: 'k8s.io/kubernetes@v1.36.3',

@@ -2,7 +2,6 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { port } from '../build.ts';
 import type { Lost, Port } from '../../src/model/objects.ts';
 import {
   isOutput,
@@ -13,6 +12,7 @@ import {
   portText,
   resources,
 } from '../../src/model/objects.ts';
+import { port } from '../build.ts';
 
 describe('portKey', () => {
   const base = port();

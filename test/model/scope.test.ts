@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { endpoints, node, pod, service, slice } from '../build.ts';
 import type { AnyObject, Resource } from '../../src/model/objects.ts';
 import type { Scope } from '../../src/model/scope.ts';
 import { isInScope, isServiceInScope, wholeCluster } from '../../src/model/scope.ts';
+import { endpoints, node, pod, service, slice } from '../build.ts';
 
 const scopeOf = (more: Partial<Scope>): Scope => ({ ...wholeCluster, ...more });
 

@@ -6,14 +6,14 @@ import { join, resolve } from 'node:path';
 
 import { parse } from 'yaml';
 
-import type { NodeAudit } from '../../src/audit/node.ts';
-import { auditNode, rulesAtHand } from '../../src/audit/node.ts';
-import type { NodeFinding } from '../../src/audit/rollup.ts';
-import { configOf } from '../../src/audit/sight.ts';
-import { readProxyConfig } from '../../src/cluster/proxy-config.ts';
-import { project } from '../../src/cluster/project.ts';
+import type { NodeFinding } from '../../src/audit/node/aggregate.ts';
+import type { NodeAudit } from '../../src/audit/node/audit-node.ts';
+import { auditNode, rulesAtHand } from '../../src/audit/node/audit-node.ts';
+import { configOf } from '../../src/audit/node/observation.ts';
+import { project } from '../../src/cluster/decode/json-objects.ts';
+import { readProxyConfig } from '../../src/cluster/decode/proxy-config.ts';
 import type { EndpointSlice, Node, ObjectOf, Resource, Service } from '../../src/model/objects.ts';
-import type { ProxyConfig } from '../../src/model/proxy.ts';
+import type { ProxyConfig } from '../../src/model/proxy-config.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
 import type { Folder } from './folder.ts';

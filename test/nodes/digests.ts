@@ -1,9 +1,15 @@
 // Holds the digests that a node computes of its rules against those that follow from its objects:
 // for every frontend of which one fate alone is right, whoever asks.
 
-import { digestOf, expectedWordsAt, keyOf, wordsAt, wordsOf } from '../../src/rules/digest.ts';
-import { claimsOf } from '../../src/rules/claims.ts';
-import { walk } from '../../src/rules/walk.ts';
+import {
+  digestOf,
+  expectedWordsAt,
+  keyOf,
+  wordsAt,
+  wordsOf,
+} from '../../src/rules/report/digest.ts';
+import { claimsOf } from '../../src/rules/report/frontends.ts';
+import { walk } from '../../src/rules/walk/walk.ts';
 import { forwardingOf } from './audit.ts';
 import type { Folder } from './folder.ts';
 import { askingOf } from './reporting.ts';

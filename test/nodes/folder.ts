@@ -1,18 +1,18 @@
 // Reads folders of the nodes form: recordings (proxy-config.yaml) and faults (fault.json, whose
 // `base` is a recording), with their dumps, packets and objects, packed or not.
 
-import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
 import { parse } from 'yaml';
 
 import { formatAddress, parseNetwork } from '../../src/rules/address.ts';
-import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
-import { parseNft } from '../../src/rules/nft.ts';
+import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
+import { parseNft } from '../../src/rules/parse/nft-ruleset.ts';
 import type { RuleSet } from '../../src/rules/ruleset.ts';
 import { together } from '../../src/rules/ruleset.ts';
-import type { NodeContext } from '../../src/rules/walk.ts';
+import type { NodeContext } from '../../src/rules/walk/walk.ts';
 
 export interface PacketLine {
   readonly about: string;

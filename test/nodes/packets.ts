@@ -4,8 +4,8 @@
 
 import type { Family, Rule, RuleSet } from '../../src/rules/ruleset.ts';
 import { rulesOf } from '../../src/rules/ruleset.ts';
-import type { Destination, Fate, Outcome } from '../../src/rules/walk.ts';
-import { walk } from '../../src/rules/walk.ts';
+import type { Destination, Fate, Outcome } from '../../src/rules/walk/walk.ts';
+import { walk } from '../../src/rules/walk/walk.ts';
 import type { Folder, PacketLine, Seen } from './folder.ts';
 
 export interface PacketCounts {

@@ -1,18 +1,18 @@
 // A recorded node as its agent would tell of it: digests of what its rules answer for, and the
 // outcomes of packets that it is asked about, as they come over the wire.
 
-import type { ReportedRules, Told } from '../../src/audit/reported.ts';
-import { reportedRules } from '../../src/audit/reported.ts';
-import type { NodeInput } from '../../src/audit/node.ts';
-import { observeNode } from '../../src/audit/node.ts';
+import { observeNode } from '../../src/audit/node/audit-node.ts';
+import type { NodeInput } from '../../src/audit/node/node-input.ts';
+import type { ReportedRules, Told } from '../../src/audit/node/observation.ts';
+import { reportedRules } from '../../src/audit/node/observation.ts';
 import { addressIn, parseCIDR } from '../../src/model/ip.ts';
 import type { Node } from '../../src/model/objects.ts';
-import type { Packet, ProxyConfig } from '../../src/model/proxy.ts';
-import { claimsOf } from '../../src/rules/claims.ts';
-import type { Asking } from '../../src/rules/digest.ts';
-import { digestOf, keyOf, packetText, wordsAt, wordsOf } from '../../src/rules/digest.ts';
-import { hear, tell } from '../../src/rules/told.ts';
-import { walk } from '../../src/rules/walk.ts';
+import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
+import type { Asking } from '../../src/rules/report/digest.ts';
+import { digestOf, keyOf, packetText, wordsAt, wordsOf } from '../../src/rules/report/digest.ts';
+import { claimsOf } from '../../src/rules/report/frontends.ts';
+import { hear, tell } from '../../src/rules/report/outcome-json.ts';
+import { walk } from '../../src/rules/walk/walk.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import type { Folder } from './folder.ts';
 

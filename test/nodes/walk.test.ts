@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 
-import { catalogue } from '../../src/audit/findings.ts';
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import type { Outcome } from '../../src/rules/walk/walk.ts';
 import { checkAudit } from './audit.ts';
 import type { PacketLine } from './folder.ts';
 import { foldersBelow, readFolder } from './folder.ts';
 import { fits, problemOf } from './packets.ts';
 import { isTrue, walkFolders } from './walk.ts';
-import type { Outcome } from '../../src/rules/walk.ts';
 
 test('walks agree with real kernels, and nodes are judged as they are', () => {
   const problems: string[] = [];

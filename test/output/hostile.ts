@@ -3,9 +3,9 @@
 
 import fc from 'fast-check';
 
+import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import type { Report } from '../../src/output/text/report.ts';
 import { findingOf, moment, reportOf, stateOf } from './samples.ts';
-import type { Finding } from '../../src/audit/findings.ts';
-import type { Report } from '../../src/output/report.ts';
 
 /** Text as somebody would write it who wants it to be read as something else. */
 export const hostileText = fc

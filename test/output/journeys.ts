@@ -1,8 +1,8 @@
 // Journeys with defaults that go well together: pod shop/web-1 of Service shop/web turned ready at
 // `moment`, was seen half a second later, and came to Endpoints, its slice and one node by 0.9 s.
 
-import type { Journey, Stage } from '../../src/measure/journey.ts';
-import type { Sender, TracingCounts, TracingSettings } from '../../src/output/tracing.ts';
+import type { Journey, Stage } from '../../src/audit/measure/journey.ts';
+import type { Sender, TracingCounts, TracingSettings } from '../../src/output/traces/sender.ts';
 import { moment } from './samples.ts';
 
 export function stageOf(more: Partial<Stage> = {}): Stage {

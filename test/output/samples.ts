@@ -1,33 +1,33 @@
 // What the tests of the outputs share: findings, and a state of the metrics, with defaults.
 
-import type { Finding } from '../../src/audit/findings.ts';
-import type { Verdict } from '../../src/audit/verdict.ts';
-import { noCapacity } from '../../src/measure/capacity.ts';
-import { noConditions } from '../../src/measure/conditions.ts';
-import { createDuplicateTotals } from '../../src/measure/duplicates.ts';
-import { createFillTotals } from '../../src/measure/fill.ts';
-import { createJourneys } from '../../src/measure/journey.ts';
-import { createLagHistory } from '../../src/measure/history.ts';
+import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import type { Verdict } from '../../src/audit/finding/verdicts.ts';
+import { noCapacity } from '../../src/audit/measure/capacity.ts';
+import { createSkew } from '../../src/audit/measure/clock-skew.ts';
+import { noConditions } from '../../src/audit/measure/conditions.ts';
+import { createDuplicateTotals } from '../../src/audit/measure/duplicates.ts';
+import { createFillTotals } from '../../src/audit/measure/fill.ts';
+import { createTravelLag } from '../../src/audit/measure/journey-lag.ts';
+import { createJourneys } from '../../src/audit/measure/journey.ts';
 import {
   createConvergenceLag,
   createHistogram,
   createTriggerLag,
   durationBounds,
-} from '../../src/measure/lag.ts';
-import { createSizes } from '../../src/measure/size.ts';
-import { createSkew } from '../../src/measure/skew.ts';
-import { createTravelLag } from '../../src/measure/travel.ts';
-import type { Format } from '../../src/output/exposition.ts';
-import type { MetricsState } from '../../src/output/family.ts';
-import { noAgents, noHintCounts } from '../../src/output/family.ts';
-import type { LagReport } from '../../src/output/lag.ts';
-import { renderMetrics } from '../../src/output/metrics.ts';
-import type { Status } from '../../src/output/page.ts';
-import type { ServiceNumbers } from '../../src/output/service-families.ts';
-import { noServiceSeries } from '../../src/output/service-rows.ts';
-import { noTracingCounts } from '../../src/output/tracing.ts';
-import type { Report } from '../../src/output/report.ts';
-import { measuresOf } from '../../src/output/report.ts';
+} from '../../src/audit/measure/lag.ts';
+import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
+import { createSizes } from '../../src/audit/measure/size.ts';
+import type { Format } from '../../src/output/metrics/exposition.ts';
+import type { MetricsState } from '../../src/output/metrics/family.ts';
+import { noAgents, noHintCounts } from '../../src/output/metrics/family.ts';
+import { renderMetrics } from '../../src/output/metrics/metrics.ts';
+import type { ServiceNumbers } from '../../src/output/metrics/service-families.ts';
+import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
+import type { Status } from '../../src/output/page/status.ts';
+import type { LagReport } from '../../src/output/text/lag.ts';
+import type { Report } from '../../src/output/text/report.ts';
+import { measuresOf } from '../../src/output/text/report.ts';
+import { noTracingCounts } from '../../src/output/traces/tracing.ts';
 
 /** 2026-11-21T10:56:46Z */
 export const moment = Date.UTC(2026, 10, 21, 10, 56, 46) / 1000;

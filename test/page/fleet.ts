@@ -7,12 +7,12 @@ import { createInterface } from 'node:readline';
 
 import express from 'express';
 
-import { resources } from '../../src/model/objects.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { answersOf } from '../../src/auditor/queries.ts';
 import type { Pod } from '../../src/model/objects.ts';
-import { createApp, listen } from '../../src/output/http.ts';
-import { createAuditor } from '../../src/serve.ts';
+import { resources } from '../../src/model/objects.ts';
+import { createApp, listen } from '../../src/output/http/server.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
-import { answersOf } from '../../src/status.ts';
 import { eventOf, rawObjects } from '../bench/fleet.ts';
 import { createFleet } from '../bench/generate.ts';
 import { throwProblem } from '../problems.ts';

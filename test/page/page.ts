@@ -10,9 +10,9 @@ import { join } from 'node:path';
 
 import type { Browser, Page } from 'playwright-core';
 
+import { escapeMarkup } from '../../src/output/text/format.ts';
 import { openPage, serve, startBrowser, startServer } from './browser.ts';
 import { recordHostile } from './hostile.ts';
-import { escapeMarkup } from '../../src/output/text.ts';
 
 const images = join(import.meta.dirname, '../../docs/images');
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

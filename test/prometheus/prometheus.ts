@@ -12,18 +12,18 @@ import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
-import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { families, processFamilies } from '../../src/output/metrics/families.ts';
+import { serviceFamilies } from '../../src/output/metrics/service-families.ts';
+import { decodeTraces, hex } from '../output/otlp.ts';
 import { programOf } from './programs.ts';
 import { ask, startPrometheus } from './server.ts';
-import { decodeTraces, hex } from '../output/otlp.ts';
-import { families, processFamilies } from '../../src/output/families.ts';
-import { serviceFamilies } from '../../src/output/service-families.ts';
 
 const root = join(import.meta.dirname, '../..');
 const speed = '20';

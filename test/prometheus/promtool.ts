@@ -6,13 +6,13 @@
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 
-import { programOf } from './programs.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { answersOf, notLive } from '../../src/auditor/queries.ts';
+import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
-import { createApp, listen } from '../../src/output/http.ts';
-import { replay } from '../../src/replay.ts';
-import { createAuditor } from '../../src/serve.ts';
-import { answersOf, notLive } from '../../src/status.ts';
+import { createApp, listen } from '../../src/output/http/server.ts';
 import { throwProblem } from '../problems.ts';
+import { programOf } from './programs.ts';
 
 const path = join(import.meta.dirname, '../recordings/shop.ndjson.gz');
 

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 
-import { readEnd, readTag } from '../../src/cluster/wire.ts';
+import { readEnd, readTag } from '../../src/cluster/decode/protobuf/wire.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 

@@ -9,12 +9,12 @@ import { createGunzip } from 'node:zlib';
 
 import { beforeAll, describe, expect, test } from 'vitest';
 
-import { readRecording } from '../../src/cluster/recording.ts';
-import type { Journey } from '../../src/measure/journey.ts';
-import { lastOf } from '../../src/measure/journey.ts';
-import type { WorstSample } from '../../src/output/lag.ts';
-import type { Auditor } from '../../src/serve.ts';
-import { createAuditor } from '../../src/serve.ts';
+import type { Journey } from '../../src/audit/measure/journey.ts';
+import { lastOf } from '../../src/audit/measure/journey.ts';
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { readRecording } from '../../src/cluster/files/recording.ts';
+import type { WorstSample } from '../../src/output/text/lag.ts';
 import { throwProblem } from '../problems.ts';
 
 interface Fault {

@@ -7,12 +7,12 @@ import { join } from 'node:path';
 
 import { beforeAll, describe, expect, test } from 'vitest';
 
-import type { Finding, Severity } from '../../src/audit/findings.ts';
-import { isWorse } from '../../src/audit/findings.ts';
+import type { Finding, Severity } from '../../src/audit/finding/catalogue.ts';
+import { isWorse } from '../../src/audit/finding/catalogue.ts';
 import type { Summary } from '../../src/audit/summary.ts';
-import { readRecording } from '../../src/cluster/recording.ts';
-import { reportOf } from '../../src/reporting.ts';
-import { createAuditor } from '../../src/serve.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { reportOf } from '../../src/auditor/reports.ts';
+import { readRecording } from '../../src/cluster/files/recording.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 import { throwProblem } from '../problems.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
-import { parseIptablesSave } from '../../src/rules/iptables-save.ts';
-import { parseNft } from '../../src/rules/nft.ts';
+import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
+import { parseNft } from '../../src/rules/parse/nft-ruleset.ts';
 import type { Chain, Rule, RuleSet, Table } from '../../src/rules/ruleset.ts';
 import { chainsOf, DumpError, lackText, rulesOf, together } from '../../src/rules/ruleset.ts';
 

@@ -1,6 +1,6 @@
 // A packet's state for tests: the first of a TCP connection from a pod, before any rule.
 
-import type { PacketState } from '../../src/rules/match.ts';
+import type { PacketState } from '../../src/rules/walk/match.ts';
 
 export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
   family: 'ip',

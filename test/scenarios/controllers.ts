@@ -7,7 +7,6 @@
 // names that tell what they are (`web-ipv4`, `web-ipv4-2`, `db-mirror-ipv4`). Left out: hints by
 // topology-mode Auto (none are written), trigger times, and truncation of more than one subset.
 
-import { keyOf } from './api.ts';
 import type {
   Address,
   Api,
@@ -22,6 +21,7 @@ import type {
   Subset,
   Target,
 } from './api.ts';
+import { keyOf } from './api.ts';
 
 const headlessLabel = 'service.kubernetes.io/headless';
 const serviceNameLabel = 'kubernetes.io/service-name';

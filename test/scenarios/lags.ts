@@ -1,11 +1,11 @@
 // What was measured of lag while a scenario was played, as lines that its `lag` blocks expect.
 
-import type { ConvergenceSample } from '../../src/audit/standing.ts';
-import type { LagMeasuring } from '../../src/lags.ts';
-import { createLags } from '../../src/lags.ts';
-import type { Journey } from '../../src/measure/journey.ts';
-import { triggerSample } from '../../src/measure/lag.ts';
-import type { Change, EndpointSlice, Endpoints, Snapshot } from '../../src/model/objects.ts';
+import type { Journey } from '../../src/audit/measure/journey.ts';
+import { triggerSample } from '../../src/audit/measure/lag.ts';
+import type { ConvergenceSample } from '../../src/audit/service/reconcile.ts';
+import type { LagMeasuring } from '../../src/auditor/lag-samples.ts';
+import { createLags } from '../../src/auditor/lag-samples.ts';
+import type { Change, Endpoints, EndpointSlice, Snapshot } from '../../src/model/objects.ts';
 
 export interface LagLines {
   readonly measuring: LagMeasuring;

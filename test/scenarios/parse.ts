@@ -2,10 +2,10 @@
 // is the business of statements.ts; the notation is told in README.md. Every error names file and
 // line.
 
-import { resources } from '../../src/model/objects.ts';
 import type { Resource } from '../../src/model/objects.ts';
-import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
+import { resources } from '../../src/model/objects.ts';
 import type { Release } from '../../src/shadow/release.ts';
+import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 
 export class ScenarioError extends SyntaxError {
   constructor(file: string, line: number, message: string) {

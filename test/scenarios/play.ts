@@ -9,25 +9,25 @@
 
 import { isDeepStrictEqual } from 'node:util';
 
-import type { Cause } from '../../src/audit/causes.ts';
-import type { Code, Finding, Output, Severity } from '../../src/audit/findings.ts';
-import { catalogue, isWorse } from '../../src/audit/findings.ts';
-import type { Ledger } from '../../src/audit/ledger.ts';
-import { createLedger } from '../../src/audit/ledger.ts';
-import type { Context } from '../../src/audit/service.ts';
-import type { Item } from '../../src/audit/settle.ts';
-import { createSettle } from '../../src/audit/settle.ts';
-import { isForeign, verdictOf, written } from '../../src/audit/verdict.ts';
-import { jsonBytes, project } from '../../src/cluster/project.ts';
-import type { Store } from '../../src/cluster/store.ts';
-import { createStore } from '../../src/cluster/store.ts';
+import type { Code, Finding, Output, Severity } from '../../src/audit/finding/catalogue.ts';
+import { catalogue, isWorse } from '../../src/audit/finding/catalogue.ts';
+import type { Cause } from '../../src/audit/finding/causes.ts';
+import type { Item } from '../../src/audit/pending/pending.ts';
+import { createSettle } from '../../src/audit/pending/pending.ts';
+import type { Ledger } from '../../src/audit/service/auditor.ts';
+import { createLedger } from '../../src/audit/service/auditor.ts';
+import type { Context } from '../../src/audit/service/cache.ts';
+import { isForeign, verdictOf, written } from '../../src/audit/service/verdict.ts';
+import { jsonBytes, project } from '../../src/cluster/decode/json-objects.ts';
+import type { Store } from '../../src/cluster/store/store.ts';
+import { createStore } from '../../src/cluster/store/store.ts';
 import type { Lost } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import type { RawEvent } from './api.ts';
 import { createApi, epoch } from './api.ts';
-import type { Scenario } from './parse.ts';
 import type { LagLines } from './lags.ts';
 import { createLagLines } from './lags.ts';
+import type { Scenario } from './parse.ts';
 import { perform } from './statements.ts';
 
 /** What happens in one step, and all objects after it. */

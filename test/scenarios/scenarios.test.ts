@@ -8,8 +8,8 @@ import { join, relative } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import { causes } from '../../src/audit/causes.ts';
-import { catalogue } from '../../src/audit/findings.ts';
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import { causes } from '../../src/audit/finding/causes.ts';
 import type { ExpectedFindings, Scenario, Step } from './parse.ts';
 import { columns, parseScenario } from './parse.ts';
 import type { CompiledStep, Settled, Shown, World } from './play.ts';

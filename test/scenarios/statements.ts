@@ -5,14 +5,14 @@
 
 import { parse as parseYaml } from 'yaml';
 
-import { resourceOfKind } from '../../src/cluster/project.ts';
+import { resourceOfKind } from '../../src/cluster/decode/json-objects.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { putEndpoints, putSlice } from './addresses.ts';
 import type { Api, Condition, Container, Draft, ServicePort } from './api.ts';
 import { timestamp } from './api.ts';
 import { collectGarbage, syncEndpoints, syncMirror, syncSlices } from './controllers.ts';
-import { splitWords } from './parse.ts';
 import type { Scenario, Statement } from './parse.ts';
+import { splitWords } from './parse.ts';
 import type { Place } from './words.ts';
 import { addressAfter, editMap, expandName, fail, pick, splitKey, splitWord } from './words.ts';
 

@@ -2,8 +2,8 @@
 // `web-{1..1050}`, addresses `10.1.0.1+`, values that take turns `{a,b,c}`).
 
 import type { Api, StringMap } from './api.ts';
-import { ScenarioError } from './parse.ts';
 import type { Scenario } from './parse.ts';
+import { ScenarioError } from './parse.ts';
 
 /** Where a statement stands, and which of the objects it names is meant. */
 export interface Place {

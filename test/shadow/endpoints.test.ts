@@ -3,7 +3,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { containerPort, pod, port, service, servicePort } from '../build.ts';
 import type { Labels } from '../../src/model/objects.ts';
 import { label, portKey } from '../../src/model/objects.ts';
 import type { PortGroup, SubsetCounts } from '../../src/shadow/endpoints.ts';
@@ -18,6 +17,7 @@ import {
   truncation,
 } from '../../src/shadow/endpoints.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
+import { containerPort, pod, port, service, servicePort } from '../build.ts';
 
 type Services = Parameters<typeof service>[0];
 type Pods = Parameters<typeof pod>[0];

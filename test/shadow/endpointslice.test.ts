@@ -3,6 +3,16 @@
 
 import { describe, expect, test } from 'vitest';
 
+import type { Labels, OwnerReference } from '../../src/model/objects.ts';
+import { label } from '../../src/model/objects.ts';
+import {
+  addressTypesOf,
+  expectedEndpoints,
+  expectedSliceLabels,
+  isControllers,
+  isOwnedBy,
+} from '../../src/shadow/endpointslice.ts';
+import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 import {
   containerPort,
   foreign,
@@ -14,16 +24,6 @@ import {
   servicePort,
   slice,
 } from '../build.ts';
-import type { Labels, OwnerReference } from '../../src/model/objects.ts';
-import { label } from '../../src/model/objects.ts';
-import {
-  addressTypesOf,
-  expectedEndpoints,
-  expectedSliceLabels,
-  isControllers,
-  isOwnedBy,
-} from '../../src/shadow/endpointslice.ts';
-import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 
 type Services = Parameters<typeof service>[0];
 type Pods = Parameters<typeof pod>[0];

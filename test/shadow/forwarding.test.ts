@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import { label } from '../../src/model/objects.ts';
-import type { Packet, Protocol } from '../../src/model/proxy.ts';
-import { defaultProxyConfig } from '../../src/model/proxy.ts';
+import type { Packet, Protocol } from '../../src/model/proxy-config.ts';
+import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
 import type { Fate } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
 import { endpoint, node, service, servicePort, slice } from '../build.ts';

@@ -2,11 +2,11 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { endpoint, service } from '../build.ts';
 import type { ZoneCapacity } from '../../src/model/objects.ts';
 import type { HintMode } from '../../src/shadow/hints.ts';
 import { expectedHints, hintMode, whyNoHints } from '../../src/shadow/hints.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
+import { endpoint, service } from '../build.ts';
 
 const at = (version: string) => releaseOf(version) ?? newestRelease;
 

@@ -2,6 +2,17 @@
 
 import { describe, expect, test } from 'vitest';
 
+import type { EndpointSubset, Labels } from '../../src/model/objects.ts';
+import { annotation, label, portMapKey } from '../../src/model/objects.ts';
+import type { MirroredGroup } from '../../src/shadow/mirroring.ts';
+import {
+  endpointIdentity,
+  expectedMirror,
+  expectedMirrorAnnotations,
+  expectedMirrorLabels,
+  isMirror,
+  isMirrored,
+} from '../../src/shadow/mirroring.ts';
 import {
   address,
   endpoints,
@@ -14,17 +25,6 @@ import {
   target,
   times,
 } from '../build.ts';
-import type { EndpointSubset, Labels } from '../../src/model/objects.ts';
-import { annotation, label, portMapKey } from '../../src/model/objects.ts';
-import type { MirroredGroup } from '../../src/shadow/mirroring.ts';
-import {
-  endpointIdentity,
-  expectedMirror,
-  expectedMirrorAnnotations,
-  expectedMirrorLabels,
-  isMirror,
-  isMirrored,
-} from '../../src/shadow/mirroring.ts';
 
 const selectorless = service({ selector: null });
 

@@ -2,9 +2,9 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { containerPort, pod, service, servicePort } from '../build.ts';
 import type { ContainerPort, ServicePort } from '../../src/model/objects.ts';
 import { carriesHostname, isListed, resolvePorts } from '../../src/shadow/pod.ts';
+import { containerPort, pod, service, servicePort } from '../build.ts';
 
 describe('isListed', () => {
   const cases: [string, Parameters<typeof pod>[0], boolean, boolean][] = [

@@ -9,9 +9,9 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { createGunzip } from 'node:zlib';
 
-import type { Finding } from '../../src/audit/findings.ts';
-import { catalogue } from '../../src/audit/findings.ts';
-import { isForeign, verdictOf, written } from '../../src/audit/verdict.ts';
+import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import { isForeign, verdictOf, written } from '../../src/audit/service/verdict.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 import { beforeOf, judgeTransition } from './transitions.ts';

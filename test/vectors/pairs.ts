@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { createGunzip } from 'node:zlib';
 
-import type { Pair } from '../../src/audit/step.ts';
-import { nodeOf } from '../../src/audit/service.ts';
+import type { Pair } from '../../src/audit/explain/condition.ts';
+import { nodeOf } from '../../src/audit/service/cache.ts';
 import type { Release } from '../../src/shadow/release.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 import type { Raw, World } from './world.ts';

@@ -1,13 +1,13 @@
 // Whether the slices of a Service can have come from those of the step before by one sync, judged
 // only where one sync can explain the change: everything else is not judged.
 
-import { roleOf } from '../../src/audit/service.ts';
+import { roleOf } from '../../src/audit/service/cache.ts';
 import type { EndpointSlice, Service } from '../../src/model/objects.ts';
 import { isSelected } from '../../src/shadow/endpoints.ts';
 import { addressTypesOf, expectedEndpoints } from '../../src/shadow/endpointslice.ts';
-import { identities, isReachable } from '../../src/shadow/filling.ts';
 import { endpointIdentity } from '../../src/shadow/mirroring.ts';
 import { isListed, resolvePorts } from '../../src/shadow/pod.ts';
+import { identities, isReachable } from './slice-filling.ts';
 import type { World } from './world.ts';
 
 export interface Before {

@@ -2,13 +2,13 @@
 // the real ledger, with a settle window that every step outlasts. Within a step the input changes
 // first and the outputs after it; in which order things really happened is not in the file.
 
-import type { Ledger } from '../../src/audit/ledger.ts';
-import { createLedger } from '../../src/audit/ledger.ts';
-import { createSettle } from '../../src/audit/settle.ts';
-import type { Context } from '../../src/audit/service.ts';
-import { project } from '../../src/cluster/project.ts';
-import type { Store } from '../../src/cluster/store.ts';
-import { createStore } from '../../src/cluster/store.ts';
+import { createSettle } from '../../src/audit/pending/pending.ts';
+import type { Ledger } from '../../src/audit/service/auditor.ts';
+import { createLedger } from '../../src/audit/service/auditor.ts';
+import type { Context } from '../../src/audit/service/cache.ts';
+import { project } from '../../src/cluster/decode/json-objects.ts';
+import type { Store } from '../../src/cluster/store/store.ts';
+import { createStore } from '../../src/cluster/store/store.ts';
 import type { AnyObject, Resource, WatchEvent } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';

@@ -15,16 +15,16 @@ import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, promisify } from 'node:util';
 
-import { cacheFolder, endProgram, freePort } from '../processes.ts';
+import type { Journey } from '../../src/audit/measure/journey.ts';
+import { journeyLength } from '../../src/audit/measure/journey.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
-import type { Journey } from '../../src/measure/journey.ts';
-import { journeyLength } from '../../src/measure/journey.ts';
-import type { SpanPlan } from '../../src/output/spans.ts';
-import { traceOf } from '../../src/output/spans.ts';
-import { startTracing } from '../../src/output/tracing.ts';
-import { replay } from '../../src/replay.ts';
-import { createAuditor } from '../../src/serve.ts';
+import type { SpanPlan } from '../../src/output/traces/spans.ts';
+import { traceOf } from '../../src/output/traces/spans.ts';
+import { startTracing } from '../../src/output/traces/tracing.ts';
 import { throwProblem } from '../problems.ts';
+import { cacheFolder, endProgram, freePort } from '../processes.ts';
 
 const run = promisify(execFile);
 

@@ -2,16 +2,16 @@
 // says, a page at a time, and below what their codes and causes mean, with the way out: what each
 // means stands in the catalogue, so that nobody has to look it up elsewhere.
 
-import type { Cause } from '../../audit/causes.ts';
-import { causes } from '../../audit/causes.ts';
-import type { Code, Finding } from '../../audit/findings.ts';
-import { catalogue, severities } from '../../audit/findings.ts';
-import type { Status } from '../page.ts';
-import { newestFirst } from '../page.ts';
-import { alertOf, findingUrl, runbookUrl } from '../documents.ts';
-import { plural } from '../text.ts';
+import type { Code, Finding } from '../../audit/finding/catalogue.ts';
+import { catalogue, severities } from '../../audit/finding/catalogue.ts';
+import type { Cause } from '../../audit/finding/causes.ts';
+import { causes } from '../../audit/finding/causes.ts';
+import { alertOf, findingUrl, runbookUrl } from '../text/documentation-links.ts';
+import { plural } from '../text/format.ts';
 import { framed } from './frame.ts';
+import { newestFirst } from './page.ts';
 import { findingItem, findingList, queryOf, subjectOf } from './parts.ts';
+import type { Status } from './status.ts';
 import type { Html } from './template.ts';
 import { template } from './template.ts';
 

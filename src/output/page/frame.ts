@@ -3,10 +3,10 @@
 // A page is read without scripts as it is; whoever has none gets it anew every quarter of a minute.
 // With the script (browser/) it follows the cluster: the mark in the head says whether it does.
 
-import type { Status } from '../page.ts';
-import { cut, plural } from '../text.ts';
+import { cut, plural } from '../text/format.ts';
 import { assetPath } from './assets.ts';
 import { momentText } from './parts.ts';
+import type { Status } from './status.ts';
 import type { Html } from './template.ts';
 import { template } from './template.ts';
 

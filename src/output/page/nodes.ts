@@ -1,16 +1,16 @@
 // The pages of nodes: all of them with what is judged of the Service ports there, and one of them
 // with the frontends that differ, the rules that packets met, and what is not known and why.
 
-import { catalogue } from '../../audit/findings.ts';
-import type { Finding } from '../../audit/findings.ts';
-import type { NodeVerdict } from '../../audit/port-verdicts.ts';
-import type { WalkedPort } from '../../audit/walked.ts';
-import type { Verdict } from '../../audit/verdict.ts';
-import type { Status } from '../page.ts';
-import { nodesInOrder, verdictBar, verdictOrder } from '../page.ts';
-import { cut } from '../text.ts';
+import type { Finding } from '../../audit/finding/catalogue.ts';
+import { catalogue } from '../../audit/finding/catalogue.ts';
+import type { Verdict } from '../../audit/finding/verdicts.ts';
+import type { WalkedPort } from '../../audit/node/audit-node.ts';
+import type { NodeVerdict } from '../../audit/node/verdicts.ts';
+import { cut } from '../text/format.ts';
 import { framed } from './frame.ts';
+import { nodesInOrder, verdictBar, verdictOrder } from './page.ts';
 import { findingItem, findingList, mark, nodePath, servicePath } from './parts.ts';
+import type { Status } from './status.ts';
 import type { Html } from './template.ts';
 import { template } from './template.ts';
 

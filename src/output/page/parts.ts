@@ -4,9 +4,9 @@
 // A mark is a sign, a word and a colour, in this order: colour is never the only sign, and the sign
 // is for the eye alone, so that a screen reader says the word once.
 
-import type { Finding, Severity } from '../../audit/findings.ts';
-import type { Verdict } from '../../audit/verdict.ts';
-import { cut, timeText } from '../text.ts';
+import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
+import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { cut, timeText } from '../text/format.ts';
 import type { Html } from './template.ts';
 import { joined, noHtml, template } from './template.ts';
 

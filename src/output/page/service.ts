@@ -2,22 +2,22 @@
 // one table: what is expected, what stands in the Endpoints and in each slice, what nodes do with
 // it. What differs is marked with a sign and said in words, and comes first.
 
-import type { Explanation } from '../../audit/explain.ts';
-import { catalogue } from '../../audit/findings.ts';
-import type { Matrix, MatrixRow } from '../../audit/matrix.ts';
-import type { Stand } from '../../audit/stands.ts';
-import type { StandingAt } from '../../audit/step.ts';
-import { standingWords } from '../../audit/step.ts';
-import type { Verdict } from '../../audit/verdict.ts';
-import type { WalkedPort } from '../../audit/walked.ts';
-import { legal } from '../../audit/verdict.ts';
+import type { StandingAt } from '../../audit/explain/condition.ts';
+import { standingWords } from '../../audit/explain/condition.ts';
+import type { Explanation } from '../../audit/explain/explanation.ts';
+import type { Stand } from '../../audit/explain/observed.ts';
+import type { Matrix, MatrixRow } from '../../audit/explain/table.ts';
+import { catalogue } from '../../audit/finding/catalogue.ts';
+import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { legal } from '../../audit/finding/verdicts.ts';
+import type { Followed } from '../../audit/measure/sample-history.ts';
+import type { WalkedPort } from '../../audit/node/audit-node.ts';
 import { ipOf } from '../../model/ip.ts';
-import type { Followed } from '../../measure/history.ts';
-import type { ServiceStatus } from '../http.ts';
-import type { Status } from '../page.ts';
-import { cut, lagText } from '../text.ts';
+import { cut, lagText } from '../text/format.ts';
 import { framed } from './frame.ts';
 import { bar, findingItem, findingList, mark, momentText, nodePath } from './parts.ts';
+import type { ServiceStatus } from './service-status.ts';
+import type { Status } from './status.ts';
 import type { Html } from './template.ts';
 import { noHtml, template } from './template.ts';
 import { explained } from './tree.ts';

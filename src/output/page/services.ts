@@ -1,13 +1,13 @@
 // The list of Services: what is not as it should be first, filtered by what the address says, a
 // page at a time. With ten thousand Services it is found by name as fast as with ten.
 
-import type { Verdict } from '../../audit/verdict.ts';
-import { written } from '../../audit/verdict.ts';
-import type { ServiceNumbers } from '../service-families.ts';
-import type { Status } from '../page.ts';
-import { verdictOrder } from '../page.ts';
+import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { written } from '../../audit/service/verdict.ts';
+import type { ServiceNumbers } from '../metrics/service-families.ts';
 import { framed } from './frame.ts';
+import { verdictOrder } from './page.ts';
 import { mark, queryOf, servicePath } from './parts.ts';
+import type { Status } from './status.ts';
 import type { Html } from './template.ts';
 import { noHtml, template } from './template.ts';
 

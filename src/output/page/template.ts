@@ -4,7 +4,7 @@
 
 import { Eta } from 'eta/core';
 
-import { escapeMarkup } from '../text.ts';
+import { escapeMarkup } from '../text/format.ts';
 
 const eta = new Eta({
   autoEscape: true,

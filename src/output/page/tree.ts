@@ -1,8 +1,8 @@
 // An explanation on a page: the answer, the smallest change that would put it right, and the tree
 // of reasons below, with the same signs as in a terminal (explain.ts of output).
 
-import type { Explanation } from '../../audit/explain.ts';
-import type { Mark, Reason } from '../../audit/reason.ts';
+import type { Explanation } from '../../audit/explain/explanation.ts';
+import type { Mark, Reason } from '../../audit/explain/reason.ts';
 import { momentText } from './parts.ts';
 import type { Html } from './template.ts';
 import { joined, noHtml, template } from './template.ts';

@@ -6,10 +6,10 @@
 //
 // Without `must` the line says what the rules do.
 
-import type { Packet, ProxyConfig } from '../../../src/model/proxy.ts';
-import { defaultProxyConfig } from '../../../src/model/proxy.ts';
-import type { Outcome } from '../../../src/rules/walk.ts';
-import { walk } from '../../../src/rules/walk.ts';
+import type { Packet, ProxyConfig } from '../../../src/model/proxy-config.ts';
+import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
+import type { Outcome } from '../../../src/rules/walk/walk.ts';
+import { walk } from '../../../src/rules/walk/walk.ts';
 import type { Fate } from '../../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 import type { Place } from '../../scenarios/words.ts';

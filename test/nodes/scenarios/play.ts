@@ -5,17 +5,17 @@
 //   statements ─► API objects ─► store ─► expected forwarding ─┐
 //              └► kube-proxy's rules, changed in words ─► dump ┴► audit of the node ─► findings
 
-import { createNodeRules } from '../../../src/noderules.ts';
-import type { NodeRules } from '../../../src/noderules.ts';
-import type { Settle } from '../../../src/audit/settle.ts';
-import { createSettle } from '../../../src/audit/settle.ts';
-import type { Finding } from '../../../src/audit/findings.ts';
-import { project } from '../../../src/cluster/project.ts';
-import type { Store } from '../../../src/cluster/store.ts';
-import { createStore } from '../../../src/cluster/store.ts';
-import { readRulesDump } from '../../../src/rules/dumps.ts';
-import type { RuleSet } from '../../../src/rules/ruleset.ts';
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import type { Settle } from '../../../src/audit/pending/pending.ts';
+import { createSettle } from '../../../src/audit/pending/pending.ts';
+import type { NodeRules } from '../../../src/auditor/node-rules.ts';
+import { createNodeRules } from '../../../src/auditor/node-rules.ts';
+import { project } from '../../../src/cluster/decode/json-objects.ts';
+import type { Store } from '../../../src/cluster/store/store.ts';
+import { createStore } from '../../../src/cluster/store/store.ts';
 import { resources } from '../../../src/model/objects.ts';
+import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
+import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import type { Api, NodeObject } from '../../scenarios/api.ts';
 import { createApi, epoch } from '../../scenarios/api.ts';
 import type { Scenario, Statement, Step } from '../../scenarios/parse.ts';

@@ -6,8 +6,8 @@ import { join, relative } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import { parseScenario, ScenarioError } from '../../scenarios/parse.ts';
 import type { Scenario, Step } from '../../scenarios/parse.ts';
+import { parseScenario, ScenarioError } from '../../scenarios/parse.ts';
 import { problemOf } from './packets.ts';
 import type { World } from './play.ts';
 import { createWorld, playStep, show, showVerdict } from './play.ts';

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 
-import { times } from '../../build.ts';
-import { findingOf, hostileNames, moment, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
-import { causes } from '../../../src/audit/causes.ts';
-import { catalogue } from '../../../src/audit/findings.ts';
-import type { Finding } from '../../../src/audit/findings.ts';
-import { findingUrl, runbookUrl } from '../../../src/output/documents.ts';
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import { catalogue } from '../../../src/audit/finding/catalogue.ts';
+import { causes } from '../../../src/audit/finding/causes.ts';
 import type { FindingQuery } from '../../../src/output/page/findings.ts';
 import { renderFindings } from '../../../src/output/page/findings.ts';
+import { findingUrl, runbookUrl } from '../../../src/output/text/documentation-links.ts';
+import { times } from '../../build.ts';
+import { findingOf, hostileNames, moment, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
 
 const nothing: FindingQuery = { q: '', state: '', severity: '', output: '', code: '', page: 1 };
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 
-import { conformState, statusOf, wordsIn } from '../samples.ts';
 import { framed } from '../../../src/output/page/frame.ts';
 import { noHtml } from '../../../src/output/page/template.ts';
+import { conformState, statusOf, wordsIn } from '../samples.ts';
 
 const page = { place: '/services', title: 'All', main: noHtml } as const;
 

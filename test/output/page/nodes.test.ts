@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
-import { findingOf, hostileNames, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
 import type { NodeView } from '../../../src/output/page/nodes.ts';
 import { renderNode, renderNodes } from '../../../src/output/page/nodes.ts';
+import { findingOf, hostileNames, stateOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
 
 const countsOf = (node: string, different: number) => ({
   node,

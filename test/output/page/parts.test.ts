@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 
-import { findingOf, moment, wordsIn } from '../samples.ts';
 import {
   ageText,
   bar,
@@ -14,6 +13,7 @@ import {
   servicePath,
   subjectOf,
 } from '../../../src/output/page/parts.ts';
+import { findingOf, moment, wordsIn } from '../samples.ts';
 
 test.each([
   [-3, '0 s'],

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 
-import { endpoint, endpoints, node, pod, service, slice, times } from '../../build.ts';
-import { judged } from '../../audit/judge.ts';
-import { findingOf, hostileNames, moment, statusOf, tagsIn, wordsIn } from '../samples.ts';
-import { explain } from '../../../src/audit/explain.ts';
-import { matrixOf } from '../../../src/audit/matrix.ts';
+import { explain } from '../../../src/audit/explain/explain.ts';
+import { matrixOf } from '../../../src/audit/explain/table.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import type { NodeOfService, ServiceView } from '../../../src/output/page/service.ts';
 import { renderService } from '../../../src/output/page/service.ts';
+import { judged } from '../../audit/judge.ts';
+import { endpoint, endpoints, node, pod, service, slice, times } from '../../build.ts';
+import { findingOf, hostileNames, moment, statusOf, tagsIn, wordsIn } from '../samples.ts';
 
 const conform = { output: 'endpoints', verdict: 'conform', reason: null } as const;
 

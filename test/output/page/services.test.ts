@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 
-import { times } from '../../build.ts';
-import { hostileNames, numbersOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
-import type { Verdict } from '../../../src/audit/verdict.ts';
+import type { Verdict } from '../../../src/audit/finding/verdicts.ts';
 import type { ServiceQuery } from '../../../src/output/page/services.ts';
 import { renderServices } from '../../../src/output/page/services.ts';
+import { times } from '../../build.ts';
+import { hostileNames, numbersOf, statusOf, tagsIn, wordsIn } from '../samples.ts';
 
 const nothing: ServiceQuery = { q: '', verdict: '', page: 1 };
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
-import { hostileNames } from '../samples.ts';
 import { joined, noHtml, template } from '../../../src/output/page/template.ts';
+import { hostileNames } from '../samples.ts';
 
 const item = template<{ text: string }>('<li title="<%= it.text %>"><%= it.text %></li>');
 const list = template<{ items: ReturnType<typeof item> }>('<ul><%~ it.items %></ul>');

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 
-import { hostileNames, moment, tagsIn, wordsIn } from '../samples.ts';
-import type { Explanation } from '../../../src/audit/explain.ts';
-import { reason } from '../../../src/audit/reason.ts';
+import type { Explanation } from '../../../src/audit/explain/explanation.ts';
+import { reason } from '../../../src/audit/explain/reason.ts';
 import { explained } from '../../../src/output/page/tree.ts';
+import { hostileNames, moment, tagsIn, wordsIn } from '../samples.ts';
 
 const explanationOf = (text: string): Explanation => ({
   subject: { kind: 'service', service: 'shop/web' },

@@ -1,0 +1,291 @@
+// The agents of all nodes, each asked once in every round of its own:
+//
+//   slices of their Service ──► whom to ask ──► visit ──► deliver ──► packets to be asked for
+//                                    ▲                       │
+//                                    └── when the next report should be there
+//
+// An agent says for how long there will be no other report, so whoever asks knows when to ask
+// again: no sooner, and a moment later for one than for the other, so that not all are asked at
+// once. Few visits go on at one time. Who does not answer is asked again soon, then ever more
+// rarely; from the second time on its node is unknown. A node without an agent is unknown at once.
+
+import type { Packet } from '../../model/proxy-config.ts';
+import type { Outcome } from '../../rules/walk/walk.ts';
+import type { AgentAddress } from './agents.ts';
+import type { Asker } from './client.ts';
+import type { AgentReport } from './report.ts';
+import type { Sight, Visited } from './scrape.ts';
+import { outcomesOf, visit } from './scrape.ts';
+
+/** How an agent stands. */
+export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
+
+export type AgentState = (typeof agentStates)[number];
+
+/** What an agent has told of its node. */
+export interface NodeReportEntry {
+  readonly kind: 'node-report';
+  /** Unix seconds; `seenAt` is the moment that the report is of. */
+  readonly at: number;
+  readonly seenAt: number;
+  readonly node: string;
+  readonly report: AgentReport;
+  /** The same text while what is told is the same. */
+  readonly version: string;
+  /** Seconds from the report to the next. */
+  readonly lasting: number;
+  /** What becomes of packets that the agent was asked for; null: it was not asked yet. */
+  readonly outcomes: ReadonlyMap<string, Outcome> | null;
+  /** Told of the packets that the agent must be asked for before the node can be judged. */
+  readonly onNeed: (packets: readonly Packet[]) => void;
+}
+
+/** A node is not seen; null: it is no node any more. */
+export interface NodeUnseenEntry {
+  readonly kind: 'node-unseen';
+  readonly at: number;
+  readonly node: string;
+  readonly state: Exclude<AgentState, 'answering'> | null;
+}
+
+export type FleetEntry = NodeReportEntry | NodeUnseenEntry;
+
+export interface FleetOptions {
+  readonly asker: Asker;
+  /** Unix seconds. */
+  readonly now: () => number;
+  readonly random: () => number;
+  readonly sleep: (seconds: number, signal: AbortSignal) => Promise<void>;
+  /** The agents by their Node; null: not known yet. */
+  readonly agents: () => ReadonlyMap<string, AgentAddress> | null;
+  /** The names of all Nodes. */
+  readonly nodes: () => Iterable<string>;
+  /** Resolves when the entry is taken in. */
+  readonly deliver: (entry: FleetEntry) => Promise<void>;
+  readonly onTrouble: (node: string, why: string) => void;
+}
+
+/** What is known of one node's agent. */
+export interface AgentStatus {
+  readonly state: AgentState;
+  /** Since when it is so, Unix seconds. */
+  readonly since: number;
+  /** The moment of its last report; null: there was none. */
+  readonly seenAt: number | null;
+}
+
+export interface Fleet {
+  run(signal: AbortSignal): Promise<void>;
+  /** By node. */
+  readonly status: () => ReadonlyMap<string, AgentStatus>;
+  /** Visits so far, by what came of them. */
+  readonly visits: Readonly<Record<Visited['kind'], number>>;
+  readonly bytes: () => number;
+}
+
+interface Known {
+  readonly node: string;
+  address: AgentAddress | null;
+  state: AgentState;
+  since: number;
+  sight: Sight | null;
+  /** The last report left packets to be asked for. */
+  wasShort: boolean;
+  failures: number;
+  nextAt: number;
+  busy: boolean;
+}
+
+interface State {
+  readonly options: FleetOptions;
+  readonly known: Map<string, Known>;
+  readonly visits: Record<Visited['kind'], number>;
+}
+
+/** Visits at one time. */
+const mostVisits = 16;
+
+/** Seconds between looks at whom to ask. */
+const tick = 0.25;
+
+/** Seconds over which the first visits are spread for each hundred agents. */
+const spread = 1;
+
+/** Seconds until an agent is asked again which had no other report, or gave none. */
+const again = { same: 1, most: 60 };
+
+export function createFleet(options: FleetOptions): Fleet {
+  const visits = { seen: 0, early: 0, refused: 0, silent: 0 };
+  const state: State = { options, known: new Map(), visits };
+  return {
+    async run(signal) {
+      const broken = Promise.withResolvers<never>();
+      const going = new Set<Promise<void>>();
+      while (!signal.aborted) {
+        await look(state);
+        for (const one of due(state, mostVisits - going.size)) {
+          one.busy = true;
+          const visiting = goTo(state, one, signal)
+            .catch(broken.reject)
+            .finally(() => {
+              one.busy = false;
+              going.delete(visiting);
+            });
+          going.add(visiting);
+        }
+        await Promise.race([options.sleep(tick, signal), broken.promise]);
+      }
+      await Promise.all(going);
+    },
+    status: () =>
+      new Map(
+        [...state.known].map(([node, { state: name, since, sight }]) => [
+          node,
+          { state: name, since, seenAt: sight?.seenAt ?? null },
+        ]),
+      ),
+    visits,
+    bytes: () => options.asker.bytes(),
+  };
+}
+
+/** Brings up to date who is there. */
+async function look({ options, known }: State): Promise<void> {
+  const agents = options.agents();
+  if (agents === null) return;
+  const now = options.now();
+  const nodes = new Set([...options.nodes(), ...agents.keys()]);
+  for (const node of nodes) {
+    const address = agents.get(node) ?? null;
+    const one = known.get(node);
+    if (one === undefined) {
+      const nextAt = now + options.random() * spread * (agents.size / 100);
+      const made = { ...stranger, node, address, since: now, nextAt };
+      known.set(node, made);
+      await unseen(options, made, address === null ? 'absent' : 'stale');
+    } else if (!isSame(one.address, address)) Object.assign(one, { address, nextAt: now });
+  }
+  for (const one of known.values()) {
+    if (!nodes.has(one.node)) {
+      known.delete(one.node);
+      await options.deliver({ kind: 'node-unseen', at: now, node: one.node, state: null });
+    } else if (one.address === null && one.state !== 'absent') {
+      one.sight = null;
+      await unseen(options, one, 'absent');
+    }
+  }
+}
+
+const stranger: Known = {
+  node: '',
+  address: null,
+  state: 'stale',
+  since: 0,
+  sight: null,
+  wasShort: false,
+  failures: 0,
+  nextAt: 0,
+  busy: false,
+};
+
+const isSame = (a: AgentAddress | null, b: AgentAddress | null): boolean =>
+  a?.host === b?.host && a?.port === b?.port;
+
+/** Who must be asked now, those first that wait longest. */
+function due({ options, known }: State, most: number): Known[] {
+  const now = options.now();
+  return [...known.values()]
+    .filter(({ address, busy, nextAt }) => address !== null && !busy && nextAt <= now)
+    .sort((a, b) => a.nextAt - b.nextAt)
+    .slice(0, Math.max(0, most));
+}
+
+async function unseen(
+  { deliver, now }: FleetOptions,
+  one: Known,
+  state: Exclude<AgentState, 'answering'>,
+): Promise<void> {
+  const at = now();
+  if (one.state !== state) Object.assign(one, { state, since: at });
+  await deliver({ kind: 'node-unseen', at, node: one.node, state });
+}
+
+async function goTo(state: State, one: Known, signal: AbortSignal): Promise<void> {
+  const { options } = state;
+  const { asker, now } = options;
+  const { address } = one;
+  if (address === null) return;
+  const going = { asker, address, signal, now };
+  const visited = await visit(going, one.sight);
+  // It may have gone meanwhile, or be another.
+  if (signal.aborted || state.known.get(one.node) !== one || !isSame(one.address, address)) return;
+  state.visits[visited.kind]++;
+  if (visited.kind === 'early') one.nextAt = now() + again.same;
+  else if (visited.kind !== 'seen') await failed(options, one, visited.kind, visited.why);
+  else if (visited.sight.report.node !== one.node) {
+    const why = `the agent there says that its node is ${visited.sight.report.node}`;
+    await failed(options, one, 'refused', why);
+  } else await take(state, one, visited.sight, going);
+}
+
+async function failed(
+  options: FleetOptions,
+  one: Known,
+  kind: 'refused' | 'silent',
+  why: string,
+): Promise<void> {
+  one.failures++;
+  const wait = Math.min(again.most, 2 ** (one.failures - 1)) * (0.75 + options.random() / 2);
+  one.nextAt = options.now() + wait;
+  if (kind === 'silent' && one.failures < 2) return;
+  if (one.state === 'answering' || one.failures === 2) options.onTrouble(one.node, why);
+  await unseen(options, one, kind === 'refused' ? 'refused' : 'stale');
+}
+
+/** A report that is older than so many rounds, and seconds, is stale. */
+const stale = { rounds: 3, seconds: 60 };
+
+async function take(
+  { options }: State,
+  one: Known,
+  sight: Sight,
+  going: Parameters<typeof visit>[0],
+): Promise<void> {
+  const { node, sight: before } = one;
+  const { report, etag, round, seenAt, lasting } = sight;
+  const now = options.now();
+  one.nextAt = Math.max(
+    sight.nextAt + options.random() * Math.min(1, lasting / 10),
+    now + again.same,
+  );
+  if (now - seenAt > Math.max(stale.seconds, stale.rounds * lasting)) {
+    await unseen(options, one, 'stale');
+    return;
+  }
+  if (one.state === 'answering' && before?.round === round) return;
+  let needed: readonly Packet[] = [];
+  const entry = { kind: 'node-report', seenAt, node, report, lasting } as const;
+  const onNeed = (packets: readonly Packet[]): void => {
+    needed = packets;
+  };
+  // What packets were asked for is of one round; the report alone is the same while its tag is.
+  const version = one.wasShort ? `${etag} ${round}` : etag;
+  await options.deliver({ ...entry, at: now, version, outcomes: null, onNeed });
+  if (needed.length > 0) {
+    const outcomes = await outcomesOf(going, needed, round);
+    if (outcomes === 'another round') {
+      one.nextAt = options.now() + again.same;
+      return;
+    }
+    if (typeof outcomes === 'string') {
+      await failed(options, one, 'refused', outcomes);
+      return;
+    }
+    const more = { at: options.now(), version: `${etag} ${round}`, outcomes };
+    await options.deliver({ ...entry, ...more, onNeed: () => undefined });
+  }
+  one.wasShort = needed.length > 0;
+  one.failures = 0;
+  one.sight = sight;
+  if (one.state !== 'answering') Object.assign(one, { state: 'answering', since: options.now() });
+}

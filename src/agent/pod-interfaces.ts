@@ -1,0 +1,112 @@
+// Walks packets on a node where pods have interfaces of their own, as those of Calico and of other
+// networks without a bridge: what rules do with one pod's packets, by its interface, is a policy of
+// that pod, and says nothing of a Service. So one that nobody stops stands for the pods of the
+// node; and where rules that name one pod's interface stop a packet, on either side, by which it
+// comes and goes is taken for unknown.
+//
+// Which interface is a pod's, routes tell: one to a single address, without a gateway.
+
+import type { Packet } from '../model/proxy-config.ts';
+import { formatAddress, parseAddress, parseNetwork } from '../rules/address.ts';
+import type { Element, Rule, RuleSet, Statement } from '../rules/ruleset.ts';
+import type { TraceStep } from '../rules/walk/match.ts';
+import type { Routes } from '../rules/walk/routes.ts';
+import { hostsOf, waysBy } from '../rules/walk/routes.ts';
+import type { NodeContext, Outcome } from '../rules/walk/walk.ts';
+import { walk } from '../rules/walk/walk.ts';
+
+export type Walker = (packet: Packet) => Outcome;
+
+/** So many pods are tried until one is found whose packets nobody stops. */
+const mostTried = 16;
+
+/** Addresses for documentation, which are nobody's: RFC 5737 and RFC 3849. */
+export const nobodys = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
+
+/** Walks through these rules; `podCIDRs` are networks of the node's pods. */
+export function walkerOf(
+  ruleset: RuleSet,
+  context: NodeContext,
+  routes: Routes | null,
+  podCIDRs: readonly string[],
+): Walker {
+  if (routes === null) return (packet) => walk(ruleset, context, packet);
+  const ways = waysBy(routes);
+  const informed = { ...context, interfaces: { ...context.interfaces, ways } };
+  const hosts = hostsOf(routes);
+  const own = new Set(hosts.map((host) => host.interface));
+  const walker: Walker = (packet) => {
+    const outcome = walk(ruleset, informed, packet);
+    if (own.size === 0 || !isOnesAffair(outcome, own)) return outcome;
+    const { from, src, dst, protocol, dport } = packet;
+    return walk(ruleset, context, { from, src, dst, protocol, dport });
+  };
+  const ranges = podCIDRs.flatMap((text) => parseNetwork(text) ?? []);
+  const pods = hosts.filter(({ address }) =>
+    ranges.some(({ low, high }) => address >= low && address <= high),
+  );
+  const isFree = (address: number): boolean => {
+    const src = formatAddress(address);
+    const packet = { from: 'pod', src, dst: nobodys.ip, protocol: 'tcp', dport: 80 } as const;
+    const { drop, reject } = walk(ruleset, informed, packet);
+    return drop.probability + reject.probability === 0;
+  };
+  const standIn = pods.slice(0, mostTried).find(({ address }) => isFree(address));
+  const interfaceOf = ({ from, src, iif }: Packet): string | null => {
+    const source = parseAddress(src);
+    if (from !== 'pod' || source === null) return null;
+    const someone = typeof source === 'number' ? standIn : undefined;
+    const known = ways.from('pod', source) ?? someone?.interface ?? null;
+    if (iif === undefined) return known;
+    // Where kube-proxy tells pods by a prefix, whoever asks makes up a name with it; then those
+    // that begin so are pods', whatever their addresses. A name that nobody has is dropped.
+    if (context.interfaces?.all?.includes(iif) !== false) return null;
+    const isOne = (name: string): boolean => name.startsWith(iif.slice(0, -1));
+    return known !== null && isOne(known) ? known : ([...own].find(isOne) ?? null);
+  };
+  return (packet) => {
+    const iif = interfaceOf(packet);
+    return walker(iif === null ? packet : { ...packet, iif });
+  };
+}
+
+/** Whether a rule that names one of these interfaces stopped a packet, or called what did. */
+const isOnesAffair = ({ drop, reject }: Outcome, own: ReadonlySet<string>): boolean =>
+  [drop, reject].some(
+    ({ probability, trace }) =>
+      probability > 0 && callersIn(trace()).some(({ rule }) => isAbout(rule, own)),
+  );
+
+/** The last step, and those that called its chain. */
+function callersIn(trace: readonly TraceStep[]): TraceStep[] {
+  const callers: TraceStep[] = [];
+  for (const step of trace.toReversed()) {
+    const called = callers.at(-1);
+    if (called === undefined || calls(step, called)) callers.push(step);
+  }
+  return callers;
+}
+
+function calls({ rule, base }: TraceStep, called: TraceStep): boolean {
+  const isCall = (one: Statement | Element['verdict']): boolean =>
+    (one?.kind === 'jump' || one?.kind === 'goto') && one.chain === called.chain;
+  return (
+    base === called.base &&
+    rule.statements.some(
+      (one) =>
+        isCall(one) ||
+        (one.kind === 'verdict map' && one.set.elements.some(({ verdict }) => isCall(verdict))),
+    )
+  );
+}
+
+function isAbout({ statements }: Rule, own: ReadonlySet<string>): boolean {
+  const isNamed = (name: unknown): boolean => typeof name === 'string' && own.has(name);
+  return statements.some((one) => {
+    if (one.kind === 'interface') return one.names.some(isNamed);
+    if (one.kind !== 'verdict map' && one.kind !== 'lookup') return false;
+    const { key, set } = one;
+    const asks = key.kind === 'fields' && (key.fields.includes('in') || key.fields.includes('out'));
+    return asks && set.elements.some((element) => element.key.some(isNamed));
+  });
+}

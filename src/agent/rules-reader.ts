@@ -1,0 +1,322 @@
+// A round of the agent in a process of its own: the rules of the node are asked for, read and
+// walked here, and whoever asks for details is answered for a while. Then the process ends, and
+// with it all that it held, which is many times what an agent must hold while it rests. A limit of
+// memory that is met here ends no agent either: its node is unknown.
+//
+// The agent (run.ts) gives an order, and then asks questions (channel.ts).
+
+import { createHash } from 'node:crypto';
+import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
+import { Socket } from 'node:net';
+import { hostname, networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import zlib from 'node:zlib';
+
+import { canonicalIP } from '../model/ip.ts';
+import type { Asking } from '../rules/report/digest.ts';
+import { keyOf } from '../rules/report/digest.ts';
+import type { Claim } from '../rules/report/frontends.ts';
+import type { Settings } from '../rules/report/infer-proxy-config.ts';
+import { lackText } from '../rules/ruleset.ts';
+import type { Routes } from '../rules/walk/routes.ts';
+import { readRoutes } from '../rules/walk/routes.ts';
+import type {
+  Answer,
+  NodeSettings,
+  Order,
+  Packed,
+  Question,
+  Reading,
+  Reply,
+  Spent,
+} from './channel.ts';
+import { gather, pipe } from './channel.ts';
+import type { Collected, Dump } from './collect.ts';
+import { collect, programs } from './collect.ts';
+import { fingerprintOf } from './fingerprint.ts';
+import type { Mode, Place, Standing } from './report.ts';
+import { askingOf, contextOf, detailsOf, digestsOf, outcomesOf, readDumps } from './report.ts';
+
+/** What GET /v1/report answers. All that changes from round to round by itself is left out. */
+export interface Report {
+  readonly version: 1;
+  readonly node: string;
+  readonly nodeIPs: readonly string[];
+  /** What is local in the walk, and must be where it is judged; loopback ones not among them. */
+  readonly localAddresses: readonly string[];
+  readonly podCIDRs: readonly string[];
+  readonly mode: Mode | null;
+  readonly backend: 'nft' | 'legacy' | null;
+  readonly proxyConfig: NodeSettings['proxyConfig'];
+  /** By program: `read`, `empty`, `absent` or `failed`. */
+  readonly programs: Readonly<Record<string, string>>;
+  /** Not empty: what stands on the node is not known, and there are no frontends. */
+  readonly problems: readonly string[];
+  /** Of kube-proxy, as far as its rules show them. */
+  readonly settings: Settings;
+  /** Who the packets are from that digests are of. */
+  readonly asking: Asking;
+  /** 64 bits in hexadecimal, by frontend. */
+  readonly frontends: Readonly<Record<string, string>>;
+  /** Frontends that several tables translate for. */
+  readonly doubled: readonly string[];
+}
+
+/** Names of chains are random and come again megabytes later: 64 MiB are looked back. */
+const looksBack: zlib.ZstdOptions = {
+  params: {
+    [zlib.constants.ZSTD_c_compressionLevel]: 2,
+    [zlib.constants.ZSTD_c_windowLog]: 26,
+    [zlib.constants.ZSTD_c_hashLog]: 22,
+  },
+};
+
+const compress = promisify<Buffer, zlib.ZstdOptions, Buffer>(zlib.zstdCompress);
+
+const pack = (bytes: Buffer): Promise<Buffer> => compress(bytes, looksBack);
+
+const unpack = promisify<Buffer, Buffer>(zlib.zstdDecompress);
+
+function cpuSeconds(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1e6;
+}
+
+/** Of one node; whoever has more, as IPVS does on its own interface, is told of these alone. */
+const mostAddresses = 256;
+
+const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
+
+/**
+ * Interfaces can come and go: asked for in every round. Link-local addresses, of which each pod
+ * brings one, are nobody's to ask for. Virtual IPs may be bound to the loopback interface.
+ */
+function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): Place {
+  const known = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
+  const global = known.filter(({ address }) => !isLoopback(address) && !/^fe[89ab]/i.test(address));
+  const first = (family: string): string[] =>
+    global
+      .filter((one) => !one.internal && one.family === family)
+      .slice(0, 1)
+      .map(({ address }) => address);
+  const all = new Set(global.map(({ address }) => canonicalIP(address)));
+  const interfaces = interfaceNames();
+  return {
+    node: node ?? hostname(),
+    localAddresses: [...all].sort().slice(0, mostAddresses),
+    interfaces,
+    routes: routesTold(interfaces),
+    nodeIPs: (nodeIPs.length > 0 ? nodeIPs : [...first('IPv4'), ...first('IPv6')]).map(canonicalIP),
+    podCIDRs,
+  };
+}
+
+const links = '/sys/class/net';
+
+/** null: sysfs does not tell; then what rules ask of interfaces is unknown. */
+function interfaceNames(): readonly string[] | null {
+  try {
+    const entries = readdirSync(links, { withFileTypes: true });
+    return entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => name);
+  } catch {
+    return null;
+  }
+}
+
+/** null: nobody tells; then what rules ask of interfaces is mostly unknown. */
+function routesTold(interfaces: readonly string[] | null): Routes | null {
+  try {
+    // An interface that has gone meanwhile is none of them.
+    const devices = interfaces?.filter((name) => existsSync(join(links, name, 'device')));
+    const [route, trie] = [readShort('/proc/net/route'), readShort('/proc/net/fib_trie')];
+    return devices === undefined ? null : readRoutes(route, trie, devices);
+  } catch {
+    return null;
+  }
+}
+
+/** More is a router's. */
+const mostBytes = 1 << 20;
+
+/**
+ * Reads a file of procfs, which has no size.
+ *
+ * @throws RangeError where it is longer than that.
+ */
+function readShort(path: string): string {
+  const bytes = Buffer.allocUnsafe(mostBytes);
+  const file = openSync(path, 'r');
+  try {
+    for (let at = 0; at < mostBytes;) {
+      const size = readSync(file, bytes, at, mostBytes - at, null);
+      if (size === 0) return bytes.toString('latin1', 0, at);
+      at += size;
+    }
+    throw new RangeError(`${path} is too long`);
+  } finally {
+    closeSync(file);
+  }
+}
+
+interface Known {
+  /** null: what stands on the node is not known. */
+  readonly standing: Standing | null;
+  readonly place: Place;
+}
+
+/** A round: what is known after it, what is told of it, and what goes over the pipe. */
+interface Round extends Known {
+  readonly reading: Reading;
+  readonly bytes: readonly Buffer[];
+}
+
+/** Reads what was collected, and packs it for later. */
+async function roundOf(
+  settings: NodeSettings,
+  place: Place,
+  collected: Collected,
+  fingerprint: string | null,
+  collecting: number,
+): Promise<Round> {
+  const { dumps } = collected;
+  const [problems, standing] = readAll(collected);
+  const report = reportOf(settings, place, { ...collected, problems }, standing);
+  const kept = standing === null ? [] : dumps;
+  const packed = await Promise.all(kept.map((dump) => pack(dump.bytes)));
+  const sizes = packed.map((bytes) => bytes.length);
+  const text = Buffer.from(`${JSON.stringify(report)}\n`);
+  const reading: Reading = {
+    reportSize: text.length,
+    packedSize: total(sizes),
+    etag: `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`,
+    frontends: Object.keys(report.frontends).length,
+    packed:
+      standing === null
+        ? null
+        : { dumps: kept.map(({ program }, at) => ({ program, size: sizes[at] ?? 0 })), place },
+    fingerprint: standing === null ? null : fingerprint,
+    spent: spentOn(collected, collecting),
+  };
+  return { standing, place, reading, bytes: [text, ...packed] };
+}
+
+const spentOn = ({ dumps }: Collected, collecting: number): Spent => ({
+  bytes: total(dumps.map(({ bytes }) => bytes.length)),
+  collecting,
+  cpu: cpuSeconds(),
+});
+
+function readAll({ dumps, problems }: Collected): [readonly string[], Standing | null] {
+  if (problems.length > 0) return [problems, null];
+  try {
+    const standing = readDumps(dumps);
+    const { lacks } = standing.ruleset;
+    return lacks.length === 0 ? [[], standing] : [[...new Set(lacks.map(lackText))], null];
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return [[error.message], null];
+  }
+}
+
+function reportOf(
+  { proxyConfig }: NodeSettings,
+  place: Place,
+  { states, problems }: Collected,
+  standing: Standing | null,
+): Report {
+  return {
+    version: 1,
+    node: place.node,
+    nodeIPs: place.nodeIPs,
+    localAddresses: contextOf(place).localAddresses,
+    podCIDRs: place.podCIDRs,
+    mode: standing?.mode ?? null,
+    backend: standing?.backend ?? null,
+    proxyConfig,
+    programs: states,
+    problems,
+    settings: standing?.settings ?? {},
+    asking: askingOf(place, standing),
+    frontends: standing === null ? {} : Object.fromEntries(digestsOf(standing, place)),
+    doubled: (standing?.claims ?? []).filter(isDoubled).map(keyOf),
+  };
+}
+
+const isDoubled = ({ address, translators }: Claim): boolean => address !== null && translators > 1;
+
+const total = (sizes: readonly number[]): number => sizes.reduce((sum, size) => sum + size, 0);
+
+/** Reads what an earlier round packed. */
+async function unpacked({ dumps, place }: Packed, bytes: Buffer): Promise<Known> {
+  const read: Promise<Dump>[] = [];
+  let at = 0;
+  for (const { program, size } of dumps) {
+    const part = bytes.subarray(at, at + size);
+    read.push(unpack(part).then((whole) => ({ program, bytes: whole })));
+    at += size;
+  }
+  return { standing: readDumps(await Promise.all(read)), place };
+}
+
+function answerTo({ standing, place }: Known, question: Question): Answer {
+  if (standing === null) return null;
+  return question.kind === 'details'
+    ? detailsOf(standing, place, question.key)
+    : outcomesOf(standing, place, question.packets);
+}
+
+async function carryOut(order: Order, beside: Socket, send: (reply: Reply) => void) {
+  if (order.kind === 'unpack') {
+    return unpacked(order.packed, await gather(beside, order.packedSize));
+  }
+  const { settings } = order;
+  const place = placeOf(settings);
+  const begun = performance.now();
+  const collected =
+    order.kind === 'collect'
+      ? await collect(settings.limits, settings.programs ?? programs)
+      : { dumps: [], states: {}, problems: [order.problem] };
+  const collecting = (performance.now() - begun) / 1000;
+  const fingerprint = fingerprintOf(collected, place);
+  if (order.kind === 'collect' && fingerprint !== null && fingerprint === order.last) {
+    send({ kind: 'same', spent: spentOn(collected, collecting) });
+    return { standing: null, place };
+  }
+  const { reading, bytes, ...known } = await roundOf(
+    settings,
+    place,
+    collected,
+    fingerprint,
+    collecting,
+  );
+  send({ kind: 'read', reading });
+  for (const part of bytes) beside.write(part);
+  return known;
+}
+
+/** Serves the process that started this one, until it lets go of it. */
+function serve(): void {
+  const send = (reply: Reply): void => void process.send?.(reply);
+  const beside = new Socket({ fd: pipe });
+  let known: Promise<Known> | null = null;
+  let told = 0;
+  process.on('message', (message: Order | Question) => {
+    if (message.kind !== 'details' && message.kind !== 'outcomes') {
+      known = carryOut(message, beside, (reply) => {
+        told = cpuSeconds();
+        send(reply);
+      });
+      return;
+    }
+    void known?.then((one) => {
+      const answer = answerTo(one, message);
+      const cpu = cpuSeconds() - told;
+      told += cpu;
+      send({ kind: 'answer', answer, cpu });
+    });
+  });
+  process.on('disconnect', () => process.exit(0));
+}
+
+if (process.argv[1] === import.meta.filename) serve();

@@ -1,0 +1,458 @@
+// Why is this pod not in my Service? Explains a Service, a pod, both together, or an address, from
+// what the ledger holds: what is expected and why, what stands, what differs, what explains the
+// difference, and the smallest change that would put it right.
+//
+// Nothing is decided here. What is expected the shadows say (chain.ts), what differs the audit says
+// (items of the ledger), so an explanation cannot disagree with a finding. The work is bounded by
+// one Service, one namespace for near misses, and a look at every Service for an address.
+
+import { canonicalIP, parseIP } from '../../model/ip.ts';
+import type { Key, Pod, Service } from '../../model/objects.ts';
+import { selects } from '../../model/selector.ts';
+import type { Severity } from '../finding/catalogue.ts';
+import { isWorse } from '../finding/catalogue.ts';
+import type { Verdict } from '../finding/verdicts.ts';
+import { legal } from '../finding/verdicts.ts';
+import type { Item } from '../pending/pending.ts';
+import type { Ledger } from '../service/auditor.ts';
+import type { Context } from '../service/cache.ts';
+import type { Audited } from '../service/reconcile.ts';
+import type { Sight } from '../service/verdict.ts';
+import { verdictOf, written } from '../service/verdict.ts';
+import { standings, standingWords } from './condition.ts';
+import { missedText } from './conditions.ts';
+import type { Explanation, Subject } from './explanation.ts';
+import { missing, notFound } from './missing-target.ts';
+import { isNear, servicesNear } from './near-miss.ts';
+import type { NodeLook } from './node.ts';
+import { explainNode, noLook } from './node.ts';
+import { servicesListing, standsOf } from './observed.ts';
+import type { PairExplained } from './pod-in-service.ts';
+import { anyUnknown, explainPair, verdictOn, worstVerdict } from './pod-in-service.ts';
+import type { Reason } from './reason.ts';
+import { counted, fewOf, itemReasons, reason, unknownText, worstOf } from './reason.ts';
+import { explainService } from './service.ts';
+
+/**
+ * Explains what is asked about; `context` is that of the ledger, as it is seen just now, and `look`
+ * what is known of the rules of nodes.
+ */
+export function explain(
+  context: Sight,
+  ledger: Ledger,
+  subject: Subject,
+  look: NodeLook = noLook,
+): Explanation {
+  if (subject.kind === 'node') return explainAtNode(context, ledger, subject, look);
+  const explanation = explained(context, ledger, subject);
+  const { verdict, reasons, change } = explanation;
+  const isWrong = verdict === 'different' || verdict === 'pending';
+  const others = isWrong ? unexplained(ledger) : [];
+  if (others.length < 2) return explanation;
+  const text =
+    `${counted(others.length, 'Service')} differ and no known cause explains it ` +
+    `(${fewOf(others)}): look whether kube-controller-manager runs and has a leader`;
+  const note = reason('note', text, {
+    change: 'kubectl -n kube-system get lease kube-controller-manager',
+  });
+  // Where the controllers do not run, no change of this Service helps.
+  const own = concerned(subject, reasons).some((key) => others.includes(key));
+  const first =
+    `see first whether kube-controller-manager runs: ${String(others.length)} Services differ ` +
+    `alike. If it does: ${change ?? ''}`;
+  return {
+    ...explanation,
+    change: own && change !== null ? first : change,
+    reasons: [...reasons, note],
+  };
+}
+
+/** The Services that an explanation is about. */
+function concerned(subject: Subject, reasons: readonly Reason[]): string[] {
+  if (subject.kind === 'service' || subject.kind === 'pair') return [subject.service];
+  return reasons.flatMap(({ object }) =>
+    object?.startsWith('Service ') === true ? [object.slice('Service '.length)] : [],
+  );
+}
+
+function explained(
+  context: Sight,
+  ledger: Ledger,
+  subject: Exclude<Subject, { kind: 'node' }>,
+): Explanation {
+  switch (subject.kind) {
+    case 'service':
+      return explainOneService(context, ledger, subject);
+    case 'pod':
+      return explainPod(context, ledger, subject);
+    case 'pair':
+      return explainBoth(context, ledger, subject);
+    case 'address':
+      return explainAddress(context, ledger, subject);
+  }
+}
+
+/** Services that differ and nothing known explains it: of several, the controllers may not run. */
+function unexplained(ledger: Ledger): Key[] {
+  const differing: Key[] = [];
+  for (const { items, record } of ledger.audited.values()) {
+    if (items.size === 0) continue;
+    const bare = [...items.values()]
+      .flat()
+      .some(
+        ({ output, cause, difference }) =>
+          output !== 'input' && cause === null && !legal.has(difference.code),
+      );
+    if (bare) differing.push(record.key);
+  }
+  return differing.sort();
+}
+
+function explainAtNode(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'node' }>,
+  look: NodeLook,
+): Explanation {
+  const { node, service: key } = subject;
+  if (!ledger.audited.has(key)) return missing(context, subject, 'Service', key);
+  if (context.snapshot.knows('nodes') && !context.snapshot.nodes.has(node)) {
+    const others = [...context.snapshot.nodes.keys()].filter((other) => isNear(other, node));
+    const near = others.length === 0 ? [] : [reason('note', `there is ${fewOf(others.sort())}`)];
+    return notFound(subject, `Node ${node} does not exist`, near);
+  }
+  return { subject, found: true, ...explainNode(context, ledger, subject, look) };
+}
+
+function explainOneService(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'service' }>,
+): Explanation {
+  const of = ledger.audited.get(subject.service);
+  if (of === undefined) return missing(context, subject, 'Service', subject.service);
+  const { answer, change, verdicts, severity, reasons } = explainService(context, of);
+  const judged = Object.values(verdicts).filter((verdict) => verdict !== null);
+  const verdict = judged.length === 0 ? null : worstVerdict(judged);
+  return { subject, found: true, verdict, severity, answer, change, reasons };
+}
+
+/** The tree of one pair: what was asked, what stands, what is besides. */
+function pairReasons({ steps, stands, besides }: PairExplained, all: boolean): Reason[] {
+  const asked = all ? steps : steps.filter(({ mark }) => mark !== 'yes');
+  return [...asked, ...stands, ...besides];
+}
+
+function explainBoth(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'pair' }>,
+): Explanation {
+  const pod = context.snapshot.pods.get(subject.pod);
+  const of = ledger.audited.get(subject.service);
+  if (pod === undefined) return lostPod(context, ledger, subject, subject.pod);
+  const pair = of === undefined ? null : explainPair(context, of, pod);
+  if (pair === null) return missing(context, subject, 'Service', subject.service);
+  const { answer, change, verdict, severity } = pair;
+  return {
+    subject,
+    found: true,
+    verdict,
+    severity,
+    answer,
+    change,
+    reasons: pairReasons(pair, true),
+  };
+}
+
+/** A pod that does not exist may still be listed: the Services that name it are told. */
+function lostPod(context: Sight, ledger: Ledger, subject: Subject, key: Key): Explanation {
+  const naming: Reason[] = [];
+  let severity: Severity | null = null;
+  const verdicts: Verdict[] = [];
+  for (const of of ledger.audited.values()) {
+    if (!key.startsWith(`${of.record.namespace}/`)) continue;
+    const stands = standsOf(context.snapshot, of.record, (_, pod) => pod === key);
+    if (stands.length === 0) continue;
+    const items = itemsAt(of, new Set(stands.map(({ address }) => address)));
+    severity = worse(severity, worstOf(items));
+    verdicts.push(verdictAmong(context, of, items));
+    const entries = stands.map(({ object, text }) =>
+      reason('note', `${object}: ${text}`, { object }),
+    );
+    const text = `Service ${of.record.key} still lists it`;
+    const parts = [...entries, ...itemReasons(items)];
+    naming.push(reason('no', text, { object: `Service ${of.record.key}`, parts }));
+  }
+  if (naming.length === 0) return missing(context, subject, 'Pod', key);
+  const services = counted(naming.length, 'Service');
+  const answer = `Pod ${key} does not exist, but is still listed in ${services}`;
+  const change = naming[0]?.parts.find((part) => part.change !== null)?.change ?? null;
+  return {
+    subject,
+    found: true,
+    verdict: worstVerdict(verdicts),
+    severity,
+    answer,
+    change,
+    reasons: naming,
+  };
+}
+
+const worse = (a: Severity | null, b: Severity | null): Severity | null =>
+  a === null ? b : b === null ? a : isWorse(b, a) ? b : a;
+
+const itemsAt = ({ items }: Audited, addresses: ReadonlySet<string>) =>
+  [...items].flatMap(([unit, there]) => (addresses.has(unit.split(' ')[1] ?? '') ? there : []));
+
+/** The worst verdict on some of the differences of a Service, over the outputs that it has. */
+function verdictAmong(context: Sight, of: Audited, items: readonly Item[]): Verdict {
+  const judged = written.filter((output) => verdictOf(context.snapshot, of, output) !== null);
+  return worstVerdict(judged.map((output) => verdictOn(context, of, items, output)));
+}
+
+const mostServices = 20;
+
+function explainPod(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'pod' }>,
+): Explanation {
+  const { snapshot } = context;
+  const pod = snapshot.pods.get(subject.pod);
+  if (pod === undefined) return lostPod(context, ledger, subject, subject.pod);
+  const keys = new Set(snapshot.servicesSelecting(pod.namespace, pod.labels).map(({ key }) => key));
+  const listing = servicesListing(snapshot, ledger.audited.values(), pod.ips.map(canonicalIP));
+  for (const { record } of listing) if (record.namespace === pod.namespace) keys.add(record.key);
+  const pairs = [...keys]
+    .sort()
+    .slice(0, mostServices)
+    .flatMap((key) => pairOf(context, ledger, key, pod));
+  const reasons = pairs.map((pair) => pairReason(pair));
+  if (keys.size > mostServices) {
+    reasons.push(reason('note', `and ${counted(keys.size - mostServices, 'more Service')}`));
+  }
+  const selecting = pairs.filter(({ steps }) => !steps.some(isUnselected));
+  if (selecting.length === 0) reasons.push(...nearReasons(context, pod));
+  reasons.push(podReason(pod), ...sharedReasons(context, pod));
+  const { answer, change } = podAnswer(context, pod, pairs, selecting);
+  const severity = pairs.reduce<Severity | null>(
+    (worst, pair) => worse(worst, pair.severity),
+    null,
+  );
+  const verdict = pairs.length === 0 ? null : worstVerdict(pairs.map((pair) => pair.verdict));
+  return { subject, found: true, verdict, severity, answer, change, reasons };
+}
+
+const isUnselected = ({ mark, field }: Reason): boolean =>
+  mark === 'no' && (field?.startsWith('metadata.labels') === true || field === 'spec.selector');
+
+function pairOf(context: Sight, ledger: Ledger, key: Key, pod: Pod): PairExplained[] {
+  const of = ledger.audited.get(key);
+  const pair = of === undefined ? null : explainPair(context, of, pod);
+  return pair === null ? [] : [pair];
+}
+
+function pairReason(pair: PairExplained): Reason {
+  const { verdict, decides, service } = pair;
+  const mark =
+    verdict === 'unknown' ? 'unknown' : verdict === 'conform' && decides === null ? 'yes' : 'no';
+  const text = `Service ${service}: ${verdict}: ${standingOf(pair)}`;
+  return reason(mark, text, { object: `Service ${service}`, parts: pairReasons(pair, false) });
+}
+
+/** How the pod must stand in the slices, in short. */
+function standingOf({ places }: PairExplained): string {
+  const expected = places.filter(({ place }) => place !== 'endpoints').map((one) => one.expected);
+  const best = standings.findLast((one) => expected.includes(one)) ?? 'absent';
+  return `it must be ${standingWords[best]}`;
+}
+
+function podAnswer(
+  context: Context,
+  pod: Pod,
+  pairs: readonly PairExplained[],
+  selecting: readonly PairExplained[],
+): { answer: string; change: string | null } {
+  const name = `Pod ${pod.key}`;
+  const wrong = pairs.find(({ verdict }) => verdict === 'different');
+  const [only] = selecting;
+  if (wrong !== undefined) return { answer: wrong.answer, change: wrong.change };
+  if (selecting.length === 1 && only !== undefined)
+    return { answer: only.answer, change: only.change };
+  if (only === undefined) {
+    const { nearest } = servicesNear(context.snapshot, pod);
+    const [first] = nearest;
+    const near =
+      first === undefined
+        ? ''
+        : `; closest: ${nearText(first.service, first.missed.map(missedText))}`;
+    return {
+      answer: `${name} is in no Service: no selector matches its labels${near}`,
+      change: null,
+    };
+  }
+  const serving = selecting.filter(({ decides }) => decides === null);
+  const others = selecting.filter(({ decides }) => decides !== null);
+  const shown = fewOf(serving.map(({ service }) => service));
+  const [other] = others;
+  const [start, end] = [
+    serving.length === 0 ? '' : `${name} is in ${shown} and gets their traffic`,
+    other === undefined ? '' : other.answer,
+  ];
+  return {
+    answer: [start, end].filter((text) => text !== '').join('; '),
+    change: other?.change ?? null,
+  };
+}
+
+const nearText = ({ key }: Service, missed: readonly string[]): string =>
+  `Service ${key} (${missed.length === 0 ? 'in another namespace' : missed.join('; ')})`;
+
+function nearReasons({ snapshot }: Context, pod: Pod): Reason[] {
+  const { nearest, more } = servicesNear(snapshot, pod);
+  const reasons = nearest.map(({ service, missed, otherNamespace }) => {
+    const why = otherNamespace
+      ? 'would select it, but a Service selects pods of its own namespace only'
+      : `nearly selects it: ${missed.map(missedText).join('; ')}`;
+    const labels = missed.map(({ key, want }) => `${key}=${want}`).join(',');
+    return reason('note', `Service ${service.key} ${why}`, {
+      object: `Service ${service.key}`,
+      field: 'spec.selector',
+      change: otherNamespace ? null : `label the pod ${labels}, or change the selector`,
+    });
+  });
+  if (more > 0) reasons.push(reason('note', `and ${counted(more, 'more Service')}`));
+  const others = [...snapshot.services.values()].filter(
+    ({ namespace, selector }) => namespace === pod.namespace && selector !== null,
+  );
+  if (nearest.length === 0) {
+    const names = others.map(({ name }) => name).sort();
+    const count = counted(names.length, 'Service');
+    const text = `no selector of ${count} in namespace ${pod.namespace} comes near its labels`;
+    reasons.push(reason('note', names.length === 0 ? text : `${text}: ${fewOf(names, 5)}`));
+  }
+  return reasons;
+}
+
+/** What the controllers see of the pod. */
+function podReason(pod: Pod): Reason {
+  const labels = Object.entries(pod.labels).map(([key, value]) => `${key}=${value}`);
+  const facts = [
+    pod.node === '' ? 'bound to no Node' : `on Node ${pod.node}`,
+    pod.ips.length === 0 ? 'no address' : pod.ips.join(', '),
+    pod.terminal ? 'finished' : pod.deleting ? 'being deleted' : pod.ready ? 'Ready' : 'not Ready',
+    `ports named: ${pod.ports.map(({ name }) => name).join(', ') || 'none'}`,
+    `labels ${fewOf(labels, 8)}`,
+  ];
+  return reason('note', `the pod: ${facts.join('; ')}`, {
+    object: `Pod ${pod.key}`,
+  });
+}
+
+function sharedReasons({ snapshot }: Context, pod: Pod): Reason[] {
+  return pod.ips.flatMap((ip) => {
+    const others = snapshot.podsAt(canonicalIP(ip)).filter((other) => other !== pod);
+    if (others.length === 0) return [];
+    const names = fewOf(others.map(({ key }) => key).sort());
+    const host = pod.hostNetwork ? ' (the host network of the Node)' : '';
+    return [
+      reason('note', `its address ${ip} is also that of ${names}${host}`, {
+        object: `Pod ${pod.key}`,
+      }),
+    ];
+  });
+}
+
+function explainAddress(
+  context: Sight,
+  ledger: Ledger,
+  subject: Extract<Subject, { kind: 'address' }>,
+): Explanation {
+  const ip = parseIP(subject.address)?.text;
+  if (ip === undefined) return notFound(subject, `${subject.address} is no IP address`, []);
+  const { snapshot } = context;
+  const pods = [...snapshot.podsAt(ip)].sort((a, b) => (a.key < b.key ? -1 : 1));
+  const listing = servicesListing(snapshot, ledger.audited.values(), [ip]);
+  const fronts = [...snapshot.services.values()].filter(
+    ({ clusterIP }) => canonicalIP(clusterIP) === ip,
+  );
+  const reasons: Reason[] = fronts.map(({ key }) =>
+    reason('note', `it is the cluster IP of Service ${key}`, {
+      object: `Service ${key}`,
+      field: 'spec.clusterIP',
+    }),
+  );
+  reasons.push(
+    ...pods.map((pod) =>
+      reason('note', `it is an address of Pod ${pod.key}`, { parts: [podReason(pod)] }),
+    ),
+  );
+  const verdicts: Verdict[] = [];
+  let severity: Severity | null = null;
+  for (const of of listing) {
+    const items = itemsAt(of, new Set([ip]));
+    severity = worse(severity, worstOf(items));
+    verdicts.push(verdictAmong(context, of, items));
+    reasons.push(listingReason(context, of, ip));
+  }
+  const change =
+    reasons.flatMap(({ parts }) => parts).find((part) => part.change !== null)?.change ?? null;
+  const found = pods.length + listing.length + fronts.length > 0;
+  const verdict = verdicts.length === 0 ? null : worstVerdict(verdicts);
+  const answer = addressAnswer(ip, pods, listing, fronts);
+  return { subject, found, verdict, severity, answer, change, reasons };
+}
+
+function listingReason(context: Sight, of: Audited, ip: string): Reason {
+  const stands = standsOf(context.snapshot, of.record, (address) => address === ip);
+  const items = itemsAt(of, new Set([ip]));
+  const parts = [
+    ...stands.map(({ object, text, pod }) => {
+      const named = pod === null ? ', of no pod' : `, of Pod ${pod}`;
+      return reason('note', `${object}: ${text}${named}`, { object });
+    }),
+    ...itemReasons(items),
+  ];
+  const unknown = anyUnknown(context, of);
+  const mark = items.length > 0 ? 'no' : unknown === null ? 'yes' : 'unknown';
+  const doubt = unknown === null ? '' : `; not all can be judged: ${unknownText[unknown]}`;
+  return reason(mark, `Service ${of.record.key} lists it${doubt}`, {
+    object: `Service ${of.record.key}`,
+    parts,
+  });
+}
+
+function addressAnswer(
+  ip: string,
+  pods: readonly Pod[],
+  listing: readonly Audited[],
+  fronts: readonly Service[],
+): string {
+  const services = listing.map(({ record }) => record.key);
+  const listed = services.length === 0 ? 'no Service lists it' : `listed by ${fewOf(services)}`;
+  const [front] = fronts;
+  if (front !== undefined) return `${ip} is the cluster IP of Service ${front.key}`;
+  if (pods.length === 0) {
+    return services.length === 0
+      ? `${ip} is unknown: no pod has it and no Service lists it`
+      : `${ip} belongs to no pod, and yet it is ${listed}`;
+  }
+  const unselected = listing.filter(({ record }) =>
+    pods.every(
+      (pod) =>
+        pod.namespace !== record.namespace ||
+        !selects(record.service?.selector ?? null, pod.labels),
+    ),
+  );
+  const stray =
+    unselected.length === 0
+      ? ''
+      : `; ${fewOf(unselected.map(({ record }) => record.key))} do not select it`;
+  const owners = pods.map(({ key }) => key);
+  const living =
+    pods.length > 1
+      ? `${String(pods.length)} pods have ${ip}: ${fewOf(owners)}`
+      : `${ip} is of Pod ${owners[0] ?? ''}`;
+  return `${living}; ${listed}${stray}`;
+}

@@ -1,0 +1,271 @@
+// One pod and one Service: what is expected of the pod and why (chain.ts), what stands of it
+// (stands.ts), and what the audit says of the difference, in one answer and a tree of reasons.
+//
+// The answer follows the slices, because nodes read nothing else; where the Endpoints differ from
+// them, the tree says so. A pod that is absent because it must be is no difference: the verdict is
+// then conform, and the answer names the step that decides.
+
+import type { Pod } from '../../model/objects.ts';
+import { isSelected } from '../../shadow/endpoints.ts';
+import type { Severity } from '../finding/catalogue.ts';
+import type { Unknown, Verdict } from '../finding/verdicts.ts';
+import { legal } from '../finding/verdicts.ts';
+import type { Item } from '../pending/pending.ts';
+import { nodeOf } from '../service/cache.ts';
+import { truncationOf } from '../service/endpoints.ts';
+import type { Written } from '../service/enqueue.ts';
+import type { Audited } from '../service/reconcile.ts';
+import type { Sight } from '../service/verdict.ts';
+import { reasonOf, written } from '../service/verdict.ts';
+import type { Outcome, Pair, Place, StandingAt, Step } from './condition.ts';
+import { placeName, standings, standingWords } from './condition.ts';
+import type { Chain } from './conditions.ts';
+import { chainOf, decidingStep } from './conditions.ts';
+import type { Stand } from './observed.ts';
+import { actualAt, itemsAbout, managerText, standsOfPod } from './observed.ts';
+import type { Reason } from './reason.ts';
+import {
+  inOrder,
+  itemReason,
+  itemReasons,
+  itemText,
+  reason,
+  stepReason,
+  unknownText,
+  worstOf,
+} from './reason.ts';
+
+/** What is expected at a place, and what stands there; the two agree where the audit is content. */
+export interface PlaceExplained {
+  readonly place: Place;
+  readonly expected: StandingAt;
+  readonly actual: StandingAt;
+  readonly verdict: Verdict;
+}
+
+export interface PairExplained {
+  readonly service: string;
+  readonly pod: string;
+  readonly answer: string;
+  readonly change: string | null;
+  /** Over all places; conform also where nobody has to list the pod and nobody does. */
+  readonly verdict: Verdict;
+  readonly severity: Severity | null;
+  /** The step that decides where nodes look; null where nothing keeps traffic from the pod. */
+  readonly decides: Step | null;
+  readonly places: readonly PlaceExplained[];
+  readonly steps: readonly Reason[];
+  readonly stands: readonly Reason[];
+  readonly besides: readonly Reason[];
+}
+
+interface Asked {
+  readonly context: Sight;
+  readonly of: Audited;
+  readonly pair: Pair;
+  readonly chain: Chain;
+  readonly stands: readonly Stand[];
+  readonly items: readonly Item[];
+}
+
+const outputOf = (place: Place): Written =>
+  place === 'endpoints' ? 'endpoints' : 'endpointslices';
+
+const better = (a: StandingAt, b: StandingAt): StandingAt =>
+  standings.indexOf(a) >= standings.indexOf(b) ? a : b;
+
+const itemsAt = (items: readonly Item[], place: Place): Item[] =>
+  items.filter((item) => item.output === outputOf(place));
+
+/** The verdict on some of the differences of an output, as verdictOf has it on all of them. */
+export function verdictOn(
+  { stale }: Sight,
+  of: Audited,
+  items: readonly Item[],
+  output: Written,
+): Verdict {
+  const loud = items.filter((item) => item.output === output && !legal.has(item.difference.code));
+  const unknown = reasonOf(of, output, stale);
+  if (unknown === 'input-stale') return 'unknown';
+  if (loud.some(({ openedAt }) => openedAt !== null)) return 'different';
+  if (unknown !== null) return 'unknown';
+  return loud.length > 0 ? 'pending' : 'conform';
+}
+
+function verdictAt({ context, of, items, pair }: Asked, place: Place): Verdict {
+  // Nobody has to list it, so that only what is found there can be judged.
+  if (!isSelected(pair.service) && itemsAt(items, place).length === 0) return 'conform';
+  return verdictOn(context, of, items, outputOf(place));
+}
+
+/** Why some of a Service cannot be judged; null where all can. */
+export const anyUnknown = ({ stale }: Sight, of: Audited): Unknown | null =>
+  written.map((output) => reasonOf(of, output, stale)).find((one) => one !== null) ?? null;
+
+const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
+
+/** The worst of several verdicts. */
+export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
+  worstFirst.find((one) => verdicts.includes(one)) ?? 'conform';
+
+/** Explains a pod and a Service; `of` is what the ledger holds of that Service. */
+export function explainPair(context: Sight, of: Audited, pod: Pod): PairExplained | null {
+  const { service } = of.record;
+  if (service === null) return null;
+  const { snapshot, release } = context;
+  const pair = { service, pod, node: nodeOf(snapshot, pod) };
+  const stands = standsOfPod(snapshot, of.record, pod);
+  const items = itemsAbout(snapshot, of, pod, stands);
+  const asked: Asked = { context, of, pair, chain: chainOf(pair, release), stands, items };
+  const places = asked.chain.outcomes.map(({ place, standing: expected }) => {
+    const actual = actualAt(stands, place);
+    return { place, expected, actual, verdict: verdictAt(asked, place) };
+  });
+  const best = bestSlice(asked.chain.outcomes);
+  const decides = best === null ? null : decidingStep(asked.chain, best.place);
+  const { answer, change } = answerOf(asked, places, best, decides);
+  return {
+    service: service.key,
+    pod: pod.key,
+    answer,
+    change,
+    verdict: worstVerdict(places.map(({ verdict }) => verdict)),
+    severity: worstOf(items),
+    decides,
+    places,
+    steps: asked.chain.steps.map((step) =>
+      stepReason(step, step.name === 'readiness' && !pod.deleting ? pod.turnedAt : null),
+    ),
+    stands: places.map((one) => placeReason(asked, one)),
+    besides: besidesOf(asked),
+  };
+}
+
+/** The slices in which the pod is expected to stand best. */
+function bestSlice(outcomes: readonly Outcome[]): Outcome | null {
+  let best: Outcome | null = null;
+  for (const one of outcomes) {
+    if (one.place === 'endpoints') continue;
+    const worse = best !== null && better(best.standing, one.standing) === best.standing;
+    if (!worse) best = one;
+  }
+  return best;
+}
+
+const expectations: Readonly<Record<StandingAt, string>> = {
+  absent: 'is not in',
+  'no-ports': 'is listed without ports, and so gets no traffic, in',
+  'not-ready': 'is listed as not ready, and so gets no traffic, in',
+  'fewer-ports': 'gets traffic on some ports only of',
+  ready: 'is in',
+};
+
+const obligations: Readonly<Record<StandingAt, string>> = {
+  absent: 'should not be in',
+  'no-ports': 'should be listed without ports in',
+  'not-ready': 'should be listed as not ready in',
+  'fewer-ports': 'should be ready on some ports of',
+  ready: 'should be ready in',
+};
+
+interface Answer {
+  readonly answer: string;
+  readonly change: string | null;
+}
+
+function answerOf(
+  { context, pair, chain, items, of }: Asked,
+  places: readonly PlaceExplained[],
+  best: Outcome | null,
+  decides: Step | null,
+): Answer {
+  const expected = best?.standing ?? 'absent';
+  const [pod, service] = [`Pod ${pair.pod.key}`, `Service ${pair.service.key}`];
+  const why = decides === null ? '' : `: ${decides.text}`;
+  const wrong = inOrder(items).filter(({ difference }) => !legal.has(difference.code));
+  const loud = wrong.find(({ output }) => output !== 'input');
+  const first = loud ?? wrong[0];
+  if (loud !== undefined) {
+    const but = butText(places, loud);
+    const answer = `${pod} ${obligations[expected]} ${service}${why}. But: ${but}`;
+    return { answer, change: itemReason(loud).change };
+  }
+  const reasons = chain.steps.filter(({ passes }) => passes === false);
+  const more =
+    reasons.length > 1 && decides !== null ? `, and ${reasonsMore(reasons.length - 1)}` : '';
+  const end = expected === 'ready' ? ' and gets its traffic' : '';
+  const unknown = isSelected(pair.service) ? anyUnknown(context, of) : null;
+  const doubt = unknown === null ? '' : `; not all of it can be judged: ${unknownText[unknown]}`;
+  const trouble = first === undefined ? '' : `. But: ${itemText(first)}`;
+  const answer = `${pod} ${expectations[expected]} ${service}${end}${why}${more}${trouble}${doubt}`;
+  const changes = reasons.map(({ change }) => change).filter((change) => change !== null);
+  const change = first === undefined ? changes.join('; then ') : itemReason(first).change;
+  return { answer, change: change === '' ? null : change };
+}
+
+const reasonsMore = (count: number): string =>
+  count === 1 ? 'for one more reason' : `for ${String(count)} more reasons`;
+
+/** What stands instead of what should, in one clause. */
+function butText(places: readonly PlaceExplained[], worst: Item): string {
+  const wrong = places.filter(({ expected, actual, verdict }) => {
+    return expected !== actual && (verdict === 'different' || verdict === 'pending');
+  });
+  if (wrong.length === 0) return itemText(worst);
+  return wrong
+    .map(({ place, actual }) =>
+      actual === 'absent'
+        ? `${placeName(place)} leave it out`
+        : `${placeName(place)} have it ${standingWords[actual]}`,
+    )
+    .join(' and ');
+}
+
+function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceExplained): Reason {
+  const { stands, items, of } = asked;
+  const there = stands.filter((stand) => stand.place === place);
+  const parts = [
+    ...there.map(({ object, text }) => reason('note', `${object}: ${text}`, { object })),
+    ...itemReasons(itemsAt(items, place)),
+  ];
+  const name = placeName(place);
+  const unknown = reasonOf(of, outputOf(place), asked.context.stale);
+  if (verdict === 'unknown' && unknown !== null) {
+    return reason('unknown', `${name}: unknown, since ${unknownText[unknown]}`, { parts });
+  }
+  if (!isSelected(asked.pair.service) && actual !== 'absent') {
+    const whose = 'written by somebody else or left from a selector before';
+    const text = `${name}: ${standingWords[actual]}, ${whose}; no pod is expected there`;
+    return reason('note', text, { parts });
+  }
+  if (verdict === 'conform' && expected !== actual && place === 'endpoints') {
+    parts.push(...truncatedReason(asked));
+  }
+  const so =
+    expected === actual
+      ? standingWords[expected]
+      : `expected ${standingWords[expected]}, found ${standingWords[actual]}`;
+  const end = verdict === 'conform' && expected === actual ? ', as it must be' : '';
+  const mark = verdict === 'conform' ? 'yes' : 'no';
+  return reason(mark, `${name}: ${verdict}: ${so}${end}`, { parts });
+}
+
+function truncatedReason({ of }: Asked): Reason[] {
+  if (truncationOf(of.record) === null) return [];
+  const text =
+    'an Endpoints object holds 1,000 addresses at most, this Service has more, and which of them ' +
+    'are left out is arbitrary; EndpointSlices hold all of them';
+  const source = 'pkg/controller/endpoint/endpoints_controller.go truncateEndpoints';
+  return [reason('note', text, { source })];
+}
+
+/** Trouble in the input, and entries that nobody judges. */
+function besidesOf({ of, stands, items }: Asked): Reason[] {
+  const others = stands.filter(({ place }) => place === null);
+  const entries = others.map(({ object, text, role }) => {
+    const slice = of.record.slices.find(({ key }) => object.endsWith(` ${key}`));
+    return reason('note', `${object}, ${managerText(role, slice)}: ${text}`, { object });
+  });
+  const input = items.filter(({ output }) => output === 'input' || output === 'mirrored');
+  return [...itemReasons(input), ...entries];
+}

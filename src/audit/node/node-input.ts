@@ -1,0 +1,42 @@
+// The input of a node audit: the node, its rules and the forwarding that kube-proxy should program.
+
+import type { Node } from '../../model/objects.ts';
+import type { Packet } from '../../model/proxy-config.ts';
+import type { Asking, Digests } from '../../rules/report/digest.ts';
+import type { Claim } from '../../rules/report/frontends.ts';
+import type { Outcome } from '../../rules/walk/walk.ts';
+import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
+
+export interface NodeInput {
+  readonly forwarding: Forwarding;
+  readonly node: Node;
+  readonly rules: Rules;
+}
+
+/** What a node does, whoever walks its rules. */
+export interface Rules {
+  /** What they answer for. */
+  readonly claims: readonly Claim[];
+  /** Addresses that are the node's own. */
+  readonly localAddresses: readonly string[];
+  /** null: nobody has walked this packet. */
+  walk(packet: Packet): Outcome | null;
+  /** Packets that somebody wanted to know of, and that nobody has walked. */
+  needed(): readonly Packet[];
+  /**
+   * Whether it is known without a walk that a frontend is served as it must be. `isNow`: that is
+   * what is expected, and not what once was.
+   */
+  serves(forwarding: Forwarding, frontend: Frontend, isNow: boolean): boolean;
+  /** What its agent tells in short; null: it has none. */
+  readonly brief: Brief | null;
+  /** What the node says of a frontend in short; null: nobody has asked it. */
+  digestsAt(frontend: Frontend): Digests | null;
+}
+
+/** What an agent tells of its node before it is asked. */
+export interface Brief {
+  readonly asking: Asking;
+  /** By the keys of claims. */
+  readonly digests: ReadonlyMap<string, string>;
+}

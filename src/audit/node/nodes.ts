@@ -1,0 +1,496 @@
+// The nodes of a cluster under audit: what was found in each dump of their rules, and since when.
+//
+// A dump shows one moment, and kube-proxy follows the cluster a second or two behind. So a
+// difference is pending until all dumps of a settle window have shown it, at least two of them, and
+// it is gone with the first dump that does not. Differences are told apart by frontend, origin and
+// endpoint: a node that is a little late with every one of many changes never differs for long.
+//
+//   dump or report ─► node.ts: differences ─► stood for the window? ─► wanted.ts ─► settle.ts
+//
+// What is known of the cluster may be newer than what is known of the node. A difference that the
+// latest change of its Service may have made stands since that change at the earliest, and it must
+// have been one by every version of the Service since it stands (`stood.ts`): so neither a report
+// that is old nor two that are far apart make a difference of what was in order between them.
+//
+// A node that is not heard of is unknown from then on. What was found stands until it is seen to be
+// gone, as with watches that are lost, but nothing that is pending goes on.
+//
+// A difference that a finding about the whole node would explain waits for that finding, so that
+// one cause does not begin as many.
+//
+// Left out: rules that come and go between two dumps.
+
+import type { Key, Node, Snapshot } from '../../model/objects.ts';
+import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
+import type { RulesDump } from '../../rules/parse/rules-dump.ts';
+import type { Lack } from '../../rules/ruleset.ts';
+import { expectedForwarding } from '../../shadow/forwarding.ts';
+import type { UnknownOfNode } from '../finding/verdicts.ts';
+import type { Owned, Settle } from '../pending/pending.ts';
+import type { ConvergenceSample } from '../service/reconcile.ts';
+import type { PacketDifference } from './aggregate.ts';
+import { differenceKey } from './aggregate.ts';
+import type { Observed, WalkedPort } from './audit-node.ts';
+import { observing, walkedPort } from './audit-node.ts';
+import type { Alike } from './node-class.ts';
+import { createAlike } from './node-class.ts';
+import type { Held, Wanted } from './node-findings.ts';
+import { itemOf, shown, wantedOf } from './node-findings.ts';
+import type { NodeInput, Rules } from './node-input.ts';
+import type { Sight } from './observation.ts';
+import { lacksOf, sightOf, unreadable } from './observation.ts';
+import { unlikeOthers } from './peers.ts';
+import { keyOfPort } from './probes.ts';
+import type { Clock, Following, NodeJudgement } from './programming-lag.ts';
+import { followClocks, judgementOf, startFollowing, stopFollowing } from './programming-lag.ts';
+import type { Proxied } from './proxy-cache.ts';
+import type { Left, Observer } from './staleness.ts';
+import { leftAt, noteRight, serviceOf, stoodThroughout } from './staleness.ts';
+import type { NodeVerdict, Ported, PortName } from './verdicts.ts';
+import { createPortNames, portVerdicts } from './verdicts.ts';
+
+export interface Nodes {
+  /** How kube-proxy is configured; what is not given is as its rules tell, or by default. */
+  configure(node: string, given: Partial<ProxyConfig>): void;
+  /**
+   * Takes in a dump as of this moment and judges the node. `source` tells dumps of one node apart
+   * that together are its rules; null: the dump is the same as the last of this source.
+   */
+  take(node: string, source: string, dump: RulesDump | null, at: number): void;
+  /** A dump that cannot be read: the node is unknown until the next. */
+  lose(node: string, source: string, at: number): void;
+  /**
+   * Takes in what an agent tells of its node as of this moment, in small steps. Returns packets of
+   * which the agent must be asked before the node can be judged; none: it was. With `isLast`, what
+   * is not known stays unknown.
+   */
+  report(
+    node: string,
+    reported: Reported,
+    at: number,
+    isLast: boolean,
+  ): Generator<undefined, readonly Packet[]>;
+  /** The node cannot be seen any more, for this reason. */
+  blind(node: string, reason: UnknownOfNode): void;
+  /** There is no such node any more. */
+  forget(node: string, at: number): void;
+  summary(now: number): NodesSummary;
+  /**
+   * Walks the packets of a port of a Service (`name` as Service ports have it) through the rules of
+   * a node as they were last seen; null: these, or the node, are not known.
+   */
+  walked(node: string, service: Key, name: string): WalkedPort[] | null;
+  /** What stands on the node and its dumps do not tell: it is unknown for that. */
+  lacks(node: string): readonly Lack[];
+}
+
+/** What an agent tells of its node. */
+export interface Reported {
+  readonly rules: Rules;
+  /** The same text while what it tells is the same. */
+  readonly version: string;
+  readonly config: ProxyConfig;
+  /** For how many seconds there may be no other report. */
+  readonly lasting: number;
+}
+
+export interface NodesSummary {
+  /** The verdicts by node, in the order of their names. */
+  readonly verdicts: ReadonlyMap<string, readonly NodeVerdict[]>;
+  /** When the oldest difference that is pending was first seen; null: none is. */
+  readonly pendingSince: number | null;
+}
+
+export interface NodesOptions {
+  readonly snapshot: Snapshot;
+  readonly proxied: Proxied;
+  readonly settle: Settle;
+  /** Seconds; 0: a difference is a finding at once. */
+  readonly window: number;
+  /** Minor version of the kube-proxies of which the Node does not tell the kubelet's. */
+  readonly minor: () => number;
+  /** Called after each reading. */
+  onJudged?(judgement: NodeJudgement): void;
+  onConvergence?(sample: ConvergenceSample): void;
+}
+
+interface Options extends NodesOptions {
+  readonly portNames: ReturnType<typeof createPortNames>;
+  readonly alike: Alike;
+  /** The rules of all other nodes that can be seen. */
+  readonly othersThan: (state: NodeState) => Iterable<Rules>;
+}
+
+/** Dumps are not as regular as clocks: seconds by which a window may be short. */
+const jitter = 0.25;
+
+/** Rules that were not seen for so many windows, and seconds, are not known any more. */
+const unseen = { windows: 3, seconds: 60 };
+
+interface NodeState {
+  readonly name: string;
+  /** What somebody has said of the configuration of its kube-proxy. */
+  given: Partial<ProxyConfig>;
+  /** null: it could not be read. */
+  readonly dumps: Map<string, RulesDump | null>;
+  /** null: they must be made of the dumps. */
+  sight: Sight | null;
+  /** Of the report that was judged. */
+  version: string | null;
+  /** For how many seconds the rules are known after they were seen. */
+  lasting: number;
+  /** Why the node cannot be seen; null: it can. */
+  blind: UnknownOfNode | null;
+  observed: Observed | null;
+  /** What `observed` was made from. */
+  madeFrom: string;
+  ports: readonly PortName[];
+  /** Services that were not as on nodes that are alike. */
+  apart: ReadonlySet<Key>;
+  readonly left: Map<Key, Left>;
+  /** The rules are those of the last time. */
+  isSame: boolean;
+  /** Services that differed the last time. */
+  differing: ReadonlySet<Key>;
+  readonly clocks: Map<string, Clock>;
+  /** By Service port, or by code where it is the node's. */
+  readonly held: Map<string, Held>;
+  verdicts: readonly NodeVerdict[];
+  at: number | null;
+  readonly following: Following;
+}
+
+export function createNodes(given: NodesOptions): Nodes {
+  const states = new Map<string, NodeState>();
+  function* othersThan(state: NodeState): Generator<Rules> {
+    for (const other of states.values()) {
+      const isSeen = other !== state && other.blind === null && other.at !== null;
+      if (isSeen && other.sight !== null && lacksOf(other).length === 0) yield other.sight.rules;
+    }
+  }
+  const alike = createAlike(given.proxied);
+  const options: Options = { ...given, portNames: createPortNames(), alike, othersThan };
+  const of = (name: string): NodeState => {
+    const known = states.get(name) ?? newState(name);
+    states.set(name, known);
+    return known;
+  };
+  return {
+    configure(name, given) {
+      const state = of(name);
+      state.given = given;
+      if (state.dumps.size > 0) state.sight = null;
+      state.madeFrom = '';
+    },
+    take(name, source, dump, at) {
+      const state = of(name);
+      if (dump !== null) {
+        state.dumps.set(source, dump);
+        state.sight = null;
+        state.left.clear();
+      }
+      judge(options, state, at);
+    },
+    lose(name, source, at) {
+      const state = of(name);
+      state.dumps.set(source, null);
+      state.sight = null;
+      judge(options, state, at);
+    },
+    *report(name, { rules, version, config, lasting }, at, isLast) {
+      const state = of(name);
+      state.isSame = state.version === version;
+      if (!state.isSame) state.left.clear();
+      Object.assign(state, { sight: { rules, config, families: allFamilies, lacks: [] }, lasting });
+      const needed = yield* judging(options, state, at, isLast);
+      state.version = needed.length === 0 ? version : null;
+      return needed;
+    },
+    blind(name, reason) {
+      of(name).blind = reason;
+    },
+    forget(name, at) {
+      const state = states.get(name);
+      if (state !== undefined) release(options, state, at);
+      states.delete(name);
+    },
+    summary: (now) => ({
+      verdicts: new Map(
+        [...states].sort().flatMap(([name, state]) => verdictsOf(options, name, state, now)),
+      ),
+      pendingSince: oldestPending(options, states.values()),
+    }),
+    walked: (node, service, name) => walked(options, states.get(node), service, name),
+    lacks: (node) => (states.has(node) ? lacksOf(of(node)) : []),
+  };
+}
+
+/** Only what is expected of this Service is made: others cost as much as they are many. */
+function walked(
+  { snapshot, proxied, minor }: NodesOptions,
+  state: NodeState | undefined,
+  key: Key,
+  name: string,
+): WalkedPort[] | null {
+  const node = snapshot.nodes.get(state?.name ?? '');
+  const service = proxied.services.get(key);
+  if (state === undefined || node === undefined || state.dumps.size === 0) return null;
+  if (unreadable(state) !== null || service === undefined) return null;
+  const seen = sightOf(state.dumps.values(), node, minor(), state.given);
+  const { rules, families } = seen;
+  const config = ofKubelet(seen.config, node);
+  const { addresses } = node;
+  const forwarding = expectedForwarding([service], proxied.slices, node, config, addresses);
+  const frontends = forwarding.frontends.filter(({ port }) => families.has(port.family));
+  return walkedPort({ forwarding: { ...forwarding, frontends }, node, rules }, name);
+}
+
+const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
+
+const newState = (name: string): NodeState => ({
+  name,
+  given: {},
+  dumps: new Map(),
+  sight: null,
+  version: null,
+  lasting: 0,
+  blind: null,
+  observed: null,
+  madeFrom: '',
+  ports: [],
+  apart: new Set(),
+  left: new Map(),
+  isSame: false,
+  differing: new Set(),
+  clocks: new Map(),
+  held: new Map(),
+  verdicts: [],
+  at: null,
+  following: startFollowing(),
+});
+
+const unknownNode = (reason: UnknownOfNode): NodeVerdict[] => [
+  { port: '', namespace: '', verdict: 'unknown', reason },
+];
+
+function verdictsOf(
+  { window }: NodesOptions,
+  name: string,
+  { verdicts, at, blind, lasting }: NodeState,
+  now: number,
+): [string, readonly NodeVerdict[]][] {
+  if (blind !== null) return [[name, unknownNode(blind)]];
+  if (at === null) return [];
+  const isUnseen = now - at > Math.max(unseen.windows * Math.max(window, lasting), unseen.seconds);
+  return [[name, isUnseen && window > 0 ? unknownNode('rules-not-known') : verdicts]];
+}
+
+function oldestPending({ window }: NodesOptions, states: Iterable<NodeState>): number | null {
+  let oldest = Infinity;
+  for (const { clocks, at } of states) {
+    for (const clock of clocks.values()) {
+      if (!hasStood(clock, at ?? 0, window)) oldest = Math.min(oldest, clock.since);
+    }
+  }
+  return oldest === Infinity ? null : oldest;
+}
+
+function judge(options: Options, state: NodeState, at: number): void {
+  const steps = judging(options, state, at);
+  while (steps.next().done !== true);
+}
+
+function* judging(
+  options: Options,
+  state: NodeState,
+  at: number,
+  isLast = true,
+): Generator<undefined, readonly Packet[]> {
+  const node = options.snapshot.nodes.get(state.name);
+  if (node !== undefined) look(options, state, node);
+  const reason = node === undefined ? 'node-not-known' : unreadable(state);
+  if (reason !== null || node === undefined) {
+    release(options, state, at);
+    state.at = at;
+    state.verdicts = unknownNode(reason ?? 'node-not-known');
+    stopFollowing(state.following);
+    options.onJudged?.({ node: state.name, at, before: null, differs: null, programmed: [] });
+    return [];
+  }
+  const walked = yield* observe(options, state, node);
+  const { observer } = walked;
+  const needed = observer.rules.needed();
+  if (needed.length > 0 && !isLast) return needed;
+  const seen = besideOthers(options, state, walked);
+  const { observed } = seen;
+  if (state.blind !== null) forgetPending(state);
+  const differing = new Set(observed.differences.flatMap((one) => serviceOf(options.proxied, one)));
+  remember(state, observer, differing);
+  for (const sample of followClocks(state, seen, at)) options.onConvergence?.(sample);
+  options.onJudged?.(judgementOf(state, seen, at));
+  const ripe = ripeness(options, state, seen, at);
+  const standing = observed.differences.filter((one) => ripe(differenceKey(one)));
+  settle(options, state, wantedOf(state, observed, observer, standing, ripe), at);
+  state.verdicts = portVerdicts(state.ports, seen.families, portedOf(observed, standing));
+  state.at = at;
+  return [];
+}
+
+/** Dumps are read together when one of them is new. */
+function look(options: Options, state: NodeState, node: Node): void {
+  if (state.dumps.size === 0) return;
+  state.isSame = state.sight !== null;
+  const isRead = ![...state.dumps.values()].includes(null);
+  if (isRead) state.sight ??= sightOf(state.dumps.values(), node, options.minor(), state.given);
+}
+
+/** Differences that a finding does not hold must be seen to stand anew. */
+function forgetPending(state: NodeState): void {
+  state.blind = null;
+  stopFollowing(state.following);
+  const held = new Set([...state.held.values()].flatMap(({ keys }) => [...keys]));
+  for (const key of state.clocks.keys()) if (!held.has(key)) state.clocks.delete(key);
+  state.at = null;
+}
+
+/**
+ * Which differences have stood for long enough. Those that no finding holds yet must have been
+ * differences all that time.
+ */
+function ripeness(
+  { proxied, window }: NodesOptions,
+  { clocks, held }: NodeState,
+  { observed, observer }: Seen,
+  at: number,
+): (key: string) => boolean {
+  const known = new Set([...held.values()].flatMap(({ keys }) => [...keys]));
+  const own = new Map(observed.differences.map((one) => [differenceKey(one), one]));
+  const stood = stoodThroughout(observer);
+  return (key) => {
+    const clock = clocks.get(key);
+    if (clock === undefined || !hasStood(clock, at, window)) return false;
+    const difference = own.get(key);
+    if (window === 0 || difference === undefined || known.has(key)) return true;
+    const [service] = serviceOf(proxied, difference);
+    const until = service === undefined ? null : stood(service, key, clock.since);
+    if (until === null) return true;
+    const later = { ...clock, before: until, since: until };
+    clocks.set(key, later);
+    return hasStood(later, at, window);
+  };
+}
+
+/** Versions are many, and kept for a while only: their match is looked for at first sight. */
+function remember(state: NodeState, observer: Observer, differing: ReadonlySet<Key>): void {
+  for (const key of differing) {
+    const isNew = !state.differing.has(key);
+    if (state.isSame && isNew && state.at !== null) noteRight(observer, key, state.at);
+    leftAt(observer, key);
+  }
+  state.differing = differing;
+}
+
+/** What was seen of the node ends with the sight of it. */
+function release({ settle }: NodesOptions, state: NodeState, at: number): void {
+  for (const { item } of state.held.values()) settle.drop(item, at);
+  state.held.clear();
+  state.clocks.clear();
+}
+
+/** Of the release of its kubelet, where the Node tells it: no dump and no configuration does. */
+function ofKubelet(config: ProxyConfig, { kubeletMinor: minor }: Node): ProxyConfig {
+  return minor === null || minor === config.minor ? config : { ...config, minor };
+}
+
+interface Seen {
+  readonly observed: Observed;
+  readonly observer: Observer;
+  readonly families: ReadonlySet<string>;
+}
+
+/** Walks the rules, unless neither they nor what is expected of them has changed. */
+function* observe(options: Options, state: NodeState, node: Node): Generator<undefined, Seen> {
+  const { proxied } = options;
+  const sight = state.sight ?? sightOf([], node, options.minor(), state.given);
+  const { rules, families } = sight;
+  const { zone, addresses, externalIPs, podCIDRs } = node;
+  const config = ofKubelet({ ...sight.config, ...state.given }, node);
+  const observer: Observer = { node, rules, config, proxied, left: state.left };
+  const own = rules.localAddresses;
+  const ips = [addresses, externalIPs];
+  const from = JSON.stringify([proxied.revision(), zone, own, ips, podCIDRs, config]);
+  if (state.isSame && from === state.madeFrom && state.observed !== null) {
+    return { observed: state.observed, observer, families };
+  }
+  if (rules.brief !== null) {
+    const on = { node, rules, brief: rules.brief, config, own, before: state.apart };
+    const { observed: seen, ports, apart } = yield* options.alike.observing(on);
+    Object.assign(state, { observed: seen, madeFrom: from, ports, apart });
+    return { observed: seen, observer, families };
+  }
+  const { services, slices } = proxied;
+  const whole = expectedForwarding(services.values(), slices, node, config, own);
+  const frontends = whole.frontends.filter(({ port }) => families.has(port.family));
+  const input: NodeInput = { forwarding: { ...whole, frontends }, node, rules };
+  const observed = sized(yield* observing(input));
+  Object.assign(state, { observed, madeFrom: from, ports: options.portNames(whole) });
+  return { observed, observer, families };
+}
+
+/** What others do tells more of what is unknown. */
+function besideOthers({ othersThan }: Options, state: NodeState, seen: Seen): Seen {
+  const { observed, observer } = seen;
+  const unlike = unlikeOthers(observed.doubtful, observer.rules, othersThan(state));
+  if (unlike.length === 0) return seen;
+  return { ...seen, observed: { ...observed, differences: [...observed.differences, ...unlike] } };
+}
+
+/** How much was asked for says enough. */
+function sized(observed: Observed): Observed {
+  const sizes = [...observed.asked].map(([key, { size }]) => [key, { size }] as const);
+  return { ...observed, asked: new Map(sizes) };
+}
+
+/** Whether all dumps of a window have shown it, and more than one where there is a window. */
+const hasStood = ({ before, since }: Clock, at: number, window: number): boolean =>
+  window === 0 || (at > since && at - before >= window - jitter);
+
+/** Opens what is wanted and not open, and resolves what is open and not wanted. */
+function settle(
+  options: NodesOptions,
+  state: NodeState,
+  wanted: ReadonlyMap<string, Wanted>,
+  at: number,
+): void {
+  const { held } = state;
+  for (const [id, { item }] of held) {
+    if (wanted.has(id)) continue;
+    options.settle.drop(item, at);
+    held.delete(id);
+  }
+  const opened: Owned[] = [];
+  for (const [id, { finding, since }] of wanted) {
+    const known = held.get(id);
+    const keys = new Set(finding.of.map(differenceKey));
+    const difference = shown(finding);
+    if (known !== undefined) {
+      known.keys = keys;
+      known.item.difference = difference;
+      known.item.severity = finding.severity;
+      options.settle.reweigh(known.item);
+      continue;
+    }
+    const item = itemOf(finding, since, at);
+    held.set(id, { item, keys, wide: finding.wide });
+    opened.push({ item, namespace: finding.namespace, service: finding.service });
+  }
+  options.settle.openNow(opened, at);
+}
+
+/** Those of which it is known, and those that are in doubt. */
+function portedOf(observed: Observed, standing: readonly PacketDifference[]): Ported {
+  const names = (list: readonly PacketDifference[]): Set<string> =>
+    new Set(list.flatMap(({ port, harmless }) => (port && !harmless ? keyOfPort(port) : [])));
+  const { differences, unknown } = observed;
+  return { different: names(standing), pending: names(differences), unknown };
+}

@@ -1,0 +1,116 @@
+// Lags while input comes: what the ledger, the nodes and the journeys tell of them is counted, and
+// the worst is kept for people who ask what it was. How each is measured, the room measure says.
+
+import type { Skew } from '../audit/measure/clock-skew.ts';
+import { createSkew, observeCreated } from '../audit/measure/clock-skew.ts';
+import type { TravelLag } from '../audit/measure/journey-lag.ts';
+import {
+  countProgrammed,
+  countStage,
+  createTravelLag,
+  isMeasured,
+} from '../audit/measure/journey-lag.ts';
+import type { Journey, Journeys } from '../audit/measure/journey.ts';
+import { journeyLength } from '../audit/measure/journey.ts';
+import type { ConvergenceLag } from '../audit/measure/lag.ts';
+import { countConvergence, createConvergenceLag } from '../audit/measure/lag.ts';
+import type { LagHistory } from '../audit/measure/sample-history.ts';
+import { createLagHistory } from '../audit/measure/sample-history.ts';
+import type { Worst } from '../audit/measure/top-samples.ts';
+import { createWorst } from '../audit/measure/top-samples.ts';
+import type { NodeJudgement } from '../audit/node/programming-lag.ts';
+import type { Ledger } from '../audit/service/auditor.ts';
+import type { Touch } from '../audit/service/enqueue.ts';
+import type { ConvergenceSample } from '../audit/service/reconcile.ts';
+import type { Change, Snapshot } from '../model/objects.ts';
+import type { Release } from '../shadow/release.ts';
+import { followJourneys } from './open-journeys.ts';
+
+/** A journey that ended, with what it is ordered by. */
+export interface Travelled {
+  readonly journey: Journey;
+  readonly seconds: number;
+  readonly at: number;
+}
+
+/** The worst lags of the last day. */
+export interface WorstLags {
+  readonly journeys: Worst<Travelled>;
+  readonly convergence: Worst<ConvergenceSample>;
+}
+
+export interface Lags {
+  readonly convergence: ConvergenceLag;
+  readonly travel: TravelLag;
+  readonly journeys: Pick<Journeys, 'open' | 'openCount' | 'ended'>;
+  readonly skew: Skew;
+  readonly history: LagHistory;
+  readonly worst: WorstLags;
+}
+
+export interface LagMeasuring {
+  readonly lags: Lags;
+  /** Takes in a change of the input that the ledger already judged. */
+  readonly take: (change: Change) => void;
+  /** A Service was judged after a change. */
+  readonly judged: (touch: Touch, change: Change) => void;
+  /** The rules of a node were read. */
+  readonly nodeJudged: (judgement: NodeJudgement) => void;
+  /** An output is right again. */
+  readonly converged: (sample: ConvergenceSample) => void;
+  readonly follow: (ledger: Ledger, release: Release) => void;
+}
+
+/** How many of the worst journeys, and of the worst samples, are kept. */
+const keptWorst = 100;
+
+export function createLags(
+  snapshot: Snapshot,
+  onJourney: (journey: Journey) => void,
+): LagMeasuring {
+  const convergence = createConvergenceLag();
+  const travel = createTravelLag();
+  const skew = createSkew();
+  const history = createLagHistory();
+  const worst: WorstLags = {
+    journeys: createWorst(keptWorst),
+    convergence: createWorst(keptWorst),
+  };
+  const travels = followJourneys(snapshot, {
+    onStage(journey, stage) {
+      countStage(travel, journey, stage);
+    },
+    onEnd(journey) {
+      noteEnd(worst, journey);
+      onJourney(journey);
+    },
+  });
+  return {
+    lags: { convergence, travel, journeys: travels.journeys, skew, history, worst },
+    take(change) {
+      const { before, after, at } = change;
+      const created = before === null ? (after?.created ?? null) : null;
+      if (created !== null) observeCreated(skew, created, at);
+      travels.take(change);
+    },
+    judged: travels.judged,
+    nodeJudged(judgement) {
+      for (const one of judgement.programmed) countProgrammed(travel, one);
+      travels.nodeJudged(judgement);
+    },
+    converged(sample) {
+      countConvergence(convergence, sample);
+      worst.convergence.note(sample);
+      history.note({ ...sample, service: `${sample.namespace}/${sample.service}` });
+    },
+    follow: travels.follow,
+  };
+}
+
+/** Journeys that were given up tell nothing of how long the way is. */
+function noteEnd({ journeys }: WorstLags, journey: Journey): void {
+  const { end, stages } = journey;
+  if (end === 'gone' || !isMeasured(journey)) return;
+  const at = stages.at(-1)?.at ?? journey.begun;
+  journeys.note({ journey, seconds: journeyLength(journey), at });
+}

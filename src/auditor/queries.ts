@@ -1,0 +1,286 @@
+// The state of an auditor at one moment, for whoever asks the server: readiness with its reasons,
+// the numbers of /metrics, and one Service in full.
+//
+// The auditor is ready when every list is complete and judged, and no input that is needed has been
+// out of sight for a minute. Until then, nobody should take silence for health.
+
+import type { Fleet } from '../agent/client/scraper.ts';
+import type { Finding } from '../audit/finding/catalogue.ts';
+import type { Unknown, Verdict } from '../audit/finding/verdicts.ts';
+import { fillGroups } from '../audit/measure/fill.ts';
+import type { NodeVerdict } from '../audit/node/verdicts.ts';
+import { slicesOf } from '../audit/service/cache.ts';
+import type { Audited } from '../audit/service/reconcile.ts';
+import { reasonOf, verdictOf, written } from '../audit/service/verdict.ts';
+import { emptySummary, inOrder } from '../audit/summary.ts';
+import { version } from '../model/program-version.ts';
+import type { Answers, NodeStatus } from '../output/http/server.ts';
+import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/family.ts';
+import { noAgents, noHintCounts } from '../output/metrics/family.ts';
+import type { ServiceNumbers } from '../output/metrics/service-families.ts';
+import type { PerService, ServiceSeries } from '../output/metrics/service-rows.ts';
+import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
+import type { PendingDifference, ServiceStatus } from '../output/page/service-status.ts';
+import type { Status } from '../output/page/status.ts';
+import type { TracingCounts } from '../output/traces/sender.ts';
+import { noTracingCounts } from '../output/traces/tracing.ts';
+import type { Auditor } from './auditor.ts';
+import { explainWords, nodeView, serviceView } from './explanations.ts';
+import { lagReportOf } from './reports.ts';
+
+/** Seconds without sight of a needed resource after which the auditor is not ready. */
+const unseenLimit = 60;
+
+/** What is known of live input besides what the auditor knows; without it, nothing. */
+export interface Lively {
+  readonly stuck: () => string | null;
+  readonly counters: () => WatchMetrics['counters'];
+  /** What became of traces; absent: none are sent. */
+  readonly tracing?: TracingCounts;
+  /** The agents of nodes; null: they are not asked. */
+  readonly fleet: Fleet | null;
+}
+
+/** Input that is not live. */
+export const notLive: Lively = { stuck: () => null, counters: () => new Map(), fleet: null };
+
+/** What the server asks; `source` as Status has it. */
+export function answersOf(
+  auditor: Auditor,
+  source: string,
+  live: Lively = notLive,
+  perService: PerService = { mode: 'off', max: 0 },
+): Answers {
+  const now = (): number => auditor.now() ?? 0;
+  const rows = createServiceRows(perService);
+  const service = (namespace: string, name: string): ServiceStatus | null =>
+    serviceStatus(auditor, `${namespace}/${name}`, now());
+  return {
+    status: () => statusOf(auditor, source, live),
+    beat: () => ({ revision: revisionOf(auditor), now: now() }),
+    services() {
+      auditor.measured.refresh();
+      const ledger = auditor.ledger();
+      return ledger === null ? [] : servicesOf(auditor);
+    },
+    servicePage(namespace, name, from) {
+      const status = service(namespace, name);
+      return status === null ? null : serviceView(auditor, status, from);
+    },
+    explain: (words, namespace) => explainWords(auditor, words, namespace),
+    nodePage: (node, port) => nodeView(auditor, node, port),
+    scrape: () => scrape(auditor, live, rows),
+    service,
+    lag: () => lagReportOf(auditor),
+    nodes: () => nodeStatuses(auditor, live.fleet),
+    notReady: () => whyNotReady(auditor, now()),
+    stuck: live.stuck,
+  };
+}
+
+/** The state at this moment, whatever the input has told so far. */
+function statusOf(auditor: Auditor, source: string, live: Lively): Status {
+  const { settle } = auditor;
+  const { snapshot } = auditor.store;
+  const metrics = metricsOf(auditor, live, noServiceSeries);
+  const { summary } = metrics;
+  return {
+    // People read the worst first.
+    metrics: { ...metrics, summary: { ...summary, findings: inOrder(summary.findings) } },
+    resolved: settle.resolved(),
+    forgotten: settle.forgotten(),
+    notReady: whyNotReady(auditor, metrics.now),
+    clusterNodes: snapshot.knows('nodes') ? snapshot.nodes.size : null,
+    source,
+    kubernetes: auditor.kubernetes(),
+    revision: revisionOf(auditor),
+    lag: auditor.measured.history.series(),
+  };
+}
+
+/** Every entry that is taken in, every finding and every watch may change what a page shows. */
+function revisionOf(auditor: Auditor): string {
+  const { measured, settle, cut } = auditor;
+  const { full, change } = measured.durations;
+  const open = settle.open().length;
+  const gone = settle.resolved().length + settle.forgotten();
+  const watches = [...cut.inputs.values()].map(({ state }) => state).join(' ');
+  return [full.count, change.count, open, gone, String(auditor.ledger() === null), watches].join(
+    ' ',
+  );
+}
+
+/** Services that exist; of a name that something is left of, it is the page of the findings. */
+function* servicesOf({ measured }: Auditor): Generator<ServiceNumbers> {
+  for (const numbers of measured.tally.services.values()) if (numbers.share.exists) yield numbers;
+}
+
+/** What /metrics shows, in steps; the numbers of the cluster are those of the last. */
+function* scrape(
+  auditor: Auditor,
+  live: Lively,
+  rows: ReturnType<typeof createServiceRows>,
+): Generator<undefined, MetricsState> {
+  auditor.measured.refresh();
+  const { services, open } = auditor.measured.tally;
+  // What differs on a node is no number of the Service, and comes and goes without it.
+  const findings = (): Finding[] => auditor.settle.open().filter(({ node }) => node === null);
+  const perService = yield* rows({ services, open, findings, stale: auditor.stale() });
+  return metricsOf(auditor, live, perService);
+}
+
+/** The findings of its summary are in no order. */
+function metricsOf(
+  auditor: Auditor,
+  { counters, tracing, fleet }: Lively,
+  perService: ServiceSeries,
+): MetricsState {
+  const ledger = auditor.ledger();
+  const { measured, settle, cut, confirmer } = auditor;
+  measured.refresh();
+  const { tally } = measured;
+  const now = auditor.now() ?? 0;
+  const summary =
+    ledger === null
+      ? emptySummary
+      : { ...tally.summary(ledger, auditor.stale(), auditor.nodes()), findings: settle.open() };
+  return {
+    ...measured,
+    summary,
+    conditions: tally.conditions,
+    capacity: tally.capacity,
+    hints: ledger === null ? noHintCounts() : tally.hints(ledger),
+    dropped: auditor.dropped(),
+    now,
+    startedAt: auditor.startedAt() ?? now,
+    releaseMinor: auditor.release().minor,
+    version,
+    ready: whyNotReady(auditor, now) === null,
+    agents: fleet === null ? noAgents : agentsOf(auditor, fleet),
+    watches: { inputs: cut.inputs, confirmations: confirmer.counts, counters: counters() },
+    tracing: tracing ?? noTracingCounts(),
+    perService,
+  };
+}
+
+/** Whose agents answer, and what they have told. */
+function agentsOf(auditor: Auditor, { status, visits, bytes }: Fleet): AgentMetrics {
+  const states = { ...noAgents.states };
+  let oldest = Infinity;
+  for (const { state, seenAt } of status().values()) {
+    states[state]++;
+    if (state === 'answering') oldest = Math.min(oldest, seenAt ?? Infinity);
+  }
+  return {
+    states,
+    oldestSeenAt: oldest === Infinity ? null : oldest,
+    divergent: auditor.divergent(),
+    visits,
+    bytes: bytes(),
+  };
+}
+
+/** Why too little is known, a reason a line; null: it is enough. */
+function whyNotReady(auditor: Auditor, now: number): string | null {
+  const { cut } = auditor;
+  if (auditor.ledger() === null) {
+    const awaited = auditor.awaited();
+    const what = awaited.length === 0 ? 'judged yet' : `complete: ${awaited.join(', ')}`;
+    return `The first lists are not ${what}`;
+  }
+  const reasons = [...cut.unseenFor(unseenLimit, now)].map((resource) => {
+    const input = cut.inputs.get(resource);
+    const seconds = Math.round(now - (input?.blindSince ?? now));
+    return `${resource} not seen for ${seconds} s (${input?.state ?? 'off'})`;
+  });
+  return reasons.length === 0 ? null : reasons.join('\n');
+}
+
+function pendingOf({ items }: Audited): PendingDifference[] {
+  return [...items.values()].flat().flatMap(({ difference, openedAt, output, cause, since }) => {
+    if (openedAt !== null) return [];
+    const { code, object, field, expected, actual } = difference;
+    return [{ code, output, object, field, expected, actual, cause, since }];
+  });
+}
+
+function nodeStatuses(auditor: Auditor, fleet: Fleet | null): NodeStatus[] {
+  const ledger = auditor.ledger();
+  if (ledger === null) return [];
+  const agents = fleet?.status();
+  const { tally } = auditor.measured;
+  const { nodes } = tally.summary(ledger, auditor.stale(), auditor.nodes());
+  return nodes.map(({ node, ...verdicts }) => {
+    return { node, verdicts, agent: agents?.get(node) ?? null };
+  });
+}
+
+/** From the worst, as far as something is known. */
+const worstFirst = ['different', 'pending', 'unknown', 'conform'] as const;
+
+/** Nodes that are listed of one Service. */
+const listedNodes = 100;
+
+/** How a Service fares on the nodes. */
+function onNodes(
+  auditor: Auditor,
+  namespace: string,
+  name: string,
+): Pick<ServiceStatus, 'nodes' | 'notConform'> {
+  const verdicts = auditor.nodes()?.verdicts;
+  if (verdicts === undefined) return { nodes: null, notConform: [] };
+  const isIts = ({ port }: NodeVerdict): boolean =>
+    port === '' ||
+    port.startsWith(`${namespace}/${name}:`) ||
+    port.startsWith(`${namespace}/${name} `);
+  const nodes = { conform: 0, pending: 0, different: 0, unknown: 0 };
+  const found: { node: string; verdict: Verdict; reason: Unknown | null }[] = [];
+  for (const [node, ports] of verdicts) {
+    const own = ports.filter(isIts);
+    const verdict = worstFirst.find((one) => own.some((port) => port.verdict === one));
+    if (verdict === undefined) continue;
+    nodes[verdict]++;
+    const { reason = null } = own.find((port) => port.verdict === verdict) ?? {};
+    if (verdict !== 'conform') found.push({ node, verdict, reason });
+  }
+  const rank = ({ verdict }: { verdict: Verdict }): number => worstFirst.indexOf(verdict);
+  const sorted = found.sort((a, b) => rank(a) - rank(b));
+  return { nodes, notConform: sorted.slice(0, listedNodes) };
+}
+
+/** One Service in full; null where there is none of that name. */
+function serviceStatus(auditor: Auditor, key: string, now: number): ServiceStatus | null {
+  const audited = auditor.ledger()?.audited.get(key);
+  if (audited === undefined || audited.record.service === null) return null;
+  const { namespace, name } = audited.record;
+  const stale = auditor.stale();
+  const { settle, store, cut } = auditor;
+  const isIts = (finding: Finding): boolean =>
+    finding.namespace === namespace && finding.service === name;
+  return {
+    format: 1,
+    now,
+    namespace,
+    service: name,
+    outputs: written.flatMap((output) => {
+      const verdict = verdictOf(store.snapshot, audited, output, stale);
+      if (verdict === null) return [];
+      const reason = verdict === 'unknown' ? reasonOf(audited, output, stale) : null;
+      return [{ output, verdict, reason }];
+    }),
+    ...onNodes(auditor, namespace, name),
+    fill: fillGroups(
+      slicesOf(store.snapshot, audited.record, 'controller'),
+      auditor.maxEndpointsPerSlice,
+    ),
+    pending: pendingOf(audited),
+    standing: settle.open().filter(isIts),
+    resolved: settle.resolved().filter(isIts),
+    inputs: Object.fromEntries(
+      [...cut.inputs].map(([resource, { state, blindSince }]) => [
+        resource,
+        { state, unseenSeconds: Math.max(0, now - (blindSince ?? now)) },
+      ]),
+    ),
+  };
+}

@@ -1,0 +1,86 @@
+// What a reflector delivers, and how: in batches, each handed over before more is read. While a
+// batch grows, what is held lags behind it, so the batch is looked at first. Decoding gives way to
+// everything else in the loop after a few milliseconds.
+
+import type { AnyObject, Key } from '../../model/objects.ts';
+import type { LiveEntry } from '../decode/entry.ts';
+import type { Environment } from './transport/request.ts';
+import type { Held } from './version-filter.ts';
+
+export type Deliver = (entries: readonly LiveEntry[]) => void | Promise<void>;
+
+export interface Delivery {
+  /** What is held with all that was added to the batch; `values` without that. */
+  readonly current: Held;
+  /** Adds to the batch. */
+  add(entry: LiveEntry): void;
+  /** Hands the batch over; rejects with Undeliverable when it is not taken. */
+  flush(): Promise<void>;
+  /** Whether decoding has lasted long enough. */
+  isDue(): boolean;
+  /** Hands the batch over and lets others have the loop. */
+  breathe(): Promise<void>;
+}
+
+/** The loop did not take a batch, which no reflector can mend. */
+export class Undeliverable extends Error {}
+
+/** Seconds that frames are decoded before others have the loop. */
+const sliceSeconds = 0.008;
+
+/** `held` must show what was delivered once `deliver` has resolved. */
+export function createDelivery(
+  environment: Pick<Environment, 'monotonic' | 'sleep'>,
+  held: Held,
+  deliver: Deliver,
+  signal: AbortSignal,
+): Delivery {
+  let changed = new Map<Key, AnyObject | null>();
+  let batch: LiveEntry[] = [];
+  let began = environment.monotonic();
+  /** What was last asked for: decoding an object and judging its age ask for the same. */
+  let last: { readonly key: Key; readonly found: AnyObject | undefined } | null = null;
+  const flush = async (): Promise<void> => {
+    if (batch.length > 0) {
+      const entries = batch;
+      batch = [];
+      last = null;
+      try {
+        await deliver(entries);
+      } catch (cause) {
+        throw new Undeliverable('A batch was not taken', { cause });
+      }
+      // Not cleared: V8 leaves a link from what a map was to what it becomes, so that one piece of
+      // it that has grown old would keep all that ever comes after, until the heap is collected.
+      changed = new Map();
+      last = null;
+    }
+    began = environment.monotonic();
+  };
+  return {
+    current: {
+      get(key) {
+        if (last?.key === key) return last.found;
+        const change = changed.get(key);
+        const found = change === undefined ? held.get(key) : (change ?? undefined);
+        last = { key, found };
+        return found;
+      },
+      values: () => held.values(),
+    },
+    add(entry) {
+      batch.push(entry);
+      if (entry.kind !== 'event') return;
+      last = null;
+      const { object, type } = entry.event;
+      changed.set(object.key, type === 'deleted' ? null : object);
+    },
+    flush,
+    isDue: () => environment.monotonic() - began > sliceSeconds,
+    async breathe() {
+      await flush();
+      await environment.sleep(0, signal);
+      began = environment.monotonic();
+    },
+  };
+}

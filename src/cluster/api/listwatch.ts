@@ -1,0 +1,476 @@
+// One list or one watch of a resource, from the request to its end: frames are decoded, compared
+// with what is held, and delivered. What is done after the end is the reflector's.
+
+import type { AnyObject, Resource, WatchEvent } from '../../model/objects.ts';
+import { compareVersions, newest } from '../../model/resource-version.ts';
+import { objectText } from '../decode/json-objects.ts';
+import type { Bytes } from '../decode/line-reader.ts';
+import type { OnProblem } from '../decode/problem.ts';
+import { problemAt } from '../decode/problem.ts';
+import type { Delivery } from './batch-queue.ts';
+import type { ApiStatus, Frame, Reading } from './frame.ts';
+import type { ApiAnswer } from './transport/api-request.ts';
+import type { Environment, Limits } from './transport/request.ts';
+import { exchange } from './transport/request.ts';
+import type { Listing } from './version-filter.ts';
+import { completeListing, newListing, takeChange, takeItem } from './version-filter.ts';
+import { acceptOf, codecOf } from './watch-codec.ts';
+import type { WatchCounters } from './watch-counters.ts';
+import type { Outcome, Verb } from './watch-result.ts';
+import { outcomeOf } from './watch-result.ts';
+
+/** The path of each resource. */
+export const paths: Readonly<Record<Resource, string>> = {
+  nodes: '/api/v1/nodes',
+  services: '/api/v1/services',
+  pods: '/api/v1/pods',
+  endpoints: '/api/v1/endpoints',
+  endpointslices: '/apis/discovery.k8s.io/v1/endpointslices',
+};
+
+/** What lists and watches of a resource know of each other. */
+export interface Following {
+  readonly resource: Resource;
+  readonly environment: Environment;
+  readonly signal: AbortSignal;
+  readonly counters: WatchCounters;
+  readonly delivery: Delivery;
+  readonly reading: Reading;
+  readonly onProblem: OnProblem;
+  /** Where raw objects are asked for, those of objects that are on their way. */
+  readonly raws: WeakMap<AnyObject, unknown> | null;
+  /** The watch stands, and the list is complete. */
+  readonly established: () => void;
+  /** Whether the server may know WatchList. */
+  watchList: boolean;
+  /** All up to it has been delivered; null: no list was complete yet. */
+  version: string | null;
+  needsList: boolean;
+  /** A list in pages that is not complete. */
+  paging: Paging | null;
+  /** Answers in a row that were older than what is known, and monotonic time of the first. */
+  doubts: number;
+  doubtedAt: number;
+  /** Whether the server must show its version before the next watch. */
+  suspicious: boolean;
+  /** Monotonic times: when the server last told a version, when a list was last complete. */
+  provenAt: number;
+  listedAt: number;
+  /** Where frames could not be decoded, and how many are passed over there. */
+  bad: { readonly place: string; readonly count: number };
+}
+
+interface Paging {
+  readonly listing: Listing;
+  /** Of the first page. */
+  version: string | null;
+  next: string;
+  readonly limit: number | null;
+}
+
+/** Half the size that upstream once chose, so that no page lasts long. */
+const pageSize = 500;
+
+/**
+ * How often and for how long the server must say that its history went back before it is believed:
+ * answers before the one that is, and seconds since the first.
+ */
+const doubt = { answers: 2, seconds: 5 } as const;
+
+/** Seconds by which a watch may outlive its time. */
+const grace = 30;
+
+// --- lists ---
+
+/** Lists page by page, going on where an earlier attempt was interrupted. */
+export async function list(following: Following): Promise<Outcome> {
+  const before = following.paging;
+  // A first page that is asked for again may be of another moment: what it listed may be gone.
+  if (before?.next === '') following.paging = newPaging(following, before.limit);
+  while (true) {
+    const paging = (following.paging ??= newPaging(following, pageSize));
+    const outcome = await readPage(following, paging);
+    if (outcome?.kind === 'relist' && paging.limit !== null) {
+      // The continue token is too old. As upstream's pager does: all in one page then.
+      following.counters.relists[outcome.reason]++;
+      following.paging = newPaging(following, null);
+      continue;
+    }
+    if (outcome !== null) return outcome;
+    if (paging.next === '') return complete(following, paging.listing, paging.version ?? '');
+  }
+}
+
+function newPaging(following: Following, limit: number | null): Paging {
+  return { listing: listingOf(following), version: null, next: '', limit };
+}
+
+const listingOf = ({ delivery, version, doubts }: Following): Listing =>
+  newListing(delivery.current, version, doubts > 0);
+
+/** Reads one page; null: it is complete. */
+function readPage(following: Following, paging: Paging): Promise<Outcome | null> {
+  const query = {
+    ...(paging.limit === null ? {} : { limit: String(paging.limit) }),
+    ...(paging.next === '' ? {} : { continue: paging.next }),
+  };
+  return ask(following, 'list', query, listLimits, async (frames, hasMore) => {
+    const passing = newPassing(`page ${paging.next}`);
+    let page: Page | null = null;
+    for await (const batch of frames) {
+      for (const frame of batch) {
+        if (frame.kind === 'page') page = frame;
+        else {
+          const outcome = takeListed(following, paging.listing, frame, passing);
+          if (outcome !== null) return outcome;
+        }
+        if (following.delivery.isDue()) await following.delivery.breathe();
+      }
+      if (!hasMore()) await following.delivery.flush();
+    }
+    if (page === null) return { kind: 'failed', reason: 'reset', message: 'A list ended early' };
+    following.counters.pages++;
+    paging.version ??= page.version;
+    paging.next = page.next;
+    return null;
+  });
+}
+
+/** Asks the server for its version; null: it is not known to be older than what is known. */
+export function prove(following: Following): Promise<Outcome | null> {
+  return ask(following, 'list', { limit: '1' }, listLimits, async (frames) => {
+    let version = '';
+    for await (const batch of frames) {
+      for (const frame of batch) if (frame.kind === 'page') ({ version } = frame);
+    }
+    if (compareVersions(version, following.version ?? '') === -1) {
+      doubtOnce(following);
+      return { kind: 'relist', reason: 'reset' };
+    }
+    // What cannot be read must not keep it from watching.
+    heard(following);
+    following.suspicious = false;
+    following.doubts = 0;
+    return null;
+  });
+}
+
+function isBelieved({ doubts, doubtedAt, environment }: Following): boolean {
+  return doubts >= doubt.answers && environment.monotonic() - doubtedAt >= doubt.seconds;
+}
+
+function doubtOnce(following: Following): void {
+  if (following.doubts === 0) following.doubtedAt = following.environment.monotonic();
+  following.doubts++;
+}
+
+/** Takes what a list or a WatchList has of one object. */
+function takeListed(
+  following: Following,
+  listing: Listing,
+  frame: Frame,
+  passing: Passing,
+): Outcome | null {
+  const { counters, delivery } = following;
+  if (frame.kind === 'status') return outcomeOf(frame.status, 'watch', true);
+  if (frame.kind === 'bad') return takeBad(following, frame, passing);
+  if (frame.kind !== 'object') return null;
+  const event = readEvent(following, frame);
+  if (event === null) {
+    const { namespace, name } = lostIn(frame);
+    if (name !== null) listing.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
+    return null;
+  }
+  const events = takeItem(listing, delivery.current, event);
+  if (events.length === 0) counters.repeated++;
+  deliver(following, events);
+  return null;
+}
+
+/** Delivers what a complete list changes, unless it is older than what is known. */
+async function complete(following: Following, listing: Listing, version: string): Promise<Outcome> {
+  const { delivery, environment, resource, counters } = following;
+  const older = compareVersions(version, listing.known ?? '') === -1;
+  following.paging = null;
+  if (older && !isBelieved(following)) {
+    doubtOnce(following);
+    const message = `A list of version ${version}, older than ${listing.known ?? ''}`;
+    return { kind: 'failed', reason: 'older', message };
+  }
+  await delivery.flush(); // what is held must be complete before it is swept
+  const at = environment.now();
+  for (const event of completeListing(listing, delivery.current, { resource, at }, older)) {
+    if (event !== null) deliver(following, [event]);
+    if (delivery.isDue()) await delivery.breathe();
+  }
+  Object.assign(following, { version, needsList: false, doubts: 0, suspicious: false });
+  following.listedAt = environment.monotonic();
+  heard(following);
+  counters.lists++;
+  delivery.add({ kind: 'synced', at, resource });
+  delivery.add({ kind: 'progress', at, resource, resourceVersion: version });
+  await delivery.flush();
+  return { kind: 'listed' };
+}
+
+// --- watches ---
+
+/** Watches from the version on up to which all is delivered. */
+export function watch(following: Following): Promise<Outcome> {
+  return follow(following, { resourceVersion: following.version ?? '' }, null, () => undefined);
+}
+
+/** Lists by a watch that sends what there is first, and goes on with it. `listed` ends the list. */
+export function watchList(following: Following, listed: () => void): Promise<Outcome> {
+  const query = { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' };
+  return follow(following, query, listingOf(following), listed);
+}
+
+async function follow(
+  following: Following,
+  initial: Record<string, string>,
+  listing: Listing | null,
+  listed: () => void,
+): Promise<Outcome> {
+  const { environment, delivery } = following;
+  const began = environment.monotonic();
+  const { seconds, limits } = watchTimes(environment);
+  const query = {
+    ...initial,
+    watch: 'true',
+    allowWatchBookmarks: 'true',
+    timeoutSeconds: String(seconds),
+  };
+  let pending = listing;
+  const told = { any: false };
+  const outcome = await ask(following, 'watch', query, limits, async (frames, hasMore) => {
+    following.counters.watches++;
+    if (pending === null) following.established();
+    await delivery.flush();
+    const passing = newPassing('watch');
+    for await (const batch of frames) {
+      passing.fresh = environment.monotonic() - began < freshSeconds;
+      for (const frame of batch) {
+        told.any = true;
+        if (frame.kind === 'bookmark' && frame.initialEnd && pending !== null) {
+          const ended = await complete(following, pending, frame.version);
+          if (ended.kind !== 'listed') return ended;
+          pending = null;
+          listed();
+          following.established();
+        } else {
+          const ended =
+            pending === null
+              ? take(following, frame, passing)
+              : takeListed(following, pending, frame, passing);
+          if (ended !== null) return ended;
+        }
+        if (delivery.isDue()) await delivery.breathe();
+      }
+      // What has come together is handed over together.
+      if (!hasMore()) await delivery.flush();
+    }
+    return null;
+  });
+  const short = !told.any && environment.monotonic() - began < 1;
+  return outcome ?? { kind: 'ended', short };
+}
+
+/**
+ * How long a watch may last. Where no ping watches over the connection, a server that has gone is
+ * noticed only by what it does not send: its watches end before that.
+ */
+function watchTimes(environment: Environment): { seconds: number; limits: Limits } {
+  const pings = environment.pings();
+  const [least, most] = pings ? [300, 600] : [30, 40];
+  const seconds = Math.floor(least + environment.random() * (most - least));
+  return { seconds, limits: { mayBeSilent: pings, total: seconds + grace } };
+}
+
+/** Takes one frame of a watch; an outcome ends the watch. */
+function take(following: Following, frame: Frame, passing: Passing): Outcome | null {
+  switch (frame.kind) {
+    case 'page':
+      return null;
+    case 'status':
+      return outcomeOf(frame.status, 'watch', false);
+    case 'bad':
+      return takeBad(following, frame, passing);
+    case 'bookmark':
+      return takeBookmark(following, frame.version);
+    case 'object':
+      return takeObject(following, frame);
+  }
+}
+
+function takeBookmark(following: Following, version: string): Outcome | null {
+  const { counters, delivery, environment, resource } = following;
+  counters.bookmarks++;
+  if (compareVersions(version, following.version ?? '') === -1) {
+    following.suspicious = true;
+    return { kind: 'failed', reason: 'older', message: `A bookmark of version ${version}` };
+  }
+  following.version = version;
+  heard(following);
+  const at = environment.now();
+  delivery.add({ kind: 'progress', at, resource, resourceVersion: version });
+  return null;
+}
+
+function takeObject(following: Following, frame: ObjectFrame): Outcome | null {
+  const { counters, delivery } = following;
+  const known = following.version ?? '';
+  heard(following);
+  const event = readEvent(following, frame);
+  if (event !== null) {
+    const taken = takeChange(delivery.current, known, event);
+    if (taken.kind === 'disorder') return { kind: 'relist', reason: 'disorder' };
+    if (taken.kind === 'news') deliver(following, taken.events);
+    else counters[taken.kind]++;
+  }
+  if (frame.version !== '') following.version = newest(known, frame.version);
+  return null;
+}
+
+// --- frames ---
+
+type Page = Extract<Frame, { kind: 'page' }>;
+type ObjectFrame = Extract<Frame, { kind: 'object' }>;
+
+/** The event of an object frame; null when the object cannot be read, which is told. */
+function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null {
+  const { resource, delivery, reading, counters, onProblem } = following;
+  const { projection, type, raw } = frame;
+  const at = reading.now();
+  if (projection.problem !== undefined) {
+    const { lost, message, ...more } = projection.problem;
+    counters.unreadable++;
+    onProblem(problemAt(paths[resource], null, message, { ...more, lost }));
+    delivery.add({ kind: 'unreadable', at, type, lost });
+    return null;
+  }
+  if (following.raws !== null) following.raws.set(projection.object, raw);
+  return { resource, type, object: projection.object, at };
+}
+
+function lostIn({ projection }: ObjectFrame): { namespace: string | null; name: string | null } {
+  return projection.problem?.lost ?? { namespace: null, name: null };
+}
+
+/** The frames of one answer that could not be decoded. */
+interface Passing {
+  readonly place: string;
+  count: number;
+  /** What comes now was asked for again, and has not just happened. */
+  fresh: boolean;
+}
+
+const newPassing = (place: string): Passing => ({ place, count: 0, fresh: true });
+
+/** Seconds after which a watch has sent what it was to send first. */
+const freshSeconds = 5;
+
+/**
+ * A frame that cannot be decoded. The first time the server is asked again for what comes from
+ * there on; if that cannot be decoded either, it is passed over, and what it was about is lost.
+ */
+function takeBad(
+  following: Following,
+  frame: Extract<Frame, { kind: 'bad' }>,
+  passing: Passing,
+): Outcome | null {
+  const { resource, counters, delivery, reading, onProblem, version } = following;
+  const { message, value, lost, cut } = frame;
+  counters.badFrames++;
+  if (cut) return { kind: 'failed', reason: 'reset', message };
+  const object = lost.name === null ? null : objectText(lost);
+  const place = `${passing.place} ${version ?? ''}`;
+  const again = passing.fresh && following.bad.place === place;
+  passing.count++;
+  if (!again || passing.count > following.bad.count) {
+    following.bad = { place, count: passing.count };
+    onProblem(problemAt(paths[resource], null, message, { object, value }));
+    return { kind: 'failed', reason: 'frame', message };
+  }
+  onProblem(problemAt(paths[resource], null, message, { object, value, lost }));
+  delivery.add({ kind: 'unreadable', at: reading.now(), type: null, lost });
+  return null;
+}
+
+function deliver({ counters, delivery, raws }: Following, events: readonly WatchEvent[]): void {
+  for (const event of events) {
+    counters.events++;
+    const raw =
+      event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
+    delivery.add(raw === undefined ? { kind: 'event', event } : { kind: 'event', event, raw });
+  }
+}
+
+function heard(following: Following): void {
+  following.provenAt = following.environment.monotonic();
+}
+
+// --- requests ---
+
+const listLimits: Limits = { mayBeSilent: false, total: Infinity };
+
+/** Reads frames; `hasMore` says whether more bytes have come already. */
+type ReadFrames = (
+  frames: AsyncIterable<Iterable<Frame>>,
+  hasMore: () => boolean,
+) => Promise<Outcome | null>;
+
+/** Sends a request and reads its frames; a refusal is an outcome. */
+async function ask(
+  following: Following,
+  verb: Verb,
+  query: Record<string, string>,
+  limits: Limits,
+  read: ReadFrames,
+): Promise<Outcome | null> {
+  const { resource, environment, signal, counters, reading } = following;
+  const request = { path: paths[resource], query, accept: acceptOf(verb, reading.raw) };
+  const onBytes = (count: number) => {
+    counters.bytes += count;
+  };
+  const { answer, body, end } = await exchange(environment, request, limits, signal, onBytes);
+  try {
+    if (answer.status !== 200) {
+      return outcomeOf(await statusOf(answer, body), verb, query.sendInitialEvents === 'true');
+    }
+    const type = answer.headers['content-type'];
+    const codec = codecOf(type);
+    if (codec === null) {
+      const message = `An answer of type ${type ?? 'unknown'}`;
+      return { kind: 'failed', reason: 'status', message };
+    }
+    const frames = verb === 'list' ? codec.list(body, reading) : codec.watch(body, reading);
+    return await read(frames, body.hasMore ?? (() => false));
+  } finally {
+    end();
+  }
+}
+
+const statusLimit = 64 * 1024;
+
+const unknownStatus = (content: Buffer): Omit<ApiStatus, 'code'> => {
+  const message = content.toString('utf8', 0, 200);
+  return { reason: '', message, retryAfter: null, causes: [] };
+};
+
+/** What an answer says that is not 200; Retry-After counts too. */
+async function statusOf({ status, headers }: ApiAnswer, body: Bytes): Promise<ApiStatus> {
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  for await (const chunk of body) {
+    chunks.push(chunk);
+    length += chunk.length;
+    if (length > statusLimit) break;
+  }
+  const content = Buffer.concat(chunks);
+  // Proxies answer in other languages.
+  const read = codecOf(headers['content-type'])?.status(content, status);
+  const { retryAfter: told, ...what } = read ?? unknownStatus(content);
+  const after = Number(headers['retry-after'] ?? Number.NaN);
+  return { ...what, code: status, retryAfter: after > 0 ? after : told };
+}

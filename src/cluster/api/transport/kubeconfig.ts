@@ -1,0 +1,231 @@
+// Which API server, and as whom: what kubectl would take, by @kubernetes/client-node's KubeConfig,
+// which reads kubeconfig files and the service account of a pod, runs exec plugins and reads
+// rotating token files. Of that package nothing else is used, but that it knows where home is.
+//
+// KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
+// where the context names no user, refuses plain HTTP, does not look for a proxy in the environment
+// and tells exec plugins nothing of what is asked of them; all of that is made up for here. It
+// keeps tokens for a minute and the output of an exec plugin until that expires; to read them anew
+// before, everything is loaded anew.
+
+import { existsSync, readFileSync } from 'node:fs';
+import type { RequestOptions } from 'node:https';
+import { delimiter, dirname, join, resolve } from 'node:path';
+
+import type { Cluster, User } from '@kubernetes/client-node';
+import { findHomeDir, KubeConfig } from '@kubernetes/client-node';
+import { parse } from 'yaml';
+
+import type { Fields } from '../../decode/json-fields.ts';
+import { isFields } from '../../decode/json-fields.ts';
+import { proxyFor } from './proxy.ts';
+
+export interface KubeconfigOptions {
+  /** A kubeconfig file; null: what $KUBECONFIG names, ~/.kube/config, or the pod's own account. */
+  readonly kubeconfig: string | null;
+  /** null: the current one. */
+  readonly context: string | null;
+}
+
+/** What a connection is made with, as it is now. */
+export interface Credentials {
+  /** `https://10.0.0.1:6443`. */
+  readonly server: string;
+  readonly headers: Readonly<Record<string, string>>;
+  /** ca, cert, key, servername, rejectUnauthorized, and the agent of a proxy. */
+  readonly options: RequestOptions;
+  readonly proxied: boolean;
+}
+
+export interface Account {
+  /** Reads certificates and tokens that may have changed; rejects where one cannot be had. */
+  credentials(): Promise<Credentials>;
+  /** Forgets what is cached. */
+  refresh(): void;
+  readonly server: string;
+}
+
+/** Where a pod finds the token of its service account. */
+const podToken = '/var/run/secrets/kubernetes.io/serviceaccount/token';
+
+/** Whether there is anything to connect to without being told. */
+export function isConfigured(environment: Readonly<Record<string, string | undefined>>): boolean {
+  return filesIn(environment).some((path) => existsSync(path)) || isInPod(environment);
+}
+
+/** As rest.InClusterConfig of k8s.io/client-go@v0.36.3 has it. */
+function isInPod(environment: Readonly<Record<string, string | undefined>>): boolean {
+  const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '' } = environment;
+  return host !== '' && port !== '' && existsSync(podToken);
+}
+
+/** Throws an Error that says which file, context or field is wrong. */
+export function openAccount(options: KubeconfigOptions): Account {
+  let loaded = load(options);
+  return {
+    server: loaded.cluster.server,
+    refresh: () => void (loaded = load(options)),
+    credentials: () => credentialsOf(loaded),
+  };
+}
+
+interface Loaded {
+  readonly config: KubeConfig;
+  /** Without a proxy, as in `config`. */
+  readonly cluster: Cluster;
+  readonly proxyUrl: string | null;
+}
+
+async function credentialsOf({ config, cluster, proxyUrl }: Loaded): Promise<Credentials> {
+  const applied: RequestOptions & { headers: Record<string, string> } = { headers: {} };
+  await config.applyToHTTPSOptions(applied);
+  const { headers, auth, ...rest } = applied;
+  if (typeof auth === 'string') {
+    headers.Authorization = `Basic ${Buffer.from(auth).toString('base64')}`;
+  }
+  // A token file may end with a newline.
+  const trimmed = Object.entries(headers).map(([name, value]) => [name, value.trim()]);
+  return {
+    server: cluster.server,
+    headers: Object.fromEntries(trimmed) as Record<string, string>,
+    options: proxyUrl === null ? rest : await through(proxyUrl, cluster, rest),
+    proxied: proxyUrl !== null,
+  };
+}
+
+/**
+ * The options with the agent of a proxy. KubeConfig would keep it, with the certificates that it
+ * was made with; so it is made by another, which knows nothing but those of this moment.
+ */
+async function through(
+  proxyUrl: string,
+  cluster: Cluster,
+  options: RequestOptions,
+): Promise<RequestOptions> {
+  const base64 = (pem: unknown): string | undefined =>
+    pem === undefined ? undefined : Buffer.from(pem as string | Buffer).toString('base64');
+  const { ca, cert, key } = options;
+  const config = new KubeConfig();
+  config.loadFromOptions({
+    clusters: [{ ...cluster, caFile: undefined, caData: base64(ca), proxyUrl }],
+    users: [{ name: 'anybody', certData: base64(cert), keyData: base64(key) }],
+    contexts: [{ name: 'it', cluster: cluster.name, user: 'anybody' }],
+    currentContext: 'it',
+  });
+  const applied: RequestOptions = {};
+  await config.applyToHTTPSOptions(applied);
+  return { ...options, agent: applied.agent };
+}
+
+/** None where nobody has a home, as in some pods. */
+function filesIn(environment: Readonly<Record<string, string | undefined>>): string[] {
+  const named = (environment.KUBECONFIG ?? '').split(delimiter).filter((path) => path !== '');
+  if (named.length > 0) return named;
+  const home = findHomeDir();
+  return home === null ? [] : [join(home, '.kube', 'config')];
+}
+
+function load({ kubeconfig, context }: KubeconfigOptions): Loaded {
+  const config = new KubeConfig();
+  const paths = kubeconfig === null ? filesIn(process.env) : [kubeconfig];
+  if (kubeconfig === null && !isConfigured(process.env)) {
+    const pod = `not in a pod (${podToken}, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT)`;
+    const files = paths.length === 0 ? 'home with a .kube/config' : paths.join(delimiter);
+    throw new Error(`No cluster to connect to: no ${files}, and ${pod}`);
+  }
+  const where = paths.length === 0 ? podToken : paths.join(delimiter);
+  try {
+    if (kubeconfig === null) config.loadFromDefault();
+    else config.loadFromFile(kubeconfig);
+  } catch (error) {
+    throw new Error(`${where}: ${messageOf(error)}`, { cause: error });
+  }
+  const chosen = choose(config, context);
+  if (typeof chosen === 'string') throw new Error(`${where}: ${chosen}`);
+  return completed(config, chosen, paths);
+}
+
+/** Makes a context the current one; returns its cluster, or what is wrong with it. */
+function choose(config: KubeConfig, context: string | null): Cluster | string {
+  const name = context ?? config.getCurrentContext();
+  const chosen = config.getContextObject(name);
+  if (chosen === null) {
+    const known = config.getContexts().map((one) => one.name);
+    return `No context ${quoted(name)}; there are ${known.join(', ') || 'none'}`;
+  }
+  config.setCurrentContext(name);
+  const cluster = config.getCurrentCluster();
+  if (cluster === null) {
+    return `No cluster ${quoted(chosen.cluster)}, which context ${quoted(name)} names`;
+  }
+  if (/^https?:\/\//.test(cluster.server) && URL.canParse(cluster.server)) return cluster;
+  const wrong = `server of cluster ${quoted(chosen.cluster)} is ${quoted(cluster.server)}`;
+  return `${wrong}, expected a URL such as https://10.0.0.1:6443`;
+}
+
+const quoted = (name: unknown): string => JSON.stringify(name ?? '');
+
+/** The cluster and user of the current context, with what KubeConfig leaves out. */
+function completed(config: KubeConfig, chosen: Cluster, paths: readonly string[]): Loaded {
+  const { proxyUrl = '', ...found } = chosen;
+  const cluster = found.server.startsWith('http:') ? { ...found, skipTLSVerify: true } : found;
+  const proxy = proxyUrl === '' ? proxyFor(cluster.server, process.env) : proxyUrl;
+  const user = config.getCurrentUser() ?? { name: 'anonymous' };
+  const tokenFile = tokenFileOf(paths, user.name);
+  const authProvider = { name: 'tokenFile', config: { tokenFile } };
+  config.loadFromClusterAndUser(
+    cluster,
+    tokenFile === null ? informed(user, cluster, proxy) : { ...user, authProvider },
+  );
+  return { config, cluster, proxyUrl: proxy };
+}
+
+interface Exec {
+  readonly apiVersion?: string;
+  readonly provideClusterInfo?: boolean;
+  readonly env?: readonly { readonly name: string; readonly value: string }[] | null;
+}
+
+/**
+ * A user whose exec plugin is told which version of its answer is wanted, that nobody can be asked,
+ * and, if it wants to know, of which cluster (k8s.io/client-go@v0.36.3
+ * plugin/pkg/client/auth/exec).
+ */
+function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {
+  const exec = user.exec as Exec | undefined;
+  if (exec === undefined) return user;
+  const about = {
+    server: cluster.server,
+    'tls-server-name': cluster.tlsServerName,
+    'insecure-skip-tls-verify': cluster.skipTLSVerify,
+    'certificate-authority-data': authorityOf(cluster),
+    'proxy-url': proxyUrl ?? undefined,
+  };
+  const value = JSON.stringify({
+    apiVersion: exec.apiVersion ?? 'client.authentication.k8s.io/v1',
+    kind: 'ExecCredential',
+    spec: { interactive: false, ...(exec.provideClusterInfo === true ? { cluster: about } : {}) },
+  });
+  const env = [...(exec.env ?? []), { name: 'KUBERNETES_EXEC_INFO', value }];
+  return { ...user, exec: { ...exec, env } };
+}
+
+function authorityOf({ caData, caFile }: Cluster): string | undefined {
+  if (caData !== undefined || caFile === undefined) return caData;
+  return existsSync(caFile) ? readFileSync(caFile).toString('base64') : undefined;
+}
+
+/** The field tokenFile of a user, as an absolute path; a token beside it does not count. */
+function tokenFileOf(paths: readonly string[], name: string): string | null {
+  for (const path of paths.filter((one) => existsSync(one))) {
+    const file: unknown = parse(readFileSync(path, 'utf8'));
+    const users = isFields(file) && Array.isArray(file.users) ? (file.users as unknown[]) : [];
+    const found = users.filter(isFields).find((user) => user.name === name);
+    const user: Fields = found !== undefined && isFields(found.user) ? found.user : {};
+    if (typeof user.tokenFile === 'string') return resolve(dirname(path), user.tokenFile);
+  }
+  return null;
+}
+
+const messageOf = (error: unknown): string =>
+  error instanceof Error ? error.message : String(error);

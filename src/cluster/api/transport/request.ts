@@ -1,0 +1,155 @@
+// One request and its answer, under supervision: it is given up when nothing is heard for too long,
+// or when it lasts longer than it may. Time in which the reader is busy with what it got does not
+// count, since nothing can be heard then.
+
+import type { ApiAnswer, ApiRequest, Ask, Body } from './api-request.ts';
+
+/** What the reflector needs of the world; a simulation has another. */
+export interface Environment {
+  /** Unix seconds. */
+  now(): number;
+  /** Seconds from any origin, which never run backwards. */
+  monotonic(): number;
+  /** At least 0, less than 1. */
+  random(): number;
+  /** Resolves after so many seconds, or when aborted; 0: after everything else that waits. */
+  sleep(seconds: number, signal: AbortSignal): Promise<void>;
+  readonly ask: Ask;
+  /** Whether the connection itself finds out that the server has gone, within 45 s. */
+  pings(): boolean;
+}
+
+export interface Limits {
+  /** Whether silence is no sign of a lost connection, once the answer has begun. */
+  readonly mayBeSilent: boolean;
+  /** Seconds from the request to the end of the answer. */
+  readonly total: number;
+}
+
+/** Seconds until an answer must begin, and between two bytes where silence is limited. */
+const silenceSeconds = 45;
+
+export interface Exchange {
+  readonly answer: ApiAnswer;
+  readonly body: Body;
+  /** Ends it, also while the body is read. */
+  readonly end: () => void;
+}
+
+/** Why an exchange was given up; the error that its body or its request ends with. */
+export class GivenUp extends Error {
+  readonly reason: 'idle' | 'timeout';
+  constructor(reason: 'idle' | 'timeout') {
+    super(reason === 'idle' ? 'Nothing heard for too long' : 'No end within its time');
+    this.reason = reason;
+  }
+}
+
+const ended = new Error('The request was ended');
+
+interface Watchdog {
+  readonly environment: Environment;
+  readonly controller: AbortController;
+  readonly limits: Limits;
+  readonly began: number;
+  /** Monotonic time of the last byte. */
+  heard: number;
+  answered: boolean;
+  busy: boolean;
+  givenUp: GivenUp | null;
+}
+
+/**
+ * Sends a request. Rejects, and so does the body, with GivenUp when it was given up, else with what
+ * the connection says.
+ */
+export async function exchange(
+  environment: Environment,
+  request: Omit<ApiRequest, 'signal'>,
+  limits: Limits,
+  signal: AbortSignal,
+  onBytes: (count: number) => void = () => undefined,
+): Promise<Exchange> {
+  const controller = new AbortController();
+  const began = environment.monotonic();
+  const dog: Watchdog = {
+    environment,
+    controller,
+    limits,
+    began,
+    heard: began,
+    answered: false,
+    busy: false,
+    givenUp: null,
+  };
+  const end = () => {
+    signal.removeEventListener('abort', end);
+    controller.abort(ended); // a reason of its own is cheaper than the DOMException of none
+  };
+  signal.addEventListener('abort', end);
+  if (signal.aborted) end();
+  void guard(dog);
+  try {
+    controller.signal.throwIfAborted();
+    // What comes before the request, a connection or a token, may know of no signal.
+    const answer = await Promise.race([
+      environment.ask({ ...request, signal: controller.signal }),
+      abortion(controller.signal),
+    ]);
+    dog.answered = true;
+    dog.heard = environment.monotonic();
+    return { answer, body: listen(dog, answer.body, onBytes), end };
+  } catch (error) {
+    end();
+    throw dog.givenUp ?? error;
+  }
+}
+
+function abortion(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    signal.addEventListener('abort', () => reject(ended), { once: true });
+  });
+}
+
+function listen(dog: Watchdog, body: Body, onBytes: (count: number) => void): Body {
+  const chunks = body[Symbol.asyncIterator]();
+  const next = async (): Promise<IteratorResult<Uint8Array>> => {
+    if (dog.busy) dog.heard = dog.environment.monotonic();
+    dog.busy = false;
+    try {
+      const step = await chunks.next();
+      if (step.done === true) return step;
+      onBytes(step.value.length);
+      dog.busy = true;
+      return step;
+    } catch (error) {
+      throw dog.givenUp ?? error;
+    }
+  };
+  const end = async (): Promise<IteratorResult<Uint8Array>> => {
+    await chunks.return?.();
+    return { done: true, value: undefined };
+  };
+  return {
+    ...(body.hasMore === undefined ? {} : { hasMore: body.hasMore }),
+    [Symbol.asyncIterator]: () => ({ next, return: end }),
+  };
+}
+
+async function guard(dog: Watchdog): Promise<void> {
+  const { environment, controller, limits, began } = dog;
+  while (!controller.signal.aborted) {
+    const silence = dog.answered && limits.mayBeSilent ? Infinity : silenceSeconds;
+    const now = environment.monotonic();
+    if (dog.busy) dog.heard = now;
+    // Late by up to a second where the reader is busy just then.
+    const quiet = dog.heard + silence - now;
+    const left = dog.busy ? 1 : Math.min(quiet, began + limits.total - now);
+    if (left <= 0) {
+      dog.givenUp = new GivenUp(quiet <= 0 ? 'idle' : 'timeout');
+      controller.abort(dog.givenUp);
+      return;
+    }
+    await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
+  }
+}

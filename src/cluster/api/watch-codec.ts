@@ -1,0 +1,198 @@
+// The bodies of the API server's answers, cut into frames and decoded: the events of a watch, and
+// the items of a list page (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/watch.go, types.go).
+//
+// A codec reads one media type; the Content-Type of the answer chooses it. Protobuf is asked for
+// first, which every API server has and which costs a third of JSON; JSON comes from what stands
+// before one and speaks nothing else, and where raw objects are wanted. Both kinds of body give
+// frames of one type, in batches as they arrive, and each batch is lazy: nothing is decoded before
+// it is asked for, so whoever reads can stop between two objects and let others have the loop.
+//
+// What cannot be decoded is a frame too, and the next one is read. A list ends with its page; a
+// body that ends without one was cut off.
+
+import type { WatchEvent } from '../../model/objects.ts';
+import type { Fields } from '../decode/json-fields.ts';
+import { eventTypes, isFields } from '../decode/json-fields.ts';
+import type { Piece } from '../decode/json-items.ts';
+import { jsonPieces } from '../decode/json-items.ts';
+import { hasManagedFields, itemTypeLength, jsonBytes, project } from '../decode/json-objects.ts';
+import type { Line } from '../decode/line-reader.ts';
+import { lineBatches } from '../decode/line-reader.ts';
+import { withoutManagedFields } from '../decode/managed-fields.ts';
+import { guessLost, valueText } from '../decode/problem.ts';
+import type { ApiStatus, Codec, Frame, Reading } from './frame.ts';
+import { protobufCodec } from './protobuf-codec.ts';
+
+const jsonCodec: Codec = {
+  mediaType: 'application/json',
+  async *watch(body, reading) {
+    for await (const lines of lineBatches(body)) yield decodeAll(lines, reading, watchFrame);
+  },
+  async *list(body, reading) {
+    for await (const pieces of jsonPieces(body)) yield decodeAll(pieces, reading, listFrame);
+  },
+  status(body, code) {
+    const value = parse(Buffer.from(body).toString());
+    return isFields(value) ? readStatus(value, code) : null;
+  },
+};
+
+/** The first is preferred. */
+const codecs: readonly Codec[] = [protobufCodec, jsonCodec];
+
+/** The Accept header of a list or watch, whose frames shall carry raw objects or not. */
+export function acceptOf(verb: 'list' | 'watch', raw: boolean): string {
+  const suffix = verb === 'watch' ? ';stream=watch' : '';
+  const accepted = raw ? [jsonCodec] : codecs;
+  return accepted.map(({ mediaType }) => `${mediaType}${suffix}`).join(', ');
+}
+
+/** The codec for a Content-Type; null: none reads it. */
+export function codecOf(contentType: string | undefined): Codec | null {
+  const mediaType = contentType?.split(';')[0]?.trim().toLowerCase();
+  return codecs.find((codec) => codec.mediaType === mediaType) ?? null;
+}
+
+/** What an error answer or a Status event says; of other content only the code is known. */
+export function readStatus(value: unknown, code: number): ApiStatus {
+  const status = isFields(value) ? value : {};
+  const details = isFields(status.details) ? status.details : {};
+  const { retryAfterSeconds: seconds } = details;
+  const causes = Array.isArray(details.causes) ? (details.causes as unknown[]) : [];
+  return {
+    code: typeof status.code === 'number' ? status.code : code,
+    reason: textOf(status.reason),
+    message: textOf(status.message),
+    retryAfter: typeof seconds === 'number' && seconds > 0 ? seconds : null,
+    causes: causes.filter(isFields).map(({ reason }) => textOf(reason)),
+  };
+}
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+function* decodeAll<T>(
+  parts: readonly T[],
+  reading: Reading,
+  decode: (part: T, reading: Reading, at: number) => Frame | null,
+): Generator<Frame> {
+  const at = reading.now();
+  for (const part of parts) {
+    const frame = decode(part, reading, at);
+    if (frame !== null) yield frame;
+  }
+}
+
+// --- JSON ---
+
+function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
+  if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);
+  const whole = line.text.trim();
+  if (whole === '') return null;
+  const text = bareText(whole, reading);
+  const event = parse(text);
+  if (!isFields(event)) return badFrame(reading, 'Expected a watch event', text, !line.ended);
+  const { type: name, object } = event;
+  if (name === 'BOOKMARK') return bookmark(object);
+  if (name === 'ERROR') return { kind: 'status', status: readStatus(object, 0) };
+  const type = eventTypes.get(name);
+  if (type === undefined) return badFrame(reading, 'Expected a watch event', text, false);
+  const prefix = `{"type":"${String(name)}","object":`;
+  const isTight = text.startsWith(prefix) && text.endsWith('}}');
+  const bytes = (): number | null =>
+    isTight ? line.bytes - bytesCut(whole, text) - prefix.length - 1 : null;
+  return objectFrame(reading, type, object, at, bytes);
+}
+
+function bookmark(object: unknown): Frame {
+  const metadata = metadataOf(object);
+  const annotations = isFields(metadata.annotations) ? metadata.annotations : {};
+  return {
+    kind: 'bookmark',
+    version: textOf(metadata.resourceVersion),
+    initialEnd: annotations['k8s.io/initial-events-end'] === 'true',
+  };
+}
+
+function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
+  switch (piece.type) {
+    case 'head':
+      return null;
+    case 'item': {
+      const text = bareText(piece.text, reading);
+      const object = parse(text);
+      if (object === undefined) return badFrame(reading, 'Expected an item', piece.text, false);
+      const isTyped = isFields(object) && object.kind !== undefined;
+      const type = isTyped ? 0 : itemTypeLength(reading.resource);
+      const bytes = (): number => Buffer.byteLength(text) + type;
+      return objectFrame(reading, 'added', object, at, bytes);
+    }
+    case 'tail':
+    case 'document': {
+      // A list without items may have `"items":null`.
+      const list = parse(piece.text);
+      const metadata = metadataOf(list);
+      const [version, next] = [textOf(metadata.resourceVersion), textOf(metadata.continue)];
+      if (version !== '') return { kind: 'page', version, next };
+      return badFrame(reading, 'Expected a list', piece.text, false);
+    }
+    case 'tooLong':
+      return badFrame(reading, 'Item too long', piece.text, false);
+    case 'stray':
+      return badFrame(reading, 'Expected a list', piece.text, false);
+    case 'unfinished':
+      return badFrame(reading, 'Unexpected end of list', null, true);
+  }
+}
+
+function metadataOf(object: unknown): Fields {
+  return isFields(object) && isFields(object.metadata) ? object.metadata : {};
+}
+
+/** What of a text is to be parsed. */
+const bareText = (whole: string, { raw }: Reading): string =>
+  raw ? whole : withoutManagedFields(whole);
+
+/** How many bytes shorter the other text is. */
+const bytesCut = (whole: string, text: string): number =>
+  text === whole ? 0 : Buffer.byteLength(whole) - Buffer.byteLength(text);
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function badFrame(reading: Reading, message: string, text: string | null, cut: boolean): Frame {
+  const lost = guessLost(reading.resource, text ?? '');
+  return { kind: 'bad', message, value: text === null ? null : valueText(text), lost, cut };
+}
+
+/** `bytes` tells its length as it stands; null: not to be told without writing it. */
+function objectFrame(
+  { resource, previousPod, raw: wanted }: Reading,
+  type: WatchEvent['type'],
+  raw: unknown,
+  at: number,
+  bytes: () => number | null,
+): Frame {
+  const measured = resource === 'endpoints' || resource === 'endpointslices';
+  const projection = project(resource, raw, at, {
+    previousPod,
+    bytes: measured ? bareBytes(raw, bytes()) : null,
+  });
+  const version = textOf(metadataOf(raw).resourceVersion);
+  return { kind: 'object', type, projection, version, ...(wanted ? { raw } : {}) };
+}
+
+const managedFieldsName = '"managedFields":,'.length;
+
+/** The length of an object as JSON without managedFields, from the length with them. */
+function bareBytes(raw: unknown, bytes: number | null): number | null {
+  if (bytes === null) return jsonBytes(raw);
+  if (!hasManagedFields(raw)) return bytes;
+  // Cheaper than to write the whole object again, and the same where the server writes no blanks.
+  const fields = JSON.stringify(metadataOf(raw).managedFields);
+  return bytes - managedFieldsName - Buffer.byteLength(fields);
+}

@@ -1,0 +1,88 @@
+// How an attempt to list or watch ended, as far as what is done next depends on it: what the API
+// server's refusals mean (k8s.io/apimachinery@v0.36.3 pkg/api/errors/errors.go), and what a missing
+// permission costs.
+
+import type { Resource } from '../../model/objects.ts';
+import type { ApiStatus } from './frame.ts';
+import { GivenUp } from './transport/request.ts';
+
+export type Verb = 'list' | 'watch';
+
+/**
+ * Why a list must be had again: history is compacted (gone), a continue token or version is too old
+ * (expired), the server's history went back (reset), events came out of order (disorder).
+ */
+export type RelistReason = 'gone' | 'expired' | 'reset' | 'disorder';
+
+/**
+ * Why a connection was lost or left: the server ended it in order (eof) or never did (timeout), the
+ * network did (reset), nothing was heard (idle), the server refused (status), a frame could not be
+ * read (frame), or what it told was older than what is known (older).
+ */
+export type ReconnectReason = 'eof' | 'timeout' | 'reset' | 'idle' | 'status' | 'frame' | 'older';
+
+export type Outcome =
+  /** The list is complete. */
+  | { readonly kind: 'listed' }
+  /** A watch ended in order; `short`: it told nothing and lasted less than a second. */
+  | { readonly kind: 'ended'; readonly short: boolean }
+  | { readonly kind: 'relist'; readonly reason: RelistReason }
+  /** The server does not send initial events with a watch. */
+  | { readonly kind: 'no-watch-list' }
+  | { readonly kind: 'throttled'; readonly seconds: number | null }
+  | { readonly kind: 'unauthorised'; readonly message: string }
+  | { readonly kind: 'denied'; readonly verb: Verb; readonly status: ApiStatus }
+  | { readonly kind: 'failed'; readonly reason: ReconnectReason; readonly message: string };
+
+/** What a refusal means, be it the answer's own status or an event in a watch. */
+export function outcomeOf(status: ApiStatus, verb: Verb, watchList: boolean): Outcome {
+  const { code, reason, message, retryAfter } = status;
+  const failed = { kind: 'failed', reason: 'status', message: `${code} ${message}` } as const;
+  switch (code) {
+    case 401:
+      return { kind: 'unauthorised', message };
+    case 403:
+    case 404:
+    case 405:
+      return { kind: 'denied', verb, status };
+    case 410:
+      return { kind: 'relist', reason: reason === 'Expired' ? 'expired' : 'gone' };
+    case 400:
+    case 422:
+    case 501:
+      return watchList ? { kind: 'no-watch-list' } : failed;
+    case 429:
+      return { kind: 'throttled', seconds: retryAfter };
+    case 504:
+      // The version is beyond all that the server knows.
+      if (status.causes.includes('ResourceVersionTooLarge'))
+        return { kind: 'failed', reason: 'older', message };
+      return failed;
+    default:
+      return retryAfter === null ? failed : { kind: 'throttled', seconds: retryAfter };
+  }
+}
+
+/** What an error of the connection means. */
+export function outcomeOfError(error: unknown): Outcome {
+  if (error instanceof GivenUp) {
+    return { kind: 'failed', reason: error.reason, message: error.message };
+  }
+  const message = error instanceof Error ? error.message : String(error);
+  return { kind: 'failed', reason: 'reset', message };
+}
+
+/** What can still be judged without a resource. */
+const without: Readonly<Record<Resource, string>> = {
+  services: 'Nothing can be judged without it',
+  pods: 'Without it only EndpointSlices mirrored from Endpoints are judged',
+  nodes: 'Without it Endpoints are judged, and EndpointSlices mirrored from them',
+  endpoints: 'Without it EndpointSlices of Services with a selector are judged',
+  endpointslices: 'Without it only Endpoints are judged',
+};
+
+/** One line for people: which permission is missing, and what still works. */
+export function denialText(resource: Resource, verb: Verb, status: ApiStatus): string {
+  const fault = status.code === 403 ? 'Not allowed to' : 'The server does not let anyone';
+  return `${fault} ${verb} ${resource}: ${without[resource]}`;
+}

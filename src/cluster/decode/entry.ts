@@ -1,0 +1,46 @@
+// The types of entries that a live cluster delivers: object changes and watch states.
+
+import type { Lost, Resource, WatchEvent } from '../../model/objects.ts';
+
+/** What is delivered, in order for each resource. `at` is the arrival, Unix seconds. */
+export type LiveEntry =
+  | {
+      /** First of all, and again when the control plane has become another. */
+      readonly kind: 'header';
+      readonly at: number;
+      /** The version of the control plane: `v1.36.3`; null: it does not tell. */
+      readonly kubernetes: string | null;
+      /** What is watched. */
+      readonly resources: readonly Resource[];
+    }
+  /** `raw` only where it was asked for, and not for deletions that were not seen. */
+  | { readonly kind: 'event'; readonly event: WatchEvent; readonly raw?: unknown }
+  | {
+      readonly kind: 'unreadable';
+      readonly at: number;
+      readonly type: WatchEvent['type'] | null;
+      readonly lost: Lost;
+    }
+  /** A list is complete: what is held and was not in it has been delivered as deleted. */
+  | { readonly kind: 'synced'; readonly at: number; readonly resource: Resource }
+  | {
+      /** All up to this version has been delivered. */
+      readonly kind: 'progress';
+      readonly at: number;
+      readonly resource: Resource;
+      readonly resourceVersion: string;
+    }
+  | {
+      readonly kind: 'watch';
+      readonly at: number;
+      readonly resource: Resource;
+      readonly state: WatchState;
+    };
+/**
+ * - listing: the first list is not complete
+ * - synced: the list is complete and the server has accepted the watch
+ * - stale: the watch is lost and not yet established again
+ * - relisting: history is lost, and a new list is under way
+ * - off: not watched, by choice or for want of a permission
+ */
+export type WatchState = 'listing' | 'synced' | 'stale' | 'relisting' | 'off';

@@ -1,0 +1,390 @@
+// Reads the fields of parsed JSON as Go's decoder does: an absent or null field is the zero value
+// of its type, and a value of another type is an error.
+//
+// Readers are functions from an object and the name of one of its fields to a value. They throw
+// WrongType, which collects the field's path on its way out; so a path costs nothing until
+// something is wrong. Where there are two readers of a type, the one called `optional…` returns
+// null for an absent field, which the other does not tell from a zero value.
+//
+// Go is more lenient in one thing: a null item of a list is a zero value to it, and an error here.
+// No API server ever stored one.
+//
+// Here is also what objects of all kinds are made of, as k8s.io/apimachinery has it: times,
+// quantities, metadata and references.
+
+import type { Labels, Node, ObjectRef, OwnerReference, WatchEvent } from '../../model/objects.ts';
+import { internLabels, internWord } from './intern.ts';
+
+/** What a watch calls its changes (apimachinery@v0.36.3 pkg/watch/watch.go). */
+export const eventTypes: ReadonlyMap<unknown, WatchEvent['type']> = new Map([
+  ['ADDED', 'added'],
+  ['MODIFIED', 'modified'],
+  ['DELETED', 'deleted'],
+]);
+
+/** The fields of a JSON object. */
+export type Fields = Readonly<Record<string, unknown>>;
+
+/** A field has a value of the wrong type. */
+export class WrongType extends Error {
+  /** What should be there: `a string`. */
+  readonly expected: string;
+  readonly value: unknown;
+  /** The path of the field from where the error was caught; empty: the value itself. */
+  field: string;
+
+  constructor(field: string, expected: string, value: unknown) {
+    super(expected);
+    this.field = field;
+    this.expected = expected;
+    this.value = value;
+  }
+
+  /** The same, seen from the object (or, with an index, the list) that holds the field. */
+  inside(name: string, index?: number): this {
+    const place = index === undefined ? name : `${name}[${index}]`;
+    const joint = this.field === '' || this.field.startsWith('[') ? '' : '.';
+    this.field = place + joint + this.field;
+    return this;
+  }
+}
+
+const noFields: Fields = Object.freeze({});
+/** No labels, annotations or selector. */
+export const noLabels: Labels = Object.freeze({});
+const noItems: readonly never[] = Object.freeze([]);
+
+/** Whether a value is a JSON object. */
+export function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+// --- scalars ---
+
+/** A string; '' when absent. */
+export function text(fields: Fields, name: string): string {
+  return optionalText(fields, name) ?? '';
+}
+
+/** A string; null when absent. */
+export function optionalText(fields: Fields, name: string): string | null {
+  const value = fields[name];
+  if (typeof value === 'string') return value;
+  if (value === undefined || value === null) return null;
+  throw new WrongType(name, 'a string', value);
+}
+
+/** A string that repeats from object to object, interned; '' when absent. */
+export function word(fields: Fields, name: string): string {
+  return internWord(text(fields, name));
+}
+
+/** A string that repeats from object to object, interned; null when absent. */
+export function optionalWord(fields: Fields, name: string): string | null {
+  const value = optionalText(fields, name);
+  return value === null ? null : internWord(value);
+}
+
+/** One of a few words. An absent or empty field is `fallback`; an error where there is none. */
+export function oneOf<T extends string>(
+  fields: Fields,
+  name: string,
+  values: readonly T[],
+  fallback?: T,
+): T {
+  const found = text(fields, name);
+  const value = found === '' ? fallback : values.find((value) => value === found);
+  if (value !== undefined) return value;
+  const expected = `${values.slice(0, -1).join(', ')} or ${values.at(-1) ?? ''}`;
+  throw new WrongType(name, expected, fields[name]);
+}
+
+/** A boolean; false when absent. */
+export function flag(fields: Fields, name: string): boolean {
+  return optionalFlag(fields, name) ?? false;
+}
+
+/** A boolean; null when absent. */
+export function optionalFlag(fields: Fields, name: string): boolean | null {
+  const value = fields[name];
+  if (typeof value === 'boolean') return value;
+  if (value === undefined || value === null) return null;
+  throw new WrongType(name, 'a boolean', value);
+}
+
+/** An int32, as every port number is one to the decoder; 0 when absent. */
+export function number(fields: Fields, name: string): number {
+  return optionalNumber(fields, name) ?? 0;
+}
+
+/** An int32; null when absent. */
+export function optionalNumber(fields: Fields, name: string): number | null {
+  const value = fields[name];
+  if (value === undefined || value === null) return null;
+  if (typeof value === 'number' && value === (value | 0)) return value;
+  throw new WrongType(name, 'a 32-bit integer', value);
+}
+
+/**
+ * An int64; 0 when absent. Those above 2^53 are not exact, and are none that a generation reaches.
+ */
+export function integer(fields: Fields, name: string): number {
+  const value = fields[name] ?? 0;
+  if (typeof value === 'number' && Number.isInteger(value)) return value;
+  throw new WrongType(name, 'an integer', value);
+}
+
+// --- objects, lists and maps ---
+
+/** What `read` makes of an object; of an empty object when absent. */
+export function within<T>(fields: Fields, name: string, read: (part: Fields) => T): T {
+  const value = fields[name] ?? noFields;
+  if (!isFields(value)) throw new WrongType(name, 'an object', value);
+  try {
+    return read(value);
+  } catch (error) {
+    if (error instanceof WrongType) throw error.inside(name);
+    throw error;
+  }
+}
+
+/** What `read` makes of an object; null when absent. */
+export function optional<T>(fields: Fields, name: string, read: (part: Fields) => T): T | null {
+  const value = fields[name];
+  return value === undefined || value === null ? null : within(fields, name, read);
+}
+
+/** A list of what `read` makes of each object; empty when absent. */
+export function list<T>(fields: Fields, name: string, read: (item: Fields) => T): readonly T[] {
+  return items(fields, name, (item) => {
+    if (isFields(item)) return read(item);
+    throw new WrongType('', 'an object', item);
+  });
+}
+
+/** A list of what `read` makes of each object; null when absent. */
+export function optionalList<T>(
+  fields: Fields,
+  name: string,
+  read: (item: Fields) => T,
+): readonly T[] | null {
+  const value = fields[name];
+  return value === undefined || value === null ? null : list(fields, name, read);
+}
+
+/** A list of strings; empty when absent. */
+export function texts(fields: Fields, name: string): readonly string[] {
+  return items(fields, name, (item) => {
+    if (typeof item === 'string') return item;
+    throw new WrongType('', 'a string', item);
+  });
+}
+
+function items<T>(fields: Fields, name: string, read: (item: unknown) => T): readonly T[] {
+  const value = fields[name];
+  if (value === undefined || value === null) return noItems;
+  if (!Array.isArray(value)) throw new WrongType(name, 'a list', value);
+  if (value.length === 0) return noItems;
+  // Of exact size, since pushing reserves room for more, and lists of one are most there are.
+  const result = new Array<T>(value.length);
+  let index = 0;
+  try {
+    for (; index < value.length; index++) result[index] = read(value[index]);
+    return result;
+  } catch (error) {
+    if (error instanceof WrongType) throw error.inside(name, index);
+    throw error;
+  }
+}
+
+/**
+ * A map of strings; empty when absent. A null value is the empty string, as in Go. A map without
+ * any is not copied, and so must not be changed afterwards.
+ */
+export function stringMap(fields: Fields, name: string): Labels {
+  const value = fields[name];
+  if (value === undefined || value === null) return noLabels;
+  if (!isFields(value)) throw new WrongType(name, 'an object', value);
+  let nulls = false;
+  for (const key in value) {
+    const text = value[key];
+    if (text === null) nulls = true;
+    else if (typeof text !== 'string') {
+      throw new WrongType(`["${key}"]`, 'a string', text).inside(name);
+    }
+  }
+  // Object.fromEntries defines properties, so that `__proto__` is a key like any other.
+  return nulls
+    ? Object.fromEntries(Object.entries(value).map(([key, text]) => [key, (text ?? '') as string]))
+    : (value as Labels);
+}
+
+/** A label map or selector: a map of strings, interned. */
+export function labelMap(fields: Fields, name: string): Labels {
+  return internLabels(stringMap(fields, name));
+}
+
+// --- moments and quantities ---
+
+/** The moment that a field names, Unix seconds; null when it is absent or not RFC 3339. */
+function moment(fields: Fields, name: string): number | null {
+  return unixSeconds(text(fields, name));
+}
+
+const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(\.\d+)?(?:Z|([+-])(\d\d):(\d\d))$/;
+
+/**
+ * An RFC 3339 time as Unix seconds, with its fraction; null for anything else. Go's decoder would
+ * refuse the object; but times serve to measure only, so a strange one is as good as none.
+ */
+export function unixSeconds(text: string): number | null {
+  const match = rfc3339.exec(text);
+  if (match === null) return null;
+  const part = (index: number) => Number(match[index] ?? 0);
+  const [year, month, day] = [part(1), part(2), part(3)];
+  const [hour, minute, second] = [part(4), part(5), part(6)];
+  // setUTCFullYear takes years below 100 as they are, which Date.UTC does not.
+  const date = new Date(0);
+  date.setUTCFullYear(year, month - 1, day);
+  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return null;
+  if (hour > 23 || minute > 59 || second > 59 || part(9) > 23 || part(10) > 59) return null;
+  const offset = (match[8] === '-' ? -60 : 60) * (part(9) * 60 + part(10));
+  const whole = date.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset;
+  // Bitwise, so that V8 keeps a whole number small, as nearly all are.
+  return match[7] === undefined && whole === (whole | 0) ? whole | 0 : whole + part(7);
+}
+
+const quantityForm =
+  /^([+-]?)(\d{0,40})(?:\.(\d{0,40}))?(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d{1,3}))$/;
+const binarySuffixes = ['Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei'];
+const decimalSuffixes: Record<string, number> = {
+  n: -9,
+  u: -6,
+  m: -3,
+  k: 3,
+  M: 6,
+  G: 9,
+  T: 12,
+  P: 15,
+  E: 18,
+};
+
+/**
+ * A quantity as k8s.io/apimachinery@v0.36.3 pkg/api/resource reads it, in thousandths, rounded away
+ * from zero as MilliValue does; 0 when absent.
+ */
+export function quantity(fields: Fields, name: string): number {
+  const value = fields[name];
+  if (value === undefined || value === null) return 0;
+  const form = typeof value === 'number' ? String(value) : value;
+  const match = typeof form === 'string' ? quantityForm.exec(form) : null;
+  const digits = (match?.[2] ?? '') + (match?.[3] ?? '');
+  if (match === null || digits === '') throw new WrongType(name, 'a quantity', value);
+  const [, sign = '', , fraction = '', binary, decimal = '', exponent] = match;
+  const power = Number(exponent ?? decimalSuffixes[decimal] ?? 0) - fraction.length + 3;
+  const factor = binary === undefined ? 1n : 1024n ** BigInt(binarySuffixes.indexOf(binary) + 1);
+  const dividend = BigInt(digits) * factor * 10n ** BigInt(Math.max(power, 0));
+  const divisor = 10n ** BigInt(Math.max(-power, 0));
+  const thousandths = Number((dividend + divisor - 1n) / divisor);
+  const bounded = Math.min(thousandths, Number.MAX_SAFE_INTEGER);
+  return sign === '-' ? -bounded : bounded;
+}
+
+// --- what kinds have in common ---
+
+/** What the metadata of every object tell. */
+export interface Meta extends Pick<
+  Node,
+  'key' | 'namespace' | 'name' | 'uid' | 'resourceVersion' | 'labels' | 'created' | 'deleting'
+> {
+  /** When its deletion was asked for, Unix seconds; null: it was not, or nothing tells when. */
+  readonly deletionAsked: number | null;
+}
+
+/** The metadata of an object without namespace; an error where it has no name. */
+export function clusterMeta(metadata: Fields): Meta {
+  const of = meta(metadata, '');
+  // Pods name their Node, and look it up by one and the same string.
+  const name = internWord(of.name);
+  return { ...of, key: name, name };
+}
+
+/** The metadata of an object; an error where it has no name or no namespace. */
+export function namespacedMeta(metadata: Fields): Meta {
+  return meta(metadata, internWord(identity(metadata, 'namespace')));
+}
+
+function meta(metadata: Fields, namespace: string): Meta {
+  const name = identity(metadata, 'name');
+  return {
+    // One copy of the namespace with its slash; long keys refer to it and to the name.
+    key: namespace === '' ? name : internWord(`${namespace}/`) + name,
+    namespace,
+    name,
+    uid: text(metadata, 'uid'),
+    resourceVersion: text(metadata, 'resourceVersion'),
+    labels: labelMap(metadata, 'labels'),
+    created: moment(metadata, 'creationTimestamp'),
+    deleting: text(metadata, 'deletionTimestamp') !== '',
+    deletionAsked: deletionAsked(metadata),
+  };
+}
+
+/**
+ * When a deletion was asked for: deletionTimestamp is when it will be done, the grace period later.
+ * apiserver's pkg/registry/rest/delete.go BeforeDelete.
+ */
+function deletionAsked(metadata: Fields): number | null {
+  const at = moment(metadata, 'deletionTimestamp');
+  const grace = metadata.deletionGracePeriodSeconds ?? null;
+  return at === null || grace === null
+    ? null
+    : at - integer(metadata, 'deletionGracePeriodSeconds');
+}
+
+/** A name or namespace. Slashes, which the API forbids, would make keys ambiguous. */
+function identity(metadata: Fields, name: 'name' | 'namespace'): string {
+  const value = text(metadata, name);
+  if (value === '') throw new WrongType(name, `a ${name}`, metadata[name]);
+  if (value.includes('/')) throw new WrongType(name, `a ${name} without slashes`, value);
+  return value;
+}
+
+/** An item of `ownerReferences`. */
+export function ownerReference(owner: Fields): OwnerReference {
+  return {
+    apiVersion: word(owner, 'apiVersion'),
+    kind: word(owner, 'kind'),
+    name: text(owner, 'name'),
+    uid: text(owner, 'uid'),
+    controller: flag(owner, 'controller'),
+  };
+}
+
+/** A reference to another object. */
+export function objectRef(target: Fields): ObjectRef {
+  return {
+    kind: word(target, 'kind'),
+    namespace: word(target, 'namespace'),
+    name: text(target, 'name'),
+    uid: text(target, 'uid'),
+  };
+}
+
+/** The condition Ready of a pod or node. */
+export interface ReadyCondition {
+  /** True, False or Unknown. */
+  readonly status: string;
+  /** When it changed to that, Unix seconds. */
+  readonly since: number | null;
+}
+
+/** The first condition of type Ready, as GetPodCondition of k8s.io/kubernetes/pkg/api/v1/pod. */
+export function readyCondition(status: Fields): ReadyCondition | undefined {
+  const conditions = list(status, 'conditions', (condition) =>
+    text(condition, 'type') === 'Ready'
+      ? { status: text(condition, 'status'), since: moment(condition, 'lastTransitionTime') }
+      : null,
+  );
+  return conditions.find((condition) => condition !== null);
+}

@@ -1,0 +1,485 @@
+// From an API object to the model: the only reader of API objects.
+//
+// An object is seen as a controller sees it, that is, through Go's decoder (fields.ts) and the
+// API's defaults (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3). A field that
+// nobody here reads is never looked at; a value of the wrong type anywhere else makes the whole
+// object unreadable.
+//
+// What is read shares values with the raw object and with other objects (intern.ts): whoever calls
+// must not change a raw object afterwards.
+
+import type {
+  AnyObject,
+  ContainerPort,
+  Endpoint,
+  EndpointAddress,
+  Endpoints,
+  EndpointSlice,
+  EndpointSubset,
+  Key,
+  Labels,
+  Lost,
+  Node,
+  ObjectOf,
+  Pod,
+  Port,
+  Resource,
+  Service,
+  ServicePort,
+} from '../../model/objects.ts';
+import { annotation, label, resources } from '../../model/objects.ts';
+import { minorIn } from '../../model/proxy-config.ts';
+import type { PodSpec, PodStatus, SliceMeta } from './build-objects.ts';
+import { endpointSliceOf, endpointsOf, podOf, subsetOf } from './build-objects.ts';
+import { internList, internWord } from './intern.ts';
+import type { Fields, Meta } from './json-fields.ts';
+import {
+  clusterMeta,
+  flag,
+  integer,
+  isFields,
+  labelMap,
+  list,
+  namespacedMeta,
+  noLabels,
+  number,
+  objectRef,
+  oneOf,
+  optional,
+  optionalFlag,
+  optionalList,
+  optionalNumber,
+  optionalText,
+  optionalWord,
+  ownerReference,
+  quantity,
+  readyCondition,
+  stringMap,
+  text,
+  texts,
+  unixSeconds,
+  within,
+  word,
+  WrongType,
+} from './json-fields.ts';
+import type { Problem } from './problem.ts';
+import { valueText } from './problem.ts';
+import { loadBalancerIPs, nodeAddresses, podCIDRs, proxiedSpec } from './proxy-flags.ts';
+
+/** What is wrong with an object; the caller adds where it was found. */
+export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & { readonly lost: Lost };
+
+export type Projection<R extends Resource> =
+  | { readonly object: ObjectOf[R]; readonly problem?: undefined }
+  | { readonly object?: undefined; readonly problem: Unreadable };
+
+/** What only the caller knows of an object. */
+export interface Known {
+  /** The latest version of the pod of this key, for `ipsSince`. */
+  readonly previousPod?: ((key: Key) => Pod | undefined) | undefined;
+  /** Length of the object as JSON without managedFields. */
+  readonly bytes?: number | null;
+}
+
+/** The kind of the objects of each resource. */
+export const kinds: Readonly<Record<Resource, string>> = {
+  nodes: 'Node',
+  services: 'Service',
+  pods: 'Pod',
+  endpoints: 'Endpoints',
+  endpointslices: 'EndpointSlice',
+};
+
+const sliceV1 = 'discovery.k8s.io/v1';
+const sliceVersions: readonly unknown[] = [sliceV1, 'discovery.k8s.io/v1beta1'];
+
+/**
+ * The resource of objects with this apiVersion and kind; null: none that is read. Other API groups
+ * have Services and Nodes too. An absent apiVersion is taken for the right one, since the items of
+ * a list have none.
+ */
+export function resourceOfKind(apiVersion: unknown, kind: unknown): Resource | null {
+  const resource = resources.find((resource) => kinds[resource] === kind) ?? null;
+  if (resource === null || apiVersion === undefined) return resource;
+  const versions = resource === 'endpointslices' ? sliceVersions : ['v1'];
+  return versions.includes(apiVersion) ? resource : null;
+}
+
+/** The length of `"kind":…,"apiVersion":…,` as JSON has it for an object that says its type. */
+export function typeLength(apiVersion: string, kind: string): number {
+  return `"kind":"${kind}","apiVersion":"${apiVersion}",`.length;
+}
+
+/**
+ * The length of that for the items of a list, which lack what the list says of all of them: with
+ * it, their size is that of a watch event.
+ */
+export function itemTypeLength(resource: Resource): number {
+  return typeLength(resource === 'endpointslices' ? sliceV1 : 'v1', kinds[resource]);
+}
+
+/**
+ * Projects a raw API object (parsed JSON or YAML) of this resource; `at` is its arrival, Unix
+ * seconds. Never throws for content: an object that Go could not decode, or that has no name (or no
+ * namespace, where its kind has one), yields a problem that names the field.
+ */
+export function project<R extends Resource>(
+  resource: R,
+  raw: unknown,
+  at: number,
+  known: Known = {},
+): Projection<R> {
+  try {
+    if (!isFields(raw)) throw new WrongType('', 'an object', raw);
+    const read: Reader<R> = readers[resource];
+    return { object: read(raw, at, known) };
+  } catch (error) {
+    if (!(error instanceof WrongType)) throw error;
+    return { problem: unreadable(resource, raw, error) };
+  }
+}
+
+/**
+ * The newest moment that a projected object tells of (creation, Ready transition, deletion, trigger
+ * time), Unix seconds: no proof that it was read then, but it cannot have been read before.
+ */
+export function newestTimestamp(object: AnyObject): number | null {
+  const trigger = 'annotations' in object ? object.annotations[annotation.triggerTime] : '';
+  const times = [
+    object.created,
+    'turnedAt' in object ? object.turnedAt : null,
+    unixSeconds(trigger ?? ''),
+  ].filter((time) => time !== null);
+  return times.length === 0 ? null : Math.max(...times);
+}
+
+/** Length of a raw object as JSON without managedFields, in bytes; null when it cannot be told. */
+export function jsonBytes(raw: unknown): number | null {
+  if (!isFields(raw)) return null;
+  const { metadata } = raw;
+  const bare = isFields(metadata) ? { ...metadata, managedFields: undefined } : metadata;
+  try {
+    return Buffer.byteLength(JSON.stringify({ ...raw, metadata: bare }));
+  } catch {
+    return null; // nested too deeply for JSON.stringify
+  }
+}
+
+/** Whether a raw object still has the managedFields that sizes leave out. */
+export function hasManagedFields(raw: unknown): boolean {
+  return isFields(raw) && isFields(raw.metadata) && raw.metadata.managedFields !== undefined;
+}
+
+// --- kinds ---
+
+type Reader<R extends Resource> = (raw: Fields, at: number, known: Known) => ObjectOf[R];
+
+const readers: { readonly [R in Resource]: Reader<R> } = {
+  nodes: readNode,
+  services: readService,
+  pods: readPod,
+  endpoints: readEndpoints,
+  endpointslices: readEndpointSlice,
+};
+
+function readService(raw: Fields, at: number): Service {
+  const meta = within(raw, 'metadata', namespacedMeta);
+  const topologyAuto = within(raw, 'metadata', (metadata) =>
+    within(metadata, 'annotations', isTopologyAuto),
+  );
+  const virtualIPs = within(raw, 'status', loadBalancerIPs);
+  return within(raw, 'spec', (spec) => serviceOf(meta, at, spec, topologyAuto, virtualIPs));
+}
+
+/** Without a spread, which makes an object larger than its properties need. */
+function serviceOf(
+  meta: Meta,
+  at: number,
+  spec: Fields,
+  topologyAuto: boolean,
+  loadBalancerIPs: readonly string[],
+): Service {
+  const proxied = proxiedSpec(spec);
+  const [first] = proxied.clusterIPs;
+  const clusterIP = text(spec, 'clusterIP');
+  return {
+    key: meta.key,
+    namespace: meta.namespace,
+    name: meta.name,
+    uid: meta.uid,
+    resourceVersion: meta.resourceVersion,
+    labels: meta.labels,
+    created: meta.created,
+    deleting: meta.deleting,
+    at,
+    type: oneOf(spec, 'type', serviceTypes, 'ClusterIP'),
+    // One copy of equal text.
+    clusterIP: clusterIP === first ? first : clusterIP,
+    clusterIPs: proxied.clusterIPs,
+    externalIPs: proxied.externalIPs,
+    loadBalancerSourceRanges: proxied.loadBalancerSourceRanges,
+    internalTrafficPolicy: proxied.internalTrafficPolicy,
+    externalTrafficPolicy: proxied.externalTrafficPolicy,
+    affinitySeconds: proxied.affinitySeconds,
+    healthCheckNodePort: proxied.healthCheckNodePort,
+    loadBalancerIPs,
+    selector: serviceSelector(spec),
+    publishNotReadyAddresses: flag(spec, 'publishNotReadyAddresses'),
+    ipFamilies: internList(texts(spec, 'ipFamilies')),
+    ports: internList(list(spec, 'ports', servicePort)),
+    trafficDistribution: optionalWord(spec, 'trafficDistribution'),
+    topologyAuto,
+  };
+}
+
+const serviceTypes = ['ClusterIP', 'NodePort', 'LoadBalancer', 'ExternalName'] as const;
+
+function serviceSelector(spec: Fields): Labels | null {
+  const selector = labelMap(spec, 'selector');
+  return Object.keys(selector).length === 0 ? null : selector;
+}
+
+/** hintsEnabled of k8s.io/endpointslice@v0.36.3 topologycache/utils.go. */
+function isTopologyAuto(annotations: Fields): boolean {
+  const { topologyAwareHints, topologyMode } = annotation;
+  const name = Object.hasOwn(annotations, topologyAwareHints) ? topologyAwareHints : topologyMode;
+  const value = annotations[name] ?? '';
+  if (typeof value !== 'string') throw new WrongType(`["${name}"]`, 'a string', value);
+  return value === 'Auto' || value === 'auto';
+}
+
+function servicePort(port: Fields): ServicePort {
+  return {
+    name: word(port, 'name'),
+    protocol: text(port, 'protocol') || 'TCP',
+    port: number(port, 'port'),
+    targetPort: targetPort(port),
+    appProtocol: optionalWord(port, 'appProtocol'),
+    nodePort: number(port, 'nodePort'),
+  };
+}
+
+/** 0 and '' are as good as absent to the API server, which then stores the port itself. */
+function targetPort(port: Fields): number | string {
+  const value = port.targetPort;
+  const target = typeof value === 'string' ? internWord(value) : number(port, 'targetPort');
+  return target === 0 || target === '' ? number(port, 'port') : target;
+}
+
+function readPod(raw: Fields, at: number, known: Known): Pod {
+  const meta = within(raw, 'metadata', namespacedMeta);
+  const spec = within(raw, 'spec', podSpec);
+  const status = within(raw, 'status', podStatus);
+  return podOf(meta, at, spec, status, known.previousPod);
+}
+
+function podSpec(spec: Fields): PodSpec {
+  const containers = list(spec, 'containers', containerPorts).flat();
+  const sidecars = list(spec, 'initContainers', sidecarPorts).flat();
+  return {
+    node: word(spec, 'nodeName'),
+    hostNetwork: flag(spec, 'hostNetwork'),
+    hostname: text(spec, 'hostname'),
+    subdomain: word(spec, 'subdomain'),
+    ports: internList([...containers, ...sidecars]),
+  };
+}
+
+function containerPorts(container: Fields): readonly ContainerPort[] {
+  return list(container, 'ports', containerPort).filter((port) => port.name !== '');
+}
+
+/** The ports of an init container, if it is restartable; those of others nobody can reach. */
+function sidecarPorts(container: Fields): readonly ContainerPort[] {
+  if (text(container, 'restartPolicy') !== 'Always') return [];
+  return containerPorts(container).map((port) => ({ ...port, sidecar: true }));
+}
+
+function containerPort(port: Fields): ContainerPort {
+  return {
+    name: word(port, 'name'),
+    protocol: text(port, 'protocol') || 'TCP',
+    port: number(port, 'containerPort'),
+    sidecar: false,
+  };
+}
+
+function podStatus(status: Fields): PodStatus {
+  return {
+    phase: text(status, 'phase'),
+    ready: readyCondition(status),
+    podIP: text(status, 'podIP'),
+    podIPs: list(status, 'podIPs', (podIP) => text(podIP, 'ip')),
+  };
+}
+
+function readNode(raw: Fields): Node {
+  const meta = within(raw, 'metadata', clusterMeta);
+  const { labels } = meta;
+  const cidrs = within(raw, 'spec', podCIDRs);
+  return within(raw, 'status', (status) => ({
+    key: meta.key,
+    namespace: meta.namespace,
+    name: meta.name,
+    uid: meta.uid,
+    resourceVersion: meta.resourceVersion,
+    // Each Node has its hostname among them, so that they are many; what is read of them follows.
+    labels: noLabels,
+    created: meta.created,
+    deleting: meta.deleting,
+    zone: internWord(labels[label.zone] ?? ''),
+    ready: readyCondition(status)?.status === 'True',
+    controlPlane: controlPlaneLabels.some((name) => Object.hasOwn(labels, name)),
+    cpuMillis: within(status, 'allocatable', (allocatable) => quantity(allocatable, 'cpu')),
+    ...nodeAddresses(status),
+    podCIDRs: cidrs,
+    kubeletMinor: within(status, 'nodeInfo', (info) => minorIn(text(info, 'kubeletVersion'))),
+  }));
+}
+
+const controlPlaneLabels = [
+  'node-role.kubernetes.io/control-plane',
+  'node-role.kubernetes.io/master',
+];
+
+function readEndpoints(raw: Fields, at: number, known: Known): Endpoints {
+  const meta = within(raw, 'metadata', namespacedMeta);
+  const annotations = within(raw, 'metadata', (metadata) => stringMap(metadata, 'annotations'));
+  const subsets = list(raw, 'subsets', endpointSubset);
+  return endpointsOf(meta, at, annotations, subsets, known.bytes ?? null);
+}
+
+function endpointSubset(subset: Fields): EndpointSubset {
+  const ports = internList(list(subset, 'ports', subsetPort));
+  const read = (ready: boolean) => (item: Fields) => endpointAddress(item, ready, ports);
+  const ready = list(subset, 'addresses', read(true));
+  const notReady = list(subset, 'notReadyAddresses', read(false));
+  return subsetOf(ports, ready, notReady);
+}
+
+function endpointAddress(address: Fields, ready: boolean, ports: readonly Port[]): EndpointAddress {
+  return {
+    ip: text(address, 'ip'),
+    ready,
+    ports,
+    node: optionalWord(address, 'nodeName'),
+    hostname: text(address, 'hostname'),
+    target: optional(address, 'targetRef', objectRef),
+  };
+}
+
+function subsetPort(port: Fields): Port {
+  return {
+    name: word(port, 'name'),
+    protocol: text(port, 'protocol') || 'TCP',
+    port: number(port, 'port'),
+    appProtocol: optionalWord(port, 'appProtocol'),
+  };
+}
+
+function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice {
+  const meta = within(raw, 'metadata', sliceMeta);
+  const addressType = oneOf(raw, 'addressType', addressTypes);
+  const ports = internList(list(raw, 'ports', slicePort));
+  // Whether it is v1beta1 is known where the object says so; the items of a list may not.
+  const endpoints = list(raw, 'endpoints', raw.apiVersion === sliceV1 ? endpoint : betaEndpoint);
+  return endpointSliceOf(meta, at, addressType, ports, endpoints, known.bytes ?? null);
+}
+
+function sliceMeta(metadata: Fields): SliceMeta {
+  return {
+    ...namespacedMeta(metadata),
+    generation: integer(metadata, 'generation'),
+    annotations: stringMap(metadata, 'annotations'),
+    owners: list(metadata, 'ownerReferences', ownerReference),
+  };
+}
+
+/** What a slice may hold. */
+export const addressTypes = ['IPv4', 'IPv6', 'FQDN'] as const;
+
+/** The API server fills in the protocol; a null name is left, for that is how it is then stored. */
+function slicePort(port: Fields): Port {
+  return {
+    name: optionalWord(port, 'name'),
+    protocol: text(port, 'protocol') || 'TCP',
+    port: optionalNumber(port, 'port'),
+    appProtocol: optionalWord(port, 'appProtocol'),
+  };
+}
+
+function endpoint(endpoint: Fields): Endpoint {
+  const conditions = within(endpoint, 'conditions', endpointConditions);
+  const hints = within(endpoint, 'hints', endpointHints);
+  return {
+    addresses: texts(endpoint, 'addresses'),
+    ready: conditions.ready,
+    serving: conditions.serving,
+    terminating: conditions.terminating,
+    hostname: optionalText(endpoint, 'hostname'),
+    node: optionalWord(endpoint, 'nodeName'),
+    zone: optionalWord(endpoint, 'zone'),
+    target: optional(endpoint, 'targetRef', objectRef),
+    forZones: hints.forZones,
+    forNodes: hints.forNodes,
+  };
+}
+
+/** discovery.k8s.io/v1beta1 has a map `topology` where v1 has nodeName and zone. */
+function betaEndpoint(raw: Fields): Endpoint {
+  const read = endpoint(raw);
+  if (read.node !== null && read.zone !== null) return read;
+  return within(raw, 'topology', (topology) => ({
+    ...read,
+    node: read.node ?? optionalWord(topology, 'kubernetes.io/hostname'),
+    zone: read.zone ?? optionalWord(topology, label.zone),
+  }));
+}
+
+function endpointConditions(conditions: Fields) {
+  return {
+    ready: optionalFlag(conditions, 'ready'),
+    serving: optionalFlag(conditions, 'serving'),
+    terminating: optionalFlag(conditions, 'terminating'),
+  };
+}
+
+function endpointHints(hints: Fields) {
+  return {
+    forZones: optionalList(hints, 'forZones', (hint) => word(hint, 'name')),
+    forNodes: optionalList(hints, 'forNodes', (hint) => word(hint, 'name')),
+  };
+}
+
+// --- what could not be read ---
+
+/** The problem of an object of which one field is wrong. */
+export function unreadable(resource: Resource, raw: unknown, error: WrongType): Unreadable {
+  const lost = lostOf(resource, isFields(raw) && isFields(raw.metadata) ? raw.metadata : {});
+  return {
+    object: objectText(lost),
+    field: error.field === '' ? null : error.field,
+    value: valueText(error.value),
+    message: `Expected ${error.expected}`,
+    lost,
+  };
+}
+
+function lostOf(resource: Resource, metadata: Fields): Lost {
+  const named = (value: unknown) => (typeof value === 'string' && value !== '' ? value : null);
+  const namespace = resource === 'nodes' ? '' : named(metadata.namespace);
+  const lost = { resource, namespace, name: named(metadata.name) };
+  try {
+    return { ...lost, labels: labelMap(metadata, 'labels') };
+  } catch {
+    return { ...lost, labels: null };
+  }
+}
+
+/** An object as people name it: `Pod shop/web-1`, `Pod in shop`, `Pod`. */
+export function objectText({ resource, namespace, name }: Lost): string {
+  const kind = kinds[resource];
+  const place = namespace ?? '';
+  if (name === null) return place === '' ? kind : `${kind} in ${place}`;
+  return place === '' ? `${kind} ${name}` : `${kind} ${place}/${name}`;
+}

@@ -1,0 +1,54 @@
+// Reads a KubeProxyConfiguration of kubeproxy.config.k8s.io/v1alpha1 into what rules follow from,
+// with the defaults of pkg/proxy/apis/config/v1alpha1 and cmd/kube-proxy/app/server_linux.go,
+// kubernetes@v1.36.3. Command-line flags are not read: a configuration file makes them void.
+
+import type { ProxyConfig } from '../../model/proxy-config.ts';
+import { defaultProxyConfig, minorIn, proxyModes } from '../../model/proxy-config.ts';
+import type { Fields } from './json-fields.ts';
+import {
+  isFields,
+  optionalFlag,
+  optionalText,
+  text,
+  texts,
+  within,
+  WrongType,
+} from './json-fields.ts';
+
+/**
+ * The configuration of a kube-proxy of this version, such as `v1.36.3`. Throws WrongType, with the
+ * field's path, for a value that kube-proxy would not take.
+ */
+export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
+  if (!isFields(raw)) throw new WrongType('', 'an object', raw);
+  const minor = minorIn(version);
+  if (minor === null) throw new WrongType('version', 'a version of kube-proxy', version);
+  const name = text(raw, 'mode') || 'iptables';
+  const mode = proxyModes.find((one) => one === name);
+  if (mode === undefined) throw new WrongType('mode', 'iptables, nftables or ipvs', name);
+  const defaults = defaultProxyConfig(mode, minor);
+  const nodePortAddresses = texts(raw, 'nodePortAddresses');
+  const section = mode === 'nftables' ? 'nftables' : 'iptables';
+  const localhostNodePorts = within(raw, 'iptables', (part) =>
+    optionalFlag(part, 'localhostNodePorts'),
+  );
+  return {
+    ...defaults,
+    detectLocalMode: text(raw, 'detectLocalMode') || defaults.detectLocalMode,
+    clusterCIDRs: text(raw, 'clusterCIDR').split(',').filter(Boolean),
+    bridgeInterface: within(raw, 'detectLocal', (part) => text(part, 'bridgeInterface')),
+    interfaceNamePrefix: within(raw, 'detectLocal', (part) => text(part, 'interfaceNamePrefix')),
+    nodePortAddresses:
+      nodePortAddresses.length > 0 ? nodePortAddresses : defaults.nodePortAddresses,
+    masqueradeAll: within(raw, section, (part) => optionalFlag(part, 'masqueradeAll')) ?? false,
+    localhostNodePorts: localhostNodePorts ?? defaults.localhostNodePorts,
+    bindAddress: optionalText(raw, 'bindAddress') ?? defaults.bindAddress,
+    featureGates: within(raw, 'featureGates', featureGates),
+  };
+}
+
+function featureGates(gates: Fields): Record<string, boolean> {
+  return Object.fromEntries(
+    Object.keys(gates).map((name) => [name, optionalFlag(gates, name) ?? false]),
+  );
+}

@@ -1,0 +1,471 @@
+// A dump: the objects of a cluster in files, as kubectl, must-gather and people write them, all at
+// one moment, more or less, and without the order of changes.
+//
+// A file holds JSON or YAML, whatever its name says, plain or gzip; it may hold several documents,
+// and each is an object or a list of objects. Directories are read recursively and in order of
+// names; what is in them and is none of the five kinds is counted and else ignored, since a
+// must-gather holds everything there is. One fault does not hide the rest: lists are cut into items
+// before they are parsed (json-items.ts, yaml-items.ts).
+//
+// A dump holds a resource if it has a list or an object of it: only then does an absent object not
+// exist. Where a list is cut off or an item is broken, what is missing is Lost.
+
+import { createReadStream } from 'node:fs';
+import { readdir, realpath, stat } from 'node:fs/promises';
+import { basename, extname, join } from 'node:path';
+import { stdin as processStdin } from 'node:process';
+import { Readable } from 'node:stream';
+
+import type { Key, Lost, Resource, WatchEvent } from '../../model/objects.ts';
+import { isOutput } from '../../model/objects.ts';
+import type { Fields } from '../decode/json-fields.ts';
+import { isFields } from '../decode/json-fields.ts';
+import type { Format, Piece } from '../decode/json-items.ts';
+import { jsonFormat } from '../decode/json-items.ts';
+import {
+  jsonBytes,
+  newestTimestamp,
+  objectText,
+  project,
+  resourceOfKind,
+} from '../decode/json-objects.ts';
+import type { Bytes } from '../decode/line-reader.ts';
+import { plainBytes, withHead } from '../decode/line-reader.ts';
+import type { BoundedProblems, OnProblem, Problem } from '../decode/problem.ts';
+import {
+  boundedProblems,
+  countWord,
+  isSystemError,
+  problemAt,
+  systemReason,
+  valueText,
+} from '../decode/problem.ts';
+import { yamlFormat } from './yaml-items.ts';
+
+export type DumpEntry =
+  | {
+      /** An object; `added` again with another version when a better one is found later. */
+      readonly kind: 'object';
+      readonly resource: Resource;
+      readonly event: WatchEvent;
+      readonly source: string;
+      readonly line: number;
+    }
+  | { readonly kind: 'unreadable'; readonly lost: Lost }
+  | {
+      /** The dump holds this resource. Once for each, before its first object. */
+      readonly kind: 'list';
+      readonly resource: Resource;
+    }
+  | DumpEnd;
+
+export interface DumpEnd {
+  readonly kind: 'end';
+  /** The newest moment that any object tells of, Unix seconds: the dump is no older than this. */
+  readonly newest: number | null;
+  /** The minor version of the newest kubelet that a Node tells of: 36; null: none does. */
+  readonly kubelet: number | null;
+  /** Objects that were there more than once, with every repetition counted. */
+  readonly duplicates: number;
+  /** Objects of kinds that are not read, by kind. */
+  readonly ignored: ReadonlyMap<string, number>;
+  /** Problems by message, including those that were not reported any more. */
+  readonly problems: ReadonlyMap<string, number>;
+}
+
+/**
+ * Reads a dump from files, directories and `-` (stdin). Every object has the time 0, for a dump
+ * does not say when it was made; the end says the newest moment it tells of.
+ *
+ * Of an object that is there twice the version with the higher resourceVersion counts, or the later
+ * one where these are no decimal numbers. Content never makes it throw: problems are reported, the
+ * first 20 of each message. A path that does not exist or cannot be opened throws.
+ */
+export async function* readDump(
+  paths: readonly string[],
+  onProblem: OnProblem,
+  stdin: Bytes = processStdin,
+): AsyncGenerator<DumpEntry> {
+  const dump: Dump = {
+    problems: boundedProblems(onProblem),
+    ignored: new Map(),
+    versions: new Map(),
+    newest: -Infinity,
+    kubelet: null,
+    duplicates: 0,
+  };
+  for (const path of paths) {
+    if (path === '-') yield* readFile(dump, 'stdin', stdin);
+    else if (!(await stat(path)).isDirectory()) {
+      yield* readFile(dump, path, createReadStream(path, streamOptions));
+    } else yield* readDirectory(dump, path);
+  }
+  const { newest, kubelet, duplicates, ignored, problems } = dump;
+  yield {
+    kind: 'end',
+    newest: newest === -Infinity ? null : newest,
+    kubelet,
+    duplicates,
+    ignored,
+    problems: problems.counts,
+  };
+}
+
+const streamOptions = { highWaterMark: 256 * 1024 };
+
+interface Dump {
+  readonly problems: BoundedProblems;
+  readonly ignored: Map<string, number>;
+  /** The resources that the dump holds, each with the version of every object so far. */
+  readonly versions: Map<Resource, Map<Key, string>>;
+  newest: number;
+  kubelet: number | null;
+  duplicates: number;
+}
+
+// --- files ---
+
+const dumpName = /\.(?:json|ya?ml)(?:\.gz)?$/i;
+
+async function* readDirectory(dump: Dump, root: string): AsyncGenerator<DumpEntry> {
+  // Symbolic links may lead back: each directory is read once, under whatever name comes first.
+  const visited = new Set<string>();
+  const pending = [root];
+  for (let path = pending.pop(); path !== undefined; path = pending.pop()) {
+    try {
+      const status = await stat(path);
+      if (status.isDirectory()) {
+        const real = await realpath(path);
+        if (visited.has(real)) continue;
+        visited.add(real);
+        const names = (await readdir(path)).filter((name) => !name.startsWith('.')).sort();
+        for (const name of names.reverse()) pending.push(join(path, name));
+      } else if (status.isFile() && (dumpName.test(path) || extname(basename(path)) === '')) {
+        yield* readFile(dump, path, createReadStream(path, streamOptions), true);
+      }
+    } catch (error) {
+      if (!isSystemError(error)) throw error;
+      dump.problems.report(problemAt(path, null, 'Cannot read', { value: systemReason(error) }));
+    }
+  }
+}
+
+interface File {
+  readonly dump: Dump;
+  readonly source: string;
+  /** It was found in a directory, where files of any other purpose are too. */
+  readonly found: boolean;
+  format: Format;
+  damage: { readonly message: string; readonly value: string | null } | null;
+  /** The list whose items are being read. */
+  list: List | null;
+}
+
+/** A list of objects, of which usually not all is known before its end. */
+interface List {
+  readonly apiVersion: unknown;
+  /** The kind of items that do not say it themselves; null: not known (yet), or of any kind. */
+  readonly kind: string | null;
+  /** Items that wait for the kind, and how long their texts are. */
+  readonly held: { readonly value: Fields; readonly line: number }[];
+  heldLength: number;
+  /** The resources of the items so far (null: another kind); whether each came in one run. */
+  readonly seen: Set<Resource | null>;
+  latest: Resource | null;
+  grouped: boolean;
+}
+
+/** Reads one file. One that was found and is neither named like a dump nor looks so is none. */
+async function* readFile(
+  dump: Dump,
+  source: string,
+  bytes: Bytes,
+  found = false,
+): AsyncGenerator<DumpEntry> {
+  const file: File = { dump, source, found, format: yamlFormat, damage: null, list: null };
+  const plain = plainBytes(bytes, (message, value) => (file.damage = { message, value }));
+  const pieces = withHead<Piece[]>(plain, headLength, (head, whole) => {
+    const name = formatOf(source, Buffer.from(head.subarray(0, headLength)).toString());
+    if (name === null && found && !dumpName.test(source)) return Readable.from([]);
+    const fault = head.length === 0 ? 'Is empty' : 'Is neither JSON nor YAML';
+    if (name === null && (head.length === 0 || head.includes(0))) {
+      if (!found) report(file, null, fault);
+      return Readable.from([]);
+    }
+    file.format = name === 'JSON' ? jsonFormat : yamlFormat;
+    return file.format.pieces(whole, () => file.damage !== null);
+  });
+  let line = 1;
+  for await (const batch of pieces) {
+    for (const piece of batch) {
+      yield* readPiece(file, piece);
+      line = piece.line;
+    }
+  }
+  if (file.damage !== null) report(file, line, file.damage.message, file.damage);
+}
+
+const headLength = 512;
+
+/** What the beginning of a file looks like; null: neither. */
+function formatOf(source: string, head: string): Format['name'] | null {
+  const begin = head.trimStart();
+  if (/^[[{]/.test(begin) || /\.json(?:\.gz)?$/i.test(source)) return 'JSON';
+  if (/^(?:---|#|%YAML|apiVersion:|items:|kind:)/.test(begin)) return 'YAML';
+  // Warnings may have got into a pipe before the output.
+  return /^[[{]/m.test(begin) ? 'JSON' : null;
+}
+
+/** What is no API object is counted; in a file that was found it is none of ours, and no more. */
+function alien(file: File, line: number, message: string, value: string | null): void {
+  countWord(file.dump.ignored, 'no kind');
+  if (!file.found) report(file, line, message, { value });
+}
+
+function report(file: File, line: number | null, message: string, more?: Partial<Problem>): void {
+  file.dump.problems.report(problemAt(file.source, line, message, more));
+}
+
+// --- documents and lists ---
+
+function* readPiece(file: File, piece: Piece): Generator<DumpEntry> {
+  const { type, line, text } = piece;
+  switch (type) {
+    case 'document':
+    case 'item':
+      if (type === 'document') file.list = null;
+      yield* readText(file, piece);
+      break;
+    case 'head':
+      file.list = newList(envelopeOf(file, text));
+      yield* hold(file.dump, itemResource(file.list));
+      break;
+    case 'tail':
+      yield* closeList(file, envelopeOf(file, text));
+      break;
+    case 'stray':
+      if (text.trim() === '---') break;
+      report(file, line, 'Expected JSON', { value: valueText(text.trim()) });
+      break;
+    case 'tooLong':
+      yield* lose(file, line, 'Object too long', text, { value: null });
+      break;
+    case 'unfinished': {
+      const { message, value } = file.damage ?? { message: 'Unexpected end', value: null };
+      file.damage = null;
+      yield* lose(file, line, message, text, { value, unfinished: true });
+      yield* closeList(file, {});
+      break;
+    }
+  }
+}
+
+function* readText(file: File, { type, line, text }: Piece): Generator<DumpEntry> {
+  const parsed = file.format.parse(text);
+  if ('fault' in parsed) {
+    const message = `Expected ${file.format.name}`;
+    yield* lose(file, line + parsed.line, message, text, { value: valueText(parsed.fault) });
+    return;
+  }
+  const { value } = parsed;
+  // A YAML document may be empty, and may be a list without any envelope.
+  if (type === 'document' && (value === null || value === undefined)) return;
+  const values = Array.isArray(value) ? (value as unknown[]) : [value];
+  for (const value of values) yield* readValue(file, value, line, text.length);
+}
+
+const heldLimit = 256 * 1024 * 1024;
+const nestingLimit = 4;
+
+function* readValue(
+  file: File,
+  value: unknown,
+  line: number,
+  length: number,
+  nesting = 0,
+): Generator<DumpEntry> {
+  if (!isFields(value)) {
+    alien(file, line, 'Expected an object', valueText(value));
+    return;
+  }
+  const { list } = file;
+  const kind = value.kind ?? list?.kind ?? undefined;
+  if (kind === undefined && list !== null) {
+    list.heldLength += length;
+    if (list.heldLength <= heldLimit) list.held.push({ value, line });
+  } else if (typeof kind !== 'string') {
+    alien(file, line, 'Expected a kind', valueText(kind));
+  } else if (kind.endsWith('List') && nesting < nestingLimit) {
+    file.list = newList(value);
+    yield* hold(file.dump, itemResource(file.list));
+    const items = Array.isArray(value.items) ? (value.items as unknown[]) : [];
+    for (const item of items) yield* readValue(file, item, line, 0, nesting + 1);
+    yield* closeList(file, value);
+    file.list = list;
+  } else {
+    yield* readObject(file, value, line, value.apiVersion ?? list?.apiVersion, kind);
+  }
+}
+
+function* readObject(
+  file: File,
+  value: Fields,
+  line: number,
+  apiVersion: unknown,
+  kind: string,
+): Generator<DumpEntry> {
+  const { dump, source, list } = file;
+  const resource = resourceOfKind(apiVersion, kind);
+  if (list !== null) noteResource(list, resource);
+  if (resource === null) {
+    countWord(dump.ignored, kind);
+    return;
+  }
+  yield* hold(dump, resource);
+  const projection = project(resource, value, 0, {
+    bytes: isOutput(resource) ? jsonBytes(value) : null,
+  });
+  if (projection.problem !== undefined) {
+    const { message, ...more } = projection.problem;
+    report(file, line, message, more);
+    yield { kind: 'unreadable', lost: more.lost };
+    return;
+  }
+  const { object } = projection;
+  const kubelet = resource === 'nodes' ? kubeletOf(value) : null;
+  if (kubelet !== null) dump.kubelet = Math.max(dump.kubelet ?? 0, kubelet);
+  dump.newest = Math.max(dump.newest, newestTimestamp(object) ?? -Infinity);
+  if (!isBest(dump, resource, object.key, object.resourceVersion)) return;
+  const event: WatchEvent = { resource, type: 'added', object, at: 0 };
+  yield { kind: 'object', resource, event, source, line };
+}
+
+/** The minor version of a Node's kubelet, which nothing else needs; null: none is named. */
+function kubeletOf({ status }: Fields): number | null {
+  const info = isFields(status) && isFields(status.nodeInfo) ? status.nodeInfo : {};
+  const version = typeof info.kubeletVersion === 'string' ? info.kubeletVersion : '';
+  const minor = /^v1\.(?<minor>\d{1,4})(?:[.+-]|$)/.exec(version)?.groups?.minor;
+  return minor === undefined ? null : Number(minor);
+}
+
+/** Whether this is the first or a better version of the object; notes it. */
+function isBest(dump: Dump, resource: Resource, key: Key, version: string): boolean {
+  const versions = dump.versions.get(resource);
+  const known = versions?.get(key);
+  if (known !== undefined) {
+    dump.duplicates++;
+    const decimal = /^\d{1,40}$/.test(version) && /^\d{1,40}$/.test(known);
+    if (decimal && BigInt(version) <= BigInt(known)) return false;
+  }
+  versions?.set(key, version);
+  return true;
+}
+
+/** Says, once, that the dump holds a resource. */
+function* hold(dump: Dump, resource: Resource | null): Generator<DumpEntry> {
+  if (resource === null || dump.versions.has(resource)) return;
+  dump.versions.set(resource, new Map());
+  yield { kind: 'list', resource };
+}
+
+function newList(envelope: Fields): List {
+  const { apiVersion, kind } = envelope;
+  const named = typeof kind === 'string' && kind.endsWith('List') && kind !== 'List';
+  return {
+    apiVersion: apiVersion ?? undefined,
+    kind: named ? kind.slice(0, -'List'.length) : null,
+    held: [],
+    heldLength: 0,
+    seen: new Set(),
+    latest: null,
+    grouped: true,
+  };
+}
+
+function itemResource(list: List): Resource | null {
+  return list.kind === null ? null : resourceOfKind(list.apiVersion, list.kind);
+}
+
+function noteResource(list: List, resource: Resource | null): void {
+  if (list.seen.has(resource) && list.latest !== resource) list.grouped = false;
+  list.seen.add(resource);
+  list.latest = resource;
+}
+
+function envelopeOf(file: File, text: string): Fields {
+  const parsed = file.format.parse(text);
+  return 'value' in parsed && isFields(parsed.value) ? parsed.value : {};
+}
+
+/** The list has ended, and so its kind is known, if it has any. */
+function* closeList(file: File, envelope: Fields): Generator<DumpEntry> {
+  const { list } = file;
+  const whole = newList(envelope);
+  const resource = itemResource(whole);
+  yield* hold(file.dump, resource);
+  if (list === null) return;
+  const line = list.held[0]?.line ?? 0;
+  if (list.held.length > 0 && whole.kind === null) {
+    const value = `${list.held.length} objects`;
+    alien(file, line, 'Expected a kind of the list or of its items', value);
+  }
+  if (list.heldLength > heldLimit) {
+    const lost = resource === null ? null : anyOf(resource);
+    report(file, line, 'Expected the kind of a list before its items', { lost });
+    if (lost !== null) yield { kind: 'unreadable', lost };
+  }
+  for (const { value, line } of whole.kind === null ? [] : list.held) {
+    const apiVersion = value.apiVersion ?? whole.apiVersion;
+    yield* readObject(file, value, line, apiVersion, whole.kind ?? '');
+  }
+  file.list = null;
+}
+
+// --- what could not be read ---
+
+const lostOf = (resource: Resource, namespace: string | null, name: string | null): Lost => ({
+  resource,
+  namespace,
+  name,
+  labels: null,
+});
+
+/** Any object of the resource may be lost. */
+const anyOf = (resource: Resource) => lostOf(resource, null, null);
+
+/** Reports what cannot be read and says what is lost by it, as far as its text tells. */
+function* lose(
+  file: File,
+  line: number,
+  message: string,
+  text: string,
+  what: { readonly value: string | null; readonly unfinished?: boolean },
+): Generator<DumpEntry> {
+  const { kind, namespace, name } = file.format.guess(text);
+  const own = kind === null ? null : resourceOfKind(undefined, kind.replace(/List$/, ''));
+  const lost: Lost[] = [];
+  if (own !== null) {
+    // A cluster-wide object has no namespace, and a namespace is no certain sign of a name.
+    const place = own === 'nodes' ? '' : namespace;
+    lost.push(lostOf(own, place, place === null ? null : name));
+  }
+  if (what.unfinished === true || kind === null) {
+    lost.push(...behind(file.list, what.unfinished === true).map(anyOf));
+  }
+  const [first = null] = lost;
+  const object = first === null ? null : objectText(first);
+  report(file, line, message, { value: what.value, object, lost: first });
+  for (const one of lost) yield { kind: 'unreadable', lost: one };
+}
+
+/**
+ * The resources that may be behind the latest item of a list. kubectl writes one resource after the
+ * other, so if the list looks like that, the latest one, else any of those seen.
+ */
+function behind(list: List | null, unfinished: boolean): readonly Resource[] {
+  if (list === null) return [];
+  const named = itemResource(list);
+  if (named !== null) return [named];
+  const seen = list.grouped || !unfinished ? [list.latest] : [...list.seen];
+  return seen.filter((resource) => resource !== null);
+}

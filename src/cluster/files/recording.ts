@@ -1,0 +1,381 @@
+// A recording: what a watch of the cluster delivered and when, one JSON object a line, plain or
+// gzip. It is read as a stream, so its length does not matter, and the entries come in the order of
+// the file.
+//
+//   {"kind":"header","format":1,"at":T,"kubernetes":"v1.36.3","resources":["nodes",…]}
+//   {"kind":"object","at":T,"resource":"pods","type":"SYNC","object":{…}}
+//   {"kind":"synced","at":T,"resource":"pods"}
+//   {"kind":"watch","at":T,"resource":"pods","state":"stale"}
+//   {"kind":"unreadable","at":T,"resource":"pods","type":"ADDED","namespace":…,"name":…,"labels":…}
+//   {"kind":"end","at":T}
+//
+// `at` is the arrival in Unix seconds. SYNC is an object of the first list, ADDED, MODIFIED and
+// DELETED are watch events; BOOKMARK only tells the time. Lines about nodes (node-config,
+// node-rules) are described in node-lines.ts. `synced` follows the first list of a resource: what
+// was not in it does not exist. A recording may also say how each watch stood (`watch`), that
+// changes before an object were missed (`"gap":true` in its line), and what the recorder itself
+// could not read (`unreadable`).
+//
+// A recording may be damaged anywhere, above all at its end, since the recorder may have been
+// killed. Each line stands for itself: a bad one is a problem, says what is lost by it as far as
+// that can be guessed, and the next is read. Time never runs backwards: a line that is older than
+// the one before it, or has no time, has the time of that one.
+
+import type { Key, Labels, Lost, Pod, Resource, WatchEvent } from '../../model/objects.ts';
+import { isOutput, resources } from '../../model/objects.ts';
+import type { WatchState } from '../decode/entry.ts';
+import type { Fields } from '../decode/json-fields.ts';
+import { eventTypes, isFields, WrongType } from '../decode/json-fields.ts';
+import { hasManagedFields, jsonBytes, objectText, project } from '../decode/json-objects.ts';
+import type { Bytes, Line } from '../decode/line-reader.ts';
+import { lineBatches, plainBytes, textLimit } from '../decode/line-reader.ts';
+import type { NodeConfigEntry, NodeRulesEntry } from '../decode/node-entries.ts';
+import { readNodeConfig, readNodeRules } from '../decode/node-entries.ts';
+import type { BoundedProblems, OnProblem, Problem } from '../decode/problem.ts';
+import { boundedProblems, countWord, guessLost, problemAt, valueText } from '../decode/problem.ts';
+
+export interface Source {
+  /** How problems name it: a path, or `stdin`. */
+  readonly name: string;
+  readonly bytes: Bytes;
+}
+
+export interface RecordingOptions {
+  /** The latest version of the pod of this key that was delivered, for Pod.ipsSince. */
+  readonly previousPod?: ((key: Key) => Pod | undefined) | undefined;
+  /** Longer lines, in bytes, are skipped. */
+  readonly lineLimit?: number;
+}
+
+/** One line of a recording. `at` is Unix seconds and never decreases. */
+export type RecordingEntry =
+  | {
+      readonly kind: 'header';
+      readonly at: number;
+      /** The version of the control plane: `v1.36.3`. */
+      readonly kubernetes: string | null;
+      /** What was watched; of other resources nothing is known. */
+      readonly resources: readonly Resource[];
+    }
+  | { readonly kind: 'event'; readonly event: WatchEvent }
+  | {
+      /** An event whose object could not be read. */
+      readonly kind: 'unreadable';
+      readonly at: number;
+      /** null when not even the type is known. */
+      readonly type: WatchEvent['type'] | null;
+      readonly lost: Lost;
+    }
+  | { readonly kind: 'synced'; readonly at: number; readonly resource: Resource }
+  | {
+      readonly kind: 'watch';
+      readonly at: number;
+      readonly resource: Resource;
+      readonly state: WatchState;
+    }
+  | NodeConfigEntry
+  | NodeRulesEntry
+  | { readonly kind: 'clock'; readonly at: number }
+  | RecordingEnd;
+
+/** The last entry, whether or not the recording has a line for it. */
+export interface RecordingEnd {
+  readonly kind: 'end';
+  readonly at: number;
+  /** The last line is the recorder's own end, so nothing is missing behind it. */
+  readonly complete: boolean;
+  /** Lines that were not read, by kind. */
+  readonly skipped: ReadonlyMap<string, number>;
+  /** Problems by message, including those that were not reported any more. */
+  readonly problems: ReadonlyMap<string, number>;
+}
+
+/**
+ * Reads a recording. Content does not make it throw: problems are reported, the first 20 of each
+ * message, and what can be read is delivered. Only API objects, which are no recording at all, are
+ * an Error. Errors of `source.bytes` itself pass through.
+ */
+export async function* readRecording(
+  source: Source,
+  onProblem: OnProblem,
+  options: RecordingOptions = {},
+): AsyncGenerator<RecordingEntry> {
+  const reading = newReading(source.name, onProblem, options);
+  const plain = plainBytes(source.bytes, (message, value) => (reading.damage = { message, value }));
+  for await (const batch of lineBatches(plain, options.lineLimit ?? textLimit)) {
+    for (const line of batch) {
+      reading.line = line.number;
+      const entry = readLine(reading, line);
+      if (entry !== null) yield entry;
+    }
+  }
+  if (reading.damage !== null) report(reading, reading.damage.message, reading.damage);
+  else if (!reading.header) report(reading, 'Expected a header first');
+  const { at, complete, skipped, problems } = reading;
+  yield { kind: 'end', at, complete, skipped, problems: problems.counts };
+}
+
+// --- lines ---
+
+interface Reading {
+  readonly source: string;
+  readonly options: RecordingOptions;
+  readonly problems: BoundedProblems;
+  readonly skipped: Map<string, number>;
+  /** The time of the latest line; null before the first. */
+  at: number;
+  line: number;
+  /** A line that is not blank was met. */
+  begun: boolean;
+  header: boolean;
+  complete: boolean;
+  damage: { readonly message: string; readonly value: string | null } | null;
+}
+
+function newReading(source: string, onProblem: OnProblem, options: RecordingOptions): Reading {
+  return {
+    source,
+    options,
+    problems: boundedProblems(onProblem),
+    skipped: new Map(),
+    at: 0,
+    line: 0,
+    begun: false,
+    header: false,
+    complete: false,
+    damage: null,
+  };
+}
+
+function report(reading: Reading, message: string, more?: Partial<Problem>): void {
+  // A file without lines has no first one to blame.
+  const line = reading.line === 0 ? null : reading.line;
+  reading.problems.report(problemAt(reading.source, line, message, more));
+}
+
+/** The entry of one line; null for a blank one and for one that cannot be read. */
+function readLine(reading: Reading, line: Line): RecordingEntry | null {
+  if (line.tooLong) {
+    return unreadableLine(reading, line, 'Line too long', String(line.bytes));
+  }
+  const text = line.text.trim();
+  if (text === '') return null;
+  const first = !reading.begun;
+  reading.begun = true;
+  let fields: unknown;
+  try {
+    fields = JSON.parse(text);
+  } catch {
+    if (first && dumpStart.test(text)) refuseDump(reading);
+    // What is left of a file that was cut off is half a line, about which nothing more is to say.
+    if (!line.ended && reading.damage !== null) return null;
+    const message = line.ended ? 'Expected JSON' : 'Unexpected end of line';
+    return unreadableLine(reading, line, message, valueText(text));
+  }
+  if (first && isDump(fields)) refuseDump(reading);
+  reading.complete = false;
+  if (!isFields(fields)) {
+    report(reading, 'Expected an object', { value: valueText(fields) });
+    countWord(reading.skipped, 'no object');
+    return null;
+  }
+  advance(reading, fields);
+  if (!reading.header && fields.kind !== 'header') report(reading, 'Expected a header first');
+  reading.header = true;
+  return readFields(reading, fields, line);
+}
+
+function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntry {
+  const { kind } = fields;
+  const clock = { kind: 'clock', at: reading.at } as const;
+  switch (kind) {
+    case 'header':
+      return readHeader(reading, fields);
+    case 'object':
+      return readObject(reading, fields, line) ?? clock;
+    case 'synced': {
+      const resource = readResource(reading, fields.resource);
+      return resource === null ? clock : { kind, at: reading.at, resource };
+    }
+    case 'watch':
+      return readWatch(reading, fields) ?? clock;
+    case 'unreadable':
+      return readUnreadable(reading, fields) ?? clock;
+    case 'end':
+      reading.complete = true;
+      return clock;
+    case 'node-config':
+    case 'node-rules':
+      return readNode(reading, kind, fields) ?? clock;
+    default:
+      countWord(reading.skipped, typeof kind === 'string' ? kind : '');
+      report(reading, 'Expected a kind of line', { field: 'kind', value: valueText(kind) });
+      return clock;
+  }
+}
+
+/** The first lines of JSON over several lines, and of YAML. */
+const dumpStart = /^(?:[{[]|---.*|%YAML.*|(?:- )?(?:apiVersion|kind|items|metadata|spec):.*)$/;
+
+/** Whether a first line is an API object, or several. */
+const isDump = (fields: unknown): boolean =>
+  Array.isArray(fields) || (isFields(fields) && ('apiVersion' in fields || 'items' in fields));
+
+function refuseDump({ source }: Reading): never {
+  throw new Error(`${source}: Expected a recording, found API objects (audit reads those)`);
+}
+
+/** Time as far as this line tells it. */
+function advance(reading: Reading, { at, kind }: Fields): void {
+  if (typeof at !== 'number' || !Number.isFinite(at)) {
+    report(reading, 'Expected a time in Unix seconds', { field: 'at', value: valueText(at) });
+  } else if (at < reading.at && kind !== 'node-rules') {
+    report(reading, 'Expected no time before that of the line above', {
+      field: 'at',
+      value: valueText(at),
+    });
+  } else {
+    // Rules have the time when their dump began, and others may have come since.
+    reading.at = Math.max(reading.at, at);
+  }
+}
+
+function readHeader(reading: Reading, fields: Fields): RecordingEntry {
+  if (fields.format !== 1) {
+    report(reading, 'Expected format 1', { field: 'format', value: valueText(fields.format) });
+  }
+  const named = Array.isArray(fields.resources) ? (fields.resources as unknown[]) : [];
+  if (named.length === 0) {
+    const value = valueText(fields.resources);
+    report(reading, 'Expected a list of resources', { field: 'resources', value });
+  }
+  const known = named.map((name) => readResource(reading, name));
+  return {
+    kind: 'header',
+    at: reading.at,
+    kubernetes: typeof fields.kubernetes === 'string' ? fields.kubernetes : null,
+    resources: resources.filter((resource) => known.includes(resource)),
+  };
+}
+
+function readResource(reading: Reading, name: unknown): Resource | null {
+  const resource = resources.find((resource) => resource === name);
+  if (resource !== undefined) return resource;
+  report(reading, 'Expected a resource', { field: 'resource', value: valueText(name) });
+  countWord(reading.skipped, 'no resource');
+  return null;
+}
+
+/** `SYNC`: it was there when the recording began. */
+const typeOf = (name: unknown): WatchEvent['type'] | null =>
+  name === 'SYNC' ? 'added' : (eventTypes.get(name) ?? null);
+
+/** The event of an object line; null when it only tells the time. */
+function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntry | null {
+  const { object, type: name } = fields;
+  const resource = readResource(reading, fields.resource);
+  if (resource === null || name === 'BOOKMARK') return null;
+  const type = typeOf(name);
+  const projection = project(resource, object, reading.at, {
+    previousPod: reading.options.previousPod,
+    bytes: isOutput(resource) ? objectBytes(line, object) : null,
+  });
+  if (projection.problem !== undefined) {
+    const { lost, message, ...more } = projection.problem;
+    report(reading, message, { ...more, lost });
+    return { kind: 'unreadable', at: reading.at, type, lost };
+  }
+  const { object: projected } = projection;
+  if (type === null) {
+    const { namespace, name, labels } = projected;
+    const lost = { resource, namespace, name, labels };
+    const more = { object: objectText(lost), field: 'type', value: valueText(fields.type), lost };
+    report(reading, 'Expected SYNC, ADDED, MODIFIED, DELETED or BOOKMARK', more);
+    return { kind: 'unreadable', at: reading.at, type, lost };
+  }
+  const event = { resource, type, object: projected, at: reading.at };
+  return { kind: 'event', event: fields.gap === true ? { ...event, gap: true } : event };
+}
+
+const watchStates: readonly WatchState[] = ['listing', 'synced', 'relisting', 'stale', 'off'];
+
+function readWatch(reading: Reading, fields: Fields): RecordingEntry | null {
+  const resource = readResource(reading, fields.resource);
+  const state = watchStates.find((state) => state === fields.state);
+  if (state === undefined) {
+    report(reading, 'Expected a state', { field: 'state', value: valueText(fields.state) });
+    countWord(reading.skipped, 'no state');
+  }
+  if (resource === null || state === undefined) return null;
+  return { kind: 'watch', at: reading.at, resource, state };
+}
+
+function readNode(
+  reading: Reading,
+  kind: 'node-config' | 'node-rules',
+  fields: Fields,
+): RecordingEntry | null {
+  try {
+    return kind === 'node-config'
+      ? readNodeConfig(fields, reading.at)
+      : readNodeRules(fields, reading.at);
+  } catch (error) {
+    if (!(error instanceof WrongType)) throw error;
+    const { expected, field, value } = error;
+    report(reading, `Expected ${expected}`, { field, value: valueText(value) });
+    countWord(reading.skipped, kind);
+    return null;
+  }
+}
+
+/** What the recorder could not read; null where it is not said of which resource. */
+function readUnreadable(reading: Reading, fields: Fields): RecordingEntry | null {
+  const resource = readResource(reading, fields.resource);
+  if (resource === null) return null;
+  const named = (value: unknown) => (typeof value === 'string' ? value : null);
+  const { namespace, name, labels } = fields;
+  const texts = isFields(labels) ? Object.entries(labels) : [];
+  const isMap = isFields(labels) && texts.every(([, value]) => typeof value === 'string');
+  const lost = {
+    resource,
+    namespace: named(namespace),
+    name: named(name),
+    labels: isMap ? (Object.fromEntries(texts) as Labels) : null,
+  };
+  const object = lost.name === null ? null : objectText(lost);
+  report(reading, 'The recorder could not read the object', { object, lost });
+  return { kind: 'unreadable', at: reading.at, type: typeOf(fields.type), lost };
+}
+
+const envelope = /^\{"kind":"object","at":[\d.]+,"resource":"[a-z]+","type":"[A-Z]+","object":/;
+
+/** The length of the object within the line as the recorder writes it, else as JSON, in bytes. */
+function objectBytes(line: Line, object: unknown): number | null {
+  const before = envelope.exec(line.text);
+  if (before === null || !line.text.endsWith('}}') || hasManagedFields(object)) {
+    return jsonBytes(object);
+  }
+  return line.bytes - before[0].length - 1;
+}
+
+const resourceForm = /"resource":"([a-z]+)"/;
+const typeForm = /"type":"([A-Z]+)"/;
+/** A line that cannot be parsed. Its beginning may still tell what it was about. */
+function unreadableLine(
+  reading: Reading,
+  line: Line,
+  message: string,
+  value: string | null,
+): RecordingEntry | null {
+  const named = resourceForm.exec(line.text)?.[1];
+  const resource = resources.find((resource) => resource === named);
+  const type = typeForm.exec(line.text)?.[1];
+  if (resource === undefined || type === 'BOOKMARK') {
+    report(reading, message, { value });
+    return null;
+  }
+  const lost = guessLost(resource, line.text);
+  const object = lost.name === null ? null : objectText(lost);
+  report(reading, message, { value, lost, object });
+  return { kind: 'unreadable', at: reading.at, type: typeOf(type), lost };
+}

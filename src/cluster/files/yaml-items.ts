@@ -1,0 +1,276 @@
+// Cuts YAML text into documents and the items of Kubernetes lists, as json-items.ts does with JSON,
+// and parses them.
+//
+// No parser is needed to find them: `---` at the beginning of a line is a separator even in the
+// middle of a string, and within the block sequence `items` of a document a line with a dash in the
+// column of the first dash begins an item, since whatever belongs to an item is indented further.
+// So one broken item does not hide the rest, and no list is too long.
+//
+// The parser is slow (4 MB/s). What can be told by a look at the lines is therefore not parsed: the
+// kind of an object, objects of kinds that are not read, and fields that are not read.
+//
+// YAML is version 1.2, so `yes` and `on` are strings; kubectl writes no such thing. Aliases reach
+// only within an item, since items are parsed alone.
+
+import { parseDocument } from 'yaml';
+
+import type { Format, Guess, Parsed, Piece } from '../decode/json-items.ts';
+import { resourceOfKind } from '../decode/json-objects.ts';
+import type { Bytes, Line } from '../decode/line-reader.ts';
+import { lineBatches, textLimit } from '../decode/line-reader.ts';
+
+/** YAML documents; of their objects, only what is read is parsed. */
+export const yamlFormat: Format = {
+  name: 'YAML',
+  pieces: yamlPieces,
+  parse: parseKnownYaml,
+  guess: guessYaml,
+};
+
+/** Where the cutter of YAML is. Lines belong to the current document or item. */
+interface Cut {
+  readonly pieces: Piece[];
+  mode: 'document' | 'items' | 'tail';
+  lines: string[];
+  length: number;
+  start: number;
+  /** The column of the dashes; -1 before the first item. */
+  column: number;
+  /** The document without its items, and where it begins. */
+  envelope: string[];
+  envelopeStart: number;
+}
+
+/**
+ * Cuts YAML text into documents and the items of their lists and yields all that a chunk completes.
+ *
+ * A list that does not say its kind before its items and not after them either is cut off; half an
+ * item could look like a whole one, so the last one is then not delivered. `isDamaged` is asked at
+ * the end, when the source may have ended early without another sign of it.
+ */
+export async function* yamlPieces(
+  source: Bytes,
+  isDamaged: () => boolean = () => false,
+): AsyncGenerator<Piece[]> {
+  const cut: Cut = {
+    pieces: [],
+    mode: 'document',
+    lines: [],
+    length: 0,
+    start: 1,
+    column: -1,
+    envelope: [],
+    envelopeStart: 1,
+  };
+  let end = 1;
+  for await (const batch of lineBatches(source)) {
+    for (const line of batch) {
+      cutLine(cut, line);
+      end = line.number;
+    }
+    if (cut.pieces.length > 0) yield cut.pieces.splice(0);
+  }
+  closeDocument(cut, end, isDamaged());
+  if (cut.pieces.length > 0) yield cut.pieces;
+}
+
+const separator = /^(?:---|\.\.\.)(?:\s|$)/;
+const itemsForm = /^items:\s*(?:#.*)?$/;
+const blankForm = /^\s*(?:#.*)?$/;
+
+function cutLine(cut: Cut, line: Line): void {
+  const { number } = line;
+  const text = line.text.endsWith('\r') ? line.text.slice(0, -1) : line.text;
+  if (separator.test(text)) {
+    closeDocument(cut, number, false);
+    const rest = text.slice(3);
+    if (text.startsWith('-') && !blankForm.test(rest)) {
+      cut.start = number;
+      addLine(cut, `   ${rest}`);
+    }
+    return;
+  }
+  if (cut.mode === 'items' && !blankForm.test(text)) {
+    const column = text.search(/[^ ]/);
+    const dash = /^-(?:\s|$)/.test(text.slice(column));
+    if (cut.column < 0 && dash) cut.column = column;
+    if (column === cut.column && dash) {
+      closeItem(cut);
+      cut.start = number;
+    } else if (column <= cut.column || cut.column < 0) {
+      closeItem(cut);
+      cut.mode = 'tail';
+      cut.lines = cut.envelope;
+      cut.start = cut.envelopeStart;
+    }
+  }
+  addLine(cut, text);
+  if (cut.mode === 'document' && itemsForm.test(text)) {
+    cut.pieces.push({ type: 'head', line: cut.start, text: cut.lines.join('\n') });
+    cut.envelope = cut.lines;
+    cut.envelopeStart = cut.start;
+    cut.lines = [];
+    cut.mode = 'items';
+    cut.column = -1;
+  }
+}
+
+function addLine(cut: Cut, text: string): void {
+  cut.length += text.length + 1;
+  if (cut.length <= textLimit) cut.lines.push(text);
+  else cut.lines = [];
+}
+
+function closeItem(cut: Cut): void {
+  // Before the first item there may be blank lines.
+  if (cut.column >= 0 && !cut.lines.every((line) => blankForm.test(line))) emit(cut, 'item');
+  cut.lines = [];
+  cut.length = 0;
+}
+
+function closeDocument(cut: Cut, line: number, damaged: boolean): void {
+  const hasKind = cut.envelope.some((line) => line.startsWith('kind:'));
+  if (cut.mode === 'items' && (damaged || !hasKind)) {
+    cut.start = line;
+    emit(cut, 'unfinished');
+  } else if (cut.mode === 'items') {
+    closeItem(cut);
+    cut.lines = cut.envelope;
+    emit(cut, 'tail');
+  } else if (!cut.lines.every((line) => blankForm.test(line) || line.startsWith('%'))) {
+    if (damaged) cut.start = line;
+    emit(cut, damaged ? 'unfinished' : cut.mode);
+  }
+  cut.mode = 'document';
+  cut.lines = [];
+  cut.length = 0;
+  cut.envelope = [];
+  cut.start = line + 1;
+}
+
+function emit(cut: Cut, type: Piece['type']): void {
+  const tooLong = cut.length > textLimit;
+  const text = cut.lines.join('\n');
+  cut.pieces.push({ type: tooLong ? 'tooLong' : type, line: cut.start, text });
+}
+
+// --- parsing ---
+
+const yamlOptions = {
+  // As Go does: the last of equal keys counts, and `<<` merges.
+  uniqueKeys: false,
+  merge: true,
+  logLevel: 'silent',
+  prettyErrors: false,
+} as const;
+
+/** Parses one document, or an item as a sequence of one. */
+export function parseYaml(text: string): Parsed {
+  try {
+    const document = parseDocument(absoluteTimes(text), yamlOptions);
+    const [error] = document.errors;
+    if (error !== undefined) {
+      return { fault: error.message, line: text.slice(0, error.pos[0]).split('\n').length - 1 };
+    }
+    const value: unknown = document.toJS({ maxAliasCount: 100 });
+    // An alias may contain itself; JSON finds out.
+    if (text.includes('&')) JSON.stringify(value);
+    return { value };
+  } catch (error) {
+    return { fault: error instanceof Error ? error.message : '', line: 0 };
+  }
+}
+
+const relativeTime = /\$\(time-offset-nanosecond (-?\d{1,18})\)/g;
+
+/**
+ * kwokctl writes times as nanoseconds relative to the beginning of its snapshot or recording, which
+ * it does not tell; it is taken for the Unix epoch.
+ */
+function absoluteTimes(text: string): string {
+  return text.replace(relativeTime, (_, offset: string) => {
+    const nanoseconds = BigInt(offset);
+    const second = 1_000_000_000n;
+    const fraction = ((nanoseconds % second) + second) % second;
+    const seconds = Number((nanoseconds - fraction) / second);
+    const whole = new Date(seconds * 1000).toISOString().slice(0, 19);
+    return `${whole}.${fraction.toString().padStart(9, '0')}Z`;
+  });
+}
+
+/**
+ * As parseYaml, but looks into nothing that is not read: neither into objects of other kinds nor
+ * into the greater part of pods and nodes. The parser is slow, and a must-gather holds a lot.
+ */
+function parseKnownYaml(text: string): Parsed {
+  const kind = yamlField(text, 'kind');
+  if (kind === null || kind.endsWith('List')) return parseYaml(text);
+  const apiVersion = yamlField(text, 'apiVersion') ?? undefined;
+  const resource = resourceOfKind(apiVersion, kind);
+  if (resource === null) return { value: { apiVersion, kind } };
+  if (resource !== 'pods' && resource !== 'nodes') return parseYaml(text);
+  const parsed = parseYaml(withoutUnread(text));
+  return 'value' in parsed ? parsed : parseYaml(text);
+}
+
+/** Fields of pods and nodes that are large and not read. */
+const unread = new Set([
+  ...['managedFields', 'annotations', 'ownerReferences', 'tolerations', 'affinity', 'volumes'],
+  ...['volumeMounts', 'env', 'envFrom', 'args', 'command', 'resources', 'securityContext'],
+  ...['livenessProbe', 'readinessProbe', 'startupProbe', 'lifecycle', 'containerStatuses'],
+  ...['initContainerStatuses', 'topologySpreadConstraints', 'capacity', 'images', 'nodeInfo'],
+]);
+
+/** The text without the blocks of unread fields. A label stays, for its value is on its line. */
+function withoutUnread(text: string): string {
+  let inside = -1; // the column of the field whose block is left out
+  const lines = text.split('\n').filter((line) => {
+    const column = line.search(/[^ ]/);
+    if (inside >= 0 && (column < 0 || column > inside)) return false;
+    if (column === inside && line.startsWith('- ', column)) return false;
+    const [, before, name] = /^( *(?:- +)?)(\w+):$/.exec(line) ?? [];
+    inside = before !== undefined && unread.has(name ?? '') ? before.length : -1;
+    return true;
+  });
+  return lines.join('\n');
+}
+
+// --- without a parser ---
+
+/** The unquoted value of a field of the document or item itself, or null. Cheap, and no parser. */
+export function yamlField(text: string, name: string): string | null {
+  const column = indentOf(text);
+  if (text.startsWith(`${name}:`, column)) return scalarAt(text, column + name.length + 1);
+  const before = `\n${' '.repeat(column)}${name}:`;
+  const index = text.indexOf(before);
+  return index < 0 ? null : scalarAt(text, index + before.length);
+}
+
+/** The column of the fields of a document (0) or of an item (behind the dash). */
+function indentOf(text: string): number {
+  return /^ *- +/.exec(text)?.[0].length ?? 0;
+}
+
+/** A word as kinds and names are; what begins otherwise (`|`, `&`) only a parser can read. */
+function scalarAt(text: string, index: number): string | null {
+  return /^[ \t]+["']?(\w[\w./-]*)/.exec(text.slice(index, index + 300))?.[1] ?? null;
+}
+
+function guessYaml(text: string): Guess {
+  const column = indentOf(text);
+  const lines = text.split('\n');
+  const begin = lines.findIndex((line) => line.slice(column).startsWith('metadata:')) + 1;
+  const found = { namespace: null as string | null, name: null as string | null };
+  const inner = lines[begin]?.search(/\S/) ?? -1;
+  for (let index = begin; begin > 0 && inner > column && index < lines.length; index++) {
+    const line = lines[index] ?? '';
+    const indent = line.search(/\S/);
+    if (indent >= 0 && indent < inner) break;
+    for (const field of ['namespace', 'name'] as const) {
+      if (line.startsWith(`${field}:`, inner)) {
+        found[field] ??= scalarAt(line, inner + field.length + 1);
+      }
+    }
+  }
+  return { kind: yamlField(text, 'kind'), ...found };
+}

@@ -1,0 +1,64 @@
+// The agents of a live cluster: who we are to them, and how what they tell comes to the auditor.
+
+import { readFileSync } from 'node:fs';
+
+import { agentsOf } from '../../agent/client/agents.ts';
+import type { Credentials } from '../../agent/client/client.ts';
+import { createAsker } from '../../agent/client/client.ts';
+import type { Fleet } from '../../agent/client/scraper.ts';
+import { createFleet } from '../../agent/client/scraper.ts';
+import type { Auditor } from '../../auditor/auditor.ts';
+import type { Attached } from '../../auditor/live.ts';
+import type { OnProblem } from '../../cluster/decode/problem.ts';
+import { problemAt } from '../../cluster/decode/problem.ts';
+import type { Cluster } from './cluster.ts';
+import type { Agented, Connected } from './options.ts';
+
+const read = (path: string): string => readFileSync(path, 'utf8');
+
+/** Throws an Error for people where options do not fit together or a file cannot be read. */
+function credentialsOf(options: Agented): Credentials {
+  const { agents, agentsTokenFile, agentsCa, agentsCert, agentsKey, agentsServerName } = options;
+  if ((agentsCert === undefined) !== (agentsKey === undefined)) {
+    throw new Error('--agents-cert and --agents-key belong together');
+  }
+  const token = agentsTokenFile === undefined ? null : read(agentsTokenFile).trim();
+  if (token === '') throw new Error(`${String(agentsTokenFile)}: The token is empty`);
+  const pem = (path: string | undefined): string | null => (path === undefined ? null : read(path));
+  const isPlain = [agentsCa, agentsCert, agentsServerName].every((one) => one === undefined);
+  if (isPlain) return { token, tls: null };
+  const servername = agentsServerName ?? `${agents?.name ?? ''}.${agents?.namespace ?? ''}.svc`;
+  const tls = { ca: pem(agentsCa), cert: pem(agentsCert), key: pem(agentsKey), servername };
+  return { token, tls };
+}
+
+/** What is asked of the agents' Service, and what comes of it; null: nobody wants to know. */
+export function fleetOf(
+  options: Agented & Connected,
+  { clock, environment }: Cluster,
+  auditor: Auditor,
+  attached: Attached,
+  onProblem: OnProblem,
+): Fleet | null {
+  const { agents, namespaces, excludeNamespaces, shard } = options;
+  if (agents === undefined) return null;
+  if (namespaces !== undefined || excludeNamespaces !== undefined || shard !== undefined) {
+    throw new Error('--agents needs the whole cluster: no --namespaces, no --shard');
+  }
+  const key = `${agents.namespace}/${agents.name}`;
+  return createFleet({
+    asker: createAsker(credentialsOf(options)),
+    now: () => clock.now(),
+    random: () => environment.random(),
+    sleep: (seconds, signal) => environment.sleep(seconds, signal),
+    agents() {
+      const ledger = auditor.ledger();
+      return ledger && agentsOf(ledger.audited.get(key)?.record.slices ?? []);
+    },
+    nodes: () => auditor.store.snapshot.nodes.keys(),
+    deliver: attached.deliver,
+    onTrouble(node, why) {
+      onProblem(problemAt(`Agent of node ${node}`, null, why, {}));
+    },
+  });
+}

@@ -1,0 +1,77 @@
+// Commands on a live cluster: which one it is, how it is connected to, and how they are stopped.
+
+import type { Auditor, AuditorOptions } from '../../auditor/auditor.ts';
+import { createAuditor } from '../../auditor/auditor.ts';
+import type { LiveClock } from '../../auditor/event-loop.ts';
+import { createClock } from '../../auditor/event-loop.ts';
+import type { Attached } from '../../auditor/live.ts';
+import { attach } from '../../auditor/live.ts';
+import { createConnection, environmentOf } from '../../cluster/api/transport/connection.ts';
+import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
+import type { Environment } from '../../cluster/api/transport/request.ts';
+import type { Connected, Judged } from './options.ts';
+import { scopeOf } from './options.ts';
+
+/** Whether a cluster is named, or can be found. */
+export function hasCluster({ kubeconfig, context }: Connected): boolean {
+  if (kubeconfig !== undefined || context !== undefined) return true;
+  // Within a cluster, what is missing must be said, and nothing else shown in its place.
+  return isConfigured(process.env) || process.env.KUBERNETES_SERVICE_HOST !== undefined;
+}
+
+export interface Cluster {
+  /** Its address, for people. */
+  readonly server: string;
+  readonly environment: Environment;
+  readonly clock: LiveClock;
+  close(): void;
+}
+
+/** Throws an Error for people when the configuration is wrong; connects only when asked for. */
+export function openCluster(options: Connected): Cluster {
+  const { kubeconfig, context } = options;
+  if (!hasCluster(options)) {
+    throw new Error(
+      'No cluster is configured: no kubeconfig file, and not in a pod (see --kubeconfig)',
+    );
+  }
+  const account = openAccount({ kubeconfig: kubeconfig ?? null, context: context ?? null });
+  const connection = createConnection(account);
+  const clock = createClock();
+  return {
+    server: account.server,
+    environment: environmentOf(connection, () => clock.now()),
+    clock,
+    close: () => {
+      connection.close();
+    },
+  };
+}
+
+/** The auditor of a live cluster, and what keeps it up to date. */
+export function auditorOf(
+  cluster: Cluster,
+  options: Connected & Judged,
+  more: Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney' | 'onProblem'> & {
+    readonly onQuiet?: () => void;
+  },
+): { auditor: Auditor; attached: Attached } {
+  const { onQuiet, ...listeners } = more;
+  const auditor = createAuditor({
+    settle: options.settle,
+    release: options.kubernetesVersion ?? null,
+    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    scope: scopeOf(options),
+    live: true,
+    ...listeners,
+  });
+  const attached = attach({
+    environment: cluster.environment,
+    clock: cluster.clock,
+    auditor,
+    endpoints: options.endpoints,
+    onProblem: listeners.onProblem,
+    ...(onQuiet === undefined ? {} : { onQuiet }),
+  });
+  return { auditor, attached };
+}

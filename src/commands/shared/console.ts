@@ -1,0 +1,92 @@
+// What commands say to people: problems and progress on stderr, findings and reports on stdout, and
+// how a report becomes an exit code.
+
+import type { Finding } from '../../audit/finding/catalogue.ts';
+import type { Auditor } from '../../auditor/auditor.ts';
+import type { Problem } from '../../cluster/decode/problem.ts';
+import { problemText } from '../../cluster/decode/problem.ts';
+import { timeText } from '../../output/text/format.ts';
+import type { Report } from '../../output/text/report.ts';
+import { findingLine, renderReport } from '../../output/text/report.ts';
+import { releaseOf } from '../../shadow/release.ts';
+import type { Format } from './flags.ts';
+
+/** Whether stdout shows colours. */
+export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
+
+/** One line about what went wrong. */
+export function fail(text: string): void {
+  process.stderr.write(`endpoint-auditor: ${text}\n`);
+}
+
+/** Problems go to stderr as they are met; the report keeps the first of them. */
+export function problemLog(): { problems: string[]; onProblem: (problem: Problem) => void } {
+  const problems: string[] = [];
+  return {
+    problems,
+    onProblem(problem) {
+      const text = problemText(problem);
+      // The report shows the first few; a server may run for months.
+      if (problems.length < 100) problems.push(text);
+      fail(text);
+    },
+  };
+}
+
+/** Says on a terminal how far a long input has been read. */
+export function progress(what: string): { count: (at: number | null) => void; done: () => void } {
+  let entries = 0;
+  let shown = performance.now() + 1000;
+  let visible = false;
+  return {
+    count(at) {
+      entries++;
+      if (!process.stderr.isTTY || entries % 1000 !== 0 || performance.now() < shown) return;
+      shown = performance.now() + 200;
+      visible = true;
+      const moment = at === null ? '' : `, ${timeText(at)}`;
+      process.stderr.write(`\r\u001b[K${what}: ${entries.toLocaleString('en')} read${moment}`);
+    },
+    done() {
+      if (visible) process.stderr.write('\r\u001b[K');
+    },
+  };
+}
+
+/** One line on stdout, as it opens or is resolved. */
+export function sayFinding(finding: Finding): void {
+  process.stdout.write(`${findingLine(finding, colour)}\n`);
+}
+
+/** Columns of the terminal, or as COLUMNS says; null: what is written is not for a screen. */
+function screenWidth(): number | null {
+  if (process.stdout.isTTY) return process.stdout.columns;
+  const columns = Number(process.env.COLUMNS ?? '');
+  return Number.isSafeInteger(columns) && columns > 0 ? columns : null;
+}
+
+/** Columns into which sentences are broken. */
+export const terminalWidth = (): number => screenWidth() ?? 120;
+
+/** A pipe or a file gets all that is wrong, as from kubectl. */
+export function print(report: Report, format: Format): void {
+  const text = renderReport(report, format, { colour, width: screenWidth() ?? Infinity });
+  process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
+}
+
+const isLoud = ({ severity }: Pick<Finding, 'severity'>): boolean => severity !== 'info';
+
+export function exitCodeOf(report: Report): 0 | 1 | 2 {
+  if (Object.values(report.unknown).some((count) => count > 0)) return 2;
+  // Nothing was judged: a name that is mistyped must not look like a cluster that conforms.
+  if (report.services === 0 && report.foreign === 0) return 2;
+  return report.findings.some(isLoud) ? 1 : 0;
+}
+
+/** A release that is not known is judged as the newest that is, which must be said. */
+export function sayIfUnknown(auditor: Auditor): void {
+  const named = auditor.kubernetes();
+  if (named === null || releaseOf(named) !== null) return;
+  const minor = String(auditor.release().minor);
+  fail(`Kubernetes ${named} is not known; judged as 1.${minor} (see --kubernetes-version)`);
+}

@@ -1,0 +1,223 @@
+// The options of the commands, each described once: what several commands share, and what tells
+// which cluster is meant.
+
+import { Command, Option } from 'commander';
+
+import type { Scope, Shard } from '../../model/scope.ts';
+import type { PerService } from '../../output/metrics/service-rows.ts';
+import { perServiceModes } from '../../output/metrics/service-rows.ts';
+import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
+import type { Release } from '../../shadow/release.ts';
+import type { Format } from './flags.ts';
+import {
+  formats,
+  parseAddress,
+  parseCIDRs,
+  parseCount,
+  parseDuration,
+  parseFormat,
+  parseIPs,
+  parseNames,
+  parseRelease,
+  parseService,
+  parseShard,
+  parseSize,
+} from './flags.ts';
+
+/** How the cluster is judged. */
+export interface Judged {
+  readonly kubernetesVersion?: Release;
+  readonly maxEndpointsPerSlice: number;
+  readonly settle: number;
+}
+
+/** How a report is printed. */
+export interface Reported {
+  readonly output: Format;
+  readonly namespace?: string;
+}
+
+/** Which live cluster, and what of it. */
+export interface Connected {
+  readonly kubeconfig?: string;
+  readonly context?: string;
+  readonly namespaces?: readonly string[];
+  readonly excludeNamespaces?: readonly string[];
+  readonly shard?: Shard;
+  readonly endpoints: boolean;
+}
+
+/** The agents of nodes, and who we are to them. */
+export interface Agented {
+  readonly agents?: ReturnType<typeof parseService>;
+  readonly agentsTokenFile?: string;
+  readonly agentsCa?: string;
+  readonly agentsCert?: string;
+  readonly agentsKey?: string;
+  readonly agentsServerName?: string;
+}
+
+/** Which Services have series of their own. */
+export interface Metered {
+  readonly 'metrics.perService': PerService['mode'];
+  readonly 'metrics.maxServices': number;
+}
+
+export const perServiceOf = (options: Metered): PerService => ({
+  mode: options['metrics.perService'],
+  max: options['metrics.maxServices'],
+});
+
+export const scopeOf = ({ namespaces, excludeNamespaces, shard }: Connected): Scope => ({
+  namespaces: namespaces ?? null,
+  excluded: excludeNamespaces ?? [],
+  shard: shard ?? null,
+});
+
+export function withJudged(command: Command): Command {
+  return command
+    .addOption(
+      new Option(
+        '--kubernetes-version <version>',
+        'release of the control plane (default: as the input says, else the newest known)',
+      ).argParser(parseRelease),
+    )
+    .addOption(
+      new Option('--max-endpoints-per-slice <count>', 'the same flag of kube-controller-manager')
+        .argParser(parseCount)
+        .default(defaultMaxEndpointsPerSlice),
+    )
+    .addOption(
+      new Option('--settle <duration>', 'how long a difference may stand before it is a finding')
+        .argParser(parseDuration)
+        .default(30, '30s'),
+    );
+}
+
+export function withReported(command: Command): Command {
+  return command
+    .addOption(
+      new Option('-o, --output <format>', `one of ${formats.join(', ')}`)
+        .argParser(parseFormat)
+        .default('table'),
+    )
+    .option('-n, --namespace <name>', 'report this namespace only')
+    .addOption(
+      new Option('-A, --all-namespaces', 'report every namespace (the default)').conflicts(
+        'namespace',
+      ),
+    );
+}
+
+export function withConnected(command: Command): Command {
+  return command
+    .option('--kubeconfig <file>', 'the kubeconfig file (default: as kubectl finds it)')
+    .option('--context <name>', 'the context of it (default: the current one)')
+    .addOption(
+      new Option('--namespaces <names>', 'only these, separated by commas').argParser(parseNames),
+    )
+    .addOption(
+      new Option('--exclude-namespaces <names>', 'all but these, separated by commas').argParser(
+        parseNames,
+      ),
+    )
+    .option('--no-endpoints', 'do not watch Endpoints: only EndpointSlices are judged');
+}
+
+export function withShard(command: Command): Command {
+  return command.addOption(
+    new Option('--shard <i/n>', 'only every n-th Service, the i-th from 0, by a hash').argParser(
+      parseShard,
+    ),
+  );
+}
+
+export function withAgents(command: Command): Command {
+  return command
+    .addOption(
+      new Option(
+        '--agents <namespace/name>',
+        'audit the nodes, too: the headless Service of their agents',
+      ).argParser(parseService),
+    )
+    .option('--agents-token-file <file>', 'the token that the agents ask for')
+    .option('--agents-ca <file>', 'who signs the certificates of the agents, PEM')
+    .option('--agents-cert <file>', 'our certificate for the agents, PEM')
+    .option('--agents-key <file>', 'its key, PEM')
+    .option(
+      '--agents-server-name <name>',
+      "the name in the agents' certificates (default: NAME.NAMESPACE.svc)",
+    );
+}
+
+const ofLive = new Set(
+  withShard(withAgents(withConnected(new Command()))).options.map((one) => one.attributeName()),
+);
+
+/**
+ * Refuses options that say which live cluster is meant, and those named besides, where `instead` is
+ * read: what would change nothing must not look as if it did.
+ */
+export function refuseLive(command: Command, instead: string, besides: readonly string[]): void {
+  for (const option of command.options) {
+    const name = option.attributeName();
+    if (!ofLive.has(name) && !besides.includes(name)) continue;
+    if (command.getOptionValueSource(name) !== 'cli') continue;
+    command.error(`error: option '${option.flags}' is of no use with ${instead}`);
+  }
+}
+
+/** Which node, who may ask, and how much asking may cost. */
+export function withNode(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--listen <address>', 'where to answer')
+        .argParser(parseAddress)
+        .default({ host: '127.0.0.1', port: 9466 }, '127.0.0.1:9466'),
+    )
+    .option('--node <name>', 'name of the Node object (default: the name of the host)')
+    .addOption(
+      new Option('--node-ips <addresses>', 'its addresses (default: the first of each family)')
+        .argParser(parseIPs)
+        .default([], ''),
+    )
+    .addOption(
+      new Option('--pod-cidrs <ranges>', 'the ranges of its pods')
+        .argParser(parseCIDRs)
+        .default([], ''),
+    )
+    .option('--proxy-config <file>', "kube-proxy's configuration file, to be sent along")
+    .addOption(
+      new Option('--interval <duration>', 'the least time between two rounds')
+        .argParser(parseDuration)
+        .default(30, '30s'),
+    )
+    .addOption(
+      new Option('--deadline <duration>', 'how long each program may take')
+        .argParser(parseDuration)
+        .default(60, '60s'),
+    )
+    .addOption(
+      new Option('--max-size <size>', 'how much each program may print')
+        .argParser(parseSize)
+        .default(512 * 1024 * 1024, '512Mi'),
+    )
+    .option('--token-file <file>', 'the token that who asks must have')
+    .option('--tls-cert <file>', 'certificate, PEM')
+    .option('--tls-key <file>', 'its key, PEM')
+    .option('--client-ca <file>', 'who asks must have a certificate of this authority, PEM');
+}
+
+export function withMetrics(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--metrics.per-service <which>', 'Services that have series of their own')
+        .choices(perServiceModes)
+        .default('findings'),
+    )
+    .addOption(
+      new Option('--metrics.max-services <count>', 'at most so many Services have them')
+        .argParser(parseCount)
+        .default(1000),
+    );
+}

@@ -1,0 +1,97 @@
+// Where the documents are, for links out of pages and boards: findings by code and cause, and the
+// section of the runbook, which is that of the alert that a finding fires. Rules of alerts name
+// the same address; a test holds them, and whom each alert is about, against this.
+
+import type { Code } from '../../audit/finding/catalogue.ts';
+import type { Cause } from '../../audit/finding/causes.ts';
+
+/** The folder of the documents. */
+export const documents = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main/docs';
+
+/** Codes by the alert that is about them, or about the measurement behind them. */
+const codesByAlert = {
+  EndpointsMissing: [
+    'endpoints-missing',
+    'endpoints-address-missing',
+    'slice-endpoint-missing',
+    'slice-placeholder-missing',
+  ],
+  EndpointsUnexpected: [
+    'endpoints-address-unexpected',
+    'slice-endpoint-unexpected',
+    'slice-family-unexpected',
+    'slice-orphaned',
+    'left-behind-dead',
+    'address-shared',
+  ],
+  EndpointsStale: [
+    'endpoints-address-different',
+    'endpoints-readiness-different',
+    'endpoints-ports-different',
+    'endpoints-labels-different',
+    'endpoints-over-capacity-different',
+    'slice-conditions-different',
+    'slice-endpoint-different',
+    'slice-ports-different',
+    'slice-hints-different',
+    'slice-labels-different',
+    'slice-owner-different',
+    'slice-oversized',
+    'pod-without-node',
+  ],
+  MirroredEndpointsStale: [
+    'mirror-endpoint-missing',
+    'mirror-endpoint-unexpected',
+    'mirror-endpoint-different',
+    'mirror-conditions-different',
+    'mirror-ports-different',
+    'mirror-labels-different',
+    'mirror-annotations-different',
+    'mirror-owner-different',
+    'mirror-slice-unexpected',
+    'mirror-slice-duplicate',
+  ],
+  TwoManagers: ['managers-several', 'foreign-endpoint-dead'],
+  ConflictingDuplicates: ['slice-duplicate-conflicting', 'duplicate-conflicting'],
+  EndpointsTruncated: ['endpoints-truncated'],
+  ObjectNearSizeLimit: ['object-near-size-limit'],
+  HintsMissing: ['hints-absent'],
+  NodeStale: ['node-rules-stale'],
+  NodeRulesBroken: [
+    'node-frontend-missing',
+    'node-frontend-blocked',
+    'node-frontend-unexpected',
+    'node-endpoint-missing',
+    'node-endpoint-unexpected',
+    'node-policy-different',
+    'node-share-different',
+    'node-masquerade-missing',
+    'node-masquerade-unexpected',
+    'node-affinity-different',
+    'node-reject-missing',
+    'node-foreign-rule',
+    'node-endpoint-blocked',
+    'node-rules-flushed',
+    'node-rules-unreachable',
+    'node-rules-different',
+    'node-backends-both',
+    'node-unlike-others',
+  ],
+} as const satisfies Readonly<Record<string, readonly Code[]>>;
+
+const alerts: ReadonlyMap<Code, string> = new Map(
+  Object.entries(codesByAlert).flatMap(([alert, codes]) =>
+    codes.map((code): [Code, string] => [code, `EndpointAuditor${alert}`]),
+  ),
+);
+
+/** The alert that a finding of this code fires; null: none does. */
+export const alertOf = (code: Code): string | null => alerts.get(code) ?? null;
+
+/** What is said of a code or a cause in the list of findings. */
+export const findingUrl = (name: Code | `cause-${Cause}`): string =>
+  `${documents}/findings.md#${name}`;
+
+/** The section of an alert in the runbook. */
+export const runbookUrl = (alert: string): string =>
+  `${documents}/runbook.md#${alert.toLowerCase()}`;

@@ -1,0 +1,121 @@
+// A journey as one trace, still as plain data:
+//
+//   endpoint add ───────────────────────────────────────────────────────┐ from the pod's own time
+//     pod seen ──────────┐                                              │ to the last stage
+//                        ├ Endpoints written ──────┐                    │
+//                        ├ EndpointSlice written ───────────┐           │
+//                                                           ├ node programmed ─┐ …
+//
+// Times are the real ones: the beginning by the clock of whoever wrote it, everything else by the
+// auditor's (measure/journey.ts). Where the two contradict each other, or a list hides when it
+// happened, a trace begins with the arrival: no span may tell of time that nobody measured. A stage
+// that was reached before the pod's change was seen takes no time.
+//
+// Attributes are OpenTelemetry's for Kubernetes where it has one; our own have the prefix
+// endpoint_auditor. Names of spans are few, so that a backend can group by them.
+
+import type { Attributes } from '@opentelemetry/api';
+import {
+  ATTR_K8S_NAMESPACE_NAME,
+  ATTR_K8S_NODE_NAME,
+  ATTR_K8S_POD_IP,
+  ATTR_K8S_POD_NAME,
+  ATTR_K8S_POD_UID,
+} from '@opentelemetry/semantic-conventions';
+
+import type { Journey, Stage, StageName } from '../../audit/measure/journey.ts';
+import { lastOf } from '../../audit/measure/journey.ts';
+
+/** Of the conventions' incubating part, whose names the package asks to copy. */
+const serviceName = 'k8s.service.name';
+const addressType = 'k8s.service.endpoint.address_type';
+
+/** What becomes a span; times in Unix seconds. */
+export interface SpanPlan {
+  readonly name: string;
+  readonly start: number;
+  readonly end: number;
+  readonly attributes: Attributes;
+  /** The writing that it ends with: spans of other journeys with the same are linked. */
+  readonly writing: string | null;
+}
+
+export interface TracePlan {
+  readonly root: SpanPlan;
+  readonly stages: readonly SpanPlan[];
+}
+
+const names: Readonly<Record<StageName, string>> = {
+  arrival: 'pod seen',
+  endpoints: 'Endpoints written',
+  endpointslices: 'EndpointSlice written',
+  node: 'node programmed',
+};
+
+function writingOf({ object, resourceVersion }: Stage): string | null {
+  return object === '' || resourceVersion === '' ? null : `${object} ${resourceVersion}`;
+}
+
+function stageAttributes(journey: Journey, stage: Stage): Attributes {
+  const { object, resourceVersion, node, within } = stage;
+  return {
+    [ATTR_K8S_NAMESPACE_NAME]: journey.namespace,
+    [serviceName]: journey.service,
+    ...(object === '' ? {} : { 'endpoint_auditor.object': object }),
+    ...(resourceVersion === '' ? {} : { 'endpoint_auditor.resource_version': resourceVersion }),
+    ...(node === null ? {} : { [ATTR_K8S_NODE_NAME]: node }),
+    ...(within === null || within === 0
+      ? {}
+      : { 'endpoint_auditor.within_seconds': Math.round(within * 1e6) / 1e6 }),
+  };
+}
+
+function rootAttributes(journey: Journey): Attributes {
+  const [address] = journey.addresses;
+  return {
+    [ATTR_K8S_NAMESPACE_NAME]: journey.namespace,
+    [serviceName]: journey.service,
+    [ATTR_K8S_POD_NAME]: journey.pod,
+    [ATTR_K8S_POD_UID]: journey.uid,
+    ...(journey.podNode === '' ? {} : { [ATTR_K8S_NODE_NAME]: journey.podNode }),
+    ...(address === undefined
+      ? {}
+      : { [ATTR_K8S_POD_IP]: address, [addressType]: address.includes(':') ? 'IPv6' : 'IPv4' }),
+    'endpoint_auditor.operation': journey.operation,
+    'endpoint_auditor.quality': journey.quality,
+    'endpoint_auditor.end': journey.end ?? '',
+    'endpoint_auditor.nodes': journey.nodes,
+  };
+}
+
+/** The trace of a journey that ended at `endedAt`, Unix seconds. */
+export function traceOf(journey: Journey, endedAt: number): TracePlan {
+  const arrival = lastOf(journey, 'arrival')?.at ?? journey.begun;
+  const isKnown = journey.quality !== 'gap' && journey.quality !== 'skewed';
+  const begun = isKnown ? Math.min(journey.begun, arrival) : arrival;
+  const written = lastOf(journey, 'endpointslices')?.at ?? arrival;
+  const follows: Readonly<Record<StageName, number>> = {
+    arrival: begun,
+    endpoints: arrival,
+    endpointslices: arrival,
+    node: written,
+  };
+  const stages = journey.stages.map((stage): SpanPlan => {
+    return {
+      name: names[stage.stage],
+      start: Math.min(follows[stage.stage], stage.at),
+      end: stage.at,
+      attributes: stageAttributes(journey, stage),
+      writing: writingOf(stage),
+    };
+  });
+  const last = journey.end === 'complete' ? begun : endedAt;
+  const root: SpanPlan = {
+    name: `endpoint ${journey.operation}`,
+    start: stages.reduce((least, { start }) => Math.min(least, start), begun),
+    end: stages.reduce((most, { end }) => Math.max(most, end), last),
+    attributes: rootAttributes(journey),
+    writing: null,
+  };
+  return { root, stages };
+}

@@ -1,0 +1,172 @@
+// What stands behind `-j` and `-g` in iptables-save: verdicts, chains, and the targets of the
+// extensions (iptables 1.8, extensions/libxt_*.c, libipt_*.c and libip6t_*.c).
+//
+// Modelled is what decides where a first packet goes: translations, marks, verdicts. Targets that
+// only write a log or change what Service traffic is not told apart by (DSCP, TTL, MSS) are notes.
+// A target that is neither, and not a chain, is an unknown verdict: the reader cannot know whether
+// a name is a chain's, so that is settled where it is walked.
+
+import { parseNetwork } from '../address.ts';
+import type { Action, Family, Translation } from '../ruleset.ts';
+import type { Option } from './iptables-option.ts';
+
+interface Context {
+  readonly goto: boolean;
+  /** `-j TARGET OPTIONS` as it is written; empty without options. */
+  readonly text: string;
+  readonly family: Family;
+}
+
+const verdicts: Readonly<Record<string, Action>> = {
+  ACCEPT: { kind: 'accept' },
+  DROP: { kind: 'drop' },
+  RETURN: { kind: 'return' },
+  NOTRACK: { kind: 'notrack' },
+};
+
+/** They let the packet go on as it is, for all that is asked here. */
+const notes = new Set([
+  ...['LOG', 'NFLOG', 'ULOG', 'TRACE', 'AUDIT', 'DSCP', 'TOS', 'TTL', 'HL', 'TCPMSS', 'ECN'],
+  ...['TCPOPTSTRIP', 'CHECKSUM', 'CLASSIFY', 'LED', 'RATEEST', 'SET', 'SECMARK', 'CONNSECMARK'],
+  ...['TEE', 'IDLETIMER'],
+]);
+
+/** Whether a target lets the packet go on as it is. */
+export const isNoteTarget = (name: string): boolean => notes.has(name);
+
+/** The action of a target. A name that is no target's is a chain's. */
+export function targetOf(name: string, options: readonly Option[], context: Context): Action {
+  if (context.goto) return { kind: 'goto', chain: name };
+  if (name.length > longest) return { kind: 'jump', chain: name };
+  const verdict = verdicts[name];
+  if (verdict !== undefined) return verdict;
+  const text = context.text === '' ? `-j ${name}` : context.text;
+  if (notes.has(name)) return { kind: 'note', text };
+  const read = targets[name];
+  if (read !== undefined) {
+    return read(options, text, context.family) ?? { kind: 'unknown verdict', text };
+  }
+  return options.length > 0 ? { kind: 'unknown verdict', text } : { kind: 'jump', chain: name };
+}
+
+type Reader = (options: readonly Option[], text: string, family: Family) => Action | null;
+
+/** Names longer than any target's are chains: most are, and need not be looked for. */
+const longest = 11;
+
+const valueOf = (options: readonly Option[], name: string): string | undefined =>
+  options.find((option) => option.name === name)?.values[0];
+
+const has = (options: readonly Option[], ...names: string[]): boolean =>
+  options.some(({ name }) => names.includes(name));
+
+const targets: Readonly<Record<string, Reader>> = {
+  REJECT: (_options, text) => ({ kind: 'reject', text }),
+  DNAT: (options, text) => translation('dnat', options, text),
+  SNAT: (options, text) => translation('snat', options, text),
+  MASQUERADE: (options, text) => {
+    const random = has(options, '--random', '--random-fully', '--to-ports');
+    return { kind: 'masquerade', random, text };
+  },
+  REDIRECT: (options, text) => {
+    const written = valueOf(options, '--to-ports');
+    const ports = written === undefined ? null : portsOf(written);
+    return written !== undefined && ports === null ? null : { kind: 'redirect', ports, text };
+  },
+  NETMAP: (options, text) => {
+    const to = parseNetwork(valueOf(options, '--to') ?? '');
+    return to && { kind: 'netmap', to, text };
+  },
+  MARK: (options, text) => setMark('mark', options) ?? unknownMark(text),
+  CONNMARK: (options, text) => connectionMark(options) ?? unknownMark(text),
+  CT: (options, text) => {
+    if (has(options, '--notrack')) return { kind: 'notrack' };
+    const harmless = ['--helper', '--ctevents', '--expevents', '--timeout'];
+    return options.every(({ name }) => harmless.includes(name)) ? { kind: 'note', text } : null;
+  },
+};
+
+const unknownMark = (text: string): Action => ({ kind: 'unknown mark', bits: 0xffffffff, text });
+
+/** `A`, `A-A`, `A:P`, `A:P-P`, `:P`, and with brackets for IPv6. */
+function translation(
+  kind: 'dnat' | 'snat',
+  options: readonly Option[],
+  text: string,
+): Action | null {
+  const to = valueOf(options, kind === 'dnat' ? '--to-destination' : '--to-source');
+  if (to === undefined) return null;
+  const { low, high, ports: written } = partsOf(to);
+  const addresses = addressesOf(low, high);
+  const ports = written === undefined ? null : portsOf(written);
+  if (addresses === undefined || (written !== undefined && ports === null)) return null;
+  return { kind, to: { addresses, ports, random: has(options, '--random') }, text };
+}
+
+interface Parts {
+  readonly low: string;
+  readonly high: string | undefined;
+  readonly ports: string | undefined;
+}
+
+/** An IPv6 address without brackets has no port behind it. */
+function partsOf(to: string): Parts {
+  const isBareSix = !to.startsWith('[') && to.indexOf(':') !== to.lastIndexOf(':');
+  const colon = isBareSix ? -1 : to.indexOf(':', to.lastIndexOf(']') + 1);
+  const written = colon < 0 ? to : to.slice(0, colon);
+  const [low = '', high] = written.replace(/[[\]]/g, '').split('-');
+  return { low, high, ports: colon < 0 ? undefined : to.slice(colon + 1) };
+}
+
+function addressesOf(low: string, high: string | undefined): Translation['addresses'] | undefined {
+  if (low === '') return high === undefined ? null : undefined;
+  return parseNetwork(high === undefined ? low : `${low}-${high}`) ?? undefined;
+}
+
+function portsOf(text: string): Translation['ports'] {
+  const [low = Number.NaN, high = low] = text.split('-').map(Number);
+  return low >= 0 && high <= 65535 ? { low, high } : null;
+}
+
+/**
+ * libxt_MARK: `--set-xmark V/M` clears the bits of M and flips those of V; the others are short
+ * for it, and old iptables prints them.
+ */
+function setMark(field: 'mark' | 'connection mark', options: readonly Option[]): Action | null {
+  const [option] = options;
+  const [value = Number.NaN, written] = (option?.values[0] ?? '').split('/').map(Number);
+  const mask = written ?? 0xffffffff;
+  if (option === undefined || options.length > 1 || Number.isNaN(value + mask)) return null;
+  const all = 0xffffffff;
+  const action = (keep: number, flip: number): Action => ({
+    kind: 'set mark',
+    field,
+    keep: keep >>> 0,
+    flip: flip >>> 0,
+  });
+  switch (option.name) {
+    case '--set-xmark':
+      return action(~mask, value);
+    case '--set-mark':
+      return action(~(mask | value), value);
+    case '--and-mark':
+      return action(value, 0);
+    case '--or-mark':
+      return action(~value, value);
+    case '--xor-mark':
+      return action(all, value);
+    default:
+      return null;
+  }
+}
+
+/** libxt_CONNMARK: sets the connection's mark, or copies it under masks. */
+function connectionMark(options: readonly Option[]): Action | null {
+  if (!has(options, '--save-mark', '--restore-mark')) return setMark('connection mark', options);
+  const mask = Number(valueOf(options, '--mask') ?? 0xffffffff);
+  const packetMask = Number(valueOf(options, '--nfmask') ?? mask);
+  const connectionMask = Number(valueOf(options, '--ctmask') ?? mask);
+  if (Number.isNaN(packetMask + connectionMask)) return null;
+  const direction = has(options, '--save-mark') ? 'save' : 'restore';
+  return { kind: 'copy mark', direction, packetMask, connectionMask };
+}

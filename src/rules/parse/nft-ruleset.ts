@@ -1,0 +1,232 @@
+// Reads what `nft -j list ruleset` prints: libnftables-json(5), nftables 0.9 to 1.1. Tables, base
+// chains and sets are read at once; rules when their chain is first walked (nft-rule.ts), for they
+// may name sets that come later.
+//
+// Chains at a device (hooks ingress and egress) stand here before and after all others, behind a
+// match on the device. Left out: families arp and bridge, and objects that decide nothing
+// (counters, quotas, helpers, flow tables).
+
+import type { Base, Chain, ElementSet, Hook, RuleSet, Table } from '../ruleset.ts';
+import { chainsOf, DumpError } from '../ruleset.ts';
+import { readElement } from './nft-expression.ts';
+import type { RawRule } from './nft-rule.ts';
+import { askedBitsOf, hasExtension, readRule, setsMark } from './nft-rule.ts';
+
+interface RawTable {
+  readonly family: string;
+  readonly name: string;
+  readonly flags?: string | readonly string[];
+}
+
+interface RawChain {
+  readonly family: string;
+  readonly table: string;
+  readonly name: string;
+  readonly handle?: number;
+  readonly type?: string;
+  readonly hook?: string;
+  readonly prio?: number;
+  readonly policy?: string;
+  readonly dev?: string | readonly string[];
+}
+
+interface RawSet {
+  readonly family: string;
+  readonly table: string;
+  readonly name: string;
+  readonly type?: unknown;
+  readonly flags?: string | readonly string[];
+  readonly timeout?: number;
+  readonly elem?: readonly unknown[];
+}
+
+interface OpenTable extends Table {
+  readonly byName: Map<string, Chain>;
+  readonly sets: Map<string, ElementSet>;
+  readonly rules: Map<string, RawRule[]>;
+  readonly markBits: () => number;
+  markBitsKnown: number | null;
+  /** Its chains are unhooked. */
+  readonly dormant: boolean;
+  /** For how long rules fill sets, where they do not leave it to the set. */
+  readonly timeouts: Map<string, number>;
+}
+
+const families: Readonly<Record<string, Table['family']>> = {
+  ip: 'ip',
+  ip6: 'ip6',
+  inet: 'inet',
+  netdev: 'inet',
+};
+
+/**
+ * One listing as a rule set.
+ *
+ * @throws DumpError where the text is no such listing; of a part of it, `line` is its place in the
+ *   list of objects.
+ */
+export function parseNft(dump: string | Uint8Array): RuleSet {
+  const text = typeof dump === 'string' ? dump : new TextDecoder().decode(dump);
+  const tables = new Map<string, OpenTable>();
+  for (const [at, object] of objectsOf(text).entries()) {
+    const [[kind, body] = []] = Object.entries(object ?? {});
+    if (kind === undefined) throw new DumpError('not an object of nft', at, JSON.stringify(object));
+    readObject(tables, kind, body, at);
+  }
+  for (const { sets, timeouts } of tables.values()) {
+    for (const [name, timeoutSeconds] of timeouts) {
+      const set = sets.get(name);
+      if (set !== undefined) sets.set(name, { ...set, timeoutSeconds });
+    }
+  }
+  return { tables: [...tables.values()], lacks: [], legacy: [] };
+}
+
+function objectsOf(text: string): readonly (object | null)[] {
+  if (text.trim() === '') return [];
+  let listing: unknown;
+  try {
+    listing = JSON.parse(text);
+  } catch (error) {
+    throw notJson(text, error instanceof Error ? error.message : '');
+  }
+  const objects = (listing as { nftables?: unknown } | null)?.nftables;
+  if (!Array.isArray(objects)) throw new DumpError('no list "nftables"', 1, text);
+  return objects as (object | null)[];
+}
+
+/** The JSON reader tells a position, or only that the text ended. */
+function notJson(text: string, message: string): DumpError {
+  const position = Number(/position (\d+)/.exec(message)?.[1] ?? text.length);
+  const line = text.slice(0, position).split('\n').length;
+  return new DumpError('not JSON', line, text.slice(Math.max(0, position - 40), position + 40));
+}
+
+function readObject(tables: Map<string, OpenTable>, kind: string, body: unknown, at: number): void {
+  const { family, table: name } = (body ?? {}) as { family?: string; table?: string };
+  if (kind === 'table') {
+    openTable(tables, body as RawTable);
+    return;
+  }
+  if (!['chain', 'rule', 'set', 'map'].includes(kind)) return;
+  const table = tables.get(`${family} ${name}`);
+  if (table === undefined) {
+    if (family !== undefined && name !== undefined && !(family in families)) return;
+    throw new DumpError(`a ${kind} of a table that is not listed`, at, JSON.stringify(body));
+  }
+  if (kind === 'chain') readChain(table, body as RawChain);
+  else if (kind === 'rule') keepRule(table, body as RawRule, at);
+  else table.sets.set((body as RawSet).name, readSet(body as RawSet));
+}
+
+function openTable(tables: Map<string, OpenTable>, { family, name, flags }: RawTable): void {
+  const known = families[family];
+  if (known === undefined) return;
+  const table = { family: known, name, source: 'nft' } as const;
+  const byName = new Map<string, Chain>();
+  const parts = { byName, chains: chainsOf(byName), sets: new Map(), rules: new Map() };
+  const open: OpenTable = {
+    ...table,
+    ...parts,
+    markBits: () => (open.markBitsKnown ??= bitsSetIn(open, [...tables.values()])),
+    markBitsKnown: null,
+    dormant: listOf(flags).includes('dormant'),
+    timeouts: new Map(),
+  };
+  tables.set(`${family} ${name}`, open);
+}
+
+const listOf = (flags: string | readonly string[] = []): readonly string[] =>
+  typeof flags === 'string' ? [flags] : flags;
+
+const hooks: readonly string[] = ['prerouting', 'input', 'forward', 'output', 'postrouting'];
+
+/**
+ * Which bits a MARK target of iptables in this table may change. The listing tells neither its bits
+ * nor its values. Who marks packets in iptables asks for the marks there; what is asked in a table
+ * that sets marks is set there, and the rest may be set by any. All other bits stay: programs that
+ * mark share them out (kube-proxy's is its own). This is the one thing that is taken for granted
+ * of what cannot be seen; a dump by iptables-save beside the listing makes it needless.
+ */
+function bitsSetIn(table: OpenTable, tables: readonly OpenTable[]): number {
+  const others = tables.filter((other) => other !== table && !rulesIn(other).some(setsMark));
+  return [table, ...others]
+    .map(rulesIn)
+    .filter((rules) => rules.some(hasExtension))
+    .flat()
+    .reduce((bits, rule) => (bits | askedBitsOf(rule)) >>> 0, 0);
+}
+
+const rulesIn = ({ rules }: OpenTable): readonly RawRule[] => [...rules.values()].flat();
+
+function readChain(table: OpenTable, raw: RawChain): void {
+  const rules: RawRule[] = [];
+  const guards = guardsOf(raw);
+  table.rules.set(raw.name, rules);
+  table.byName.set(raw.name, {
+    name: raw.name,
+    base: table.dormant ? null : baseOf(raw, table.byName.size),
+    place: 0,
+    read: () => rules.map((rule) => readRule({ ...rule, expr: [...guards, ...rule.expr] }, table)),
+    rules: null,
+    index: null,
+  });
+}
+
+function baseOf({ hook, type, prio, policy }: RawChain, created: number): Base | null {
+  if (hook === undefined) return null;
+  const device = hook === 'ingress' ? 'prerouting' : 'postrouting';
+  const isKnown = hooks.includes(hook);
+  const edge = hook === 'ingress' ? -(2 ** 31) : 2 ** 31;
+  return {
+    hook: isKnown ? (hook as Hook) : device,
+    priority: isKnown ? (prio ?? 0) : edge,
+    type: type === 'nat' || type === 'route' ? type : 'filter',
+    // The policy of a device's chain is not that of all packets.
+    policy: policy === 'drop' && isKnown ? 'drop' : 'accept',
+    created,
+  };
+}
+
+/** What each rule of a device's chain asks for first, as if it said so. */
+function guardsOf({ hook, dev }: RawChain): readonly unknown[] {
+  if (hook !== 'ingress' && hook !== 'egress') return [];
+  const key = hook === 'ingress' ? 'iifname' : 'oifname';
+  // nft 1.0.6 leaves it out: a key that is not modelled is unknown.
+  const left = { meta: { key: dev === undefined ? `${key} not told` : key } };
+  const right = typeof dev === 'object' ? { set: dev } : (dev ?? '');
+  return [{ match: { op: '==', left, right } }];
+}
+
+function keepRule(table: OpenTable, raw: RawRule, at: number): void {
+  const rules = table.rules.get(raw.chain);
+  if (rules === undefined || !Array.isArray(raw.expr)) {
+    const problem = rules === undefined ? 'a chain that is not listed' : 'no expressions';
+    throw new DumpError(`a rule of ${problem}`, at, JSON.stringify(raw));
+  }
+  for (const statement of raw.expr) {
+    const filled = timeoutOf(statement);
+    if (filled !== null) table.timeouts.set(...filled);
+  }
+  rules.push(raw);
+}
+
+/** `update @set { ip saddr timeout 60s }`: the element's own goes before the set's. */
+function timeoutOf(statement: unknown): readonly [string, number] | null {
+  const { set } = (statement ?? {}) as {
+    set?: { readonly set?: string; readonly elem?: { readonly elem?: { timeout?: unknown } } };
+  };
+  const seconds = set?.elem?.elem?.timeout;
+  return typeof seconds === 'number' ? [String(set?.set).replace(/^@/, ''), seconds] : null;
+}
+
+function readSet({ name, type, flags, timeout, elem }: RawSet): ElementSet {
+  const given = listOf(flags);
+  return {
+    name,
+    elements: (elem ?? []).map((element) => readElement(element, type)),
+    dynamic: given.includes('timeout') || given.includes('dynamic'),
+    timeoutSeconds: timeout ?? null,
+    index: null,
+  };
+}

@@ -1,0 +1,276 @@
+// What a node does with one frontend, as a text that says the same for the same behaviour, and as
+// 64 bits of it. A node walks packets through its own rules, and whoever knows what should come of
+// them computes the same digest: only frontends whose digests differ need words. Both sides must
+// put the same packets, in the same order, and round alike; so all of that is here.
+//
+// A frontend is what rules answer for (claims.ts). Asked are a process of the node, a pod of it and
+// a sender from outside. In words each fate has its share and whether it is masqueraded; endpoints
+// have their affinity. Shares are told as 1/n: kube-proxy writes probabilities with 31 bits
+// (iptables/proxier.go and KUBE-SVC jumps, kubernetes@v1.36.3), and what n of them multiply to is
+// off by no more than n of those roundings. What is not known is told as `unknown`, so that its
+// digest is equal to no expectation.
+//
+// Two more belong to a frontend with an address of its own. Where endpoints may be pods of the
+// node, each meets itself: whether that is masqueraded is nobody else's experience. And where a
+// mode rejects wrong ports of a cluster IP, one is asked for.
+//
+// Left out: source ranges, which only the Service names; whoever knows it asks for those packets.
+
+import { ipOf } from '../../model/ip.ts';
+import type { Packet } from '../../model/proxy-config.ts';
+import { formatEndpoint, parseAddress, parseNetwork } from '../address.ts';
+import type { Destination, Outcome } from '../walk/walk.ts';
+import type { Claim } from './frontends.ts';
+
+/** Who sends, per family; null: the node has no such sender. */
+export interface Senders {
+  readonly node: string | null;
+  readonly pod: string | null;
+  readonly outside: string | null;
+}
+
+/** The senders of a node, and where it answers for ports that no address is named for. */
+export interface Asking {
+  readonly ip: Senders;
+  readonly ip6: Senders;
+  /** Addresses of the node, of both families. */
+  readonly addresses: readonly string[];
+  /** Ranges of the node's own pods, which may meet themselves. */
+  readonly pods: readonly string[];
+  /** Wrong ports of cluster IPs are asked for, too. */
+  readonly strays: boolean;
+}
+
+/** `tcp 10.96.0.1:443`; `tcp *:30080` and `tcp [*]:30080` are any address of the node. */
+export function keyOf({ family, address, protocol, port }: Claim): string {
+  const any = family === 'ip' ? `*:${port}` : `[*]:${port}`;
+  const parsed = address === null ? null : parseAddress(address);
+  return `${protocol} ${parsed === null ? any : formatEndpoint(parsed, port)}`;
+}
+
+/** Reads such a key; null: it is none. Whether several tables claim it, it does not say. */
+export function readKey(key: string): Claim | null {
+  const groups = /^(?<protocol>tcp|udp|sctp) (?<host>\*|\[[^\]]+\]|[^:[]+):(?<port>\d{1,5})$/.exec(
+    key,
+  )?.groups as { protocol: Claim['protocol']; host: string; port: string } | undefined;
+  if (groups === undefined || Number(groups.port) > 65_535) return null;
+  const { protocol, host } = groups;
+  const [isSix, text] = [host.startsWith('['), host.replace(/^\[|\]$/g, '')];
+  const address = text === '*' ? null : text;
+  if (address !== null && typeof parseAddress(address) !== (isSix ? 'bigint' : 'number')) {
+    return null;
+  }
+  const family = isSix ? 'ip6' : 'ip';
+  return { family, address, protocol, port: Number(groups.port), translators: 1 };
+}
+
+/** The packets that are put to a frontend, in their order. */
+export function packetsOf(claim: Claim, asking: Asking): Packet[] {
+  const { family, address, protocol, port: dport } = claim;
+  const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
+  const addresses = address === null ? asking.addresses.filter(isOwn) : [address];
+  const senders = asking[family];
+  return addresses.flatMap((dst) => {
+    // Nobody but the node itself can ask for its loopback address.
+    if (dst === '127.0.0.1' || dst === '::1') {
+      return [{ from: 'node' as const, src: dst, dst, protocol, dport }];
+    }
+    // A process that asks its own node is sent from the address that it asks.
+    const own = asking.addresses.includes(dst) ? dst : senders.node;
+    const from = { node: own, pod: senders.pod, outside: senders.outside } as const;
+    return (['node', 'pod', 'outside'] as const).flatMap((sender) => {
+      const src = from[sender];
+      return src === null ? [] : [{ from: sender, src, dst, protocol, dport }];
+    });
+  });
+}
+
+/** A packet as it is asked for: `outside,198.51.100.7,10.96.0.1,tcp,443`. */
+export function packetText({ from, src, dst, protocol, dport, iif }: Packet): string {
+  return [from, src, dst, protocol, dport, ...(iif === undefined ? [] : [iif])].join(',');
+}
+
+/** Reads such a text; null: it is none. */
+export function readPacket(text: string): Packet | null {
+  const [from = '', src = '', dst = '', protocol = '', port = '', iif, ...more] = text.split(',');
+  const dport = /^\d{1,5}$/.test(port) ? Number(port) : 65_536;
+  if (more.length > 0 || dport > 65_535) return null;
+  if (from !== 'pod' && from !== 'node' && from !== 'outside') return null;
+  if (protocol !== 'tcp' && protocol !== 'udp' && protocol !== 'sctp') return null;
+  const [source, destination] = [parseAddress(src), parseAddress(dst)];
+  if (source === null || typeof source !== typeof destination) return null;
+  const packet = { from, src, dst, protocol, dport } as const;
+  return iif === undefined ? packet : { ...packet, iif };
+}
+
+/** What becomes of a packet, as one of the two sides knows it. */
+export interface Told {
+  readonly words: string;
+  /** Where it may come to: `ip:port`. */
+  readonly endpoints: Iterable<string>;
+}
+
+/** What becomes of all packets of a frontend, in words. */
+export function wordsAt(
+  claim: Claim,
+  asking: Asking,
+  look: (packet: Packet) => Told,
+): readonly string[] {
+  const words: string[] = [];
+  const { address, protocol, port: dport, family } = claim;
+  const own = new Set<string>();
+  const isPod = address === null ? nobody : podsOf(asking, family);
+  for (const packet of packetsOf(claim, asking)) {
+    const told = look(packet);
+    words.push(told.words);
+    for (const endpoint of told.endpoints) {
+      const ip = ipOf(endpoint);
+      if (isPod(ip)) own.add(ip);
+    }
+  }
+  if (address === null) return words;
+  for (const src of [...own].sort()) {
+    const packet = { from: 'pod', src, dst: address, protocol, dport } as const;
+    words.push(`itself ${look(packet).words}`);
+  }
+  if (!asking.strays) return words;
+  const { outside: src } = asking[family];
+  if (src === null || asking.addresses.includes(address)) return words;
+  const stray = { from: 'outside', src, dst: address, protocol: 'tcp', dport: strayPort } as const;
+  return [...words, strayWords(look(stray).words)];
+}
+
+/** Whether they are dropped or go on is nobody's affair; only cluster IPs reject them. */
+function strayWords(words: string): string {
+  if (words.startsWith('unknown')) return words;
+  return words === rejected ? 'stray rejected' : 'stray not rejected';
+}
+
+const rejected = 'reject 1/1';
+
+/**
+ * The words of a frontend that is as it should be, from the fates that are right for each packet;
+ * null: several are, so that words alone tell too little.
+ */
+export function expectedWordsAt(
+  claim: Claim,
+  asking: Asking,
+  expect: (packet: Packet) => readonly Expected[],
+): readonly string[] | null {
+  const open: Packet[] = [];
+  const words = wordsAt(claim, asking, (packet) => {
+    const fates = expect(packet);
+    const [fate] = fates;
+    const isStray = packet.dport === strayPort && claim.port !== strayPort;
+    const isReject = ({ kind }: Expected): boolean => kind === 'reject';
+    const isOnly = fates.length === 1 || (isStray && fates.length > 1 && !fates.some(isReject));
+    if (!isOnly) open.push(packet);
+    if (fate === undefined) return { words: '', endpoints: [] };
+    const endpoints = fate.kind === 'endpoints' ? fate.endpoints.keys() : [];
+    return { words: wordsOfExpected(fate), endpoints };
+  });
+  return open.length > 0 ? null : words;
+}
+
+/** Discard: no Service has it. One that does makes both sides say the same of it. */
+const strayPort = 9;
+
+const nobody = (): boolean => false;
+
+/** Whether an address is that of a pod of the node. */
+function podsOf({ pods, addresses }: Asking, family: Claim['family']): (ip: string) => boolean {
+  const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
+  const ranges = pods.filter(isOwn).flatMap((text) => parseNetwork(text) ?? []);
+  if (ranges.length === 0) return nobody;
+  return (text) => {
+    const ip = parseAddress(text);
+    if (ip === null || addresses.includes(text)) return false;
+    return ranges.some(({ low, high }) => ip >= low && ip <= high);
+  };
+}
+
+/** One outcome in words, without what kube-proxy is free to choose. */
+export function wordsOf(outcome: Outcome): string {
+  const words: string[] = [];
+  if (outcome.unknown.length > 0) words.push('unknown');
+  for (const name of ['reject', 'drop', 'pass'] as const) {
+    const { probability } = outcome[name];
+    if (probability > 0) words.push(`${name} ${shareOf(probability)}`);
+  }
+  const sent = [...outcome.destinations].map(([to, destination]) => sentTo(to, destination));
+  return [...words, ...sent.sort()].join(', ');
+}
+
+function sentTo(to: string, { probability, masqueraded, affinity, affinitySeconds }: Destination) {
+  const source = { true: ' masqueraded', false: '', unknown: ' unknown source' };
+  const kept = affinity ? ` kept ${affinitySeconds ?? 'for ever'}` : '';
+  return `${to} ${shareOf(probability)}${source[`${masqueraded}`]}${kept}`;
+}
+
+/** Half the last of 31 bits, twice over for what the program rounds itself. */
+const rounding = 1e-9;
+
+/** `1/n` where it is that, but for the rounding of n probabilities; else six digits. */
+function shareOf(probability: number): string {
+  if (probability <= 0) return '0';
+  const n = Math.round(1 / probability);
+  if (n >= 1 && Math.abs(probability * n - 1) <= rounding * (n + 1)) return `1/${n}`;
+  return probability.toPrecision(6);
+}
+
+/** What should come of a packet: one of these fates, or endpoints, each as probable. */
+export type Expected =
+  | { readonly kind: 'reject' | 'drop' | 'pass' }
+  | {
+      readonly kind: 'endpoints';
+      /** By `ip:port`: whether its packets are masqueraded. */
+      readonly endpoints: ReadonlyMap<string, boolean>;
+      readonly affinitySeconds: number | null;
+    };
+
+/** The words of an outcome that is as it should be. */
+export function wordsOfExpected(expected: Expected): string {
+  if (expected.kind !== 'endpoints') return `${expected.kind} 1/1`;
+  const { endpoints, affinitySeconds } = expected;
+  const probability = 1 / endpoints.size;
+  const affinity = affinitySeconds !== null;
+  const trace = (): readonly [] => [];
+  return [...endpoints]
+    .map(([to, masqueraded]) =>
+      sentTo(to, { probability, masqueraded, trace, affinity, affinitySeconds }),
+    )
+    .sort()
+    .join(', ');
+}
+
+/** What is expected of a frontend and what becomes of it, in 64 bits each. */
+export interface Digests {
+  /** null: several things are right. */
+  readonly expected: string | null;
+  /** null: no rule answers for it. */
+  readonly actual: string | null;
+}
+
+/** What becomes of these packets in 64 bits, as 16 hexadecimal digits. */
+export const digestOf = (words: readonly string[]): string => hash64(words.join('\n'));
+
+/**
+ * FNV-1a in two halves with different beginnings, each mixed at its end as MurmurHash3 mixes. Good
+ * enough to tell behaviours apart; nobody who can choose rules needs to forge it.
+ */
+function hash64(text: string): string {
+  let [high, low] = [0x811c9dc5, 0xc9dc5118];
+  for (let at = 0; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    high = Math.imul(high ^ code, 0x01000193);
+    low = Math.imul(low ^ code ^ (high >>> 15), 0x85ebca6b);
+  }
+  const hex = (value: number): string => (mixed(value) >>> 0).toString(16).padStart(8, '0');
+  return hex(high ^ Math.imul(low, 0x9e3779b1)) + hex(low);
+}
+
+function mixed(value: number): number {
+  const first = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
+  const second = Math.imul(first ^ (first >>> 13), 0xc2b2ae35);
+  return second ^ (second >>> 16);
+}

@@ -1,0 +1,205 @@
+// At which addresses and ports a rule set does something of its own with new connections, before
+// routing: what nodes answer for, whoever asked for it. Found by what rules match, never by names
+// or comments: from the base chains of type nat down through every jump, until an address and a
+// port are asked for.
+//
+// A frontend has one address and one port. Of a rule that asks for a range of either, its ends
+// stand for what it takes besides, and where it asks for no port, one that hardly any Service has.
+// Left out: rules that exclude.
+
+import { familyOf, formatAddress } from '../address.ts';
+import type {
+  Address,
+  Chain,
+  ElementSet,
+  Key,
+  Range,
+  Rule,
+  RuleSet,
+  Statement,
+  Table,
+} from '../ruleset.ts';
+import { rulesOf } from '../ruleset.ts';
+
+export interface Claim {
+  readonly family: 'ip' | 'ip6';
+  /** null: any address that is the node's own. */
+  readonly address: string | null;
+  readonly protocol: 'tcp' | 'udp' | 'sctp';
+  readonly port: number;
+  /** How many tables claim it by chains of type nat. */
+  readonly translators: number;
+}
+
+/** What the rules on the way have asked for; null: nothing yet. */
+interface Asked {
+  readonly address: readonly Range[] | null;
+  readonly protocol: readonly Range[] | null;
+  readonly port: readonly Range[] | null;
+}
+
+const nothing: Asked = { address: null, protocol: null, port: null };
+
+const protocols: Readonly<Record<number, Claim['protocol']>> = { 6: 'tcp', 17: 'udp', 132: 'sctp' };
+
+/** Each once. */
+export function claimsOf(ruleset: RuleSet): Claim[] {
+  const found: Found = new Map();
+  for (const table of ruleset.tables) {
+    // What one of the hooks came to, another need not search again.
+    const [inNat, elsewhere] = [new Set<string>(), new Set<string>()];
+    for (const chain of table.chains.bases()) {
+      const { base } = chain;
+      const before = base?.hook === 'prerouting' || base?.hook === 'output';
+      const isNat = base?.type === 'nat';
+      const seen = isNat ? inNat : elsewhere;
+      if (before) search({ table, isNat, found, seen }, chain, nothing);
+    }
+  }
+  return [...found.values()].map(({ claim, by }) => ({ ...claim, translators: by.length }));
+}
+
+type Found = Map<string, { readonly claim: Omit<Claim, 'translators'>; readonly by: Table[] }>;
+
+interface Search {
+  readonly table: Table;
+  readonly isNat: boolean;
+  readonly found: Found;
+  /** Chains that were searched, with what had been asked for. */
+  readonly seen: Set<string>;
+}
+
+const nameOf = (ranges: readonly Range[] | null): string =>
+  ranges === null ? 'any' : ranges.map(({ low, high }) => `${low}-${high}`).join();
+
+function search(at: Search, chain: Chain, asked: Asked): void {
+  const { address, protocol, port } = asked;
+  const key = `${chain.name} ${nameOf(address)} ${nameOf(protocol)} ${nameOf(port)}`;
+  if (at.seen.has(key)) return;
+  at.seen.add(key);
+  for (const rule of rulesOf(chain)) searchRule(at, rule, asked);
+}
+
+function searchRule(at: Search, rule: Rule, before: Asked): void {
+  let asked = before;
+  for (const statement of rule.statements) {
+    asked = narrowed(asked, statement);
+    if (statement.kind === 'verdict map') {
+      for (const claim of claimsOfMap(statement.key, statement.set, asked)) add(at, claim);
+      searchTargets(at, statement.set, statement.key, asked);
+    } else if (statement.kind === 'jump' || statement.kind === 'goto') {
+      if (add(at, asked)) return;
+      const target = at.table.chains.get(statement.chain);
+      if (target !== undefined) search(at, target, asked);
+    } else if (translates.has(statement.kind)) {
+      add(at, asked.address === null ? asked : { ...asked, port: asked.port ?? discard });
+    } else if (stops.has(statement.kind)) add(at, asked);
+  }
+}
+
+const translates = new Set<Statement['kind']>(['dnat', 'dnat by map', 'redirect']);
+const stops = new Set<Statement['kind']>(['drop', 'reject']);
+
+/** The port of the discard protocol, for rules that take all. */
+const discard: readonly Range[] = [{ low: 9, high: 9 }];
+
+const fields = {
+  destination: 'address',
+  protocol: 'protocol',
+  'destination port': 'port',
+} as const;
+
+const isAsked = (field: string): field is keyof typeof fields => field in fields;
+
+function narrowed(asked: Asked, statement: Statement): Asked {
+  if (statement.kind !== 'field' || statement.negate || statement.mask !== null) return asked;
+  const { field, ranges } = statement;
+  if (!isAsked(field) || (field === 'destination' && ranges.every(isLoopback))) return asked;
+  return asking(asked, field, ranges);
+}
+
+/** Of the node's own, as all are that kube-proxy asks for where no address is told. */
+const isLoopback = ({ low, high }: Range): boolean =>
+  typeof low === 'number' && low < high && low >= 0x7f000000 && high <= 0x7fffffff;
+
+function asking(asked: Asked, field: keyof typeof fields, ranges: readonly Range[]): Asked {
+  const name = fields[field];
+  const before = asked[name];
+  return {
+    ...asked,
+    [name]: before === null ? ranges : before.flatMap((one) => meet(one, ranges)),
+  };
+}
+
+const meet = (one: Range, others: readonly Range[]): Range[] =>
+  others.flatMap(({ low, high }) => {
+    const both = { low: low > one.low ? low : one.low, high: high < one.high ? high : one.high };
+    return both.low > both.high ? [] : both;
+  });
+
+/** More are a list that somebody keeps, and no frontend written wrong. */
+const mostRanges = 16;
+
+const endsOf = (ranges: readonly Range[]): ReadonlySet<Address> =>
+  new Set(ranges.slice(0, mostRanges).flatMap(({ low, high }) => [low, high]));
+
+/** Takes note of claims that are complete; returns whether they are. */
+function add(at: Search, { address, protocol, port }: Asked): boolean {
+  if (protocol === null || port === null) return false;
+  const addresses = address === null ? [null] : [...endsOf(address)];
+  for (const number of endsOf(protocol)) {
+    const name = protocols[Number(number)];
+    if (name === undefined) continue;
+    for (const one of addresses) {
+      for (const end of endsOf(port)) addOne(at, one, name, Number(end));
+    }
+  }
+  return true;
+}
+
+function addOne(
+  { found, table, isNat }: Search,
+  address: Address | null,
+  protocol: Claim['protocol'],
+  port: number,
+): void {
+  const families: Claim['family'][] =
+    address !== null
+      ? [familyOf(address)]
+      : table.family === 'inet'
+        ? ['ip', 'ip6']
+        : [table.family];
+  for (const family of families) {
+    const text = address === null ? null : formatAddress(address);
+    const key = `${family} ${String(text)} ${protocol} ${port}`;
+    const claim = { family, address: text, protocol, port };
+    const known = found.get(key) ?? { claim, by: [] };
+    if (known.by.length === 0) found.set(key, known);
+    if (isNat && !known.by.includes(table)) known.by.push(table);
+  }
+}
+
+function* claimsOfMap(key: Key, set: ElementSet, asked: Asked): Generator<Asked> {
+  if (key.kind !== 'fields') return;
+  for (const element of set.elements) {
+    let claim = asked;
+    for (const [index, field] of key.fields.entries()) {
+      const component = element.key[index];
+      if (component === undefined || typeof component === 'string' || !isAsked(field)) continue;
+      claim = asking(claim, field, [component]);
+    }
+    yield claim;
+  }
+}
+
+/** Chains that a map leads to without having asked for a port. */
+function searchTargets(at: Search, set: ElementSet, key: Key, asked: Asked): void {
+  const complete =
+    key.kind === 'fields' && (key.fields.includes('destination port') || asked.port !== null);
+  if (complete) return;
+  for (const { verdict } of set.elements) {
+    if (verdict?.kind !== 'jump' && verdict?.kind !== 'goto') continue;
+    const target = at.table.chains.get(verdict.chain);
+    if (target !== undefined) search(at, target, asked);
+  }
+}

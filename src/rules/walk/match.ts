@@ -1,0 +1,390 @@
+// Whether a match holds for a packet: yes, no, or unknown. Unknown is an answer, not a failure:
+// the match is one that no reader models, or it asks for what is not known of the packet (its
+// source port, the interface it leaves by, an address that a rule made without saying which).
+//
+// The packet is the first of its connection: conntrack's state is new, of TCP's flags only SYN is
+// set, and no connection mark stands yet. Facts: linux include/uapi/linux/netfilter/*.h and
+// net/netfilter/nft_*.c, xt_*.c.
+
+import type {
+  Address,
+  Component,
+  Element,
+  ElementSet,
+  Family,
+  Field,
+  Hook,
+  Key,
+  Match,
+  Rule,
+} from '../ruleset.ts';
+import type { BaseChain } from './hooks.ts';
+
+export type Answer = 'yes' | 'no' | 'unknown';
+
+/** A list that shares its tail, so that a state can be copied cheaply. */
+export interface List<T> {
+  readonly head: T;
+  readonly tail: List<T> | null;
+}
+
+/** A packet at one place of its way. Who holds a state may change it; a fork copies it. */
+export interface PacketState {
+  readonly family: Family;
+  readonly from: 'pod' | 'node' | 'outside';
+  readonly source: Address;
+  readonly protocol: number;
+  readonly isLocal: (address: Address) => boolean;
+  /** Where it was sent to; null: not known. */
+  original: { readonly address: Address | null; readonly port: number | null };
+  hook: Hook;
+  /** null: a rule translated it, and does not say into what. */
+  destination: Address | null;
+  destinationPort: number | null;
+  /** Whether it is for the node itself, where its address does not tell; null: ask the address. */
+  toNode: boolean | null;
+  /** All interfaces of the node; null: not known. */
+  readonly interfaces: readonly string[] | null;
+  /** By one of which an address is reached; null: not known. */
+  readonly waysTo: (address: Address) => readonly string[] | null;
+  /** null: not known; empty: none. */
+  in: string | null;
+  /** null: as the routes say (`waysOut`). */
+  out: string | null;
+  mark: number;
+  /** The bits of the mark that are known. */
+  markKnown: number;
+  connectionMark: number;
+  connectionMarkKnown: number;
+  /**
+   * In conntrack's table: there is none before it is asked, or where a rule told it not to. An
+   * error that the node sends about a packet is related to its entry.
+   */
+  entry: 'none' | 'new' | 'untracked' | 'related';
+  /** Destination NAT is settled: no rule can change it any more. */
+  translated: boolean;
+  sourceTranslated: boolean;
+  /** Where it goes: `ip:port`, or null while nobody translated it. */
+  goal: string | null;
+  /** Whether it goes elsewhere than it was sent: NAT to the same place leaves no DNAT status. */
+  rewritten: boolean;
+  masqueraded: boolean | 'unknown';
+  /** The names under which rules remembered the source on the way. */
+  remembered: List<string> | null;
+  /** On the way of a source that is remembered: under which name, for how long. */
+  affinity: { readonly name: string; readonly seconds: number | null } | null;
+  trace: List<Passed> | null;
+  /** Takes up what is asked of where it goes; null: nobody wants to know. */
+  asked: Asked[] | null;
+}
+
+/** A question that was asked of a packet, as it is asked of another, and its answer. */
+export interface Asked {
+  readonly question: (other: PacketState) => unknown;
+  readonly answer: unknown;
+}
+
+const nowhere = {
+  destination: null,
+  destinationPort: null,
+  original: { address: null, port: null },
+};
+
+/**
+ * Asks a packet something. An answer that is certain, and the same when nobody knows where the
+ * packet goes, is the same wherever it goes.
+ */
+export function ask<Answer>(state: PacketState, question: (of: PacketState) => Answer): Answer {
+  const answer = question(state);
+  if (state.asked === null) return answer;
+  if (answer !== 'unknown' && question({ ...state, ...nowhere }) === answer) return answer;
+  const now = { ...state };
+  const again = ({ destination, destinationPort, original }: PacketState): Answer => {
+    now.destination = destination;
+    now.destinationPort = destinationPort;
+    now.original = original;
+    return question(now);
+  };
+  state.asked.push({ question: again, answer });
+  return answer;
+}
+
+export interface TraceStep {
+  readonly chain: string;
+  /** The base chain that led here. */
+  readonly base: BaseChain;
+  readonly rule: Rule;
+}
+
+/** A step while the packet is on its way; a rule of null: the last one of its chain. */
+export interface Passed extends Omit<TraceStep, 'rule'> {
+  rule: Rule | null;
+}
+
+const answer = (holds: boolean, negate: boolean): Answer => (holds !== negate ? 'yes' : 'no');
+
+/** Whether the match holds. Chance and memory (`random`, `remembered`) are the walker's affair. */
+export const evaluate = (match: Match, state: PacketState): Answer =>
+  state.asked === null ? answerTo(match, state) : ask(state, (one) => answerTo(match, one));
+
+function answerTo(match: Match, state: PacketState): Answer {
+  switch (match.kind) {
+    case 'field':
+      return fieldAnswer(match, state);
+    case 'interface':
+      return interfaceAnswer(match, state);
+    case 'state': {
+      const holds = match.states.some((name) => stateHolds(name, state));
+      if (holds || !needsSource(match.states, state)) return answer(holds, match.negate);
+      return 'unknown';
+    }
+    case 'address type':
+      return addressTypeAnswer(match, state);
+    case 'lookup': {
+      const found = find(match.key, match.set, state);
+      if (found === 'unknown') return 'unknown';
+      // What a set that rules fill holds now says little of the next packet.
+      return match.set.dynamic ? 'unknown' : answer(found !== null, match.negate);
+    }
+    case 'never':
+      return 'no';
+    case 'unknown':
+    case 'random':
+    case 'remembered':
+      return 'unknown';
+  }
+}
+
+type FieldMatch = Extract<Match, { kind: 'field' }>;
+
+/** What stands in conntrack's entry, not in the packet. */
+const ofEntry: readonly Field[] = [
+  'connection mark',
+  'original destination',
+  'original destination port',
+];
+
+function fieldAnswer(match: FieldMatch, state: PacketState): Answer {
+  const { field, ranges, negate } = match;
+  // Without an entry there is nothing to compare, and a negation does not make one.
+  if (state.entry !== 'new' && ofEntry.includes(field)) return 'no';
+  if (match.mask !== null || field === 'mark' || field === 'connection mark') {
+    return bitsAnswer(match, state);
+  }
+  if (field === 'source port') {
+    const all = ranges.some(({ low, high }) => low <= 1 && high >= 65535);
+    return all ? answer(true, negate) : 'unknown';
+  }
+  const value = numberOf(field, state);
+  if (value === null) return 'unknown';
+  for (const { low, high } of ranges) {
+    if (value >= low && value <= high && typeof value === typeof low) return answer(true, negate);
+  }
+  return answer(false, negate);
+}
+
+/** What the packet carries in this field; null: it is not known. Not for marks. */
+function numberOf(field: Field, state: PacketState): Address | null {
+  switch (field) {
+    case 'source':
+      return state.source;
+    case 'destination':
+      return state.destination;
+    case 'destination port':
+      return state.destinationPort;
+    case 'original destination':
+      return state.original.address;
+    case 'original destination port':
+      return state.original.port;
+    case 'protocol':
+      return state.protocol;
+    case 'nfproto':
+      return state.family === 'ip' ? 2 : 10;
+    case 'tcp flags':
+      return state.protocol === 6 ? 2 : null;
+    case 'mark':
+      return state.markKnown === 0xffffffff ? state.mark : null;
+    case 'connection mark':
+      return state.connectionMarkKnown === 0xffffffff ? state.connectionMark : null;
+    case 'source port':
+      return null;
+  }
+}
+
+/** Fields of bits: some may be known and others not. */
+function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketState): Answer {
+  const [value, known] = bitsOf(field, state);
+  if (value === null) return field === 'tcp flags' ? answer(false, negate) : 'unknown';
+  const asked = mask ?? 0xffffffff;
+  const seen = (value & asked) >>> 0;
+  if ((known & asked) >>> 0 === asked) {
+    return answer(
+      ranges.some(({ low, high }) => seen >= low && seen <= high),
+      negate,
+    );
+  }
+  // One known bit that differs is enough for no.
+  const sure = known & asked;
+  const possible = ranges.some(
+    ({ low, high }) => low !== high || ((seen ^ Number(low)) & sure) === 0,
+  );
+  return possible ? 'unknown' : answer(false, negate);
+}
+
+/** Value and known bits; a value of null: the packet has no such field, or it is not known. */
+function bitsOf(field: Field, state: PacketState): readonly [number | null, number] {
+  if (field === 'mark') return [state.mark, state.markKnown];
+  if (field === 'connection mark') return [state.connectionMark, state.connectionMarkKnown];
+  // Of the flags, ECN's two are the sender's choice.
+  if (field === 'tcp flags') return [state.protocol === 6 ? 2 : null, 0x3f];
+  const value = numberOf(field, state);
+  return typeof value === 'number' ? [value, 0xffffffff] : [null, 0];
+}
+
+type InterfaceMatch = Extract<Match, { kind: 'interface' }>;
+
+function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketState): Answer {
+  const name = side === 'in' ? state.in : state.out;
+  if (name !== null) return answer(matchesName(names, name), negate);
+  // Whatever it is: it is one of the node's, and not the loopback interface.
+  const others = (side === 'out' ? waysOut(state) : null) ?? state.interfaces;
+  if (others !== null) {
+    const possible = others.filter((other) => other !== 'lo');
+    const matching = possible.filter((other) => matchesName(names, other)).length;
+    return matching > 0 && matching < possible.length ? 'unknown' : answer(matching > 0, negate);
+  }
+  if (names.every((pattern) => pattern === 'lo')) return answer(false, negate);
+  return names.includes('*') ? answer(true, negate) : 'unknown';
+}
+
+/**
+ * By one of which interfaces it leaves. To the rules of the hook output it still leaves as it was
+ * sent, whatever they make of its destination: the route changes when all of them are through.
+ */
+function waysOut({ hook, original, destination, waysTo }: PacketState): readonly string[] | null {
+  const to = hook === 'output' ? original.address : destination;
+  return to === null ? null : waysTo(to);
+}
+
+const matchesName = (patterns: readonly string[], name: string): boolean =>
+  patterns.some((pattern) =>
+    pattern.endsWith('*') ? name !== '' && name.startsWith(pattern.slice(0, -1)) : name === pattern,
+  );
+
+function stateHolds(name: string, state: PacketState): boolean {
+  switch (name) {
+    case 'new':
+    case 'original':
+      return state.entry === 'new';
+    case 'untracked':
+    case 'related':
+      return state.entry === name;
+    case 'invalid':
+      return state.entry === 'none';
+    case 'dnat':
+      return state.rewritten;
+    case 'snat':
+      return state.masqueraded === true;
+    default:
+      return false;
+  }
+}
+
+const needsSource = (states: readonly string[], state: PacketState): boolean =>
+  states.includes('snat') && state.masqueraded === 'unknown';
+
+type AddressTypeMatch = Extract<Match, { kind: 'address type' }>;
+
+function addressTypeAnswer({ side, types, negate }: AddressTypeMatch, state: PacketState): Answer {
+  if (side === 'destination' && state.toNode !== null) {
+    if (state.toNode) return answer(types.includes('local'), negate);
+    return types.every((type) => type === 'local') ? answer(false, negate) : 'unknown';
+  }
+  const address = side === 'source' ? state.source : state.destination;
+  if (address === null) return 'unknown';
+  if (state.isLocal(address)) return answer(types.includes('local'), negate);
+  const type = specialType(address);
+  if (type !== null) return answer(types.includes(type), negate);
+  // A route may say something else than unicast of it; only what no route says is sure.
+  if (types.includes('unicast')) return types.length === 1 ? answer(true, negate) : 'unknown';
+  const other = types.filter((name) => name !== 'local' && name !== 'multicast');
+  const mayBroadcast = typeof address === 'number' && [0, 255].includes(address % 256);
+  if (other.length === 0 || (other.every((name) => name === 'broadcast') && !mayBroadcast)) {
+    return answer(false, negate);
+  }
+  return 'unknown';
+}
+
+function specialType(address: Address): 'multicast' | 'broadcast' | 'unspec' | null {
+  if (typeof address === 'bigint') return address >> 120n === 0xffn ? 'multicast' : null;
+  if (address === 0xffffffff) return 'broadcast';
+  if (address === 0) return 'unspec';
+  return address >= 0xe0000000 && address < 0xf0000000 ? 'multicast' : null;
+}
+
+// Sets and maps.
+
+interface SetIndex {
+  /** Elements without ranges, by their components. */
+  readonly exact: ReadonlyMap<string, Element>;
+  readonly others: readonly Element[];
+}
+
+const isExact = (component: Component): boolean =>
+  typeof component === 'string' ? !component.endsWith('*') : component.low === component.high;
+
+const textOf = (component: Component): string =>
+  typeof component === 'string' ? component : String(component.low);
+
+function indexOf(set: ElementSet): SetIndex {
+  if (set.index !== null) return set.index as SetIndex;
+  const exact = new Map<string, Element>();
+  const others: Element[] = [];
+  for (const element of set.elements) {
+    if (element.key.every(isExact)) exact.set(element.key.map(textOf).join(' '), element);
+    else others.push(element);
+  }
+  return (set.index = { exact, others });
+}
+
+type Found = Element | null | 'unknown';
+
+/** The element that the packet finds; null: there is none; unknown: not enough is known. */
+export const lookup = (key: Key, set: ElementSet, state: PacketState): Found =>
+  ask(state, (one) => find(key, set, one));
+
+function find(key: Key, set: ElementSet, state: PacketState): Found {
+  if (key.kind !== 'fields') return 'unknown';
+  const { exact, others } = indexOf(set);
+  const values: (Address | string)[] = [];
+  for (const field of key.fields) {
+    const value = valueOf(field, state);
+    if (value === null) return set.elements.length === 0 ? null : 'unknown';
+    values.push(value);
+  }
+  const found = exact.get(values.length === 1 ? String(values[0]) : values.join(' '));
+  if (found !== undefined) return found;
+  return (
+    others.find((element) => element.key.every((part, at) => covers(part, values[at]))) ?? null
+  );
+}
+
+function valueOf(
+  field: Field | 'in' | 'out' | 'state',
+  state: PacketState,
+): Address | string | null {
+  if (field === 'state') return state.entry === 'none' ? 'invalid' : state.entry;
+  if (field === 'in') return state.in;
+  if (field !== 'out') return numberOf(field, state);
+  const [only, ...more] = state.out === null ? (waysOut(state) ?? []) : [state.out];
+  return more.length === 0 ? (only ?? null) : null;
+}
+
+function covers(component: Component, value: Address | string | undefined): boolean {
+  if (value === undefined) return false;
+  if (component === '*') return true;
+  if (typeof component === 'string')
+    return typeof value === 'string' && matchesName([component], value);
+  if (typeof value === 'string' || typeof value !== typeof component.low) return false;
+  return value >= component.low && value <= component.high;
+}

@@ -1,0 +1,143 @@
+// By which interface a node reaches an IPv4 address, as far as the kernel tells anybody, and so by
+// which one packets leave it, and come in. Two files of /proc/net tell it: `route` has the main
+// table with interfaces, `fib_trie` the networks of every table, without them. Reference: linux
+// net/ipv4/fib_trie.c (fib_route_seq_show, fib_trie_seq_show).
+//
+// What they leave open stays so. Which rule leads to another table they do not say: of an address
+// that another table has a route to, nothing is known. Of a route with several next hops they show
+// the first: the others may be on any interface that leads on, a device that is none of software's
+// or one that another gateway is reached by. Of several routes to one network, by metric or by
+// type of service, each may be the one.
+//
+// Packets come in by the interface by which their answers leave. That is an assumption about the
+// senders that are put to rules, not about what is sent. A pod's is a network of the node alone.
+//
+// Left out: IPv6, where one file shows the routes of all tables and not which table has which;
+// rules that forbid without a table.
+
+import { parseNetwork } from '../address.ts';
+import type { Address, Range } from '../ruleset.ts';
+
+interface Route extends Range<number> {
+  /** null: none that leads away, as of a black hole. */
+  readonly interface: string | null;
+  readonly hasGateway: boolean;
+}
+
+/** Routes as they were told. */
+export interface Routes {
+  readonly main: readonly Route[];
+  /** Networks that other tables have routes to. */
+  readonly others: readonly Range[];
+  /** Interfaces that lead on to other nodes. */
+  readonly uplinks: readonly string[];
+}
+
+/** Ways of packets; null: not known. */
+export interface Ways {
+  /** Interfaces by one of which the address is reached, the likeliest first. */
+  readonly to: (address: Address) => readonly string[] | null;
+  /** The interface by which a packet with this source comes in. */
+  readonly from: (sender: 'pod' | 'outside', source: Address) => string | null;
+}
+
+/** More than these are a router's. */
+const mostRoutes = 4096;
+
+/** The flag of a route by a gateway: include/uapi/linux/route.h. */
+const byGateway = 0x2;
+
+/**
+ * Reads the two files; `devices` are the interfaces that are no software's. null: they are not of
+ * that form, or too long.
+ */
+export function readRoutes(route: string, trie: string, devices: readonly string[]): Routes | null {
+  const main: Route[] = [];
+  for (const line of route.trimEnd().split('\n').slice(1)) {
+    const one = routeIn(line);
+    if (one === null) return null;
+    main.push(one);
+  }
+  const others = networksIn(trie);
+  if (others === null || main.length + others.length > mostRoutes) return null;
+  const uplinks = new Set(devices);
+  for (const one of main) if (one.hasGateway && one.interface !== null) uplinks.add(one.interface);
+  return { main, others, uplinks: [...uplinks].sort() };
+}
+
+/** A line of `route`; null: it is none. */
+function routeIn(line: string): Route | null {
+  const [name = '', network = '', , flags = '', , , , mask = ''] = line.split(/\s+/);
+  const range = parseNetwork(`${addressIn(network)}/${addressIn(mask)}`);
+  if (range === null || typeof range.low !== 'number' || typeof range.high !== 'number')
+    return null;
+  const hasGateway = (Number.parseInt(flags, 16) & byGateway) !== 0;
+  const leadsNowhere = name === '*' || name === 'lo';
+  return { low: range.low, high: range.high, interface: leadsNowhere ? null : name, hasGateway };
+}
+
+/** `0101F40A` is 10.244.1.1: its bytes as one number of a little-endian machine. */
+const addressIn = (word: string): string =>
+  (word.match(/../g) ?? [])
+    .map((byte) => Number.parseInt(byte, 16))
+    .reverse()
+    .join('.');
+
+/** The networks in `fib_trie` that tables besides main and local have; null: it is no such file. */
+function networksIn(trie: string): Range[] | null {
+  const networks: Range[] = [];
+  let isOther: boolean | null = null;
+  let address = '';
+  for (const line of trie.split('\n')) {
+    const table = /^(\S.*):$/.exec(line)?.[1];
+    if (table !== undefined) isOther = table !== 'Main' && table !== 'Local';
+    if (isOther !== true) continue;
+    address = /\|-- (\S+)$/.exec(line)?.[1] ?? address;
+    const bits = /^ +\/(\d+) /.exec(line)?.[1];
+    if (bits === undefined) continue;
+    const network = parseNetwork(`${address}/${bits}`);
+    if (network === null) return null;
+    networks.push(network);
+  }
+  return isOther === null ? null : networks;
+}
+
+/** Addresses that have an interface of their own, which leads nowhere else; in their order. */
+export function hostsOf({ main, uplinks }: Routes): { address: number; interface: string }[] {
+  const hosts = main.flatMap(({ low, high, interface: name, hasGateway }) =>
+    low !== high || hasGateway || name === null || uplinks.includes(name)
+      ? []
+      : [{ address: low, interface: name }],
+  );
+  return hosts.sort((a, b) => a.address - b.address);
+}
+
+/** By which interfaces these routes lead. */
+export function waysBy({ main, others, uplinks }: Routes): Ways {
+  const bySize = new Map<number, Map<number, Set<string>>>();
+  for (const { low, high, interface: name, hasGateway } of main) {
+    const size = high - low + 1;
+    const networks = bySize.get(size) ?? new Map<number, Set<string>>();
+    bySize.set(size, networks);
+    const names = networks.get(low) ?? new Set<string>();
+    networks.set(low, names);
+    if (name !== null) names.add(name);
+    if (hasGateway) for (const uplink of uplinks) names.add(uplink);
+  }
+  const sizes = [...bySize.keys()].sort((a, b) => a - b);
+  const to = (address: Address): readonly string[] | null => {
+    if (typeof address !== 'number') return null;
+    if (others.some(({ low, high }) => address >= low && address <= high)) return null;
+    for (const size of sizes) {
+      const names = bySize.get(size)?.get(address - (address % size));
+      if (names !== undefined) return names.size === 0 ? null : [...names];
+    }
+    return null;
+  };
+  const from = (sender: 'pod' | 'outside', source: Address): string | null => {
+    const [first, ...more] = to(source) ?? [];
+    if (first === undefined || sender === 'outside') return first ?? null;
+    return more.length === 0 && !uplinks.includes(first) ? first : null;
+  };
+  return { to, from };
+}

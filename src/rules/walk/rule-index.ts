@@ -1,0 +1,83 @@
+// Which rules of a long chain can match a packet at all. KUBE-SERVICES of a large cluster has tens
+// of thousands of rules, each for one address; going through all of them for every packet would
+// cost a cluster's size squared. A chain is sorted once by the destination address, or else the
+// destination port, that its rules ask for; a walk then sees those for its own, and all rules that
+// ask for neither, in their order.
+
+import type { Address, Chain, Field, Rule, Statement } from '../ruleset.ts';
+import { rulesOf } from '../ruleset.ts';
+import type { PacketState } from './match.ts';
+import { ask } from './match.ts';
+
+interface Index {
+  /** Places in the chain of the rules that every packet must see. */
+  readonly general: readonly number[];
+  readonly generalRules: readonly Rule[];
+  readonly byAddress: ReadonlyMap<Address, readonly number[]>;
+  readonly byPort: ReadonlyMap<Address, readonly number[]>;
+}
+
+/** A shorter chain is read faster than an index is made. */
+const shortest = 256;
+
+/** The rules that may match, in order: all that are left out surely do not. */
+export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] {
+  const rules = rulesOf(chain);
+  if (rules.length < shortest) return rules;
+  const index = (chain.index ??= indexOf(rules)) as Index | 'useless';
+  if (index === 'useless') return rules;
+  const { byAddress, byPort } = index;
+  const own = ask(state, ({ destination }) => placesOf(byAddress, destination));
+  const ports = ask(state, ({ destinationPort }) => placesOf(byPort, destinationPort));
+  if (own === null || ports === null) return rules;
+  if (own.length === 0 && ports.length === 0) return index.generalRules;
+  const places = [...index.general, ...own, ...ports].sort((a, b) => a - b);
+  return places.flatMap((place) => rules[place] ?? []);
+}
+
+const none: readonly number[] = [];
+
+/** null: any place may be one. */
+const placesOf = (by: Index['byPort'], value: Address | null): readonly number[] | null =>
+  value === null ? null : (by.get(value) ?? none);
+
+function indexOf(rules: readonly Rule[]): Index | 'useless' {
+  const general: number[] = [];
+  const byAddress = new Map<Address, number[]>();
+  const byPort = new Map<Address, number[]>();
+  for (const [place, rule] of rules.entries()) {
+    const address = onlyValue(rule, 'destination');
+    const port = address === null ? onlyValue(rule, 'destination port') : null;
+    if (address !== null) put(byAddress, address, place);
+    else if (port !== null) put(byPort, port, place);
+    else general.push(place);
+  }
+  if (general.length * 2 > rules.length) return 'useless';
+  const generalRules = general.flatMap((place) => rules[place] ?? []);
+  return { general, generalRules, byAddress, byPort };
+}
+
+function put(map: Map<Address, number[]>, key: Address, place: number): void {
+  const places = map.get(key);
+  if (places === undefined) map.set(key, [place]);
+  else places.push(place);
+}
+
+/** Statements that change nothing. */
+const passive = new Set<Statement['kind']>([
+  ...(['field', 'interface', 'state', 'address type', 'lookup'] as const),
+  ...(['note', 'never', 'unknown'] as const),
+]);
+
+/** The one value of this field that the rule asks for before it does anything; null: none. */
+export function onlyValue(rule: Rule, asked: Field): Address | null {
+  for (const statement of rule.statements) {
+    if (statement.kind === 'field' && statement.field === asked) {
+      const [range] = statement.ranges;
+      const isOne = statement.ranges.length === 1 && range?.low === range?.high;
+      if (isOne && !statement.negate && statement.mask === null && range) return range.low;
+    }
+    if (!passive.has(statement.kind)) return null;
+  }
+  return null;
+}

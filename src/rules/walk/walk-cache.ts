@@ -1,0 +1,137 @@
+// Where packets go on once a rule has translated their destination. A Service of many endpoints
+// sends as many packets on, from Service to Service the same ones but for where they go; and the
+// rules behind hardly ever ask for that. So the first of a kind goes on by itself, and what it is
+// asked of where it goes is kept with the answers (match.ts), and what became of it. The first
+// question is the same for all of its kind, and by the answers so far so is the next: a tree that
+// others go through. Who comes to an end of it fares as the one that made it, with a goal of its
+// own. Who gives an answer that nobody gave before goes on by itself, too.
+
+import type { Hooks } from './hooks.ts';
+import type { Asked, List, Passed } from './match.ts';
+import type { Tally } from './outcome-shares.ts';
+import { addShare } from './outcome-shares.ts';
+import type { Kind, Traveller, Turn, Walk, Way } from './walk-state.ts';
+
+/** A node has few kinds: by sender, protocol and mark. */
+const mostKinds = 16;
+
+/** Where rules ask for each destination by itself, there are many ways, each for a few packets. */
+const mostWays = 64;
+
+/** Why a walk is given up: of that, how a packet came here is the reason. */
+export const forkedTooOften = 'the rules fork too often';
+
+const known = new WeakMap<Hooks, WeakMap<object, Kind[]>>();
+
+/** What is known of packets that these hooks of a node let go on; `node` stands for the node. */
+export function kindsOf(hooks: Hooks, node: object): Kind[] {
+  const ofNodes = known.get(hooks) ?? new WeakMap<object, Kind[]>();
+  known.set(hooks, ofNodes);
+  const kinds = ofNodes.get(node) ?? [];
+  ofNodes.set(node, kinds);
+  return kinds;
+}
+
+const newTurn = (): Turn => ({ question: null, answers: new Map(), way: null });
+
+/** Takes a packet on that was translated just now; what follows adds to the tally. */
+export function goOnward(walk: Walk, traveller: Traveller, tally: Tally, weight: number): void {
+  const { destination, destinationPort, goal, remembered, affinity, asked } = traveller;
+  const isKnown = destination !== null && destinationPort !== null && goal !== null;
+  if (!isKnown || remembered !== null || affinity !== null || asked !== null) {
+    walk.onward(walk, traveller, tally, weight);
+    return;
+  }
+  const kind = kindOf(walk, traveller);
+  const way = wayOf(kind, traveller);
+  if (way !== null) follow(walk, way, traveller, tally, weight);
+  else if (kind.ways >= mostWays) walk.onward(walk, traveller, tally, weight);
+  else follow(walk, makeWay(walk, kind, { ...traveller }), traveller, tally, weight);
+}
+
+function kindOf({ kinds }: Walk, traveller: Traveller): Kind {
+  const known = kinds.find(({ first }) => isAlike(first, traveller));
+  if (known !== undefined) return known;
+  const kind: Kind = { first: { ...traveller }, root: newTurn(), ways: 0 };
+  if (kinds.length >= mostKinds) kinds.shift();
+  kinds.push(kind);
+  return kind;
+}
+
+/** The way that a packet of this kind takes; null: it is not known. */
+function wayOf({ root }: Kind, traveller: Traveller): Way | null {
+  let turn: Turn | undefined = root;
+  while (turn?.question) turn = turn.answers.get(turn.question(traveller));
+  return turn?.way ?? null;
+}
+
+function makeWay(walk: Walk, kind: Kind, traveller: Traveller): Way {
+  const { goal, trace } = traveller;
+  const { unknown } = walk;
+  const asked: Asked[] = [];
+  const tally: Tally = new Map();
+  walk.unknown = new Map();
+  traveller.asked = asked;
+  walk.onward(walk, traveller, tally, 1);
+  const shares = [...tally].map(([fate, share]) => ({ fate, share }));
+  const way: Way = { goal, trace, shares, unknown: walk.unknown };
+  walk.unknown = unknown;
+  if (way.unknown.has(forkedTooOften)) return way;
+  let turn = kind.root;
+  for (const { question, answer } of asked) {
+    turn.question ??= question;
+    const next = turn.answers.get(answer) ?? newTurn();
+    turn.answers.set(answer, next);
+    turn = next;
+  }
+  turn.way = way;
+  kind.ways++;
+  return way;
+}
+
+/** Whether two packets are alike but for where they go, and how they came there. */
+export function isAlike(one: Traveller, other: Traveller): boolean {
+  return (
+    one.source === other.source &&
+    one.mark === other.mark &&
+    one.hook === other.hook &&
+    one.protocol === other.protocol &&
+    one.from === other.from &&
+    one.family === other.family &&
+    one.stations === other.stations &&
+    one.station === other.station &&
+    one.nat === other.nat &&
+    one.natNext === other.natNext &&
+    one.markKnown === other.markKnown &&
+    one.connectionMark === other.connectionMark &&
+    one.connectionMarkKnown === other.connectionMarkKnown &&
+    one.entry === other.entry &&
+    one.translated === other.translated &&
+    one.sourceTranslated === other.sourceTranslated &&
+    one.rewritten === other.rewritten &&
+    one.masqueraded === other.masqueraded &&
+    one.toNode === other.toNode &&
+    one.in === other.in &&
+    one.out === other.out
+  );
+}
+
+/** Adds so much of what became of another packet, as what becomes of this one. */
+function follow(walk: Walk, way: Way, traveller: Traveller, tally: Tally, weight: number): void {
+  for (const { fate, share } of way.shares) {
+    const { low, high, masquerade, remembered, affinity } = share;
+    const trace = behind(traveller.trace, share.trace, way.trace);
+    const own = { low: low * weight, high: high * weight, masquerade, trace, remembered, affinity };
+    addShare(tally, fate === way.goal && traveller.goal !== null ? traveller.goal : fate, own);
+  }
+  if (way.unknown.size === 0) return;
+  for (const [key, reason] of way.unknown) walk.unknown.set(key, reason);
+}
+
+/** The steps of a way since it began, behind those of another. */
+const behind = (
+  own: List<Passed> | null,
+  way: List<Passed> | null,
+  begun: List<Passed> | null,
+): List<Passed> | null =>
+  way === begun || way === null ? own : { head: way.head, tail: behind(own, way.tail, begun) };

@@ -1,0 +1,438 @@
+// How a packet fares on a node. The walk takes the first packet of a connection through the rules
+// of all tables, in the kernel's order, and follows every way that is possible:
+//
+//   pod, outside   prerouting ─┬─ input                      (the destination is the node's own)
+//                              └─ forward ─── postrouting
+//   node           output ─ postrouting ─┬─ (leaves)
+//                                        └─ prerouting ─ input  (over lo; NAT is settled by then)
+//
+// At each hook base chains run by priority; NAT is one of them and stops at the first translation
+// (hooks.ts). Chance divides a way with exact shares. Affinity opens a way for those who came
+// before. A match that is unknown opens both ways, and only the hull of what they yield is kept
+// (chain.ts, tally.ts): an unknown that changes nothing leaves no trace in the outcome.
+//
+// By which interfaces packets come in and leave, the routes of the node tell where they are given
+// (routes.ts); else it is unknown, but for lo.
+//
+// Left out: fragments, ICMP, packets that conntrack knows already, and what sysctls forbid.
+// Reference: linux net/netfilter/core.c, nf_nat_core.c, nf_tables_core.c, net/ipv4/ip_input.c,
+// ip_forward.c, ip_output.c. The idea is that of the tracers in kubernetes@v1.36.3
+// pkg/proxy/iptables/proxier_test.go and pkg/proxy/nftables/helpers_test.go, turned round: what
+// they pass over is unknown here.
+
+import type { Packet } from '../../model/proxy-config.ts';
+import { familyOf, parseAddress } from '../address.ts';
+import type { Address, Chain, Hook, Rule, RuleSet } from '../ruleset.ts';
+import { rulesOf } from '../ruleset.ts';
+import type { Hooks, Station } from './hooks.ts';
+import { hooksOf } from './hooks.ts';
+import type { List, PacketState, Passed, TraceStep } from './match.ts';
+import { ask } from './match.ts';
+import type { Share, Tally } from './outcome-shares.ts';
+import { addHull, addShare, count, holds } from './outcome-shares.ts';
+import type { Ways } from './routes.ts';
+import { runBase } from './run-chain.ts';
+import { kindsOf } from './walk-cache.ts';
+import type { Traveller, Walk } from './walk-state.ts';
+
+export interface NodeContext {
+  /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
+  readonly localAddresses: readonly string[];
+  readonly interfaces?: {
+    /** By which packets come in; without them `-i` is unknown. */
+    readonly outside?: string;
+    readonly pod?: string;
+    /** All that the node has: a rule about another matches nothing. */
+    readonly all?: readonly string[];
+    /** By its routes: what is not said above, and by which packets leave. */
+    readonly ways?: Ways;
+  };
+}
+
+/** `probability` is exact, or the highest that the unknowns allow. */
+export interface Fate {
+  readonly probability: number;
+  /** unknown: some are and some are not, or it cannot be told. */
+  readonly masqueraded: boolean | 'unknown';
+  /** The rules that decided on one of the ways here, in their order. */
+  readonly trace: () => readonly TraceStep[];
+}
+
+export interface Destination extends Fate {
+  /** Who was sent here once is sent here again. */
+  readonly affinity: boolean;
+  /** For how long since the last connection; null without affinity, or without end. */
+  readonly affinitySeconds: number | null;
+}
+
+export interface Unknown {
+  readonly reason: string;
+  /** The rule as the dump has it. */
+  readonly rule: string;
+}
+
+export interface Outcome {
+  /**
+   * By `ip:port` or `[ip6]:port`. `node:PORT` is the node itself, at the address of the interface
+   * by which the packet came in; `unknown` is a destination that the dump does not tell. Of
+   * probability 0 are those that only a source reaches which is remembered for them.
+   */
+  readonly destinations: ReadonlyMap<string, Destination>;
+  readonly reject: Fate;
+  readonly drop: Fate;
+  /** Went on untranslated: no Service, or the node itself. */
+  readonly pass: Fate;
+  /** Not empty: the outcome depends on these, and only what has a probability is possible. */
+  readonly unknown: readonly Unknown[];
+}
+
+const protocols = { tcp: 6, udp: 17, sctp: 132 } as const;
+
+interface Journey extends Walk {
+  readonly hooks: Hooks;
+}
+
+/**
+ * Walks one packet through a rule set of either reader, or of several together.
+ *
+ * @throws TypeError where an address of the packet or the node is none.
+ */
+export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): Outcome {
+  const destination = addressOf('dst', packet.dst);
+  const own = ownAddresses(node);
+  const traveller = travellerOf(packet, node, destination, own);
+  const hooks = hooksOf(ruleset, familyOf(destination));
+  const journey = journeyOf(hooks, own, kindsOf(hooks, node));
+  const tally: Tally = new Map();
+  enterHook(journey, packet.from === 'node' ? 'output' : 'prerouting', traveller, tally, 1);
+  const rejected = tally.get('reject');
+  if (rejected !== undefined && isUnheard(packet, node, journey)) {
+    tally.delete('reject');
+    addShare(tally, 'drop', rejected);
+  }
+  return outcomeOf(tally, [...journey.unknown.values()]);
+}
+
+function journeyOf(hooks: Hooks, own: readonly Address[], kinds: Walk['kinds']): Journey {
+  const journey: Journey = {
+    ...{ hooks, own, kinds, unknown: new Map(), steps: 0, depth: 0 },
+    onward: (_walk, state, tally, weight) => onward(journey, state, tally, weight),
+  };
+  return journey;
+}
+
+/**
+ * Whether what the node answers where a rule rejects is surely dropped on its way out: then the
+ * sender hears nothing. The answer is a packet of the node itself, related to what it is about. A
+ * process of the node hears it whatever comes in may: so it is with real kernels.
+ */
+function isUnheard({ src, dst }: Packet, node: NodeContext, { hooks, own }: Journey): boolean {
+  const [to, asked] = [addressOf('src', src), addressOf('dst', dst)];
+  const [first = asked] = own.filter((address) => familyOf(address) === familyOf(to));
+  const source = isLoopback(asked) || own.includes(asked) ? asked : first;
+  const question: Packet = { from: 'node', src: dst, dst: src, protocol: 'tcp', dport: 0 };
+  const answer: Traveller = {
+    ...travellerOf(question, node, to, own),
+    ...{ source, protocol: familyOf(to) === 'ip' ? 1 : 58, destinationPort: null },
+    ...{ original: { address: to, port: null }, entry: 'related' },
+    // As one that ends where it leaves.
+    ...{ translated: true, sourceTranslated: true, from: 'outside' },
+  };
+  const tally: Tally = new Map();
+  enterHook(journeyOf(hooks, own, []), 'output', answer, tally, 1);
+  return tally.size === 1 && (tally.get('drop')?.low ?? 0) > 0.999;
+}
+
+function addressOf(field: string, text: string): Address {
+  const address = parseAddress(text);
+  if (address === null) throw new TypeError(`Cannot walk: ${field} is not an address: ${text}`);
+  return address;
+}
+
+const addressesOfNodes = new WeakMap<NodeContext, readonly Address[]>();
+
+function ownAddresses(node: NodeContext): readonly Address[] {
+  const known = addressesOfNodes.get(node);
+  if (known !== undefined) return known;
+  const own = node.localAddresses.map((text) => addressOf('localAddresses', text));
+  addressesOfNodes.set(node, own);
+  return own;
+}
+
+function travellerOf(
+  packet: Packet,
+  node: NodeContext,
+  destination: Address,
+  own: readonly Address[],
+): Traveller {
+  const { from } = packet;
+  const source = addressOf('src', packet.src);
+  const { interfaces } = node;
+  return {
+    family: familyOf(destination),
+    from,
+    source,
+    protocol: protocols[packet.protocol],
+    isLocal: (address) => isLoopback(address) || own.includes(address),
+    interfaces: interfaces?.all ?? null,
+    waysTo: interfaces?.ways?.to ?? noWays,
+    original: { address: destination, port: packet.dport },
+    hook: 'prerouting',
+    destination,
+    destinationPort: packet.dport,
+    toNode: null,
+    in: from === 'node' ? '' : (packet.iif ?? interfaceOf(interfaces, from, source)),
+    out: '',
+    mark: 0,
+    markKnown: 0xffffffff,
+    connectionMark: 0,
+    connectionMarkKnown: 0xffffffff,
+    entry: 'none',
+    translated: false,
+    sourceTranslated: false,
+    goal: null,
+    rewritten: false,
+    masqueraded: false,
+    remembered: null,
+    affinity: null,
+    trace: null,
+    asked: null,
+    stations: [],
+    station: 0,
+    nat: null,
+    natNext: 0,
+  };
+}
+
+const noWays = (): null => null;
+
+/** By which a packet from there comes in; null: nobody says. */
+const interfaceOf = (
+  known: NodeContext['interfaces'],
+  from: 'pod' | 'outside',
+  source: Address,
+): string | null => known?.[from] ?? known?.ways?.from(from, source) ?? null;
+
+const isLoopback = (address: Address): boolean =>
+  typeof address === 'number' ? address >>> 24 === 127 : address === 1n;
+
+function enterHook(
+  journey: Journey,
+  hook: Hook,
+  traveller: Traveller,
+  tally: Tally,
+  weight: number,
+): void {
+  traveller.hook = hook;
+  if (hook === 'prerouting' || hook === 'input') traveller.out = '';
+  else traveller.out = isLocal(traveller) === true ? 'lo' : null;
+  const orders = journey.hooks[hook];
+  const [only] = orders;
+  if (orders.length === 1 && only !== undefined) {
+    begin(journey, traveller, only, tally, weight);
+    return;
+  }
+  eachOrder(journey, orders, traveller, { tally, weight }, (state, order, part) => {
+    begin(journey, state, order, part.tally, part.weight);
+  });
+}
+
+function begin(
+  journey: Journey,
+  traveller: Traveller,
+  order: readonly Station[],
+  tally: Tally,
+  weight: number,
+): void {
+  traveller.stations = order;
+  traveller.station = 0;
+  traveller.nat = null;
+  onward(journey, traveller, tally, weight);
+}
+
+interface Part {
+  readonly tally: Tally;
+  readonly weight: number;
+}
+
+/** All orders that two tables of one priority may run in: what they change is unknown. */
+function eachOrder<T>(
+  journey: Journey,
+  orders: readonly (readonly T[])[],
+  traveller: Traveller,
+  part: Part,
+  take: (state: Traveller, order: readonly T[], part: Part) => void,
+): void {
+  const [only] = orders;
+  if (orders.length === 1 && only !== undefined) {
+    take(traveller, only, part);
+    return;
+  }
+  const tallies = orders.map((order) => {
+    const tally: Tally = new Map();
+    take({ ...traveller }, order, { tally, weight: 1 });
+    return tally;
+  });
+  if (addHull(part.tally, tallies, part.weight)) {
+    const reason = `no dump tells which of several tables comes first in ${traveller.hook}`;
+    journey.unknown.set(reason, { reason, rule: '' });
+  }
+}
+
+/** From one station of a hook to the next, and on to the next hook. */
+function onward(journey: Journey, state: Traveller, tally: Tally, weight: number): void {
+  const isSource = state.hook === 'postrouting' || state.hook === 'input';
+  if (state.nat !== null) {
+    const settled = isSource ? state.sourceTranslated : state.translated;
+    const chain = settled ? undefined : state.nat[state.natNext++];
+    if (chain !== undefined) {
+      runBase(journey, chain, state, tally, weight);
+      return;
+    }
+    state.nat = null;
+    if (isSource) state.sourceTranslated = true;
+    else state.translated = true;
+  }
+  const station = state.stations[state.station++] as Station | undefined;
+  if (state.entry === 'none' && isBehindConntrack(station)) state.entry = 'new';
+  if (station === undefined) {
+    leaveHook(journey, state, tally, weight);
+    return;
+  }
+  if (station.kind === 'chain') {
+    runBase(journey, station.at, state, tally, weight);
+    return;
+  }
+  const settled = isSource ? state.sourceTranslated : state.translated;
+  if (settled || state.entry === 'untracked') {
+    onward(journey, state, tally, weight);
+    return;
+  }
+  eachOrder(journey, station.orders, state, { tally, weight }, (way, order, part) => {
+    way.nat = order;
+    way.natNext = 0;
+    onward(journey, way, part.tally, part.weight);
+  });
+}
+
+/** Conntrack makes its entry at a priority of its own, between raw and mangle. */
+const isBehindConntrack = (station: Station | undefined): boolean =>
+  station?.kind !== 'chain' || station.at.base.priority > -200;
+
+/** Whether the packet is for the node itself; null: its destination is not known. */
+const isLocal = (state: Traveller): boolean | null => ask(state, localOf);
+
+function localOf({ toNode, destination, isLocal }: PacketState): boolean | null {
+  if (toNode !== null) return toNode;
+  return destination === null ? null : isLocal(destination);
+}
+
+function leaveHook(journey: Journey, state: Traveller, tally: Tally, weight: number): void {
+  switch (state.hook) {
+    case 'prerouting': {
+      routed(state, { tally, weight }, (way, local, part) =>
+        enterHook(journey, local ? 'input' : 'forward', way, part.tally, part.weight),
+      );
+      return;
+    }
+    case 'forward':
+    case 'output': {
+      enterHook(journey, 'postrouting', state, tally, weight);
+      return;
+    }
+    case 'postrouting':
+      if (state.from !== 'node') {
+        end(state, { tally, weight });
+        return;
+      }
+      {
+        routed(state, { tally, weight }, (way, local, part) => {
+          if (!local) {
+            end(way, part);
+            return;
+          }
+          way.in = 'lo';
+          way.translated = true;
+          enterHook(journey, 'prerouting', way, part.tally, part.weight);
+        });
+        return;
+      }
+    case 'input': {
+      end(state, { tally, weight });
+      return;
+    }
+  }
+}
+
+function end(state: Traveller, { tally, weight }: Part): void {
+  count(tally, state.goal ?? 'pass', weight, state);
+}
+
+/** By the destination to the node or past it: both ways, when that is not known. */
+function routed(
+  state: Traveller,
+  part: Part,
+  take: (way: Traveller, local: boolean, part: Part) => void,
+): void {
+  const local = isLocal(state);
+  if (local !== null) {
+    take(state, local, part);
+    return;
+  }
+  const tallies = [true, false].map((local) => {
+    const tally: Tally = new Map();
+    take({ ...state, toNode: local }, local, { tally, weight: 1 });
+    return tally;
+  });
+  // The unknown is the destination, and the rule that made it so has said it.
+  addHull(part.tally, tallies, part.weight);
+}
+
+// The outcome.
+
+const nowhere: Fate = { probability: 0, masqueraded: false, trace: () => [] };
+
+function outcomeOf(tally: Tally, unknown: readonly Unknown[]): Outcome {
+  const destinations = new Map<string, Destination>();
+  for (const [fate, share] of tally) {
+    if (fate !== 'pass' && fate !== 'reject' && fate !== 'drop') {
+      destinations.set(fate, destinationOf(share));
+    }
+  }
+  const fate = (name: string): Fate => {
+    const share = tally.get(name);
+    return share === undefined ? nowhere : fateOf(share);
+  };
+  return { destinations, reject: fate('reject'), drop: fate('drop'), pass: fate('pass'), unknown };
+}
+
+function fateOf({ high, masquerade, trace }: Share): Fate {
+  const masqueraded = masquerade === 1 ? false : masquerade === 2 ? true : 'unknown';
+  return { probability: Math.min(high, 1), masqueraded, trace: () => stepsOf(trace) };
+}
+
+function destinationOf(share: Share): Destination {
+  const { affinity, remembered, high } = share;
+  const kept = affinity !== null && (high === 0 || holds(remembered, affinity.name));
+  const { probability, masqueraded, trace } = fateOf(share);
+  const affinitySeconds = kept ? affinity.seconds : null;
+  return { probability, masqueraded, trace, affinity: kept, affinitySeconds };
+}
+
+function stepsOf(trace: List<Passed> | null): readonly TraceStep[] {
+  const steps: TraceStep[] = [];
+  for (let at = trace; at !== null; at = at.tail) {
+    if (isRead(at.head)) steps.push(at.head);
+  }
+  return steps.reverse();
+}
+
+/** A rule that was not read on the way is read now, once. */
+function isRead(step: Passed): step is Passed & TraceStep {
+  const { chain, base } = step;
+  step.rule ??= lastRule(base.table.chains.get(chain));
+  return step.rule !== null;
+}
+
+const lastRule = (chain: Chain | undefined): Rule | null =>
+  chain === undefined ? null : (rulesOf(chain).at(-1) ?? null);

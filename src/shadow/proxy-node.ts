@@ -1,0 +1,156 @@
+// What a kube-proxy knows of its own node: which addresses are local, at which of them it serves
+// node ports, which sources it takes for pods, and its node IPs. util/nodeport_addresses.go,
+// util/localdetector.go of pkg/proxy, detectNodeIPs of cmd/kube-proxy/app/server.go and
+// getLocalDetectors of server_linux.go, kubernetes@v1.36.3.
+
+import type { CIDR } from '../model/ip.ts';
+import { isWithin, parseCIDR, parseIP } from '../model/ip.ts';
+import type { Node } from '../model/objects.ts';
+import type { Packet, ProxyConfig } from '../model/proxy-config.ts';
+
+type Family = 'IPv4' | 'IPv6';
+
+export interface ProxyNode {
+  readonly isLocal: (address: string) => boolean;
+  /** Node ports are served at this address, which is local. */
+  readonly servesNodePorts: (address: string) => boolean;
+  /** Whether pods are told from others at all. */
+  readonly detects: Readonly<Record<Family, boolean>>;
+  /** The packet is taken to come from a pod. */
+  readonly isFromPod: (packet: Packet) => boolean;
+  /** kube-proxy's node IP of the family; a loopback address where the Node has none. */
+  readonly nodeIP: Readonly<Record<Family, string>>;
+  /** Those that the Node object tells and that are local: node ports are asked for there. */
+  readonly addresses: readonly string[];
+}
+
+const loopbacks = ['127.0.0.0/8', '::1/128'].map(parseCIDR).filter((cidr) => cidr !== null);
+const loopback = { IPv4: '127.0.0.1', IPv6: '::1' } as const;
+
+export function isLoopback(address: string): boolean {
+  const ip = parseIP(address);
+  return ip !== null && loopbacks.some((cidr) => isWithin(ip, cidr));
+}
+
+/**
+ * `localAddresses` are those of the node's interfaces; where nobody has told them, the InternalIPs.
+ * An ExternalIP is local where an interface has it: kube-proxy asks the kernel (`--dst-type LOCAL`)
+ * or reads the interfaces (GetNodeIPs), and never the Node.
+ */
+export function proxyNode(
+  node: Node,
+  config: ProxyConfig,
+  localAddresses: readonly string[] = node.addresses,
+): ProxyNode {
+  const local = new Set(canonical(localAddresses));
+  const addresses = nodeAddressesOf(node).filter((address) => local.has(address));
+  const nodeIP = nodeIPsOf(node, config);
+  const detectors = detectorsOf(node, config);
+  return {
+    isLocal: (address) => local.has(address) || isLoopback(address),
+    servesNodePorts: nodePortsAt(config, nodeIP),
+    detects: { IPv4: detectors.IPv4 !== null, IPv6: detectors.IPv6 !== null },
+    isFromPod: (packet) => detectors[familyOf(packet.src)]?.(packet) ?? false,
+    nodeIP,
+    addresses,
+  };
+}
+
+const familyOf = (address: string): Family => (address.includes(':') ? 'IPv6' : 'IPv4');
+
+const nodeAddressesOf = ({ addresses, externalIPs }: Node): readonly string[] =>
+  canonical([...addresses, ...externalIPs]);
+
+const canonical = (texts: readonly string[]): string[] => [
+  ...new Set(texts.flatMap((text) => parseIP(text)?.text ?? [])),
+];
+
+/** GetNodeHostIPs, and an address to bind to before it. */
+function nodeIPsOf(node: Node, { bindAddress }: ProxyConfig): Record<Family, string> {
+  const found: Record<Family, string> = { ...loopback };
+  for (const ip of [...nodeAddressesOf(node)].reverse()) found[familyOf(ip)] = ip;
+  const bound = parseIP(bindAddress);
+  if (bound !== null && !['0.0.0.0', '::'].includes(bound.text)) found[bound.family] = bound.text;
+  return found;
+}
+
+/** NewNodePortAddresses and GetNodeIPs, for addresses that are local. */
+function nodePortsAt(
+  { mode, nodePortAddresses, localhostNodePorts }: ProxyConfig,
+  nodeIP: Readonly<Record<Family, string>>,
+): (address: string) => boolean {
+  const isDefault = nodePortAddresses.length === 0;
+  const primary = isDefault ? mode === 'nftables' : nodePortAddresses.join() === 'primary';
+  const own = [`${nodeIP.IPv4}/32`, `${nodeIP.IPv6}/128`];
+  const isOwn = (text: string): boolean => !isLoopback(text.split('/')[0] ?? '');
+  const given = (primary ? own.filter(isOwn) : nodePortAddresses)
+    .map(parseCIDR)
+    .filter((cidr) => cidr !== null);
+  const served = { IPv4: ofFamily(given, 'IPv4'), IPv6: ofFamily(given, 'IPv6') };
+  const onLocalhost =
+    mode === 'iptables' && localhostNodePorts && served.IPv4.some(reachesLocalhost);
+  return (address) => {
+    const ip = parseIP(address);
+    if (ip === null) return false;
+    if (isLoopback(address) && (ip.family === 'IPv6' || !onLocalhost)) return false;
+    return served[ip.family].some((cidr) => isWithin(ip, cidr));
+  };
+}
+
+const everything: Readonly<Record<Family, CIDR>> = {
+  IPv4: { family: 'IPv4', network: 0n, hostBits: 32n },
+  IPv6: { family: 'IPv6', network: 0n, hostBits: 128n },
+};
+
+function ofFamily(cidrs: readonly CIDR[], family: Family): readonly CIDR[] {
+  const own = cidrs.filter((cidr) => cidr.family === family);
+  return own.length === 0 ? [everything[family]] : own;
+}
+
+const firstLoopback = { family: 'IPv4', text: '127.0.0.0' } as const;
+
+/** Whether the range is within 127.0.0.0/8 or has its first address. */
+function reachesLocalhost(cidr: CIDR): boolean {
+  return (
+    isWithin(firstLoopback, cidr) ||
+    (cidr.hostBits <= 24n && cidr.network >> (24n - cidr.hostBits) === 127n)
+  );
+}
+
+type Detector = (packet: Packet) => boolean;
+
+/** The first range of each family counts, as upstream has it. */
+function detectorsOf(node: Node, config: ProxyConfig): Record<Family, Detector | null> {
+  switch (config.detectLocalMode) {
+    case 'ClusterCIDR':
+    case '':
+      return byRange(config.clusterCIDRs);
+    case 'NodeCIDR':
+      return byRange(node.podCIDRs);
+    case 'BridgeInterface':
+      return byInterface((name) => name === config.bridgeInterface);
+    case 'InterfaceNamePrefix':
+      return byInterface((name) => name.startsWith(config.interfaceNamePrefix));
+    default:
+      return { IPv4: null, IPv6: null };
+  }
+}
+
+function byRange(texts: readonly string[]): Record<Family, Detector | null> {
+  const cidrs = texts.map(parseCIDR).filter((cidr) => cidr !== null);
+  const detector = (family: Family): Detector | null => {
+    const range = cidrs.find((cidr) => cidr.family === family);
+    if (range === undefined) return null;
+    return ({ src }) => {
+      const ip = parseIP(src);
+      return ip !== null && isWithin(ip, range);
+    };
+  };
+  return { IPv4: detector('IPv4'), IPv6: detector('IPv6') };
+}
+
+/** What a process of the node sends has come in by no interface. */
+function byInterface(fits: (name: string) => boolean): Record<Family, Detector> {
+  const detector: Detector = ({ from, iif }) => from !== 'node' && iif !== undefined && fits(iif);
+  return { IPv4: detector, IPv6: detector };
+}

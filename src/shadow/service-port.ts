@@ -1,0 +1,187 @@
+// The Service ports that a kube-proxy serves, and what it knows of each: serviceToServiceMap of
+// pkg/proxy/servicechangetracker.go, newBaseServiceInfo of pkg/proxy/serviceport.go, and the
+// informers' selectors of cmd/kube-proxy/app/server.go, kubernetes@v1.36.3. What older releases did
+// otherwise is in `proxyRules`.
+
+import type { CIDR } from '../model/ip.ts';
+import { parseCIDR, parseIP } from '../model/ip.ts';
+import type { EndpointSlice, Service, ServicePort } from '../model/objects.ts';
+import { label } from '../model/objects.ts';
+import type { Protocol, ProxyConfig } from '../model/proxy-config.ts';
+import type { EndpointRules, Usable } from './topology.ts';
+import { categorize, endpointSets } from './topology.ts';
+
+/** How releases of kube-proxy differ, as far as packets show it. */
+export interface ProxyRules extends EndpointRules {
+  /** A Service with the headless label is not served although it has a cluster IP (till 1.35). */
+  readonly skipsHeadlessLabel: boolean;
+  /** The label service-proxy-name is heeded on slices too (till 1.35). */
+  readonly skipsProxiedSlices: boolean;
+  readonly externalIPs: boolean;
+  /** A hairpin is masqueraded for the node's own endpoints only (nftables mode since 1.36). */
+  readonly localHairpins: boolean;
+}
+
+/** Read from the sources of 1.33.13, 1.34.3, 1.35.4 and 1.36.3; of others the nearest is taken. */
+export function proxyRules({ mode, minor, featureGates }: ProxyConfig): ProxyRules {
+  const recent = minor >= 36;
+  return {
+    nodeHints: minor >= 35 || (featureGates.PreferSameTrafficDistribution ?? minor >= 34),
+    prefers: recent ? 'running' : 'local',
+    skipsHeadlessLabel: !recent,
+    skipsProxiedSlices: !recent,
+    externalIPs: !recent || (featureGates.AllowServiceExternalIPs ?? true),
+    localHairpins: recent && mode === 'nftables',
+  };
+}
+
+/** A port of a Service in one address family, as kube-proxy serves it. */
+export interface ProxiedPort {
+  /** `namespace/name:port`; without a colon where the port has no name. */
+  readonly name: string;
+  readonly namespace: string;
+  readonly service: string;
+  readonly family: 'IPv4' | 'IPv6';
+  readonly protocol: Protocol;
+  readonly port: number;
+  /** Addresses in canonical form. */
+  readonly clusterIP: string;
+  readonly externalIPs: readonly string[];
+  readonly loadBalancerIPs: readonly string[];
+  /** Who may use the load balancer IPs; empty: everybody. */
+  readonly sourceRanges: readonly CIDR[];
+  /** 0: none. */
+  readonly nodePort: number;
+  readonly healthCheckNodePort: number;
+  readonly affinitySeconds: number | null;
+  readonly internalLocal: boolean;
+  readonly externalLocal: boolean;
+  /** What it may use: one of these; null: too many to tell. */
+  readonly usable: readonly Usable[] | null;
+}
+
+/** Whether kube-proxy takes any notice of the Service. */
+function isServed(service: Service, rules: ProxyRules): boolean {
+  if (service.clusterIP === '' || service.clusterIP === 'None') return false;
+  if (service.type === 'ExternalName') return false;
+  if (Object.hasOwn(service.labels, label.serviceProxyName)) return false;
+  return !rules.skipsHeadlessLabel || !Object.hasOwn(service.labels, label.headless);
+}
+
+/** GetClusterIPByFamily. */
+function clusterIPOf(service: Service, family: 'IPv4' | 'IPv6'): string | null {
+  if (service.ipFamilies.length === 0) {
+    const ip = parseIP(service.clusterIP);
+    return ip?.family === family ? ip.text : null;
+  }
+  const index = service.ipFamilies.indexOf(family);
+  return parseIP(service.clusterIPs[index] ?? '')?.text ?? null;
+}
+
+const ofFamily = (texts: readonly string[], family: string): string[] =>
+  texts.flatMap((text) => {
+    const ip = parseIP(text.trim());
+    return ip?.family === family ? ip.text : [];
+  });
+
+/** A range of everything is as good as none. */
+function sourceRangesOf(service: Service, family: string): readonly CIDR[] {
+  const ranges = service.loadBalancerSourceRanges
+    .map(parseCIDR)
+    .filter((range) => range?.family === family)
+    .filter((range) => range !== null);
+  return ranges.some(({ family, hostBits }) => hostBits === (family === 'IPv4' ? 32n : 128n))
+    ? []
+    : ranges;
+}
+
+const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', SCTP: 'sctp' };
+
+/** What of the node decides on endpoints. */
+export interface Place {
+  readonly node: string;
+  readonly zone: string;
+}
+
+/** The ports of a Service that are served; `slices` are those that name it. */
+export function proxiedPorts(
+  service: Service,
+  slices: readonly EndpointSlice[],
+  place: Place,
+  rules: ProxyRules,
+): ProxiedPort[] {
+  if (!isServed(service, rules)) return [];
+  const seen = slices.filter(
+    ({ labels }) =>
+      !Object.hasOwn(labels, label.headless) &&
+      !(rules.skipsProxiedSlices && Object.hasOwn(labels, label.serviceProxyName)),
+  );
+  return (['IPv4', 'IPv6'] as const).flatMap((family) => {
+    const clusterIP = clusterIPOf(service, family);
+    if (clusterIP === null) return [];
+    const shared = sharedOf(service, family, clusterIP, rules);
+    return service.ports.flatMap((port) => {
+      const protocol = protocols[port.protocol];
+      if (protocol === undefined) return [];
+      const { name, nodePort } = port;
+      const usable = usableOf(shared, seen, port, place, rules);
+      return {
+        ...shared,
+        name: nameOf(service, name),
+        protocol,
+        port: port.port,
+        nodePort,
+        usable,
+      };
+    });
+  });
+}
+
+const nameOf = ({ key }: Service, port: string): string => (port === '' ? key : `${key}:${port}`);
+
+type Shared = Omit<ProxiedPort, 'name' | 'protocol' | 'port' | 'nodePort' | 'usable'>;
+
+/** What the ports of a Service have in common in one family. */
+function sharedOf(
+  service: Service,
+  family: 'IPv4' | 'IPv6',
+  clusterIP: string,
+  { externalIPs }: ProxyRules,
+): Shared {
+  const accessible =
+    service.type === 'LoadBalancer' ||
+    service.type === 'NodePort' ||
+    service.externalIPs.length > 0;
+  const externalLocal = accessible && service.externalTrafficPolicy === 'Local';
+  const checked = externalLocal && service.type === 'LoadBalancer';
+  return {
+    namespace: service.namespace,
+    service: service.name,
+    family,
+    clusterIP,
+    externalIPs: externalIPs ? ofFamily(service.externalIPs, family) : [],
+    loadBalancerIPs: ofFamily(service.loadBalancerIPs, family),
+    sourceRanges: sourceRangesOf(service, family),
+    healthCheckNodePort: checked ? service.healthCheckNodePort : 0,
+    affinitySeconds: service.affinitySeconds,
+    internalLocal: service.internalTrafficPolicy === 'Local',
+    externalLocal,
+  };
+}
+
+function usableOf(
+  shared: Shared,
+  slices: readonly EndpointSlice[],
+  { name, protocol, nodePort }: ServicePort,
+  { node, zone }: Place,
+  rules: ProxyRules,
+): readonly Usable[] | null {
+  const { family, internalLocal, externalLocal, externalIPs, loadBalancerIPs } = shared;
+  const external = nodePort !== 0 || externalIPs.length > 0 || loadBalancerIPs.length > 0;
+  const uses = {
+    cluster: !internalLocal || external,
+    local: internalLocal || (externalLocal && external),
+  };
+  const sets = endpointSets(slices, { name, protocol, family }, node, rules);
+  return sets?.map((endpoints) => categorize(endpoints, uses, node, zone)) ?? null;
+}

@@ -1,0 +1,127 @@
+// Asking over real sockets of the loopback interface: what an agent answers, and what may go wrong.
+
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import type { RequestListener, Server } from 'node:http';
+import { createServer } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+
+import { afterEach, expect, test } from 'vitest';
+
+import type { Asker, Credentials } from '../../../src/agent/client/client.ts';
+import { createAsker } from '../../../src/agent/client/client.ts';
+
+const pem = (name: string): string =>
+  readFileSync(join(import.meta.dirname, '../../apiserver', name), 'utf8');
+
+const servers: Server[] = [];
+const askers: Asker[] = [];
+
+afterEach(() => {
+  for (const asker of askers.splice(0)) asker.close();
+  for (const server of servers.splice(0)) {
+    server.close();
+    server.closeAllConnections();
+  }
+});
+
+async function listening(server: Server): Promise<number> {
+  servers.push(server);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return (server.address() as AddressInfo).port;
+}
+
+const serve = (answer: RequestListener): Promise<number> => listening(createServer(answer));
+
+const nobody: Credentials = { token: null, tls: null };
+
+function ask(port: number, credentials = nobody, host = '127.0.0.1') {
+  const asker = createAsker(credentials, { deadline: 0.5, maxBytes: 1000 });
+  askers.push(asker);
+  const { signal } = new AbortController();
+  return asker.ask({ host, port }, { path: '/v1/report', headers: { 'x-a': 'b' }, signal });
+}
+
+test('an answer, with the headers of the question and the token', async () => {
+  const port = await serve(({ url, headers }, response) => {
+    response.setHeader('etag', 'x');
+    response.end(`${url ?? ''} ${String(headers['x-a'])} ${headers.authorization ?? ''}`);
+  });
+  expect(await ask(port, { token: 'secret', tls: null })).toMatchObject({
+    kind: 'answer',
+    answer: { status: 200, headers: { etag: 'x' }, body: '/v1/report b Bearer secret' },
+  });
+});
+
+test('one connection is kept from one question to the next', async () => {
+  let connections = 0;
+  const server = createServer((_request, response) => response.end('x'.repeat(10)));
+  server.on('connection', () => connections++);
+  const port = await listening(server);
+  const asker = createAsker(nobody);
+  askers.push(asker);
+  const { signal } = new AbortController();
+  for (let count = 0; count < 5; count++) {
+    await asker.ask({ host: '127.0.0.1', port }, { path: '/', headers: {}, signal });
+  }
+  expect(connections).toBe(1);
+  expect(asker.bytes()).toBe(50);
+});
+
+test.each([401, 403])('status %d is a refusal', async (status) => {
+  const port = await serve((_request, response) => {
+    response.statusCode = status;
+    response.end('no');
+  });
+  expect(await ask(port)).toEqual({ kind: 'refused', why: `status ${status}: no` });
+});
+
+test('an answer that is too long is a refusal', async () => {
+  const port = await serve((_request, response) => response.end('x'.repeat(1001)));
+  expect(await ask(port)).toEqual({ kind: 'refused', why: 'answered more than 1000 bytes' });
+});
+
+test('an answer that does not come, or not to its end, is silence', async () => {
+  const silent = await serve(() => undefined);
+  expect(await ask(silent)).toEqual({ kind: 'silent', why: 'no answer within 0.5 s' });
+  const slow = await serve((_request, response) => response.write('x'));
+  expect(await ask(slow)).toMatchObject({ kind: 'silent' });
+  const cut = await serve((_request, response) => {
+    response.writeHead(200, { 'content-length': 100 });
+    response.write('x', () => response.socket?.destroy());
+  });
+  expect(await ask(cut)).toMatchObject({ kind: 'silent' });
+});
+
+test('nobody there is silence', async () => {
+  const port = await serve(() => undefined);
+  for (const server of servers.splice(0)) server.close();
+  expect(await ask(port)).toMatchObject({ kind: 'silent', why: /ECONNREFUSED/ });
+});
+
+test('a token does not leave the machine in the clear', async () => {
+  const refused = await ask(1, { token: 'secret', tls: null }, '192.0.2.1');
+  expect(refused).toEqual({
+    kind: 'refused',
+    why: 'a token is not sent beyond loopback without TLS',
+  });
+});
+
+test('certificates are asked for and shown; one that is not trusted is a refusal', async () => {
+  const own = { cert: pem('server.crt'), key: pem('server.key') };
+  const server = createTlsServer({ ...own, ca: own.cert, requestCert: true }, (_request, out) =>
+    out.end('ok'),
+  );
+  const port = await listening(server);
+  const tls = { ca: own.cert, ...own, servername: 'localhost' };
+  expect(await ask(port, { token: null, tls })).toMatchObject({ kind: 'answer' });
+  const strangers = { ...tls, ca: pem('other.crt') };
+  expect(await ask(port, { token: null, tls: strangers })).toMatchObject({ kind: 'refused' });
+  const misnamed = { ...tls, servername: 'agents.auditor.svc' };
+  expect(await ask(port, { token: null, tls: misnamed })).toMatchObject({ kind: 'refused' });
+  const bare = { ...tls, cert: null, key: null };
+  expect(await ask(port, { token: null, tls: bare })).not.toMatchObject({ kind: 'answer' });
+});

@@ -1,0 +1,96 @@
+// Reports of agents as they come over the wire.
+
+import { fc, test as property } from '@fast-check/vitest';
+import { describe, expect, test } from 'vitest';
+
+import { readReport } from '../../../src/agent/client/report.ts';
+import { createAgent } from '../../../src/agent/schedule.ts';
+import { NotTold } from '../../../src/rules/report/outcome-json.ts';
+import { withPrograms } from '../programs.ts';
+
+const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
+const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;
+
+async function sent(): Promise<Record<string, unknown>> {
+  const agent = createAgent({
+    node: 'node-a',
+    nodeIPs: ['172.18.0.2'],
+    podCIDRs: ['10.244.1.0/24'],
+    proxyConfig: { source: 'config', text: 'mode: iptables' },
+    interval: 60,
+    limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
+  });
+  await agent.round();
+  return JSON.parse(agent.report()?.text.toString() ?? '') as Record<string, unknown>;
+}
+
+test('what an agent reports is read', async () => {
+  const raw = await sent();
+  const report = readReport(raw);
+  expect(report).toMatchObject({
+    node: 'node-a',
+    localAddresses: raw.localAddresses,
+    mode: null,
+    proxyConfig: 'mode: iptables',
+    problems: [],
+    asking: raw.asking,
+    claims: [{ family: 'ip', address: '10.96.0.1', protocol: 'tcp', port: 443, translators: 1 }],
+  });
+  expect([...report.digests]).toEqual(Object.entries(raw.frontends as object));
+});
+
+test('addresses of interfaces are read; without them the node IPs are local', async () => {
+  const raw = { ...(await sent()), localAddresses: ['FD00:0::9', '10.0.0.9'] };
+  expect(readReport(raw).localAddresses).toEqual(['fd00::9', '10.0.0.9']);
+  const older = { ...raw, localAddresses: undefined };
+  expect(readReport(older).localAddresses).toEqual(['172.18.0.2']);
+});
+
+test('settings of kube-proxy are read as far as there are any', async () => {
+  const settings = {
+    ...{ detectLocalMode: 'BridgeInterface', bridgeInterface: 'cbr0', clusterCIDRs: ['fd00::/48'] },
+    ...{ masqueradeAll: true, nodePortAddresses: ['10.0.0.1/32'], localhostNodePorts: false },
+  };
+  expect(readReport({ ...(await sent()), settings }).settings).toEqual(settings);
+  expect(readReport({ ...(await sent()), settings: {} }).settings).toEqual({});
+});
+
+test('frontends of several tables are told apart', async () => {
+  const raw = { ...(await sent()), doubled: ['tcp 10.96.0.1:443'] };
+  expect(readReport(raw).claims).toMatchObject([{ translators: 2 }]);
+});
+
+describe('what is none', () => {
+  test.each<[Record<string, unknown> | null, RegExp]>([
+    [null, /a report/],
+    [{ version: 2 }, /version 1/],
+    [{ node: '' }, /node/],
+    [{ mode: 'ipvs' }, /mode/],
+    [{ nodeIPs: [7] }, /nodeIPs/],
+    [{ localAddresses: {} }, /localAddresses/],
+    [{ proxyConfig: {} }, /proxyConfig/],
+    [{ settings: { clusterCIDRs: 'x' } }, /clusterCIDRs/],
+    [{ settings: { nodePortAddresses: [7] } }, /nodePortAddresses/],
+    [{ settings: { masqueradeAll: 'yes' } }, /masqueradeAll/],
+    [{ settings: { localhostNodePorts: 1 } }, /localhostNodePorts/],
+    [{ asking: { ip: null } }, /senders/],
+    [{ frontends: { 'tcp 10.96.0.1:443': 7 } }, /digest/],
+    [{ frontends: { 'tcp 10.96.0.1': 'x' } }, /a frontend/],
+    [{ frontends: { 'tcp 10.96.0.1:70000': 'x' } }, /a frontend/],
+    [{ frontends: { 'tcp [10.96.0.1]:443': 'x' } }, /a frontend/],
+    [{ doubled: {} }, /doubled/],
+    [{ problems: 'x' }, /problems/],
+  ])('%j', async (more, message) => {
+    const raw = more === null ? null : { ...(await sent()), ...more };
+    expect(() => readReport(raw)).toThrow(NotTold);
+    expect(() => readReport(raw)).toThrow(message);
+  });
+
+  property.prop([fc.jsonValue()])('is refused, or read, and nothing else', (raw) => {
+    try {
+      readReport(raw);
+    } catch (error) {
+      expect(error).toBeInstanceOf(NotTold);
+    }
+  });
+});

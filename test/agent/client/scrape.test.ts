@@ -1,0 +1,129 @@
+// A visit to a real agent over loopback: its report, the moment of it, and packets.
+
+import { once } from 'node:events';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { afterEach, expect, test } from 'vitest';
+
+import type { Asker } from '../../../src/agent/client/client.ts';
+import { createAsker } from '../../../src/agent/client/client.ts';
+import type { Sight, Visit } from '../../../src/agent/client/scrape.ts';
+import { outcomesOf, visit } from '../../../src/agent/client/scrape.ts';
+import type { Agent } from '../../../src/agent/schedule.ts';
+import { createAgent } from '../../../src/agent/schedule.ts';
+import { createAgentServer } from '../../../src/agent/server.ts';
+import type { Packet } from '../../../src/model/proxy-config.ts';
+import { packetText } from '../../../src/rules/report/digest.ts';
+import { withPrograms } from '../programs.ts';
+
+const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
+const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;
+
+let server: Server | null = null;
+let asker: Asker | null = null;
+
+afterEach(() => {
+  asker?.close();
+  server?.close();
+  server?.closeAllConnections();
+});
+
+async function begun(): Promise<{ readonly agent: Agent; readonly going: Visit }> {
+  const agent = createAgent({
+    nodeIPs: ['172.18.0.2'],
+    podCIDRs: [],
+    proxyConfig: null,
+    interval: 60,
+    limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
+  });
+  server = createAgentServer(agent, { token: null, tls: null });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  asker = createAsker({ token: null, tls: null });
+  const { port } = server.address() as AddressInfo;
+  const { signal } = new AbortController();
+  return { agent, going: { asker, address: { host: '127.0.0.1', port }, signal, now: () => 1000 } };
+}
+
+async function seen(going: Visit, before: Sight | null): Promise<Sight> {
+  const visited = await visit(going, before);
+  if (visited.kind !== 'seen') throw new Error(JSON.stringify(visited));
+  return visited.sight;
+}
+
+test('before the first round it is early', async () => {
+  const { going } = await begun();
+  expect(await visit(going, null)).toEqual({ kind: 'early' });
+});
+
+test('the moment of a report is the earliest possible, and the same for a round', async () => {
+  const { agent, going } = await begun();
+  await agent.round();
+  const first = await seen(going, null);
+  expect(first.report.digests.size).toBe(1);
+  expect(first.seenAt).toBe(999);
+  expect(first.lasting).toBeGreaterThanOrEqual(60);
+  expect(first.nextAt).toBeGreaterThan(1059);
+  const again = await seen({ ...going, now: () => 1010 }, first);
+  expect(again).toMatchObject({ round: first.round, etag: first.etag, seenAt: 999 });
+  expect(again.report).toBe(first.report);
+  await agent.round();
+  const next = await seen({ ...going, now: () => 1020 }, again);
+  expect(next.round).not.toBe(first.round);
+  expect(next).toMatchObject({ etag: first.etag, seenAt: 1019 });
+  expect(next.report).toBe(first.report);
+});
+
+const packets = Array.from({ length: 1000 }, (_, at): Packet => {
+  const dst = at === 500 ? '10.96.0.1' : `10.97.${at >> 8}.${at & 255}`;
+  return { from: 'outside', src: '198.51.100.7', dst, protocol: 'tcp', dport: 443 };
+});
+
+test('packets are asked for in as many requests as it takes', async () => {
+  const { agent, going } = await begun();
+  await agent.round();
+  const { round } = await seen(going, null);
+  const outcomes = await outcomesOf(going, packets, round);
+  if (typeof outcomes === 'string') throw new Error(outcomes);
+  expect([...outcomes.keys()]).toEqual(packets.map(packetText));
+  const reached = [...outcomes].filter(([, { destinations }]) => destinations.size > 0);
+  expect(reached.map(([text]) => text)).toEqual(['outside,198.51.100.7,10.96.0.1,tcp,443']);
+  expect([...(reached[0]?.[1].destinations.keys() ?? [])]).toEqual(['10.0.0.1:6443']);
+});
+
+test('of another round they are not taken', async () => {
+  const { agent, going } = await begun();
+  await agent.round();
+  const { round } = await seen(going, null);
+  await agent.round();
+  expect(await outcomesOf(going, packets.slice(0, 1), round)).toBe('another round');
+});
+
+const answering = (status: number, body: string): Asker => ({
+  ask: () => Promise.resolve({ kind: 'answer', answer: { status, headers: {}, body } }),
+  bytes: () => 0,
+  close: () => undefined,
+});
+
+test.each([
+  [500, 'broken', 'status 500: broken'],
+  [304, '', 'status 304: '],
+  [200, '{', /JSON/],
+  [200, '{"version":7}', 'Expected a report of version 1'],
+])('status %d with %j is no report', async (status, body, why) => {
+  const { going } = await begun();
+  const visited = await visit({ ...going, asker: answering(status, body) }, null);
+  expect(visited.kind).toBe('refused');
+  expect(visited.kind === 'refused' ? visited.why : '').toMatch(why);
+});
+
+test.each([
+  [200, '{"round":"r","rules":[],"outcomes":[]}', /another number/],
+  [503, 'unknown', /status 503/],
+  [200, '{"round":"r"}', /rules/],
+])('status %d with %j is no outcome', async (status, body, why) => {
+  const { going } = await begun();
+  const asked = { ...going, asker: answering(status, body) };
+  expect(await outcomesOf(asked, packets.slice(0, 1), 'r')).toMatch(why);
+});

@@ -1,0 +1,227 @@
+// Whom the fleet asks, when, and what it says of each node, by a clock of the test.
+
+import { expect, test } from 'vitest';
+
+import type { AgentAddress } from '../../../src/agent/client/agents.ts';
+import type { Answer, Asked } from '../../../src/agent/client/client.ts';
+import type { FleetEntry, NodeReportEntry } from '../../../src/agent/client/scraper.ts';
+import { agentStates, createFleet } from '../../../src/agent/client/scraper.ts';
+import type { Packet } from '../../../src/model/proxy-config.ts';
+
+const asking = {
+  ip: { node: null, pod: null, outside: null },
+  ip6: { node: null, pod: null, outside: null },
+  ...{ addresses: [], pods: [], strays: false },
+};
+
+const report = (node: string): string =>
+  JSON.stringify({
+    ...{ version: 1, node, nodeIPs: [], mode: 'iptables', proxyConfig: null },
+    ...{ settings: {}, problems: [], asking, frontends: {}, doubled: [] },
+  });
+
+interface Node {
+  readonly address: AgentAddress | null;
+  answer: (path: string) => Asked;
+}
+
+const refused: Asked = { kind: 'refused', why: 'status 401' };
+const silent: Asked = { kind: 'silent', why: 'nobody' };
+
+/** An agent whose rounds are `lasting` seconds apart. */
+function agentOf(name: string, now: () => number, lasting = 10) {
+  return (path: string): Asked => {
+    const round = Math.floor(now() / lasting);
+    const headers = {
+      etag: 'one',
+      round: `r${round}`,
+      age: String(Math.floor(now() - round * lasting)),
+      'cache-control': `max-age=${lasting}`,
+    };
+    const body = path.startsWith('/v1/report')
+      ? report(name)
+      : JSON.stringify({ round: `r${round}`, rules: [], outcomes: [{ fates: {}, unknown: [] }] });
+    const answer: Answer = { status: 200, headers, body };
+    return { kind: 'answer', answer };
+  };
+}
+
+const packet: Packet = {
+  ...{ from: 'outside', src: '198.51.100.7', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },
+};
+
+/** Runs a fleet for some seconds of its clock; `at` may change what there is. */
+async function run(
+  nodes: Map<string, Node>,
+  seconds: number,
+  at: (now: number) => void = () => undefined,
+  needs: (entry: NodeReportEntry) => readonly Packet[] = () => [],
+) {
+  const clock = { now: 0 };
+  const asked: { at: number; port: number; path: string }[] = [];
+  const entries: FleetEntry[] = [];
+  const troubles: string[] = [];
+  const stop = new AbortController();
+  const fleet = createFleet({
+    asker: {
+      ask({ port }, { path }) {
+        asked.push({ at: clock.now, port, path });
+        const found = [...nodes.values()].find(({ address }) => address?.port === port);
+        return Promise.resolve(found?.answer(path) ?? silent);
+      },
+      bytes: () => 7,
+      close: () => undefined,
+    },
+    now: () => clock.now,
+    random: () => 0.5,
+    async sleep(length) {
+      for (let turn = 0; turn < 20; turn++) await Promise.resolve();
+      clock.now += length;
+      at(clock.now);
+      if (clock.now >= seconds) stop.abort();
+    },
+    agents: () =>
+      new Map(
+        [...nodes].flatMap(([name, { address }]) => (address === null ? [] : [[name, address]])),
+      ),
+    nodes: () => nodes.keys(),
+    deliver(entry) {
+      entries.push(entry);
+      if (entry.kind === 'node-report') entry.onNeed(needs(entry));
+      return Promise.resolve();
+    },
+    onTrouble: (node, why) => troubles.push(`${node}: ${why}`),
+  });
+  const nowOf = (): number => clock.now;
+  for (const [name, node] of nodes) {
+    if (node.answer === answering) node.answer = agentOf(name, nowOf);
+  }
+  await fleet.run(stop.signal);
+  return { fleet, asked, entries, troubles };
+}
+
+/** Stands for an agent that answers. */
+const answering = (): Asked => silent;
+
+const at = (port: number, answer: Node['answer'] = answering): Node => ({
+  address: { host: '127.0.0.1', port },
+  answer,
+});
+
+test('each agent is asked once in each of its rounds', async () => {
+  const { asked, entries, fleet } = await run(
+    new Map([
+      ['a', at(1)],
+      ['b', at(2)],
+    ]),
+    101,
+  );
+  for (const port of [1, 2]) {
+    const own = asked.filter((one) => one.port === port);
+    expect(own.length).toBeGreaterThanOrEqual(10);
+    expect(own.length).toBeLessThanOrEqual(13);
+  }
+  const reports = entries.filter((entry) => entry.kind === 'node-report');
+  expect(reports.length).toBeGreaterThanOrEqual(20);
+  for (const { seenAt, at: when, lasting } of reports) {
+    expect(when - seenAt).toBeLessThan(4);
+    expect(lasting).toBe(10);
+  }
+  expect(fleet.status().get('a')).toMatchObject({ state: 'answering' });
+  expect(fleet.visits.seen).toBe(asked.length);
+  expect(fleet.bytes()).toBe(7);
+  expect(agentStates).toContain(fleet.status().get('b')?.state);
+});
+
+test('the same round is told once', async () => {
+  const nodes = new Map([['a', at(1)]]);
+  const { entries } = await run(nodes, 9);
+  expect(entries.filter(({ kind }) => kind === 'node-report')).toHaveLength(1);
+});
+
+test('what must be asked for is told with the report of the same round', async () => {
+  const needs = ({ outcomes }: NodeReportEntry) => (outcomes === null ? [packet] : []);
+  const { asked, entries } = await run(new Map([['a', at(1)]]), 25, undefined, needs);
+  const reports = entries.filter((entry) => entry.kind === 'node-report');
+  expect(asked.filter(({ path }) => path.startsWith('/v1/packets?p='))).toHaveLength(3);
+  expect(reports.map(({ outcomes }) => outcomes?.size ?? null)).toEqual([
+    null,
+    1,
+    null,
+    1,
+    null,
+    1,
+  ]);
+  // What was asked for belongs to one round, so the next is not the same.
+  expect(new Set(reports.slice(1).map(({ version }) => version)).size).toBe(3);
+});
+
+test('a node without an agent is absent, and one that is gone is told of', async () => {
+  const nodes = new Map<string, Node>([
+    ['a', at(1)],
+    ['b', { address: null, answer: answering }],
+  ]);
+  const { entries, fleet } = await run(nodes, 30, (now) => {
+    if (now === 20) nodes.delete('a');
+  });
+  const unseen = entries.filter((entry) => entry.kind === 'node-unseen');
+  expect(unseen.map(({ node, state }) => [node, state])).toEqual([
+    ['a', 'stale'],
+    ['b', 'absent'],
+    ['a', null],
+  ]);
+  expect([...fleet.status().keys()]).toEqual(['b']);
+});
+
+test('who does not answer is unknown from the second time on, and asked more rarely', async () => {
+  const nodes = new Map([['a', at(1)]]);
+  let isDown = false;
+  const { asked, entries, troubles, fleet } = await run(nodes, 300, (now) => {
+    const node = nodes.get('a');
+    if (now === 50 && node !== undefined) {
+      isDown = true;
+      node.answer = () => silent;
+    }
+  });
+  expect(isDown).toBe(true);
+  expect(fleet.status().get('a')).toMatchObject({ state: 'stale' });
+  const down = asked.filter(({ at: when }) => when > 50);
+  expect(down.length).toBeLessThan(12);
+  const unseen = entries.filter((entry) => entry.kind === 'node-unseen').slice(1);
+  expect(unseen[0]).toMatchObject({ node: 'a', state: 'stale', at: down[1]?.at });
+  expect(troubles).toEqual(['a: nobody']);
+});
+
+test('who refuses is unknown at once', async () => {
+  const { fleet, entries, troubles } = await run(new Map([['a', at(1, () => refused)]]), 5);
+  expect(fleet.status().get('a')).toMatchObject({ state: 'refused', seenAt: null });
+  expect(entries).toContainEqual(expect.objectContaining({ node: 'a', state: 'refused' }));
+  expect(troubles).toEqual(['a: status 401']);
+});
+
+test('an agent of another node is refused', async () => {
+  const { fleet, troubles } = await run(
+    new Map([
+      [
+        'a',
+        at(
+          1,
+          agentOf('b', () => 5),
+        ),
+      ],
+    ]),
+    5,
+  );
+  expect(fleet.status().get('a')).toMatchObject({ state: 'refused' });
+  expect(troubles[0]).toContain('its node is b');
+});
+
+test('a report that is old is no sight of the node', async () => {
+  const old = (): Asked => {
+    const headers = { etag: 'x', round: 'r', age: '500', 'cache-control': 'max-age=30' };
+    return { kind: 'answer', answer: { status: 200, headers, body: report('a') } };
+  };
+  const { fleet, entries } = await run(new Map([['a', at(1, old)]]), 5);
+  expect(fleet.status().get('a')).toMatchObject({ state: 'stale' });
+  expect(entries.some(({ kind }) => kind === 'node-report')).toBe(false);
+});

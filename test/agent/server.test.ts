@@ -1,0 +1,159 @@
+// What an agent answers to whom, over real sockets of the loopback interface.
+
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import type { IncomingHttpHeaders, RequestOptions, Server } from 'node:http';
+import { request as plainRequest } from 'node:http';
+import { request as tlsRequest } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+
+import { afterEach, describe, expect, test } from 'vitest';
+
+import type { Report } from '../../src/agent/rules-reader.ts';
+import type { Agent } from '../../src/agent/schedule.ts';
+import { createAgent } from '../../src/agent/schedule.ts';
+import type { Access } from '../../src/agent/server.ts';
+import { createAgentServer } from '../../src/agent/server.ts';
+import { withPrograms } from './programs.ts';
+
+const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
+const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;
+
+const newAgent = (): Agent =>
+  createAgent({
+    nodeIPs: ['172.18.0.2'],
+    podCIDRs: [],
+    proxyConfig: null,
+    interval: 60,
+    limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
+  });
+
+const servers: Server[] = [];
+
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.close();
+    server.closeAllConnections();
+  }
+});
+
+async function serve(agent: Agent, access: Access): Promise<number> {
+  const server = createAgentServer(agent, access);
+  servers.push(server);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return (server.address() as AddressInfo).port;
+}
+
+interface Answer {
+  readonly status: number | undefined;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
+
+function ask(options: RequestOptions & { readonly ca?: string; cert?: string; key?: string }) {
+  return new Promise<Answer>((resolve, reject) => {
+    const send = options.ca === undefined ? plainRequest : tlsRequest;
+    const asked = send({ host: '127.0.0.1', agent: false, ...options }, (response) => {
+      let text = '';
+      response.on('data', (chunk: Buffer) => (text += chunk.toString()));
+      response.on('end', () => {
+        resolve({ status: response.statusCode, headers: response.headers, text });
+      });
+    });
+    asked.on('error', reject);
+    asked.end();
+  });
+}
+
+const open: Access = { token: null, tls: null };
+
+describe('answers', () => {
+  test('nothing before the first round, then a report, then that it is the same', async () => {
+    const agent = newAgent();
+    const port = await serve(agent, open);
+    expect(await ask({ port, path: '/v1/report' })).toMatchObject({ status: 503 });
+    await agent.round();
+    const { status, headers, text } = await ask({ port, path: '/v1/report' });
+    expect(status).toBe(200);
+    const report = JSON.parse(text) as Report;
+    expect(Object.keys(report.frontends)).toEqual(['tcp 10.96.0.1:443']);
+    const etag = headers.etag ?? '';
+    await agent.round();
+    const again = { port, path: '/v1/report', headers: { 'if-none-match': `"other", ${etag}` } };
+    const same = await ask(again);
+    expect(same).toMatchObject({ status: 304, text: '' });
+    expect(same.headers).toMatchObject({ etag, age: '0' });
+    const other = { ...again, headers: { 'if-none-match': '"other"' } };
+    expect(await ask(other)).toMatchObject({ status: 200, text });
+  });
+
+  test('details of a frontend', async () => {
+    const agent = newAgent();
+    await agent.round();
+    const port = await serve(agent, open);
+    const path = `/v1/frontends/${encodeURIComponent('tcp 10.96.0.1:443')}`;
+    const { status, text } = await ask({ port, path });
+    expect(status).toBe(200);
+    expect(JSON.parse(text)).toMatchObject({
+      key: 'tcp 10.96.0.1:443',
+      packets: [{ words: 'pass 1/1' }, { words: '10.0.0.1:6443 1/1' }],
+    });
+  });
+
+  test.each([
+    ['GET', '/v1/frontends/tcp%2010.96.0.1:444', 404],
+    ['GET', '/v1/frontends/%ff', 404],
+    ['GET', `/v1/frontends/${'x'.repeat(1000)}`, 404],
+    ['GET', '/v1/report/', 404],
+    ['POST', '/v1/report', 405],
+    ['GET', '/livez', 200],
+    ['GET', '/metrics', 200],
+  ])('%s %s: %d', async (method, path, status) => {
+    const agent = newAgent();
+    await agent.round();
+    expect((await ask({ port: await serve(agent, open), method, path })).status).toBe(status);
+  });
+
+  test('what it costs', async () => {
+    const agent = newAgent();
+    await agent.round();
+    const { text } = await ask({ port: await serve(agent, open), path: '/metrics' });
+    expect(text).toMatch(/^endpoint_auditor_agent_rounds_total 1$/m);
+    expect(text).toMatch(/^endpoint_auditor_agent_frontends 1$/m);
+    expect(text.split('\n').filter((line) => /^[^#]/.test(line))).toHaveLength(10);
+  });
+});
+
+describe('access', () => {
+  const paths = ['/v1/report', '/metrics', '/v1/frontends/x', '/anything'];
+
+  test('a token is asked for everywhere but at /livez', async () => {
+    const port = await serve(newAgent(), { ...open, token: 'secret' });
+    for (const path of paths) {
+      for (const authorization of ['', 'Bearer other', 'Bearer secret2', 'Basic secret']) {
+        const { status } = await ask({ port, path, headers: { authorization } });
+        expect(status, `${path} ${authorization}`).toBe(401);
+      }
+    }
+    expect((await ask({ port, path: '/livez' })).status).toBe(200);
+    const headers = { authorization: 'Bearer secret' };
+    expect((await ask({ port, path: '/metrics', headers })).status).toBe(200);
+  });
+
+  test('a certificate of the authority is asked for everywhere but at /livez', async () => {
+    const pem = (name: string): string =>
+      readFileSync(join(import.meta.dirname, '../apiserver', name), 'utf8');
+    const own = { cert: pem('server.crt'), key: pem('server.key') };
+    const other = { cert: pem('other.crt'), key: pem('other.key') };
+    const port = await serve(newAgent(), { token: null, tls: { ...own, ca: own.cert } });
+    const to = { port, ca: own.cert, servername: 'localhost' };
+    for (const path of paths) {
+      expect((await ask({ ...to, path })).status, path).toBe(401);
+      expect((await ask({ ...to, path, ...other })).status, path).toBe(401);
+    }
+    expect((await ask({ ...to, path: '/livez' })).status).toBe(200);
+    expect((await ask({ ...to, path: '/metrics', ...own })).status).toBe(200);
+  });
+});

@@ -1,0 +1,144 @@
+// What is asked about, by example: a Service, a pod, both, an address, and what does not exist.
+
+import { expect, test } from 'vitest';
+
+import { explain } from '../../../src/audit/explain/explain.ts';
+import type { Explanation, Subject } from '../../../src/audit/explain/explanation.ts';
+import { restsOn } from '../../../src/audit/pending/progress.ts';
+import type { AnyObject, Resource } from '../../../src/model/objects.ts';
+import { resources } from '../../../src/model/objects.ts';
+import { endpoints, node, pod, service, slice, times } from '../../build.ts';
+import { judged } from '../judge.ts';
+
+function ask(
+  subject: Subject,
+  objects: readonly AnyObject[],
+  known: readonly Resource[] = resources,
+  stale: readonly Resource[] = [],
+): Explanation {
+  const { context, ledger } = judged([service(), node(), ...objects], {}, known);
+  ledger.settle.advance(1000);
+  return explain({ ...context, stale: new Set(stale) }, ledger, subject);
+}
+
+const aService: Subject = { kind: 'service', service: 'shop/web' };
+const aPod: Subject = { kind: 'pod', pod: 'shop/web-1' };
+const aPair: Subject = { kind: 'pair', pod: 'shop/web-1', service: 'shop/web' };
+const anAddress = (address: string): Subject => ({ kind: 'address', address });
+const right = [pod(), endpoints(), slice()];
+const empty = [endpoints({ subsets: [] }), slice({ endpoints: [], ports: [] })];
+
+test.each([
+  ['a Service', aService, right, 'conform', 'has endpoints'],
+  ['a pod', aPod, right, 'conform', 'is in Service shop/web and gets its traffic'],
+  ['both', aPair, right, 'conform', 'is in Service shop/web and gets its traffic'],
+  ['an address', anAddress('10.0.0.1'), right, 'conform', '10.0.0.1 is of Pod shop/web-1'],
+  ['its long form', anAddress('10.0.0.01'), right, 'conform', '10.0.0.1 is of Pod shop/web-1'],
+  ['an address of nobody', anAddress('10.0.0.1'), right.slice(1), 'different', 'belongs to no pod'],
+  ['a cluster IP', anAddress('10.96.0.1'), right, null, 'is the cluster IP of Service shop/web'],
+  [
+    'a pod that is gone',
+    aPod,
+    right.slice(1),
+    'different',
+    'Pod shop/web-1 does not exist, but is still listed in 1 Service',
+  ],
+  [
+    'a pod of no Service',
+    aPod,
+    [pod({ labels: { app: 'wep' } }), ...empty],
+    null,
+    'is in no Service: no selector matches its labels; closest: Service shop/web (label app is ' +
+      '"wep", the selector wants "web")',
+  ],
+  ['a pod that is left out', aPod, [pod(), ...empty], 'different', 'should be ready in'],
+] as const)('%s', (_, subject, objects, verdict, want) => {
+  const got = ask(subject, objects);
+  expect(got.answer).toContain(want);
+  expect(got.verdict).toBe(verdict);
+  expect(got.found).toBe(true);
+  expect(got.severity !== null).toBe(verdict === 'different');
+});
+
+test.each([
+  ['a Service', { kind: 'service', service: 'shop/wep' }, 'Service shop/wep does not exist'],
+  ['a pod', { kind: 'pod', pod: 'shop/web-2' }, 'Pod shop/web-2 does not exist'],
+  ['an address', anAddress('10.9.9.9'), 'no pod has it and no Service lists it'],
+  ['no address', anAddress('web'), 'web is no IP address'],
+  [
+    'a Service beside a pod',
+    { kind: 'pair', pod: 'shop/web-1', service: 'shop/x' },
+    'Service shop/x does not exist',
+  ],
+] as const)('%s that does not exist', (_, subject, want) => {
+  const got = ask(subject, right);
+  expect(got.found).toBe(false);
+  expect(got.answer).toContain(want);
+});
+
+test('what may have been meant is named', () => {
+  const texts = (subject: Subject) => ask(subject, right).reasons.map(({ text }) => text);
+  expect(texts({ kind: 'service', service: 'shop/wep' })).toContain('there is shop/web');
+  expect(texts({ kind: 'service', service: 'bank/web' })).toEqual([
+    'there is shop/web',
+    'there is no Service in namespace bank',
+  ]);
+});
+
+test('what the input does not deliver cannot be explained', () => {
+  const known = resources.filter((one) => one !== 'pods');
+  expect(ask(aPod, [], known).answer).toContain('the input has no Pods');
+  expect(ask(aService, [endpoints()], known).verdict).toBe('unknown');
+  const without = resources.filter((one) => one !== 'nodes');
+  expect(ask(aPair, right, without).verdict).toBe('unknown');
+});
+
+test.each(resources)('while %s cannot be seen, nothing is called right or wrong', (resource) => {
+  const isOfSlices = restsOn.endpointslices.includes(resource);
+  const wrong = isOfSlices
+    ? [pod(), endpoints(), slice({ endpoints: [], ports: [] })]
+    : [pod(), endpoints({ subsets: [] }), slice()];
+  for (const subject of [aService, aPod, aPair, anAddress('10.0.0.1')]) {
+    for (const objects of [right, wrong]) {
+      const got = ask(subject, objects, resources, [resource]);
+      expect(got.verdict, subject.kind).toBe('unknown');
+      expect(JSON.stringify(got), subject.kind).toContain('an input cannot be seen just now');
+    }
+  }
+});
+
+test('what does not rest on an input is judged without it', () => {
+  const texts = ask(aPair, right, resources, ['nodes']).reasons.map(({ text }) => text);
+  expect(texts).toContain('Endpoints: conform: ready, as it must be');
+  expect(texts).toContain('IPv4 EndpointSlices: unknown, since an input cannot be seen just now');
+});
+
+test('where several Services differ alike, the controllers are to be looked at first', () => {
+  const alone = ask(aPair, [pod(), ...empty]);
+  expect(alone.change).toMatch(/^Endpoints shop\/web: First see that kube-controller-manager runs/);
+  const other = service({ name: 'other', uid: 'other' });
+  for (const subject of [aService, aPair, aPod]) {
+    const { change, reasons } = ask(subject, [pod(), ...empty, other]);
+    expect(change).toMatch(/^see first whether kube-controller-manager runs: 2 Services differ/);
+    expect(reasons.at(-1)?.text).toContain('(shop/other, shop/web): look whether');
+  }
+  const edited = ask(aService, [pod(), endpoints(), slice(), other, service({ name: 'third' })]);
+  expect(edited.change).toBeNull();
+});
+
+test('several Services of one pod are told together', () => {
+  const more = times(3, (index) =>
+    service({ name: `more-${index}`, uid: `more-${index}`, clusterIP: 'None' }),
+  );
+  const got = ask(aPod, [pod({ ready: false }), ...more]);
+  const texts = got.reasons.map(({ text }) => text);
+  for (const { key } of more) expect(texts.join('\n')).toContain(`Service ${key}: different`);
+  expect(texts.join('\n')).toContain('look whether kube-controller-manager runs');
+});
+
+test('another pod at the address is named', () => {
+  const twin = pod({ namespace: 'bank', name: 'twin', labels: {} });
+  const texts = ask(aPod, [...right, twin]).reasons.map(({ text }) => text);
+  expect(texts).toContain('its address 10.0.0.1 is also that of bank/twin');
+  expect(ask(anAddress('10.0.0.1'), [...right, twin]).answer).toContain('2 pods have 10.0.0.1');
+});

@@ -1,0 +1,109 @@
+// What became of a subject: changes of the pod, of what is expected, of what stands, and the lag.
+
+import { expect, test } from 'vitest';
+
+import { createJournal } from '../../../src/audit/explain/history.ts';
+import { createSettle } from '../../../src/audit/pending/pending.ts';
+import { createLedger } from '../../../src/audit/service/auditor.ts';
+import type { AnyObject, WatchEvent } from '../../../src/model/objects.ts';
+import {
+  address,
+  contextOf,
+  endpoint,
+  endpoints,
+  event,
+  node,
+  pod,
+  service,
+  slice,
+  storeOf,
+  subset,
+  times,
+} from '../../build.ts';
+
+/** Follows a subject from a conform state through changes, each with its time. */
+function follow(
+  subject: Parameters<typeof createJournal>[0],
+  changes: readonly [number, WatchEvent['type'], AnyObject][],
+) {
+  const store = storeOf([service(), node(), pod(), endpoints(), slice()]);
+  const context = contextOf(store);
+  const ledger = createLedger({ context, settle: createSettle({ window: 1000, keep: 1 }) });
+  ledger.begin(0);
+  const journal = createJournal(subject);
+  journal.observe(context, ledger, null, 0);
+  for (const [at, type, object] of changes) {
+    const happened = event(type, object, at);
+    const change = store.apply(happened);
+    if (change !== null) ledger.apply(change);
+    journal.observe(context, ledger, happened, at);
+  }
+  return journal.moments;
+}
+
+const lines = (moments: ReturnType<typeof follow>): string[] =>
+  moments
+    .filter(({ before }) => before !== null)
+    .map(({ at, what, after, lag }) => `${at} ${what}: ${after} ${String(lag)}`);
+
+const pair: Parameters<typeof createJournal>[0] = {
+  kind: 'pair',
+  pod: 'shop/web-1',
+  service: 'shop/web',
+};
+const notReady = subset([address({ ready: false })]);
+const unready = endpoint({ ready: false, serving: false });
+
+test('each hop of a change, with its lag', () => {
+  const moments = follow(pair, [
+    [10, 'modified', pod({ ready: false })],
+    [11, 'modified', endpoints({ subsets: [notReady] })],
+    [15, 'modified', slice({ endpoints: [unready] })],
+  ]);
+  expect(lines(moments)).toEqual([
+    '10 Pod shop/web-1: not Ready, on node-a, 10.0.0.1 null',
+    '10 Service shop/web, Endpoints expected: listed as not ready null',
+    '10 Service shop/web, IPv4 EndpointSlices expected: listed as not ready null',
+    '11 Service shop/web, Endpoints: listed as not ready 1',
+    '15 Service shop/web, IPv4 EndpointSlices: listed as not ready 5',
+  ]);
+});
+
+test('a pod that goes is followed to the end', () => {
+  const moments = follow({ kind: 'pod', pod: 'shop/web-1' }, [
+    [10, 'deleted', pod()],
+    [12, 'modified', slice({ endpoints: [], ports: [] })],
+  ]);
+  expect(lines(moments)).toContain('10 Pod shop/web-1: gone null');
+  expect(lines(moments)).toContain('12 Service shop/web, IPv4 EndpointSlices: absent 2');
+});
+
+test('a Service by its verdicts, an address by who has it', () => {
+  const changes: [number, WatchEvent['type'], AnyObject][] = [[10, 'deleted', pod()]];
+  const ofService = follow({ kind: 'service', service: 'shop/web' }, changes);
+  expect(lines(ofService)).toContain('10 Endpoints: pending null');
+  const ofAddress = follow({ kind: 'address', address: '10.0.0.1' }, changes);
+  expect(lines(ofAddress)).toEqual(['10 pods with the address: none null']);
+});
+
+test('a Service that goes', () => {
+  const changes: [number, WatchEvent['type'], AnyObject][] = [[10, 'deleted', service()]];
+  expect(lines(follow(pair, changes))).toEqual(
+    ['Endpoints', 'IPv4 EndpointSlices'].map(
+      (place) => `10 Service shop/web, ${place}: the Service is gone, or selects it no more null`,
+    ),
+  );
+  const ofService = lines(follow({ kind: 'service', service: 'shop/web' }, changes));
+  expect(ofService[0]).toBe('10 Service shop/web: gone null');
+});
+
+test('what is not about it is not looked at, and old moments are forgotten', () => {
+  const elsewhere = pod({ namespace: 'bank', name: 'x' });
+  expect(lines(follow({ kind: 'pod', pod: 'shop/web-1' }, [[1, 'added', elsewhere]]))).toEqual([]);
+  const flaps = times(400, (at): [number, WatchEvent['type'], AnyObject] => [
+    at,
+    'modified',
+    pod({ ready: at % 2 === 0 }),
+  ]);
+  expect(follow(pair, flaps)).toHaveLength(1000);
+});

@@ -1,0 +1,115 @@
+import { expect, test } from 'vitest';
+
+import { explain } from '../../../src/audit/explain/explain.ts';
+import type { NodeLook } from '../../../src/audit/explain/node.ts';
+import { explainNode, noLook } from '../../../src/audit/explain/node.ts';
+import type { Reason } from '../../../src/audit/explain/reason.ts';
+import type { WalkedPort } from '../../../src/audit/node/audit-node.ts';
+import { endpoints, node, pod, service, slice } from '../../build.ts';
+import { judged } from '../judge.ts';
+
+const { context, ledger } = judged([node(), service(), pod(), endpoints(), slice()]);
+const [port] = service().ports;
+const name = port?.name === '' ? 'shop/web' : `shop/web:${port?.name ?? ''}`;
+
+const packet = (verdict: WalkedPort['verdict']): WalkedPort => ({
+  kind: 'cluster IP',
+  frontend: '10.96.0.1:80/tcp',
+  origin: 'a pod of the node',
+  verdict,
+  expected: '10.0.0.1:80',
+  actual: 'drop 100%',
+  wanted: [],
+  allowed: [],
+  got: [],
+  rules: ['-A FORWARD -j DROP'],
+  unknown: [],
+});
+
+const lookWith = (verdict: 'conform' | 'different'): NodeLook => ({
+  verdicts: () => [{ port: `${name} tcp IPv4`, namespace: 'shop', verdict, reason: null }],
+  walked: () => [packet(verdict)],
+});
+
+const asked = { node: 'node-a', service: 'shop/web', port: null };
+const textsOf = (reasons: readonly Reason[]): string[] =>
+  reasons.flatMap(({ text, parts }) => [text, ...textsOf(parts)]);
+
+test('a node that does as it must', () => {
+  const got = explainNode(context, ledger, asked, lookWith('conform'));
+  expect(got).toMatchObject({ verdict: 'conform', severity: null, change: null });
+  expect(got.answer).toBe('Node node-a forwards Service shop/web as it must');
+  expect(textsOf(got.reasons)).not.toContain('-A FORWARD -j DROP');
+});
+
+test('a node that does not, with the rules that packets met', () => {
+  const got = explainNode(context, ledger, asked, lookWith('different'));
+  expect(got.verdict).toBe('different');
+  expect(got.answer).toContain('does not forward Service shop/web as it must');
+  expect(textsOf(got.reasons)).toEqual([
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node: different`,
+    'expected: 10.0.0.1:80',
+    'found: drop 100%',
+    'rules met: 1 rule',
+    '-A FORWARD -j DROP',
+  ]);
+});
+
+test('packets with which the same is wrong are told once, and whose endpoints these are', () => {
+  const wrong = {
+    ...packet('different'),
+    wanted: ['10.0.0.1:80', '10.0.0.2:80'],
+    allowed: ['10.0.0.1:80', '10.0.0.2:80'],
+    got: ['10.0.0.2:80', '10.0.0.9:80'],
+  };
+  const packets = [
+    { ...packet('conform'), origin: 'outside the cluster' },
+    wrong,
+    { ...wrong, origin: 'the node itself', rules: ['-A OUTPUT -j ACCEPT'] },
+    { ...wrong, origin: 'a pod of another node', got: [] },
+  ];
+  const { reasons, answer } = explainNode(context, ledger, asked, {
+    ...lookWith('different'),
+    walked: () => packets,
+  });
+  const missed = 'it never comes to 10.0.0.1:80 (Pod shop/web-1)';
+  expect(answer.endsWith(`: ${missed}`)).toBe(true);
+  expect(textsOf(reasons)).toEqual([
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of the node, the node itself: different`,
+    missed,
+    'it comes to what is no endpoint: 10.0.0.9:80 (of no pod)',
+    'expected: 10.0.0.1:80',
+    'found: drop 100%',
+    'rules met, from a pod of the node: 1 rule',
+    '-A FORWARD -j DROP',
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from a pod of another node: different`,
+    'it comes to none of its 2 endpoints',
+    'expected: 10.0.0.1:80',
+    'found: drop 100%',
+    'rules met: 1 rule',
+    '-A FORWARD -j DROP',
+    `${name} at 10.96.0.1:80/tcp (cluster IP), from outside the cluster: conform`,
+  ]);
+});
+
+test('of a node that nobody told of, what is expected is told', () => {
+  const got = explainNode(context, ledger, asked, noLook);
+  expect(got.verdict).toBe('unknown');
+  const texts = textsOf(got.reasons);
+  expect(texts[0]).toBe('the rules of the node are not known');
+  expect(texts.some((text) => text.includes('is expected to go to: '))).toBe(true);
+});
+
+test('a port that the Service has not', () => {
+  const got = explainNode(context, ledger, { ...asked, port: 'nope' }, noLook);
+  expect(got.answer).toContain('Service shop/web:nope has no such port; ports: ');
+  expect(got.verdict).toBeNull();
+});
+
+test.each([
+  [{ node: 'node-b' }, 'Node node-b does not exist'],
+  [{ service: 'shop/wep' }, 'Service shop/wep does not exist'],
+])('%j is not there', (more, answer) => {
+  const got = explain(context, ledger, { kind: 'node', ...asked, ...more });
+  expect(got).toMatchObject({ found: false, answer });
+});

@@ -1,0 +1,70 @@
+// Differences as reasons: the catalogue's words, those alike together, the worst first.
+
+import { expect, test } from 'vitest';
+
+import {
+  counted,
+  fewOf,
+  inOrder,
+  itemReasons,
+  itemText,
+  worstOf,
+} from '../../../src/audit/explain/reason.ts';
+import {
+  address,
+  endpoint,
+  endpoints,
+  node,
+  pod,
+  service,
+  slice,
+  subset,
+  times,
+} from '../../build.ts';
+import { judged } from '../judge.ts';
+
+const pods = times(5, (index) => pod({ name: `web-${index}`, ips: [`10.0.0.${index + 1}`] }));
+const empty = slice({ endpoints: [], ports: [] });
+const absent = judged([service(), node(), ...pods, endpoints({ subsets: [] }), empty]);
+
+test('differences of one code, object and cause are one reason', () => {
+  const reasons = itemReasons(absent.items);
+  expect(reasons.map(({ text }) => text)).toEqual([
+    'A pod is absent from the Endpoints of its Service (endpoints-address-missing, ' +
+      'pending: it may be on its way)',
+    'A pod is absent from the EndpointSlices of its Service (slice-endpoint-missing, ' +
+      'pending: it may be on its way)',
+  ]);
+  const [first] = reasons;
+  expect(first?.parts.map(({ text }) => text).at(-1)).toBe('and 2 more of the same kind');
+  expect(first?.change).toMatch(
+    /^Endpoints shop\/web: First see that kube-controller-manager runs/,
+  );
+});
+
+test('a cause is named with its cure', () => {
+  const stray = [subset(), subset([address({ ip: '10.9.9.9', target: null })])];
+  const edited = judged([service(), node(), pod(), endpoints({ subsets: stray }), slice()]);
+  const [reason] = itemReasons(edited.items);
+  expect(reason?.parts.at(-1)?.text).toMatch(/^likely cause.*\(hand-edited\)$/);
+  const texts = edited.items.map(itemText);
+  expect(texts[0]).toContain('Cause: Somebody else changed the object');
+});
+
+test('only what is open has a severity', () => {
+  expect(worstOf(absent.items)).toBeNull();
+  absent.ledger.settle.advance(1000);
+  expect(worstOf(absent.items)).toBe('warning');
+  const wrong = slice({ endpoints: [endpoint({ addresses: ['10.9.9.9'] })] });
+  const both = judged([service(), node(), pod(), endpoints(), wrong]);
+  both.ledger.settle.advance(1000);
+  expect(worstOf(both.items)).toBe('critical');
+  expect(inOrder(both.items)[0]?.severity).toBe('critical');
+});
+
+test('counts and names', () => {
+  expect(counted(1, 'pod')).toBe('1 pod');
+  expect(counted(2, 'address', 'addresses')).toBe('2 addresses');
+  expect(fewOf(['a', 'b'])).toBe('a, b');
+  expect(fewOf(['a', 'b', 'c', 'd', 'e'])).toBe('a, b, c and 2 more');
+});

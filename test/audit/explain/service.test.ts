@@ -1,0 +1,154 @@
+// A Service as a whole, by example: what it says where pods are ready, where none is, where nothing
+// is selected, where nobody has to write, and why there are no mirrored slices and no hints.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Reason } from '../../../src/audit/explain/reason.ts';
+import { explainService } from '../../../src/audit/explain/service.ts';
+import type { AnyObject } from '../../../src/model/objects.ts';
+import { annotation, label } from '../../../src/model/objects.ts';
+import {
+  endpoint,
+  endpoints,
+  foreign,
+  mirror,
+  node,
+  pod,
+  service,
+  servicePort,
+  slice,
+  times,
+} from '../../build.ts';
+import { judged } from '../judge.ts';
+
+function explained(...objects: AnyObject[]) {
+  const { context, ledger } = judged([node(), ...objects]);
+  ledger.settle.advance(1000);
+  const of = ledger.audited.get('shop/web');
+  if (of === undefined) throw new Error('Nothing audited');
+  return explainService(context, of);
+}
+
+const textsOf = (reasons: readonly Reason[]): string[] =>
+  reasons.flatMap(({ text, parts }) => [text, ...textsOf(parts)]);
+
+const empty = slice({ endpoints: [], ports: [] });
+const none = [endpoints({ subsets: [] }), empty];
+
+test('ready pods', () => {
+  const got = explained(service(), pod(), endpoints(), slice());
+  expect(got.answer).toBe('Service shop/web has endpoints: it selects 1 pod, 1 of them ready');
+  expect(got.verdicts).toEqual({ endpoints: 'conform', endpointslices: 'conform', mirrored: null });
+  expect(got.severity).toBeNull();
+});
+
+test('no pod has the labels, and one nearly has', () => {
+  const got = explained(service(), pod({ labels: { app: 'wep' } }), ...none);
+  expect(got.answer).toBe(
+    'Service shop/web selects nothing: no pod in namespace shop has the labels app=web; ' +
+      'closest: 1 pod such as web-1: label app is "wep", the selector wants "web": perhaps what ' +
+      'is meant',
+  );
+  expect(got.change).toBe('label them app=web, or let the Service select app=wep');
+});
+
+test('pods elsewhere', () => {
+  const got = explained(service(), pod({ namespace: 'bank' }), ...none);
+  expect(textsOf(got.reasons)).toContain(
+    'pods with these labels are in namespace bank, where it does not look',
+  );
+});
+
+test('pods that are alike are one group', () => {
+  const ready = times(7, (index) => pod({ name: `web-${index}`, ips: [`10.0.0.${index + 1}`] }));
+  const done = pod({ name: 'web-done', terminal: true, ready: false });
+  const got = explained(service(), ...ready, done, ...none);
+  const pods = got.reasons.find(({ text }) => text.startsWith('it selects'));
+  expect(pods?.text).toBe('it selects 8 pods, 7 of them ready');
+  expect(pods?.parts.map(({ text }) => text)).toEqual([
+    '7 pods ready (web-0, web-1, web-2 and 4 more)',
+    '1 pod must be absent: the pod has finished (phase Succeeded or Failed): nothing runs at its ' +
+      'address any more (web-done)',
+  ]);
+  expect(got.verdicts.endpointslices).toBe('different');
+  expect(got.answer).toContain('But: A pod is absent from');
+});
+
+test('a port that no pod has', () => {
+  const of = service({ ports: [servicePort({ name: 'metrics', targetPort: 'metrics' })] });
+  const got = explained(of, pod(), endpoints({ subsets: [] }), slice({ ports: [] }));
+  expect(got.answer).toContain(
+    'has no endpoint that gets traffic: 1 pod must be listed without ports',
+  );
+});
+
+describe('whether slices are mirrored', () => {
+  const own = service({ selector: null });
+  test.each([
+    ['a selector', [service(), pod(), endpoints(), slice()], 'since the Service has a selector'],
+    ['no Endpoints', [own], 'since there are no Endpoints to mirror'],
+    [
+      'the label',
+      [own, endpoints({ labels: { [label.skipMirror]: 'true' } })],
+      `since ${label.skipMirror} is set`,
+    ],
+    [
+      'leader election',
+      [own, endpoints({ annotations: { [annotation.leader]: 'x' } })],
+      'since the Endpoints serve leader election',
+    ],
+  ])('%s', (_, objects, why) => {
+    const texts = textsOf(explained(...objects).reasons);
+    expect(texts).toContain(`Mirrored EndpointSlices: none, ${why}`);
+  });
+
+  test('they are', () => {
+    const got = explained(own, endpoints({ labels: {} }), mirror());
+    expect(got.answer).toContain('its Endpoints are mirrored into EndpointSlices');
+    expect(got.verdicts.mirrored).not.toBeNull();
+  });
+});
+
+describe('hints', () => {
+  const hinted = slice({ endpoints: [endpoint({ forZones: ['zone-a'] })] });
+  test.each([
+    ['auto, none', service({ topologyAuto: true }), slice(), 'no hints although topology-mode'],
+    ['auto, some', service({ topologyAuto: true }), hinted, 'hints for zone-a'],
+    ['by zone', service({ trafficDistribution: 'PreferClose' }), hinted, 'for its own zone'],
+    ['unknown', service({ trafficDistribution: 'Odd' }), slice(), 'Odd is not served by 1.36'],
+  ])('%s', (_, of, one, want) => {
+    const texts = textsOf(explained(of, pod(), endpoints(), one).reasons);
+    expect(texts.join('\n')).toContain(want);
+  });
+});
+
+test('an alias, and a Service that is gone', () => {
+  expect(explained(service({ type: 'ExternalName' })).answer).toContain('is an alias in DNS');
+  expect(explained(slice()).answer).toContain('Service shop/web does not exist');
+});
+
+test('pods that are gone and still listed are said to be gone', () => {
+  const of = [service(), endpoints(), slice()];
+  const gone = 'there is no Pod shop/web-1 any more';
+  expect(textsOf(explained(...of).reasons).filter((text) => text === gone)).toHaveLength(2);
+  expect(textsOf(explained(...of, pod()).reasons)).not.toContain(gone);
+});
+
+test('slices that are not packed are told, and no fault', () => {
+  const [one, other] = [pod(), pod({ name: 'web-2', uid: 'web-2', ips: ['10.0.0.2'] })];
+  const second = slice({
+    name: 'web-b',
+    endpoints: [endpoint({ addresses: ['10.0.0.2'], target: null })],
+  });
+  const got = explained(service(), one, other, slice(), second);
+  expect(textsOf(got.reasons).join('\n')).toContain(
+    '2 slices where 1 would hold all: slices are not',
+  );
+});
+
+test('slices of another manager are named', () => {
+  const texts = textsOf(explained(service(), pod(), endpoints(), slice(), foreign()).reasons);
+  expect(texts).toContain(
+    'EndpointSlice shop/web-foreign, managed by example.com/controller: 1 endpoint, not judged',
+  );
+});

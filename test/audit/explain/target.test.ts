@@ -1,0 +1,81 @@
+import { describe, expect, test } from 'vitest';
+
+import { missingSubject, parseSubject, subjectOf } from '../../../src/audit/explain/target.ts';
+import { pod, service, storeOf } from '../../build.ts';
+
+const shop = (name: string) => ({ namespace: 'shop', name });
+const nothing = { pod: null, service: null, address: null, node: null, port: null };
+
+describe('words', () => {
+  test.each([
+    [['service/web'], { service: shop('web') }],
+    [['svc/bank/web'], { service: { namespace: 'bank', name: 'web' } }],
+    [['pod/a', 'service/web'], { pod: shop('a'), service: shop('web') }],
+    [['ip/fd00::1'], { address: 'fd00::1' }],
+    [['node/n', 'service/web:http'], { node: 'n', service: shop('web'), port: 'http' }],
+    [['SVC/web', 'no/n'], { node: 'n', service: shop('web') }],
+  ])('%j', (words, want) => {
+    expect(parseSubject(words, 'shop')).toEqual({ ...nothing, ...want });
+  });
+
+  test.each([
+    [[]],
+    [['web']],
+    [['deployment/web']],
+    [['constructor/web']],
+    [['pod/']],
+    [['pod/a', 'pod/b']],
+    [['ip/10.0.0.1', 'pod/a']],
+    [['pod/a/b/c']],
+    [['node/n']],
+    [['node/a/b', 'service/web']],
+    [['node/n', 'pod/a', 'service/web']],
+    [['ip/1.2.3']],
+    [['ip/10.0.0.1/24']],
+  ])('%j is refused', (words) => {
+    expect(() => parseSubject(words, null)).toThrow('Expected service/NAME');
+  });
+});
+
+describe('what is meant', () => {
+  const { snapshot } = storeOf([
+    service(),
+    service({ namespace: 'bank' }),
+    pod(),
+    service({ namespace: 'bank', name: 'only' }),
+  ]);
+  const meant = (...words: string[]) => subjectOf(parseSubject(words, null), snapshot);
+
+  test('a name of one namespace is known without it', () => {
+    expect(meant('service/only')).toEqual({ kind: 'service', service: 'bank/only' });
+    expect(meant('node/n', 'service/only:x')).toEqual({
+      kind: 'node',
+      node: 'n',
+      service: 'bank/only',
+      port: 'x',
+    });
+  });
+
+  test('a name of two is asked for again', () => {
+    expect(() => meant('service/web')).toThrow('bank/web have that name: say which with -n');
+  });
+
+  test('beside a pod, its namespace is meant', () => {
+    expect(meant('pod/web-1', 'service/web')).toEqual({
+      kind: 'pair',
+      pod: 'shop/web-1',
+      service: 'shop/web',
+    });
+  });
+
+  test.each([
+    [['service/no'], { kind: 'service', service: '*/no' }],
+    [['pod/no'], { kind: 'pod', pod: '*/no' }],
+    [['node/n', 'svc/no'], { kind: 'node', node: 'n', service: '*/no', port: null }],
+    [['pod/no', 'svc/only'], { kind: 'pair', pod: '*/no', service: 'bank/only' }],
+  ])('%j is not there', (words, want) => {
+    const asked = parseSubject(words, null);
+    expect(subjectOf(asked, snapshot)).toBeNull();
+    expect(missingSubject(asked, snapshot)).toEqual(want);
+  });
+});

@@ -1,0 +1,70 @@
+// The catalogue is text for people: every entry is complete and in one form.
+
+import { describe, expect, test } from 'vitest';
+
+import type { CatalogueEntry, Output } from '../../../src/audit/finding/catalogue.ts';
+import { catalogue, isWorse, severities } from '../../../src/audit/finding/catalogue.ts';
+import { causes } from '../../../src/audit/finding/causes.ts';
+
+const entries: [string, CatalogueEntry][] = Object.entries(catalogue);
+
+// Words of the API keep their case, also where they begin a sentence.
+const isSentence = (text: string): boolean => /^\S.*[.”]$/.test(text);
+const isTitle = (text: string): boolean => /^\S.*[^.\s]$/.test(text) && text.length <= 90;
+const isReference = (text: string): boolean => /\.go|^k8s\.io\/|^pkg\/|^etcd /.test(text);
+
+test('nothing is deleted before whoever writes it anew is seen to run', () => {
+  const remedies = [
+    ...entries.map(([, { remedy }]) => remedy),
+    ...Object.values(causes).map(({ cure }): string => cure),
+  ].filter((text) => /\bdelete\b.*\banew\b/i.test(text));
+  expect(remedies.length).toBeGreaterThan(5);
+  for (const text of remedies) {
+    expect(text).toMatch(/^(?:First see|See) that kube-controller-manager runs/);
+  }
+});
+
+describe('codes', () => {
+  test.each(entries)('%s', (code, entry) => {
+    expect(code).toMatch(/^[a-z]+(?:-[a-z]+)+$/);
+    expect(isTitle(entry.title)).toBe(true);
+    expect(isSentence(entry.meaning)).toBe(true);
+    expect(isSentence(entry.remedy)).toBe(true);
+    expect(isReference(entry.upstream)).toBe(true);
+  });
+
+  test('titles are told apart', () => {
+    const titles = entries.map(([, { title }]) => title);
+    expect(new Set(titles).size).toBe(titles.length);
+  });
+
+  test('the output is told by the beginning of the code', () => {
+    const outputOf = (code: string): Output => {
+      if (code === 'endpoints-truncated') return 'input';
+      if (code.startsWith('endpoints-')) return 'endpoints';
+      if (code.startsWith('slice-')) return 'endpointslices';
+      if (code.startsWith('node-')) return 'node';
+      return code.startsWith('mirror-') ? 'mirrored' : 'input';
+    };
+    const wrong = entries.filter(([code, { output }]) => outputOf(code) !== output);
+    expect(wrong).toEqual([]);
+  });
+
+  test('the difference is told by the end of the code, where it tells one', () => {
+    const wrong = entries.filter(([code, { difference }]) => {
+      const word = /-(missing|unexpected|different)$/.exec(code)?.[1];
+      return word !== undefined && word !== difference;
+    });
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe('isWorse', () => {
+  test('critical, warning, info', () => {
+    expect(severities).toEqual(['critical', 'warning', 'info']);
+    const worse = severities.flatMap((a) =>
+      severities.filter((b) => isWorse(a, b)).map((b) => `${a} ${b}`),
+    );
+    expect(worse).toEqual(['critical warning', 'critical info', 'warning info']);
+  });
+});

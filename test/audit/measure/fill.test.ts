@@ -1,0 +1,119 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import {
+  createFillTotals,
+  fillGroups,
+  fillRatio,
+  mostSurplus,
+  setFill,
+  surplusOf,
+} from '../../../src/audit/measure/fill.ts';
+import type { AddressType, EndpointSlice } from '../../../src/model/objects.ts';
+import { endpoint, port, slice, times } from '../../build.ts';
+
+const of = (count: number, number = 8080, addressType: AddressType = 'IPv4'): EndpointSlice =>
+  slice({
+    addressType,
+    ports: [port({ port: number })],
+    endpoints: times(count, (index) => endpoint({ addresses: [`10.0.0.${String(index)}`] })),
+  });
+
+/** What the slices of one Service add, at most ten endpoints to a slice. */
+const fillOf = (slices: readonly EndpointSlice[]) => {
+  const totals = createFillTotals(10);
+  setFill(totals, 'a/x', slices);
+  const { endpoints, slices: count, minimum } = totals;
+  return { endpoints, slices: count, minimum };
+};
+
+/** The placeholder's ports are an empty list. */
+const empty = (addressType: AddressType = 'IPv4'): EndpointSlice =>
+  slice({ addressType, ports: [], endpoints: [] });
+
+describe('the fewest slices of a Service', () => {
+  const cases: [string, EndpointSlice[], number, number, number][] = [
+    ['no slices at all', [], 0, 0, 0],
+    ['the placeholder is needed', [empty()], 0, 1, 1],
+    ['one placeholder per address type', [empty('IPv4'), empty('IPv6')], 0, 2, 2],
+    ['a second empty slice is not needed', [empty(), empty()], 0, 2, 1],
+    ['nor one under other ports', [empty(), of(0)], 0, 2, 1],
+    ['an empty slice beside endpoints is not needed', [of(3), empty()], 3, 2, 1],
+    ['but the other address type needs its own', [of(3), empty('IPv6')], 3, 2, 2],
+    ['a full slice', [of(10)], 10, 1, 1],
+    ['one endpoint more than a slice holds', [of(10), of(1)], 11, 2, 2],
+    ['two half empty slices', [of(5), of(5)], 10, 2, 1],
+    ['ports are not mixed', [of(5), of(5, 9090)], 10, 2, 2],
+    ['nor are address types', [of(5), of(5, 8080, 'IPv6')], 10, 2, 2],
+    ['an oversized slice needs more than stand', [of(11)], 11, 1, 2],
+  ];
+  test.each(cases)('%s', (_, slices, endpoints, count, minimum) => {
+    expect(fillOf(slices)).toEqual({ endpoints, slices: count, minimum });
+  });
+
+  test('groups tell address types and ports apart', () => {
+    const slices = [of(5), of(2, 9090), of(1), of(4, 8080, 'IPv6')];
+    // Six, two and four endpoints: any two groups taken as one would need a slice less.
+    expect(fillOf(slices)).toEqual({ endpoints: 12, slices: 4, minimum: 3 });
+  });
+});
+
+test('the ratio is of places taken, and of none there is none', () => {
+  expect(fillRatio(fillOf([of(5), of(2)]), 10)).toBeCloseTo(0.35);
+  expect(fillRatio(fillOf([]), 10)).toBeNull();
+  expect(surplusOf(fillOf([of(5), of(2)]))).toBe(1);
+});
+
+test('the largest surplus comes first, and who has none is not named', () => {
+  const totals = createFillTotals(10);
+  setFill(totals, 'a/tidy', [of(10)]);
+  setFill(totals, 'b/one', [of(1), of(1)]);
+  setFill(totals, 'a/one', [of(1), of(1)]);
+  setFill(totals, 'c/three', [of(1), of(1), of(1), of(1)]);
+  expect(mostSurplus(totals, 10).map(([key]) => key)).toEqual(['c/three', 'a/one', 'b/one']);
+  expect(mostSurplus(totals, 1).map(([key]) => key)).toEqual(['c/three']);
+});
+
+test('totals that follow changes equal those that are counted anew', () => {
+  const anySlices = fc.array(
+    fc.tuple(fc.nat(25), fc.constantFrom(8080, 9090), fc.constantFrom('IPv4', 'IPv6')),
+    { maxLength: 4 },
+  );
+  const anyChanges = fc.array(fc.tuple(fc.constantFrom('a/x', 'a/y', 'b/x'), anySlices));
+  fc.assert(
+    fc.property(anyChanges, (changes) => {
+      const totals = createFillTotals(10);
+      const newest = new Map<string, EndpointSlice[]>();
+      for (const [key, made] of changes) {
+        const slices = made.map(([count, number, type]) => of(count, number, type as AddressType));
+        setFill(totals, key, slices);
+        newest.set(key, slices);
+      }
+      const anew = createFillTotals(10);
+      for (const [key, slices] of newest) setFill(anew, key, slices);
+      expect({ ...totals, byService: new Map([...totals.byService].sort()) }).toEqual({
+        ...anew,
+        byService: new Map([...anew.byService].sort()),
+      });
+    }),
+  );
+});
+
+test('each address type and ports are told apart', () => {
+  const slices = [
+    slice({ name: 'a', endpoints: times(5, () => endpoint()) }),
+    slice({ name: 'b', endpoints: times(2, () => endpoint()) }),
+    slice({ name: 'c', ports: [port({ port: 9 })], endpoints: times(4, () => endpoint()) }),
+    slice({ name: 'd', addressType: 'IPv6', endpoints: [] }),
+  ];
+  const groups = fillGroups(slices, 10).map(({ addressType, ports, ...fill }) => ({
+    of: `${addressType} ${ports.map((one) => one.port).join()}`,
+    ...fill,
+  }));
+  const common = slices[0]?.ports.map((one) => one.port).join() ?? '';
+  expect(groups).toEqual([
+    { of: `IPv4 ${common}`, endpoints: 7, slices: 2, minimum: 1, ratio: 0.35 },
+    { of: 'IPv4 9', endpoints: 4, slices: 1, minimum: 1, ratio: 0.4 },
+    { of: `IPv6 ${common}`, endpoints: 0, slices: 1, minimum: 1, ratio: 0 },
+  ]);
+});

@@ -1,0 +1,149 @@
+// What changes in the cluster and not on the node is found at the Service that changed. That nodes
+// as real kube-proxies left them are clean, and that broken ones are found out, is held by
+// test/nodes/walk.test.ts for all recordings.
+
+import { join } from 'node:path';
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import { auditNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
+import type { EndpointSlice } from '../../../src/model/objects.ts';
+import { label } from '../../../src/model/objects.ts';
+import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
+import { together } from '../../../src/rules/ruleset.ts';
+import type { Forwarding } from '../../../src/shadow/forwarding.ts';
+import type { Input } from '../../nodes/audit.ts';
+import { expectedOf, inputOf } from '../../nodes/audit.ts';
+import type { Folder } from '../../nodes/folder.ts';
+import { readFolder } from '../../nodes/folder.ts';
+
+const nodes = join(import.meta.dirname, '../../nodes');
+/** A recording, and what it is judged by. */
+function folderAt(path: string): { folder: Folder; input: Input } {
+  const folder = readFolder(join(nodes, path));
+  const input = inputOf(folder);
+  if (input === null) throw new Error(`No objects in ${path}`);
+  return { folder, input };
+}
+
+/** What a forwarding expects of all packets that could be asked, as text. */
+function expectations({ ports }: Forwarding): Map<string, string> {
+  const texts = ports.map(({ name, protocol, family, usable }): [string, string] => {
+    const sets = (usable ?? []).map(({ cluster, local, any }) => {
+      const of = (list: typeof cluster) => list.map(({ text }) => text).sort();
+      return [of(cluster), of(local), any];
+    });
+    return [`${name} ${protocol} ${family}`, JSON.stringify(sets)];
+  });
+  return new Map(texts);
+}
+
+describe.each(['recordings/main/iptables-nft/node-a', 'recordings/main/nftables/node-b'])(
+  'a cluster that goes on without %s',
+  (path) => {
+    const { folder, input } = folderAt(path);
+    const context = { node: input.node, rules: rulesAtHand(folder.ruleset, folder.node) };
+    const before = expectations(expectedOf(folder, input));
+    const places = input.slices.flatMap((slice, at) =>
+      slice.endpoints.map((_, index) => [at, index]),
+    );
+
+    const changed = (at: number, index: number, how: 'gone' | 'not ready'): EndpointSlice[] =>
+      input.slices.map((slice, place) => {
+        if (place !== at) return slice;
+        const endpoints = slice.endpoints.flatMap((one, place) => {
+          if (place !== index) return [one];
+          return how === 'gone' ? [] : [{ ...one, ready: false, serving: false }];
+        });
+        return { ...slice, endpoints };
+      });
+
+    test('differs at the Services that changed, and nowhere else', () => {
+      const place = fc.constantFrom(...places);
+      const how = fc.constantFrom('gone', 'not ready');
+      const check = ([at = 0, index = 0]: number[], how: 'gone' | 'not ready'): void => {
+        const forwarding = expectedOf(folder, { ...input, slices: changed(at, index, how) });
+        const after = expectations(forwarding);
+        const isChanged = [...after].some(([name, text]) => before.get(name) !== text);
+        const slice = input.slices[at];
+        const { findings } = auditNode({ ...context, forwarding });
+        const services = new Set(
+          findings.map(({ namespace, service }) => `${namespace}/${service}`),
+        );
+        const name = `${slice?.namespace ?? ''}/${slice?.labels[label.serviceName] ?? ''}`;
+        expect([...services]).toEqual(isChanged ? [name] : []);
+      };
+      fc.assert(fc.property(place, how, check), { numRuns: 20 });
+    });
+  },
+);
+
+test('a Service that is gone still answers, which is said of its address', () => {
+  const { folder, input } = folderAt('recordings/main/nftables/node-a');
+  const services = input.services.filter(({ key }) => key !== 'shop/ten');
+  const gone = input.services.find(({ key }) => key === 'shop/ten')?.clusterIP ?? '';
+  const forwarding = expectedOf(folder, { ...input, services });
+  const { findings } = auditNode({
+    forwarding,
+    node: input.node,
+    rules: rulesAtHand(folder.ruleset, folder.node),
+  });
+  expect(findings.map(({ code }) => code)).toEqual(['node-frontend-unexpected']);
+  expect(findings[0]?.object).toContain(`${gone}:80/tcp`);
+});
+
+test('no rules at all are one finding', () => {
+  const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
+  const ruleset = together([parseIptablesSave('', 'ip'), parseIptablesSave('', 'ip6')]);
+  const forwarding = expectedOf(folder, input);
+  const rules = rulesAtHand(ruleset, folder.node);
+  const audit = auditNode({ forwarding, node: input.node, rules });
+  expect(audit.findings.map(({ code }) => code)).toEqual(['node-rules-flushed']);
+  expect(audit.conform + audit.different + audit.unknown).toBe(forwarding.ports.length);
+});
+
+describe('packets that NodeLocal DNSCache takes out of connection tracking', () => {
+  const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
+  const vip = input.services.find(({ name }) => name === 'kube-dns')?.clusterIP ?? '';
+  const dns = (protocol: string): string => `-d ${vip}/32 -p ${protocol} -m ${protocol} --dport 53`;
+  const untracked = (hook: string, matches: string): string => `-A ${hook} ${matches} -j NOTRACK`;
+  const hooks = ['PREROUTING', 'OUTPUT'];
+  const cache = hooks.flatMap((hook) => ['udp', 'tcp'].map((one) => untracked(hook, dns(one))));
+
+  /** Codes and severities at each port of the Service. */
+  const foundWith = (...rules: readonly string[]): string[] => {
+    const chains = hooks.map((hook) => `:${hook} ACCEPT [0:0]`);
+    const raw = parseIptablesSave(['*raw', ...chains, ...rules, 'COMMIT', ''].join('\n'), 'ip');
+    const rulesNow = rulesAtHand(together([raw, folder.ruleset]), folder.node);
+    const forwarding = expectedOf(folder, input);
+    const { findings } = auditNode({ forwarding, node: input.node, rules: rulesNow });
+    const own = findings.filter(({ service }) => service === 'kube-dns');
+    return own.map(({ code, severity, port }) => `${severity} ${code} ${port}`).sort();
+  };
+
+  test('are information, with its rule', () => {
+    expect(foundWith(...cache)).toEqual([
+      'info node-foreign-rule infra/kube-dns:dns',
+      'info node-foreign-rule infra/kube-dns:dns-tcp',
+    ]);
+  });
+
+  test.each([
+    ['another port beside it', `-d ${vip}/32 -p udp -m multiport --dports 53,54`],
+    ['all ports', `-d ${vip}/32 -p udp`],
+    ['a range of addresses', `-d ${vip}/30 -p udp -m udp --dport 53`],
+    ['half of them', `${dns('udp')} -m statistic --mode random --probability 0.5`],
+  ])('are critical with %s', (_, matches) => {
+    expect(foundWith(untracked('PREROUTING', matches))).toEqual([
+      'critical node-foreign-rule infra/kube-dns:dns',
+    ]);
+  });
+
+  test('are critical where they do not come through', () => {
+    const drop = `-A PREROUTING -d ${vip}/32 -p udp -j DROP`;
+    expect(foundWith(untracked('PREROUTING', dns('udp')), drop)).toEqual([
+      'critical node-foreign-rule infra/kube-dns:dns',
+    ]);
+  });
+});

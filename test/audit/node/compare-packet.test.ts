@@ -1,0 +1,277 @@
+// One packet: each way in which an outcome may differ from what is expected, with and without
+// unknowns.
+
+import { describe, expect, test } from 'vitest';
+
+import type { RuleView } from '../../../src/audit/node/compare-packet.ts';
+import { compare } from '../../../src/audit/node/compare-packet.ts';
+import type { Packet } from '../../../src/model/proxy-config.ts';
+import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
+import type { Destination, Outcome } from '../../../src/rules/walk/walk.ts';
+import type { Fate } from '../../../src/shadow/forwarding.ts';
+
+const trace = () => [];
+const none = { probability: 0, masqueraded: false, trace } as const;
+
+function outcome(
+  destinations: Readonly<Record<string, Partial<Destination>>>,
+  more: Partial<Record<'reject' | 'drop' | 'pass', number>> & { unknown?: boolean } = {},
+): Outcome {
+  const of = (probability = 0) => ({ ...none, probability });
+  const entries = Object.entries(destinations).map(([text, one]): [string, Destination] => [
+    text,
+    { ...none, affinity: false, affinitySeconds: null, ...one },
+  ]);
+  return {
+    destinations: new Map(entries),
+    reject: of(more.reject),
+    drop: of(more.drop),
+    pass: of(more.pass),
+    unknown: more.unknown === true ? [{ reason: 'owner', rule: '-m owner' }] : [],
+  };
+}
+
+const view: RuleView = {
+  isAllowed: (endpoint) => endpoint === 'c:1',
+  isAbout: () => false,
+  isOwn: () => false,
+};
+
+const packet: Packet = {
+  ...{ from: 'pod', src: '10.244.1.9', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },
+};
+
+const endpoints = (
+  all: Readonly<Record<string, boolean>>,
+  affinitySeconds: number | null = null,
+): Fate => ({ kind: 'endpoints', endpoints: new Map(Object.entries(all)), affinitySeconds });
+
+const half = { probability: 0.5 };
+const two = endpoints({ 'a:1': false, 'b:1': false });
+const kept = { affinity: true, affinitySeconds: 60 };
+
+type Case = [string, Fate[], Outcome, string, string[]];
+
+const certain: Case[] = [
+  ['equal', [two], outcome({ 'a:1': half, 'b:1': half }), 'conform', []],
+  ['rounding', [two], outcome({ 'a:1': { probability: 0.5 + 1e-9 }, 'b:1': half }), 'conform', []],
+  [
+    'a share',
+    [two],
+    outcome({ 'a:1': { probability: 0.6 }, 'b:1': { probability: 0.4 } }),
+    'different',
+    ['share', 'share'],
+  ],
+  ['one missing', [two], outcome({ 'a:1': { probability: 1 } }), 'different', ['missing']],
+  [
+    'one too many',
+    [endpoints({ 'a:1': false })],
+    outcome({ 'a:1': half, 'b:1': half }),
+    'different',
+    ['unexpected'],
+  ],
+  [
+    'a share that is lost',
+    [two],
+    outcome({ 'a:1': half, 'b:1': { probability: 0.25 } }, { pass: 0.25 }),
+    'different',
+    ['pass'],
+  ],
+  ['rejected', [two], outcome({}, { reject: 1 }), 'different', ['missing', 'missing', 'reject']],
+  [
+    'not masqueraded',
+    [endpoints({ 'a:1': true })],
+    outcome({ 'a:1': { probability: 1 } }),
+    'different',
+    ['not masqueraded'],
+  ],
+  [
+    'masqueraded',
+    [endpoints({ 'a:1': false })],
+    outcome({ 'a:1': { probability: 1, masqueraded: true } }),
+    'different',
+    ['masqueraded'],
+  ],
+  [
+    'masqueraded by leave',
+    [endpoints({ 'c:1': false })],
+    outcome({ 'c:1': { probability: 1, masqueraded: true } }),
+    'conform',
+    [],
+  ],
+  [
+    'affinity',
+    [endpoints({ 'a:1': false }, 60)],
+    outcome({ 'a:1': { probability: 1, ...kept } }),
+    'conform',
+    [],
+  ],
+  [
+    'another time',
+    [endpoints({ 'a:1': false }, 90)],
+    outcome({ 'a:1': { probability: 1, ...kept } }),
+    'different',
+    ['affinity'],
+  ],
+  [
+    'no affinity',
+    [endpoints({ 'a:1': false }, 60)],
+    outcome({ 'a:1': { probability: 1 } }),
+    'different',
+    ['affinity'],
+  ],
+  [
+    'unasked affinity',
+    [endpoints({ 'a:1': false })],
+    outcome({ 'a:1': { probability: 1, ...kept } }),
+    'different',
+    ['affinity'],
+  ],
+  [
+    'a stranger by memory',
+    [endpoints({ 'a:1': false })],
+    outcome({ 'a:1': { probability: 1 }, 'b:1': kept }),
+    'different',
+    ['unexpected'],
+  ],
+  ['stopped', [{ kind: 'drop' }], outcome({}, { drop: 1 }), 'conform', []],
+  [
+    'stopped in another way',
+    [{ kind: 'reject' }],
+    outcome({}, { drop: 1 }),
+    'different',
+    ['not stopped'],
+  ],
+  [
+    'not stopped',
+    [{ kind: 'drop' }],
+    outcome({ 'a:1': { probability: 1 } }),
+    'different',
+    ['unexpected', 'not stopped'],
+  ],
+  ['either of two', [two, { kind: 'reject' }], outcome({}, { reject: 1 }), 'conform', []],
+  [
+    'the nearer of two',
+    [two, { kind: 'reject' }],
+    outcome({ 'a:1': { probability: 1 } }),
+    'different',
+    ['missing'],
+  ],
+  ['pass', [{ kind: 'pass' }], outcome({}, { pass: 1 }), 'conform', []],
+  ['no pass', [{ kind: 'pass' }], outcome({}, { drop: 1 }), 'different', ['drop']],
+  ['nothing to expect', [], outcome({}, { drop: 1 }), 'unknown', []],
+];
+
+// With unknowns a probability is the highest that any answer allows.
+const open = { unknown: true };
+const whole = { probability: 1 };
+const uncertain: Case[] = [
+  [
+    'a drop that may be',
+    [endpoints({ 'a:1': false })],
+    outcome({ 'a:1': whole }, { drop: 1, ...open }),
+    'unknown',
+    [],
+  ],
+  ['no difference either way', [two], outcome({ 'a:1': half, 'b:1': half }, open), 'conform', []],
+  [
+    'an endpoint that no answer reaches',
+    [two],
+    outcome({ 'a:1': whole }, open),
+    'different',
+    ['missing'],
+  ],
+  [
+    'a stop that no answer brings',
+    [{ kind: 'reject' }],
+    outcome({}, { pass: 1, ...open }),
+    'different',
+    ['not stopped'],
+  ],
+  [
+    'a stop that may be',
+    [{ kind: 'reject' }],
+    outcome({}, { pass: 1, reject: 1, ...open }),
+    'unknown',
+    [],
+  ],
+  [
+    'nobody knows where',
+    [endpoints({ 'a:1': false })],
+    outcome({ 'a:1': whole, unknown: whole }, open),
+    'different',
+    ['shadowed'],
+  ],
+  [
+    'a mask that may be',
+    [endpoints({ 'a:1': false })],
+    outcome({ 'a:1': { ...whole, masqueraded: 'unknown' } }, open),
+    'unknown',
+    [],
+  ],
+  [
+    'a mask in any case',
+    [endpoints({ 'a:1': false })],
+    outcome({ 'a:1': { ...whole, masqueraded: true } }, open),
+    'different',
+    ['masqueraded'],
+  ],
+];
+
+describe('compare', () => {
+  test('a mask of the node by the address that it has may not show', () => {
+    const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
+    const chain = table?.chains.get('OUTPUT');
+    if (table === undefined || !chain?.base) throw new Error('No chain');
+    const mask = { kind: 'masquerade', random: false, text: '' } as const;
+    const step = {
+      chain: 'KUBE-POSTROUTING',
+      rule: { statements: [mask], text: '', line: 1 },
+      base: { chain, table, base: chain.base },
+    };
+    const verdict = (from: 'node' | 'pod', steps: readonly (typeof step)[]): string => {
+      const one = { ...whole, masqueraded: 'unknown', trace: () => steps } as const;
+      const fates = [endpoints({ 'a:1': true })];
+      return compare(fates, outcome({ 'a:1': one }), view, { ...packet, from }).verdict;
+    };
+    expect(verdict('node', [step])).toBe('conform');
+    expect(verdict('node', [])).toBe('different');
+    expect(verdict('pod', [step])).toBe('different');
+  });
+
+  test('a program that is handed packets on their way may let them by', () => {
+    const verdicts = ['PREROUTING', 'FORWARD'].map((name) => {
+      const dump = `*filter\n:${name} ACCEPT [0:0]\nCOMMIT\n`;
+      const [table] = parseIptablesSave(dump, 'ip').tables;
+      const chain = table?.chains.get(name);
+      if (table === undefined || !chain?.base) throw new Error('No chain');
+      const queue = { kind: 'unknown verdict', text: '-j NFQUEUE' } as const;
+      const rule = { statements: [queue], text: '', line: 1 };
+      const step = { chain: name, rule, base: { chain, table, base: chain.base } };
+      const untold = { ...whole, trace: () => [step] };
+      const got = outcome({ 'a:1': whole, unknown: untold }, { drop: 1, ...open });
+      return compare([endpoints({ 'a:1': false })], got, view, packet).verdict;
+    });
+    expect(verdicts).toEqual(['different', 'unknown']);
+  });
+
+  test("where kube-proxy's own rule sends a packet may be right, if it is not told", () => {
+    const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
+    const chain = table?.chains.get('OUTPUT');
+    if (table === undefined || !chain?.base) throw new Error('No chain');
+    const rule = { statements: [{ kind: 'dnat', to: null, text: '' }], text: '', line: 1 } as const;
+    const step = { chain: 'KUBE-SEP-X', rule, base: { chain, table, base: chain.base } };
+    const got = outcome({ unknown: { ...whole, trace: () => [step] } }, { pass: 1, ...open });
+    const fates = [endpoints({ 'a:1': false })];
+    const verdicts = [true, false].map(
+      (own) => compare(fates, got, { ...view, isOwn: () => own }, packet).verdict,
+    );
+    expect(verdicts).toEqual(['unknown', 'different']);
+  });
+
+  test.each([...certain, ...uncertain])('%s', (_, fates, got, verdict, kinds) => {
+    const comparison = compare(fates, got, view, packet);
+    expect(comparison.verdict).toBe(verdict);
+    expect(comparison.deviants.map(({ deviation }) => deviation.kind)).toEqual(kinds);
+  });
+});

@@ -1,0 +1,152 @@
+// Rules of others beside those that a real kube-proxy wrote: what flannel and network policies do
+// on purpose, and what is like it and is not. Heard over the wire, they are the same.
+
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import type { NodeAudit } from '../../../src/audit/node/audit-node.ts';
+import { auditNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
+import { isOwn } from '../../../src/audit/node/foreign-rules.ts';
+import type { Rules } from '../../../src/audit/node/node-input.ts';
+import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
+import { hear, tell } from '../../../src/rules/report/outcome-json.ts';
+import { together } from '../../../src/rules/ruleset.ts';
+import type { TraceStep } from '../../../src/rules/walk/match.ts';
+import { expectedOf, inputOf } from '../../nodes/audit.ts';
+import { readBytes, readFolder } from '../../nodes/folder.ts';
+
+const path = join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a');
+const folder = readFolder(path);
+const [v4 = '', v6 = ''] = ['iptables-save.txt', 'ip6tables-save.txt'].map((name) =>
+  readBytes(join(path, name))?.toString(),
+);
+
+/** The dump with these rules before all others of a table. */
+function dumpWith(table: string, rules: readonly string[]): string {
+  const chains = new Set(rules.map((rule) => rule.split(' ')[1] ?? ''));
+  const begin = v4.indexOf(`*${table}\n`);
+  const first = v4.indexOf('\n-A ', begin) + 1;
+  const head = v4.slice(0, first);
+  const added = [...chains].filter((name) => !head.slice(begin).includes(`\n:${name} `));
+  const lines = [...added.map((name) => `:${name} - [0:0]`), ...rules];
+  return `${head}${lines.join('\n')}\n${v4.slice(first)}`;
+}
+
+const overTheWire = (rules: Rules): Rules => ({
+  ...rules,
+  walk: (packet) => {
+    const outcome = rules.walk(packet);
+    return outcome === null
+      ? null
+      : (hear(JSON.parse(JSON.stringify(tell([outcome]))) as unknown)[0] ?? null);
+  },
+});
+
+function audits(table: string, ...rules: readonly string[]): NodeAudit[] {
+  const input = inputOf(folder);
+  if (input === null) throw new Error('No objects');
+  const dump = parseIptablesSave(dumpWith(table, rules), 'ip');
+  const own = rulesAtHand(together([dump, parseIptablesSave(v6, 'ip6')]), folder.node);
+  const forwarding = expectedOf(folder, input);
+  return [own, overTheWire(own)].map((one) =>
+    auditNode({ forwarding, node: input.node, rules: one }),
+  );
+}
+
+/** What is found with these rules first in a table, about this Service; null: about any. */
+function found(table: string, service: string | null, ...rules: readonly string[]): string[] {
+  const [own, told] = audits(table, ...rules).map(({ findings }) =>
+    findings
+      .filter((one) => service === null || one.service === service)
+      .map(({ severity, code, rule }) => `${severity} ${code} ${rule ?? ''}`.trim()),
+  );
+  expect(told).toEqual(own);
+  return [...new Set(own)];
+}
+
+const pods = '10.244.0.0/16';
+const here = '10.244.1.0/24';
+/** Where a pod is that is of another node. */
+const elsewhere = '10.244.0.0/24';
+
+describe('a masquerade', () => {
+  test('of flannel is none of ours', () => {
+    const rules = [
+      '-A POSTROUTING -j FLANNEL-POSTRTG',
+      '-A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -j RETURN',
+      `-A FLANNEL-POSTRTG -s ${here} -d ${pods} -j RETURN`,
+      `-A FLANNEL-POSTRTG -s ${pods} -d ${here} -j RETURN`,
+      `-A FLANNEL-POSTRTG ! -s ${pods} -d ${here} -j RETURN`,
+      `-A FLANNEL-POSTRTG -s ${pods} ! -d 224.0.0.0/4 -j MASQUERADE --random-fully`,
+      `-A FLANNEL-POSTRTG ! -s ${pods} -d ${pods} -j MASQUERADE --random-fully`,
+    ];
+    expect(found('nat', null, ...rules)).toEqual([]);
+  });
+
+  test('of what bounces off the node neither', () => {
+    const rule = `-A POSTROUTING -s ${elsewhere} ! -d ${here} -j MASQUERADE`;
+    expect(found('nat', null, rule)).toEqual([]);
+  });
+
+  test('hides clients of other nodes from the pods of this one', () => {
+    const rule = `-A POSTROUTING -s ${elsewhere} -d ${here} -j MASQUERADE`;
+    expect(found('nat', null, rule)).toContain(`critical node-foreign-rule ${rule}`);
+  });
+
+  test('of a pod of the node is critical', () => {
+    const rule = `-A POSTROUTING -s ${pods} -d ${pods} -j MASQUERADE`;
+    expect(found('nat', null, rule)).toEqual([`critical node-foreign-rule ${rule}`]);
+  });
+
+  test('by kube-proxy itself is judged, wherever packets come from', () => {
+    const rule = `-A KUBE-POSTROUTING -s ${elsewhere} -j MASQUERADE`;
+    expect(found('nat', null, rule)).toEqual([`critical node-rules-different ${rule}`]);
+  });
+});
+
+describe('a rule that rejects what is sent to one endpoint', () => {
+  const endpoint = '10.244.1.6/32';
+  const policy = (forward: string, pod: string): [string, string, string, string] => [
+    `-A FORWARD -j ${forward}`,
+    `-A ${forward} -d ${endpoint} -j ${pod}`,
+    `-A ${pod} -m addrtype --src-type LOCAL -d ${endpoint} -j ACCEPT`,
+    `-A ${pod} -m mark ! --mark 0x10000/0x10000 -j REJECT --reject-with icmp-port-unreachable`,
+  ];
+
+  test.each([
+    ['KUBE-ROUTER-FORWARD', 'KUBE-POD-FW-WXRM6UQP4DEVWOEZ', 'info'],
+    ['cali-FORWARD', 'cali-tw-a', 'info'],
+    ['quarantine', 'quarantined', 'warning'],
+  ])('in %s and %s is %s', (forward, pod, severity) => {
+    const rules = policy(forward, pod);
+    expect(found('filter', 'web', ...rules)).toEqual([
+      `${severity} node-endpoint-blocked ${rules[3]}`,
+    ]);
+  });
+
+  test('is no excuse for one that stops all', () => {
+    const [lead, call] = policy('KUBE-ROUTER-FORWARD', 'KUBE-POD-FW-A');
+    const all = `-A FORWARD -d ${pods} -j DROP`;
+    const accepted = '-A KUBE-POD-FW-A -j RETURN';
+    const texts = found('filter', null, lead, all, call, accepted);
+    expect(texts.some((text) => text.startsWith('critical node-foreign-rule'))).toBe(true);
+  });
+});
+
+test.each([
+  ['KUBE-SERVICES', true],
+  ['KUBE-SVC-TCOU7JCQXEZGVUNU', true],
+  ['KUBE-XLB-TCOU7JCQXEZGVUNU', true],
+  ['KUBE-MARK-DROP', true],
+  ['KUBE-IPVS-OUT-FILTER', true],
+  ['KUBE-IPTABLES-HINT', true],
+  ['KUBE-ROUTER-FORWARD', false],
+  ['KUBE-POD-FW-WXRM6UQP4DEVWOEZ', false],
+  ['KUBE-NWPLCY-WXRM6UQP4DEVWOEZ', false],
+  ['KUBE-NWPLCY-DEFAULT', false],
+  ['FORWARD', false],
+])('%s is kube-proxy’s or the kubelet’s: %s', (chain, own) => {
+  const base = { table: { name: 'filter' } };
+  expect(isOwn({ chain, base } as TraceStep)).toBe(own);
+});

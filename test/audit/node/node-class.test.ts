@@ -1,0 +1,186 @@
+// Nodes that are alike are judged as if each were judged by itself: every recorded node, sound or
+// broken, one after the other over the same objects; and while these change.
+
+import { join } from 'node:path';
+
+import { fc, test as property } from '@fast-check/vitest';
+import { describe, expect, test } from 'vitest';
+
+import type { Observed } from '../../../src/audit/node/audit-node.ts';
+import { observeNode } from '../../../src/audit/node/audit-node.ts';
+import type { Alike, Judged } from '../../../src/audit/node/node-class.ts';
+import { createAlike } from '../../../src/audit/node/node-class.ts';
+import type { ReportedRules } from '../../../src/audit/node/observation.ts';
+import { keyOfPort } from '../../../src/audit/node/probes.ts';
+import type { Proxied } from '../../../src/audit/node/proxy-cache.ts';
+import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import type { EndpointSlice, Key, Service } from '../../../src/model/objects.ts';
+import { expectedForwarding } from '../../../src/shadow/forwarding.ts';
+import { event, storeOf } from '../../build.ts';
+import type { Input } from '../../nodes/audit.ts';
+import { expectedOf, inputOf } from '../../nodes/audit.ts';
+import type { Folder } from '../../nodes/folder.ts';
+import { foldersBelow, readFolder } from '../../nodes/folder.ts';
+import { rulesReported } from '../../nodes/reporting.ts';
+
+interface Recorded {
+  readonly path: string;
+  readonly folder: Folder;
+  readonly input: Input;
+}
+
+function recordedIn(path: string): Recorded[] {
+  return foldersBelow(join(import.meta.dirname, '../../nodes', path)).flatMap((found) => {
+    const folder = readFolder(found);
+    const input = inputOf(folder);
+    return input === null ? [] : [{ path: found, folder, input }];
+  });
+}
+
+const shown = ({ differences, asked, claims, unknown, others }: Observed): unknown => ({
+  differences: differences.map((one) => JSON.stringify({ ...one, port: one.port?.name })).sort(),
+  asked: [...asked].flatMap(([group, { size }]) => (size > 0 ? [`${group} ${size}`] : [])).sort(),
+  unknown: [...unknown].sort(),
+  others,
+  claims,
+});
+
+function judge(
+  alike: Alike,
+  one: Recorded,
+  rules: ReportedRules,
+  before: ReadonlySet<Key>,
+): Judged {
+  const { input, folder } = one;
+  const { node, config } = input;
+  const own = [...new Set([...node.addresses, ...folder.node.localAddresses])];
+  if (rules.brief === null) throw new Error('No report');
+  const steps = alike.observing({ node, rules, brief: rules.brief, config, own, before });
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** The node by itself, from all that there is now. */
+function alone({ services, slices }: Proxied, one: Recorded, rules: ReportedRules): Observed {
+  const { node, config } = one.input;
+  const own = [...new Set([...node.addresses, ...one.folder.node.localAddresses])];
+  const forwarding = expectedForwarding(services.values(), slices, node, config, own);
+  return observeNode({ forwarding, node, rules });
+}
+
+/** What its agent would tell, and answer. */
+const reportedOf = ({ folder, input }: Recorded): ReportedRules =>
+  rulesReported(folder, { forwarding: expectedOf(folder, input), node: input.node }).rules;
+
+const sound = recordedIn('recordings');
+const all = [...sound, ...recordedIn('faults').filter((_, at) => at % 3 === 1)];
+
+describe('recorded nodes', () => {
+  test('are judged as each would be by itself', () => {
+    const kinds = new Map<string, { readonly proxied: Proxied; readonly alike: Alike }>();
+    for (const one of all) {
+      const { services, slices, node } = one.input;
+      const objects = JSON.stringify(services.map(({ key }) => key).sort());
+      const known = kinds.get(objects);
+      const proxied =
+        known?.proxied ?? createProxied(storeOf([node, ...services, ...slices]).snapshot);
+      const alike = known?.alike ?? createAlike(proxied);
+      kinds.set(objects, { proxied, alike });
+      const rules = reportedOf(one);
+      const { observed, ports } = judge(alike, one, rules, new Set());
+      expect(shown(observed), one.path).toEqual(shown(alone(proxied, one, rules)));
+      const whole = expectedForwarding(services, proxied.slices, node, one.input.config);
+      expect(ports.map(({ port }) => port).sort()).toEqual(whole.ports.map(keyOfPort).sort());
+    }
+    expect(kinds.size).toBeLessThan(all.length / 4);
+  }, 120_000);
+
+  test('that are sound are asked for few Services by themselves', () => {
+    for (const one of sound) {
+      const { services, slices, node } = one.input;
+      if (one.folder.isForeign) continue;
+      const alike = createAlike(createProxied(storeOf([node, ...services, ...slices]).snapshot));
+      const { apart } = judge(alike, one, reportedOf(one), new Set());
+      expect(apart.size, one.path).toBeLessThan(services.length);
+    }
+  });
+});
+
+/** The node with this address on one of its interfaces. */
+function having(address: string, { path, folder, input }: Recorded): Recorded {
+  const node = { ...folder.node, localAddresses: [...folder.node.localAddresses, address] };
+  return { path, input, folder: { ...folder, node } };
+}
+
+/** Addresses that others than the node may have as well: of frontends, and of endpoints. */
+function addressesOf(one: Recorded): string[] {
+  const { frontends } = expectedOf(one.folder, one.input);
+  const kinds = new Map(frontends.map(({ kind, address }) => [kind, address]));
+  const [endpoint] = one.input.slices.flatMap(({ endpoints }) => endpoints);
+  const shared = [kinds.get('external IP'), kinds.get('load balancer IP'), endpoint?.addresses[0]];
+  return shared.filter((address) => address !== undefined);
+}
+
+describe('a recorded node with an address of a Service on its own interface', () => {
+  test.each(sound.filter((_, at) => at % 3 === 0).map((one) => [one.path, one] as const))(
+    '%s is judged as it would be by itself, and so is the next without',
+    (_path, one) => {
+      const { services, slices, node } = one.input;
+      const proxied = createProxied(storeOf([node, ...services, ...slices]).snapshot);
+      const alike = createAlike(proxied);
+      const addresses = addressesOf(one);
+      expect(addresses).not.toEqual([]);
+      for (const other of [...addresses.map((address) => having(address, one)), one]) {
+        const rules = reportedOf(other);
+        const { observed } = judge(alike, other, rules, new Set());
+        expect(shown(observed)).toEqual(shown(alone(proxied, other, rules)));
+      }
+    },
+    60_000,
+  );
+});
+
+const [first] = sound.filter(({ path }) => path.endsWith('iptables-nft/node-a'));
+if (first === undefined) throw new Error('No node');
+const subject: Recorded = first;
+const rules = reportedOf(subject);
+
+/** A slice without some of its endpoints, or as it was; or a Service that goes and comes again. */
+type Step =
+  | { readonly kind: 'slice'; readonly slice: EndpointSlice; readonly left: number }
+  | { readonly kind: 'service'; readonly service: Service };
+
+const step = fc.oneof(
+  fc
+    .tuple(fc.constantFrom(...subject.input.slices), fc.nat(3))
+    .map(([slice, left]): Step => ({ kind: 'slice', slice, left })),
+  fc.constantFrom(...subject.input.services).map((service): Step => ({ kind: 'service', service })),
+);
+
+property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 })(
+  'what changes is followed',
+  (steps) => {
+    const { services, slices, node } = subject.input;
+    const store = storeOf([node, ...services, ...slices]);
+    const proxied = createProxied(store.snapshot);
+    const alike = createAlike(proxied);
+    let before: ReadonlySet<Key> = new Set();
+    for (const [at, one] of steps.entries()) {
+      const apply = (type: 'modified' | 'deleted' | 'added', object: Service | EndpointSlice) => {
+        const version = { ...object, resourceVersion: String(1_000_000 + at) };
+        const change = store.apply(event(type, version, at));
+        if (change !== null) proxied.apply(change);
+      };
+      if (one.kind === 'slice') {
+        const endpoints = one.slice.endpoints.slice(one.left);
+        apply('modified', { ...one.slice, endpoints });
+      } else if (store.snapshot.services.has(one.service.key)) apply('deleted', one.service);
+      else apply('added', one.service);
+      const judged = judge(alike, subject, rules, before);
+      before = judged.apart;
+      expect(shown(judged.observed)).toEqual(shown(alone(proxied, subject, rules)));
+    }
+  },
+);

@@ -1,0 +1,296 @@
+// A node as a real kube-proxy left it, dumped every five seconds while its cluster goes on.
+
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import { rulesAtHand } from '../../../src/audit/node/audit-node.ts';
+import type { Rules } from '../../../src/audit/node/node-input.ts';
+import type { Nodes } from '../../../src/audit/node/nodes.ts';
+import { createNodes } from '../../../src/audit/node/nodes.ts';
+import type { NodeJudgement } from '../../../src/audit/node/programming-lag.ts';
+import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import { createSettle } from '../../../src/audit/pending/pending.ts';
+import type { EndpointSlice } from '../../../src/model/objects.ts';
+import type { Packet } from '../../../src/model/proxy-config.ts';
+import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
+import type { RulesDump } from '../../../src/rules/parse/rules-dump.ts';
+import { event, storeOf } from '../../build.ts';
+import { inputOf } from '../../nodes/audit.ts';
+import { readFolder } from '../../nodes/folder.ts';
+
+const folder = readFolder(
+  join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a'),
+);
+const input = inputOf(folder);
+if (input === null) throw new Error('No objects');
+const { services, slices, node, config } = input;
+const dump: RulesDump = { ruleset: folder.ruleset, families: ['IPv4', 'IPv6'] };
+const nothing: RulesDump = {
+  ruleset: parseIptablesSave('', 'ip'),
+  families: ['IPv4', 'IPv6'],
+};
+
+function begun(window = 30) {
+  const opened: Finding[] = [];
+  const resolved: Finding[] = [];
+  const settle = createSettle({
+    window,
+    keep: 10,
+    onOpen: (finding) => opened.push(finding),
+    onResolve: (finding) => resolved.push(finding),
+  });
+  const store = storeOf([node, ...services, ...slices]);
+  const proxied = createProxied(store.snapshot);
+  const minor = () => 36;
+  const samples: string[] = [];
+  const judgements: NodeJudgement[] = [];
+  const nodes = createNodes({
+    ...{ snapshot: store.snapshot, proxied, settle, window, minor },
+    onJudged: (judgement) => judgements.push(judgement),
+    onConvergence: ({ service, operation, seconds, node: name }) =>
+      samples.push(`${service} ${operation} ${seconds} ${name ?? ''}`),
+  });
+  nodes.configure(node.name, config);
+  const take = (at: number, rules: RulesDump | null = null): void => {
+    nodes.take(node.name, 'all', rules, at);
+  };
+  const give = (slice: EndpointSlice, at: number): void => {
+    const change = store.apply(event('modified', slice, at));
+    if (change !== null) proxied.apply(change);
+  };
+  const counts = (now: number): Record<string, number> => {
+    const found: Record<string, number> = {};
+    for (const { verdict } of nodes.summary(now).verdicts.get(node.name) ?? []) {
+      found[verdict] = (found[verdict] ?? 0) + 1;
+    }
+    return found;
+  };
+  return { opened, resolved, nodes, take, give, counts, samples, judgements };
+}
+
+const original = slices.find(({ labels }) => labels['kubernetes.io/service-name'] === 'ten');
+if (original === undefined) throw new Error('No slice of shop/ten');
+const ten: EndpointSlice = original;
+
+/** The slice in another version, without its first endpoint or as it was. */
+const version = (n: number, isWhole: boolean): EndpointSlice => ({
+  ...ten,
+  resourceVersion: String(1_000_000 + n),
+  endpoints: isWhole ? ten.endpoints : ten.endpoints.slice(1),
+});
+
+describe('a difference', () => {
+  test('opens when all dumps of a window have shown it, and not between them', () => {
+    const { opened, take, give, counts, nodes } = begun();
+    take(0, dump);
+    expect(counts(0)).toEqual({ conform: services.length > 0 ? counts(0).conform : 0 });
+    give(version(1, false), 2);
+    for (const at of [5, 10, 15, 20, 25, 30]) take(at);
+    expect(opened).toEqual([]);
+    expect(counts(30)).toMatchObject({ pending: 1 });
+    expect(nodes.summary(30).pendingSince).toBe(5);
+    take(35);
+    expect(opened).toMatchObject([{ output: 'node', node: 'node-a', openedAt: 35 }]);
+    expect(counts(35)).toMatchObject({ different: 1 });
+  });
+
+  test('that one dump does not show begins anew', () => {
+    const { opened, take, give } = begun();
+    take(0, dump);
+    for (let at = 5; at <= 200; at += 5) {
+      give(version(at, at % 25 === 0), at - 1);
+      take(at);
+    }
+    expect(opened).toEqual([]);
+  });
+
+  test('is resolved by the first dump without it', () => {
+    const { resolved, take, give } = begun(10);
+    take(0, dump);
+    give(version(1, false), 2);
+    for (const at of [5, 10, 15]) take(at);
+    give(version(2, true), 17);
+    take(20);
+    expect(resolved).toMatchObject([{ node: 'node-a', resolvedAt: 20 }]);
+  });
+
+  test('of a single dump is none while there is a window', () => {
+    const { opened, take } = begun();
+    take(0, dump);
+    take(60, nothing);
+    expect(opened).toEqual([]);
+  });
+});
+
+describe('lag', () => {
+  /** The same rules, as another reading of them. */
+  const again = (): RulesDump => ({ ...dump });
+
+  test('is from the change that the rules did not follow to the reading that did', () => {
+    const { take, give, samples, judgements } = begun();
+    give(version(1, false), -5);
+    take(0, dump);
+    // The cluster returns to what the rules are only at 2; nothing was followed until then.
+    give(version(2, true), 2);
+    take(5);
+    give(version(3, false), 7);
+    take(10);
+    expect(samples).toEqual([]);
+    take(15, nothing);
+    expect(judgements.at(-1)?.programmed).toEqual([]);
+    give(version(4, true), 16);
+    take(20, again());
+    expect(samples.every((sample) => sample.startsWith('ten '))).toBe(true);
+    const late = judgements.at(-1)?.programmed.find(({ service }) => service.endsWith('/ten'));
+    expect(late).toEqual({ service: `${ten.namespace}/ten`, least: 8, most: 13 });
+  });
+
+  test('is none where the input came back, and where rules were only spoilt', () => {
+    const { take, give, samples, judgements } = begun();
+    take(0, dump);
+    give(version(1, false), 2);
+    take(5);
+    give(version(2, true), 7);
+    take(10);
+    take(15, nothing);
+    take(20, again());
+    expect(samples).toEqual([]);
+    expect(judgements.flatMap(({ programmed }) => programmed)).toEqual([]);
+  });
+
+  test('nothing is told of a node that cannot be read', () => {
+    const { take, nodes, judgements } = begun();
+    take(0, dump);
+    nodes.lose('node-a', 'all', 5);
+    expect(judgements.map(({ differs }) => differs === null)).toEqual([false, true]);
+  });
+});
+
+test('rules that were right once are left behind since the first change', () => {
+  const { opened, take, give } = begun();
+  take(0, dump);
+  give(version(1, false), 2);
+  for (let at = 5; at <= 35; at += 5) take(at);
+  expect(opened).toMatchObject([{ code: 'node-rules-stale', service: '', since: 2 }]);
+});
+
+test('rules that are gone are one finding', () => {
+  const { opened, take } = begun();
+  take(0, dump);
+  for (let at = 5; at <= 40; at += 5) take(at, nothing);
+  expect(opened).toMatchObject([{ code: 'node-rules-flushed', since: 5, openedAt: 30 }]);
+});
+
+test('what cannot be known is unknown, with its reason', () => {
+  const { nodes, take, counts } = begun();
+  take(0, { ...dump, families: ['IPv4'] });
+  const reasons = nodes
+    .summary(0)
+    .verdicts.get('node-a')
+    ?.map(({ reason }) => reason);
+  expect(new Set(reasons)).toEqual(new Set([null, 'rules-not-known']));
+  nodes.lose('node-a', 'all', 5);
+  expect(counts(5)).toEqual({ unknown: 1 });
+  take(10, dump);
+  expect(counts(10)).not.toHaveProperty('unknown');
+  expect(counts(500)).toEqual({ unknown: 1 });
+  nodes.take('node-z', 'all', dump, 10);
+  expect(nodes.summary(10).verdicts.get('node-z')).toMatchObject([{ reason: 'node-not-known' }]);
+});
+
+describe('time', () => {
+  test('a dump that is older than the change does not make a difference of it', () => {
+    const { opened, take, give, counts } = begun(10);
+    take(0, dump);
+    give(version(1, false), 20);
+    // These are of moments before the change, and come after it.
+    for (const at of [5, 10, 15, 19]) take(at);
+    expect(opened).toEqual([]);
+    expect(counts(20)).toMatchObject({ pending: 1 });
+    take(25);
+    expect(opened).toEqual([]);
+    take(30);
+    expect(opened).toMatchObject([{ openedAt: 30 }]);
+  });
+
+  test('what was in order between two dumps has not stood from the one to the other', () => {
+    const { opened, take, give } = begun(10);
+    take(0, dump);
+    give(version(1, false), 2);
+    take(5);
+    give(version(2, true), 6);
+    give(version(3, false), 14);
+    take(15);
+    take(20);
+    expect(opened).toEqual([]);
+    take(25);
+    expect(opened).toMatchObject([{ openedAt: 25 }]);
+  });
+});
+
+describe('a report', () => {
+  const atHand = rulesAtHand(folder.ruleset, { localAddresses: node.addresses });
+  const gone = { ...rulesAtHand(nothing.ruleset, { localAddresses: node.addresses }) };
+  const telling =
+    (nodes: Nodes) =>
+    (at: number, rules: Rules, version = '1', isLast = true) => {
+      const reported = { rules, version, config, lasting: 30 };
+      const steps = nodes.report(node.name, reported, at, isLast);
+      for (;;) {
+        const step = steps.next();
+        if (step.done === true) return step.value;
+      }
+    };
+
+  test('is judged as a dump is', () => {
+    const { nodes, opened, counts } = begun(10);
+    const tell = telling(nodes);
+    expect(tell(0, atHand)).toEqual([]);
+    expect(Object.keys(counts(0))).toEqual(['conform']);
+    for (const at of [5, 10, 15]) tell(at, gone, '2');
+    expect(opened).toMatchObject([{ code: 'node-rules-flushed' }]);
+  });
+
+  test('that is short is not judged until what is needed was asked for', () => {
+    const { nodes, counts } = begun(10);
+    const tell = telling(nodes);
+    tell(0, atHand);
+    const [packet] = [{ from: 'pod', src: '10.0.0.1', dst: '10.0.0.2', protocol: 'tcp', dport: 1 }];
+    const short = { ...gone, needed: () => [packet as Packet] };
+    expect(tell(5, short, '2', false)).toEqual([packet]);
+    expect(Object.keys(counts(5))).toEqual(['conform']);
+    expect(tell(5, short, '2', true)).toEqual([]);
+    expect(counts(5)).toHaveProperty('pending');
+  });
+
+  test('not heard makes a node unknown; what was found stands, what is pending begins anew', () => {
+    const { nodes, opened, resolved, counts } = begun(10);
+    const tell = telling(nodes);
+    tell(0, atHand);
+    tell(5, gone, '2');
+    nodes.blind(node.name, 'agent-stale');
+    expect(counts(6)).toEqual({ unknown: 1 });
+    tell(100, gone, '2');
+    expect(opened).toEqual([]);
+    tell(110, gone, '2');
+    expect(opened).toHaveLength(1);
+    nodes.blind(node.name, 'agent-stale');
+    expect(resolved).toEqual([]);
+    tell(120, gone, '2');
+    expect(resolved).toEqual([]);
+    tell(130, atHand, '1');
+    expect(resolved).toHaveLength(1);
+  });
+
+  test('a node that is gone has no verdicts, and nothing stands', () => {
+    const { nodes, resolved, counts } = begun(10);
+    const tell = telling(nodes);
+    tell(0, gone);
+    tell(10, gone);
+    nodes.forget(node.name, 20);
+    expect(counts(20)).toEqual({});
+    expect(resolved).toHaveLength(1);
+  });
+});

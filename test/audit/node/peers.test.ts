@@ -1,0 +1,104 @@
+// A node beside others, where a rule is not understood: told apart by digests, and only where
+// nearly all others do alike.
+
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import { observeNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
+import type { Rules } from '../../../src/audit/node/node-input.ts';
+import { createNodes } from '../../../src/audit/node/nodes.ts';
+import { unlikeOthers } from '../../../src/audit/node/peers.ts';
+import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import { createSettle } from '../../../src/audit/pending/pending.ts';
+import type { Service } from '../../../src/model/objects.ts';
+import type { Packet } from '../../../src/model/proxy-config.ts';
+import type { Digests } from '../../../src/rules/report/digest.ts';
+import { storeOf, times } from '../../build.ts';
+import { expectedOf, inputOf } from '../../nodes/audit.ts';
+import { readFolder } from '../../nodes/folder.ts';
+
+const folder = readFolder(
+  join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a'),
+);
+const input = inputOf(folder);
+if (input === null) throw new Error('No objects');
+const { services, slices, node, config } = input;
+const known = rulesAtHand(folder.ruleset, folder.node);
+const ten = services.find(({ key }) => key === 'shop/ten');
+if (ten === undefined) throw new Error('No Service shop/ten');
+const web: Service = ten;
+
+/** Rules of which one is not understood: packets to the Service may pass by its endpoints. */
+const doubtful = (digests: Digests): Rules => ({
+  ...known,
+  claims: [],
+  digestsAt: () => digests,
+  walk(packet) {
+    const outcome = known.walk(packet);
+    if (outcome === null || packet.dst !== web.clusterIP) return outcome;
+    const unknown = [{ reason: 'cannot tell whether it matches', rule: '-m u32 -j DROP' }];
+    return { ...outcome, drop: { ...outcome.drop, probability: 1 }, unknown };
+  },
+});
+
+const does = (actual: string | null, expected: string | null = 'right'): Digests => ({
+  actual,
+  expected,
+});
+
+/** Nodes with these digests, each told of every ten seconds; the codes of what was opened. */
+function openedOn(all: readonly Digests[], seconds: number): string[] {
+  const names = all.map((_, at) => `node-${at}`);
+  const opened: Finding[] = [];
+  const settle = createSettle({ window: 30, keep: 9, onOpen: (finding) => opened.push(finding) });
+  const { snapshot } = storeOf([
+    ...names.map((name) => ({ ...node, key: name, name })),
+    web,
+    ...slices.filter(({ labels }) => labels['kubernetes.io/service-name'] === web.name),
+  ]);
+  const proxied = createProxied(snapshot);
+  const nodes = createNodes({ snapshot, proxied, settle, window: 30, minor: () => 36 });
+  for (let at = 0; at <= seconds; at += 10) {
+    for (const [index, digests] of all.entries()) {
+      const told = { rules: doubtful(digests), version: 'same', config, lasting: 10 };
+      const steps = nodes.report(names[index] ?? '', told, at, true);
+      while (steps.next().done !== true);
+    }
+  }
+  return opened.map(({ node: name, code, severity }) => `${String(name)} ${code} ${severity}`);
+}
+
+describe('a node on which a rule is not understood', () => {
+  test('is told when it is unlike the others for a window', () => {
+    const all = [...times(4, () => does('as usual')), does('otherwise')];
+    expect(openedOn(all, 20)).toEqual([]);
+    expect(openedOn(all, 60)).toEqual(['node-4 node-unlike-others info']);
+  });
+
+  test.each<[string, readonly Digests[]]>([
+    ['all do alike', times(5, () => does('as usual'))],
+    ['there are too few', [does('as usual'), does('as usual'), does('otherwise')]],
+    ['half of them do so', times(8, (n) => does(n % 2 === 0 ? 'as usual' : 'otherwise'))],
+    ['each does something else', times(8, (n) => does(`thing ${n}`))],
+    ['other things are expected', [...times(7, () => does('usual', 'there')), does('otherwise')]],
+    ['several things are right', times(8, (n) => does(n === 7 ? 'otherwise' : 'usual', null))],
+  ])('is not where %s', (_, all) => {
+    expect(openedOn(all, 60)).toEqual([]);
+  });
+});
+
+test('a packet that nobody has walked is unknown, and no rule is to blame', () => {
+  const forwarding = expectedOf(folder, input);
+  const unwalked = (packet: Packet): boolean => packet.dst === web.clusterIP;
+  const walk = (packet: Packet) => (unwalked(packet) ? null : known.walk(packet));
+  const seen = observeNode({ forwarding, node, rules: { ...known, walk } });
+  expect([...seen.unknown].some((name) => name.startsWith('shop/ten:'))).toBe(true);
+  expect(seen.doubtful).toEqual(new Set());
+});
+
+test('where nothing is unknown the others do not matter', () => {
+  const others = times(9, () => doubtful(does('as usual')));
+  expect(unlikeOthers(new Set(), doubtful(does('otherwise')), others)).toEqual([]);
+});

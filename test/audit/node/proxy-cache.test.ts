@@ -1,0 +1,49 @@
+import { expect, test } from 'vitest';
+
+import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import { endpoint, event, service, slice, storeOf, times } from '../../build.ts';
+
+function begun() {
+  const store = storeOf([service(), slice()]);
+  const proxied = createProxied(store.snapshot);
+  const give = (...change: Parameters<typeof event>): void => {
+    const applied = store.apply(event(...change));
+    if (applied !== null) proxied.apply(applied);
+  };
+  return { proxied, give };
+}
+
+const version = (n: number) =>
+  slice({ resourceVersion: String(n), endpoints: [endpoint({ addresses: [`10.0.0.${n}`] })] });
+
+test('it begins without a past', () => {
+  const { proxied } = begun();
+  expect(proxied.past.size).toBe(0);
+  expect([...proxied.slices.keys()]).toEqual(['shop/web']);
+});
+
+test('what was is kept until when it was so, and what is follows the changes', () => {
+  const { proxied, give } = begun();
+  give('modified', version(100), 5);
+  give('deleted', version(101), 6);
+  const [first, second] = proxied.past.get('shop/web') ?? [];
+  expect(first?.until).toBe(5);
+  expect(first?.slices[0]?.endpoints[0]?.addresses).toEqual(['10.0.0.1']);
+  expect(second?.slices[0]?.endpoints[0]?.addresses).toEqual(['10.0.0.100']);
+  expect(proxied.slices.has('shop/web')).toBe(false);
+  expect(proxied.revision()).toBe(2);
+});
+
+test('a Service that is gone had been there', () => {
+  const { proxied, give } = begun();
+  give('deleted', service({ resourceVersion: '9' }), 5);
+  expect(proxied.past.get('shop/web')?.map(({ service }) => service?.name)).toEqual(['web']);
+});
+
+test('the past is bounded', () => {
+  const { proxied, give } = begun();
+  for (const n of times(200, (n) => n + 10)) give('modified', version(n), n);
+  const past = proxied.past.get('shop/web') ?? [];
+  expect(past.length).toBe(64);
+  expect(past.at(-1)?.until).toBe(209);
+});

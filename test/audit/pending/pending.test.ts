@@ -1,0 +1,404 @@
+// The settle window on made-up differences: clocks, findings, and what a finding says when it opens
+// and when it is resolved.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
+import { catalogue } from '../../../src/audit/finding/catalogue.ts';
+import { difference } from '../../../src/audit/finding/difference.ts';
+import type { Item, Settle } from '../../../src/audit/pending/pending.ts';
+import { createSettle } from '../../../src/audit/pending/pending.ts';
+import { times } from '../../build.ts';
+
+function item(code: Code, since: number, more: Partial<Item> = {}, text = ''): Item {
+  return {
+    difference: difference(code, `object${text}`, 'field', `want${text}`, `got${text}`),
+    output: catalogue[code].output,
+    severity: catalogue[code].severity,
+    cause: null,
+    shown: false,
+    proven: false,
+    causeAt: since,
+    since,
+    unseen: 0,
+    byInput: true,
+    operation: 'update',
+    lateSince: since,
+    openedAt: null,
+    gone: false,
+    ...more,
+  };
+}
+
+interface Watched {
+  readonly settle: Settle;
+  readonly said: string[];
+  readonly watch: (one: Item, now?: number, service?: string) => void;
+}
+
+function watching(window = 30, keep = 100): Watched {
+  const said: string[] = [];
+  const say =
+    (word: string) =>
+    ({ code, service, openedAt, resolvedAt }: Finding): void =>
+      void said.push(`${word} ${service} ${code} ${resolvedAt ?? openedAt}`);
+  const settle = createSettle({ window, keep, onOpen: say('open'), onResolve: say('resolved') });
+  const watch = (one: Item, now = one.since, service = 'web'): void =>
+    settle.watch(one, 'shop', service, now);
+  return { settle, said, watch };
+}
+
+describe('the clock', () => {
+  test('a difference opens when it has stood for the window, not before', () => {
+    const { settle, said, watch } = watching();
+    watch(item('slice-endpoint-missing', 100));
+    settle.advance(129.9);
+    expect(said).toEqual([]);
+    expect(settle.nextAt()).toBe(130);
+    settle.advance(130);
+    expect(said).toEqual(['open web slice-endpoint-missing 130']);
+    expect(settle.nextAt()).toBeNull();
+  });
+
+  test('late is late: it opens when it was due', () => {
+    const { settle, watch } = watching();
+    watch(item('slice-endpoint-missing', 100));
+    settle.advance(500);
+    expect(settle.open()).toMatchObject([{ since: 100, openedAt: 130, resolvedAt: null }]);
+  });
+
+  test('what has stood for longer than the window opens now', () => {
+    const { settle, said, watch } = watching();
+    watch(item('slice-endpoint-missing', 100), 200);
+    settle.advance(200);
+    expect(said).toEqual(['open web slice-endpoint-missing 200']);
+  });
+
+  test('what is gone before does not open', () => {
+    const { settle, said, watch } = watching();
+    const one = item('slice-endpoint-missing', 100);
+    watch(one);
+    settle.drop(one, 129);
+    expect(settle.nextAt()).toBeNull();
+    settle.advance(200);
+    expect(said).toEqual([]);
+  });
+
+  test('a clock that is started anew counts from there', () => {
+    const { settle, said, watch } = watching();
+    const one = item('slice-endpoint-missing', 100);
+    watch(one);
+    one.since = 120;
+    watch(one);
+    settle.advance(149);
+    expect(said).toEqual([]);
+    settle.advance(150);
+    expect(said).toEqual(['open web slice-endpoint-missing 150']);
+  });
+
+  test('without a window it opens at once', () => {
+    const { settle, said, watch } = watching(0);
+    watch(item('slice-endpoint-missing', 100));
+    settle.advance(100);
+    expect(said).toHaveLength(1);
+  });
+
+  test('items open in the order of their time, whatever order they come in', () => {
+    const property = fc.property(fc.array(fc.nat(50), { maxLength: 40 }), (starts) => {
+      const { settle, said, watch } = watching(10);
+      for (const [index, since] of starts.entries()) {
+        watch(item('slice-endpoint-missing', since), since, `s${index}`);
+      }
+      settle.advance(100);
+      const opened = said.map((line) => Number(line.split(' ').at(-1)));
+      expect(opened).toEqual(starts.map((since) => since + 10).sort((a, b) => a - b));
+    });
+    fc.assert(property);
+  });
+});
+
+const togetherCases: [string, [Code, Partial<Item>][], number][] = [
+  [
+    'two addresses',
+    [
+      ['slice-endpoint-missing', {}],
+      ['slice-endpoint-unexpected', {}],
+    ],
+    1,
+  ],
+  [
+    'two outputs',
+    [
+      ['slice-endpoint-missing', {}],
+      ['endpoints-address-missing', {}],
+    ],
+    2,
+  ],
+  [
+    'two causes',
+    [
+      ['slice-endpoint-missing', {}],
+      ['slice-endpoint-missing', { cause: 'hand-edited' }],
+    ],
+    2,
+  ],
+  [
+    'one cause',
+    [
+      ['slice-endpoint-missing', { cause: 'hand-edited' }],
+      ['slice-labels-different', { cause: 'hand-edited' }],
+    ],
+    1,
+  ],
+  [
+    'two codes of the input',
+    [
+      ['left-behind', {}],
+      ['left-behind-dead', {}],
+    ],
+    2,
+  ],
+  [
+    'one code of the input',
+    [
+      ['address-shared', {}],
+      ['address-shared', {}],
+    ],
+    1,
+  ],
+];
+
+describe('one output and cause, one finding', () => {
+  test.each(togetherCases)('%s', (_, items, want) => {
+    const { settle, said, watch } = watching();
+    for (const [code, more] of items) watch(item(code, 0, more));
+    settle.advance(30);
+    expect(settle.open()).toHaveLength(want);
+    expect(said).toHaveLength(want);
+  });
+
+  test('two Services', () => {
+    const { settle, watch } = watching();
+    watch(item('slice-endpoint-missing', 0), 0, 'web');
+    watch(item('slice-endpoint-missing', 0), 0, 'api');
+    settle.advance(30);
+    expect(settle.open().map(({ service }) => service)).toEqual(['web', 'api']);
+  });
+
+  test('one that joins later is told by the finding, not anew', () => {
+    const { settle, said, watch } = watching();
+    watch(item('slice-endpoint-missing', 0, {}, ' 1'));
+    watch(item('slice-endpoint-missing', 10, {}, ' 2'));
+    settle.advance(30);
+    expect(settle.open()).toMatchObject([{ expected: 'want 1' }]);
+    settle.advance(40);
+    expect(said).toHaveLength(1);
+    expect(settle.open()).toMatchObject([{ expected: 'want 1; want 2', since: 0, openedAt: 30 }]);
+  });
+});
+
+describe('severity', () => {
+  test('the worst gives the code, leads the text, and is kept', () => {
+    const { settle, watch } = watching();
+    const worst = item('slice-endpoint-unexpected', 5, {}, ' worst');
+    watch(item('slice-endpoint-missing', 0, {}, ' first'));
+    watch(worst);
+    settle.advance(100);
+    const bad = {
+      code: 'slice-endpoint-unexpected',
+      severity: 'critical',
+      difference: 'unexpected',
+    };
+    expect(settle.open()).toMatchObject([{ ...bad, expected: 'want worst; want first' }]);
+    settle.drop(worst, 110);
+    expect(settle.open()).toMatchObject([{ ...bad, expected: 'want first' }]);
+  });
+
+  test('an item that becomes worse makes its finding worse, never better', () => {
+    const { settle, watch } = watching();
+    const one = item('slice-conditions-different', 0);
+    watch(one);
+    settle.advance(30);
+    for (const [now, want] of [
+      ['critical', 'critical'],
+      ['info', 'critical'],
+    ] as const) {
+      one.severity = now;
+      settle.reweigh(one);
+      expect(settle.open()[0]?.severity).toBe(want);
+    }
+  });
+
+  test('an item that is pending weighs nothing', () => {
+    const { settle, watch } = watching();
+    const one = item('slice-endpoint-missing', 0);
+    watch(one);
+    settle.reweigh(one);
+    expect(settle.open()).toEqual([]);
+  });
+});
+
+describe('the end', () => {
+  test('a finding is resolved when its last item is gone, and lists all that it had', () => {
+    const { settle, said, watch } = watching();
+    const [one, two] = [
+      item('slice-endpoint-missing', 0, {}, ' 1'),
+      item('slice-endpoint-missing', 10, {}, ' 2'),
+    ];
+    watch(one);
+    watch(two);
+    settle.advance(100);
+    settle.drop(one, 110);
+    expect(settle.resolved()).toEqual([]);
+    settle.drop(two, 120);
+    expect(said.at(-1)).toBe('resolved web slice-endpoint-missing 120');
+    expect(settle.open()).toEqual([]);
+    const want = { expected: 'want 1; want 2', since: 0, openedAt: 30, resolvedAt: 120 };
+    expect(settle.resolved()).toMatchObject([want]);
+  });
+
+  test('the next one is another finding', () => {
+    const { settle, said, watch } = watching();
+    for (const since of [0, 100]) {
+      const one = item('slice-endpoint-missing', since);
+      watch(one);
+      settle.advance(since + 30);
+      settle.drop(one, since + 40);
+    }
+    expect(said).toHaveLength(4);
+    expect(settle.resolved().map(({ openedAt }) => openedAt)).toEqual([30, 130]);
+  });
+
+  test('more resolved findings than are kept are counted', () => {
+    const { settle, watch } = watching(0, 2);
+    for (const since of times(5, (index) => index)) {
+      const one = item('slice-endpoint-missing', since);
+      watch(one);
+      settle.advance(since);
+      settle.drop(one, since + 0.5);
+    }
+    expect(settle.resolved().map(({ openedAt }) => openedAt)).toEqual([3, 4]);
+    expect(settle.forgotten()).toBe(3);
+  });
+});
+
+describe('many at once', () => {
+  function crowded(count: number): Finding {
+    const { settle, watch } = watching(0);
+    for (const index of times(count, (one) => one)) {
+      const one = item('slice-endpoint-missing', 0, {}, ` ${index}`);
+      one.difference = { ...one.difference, object: 'EndpointSlices of Service shop/web' };
+      watch(one);
+    }
+    settle.advance(0);
+    const [finding] = settle.open();
+    if (finding === undefined) throw new Error('No finding');
+    return finding;
+  }
+
+  test('a hundred are listed, the others counted', () => {
+    expect(crowded(100).expected?.split('; ')).toHaveLength(100);
+    const many = crowded(150).expected?.split('; ') ?? [];
+    expect(many).toHaveLength(101);
+    expect(many.at(-1)).toBe('and 50 more');
+  });
+
+  test('what they have in common is said once', () => {
+    const { object, field } = crowded(150);
+    expect([object, field]).toEqual(['EndpointSlices of Service shop/web', 'field']);
+  });
+});
+
+describe('what is not admitted', () => {
+  const gated = (): Watched & { readonly admitted: Set<Item> } => {
+    const said: string[] = [];
+    const admitted = new Set<Item>();
+    const settle = createSettle({
+      window: 30,
+      keep: 9,
+      admit: ({ item }) => admitted.has(item),
+      onOpen: ({ code, openedAt }) => void said.push(`open ${code} ${openedAt}`),
+    });
+    const watch = (one: Item): void => settle.watch(one, 'shop', 'web', one.since);
+    return { settle, said, watch, admitted };
+  };
+
+  test('waits, and opens when it is asked for again', () => {
+    const { settle, said, watch, admitted } = gated();
+    const one = item('slice-endpoint-missing', 100);
+    watch(one);
+    settle.advance(130);
+    expect([said, [...settle.waiting()].length, settle.nextAt()]).toEqual([[], 1, null]);
+    settle.retry(131);
+    admitted.add(one);
+    settle.retry(132);
+    expect(said).toEqual(['open slice-endpoint-missing 132']);
+    expect([...settle.waiting()]).toEqual([]);
+  });
+
+  test('and is gone meanwhile never opens', () => {
+    const { settle, said, watch, admitted } = gated();
+    const one = item('slice-endpoint-missing', 100);
+    watch(one);
+    settle.advance(130);
+    settle.drop(one, 131);
+    admitted.add(one);
+    settle.retry(132);
+    expect([said, [...settle.waiting()]]).toEqual([[], []]);
+  });
+});
+
+describe('a time in which nothing could be seen', () => {
+  const endpoints = new Set(['endpointslices'] as const);
+  const cases: [string, number, number, number, number][] = [
+    ['makes the window longer by itself', 100, 110, 120, 140],
+    ['counts from the beginning of the difference', 100, 90, 120, 150],
+    ['leaves at least a few seconds', 100, 128, 129, 134],
+    ['also when the window had passed', 100, 140, 160, 165],
+  ];
+  test.each(cases)('%s', (_name, since, from, to, due) => {
+    const { settle, watch } = watching();
+    watch(item('slice-endpoint-missing', since));
+    settle.delay(endpoints, from, to, 5);
+    expect(settle.nextAt()).toBe(due);
+  });
+
+  test('is nothing to other outputs, nor to what is open', () => {
+    const { settle, said, watch } = watching();
+    watch(item('slice-endpoint-missing', 100));
+    settle.advance(130);
+    watch(item('endpoints-missing', 110));
+    settle.delay(endpoints, 110, 150, 5);
+    expect(settle.nextAt()).toBe(140);
+    expect(said).toEqual(['open web slice-endpoint-missing 130']);
+    expect(settle.open()).toHaveLength(1);
+  });
+
+  test('keeps the order of windows', () => {
+    const dues = fc.array(fc.tuple(fc.boolean(), fc.integer({ min: 0, max: 60 })));
+    fc.assert(
+      fc.property(dues, fc.nat(60), fc.nat(30), (all, from, length) => {
+        const { settle, watch } = watching();
+        const to = from + length;
+        const want = all.map(([isSlice, since], index) => {
+          watch(
+            item(isSlice ? 'slice-endpoint-missing' : 'endpoints-missing', since),
+            0,
+            `${index}`,
+          );
+          const shifted = Math.max(since + 30 + to - Math.max(from, since), to + 5);
+          return isSlice ? shifted : since + 30;
+        });
+        settle.delay(endpoints, from, to, 5);
+        const got: number[] = [];
+        for (let next = settle.nextAt(); next !== null; next = settle.nextAt()) {
+          const before = settle.open().length;
+          settle.advance(next);
+          for (let count = settle.open().length - before; count > 0; count--) got.push(next);
+        }
+        expect(got).toEqual(want.sort((a, b) => a - b));
+      }),
+    );
+  });
+});

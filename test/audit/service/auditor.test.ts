@@ -1,0 +1,214 @@
+// The heart of the design: following a cluster change by change says the same as looking at it
+// anew, and history only adds causes and clocks.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import { createSettle } from '../../../src/audit/pending/pending.ts';
+import type { Ledger } from '../../../src/audit/service/auditor.ts';
+import { createLedger } from '../../../src/audit/service/auditor.ts';
+import type { Context } from '../../../src/audit/service/cache.ts';
+import type { Store } from '../../../src/cluster/store/store.ts';
+import type { AnyObject, Resource } from '../../../src/model/objects.ts';
+import { resources } from '../../../src/model/objects.ts';
+import { releases } from '../../../src/shadow/release.ts';
+import {
+  contextOf,
+  endpoint,
+  event,
+  foreign,
+  pod,
+  service,
+  slice,
+  storeOf,
+  times,
+} from '../../build.ts';
+import type { Step } from '../../random-cluster.ts';
+import { eventsOf, steps } from '../../random-cluster.ts';
+
+function ledgerOf(context: Context, window = 30): Ledger {
+  return createLedger({ context, settle: createSettle({ window, keep: 100 }) });
+}
+
+/**
+ * Every standing difference in one line, with what the input says of its cause and severity. Only
+ * history knows that a slice was relabelled.
+ */
+function standing(ledger: Ledger): string[] {
+  const lines: string[] = [];
+  for (const [key, { items }] of ledger.audited) {
+    for (const [unit, found] of items) {
+      for (const { difference } of found) {
+        const { code, subject, expected, actual, severity, quiet } = difference;
+        const cause = difference.cause === 'slice-relabelled' ? null : difference.cause;
+        const shown = [code, subject, expected, actual, cause, severity, quiet];
+        lines.push([key, unit, ...shown].join(' | '));
+      }
+    }
+  }
+  return lines.sort();
+}
+
+interface Followed {
+  readonly store: Store;
+  readonly ledger: Ledger;
+  readonly context: Context;
+}
+
+interface Setting {
+  /** How many steps the store takes before the ledger begins. */
+  readonly head: number;
+  readonly known: readonly Resource[];
+  readonly context: Partial<Context>;
+}
+
+function follow(all: readonly Step[], { head, known, context: more }: Setting): Followed {
+  const store = storeOf([], known);
+  const context = contextOf(store, more);
+  const ledger = ledgerOf(context);
+  for (const [index, step] of all.entries()) {
+    if (index === head) ledger.begin(index);
+    for (const one of eventsOf(store, context, step, index + 1)) {
+      if (!known.includes(one.resource)) continue;
+      const change = store.apply(one);
+      if (change !== null && index >= head) ledger.apply(change);
+    }
+  }
+  if (head >= all.length) ledger.begin(head);
+  return { store, ledger, context };
+}
+
+const numRuns = Number(process.env.RUNS ?? 1000);
+
+const without = (...names: Resource[]): Resource[] =>
+  resources.filter((one) => !names.includes(one));
+
+const settings: fc.Arbitrary<Setting> = fc.record({
+  head: fc.nat(12),
+  known: fc.oneof(
+    { weight: 4, arbitrary: fc.constant(without()) },
+    fc.constantFrom(without('nodes'), without('endpoints'), without('endpointslices')),
+  ),
+  context: fc.record({
+    release: fc.constantFrom(...releases),
+    maxEndpointsPerSlice: fc.constantFrom(2, 100),
+  }),
+});
+
+describe('following change by change', () => {
+  test('says the same as a ledger that begins at the end', () => {
+    const property = fc.property(
+      fc.array(steps, { minLength: 1, maxLength: 25 }),
+      settings,
+      (all, setting) => {
+        const { ledger, context } = follow(all, setting);
+        const fresh = ledgerOf(context);
+        fresh.begin(all.length);
+        expect(standing(ledger)).toEqual(standing(fresh));
+      },
+    );
+    fc.assert(property, { numRuns });
+  });
+
+  test('does not depend on the order in which objects came', () => {
+    const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
+      const { context } = follow(all, setting);
+      const { services, pods, nodes, endpoints, slices } = context.snapshot;
+      const held = [services, pods, nodes, endpoints, slices].flatMap((map): AnyObject[] => [
+        ...map.values(),
+      ]);
+      const [forward, backward] = [held, held.toReversed()].map((objects) => {
+        const ledger = ledgerOf(contextOf(storeOf(objects, setting.known), setting.context));
+        ledger.begin(1);
+        return standing(ledger);
+      });
+      expect(forward).toEqual(backward);
+    });
+    fc.assert(property, { numRuns });
+  });
+});
+
+describe('the ledger', () => {
+  test('forgets everything when everything is gone', () => {
+    const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
+      const { ledger, context, store } = follow(all, setting);
+      const { services, pods, nodes, endpoints, slices } = context.snapshot;
+      for (const map of [slices, endpoints, pods, services, nodes]) {
+        for (const object of map.values() as Iterable<AnyObject>) {
+          const change = store.apply(event('deleted', object, 100));
+          if (change !== null) ledger.apply(change);
+        }
+      }
+      ledger.settle.advance(1000);
+      expect([...ledger.audited.keys()]).toEqual([]);
+      expect(ledger.settle.open()).toEqual([]);
+      expect(ledger.settle.nextAt()).toBeNull();
+    });
+    fc.assert(property, { numRuns });
+  });
+
+  test('has a finding open for every difference that stands, and no other', () => {
+    const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
+      const { ledger } = follow(all, setting);
+      ledger.settle.advance(1000);
+      const standing = [...ledger.audited.entries()].flatMap(([key, { items }]) =>
+        [...items.values()].flat().map(({ output }) => `${key} ${output}`),
+      );
+      const open = ledger.settle
+        .open()
+        .map(({ namespace, service, output }) => `${namespace}/${service} ${output}`);
+      expect(new Set(open)).toEqual(new Set(standing));
+    });
+    fc.assert(property, { numRuns });
+  });
+});
+
+describe('an object that cannot be read', () => {
+  test('leaves nothing behind once it can be read again', () => {
+    const lost = fc.record({
+      resource: fc.constantFrom(...resources),
+      namespace: fc.constantFrom('shop', null),
+      name: fc.constantFrom('web', 'pod-1', null),
+      labels: fc.constantFrom({ app: 'web' }, null),
+    });
+    const property = fc.property(
+      fc.array(steps, { maxLength: 25 }),
+      settings,
+      lost,
+      (all, setting, one) => {
+        const { ledger, context } = follow(all, setting);
+        const before = standing(ledger);
+        ledger.lose(one, 100);
+        for (const line of standing(ledger)) expect(before).toContain(line);
+        ledger.regain(one, 110);
+        expect(standing(ledger)).toEqual(before);
+        const fresh = ledgerOf(context);
+        fresh.begin(100);
+        fresh.lose(one, 100);
+        fresh.regain(one, 110);
+        expect(standing(fresh)).toEqual(before);
+      },
+    );
+    fc.assert(property, { numRuns });
+  });
+});
+
+test('a slice of thousands of addresses is judged as one that was there', () => {
+  const one = '10.1.0.7';
+  const many = foreign({
+    endpoints: times(15, (at) =>
+      endpoint({ ready: at > 0, addresses: times(100, (last) => `10.1.${at}.${last}`) }),
+    ),
+  });
+  const listed = slice({ endpoints: [endpoint({ addresses: [one] })] });
+  const there = [service(), pod({ ips: [one] }), listed];
+  const store = storeOf(there);
+  const ledger = ledgerOf(contextOf(store));
+  ledger.begin(0);
+  const change = store.apply(event('added', many, 1));
+  if (change !== null) ledger.apply(change);
+  const anew = ledgerOf(contextOf(storeOf([...there, many])));
+  anew.begin(1);
+  expect(standing(ledger)).toEqual(standing(anew));
+  expect(standing(ledger).join()).toContain(`input ${one} | duplicate-conflicting`);
+});

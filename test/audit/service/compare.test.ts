@@ -1,0 +1,313 @@
+// One address at a time: which differences are named, at what severity, and in which words.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Difference } from '../../../src/audit/finding/difference.ts';
+import { difference } from '../../../src/audit/finding/difference.ts';
+import type { Leftover, ListedAddress } from '../../../src/audit/service/compare.ts';
+import { compareAddress, compareEndpoint, isReady } from '../../../src/audit/service/compare.ts';
+import type { EndpointAddress } from '../../../src/model/objects.ts';
+import { expectedAddress } from '../../../src/shadow/endpoints.ts';
+import { expectedEndpoints } from '../../../src/shadow/endpointslice.ts';
+import type { HintMode } from '../../../src/shadow/hints.ts';
+import { newestRelease } from '../../../src/shadow/release.ts';
+import { address, endpoint, node, pod, port, service, slice, target } from '../../build.ts';
+
+const brief = ({ code, severity, field, expected, actual }: Difference): string =>
+  [code, severity, field, expected, actual].map((part) => part ?? '-').join(' | ');
+
+const codes = (found: readonly Difference[]): string[] => found.map(({ code }) => code);
+
+const listed = (more: Partial<EndpointAddress> = {}, ports = [port()]): ListedAddress => {
+  return { ...address(more), ports };
+};
+
+const nothing: Leftover = { cause: null, severity: null };
+
+function atAddress(
+  on: Parameters<typeof pod>[0] | null,
+  actual: readonly ListedAddress[],
+  truncated = false,
+  gone = nothing,
+): Difference[] {
+  const want = on === null ? null : expectedAddress(service(), pod(on), newestRelease);
+  const expected = want === null ? [] : [want];
+  return compareAddress('Endpoints shop/web', expected, actual, truncated, () => gone);
+}
+
+const addressCases: [string, Parameters<typeof pod>[0] | null, ListedAddress[], string[]][] = [
+  ['as expected', {}, [listed()], []],
+  ['nothing on either side', null, [], []],
+  ['missing', {}, [], ['endpoints-address-missing']],
+  ['of nobody', null, [listed()], ['endpoints-address-unexpected']],
+  ['not ready', {}, [listed({ ready: false })], ['endpoints-readiness-different']],
+  ['ready', { ready: false }, [listed()], ['endpoints-readiness-different']],
+  ['another port', {}, [listed({}, [port({ port: 1 })])], ['endpoints-ports-different']],
+  ['a port more', {}, [listed({}, [port(), port({ port: 1 })])], ['endpoints-ports-different']],
+  ['a port twice', {}, [listed({}, [port(), port()])], []],
+  ['no ports', {}, [listed({}, [])], ['endpoints-ports-different']],
+  ['another node', {}, [listed({ node: 'node-b' })], ['endpoints-address-different']],
+  ['no node', {}, [listed({ node: null })], ['endpoints-address-different']],
+  ['another hostname', {}, [listed({ hostname: 'a' })], ['endpoints-address-different']],
+  ['no target', {}, [listed({ target: null })], ['endpoints-address-different']],
+  ['another pod', {}, [listed({ target: target('x') })], ['endpoints-address-different']],
+  [
+    'an earlier pod of the name',
+    {},
+    [listed({ target: target('web-1', { uid: 'old' }) })],
+    ['endpoints-address-different'],
+  ],
+  [
+    'the right one and another',
+    {},
+    [listed({ target: target('x') }), listed()],
+    ['endpoints-address-unexpected'],
+  ],
+  [
+    'everything wrong',
+    {},
+    [listed({ ready: false, node: null }, [])],
+    ['endpoints-readiness-different', 'endpoints-ports-different', 'endpoints-address-different'],
+  ],
+];
+
+const truncatedCases: [string, ListedAddress[], string[]][] = [
+  ['an address that fell to truncation', [], []],
+  ['some of its ports', [listed({}, [])], []],
+  [
+    'a port that it does not have',
+    [listed({}, [port({ port: 1 })])],
+    ['endpoints-ports-different'],
+  ],
+  ['not ready', [listed({ ready: false })], ['endpoints-readiness-different']],
+];
+
+describe('compareAddress', () => {
+  test.each(addressCases)('%s', (_, on, actual, want) => {
+    expect(codes(atAddress(on, actual))).toEqual(want);
+  });
+
+  test.each(truncatedCases)('truncated: %s', (_, actual, want) => {
+    expect(codes(atAddress({}, actual, true))).toEqual(want);
+  });
+
+  test('words', () => {
+    expect(atAddress({}, []).map(brief)).toEqual([
+      'endpoints-address-missing | - | subsets | 10.0.0.1 of pod web-1, ready, http 8080/TCP | -',
+    ]);
+    expect(atAddress(null, [listed({ target: null })]).map(brief)).toEqual([
+      'endpoints-address-unexpected | - | subsets | - | ' +
+        '10.0.0.1 of no target, ready, http 8080/TCP',
+    ]);
+    expect(atAddress({ ready: false }, [listed()]).map(brief)).toEqual([
+      'endpoints-readiness-different | - | subsets.addresses | ' +
+        '10.0.0.1 of pod web-1 not ready | 10.0.0.1 of pod web-1 ready',
+    ]);
+    expect(atAddress({}, [listed({ node: null })]).map(brief)).toEqual([
+      'endpoints-address-different | - | nodeName | ' +
+        '10.0.0.1 of pod web-1: nodeName node-a | 10.0.0.1 of pod web-1: nodeName absent',
+    ]);
+  });
+
+  test('only a pod that is not ready is missed quietly', () => {
+    const quiet = (ready: boolean) => atAddress({ ready }, []).map((one) => one.quiet);
+    expect(quiet(true)).toEqual([false]);
+    expect(quiet(false)).toEqual([true]);
+  });
+
+  test('why it may still stand comes from the caller', () => {
+    const gone: Leftover = { cause: 'pod-phase-unnoticed', severity: 'info' };
+    const [got] = atAddress(null, [listed()], false, gone);
+    expect(got).toMatchObject({
+      likelyCause: 'pod-phase-unnoticed',
+      cause: null,
+      severity: 'info',
+    });
+  });
+});
+
+describe('entries are paired by the pod they refer to', () => {
+  const [one, two] = [pod(), pod({ name: 'web-2', ready: false })];
+  const expected = [one, two].flatMap((on) => expectedAddress(service(), on, newestRelease) ?? []);
+  const ofTwo = listed({ target: target('web-2'), ready: false });
+  const compared = (...actual: ListedAddress[]): string[] =>
+    compareAddress('Endpoints shop/web', expected, actual, false, () => nothing).map(
+      ({ code, subject }) => `${code} ${subject}`,
+    );
+  const cases: [string, ListedAddress[], string[]][] = [
+    ['in order', [listed(), ofTwo], []],
+    ['in another order', [ofTwo, listed()], []],
+    ['one missing', [ofTwo], ['endpoints-address-missing web-1']],
+    [
+      'by uid before name',
+      [listed({ target: target('web-1', { uid: 'old' }) }), ofTwo, listed()],
+      ['endpoints-address-unexpected old'],
+    ],
+    [
+      'what refers to nobody is paired as it comes',
+      [listed({ target: null }), ofTwo],
+      ['endpoints-address-different web-1'],
+    ],
+  ];
+  test.each(cases)('%s', (_, actual, want) => {
+    expect(compared(...actual)).toEqual(want);
+  });
+});
+
+type Entry = Parameters<typeof endpoint>[0];
+
+interface Sliced {
+  readonly of?: Entry;
+  readonly in?: Parameters<typeof slice>[0];
+}
+
+function inSlices(
+  on: Parameters<typeof pod>[0] | null,
+  actual: readonly Sliced[],
+  mode: HintMode = 'none',
+  zone: string | null = 'zone-a',
+): Difference[] {
+  const of = service();
+  const where = zone === null ? undefined : node({ zone });
+  const expected = on === null ? [] : expectedEndpoints(of, pod(on), where, newestRelease);
+  const entries = actual.map((one, index) => ({
+    slice: slice({ name: `web-${index}`, ...one.in }),
+    endpoint: endpoint(one.of),
+  }));
+  const object = 'EndpointSlices of Service shop/web';
+  return compareEndpoint(object, expected, entries, mode, newestRelease, () => nothing);
+}
+
+describe('compareEndpoint', () => {
+  const cases: [string, Parameters<typeof pod>[0] | null, Sliced[], string[]][] = [
+    ['as expected', {}, [{}], []],
+    ['missing', {}, [], ['slice-endpoint-missing -']],
+    ['of nobody', null, [{}], ['slice-endpoint-unexpected -']],
+    [
+      'of nobody, not ready',
+      null,
+      [{ of: { ready: false } }],
+      ['slice-endpoint-unexpected warning'],
+    ],
+    // Absent means ready to whoever reads it.
+    ['of nobody, unsaid', null, [{ of: { ready: null } }], ['slice-endpoint-unexpected -']],
+    ['not ready, though it is', {}, [{ of: { ready: false } }], ['slice-conditions-different -']],
+    ['ready, though it is not', { ready: false }, [{}], ['slice-conditions-different critical']],
+    ['serving wrong', {}, [{ of: { serving: false } }], ['slice-conditions-different -']],
+    ['terminating wrong', {}, [{ of: { terminating: true } }], ['slice-conditions-different -']],
+    ['conditions absent', {}, [{ of: { serving: null } }], ['slice-conditions-different -']],
+    ['other ports', {}, [{ in: { ports: [port({ port: 1 })] } }], ['slice-ports-different -']],
+    ['another node', {}, [{ of: { node: 'node-b' } }], ['slice-endpoint-different -']],
+    ['no node', {}, [{ of: { node: null } }], ['slice-endpoint-different -']],
+    ['another zone', {}, [{ of: { zone: 'zone-b' } }], ['slice-endpoint-different -']],
+    ['an empty hostname', {}, [{ of: { hostname: '' } }], ['slice-endpoint-different -']],
+    ['no target', {}, [{ of: { target: null } }], ['slice-endpoint-different -']],
+    ['hints for nothing', {}, [{ of: { forZones: ['zone-a'] } }], ['slice-hints-different -']],
+    ['an empty list of hints', {}, [{ of: { forZones: [] } }], []],
+    ['twice the same', {}, [{}, {}], ['slice-duplicate -']],
+    [
+      'twice, with other conditions',
+      {},
+      [{}, { of: { ready: false, serving: false } }],
+      ['slice-duplicate-conflicting -'],
+    ],
+    [
+      'twice, under other ports',
+      {},
+      [{}, { in: { ports: [port({ port: 1 })] } }],
+      ['slice-endpoint-unexpected -'],
+    ],
+    [
+      'twice, the first wrong',
+      {},
+      [{ of: { ready: false } }, {}],
+      ['slice-duplicate-conflicting -'],
+    ],
+  ];
+  test.each(cases)('%s', (_, on, actual, want) => {
+    const got = inSlices(on, actual).map(({ code, severity }) => `${code} ${severity ?? '-'}`);
+    expect(got).toEqual(want);
+  });
+
+  test('a zone is not judged where Nodes are not known', () => {
+    expect(inSlices({}, [{ of: { zone: 'anywhere' } }], 'none', null)).toEqual([]);
+  });
+
+  test('a wrong zone alone is quiet where nothing reads it', () => {
+    const quiet = (of: Entry, mode: HintMode) =>
+      inSlices({}, [{ of }], mode).find(({ code }) => code === 'slice-endpoint-different');
+    expect(quiet({ zone: 'zone-b' }, 'none')).toMatchObject({
+      quiet: true,
+      likelyCause: 'node-change-unnoticed',
+    });
+    expect(quiet({ zone: 'zone-b' }, 'auto')?.quiet).toBe(false);
+    expect(quiet({ zone: 'zone-b', node: null }, 'none')).toMatchObject({
+      quiet: false,
+      likelyCause: null,
+    });
+  });
+});
+
+describe('compareEndpoint: hints', () => {
+  const right = { forZones: ['zone-a'] };
+  const cases: [string, HintMode, Entry, string[]][] = [
+    ['zone', 'zone', right, []],
+    ['zone, absent', 'zone', {}, ['slice-hints-different -']],
+    ['zone, another', 'zone', { forZones: ['zone-b'] }, ['slice-hints-different -']],
+    ['zone, two', 'zone', { forZones: ['zone-a', 'zone-b'] }, ['slice-hints-different -']],
+    ['zone, and a node', 'zone', { ...right, forNodes: ['node-a'] }, ['slice-hints-different -']],
+    ['node', 'node', { ...right, forNodes: ['node-a'] }, []],
+    ['node, absent', 'node', right, ['slice-hints-different -']],
+    // Hints repeat the endpoint's own zone, so a wrong zone is one difference.
+    [
+      'a wrong zone, the hint right',
+      'zone',
+      { ...right, zone: 'zone-b' },
+      ['slice-endpoint-different -'],
+    ],
+    [
+      'a wrong zone, and the hint with it',
+      'zone',
+      { zone: 'zone-b', forZones: ['zone-b'] },
+      ['slice-endpoint-different -'],
+    ],
+    ['auto is not judged here', 'auto', { forZones: ['anywhere'] }, []],
+  ];
+  test.each(cases)('%s', (_, mode, of, want) => {
+    const got = inSlices({}, [{ of }], mode).map(
+      ({ code, severity }) => `${code} ${severity ?? '-'}`,
+    );
+    expect(got).toEqual(want);
+  });
+
+  test('hints of an endpoint that is not ready are information', () => {
+    const of = { ready: false, serving: false, forZones: ['zone-a'] };
+    const got = inSlices({ ready: false }, [{ of }], 'zone');
+    expect(got.map(({ code, severity }) => `${code} ${String(severity)}`)).toEqual([
+      'slice-hints-different info',
+    ]);
+  });
+});
+
+test('ready is what is not said to be otherwise', () => {
+  expect([true, null, false].map((ready) => isReady(endpoint({ ready })))).toEqual([
+    true,
+    true,
+    false,
+  ]);
+});
+
+test('a difference has nothing that it was not given', () => {
+  expect(difference('endpoints-missing', 'o', 'f', null, null)).toMatchObject({
+    code: 'endpoints-missing',
+    object: 'o',
+    field: 'f',
+    subject: '',
+    expected: null,
+    actual: null,
+    severity: null,
+    quiet: false,
+    cause: null,
+    likelyCause: null,
+  });
+});

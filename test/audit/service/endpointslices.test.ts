@@ -1,0 +1,322 @@
+// The output of the endpointslice controller, judged on whole clusters: each address over all
+// slices, each slice, and what must be true of them together.
+
+import { describe, expect, test } from 'vitest';
+
+import type { AnyObject, Endpoint, EndpointSlice, Node } from '../../../src/model/objects.ts';
+import { label, manager } from '../../../src/model/objects.ts';
+import {
+  address,
+  endpoint,
+  endpoints,
+  foreign,
+  node,
+  owner,
+  pod,
+  service,
+  slice,
+  sliceLabels,
+  subset,
+  target,
+  times,
+} from '../../build.ts';
+import { judged, textsOf } from '../judge.ts';
+
+type Slices = Parameters<typeof slice>[0];
+
+/** Service, pod and Node as built, with these slices. */
+function judge(slices: readonly EndpointSlice[], more: readonly AnyObject[] = [], of = service()) {
+  const objects = [of, pod(), node(), endpoints(), ...slices, ...more];
+  return textsOf(judged(objects, { maxEndpointsPerSlice: 3 }), 'endpointslices').sort();
+}
+
+const empty = (more: Slices = {}) =>
+  slice({ name: 'web-empty', endpoints: [], ports: [], ...more });
+
+describe('addresses', () => {
+  const missing = 'slice-endpoint-missing warning';
+  const cases: [string, EndpointSlice[], string[]][] = [
+    ['as expected', [slice()], []],
+    ['in no slice', [empty()], [missing]],
+    ['no slice at all', [], [missing]],
+    ['only in a slice of somebody else', [foreign()], [missing]],
+    [
+      'in a slice of another Service',
+      [slice({ labels: { ...sliceLabels, [label.serviceName]: 'api' }, owners: [] })],
+      [missing],
+    ],
+    ['in two slices', [slice(), slice({ name: 'web-2' })], ['slice-duplicate info']],
+    [
+      'in two slices that disagree',
+      [slice(), slice({ name: 'web-2', endpoints: [endpoint({ ready: false })] })],
+      ['slice-duplicate-conflicting warning'],
+    ],
+  ];
+  test.each(cases)('%s', (_, slices, want) => {
+    expect(judge(slices)).toEqual(want);
+  });
+});
+
+describe('addresses of nobody', () => {
+  const listing = (one: Partial<Endpoint>) => [
+    slice({ endpoints: [endpoint(), endpoint({ addresses: ['10.0.0.9'], ...one })] }),
+  ];
+  const unexpected = 'slice-endpoint-unexpected';
+  const other = pod({ name: 'web-9', ips: ['10.0.0.9'] });
+  const ofOther = { target: target('web-9') };
+  const cases: [string, Partial<Endpoint>, AnyObject[], string[]][] = [
+    ['no pod', { target: null }, [], [`${unexpected} critical`]],
+    ['no pod, not ready', { target: null, ready: false }, [], [`${unexpected} warning`]],
+    [
+      'a terminal pod: nobody was woken',
+      ofOther,
+      [{ ...other, terminal: true }],
+      [`${unexpected} critical pod-phase-unnoticed`],
+    ],
+    [
+      'a terminal pod, not ready',
+      { ...ofOther, ready: false },
+      [{ ...other, terminal: true }],
+      [`${unexpected} info pod-phase-unnoticed`],
+    ],
+    [
+      'a pod whose Node is gone',
+      ofOther,
+      [{ ...other, node: 'node-z' }],
+      [`${unexpected} warning node-missing-retried`],
+    ],
+    ['a pod that is not selected', ofOther, [{ ...other, labels: {} }], [`${unexpected} critical`]],
+    [
+      'a pod of another uid',
+      ofOther,
+      [{ ...other, uid: 'new', terminal: true }],
+      [`${unexpected} critical`],
+    ],
+  ];
+  test.each(cases)('%s', (_, one, more, want) => {
+    expect(judge(listing(one), more)).toEqual(want);
+  });
+});
+
+describe('one slice', () => {
+  const labels = 'slice-labels-different warning';
+  const cases: [string, Slices, string[]][] = [
+    ['as expected', {}, []],
+    ['a label too many', { labels: { ...sliceLabels, a: '1' } }, [labels]],
+    [
+      'the headless label too many',
+      { labels: { ...sliceLabels, [label.headless]: '' } },
+      [`${labels} headless-label-kept`],
+    ],
+    ['no owner', { owners: [] }, ['slice-owner-different warning hand-edited']],
+    [
+      'an owner that is gone',
+      { owners: [owner({ uid: 'old' })] },
+      ['slice-owner-different warning'],
+    ],
+    ['foreign annotations', { annotations: { a: '1' } }, []],
+  ];
+  test.each(cases)('%s', (_, more, want) => {
+    expect(judge([slice(more)])).toEqual(want);
+  });
+
+  test('more endpoints than fit', () => {
+    const pods = times(4, (index) =>
+      pod({ name: `web-${index + 1}`, ips: [`10.0.0.${index + 1}`] }),
+    );
+    const full = slice({
+      endpoints: pods.map(({ name, ips }) => endpoint({ addresses: ips, target: target(name) })),
+    });
+    expect(judge([full], pods.slice(1))).toEqual(['slice-oversized warning']);
+  });
+
+  test('an address type that the Service does not have', () => {
+    const six = slice({ name: 'web-six', addressType: 'IPv6', endpoints: [] });
+    expect(judge([slice(), six])).toEqual(['slice-family-unexpected warning']);
+  });
+
+  test('an empty slice is one too many only beside another of its family', () => {
+    expect(judge([slice(), empty()])).toEqual(['slice-surplus-empty info']);
+    expect(judge([slice(), empty({ addressType: 'IPv6' })])).toEqual([
+      'slice-family-unexpected warning',
+    ]);
+    expect(judge([slice(), foreign({ endpoints: [] })])).toEqual([]);
+  });
+});
+
+describe('without Service or selector', () => {
+  const cases: [string, AnyObject[], string[]][] = [
+    ['a slice of no Service', [slice()], ['slice-orphaned warning']],
+    ['of somebody else for no Service', [foreign()], []],
+    ['of a selectorless Service', [service({ selector: null }), slice()], []],
+    ['of an ExternalName Service', [service({ type: 'ExternalName' }), slice()], []],
+  ];
+  test.each(cases)('%s', (_, objects, want) => {
+    expect(textsOf(judged(objects), 'endpointslices')).toEqual(want);
+  });
+});
+
+describe('a slice that is taken from the controller', () => {
+  const missing = 'slice-endpoint-missing warning slice-relabelled';
+  const taken = 'slice-labels-different warning slice-relabelled';
+
+  test('by its service-name', () => {
+    const strayed = slice({ labels: { ...sliceLabels, [label.serviceName]: 'api' } });
+    expect(judge([strayed])).toEqual([missing, taken].sort());
+    const nameless = slice({ labels: { [label.sliceManagedBy]: manager.slices } });
+    expect(judge([nameless])).toEqual([missing, taken].sort());
+  });
+
+  test('by its managed-by: it is somebody else’s, and only history knows why', () => {
+    const other = slice({ labels: { ...sliceLabels, [label.sliceManagedBy]: 'x' } });
+    expect(judge([other])).toEqual(['slice-endpoint-missing warning']);
+  });
+
+  test('it is not judged at the Service that it names', () => {
+    const strayed = slice({
+      name: 'api-1',
+      owners: [owner({ name: 'api', uid: 'uid-api' })],
+      endpoints: [endpoint({ addresses: ['10.9.9.9'] })],
+    });
+    const api = service({ name: 'api', selector: { app: 'api' } });
+    expect(judge([slice(), strayed], [api])).toEqual([]);
+  });
+});
+
+describe('a placeholder', () => {
+  const nobody = service({ selector: { app: 'nobody' } });
+  const both = { ...nobody, ipFamilies: ['IPv4', 'IPv6'] };
+  const wanted = 'slice-placeholder-missing warning';
+  const cases: [string, typeof nobody, EndpointSlice[], string[]][] = [
+    ['stands', nobody, [empty()], []],
+    ['is missing', nobody, [], [wanted]],
+    ['stands for one family of two', both, [empty()], [wanted]],
+    ['stands for both', both, [empty(), empty({ name: 'six', addressType: 'IPv6' })], []],
+    ['is not somebody else’s', nobody, [foreign({ endpoints: [] })], [wanted]],
+    ['has ports of before', nobody, [slice({ endpoints: [] })], []],
+  ];
+  test.each(cases)('%s', (_, of, slices, want) => {
+    expect(judge(slices, [], of)).toEqual(want);
+  });
+
+  test('is not missing where an endpoint is', () => {
+    expect(judge([])).toEqual(['slice-endpoint-missing warning']);
+  });
+});
+
+const auto = service({ topologyAuto: true });
+const zones: Node[] = ['a', 'b'].map((name) =>
+  node({ name: `node-${name}`, zone: `zone-${name}` }),
+);
+const two = (hints: (string | null)[], ready = true): EndpointSlice =>
+  slice({
+    endpoints: hints.map((zone, index) =>
+      endpoint({
+        addresses: [`10.0.0.${index + 1}`],
+        target: target(`web-${index + 1}`),
+        node: zones[index]?.name ?? '',
+        zone: zones[index]?.zone ?? '',
+        ready,
+        serving: ready,
+        forZones: zone === null ? null : [zone],
+      }),
+    ),
+  });
+const toNodes = (...of: Parameters<typeof two>): EndpointSlice => {
+  const made = two(...of);
+  const hinted = made.endpoints.map((one) => ({ ...one, forNodes: [one.node ?? ''] }));
+  return { ...made, endpoints: hinted };
+};
+const pods = (ready = true) => [
+  pod({ ready }),
+  pod({ name: 'web-2', ips: ['10.0.0.2'], node: 'node-b', ready }),
+];
+const wrong = 'slice-hints-different warning';
+
+const hintCases: [string, AnyObject[], string[]][] = [
+  ['a hint each', [...pods(), ...zones, two(['zone-a', 'zone-b'])], []],
+  ['of another zone', [...pods(), ...zones, two(['zone-b', 'zone-a'])], []],
+  ['none at all', [...pods(), ...zones, two([null, null])], []],
+  ['one of two', [...pods(), ...zones, two(['zone-a', null])], [wrong]],
+  ['a zone that never was', [...pods(), ...zones, two(['zone-a', 'zone-x'])], [wrong]],
+  [
+    'where there must be none',
+    [
+      ...pods(),
+      ...zones.slice(0, 1),
+      node({ name: 'node-b', zone: 'zone-b', ready: false }),
+      two(['zone-a', 'zone-b']),
+    ],
+    [wrong],
+  ],
+  ['for Nodes alone', [...pods(), ...zones, toNodes([null, null])], [wrong]],
+  [
+    'for Nodes beside zones, which nobody sees',
+    [...pods(), ...zones, toNodes(['zone-a', 'zone-b'])],
+    [],
+  ],
+  ['for a Node alone at one', [...pods(), ...zones, toNodes(['zone-a', null])], [wrong]],
+  ['for Nodes where none are ready', [...pods(false), ...zones, toNodes([null, null], false)], []],
+  ['not ready ones do not count', [...pods(false), ...zones, two(['zone-a', null], false)], []],
+];
+
+describe('topology-mode Auto', () => {
+  test.each(hintCases)('%s', (_, objects, want) => {
+    expect(textsOf(judged([auto, endpoints(), ...objects]), 'endpointslices')).toEqual(want);
+  });
+
+  test('a zone that a Node had before is no wrong one', () => {
+    const of = judged([
+      auto,
+      ...pods(),
+      ...zones,
+      node({ name: 'node-c', zone: 'zone-x' }),
+      node({ name: 'node-c', ready: false }),
+      two(['zone-a', 'zone-x']),
+    ]);
+    expect(textsOf(of, 'endpointslices')).toEqual([]);
+  });
+
+  test('each address type by itself', () => {
+    const six = slice({
+      name: 'web-six',
+      addressType: 'IPv6',
+      endpoints: [endpoint({ addresses: ['fd00::1'], forZones: null })],
+    });
+    const dual = { ...auto, ipFamilies: ['IPv4', 'IPv6'] };
+    const first = pod({ ips: ['10.0.0.1', 'fd00::1'] });
+    const objects: AnyObject[] = [dual, first, ...pods().slice(1)];
+    const of = judged([...objects, ...zones, two(['zone-a', 'zone-b']), six]);
+    expect(textsOf(of, 'endpointslices')).toEqual([]);
+  });
+});
+
+describe('of a dump without uids nothing is found by them', () => {
+  const nameless = service({ uid: '' });
+  const written = slice({ endpoints: [endpoint({ target: target('web-1', { uid: 'uid-1' }) })] });
+  const pods = [pod({ uid: '' })];
+  const cases: [string, readonly AnyObject[], string[]][] = [
+    ['a Service that is owner', [nameless, pod(), slice()], []],
+    ['a Service whose slice names no owner', [nameless, pod(), slice({ owners: [] })], []],
+    [
+      'another Service without uid',
+      [nameless, service({ name: 'api', uid: '' }), pod(), slice()],
+      [],
+    ],
+    ['pods that are referred to', [service(), ...pods, written], []],
+    [
+      'pods of another name',
+      [service(), ...pods, slice({ endpoints: [endpoint({ target: target('web-2') })] })],
+      ['slice-endpoint-different warning'],
+    ],
+  ];
+  test.each(cases)('%s', (_, objects, want) => {
+    expect(textsOf(judged([...objects, node()]), 'endpointslices').sort()).toEqual(want);
+  });
+
+  test('nor of Endpoints', () => {
+    const listed = [address({ target: target('web-1', { uid: 'uid-1' }) })];
+    const written = endpoints({ subsets: [subset(listed)] });
+    expect(textsOf(judged([service(), ...pods, node(), written]), 'endpoints')).toEqual([]);
+  });
+});

@@ -1,0 +1,476 @@
+// How differences come, stay and go: which cause history shows, what a wake ends, where a clock
+// goes on, and how long an output took. On whole clusters, change by change.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import type { Item } from '../../../src/audit/pending/pending.ts';
+import { createSettle } from '../../../src/audit/pending/pending.ts';
+import { createLedger } from '../../../src/audit/service/auditor.ts';
+import type { ConvergenceSample } from '../../../src/audit/service/reconcile.ts';
+import type { AnyObject } from '../../../src/model/objects.ts';
+import type { Release } from '../../../src/shadow/release.ts';
+import { releaseOf } from '../../../src/shadow/release.ts';
+import {
+  address,
+  contextOf,
+  endpoint,
+  endpoints,
+  event,
+  mirror,
+  node,
+  owner,
+  pod,
+  service,
+  slice,
+  storeOf,
+  subset,
+  target,
+  times,
+} from '../../build.ts';
+import { itemText } from '../judge.ts';
+
+const settled: AnyObject[] = [
+  service(),
+  pod(),
+  node(),
+  endpoints(),
+  slice(),
+  node({ name: 'node-b' }),
+];
+
+/** A cluster that is followed, with a settle window of 30 s. */
+function following(objects: readonly AnyObject[] = settled, release: Release | null = null) {
+  const store = storeOf(objects);
+  const samples: ConvergenceSample[] = [];
+  const resolved: Finding[] = [];
+  const settle = createSettle({ window: 30, keep: 9, onResolve: (one) => resolved.push(one) });
+  const context = contextOf(store, release === null ? {} : { release });
+  const onConvergence = (one: ConvergenceSample): void => void samples.push(one);
+  const ledger = createLedger({ context, settle, onConvergence });
+  ledger.begin(0);
+  const apply = (
+    type: 'added' | 'deleted',
+    at: number,
+    changed: readonly AnyObject[],
+    gap = false,
+  ): void => {
+    for (const object of changed) {
+      const change = store.apply({ ...event(type, object, at), gap });
+      if (change !== null) ledger.apply(change);
+    }
+  };
+  const items = (): Item[] => [...(ledger.audited.get('shop/web')?.items.values() ?? [])].flat();
+  return {
+    settle,
+    samples,
+    resolved,
+    put: (at: number, ...changed: AnyObject[]) => apply('added', at, changed),
+    listed: (at: number, ...changed: AnyObject[]) => apply('added', at, changed, true),
+    gone: (at: number, ...changed: AnyObject[]) => apply('deleted', at, changed),
+    texts: () => items().map(itemText).sort(),
+    clocks: () => items().map(({ since }) => since),
+    find: (code: string) => items().find(({ difference }) => difference.code === code),
+  };
+}
+
+const notReady = pod({ ready: false });
+const sliceNotReady = slice({
+  generation: 2,
+  endpoints: [endpoint({ ready: false, serving: false })],
+});
+const endpointsNotReady = endpoints({ subsets: [subset([address({ ready: false })])] });
+
+const conditions = 'slice-conditions-different';
+
+const causeCases: [string, AnyObject[], string[]][] = [
+  [
+    'a change that wakes',
+    [notReady],
+    ['endpoints-readiness-different warning', `${conditions} critical`],
+  ],
+  [
+    'a phase that wakes nobody',
+    [pod({ terminal: true })],
+    [
+      'endpoints-address-unexpected warning pod-phase-unnoticed',
+      'slice-endpoint-unexpected critical pod-phase-unnoticed',
+    ],
+  ],
+  [
+    'a node that wakes nobody',
+    [pod({ node: 'node-b' })],
+    [
+      'endpoints-address-different warning pod-change-unnoticed',
+      'slice-endpoint-different warning pod-change-unnoticed',
+    ],
+  ],
+  [
+    'a zone that wakes nobody, and that nobody reads',
+    [node({ zone: 'zone-b' })],
+    ['slice-endpoint-different info node-change-unnoticed'],
+  ],
+  [
+    'Endpoints edited by hand',
+    [endpointsNotReady],
+    ['endpoints-readiness-different warning hand-edited'],
+  ],
+  ['a slice edited by hand, which is noticed', [sliceNotReady], [`${conditions} warning`]],
+  [
+    'a slice whose owners are edited by hand',
+    [slice({ owners: [] })],
+    ['slice-owner-different warning hand-edited'],
+  ],
+];
+
+describe('the cause that history shows', () => {
+  test.each(causeCases)('%s', (_, changed, want) => {
+    const cluster = following();
+    expect(cluster.texts()).toEqual([]);
+    cluster.put(10, ...changed);
+    expect(cluster.texts()).toEqual(want);
+  });
+
+  test('what stood at the beginning has likely causes only', () => {
+    const { texts, find } = following([
+      service(),
+      pod({ terminal: true }),
+      node(),
+      endpoints(),
+      slice(),
+    ]);
+    expect(texts()).toEqual([
+      'endpoints-address-unexpected warning pod-phase-unnoticed',
+      'slice-endpoint-unexpected critical pod-phase-unnoticed',
+    ]);
+    expect(find('slice-endpoint-unexpected')?.proven).toBe(false);
+  });
+
+  test('a quiet difference is information only where the cause was seen', () => {
+    const moved = node({ zone: 'zone-b' });
+    const { texts } = following([service(), pod(), moved, endpoints(), slice()]);
+    expect(texts()).toEqual(['slice-endpoint-different warning node-change-unnoticed']);
+  });
+
+  test('a mirrored slice that is edited stays so before 1.31', () => {
+    const selectorless = service({ selector: null });
+    const from = endpoints({ labels: {}, subsets: [subset([address({ target: null })])] });
+    const mirrored = (ready: boolean, generation: number) =>
+      slice({
+        generation,
+        labels: {
+          'kubernetes.io/service-name': 'web',
+          'endpointslice.kubernetes.io/managed-by': 'endpointslicemirroring-controller.k8s.io',
+        },
+        owners: [owner({ kind: 'Endpoints' })],
+        endpoints: [
+          endpoint({ ready, serving: null, terminating: null, zone: null, target: null }),
+        ],
+      });
+    const edited = (version: string): string[] => {
+      const cluster = following([selectorless, from, mirrored(true, 1)], releaseOf(version));
+      cluster.put(10, mirrored(false, 2));
+      return cluster.texts();
+    };
+    expect(edited('1.30')).toEqual(['mirror-conditions-different warning hand-edited']);
+    expect(edited('1.36')).toEqual(['mirror-conditions-different warning']);
+  });
+});
+
+describe('a wake ends an excuse', () => {
+  test('the clock starts anew, and no cause is named any more', () => {
+    const cluster = following();
+    cluster.put(10, pod({ terminal: true }));
+    cluster.put(25, service({ labels: { a: '1' } }));
+    const stray = cluster.find('slice-endpoint-unexpected');
+    expect(stray).toMatchObject({ cause: null, since: 25 });
+    cluster.settle.advance(54);
+    expect(cluster.settle.open()).toEqual([]);
+    cluster.settle.advance(55);
+    expect(cluster.settle.open().map(({ cause }) => cause)).toEqual([null, null]);
+  });
+
+  test('a wake of another Service does not', () => {
+    const cluster = following();
+    cluster.put(10, pod({ terminal: true }));
+    cluster.put(25, service({ name: 'api', selector: { app: 'api' } }));
+    expect(cluster.find('slice-endpoint-unexpected')).toMatchObject({
+      cause: 'pod-phase-unnoticed',
+      since: 10,
+    });
+  });
+
+  test('a finding that was excused is resolved by the wake, and a new one waits', () => {
+    const cluster = following();
+    cluster.put(10, pod({ terminal: true }));
+    cluster.settle.advance(45);
+    expect(cluster.settle.open()).toHaveLength(2);
+    cluster.put(50, pod({ name: 'web-2', ips: ['10.0.0.2'] }));
+    expect(cluster.resolved.map(({ cause }) => cause)).toEqual([
+      'pod-phase-unnoticed',
+      'pod-phase-unnoticed',
+    ]);
+    expect(cluster.settle.open()).toEqual([]);
+  });
+});
+
+describe('the clock of a unit', () => {
+  test('goes on while the address is wrong in one way or another', () => {
+    const cluster = following();
+    cluster.put(10, pod({ ready: false }));
+    cluster.put(20, slice({ generation: 2, endpoints: [] }));
+    expect(cluster.find('slice-endpoint-missing')?.since).toBe(10);
+  });
+
+  test('still leaves out what nobody saw, when it is wrong in another way', () => {
+    const { put, gone, settle } = following();
+    put(10, notReady);
+    settle.delay(new Set(['endpointslices']), 15, 25, 5);
+    gone(28, notReady);
+    settle.advance(49.9);
+    expect(settle.open().map(({ output }) => output)).toEqual(['endpoints']);
+    settle.advance(50);
+    expect(settle.open().map(({ code }) => code)).toContain('slice-endpoint-unexpected');
+  });
+
+  test('starts anew once the address was as expected', () => {
+    const cluster = following();
+    cluster.put(10, notReady);
+    cluster.put(20, sliceNotReady, endpointsNotReady);
+    expect(cluster.texts()).toEqual([]);
+    cluster.put(30, pod());
+    expect(cluster.clocks()).toEqual([30, 30]);
+  });
+
+  test('of a slice goes on when the slice is written and still wrong', () => {
+    const wrong = { owners: [owner({ uid: 'old' })] };
+    const cluster = following([service(), pod(), node(), endpoints(), slice(wrong)]);
+    expect(cluster.find('slice-owner-different')?.since).toBe(0);
+    cluster.put(10, notReady);
+    cluster.put(20, slice({ ...wrong, generation: 2, endpoints: sliceNotReady.endpoints }));
+    expect(cluster.find('slice-owner-different')?.since).toBe(0);
+    cluster.settle.advance(30);
+    const [finding] = cluster.settle.open().filter(({ output }) => output === 'endpointslices');
+    expect(finding).toMatchObject({ code: 'slice-owner-different', openedAt: 30 });
+  });
+
+  test('one address that is as expected now and then is never reported', () => {
+    const cluster = following();
+    for (let at = 10; at < 200; at += 40) {
+      cluster.put(at, notReady);
+      cluster.put(at + 19, sliceNotReady, endpointsNotReady);
+      cluster.put(at + 20, pod());
+      cluster.put(at + 39, slice({ generation: at }), endpoints());
+    }
+    cluster.settle.advance(300);
+    expect(cluster.settle.open()).toEqual([]);
+    expect(cluster.resolved).toEqual([]);
+  });
+});
+
+describe('causes that the input shows', () => {
+  const unbound = pod({ name: 'web-2', ips: ['10.0.0.2'], node: '' });
+
+  test('begin and end with what shows them, for every address', () => {
+    const cluster = following();
+    cluster.put(10, notReady);
+    expect(cluster.find('endpoints-readiness-different')?.cause).toBeNull();
+    cluster.put(20, unbound);
+    expect(cluster.find('endpoints-readiness-different')).toMatchObject({
+      cause: 'pod-without-node',
+      severity: 'info',
+    });
+    cluster.gone(30, unbound);
+    expect(cluster.find('endpoints-readiness-different')).toMatchObject({
+      cause: null,
+      severity: 'warning',
+    });
+  });
+
+  test('what was frozen has the window from when it thawed', () => {
+    const cluster = following();
+    cluster.put(10, unbound);
+    cluster.put(12, notReady);
+    cluster.gone(100, unbound);
+    cluster.settle.advance(129);
+    expect(cluster.settle.open().filter(({ output }) => output === 'endpoints')).toEqual([]);
+    cluster.settle.advance(130);
+    expect(cluster.settle.open().filter(({ output }) => output === 'endpoints')).toHaveLength(1);
+  });
+});
+
+describe('an object that comes and goes', () => {
+  test('Endpoints that are written anew are judged in all that they lack', () => {
+    const cluster = following();
+    cluster.gone(10, endpoints());
+    expect(cluster.texts()).toEqual(['endpoints-missing warning']);
+    cluster.put(11, endpoints({ subsets: [] }));
+    expect(cluster.texts()).toEqual(['endpoints-address-missing warning']);
+    cluster.gone(12, endpoints({ subsets: [] }));
+    expect(cluster.texts()).toEqual(['endpoints-missing warning']);
+  });
+
+  test('an empty slice is one too many as long as another stands', () => {
+    const cluster = following();
+    const empty = slice({ name: 'web-empty', endpoints: [], ports: [] });
+    cluster.put(10, empty);
+    expect(cluster.texts()).toEqual(['slice-surplus-empty info']);
+    cluster.gone(20, slice());
+    expect(cluster.texts()).toEqual(['slice-endpoint-missing warning']);
+  });
+
+  test('a Service that comes after the slices it owns', () => {
+    const [of, ...others] = settled;
+    const cluster = following(others);
+    expect(cluster.texts()).toEqual(['endpoints-orphaned info', 'slice-orphaned warning']);
+    if (of !== undefined) cluster.put(10, of);
+    expect(cluster.texts()).toEqual([]);
+  });
+});
+
+test('addresses that fell to truncation are missing once they fit', () => {
+  const ip = (index: number): string => `10.1.${index >> 8}.${index & 255}`;
+  const pods = times(1001, (index) => pod({ name: `web-${index}`, ips: [ip(index)] }));
+  const listed = pods
+    .slice(0, 1000)
+    .map(({ name, ips }) => address({ ip: ips[0] ?? '', target: target(name) }));
+  const truncated = endpoints({
+    subsets: [subset(listed)],
+    annotations: { 'endpoints.kubernetes.io/over-capacity': 'truncated' },
+  });
+  const cluster = following([service(), node(), ...pods, truncated]);
+  const ofEndpoints = (): string[] =>
+    cluster.texts().filter((text) => text.startsWith('endpoints-address'));
+  expect(ofEndpoints()).toEqual([]);
+  cluster.gone(10, ...pods.slice(0, 1));
+  expect(ofEndpoints()).toEqual([
+    'endpoints-address-missing warning',
+    'endpoints-address-unexpected warning',
+  ]);
+  cluster.put(20, ...pods.slice(0, 1));
+  expect(ofEndpoints()).toEqual([]);
+});
+
+describe('convergence', () => {
+  const brief = ({ output, operation, seconds }: ConvergenceSample): string =>
+    `${output} ${operation} ${seconds}`;
+  const fresh = pod({ name: 'web-2', ips: ['10.0.0.2'] });
+  const both = [endpoint(), endpoint({ addresses: ['10.0.0.2'], target: target('web-2') })];
+
+  test('is the time from the input to the output, by operation', () => {
+    const cluster = following();
+    cluster.put(10, fresh);
+    cluster.put(11, slice({ generation: 2, endpoints: both }));
+    cluster.put(20, notReady);
+    cluster.put(
+      21.5,
+      slice({ generation: 3, endpoints: [...sliceNotReady.endpoints, ...both.slice(1)] }),
+    );
+    cluster.gone(30, fresh);
+    cluster.put(33, sliceNotReady);
+    expect(cluster.samples.map(brief)).toEqual([
+      'endpointslices add 1',
+      'endpointslices update 1.5',
+      'endpointslices remove 3',
+    ]);
+  });
+
+  test('is not measured where the output changed first', () => {
+    const cluster = following();
+    cluster.put(10, sliceNotReady);
+    cluster.put(15, slice({ generation: 3 }));
+    expect(cluster.samples).toEqual([]);
+  });
+
+  test('is not measured of what stood at the beginning', () => {
+    const cluster = following([service(), notReady, node(), endpointsNotReady, slice()]);
+    cluster.put(10, sliceNotReady);
+    expect(cluster.texts()).toEqual([]);
+    expect(cluster.samples).toEqual([]);
+  });
+
+  const listed = (...ready: boolean[]) =>
+    ready.map((isReady, index) =>
+      endpoint({
+        ...(index === 0 ? {} : { addresses: ['10.0.0.2'], target: target('web-2') }),
+        ready: isReady,
+        serving: isReady,
+      }),
+    );
+
+  test('goes on while a controller writes in several steps, as what began it', () => {
+    const cluster = following();
+    cluster.put(10, fresh);
+    cluster.put(12, slice({ generation: 2, endpoints: listed(true, false) }));
+    expect(cluster.samples).toEqual([]);
+    cluster.put(14, slice({ generation: 3, endpoints: listed(true, true) }));
+    expect(cluster.samples.map(brief)).toEqual(['endpointslices add 4']);
+  });
+
+  test('of slices is measured though Endpoints came late, and not though pods did', () => {
+    const cluster = following();
+    cluster.put(20, notReady);
+    cluster.listed(21, endpointsNotReady);
+    expect(cluster.clocks()).toEqual([20]);
+    cluster.put(22, sliceNotReady);
+    expect(cluster.samples.map(brief)).toContain('endpointslices update 2');
+    const other = following();
+    other.put(20, notReady);
+    other.listed(21, { ...notReady, resourceVersion: '99' });
+    other.put(22, sliceNotReady);
+    expect(other.samples).toEqual([]);
+  });
+
+  test('is told apart where changes overlap', () => {
+    const cluster = following();
+    cluster.put(10, fresh);
+    cluster.put(12, notReady);
+    cluster.put(13, slice({ generation: 2, endpoints: listed(true, true) }));
+    cluster.put(15, slice({ generation: 3, endpoints: listed(false, true) }));
+    expect(cluster.samples.map(brief)).toEqual(['endpointslices add 3', 'endpointslices update 3']);
+  });
+
+  test('of mirrored slices goes on by address, though they are one unit', () => {
+    const from = (...ips: string[]) => {
+      const addresses = ips.map((ip) => address({ ip, target: null, node: null }));
+      return endpoints({ labels: {}, subsets: [subset(addresses)] });
+    };
+    const to = (generation: number, ready: boolean, ...ips: string[]) => {
+      const one = (ip: string) =>
+        endpoint({
+          ...{ addresses: [ip], target: null, node: null, zone: null },
+          ...{ ready, serving: null, terminating: null },
+        });
+      return mirror({ generation, endpoints: ips.map(one) });
+    };
+    const cluster = following([
+      service({ selector: null }),
+      from('10.9.0.1'),
+      to(1, true, '10.9.0.1'),
+      node(),
+    ]);
+    expect(cluster.texts()).toEqual([]);
+    cluster.put(10, from('10.9.0.1', '10.9.0.2'));
+    cluster.put(12, from('10.9.0.1', '10.9.0.2', '10.9.0.3'));
+    cluster.put(13, to(2, true, '10.9.0.1', '10.9.0.2'));
+    expect(cluster.samples.map(brief)).toEqual(['mirrored add 3']);
+    cluster.put(17, to(3, true, '10.9.0.1', '10.9.0.2', '10.9.0.3'));
+    expect(cluster.samples.map(brief)).toEqual(['mirrored add 3', 'mirrored add 5']);
+  });
+
+  test('is not measured where nobody saw whether it was right in between', () => {
+    const cluster = following();
+    cluster.put(10, notReady);
+    cluster.listed(20, pod({ ready: false, labels: { app: 'web', tier: 'a' } }));
+    cluster.put(25, sliceNotReady, endpointsNotReady);
+    expect(cluster.texts()).toEqual([]);
+    expect(cluster.samples).toEqual([]);
+  });
+
+  test('is not measured where the input came back', () => {
+    const cluster = following();
+    cluster.put(10, notReady);
+    cluster.put(15, pod());
+    expect(cluster.samples).toEqual([]);
+  });
+});

@@ -1,0 +1,242 @@
+// The verdict on each output: conform, pending, different, unknown, or none at all.
+
+import { describe, expect, test } from 'vitest';
+
+import { createSettle } from '../../../src/audit/pending/pending.ts';
+import { createLedger } from '../../../src/audit/service/auditor.ts';
+import type { Written } from '../../../src/audit/service/enqueue.ts';
+import {
+  isForeign,
+  isUnjudged,
+  unknownOf,
+  verdictOf,
+  written,
+} from '../../../src/audit/service/verdict.ts';
+import type { AnyObject, Lost, Resource } from '../../../src/model/objects.ts';
+import { resources } from '../../../src/model/objects.ts';
+import {
+  contextOf,
+  endpoint,
+  endpoints,
+  event,
+  foreign,
+  mirror,
+  node,
+  pod,
+  service,
+  slice,
+  storeOf,
+} from '../../build.ts';
+
+const settled: AnyObject[] = [service(), pod(), node(), endpoints(), slice()];
+const without = (...names: Resource[]): Resource[] =>
+  resources.filter((one) => !names.includes(one));
+
+/** Verdicts on endpoints, endpointslices and mirrored, a dash where there is none. */
+function verdicts(
+  objects: readonly AnyObject[],
+  { at = 0, known = resources, lost = [] as readonly Lost[] } = {},
+): string {
+  const store = storeOf(objects, known);
+  const ledger = createLedger({
+    context: contextOf(store),
+    settle: createSettle({ window: 30, keep: 0 }),
+  });
+  ledger.begin(0);
+  for (const one of lost) ledger.lose(one, 0);
+  ledger.settle.advance(at);
+  const audited = ledger.audited.get('shop/web');
+  if (audited === undefined) return 'not known';
+  return written.map((one) => verdictOf(store.snapshot, audited, one) ?? '-').join(' ');
+}
+
+describe('verdictOf', () => {
+  const selectorless = service({ selector: null });
+  const byHand = endpoints({ labels: {} });
+  const cases: [string, AnyObject[], number, string][] = [
+    ['as expected', settled, 100, 'conform conform -'],
+    ['for less than the window', settled.slice(0, 3), 29, 'pending pending -'],
+    ['for longer', settled.slice(0, 3), 30, 'different different -'],
+    ['one output only', settled.slice(0, 4), 30, 'conform different -'],
+    ['mirrored', [selectorless, byHand, mirror()], 30, '- - conform'],
+    ['not mirrored', [selectorless, byHand], 30, '- - different'],
+    [
+      'a mirrored slice too many',
+      [service(), pod(), node(), endpoints(), slice(), mirror()],
+      30,
+      'conform conform different',
+    ],
+    ['nothing to write', [selectorless], 30, '- - -'],
+    ['ExternalName', [service({ type: 'ExternalName' })], 30, '- - -'],
+    ['no Service, leftovers', [endpoints(), slice()], 30, 'different different -'],
+    ['somebody else’s', [selectorless, foreign()], 30, '- - -'],
+    // What the API allows and nobody suffers from is conform, though there is a finding.
+    ['a duplicate', [...settled, slice({ name: 'twice' })], 30, 'conform conform -'],
+    [
+      'an empty slice too many',
+      [...settled, slice({ name: 'empty', endpoints: [] })],
+      30,
+      'conform conform -',
+    ],
+    [
+      'trouble of the input',
+      [...settled, foreign({ endpoints: [endpoint({ ready: false })] })],
+      30,
+      'conform conform -',
+    ],
+  ];
+  test.each(cases)('%s', (_, objects, at, want) => {
+    expect(verdicts(objects, { at })).toBe(want);
+  });
+});
+
+describe('unknown: a resource that was not delivered', () => {
+  const cases: [string, Resource[], string][] = [
+    ['pods', without('pods'), 'unknown unknown -'],
+    ['Endpoints', without('endpoints'), 'unknown conform -'],
+    ['slices', without('endpointslices'), 'conform unknown -'],
+    ['Nodes', without('nodes'), 'conform unknown -'],
+  ];
+  test.each(cases)('%s', (_, known, want) => {
+    const objects = settled.filter((one) => !('cpuMillis' in one) || known.includes('nodes'));
+    expect(verdicts(objects, { at: 30, known })).toBe(want);
+  });
+
+  test('without Nodes all but zones is judged, and a difference is one', () => {
+    const known = without('nodes');
+    expect(verdicts([service(), pod(), endpoints()], { at: 30, known })).toBe(
+      'conform different -',
+    );
+    expect(isUnjudged(new Map([['endpointslices', 'nodes-not-known']]), 'endpointslices')).toBe(
+      false,
+    );
+    expect(isUnjudged(new Map([['endpoints', 'pods-not-known']]), 'endpoints')).toBe(true);
+    expect(isUnjudged(new Map(), 'endpoints')).toBe(false);
+  });
+});
+
+describe('unknown: an object that could not be read', () => {
+  const lost = (resource: Resource, more: Partial<Lost> = {}): Lost => ({
+    resource,
+    namespace: 'shop',
+    name: 'web',
+    labels: null,
+    ...more,
+  });
+  const named = (name: string) => ({ 'kubernetes.io/service-name': name });
+  const cases: [string, Lost, string][] = [
+    ['the Service', lost('services'), 'unknown unknown unknown'],
+    ['some Service', lost('services', { name: null }), 'unknown unknown unknown'],
+    ['another Service', lost('services', { name: 'api' }), ''],
+    ['of another namespace', lost('services', { namespace: 'bank' }), ''],
+    ['of some namespace', lost('services', { namespace: null }), 'unknown unknown unknown'],
+    ['its Endpoints', lost('endpoints'), 'unknown - unknown'],
+    ['other Endpoints', lost('endpoints', { name: 'api' }), ''],
+    [
+      'a slice of it',
+      lost('endpointslices', { name: 'x', labels: named('web') }),
+      '- unknown unknown',
+    ],
+    ['a slice of some Service', lost('endpointslices', { name: 'x' }), '- unknown unknown'],
+    ['a slice of another', lost('endpointslices', { name: 'x', labels: named('api') }), ''],
+    [
+      'a pod that it selects',
+      lost('pods', { name: 'x', labels: { app: 'web' } }),
+      'unknown unknown -',
+    ],
+    ['a pod of unknown labels', lost('pods', { name: 'x' }), 'unknown unknown -'],
+    ['a pod that it does not select', lost('pods', { name: 'x', labels: { app: 'api' } }), ''],
+    [
+      'a pod that it selected',
+      lost('pods', { name: pod().name, labels: { app: 'api' } }),
+      'unknown unknown -',
+    ],
+    [
+      'a slice that was of it',
+      lost('endpointslices', { name: slice().name, labels: named('api') }),
+      '- unknown unknown',
+    ],
+    ['a Node', lost('nodes', { namespace: '', name: 'node-z' }), '- unknown -'],
+  ];
+  test.each(cases)('%s', (_, one, want) => {
+    const store = storeOf(settled);
+    const ledger = createLedger({
+      context: contextOf(store),
+      settle: createSettle({ window: 30, keep: 0 }),
+    });
+    ledger.begin(0);
+    const record = ledger.audited.get('shop/web')?.record;
+    if (record === undefined) throw new Error('No record');
+    const unknown = unknownOf(store.snapshot, record, [one]);
+    const got = written.map((output) => (unknown.has(output) ? 'unknown' : '-')).join(' ');
+    expect(got).toBe(want === '' ? '- - -' : want);
+  });
+
+  test('it is no difference meanwhile, and counts again once it can be read', () => {
+    const store = storeOf(settled.slice(0, 3));
+    const context = contextOf(store);
+    const ledger = createLedger({ context, settle: createSettle({ window: 30, keep: 0 }) });
+    ledger.begin(0);
+    const audited = ledger.audited.get('shop/web');
+    if (audited === undefined) throw new Error('No record');
+    const verdict = (output: Written) => verdictOf(store.snapshot, audited, output);
+    ledger.lose(lost('endpoints'), 10);
+    expect([verdict('endpoints'), verdict('endpointslices')]).toEqual(['unknown', 'pending']);
+    ledger.settle.advance(100);
+    expect([verdict('endpoints'), verdict('endpointslices')]).toEqual(['unknown', 'different']);
+    ledger.regain(lost('endpoints'), 110);
+    expect(verdict('endpoints')).toBe('pending');
+    ledger.settle.advance(140);
+    expect(verdict('endpoints')).toBe('different');
+  });
+});
+
+describe('isForeign', () => {
+  const selectorless = service({ selector: null });
+  const skipped = endpoints({ labels: { 'endpointslice.kubernetes.io/skip-mirror': 'true' } });
+  const cases: [string, AnyObject[], boolean][] = [
+    ['all by the controllers', settled, false],
+    ['a slice of somebody else', [...settled, foreign()], true],
+    ['Endpoints that are mirrored', [selectorless, endpoints({ labels: {} }), mirror()], false],
+    ['Endpoints that are not mirrored', [selectorless, skipped], true],
+    ['Endpoints of no Service', [endpoints({ labels: {} })], true],
+    ['of an ExternalName Service', [service({ type: 'ExternalName' }), endpoints()], true],
+  ];
+  test.each(cases)('%s', (_, objects, want) => {
+    const store = storeOf(objects);
+    const ledger = createLedger({
+      context: contextOf(store),
+      settle: createSettle({ window: 30, keep: 0 }),
+    });
+    ledger.begin(0);
+    const audited = ledger.audited.get('shop/web');
+    if (audited === undefined) throw new Error('No record');
+    expect(isForeign(store.snapshot, audited)).toBe(want);
+  });
+
+  test('Endpoints of a Service that cannot be read are nobody else’s', () => {
+    const store = storeOf([endpoints()]);
+    const settle = createSettle({ window: 30, keep: 0 });
+    const ledger = createLedger({ context: contextOf(store), settle });
+    const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
+    ledger.lose(lost, 0);
+    ledger.begin(0);
+    const audited = ledger.audited.get('shop/web');
+    expect(audited && isForeign(store.snapshot, audited)).toBe(false);
+  });
+});
+
+test('nothing is known of a Service that never was', () => {
+  expect(verdicts([pod(), node()])).toBe('not known');
+});
+
+test('a verdict follows the cluster', () => {
+  const store = storeOf(settled);
+  const context = contextOf(store);
+  const ledger = createLedger({ context, settle: createSettle({ window: 30, keep: 0 }) });
+  ledger.begin(0);
+  const change = store.apply(event('deleted', slice(), 10));
+  if (change !== null) ledger.apply(change);
+  const audited = ledger.audited.get('shop/web');
+  expect(audited && verdictOf(store.snapshot, audited, 'endpointslices')).toBe('pending');
+});

@@ -1,0 +1,297 @@
+// The loop: when judging begins, what unreadable input does to verdicts, and what streams that lag
+// or are lost do to them.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { answersOf } from '../../src/auditor/queries.ts';
+import type { Resource } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
+import { wholeCluster } from '../../src/model/scope.ts';
+import {
+  added,
+  auditorOf,
+  clock,
+  end,
+  header,
+  lively,
+  progress,
+  readAnother,
+  report,
+  service,
+  synced,
+  watches,
+} from '../entries.ts';
+
+describe('judging begins when every promised resource is complete', () => {
+  test('not before, and then with the clock of that moment', () => {
+    const { auditor, opened } = auditorOf(30);
+    for (const entry of [header(100), added('services', service, 100), ...synced(101, ['pods'])]) {
+      auditor.take(entry);
+    }
+    auditor.take(clock(200));
+    expect(auditor.ledger()).toBeNull();
+    expect(answersOf(auditor, 'test').notReady()).not.toBeNull();
+    auditor.take({ kind: 'synced', at: 210, resource: 'pods' });
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    auditor.take(clock(239));
+    expect(opened).toEqual([]);
+    auditor.take(clock(240));
+    expect(opened.map(({ code, openedAt }) => [code, openedAt])).toEqual([
+      ['endpoints-missing', 240],
+      ['slice-placeholder-missing', 240],
+    ]);
+  });
+
+  test('what is missing at the end is not known, and so are the outputs that need it', () => {
+    const { auditor, opened } = auditorOf(0);
+    for (const entry of [
+      header(100),
+      added('services', service, 100),
+      ...synced(101, ['endpointslices']),
+      end(102),
+    ]) {
+      auditor.take(entry);
+    }
+    expect(report(auditor).unknown).toEqual({ 'endpointslices-not-known': 1 });
+    expect(opened.map(({ output }) => output)).toEqual(['endpoints']);
+  });
+
+  test('the release is the one that the input names, or the one that was asked for', () => {
+    const { auditor } = auditorOf(0);
+    auditor.take(header(100));
+    expect(auditor.release().minor).toBe(33);
+    const { auditor: unnamed } = auditorOf(0);
+    unnamed.take(header(100, null));
+    expect(unnamed.release().minor).toBe(36);
+  });
+});
+
+describe('an object that cannot be read', () => {
+  const lost = {
+    resource: 'pods',
+    namespace: 'shop',
+    name: 'web-1',
+    labels: { app: 'web' },
+  } as const;
+
+  test('makes the Services unknown that may select it, until it can be read again', () => {
+    const { auditor, opened } = auditorOf(30);
+    for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {
+      auditor.take(entry);
+    }
+    auditor.take({ kind: 'unreadable', at: 110, type: 'added', lost });
+    auditor.take(clock(200));
+    expect(opened).toEqual([]);
+    expect(report(auditor).unknown).toEqual({ 'object-unreadable': 2 });
+    expect(auditor.dropped().unreadable).toBe(1);
+    const pod = {
+      metadata: { name: 'web-1', namespace: 'shop', uid: 'web-1', resourceVersion: '7' },
+      spec: {},
+      status: {},
+    };
+    auditor.take(added('pods', pod, 201));
+    auditor.take(clock(231));
+    expect(report(auditor).unknown).toEqual({});
+    expect(opened.map(({ since }) => since)).toEqual([201, 201]);
+  });
+});
+
+test('report, page and metrics count a Service that no version could be read of', () => {
+  const { auditor } = auditorOf(30);
+  for (const entry of [header(100), ...synced(101)]) auditor.take(entry);
+  const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
+  auditor.take({ kind: 'unreadable', at: 110, type: 'added', lost });
+  const want = { 'object-unreadable': 1 };
+  expect(report(auditor).unknown).toEqual(want);
+  expect(report(auditor, 'pay').unknown).toEqual({});
+  expect(answersOf(auditor, 'test').status().metrics.summary.unknown).toEqual(want);
+});
+
+test('a Node that cannot be read makes slices unknown, and is known when it can be again', () => {
+  const { auditor } = auditorOf(30);
+  const node = { metadata: { name: 'n1', uid: 'n1', resourceVersion: '3' }, spec: {}, status: {} };
+  const lost = { resource: 'nodes', namespace: '', name: 'n1', labels: null } as const;
+  const events = [added('services', service, 100), added('nodes', node, 100)];
+  for (const entry of [header(100), ...events, ...synced(101)]) auditor.take(entry);
+  auditor.take({ kind: 'unreadable', at: 110, type: 'modified', lost });
+  expect(report(auditor).unknown).toEqual({ 'object-unreadable': 1 });
+  const again = { ...node, metadata: { ...node.metadata, resourceVersion: '4' } };
+  auditor.take(added('nodes', again, 111));
+  expect(report(auditor).unknown).toEqual({});
+  auditor.take({ kind: 'unreadable', at: 112, type: 'deleted', lost });
+  expect(auditor.store.snapshot.nodes.size).toBe(0);
+  expect(report(auditor).unknown).toEqual({});
+});
+
+test('a deletion whose object cannot be read still deletes it', () => {
+  const { auditor } = auditorOf(30);
+  for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {
+    auditor.take(entry);
+  }
+  const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
+  auditor.take({ kind: 'unreadable', at: 110, type: 'deleted', lost });
+  auditor.take(clock(200));
+  expect(report(auditor)).toMatchObject({ services: 0, unknown: {}, findings: [] });
+});
+
+/** Each stream but some comes to what was read, and what waits is asked for again. */
+function hear(auditor: Auditor, at: number, without: readonly Resource[] = []): void {
+  readAnother(auditor, at, '80');
+  const others = resources.filter((resource) => !without.includes(resource));
+  for (const entry of progress(at, '80', others)) auditor.take(entry);
+  auditor.settle.retry(at);
+}
+
+describe('a live cluster', () => {
+  const codes = ['endpoints-missing', 'slice-placeholder-missing'];
+
+  test('a difference opens when its streams are known up to the end of its window', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    auditor.take(added('services', { ...service, metadata: other('60') }, 110));
+    auditor.advance(140);
+    readAnother(auditor, 140, '60');
+    auditor.settle.retry(140);
+    expect(opened).toEqual([]);
+    for (const entry of progress(141, '60', ['services', 'pods', 'endpoints'])) auditor.take(entry);
+    auditor.settle.retry(141);
+    expect(opened.map(({ code, openedAt }) => [code, openedAt])).toEqual([
+      ['endpoints-missing', 141],
+      ['endpoints-missing', 141],
+    ]);
+  });
+  const other = (resourceVersion: string) => ({
+    ...service.metadata,
+    name: 'api',
+    uid: 'api',
+    resourceVersion,
+  });
+
+  test('an input that is out of sight makes verdicts unknown, and nothing opens', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    for (const entry of watches(110, 'stale', ['endpoints'])) auditor.take(entry);
+    auditor.take(clock(114));
+    expect(report(auditor).unknown).toEqual({});
+    hear(auditor, 140, ['endpoints']);
+    expect(opened.map(({ code }) => code)).toEqual(['slice-placeholder-missing']);
+    expect(report(auditor)).toMatchObject({
+      unknown: { 'input-stale': 1 },
+      verdicts: { endpoints: { unknown: 1, pending: 0 }, endpointslices: { different: 1 } },
+    });
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    auditor.take(clock(170));
+    expect(answersOf(auditor, 'test').notReady()).toBe('endpoints not seen for 60 s (stale)');
+    // It was seen for 9 s before, and has to be for the rest of its window.
+    for (const entry of watches(171, 'synced', ['endpoints'])) auditor.take(entry);
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    hear(auditor, 191.9);
+    expect(opened).toHaveLength(1);
+    hear(auditor, 192);
+    expect(opened.map(({ code }) => code).sort()).toEqual(codes);
+    expect(opened.at(-1)).toMatchObject({ since: 101, openedAt: 192 });
+  });
+
+  test('an open finding stays open while nobody can see whether it is over', () => {
+    const { auditor } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    hear(auditor, 140);
+    for (const entry of watches(150, 'relisting')) auditor.take(entry);
+    auditor.take(clock(160));
+    expect(report(auditor)).toMatchObject({
+      unknown: { 'input-stale': 2 },
+      findings: [{ resolvedAt: null }, { resolvedAt: null }],
+    });
+  });
+
+  test('a watch that comes back at once changes nothing', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    for (const entry of watches(129, 'stale')) auditor.take(entry);
+    for (const entry of watches(130.5, 'synced')) auditor.take(entry);
+    hear(auditor, 131);
+    expect(opened.map(({ openedAt }) => openedAt)).toEqual([131, 131]);
+  });
+
+  test('after missed changes, a difference must be seen for its window again', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively()) auditor.take(entry);
+    for (const entry of watches(129, 'relisting', ['pods'])) auditor.take(entry);
+    for (const entry of watches(130, 'synced', ['pods'])) auditor.take(entry);
+    hear(auditor, 159.9);
+    expect(opened).toEqual([]);
+    hear(auditor, 160);
+    expect(opened).toHaveLength(2);
+  });
+
+  test('what is not permitted is not waited for, and is judged once it is', () => {
+    const { auditor, opened } = auditorOf(30, { live: true });
+    for (const entry of lively(['endpoints'])) auditor.take(entry);
+    hear(auditor, 140, ['endpoints']);
+    expect(opened.map(({ code }) => code)).toEqual(['slice-placeholder-missing']);
+    expect(report(auditor).unknown).toEqual({ 'endpoints-not-known': 1 });
+    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    for (const entry of watches(150, 'listing', ['endpoints'])) auditor.take(entry);
+    for (const entry of [
+      ...synced(
+        151,
+        resources.filter((one) => one !== 'endpoints'),
+      ),
+      ...progress(151, '70', ['endpoints']),
+      ...watches(151, 'synced', ['endpoints']),
+      ...progress(152, '70'),
+      clock(181),
+    ]) {
+      auditor.take(entry);
+    }
+    hear(auditor, 181);
+    expect(report(auditor).unknown).toEqual({});
+    expect(auditor.settle.open().map(({ code }) => code)).toEqual(codes);
+  });
+
+  test('an unready auditor says which lists it waits for', () => {
+    const { auditor } = auditorOf(30, { live: true });
+    for (const entry of [header(100), ...watches(100, 'listing'), ...synced(101, ['pods'])]) {
+      auditor.take(entry);
+    }
+    expect(answersOf(auditor, 'test').notReady()).toBe('The first lists are not complete: pods');
+  });
+});
+
+describe('a scope', () => {
+  test('holds what is in it, and lets go of what leaves it', () => {
+    const scope = { ...wholeCluster, namespaces: ['shop'] };
+    const { auditor } = auditorOf(30, { scope });
+    const other = { ...service, metadata: { ...service.metadata, namespace: 'pay' } };
+    const slice = (name: string, resourceVersion: string) => ({
+      metadata: {
+        name: 'web-x',
+        namespace: 'shop',
+        uid: 'x',
+        resourceVersion,
+        labels: { 'kubernetes.io/service-name': name },
+      },
+      addressType: 'IPv4',
+      endpoints: [],
+    });
+    const events = [added('services', service, 100), added('services', other, 100)];
+    for (const entry of [header(100), ...events, ...synced(101)]) auditor.take(entry);
+    expect([...auditor.store.snapshot.services.keys()]).toEqual(['shop/web']);
+    const shard = [0, 1]
+      .map((index) => ({ ...wholeCluster, shard: { index, count: 2 } }))
+      .map((scope) => auditorOf(30, { scope }).auditor);
+    for (const one of shard) {
+      for (const entry of [added('endpointslices', slice('web', '2'), 100)]) one.take(entry);
+    }
+    const held = (): number[] => shard.map(({ store }) => store.snapshot.slices.size);
+    expect(held().sort()).toEqual([0, 1]);
+    const names = ['a', 'b', 'c', 'd', 'e'];
+    for (const [index, name] of names.entries()) {
+      for (const one of shard) {
+        one.take(added('endpointslices', slice(name, String(index + 3)), 101 + index));
+      }
+      expect(held().sort()).toEqual([0, 1]);
+    }
+  });
+});

@@ -1,0 +1,290 @@
+// The loop for a live cluster: in slices, with its own timer, and with reads that confirm.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../src/audit/finding/catalogue.ts';
+import type { Reread } from '../../src/audit/pending/confirm.ts';
+import type { Auditor, AuditorOptions, Entry } from '../../src/auditor/auditor.ts';
+import type { Live, LiveOptions } from '../../src/auditor/event-loop.ts';
+import { createClock, createLive } from '../../src/auditor/event-loop.ts';
+import type { Service } from '../../src/model/objects.ts';
+import { virtualClock } from '../apiserver/clock.ts';
+import { added, auditorOf, lively, progress, service, watches } from '../entries.ts';
+
+interface Running {
+  readonly live: Live;
+  readonly auditor: Auditor;
+  readonly opened: Finding[];
+  readonly read: string[];
+  /** Sets the clock and has the loop look at it. */
+  readonly at: (seconds: number) => void;
+}
+
+interface Setting {
+  readonly settle?: number;
+  readonly reread?: (auditor: Auditor) => Partial<Reread>;
+  readonly options?: Partial<LiveOptions>;
+  readonly more?: Partial<AuditorOptions>;
+}
+
+function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}): Running {
+  const { auditor, opened } = auditorOf(settle, { live: true, ...more });
+  const read: string[] = [];
+  let now = 100;
+  const live = createLive({
+    auditor,
+    clock: { ...createClock(), now: () => now },
+    reread: (namespace, names) => {
+      read.push(names.map((name) => `${namespace}/${name}`).join(' '));
+      const none = { objects: [], version: '1000' };
+      const rest = { endpoints: none, slices: none, pods: none, version: '1000' };
+      const readOf = (name: string): Reread => {
+        const key = `${namespace}/${name}`;
+        const held: Service | null = auditor.store.snapshot.services.get(key) ?? null;
+        return { service: held, ...rest, ...reread(auditor) };
+      };
+      return Promise.resolve(new Map(names.map((name) => [name, readOf(name)])));
+    },
+    onError: (error) => {
+      throw error;
+    },
+    ...options,
+  });
+  const at = (seconds: number): void => {
+    now = seconds;
+    void live.deliver([]);
+  };
+  return { live, auditor, opened, read, at };
+}
+
+const named = (name: string, resourceVersion: string) => ({
+  ...service,
+  metadata: { ...service.metadata, name, uid: name, resourceVersion },
+});
+
+describe('delivering', () => {
+  test('resolves when everything is taken in', async () => {
+    const { live, auditor } = run();
+    await live.deliver(lively());
+    expect(auditor.ledger()).not.toBeNull();
+    expect(auditor.now()).toBe(101);
+    live.stop();
+  });
+
+  test('much work lets others work between', async () => {
+    const { live, auditor } = run();
+    let turns = 0;
+    const turn = (): void => {
+      turns++;
+      if (auditor.ledger() === null) setImmediate(turn);
+    };
+    setImmediate(turn);
+    const [header, ...rest] = lively();
+    const many = Array.from({ length: 3000 }, (_, one): Entry =>
+      added('services', named(`s${one}`, String(one + 1)), 100),
+    );
+    await live.deliver([...(header === undefined ? [] : [header]), ...many, ...rest]);
+    expect(auditor.ledger()?.audited.size).toBe(3001);
+    expect(turns).toBeGreaterThan(3);
+    live.stop();
+  });
+
+  test('after the end is over at once, and so is what was queued', async () => {
+    const { live, auditor } = run();
+    const queued = live.deliver(lively());
+    live.stop();
+    await queued;
+    await live.deliver(lively());
+    expect(auditor.ledger()).toBeNull();
+  });
+});
+
+describe('time', () => {
+  test('goes on without entries: a window ends by the timer', async () => {
+    const begun = performance.now();
+    const now = (): number => 101 + (performance.now() - begun) / 1000;
+    const { live, opened, read } = run({
+      settle: 0.05,
+      options: { clock: { ...createClock(), now } },
+    });
+    await live.deliver(lively());
+    await expect.poll(() => opened.length).toBe(2);
+    expect(read).toEqual(['shop/web']);
+    live.stop();
+  });
+
+  test('waits for what is queued: what it ends does not open', async () => {
+    const { live, opened, at } = run();
+    await live.deliver(lively());
+    at(110);
+    const gone = added('services', service, 120) as Entry & { kind: 'event' };
+    const deleted = { ...gone.event, type: 'deleted' as const };
+    const taken = live.deliver([{ kind: 'event', event: deleted }]);
+    at(200);
+    await taken;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(opened).toEqual([]);
+    live.stop();
+  });
+
+  test('is Unix time and follows the monotonic clock', () => {
+    const clock = createClock();
+    const now = (): number => clock.now();
+    expect(Math.abs(now() - Date.now() / 1000)).toBeLessThan(1);
+    expect(now()).toBeLessThanOrEqual(now());
+  });
+});
+
+describe('a stream that is behind', () => {
+  const behind = async (setting: Setting = {}): Promise<Running> => {
+    const made = run(setting);
+    await made.live.deliver([...lively(), ...progress(102, '99', ['nodes'])]);
+    made.at(131);
+    return made;
+  };
+
+  test('is made up for by one read of the Service', async () => {
+    const { live, opened, read } = await behind();
+    await expect.poll(() => opened.length).toBe(2);
+    expect(read).toEqual(['shop/web']);
+    live.stop();
+  });
+
+  test('that lags holds the finding back until it has come', async () => {
+    const newer = (auditor: Auditor): Partial<Reread> => {
+      const held = auditor.store.snapshot.services.get('shop/web') ?? null;
+      return { service: held === null ? null : { ...held, resourceVersion: '70' } };
+    };
+    const { live, opened, auditor, read } = await behind({ reread: newer });
+    await expect.poll(() => auditor.confirmer.counts.lagging).toBe(2);
+    expect(opened).toEqual([]);
+    await live.deliver([added('services', named('web', '70'), 131)]);
+    expect(read).toEqual(['shop/web']);
+    live.stop();
+  });
+
+  test('where reading fails, the streams decide when none can lag any more', async () => {
+    const { live, opened, auditor, at } = await behind({
+      options: { reread: () => Promise.reject(new Error('refused')) },
+    });
+    await expect.poll(() => auditor.confirmer.counts.failed).toBe(1);
+    expect(opened).toEqual([]);
+    await live.deliver(progress(132, '99'));
+    at(133);
+    await expect.poll(() => auditor.now()).toBe(133);
+    expect(opened).toEqual([]);
+    // None of them can lag any more.
+    await live.deliver(progress(191, '99'));
+    at(192);
+    await expect.poll(() => opened.length).toBe(2);
+    live.stop();
+  });
+
+  test('is read about a few Services at a time', async () => {
+    let most = 0;
+    let open = 0;
+    const reread = async (): Promise<Map<string, Reread>> => {
+      most = Math.max(most, ++open);
+      await new Promise((resolve) => setTimeout(resolve, 1));
+      open--;
+      throw new Error('refused');
+    };
+    const made = run({ options: { reread } });
+    const services = Array.from({ length: 30 }, (_, one) =>
+      added('services', named(`s${one}`, String(one + 1)), 101),
+    );
+    await made.live.deliver([...lively(), ...services, ...progress(102, '99', ['nodes'])]);
+    for (let step = 0; step < 40; step++) {
+      made.at(131 + step / 10);
+      await new Promise((resolve) => setTimeout(resolve, 2));
+    }
+    expect(most).toBeGreaterThan(0);
+    expect(most).toBeLessThanOrEqual(4);
+    made.live.stop();
+  });
+});
+
+describe('many Services that differ at once', () => {
+  /** Quiet streams, and a server that takes 50 ms for an answer; settle is 30 s. */
+  const differing = async (count: number, namespaces: number): Promise<Running> => {
+    const clock = virtualClock(100);
+    const reads: number[] = [];
+    const made = run({
+      options: {
+        clock: { ...clock, soon: (call) => void setImmediate(call) },
+        reread: async (namespace, names) => {
+          reads.push(clock.now());
+          await clock.sleep(0.05);
+          const none = { objects: [], version: '1000' };
+          const rest = { endpoints: none, slices: none, pods: none, version: '1000' };
+          const readOf = (name: string): Reread => {
+            const key = `${namespace}/${name}`;
+            made.read.push(key);
+            return { service: made.auditor.store.snapshot.services.get(key) ?? null, ...rest };
+          };
+          return new Map(names.map((name) => [name, readOf(name)]));
+        },
+      },
+    });
+    const inNamespace = (one: number) => {
+      const raw = named(`s${one}`, String(one + 1));
+      return { ...raw, metadata: { ...raw.metadata, namespace: `n${one % namespaces}` } };
+    };
+    const services = Array.from({ length: count }, (_, one): Entry =>
+      added('services', inNamespace(one), 101),
+    );
+    await made.live.deliver([...lively(), ...services, ...progress(102, '99', ['nodes'])]);
+    await clock.runUntil(132.9);
+    made.live.stop();
+    // No second has more reads than the pause allows.
+    for (const at of reads) {
+      expect(reads.filter((one) => one >= at && one < at + 1).length).toBeLessThanOrEqual(41);
+    }
+    return made;
+  };
+
+  test.each([
+    [500, 1],
+    [500, 20],
+    [60, 60],
+  ])('%i in %i namespaces are told within 2 s of their windows', async (count, namespaces) => {
+    const { opened, read, auditor } = await differing(count, namespaces);
+    expect(new Set(opened.map(({ namespace, service }) => `${namespace}/${service}`)).size).toBe(
+      count + 1,
+    );
+    expect(auditor.settle.waiting().size).toBe(0);
+    expect(read.length).toBe(count + 1);
+  });
+
+  test('are read one by one where their namespace cannot be read', async () => {
+    const refused: (readonly string[])[] = [];
+    const { live, auditor, read, at } = run({
+      options: {
+        reread: (_namespace, names) => {
+          refused.push(names);
+          return Promise.reject(new Error('An object cannot be read'));
+        },
+      },
+    });
+    const services = Array.from({ length: 9 }, (_, one): Entry =>
+      added('services', named(`s${one}`, String(one + 1)), 101),
+    );
+    await live.deliver([...lively(), ...services, ...progress(102, '99', ['nodes'])]);
+    at(132);
+    await expect.poll(() => auditor.confirmer.counts.failed).toBe(10);
+    at(140);
+    await expect.poll(() => auditor.confirmer.counts.failed).toBe(11);
+    expect(refused.map(({ length }) => length)).toEqual([10, 1]);
+    expect(read).toEqual([]);
+    live.stop();
+  });
+});
+
+test('nothing opens while a watch is lost', async () => {
+  const { live, opened, at } = run();
+  await live.deliver([...lively(), ...watches(110, 'stale')]);
+  at(500);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(opened).toEqual([]);
+  live.stop();
+});

@@ -1,0 +1,88 @@
+// What the pages show of an auditor, on the recording that comes with the program.
+
+import { createReadStream } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+import { beforeAll, describe, expect, test } from 'vitest';
+
+import type { Auditor } from '../../src/auditor/auditor.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import { nodeView, sightOf } from '../../src/auditor/explanations.ts';
+import { answersOf } from '../../src/auditor/queries.ts';
+import { readRecording } from '../../src/cluster/files/recording.ts';
+import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
+import { throwProblem } from '../problems.ts';
+
+const path = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
+const options = {
+  settle: 30,
+  release: null,
+  maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+  onProblem: throwProblem,
+};
+let auditor: Auditor = createAuditor(options);
+
+beforeAll(async () => {
+  auditor = createAuditor(options);
+  const source = { name: path, bytes: createReadStream(path) };
+  for await (const entry of readRecording(source, () => undefined)) auditor.take(entry);
+});
+
+describe('a Service', () => {
+  test('is shown with its table, its explanation, its nodes and its lag', () => {
+    const view = answersOf(auditor, path).servicePage('shop', 'search', 0);
+    expect(view?.matrix).toMatchObject({ total: 6, differing: 0 });
+    expect(view?.explanation.answer).toContain('Service shop/search has endpoints');
+    expect(view?.nodes?.map(({ node, verdict }) => `${node} ${verdict}`)).toEqual([
+      'node-b conform',
+      'node-c different',
+      'node-d conform',
+    ]);
+    expect(view?.nodes?.find(({ node }) => node === 'node-c')?.walked.length).toBeGreaterThan(0);
+    expect(view?.lag.some(({ seconds }) => seconds > 50)).toBe(true);
+  });
+
+  test('every Service that exists has a page, and no other name', () => {
+    const answers = answersOf(auditor, path);
+    const services = [...answers.services()];
+    expect(services.length).toBe(auditor.store.snapshot.services.size);
+    for (const { namespace, name } of services) {
+      expect(answers.servicePage(namespace, name, 0)).not.toBeNull();
+    }
+    expect(answers.servicePage('shop', 'nobody', 0)).toBeNull();
+  });
+});
+
+describe('a node', () => {
+  test('is shown with its verdicts, its findings, and packets where a port is asked for', () => {
+    const view = nodeView(auditor, 'node-c', 'shop/checkout:http');
+    expect(view?.facts).toContain('zone eu-1c');
+    expect(view?.verdicts?.length).toBeGreaterThan(10);
+    expect(view?.standing.every(({ node }) => node === 'node-c')).toBe(true);
+    expect(view?.standing.length).toBeGreaterThan(0);
+    expect(view?.walked?.some(({ verdict }) => verdict === 'different')).toBe(true);
+  });
+
+  test('a node whose rules nobody told of has a page all the same, another name has none', () => {
+    expect(nodeView(auditor, 'node-a', null)?.verdicts).toBeNull();
+    expect(nodeView(auditor, 'node-zzz', null)).toBeNull();
+  });
+});
+
+test('the revision changes with the input, and stays without', () => {
+  const fresh = createAuditor(options);
+  const answers = answersOf(fresh, path);
+  const before = answers.beat().revision;
+  expect(answers.beat().revision).toBe(before);
+  fresh.take({ kind: 'header', at: 5, kubernetes: 'v1.36.3', resources: [] });
+  expect(answers.beat()).toMatchObject({ now: 5 });
+  expect(answers.beat().revision).not.toBe(before);
+});
+
+test('an explanation is made of what is held just now', () => {
+  expect(sightOf(auditor)).toMatchObject({
+    snapshot: auditor.store.snapshot,
+    release: auditor.release(),
+    maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+  });
+});

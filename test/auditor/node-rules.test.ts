@@ -1,0 +1,301 @@
+// Lines and files about nodes, before and after the cluster is known.
+
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+
+import type { NodeReportEntry } from '../../src/agent/client/scraper.ts';
+import type { Dump } from '../../src/agent/collect.ts';
+import type { Place } from '../../src/agent/report.ts';
+import { askingOf, contextOf, digestsOf, outcomesOf, readDumps } from '../../src/agent/report.ts';
+import { createSettle } from '../../src/audit/pending/pending.ts';
+import type { GivenRules, NodeEntry } from '../../src/auditor/node-rules.ts';
+import { createNodeRules } from '../../src/auditor/node-rules.ts';
+import type { Problem } from '../../src/cluster/decode/problem.ts';
+import { parseIP } from '../../src/model/ip.ts';
+import type { Packet } from '../../src/model/proxy-config.ts';
+import { packetText, readKey } from '../../src/rules/report/digest.ts';
+import { hear } from '../../src/rules/report/outcome-json.ts';
+import { storeOf } from '../build.ts';
+import { inputOf } from '../nodes/audit.ts';
+import { readBytes, readFolder } from '../nodes/folder.ts';
+
+const path = join(import.meta.dirname, '../nodes/recordings/main/iptables-nft/node-a');
+const input = inputOf(readFolder(path));
+if (input === null) throw new Error('No objects');
+const { node, services, slices } = input;
+const textOf = (name: string): string => readBytes(join(path, name))?.toString() ?? '';
+
+const file = (name: string, more: Partial<GivenRules> = {}): GivenRules => ({
+  kind: 'given-rules',
+  node: 'node-a',
+  source: name,
+  text: textOf(name),
+  unread: null,
+  config: null,
+  ...more,
+});
+
+function begun(own = node) {
+  const problems: Problem[] = [];
+  const { snapshot } = storeOf([own, ...services, ...slices]);
+  const settle = createSettle({ window: 0, keep: 10 });
+  const rules = createNodeRules({
+    snapshot,
+    settle,
+    window: 0,
+    minor: () => 36,
+    onProblem: (problem) => problems.push(problem),
+  });
+  const reasons = () => [
+    ...new Set(
+      rules
+        .nodes()
+        ?.summary(0)
+        .verdicts.get('node-a')
+        ?.map(({ reason }) => reason),
+    ),
+  ];
+  return { rules, settle, problems, reasons };
+}
+
+const both = [file('iptables-save.txt'), file('ip6tables-save.txt')];
+
+test('dumps that come first wait for the cluster, and tell how kube-proxy is configured', () => {
+  const { rules, settle, problems, reasons } = begun();
+  for (const entry of both) rules.take(entry, 0);
+  expect(rules.nodes()).toBeNull();
+  rules.begin(0);
+  expect(problems).toEqual([]);
+  expect(reasons()).toEqual([null]);
+  expect(settle.open().filter(({ severity }) => severity !== 'info')).toEqual([]);
+});
+
+test('a dump that cannot be read makes the node unknown, and is told and counted', () => {
+  const { rules, problems, reasons } = begun();
+  rules.begin(0);
+  rules.take(file('iptables-save.txt', { text: '*nat\n' }), 0);
+  expect(problems).toMatchObject([{ source: 'iptables-save.txt', object: 'Node node-a' }]);
+  expect(rules.unreadable()).toBe(1);
+  expect(reasons()).toEqual(['rules-not-known']);
+});
+
+test('dumps that do not tell all rules make the node unknown, and what is lacking is told', () => {
+  const { rules, settle, problems, reasons } = begun();
+  rules.begin(0);
+  const said = "# Table `nat' contains incompatible base-chains, use 'nft' tool to list them.\n";
+  const partly = file('iptables-save.txt', { text: said + textOf('iptables-save.txt') });
+  for (const at of [0, 1]) rules.take(partly, at);
+  expect(reasons()).toEqual(['rules-not-whole']);
+  expect(settle.open()).toEqual([]);
+  expect(problems.map(({ message }) => message)).toEqual([
+    'iptables-nft-save does not show all chains of table ip nat: nft -j list ruleset does',
+  ]);
+  const hook = { type: 'nat', hook: 'output', prio: -105 };
+  const nftables = [
+    { table: { family: 'ip', name: 'nat' } },
+    { chain: { family: 'ip', table: 'nat', name: 'custom', ...hook } },
+  ];
+  rules.take(file('nft.json', { text: JSON.stringify({ nftables }) }), 2);
+  expect(reasons()).toContain(null);
+  expect(problems.length).toBe(1);
+});
+
+test('the listing of nft alone does not tell where kube-proxy of iptables sends packets', () => {
+  const { rules, settle, problems, reasons } = begun();
+  rules.begin(0);
+  const target = { xt: { type: 'target', name: 'DNAT' } };
+  const place = { family: 'ip', table: 'nat' };
+  const nftables = [
+    { table: { family: 'ip', name: 'nat' } },
+    { chain: { ...place, name: 'OUTPUT', type: 'nat', hook: 'output', prio: -100 } },
+    { chain: { ...place, name: 'KUBE-SEP-X' } },
+    { rule: { ...place, chain: 'OUTPUT', handle: 1, expr: [{ jump: { target: 'KUBE-SEP-X' } }] } },
+    { rule: { ...place, chain: 'KUBE-SEP-X', handle: 2, expr: [target] } },
+  ];
+  const text = JSON.stringify({ nftables });
+  rules.take(file('nft.json', { text }), 0);
+  expect(reasons()).toEqual(['rules-not-whole']);
+  expect(settle.open()).toEqual([]);
+  expect(problems.length).toBe(1);
+  // Of another mode they are left over, and nothing of the Services stands.
+  rules.take(file('nft.json', { text, config: { mode: 'nftables' } }), 1);
+  expect(reasons()).not.toContain('rules-not-whole');
+  expect(settle.open().map(({ severity }) => severity)).toContain('critical');
+  expect(problems.length).toBe(1);
+});
+
+test('a wrong configuration is told with its field', () => {
+  const { rules, problems } = begun();
+  rules.begin(0);
+  rules.take(file('iptables-save.txt', { config: { mode: 'userspace' } }), 0);
+  expect(problems).toMatchObject([{ field: 'mode', source: 'iptables-save.txt' }]);
+});
+
+test('a mode that is not modelled is unknown', () => {
+  const { rules, reasons } = begun();
+  rules.begin(0);
+  rules.take(file('iptables-save.txt', { config: { mode: 'ipvs' } }), 0);
+  expect(reasons()).toEqual(['proxy-mode-not-modelled']);
+});
+
+describe.each(['iptables-nft', 'nftables'])(
+  'a kube-proxy of 1.33 with %s under 1.36',
+  (backend) => {
+    const old = join(import.meta.dirname, '../nodes/recordings/v1.33', backend, 'node-a');
+    const { config } = parse(readBytes(join(old, 'proxy-config.yaml'))?.toString() ?? '') as {
+      config: unknown;
+    };
+    const names =
+      backend === 'nftables' ? ['nft.json'] : ['iptables-save.txt', 'ip6tables-save.txt'];
+
+    /** Findings above information where the Node says so of its kubelet. */
+    const foundWith = (kubeletMinor: number | null, given: unknown): string[] => {
+      const { rules, settle, problems } = begun({ ...node, kubeletMinor });
+      rules.begin(0);
+      for (const name of names) {
+        const text = readBytes(join(old, name))?.toString() ?? '';
+        rules.take(file(name, { text, config: given }), 0);
+      }
+      expect(problems).toEqual([]);
+      const found = settle.open().filter(({ severity }) => severity !== 'info');
+      return found.map(({ code, object }) => `${code} ${object}`).sort();
+    };
+
+    test.each([
+      ['with its configuration', config],
+      ['by its dumps alone', null],
+    ])('is judged by its own release, %s', (_, given) => {
+      expect(foundWith(33, given)).toEqual([]);
+      expect(foundWith(null, given)).not.toEqual([]);
+    });
+  },
+);
+
+describe('a kube-proxy that masquerades all is known by its rules, and by what is said', () => {
+  const folder = readFolder(path.replace(/node-a$/, 'node-c'));
+  const own = inputOf(folder)?.node ?? node;
+  const names = ['iptables-save.txt', 'ip6tables-save.txt'];
+  const given = (config: unknown): NodeEntry[] =>
+    names.map((name) => {
+      const text = readBytes(join(folder.path, name))?.toString() ?? '';
+      return { ...file(name, { text, config }), node: own.name };
+    });
+  const common = { kind: 'node-config', at: 0, node: own.name, clusterCIDRs: [] } as const;
+
+  test.each<[string, readonly NodeEntry[], boolean]>([
+    ['nothing', given(null), true],
+    ['its mode, by a line', [{ ...common, mode: 'iptables' }, ...given(null)], true],
+    ['its mode, by a later line', [...given(null), { ...common, mode: 'iptables' }], true],
+    ['a file that has something else', given({ mode: 'iptables' }), false],
+  ])('%s', (_, entries, isSound) => {
+    const { rules, settle, problems } = begun(own);
+    rules.begin(0);
+    for (const entry of entries) rules.take(entry, 0);
+    expect(problems).toEqual([]);
+    const found = settle.open().filter(({ severity }) => severity !== 'info');
+    expect(found.length === 0).toBe(isSound);
+  });
+
+  test('its agent tells what its rules show', () => {
+    const dumps = given(null).map((entry, at): Dump => ({
+      program: { name: '', prints: 'iptables-save', family: at === 0 ? 'ip' : 'ip6', args: [] },
+      bytes: Buffer.from('text' in entry ? (entry.text ?? '') : ''),
+    }));
+    expect(readDumps(dumps).settings).toEqual({
+      ...{ masqueradeAll: true, localhostNodePorts: true },
+      nodePortAddresses: ['172.18.0.4/32', 'fd00:18::4/128'],
+    });
+  });
+});
+
+const dumpOf = (family: 'ip' | 'ip6', name: string, file: string): Dump => ({
+  program: { name, prints: 'iptables-save', family, args: [] },
+  bytes: Buffer.from(textOf(file)),
+});
+const standing = readDumps([
+  dumpOf('ip', 'iptables-nft-save', 'iptables-save.txt'),
+  dumpOf('ip6', 'ip6tables-nft-save', 'ip6tables-save.txt'),
+]);
+
+/** What an agent with these interfaces tells, and answers; how much it was asked for. */
+function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[]): number {
+  const { addresses: nodeIPs, podCIDRs } = node;
+  const localAddresses = [...nodeIPs, ...more];
+  const bare = { node: 'node-a', interfaces: null, routes: null };
+  const place: Place = { ...bare, localAddresses, nodeIPs, podCIDRs };
+  const digests = new Map(digestsOf(standing, place));
+  const report: NodeReportEntry['report'] = {
+    node: 'node-a',
+    localAddresses: contextOf(place).localAddresses,
+    mode: 'iptables',
+    proxyConfig: null,
+    settings: standing.settings,
+    problems: [],
+    asking: askingOf(place, standing),
+    claims: [...digests.keys()].flatMap((key) => readKey(key) ?? []),
+    digests,
+  };
+  let needed: readonly Packet[] = [];
+  const visit = (outcomes: NodeReportEntry['outcomes']): void => {
+    const onNeed = (packets: readonly Packet[]): void => void (needed = packets);
+    const seen = { at: 0, seenAt: 0, version: '1', lasting: 30, outcomes, onNeed };
+    const steps = rules.hear({ kind: 'node-report', node: 'node-a', report, ...seen });
+    while (steps.next().done !== true);
+  };
+  visit(null);
+  const asked = needed;
+  const answers = hear(JSON.parse(JSON.stringify(outcomesOf(standing, place, asked))));
+  visit(
+    new Map(
+      asked.flatMap((packet, at) => {
+        const outcome = answers[at];
+        return outcome === undefined ? [] : [[packetText(packet), outcome] as const];
+      }),
+    ),
+  );
+  return asked.length;
+}
+
+describe('a sound node that an agent tells of', () => {
+  const isOpen = ({ severity }: { readonly severity: string }): boolean => severity !== 'info';
+  const clouds = { ...node, externalIPs: ['203.0.113.10'] };
+  const remote = slices.flatMap(({ endpoints }) =>
+    endpoints.flatMap((one) =>
+      one.target !== null ? [] : one.addresses.filter((text) => parseIP(text) !== null),
+    ),
+  );
+  const bound = services.flatMap((one) => [...one.externalIPs, ...one.loadBalancerIPs]);
+
+  test.each<[string, typeof node, readonly string[]]>([
+    ['that has what its Node says', node, []],
+    ['with an ExternalIP that is on no interface', clouds, []],
+    ['with an ExternalIP that is on an interface', clouds, ['203.0.113.10']],
+    ['with endpoints at addresses that its Node does not tell', node, [...new Set(remote)]],
+    ['with virtual IPs of Services on its interfaces', node, [...new Set(bound)]],
+  ])('%s', (_, own, more) => {
+    const { rules, settle, reasons } = begun(own);
+    rules.begin(0);
+    told(rules, more);
+    expect(reasons()).toEqual([null]);
+    expect(settle.open().filter(isOpen)).toEqual([]);
+  });
+
+  test('is not asked for more where it has more addresses', () => {
+    const { rules } = begun();
+    rules.begin(0);
+    const few = told(rules, []);
+    const many = Array.from({ length: 60 }, (_, at) => `192.168.7.${String(at)}`);
+    const again = begun().rules;
+    again.begin(0);
+    expect(told(again, many)).toBe(few);
+  });
+
+  test('nor is an ExternalIP local where there are dumps alone', () => {
+    const { rules, settle } = begun(clouds);
+    rules.begin(0);
+    for (const entry of both) rules.take(entry, 0);
+    expect(settle.open().filter(isOpen)).toEqual([]);
+  });
+});

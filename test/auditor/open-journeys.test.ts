@@ -1,0 +1,213 @@
+// Which changes of pods begin a journey and when, and what ends its stages: through the whole loop.
+
+import { describe, expect, test } from 'vitest';
+
+import type { Journey } from '../../src/audit/measure/journey.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import type { AnyObject } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
+import {
+  address,
+  endpoint,
+  endpoints,
+  event,
+  node,
+  pod,
+  service,
+  slice,
+  subset,
+  target,
+} from '../build.ts';
+import { throwProblem } from '../problems.ts';
+
+const t0 = 1_800_000_000;
+
+const settled = [service(), pod(), node(), endpoints(), slice()];
+
+let version = 1;
+
+/** A cluster that is followed; versions rise by themselves. */
+function following(objects: readonly AnyObject[] = settled) {
+  const ended: Journey[] = [];
+  const onJourney = (journey: Journey): void => void ended.push(journey);
+  const auditor = createAuditor({
+    settle: 30,
+    release: null,
+    maxEndpointsPerSlice: 100,
+    onProblem: throwProblem,
+    onJourney,
+  });
+  auditor.take({ kind: 'header', at: t0, kubernetes: 'v1.36.3', resources });
+  const give = (type: 'added' | 'deleted', object: AnyObject, at: number, gap = false): void => {
+    const resourceVersion = String(++version);
+    const generation = version;
+    const given = {
+      ...object,
+      resourceVersion,
+      at: t0 + at,
+      ...('portMap' in object ? { generation } : {}),
+    };
+    auditor.take({ kind: 'event', event: { ...event(type, given, t0 + at), gap } });
+  };
+  for (const object of objects) give('added', object, 0);
+  for (const resource of resources) auditor.take({ kind: 'synced', at: t0, resource });
+  return {
+    auditor,
+    ended,
+    put: (at: number, ...changed: AnyObject[]) => {
+      for (const object of changed) give('added', object, at);
+    },
+    listed: (at: number, object: AnyObject) => {
+      give('added', object, at, true);
+    },
+    gone: (at: number, object: AnyObject) => {
+      give('deleted', object, at);
+    },
+    open: () => [...auditor.measured.journeys.open()],
+    texts: () =>
+      ended.map(({ pod: name, operation, quality, begun, stages, end }) => {
+        const reached = stages.map(({ stage, at }) => `${stage} ${at - t0}`);
+        return `${name} ${operation} ${quality} ${begun - t0}: ${reached.join(', ')}, ${end ?? ''}`;
+      }),
+  };
+}
+
+const notReady = (at: number) => pod({ ready: false, turnedAt: t0 + at });
+const unready = endpoint({ ready: false, serving: false });
+const endpointsNotReady = endpoints({ subsets: [subset([address({ ready: false })])] });
+
+test('a pod that turns not ready is on its way until both outputs say so', () => {
+  const { put, texts, open, ended } = following();
+  put(11.5, notReady(10));
+  expect(open()).toHaveLength(1);
+  put(12, slice({ endpoints: [unready] }));
+  put(13, endpointsNotReady);
+  expect(texts()).toEqual([
+    'web-1 remove ok 10: arrival 11.5, endpointslices 12, endpoints 13, complete',
+  ]);
+  const objects = ended[0]?.stages.map(({ object }) => object);
+  expect(objects).toEqual(['Pod shop/web-1', 'EndpointSlice shop/web-abcde', 'Endpoints shop/web']);
+});
+
+test('one writing ends the journeys of many pods, and names itself', () => {
+  const { put, ended } = following();
+  const others = ['web-2', 'web-3'].map((name, index) =>
+    pod({ name, ips: [`10.0.0.${index + 2}`], turnedAt: t0 + 9 }),
+  );
+  put(10, ...others);
+  const all = [
+    endpoint(),
+    ...others.map(({ name, ips }) => endpoint({ addresses: ips, target: target(name) })),
+  ];
+  put(12, slice({ endpoints: all }));
+  const addresses = [
+    address(),
+    ...others.map(({ name, ips }) => address({ ip: ips[0] ?? '', target: target(name) })),
+  ];
+  put(13, endpoints({ subsets: [subset(addresses)] }));
+  const writings = ended.map(({ stages }) =>
+    stages.slice(1).map(({ object, resourceVersion }) => `${object} ${resourceVersion}`),
+  );
+  expect(writings).toHaveLength(2);
+  expect(writings[0]).toEqual(writings[1]);
+  expect(new Set(writings[0]).size).toBe(2);
+});
+
+describe('when a journey begins', () => {
+  test('a deletion with a grace period: when it was asked for', () => {
+    const { put, open } = following();
+    put(10.25, pod({ deleting: true, turnedAt: t0 + 10 }));
+    expect(open()).toMatchObject([{ operation: 'remove', quality: 'coarse', begun: t0 + 10 }]);
+  });
+
+  test('a deletion at once, whose time nobody tells: its arrival', () => {
+    const { gone, open } = following();
+    gone(10.25, pod());
+    expect(open()).toMatchObject([{ operation: 'remove', quality: 'arrival', begun: t0 + 10.25 }]);
+  });
+
+  test('labels that take a ready pod in, however long it has been ready: their arrival', () => {
+    const { put, open } = following();
+    const other = pod({ name: 'web-2', ips: ['10.0.0.2'], labels: {}, turnedAt: t0 - 9000 });
+    put(5, other);
+    expect(open()).toEqual([]);
+    put(10, { ...other, labels: { app: 'web' } });
+    expect(open()).toMatchObject([{ operation: 'add', quality: 'arrival', begun: t0 + 10 }]);
+  });
+
+  test('a change that came in a list is told as such', () => {
+    const { listed, open } = following();
+    listed(70, notReady(10));
+    expect(open()).toMatchObject([{ quality: 'gap', begun: t0 + 10 }]);
+  });
+
+  test('a new address of a ready pod is an update', () => {
+    const { put, open } = following();
+    put(10, pod({ ips: ['10.0.0.9'] }));
+    expect(open()).toMatchObject([{ operation: 'update', quality: 'arrival' }]);
+    expect(open()[0]?.addresses).toEqual(['10.0.0.1', '10.0.0.9']);
+  });
+});
+
+describe('what is no journey', () => {
+  const cases: [string, AnyObject[], AnyObject][] = [
+    ['a pod that no Service selects', settled, pod({ name: 'x', ips: ['10.0.0.7'], labels: {} })],
+    ['a pod that is not ready', settled, pod({ name: 'web-2', ips: ['10.0.0.2'], ready: false })],
+    ['another version of the same', settled, pod({ hostname: 'other' })],
+    [
+      'readiness that is published anyhow',
+      [service({ publishNotReadyAddresses: true }), pod(), node(), endpoints(), slice()],
+      notReady(10),
+    ],
+    [
+      'a Service whose endpoints somebody else writes',
+      [service({ selector: null }), pod(), node(), endpoints(), slice()],
+      notReady(10),
+    ],
+  ];
+  test.each(cases)('%s', (_, objects, change) => {
+    const { put, open, ended } = following(objects);
+    put(11, change);
+    expect([...open(), ...ended]).toEqual([]);
+  });
+});
+
+test('watches overtake each other: a slice may come before the pod that made it', () => {
+  const { put, ended } = following();
+  put(10, slice({ endpoints: [unready] }), endpointsNotReady);
+  put(10.2, notReady(10));
+  expect(ended).toMatchObject([{ end: 'complete', quality: 'coarse' }]);
+  expect(ended[0]?.stages.map(({ within }) => within)).toEqual([0, null, null]);
+});
+
+test('a change that is taken back before anybody followed it measures nothing', () => {
+  const { put, texts, auditor } = following();
+  put(11, notReady(11));
+  put(14, pod({ turnedAt: t0 + 14 }));
+  expect(texts()).toEqual(['web-1 remove coarse 11: arrival 11, overtaken']);
+  const { readiness, removal } = auditor.measured.travel;
+  expect([readiness.endpoints.count, removal.endpoints.count]).toEqual([0, 0]);
+});
+
+test('a Service that is deleted, or no longer selects, ends what was on its way to it', () => {
+  const { put, gone, texts } = following();
+  put(11, notReady(11));
+  gone(12, service());
+  expect(texts()).toEqual(['web-1 remove coarse 11: arrival 11, gone']);
+  const other = following();
+  other.put(11, notReady(11));
+  other.put(12, service({ selector: { app: 'none' } }), slice({ endpoints: [] }));
+  other.put(13, endpoints({ subsets: [] }));
+  expect(other.open()).toEqual([]);
+});
+
+test('what has a difference of another kind is not there yet', () => {
+  const { put, open } = following();
+  put(11, notReady(11));
+  // The pod is listed as terminating, which it is not.
+  put(12, slice({ endpoints: [{ ...unready, terminating: true }] }), endpointsNotReady);
+  expect(open().flatMap(({ stages }) => stages.map(({ stage }) => stage))).toEqual([
+    'arrival',
+    'endpoints',
+  ]);
+});

@@ -1,0 +1,231 @@
+// Sums that are kept while a cluster changes are those of a look at all of it.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import type { NodesSummary } from '../../src/audit/node/nodes.ts';
+import type { Settle } from '../../src/audit/pending/pending.ts';
+import { createSettle } from '../../src/audit/pending/pending.ts';
+import type { Ledger } from '../../src/audit/service/auditor.ts';
+import { createLedger } from '../../src/audit/service/auditor.ts';
+import { summarize } from '../../src/audit/summary.ts';
+import type { Tally } from '../../src/auditor/totals.ts';
+import { createTally } from '../../src/auditor/totals.ts';
+import type { Store } from '../../src/cluster/store/store.ts';
+import type { AnyObject, Key, Resource } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
+import {
+  contextOf,
+  endpoint,
+  endpoints,
+  event,
+  foreign,
+  node,
+  pod,
+  service,
+  slice,
+  storeOf,
+  times,
+} from '../build.ts';
+import type { Step } from '../random-cluster.ts';
+import { eventsOf, steps } from '../random-cluster.ts';
+
+const max = 2;
+
+interface Followed {
+  readonly store: Store;
+  readonly ledger: Ledger;
+  readonly tally: Tally;
+}
+
+/** A ledger with a tally, as the loop puts them together. */
+function followed(store: Store): Followed {
+  const context = contextOf(store, { maxEndpointsPerSlice: max });
+  const tally = createTally(context.release, max);
+  const touch = (key: Key): void => {
+    tally.touch(ledger, key);
+  };
+  const settle: Settle = createSettle({
+    window: 3,
+    keep: 0,
+    onOpenDifference: ({ namespace, service }) => {
+      touch(`${namespace}/${service}`);
+    },
+  });
+  const ledger: Ledger = createLedger({ context, settle, onTouch: touch });
+  return { store, ledger, tally };
+}
+
+function give({ store, ledger }: Followed, ...objects: AnyObject[]): void {
+  for (const object of objects) {
+    const change = store.apply(event('modified', object, 1));
+    if (change !== null) ledger.apply(change);
+  }
+}
+
+/** What is judged on nodes, which is no sum over Services. */
+const nodes: NodesSummary = {
+  verdicts: new Map([
+    [
+      'node-1',
+      [
+        { port: 'web:http TCP IPv4', namespace: 'shop', verdict: 'conform', reason: null },
+        { port: 'db TCP IPv4', namespace: 'shop', verdict: 'pending', reason: null },
+      ],
+    ],
+    ['node-2', [{ port: '', namespace: '', verdict: 'unknown', reason: 'rules-not-known' }]],
+  ]),
+  pendingSince: 7,
+};
+
+/** All sums, those of single Services left out. */
+function sums({ tally, ledger }: Followed, stale: ReadonlySet<Resource>) {
+  tally.refresh(ledger);
+  const { fill, duplicates, conditions, capacity } = tally;
+  const { byService: fills, ...filled } = fill;
+  const { byService: duplicated, ...twice } = duplicates;
+  return {
+    summary: tally.summary(ledger, stale, nodes),
+    filled,
+    fills: [...fills].sort(([a], [b]) => (a < b ? -1 : 1)),
+    twice,
+    duplicated: [...duplicated].sort(([a], [b]) => (a < b ? -1 : 1)),
+    conditions: { ...conditions },
+    capacity: structuredClone(capacity),
+    hints: tally.hints(ledger),
+    open: [...tally.open].sort(),
+    services: [...tally.services.keys()].sort(),
+  };
+}
+
+/** The same of a tally that looks at everything anew. */
+function anew({ ledger, store }: Followed, stale: ReadonlySet<Resource>) {
+  const tally = createTally(contextOf(store).release, max);
+  for (const key of ledger.audited.keys()) tally.touch(ledger, key);
+  return sums({ ledger, store, tally }, stale);
+}
+
+function expectTrue(followed: Followed, stale: ReadonlySet<Resource>): void {
+  const kept = sums(followed, stale);
+  expect(kept).toEqual(anew(followed, stale));
+  const { findings, ...summary } = summarize(followed.ledger, { stale, nodes });
+  expect(kept.summary).toEqual(summary);
+  const open = new Set(findings.map(({ namespace, service }) => `${namespace}/${service}`));
+  expect(new Set(kept.open)).toEqual(open);
+}
+
+const numRuns = Number(process.env.RUNS ?? 300);
+
+describe('sums that are kept', () => {
+  test('are those of a look at everything, whatever happened and whatever is not seen', () => {
+    const stale = fc.constantFrom<Resource[]>([], ['pods'], ['endpoints'], ['endpointslices']);
+    const all = fc.array(steps, { minLength: 1, maxLength: 20 });
+    const property = fc.property(all, fc.nat(10), stale, (all: readonly Step[], head, unseen) => {
+      const store = storeOf([], resources);
+      const one = followed(store);
+      const context = contextOf(store, { maxEndpointsPerSlice: max });
+      for (const [index, step] of all.entries()) {
+        if (index === head) one.ledger.begin(index);
+        for (const event of eventsOf(store, context, step, index + 1)) {
+          const change = store.apply(event);
+          if (change !== null && index >= head) one.ledger.apply(change);
+        }
+        one.ledger.settle.advance(index + 1);
+        if (index >= head && index % 3 === 0) expectTrue(one, new Set(unseen));
+      }
+      if (head >= all.length) one.ledger.begin(all.length);
+      one.ledger.settle.advance(all.length + 10);
+      expectTrue(one, new Set(unseen));
+    });
+    fc.assert(property, { numRuns });
+  });
+
+  test('follow what cannot be read, and what can be again', () => {
+    const one = followed(storeOf([service(), pod(), node(), endpoints(), slice()]));
+    one.ledger.begin(1);
+    const lost = { resource: 'pods', namespace: 'shop', name: 'web-2', labels: null } as const;
+    one.ledger.lose(lost, 2);
+    expectTrue(one, new Set());
+    expect(one.tally.summary(one.ledger, new Set()).unknown).toEqual({ 'object-unreadable': 2 });
+    one.ledger.regain(lost, 3);
+    expectTrue(one, new Set());
+    expect(one.tally.summary(one.ledger, new Set()).unknown).toEqual({});
+  });
+
+  test('are right for many Services, of which few wait to be counted', () => {
+    const one = followed(storeOf([]));
+    one.ledger.begin(1);
+    for (const index of times(600, (index) => index))
+      give(one, foreign({ name: `s-${String(index)}`, labels: {} }));
+    give(one, ...times(600, (index) => service({ name: `s-${String(index)}` })));
+    expect(one.tally.services.size).toBe(600 - 256);
+    expectTrue(one, new Set());
+    expect(one.tally.services.size).toBe(600);
+  });
+});
+
+describe('one Service', () => {
+  test('has its numbers, and a new object of them when something happens to it', () => {
+    const one = followed(storeOf([service(), pod(), node(), endpoints({ bytes: 300 })]));
+    one.ledger.begin(1);
+    give(one, slice({ bytes: 400 }), service({ name: 'api', selector: { app: 'none' } }));
+    one.tally.refresh(one.ledger);
+    const before = one.tally.services.get('shop/web');
+    expect(before).toMatchObject({
+      namespace: 'shop',
+      name: 'web',
+      slices: 1,
+      surplus: 0,
+      bytes: { endpoints: 300, endpointslices: 400 },
+      conditions: { ready: 1 },
+      share: { exists: true, verdicts: { endpoints: 'conform', endpointslices: 'conform' } },
+    });
+    give(one, service({ name: 'api', selector: { app: 'web' } }));
+    one.tally.refresh(one.ledger);
+    expect(one.tally.services.get('shop/web')).toBe(before);
+    give(one, slice({ name: 'web-copy', endpoints: [endpoint()], bytes: 100 }));
+    one.tally.refresh(one.ledger);
+    const after = one.tally.services.get('shop/web');
+    expect(after).toMatchObject({ slices: 2, bytes: { endpointslices: 500 } });
+    expect(after?.audits).toBe((before?.audits ?? 0) + 1);
+  });
+
+  test('is gone with everything of it', () => {
+    const one = followed(storeOf([]));
+    one.ledger.begin(1);
+    give(one, service());
+    const deleted = one.store.apply(event('deleted', service(), 2));
+    if (deleted !== null) one.ledger.apply(deleted);
+    one.tally.refresh(one.ledger);
+    expect([one.tally.services.size, one.tally.open.size]).toEqual([0, 0]);
+  });
+});
+
+describe('hints', () => {
+  const hinted = (name: string, more: Parameters<typeof service>[0], zones: string[] | null) => [
+    service({ name, selector: { app: name }, ...more }),
+    slice({
+      name: `${name}-a`,
+      labels: { ...slice().labels, 'kubernetes.io/service-name': name },
+      endpoints: [endpoint({ forZones: zones })],
+    }),
+  ];
+
+  test('are there, for all or for some, or absent for a reason', () => {
+    const one = followed(storeOf([node()]));
+    one.ledger.begin(1);
+    give(
+      one,
+      ...hinted('auto', { topologyAuto: true }, null),
+      ...hinted('close', { trafficDistribution: 'PreferClose' }, ['zone-a']),
+      ...hinted('plain', {}, null),
+      service({ name: 'empty', selector: { app: 'empty' }, topologyAuto: true }),
+    );
+    one.tally.refresh(one.ledger);
+    expect(one.tally.hints(one.ledger)).toEqual({
+      auto: { all: 0, some: 0, absent: { 'one-zone': 1, 'no-ready-endpoints': 1 } },
+      zone: { all: 1, some: 0, absent: {} },
+      node: { all: 0, some: 0, absent: {} },
+    });
+  });
+});

@@ -1,0 +1,96 @@
+import { expect, test } from 'vitest';
+
+import { readService, readServices } from '../../../src/cluster/api/read-fresh.ts';
+import { statusAnswer } from '../../apiserver/server.ts';
+import type { World } from '../../apiserver/simulate.ts';
+import { createWorld } from '../../apiserver/simulate.ts';
+
+function shop(): World {
+  const world = createWorld();
+  const { put } = world.server.objects;
+  const meta = (name: string, labels = {}) => ({ name, namespace: 'shop', labels });
+  put('services', { metadata: meta('web'), spec: { selector: { app: 'web', tier: 'a' } } });
+  put('services', { metadata: meta('plain'), spec: {} });
+  put('services', { metadata: { ...meta('web'), namespace: 'bank' }, spec: {} });
+  put('endpoints', { metadata: meta('web') });
+  put('endpoints', { metadata: meta('plain') });
+  for (const [name, of] of Object.entries({ 'web-1': 'web', 'web-2': 'web', other: 'plain' })) {
+    const metadata = meta(name, { 'kubernetes.io/service-name': of });
+    put('endpointslices', { metadata, addressType: 'IPv4', ports: [], endpoints: [] });
+  }
+  const pods = { a: { app: 'web', tier: 'a' }, b: { app: 'web', tier: 'b' }, c: { app: 'api' } };
+  for (const [name, labels] of Object.entries(pods)) {
+    put('pods', { metadata: meta(name, labels), spec: {}, status: {} });
+  }
+  return world;
+}
+
+const read = ({ environment }: World, name: string, endpoints = true, pods = true) =>
+  readService(
+    { environment, endpoints, pods, previousPod: () => undefined },
+    'shop',
+    name,
+    new AbortController().signal,
+  );
+
+const names = (found: { objects: readonly { name: string }[] } | null) =>
+  found?.objects.map(({ name }) => name) ?? null;
+
+test.each([
+  ['web', true, true, [['web'], ['web'], ['web-1', 'web-2'], ['a']]],
+  ['web', false, true, [['web'], null, ['web-1', 'web-2'], ['a']]],
+  ['web', true, false, [['web'], ['web'], ['web-1', 'web-2'], null]],
+  ['plain', true, true, [['plain'], ['plain'], ['other'], null]],
+  ['gone', true, true, [[], [], [], null]],
+])('%s (Endpoints %s, pods %s)', async (name, endpoints, pods, want) => {
+  const world = shop();
+  const got = await read(world, name, endpoints, pods);
+  if (got.kind !== 'read') throw new Error(got.message);
+  expect([got.services, got.endpoints, got.endpointslices, got.pods].map(names)).toEqual(want);
+  expect(got.resourceVersion).toBe(String(world.server.objects.version()));
+  // Only the newest state will do.
+  expect(world.server.asked.filter(({ request }) => 'resourceVersion' in request.query)).toEqual(
+    [],
+  );
+});
+
+test.each([true, false])(
+  'all of a namespace at once say the same (Endpoints %s)',
+  async (endpoints) => {
+    const world = shop();
+    const services = ['web', 'plain', 'gone'];
+    const reading = {
+      environment: world.environment,
+      endpoints,
+      pods: true,
+      previousPod: () => undefined,
+    };
+    const { signal } = new AbortController();
+    const got = await readServices(reading, 'shop', services, signal);
+    if (got.kind !== 'read') throw new Error(got.message);
+    expect(world.server.asked.length).toBe(endpoints ? 4 : 3);
+    for (const name of services) {
+      expect({ kind: 'read', ...got.all.get(name) }).toEqual(await read(world, name, endpoints));
+    }
+    world.server.faults.before = ({ resource }) => (resource === 'pods' ? 'reset' : null);
+    const failed = { kind: 'failed', message: 'connection reset' };
+    expect(await readServices(reading, 'shop', services, signal)).toEqual(failed);
+  },
+);
+
+test.each([
+  ['a refusal', () => statusAnswer(403, 'Forbidden'), '/api/v1/namespaces/shop/pods: 403'],
+  ['no connection', () => 'reset' as const, 'connection reset'],
+])('%s is told', async (_name, instead, message) => {
+  const world = shop();
+  world.server.faults.before = ({ resource }) => (resource === 'pods' ? instead() : null);
+  expect(await read(world, 'web')).toEqual({ kind: 'failed', message });
+});
+
+test('an object that cannot be read is told', async () => {
+  const world = shop();
+  const metadata = { name: 'web', namespace: 'shop' };
+  world.server.objects.put('services', { metadata, spec: { type: 7 } });
+  const message = '/api/v1/namespaces/shop/services: An object cannot be read';
+  expect(await read(world, 'web')).toEqual({ kind: 'failed', message });
+});

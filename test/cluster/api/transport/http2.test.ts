@@ -1,0 +1,180 @@
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { afterEach, describe, expect, test } from 'vitest';
+
+import type { ApiAnswer, Ask } from '../../../../src/cluster/api/transport/api-request.ts';
+import type { Transport } from '../../../../src/cluster/api/transport/http2.ts';
+import { createTransport } from '../../../../src/cluster/api/transport/http2.ts';
+import type { ListenOptions } from '../../../apiserver/listen.ts';
+import { keyPath, listen, relay } from '../../../apiserver/listen.ts';
+import { createStream } from '../../../apiserver/stream.ts';
+
+const closing: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close();
+});
+
+const patience = { ping: 0.1, pong: 0.2, connect: 5 };
+
+async function serve(ask: Ask, options: ListenOptions = {}) {
+  const listener = await listen(ask, options);
+  closing.push(() => listener.close());
+  return listener;
+}
+
+function transportTo(port: number, server = `https://127.0.0.1:${port}`): Transport {
+  const options = { ca: readFileSync(keyPath('server', 'crt')) };
+  const transport = createTransport({ server, options, proxied: false }, patience);
+  closing.push(() => transport.close());
+  return transport;
+}
+
+const text =
+  (content: string): Ask =>
+  () =>
+    Promise.resolve(answer(content));
+
+function answer(content: string): ApiAnswer {
+  const body = (async function* () {
+    await Promise.resolve();
+    for (const word of content.split(/(?<= )/)) yield Buffer.from(word);
+  })();
+  return { status: 200, headers: { 'content-type': 'text/plain', 'retry-after': '3' }, body };
+}
+
+async function textOf({ body }: ApiAnswer): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of body) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+const outgoing = (path = '/a?b=c', signal = new AbortController().signal) => ({
+  path,
+  headers: { accept: 'text/plain' },
+  signal,
+});
+
+const protocols = ['h2', 'http/1.1', 'plain'] as const;
+
+describe.each(protocols)('%s', (protocol) => {
+  const open = async (ask: Ask) => {
+    const listener = await serve(ask, { protocols: protocol });
+    const scheme = protocol === 'plain' ? 'http' : 'https';
+    return { listener, transport: transportTo(0, `${scheme}://127.0.0.1:${listener.port}`) };
+  };
+
+  test('requests and answers', async () => {
+    const { listener, transport } = await open(text('to be continued'));
+    const got = await transport.send(outgoing());
+    expect(got.status).toBe(200);
+    expect(got.headers).toEqual({ 'content-type': 'text/plain', 'retry-after': '3' });
+    expect(await textOf(got)).toBe('to be continued');
+    const again = await Promise.all([1, 2, 3].map(() => transport.send(outgoing())));
+    expect(await Promise.all(again.map(textOf))).toEqual(Array(3).fill('to be continued'));
+    expect(listener.requests.map((one) => one.protocol)).toEqual(
+      Array(4).fill(protocol === 'h2' ? '2.0' : '1.1'),
+    );
+    expect(listener.requests[0]?.headers.accept).toBe('text/plain');
+    expect(transport.pings()).toBe(protocol === 'h2');
+  });
+
+  test('an answer that is cut off is an error', async () => {
+    const { transport } = await open(({ signal }) => {
+      const stream = createStream(signal);
+      stream.write(Buffer.from('half'));
+      setTimeout(() => stream.fail(new Error('lost')), 50);
+      return Promise.resolve({ status: 200, headers: {}, body: stream });
+    });
+    const got = await transport.send(outgoing());
+    await expect(textOf(got)).rejects.toThrow();
+  });
+
+  test('so is a connection that is lost', async () => {
+    const { listener, transport } = await open(({ signal }) =>
+      Promise.resolve({ status: 200, headers: {}, body: createStream(signal) }),
+    );
+    const got = await transport.send(outgoing());
+    setTimeout(listener.drop, 50);
+    await expect(textOf(got)).rejects.toThrow();
+    // The next request makes a new one.
+    expect((await transport.send(outgoing())).status).toBe(200);
+  });
+
+  test('an answer can be given up, and the server hears of it', async () => {
+    const server = { closed: false };
+    const { transport } = await open(({ signal }) => {
+      signal.addEventListener('abort', () => (server.closed = true));
+      return Promise.resolve({ status: 200, headers: {}, body: createStream(signal) });
+    });
+    const controller = new AbortController();
+    const got = await transport.send(outgoing('/', controller.signal));
+    setTimeout(() => controller.abort(), 50);
+    await expect(textOf(got)).rejects.toThrow();
+    while (!server.closed) await sleep(10);
+  });
+
+  test('a request can be given up before its answer', async () => {
+    const { transport } = await open(() => new Promise(() => undefined));
+    const controller = new AbortController();
+    setTimeout(() => controller.abort(), 100);
+    await expect(transport.send(outgoing('/', controller.signal))).rejects.toThrow();
+  });
+
+  test('nobody listens', async () => {
+    const { listener, transport } = await open(text(''));
+    await listener.close();
+    await expect(transport.send(outgoing())).rejects.toThrow('ECONNREFUSED');
+  });
+
+  test('a slow reader stops the server', async () => {
+    const chunk = Buffer.alloc(64 * 1024);
+    let sent = 0;
+    const { transport } = await open(() => {
+      const body = (async function* () {
+        for (let left = 1000; left > 0; left--) {
+          await Promise.resolve();
+          sent++;
+          yield chunk;
+        }
+      })();
+      return Promise.resolve({ status: 200, headers: {}, body });
+    });
+    const { body } = await transport.send(outgoing());
+    let got = 0;
+    for await (const part of body) {
+      if (got === 0) {
+        await sleep(300);
+        // One window, and what the sockets hold.
+        expect(sent * chunk.length).toBeLessThan(24 * 1024 * 1024);
+      }
+      got += part.length;
+    }
+    expect(got).toBe(1000 * chunk.length);
+  });
+});
+
+test('a peer that has gone is noticed, a quiet one is not cut', async () => {
+  const { port } = await serve(({ signal }) =>
+    Promise.resolve({ status: 200, headers: {}, body: createStream(signal) }),
+  );
+  const between = await relay(port);
+  closing.push(between.close);
+  const transport = transportTo(between.port);
+  const got = await transport.send(outgoing());
+  let ended = false;
+  const ending = textOf(got).catch((error: unknown) => {
+    ended = true;
+    return String(error);
+  });
+  await sleep(800);
+  expect(ended).toBe(false);
+  between.freeze();
+  expect(await ending).toContain('does not answer a ping');
+});
+
+test('a server that is not the expected one is refused', async () => {
+  const { port } = await serve(text(''), { key: 'other' });
+  await expect(transportTo(port).send(outgoing())).rejects.toThrow(/self-signed certificate/);
+});

@@ -1,0 +1,155 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+
+import { isConfigured, openAccount } from '../../../../src/cluster/api/transport/kubeconfig.ts';
+
+let folder: string;
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'kubeconfig-'));
+  for (const name of ['HTTPS_PROXY', 'https_proxy', 'HTTP_PROXY', 'http_proxy']) {
+    vi.stubEnv(name, undefined);
+  }
+});
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true });
+});
+
+function write(name: string, content: string): string {
+  writeFileSync(join(folder, name), content);
+  return join(folder, name);
+}
+
+const certificate = Buffer.from('a certificate').toString('base64');
+
+function configWith(user: object | null, cluster: object = {}) {
+  return JSON.stringify({
+    'current-context': 'one',
+    clusters: [
+      {
+        name: 'c',
+        cluster: {
+          server: 'https://10.0.0.1:6443',
+          'certificate-authority-data': certificate,
+          ...cluster,
+        },
+      },
+    ],
+    users: user === null ? [] : [{ name: 'u', user }],
+    contexts: [
+      { name: 'one', context: { cluster: 'c', user: 'u' } },
+      { name: 'two', context: { cluster: 'none', user: 'u' } },
+    ],
+  });
+}
+
+const open = (content: string, context: string | null = null) =>
+  openAccount({ kubeconfig: write('config', content), context });
+
+describe('credentials', () => {
+  test.each([
+    ['a token', { token: 'abc' }, { Authorization: 'Bearer abc' }],
+    ['a token file', { tokenFile: 'token' }, { Authorization: 'Bearer from the file' }],
+    ['a name and a password', { username: 'a', password: 'b' }, { Authorization: 'Basic YTpi' }],
+    ['nobody', {}, {}],
+    ['a context without its user', null, {}],
+    [
+      'someone else',
+      { token: 'abc', as: 'eve' },
+      { Authorization: 'Bearer abc', 'Impersonate-User': 'eve' },
+    ],
+  ])('%s', async (_name, user, want) => {
+    write('token', 'from the file\n');
+    const { server, headers, options, proxied } = await open(configWith(user)).credentials();
+    expect(headers).toEqual(want);
+    expect(server).toBe('https://10.0.0.1:6443');
+    expect(String(options.ca)).toBe('a certificate');
+    expect(proxied).toBe(false);
+  });
+
+  test('plain HTTP, a proxy, another name and no check of certificates', async () => {
+    const plain = await open(configWith({}, { server: 'http://localhost:8001' })).credentials();
+    expect(plain.server).toBe('http://localhost:8001');
+    const special = { 'proxy-url': 'http://proxy:3128', 'tls-server-name': 'kubernetes' };
+    const proxied = await open(configWith({}, special)).credentials();
+    expect(proxied.proxied).toBe(true);
+    expect(proxied.options.agent).toBeDefined();
+    expect(proxied.options.servername).toBe('kubernetes');
+    const careless = open(configWith({}, { 'insecure-skip-tls-verify': true }));
+    expect((await careless.credentials()).options.rejectUnauthorized).toBe(false);
+  });
+
+  test('a proxy of the environment is as good as one of the kubeconfig', async () => {
+    vi.stubEnv('HTTPS_PROXY', 'proxy:3128');
+    expect((await open(configWith({})).credentials()).proxied).toBe(true);
+    vi.stubEnv('NO_PROXY', '10.0.0.0/8');
+    expect((await open(configWith({})).credentials()).proxied).toBe(false);
+    const own = configWith({}, { 'proxy-url': 'http://other:3128' });
+    expect((await open(own).credentials()).proxied).toBe(true);
+    vi.stubEnv('NO_PROXY', '');
+    vi.stubEnv('HTTPS_PROXY', 'http://:x');
+    expect(() => open(configWith({}))).toThrow('HTTPS_PROXY');
+  });
+
+  test('a token file is read anew after a refresh', async () => {
+    write('token', 'old');
+    const account = open(configWith({ tokenFile: 'token' }));
+    const tokenOf = async () => (await account.credentials()).headers.Authorization;
+    expect(await tokenOf()).toBe('Bearer old');
+    write('token', 'new');
+    account.refresh();
+    expect(await tokenOf()).toBe('Bearer new');
+  });
+
+  test('a token file that is missing is an error of the request', async () => {
+    const account = open(configWith({ tokenFile: 'gone' }));
+    await expect(account.credentials()).rejects.toThrow('gone');
+  });
+});
+
+describe('what is wrong is named', () => {
+  test.each([
+    ['another', 'No context "another"; there are one, two'],
+    ['two', 'No cluster "none", which context "two" names'],
+  ])('context %s', (context, message) => {
+    const path = join(folder, 'config');
+    expect(() => open(configWith({}), context)).toThrow(`${path}: ${message}`);
+  });
+
+  test.each(['10.0.0.1:6443', 'ftp://10.0.0.1', 'https://a:b'])('server %j', (server) => {
+    const message = `server of cluster "c" is ${JSON.stringify(server)}, expected a URL such as`;
+    expect(() => open(configWith({}, { server }))).toThrow(message);
+  });
+
+  test('no file, no YAML', () => {
+    const path = join(folder, 'nowhere');
+    expect(() => openAccount({ kubeconfig: path, context: null })).toThrow(/nowhere: ENOENT/);
+    expect(() => open('{')).toThrow(/config: /);
+    expect(() => open('clusters: []')).toThrow(/No context ""; there are none/);
+  });
+});
+
+test('without a file and outside of a pod, both are named', () => {
+  vi.stubEnv('KUBECONFIG', join(folder, 'nowhere'));
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
+  const nobody = () => openAccount({ kubeconfig: null, context: null });
+  expect(nobody).toThrow(`no ${join(folder, 'nowhere')}, and not in a pod (/var/run/secrets/`);
+});
+
+test('nobody needs a home', () => {
+  for (const name of ['HOME', 'KUBECONFIG', 'KUBERNETES_SERVICE_HOST']) vi.stubEnv(name, undefined);
+  expect(isConfigured({})).toBe(false);
+  const nobody = () => openAccount({ kubeconfig: null, context: null });
+  expect(nobody).toThrow('No cluster to connect to: no home with a .kube/config, and not in a pod');
+});
+
+test('it is known whether there is anything to connect to', () => {
+  const path = write('config', configWith({}));
+  expect(isConfigured({ KUBECONFIG: path })).toBe(true);
+  expect(isConfigured({ KUBECONFIG: join(folder, 'nowhere') })).toBe(false);
+});

@@ -1,0 +1,115 @@
+import { describe, expect, test } from 'vitest';
+
+import type { Ask } from '../../../../src/cluster/api/transport/api-request.ts';
+import { exchange } from '../../../../src/cluster/api/transport/request.ts';
+import { virtualClock } from '../../../apiserver/clock.ts';
+import type { Stream } from '../../../apiserver/stream.ts';
+import { createStream } from '../../../apiserver/stream.ts';
+
+const asked = { path: '/', query: {}, accept: '' };
+
+function world(ask: Ask) {
+  const clock = virtualClock();
+  const environment = {
+    now: () => clock.now(),
+    monotonic: () => clock.now(),
+    random: () => 0,
+    sleep: (seconds: number, signal: AbortSignal) => clock.sleep(seconds, signal),
+    ask,
+    pings: () => false,
+  };
+  return { clock, environment };
+}
+
+function streaming() {
+  const streams: Stream[] = [];
+  const made = world(({ signal }) => {
+    const body = createStream(signal);
+    streams.push(body);
+    return Promise.resolve({ status: 200, headers: {}, body });
+  });
+  return { ...made, stream: () => streams[0] };
+}
+
+const hanging: Ask = ({ signal }) =>
+  new Promise((_resolve, reject) => {
+    signal.addEventListener('abort', () => reject(new Error('aborted')));
+  });
+
+describe('an exchange is given up', () => {
+  test('when no answer begins', async () => {
+    const { clock, environment } = world(hanging);
+    const limits = { mayBeSilent: true, total: 1000 };
+    const began = clock.now();
+    const sent = exchange(environment, asked, limits, new AbortController().signal);
+    const ended = sent.catch((error: unknown) => [clock.now() - began, String(error)]);
+    await clock.runUntil(began + 100);
+    expect(await ended).toEqual([45, 'Error: Nothing heard for too long']);
+  });
+
+  test.each([
+    [
+      'when nothing is heard',
+      { mayBeSilent: false, total: 1000 },
+      10,
+      55,
+      'Nothing heard for too long',
+    ],
+    ['when it lasts too long', { mayBeSilent: true, total: 35 }, 10, 35, 'No end within its time'],
+  ])('%s', async (_name, limits, step, after, message) => {
+    const { clock, environment, stream } = streaming();
+    const began = clock.now();
+    const never = new AbortController().signal;
+    let bytes = 0;
+    const got = await exchange(environment, asked, limits, never, (count) => (bytes += count));
+    const ended = (async () => {
+      try {
+        for await (const chunk of got.body) expect(chunk).toHaveLength(3);
+        return null;
+      } catch (error) {
+        return [clock.now() - began, (error as Error).message];
+      }
+    })();
+    await clock.runUntil(began + step);
+    stream()?.write(Buffer.from('abc'));
+    await clock.runUntil(began + 25);
+    if (limits.total < 100) stream()?.write(Buffer.from('abc'));
+    await clock.runUntil(began + 100);
+    expect(await ended).toEqual([after, message]);
+    expect(bytes).toBe(limits.total < 100 ? 6 : 3);
+  });
+});
+
+test('a busy reader is not silence', async () => {
+  const { clock, environment, stream } = streaming();
+  const limits = { mayBeSilent: false, total: Infinity };
+  const never = new AbortController().signal;
+  const got = await exchange(environment, asked, limits, never);
+  const chunks: string[] = [];
+  const ended = (async () => {
+    for await (const chunk of got.body) {
+      chunks.push(Buffer.from(chunk).toString());
+      await clock.sleep(100);
+    }
+  })();
+  stream()?.write(Buffer.from('a'));
+  await clock.runUntil(clock.now() + 50);
+  stream()?.write(Buffer.from('b'));
+  stream()?.end();
+  await clock.runUntil(clock.now() + 300);
+  await ended;
+  expect(chunks).toEqual(['a', 'b']);
+  got.end();
+});
+
+test('the signal ends it', async () => {
+  const controller = new AbortController();
+  const { clock, environment } = world(hanging);
+  const limits = { mayBeSilent: false, total: Infinity };
+  const sent = exchange(environment, asked, limits, controller.signal);
+  controller.abort();
+  await expect(sent).rejects.toThrow('aborted');
+  const late = exchange(environment, asked, limits, controller.signal);
+  await expect(late).rejects.toThrow();
+  await clock.runUntil(clock.now());
+});

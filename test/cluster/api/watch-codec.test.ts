@@ -1,0 +1,181 @@
+import { describe, expect, test } from 'vitest';
+
+import type { Frame } from '../../../src/cluster/api/frame.ts';
+import { acceptOf, codecOf, readStatus } from '../../../src/cluster/api/watch-codec.ts';
+import { jsonBytes } from '../../../src/cluster/decode/json-objects.ts';
+import type { Resource } from '../../../src/model/objects.ts';
+import { chunks } from '../chunks.ts';
+
+const type = 'application/json';
+const protobuf = 'application/vnd.kubernetes.protobuf';
+
+async function framesOf(
+  verb: 'list' | 'watch',
+  content: string,
+  resource: Resource = 'pods',
+  size = 7,
+  raw = false,
+): Promise<Frame[]> {
+  const codec = codecOf(type);
+  if (codec === null) throw new Error('No codec');
+  const reading = { resource, now: () => 5, previousPod: () => undefined, raw };
+  const frames: Frame[] = [];
+  for await (const batch of codec[verb](chunks(Buffer.from(content), [size]), reading)) {
+    frames.push(...batch);
+  }
+  return frames;
+}
+
+function brief(frame: Frame): string {
+  switch (frame.kind) {
+    case 'object': {
+      const { projection, type: change, version } = frame;
+      const { problem } = projection;
+      const name =
+        problem === undefined ? projection.object.key : `unreadable ${problem.lost.name}`;
+      return `${change} ${name} ${version}`;
+    }
+    case 'bookmark':
+      return `bookmark ${frame.version}${frame.initialEnd ? ' end' : ''}`;
+    case 'page':
+      return `page ${frame.version} ${frame.next}`;
+    case 'status':
+      return `status ${frame.status.code} ${frame.status.reason}`;
+    case 'bad':
+      return `bad ${frame.message}: ${frame.lost.name ?? '?'}${frame.cut ? ' cut' : ''}`;
+  }
+}
+
+const metadata = { name: 'web-1', namespace: 'shop', uid: 'u', resourceVersion: '7' };
+const line = (kind: string, object: unknown) => `${JSON.stringify({ type: kind, object })}\n`;
+
+describe('a watch', () => {
+  const end = { annotations: { 'k8s.io/initial-events-end': 'true' }, resourceVersion: '9' };
+  test.each([
+    ['an object', line('ADDED', { metadata }), ['added shop/web-1 7']],
+    ['a change', line('MODIFIED', { metadata }), ['modified shop/web-1 7']],
+    ['a deletion', line('DELETED', { metadata }), ['deleted shop/web-1 7']],
+    ['a bookmark', line('BOOKMARK', { metadata: { resourceVersion: '8' } }), ['bookmark 8']],
+    ['the end of initial events', line('BOOKMARK', { metadata: end }), ['bookmark 9 end']],
+    ['a status', line('ERROR', { code: 410, reason: 'Expired' }), ['status 410 Expired']],
+    ['an unreadable object', line('ADDED', { metadata, spec: 7 }), ['added unreadable web-1 7']],
+    ['an unknown type', line('PATCHED', { metadata }), ['bad Expected a watch event: web-1']],
+    ['no object', '7\n', ['bad Expected a watch event: ?']],
+    ['no JSON', '{"type"\n', ['bad Expected a watch event: ?']],
+    [
+      'half a line',
+      line('ADDED', { metadata }).slice(0, 60),
+      ['bad Expected a watch event: ? cut'],
+    ],
+    ['blank lines', '\n\n', []],
+    [
+      'the next one after a bad one',
+      `x\n${line('ADDED', { metadata })}`,
+      ['bad Expected a watch event: ?', 'added shop/web-1 7'],
+    ],
+  ])('%s', async (_name, content, want) => {
+    expect((await framesOf('watch', content)).map(brief)).toEqual(want);
+    expect((await framesOf('watch', content, 'pods', 1)).map(brief)).toEqual(want);
+  });
+
+  test('nothing is decoded before it is asked for', async () => {
+    const codec = codecOf(type);
+    const previousPod = () => undefined;
+    const reading = { resource: 'pods', now: () => 5, previousPod, raw: false } as const;
+    const content = Buffer.from(line('ADDED', { metadata }).repeat(3));
+    const batches = codec?.watch(chunks(content), reading)[Symbol.asyncIterator]();
+    const batch = await batches?.next();
+    const frames = (batch?.value as Iterable<Frame>)[Symbol.iterator]();
+    expect(frames.next().done).toBe(false);
+  });
+});
+
+describe('a list', () => {
+  const list = (meta: object, ...items: unknown[]) =>
+    JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata: meta, items });
+  const version = { resourceVersion: '9' };
+  const more = { ...version, continue: 'there' };
+  test.each([
+    ['its items', list(more, { metadata }), ['added shop/web-1 7', 'page 9 there']],
+    ['none', list(version), ['page 9 ']],
+    ['null', '{"metadata":{"resourceVersion":"9"},"items":null}', ['page 9 ']],
+    ['an item that is none', list(version, 7), ['added unreadable null ', 'page 9 ']],
+    [
+      'cut off',
+      list(version, { metadata }).slice(0, -1),
+      ['added shop/web-1 7', 'bad Unexpected end of list: ? cut'],
+    ],
+    ['something else', '{"kind":"Status"}', ['bad Expected a list: ?']],
+    ['no JSON', 'busy', ['bad Expected a list: ?']],
+    ['nothing', '', []],
+  ])('%s', async (_name, content, want) => {
+    expect((await framesOf('list', content)).map(brief)).toEqual(want);
+  });
+});
+
+describe('the size of an object', () => {
+  const managedFields = [
+    { manager: 'kubelet', fieldsV1: { 'f:metadata': { 'k:{"ip":"1"}': {} } } },
+  ];
+  const raws = [
+    { kind: 'Endpoints', metadata, subsets: [{ addresses: [{ ip: '10.0.0.1' }] }] },
+    { kind: 'Endpoints', metadata: { ...metadata, managedFields }, subsets: [] },
+    { kind: 'Endpoints', metadata: { ...metadata, labels: { a: 'ü' }, managedFields } },
+  ];
+  test.each(raws)('%#: is that without managedFields', async (raw) => {
+    const list = JSON.stringify({ metadata: { resourceVersion: '9' }, items: [raw] });
+    const spaced = JSON.stringify({ type: 'ADDED', object: raw }).replace('{"type"', '{ "type"');
+    for (const isRaw of [false, true]) {
+      for (const frames of [
+        await framesOf('watch', line('ADDED', raw), 'endpoints', 7, isRaw),
+        await framesOf('watch', `${spaced}\n`, 'endpoints', 7, isRaw),
+        await framesOf('list', list, 'endpoints', 7, isRaw),
+      ]) {
+        const [frame] = frames;
+        expect(frame).toMatchObject({ projection: { object: { bytes: jsonBytes(raw) } } });
+        expect(frame?.kind === 'object' && frame.raw).toEqual(isRaw ? raw : undefined);
+      }
+    }
+  });
+});
+
+test('codecs are chosen by media type', () => {
+  expect(codecOf('application/json')?.mediaType).toBe('application/json');
+  expect(codecOf('Application/JSON;stream=watch')).toBe(codecOf('application/json'));
+  expect([codecOf('text/html'), codecOf(undefined)]).toEqual([null, null]);
+  expect(codecOf(`${protobuf};stream=watch`)?.mediaType).toBe(protobuf);
+});
+
+test.each([
+  ['list', false, `${protobuf}, ${type}`],
+  ['watch', false, `${protobuf};stream=watch, ${type};stream=watch`],
+  ['list', true, type],
+  ['watch', true, `${type};stream=watch`],
+] as const)('what is accepted of a %s, raw: %o', (verb, raw, want) => {
+  expect(acceptOf(verb, raw)).toBe(want);
+});
+
+test.each([
+  ['{"code":429,"message":"busy"}', 429, 'busy'],
+  ['{"message":"busy"}', 503, 'busy'],
+  ['[]', null, null],
+  ['no JSON', null, null],
+])('the refusal %s', (content, code, message) => {
+  const status = codecOf(type)?.status(Buffer.from(content), 503);
+  expect([status?.code ?? null, status?.message ?? null]).toEqual([code, message]);
+});
+
+test.each([
+  [null, { code: 500, reason: '', message: '', retryAfter: null, causes: [] }],
+  [
+    {
+      code: 429,
+      reason: 'R',
+      message: 'm',
+      details: { retryAfterSeconds: 2, causes: [{ reason: 'C' }, 7] },
+    },
+    { code: 429, reason: 'R', message: 'm', retryAfter: 2, causes: ['C'] },
+  ],
+])('the status %o', (value, want) => {
+  expect(readStatus(value, 500)).toEqual(want);
+});

@@ -1,0 +1,53 @@
+import { describe, expect, test } from 'vitest';
+
+import { GivenUp } from '../../../src/cluster/api/transport/request.ts';
+import { readStatus } from '../../../src/cluster/api/watch-codec.ts';
+import { denialText, outcomeOf, outcomeOfError } from '../../../src/cluster/api/watch-result.ts';
+import { resources } from '../../../src/model/objects.ts';
+
+const status = (code: number, reason = '', details = {}) =>
+  readStatus({ kind: 'Status', code, reason, message: 'said', details }, code);
+
+describe('refusals', () => {
+  test.each([
+    [status(401), { kind: 'unauthorised', message: 'said' }],
+    [status(410, 'Expired'), { kind: 'relist', reason: 'expired' }],
+    [status(410, 'Gone'), { kind: 'relist', reason: 'gone' }],
+    [status(429), { kind: 'throttled', seconds: null }],
+    [status(429, '', { retryAfterSeconds: 3 }), { kind: 'throttled', seconds: 3 }],
+    [status(503, '', { retryAfterSeconds: 3 }), { kind: 'throttled', seconds: 3 }],
+    [status(500), { kind: 'failed', reason: 'status', message: '500 said' }],
+    [status(422), { kind: 'failed', reason: 'status', message: '422 said' }],
+    [
+      status(504, 'Timeout', { causes: [{ reason: 'ResourceVersionTooLarge' }] }),
+      { kind: 'failed', reason: 'older', message: 'said' },
+    ],
+  ])('%o', (refusal, want) => {
+    expect(outcomeOf(refusal, 'watch', false)).toEqual(want);
+  });
+
+  test.each([403, 404, 405])('%i is for want of a permission or a resource', (code) => {
+    expect(outcomeOf(status(code), 'list', false)).toMatchObject({ kind: 'denied', verb: 'list' });
+  });
+
+  test.each([400, 422, 501])('%i: no WatchList', (code) => {
+    expect(outcomeOf(status(code), 'watch', true)).toEqual({ kind: 'no-watch-list' });
+  });
+
+  test('errors of the connection', () => {
+    expect(outcomeOfError(new GivenUp('idle'))).toMatchObject({ kind: 'failed', reason: 'idle' });
+    const want = { kind: 'failed', reason: 'reset', message: 'ECONNRESET' };
+    expect(outcomeOfError(new Error('ECONNRESET'))).toEqual(want);
+    expect(outcomeOfError('ECONNRESET')).toEqual(want);
+  });
+});
+
+test('a missing permission says what works without it, of every resource', () => {
+  const texts = resources.map((resource) => denialText(resource, 'list', status(403)));
+  expect(new Set(texts).size).toBe(resources.length);
+  expect(texts[0]).toBe(
+    'Not allowed to list nodes: Without it Endpoints are judged, ' +
+      'and EndpointSlices mirrored from them',
+  );
+  expect(denialText('pods', 'watch', status(404))).toMatch(/^The server does not let anyone watch/);
+});

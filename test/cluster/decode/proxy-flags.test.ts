@@ -1,0 +1,78 @@
+import { describe, expect, test } from 'vitest';
+
+import {
+  loadBalancerIPs,
+  nodeAddresses,
+  podCIDRs,
+  proxiedSpec,
+} from '../../../src/cluster/decode/proxy-flags.ts';
+
+describe('a Service', () => {
+  test.each<[unknown, unknown, number | null]>([
+    ['ClientIP', { clientIP: { timeoutSeconds: 5 } }, 5],
+    ['ClientIP', { clientIP: {} }, 10_800],
+    ['ClientIP', undefined, 10_800],
+    ['None', { clientIP: { timeoutSeconds: 5 } }, null],
+    [undefined, undefined, null],
+  ])('affinity %j with %j lasts %j seconds', (sessionAffinity, sessionAffinityConfig, want) => {
+    expect(proxiedSpec({ sessionAffinity, sessionAffinityConfig }).affinitySeconds).toBe(want);
+  });
+
+  test.each<[unknown, string]>([
+    [undefined, 'Cluster'],
+    ['', 'Cluster'],
+    ['Cluster', 'Cluster'],
+    ['Local', 'Local'],
+    ['local', 'Cluster'],
+  ])('traffic policy %j is %s', (policy, want) => {
+    const spec = { internalTrafficPolicy: policy, externalTrafficPolicy: policy };
+    const { internalTrafficPolicy, externalTrafficPolicy } = proxiedSpec(spec);
+    expect([internalTrafficPolicy, externalTrafficPolicy]).toEqual([want, want]);
+  });
+
+  test.each<[string, unknown[], string[]]>([
+    ['no ingress', [], []],
+    ['no mode', [{ ip: '192.0.2.1' }], ['192.0.2.1']],
+    [
+      'both modes',
+      [
+        { ip: '192.0.2.1', ipMode: 'Proxy' },
+        { ip: '::1', ipMode: 'VIP' },
+      ],
+      ['::1'],
+    ],
+    ['a hostname', [{ hostname: 'lb.example.com' }, { ip: '192.0.2.1' }], ['192.0.2.1']],
+  ])('the IPs of a load balancer: %s', (_, ingress, want) => {
+    expect(loadBalancerIPs({ loadBalancer: { ingress } })).toEqual(want);
+  });
+
+  test('without a load balancer it has no IPs of one', () => {
+    expect(loadBalancerIPs({})).toEqual([]);
+  });
+});
+
+describe('a Node', () => {
+  test('has internal and external addresses, and no names', () => {
+    const addresses = [
+      { type: 'ExternalIP', address: '198.51.100.1' },
+      { type: 'Hostname', address: 'node-a' },
+      { type: 'InternalIP', address: '172.18.0.2' },
+      { type: 'InternalDNS', address: 'node-a.internal' },
+      { type: 'InternalIP', address: 'fd00:18::2' },
+    ];
+    expect(nodeAddresses({ addresses })).toEqual({
+      addresses: ['172.18.0.2', 'fd00:18::2'],
+      externalIPs: ['198.51.100.1'],
+    });
+    expect(nodeAddresses({})).toEqual({ addresses: [], externalIPs: [] });
+  });
+
+  test.each<[Record<string, unknown>, string[]]>([
+    [{}, []],
+    [{ podCIDR: '10.244.1.0/24' }, ['10.244.1.0/24']],
+    [{ podCIDR: '10.244.1.0/24', podCIDRs: [] }, ['10.244.1.0/24']],
+    [{ podCIDRs: ['fd00:1::/64', '10.244.1.0/24'] }, ['fd00:1::/64', '10.244.1.0/24']],
+  ])('has the pod CIDRs of %j', (spec, want) => {
+    expect(podCIDRs(spec)).toEqual(want);
+  });
+});

@@ -1,0 +1,133 @@
+// What is written is read back as it was delivered.
+
+import { describe, expect, test } from 'vitest';
+
+import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
+import { project } from '../../../src/cluster/decode/json-objects.ts';
+import { createRecorder } from '../../../src/cluster/files/recorder.ts';
+import type { RecordingEntry } from '../../../src/cluster/files/recording.ts';
+import { readRecording } from '../../../src/cluster/files/recording.ts';
+import { createRedactor } from '../../../src/cluster/files/redact.ts';
+import type { Pod, WatchEvent } from '../../../src/model/objects.ts';
+import { rawPod } from '../../clusters.ts';
+
+const raw = { ...rawPod, metadata: { ...rawPod.metadata, uid: 'u', resourceVersion: '7' } };
+
+function podAt(at: number): Pod {
+  const projection = project('pods', raw, at);
+  if (projection.problem !== undefined) throw new Error(projection.problem.message);
+  return projection.object;
+}
+
+const event = (type: WatchEvent['type'], at: number, more: Partial<WatchEvent> = {}) =>
+  ({
+    kind: 'event',
+    event: { resource: 'pods', type, object: podAt(at), at, ...more },
+    raw,
+  }) as const;
+
+const delivered: LiveEntry[] = [
+  { kind: 'header', at: 1, kubernetes: 'v1.36.3', resources: ['pods'] },
+  { kind: 'watch', at: 1, resource: 'pods', state: 'listing' },
+  event('added', 2),
+  { kind: 'synced', at: 3, resource: 'pods' },
+  { kind: 'progress', at: 3, resource: 'pods', resourceVersion: '9' },
+  event('modified', 4),
+  { kind: 'watch', at: 5, resource: 'pods', state: 'stale' },
+  event('modified', 6, { gap: true }),
+  {
+    kind: 'unreadable',
+    at: 7,
+    type: 'modified',
+    lost: { resource: 'pods', namespace: 'shop', name: 'web-2', labels: { app: 'web' } },
+  },
+  {
+    kind: 'event',
+    event: { resource: 'pods', type: 'deleted', object: podAt(8), at: 8, gap: true },
+  },
+];
+
+async function readBack(text: string): Promise<RecordingEntry[]> {
+  const bytes = (async function* () {
+    yield await Promise.resolve(Buffer.from(text));
+  })();
+  const entries: RecordingEntry[] = [];
+  for await (const entry of readRecording({ name: 'x', bytes }, () => undefined)) {
+    entries.push(entry);
+  }
+  return entries;
+}
+
+describe('a recording', () => {
+  const recorder = createRecorder(null);
+  const lines = delivered.map((entry) => recorder.line(entry));
+
+  test('has a line for every entry, in the form that people and sizes rely on', () => {
+    expect(lines.join('')).not.toContain('managedFields');
+    expect(lines[2]).toMatch(/^\{"kind":"object","at":2,"resource":"pods","type":"SYNC","object":/);
+    expect(lines[4]).toContain('"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}');
+    expect(lines[5]).toContain('"type":"MODIFIED","object":');
+    expect(lines.every((one) => one.endsWith('\n') && one.indexOf('\n') === one.length - 1)).toBe(
+      true,
+    );
+  });
+
+  test('is read back as it was delivered', async () => {
+    const entries = await readBack(lines.join('') + recorder.end(9));
+    const want = delivered.map((entry): unknown => {
+      if (entry.kind === 'progress') return { kind: 'clock', at: entry.at };
+      if (entry.kind === 'event') return { kind: 'event', event: entry.event };
+      return entry;
+    });
+    const last = entries.splice(-2);
+    expect(last).toMatchObject([
+      { kind: 'clock', at: 9 },
+      { kind: 'end', at: 9, complete: true },
+    ]);
+    expect(entries.slice(0, -1)).toEqual(want.slice(0, -1));
+    // Of an object whose deletion was not seen, the name is enough.
+    expect(entries.at(-1)).toMatchObject({
+      kind: 'event',
+      event: { type: 'deleted', gap: true, object: { key: 'shop/web-1', resourceVersion: '7' } },
+    });
+  });
+
+  test('that is redacted names nothing', () => {
+    const redactor = createRedactor();
+    const redacted = createRecorder(redactor);
+    const all = delivered.map((entry) => redacted.line(entry)).join('');
+    expect(all).not.toMatch(/shop|web|app"|node-a|secret/);
+    expect(all).toContain(redactor.name('web-2'));
+  });
+});
+
+test('what is wrong in such lines is said', async () => {
+  const problems: string[] = [];
+  const bytes = (async function* () {
+    yield await Promise.resolve(
+      Buffer.from(
+        '{"kind":"header","format":1,"at":1,"resources":["pods"]}\n' +
+          '{"kind":"watch","at":2,"resource":"pods","state":"asleep"}\n' +
+          '{"kind":"watch","at":2,"resource":"jobs","state":"stale"}\n' +
+          '{"kind":"unreadable","at":3,"resource":"pods","name":7,"labels":{"a":1}}\n',
+      ),
+    );
+  })();
+  const entries: RecordingEntry[] = [];
+  for await (const entry of readRecording({ name: 'x', bytes }, ({ message, value }) =>
+    problems.push(`${message} ${value ?? ''}`),
+  )) {
+    entries.push(entry);
+  }
+  expect(problems).toEqual([
+    'Expected a state "asleep"',
+    'Expected a resource "jobs"',
+    'The recorder could not read the object ',
+  ]);
+  expect(entries[3]).toEqual({
+    kind: 'unreadable',
+    at: 3,
+    type: null,
+    lost: { resource: 'pods', namespace: null, name: null, labels: null },
+  });
+});

@@ -1,0 +1,339 @@
+// The store takes events in: what is news, what is found by which index, and what Nodes add up to.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import { createStore } from '../../../src/cluster/store/store.ts';
+import type { WatchEvent } from '../../../src/model/objects.ts';
+import { resources } from '../../../src/model/objects.ts';
+import { selects } from '../../../src/model/selector.ts';
+import { endpoints, event, node, pod, service, slice, storeOf } from '../../build.ts';
+
+const at = (resourceVersion: string) => pod({ resourceVersion });
+
+type Said = [WatchEvent['type'], string];
+
+const newsCases: [string, Said[], string[]][] = [
+  [
+    'in order',
+    [
+      ['added', '1'],
+      ['modified', '2'],
+      ['deleted', '3'],
+    ],
+    ['news', 'news', 'news'],
+  ],
+  [
+    'repeated',
+    [
+      ['added', '1'],
+      ['added', '1'],
+    ],
+    ['news', 'repeated'],
+  ],
+  [
+    'older',
+    [
+      ['added', '2'],
+      ['modified', '1'],
+    ],
+    ['news', 'stale'],
+  ],
+  [
+    'compared as numbers',
+    [
+      ['added', '9'],
+      ['modified', '10'],
+    ],
+    ['news', 'news'],
+  ],
+  [
+    'compared as numbers, older',
+    [
+      ['added', '10'],
+      ['modified', '9'],
+    ],
+    ['news', 'stale'],
+  ],
+  // 2^53 + 1 and 2^53: numbers of JavaScript do not tell them apart.
+  [
+    'large',
+    [
+      ['added', '9007199254740993'],
+      ['modified', '9007199254740992'],
+    ],
+    ['news', 'stale'],
+  ],
+  [
+    'no versions, as in files',
+    [
+      ['added', ''],
+      ['modified', ''],
+    ],
+    ['news', 'news'],
+  ],
+  [
+    'no numbers',
+    [
+      ['added', 'b'],
+      ['modified', 'a'],
+    ],
+    ['news', 'news'],
+  ],
+  [
+    'no numbers, repeated',
+    [
+      ['added', 'a'],
+      ['modified', 'a'],
+    ],
+    ['news', 'repeated'],
+  ],
+  [
+    'deleted twice',
+    [
+      ['added', '1'],
+      ['deleted', '2'],
+      ['deleted', '2'],
+    ],
+    ['news', 'news', 'repeated'],
+  ],
+  ['deleted, never there', [['deleted', '1']], ['repeated']],
+  [
+    'an old deletion',
+    [
+      ['added', '2'],
+      ['deleted', '1'],
+    ],
+    ['news', 'stale'],
+  ],
+  [
+    'a deletion of the version that stands',
+    [
+      ['added', '2'],
+      ['deleted', '2'],
+    ],
+    ['news', 'news'],
+  ],
+  [
+    'late after a deletion',
+    [
+      ['added', '1'],
+      ['deleted', '3'],
+      ['modified', '2'],
+    ],
+    ['news', 'news', 'stale'],
+  ],
+  [
+    'recreated after a deletion',
+    [
+      ['added', '1'],
+      ['deleted', '3'],
+      ['added', '4'],
+    ],
+    ['news', 'news', 'news'],
+  ],
+];
+
+describe('news', () => {
+  test.each(newsCases)('%s', (_, events, want) => {
+    const store = createStore(new Set(resources));
+    const got = events.map(([type, version]) => {
+      const before = { ...store.dropped };
+      const change = store.apply(event(type, at(version)));
+      if (change !== null) return 'news';
+      return store.dropped.stale > before.stale ? 'stale' : 'repeated';
+    });
+    expect(got).toEqual(want);
+  });
+
+  test('a change has the versions before and after', () => {
+    const store = createStore(new Set(resources));
+    const [one, two] = [at('1'), at('2')];
+    const changed = (type: WatchEvent['type'], object: typeof one) =>
+      store.apply(event(type, object, 5));
+    const base = { resource: 'pods', at: 5 };
+    expect(changed('added', one)).toEqual({ ...base, before: null, after: one });
+    expect(changed('modified', two)).toEqual({ ...base, before: one, after: two });
+    expect(changed('deleted', two)).toEqual({ ...base, before: two, after: null });
+  });
+
+  test('objects of one key and two resources are two', () => {
+    const { snapshot } = storeOf([
+      service({ resourceVersion: '5' }),
+      endpoints({ resourceVersion: '3' }),
+    ]);
+    expect(snapshot.services.size + snapshot.endpoints.size).toBe(2);
+  });
+
+  test('the last deletions are remembered, the oldest forgotten', () => {
+    const store = createStore(new Set(resources));
+    for (let index = 0; index < 5000; index++) {
+      const one = pod({ name: `p-${index}`, resourceVersion: '5' });
+      store.apply(event('added', one));
+      store.apply(event('deleted', one));
+    }
+    const late = (index: number) =>
+      store.apply(event('modified', pod({ name: `p-${index}`, resourceVersion: '4' })));
+    expect(late(4999)).toBeNull();
+    expect(late(0)).not.toBeNull();
+  });
+
+  test('after a gap any version is taken, and the change says so', () => {
+    const store = createStore(new Set(resources));
+    store.apply(event('added', at('5')));
+    const after = (type: 'modified' | 'deleted', version: string) =>
+      store.apply({ ...event(type, at(version)), gap: true });
+    expect(after('modified', '3')).toMatchObject({ gap: true, after: { resourceVersion: '3' } });
+    expect(after('modified', '3')).not.toBeNull();
+    expect(after('deleted', '3')).toMatchObject({ gap: true, after: null });
+    expect(after('deleted', '3')).toBeNull();
+  });
+
+  test('deletions of a resource are forgotten when it has been listed', () => {
+    const store = createStore(new Set(resources));
+    const late = () => store.apply(event('modified', at('3')));
+    for (const type of ['added', 'deleted'] as const) store.apply(event(type, at('5')));
+    store.listed('services');
+    expect(late()).toBeNull();
+    store.listed('pods');
+    expect(late()).not.toBeNull();
+  });
+});
+
+describe('what is known', () => {
+  test('grows as resources are delivered', () => {
+    const delivered = new Set<(typeof resources)[number]>();
+    const { snapshot } = createStore(delivered);
+    expect(resources.filter((one) => snapshot.knows(one))).toEqual([]);
+    delivered.add('pods');
+    expect(resources.filter((one) => snapshot.knows(one))).toEqual(['pods']);
+  });
+});
+
+describe('pods', () => {
+  const names = (pods: Iterable<{ name: string }>): string[] =>
+    [...pods].map(({ name }) => name).sort();
+
+  test('are found by address in canonical form, in all namespaces', () => {
+    const { snapshot } = storeOf([
+      pod({ ips: ['10.0.0.1', '10.0.0.01', 'FD00::1'] }),
+      pod({ name: 'b', namespace: 'bank', ips: ['::ffff:10.0.0.1'] }),
+    ]);
+    expect(names(snapshot.podsAt('10.0.0.1'))).toEqual(['b', 'web-1']);
+    expect(names(snapshot.podsAt('fd00::1'))).toEqual(['web-1']);
+    expect(names(snapshot.podsAt('10.0.0.01'))).toEqual([]);
+  });
+
+  test('leave the indexes as they change and go', () => {
+    const store = storeOf([pod(), pod({ name: 'b' }), pod({ name: 'c' })]);
+    const { snapshot } = store;
+    store.apply(event('modified', pod({ name: 'b', ips: ['10.0.0.2'], node: 'node-b' })));
+    store.apply(event('deleted', pod({ name: 'c' })));
+    expect(names(snapshot.podsAt('10.0.0.1'))).toEqual(['web-1']);
+    expect(names(snapshot.podsAt('10.0.0.2'))).toEqual(['b']);
+    expect(names(snapshot.podsOn('node-a'))).toEqual(['web-1']);
+    expect(names(snapshot.podsOn('node-b'))).toEqual(['b']);
+    expect(names(snapshot.podsIn('shop'))).toEqual(['b', 'web-1']);
+    store.apply(event('deleted', pod()));
+    store.apply(event('deleted', pod({ name: 'b' })));
+    for (const found of [
+      snapshot.podsAt('10.0.0.1'),
+      snapshot.podsOn(''),
+      snapshot.podsIn('shop'),
+    ]) {
+      expect(names(found)).toEqual([]);
+    }
+  });
+});
+
+describe('Services by what they select', () => {
+  const labels = fc.dictionary(fc.constantFrom('app', 'tier', 'v'), fc.constantFrom('a', 'b', ''));
+  const one = fc.record({
+    name: fc.constantFrom('s1', 's2', 's3'),
+    namespace: fc.constantFrom('shop', 'bank'),
+    selector: fc.option(labels, { nil: null }),
+    gone: fc.boolean(),
+  });
+
+  test('are all that match, whatever they were before', () => {
+    const property = fc.property(fc.array(one, { maxLength: 12 }), labels, (changes, wanted) => {
+      const store = createStore(new Set(resources));
+      for (const { gone, ...more } of changes) {
+        store.apply(event(gone ? 'deleted' : 'modified', service(more)));
+      }
+      const { snapshot } = store;
+      const want = [...snapshot.services.values()].filter(
+        ({ namespace, selector }) => namespace === 'shop' && selects(selector, wanted),
+      );
+      const got = snapshot.servicesSelecting('shop', wanted);
+      expect(got.map(({ key }) => key).sort()).toEqual(want.map(({ key }) => key).sort());
+    });
+    fc.assert(property);
+  });
+
+  test('as they are now, in the namespace of the pod', () => {
+    const labels = { app: 'web' };
+    const store = storeOf([service({ name: 'one' }), service({ namespace: 'other' })]);
+    const keys = (namespace: string) =>
+      store.snapshot.servicesSelecting(namespace, labels).map(({ key }) => key);
+    for (let round = 0; round < 2; round++) {
+      expect(keys('shop')).toEqual(['shop/one']);
+      expect(keys('other')).toEqual(['other/web']);
+      expect(keys('none')).toEqual([]);
+    }
+    store.apply(event('added', service({ name: 'two' })));
+    expect(keys('shop').sort()).toEqual(['shop/one', 'shop/two']);
+    store.apply(event('deleted', service({ name: 'one' })));
+    expect(keys('shop')).toEqual(['shop/two']);
+  });
+
+  test('ExternalName ones too', () => {
+    const { snapshot } = storeOf([service({ type: 'ExternalName' })]);
+    expect(snapshot.servicesSelecting('shop', { app: 'web' })).toHaveLength(1);
+  });
+});
+
+describe('what Nodes add up to', () => {
+  const capacityOf = (...nodes: Parameters<typeof node>[0][]) => {
+    const { snapshot } = storeOf(nodes.map((more, index) => node({ name: `n${index}`, ...more })));
+    const { insufficient, cpuMillisByZone } = snapshot.zoneCapacity;
+    return insufficient ? 'insufficient' : Object.fromEntries(cpuMillisByZone);
+  };
+  const cases: [string, Parameters<typeof node>[0][], unknown][] = [
+    ['none', [], {}],
+    ['by zone', [{}, { cpuMillis: 1 }, { zone: 'zone-b' }], { 'zone-a': 4001, 'zone-b': 4000 }],
+    ['not the control plane', [{}, { controlPlane: true, zone: 'zone-b' }], { 'zone-a': 4000 }],
+    ['not those that are not ready', [{}, { ready: false, zone: 'zone-b' }], { 'zone-a': 4000 }],
+    ['a Node without zone', [{}, { zone: '' }], 'insufficient'],
+    ['a Node without CPU', [{}, { cpuMillis: 0 }], 'insufficient'],
+    ['one that does not count, without zone', [{}, { zone: '', ready: false }], { 'zone-a': 4000 }],
+  ];
+  test.each(cases)('%s', (_, nodes, want) => {
+    expect(capacityOf(...nodes)).toEqual(want);
+  });
+
+  test('is counted anew when a Node changes', () => {
+    const store = storeOf([node()]);
+    const cpu = () => store.snapshot.zoneCapacity.cpuMillisByZone.get('zone-a');
+    expect(cpu()).toBe(4000);
+    store.apply(event('modified', node({ cpuMillis: 8000 })));
+    expect(cpu()).toBe(8000);
+    store.apply(event('deleted', node({ cpuMillis: 8000 })));
+    expect(cpu()).toBeUndefined();
+  });
+
+  test('a zone that was seen stays seen', () => {
+    const store = storeOf([node(), node({ name: 'node-b', zone: 'zone-b' })]);
+    store.apply(event('modified', node({ zone: 'zone-c' })));
+    store.apply(event('deleted', node({ name: 'node-b' })));
+    expect([...store.snapshot.zonesSeen].sort()).toEqual(['zone-a', 'zone-b', 'zone-c']);
+  });
+});
+
+test('slices and Endpoints are found by key', () => {
+  const { snapshot } = storeOf([slice(), endpoints()]);
+  expect([...snapshot.slices.keys(), ...snapshot.endpoints.keys()]).toEqual([
+    'shop/web-abcde',
+    'shop/web',
+  ]);
+});

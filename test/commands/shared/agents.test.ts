@@ -1,0 +1,72 @@
+// The options that name agents, and what becomes of agents that answer.
+
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { describe, expect, test } from 'vitest';
+
+import type { Entry } from '../../../src/auditor/auditor.ts';
+import { createAuditor } from '../../../src/auditor/auditor.ts';
+import type { Attached } from '../../../src/auditor/live.ts';
+import { fleetOf } from '../../../src/commands/shared/agents.ts';
+import type { Cluster } from '../../../src/commands/shared/cluster.ts';
+import type { Agented, Connected } from '../../../src/commands/shared/options.ts';
+import { newestRelease } from '../../../src/shadow/release.ts';
+import { throwProblem } from '../../problems.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-fleet-'));
+const empty = join(folder, 'empty');
+writeFileSync(empty, '\n');
+
+const auditor = createAuditor({
+  settle: 30,
+  release: newestRelease,
+  maxEndpointsPerSlice: 100,
+  onProblem: throwProblem,
+});
+
+const clock = { now: () => 5, after: () => () => undefined, soon: () => undefined };
+const cluster = {
+  clock,
+  environment: { random: () => 0, sleep: () => Promise.resolve() },
+} as unknown as Cluster;
+
+function fleetWith(options: Partial<Agented & Connected>, deliver: (entry: Entry) => void) {
+  const attached = {
+    deliver: (entry: Entry) => {
+      deliver(entry);
+      return Promise.resolve();
+    },
+  } as unknown as Attached;
+  return fleetOf({ endpoints: true, ...options }, cluster, auditor, attached, () => undefined);
+}
+
+const agents = { namespace: 'auditor', name: 'agents' };
+
+describe('refuses', () => {
+  test.each<[Partial<Agented & Connected>, RegExp]>([
+    [{ agents, namespaces: ['shop'] }, /needs the whole cluster/],
+    [{ agents, shard: { index: 0, count: 2 } }, /needs the whole cluster/],
+    [{ agents, agentsCert: 'a' }, /--agents-cert and --agents-key belong together/],
+    [{ agents, agentsTokenFile: empty }, /The token is empty/],
+    [{ agents, agentsCa: join(folder, 'absent') }, /ENOENT.*absent/],
+  ])('%j', (options, message) => {
+    expect(() => fleetWith(options, () => undefined)).toThrow(message);
+  });
+});
+
+test('without a Service of agents nobody is asked', () => {
+  expect(fleetWith({}, () => undefined)).toBeNull();
+});
+
+test('nobody is asked before the cluster is known', async () => {
+  const entries: Entry[] = [];
+  const stop = new AbortController();
+  const fleet = fleetWith({ agents }, (entry) => entries.push(entry));
+  const running = fleet?.run(stop.signal);
+  stop.abort();
+  await running;
+  expect(entries).toEqual([]);
+  expect(fleet?.status().size).toBe(0);
+});

@@ -1,0 +1,54 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { askServer } from '../../../src/commands/shared/ask-server.ts';
+
+const asked: string[] = [];
+let answer: { code: number; text: string } = { code: 200, text: '' };
+const server = createServer((request, response) => {
+  asked.push(request.url ?? '');
+  response.writeHead(answer.code).end(answer.text);
+});
+
+beforeAll(async () => {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+});
+
+afterAll(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+const address = (): string => `127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+
+test('asks for the words as they are, below whatever path', async () => {
+  answer = { code: 200, text: '{"format":1,"kind":"explain","answer":"so"}' };
+  for (const url of [`http://${address()}`, address(), `http://${address()}/audit/`]) {
+    expect(await askServer(url, ['pod/a&b', 'service/web'], 'shop')).toMatchObject({
+      answer: 'so',
+    });
+  }
+  const query = 'explain?subject=pod%2Fa%26b&subject=service%2Fweb&namespace=shop';
+  expect(asked).toEqual([`/api/v1/${query}`, `/api/v1/${query}`, `/audit/api/v1/${query}`]);
+});
+
+test.each([
+  [404, '{"format":1,"kind":"explain","found":false}', { found: false }],
+  [503, '{"format":1,"error":"The first lists are awaited"}', 'The first lists are awaited'],
+  [200, '{}', 'answers 200, but not with an explanation'],
+  [200, '<html>', 'gives no explanation'],
+])('%d %s', async (code, text, want) => {
+  answer = { code, text };
+  const got = await askServer(address(), ['service/web'], null);
+  if (typeof want === 'string') expect(got).toContain(want);
+  else expect(got).toMatchObject(want);
+});
+
+test('nobody there is said', async () => {
+  expect(await askServer('http://127.0.0.1:1', ['service/web'], null)).toContain(
+    'http://127.0.0.1:1 gives no explanation: ',
+  );
+  expect(await askServer('http://', ['service/web'], null)).toContain('expected a URL');
+});

@@ -1,0 +1,80 @@
+// Which cluster is meant, and what is said where none is.
+
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import { afterEach, expect, test, vi } from 'vitest';
+
+import { problemText } from '../../../src/cluster/decode/problem.ts';
+import { auditorOf, hasCluster, openCluster } from '../../../src/commands/shared/cluster.ts';
+import { liveCluster, rawSlice } from '../../clusters.ts';
+import { usual } from '../printed.ts';
+
+afterEach(() => {
+  vi.unstubAllEnvs();
+});
+
+const nowhere = join(tmpdir(), 'endpoint-auditor-no-such-kubeconfig');
+
+test('without any configuration there is none, and that is said', () => {
+  vi.stubEnv('KUBECONFIG', nowhere);
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
+  expect(hasCluster(usual)).toBe(false);
+  expect(() => openCluster(usual)).toThrow('No cluster is configured');
+});
+
+test('one that is named, or that runs this program, is never replaced by anything else', () => {
+  vi.stubEnv('KUBECONFIG', nowhere);
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
+  expect(hasCluster(usual)).toBe(true);
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
+  expect(hasCluster({ ...usual, context: 'x' })).toBe(true);
+  const named = { ...usual, kubeconfig: nowhere };
+  expect(hasCluster(named)).toBe(true);
+  expect(() => openCluster(named)).toThrow(nowhere);
+});
+
+test('its address is that of the context', () => {
+  const path = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-')), 'config');
+  const one = (name: string, server: string): object => ({ name, cluster: { server } });
+  const context = (name: string): object => ({ name, context: { cluster: name, user: 'u' } });
+  const config = {
+    apiVersion: 'v1',
+    kind: 'Config',
+    clusters: [one('a', 'https://a.example'), one('b', 'https://b.example')],
+    contexts: [context('a'), context('b')],
+    users: [{ name: 'u', user: { token: 't' } }],
+    'current-context': 'a',
+  };
+  writeFileSync(path, JSON.stringify(config));
+  const open = (context?: string): string => {
+    const cluster = openCluster({
+      ...usual,
+      kubeconfig: path,
+      ...(context === undefined ? {} : { context }),
+    });
+    cluster.close();
+    return cluster.server;
+  };
+  expect([open(), open('b')]).toEqual(['https://a.example', 'https://b.example']);
+  expect(() => open('c')).toThrow(/"c"/);
+});
+
+test('the auditor of a live cluster reports node rules that it cannot read', async () => {
+  const problems: string[] = [];
+  const { cluster } = liveCluster(rawSlice);
+  const options = { ...usual, settle: 0 };
+  const { auditor, attached } = auditorOf(cluster, options, {
+    onProblem: (problem) => problems.push(problemText(problem)),
+  });
+  const stop = new AbortController();
+  const ended = attached.run(stop.signal);
+  await expect.poll(() => auditor.ledger() !== null, { timeout: 5000 }).toBe(true);
+  const rules = { kind: 'given-rules', node: 'node-a', source: 'a.rules', unread: null } as const;
+  await attached.deliver({ ...rules, text: '*nat\n:PREROUTING\n-A', config: null });
+  stop.abort();
+  await ended;
+  expect(problems.join('\n')).toContain('a.rules');
+  expect(problems.join('\n')).toContain('Node node-a');
+});

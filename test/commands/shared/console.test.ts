@@ -1,0 +1,74 @@
+// What commands say, and the exit code that a report makes.
+
+import { afterEach, describe, expect, test, vi } from 'vitest';
+
+import { problemAt } from '../../../src/cluster/decode/problem.ts';
+import {
+  exitCodeOf,
+  print,
+  problemLog,
+  sayFinding,
+  sayIfUnknown,
+} from '../../../src/commands/shared/console.ts';
+import { auditorOf, header } from '../../entries.ts';
+import { conformState, findingOf, reportOf, stateOf } from '../../output/samples.ts';
+import { printed } from '../printed.ts';
+
+afterEach(() => {
+  vi.restoreAllMocks();
+  vi.unstubAllEnvs();
+});
+
+describe('the exit code', () => {
+  const well = conformState();
+  const withFindings = (...severities: ('critical' | 'info')[]) =>
+    reportOf(well, { findings: severities.map((severity) => findingOf({ severity })) });
+  test.each([
+    ['all conform', reportOf(well), 0],
+    ['information only', withFindings('info'), 0],
+    ['a finding', withFindings('info', 'critical'), 1],
+    ['something is unknown', reportOf(stateOf()), 2],
+    ['unknown is more than a finding', reportOf(stateOf(), { findings: [findingOf()] }), 2],
+    ['nothing was judged', reportOf(well, { services: 0 }), 2],
+    ['only what others write', reportOf(well, { services: 0, foreign: 1 }), 0],
+  ])('%s', (_name, report, want) => {
+    expect(exitCodeOf(report)).toBe(want);
+  });
+});
+
+test('problems are said as they come, and some are kept', () => {
+  const { err } = printed();
+  const { problems, onProblem } = problemLog();
+  for (let line = 1; line <= 150; line++) onProblem(problemAt('a.json', line, 'Expected JSON'));
+  expect(err().split('\n')[0]).toBe('endpoint-auditor: a.json:1: Expected JSON');
+  expect(err().trimEnd().split('\n')).toHaveLength(150);
+  expect(problems).toHaveLength(100);
+});
+
+test('a finding is one line', () => {
+  const { out } = printed();
+  sayFinding(findingOf());
+  expect(out()).toMatch(/^10:56:46 OPEN +critical shop\/web .*\n$/);
+});
+
+test('a release that is not known is named', () => {
+  const { err } = printed();
+  const { auditor } = auditorOf(0);
+  auditor.take(header(1, 'v1.99.0'));
+  sayIfUnknown(auditor);
+  expect(err()).toContain('Kubernetes v1.99.0 is not known; judged as 1.36');
+});
+
+test.each<[string | undefined, boolean]>([
+  [undefined, true],
+  ['', true],
+  ['wide', true],
+  ['-1', true],
+  ['120', false],
+])('in a pipe with COLUMNS %j, all that is wrong is said: %s', (columns, isWhole) => {
+  vi.stubEnv('COLUMNS', columns);
+  const { out } = printed();
+  const actual = `10.1.2.3 of pod web-1: ${'a port, '.repeat(30)}and a last`;
+  print(reportOf(conformState(), { findings: [findingOf({ actual })] }), 'table');
+  expect(out().includes(actual)).toBe(isWhole);
+});

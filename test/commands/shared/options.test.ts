@@ -1,0 +1,101 @@
+import { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+
+import type { Connected, Judged, Metered, Reported } from '../../../src/commands/shared/options.ts';
+import {
+  perServiceOf,
+  refuseLive,
+  scopeOf,
+  withAgents,
+  withConnected,
+  withJudged,
+  withMetrics,
+  withNode,
+  withReported,
+  withShard,
+} from '../../../src/commands/shared/options.ts';
+
+const parsed = (...args: string[]): Connected & Judged & Reported =>
+  withShard(withConnected(withJudged(withReported(new Command().exitOverride()))))
+    .parse(args, { from: 'user' })
+    .opts();
+
+test('what is not said has a usual value, and the scope is everything', () => {
+  const options = parsed();
+  expect(options).toMatchObject({
+    settle: 30,
+    maxEndpointsPerSlice: 100,
+    output: 'table',
+    endpoints: true,
+  });
+  expect(scopeOf(options)).toEqual({ namespaces: null, excluded: [], shard: null });
+});
+
+test('a scope is what is said of namespaces and shards', () => {
+  const args = ['--namespaces', 'a,b', '--exclude-namespaces', 'c', '--shard', '1/3'];
+  const options = parsed(...args, '--no-endpoints');
+  expect(options.endpoints).toBe(false);
+  expect(scopeOf(options)).toEqual({
+    namespaces: ['a', 'b'],
+    excluded: ['c'],
+    shard: { index: 1, count: 3 },
+  });
+});
+
+test('an agent answers on loopback and rests half a minute, unless told otherwise', () => {
+  const parse = (...args: string[]): object =>
+    withNode(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
+  const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
+  const listen = { host: '127.0.0.1', port: 9466 };
+  expect(parse()).toEqual({ listen, nodeIps: [], podCidrs: [], ...usual });
+  const args = ['--listen', ':1', '--node-ips', '10.0.0.1,fd00::1', '--pod-cidrs', '10.1.0.0/24'];
+  expect(parse(...args, '--interval', '5m')).toMatchObject({
+    listen: { host: null, port: 1 },
+    nodeIps: ['10.0.0.1', 'fd00::1'],
+    podCidrs: ['10.1.0.0/24'],
+    interval: 300,
+  });
+});
+
+const silent = (): Command =>
+  new Command().exitOverride().configureOutput({ writeErr: () => undefined });
+
+describe('which Services have series of their own', () => {
+  const metered = (...args: string[]) => {
+    const command = withMetrics(silent());
+    return perServiceOf(command.parse(args, { from: 'user' }).opts<Metered>());
+  };
+
+  test('those with findings, of which there are not too many', () => {
+    expect(metered()).toEqual({ mode: 'findings', max: 1000 });
+  });
+
+  test('or as it is said', () => {
+    const args = ['--metrics.per-service=all', '--metrics.max-services=20000'];
+    expect(metered(...args)).toEqual({ mode: 'all', max: 20_000 });
+  });
+
+  test.each([
+    ['--metrics.per-service=some', /some.*findings, all, off/s],
+    ['--metrics.max-services=0', /max-services.*whole number above 0/s],
+  ])('%s is refused', (argument, message) => {
+    expect(() => metered(argument)).toThrow(message);
+  });
+});
+
+test.each<[string[], string | null]>([
+  [[], null],
+  [['--kubernetes-version', '1.33', '-n', 'shop'], null],
+  [['--context', 'prod'], '--context <name>'],
+  [['--no-endpoints'], '--no-endpoints'],
+  [['--agents', 'auditor/agents'], '--agents <namespace/name>'],
+  [['--settle', '30s'], '--settle <duration>'],
+])('where a dump is read, %j is refused as %s', (args, flags) => {
+  const command = withAgents(withConnected(withJudged(withReported(silent()))));
+  command.parse(args, { from: 'user' });
+  const refuse = (): void => {
+    refuseLive(command, 'a dump', ['settle']);
+  };
+  if (flags === null) expect(refuse).not.toThrow();
+  else expect(refuse).toThrow(`option '${flags}' is of no use with a dump`);
+});

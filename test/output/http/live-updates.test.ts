@@ -1,0 +1,81 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+
+import { afterEach, beforeEach, expect, test } from 'vitest';
+
+import type { Pulse } from '../../../src/output/http/live-updates.ts';
+import { createPulse } from '../../../src/output/http/live-updates.ts';
+
+let pulse: Pulse;
+let looks = 0;
+let revision = 'a';
+const server = createServer((request, response) => {
+  void pulse.follow(request, response).then((taken) => {
+    if (!taken) response.writeHead(503).end();
+  });
+});
+
+beforeEach(async () => {
+  looks = 0;
+  pulse = createPulse(() => {
+    looks++;
+    return { revision, moment: `${String(looks)} UTC` };
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+});
+
+afterEach(async () => {
+  pulse.close();
+  server.close();
+  server.closeAllConnections();
+  await once(server, 'close');
+});
+
+const url = (): string => `http://127.0.0.1:${String((server.address() as AddressInfo).port)}/`;
+
+/** Events of a connection until there are so many. */
+async function events(count: number): Promise<unknown[]> {
+  const stop = new AbortController();
+  const response = await fetch(url(), { signal: stop.signal });
+  expect(response.headers.get('content-type')).toContain('text/event-stream');
+  let text = '';
+  const found = (): unknown[] =>
+    [...text.matchAll(/^event:beat\n(?:id:.*\n)?data:(.*)$/gm)].map(
+      ([, json]) => JSON.parse(json ?? '') as unknown,
+    );
+  const decoder = new TextDecoder();
+  for await (const chunk of response.body ?? []) {
+    text += decoder.decode(chunk as Uint8Array);
+    if (found().length >= count) break;
+  }
+  stop.abort();
+  return found();
+}
+
+test('a page is told at once, and again every second', async () => {
+  const [first, second] = await events(2);
+  expect(first).toMatchObject({ revision: 'a', moving: true });
+  revision = 'b';
+  expect(second).toMatchObject({ revision: 'a', moving: true });
+  expect(await events(1)).toMatchObject([{ revision: 'b' }]);
+});
+
+test('nothing is asked while no page is open', async () => {
+  await events(1);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  const before = looks;
+  await new Promise((resolve) => setTimeout(resolve, 1200));
+  expect(looks).toBe(before);
+});
+
+test('closing ends what is open', async () => {
+  const response = await fetch(url());
+  const reader = response.body?.getReader();
+  await reader?.read();
+  pulse.close();
+  let done = false;
+  while (!done) done = (await reader?.read())?.done ?? true;
+  expect(done).toBe(true);
+});

@@ -1,0 +1,74 @@
+import express from 'express';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+import { addPages } from '../../../src/output/http/pages.ts';
+import type { Listening } from '../../../src/output/http/server.ts';
+import { listen } from '../../../src/output/http/server.ts';
+import { assetPath } from '../../../src/output/page/assets.ts';
+import { numbersOf, statusOf, wordsIn } from '../samples.ts';
+
+const asked: unknown[] = [];
+let server: Listening;
+
+beforeAll(async () => {
+  const app = express();
+  addPages(app, {
+    status: () => statusOf(),
+    beat: () => ({ revision: '1', now: 0 }),
+    services: () => [numbersOf(), numbersOf({ name: 'api' })],
+    servicePage(...what) {
+      asked.push(what);
+      return null;
+    },
+    nodePage(...what) {
+      asked.push(what);
+      return null;
+    },
+  });
+  server = await listen(app, { host: '127.0.0.1', port: 0 });
+});
+
+afterAll(() => server.close());
+
+const get = (path: string): Promise<Response> =>
+  fetch(`http://127.0.0.1:${String(server.port)}${path}`);
+
+test.each([
+  ['/services?q=api', 'api', 'web'],
+  ['/services?q=api&page=x&verdict=', 'api', 'web'],
+  ['/services?q=web&q=api', 'api', 'zzz'],
+  ['/findings?severity=info', 'shop/api', 'shop/web'],
+])('%s shows %s and not %s', async (path, shown, hidden) => {
+  const text = wordsIn(await (await get(path)).text());
+  expect(text).toContain(shown);
+  expect(text).not.toContain(` ${hidden} `);
+});
+
+test('names come as they are, with what is asked besides', async () => {
+  asked.length = 0;
+  for (const path of [
+    '/services/a%2Fb/c?from=100',
+    '/services/a/b?from=-1',
+    '/nodes/n?port=a/b:c',
+  ]) {
+    expect((await get(path)).status).toBe(404);
+  }
+  expect(asked).toEqual([
+    ['a/b', 'c', 100],
+    ['a', 'b', 0],
+    ['n', 'a/b:c'],
+  ]);
+});
+
+test('what is not there is said on a page', async () => {
+  const response = await get('/nodes/%3Cb%3E');
+  expect(wordsIn(await response.text())).toContain(
+    'There is no Node <b>, and nothing is told of one.',
+  );
+});
+
+test('what pages load may be kept for good', async () => {
+  const response = await get(assetPath('page.js'));
+  expect(response.headers.get('content-type')).toBe('text/javascript; charset=utf-8');
+  expect(response.headers.get('cache-control')).toContain('immutable');
+});

@@ -1,0 +1,386 @@
+import { once } from 'node:events';
+import type { IncomingMessage } from 'node:http';
+import { request as httpRequest } from 'node:http';
+import { connect } from 'node:net';
+
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import type { Answers, Listening } from '../../../src/output/http/server.ts';
+import { createApp, listen } from '../../../src/output/http/server.ts';
+import type { ServiceStatus } from '../../../src/output/page/service-status.ts';
+import type { Status } from '../../../src/output/page/status.ts';
+import { findingOf, lagReport, moment, numbersOf, statusOf } from '../samples.ts';
+
+let current: Status;
+let more: Partial<Answers>;
+let server: Listening;
+const url = (path: string): string => `http://127.0.0.1:${String(server.port)}${path}`;
+const get = (path: string, init: RequestInit = {}): Promise<Response> => fetch(url(path), init);
+
+function* scrapeOf({ metrics }: Status): Generator<undefined, Status['metrics']> {
+  yield;
+  return metrics;
+}
+
+const answers: Answers = {
+  status: () => current,
+  beat: () => ({ revision: current.revision, now: current.metrics.now }),
+  services: () => [numbersOf()],
+  servicePage: (namespace, name, from) => more.servicePage?.(namespace, name, from) ?? null,
+  nodePage: (node, port) => more.nodePage?.(node, port) ?? null,
+  scrape: () => scrapeOf(current),
+  service: (namespace, name) => more.service?.(namespace, name) ?? null,
+  lag: () => lagReport,
+  explain: (words, namespace) => more.explain?.(words, namespace) ?? null,
+  nodes: () => more.nodes?.() ?? [],
+  notReady: () => more.notReady?.() ?? null,
+  stuck: () => more.stuck?.() ?? null,
+};
+
+beforeEach(async () => {
+  current = statusOf();
+  more = {};
+  server = await listen(createApp(answers), { host: '127.0.0.1', port: 0 });
+});
+
+afterEach(async () => {
+  await server.close();
+});
+
+describe('what each path answers', () => {
+  const cases: [string, number, string, RegExp][] = [
+    ['/', 200, 'text/html; charset=utf-8', /^<!doctype html>.*2 findings/s],
+    ['/findings', 200, 'text/html; charset=utf-8', /^<!doctype html>.*shop\/web/s],
+    ['/services', 200, 'text/html; charset=utf-8', /^<!doctype html>.*\/services\/shop\/web/s],
+    ['/services/a/b', 404, 'text/html; charset=utf-8', /There is no Service a\/b/],
+    ['/nodes', 200, 'text/html; charset=utf-8', /No node’s rules are known/],
+    ['/nodes/a', 404, 'text/html; charset=utf-8', /There is no Node a/],
+    ['/assets/nothing', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
+    [
+      '/metrics',
+      200,
+      'text/plain; version=0.0.4; charset=utf-8',
+      /^# HELP endpoint_auditor_findings /,
+    ],
+    ['/livez', 200, 'text/plain; charset=utf-8', /^ok\n$/],
+    ['/healthz', 200, 'text/plain; charset=utf-8', /^ok\n$/],
+    ['/readyz', 200, 'text/plain; charset=utf-8', /^ok\n$/],
+    ['/api/v1/findings', 200, 'application/json; charset=utf-8', /^\{"format":1,/],
+    ['/api/v1/lag', 200, 'application/json; charset=utf-8', /^\{"format":1,"from":/],
+    ['/api/v1/findings?since=x', 400, 'application/json; charset=utf-8', /RFC 3339: since/],
+    ['/api/v1/services/shop/web', 404, 'application/json; charset=utf-8', /No such Service/],
+    ['/api/v1/findings?name=x', 400, 'application/json; charset=utf-8', /Unknown parameter/],
+    ['/nowhere', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
+    ['/%E0%A4%A', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
+  ];
+  test.each(cases)('%s', async (path, status, type, body) => {
+    const response = await get(path);
+    expect([response.status, response.headers.get('content-type')]).toEqual([status, type]);
+    expect(await response.text()).toMatch(body);
+  });
+
+  test.each(cases)('%s: safe headers', async (path) => {
+    const { headers } = await get(path);
+    const policy = headers.get('content-security-policy')?.split('; ') ?? [];
+    expect(policy).toEqual([
+      "default-src 'none'",
+      "style-src 'self'",
+      "script-src 'self'",
+      "connect-src 'self'",
+      "img-src 'self'",
+      "base-uri 'none'",
+      "form-action 'self'",
+      "frame-ancestors 'none'",
+    ]);
+    expect(headers.get('x-content-type-options')).toBe('nosniff');
+    expect(headers.get('cache-control')).toBe('no-store');
+    expect(headers.has('x-powered-by')).toBe(false);
+    expect(headers.has('etag')).toBe(false);
+  });
+
+  test('readiness says what is waited for, and the process lives meanwhile', async () => {
+    more = { notReady: () => 'The first lists are not complete' };
+    const response = await get('/readyz');
+    expect([response.status, await response.text()]).toEqual([
+      503,
+      'The first lists are not complete\n',
+    ]);
+    expect((await get('/livez')).status).toBe(200);
+  });
+
+  test('a stuck loop fails liveness and says so', async () => {
+    more = { stuck: () => 'Nothing has been taken in for 61 s' };
+    for (const path of ['/livez', '/healthz']) {
+      const response = await get(path);
+      expect(response.status).toBe(503);
+      expect(await response.text()).toBe('Nothing has been taken in for 61 s\n');
+    }
+  });
+
+  test('a Service is asked for by its name', async () => {
+    const asked: string[] = [];
+    more = {
+      service: (namespace, name) => {
+        asked.push(`${namespace}/${name}`);
+        return { ...one, namespace, service: name };
+      },
+    };
+    const response = await get('/api/v1/services/shop/web%2Fx');
+    expect(response.status).toBe(200);
+    expect(await response.json()).toEqual({ ...one, namespace: 'shop', service: 'web/x' });
+    expect(asked).toEqual(['shop/web/x']);
+  });
+
+  test('nodes, each with its agent', async () => {
+    const verdicts = { conform: 3, pending: 0, different: 1, unknown: 0 };
+    const agent = { state: 'answering', since: 5, seenAt: 7 };
+    const nodes = [{ node: 'node-a', verdicts, agent }];
+    more = { nodes: () => nodes };
+    const response = await get('/api/v1/nodes');
+    expect(await response.json()).toEqual({ format: 1, nodes });
+  });
+  const one: ServiceStatus = {
+    format: 1,
+    now: moment,
+    namespace: '',
+    service: '',
+    outputs: [{ output: 'endpoints', verdict: 'unknown', reason: 'input-stale' }],
+    nodes: null,
+    notConform: [],
+    fill: [],
+    pending: [],
+    standing: [findingOf()],
+    resolved: [],
+    inputs: { pods: { state: 'stale', unseenSeconds: 7 } },
+  };
+
+  const filters: [string, readonly string[]][] = [
+    ['', ['web', 'api', 'old']],
+    ['?service=api', ['api']],
+    ['?service=api&service=web', ['web', 'api']],
+    ['?namespace=shop&severity=info', ['api']],
+    ['?namespace=bank', []],
+    ['?output=endpointslices&code=slice-endpoint-unexpected', ['web', 'api', 'old']],
+    ['?output=endpoints', []],
+    [`?since=${moment}`, ['web', 'api', 'old']],
+    [`?since=${moment + 1}`, ['late']],
+    ['?since=2026-11-21T10:56:47Z&service=late', ['late']],
+    ['?since=2026-11-21T10:56:48Z', []],
+  ];
+  test.each(filters)('findings are filtered by %j', async (query, want) => {
+    const late = { openedAt: moment - 9, resolvedAt: moment + 1, service: 'late' };
+    const isLate = want.includes('late') || query.includes('10:56:48');
+    const old = findingOf({ resolvedAt: moment, service: 'old' });
+    current = statusOf({ resolved: isLate ? [old, findingOf(late)] : [old] });
+    const response = await get(`/api/v1/findings${query}`);
+    const { standing, resolved } = (await response.json()) as {
+      standing: Finding[];
+      resolved: Finding[];
+    };
+    expect([...standing, ...resolved].map(({ service }) => service)).toEqual(want);
+  });
+
+  test.each([255, 256, 257, 1000])('%i findings are sent in pieces that fit', async (count) => {
+    const findings = Array.from({ length: count }, (_, one) => findingOf({ service: `s${one}` }));
+    const { metrics } = current;
+    const summary = { ...metrics.summary, findings };
+    current = { ...current, metrics: { ...metrics, summary }, resolved: findings.slice(1) };
+    const got = (await (await get('/api/v1/findings')).json()) as Record<string, unknown>;
+    expect([got.standing, got.resolved]).toEqual([findings, findings.slice(1)]);
+  });
+
+  test('findings are those of the catalogue, standing and resolved', async () => {
+    const resolved = [findingOf({ resolvedAt: moment, service: '\u001b<b>' })];
+    current = statusOf({ resolved, forgotten: 3 });
+    expect(await (await get('/api/v1/findings')).json()).toEqual({
+      format: 1,
+      now: moment,
+      standing: current.metrics.summary.findings,
+      resolved,
+      forgotten: 3,
+    });
+  });
+
+  test('an explanation is asked for by the words of the command', async () => {
+    const asked: unknown[] = [];
+    const path = '/api/v1/explain?subject=pod/a&subject=service/web&namespace=shop';
+    const document = { format: 1, kind: 'explain', found: true };
+    more = {
+      explain(...words) {
+        asked.push(words);
+        return document as never;
+      },
+    };
+    const response = await get(path);
+    expect([response.status, await response.json()]).toEqual([200, document]);
+    expect(asked).toEqual([[['pod/a', 'service/web'], 'shop']]);
+    more = { explain: () => ({ ...document, found: false }) as never };
+    expect((await get(path)).status).toBe(404);
+    more = { notReady: () => 'Waiting for pods' };
+    expect(await (await get(path)).json()).toEqual({ format: 1, error: 'Waiting for pods' });
+    more = {
+      explain() {
+        throw new Error('Expected service/NAME');
+      },
+    };
+    const refused = await get('/api/v1/explain');
+    expect([refused.status, await refused.json()]).toEqual([
+      400,
+      { format: 1, error: 'Expected service/NAME' },
+    ]);
+  });
+
+  test('each answer is of its moment', async () => {
+    const before = await (await get('/metrics')).text();
+    const { metrics } = current;
+    current = statusOf({ metrics: { ...metrics, summary: { ...metrics.summary, services: 99 } } });
+    const after = await (await get('/metrics')).text();
+    expect(before).toContain('endpoint_auditor_services 21\n');
+    expect(after).toContain('endpoint_auditor_services 99\n');
+  });
+});
+
+describe('what is asked in another way', () => {
+  test.each(['POST', 'PUT', 'DELETE', 'OPTIONS'])('%s is refused', async (method) => {
+    const response = await get('/metrics', { method });
+    expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+  });
+
+  test('HEAD has no body', async () => {
+    const response = await get('/', { method: 'HEAD' });
+    expect([response.status, await response.text()]).toEqual([200, '']);
+  });
+
+  const lengthOf = async (encoding: string): Promise<{ encoding: string; length: number }> => {
+    const asked = httpRequest(url('/metrics'), { headers: { 'Accept-Encoding': encoding } }).end();
+    const [response] = (await once(asked, 'response')) as [IncomingMessage];
+    let length = 0;
+    for await (const chunk of response) length += (chunk as Buffer).length;
+    return { encoding: String(response.headers['content-encoding']), length };
+  };
+
+  test('a scraper that takes gzip gets it', async () => {
+    const packed = await lengthOf('gzip');
+    const bare = await lengthOf('identity');
+    expect([packed.encoding, bare.encoding]).toEqual(['gzip', 'undefined']);
+    expect(packed.length).toBeLessThan(bare.length / 4);
+  });
+});
+
+describe('/metrics', () => {
+  const accepted: [string | null, RegExp, RegExp][] = [
+    [null, /^text\/plain; version=0\.0\.4/, /\n$/],
+    ['text/plain', /^text\/plain; version=0\.0\.4/, /\n$/],
+    [
+      'application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1',
+      /^application\/openmetrics-text; version=1\.0\.0/,
+      /\n# EOF\n$/,
+    ],
+  ];
+  test.each(accepted)('for %j', async (accept, type, ending) => {
+    const response = await get('/metrics', accept === null ? {} : { headers: { accept } });
+    expect(response.headers.get('content-type')).toMatch(type);
+    expect(response.headers.get('vary')).toContain('Accept');
+    expect(await response.text()).toMatch(ending);
+  });
+
+  test('HEAD has no body, and ends', async () => {
+    const response = await get('/metrics', { method: 'HEAD' });
+    expect([response.status, await response.text()]).toEqual([200, '']);
+  });
+
+  const many = (count: number): string[][] =>
+    Array.from({ length: count }, (_, at) => [`x{a="${String(at).repeat(20)}"} 1\n`]);
+
+  test('a hundred thousand rows arrive whole, packed or not', async () => {
+    const rows = many(100_000);
+    current = statusOf({ metrics: { ...current.metrics, perService: { rows, leftOut: 0 } } });
+    const text = await (await get('/metrics')).text();
+    const want = rows.map(([row]) => row).join('');
+    expect(text.includes(want)).toBe(true);
+  });
+
+  test('a scraper that goes away is no error', async () => {
+    const errors: unknown[] = [];
+    const app = createApp(answers, (error) => errors.push(error));
+    const short = await listen(app, { host: '127.0.0.1', port: 0 });
+    const rows = many(200_000);
+    current = statusOf({ metrics: { ...current.metrics, perService: { rows, leftOut: 0 } } });
+    const gone = connect(short.port, '127.0.0.1');
+    gone.write('GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(gone, 'data');
+    gone.destroy();
+    await short.close();
+    expect(errors).toEqual([]);
+  });
+});
+
+test('a defect answers 500, tells nothing of itself, and leaves the server running', async () => {
+  const errors: unknown[] = [];
+  const defect = new Error('secret detail');
+  const fail = (): never => {
+    throw defect;
+  };
+  const pages = { beat: fail, services: fail, servicePage: fail, nodePage: fail, explain: fail };
+  const rest = { status: fail, scrape: fail, service: fail, lag: fail, notReady: fail };
+  const other = { nodes: fail, stuck: () => null };
+  const all = { ...pages, ...rest, ...other };
+  const app = createApp(all, (error) => errors.push(error));
+  const broken = await listen(app, { host: '127.0.0.1', port: 0 });
+  for (const path of ['/', '/metrics', '/readyz', '/api/v1/findings', '/api/v1/lag']) {
+    const response = await fetch(`http://127.0.0.1:${String(broken.port)}${path}`);
+    expect([response.status, await response.text()]).toEqual([500, 'Internal error\n']);
+  }
+  expect((await fetch(`http://127.0.0.1:${String(broken.port)}/livez`)).status).toBe(200);
+  expect(errors).toEqual([defect, defect, defect, defect, defect]);
+  await broken.close();
+});
+
+describe('listening', () => {
+  const app = createApp(answers);
+
+  test('an address in use is said in words', async () => {
+    await expect(listen(app, { host: '127.0.0.1', port: server.port })).rejects.toThrow(
+      `Cannot listen on 127.0.0.1:${String(server.port)}: the address is already in use`,
+    );
+  });
+
+  test('and so is one that the machine does not have', async () => {
+    await expect(listen(app, { host: '192.0.2.1', port: 0 })).rejects.toThrow(
+      'Cannot listen on 192.0.2.1:0: the machine has no such address',
+    );
+  });
+
+  test('without a host, every address is listened on', async () => {
+    const everywhere = await listen(app, { host: null, port: 0 });
+    expect((await fetch(`http://127.0.0.1:${String(everywhere.port)}/livez`)).status).toBe(200);
+    await everywhere.close();
+  });
+
+  test('closing does not wait for idle connections, and may be asked for twice', async () => {
+    const short = await listen(app, { host: '127.0.0.1', port: 0 });
+    const kept = connect(short.port, '127.0.0.1');
+    await once(kept, 'connect');
+    kept.write('GET /livez HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(kept, 'data');
+    const begun = performance.now();
+    await Promise.all([short.close(), short.close()]);
+    expect(performance.now() - begun).toBeLessThan(1000);
+    await expect(fetch(`http://127.0.0.1:${String(short.port)}/livez`)).rejects.toThrow();
+    kept.destroy();
+  });
+
+  test('nor longer than 2 s for one that asks slowly', async () => {
+    const slow = await listen(app, { host: '127.0.0.1', port: 0 });
+    const asking = connect(slow.port, '127.0.0.1');
+    await once(asking, 'connect');
+    asking.on('error', () => undefined);
+    asking.write('GET /livez HTTP/1.1\r\n');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    const begun = performance.now();
+    await slow.close();
+    expect(performance.now() - begun).toBeLessThan(3000);
+    asking.destroy();
+  });
+});

@@ -1,0 +1,141 @@
+// Which Services have series, for how long, and how often their texts are made.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import type { ServiceNumbers } from '../../../src/output/metrics/service-families.ts';
+import type { Known, PerService, ServiceSeries } from '../../../src/output/metrics/service-rows.ts';
+import { createServiceRows } from '../../../src/output/metrics/service-rows.ts';
+import { findingOf, numbersOf } from '../samples.ts';
+
+const named = (name: string, open = false): ServiceNumbers =>
+  numbersOf({ name, share: { ...numbersOf().share, open } });
+
+function knownOf(services: readonly ServiceNumbers[], more: Partial<Known> = {}): Known {
+  const keyed = services.map((one) => [`${one.namespace}/${one.name}`, one] as const);
+  const open = keyed.filter(([, { share }]) => share.open).map(([key]) => key);
+  return {
+    services: new Map(keyed),
+    open: new Set(open),
+    findings: () => [],
+    stale: new Set(),
+    ...more,
+  };
+}
+
+/** Rows with the number of texts that were made for them. */
+function rowsFor(options: PerService): (known: Known) => ServiceSeries & { made: number } {
+  const rows = createServiceRows(options);
+  return (known) => {
+    const steps = rows(known);
+    let made = 0;
+    let step = steps.next();
+    for (; step.done !== true; step = steps.next()) made++;
+    return { ...step.value, made };
+  };
+}
+
+const names = ({ rows }: ServiceSeries): (string | undefined)[] =>
+  rows.map((row) => /service="([^"]*)"/.exec(row.join(''))?.[1]);
+
+describe('which Services have series', () => {
+  const services = [named('web', true), named('api'), named('db', true)];
+
+  test.each([
+    ['findings', ['web', 'db']],
+    ['all', ['web', 'api', 'db']],
+    ['off', []],
+  ] as const)('%s', (mode, want) => {
+    const got = rowsFor({ mode, max: 10 })(knownOf(services));
+    expect([names(got), got.leftOut]).toEqual([want, 0]);
+  });
+
+  test('names without a Service have none', () => {
+    const share = { ...numbersOf().share, exists: false, open: true };
+    const orphan = numbersOf({ name: 'gone', share });
+    for (const mode of ['all', 'findings'] as const) {
+      expect(names(rowsFor({ mode, max: 10 })(knownOf([orphan, ...services])))).not.toContain(
+        'gone',
+      );
+    }
+  });
+
+  test('whoever has them keeps them, and the others wait for their turn', () => {
+    const rows = rowsFor({ mode: 'findings', max: 2 });
+    const [a, b, c] = [named('a', true), named('b', true), named('c', true)];
+    expect(names(rows(knownOf([b, c])))).toEqual(['b', 'c']);
+    const crowded = rows(knownOf([a, b, c]));
+    expect([names(crowded), crowded.leftOut]).toEqual([['b', 'c'], 1]);
+    const after = rows(knownOf([a, named('b'), c]));
+    expect([names(after), after.leftOut]).toEqual([['c', 'a'], 0]);
+  });
+
+  test('whatever happens, they are as many as may be, and the rest is counted', () => {
+    const some = fc.uniqueArray(fc.record({ name: fc.nat(9), open: fc.boolean() }), {
+      selector: ({ name }) => name,
+    });
+    const mode = fc.constantFrom('findings' as const, 'all' as const);
+    const property = fc.property(mode, fc.nat(5), fc.array(some), (mode, max, moments) => {
+      const rows = rowsFor({ mode, max });
+      for (const moment of moments) {
+        const services = moment.map(({ name, open }) => named(`s${String(name)}`, open));
+        const got = rows(knownOf(services));
+        const wanted = services.filter(({ share }) => mode === 'all' || share.open);
+        expect(got.rows.length).toBe(Math.min(max, wanted.length));
+        expect(got.leftOut).toBe(wanted.length - got.rows.length);
+        const known = wanted.map(({ name }) => name);
+        for (const name of names(got)) expect(known).toContain(name);
+      }
+    });
+    fc.assert(property);
+  });
+});
+
+describe('texts', () => {
+  test('are made once per change', () => {
+    const rows = rowsFor({ mode: 'all', max: 10 });
+    const [web, api] = [named('web'), named('api')];
+    expect(rows(knownOf([web, api])).made).toBe(2);
+    expect(rows(knownOf([web, api])).made).toBe(0);
+    const changed = rows(knownOf([{ ...web, audits: 5 }, api]));
+    expect(changed.made).toBe(1);
+    expect(changed.rows[0]?.join('')).toContain(
+      'endpoint_auditor_service_audits_total{namespace="shop",service="web"} 5\n',
+    );
+  });
+
+  test('are made anew when something cannot be seen any more, and when it can', () => {
+    const rows = rowsFor({ mode: 'all', max: 10 });
+    const services = [named('web'), named('api')];
+    rows(knownOf(services));
+    const blind = rows(knownOf(services, { stale: new Set(['pods']) }));
+    expect(blind.made).toBe(2);
+    expect(blind.rows[0]?.join('')).toContain('output="endpoints",verdict="unknown"} 1');
+    expect(rows(knownOf(services)).rows[0]?.join('')).toContain('verdict="conform"} 1');
+  });
+
+  test('count the findings of their Service only', () => {
+    const rows = rowsFor({ mode: 'findings', max: 10 });
+    const findings = () => [
+      findingOf(),
+      findingOf({ service: 'api' }),
+      findingOf({ namespace: 'b' }),
+    ];
+    const got = rows(knownOf([named('web', true)], { findings }));
+    expect(got.rows[0]?.join('')).toContain(
+      'endpoint_auditor_service_findings{namespace="shop",service="web",severity="critical"} 1\n',
+    );
+  });
+
+  test('spell names so that no name can end a label', () => {
+    const hostile = numbersOf({ name: 'a"} 1\nx{b="' });
+    const row = rowsFor({ mode: 'all', max: 1 })(knownOf([hostile])).rows[0]?.join('') ?? '';
+    expect(row).toContain('service="a\\"} 1\\nx{b=\\""');
+    expect(
+      row
+        .trimEnd()
+        .split('\n')
+        .every((line) => line.startsWith('endpoint_auditor_')),
+    ).toBe(true);
+  });
+});

@@ -1,0 +1,206 @@
+import { describe, expect, test } from 'vitest';
+
+import type { Code } from '../../../src/audit/finding/catalogue.ts';
+import { catalogue } from '../../../src/audit/finding/catalogue.ts';
+import { setFill } from '../../../src/audit/measure/fill.ts';
+import { countConvergence } from '../../../src/audit/measure/lag.ts';
+import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
+import {
+  lagDrawing,
+  newestFirst,
+  nodesInOrder,
+  renderPage,
+} from '../../../src/output/page/page.ts';
+import { endpoint, slice, times } from '../../build.ts';
+import {
+  conformState,
+  findingOf,
+  hostileNames,
+  moment,
+  stateOf,
+  statusOf,
+  tagsIn,
+  wordsIn,
+} from '../samples.ts';
+
+const codes = Object.keys(catalogue) as Code[];
+
+describe('the overview', () => {
+  test('says how all is, and what stands', () => {
+    const text = wordsIn(renderPage(statusOf()));
+    expect(text).toContain('2 findings 1 critical, 1 info, among 21 Services');
+    expect(text).toContain('2026-11-21 10:56:46 UTC');
+    expect(text).toContain('shop.ndjson.gz · Kubernetes v1.36.3 · shadowed as 1.36 · 21 Services');
+    expect(text).toContain('Endpoints 1 pending, 19 conform');
+    expect(text).toContain('EndpointSlices 2 different, 19 conform');
+    expect(text).toContain('nodes-not-known 1');
+    expect(text).toContain('Written by others, not judged: 2.');
+    expect(text).toContain('The oldest difference pends for 12 s.');
+    expect(text).toContain('found 10.1.2.3 of pod web-1, ready');
+    expect(text).toContain('for 30 s, since 2026-11-21 10:56:16 UTC');
+    expect(text).toContain('Nothing measured yet.');
+    expect(text).not.toMatch(/undefined|NaN|\[object/);
+  });
+
+  test('lists what is newest first, the worst of one moment first', () => {
+    const findings = [
+      findingOf({ service: 'old', openedAt: moment - 9 }),
+      findingOf({ service: 'mild', severity: 'info' }),
+      findingOf({ service: 'bad', severity: 'critical' }),
+    ];
+    const order = newestFirst(findings).map(({ service }) => service);
+    expect(order).toEqual(['bad', 'mild', 'old']);
+  });
+
+  test('lists what is resolved, the latest first, and how many there are', () => {
+    const resolved = times(9, (index) =>
+      findingOf({ service: `gone-${index}`, resolvedAt: moment - 9 + index }),
+    );
+    const text = wordsIn(renderPage(statusOf({ resolved, forgotten: 7 })));
+    expect(text).toContain('Resolved 16');
+    expect(text).toContain('10 more resolved');
+    expect(text.indexOf('gone-8')).toBeLessThan(text.indexOf('gone-7'));
+    expect(text).not.toContain('gone-1');
+  });
+
+  test('shows lag and packing once they are measured', () => {
+    const metrics = conformState();
+    countConvergence(metrics.convergence, { output: 'mirrored', operation: 'add', seconds: 0.004 });
+    setFill(
+      metrics.fill,
+      'shop/web',
+      [1, 2].map((count) => slice({ endpoints: times(count, () => endpoint()) })),
+    );
+    const text = wordsIn(renderPage(statusOf({ metrics })));
+    expect(text).toContain('Mirrored slices add 1 4 ms 4 ms 4 ms');
+    expect(text).toContain('2 slices, 1 more than needed · 2 % of their places taken');
+  });
+
+  const quiet = conformState().summary;
+  const mirrored = (more: object) => ({ ...quiet.verdicts.mirrored, conform: 0, ...more });
+  const summaryWith = (more: object) => conformState({ summary: { ...quiet, ...more } });
+  const cases: [string, Parameters<typeof statusOf>[0], string, string][] = [
+    ['all is well', { metrics: conformState() }, '21 Services conform nothing differs', 'conform'],
+    ['not ready', { notReady: 'No pods\nNo nodes' }, 'Not ready yet No pods; No nodes', 'info'],
+    [
+      'pending only',
+      {
+        metrics: summaryWith({
+          verdicts: { ...quiet.verdicts, mirrored: mirrored({ pending: 1 }) },
+        }),
+      },
+      '21 Services conform 1 output pending, may be on its way',
+      'conform',
+    ],
+    [
+      'unknown is not conform',
+      { metrics: summaryWith({ unknown: { 'object-unreadable': 1, 'endpoints-not-known': 3 } }) },
+      '4 outputs cannot be judged no findings among 21 Services',
+      'warning',
+    ],
+    ['no Services', { metrics: summaryWith({ services: 0 }) }, 'No Services Nothing is', 'quiet'],
+  ];
+  test.each(cases)('headline: %s', (_, more, text, tone) => {
+    const html = renderPage(statusOf(more));
+    expect(wordsIn(html)).toContain(` ${text}`);
+    expect(html).toContain(`<section class="head ${tone}"`);
+  });
+
+  test('an input that cannot be seen is said at the top', () => {
+    const state = stateOf();
+    const blind = { state: 'stale', blindSince: moment - 42, version: '7' } as const;
+    const watches = { ...state.watches, inputs: new Map([['pods', blind] as const]) };
+    const text = wordsIn(renderPage(statusOf({ metrics: { ...state, watches } })));
+    expect(text).toContain('pods have not been seen for 42 s: what rests on them is unknown');
+    expect(text).toContain('stale for 42 s');
+  });
+
+  test('nodes that are not all conform come first', () => {
+    const of = (node: string, different: number) => ({
+      node,
+      conform: 1,
+      pending: 0,
+      different,
+      unknown: 0,
+    });
+    const nodes = [of('a', 0), of('b', 3), of('c', 5)];
+    expect(nodesInOrder(nodes).map(({ node }) => node)).toEqual(['c', 'b', 'a']);
+    const state = stateOf();
+    const html = renderPage(
+      statusOf({ metrics: { ...state, summary: { ...state.summary, nodes } } }),
+    );
+    expect(wordsIn(html)).toContain('Service ports by verdict c 5 different, 1 conform');
+    expect(html).toContain('href="/nodes/c"');
+  });
+});
+
+describe('the chart', () => {
+  const history = createLagHistory();
+  const note = (at: number, seconds: number) =>
+    history.note({ service: 'a/b', output: 'endpoints', operation: 'add', seconds, at });
+  note(100, 1);
+  note(110, 2);
+  note(300, 3);
+
+  test('shows the longest of each stretch, and breaks off where nothing happened', () => {
+    expect(JSON.parse(lagDrawing(history.series()))).toEqual({
+      at: [100, 110, 111, 300],
+      lines: [{ name: 'Endpoints', values: [1, 2, null, 3] }],
+    });
+    expect(renderPage(statusOf({ lag: history.series() }))).not.toContain('undefined');
+  });
+
+  test('of less than two stretches there is none', () => {
+    expect(lagDrawing(createLagHistory().series())).toBe('');
+  });
+});
+
+describe('the overview is safe and small', () => {
+  test('no script and no style but those of the server, nothing from elsewhere', () => {
+    const html = renderPage(statusOf());
+    expect(html).not.toMatch(/<script>| style=| on[a-z]+="|https?:|<img|<style|url\(/);
+    for (const [, link = ''] of html.matchAll(/(?:href|src|action)="([^"]*)"/g)) {
+      expect(link).toMatch(/^[/#?]/);
+    }
+  });
+
+  test.each(hostileNames)('the name %j stays text', (name) => {
+    const of = (one: string) => {
+      const finding = findingOf({ service: one, namespace: one, actual: one, expected: one });
+      const state = stateOf();
+      const summary = { ...state.summary, findings: [finding] };
+      return renderPage({
+        ...statusOf({ metrics: { ...state, summary }, source: one, kubernetes: one }),
+        resolved: [findingOf({ resolvedAt: moment, service: one, node: one })],
+      });
+    };
+    expect(tagsIn(of(name))).toEqual(tagsIn(of('web')));
+    expect(of(name).replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u);
+  });
+
+  test('it is bounded, whatever the cluster holds', () => {
+    const long = '"'.repeat(253);
+    const findings = times(5000, (index) =>
+      findingOf({
+        code: codes[index % codes.length] ?? 'slice-orphaned',
+        namespace: long,
+        service: long,
+        actual: long,
+        expected: long,
+      }),
+    );
+    const state = stateOf();
+    const html = renderPage({
+      ...statusOf({ source: long, kubernetes: long }),
+      metrics: { ...state, summary: { ...state.summary, findings } },
+      resolved: findings.map((one) => ({ ...one, resolvedAt: moment })),
+    });
+    expect(Buffer.byteLength(html)).toBeLessThan(150 * 1024);
+    expect(wordsIn(html)).toContain('4,988 more findings');
+  });
+
+  test('a common page is small', () => {
+    const html = renderPage(statusOf({ metrics: conformState() }));
+    expect(Buffer.byteLength(html)).toBeLessThan(8000);
+  });
+});

@@ -1,0 +1,176 @@
+// An explanation as text: the verdict first, no line wider than asked, a mark and a word for
+// everything, and nothing hidden in hostile names. As JSON: the document as it is.
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import type { Reason } from '../../../src/audit/explain/reason.ts';
+import { reason } from '../../../src/audit/explain/reason.ts';
+import type { ExplainDocument } from '../../../src/output/text/explain.ts';
+import { renderExplanation } from '../../../src/output/text/explain.ts';
+import { hostileText } from '../hostile.ts';
+
+const at = 1_795_258_700;
+
+const document = (more: Partial<ExplainDocument> = {}): ExplainDocument => ({
+  format: 1,
+  kind: 'explain',
+  at,
+  subject: { kind: 'service', service: 'shop/web' },
+  found: true,
+  verdict: 'conform',
+  severity: null,
+  answer: 'Service shop/web has endpoints',
+  change: null,
+  reasons: [reason('yes', 'all is well')],
+  history: null,
+  ...more,
+});
+
+const plain = { colour: false, width: 80 };
+const text = (more: Partial<ExplainDocument> = {}): string =>
+  renderExplanation(document(more), 'text', plain);
+
+test('as a whole', () => {
+  const parts = [reason('note', 'found: nothing')];
+  const wrong = reason('no', 'a pod is absent', {
+    object: 'Endpoints shop/web',
+    field: 'subsets',
+    source: 'endpoints_controller.go syncService',
+    change: 'delete the object',
+    since: at - 60,
+    parts,
+  });
+  const got = text({
+    verdict: 'different',
+    severity: 'warning',
+    change: 'delete the object',
+    reasons: [wrong, reason('unknown', 'the input has no Nodes')],
+    history: [
+      { at: at - 60, what: 'endpoints', before: 'conform', after: 'different', lag: null },
+      { at, what: 'Endpoints', before: 'absent', after: 'ready', lag: 60 },
+    ],
+  });
+  expect(got).toBe(
+    [
+      '✗ DIFFERENT (WARNING) at 2026-11-21T10:58:20Z: ' +
+        'what stands is not what the controllers should have written',
+      '  Service shop/web has endpoints',
+      '  → delete the object',
+      '',
+      '├─ ✗ a pod is absent, since 10:57:20',
+      '│  │ by Endpoints shop/web subsets; Kubernetes code: endpoints_controller.go',
+      '│  │   syncService',
+      '│  │ → delete the object',
+      '│  └─ · found: nothing',
+      '└─ ? the input has no Nodes',
+      '',
+      'History',
+      ' 10:57:20  endpoints: conform → different',
+      ' 10:58:20  Endpoints: absent → ready (60 s after the change)',
+      '',
+    ].join('\n'),
+  );
+});
+
+test.each<[string, Partial<ExplainDocument>, string]>([
+  ['conform', {}, '· CONFORM: the controllers wrote'],
+  ['pending', { verdict: 'pending' }, '✗ PENDING: it differs'],
+  ['unknown', { verdict: 'unknown' }, '? UNKNOWN: the input does not hold'],
+  ['trouble', { severity: 'warning' }, '✗ TROUBLE (WARNING): what the controllers are given'],
+  ['information', { severity: 'info' }, '· CONFORM: the controllers wrote'],
+  ['nothing to judge', { verdict: null }, '· NOTHING TO JUDGE: no controller'],
+  ['not found', { found: false, verdict: null }, '? NOT FOUND: nothing of that name'],
+])('the head of %s', (_, more, want) => {
+  expect(text(more).startsWith(want)).toBe(true);
+});
+
+test('a dump has no times, and a long history shows its end', () => {
+  const reasons = [reason('no', 'it is wrong', { since: at })];
+  expect(text({ reasons })).not.toContain('since');
+  const moment = { at, what: 'endpoints', before: 'a', after: 'b', lag: null };
+  const got = text({ history: Array.from({ length: 25 }, () => moment) });
+  expect(got).toContain('(5 earlier)');
+});
+
+test('what the controllers followed again and again is one row of each output', () => {
+  const hop = (what: string, from: number, lag: number) => [
+    { at: at + from, what, before: 'conform', after: 'pending', lag: null },
+    { at: at + from + lag, what, before: 'pending', after: 'conform', lag },
+  ];
+  const history = [
+    { at, what: 'Endpoints', before: null, after: 'conform', lag: null },
+    ...hop('Endpoints', 1, 0.25),
+    ...hop('EndpointSlices', 2, 0.5),
+    ...hop('EndpointSlices', 3, 1),
+    { at: at + 9, what: 'Endpoints', before: 'conform', after: 'pending', lag: null },
+    { at: at + 40, what: 'Endpoints', before: 'pending', after: 'different', lag: null },
+  ];
+  expect(text({ history }).split('History\n')[1]?.trimEnd().split('\n')).toEqual([
+    ' 10:58:20  Endpoints: conform',
+    ' 10:58:21  Endpoints: a change, followed after 250 ms',
+    ' 10:58:22  EndpointSlices: 2 changes until 10:58:23, each followed within 1 s',
+    ' 10:58:29  Endpoints: conform → pending',
+    ' 10:59:00  Endpoints: pending → different',
+  ]);
+});
+
+test('a node is judged by what kube-proxy writes, a Service by what it asks for', () => {
+  const subject = { kind: 'node', node: 'node-a', service: 'shop/web', port: null } as const;
+  expect(text({ subject })).toContain('CONFORM: kube-proxy wrote what it must');
+  expect(text({ subject, verdict: 'different' })).toContain('not what kube-proxy should have');
+  expect(text({ change: 'label the pod' })).toContain('what they must; the rest is up to you');
+});
+
+test('colour only adds to the marks', () => {
+  const coloured = renderExplanation(document(), 'text', { ...plain, colour: true });
+  expect(coloured).toContain('\u001b[');
+  // eslint-disable-next-line no-control-regex -- what a terminal takes for colour
+  expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(text());
+});
+
+test('JSON is the document', () => {
+  expect(JSON.parse(renderExplanation(document(), 'json', plain))).toEqual(document());
+});
+
+const reasons: fc.Arbitrary<Reason> = fc.letrec<{ one: Reason }>((tie) => ({
+  one: fc
+    .record({
+      mark: fc.constantFrom('yes' as const, 'no' as const, 'unknown' as const, 'note' as const),
+      text: hostileText,
+      object: fc.option(hostileText),
+      field: fc.option(hostileText),
+      change: fc.option(hostileText),
+      parts: fc.oneof({ maxDepth: 3 }, fc.constant([]), fc.array(tie('one'), { maxLength: 2 })),
+    })
+    .map(({ mark, text: words, ...more }) => reason(mark, words, more)),
+})).one;
+
+describe('hostile names', () => {
+  const hostile = fc
+    .record({ answer: hostileText, change: fc.option(hostileText), reasons: fc.array(reasons) })
+    .map((more) => document(more));
+  const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
+
+  test('hide nothing in text or JSON', () => {
+    fc.assert(
+      fc.property(hostile, (one) => {
+        for (const format of ['text', 'json'] as const) {
+          const got = renderExplanation(one, format, plain);
+          expect(hidden.test(got.replaceAll('\n', ''))).toBe(false);
+        }
+      }),
+    );
+  });
+
+  test('lines fit the width where words do', () => {
+    const words = fc.array(fc.stringMatching(/^[a-z]{1,12}$/), { maxLength: 60 });
+    fc.assert(
+      fc.property(words, fc.integer({ min: 60, max: 140 }), (list, width) => {
+        const one = document({ reasons: [reason('no', list.join(' '), { field: 'spec' })] });
+        const lines = renderExplanation(one, 'text', { colour: false, width }).split('\n');
+        for (const line of lines.slice(1)) expect(line.length).toBeLessThanOrEqual(width);
+      }),
+    );
+  });
+});

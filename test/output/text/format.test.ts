@@ -1,0 +1,159 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import type { Finding } from '../../../src/audit/finding/catalogue.ts';
+import {
+  clockText,
+  cut,
+  detailText,
+  escapeMarkup,
+  lagText,
+  plural,
+  printable,
+  timeText,
+} from '../../../src/output/text/format.ts';
+import { hostileFinding, hostileText, invisible } from '../hostile.ts';
+import { findingOf, moment } from '../samples.ts';
+
+describe('texts', () => {
+  test.each<[string, string]>([
+    ['web', 'web'],
+    ['a\u001b[31mb', 'a\\u001b[31mb'],
+    ['a\nb\r', 'a\\u000ab\\u000d'],
+    ['\u202egnp.exe', '\\u202egnp.exe'],
+    ['half \ud800', 'half \\ud800'],
+    ['\u{e0041}', '\\u{e0041}'],
+    ['Grüße 😀', 'Grüße 😀'],
+  ])('%j is printed as %s', (text, want) => {
+    expect(printable(text)).toBe(want);
+  });
+
+  test('nothing printable hides anything, and what hides nothing is not changed', () => {
+    fc.assert(
+      fc.property(hostileText, (text) => {
+        expect(printable(text)).not.toMatch(invisible);
+        expect(printable(printable(text))).toBe(printable(text));
+        expect(escapeMarkup(text)).not.toMatch(/[<>"']|&(?!(?:amp|lt|gt|quot|#39);)/);
+      }),
+    );
+  });
+
+  test.each<[string, number, string]>([
+    ['short', 5, 'short'],
+    ['longer', 5, 'long…'],
+    ['😀😀😀', 3, '😀😀😀'],
+    ['😀😀😀😀', 3, '😀😀…'],
+  ])('%s in %i characters', (text, length, want) => {
+    expect(cut(text, length)).toBe(want);
+  });
+
+  test.each<[number | null, string]>([
+    [null, '-'],
+    [0, '0 ms'],
+    [0.0214, '21 ms'],
+    [0.9996, '1 s'],
+    [1.23, '1.2 s'],
+    [9.96, '9.96 s'],
+    [58.09, '58.1 s'],
+    [99.99, '1.7 min'],
+    [600, '10 min'],
+  ])('a lag of %s s is %s', (seconds, want) => {
+    expect(lagText(seconds)).toBe(want);
+  });
+
+  test('times are UTC, and one that is none is not shown', () => {
+    expect(timeText(moment)).toBe('2026-11-21T10:56:46Z');
+    expect(clockText(moment + 0.9)).toBe('10:56:46');
+    for (const none of [null, Number.NaN, Infinity, 1e300]) expect(clockText(none)).toBe('-');
+  });
+});
+
+describe('what is wrong with a finding, in one line', () => {
+  test.each<[Partial<Finding>, string]>([
+    [{ difference: 'unexpected', actual: '10.1.2.3' }, '10.1.2.3'],
+    [{ difference: 'missing', expected: '10.1.2.3', actual: null }, 'missing: 10.1.2.3'],
+    [
+      { difference: 'missing', expected: '10.1.2.3', actual: '10.9.9.9' },
+      '10.9.9.9 in place of 10.1.2.3',
+    ],
+    [{ difference: 'different', expected: 'ready', actual: 'not ready' }, 'not ready, not ready'],
+    [{ difference: 'different', expected: null, actual: null }, 'missing: nothing'],
+  ])('%j', (more, want) => {
+    expect(detailText(findingOf(more), 200)).toBe(want);
+  });
+
+  test('both sides keep their beginning where there is no room for all', () => {
+    const long = (letter: string): string => letter.repeat(100);
+    const of = (expected: string, actual: string, length: number): string =>
+      detailText(findingOf({ difference: 'different', expected, actual }), length);
+    expect(of(long('e'), long('a'), 26)).toBe('aaaaaaaaa…, not eeeeeeeee…');
+    expect(of('e', long('a'), 26)).toBe(`${'a'.repeat(18)}…, not e`);
+    expect(of(long('e'), 'a', 26)).toBe(`a, not ${'e'.repeat(18)}…`);
+  });
+
+  const same = '10.244.0.3 of pod web-1: ready true, ';
+  test.each<[number, string]>([
+    [96, `${same}port 8080, not ${same}port 80`],
+    [95, '10.244.0.3 of pod web-1: ready true, port 8080, not 80'],
+    [54, '10.244.0.3 of pod web-1: ready true, port 8080, not 80'],
+    [40, '10.244.0.3 of pod web-…port 8080, not 80'],
+    [18, '…port 8080, not 80'],
+    [17, '…port 80…, not 80'],
+  ])('in %i characters, what both sides share is said once and cut first', (length, want) => {
+    const of = (port: number): string => `10.244.0.3 of pod web-1: ready true, port ${port}`;
+    const finding = findingOf({ difference: 'different', expected: of(80), actual: of(8080) });
+    expect(detailText(finding, length)).toBe(want);
+  });
+
+  test.each<[string, string, string]>([
+    ['10.244.0.31 of pod web-1', '10.244.0.4 of pod web-1', '10.244.0.31 o…, not 10.244.0.4 of…'],
+    [
+      'is ready true, serving true',
+      'is ready false, serving true',
+      '…ready true, …, not false, servin…',
+    ],
+    [
+      'a b c',
+      'a b c and many more words than there is room for',
+      '…b c, not c and many more words t…',
+    ],
+  ])('%s, not %s', (actual, expected, want) => {
+    const finding = findingOf({ difference: 'different', expected, actual });
+    expect(detailText(finding, 34)).toBe(want);
+  });
+
+  test('two sides that differ are told apart, whatever they share', () => {
+    const word = fc.stringMatching(/^[a-z0-9.]{1,12}$/);
+    const shared = fc.array(word, { minLength: 1, maxLength: 30 });
+    fc.assert(
+      fc.property(shared, word, word, (words, expected, actual) => {
+        fc.pre(expected !== actual);
+        const of = (last: string) => [...words, last].join(' ');
+        const finding = findingOf({
+          difference: 'different',
+          expected: of(expected),
+          actual: of(actual),
+        });
+        const text = detailText(finding, 46);
+        expect(text.endsWith(expected)).toBe(true);
+        expect(text).toContain(`${actual}, not `);
+      }),
+    );
+  });
+
+  test('never longer than it may be', () => {
+    fc.assert(
+      fc.property(hostileFinding, fc.integer({ min: 30, max: 90 }), (finding, length) => {
+        expect(Array.from(detailText(finding, length)).length).toBeLessThanOrEqual(length);
+      }),
+    );
+  });
+});
+
+test('one is one, and all else are many', () => {
+  expect([0, 1, 2].map((count) => plural(count, 'finding'))).toEqual([
+    '0 findings',
+    '1 finding',
+    '2 findings',
+  ]);
+});

@@ -1,0 +1,89 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+
+import { junitText } from '../../../src/output/text/junit.ts';
+import type { Report } from '../../../src/output/text/report.ts';
+import { hides, hostileReport } from '../hostile.ts';
+import { conformState, findingOf, moment, reportOf, stateOf } from '../samples.ts';
+
+const junit = (report: Report): string => junitText(report);
+
+/** Checks that a text is well-formed XML 1.0 of the kind that is written here; returns its tags. */
+function xmlTags(text: string): string[] {
+  const legal = /^(?:[\t\n\r\u0020-\ud7ff\ue000-\ufffd]|[\u{10000}-\u{10ffff}])*$/u;
+  expect(legal.test(text)).toBe(true);
+  const tags: string[] = [];
+  const open: string[] = [];
+  const attribute = / [a-z]+="(?:[^<&"]|&(?:amp|lt|gt|quot|#39);)*"/g;
+  let rest = text.replace('<?xml version="1.0" encoding="UTF-8"?>\n', '');
+  while (rest !== '') {
+    const content = /^(?:[^<&]|&(?:amp|lt|gt|quot|#39);)+/.exec(rest)?.[0];
+    const tag = /^<[^>]*>/.exec(rest)?.[0];
+    expect(content ?? tag, rest.slice(0, 80)).toBeDefined();
+    rest = rest.slice((content ?? tag ?? '').length);
+    if (tag === undefined) continue;
+    const name = /^<\/?([a-z-]+)/.exec(tag)?.[1] ?? '';
+    if (tag.startsWith('</')) expect(open.pop()).toBe(name);
+    else {
+      expect(tag.slice(name.length + 1).replace(attribute, '')).toBe('>');
+      open.push(name);
+      tags.push(name);
+    }
+  }
+  expect(open).toEqual([]);
+  return tags;
+}
+
+describe('JUnit', () => {
+  test('is red for what the command is red for', () => {
+    const findings = [
+      findingOf(),
+      findingOf({ severity: 'info', service: 'api', cause: 'hand-edited' }),
+      findingOf({ resolvedAt: moment + 1, severity: 'warning', service: 'b' }),
+      findingOf({ output: 'input', code: 'address-shared' }),
+    ];
+    const text = junit(reportOf(stateOf(), { findings }));
+    const tags = xmlTags(text);
+    const count = (name: string): number => tags.filter((tag) => tag === name).length;
+    expect(text).toContain(
+      '<testsuites name="endpoint-auditor" tests="8" failures="3" errors="1" skipped="2">',
+    );
+    expect([count('testcase'), count('failure'), count('error'), count('skipped')]).toEqual([
+      8, 3, 1, 2,
+    ]);
+    expect(text).toContain('<testsuite name="mirrored" tests="1" failures="0" errors="1"');
+    expect(text).toContain('name="slice-endpoint-unexpected shop/api (hand-edited)"><skipped');
+    expect(text).toContain('<system-out>19 outputs conform</system-out>');
+    expect(text).toContain('(resolved at 2026-11-21T10:56:47Z)');
+  });
+
+  test('has one passing test case per output where all is well', () => {
+    const text = junit(reportOf(conformState()));
+    expect(text).toContain('tests="3" failures="0" errors="0" skipped="0">');
+    expect(xmlTags(text).filter((tag) => tag === 'testcase').length).toBe(3);
+  });
+
+  test('is red where a Service cannot be read, and where there is none', () => {
+    const unread = { 'object-unreadable': 2 } as const;
+    const text = junit(reportOf(conformState(), { unknown: unread }));
+    expect(text).toContain(
+      '<testsuite name="input" tests="1" failures="0" errors="1" skipped="0">',
+    );
+    expect(text).toContain('message="2 Services cannot be read"');
+    const empty = junit(reportOf(conformState(), { services: 0 }));
+    expect(empty).toContain('message="No Services to judge"');
+    expect(junit(reportOf(conformState(), { services: 0, foreign: 1 }))).toContain('errors="0"');
+  });
+
+  test('is well-formed, whatever the cluster named', () => {
+    fc.assert(
+      fc.property(hostileReport, (report) => {
+        const text = junit(report);
+        expect(hides(text)).toBe(false);
+        const cases = xmlTags(text).filter((tag) => tag === 'testcase').length;
+        // conform and pending of endpoints, conform of endpointslices, unknown of mirrored
+        expect(cases).toBe(report.findings.length + 4);
+      }),
+    );
+  });
+});

@@ -1,0 +1,301 @@
+import { readFileSync } from 'node:fs';
+
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { parse as parseYaml } from 'yaml';
+
+import { setFill } from '../../../src/audit/measure/fill.ts';
+import { countConvergence, countTrigger } from '../../../src/audit/measure/lag.ts';
+import { trackSize } from '../../../src/audit/measure/size.ts';
+import { junitText } from '../../../src/output/text/junit.ts';
+import type { Report, ReportFormat } from '../../../src/output/text/report.ts';
+import { findingLine, measuresOf, renderReport } from '../../../src/output/text/report.ts';
+import { endpoint, slice, times } from '../../build.ts';
+import { hides, hostileFinding, hostileReport, invisible } from '../hostile.ts';
+import { conformState, findingOf, moment, reportOf, stateOf } from '../samples.ts';
+
+const plain = { colour: false, width: 80 };
+const table = (report: Report, width = 80): string[] =>
+  renderReport(report, 'table', { colour: false, width }).trimEnd().split('\n');
+
+describe('one line per finding as it opens or is resolved', () => {
+  test('open', () => {
+    expect(findingLine(findingOf({ cause: 'hand-edited' }), false)).toBe(
+      '10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  ' +
+        '10.1.2.3 of pod web-1, ready (hand-edited)',
+    );
+  });
+
+  test('resolved', () => {
+    expect(findingLine(findingOf({ resolvedAt: moment + 28, severity: 'info' }), false)).toBe(
+      '10:57:14 RESOLVED info     shop/web endpointslices slice-endpoint-unexpected  after 58 s',
+    );
+  });
+
+  test('colour changes nothing but colour', () => {
+    for (const resolvedAt of [null, moment]) {
+      const finding = findingOf({ resolvedAt });
+      const coloured = findingLine(finding, true);
+      expect(coloured).toContain('\u001b[');
+      // eslint-disable-next-line no-control-regex -- escape sequences are what is taken out
+      expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(findingLine(finding, false));
+    }
+  });
+
+  test('hides nothing', () => {
+    fc.assert(
+      fc.property(hostileFinding, (finding) => {
+        expect(findingLine(finding, false)).not.toMatch(invisible);
+      }),
+    );
+  });
+});
+
+describe('table', () => {
+  const findings = [
+    findingOf({ severity: 'info', code: 'slice-duplicate', service: 'a' }),
+    findingOf({ resolvedAt: moment + 30, service: 'b' }),
+    findingOf({ severity: 'warning', code: 'slice-orphaned', service: 'c', cause: 'hand-edited' }),
+    findingOf({ service: 'd' }),
+  ];
+
+  test('the worst first, those that are resolved last, what is wrong where there is room', () => {
+    const lines = table(reportOf(stateOf(), { findings }), 140);
+    const what = '10.1.2.3 of pod web-1, re…';
+    const rows = [
+      ['SEVERITY', 'NAMESPACE', 'SERVICE', 'OUTPUT        ', 'CODE                     '],
+      ['critical', 'shop     ', 'd      ', 'endpointslices', 'slice-endpoint-unexpected'],
+      ['warning ', 'shop     ', 'c      ', 'endpointslices', 'slice-orphaned           '],
+      ['info    ', 'shop     ', 'a      ', 'endpointslices', 'slice-duplicate          '],
+      ['critical', 'shop     ', 'b      ', 'endpointslices', 'slice-endpoint-unexpected'],
+    ];
+    const more = [
+      ['CAUSE      ', 'OPENED  ', 'RESOLVED', 'WHAT'],
+      ['-          ', '10:56:46', '-       ', what],
+      ['hand-edited', '10:56:46', '-       ', what],
+      ['-          ', '10:56:46', '-       ', what],
+      ['-          ', '10:56:46', '10:57:16', what],
+    ];
+    const gap = '   ';
+    const want = rows.map((row, index) => [...row, ...(more[index] ?? [])].join(gap));
+    expect(lines.slice(0, 5)).toEqual(want);
+    expect(lines.slice(5)).toEqual([
+      '',
+      '3 findings open: 1 critical, 1 warning, 1 info; 1 finding resolved',
+      'Verdicts: endpoints 19 conform, 1 pending; endpointslices 19 conform, 2 different; ' +
+        'mirrored 1 unknown',
+      'Besides: not judged: 1 nodes-not-known; written by others: 2 Services; ' +
+        'input dropped: 3 stale',
+    ]);
+  });
+
+  test('a dump has no times, and a narrow terminal only the columns', () => {
+    const report = reportOf(stateOf(), { kind: 'audit', findings: findings.slice(3) });
+    expect(table(report, 40).slice(0, 3)).toEqual([
+      'SEVERITY   NAMESPACE   SERVICE   OUTPUT           CODE                        CAUSE',
+      'critical   shop        d         endpointslices   slice-endpoint-unexpected   -',
+      '',
+    ]);
+  });
+
+  test('a table that leaves out what is wrong says where it is', () => {
+    const report = reportOf(stateOf(), { kind: 'audit', findings: findings.slice(3) });
+    const hint = 'What is wrong with them has no room in these columns: -o wide says it';
+    expect(table(report, 80).at(-1)).toBe(hint);
+    expect(table(reportOf(conformState()), 80)).not.toContain(hint);
+    expect(renderReport(report, 'wide', plain)).not.toContain(hint);
+    for (const width of [160, Infinity]) {
+      const [head, row, ...rest] = table(report, width);
+      expect(head).toMatch(/WHAT$/);
+      expect(row).toMatch(/10\.1\.2\.3 of pod web-1, ready$/);
+      expect(rest).not.toContain(hint);
+    }
+  });
+
+  test('wide says field, expected and actual, whatever the width', () => {
+    const report = reportOf(stateOf(), { kind: 'audit', findings: findings.slice(3) });
+    const [head, row] = renderReport(report, 'wide', plain).split('\n');
+    expect(head?.split(/ {3,}/).slice(6)).toEqual(['FIELD', 'EXPECTED', 'ACTUAL']);
+    expect(row?.split(/ {3,}/).slice(6)).toEqual([
+      'endpoints',
+      '-',
+      '10.1.2.3 of pod web-1, ready',
+    ]);
+  });
+
+  test('times over several days have their day', () => {
+    const report = reportOf(stateOf(), { findings: findings.slice(3) });
+    const input = { ...report.input, from: moment - 86_400 };
+    expect(table({ ...report, input })[1]).toContain('   2026-11-21T10:56:46Z   -');
+  });
+
+  test('one finding is one line, in order of its report, and hides nothing', () => {
+    fc.assert(
+      fc.property(
+        hostileReport,
+        fc.constantFrom<ReportFormat>('table', 'wide'),
+        (report, format) => {
+          const text = renderReport(report, format, plain);
+          expect(hides(text)).toBe(false);
+          const lines = text.split('\n');
+          const listed = report.findings.length === 0 ? 0 : report.findings.length + 2;
+          expect(lines.length - 1 - listed).toBeGreaterThanOrEqual(2);
+          expect(lines.length - 1 - listed).toBeLessThanOrEqual(5);
+          const starts = ['critical ', 'warning  ', 'info     '];
+          for (const line of lines.slice(1, 1 + report.findings.length)) {
+            expect(starts).toContain(line.slice(0, 9));
+          }
+        },
+      ),
+    );
+  });
+
+  test('colours the severity only', () => {
+    const report = reportOf(stateOf());
+    const coloured = renderReport(report, 'table', { colour: true, width: 80 });
+    expect(coloured).toContain('\u001b[31mcritical');
+    // eslint-disable-next-line no-control-regex -- escape sequences are what is taken out
+    const stripped = coloured.replace(/\u001b\[\d+m/g, '');
+    expect(stripped).toBe(renderReport(report, 'table', plain));
+  });
+});
+
+describe('the headline', () => {
+  const quiet = reportOf(conformState());
+  const unjudged = { conform: 0, pending: 0, different: 0, unknown: 3 };
+  const cases: [string, Report, string][] = [
+    ['all is well', quiet, 'All 21 Services conform'],
+    ['of one', { ...quiet, services: 1 }, 'The only Service conforms'],
+    ['of none', { ...quiet, services: 0 }, 'No Services to judge'],
+    [
+      'after a finding',
+      { ...quiet, findings: [findingOf({ resolvedAt: moment })] },
+      'All 21 Services conform; 1 finding resolved',
+    ],
+    [
+      'what is unknown is not conform',
+      { ...quiet, verdicts: { ...quiet.verdicts, mirrored: unjudged } },
+      'No findings, but not every output is known to conform',
+    ],
+    [
+      'nor is what is pending',
+      {
+        ...quiet,
+        verdicts: { ...quiet.verdicts, mirrored: { ...unjudged, unknown: 0, pending: 1 } },
+      },
+      'No findings, but not every output is known to conform',
+    ],
+    ['findings', { ...quiet, findings: [findingOf(), findingOf()] }, '2 findings: 2 critical'],
+  ];
+  test.each(cases)('%s', (_, report, want) => {
+    expect(table(report)).toContain(want);
+  });
+
+  test('lag and an unverified release are said below', () => {
+    const state = conformState();
+    for (const seconds of times(100, () => 0.02)) {
+      countConvergence(state.convergence, { output: 'endpoints', operation: 'add', seconds });
+    }
+    countConvergence(state.convergence, { output: 'endpoints', operation: 'remove', seconds: 3 });
+    const { input } = reportOf(state);
+    const lines = table(reportOf(state, { input: { ...input, release: '1.34', verified: false } }));
+    expect(lines.slice(-2)).toEqual([
+      'Besides: release 1.34 is not verified',
+      'Convergence lag p50 / p99: endpoints 18 ms / 25 ms of 101',
+    ]);
+  });
+});
+
+test('a release that was guessed is said, with what told it', () => {
+  const { input } = reportOf(conformState());
+  const said = (releaseBy: Report['input']['releaseBy']): string =>
+    table(reportOf(conformState(), { input: { ...input, release: '1.33', releaseBy } })).at(-1) ??
+    '';
+  expect(said('kubelets and labels')).toBe('Besides: judged as 1.33, by its kubelets and labels');
+  expect(said('newest')).toBe('Besides: judged as 1.33, the newest known: none is told');
+  expect(said('version')).not.toContain('1.33');
+  expect(said('option')).not.toContain('1.33');
+});
+
+test('JSON and YAML are the document itself', () => {
+  const report = reportOf(stateOf(), { problems: ['a: b', '- c', '\u001b[31m', '\u0085 \u2028'] });
+  for (const format of ['json', 'yaml'] as const) {
+    const text = renderReport(report, format, plain);
+    expect(format === 'json' ? JSON.parse(text) : parseYaml(text)).toEqual(report);
+  }
+});
+
+test('JSON and YAML lose nothing and hide nothing, whatever the cluster named', () => {
+  fc.assert(
+    fc.property(hostileReport, (report) => {
+      const json = renderReport(report, 'json', plain);
+      expect(hides(json)).toBe(false);
+      expect(JSON.parse(json)).toEqual(report);
+      const yaml = renderReport(report, 'yaml', plain);
+      expect(hides(yaml)).toBe(false);
+      expect(parseYaml(yaml)).toEqual(report);
+    }),
+  );
+});
+
+test('JUnit lists what stands before what is resolved', () => {
+  const findings = [findingOf({ resolvedAt: moment }), findingOf({ severity: 'info' })];
+  const report = reportOf(stateOf(), { findings });
+  expect(renderReport(report, 'junit', plain)).toBe(
+    junitText({ ...report, findings: findings.toReversed() }),
+  );
+});
+
+test('docs/report.md describes every field', () => {
+  const text = readFileSync(new URL('../../../docs/report.md', import.meta.url), 'utf8');
+  const state = stateOf();
+  setFill(state.fill, 'shop/web', [slice(), slice()]);
+  const names = new Set<string>();
+  const collect = (value: unknown): void => {
+    if (typeof value !== 'object' || value === null) return;
+    for (const [name, inner] of Object.entries(value)) {
+      if (!Array.isArray(value)) names.add(name);
+      collect(inner);
+    }
+  };
+  collect(reportOf(state));
+  expect(names.size).toBeGreaterThan(50);
+  expect([...names].filter((name) => !text.includes(`\`${name}\``))).toEqual([]);
+});
+
+test('measures are the accumulators in numbers', () => {
+  const state = stateOf();
+  const slices = [2, 3].map((count) =>
+    slice({ bytes: 2000, endpoints: times(count, () => endpoint()) }),
+  );
+  setFill(state.fill, 'shop/web', slices);
+  for (const after of slices) {
+    trackSize(state.sizes, { resource: 'endpointslices', before: null, after, at: 0 });
+  }
+  countConvergence(state.convergence, { output: 'mirrored', operation: 'add', seconds: 2 });
+  countConvergence(state.convergence, { output: 'mirrored', operation: 'update', seconds: 4 });
+  countTrigger(state.trigger, { resource: 'endpoints', quality: 'absent', seconds: null });
+  const measures = measuresOf(state);
+  expect(measures.fill).toEqual({
+    endpoints: 5,
+    slices: 2,
+    minimum: 1,
+    surplus: 1,
+    ratio: 0.025,
+    worst: [{ namespace: 'shop', service: 'web', endpoints: 5, slices: 2, minimum: 1, surplus: 1 }],
+  });
+  expect(measures.sizes.endpointslices).toMatchObject({ objects: 2, maxBytes: 2000 });
+  expect(measures.sizes.endpointslices.bytes.slice(0, 2)).toEqual([
+    { atMost: 1024, objects: 0 },
+    { atMost: 10_240, objects: 2 },
+  ]);
+  expect(measures.convergenceLag.mirrored.all).toMatchObject({ count: 2, max: 4 });
+  expect(measures.convergenceLag.mirrored.remove).toEqual({
+    count: 0,
+    p50: null,
+    p99: null,
+    max: null,
+  });
+  expect(measures.triggerLag.endpoints).toMatchObject({ count: 0, p50: null });
+  expect(measures.triggerLag.endpoints.qualities.absent).toBe(1);
+});

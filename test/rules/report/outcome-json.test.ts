@@ -1,0 +1,122 @@
+// What goes over the wire between a node and whoever judges it.
+
+import { join } from 'node:path';
+
+import { fc, test as property } from '@fast-check/vitest';
+import { describe, expect, test } from 'vitest';
+
+import type { Packet } from '../../../src/model/proxy-config.ts';
+import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
+import { claimsOf } from '../../../src/rules/report/frontends.ts';
+import {
+  check,
+  fieldsOf,
+  hear,
+  listOf,
+  NotTold,
+  tell,
+} from '../../../src/rules/report/outcome-json.ts';
+import type { Fate, Outcome } from '../../../src/rules/walk/walk.ts';
+import { walk } from '../../../src/rules/walk/walk.ts';
+import { foldersBelow, readFolder } from '../../nodes/folder.ts';
+
+const decisive = new Set([
+  ...['accept', 'drop', 'reject', 'return', 'notrack', 'unknown verdict', 'dnat', 'dnat by map'],
+  ...['redirect', 'netmap', 'snat', 'masquerade', 'verdict map'],
+]);
+
+const isDecisive = ({ kind }: { readonly kind: string }): boolean => decisive.has(kind);
+
+/** Everything that is told of an outcome, in a form that compares. */
+function shownOf({ reject, drop, pass, destinations, unknown }: Outcome): unknown {
+  const fateOf = ({ probability, masqueraded, trace }: Fate) => ({
+    probability,
+    masqueraded: probability > 0 ? masqueraded : null,
+    steps: (probability > 0 ? trace() : [])
+      .filter(({ rule }, at, all) => at === all.length - 1 || rule.statements.some(isDecisive))
+      .map(({ chain, base, rule }) => ({
+        chain,
+        place: [base.table.family, base.table.name, base.table.source, base.chain.name],
+        hook: base.base.hook,
+        text: rule.text,
+        kinds: rule.statements.map(({ kind }) => kind),
+      })),
+  });
+  const to = [...destinations].map(([name, one]) => {
+    const { affinity, affinitySeconds } = one;
+    return { name, affinity, affinitySeconds, ...fateOf({ ...one, probability: 1 }) };
+  });
+  return { to, reject: fateOf(reject), drop: fateOf(drop), pass: fateOf(pass), unknown };
+}
+
+const wire = (outcomes: readonly Outcome[]): readonly Outcome[] =>
+  hear(JSON.parse(JSON.stringify(tell(outcomes))));
+
+describe('what a recorded node tells', () => {
+  const folders = foldersBelow(join(import.meta.dirname, '../../nodes')).map(readFolder);
+
+  test('is heard as it was', () => {
+    let count = 0;
+    for (const { path, ruleset, node } of folders) {
+      const outcomes = claimsOf(ruleset)
+        .filter(({ address }) => address !== null)
+        .map(({ family, address, protocol, port: dport }) => {
+          const src = family === 'ip' ? '10.244.1.9' : 'fd00:10:244:1::9';
+          const packet: Packet = { from: 'pod', src, dst: address ?? '', protocol, dport };
+          return walk(ruleset, node, packet);
+        });
+      expect(wire(outcomes).map(shownOf), path).toEqual(outcomes.map(shownOf));
+      count += outcomes.length;
+    }
+    expect(count).toBeGreaterThan(5000);
+  });
+});
+
+const dump = [
+  '*nat',
+  ':PREROUTING ACCEPT [0:0]',
+  '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.0.0.1:8080',
+  'COMMIT',
+];
+const packet: Packet = {
+  ...{ from: 'pod', src: '10.244.1.9', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },
+};
+const ruleset = parseIptablesSave(`${dump.join('\n')}\n`, 'ip');
+const one = tell([walk(ruleset, { localAddresses: [] }, packet)]);
+
+describe('what is none', () => {
+  test.each<[unknown, RegExp]>([
+    [null, /outcomes/],
+    [[], /outcomes/],
+    [{ rules: 1, outcomes: [] }, /rules: a list/],
+    [{ rules: [], outcomes: [null] }, /an outcome/],
+    [
+      { rules: [], outcomes: [{ fates: { drop: { probability: 2 } }, unknown: [] }] },
+      /probability/,
+    ],
+    [{ ...one, rules: [] }, /a place in the list/],
+    [{ ...one, rules: [{ ...one.rules[0], text: '-A OTHER -j DROP' }] }, /./],
+    [{ ...one, rules: [{ ...one.rules[0], text: '-A PREROUTING -j DROP\nCOMMIT' }] }, /one line/],
+    [{ ...one, rules: [{ ...one.rules[0], source: 'nft', text: '{' }] }, /expression/],
+    [{ ...one, rules: [{ ...one.rules[0], hook: 7 }] }, /hook/],
+  ])('%j', (raw, message) => {
+    expect(() => hear(raw)).toThrow(NotTold);
+    expect(() => hear(raw)).toThrow(message);
+  });
+
+  property.prop([fc.jsonValue()])('is refused, or heard, and nothing else', (raw) => {
+    try {
+      hear(raw);
+    } catch (error) {
+      expect(error).toBeInstanceOf(NotTold);
+    }
+  });
+});
+
+test('parts are checked', () => {
+  expect(() => {
+    check(false, 'this');
+  }).toThrow('Expected this');
+  expect(() => fieldsOf([], 'an object')).toThrow(NotTold);
+  expect(() => listOf({}, 'a list')).toThrow(NotTold);
+});

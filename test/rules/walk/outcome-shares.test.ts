@@ -1,0 +1,71 @@
+import { describe, expect, test } from 'vitest';
+
+import type { Tally } from '../../../src/rules/walk/outcome-shares.ts';
+import {
+  addHull,
+  addTally,
+  count,
+  holds,
+  isDestination,
+} from '../../../src/rules/walk/outcome-shares.ts';
+import { stateOf } from '../state.ts';
+
+function tallyOf(shares: Readonly<Record<string, number>>, masqueraded = false): Tally {
+  const tally: Tally = new Map();
+  for (const [fate, share] of Object.entries(shares)) {
+    count(tally, fate, share, stateOf({ masqueraded }));
+  }
+  return tally;
+}
+
+const bounds = (tally: Tally): unknown =>
+  Object.fromEntries([...tally].map(([fate, { low, high }]) => [fate, [low, high]]));
+
+describe('tallies', () => {
+  test('shares add up', () => {
+    const tally = tallyOf({ 'a:1': 0.5 });
+    count(tally, 'a:1', 0.25, stateOf({ masqueraded: true }));
+    addTally(tally, tallyOf({ drop: 1 }), 0.25);
+    expect(bounds(tally)).toEqual({ 'a:1': [0.75, 0.75], drop: [0.25, 0.25] });
+    expect(tally.get('a:1')?.masquerade).toBe(3);
+  });
+
+  test('the hull of the same is the same, and nothing is open', () => {
+    const tally: Tally = new Map();
+    const parts = [
+      tallyOf({ 'a:1': 1 / 3, 'b:1': 2 / 3 }),
+      tallyOf({ 'b:1': 2 / 3, 'a:1': 1 / 3 }),
+    ];
+    expect(addHull(tally, parts, 1)).toBe(false);
+    expect(bounds(tally)).toEqual({ 'a:1': [1 / 3, 1 / 3], 'b:1': [2 / 3, 2 / 3] });
+  });
+
+  test('the hull of others has the least and the most of each', () => {
+    const tally: Tally = new Map();
+    expect(addHull(tally, [tallyOf({ drop: 1 }), tallyOf({ 'a:1': 0.5, drop: 0.5 })], 0.5)).toBe(
+      true,
+    );
+    expect(bounds(tally)).toEqual({ drop: [0.25, 0.5], 'a:1': [0, 0.25] });
+  });
+
+  test('a different masquerade is a difference', () => {
+    const parts = [tallyOf({ 'a:1': 1 }), tallyOf({ 'a:1': 1 }, true)];
+    expect(addHull(new Map(), parts, 1)).toBe(true);
+  });
+
+  test('affinity holds where the same name is remembered', () => {
+    const tally: Tally = new Map();
+    const affinity = { name: 'x', seconds: 60 };
+    count(tally, 'a:1', 0, stateOf({ affinity, remembered: { head: 'y', tail: null } }));
+    expect(tally.get('a:1')?.affinity).toBeNull();
+    const remembered = { head: 'y', tail: { head: 'x', tail: null } };
+    count(tally, 'a:1', 0, stateOf({ affinity, remembered }));
+    expect(tally.get('a:1')?.affinity).toEqual(affinity);
+    expect([holds(remembered, 'x'), holds(remembered, 'z')]).toEqual([true, false]);
+  });
+
+  test('what is a destination', () => {
+    expect(['10.0.0.1:80', '[::1]:80', 'node:80'].every(isDestination)).toBe(true);
+    expect(['drop', 'reject', 'pass', 'unknown'].some(isDestination)).toBe(false);
+  });
+});

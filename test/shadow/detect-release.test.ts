@@ -1,0 +1,57 @@
+// Which release a dump is judged as: what its kubelets and its Endpoints rule out.
+
+import { describe, expect, test } from 'vitest';
+
+import { label, manager } from '../../src/model/objects.ts';
+import { assumed, releasedAs, releasedBy } from '../../src/shadow/detect-release.ts';
+import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
+import { endpoints, service, storeOf } from '../build.ts';
+
+const labelled = endpoints({ labels: { [label.endpointsManagedBy]: manager.endpoints } });
+const plain = endpoints({ labels: {} });
+const other = service({ name: 'api' });
+const unselected = service({ selector: null });
+
+describe('releasedBy', () => {
+  const cases: [string, Parameters<typeof storeOf>[0], number | null, string][] = [
+    ['nothing tells', [], null, '36 newest'],
+    ['the label is there', [service(), labelled], null, '36 labels'],
+    ['it is not', [service(), plain], null, '32 labels'],
+    [
+      'of some it is',
+      [service(), plain, other, { ...labelled, key: 'shop/api' }],
+      null,
+      '36 labels',
+    ],
+    ['Endpoints that people write have none', [unselected, plain], null, '36 newest'],
+    ['Endpoints without a Service neither', [plain], null, '36 newest'],
+    ['an old kubelet and no label', [service(), plain], 30, '32 kubelets and labels'],
+    ['a kubelet too old to be known', [service(), plain], 28, '32 kubelets and labels'],
+    ['a new kubelet and the label', [service(), labelled], 34, '36 kubelets and labels'],
+    ['a kubelet newer than the label is', [service(), plain], 33, '36 kubelets'],
+    ['kubelets alone', [], 30, '36 kubelets'],
+    ['a kubelet newer than all that is known', [service(), plain], 37, '36 newest'],
+  ];
+  test.each(cases)('%s', (_, objects, kubelet, want) => {
+    const { release, by } = releasedBy(storeOf(objects).snapshot, kubelet);
+    expect(`${String(release.minor)} ${by}`).toBe(want);
+  });
+});
+
+describe('releasedAs', () => {
+  const old = releaseOf('v1.31.0');
+  const cases: [string, typeof old, string | null, string][] = [
+    ['the option goes before the version', old, 'v1.33.1', '31 option'],
+    ['the version before what is guessed', null, 'v1.33.1', '33 version'],
+    ['a version that is not known is guessed', null, 'v1.99.0', '36 newest'],
+    ['no version is guessed', null, null, '36 newest'],
+  ];
+  test.each(cases)('%s', (_, option, version, want) => {
+    const { release, by } = releasedAs(option, version, assumed);
+    expect(`${String(release.minor)} ${by}`).toBe(want);
+  });
+
+  test('what is assumed is the newest', () => {
+    expect(assumed.release).toBe(newestRelease);
+  });
+});
