@@ -22,7 +22,7 @@ import type { Scenario, Statement, Step } from '../../scenarios/parse.ts';
 import { splitWords } from '../../scenarios/parse.ts';
 import { perform } from '../../scenarios/statements.ts';
 import type { Place } from '../../scenarios/words.ts';
-import { fail, splitWord } from '../../scenarios/words.ts';
+import { addressAfter, expandName, fail, splitWord } from '../../scenarios/words.ts';
 import type { NodeLines } from './edits.ts';
 import { edit } from './edits.ts';
 import { iptablesDump, iptablesLines } from './iptables.ts';
@@ -183,21 +183,25 @@ function performProxied(scenario: Scenario, api: Api, statement: Statement): voi
     Object.hasOwn(verb === 'node' ? nodeWords : serviceWords, splitWord(word)[0]);
   const known = words.filter((word) => !isOurs(word));
   perform(scenario, api, { ...statement, words: [verb, key, ...known], under: [] });
-  const ours = words.filter(isOurs).map(splitWord);
-  if (verb === 'node') {
-    const node = structuredClone(api.get('nodes', key)) as NodeObject & Addressed;
-    for (const [word, value] of ours) nodeWords[word]?.(node, value);
-    api.put('nodes', node);
-    return;
+  const ours = words.filter(isOurs);
+  const bare = ours.find((word) => splitWord(word)[1] === '');
+  if (bare !== undefined) fail(place, `Expected ${bare}=VALUE`);
+  for (const [index, name] of expandName(key).entries()) {
+    if (verb === 'node') editNode(api, name, ours);
+    else editService({ ...place, index }, name, ours);
   }
-  const service = structuredClone(api.get('services', key)) as ProxiedService;
-  const { spec } = service;
-  const clusterIP = spec.clusterIP ?? '';
-  spec.ipFamilies = [clusterIP.includes(':') ? 'IPv6' : 'IPv4'];
-  Object.assign(spec, { clusterIPs: [clusterIP] });
-  for (const [word, value] of ours) {
-    if (value === '') fail(place, `Expected ${word}=VALUE`);
-    serviceWords[word]?.(service, value);
+}
+
+function editNode(api: Api, name: string, words: readonly string[]): void {
+  const node = structuredClone(api.get('nodes', name)) as NodeObject & Addressed;
+  for (const [word, value] of words.map(splitWord)) nodeWords[word]?.(node, value);
+  api.put('nodes', node);
+}
+
+function editService({ api, index }: Place, name: string, words: readonly string[]): void {
+  const service = structuredClone(api.get('services', name)) as ProxiedService;
+  for (const [word, value] of words.map(splitWord)) {
+    serviceWords[word]?.(service, addressAfter(value, index));
   }
   api.put('services', service);
 }
@@ -208,6 +212,10 @@ const nodeWords: Readonly<Record<string, (node: NodeObject & Addressed, value: s
 };
 
 const serviceWords: Readonly<Record<string, (service: ProxiedService, value: string) => void>> = {
+  clusterIP({ spec }, value) {
+    const ipFamilies = [value.includes(':') ? 'IPv6' : 'IPv4'];
+    Object.assign(spec, { clusterIP: value, clusterIPs: [value], ipFamilies });
+  },
   nodePort({ spec }, value) {
     for (const port of spec.ports ?? []) port.nodePort = Number(value);
   },
