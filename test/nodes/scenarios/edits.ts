@@ -58,7 +58,8 @@ export function edit(
   }
   const foreign = drop(text, way) ?? translation(text, way);
   if (foreign === null) fail(place, `Unknown rules to be with: ${text}`);
-  return { ...lines, foreign: [...lines.foreign, ...foreign] };
+  // A table of others is declared once.
+  return { ...lines, foreign: [...new Set([...lines.foreign, ...foreign])] };
 }
 
 /** Of two endpoints the first gets this share. */
