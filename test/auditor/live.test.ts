@@ -5,8 +5,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import type { Attached } from '../../src/auditor/live.ts';
-import { attach } from '../../src/auditor/live.ts';
+import type { LiveAuditor } from '../../src/auditor/live.ts';
+import { connectAuditor } from '../../src/auditor/live.ts';
 import { problemText } from '../../src/cluster/decode/problem.ts';
 import type { Raw } from '../apiserver/objects.ts';
 import type { FakeServer } from '../apiserver/server.ts';
@@ -16,7 +16,7 @@ import { throwProblem } from '../problems.ts';
 interface Running {
   readonly server: FakeServer;
   readonly auditor: Auditor;
-  readonly attached: Attached;
+  readonly attached: LiveAuditor;
   readonly problems: string[];
 }
 
@@ -35,7 +35,7 @@ function run(slice: Raw = rawSlice, prepare: (server: FakeServer) => void = () =
   });
   const problems: string[] = [];
   const { environment, clock } = cluster;
-  const attached = attach({
+  const attached = connectAuditor({
     environment,
     clock,
     auditor,

@@ -6,10 +6,10 @@ import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import {
-  growFast,
+  growHeapFaster,
   growth,
   smallBytes,
-  startYoung,
+  keepNewObjectsYoung,
 } from '../../../src/commands/shared/heap-flags.ts';
 
 const root = join(import.meta.dirname, '../../..');
@@ -24,7 +24,7 @@ describe('the heap grows fast', () => {
 
   function grow() {
     const state = { size: 0, isDone: false, set: [] as number[] };
-    growFast(() => state.isDone, {
+    growHeapFaster(() => state.isDone, {
       size: () => state.size,
       setGrowth: (percent) => state.set.push(percent),
     });
@@ -55,7 +55,7 @@ test('what it ends with is what the program is started with', async () => {
 /** What V8 tells of its heap while a program runs that has what heap.ts exports. */
 async function traced(flags: readonly string[], program: string): Promise<string> {
   const path = JSON.stringify(join(root, 'src/commands/shared/heap-flags.ts'));
-  const code = `import { growFast, startYoung } from ${path}; ${program}`;
+  const code = `import { growHeapFaster, keepNewObjectsYoung } from ${path}; ${program}`;
   const args = [...flags, '--input-type=module', '--eval', code];
   return (await promisify(execFile)(process.execPath, args)).stdout;
 }
@@ -64,7 +64,7 @@ async function traced(flags: readonly string[], program: string): Promise<string
 async function factors(isDone: boolean): Promise<number[]> {
   const text = await traced(
     ['--expose-gc', '--trace-gc-verbose'],
-    `growFast(() => ${String(isDone)});
+    `growHeapFaster(() => ${String(isDone)});
     gc();
     await new Promise((resolve) => setTimeout(resolve, 500));
     gc();`,
@@ -89,5 +89,5 @@ test('what is kept of a first list teaches V8 nothing', async () => {
     }`;
   const flags = ['--max-semi-space-size=4', '--trace-pretenuring-statistics'];
   expect(await traced(flags, keep)).toMatch(/=> tenure/);
-  expect(await traced(flags, `${startYoung.name}(); ${keep}`)).not.toMatch(/tenure/);
+  expect(await traced(flags, `${keepNewObjectsYoung.name}(); ${keep}`)).not.toMatch(/tenure/);
 });
