@@ -1,10 +1,12 @@
-// A live cluster for tests: the fake API server in process, on the machine's own time, with one
-// Service in it that is as the controllers leave it.
+// A live cluster for tests: the fake API server in process, on the machine's own time or on a
+// virtual clock, with one Service in it that is as the controllers leave it.
 
+import type { LiveClock } from '../src/auditor/event-loop.ts';
 import { createClock } from '../src/auditor/event-loop.ts';
 import { environmentOf } from '../src/cluster/api/transport/connection.ts';
 import type { Cluster } from '../src/commands/shared/cluster.ts';
 import type { Resource } from '../src/model/objects.ts';
+import type { VirtualClock } from './apiserver/clock.ts';
 import { realClock } from './apiserver/clock.ts';
 import type { Raw } from './apiserver/objects.ts';
 import type { FakeServer } from './apiserver/server.ts';
@@ -88,9 +90,9 @@ export interface Live {
   readonly cluster: Cluster;
 }
 
-/** The Service alone, well or with another slice. */
-export function liveCluster(slice: Raw = rawSlice): Live {
-  const server = createServer(realClock);
+/** The Service alone, well or with another slice; on the machine's own time without a clock. */
+export function liveCluster(slice: Raw = rawSlice, virtual?: VirtualClock): Live {
+  const server = createServer(virtual ?? realClock);
   const put = (resource: Resource, raw: Raw): void => {
     server.objects.put(resource, withUids(server, raw));
   };
@@ -99,13 +101,25 @@ export function liveCluster(slice: Raw = rawSlice): Live {
   put('pods', rawPod);
   put('endpoints', rawEndpoints);
   put('endpointslices', slice);
-  const clock = createClock();
+  const clock: LiveClock =
+    virtual === undefined
+      ? createClock()
+      : { ...virtual, soon: (call) => void virtual.after(0, call) };
   const connection = { ask: server.ask, pings: () => true, close: () => undefined };
+  const environment = environmentOf(connection, () => clock.now());
   return {
     server,
     cluster: {
       server: 'https://fake.example',
-      environment: environmentOf(connection, () => clock.now()),
+      environment:
+        virtual === undefined
+          ? environment
+          : {
+              ...environment,
+              monotonic: () => virtual.now(),
+              random: () => 0.5,
+              sleep: (seconds, signal) => virtual.sleep(seconds, signal),
+            },
       clock,
       close: () => {
         server.reset();

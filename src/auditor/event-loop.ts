@@ -21,7 +21,7 @@ import type { Auditor, Entry } from './auditor.ts';
 import { openedAtOnce } from './auditor.ts';
 
 /** Time as the loop has it. */
-export interface MonotonicClock {
+export interface LiveClock {
   /** Unix seconds that never run backwards. */
   now(): number;
   /** Calls back once after so many seconds; returns what cancels it. */
@@ -30,9 +30,9 @@ export interface MonotonicClock {
   soon(call: () => void): void;
 }
 
-export interface EventLoopOptions {
+export interface LiveOptions {
   readonly auditor: Auditor;
-  readonly clock: MonotonicClock;
+  readonly clock: LiveClock;
   /** Reads the objects of some Services of a namespace, by name; rejects when that fails. */
   readonly reread: (
     namespace: string,
@@ -44,7 +44,7 @@ export interface EventLoopOptions {
   readonly onQuiet?: () => void;
 }
 
-export interface EventLoop {
+export interface Live {
   /** Takes in entries; resolves when all are taken in, or at once when it has stopped. */
   deliver(entries: readonly Entry[]): Promise<void>;
   /** Why nothing is taken in any more, for people; null: it is. */
@@ -53,7 +53,7 @@ export interface EventLoop {
 }
 
 /** Unix seconds by the monotonic clock. */
-export function createClock(): MonotonicClock {
+export function createClock(): LiveClock {
   const offset = Date.now() - performance.now();
   return {
     now: () => (performance.now() + offset) / 1000,
@@ -88,7 +88,7 @@ interface Batch {
 }
 
 interface State {
-  readonly options: EventLoopOptions;
+  readonly options: LiveOptions;
   readonly queue: Batch[];
   working: boolean;
   stopped: boolean;
@@ -102,7 +102,7 @@ interface State {
   readAt: number;
 }
 
-export function createEventLoop(options: EventLoopOptions): EventLoop {
+export function createLive(options: LiveOptions): Live {
   const state: State = {
     options,
     queue: [],
@@ -170,11 +170,11 @@ async function work(state: State): Promise<void> {
   }
   state.working = false;
   options.onQuiet?.();
-  tick(state);
+  look(state);
 }
 
 /** Opens what may be opened by now, has read what must be, and sets the timer for the next time. */
-function tick(state: State): void {
+function look(state: State): void {
   const { options, stopped, working } = state;
   // Whatever is queued may end what waits; the timer is set when it is taken in.
   if (stopped || working) return;
@@ -197,7 +197,7 @@ function tick(state: State): void {
   const wait = Math.min(Math.max(Math.min(dueAt, retryAt, readAt) - now, 0.001), 1);
   state.cancel();
   state.cancel = options.clock.after(wait, () => {
-    tick(state);
+    look(state);
   });
 }
 
@@ -233,5 +233,5 @@ async function read(state: State, namespace: string, keys: readonly Key[]): Prom
   }
   state.reading--;
   state.retryAt = -Infinity;
-  tick(state);
+  look(state);
 }

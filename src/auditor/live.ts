@@ -11,12 +11,12 @@ import type { OnProblem } from '../cluster/decode/problem.ts';
 import { heldObjects } from '../cluster/store/store.ts';
 import type { Key } from '../model/objects.ts';
 import type { Auditor, Entry } from './auditor.ts';
-import type { MonotonicClock } from './event-loop.ts';
-import { createEventLoop } from './event-loop.ts';
+import type { LiveClock } from './event-loop.ts';
+import { createLive } from './event-loop.ts';
 
-export interface LiveAuditorOptions {
+export interface AttachOptions {
   readonly environment: Environment;
-  readonly clock: MonotonicClock;
+  readonly clock: LiveClock;
   readonly auditor: Auditor;
   /** Whether Endpoints are watched. */
   readonly endpoints: boolean;
@@ -25,7 +25,7 @@ export interface LiveAuditorOptions {
   readonly onQuiet?: () => void;
 }
 
-export interface LiveAuditor {
+export interface Attached {
   /** Runs until the signal is aborted; rejects for an error of ours. */
   run(signal: AbortSignal): Promise<void>;
   /** Why nothing is taken in any more, for people; null: it is. */
@@ -36,11 +36,11 @@ export interface LiveAuditor {
   readonly deliver: (entry: Entry) => Promise<void>;
 }
 
-export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
+export function attach(options: AttachOptions): Attached {
   const { environment, clock, auditor, endpoints, onProblem } = options;
   const stop = new AbortController();
   const broken = Promise.withResolvers<never>();
-  const live = createEventLoop({
+  const live = createLive({
     auditor,
     clock,
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
@@ -78,7 +78,7 @@ export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
 
 /** Services of a namespace as they are now; rejects where they cannot be read. */
 async function reread(
-  { environment, endpoints, auditor }: LiveAuditorOptions,
+  { environment, endpoints, auditor }: AttachOptions,
   namespace: string,
   names: readonly string[],
   signal: AbortSignal,

@@ -40,7 +40,7 @@ interface Counted extends ServiceNumbers {
 }
 
 /** Sums over all Services; right for all that was touched once `refresh` was called. */
-export interface ServiceTotals {
+export interface Tally {
   /** Notes that a Service, or a name without one, must be counted anew. */
   touch(ledger: Ledger, key: Key): void;
   refresh(ledger: Ledger): void;
@@ -75,7 +75,7 @@ interface State {
 /** Services that may wait to be counted: some milliseconds of work. */
 const mostTouched = 256;
 
-export function createServiceTotals(release: Release, maxEndpointsPerSlice: number): ServiceTotals {
+export function createTally(release: Release, maxEndpointsPerSlice: number): Tally {
   const state: State = {
     limits: { endpoints: endpointsCapacity, endpointslices: maxEndpointsPerSlice },
     release,

@@ -5,7 +5,8 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { auditLive } from '../../src/commands/audit.ts';
 import type { Report } from '../../src/output/text/report.ts';
-import { emptySlice, liveCluster } from '../clusters.ts';
+import { virtualClock } from '../apiserver/clock.ts';
+import { emptySlice, liveCluster, rawSlice } from '../clusters.ts';
 import { printed, usual } from './printed.ts';
 
 afterEach(() => {
@@ -26,28 +27,37 @@ describe('audit of a live cluster', () => {
   });
 
   test('ends with 1 when a difference has stood for the window', async () => {
-    const { cluster } = liveCluster(emptySlice);
+    const clock = virtualClock();
+    const { cluster } = liveCluster(emptySlice, clock);
     const { out } = printed();
-    expect(await auditLive(usual, cluster)).toBe(1);
+    const audited = auditLive(usual, cluster);
+    await clock.runUntil(clock.now() + 120);
+    expect(await audited).toBe(1);
     const [finding] = (JSON.parse(out()) as Report).findings;
     expect(finding?.code).toBe('slice-endpoint-missing');
     expect((finding?.openedAt ?? 0) - (finding?.since ?? 0)).toBeGreaterThan(0.29);
   });
 
   test('ends with 2 where a permission is missing, and says which', async () => {
-    const { cluster, server } = liveCluster();
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(rawSlice, clock);
     for (const verb of ['list', 'watch']) server.faults.forbidden.add(`${verb} endpoints`);
     const { out, err } = printed();
-    expect(await auditLive(usual, cluster)).toBe(2);
+    const audited = auditLive(usual, cluster);
+    await clock.runUntil(clock.now() + 120);
+    expect(await audited).toBe(2);
     expect((JSON.parse(out()) as Report).unknown).toEqual({ 'endpoints-not-known': 1 });
     expect(err()).toMatch(/(?:list|watch) endpoints/i);
   });
 
   test('ends with 2 where Services cannot be read', async () => {
-    const { cluster, server } = liveCluster();
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(rawSlice, clock);
     for (const verb of ['list', 'watch']) server.faults.forbidden.add(`${verb} services`);
     const { err } = printed();
-    expect(await auditLive(usual, cluster)).toBe(2);
+    const audited = auditLive(usual, cluster);
+    await clock.runUntil(clock.now() + 120);
+    expect(await audited).toBe(2);
     expect(err()).toContain('No Services could be read from https://fake.example');
   });
 });

@@ -1,9 +1,9 @@
 // A recording of a live cluster, and its replay: each file by itself, whatever was before it.
 
-import { mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { gunzipSync } from 'node:zlib';
+import { constants, gunzipSync } from 'node:zlib';
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
@@ -11,6 +11,7 @@ import { createAuditor } from '../../src/auditor/auditor.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { record } from '../../src/commands/record.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
+import { virtualClock } from '../apiserver/clock.ts';
 import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../clusters.ts';
 import { throwProblem } from '../problems.ts';
 import { printed, usual } from './printed.ts';
@@ -25,10 +26,15 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-const textOf = (path: string): string => {
+/** What has reached a file so far, which may still be written to. */
+function textOf(path: string): string {
+  if (!existsSync(path)) return '';
   const bytes = readFileSync(path);
-  return (path.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
-};
+  if (!path.endsWith('.gz') || bytes.length === 0) return bytes.toString();
+  return gunzipSync(bytes, { finishFlush: constants.Z_SYNC_FLUSH }).toString();
+}
+
+const syncedIn = (path: string): number => textOf(path).split('"kind":"synced"').length - 1;
 
 async function codesIn(path: string): Promise<string[]> {
   const auditor = createAuditor({
@@ -49,8 +55,6 @@ async function codesIn(path: string): Promise<string[]> {
   ];
 }
 
-const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 150));
-
 describe('a recording', () => {
   test.each([
     ['plain', 'a.ndjson', false],
@@ -62,10 +66,9 @@ describe('a recording', () => {
     const stop = new AbortController();
     const path = join(folder, name);
     const running = record(path, { ...usual, redact }, cluster, stop);
-    await expect.poll(() => server.watches.size).toBe(5);
-    await pause();
+    await expect.poll(() => syncedIn(path)).toBe(5);
     server.objects.put('endpointslices', withUids(server, rawSlice));
-    await pause();
+    await expect.poll(() => textOf(path)).toContain('"type":"MODIFIED"');
     stop.abort();
     expect(await running).toBe(0);
     const text = textOf(path);
@@ -86,8 +89,7 @@ describe('a recording', () => {
     const stop = new AbortController();
     const path = join(folder, 'a.ndjson');
     const running = record(path, { ...usual, excludeNamespaces: ['bank'] }, cluster, stop);
-    await expect.poll(() => server.watches.size).toBe(5);
-    await pause();
+    await expect.poll(() => syncedIn(path)).toBe(5);
     stop.abort();
     await running;
     expect(textOf(path).includes('other-1')).toBe(false);
@@ -98,27 +100,34 @@ describe('a recording', () => {
 
 describe('rotation', () => {
   test.each([
-    ['size', { maxSize: 1 }],
-    ['age', { maxAge: 0.2 }],
-  ])('by %s leaves files that each replay alone, and overwrites nothing', async (_name, more) => {
-    const { cluster, server } = liveCluster(emptySlice);
+    ['size', { maxSize: 10_000 }],
+    ['age', { maxAge: 60 }],
+  ])('by %s leaves files that each replay alone, and overwrites nothing', async (name, more) => {
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(emptySlice, clock);
     printed();
     const path = join(folder, 'a.ndjson');
     writeFileSync(path, 'what was there before');
     const stop = new AbortController();
     const running = record(path, { ...usual, ...more }, cluster, stop);
     const files = (): string[] => readdirSync(folder).sort();
-    for (let count = 0; files().length < 4 && count < 100; count++) {
-      server.objects.put('nodes', structuredClone(rawNode));
-      await pause();
+    const step = (seconds: number): Promise<void> => clock.runUntil(clock.now() + seconds);
+    const until = (isSo: () => boolean) =>
+      expect.poll(() => step(0.001).then(isSo), { interval: 1 }).toBe(true);
+    for (const parts of [2, 3, 4]) {
+      await until(() => syncedIn(path) === 5);
+      if (name === 'age') await step(60);
+      await until(() => {
+        if (name === 'size') server.objects.put('nodes', rawNode);
+        return files().length > parts;
+      });
     }
     stop.abort();
     await running;
-    expect(files().length).toBeGreaterThanOrEqual(4);
     const contents = files().map((name) => textOf(join(folder, name)));
     expect(contents.filter((text) => text === 'what was there before')).toHaveLength(1);
     const whole = files().filter((_, index) => contents[index]?.includes('"kind":"synced"'));
-    expect(whole.length).toBeGreaterThanOrEqual(2);
+    expect(whole.length).toBeGreaterThanOrEqual(3);
     for (const name of whole.slice(0, -1)) {
       expect(name).toMatch(/^a\.(?:\d{8}T\d{6}\.\d{3}Z\.)?ndjson$/);
       expect(await codesIn(join(folder, name))).toEqual(['open slice-endpoint-missing']);

@@ -33,9 +33,9 @@ test('tells of a finding and its end, and ends with 0 when it is stopped', async
       return 'no answer';
     }
   };
-  await expect.poll(() => get('/readyz'), { timeout: 5000 }).toBe('200 ok\n');
+  await expect.poll(() => get('/readyz')).toBe('200 ok\n');
   await expect
-    .poll(() => get('/metrics'), { timeout: 5000 })
+    .poll(() => get('/metrics'))
     .toMatch(/endpoint_auditor_findings\{code="slice-endpoint-missing",severity="[a-z]+"\} 1/);
   expect(await get('/metrics')).toContain(
     'endpoint_auditor_watch_state{resource="pods",state="synced"} 1',
@@ -45,10 +45,8 @@ test('tells of a finding and its end, and ends with 0 when it is stopped', async
   await expect
     .poll(() => get('/api/v1/findings?service=web'))
     .toMatch(/"standing":\[\],"resolved":\[\{/);
-  const begun = performance.now();
   process.emit('SIGTERM');
   expect(await running).toBe(0);
-  expect(performance.now() - begun).toBeLessThan(5000);
   expect(await get('/livez')).toBe('no answer');
   expect(out()).toContain(`Auditing https://fake.example\nServing ${url}/ and /metrics\n`);
   expect(out()).toMatch(/OPEN +\w+ +shop\/web endpointslices slice-endpoint-missing/);
@@ -88,13 +86,11 @@ test('sends the journey of a pod as a trace, where a backend is named', async ()
     const answer = await fetch(`http://127.0.0.1:${port}/metrics`).catch(() => null);
     return answer === null ? '' : answer.text();
   };
-  await expect.poll(metrics, { timeout: 10_000 }).toContain('endpoint_auditor_ready 1');
+  await expect.poll(metrics).toContain('endpoint_auditor_ready 1');
   for (const resource of ['pods', 'endpoints', 'endpointslices'] as const) {
     server.objects.put(resource, withUids(server, notReady[resource]));
   }
-  await expect
-    .poll(metrics, { timeout: 10_000 })
-    .toContain('endpoint_auditor_journeys_traced_total{choice="ratio"} 1');
+  await expect.poll(metrics).toContain('endpoint_auditor_journeys_traced_total{choice="ratio"} 1');
   process.emit('SIGTERM');
   expect(await running).toBe(0);
   backend.close();

@@ -10,7 +10,7 @@
 // it would put the same objects of every later change among the old ones at once (pretenuring),
 // where only a collection of the whole heap finds that they were looked at and dropped.
 
-import { getHeapStatistics, setFlagsFromString } from 'node:v8';
+import v8 from 'node:v8';
 
 /** Percent of what is held, while the heap is small and grows, and from then on. */
 export const growth = { first: 100, then: 40 } as const;
@@ -27,19 +27,19 @@ interface Heap {
 }
 
 const ownHeap: Heap = {
-  size: () => getHeapStatistics().used_heap_size,
+  size: () => v8.getHeapStatistics().used_heap_size,
   setGrowth(percent) {
-    setFlagsFromString(`--heap-growing-percent=${percent}`);
+    v8.setFlagsFromString(`--heap-growing-percent=${percent}`);
   },
 };
 
 /** From now on V8 takes everything that is made for young. */
-export function keepNewObjectsYoung(): void {
-  setFlagsFromString('--no-allocation-site-pretenuring');
+export function startYoung(): void {
+  v8.setFlagsFromString('--no-allocation-site-pretenuring');
 }
 
 /** Lets the heap grow faster until it is no longer small or `isDone` says so. */
-export function growHeapFaster(isDone: () => boolean, heap: Heap = ownHeap): void {
+export function growFast(isDone: () => boolean, heap: Heap = ownHeap): void {
   heap.setGrowth(growth.first);
   const timer = setInterval(() => {
     if (heap.size() < smallBytes && !isDone()) return;

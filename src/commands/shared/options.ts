@@ -25,20 +25,20 @@ import {
 } from './flags.ts';
 
 /** How the cluster is judged. */
-export interface AuditFlags {
+export interface Judged {
   readonly kubernetesVersion?: Release;
   readonly maxEndpointsPerSlice: number;
   readonly settle: number;
 }
 
 /** How a report is printed. */
-export interface ReportFlags {
+export interface Reported {
   readonly output: Format;
   readonly namespace?: string;
 }
 
 /** Which live cluster, and what of it. */
-export interface ClusterFlags {
+export interface Connected {
   readonly kubeconfig?: string;
   readonly context?: string;
   readonly namespaces?: readonly string[];
@@ -48,7 +48,7 @@ export interface ClusterFlags {
 }
 
 /** The agents of nodes, and who we are to them. */
-export interface AgentsFlags {
+export interface Agented {
   readonly agents?: ReturnType<typeof parseService>;
   readonly agentsTokenFile?: string;
   readonly agentsCa?: string;
@@ -58,23 +58,23 @@ export interface AgentsFlags {
 }
 
 /** Which Services have series of their own. */
-export interface MetricsFlags {
+export interface Metered {
   readonly 'metrics.perService': PerService['mode'];
   readonly 'metrics.maxServices': number;
 }
 
-export const perServiceOf = (options: MetricsFlags): PerService => ({
+export const perServiceOf = (options: Metered): PerService => ({
   mode: options['metrics.perService'],
   max: options['metrics.maxServices'],
 });
 
-export const scopeOf = ({ namespaces, excludeNamespaces, shard }: ClusterFlags): Scope => ({
+export const scopeOf = ({ namespaces, excludeNamespaces, shard }: Connected): Scope => ({
   namespaces: namespaces ?? null,
   excluded: excludeNamespaces ?? [],
   shard: shard ?? null,
 });
 
-export function withAuditFlags(command: Command): Command {
+export function withJudged(command: Command): Command {
   return command
     .addOption(
       new Option(
@@ -94,7 +94,7 @@ export function withAuditFlags(command: Command): Command {
     );
 }
 
-export function withReportFlags(command: Command): Command {
+export function withReported(command: Command): Command {
   return command
     .addOption(
       new Option('-o, --output <format>', `one of ${formats.join(', ')}`)
@@ -109,7 +109,7 @@ export function withReportFlags(command: Command): Command {
     );
 }
 
-export function withClusterFlags(command: Command): Command {
+export function withConnected(command: Command): Command {
   return command
     .option('--kubeconfig <file>', 'the kubeconfig file (default: as kubectl finds it)')
     .option('--context <name>', 'the context of it (default: the current one)')
@@ -124,7 +124,7 @@ export function withClusterFlags(command: Command): Command {
     .option('--no-endpoints', 'do not watch Endpoints: only EndpointSlices are judged');
 }
 
-export function withShardFlag(command: Command): Command {
+export function withShard(command: Command): Command {
   return command.addOption(
     new Option('--shard <i/n>', 'only every n-th Service, the i-th from 0, by a hash').argParser(
       parseShard,
@@ -132,7 +132,7 @@ export function withShardFlag(command: Command): Command {
   );
 }
 
-export function withAgentsFlags(command: Command): Command {
+export function withAgents(command: Command): Command {
   return command
     .addOption(
       new Option(
@@ -151,9 +151,7 @@ export function withAgentsFlags(command: Command): Command {
 }
 
 const ofLive = new Set(
-  withShardFlag(withAgentsFlags(withClusterFlags(new Command()))).options.map((one) =>
-    one.attributeName(),
-  ),
+  withShard(withAgents(withConnected(new Command()))).options.map((one) => one.attributeName()),
 );
 
 /**
@@ -170,7 +168,7 @@ export function refuseLive(command: Command, instead: string, besides: readonly 
 }
 
 /** Which node, who may ask, and how much asking may cost. */
-export function withAgentCommandFlags(command: Command): Command {
+export function withNode(command: Command): Command {
   return command
     .addOption(
       new Option('--listen <address>', 'where to answer')
@@ -210,7 +208,7 @@ export function withAgentCommandFlags(command: Command): Command {
     .option('--client-ca <file>', 'who asks must have a certificate of this authority, PEM');
 }
 
-export function withMetricsFlags(command: Command): Command {
+export function withMetrics(command: Command): Command {
   return command
     .addOption(
       new Option('--metrics.per-service <which>', 'Services that have series of their own')

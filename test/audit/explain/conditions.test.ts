@@ -56,7 +56,7 @@ function check(pair: Pair, release: Release, counts: Record<string, number>): vo
 describe('every pod and Service of the vectors', () => {
   const counts: Record<string, number> = {};
 
-  test.each(caseFiles)('%s', { timeout: 240_000 }, async (name) => {
+  test.each(caseFiles)('%s', async (name) => {
     const known = counts.pairs ?? 0;
     for await (const world of worldsOf(name)) {
       for (const pair of pairsOf(world)) check(pair, world.context.release, counts);

@@ -67,7 +67,7 @@ function check(world: World, counts: Record<string, number>): void {
 describe('every pod and Service of the vectors', () => {
   const counts: Record<string, number> = {};
 
-  test.each(caseFiles)('%s', { timeout: 240_000 }, async (name) => {
+  test.each(caseFiles)('%s', async (name) => {
     const known = counts.pairs ?? 0;
     let number = 0;
     for await (const world of worldsOf(name)) {

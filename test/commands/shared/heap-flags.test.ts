@@ -1,15 +1,15 @@
-import { execFile } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
+import v8 from 'node:v8';
 
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import {
-  growHeapFaster,
+  growFast,
   growth,
   smallBytes,
-  keepNewObjectsYoung,
+  startYoung,
 } from '../../../src/commands/shared/heap-flags.ts';
 
 const root = join(import.meta.dirname, '../../..');
@@ -24,7 +24,7 @@ describe('the heap grows fast', () => {
 
   function grow() {
     const state = { size: 0, isDone: false, set: [] as number[] };
-    growHeapFaster(() => state.isDone, {
+    growFast(() => state.isDone, {
       size: () => state.size,
       setGrowth: (percent) => state.set.push(percent),
     });
@@ -45,49 +45,42 @@ describe('the heap grows fast', () => {
   });
 });
 
-test('what it ends with is what the program is started with', async () => {
+test('the program starts with the growth that a heap has after the first list', async () => {
   const starts = ['src/main.ts', 'Containerfile'].map((path) => readFile(join(root, path), 'utf8'));
   for (const text of await Promise.all(starts)) {
     expect(text).toContain(`--heap-growing-percent=${growth.then}`);
   }
 });
 
-/** What V8 tells of its heap while a program runs that has what heap.ts exports. */
-async function traced(flags: readonly string[], program: string): Promise<string> {
-  const path = JSON.stringify(join(root, 'src/commands/shared/heap-flags.ts'));
-  const code = `import { growHeapFaster, keepNewObjectsYoung } from ${path}; ${program}`;
-  const args = [...flags, '--input-type=module', '--eval', code];
-  return (await promisify(execFile)(process.execPath, args)).stdout;
-}
+describe('flags of V8', () => {
+  const set: string[] = [];
+  beforeEach(() => {
+    vi.useFakeTimers();
+    set.length = 0;
+    vi.spyOn(v8, 'setFlagsFromString').mockImplementation((flags) => void set.push(flags));
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.restoreAllMocks();
+  });
 
-/** How far V8 lets the heap grow after each of two collections, times what it holds. */
-async function factors(isDone: boolean): Promise<number[]> {
-  const text = await traced(
-    ['--expose-gc', '--trace-gc-verbose'],
-    `growHeapFaster(() => ${String(isDone)});
-    gc();
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    gc();`,
-  );
-  return [...text.matchAll(/HeapController\] factor ([\d.]+)/g)].map(([, factor]) =>
-    Number(factor),
-  );
-}
+  test('a first list changes the growth, and then changes it back', () => {
+    growFast(() => true);
+    vi.advanceTimersByTime(100);
+    expect(set).toEqual([
+      `--heap-growing-percent=${growth.first}`,
+      `--heap-growing-percent=${growth.then}`,
+    ]);
+  });
 
-test('V8 does as it is told', async () => {
-  const [first, then] = [1 + growth.first / 100, 1 + growth.then / 100];
-  expect(await factors(false)).toEqual([first, first]);
-  expect(await factors(true)).toEqual([first, then]);
-});
+  test('pretenuring is turned off', () => {
+    startYoung();
+    expect(set).toEqual(['--no-allocation-site-pretenuring']);
+  });
 
-test('what is kept of a first list teaches V8 nothing', async () => {
-  const keep = `
-    const kept = [];
-    const make = (value) => ({ value, more: [value, { value }] });
-    for (let round = 0; round < 30; round++) {
-      for (let value = 0; value < 30_000; value++) kept.push(make(value));
-    }`;
-  const flags = ['--max-semi-space-size=4', '--trace-pretenuring-statistics'];
-  expect(await traced(flags, keep)).toMatch(/=> tenure/);
-  expect(await traced(flags, `${keepNewObjectsYoung.name}(); ${keep}`)).not.toMatch(/tenure/);
+  test('V8 knows the flags', () => {
+    const known = execFileSync(process.execPath, ['--v8-options'], { encoding: 'utf8' });
+    expect(known).toMatch(/^ {2}--heap-growing-percent /m);
+    expect(known).toMatch(/^ {2}--allocation-site-pretenuring /m);
+  });
 });

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
 import type { Pulse } from '../../../src/output/http/live-updates.ts';
 import { createPulse } from '../../../src/output/http/live-updates.ts';
@@ -63,11 +63,13 @@ test('a page is told at once, and again every second', async () => {
 });
 
 test('nothing is asked while no page is open', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   await events(1);
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  await expect.poll(() => vi.getTimerCount()).toBe(0);
   const before = looks;
-  await new Promise((resolve) => setTimeout(resolve, 1200));
+  vi.advanceTimersByTime(10_000);
   expect(looks).toBe(before);
+  vi.useRealTimers();
 });
 
 test('closing ends what is open', async () => {

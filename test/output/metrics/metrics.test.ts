@@ -1,4 +1,7 @@
-import { beforeAll, describe, expect, test } from 'vitest';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+
+import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { observeCreated } from '../../../src/audit/measure/clock-skew.ts';
@@ -25,6 +28,12 @@ interface Parsed {
 const headerLine = /^# (?<what>HELP|TYPE) (?<name>[a-z_0-9]+) (?<text>.+)$/;
 const sampleLine = /^(?<name>[a-z_0-9]+)(?:\{(?<labels>.*)\})? (?<value>\S+)$/;
 const suffixes = /_(?:bucket|sum|count)$/;
+
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc') as () => void;
+  gc();
+}
 
 /** Reads the text format strictly: one HELP and TYPE per family, before its samples. */
 function parse(text: string): Map<string, Parsed> {
@@ -97,10 +106,13 @@ beforeAll(async () => {
   observeCreated(state.skew, moment - 2, moment - 1);
   // A garbage collection is in /metrics once there has been one that was observed.
   await exposition(state);
-  let garbage: unknown[] = [];
-  for (let round = 0; round < 50; round++) garbage = Array.from({ length: 100_000 }, () => ({}));
-  expect(garbage.length).toBe(100_000);
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  collectGarbage();
+  await vi.waitFor(
+    async () => {
+      expect(await exposition(state)).toMatch(/^nodejs_gc_duration_seconds_count\{/m);
+    },
+    { timeout: 120_000 },
+  );
   parsed = parse(await exposition(state));
 });
 

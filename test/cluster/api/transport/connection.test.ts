@@ -368,7 +368,7 @@ test.each(['h2', 'http/1.1'] as const)('reflectors over %s', async (protocols) =
   });
   const controller = new AbortController();
   const run = reflectors.run(controller.signal);
-  const until = (isSo: () => boolean) => expect.poll(isSo, { timeout: 20_000 }).toBe(true);
+  const until = (isSo: () => boolean) => expect.poll(isSo).toBe(true);
   const allSynced = () => [...reflectors.status.values()].every(({ state }) => state === 'synced');
   await until(allSynced);
   expect(store.snapshot.pods.size).toBe(700);

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import type { ApiAnswer, Ask } from '../../../../src/cluster/api/transport/api-request.ts';
 import type { Transport } from '../../../../src/cluster/api/transport/http2.ts';
@@ -13,10 +13,11 @@ import { createStream } from '../../../apiserver/stream.ts';
 const closing: (() => Promise<void> | void)[] = [];
 
 afterEach(async () => {
+  vi.useRealTimers();
   for (const close of closing.splice(0).reverse()) await close();
 });
 
-const patience = { ping: 0.1, pong: 0.2, connect: 5 };
+const patience = { ping: 100, pong: 200, connect: 300 };
 
 async function serve(ask: Ask, options: ListenOptions = {}) {
   const listener = await listen(ask, options);
@@ -155,7 +156,15 @@ describe.each(protocols)('%s', (protocol) => {
   });
 });
 
+/** Lets time pass until a ping is sent, for whose answer a second timer waits. */
+function pingIntoSilence(): void {
+  while (vi.getTimerCount() === 1) vi.advanceTimersByTime(patience.ping * 1000);
+}
+
 test('a peer that has gone is noticed, a quiet one is not cut', async () => {
+  vi.useFakeTimers({
+    toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval'],
+  });
   const { port } = await serve(({ signal }) =>
     Promise.resolve({ status: 200, headers: {}, body: createStream(signal) }),
   );
@@ -168,9 +177,14 @@ test('a peer that has gone is noticed, a quiet one is not cut', async () => {
     ended = true;
     return String(error);
   });
-  await sleep(800);
+  for (let times = 0; times < 3; times++) {
+    pingIntoSilence();
+    await expect.poll(() => vi.getTimerCount()).toBe(1);
+  }
   expect(ended).toBe(false);
   between.freeze();
+  pingIntoSilence();
+  vi.advanceTimersByTime(patience.pong * 1000);
   expect(await ending).toContain('does not answer a ping');
 });
 
