@@ -74,7 +74,7 @@ function skew(line: string, name: string, share: number, { mode }: Variant): str
   const [whole, middle = '', first = '', second = ''] = match;
   const tenths = Array.from(
     { length: 10 },
-    (_, at) => `[${at},${at < 10 * share ? first : second}]`,
+    (_, index) => `[${index},${index < 10 * share ? first : second}]`,
   );
   return line.replace(whole, `"mod":10,${middle}"set":[${tenths.join()}]`);
 }
@@ -98,18 +98,25 @@ function tableOf(
   ].map((object) => JSON.stringify(object));
 }
 
-/** `a rule of others that drops tcp 8080`: of packets that are forwarded. */
+/**
+ * `a rule of others that drops tcp 8080`: of packets that are forwarded. `of Linux` asks for the
+ * fingerprint of the sender, which no dump shows.
+ */
 function drop(text: string, way: Variant): string[] | null {
-  const form = /^a rule of others that drops (?<protocol>tcp|udp) (?<port>\d+)(?: to (?<ip>\S+))?$/;
-  const groups = form.exec(text)?.groups;
+  const drops = /^a rule of others that drops (?<protocol>tcp|udp) (?<port>\d+)/;
+  const only = /(?: to (?<ip>\S+)| of (?<system>\w+))?$/;
+  const groups = new RegExp(drops.source + only.source).exec(text)?.groups;
   if (groups === undefined) return null;
-  const { protocol = '', port = '', ip } = groups;
+  const { protocol = '', port = '', ip, system } = groups;
   if (way.mode === 'iptables') {
     const to = ip === undefined ? '' : ` -d ${ip}`;
-    return [`filter FORWARD${to} -p ${protocol} -m ${protocol} --dport ${port} -j DROP`];
+    const from = system === undefined ? '' : ` -m osf --genre ${system}`;
+    return [`filter FORWARD${to} -p ${protocol}${from} -m ${protocol} --dport ${port} -j DROP`];
   }
   const to = ip === undefined ? [] : [is(way.family === 'IPv4' ? 'ip' : 'ip6', 'daddr', ip)];
-  const expr = [...to, is(protocol, 'dport', Number(port)), { drop: null }];
+  const osf = { match: { op: '==', left: { osf: { key: 'name' } }, right: system } };
+  const from = system === undefined ? [] : [osf];
+  const expr = [...to, ...from, is(protocol, 'dport', Number(port)), { drop: null }];
   return tableOf(way, 'firewall', { type: 'filter', hook: 'forward', prio: 0 }, expr);
 }
 

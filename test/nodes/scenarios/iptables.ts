@@ -65,18 +65,18 @@ function linesOf(port: ServicePortInfo, clusterCIDR: string, nodeIP: string): st
   const stop = hasEndpoints ? 'DROP' : 'REJECT';
   const tcp = (dport: number, other = protocol): string =>
     `-p ${other} -m ${other} --dport ${dport}`;
-  const at = (ip: string): string => `-d ${host(ip)} ${tcp(port.port)}`;
+  const serviceAt = (ip: string): string => `-d ${host(ip)} ${tcp(port.port)}`;
   const lines: string[] = [];
   const put = (...all: string[]): void => void lines.push(...all);
 
-  if (hasInternal) put(`nat KUBE-SERVICES ${at(clusterIP)} -j ${internal}`);
-  else put(`filter KUBE-SERVICES ${at(clusterIP)} -j ${stop}`);
+  if (hasInternal) put(`nat KUBE-SERVICES ${serviceAt(clusterIP)} -j ${internal}`);
+  else put(`filter KUBE-SERVICES ${serviceAt(clusterIP)} -j ${stop}`);
   const toLoadBalancer = usesFirewall ? firewall : external;
   for (const ip of [...externalIPs, ...loadBalancerIPs]) {
     const chain = loadBalancerIPs.includes(ip) ? toLoadBalancer : external;
-    if (hasEndpoints) put(`nat KUBE-SERVICES ${at(ip)} -j ${chain}`);
-    if (!hasExternal) put(`filter KUBE-EXTERNAL-SERVICES ${at(ip)} -j ${stop}`);
-    if (chain === firewall) put(`filter KUBE-PROXY-FIREWALL ${at(ip)} -j DROP`);
+    if (hasEndpoints) put(`nat KUBE-SERVICES ${serviceAt(ip)} -j ${chain}`);
+    if (!hasExternal) put(`filter KUBE-EXTERNAL-SERVICES ${serviceAt(ip)} -j ${stop}`);
+    if (chain === firewall) put(`filter KUBE-PROXY-FIREWALL ${serviceAt(ip)} -j DROP`);
   }
   if (nodePort !== 0) {
     const here = `-m addrtype --dst-type LOCAL ${tcp(nodePort)}`;
@@ -86,7 +86,8 @@ function linesOf(port: ServicePortInfo, clusterCIDR: string, nodeIP: string): st
   const check = port.healthCheckNodePort;
   if (check !== 0) put(`filter KUBE-NODEPORTS ${tcp(check, 'tcp')} -j ACCEPT`);
 
-  if (hasInternal) put(`nat ${internal} ! -s ${clusterCIDR} ${at(clusterIP)} -j KUBE-MARK-MASQ`);
+  if (hasInternal)
+    put(`nat ${internal} ! -s ${clusterCIDR} ${serviceAt(clusterIP)} -j KUBE-MARK-MASQ`);
   if (hasEndpoints && port.externallyAccessible) {
     if (externalLocal) {
       put(`nat ${external} -s ${clusterCIDR} -j ${cluster}`);

@@ -162,7 +162,7 @@ function writePort(
   const hasInternal = hasEndpoints && (!internalLocal || localEndpoints.length > 0);
   const hasExternal = hasEndpoints && (!externalLocal || localEndpoints.length > 0);
   const stop = hasEndpoints ? { drop: null } : goto('reject-chain');
-  const at = (ip: string): unknown => ({ concat: [ip, protocol, port.port] });
+  const serviceAt = (ip: string): unknown => ({ concat: [ip, protocol, port.port] });
   const atNodePort = { concat: [protocol, nodePort] };
 
   for (const { ip, port: number, isLocal } of port.reachableEndpoints) {
@@ -171,11 +171,11 @@ function writePort(
   }
   add(writer, 'cluster-ips', clusterIP);
   const internal = goto(internalLocal ? local : cluster);
-  if (hasInternal) add(writer, 'service-ips', [at(clusterIP), internal]);
-  else add(writer, 'no-endpoint-services', [at(clusterIP), stop]);
+  if (hasInternal) add(writer, 'service-ips', [serviceAt(clusterIP), internal]);
+  else add(writer, 'no-endpoint-services', [serviceAt(clusterIP), stop]);
   for (const ip of [...externalIPs, ...loadBalancerIPs]) {
-    if (hasEndpoints) add(writer, 'service-ips', [at(ip), goto(external)]);
-    if (!hasExternal) add(writer, 'no-endpoint-services', [at(ip), stop]);
+    if (hasEndpoints) add(writer, 'service-ips', [serviceAt(ip), goto(external)]);
+    if (!hasExternal) add(writer, 'no-endpoint-services', [serviceAt(ip), stop]);
   }
   if (nodePort !== 0 && hasEndpoints)
     add(writer, 'service-nodeports', [atNodePort, goto(external)]);
@@ -189,7 +189,7 @@ function writePort(
     if (hasExternal) rule(external, goto(externalLocal ? local : cluster));
   }
   if (loadBalancerIPs.length > 0 && port.sourceRanges.length > 0) {
-    for (const ip of loadBalancerIPs) add(writer, 'firewall-ips', [at(ip), goto(firewall)]);
+    for (const ip of loadBalancerIPs) add(writer, 'firewall-ips', [serviceAt(ip), goto(firewall)]);
     const sources = sourcesOf(port, nodeIP).map(networkOf);
     rule(firewall, is(saddr, { set: sources }, '!='), { drop: null });
   }

@@ -258,8 +258,8 @@ function observe(world: World, step: Step): void {
   const text = dumpOf(lines, variant);
   const isSame = text === world.dumped && !isFirst;
   const tool = mode === 'iptables' ? 'iptables-save' : 'nft';
-  const of = { at, dumpedAt: at, node, tool, family };
-  nodeRules.take({ kind: 'node-rules', ...of, text: isSame ? null : text }, at);
+  const dump = { at, dumpedAt: at, node, tool, family };
+  nodeRules.take({ kind: 'node-rules', ...dump, text: isSame ? null : text }, at);
   world.dumped = text;
   if (!isSame) world.ruleset = readRulesDump(text, family).ruleset;
   settle.advance(at);

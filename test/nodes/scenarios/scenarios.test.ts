@@ -7,6 +7,7 @@ import { join, relative } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import type { Scenario, Step } from '../../scenarios/parse.ts';
+import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { parseScenario, ScenarioError } from '../../scenarios/parse.ts';
 import { problemOf } from './packets.ts';
 import type { World } from './play.ts';
@@ -15,6 +16,7 @@ import type { Variant } from './variants.ts';
 import { textFor, variants } from './variants.ts';
 
 const folder = relative(process.cwd(), import.meta.dirname);
+const first: Variant = { mode: 'nftables', family: 'IPv4' };
 const files = readdirSync(folder).filter((name) => name.endsWith('.txt'));
 
 function checkStep({ file }: Scenario, step: Step, world: World): void {
@@ -52,5 +54,20 @@ describe.each(files)('%s', (name) => {
   const file = join(folder, name);
   test.each(variants)('$mode, $family', (variant) => {
     play(file, readFileSync(file, 'utf8'), variant);
+  });
+});
+
+describe('the catalogue', () => {
+  const rows = files
+    .map((name) => parseScenario(name, textFor(readFileSync(join(folder, name), 'utf8'), first)))
+    .flatMap(({ steps }) => steps.flatMap(({ findings }) => findings?.rows ?? []));
+
+  // What hardly any other node does, is of several nodes with agents.
+  const codes = Object.entries(catalogue)
+    .filter(([code, { output }]) => output === 'node' && code !== 'node-unlike-others')
+    .map(([code]) => code);
+
+  test.each(codes)('%s is open in a scenario', (code) => {
+    expect(rows.filter(({ state }) => state === 'open').map((row) => row.code)).toContain(code);
   });
 });
