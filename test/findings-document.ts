@@ -12,7 +12,7 @@ import type { CauseEntry } from '../src/audit/finding/causes.ts';
 import { causes } from '../src/audit/finding/causes.ts';
 import { auditNode, rulesAtHand } from '../src/audit/node/audit-node.ts';
 import { shown } from '../src/audit/node/node-findings.ts';
-import { alertOf } from '../src/output/text/documentation-links.ts';
+import { findAlert } from '../src/output/text/documentation-links.ts';
 import { forwardingOf } from './nodes/audit.ts';
 import { readFolder } from './nodes/folder.ts';
 
@@ -195,7 +195,7 @@ function codeTable(output: Output): string {
 }
 
 function codeSection([code, entry]: readonly [Code, CatalogueEntry]): string {
-  const alert = alertOf(code);
+  const alert = findAlert(code);
   return [
     `### ${code}`,
     `**${entry.title}.** ${entry.meaning}`,

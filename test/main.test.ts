@@ -10,7 +10,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
 
 import { version } from '../src/model/program-version.ts';
-import type { Report } from '../src/output/text/report.ts';
+import type { AuditReport } from '../src/output/text/report.ts';
 
 const main = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 const recording = fileURLToPath(new URL('recordings/shop.ndjson.gz', import.meta.url));
@@ -36,7 +36,7 @@ function run(args: readonly string[], input = ''): Promise<Ran> {
   });
 }
 
-const json = (ran: Ran): Report => JSON.parse(ran.out) as Report;
+const json = (ran: Ran): AuditReport => JSON.parse(ran.out) as AuditReport;
 
 function save(name: string, content: string | Buffer): string {
   const path = join(folder, name);

@@ -3,12 +3,12 @@
 
 import type { Quality } from '../src/audit/measure/lag.ts';
 import { families, processFamilies, sections } from '../src/output/metrics/families.ts';
-import type { Family } from '../src/output/metrics/family.ts';
+import type { MetricFamily } from '../src/output/metrics/family.ts';
 import type { ServiceFamily } from '../src/output/metrics/service-families.ts';
 import { serviceFamilies } from '../src/output/metrics/service-families.ts';
 
 /** The most series of a family, whatever the size of the cluster. */
-export function cardinality(family: Family): number {
+export function cardinality(family: MetricFamily): number {
   let series = 1;
   for (const values of Object.values(family.labels)) series *= Math.max(1, values.length);
   // Of a histogram, a series per bucket, +Inf among them, and those of sum and count.
@@ -68,10 +68,10 @@ const qualityRows: readonly (readonly [Quality, string, string])[] = [
 const removals = `Removals and changes of the Service never have a trigger time.
 \`endpoint_auditor_convergence_lag_seconds\` measures those too, by the auditor's own clock.`;
 
-const mostSeries = (family: Family | ServiceFamily): number =>
+const mostSeries = (family: MetricFamily | ServiceFamily): number =>
   'most' in family ? family.most : cardinality(family);
 
-function rowsText(of: readonly (Family | ServiceFamily)[]): string {
+function rowsText(of: readonly (MetricFamily | ServiceFamily)[]): string {
   const rows = of.map((family) => [
     code([family.name]),
     family.type,

@@ -14,14 +14,14 @@ import type { Audited } from '../audit/service/reconcile.ts';
 import { reasonOf, verdictOf, written } from '../audit/service/verdict.ts';
 import { emptySummary, inOrder } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
-import type { Answers, NodeStatus } from '../output/http/server.ts';
+import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/family.ts';
 import { noAgents, noHintCounts } from '../output/metrics/family.ts';
 import type { ServiceNumbers } from '../output/metrics/service-families.ts';
-import type { PerService, ServiceSeries } from '../output/metrics/service-rows.ts';
+import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
 import type { PendingDifference, ServiceStatus } from '../output/page/service-status.ts';
-import type { Status } from '../output/page/status.ts';
+import type { PageStatus } from '../output/page/status.ts';
 import type { TracingCounts } from '../output/traces/sender.ts';
 import { noTracingCounts } from '../output/traces/tracing.ts';
 import type { Auditor } from './auditor.ts';
@@ -44,13 +44,13 @@ export interface Lively {
 /** Input that is not live. */
 export const notLive: Lively = { stuck: () => null, counters: () => new Map(), fleet: null };
 
-/** What the server asks; `source` as Status has it. */
+/** What the server asks; `source` as PageStatus has it. */
 export function answersOf(
   auditor: Auditor,
   source: string,
   live: Lively = notLive,
-  perService: PerService = { mode: 'off', max: 0 },
-): Answers {
+  perService: PerServiceOptions = { mode: 'off', max: 0 },
+): AuditorQueries {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
   const service = (namespace: string, name: string): ServiceStatus | null =>
@@ -79,7 +79,7 @@ export function answersOf(
 }
 
 /** The state at this moment, whatever the input has told so far. */
-function statusOf(auditor: Auditor, source: string, live: Lively): Status {
+function statusOf(auditor: Auditor, source: string, live: Lively): PageStatus {
   const { settle } = auditor;
   const { snapshot } = auditor.store;
   const metrics = metricsOf(auditor, live, noServiceSeries);

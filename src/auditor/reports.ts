@@ -5,13 +5,13 @@
 import { skewSeconds } from '../audit/measure/clock-skew.ts';
 import { concerns, summarize } from '../audit/summary.ts';
 import type { LagReport } from '../output/text/lag.ts';
-import { distributionsOf } from '../output/text/lag.ts';
-import type { Report } from '../output/text/report.ts';
-import { measuresOf } from '../output/text/report.ts';
+import { listDistributions } from '../output/text/lag.ts';
+import type { AuditReport } from '../output/text/report.ts';
+import { summarizeMeasures } from '../output/text/report.ts';
 import type { Auditor } from './auditor.ts';
 
 export interface ReportOptions {
-  readonly kind: Report['kind'];
+  readonly kind: AuditReport['kind'];
   readonly sources: readonly string[];
   /** Only this namespace; null: all. */
   readonly namespace: string | null;
@@ -21,7 +21,7 @@ export interface ReportOptions {
 const shownProblems = 20;
 
 /** All that the auditor knows, as one document. */
-export function reportOf(auditor: Auditor, options: ReportOptions): Report {
+export function reportOf(auditor: Auditor, options: ReportOptions): AuditReport {
   const { kind, sources, namespace, problems } = options;
   const ledger = auditor.ledger();
   if (ledger === null) throw new Error('The input ended before it began');
@@ -57,7 +57,7 @@ export function reportOf(auditor: Auditor, options: ReportOptions): Report {
     foreign: summary.foreign,
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),
-    measures: measuresOf(auditor.measured),
+    measures: summarizeMeasures(auditor.measured),
   };
 }
 
@@ -71,7 +71,7 @@ export function lagReportOf(auditor: Auditor): LagReport {
     format: 1,
     from: auditor.startedAt(),
     now,
-    distributions: distributionsOf(convergence, trigger, travel),
+    distributions: listDistributions(convergence, trigger, travel),
     triggerTimes: trigger.counts,
     journeys: {
       open: journeys.openCount(),

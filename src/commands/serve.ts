@@ -9,7 +9,7 @@ import { createAuditor } from '../auditor/auditor.ts';
 import { answersOf, notLive } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
 import { reportOf } from '../auditor/reports.ts';
-import type { Answers, Listening } from '../output/http/server.ts';
+import type { AuditorQueries, RunningServer } from '../output/http/server.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import { recordingOf } from './replay.ts';
 import { fleetOf } from './shared/agents.ts';
@@ -38,10 +38,10 @@ export async function serve(options: Served): Promise<number> {
 }
 
 async function listenFor(
-  answers: Answers,
+  answers: AuditorQueries,
   what: string,
   { listen: at }: Served,
-): Promise<Listening> {
+): Promise<RunningServer> {
   const server = await listen(createApp(answers), at);
   const name = at.host ?? '127.0.0.1';
   const host = name.includes(':') ? `[${name}]` : name;

@@ -18,7 +18,7 @@ import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
 import { renderMetrics } from '../../src/output/metrics/metrics.ts';
-import type { PerService } from '../../src/output/metrics/service-rows.ts';
+import type { PerServiceOptions } from '../../src/output/metrics/service-rows.ts';
 import { throwProblem } from '../problems.ts';
 import { eventOf, rawObjects } from './fleet.ts';
 import type { Fleet } from './generate.ts';
@@ -143,7 +143,7 @@ async function timed(make: () => Promise<Buffer>): Promise<Scraped> {
 
 async function overHttp(
   auditor: Auditor,
-  perService: PerService,
+  perService: PerServiceOptions,
   headers: Record<string, string>,
 ): Promise<Row> {
   const app = createApp(answersOf(auditor, 'bench', notLive, perService));
@@ -154,7 +154,7 @@ async function overHttp(
 }
 
 /** What is rendered for a scrape, without pauses and HTTP. */
-function rendered(auditor: Auditor, perService: PerService): Promise<Row> {
+function rendered(auditor: Auditor, perService: PerServiceOptions): Promise<Row> {
   const answers = answersOf(auditor, 'bench', notLive, perService);
   const make = async (): Promise<Buffer> => {
     const steps = answers.scrape();
@@ -190,8 +190,8 @@ function byRegistry(auditor: Auditor, perService: boolean): Promise<Row> {
 
 const auditor = auditorOf(fleet);
 const gzip = { 'accept-encoding': 'gzip' };
-const all: PerService = { mode: 'all', max: 100_000 };
-const usual: PerService = { mode: 'findings', max: 1000 };
+const all: PerServiceOptions = { mode: 'all', max: 100_000 };
+const usual: PerServiceOptions = { mode: 'findings', max: 1000 };
 const open = { accept: 'application/openmetrics-text' };
 const rows: Record<string, Row> = {
   'registry, no Services': await byRegistry(auditor, false),

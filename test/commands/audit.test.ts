@@ -4,7 +4,7 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { auditLive } from '../../src/commands/audit.ts';
-import type { Report } from '../../src/output/text/report.ts';
+import type { AuditReport } from '../../src/output/text/report.ts';
 import { virtualClock } from '../apiserver/clock.ts';
 import { emptySlice, liveCluster, rawSlice } from '../clusters.ts';
 import { printed, usual } from './printed.ts';
@@ -18,7 +18,7 @@ describe('audit of a live cluster', () => {
     const { cluster, server } = liveCluster();
     const { out } = printed();
     expect(await auditLive({ ...usual, settle: 3600 }, cluster)).toBe(0);
-    const report = JSON.parse(out()) as Report;
+    const report = JSON.parse(out()) as AuditReport;
     expect(report.input).toMatchObject({
       sources: ['https://fake.example'],
       kubernetes: server.version,
@@ -33,7 +33,7 @@ describe('audit of a live cluster', () => {
     const audited = auditLive(usual, cluster);
     await clock.runUntil(clock.now() + 120);
     expect(await audited).toBe(1);
-    const [finding] = (JSON.parse(out()) as Report).findings;
+    const [finding] = (JSON.parse(out()) as AuditReport).findings;
     expect(finding?.code).toBe('slice-endpoint-missing');
     expect((finding?.openedAt ?? 0) - (finding?.since ?? 0)).toBeGreaterThan(0.29);
   });
@@ -46,7 +46,7 @@ describe('audit of a live cluster', () => {
     const audited = auditLive(usual, cluster);
     await clock.runUntil(clock.now() + 120);
     expect(await audited).toBe(2);
-    expect((JSON.parse(out()) as Report).unknown).toEqual({ 'endpoints-not-known': 1 });
+    expect((JSON.parse(out()) as AuditReport).unknown).toEqual({ 'endpoints-not-known': 1 });
     expect(err()).toMatch(/(?:list|watch) endpoints/i);
   });
 

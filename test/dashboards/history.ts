@@ -15,7 +15,7 @@ import { answersOf, notLive } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
-import type { Answers } from '../../src/output/http/server.ts';
+import type { AuditorQueries } from '../../src/output/http/server.ts';
 import { renderMetrics } from '../../src/output/metrics/metrics.ts';
 import { folder as rulesFolder, ruleFiles } from '../alerts/rules.ts';
 import { throwProblem } from '../problems.ts';
@@ -36,7 +36,7 @@ export interface Span {
 const attached = 'job="endpoint-auditor",instance="127.0.0.1:9465"';
 
 /** What is shown now, each sample with a time and the labels of a scrape, without comments. */
-async function samplesAt(answers: Answers, at: number): Promise<string> {
+async function samplesAt(answers: AuditorQueries, at: number): Promise<string> {
   const scrape = answers.scrape();
   let step = scrape.next();
   while (step.done !== true) step = scrape.next();

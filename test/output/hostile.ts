@@ -4,7 +4,7 @@
 import fc from 'fast-check';
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
-import type { Report } from '../../src/output/text/report.ts';
+import type { AuditReport } from '../../src/output/text/report.ts';
 import { findingOf, moment, reportOf, stateOf } from './samples.ts';
 
 /** Text as somebody would write it who wants it to be read as something else. */
@@ -34,7 +34,7 @@ export const hostileFinding: fc.Arbitrary<Finding> = fc
   })
   .map((more) => findingOf(more as Partial<Finding>));
 
-export const hostileReport: fc.Arbitrary<Report> = fc
+export const hostileReport: fc.Arbitrary<AuditReport> = fc
   .tuple(fc.array(hostileFinding, { maxLength: 4 }), hostileText)
   .map(([findings, text]) =>
     reportOf(stateOf(), {

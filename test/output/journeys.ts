@@ -2,7 +2,11 @@
 // `moment`, was seen half a second later, and came to Endpoints, its slice and one node by 0.9 s.
 
 import type { Journey, Stage } from '../../src/audit/measure/journey.ts';
-import type { Sender, TracingCounts, TracingSettings } from '../../src/output/traces/sender.ts';
+import type {
+  TraceSender,
+  TracingCounts,
+  TracingSettings,
+} from '../../src/output/traces/sender.ts';
 import { moment } from './samples.ts';
 
 export function stageOf(more: Partial<Stage> = {}): Stage {
@@ -73,8 +77,8 @@ export function spansCounted({ exported, dropped }: TracingCounts): number {
 
 /** A sender that keeps what it is sent while `isOpen` says so. */
 export function keeping(isOpen: () => boolean = () => true) {
-  const sent: Parameters<Sender['send']>[0][] = [];
-  const sender: Sender = {
+  const sent: Parameters<TraceSender['send']>[0][] = [];
+  const sender: TraceSender = {
     send(kept) {
       if (!isOpen()) return false;
       sent.push(kept);

@@ -17,16 +17,16 @@ import {
 } from '../../src/audit/measure/lag.ts';
 import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
 import { createSizes } from '../../src/audit/measure/size.ts';
-import type { Format } from '../../src/output/metrics/exposition.ts';
+import type { ExpositionFormat } from '../../src/output/metrics/exposition.ts';
 import type { MetricsState } from '../../src/output/metrics/family.ts';
 import { noAgents, noHintCounts } from '../../src/output/metrics/family.ts';
 import { renderMetrics } from '../../src/output/metrics/metrics.ts';
 import type { ServiceNumbers } from '../../src/output/metrics/service-families.ts';
 import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
-import type { Status } from '../../src/output/page/status.ts';
+import type { PageStatus } from '../../src/output/page/status.ts';
 import type { LagReport } from '../../src/output/text/lag.ts';
-import type { Report } from '../../src/output/text/report.ts';
-import { measuresOf } from '../../src/output/text/report.ts';
+import type { AuditReport } from '../../src/output/text/report.ts';
+import { summarizeMeasures } from '../../src/output/text/report.ts';
 import { noTracingCounts } from '../../src/output/traces/tracing.ts';
 
 /** 2026-11-21T10:56:46Z */
@@ -111,7 +111,10 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
 }
 
 /** What a scrape of a state gets. */
-export async function exposition(state: MetricsState, format: Format = 'text'): Promise<string> {
+export async function exposition(
+  state: MetricsState,
+  format: ExpositionFormat = 'text',
+): Promise<string> {
   let text = '';
   for await (const piece of renderMetrics(state, format)) text += piece;
   return text;
@@ -159,7 +162,7 @@ export function conformState(more: Partial<MetricsState> = {}): MetricsState {
   return stateOf({ summary, dropped: {}, ...more });
 }
 
-export function statusOf(more: Partial<Status> = {}): Status {
+export function statusOf(more: Partial<PageStatus> = {}): PageStatus {
   return {
     metrics: stateOf(),
     resolved: [],
@@ -175,7 +178,7 @@ export function statusOf(more: Partial<Status> = {}): Status {
 }
 
 /** The report of a state. */
-export function reportOf(state: MetricsState, more: Partial<Report> = {}): Report {
+export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): AuditReport {
   const { summary, dropped } = state;
   return {
     format: 1,
@@ -199,7 +202,7 @@ export function reportOf(state: MetricsState, more: Partial<Report> = {}): Repor
     foreign: summary.foreign,
     dropped,
     problems: [],
-    measures: measuresOf(state),
+    measures: summarizeMeasures(state),
     ...more,
   };
 }

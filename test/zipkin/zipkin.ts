@@ -21,7 +21,7 @@ import { createAuditor } from '../../src/auditor/auditor.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import type { SpanPlan } from '../../src/output/traces/spans.ts';
-import { traceOf } from '../../src/output/traces/spans.ts';
+import { planTrace } from '../../src/output/traces/spans.ts';
 import { startTracing } from '../../src/output/traces/tracing.ts';
 import { throwProblem } from '../problems.ts';
 import { cacheFolder, endProgram, freePort } from '../processes.ts';
@@ -141,7 +141,7 @@ const wanted = ({ name, start, end, attributes }: SpanPlan): string =>
 async function checkTrace(url: string, { traceId, journey, endedAt }: Sent): Promise<void> {
   const answer = await fetch(`${url}/api/v2/trace/${traceId}`);
   const spans = answer.ok ? ((await answer.json()) as readonly ZipkinSpan[]) : [];
-  const { root, stages } = traceOf(journey, endedAt);
+  const { root, stages } = planTrace(journey, endedAt);
   const got = spans.map(({ name, timestamp, duration = 0, tags = {} }) =>
     textOf(name, timestamp, duration, tags),
   );

@@ -5,9 +5,9 @@ import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
 import type { Problem } from '../../cluster/decode/problem.ts';
 import { problemText } from '../../cluster/decode/problem.ts';
-import { timeText } from '../../output/text/format.ts';
-import type { Report } from '../../output/text/report.ts';
-import { findingLine, renderReport } from '../../output/text/report.ts';
+import { formatTime } from '../../output/text/format.ts';
+import type { AuditReport } from '../../output/text/report.ts';
+import { formatFindingLine, renderReport } from '../../output/text/report.ts';
 import { releaseOf } from '../../shadow/release.ts';
 import type { Format } from './flags.ts';
 
@@ -44,7 +44,7 @@ export function progress(what: string): { count: (at: number | null) => void; do
       if (!process.stderr.isTTY || entries % 1000 !== 0 || performance.now() < shown) return;
       shown = performance.now() + 200;
       visible = true;
-      const moment = at === null ? '' : `, ${timeText(at)}`;
+      const moment = at === null ? '' : `, ${formatTime(at)}`;
       process.stderr.write(`\r\u001b[K${what}: ${entries.toLocaleString('en')} read${moment}`);
     },
     done() {
@@ -55,7 +55,7 @@ export function progress(what: string): { count: (at: number | null) => void; do
 
 /** One line on stdout, as it opens or is resolved. */
 export function sayFinding(finding: Finding): void {
-  process.stdout.write(`${findingLine(finding, colour)}\n`);
+  process.stdout.write(`${formatFindingLine(finding, colour)}\n`);
 }
 
 /** Columns of the terminal, or as COLUMNS says; null: what is written is not for a screen. */
@@ -69,14 +69,14 @@ function screenWidth(): number | null {
 export const terminalWidth = (): number => screenWidth() ?? 120;
 
 /** A pipe or a file gets all that is wrong, as from kubectl. */
-export function print(report: Report, format: Format): void {
+export function print(report: AuditReport, format: Format): void {
   const text = renderReport(report, format, { colour, width: screenWidth() ?? Infinity });
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
 
 const isLoud = ({ severity }: Pick<Finding, 'severity'>): boolean => severity !== 'info';
 
-export function exitCodeOf(report: Report): 0 | 1 | 2 {
+export function exitCodeOf(report: AuditReport): 0 | 1 | 2 {
   if (Object.values(report.unknown).some((count) => count > 0)) return 2;
   // Nothing was judged: a name that is mistyped must not look like a cluster that conforms.
   if (report.services === 0 && report.foreign === 0) return 2;

@@ -4,7 +4,7 @@
 import { Command, Option } from 'commander';
 
 import type { Scope, Shard } from '../../model/scope.ts';
-import type { PerService } from '../../output/metrics/service-rows.ts';
+import type { PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import { perServiceModes } from '../../output/metrics/service-rows.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import type { Release } from '../../shadow/release.ts';
@@ -59,11 +59,11 @@ export interface Agented {
 
 /** Which Services have series of their own. */
 export interface Metered {
-  readonly 'metrics.perService': PerService['mode'];
+  readonly 'metrics.perService': PerServiceOptions['mode'];
   readonly 'metrics.maxServices': number;
 }
 
-export const perServiceOf = (options: Metered): PerService => ({
+export const perServiceOf = (options: Metered): PerServiceOptions => ({
   mode: options['metrics.perService'],
   max: options['metrics.maxServices'],
 });

@@ -5,14 +5,14 @@ import type { Journey } from '../../audit/measure/journey.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
 import { version } from '../../model/program-version.ts';
 import type { Tracing } from '../../output/traces/tracing.ts';
-import { startTracing, tracingSettings } from '../../output/traces/tracing.ts';
+import { startTracing, readTracingSettings } from '../../output/traces/tracing.ts';
 import { fail } from './console.ts';
 
 /** null: no traces are sent; where something is wrong with what asks for them, that is said. */
 export async function tracingOf(
   environment: Readonly<Record<string, string | undefined>>,
 ): Promise<Tracing | null> {
-  const settings = tracingSettings(environment);
+  const settings = readTracingSettings(environment);
   if (settings === null) return null;
   try {
     if (typeof settings === 'string') throw new Error(settings);

@@ -8,13 +8,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createChannel, createSession } from 'better-sse';
 
 /** What is told. */
-export interface Beat {
+export interface LiveUpdate {
   readonly revision: string;
   /** The input's clock, for people. */
   readonly moment: string;
 }
 
-export interface Pulse {
+export interface LiveUpdates {
   /** Answers a request with events until it is closed; false: there are too many already. */
   follow(request: IncomingMessage, response: ServerResponse): Promise<boolean>;
   /** Ends all, for good. */
@@ -27,11 +27,11 @@ const everyMs = 1000;
 const mostSessions = 200;
 
 /** `look` is asked once a second while a page is open. */
-export function createPulse(look: () => Beat): Pulse {
+export function createLiveUpdates(look: () => LiveUpdate): LiveUpdates {
   const channel = createChannel();
   const open = new Set<ServerResponse>();
   let timer: NodeJS.Timeout | null = null;
-  let last: Beat | null = null;
+  let last: LiveUpdate | null = null;
   const beat = (): void => {
     const now = look();
     const moving = now.moment !== last?.moment;

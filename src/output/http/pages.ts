@@ -5,21 +5,21 @@
 import type { Express, Request, Response } from 'express';
 
 import type { ServiceNumbers } from '../metrics/service-families.ts';
-import { assetAt } from '../page/assets.ts';
+import { findAsset } from '../page/assets.ts';
 import { renderFindings } from '../page/findings.ts';
-import { framed } from '../page/frame.ts';
+import { renderFrame } from '../page/frame.ts';
 import type { NodeView } from '../page/nodes.ts';
 import { renderNode, renderNodes } from '../page/nodes.ts';
-import { renderPage } from '../page/page.ts';
+import { renderOverview } from '../page/overview.ts';
 import type { ServiceView } from '../page/service.ts';
 import { renderService } from '../page/service.ts';
 import { renderServices } from '../page/services.ts';
-import type { Status } from '../page/status.ts';
-import { template } from '../page/template.ts';
+import type { PageStatus } from '../page/status.ts';
+import { compileTemplate } from '../page/template.ts';
 
 /** What the pages ask. */
 export interface PageAnswers {
-  status(): Status;
+  status(): PageStatus;
   /** The revision of the status, and the input's clock; asked once a second. */
   beat(): { readonly revision: string; readonly now: number };
   services(): Iterable<ServiceNumbers>;
@@ -42,22 +42,22 @@ function count(request: Request, name: string, least: number): number {
   return Number.isSafeInteger(value) && value >= least ? value : least;
 }
 
-const missingTemplate = template<{ what: string }>(`
+const missingTemplate = compileTemplate<{ what: string }>(`
 <h1>Not there</h1><p class="lead"><%= it.what %></p>
 <p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
  <a href="/">overview</a></p>`);
 
-function sendMissing(response: Response, status: Status, what: string): void {
+function sendMissing(response: Response, status: PageStatus, what: string): void {
   const main = missingTemplate({ what });
   response
     .status(404)
     .type('html')
-    .send(framed(status, { place: '/', title: 'Not there', main }));
+    .send(renderFrame(status, { place: '/', title: 'Not there', main }));
 }
 
 export function addPages(app: Express, answers: PageAnswers): void {
   app.get('/assets/:file', (request, response, next) => {
-    const asset = assetAt(request.params.file);
+    const asset = findAsset(request.params.file);
     if (asset === null) {
       next();
       return;
@@ -66,7 +66,7 @@ export function addPages(app: Express, answers: PageAnswers): void {
     response.type(asset.type).send(asset.body);
   });
   app.get('/', (_request, response) => {
-    response.type('html').send(renderPage(answers.status()));
+    response.type('html').send(renderOverview(answers.status()));
   });
   app.get('/findings', (request, response) => {
     const [q, state, severity] = ['q', 'state', 'severity'].map((one) => word(request, one));

@@ -19,14 +19,14 @@ import express from 'express';
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import { contentTypes, formatFor } from '../metrics/exposition.ts';
+import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
 import type { MetricsState } from '../metrics/family.ts';
 import { renderMetrics } from '../metrics/metrics.ts';
-import { momentText } from '../page/parts.ts';
+import { formatMoment } from '../page/parts.ts';
 import type { ServiceStatus } from '../page/service-status.ts';
 import type { ExplainDocument } from '../text/explain.ts';
 import type { LagReport } from '../text/lag.ts';
-import { createPulse } from './live-updates.ts';
+import { createLiveUpdates } from './live-updates.ts';
 import type { PageAnswers } from './pages.ts';
 import { addPages } from './pages.ts';
 
@@ -45,7 +45,7 @@ export interface NodeStatus {
 }
 
 /** What the server asks when it is asked. Probes come often, so they do not ask for everything. */
-export interface Answers extends PageAnswers {
+export interface AuditorQueries extends PageAnswers {
   /** What /metrics shows, in small steps, between which others may work. */
   scrape(): Iterator<undefined, MetricsState>;
   /** One Service in full; null where there is none of that name. */
@@ -168,7 +168,7 @@ async function sendPieces(
 }
 
 /** `?subject=pod/web-1&subject=service/web&namespace=shop`. */
-function sendExplanation({ query }: Request, response: Response, answers: Answers): void {
+function sendExplanation({ query }: Request, response: Response, answers: AuditorQueries): void {
   const textsOf = (value: unknown): string[] =>
     [value].flat().filter((one) => typeof one === 'string');
   const [namespace = null] = textsOf(query.namespace);
@@ -188,10 +188,10 @@ function sendExplanation({ query }: Request, response: Response, answers: Answer
 const ending = new WeakMap<Express, () => void>();
 
 /** Events for the pages that are open; not compressed, since that would hold them back. */
-function addEvents(app: Express, answers: Answers): void {
-  const pulse = createPulse(() => {
+function addEvents(app: Express, answers: AuditorQueries): void {
+  const pulse = createLiveUpdates(() => {
     const { revision, now } = answers.beat();
-    return { revision, moment: momentText(now) };
+    return { revision, moment: formatMoment(now) };
   });
   app.get('/api/v1/events', async (request, response) => {
     if (await pulse.follow(request, response)) return;
@@ -203,12 +203,16 @@ function addEvents(app: Express, answers: Answers): void {
 }
 
 /** A scrape in pieces. */
-async function sendMetrics(request: Request, response: Response, answers: Answers): Promise<void> {
+async function sendMetrics(
+  request: Request,
+  response: Response,
+  answers: AuditorQueries,
+): Promise<void> {
   const pause = createPause();
   const steps = answers.scrape();
   let step = steps.next();
   for (; step.done !== true; step = steps.next()) await pause();
-  const format = formatFor(request.headers.accept);
+  const format = negotiateFormat(request.headers.accept);
   const pieces = renderMetrics(step.value, format);
   response.vary('Accept').set('Content-Type', contentTypes[format]);
   await sendPieces(response, pieces, pause);
@@ -228,7 +232,11 @@ function* listText(name: string, findings: readonly Finding[]): Generator<string
 }
 
 /** Findings that stand and that are over, worst first; there may be 10,000 of each. */
-async function sendFindings(request: Request, response: Response, answers: Answers): Promise<void> {
+async function sendFindings(
+  request: Request,
+  response: Response,
+  answers: AuditorQueries,
+): Promise<void> {
   const { metrics, resolved, forgotten } = answers.status();
   const { summary, now } = metrics;
   const wanted = filterOf(request.query);
@@ -251,7 +259,7 @@ async function sendFindings(request: Request, response: Response, answers: Answe
  * error goes to `onError`, and the server keeps running.
  */
 export function createApp(
-  answers: Answers,
+  answers: AuditorQueries,
   onError: (error: unknown) => void = (error) => {
     console.error(error);
   },
@@ -310,7 +318,7 @@ interface Address {
   readonly port: number;
 }
 
-export interface Listening {
+export interface RunningServer {
   readonly port: number;
   /** Ends idle connections at once, and the others as soon as they are answered, or after 2 s. */
   close(): Promise<void>;
@@ -326,7 +334,7 @@ const reasons: Readonly<Record<string, string>> = {
 const graceMs = 2000;
 
 /** Serves the application; throws an Error for people when it cannot listen there. */
-export async function listen(app: Express, address: Address): Promise<Listening> {
+export async function listen(app: Express, address: Address): Promise<RunningServer> {
   const { host, port } = address;
   // A callback of app.listen would be called for errors too.
   const server: Server = host === null ? app.listen(port) : app.listen(port, host);

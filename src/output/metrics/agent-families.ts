@@ -2,7 +2,7 @@
 // of it differs from what must be there. They are part of the catalogue (families.ts) and follow
 // its rules. Where no agents are asked, all of them are 0.
 
-import type { AgentMetrics, Family } from './family.ts';
+import type { AgentMetrics, MetricFamily } from './family.ts';
 import type { Sample } from './sample.ts';
 
 const prefix = 'endpoint_auditor_';
@@ -25,7 +25,7 @@ const results = Object.keys({
 const one = (value: number): Sample[] => [{ labels: {}, value }];
 
 /** Families of agents, in the order of the documentation. */
-export const agentFamilies: readonly Family[] = [
+export const agentFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}node_agents`,
     type: 'gauge',

@@ -7,15 +7,18 @@
 import type { Exemplar } from '../../audit/measure/histogram.ts';
 import type { Sample } from './sample.ts';
 
-export type Format = 'text' | 'openmetrics';
+export type ExpositionFormat = 'text' | 'openmetrics';
 
-export const contentTypes: Readonly<Record<Format, string>> = {
+export const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
   text: 'text/plain; version=0.0.4; charset=utf-8',
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 };
 
 /** What ends an exposition. */
-export const ends: Readonly<Record<Format, string>> = { text: '', openmetrics: '# EOF\n' };
+export const ends: Readonly<Record<ExpositionFormat, string>> = {
+  text: '',
+  openmetrics: '# EOF\n',
+};
 
 interface Range {
   readonly type: string;
@@ -38,7 +41,7 @@ function rangesOf(accept: string): Range[] {
  * The format that an Accept header prefers; whoever wants neither gets text, as from every
  * exporter. Versions that are not written here do not count, other parameters are ignored.
  */
-export function formatFor(accept: string | undefined): Format {
+export function negotiateFormat(accept: string | undefined): ExpositionFormat {
   const ranges = rangesOf(accept ?? '*/*');
   const best = (types: readonly string[], version: string): number =>
     ranges
@@ -87,7 +90,7 @@ export function seriesText(
 /** What stands before the samples of a family. `help` has no line break and no backslash. */
 export function headText(
   family: { readonly name: string; readonly type: string; readonly help: string },
-  format: Format,
+  format: ExpositionFormat,
   unit = 'none',
 ): string {
   const { type, help } = family;
@@ -99,7 +102,7 @@ export function headText(
 }
 
 /** The upper bound of a bucket, as a label. */
-export function boundText(bound: number, format: Format): string {
+export function boundText(bound: number, format: ExpositionFormat): string {
   const text = numberText(bound);
   return format === 'openmetrics' && Number.isInteger(bound) ? `${text}.0` : text;
 }

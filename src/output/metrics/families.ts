@@ -14,8 +14,8 @@ import { verdicts } from '../../audit/finding/verdicts.ts';
 import { durationBounds } from '../../audit/measure/lag.ts';
 import { judged } from '../../audit/service/verdict.ts';
 import { agentFamilies } from './agent-families.ts';
-import type { Family, MetricsState, OpenedFindings } from './family.ts';
-import { byCode, codes, countOpened } from './family.ts';
+import type { MetricFamily, MetricsState, OpenedFindings } from './family.ts';
+import { samplesByCode, codes, countOpened } from './family.ts';
 import { lagFamilies } from './lag-families.ts';
 import { packingFamilies, sizeFamilies } from './object-families.ts';
 import type { Sample } from './sample.ts';
@@ -50,7 +50,7 @@ const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'] as const;
 function standingFindings({ summary }: MetricsState): Sample[] {
   const counts: OpenedFindings = {};
   for (const finding of summary.findings) countOpened(counts, finding);
-  return byCode(counts);
+  return samplesByCode(counts);
 }
 
 function droppedSamples({ dropped }: MetricsState): Sample[] {
@@ -62,7 +62,7 @@ function droppedSamples({ dropped }: MetricsState): Sample[] {
 
 const prefix = 'endpoint_auditor_';
 
-const verdictFamilies: readonly Family[] = [
+const verdictFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}findings`,
     type: 'gauge',
@@ -81,7 +81,7 @@ const verdictFamilies: readonly Family[] = [
     unit: 'none',
     stability: 'stable',
     source: 'audit/pending/pending.ts',
-    samples: ({ opened }) => byCode(opened),
+    samples: ({ opened }) => samplesByCode(opened),
   },
   {
     name: `${prefix}services`,
@@ -187,7 +187,7 @@ const verdictFamilies: readonly Family[] = [
   },
 ];
 
-const inputFamilies: readonly Family[] = [
+const inputFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}dropped_total`,
     type: 'counter',
@@ -243,7 +243,7 @@ const inputFamilies: readonly Family[] = [
 ];
 
 /** The families as the documentation groups them. */
-export const sections: readonly (readonly [string, readonly Family[]])[] = [
+export const sections: readonly (readonly [string, readonly MetricFamily[]])[] = [
   ['Verdicts and findings', verdictFamilies],
   ['Lag', lagFamilies],
   ['Traces', traceFamilies],
@@ -255,7 +255,7 @@ export const sections: readonly (readonly [string, readonly Family[]])[] = [
 ];
 
 /** Every family of /metrics that is ours, in the order of the documentation. */
-export const families: readonly Family[] = sections.flatMap(([, of]) => of);
+export const families: readonly MetricFamily[] = sections.flatMap(([, of]) => of);
 
 // --- the process ---
 

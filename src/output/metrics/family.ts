@@ -25,7 +25,7 @@ import type { Input } from '../../audit/pending/progress.ts';
 import type { Summary } from '../../audit/summary.ts';
 import type { Resource } from '../../model/objects.ts';
 import type { TracingCounts } from '../traces/sender.ts';
-import type { FamilyBase, Labels, Sample } from './sample.ts';
+import type { FamilyBase, SampleLabels, Sample } from './sample.ts';
 import type { ServiceSeries } from './service-rows.ts';
 
 /** Findings opened since the start, by code and severity. */
@@ -153,12 +153,12 @@ export interface WatchCounts {
   >;
 }
 
-interface Buckets {
-  readonly labels: Labels;
+interface LabelledHistogram {
+  readonly labels: SampleLabels;
   readonly histogram: Histogram;
 }
 
-export type Family = FamilyBase &
+export type MetricFamily = FamilyBase &
   (
     | {
         readonly type: 'gauge' | 'counter';
@@ -167,7 +167,7 @@ export type Family = FamilyBase &
     | {
         readonly type: 'histogram';
         readonly bounds: readonly number[];
-        readonly histograms: (state: MetricsState) => readonly Buckets[];
+        readonly histograms: (state: MetricsState) => readonly LabelledHistogram[];
       }
   );
 
@@ -176,7 +176,7 @@ export type Family = FamilyBase &
 export const codes = Object.keys(catalogue) as Code[];
 
 /** One sample per code with its usual severity, and one per exception that occurred. */
-export function byCode(counts: OpenedFindings): Sample[] {
+export function samplesByCode(counts: OpenedFindings): Sample[] {
   const samples: Sample[] = [];
   for (const code of codes) {
     for (const severity of severities) {

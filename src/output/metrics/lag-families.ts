@@ -16,11 +16,11 @@ import {
   triggerBounds,
 } from '../../audit/measure/lag.ts';
 import { outputResources } from '../../model/objects.ts';
-import type { Family } from './family.ts';
+import type { MetricFamily } from './family.ts';
 
 const prefix = 'endpoint_auditor_';
 
-function travelLag(of: 'readiness' | 'removal', from: string): Family {
+function travelLag(of: 'readiness' | 'removal', from: string): MetricFamily {
   return {
     name: `${prefix}${of}_lag_seconds`,
     type: 'histogram',
@@ -37,7 +37,7 @@ function travelLag(of: 'readiness' | 'removal', from: string): Family {
   };
 }
 
-export const lagFamilies: readonly Family[] = [
+export const lagFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}convergence_lag_seconds`,
     type: 'histogram',

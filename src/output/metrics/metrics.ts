@@ -9,10 +9,10 @@
 import type { MetricValue } from 'prom-client';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 
-import type { Format } from './exposition.ts';
+import type { ExpositionFormat } from './exposition.ts';
 import { boundText, ends, headText, labelsText, seriesText } from './exposition.ts';
 import { families, processFamilies } from './families.ts';
-import type { Family, MetricsState } from './family.ts';
+import type { MetricFamily, MetricsState } from './family.ts';
 import { serviceFamilies } from './service-families.ts';
 
 let processRegistry: Registry | null = null;
@@ -31,9 +31,9 @@ function processMetrics(): Registry {
 }
 
 function histogramText(
-  family: Family & { readonly type: 'histogram' },
+  family: MetricFamily & { readonly type: 'histogram' },
   state: MetricsState,
-  format: Format,
+  format: ExpositionFormat,
 ): string {
   const { name } = family;
   let text = '';
@@ -53,7 +53,7 @@ function histogramText(
   return text;
 }
 
-function familyText(family: Family, state: MetricsState, format: Format): string {
+function familyText(family: MetricFamily, state: MetricsState, format: ExpositionFormat): string {
   let text = '';
   if (family.type === 'histogram') text = histogramText(family, state, format);
   else {
@@ -68,7 +68,7 @@ function familyText(family: Family, state: MetricsState, format: Format): string
 const boundOf = (le: string | number | undefined): number =>
   le === '+Inf' ? Infinity : Number(le);
 
-async function processText(format: Format): Promise<string> {
+async function processText(format: ExpositionFormat): Promise<string> {
   let text = '';
   for (const { name, help, type, values } of await processMetrics().getMetricsAsJSON()) {
     if (values.length === 0) continue;
@@ -91,7 +91,7 @@ const joined = 250;
 /** What a scrape gets, piece by piece. */
 export async function* renderMetrics(
   state: MetricsState,
-  format: Format,
+  format: ExpositionFormat,
 ): AsyncGenerator<string, void> {
   const ofProcess = await processText(format);
   let text = '';

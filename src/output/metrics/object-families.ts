@@ -7,7 +7,7 @@ import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
 import type { ResourceSizes } from '../../audit/measure/size.ts';
 import { largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
 import { outputResources } from '../../model/objects.ts';
-import type { Family, MetricsState } from './family.ts';
+import type { MetricFamily, MetricsState } from './family.ts';
 import { hintModes, hintReasons } from './family.ts';
 import type { Sample } from './sample.ts';
 
@@ -21,7 +21,7 @@ const perResource =
     outputResources.map((resource) => ({ labels: { resource }, value: value(sizes[resource]) }));
 
 /** Families about slices and what they list, in the order of the documentation. */
-export const packingFamilies: readonly Family[] = [
+export const packingFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}endpointslices`,
     type: 'gauge',
@@ -136,7 +136,7 @@ export const packingFamilies: readonly Family[] = [
 ];
 
 /** Families about single objects and their traffic, in the order of the documentation. */
-export const sizeFamilies: readonly Family[] = [
+export const sizeFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}objects`,
     type: 'gauge',

@@ -2,7 +2,7 @@
 
 /** One series with its value. */
 export interface Sample {
-  readonly labels: Labels;
+  readonly labels: SampleLabels;
   readonly value: number;
 }
 
@@ -17,4 +17,4 @@ export interface FamilyBase {
   readonly source: string;
 }
 
-export type Labels = Readonly<Record<string, string>>;
+export type SampleLabels = Readonly<Record<string, string>>;

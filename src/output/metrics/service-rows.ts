@@ -17,7 +17,7 @@ import { serviceFamilies } from './service-families.ts';
 export const perServiceModes = ['findings', 'all', 'off'] as const;
 
 /** Which Services have series of their own. */
-export interface PerService {
+export interface PerServiceOptions {
   /** Those with findings that stand, all, or none. */
   readonly mode: (typeof perServiceModes)[number];
   /** At most so many. */
@@ -37,7 +37,7 @@ export interface ServiceSeries {
 export const noServiceSeries: ServiceSeries = { rows: [], leftOut: 0 };
 
 /** What is known when somebody asks. */
-export interface Known {
+export interface ServiceRowsInput {
   readonly services: ReadonlyMap<Key, ServiceNumbers>;
   /** Those of them with findings that stand. */
   readonly open: ReadonlySet<Key>;
@@ -92,7 +92,7 @@ const none: readonly Finding[] = [];
 export function createServiceRows({
   mode,
   max,
-}: PerService): (known: Known) => Generator<undefined, ServiceSeries> {
+}: PerServiceOptions): (known: ServiceRowsInput) => Generator<undefined, ServiceSeries> {
   const kept = new Map<Key, Kept>();
   return function* (known) {
     if (mode === 'off') return noServiceSeries;

@@ -2,11 +2,11 @@
 // are part of the catalogue (families.ts).
 
 import { spanLosses, traceChoices } from '../traces/sender.ts';
-import type { Family } from './family.ts';
+import type { MetricFamily } from './family.ts';
 
 const prefix = 'endpoint_auditor_';
 
-export const traceFamilies: readonly Family[] = [
+export const traceFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}journeys_traced_total`,
     type: 'counter',

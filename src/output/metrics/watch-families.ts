@@ -4,7 +4,7 @@
 
 import type { InputState } from '../../audit/pending/progress.ts';
 import { resources } from '../../model/objects.ts';
-import type { Family, WatchCounts } from './family.ts';
+import type { MetricFamily, WatchCounts } from './family.ts';
 import type { Sample } from './sample.ts';
 
 const prefix = 'endpoint_auditor_';
@@ -28,7 +28,7 @@ function counter(
   help: string,
   label: string,
   counts: Readonly<Record<string, Counts>>,
-): Family {
+): MetricFamily {
   const values = Object.keys(counts);
   return {
     name: `${prefix}watch_${name}_total`,
@@ -49,7 +49,7 @@ function counter(
   };
 }
 
-const counters: readonly Family[] = [
+const counters: readonly MetricFamily[] = [
   counter('requests', 'Lists that were complete, and watches that were accepted.', 'verb', {
     list: ({ lists }) => lists,
     watch: ({ watches }) => watches,
@@ -99,7 +99,7 @@ const counters: readonly Family[] = [
 ];
 
 /** Families of live input, in the order of the documentation. */
-export const watchFamilies: readonly Family[] = [
+export const watchFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}ready`,
     type: 'gauge',

@@ -43,4 +43,4 @@ const byFile: ReadonlyMap<string, Asset> = new Map(
 );
 
 /** What is at an address below /assets/; null: nothing, or another version of it. */
-export const assetAt = (file: string): Asset | null => byFile.get(file) ?? null;
+export const findAsset = (file: string): Asset | null => byFile.get(file) ?? null;

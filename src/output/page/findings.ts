@@ -6,14 +6,14 @@ import type { Code, Finding } from '../../audit/finding/catalogue.ts';
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
 import type { Cause } from '../../audit/finding/causes.ts';
 import { causes } from '../../audit/finding/causes.ts';
-import { alertOf, findingUrl, runbookUrl } from '../text/documentation-links.ts';
-import { plural } from '../text/format.ts';
-import { framed } from './frame.ts';
-import { newestFirst } from './page.ts';
-import { findingItem, findingList, queryOf, subjectOf } from './parts.ts';
-import type { Status } from './status.ts';
+import { findAlert, findingUrl, runbookUrl } from '../text/documentation-links.ts';
+import { formatCount } from '../text/format.ts';
+import { renderFrame } from './frame.ts';
+import { sortNewestFirst } from './overview.ts';
+import { renderFinding, renderFindingList, formatQuery, formatSubject } from './parts.ts';
+import type { PageStatus } from './status.ts';
 import type { Html } from './template.ts';
-import { template } from './template.ts';
+import { compileTemplate } from './template.ts';
 
 /** States besides `standing`, which is meant where nothing is said. */
 const others = ['resolved', 'all'];
@@ -44,7 +44,7 @@ function admits(query: FindingQuery): (finding: Finding) => boolean {
     if (query.output !== '' && query.output !== output) return false;
     if (query.code !== '' && query.code !== code) return false;
     if (words.length === 0) return true;
-    const texts = [subjectOf(finding), code, object, actual, expected, cause];
+    const texts = [formatSubject(finding), code, object, actual, expected, cause];
     const text = texts.join(' ').toLowerCase();
     return words.every((word) => text.includes(word));
   };
@@ -78,7 +78,7 @@ interface View {
   readonly none: string;
 }
 
-const findingsTemplate = template<View>(`
+const findingsTemplate = compileTemplate<View>(`
 <h1>Findings <small><%= it.count %></small></h1>
 <p class="lead">What differs from what the controllers or kube-proxy should have written,
  newest first.</p>
@@ -114,7 +114,7 @@ function explainedOf(findings: readonly Finding[]): Explained[] {
 function codeText(code: Code): Explained {
   const { title, meaning, remedy, upstream } = catalogue[code];
   const text = `${title}. ${meaning}`;
-  const alert = alertOf(code);
+  const alert = findAlert(code);
   const links = [
     { text: 'documentation', href: findingUrl(code) },
     ...(alert === null ? [] : [{ text: `runbook: ${alert}`, href: runbookUrl(alert) }]),
@@ -152,13 +152,13 @@ function choicesOf(query: FindingQuery, codes: readonly string[]): Choice[] {
 const standing = <T extends { word: string }>(option: T): T => ({ ...option, word: 'standing' });
 
 /** The page of findings as HTML. */
-export function renderFindings(status: Status, query: FindingQuery): string {
+export function renderFindings(status: PageStatus, query: FindingQuery): string {
   const { metrics, resolved, forgotten } = status;
   const { summary, now } = metrics;
   const isStanding = query.state !== 'resolved';
   const isResolved = query.state === 'resolved' || query.state === 'all';
   const all = [
-    ...(isStanding ? newestFirst(summary.findings) : []),
+    ...(isStanding ? sortNewestFirst(summary.findings) : []),
     ...(isResolved ? [...resolved].reverse() : []),
   ];
   const found = all.filter(admits(query));
@@ -167,7 +167,7 @@ export function renderFindings(status: Status, query: FindingQuery): string {
   const shown = found.slice((page - 1) * perPage, page * perPage);
   const at = (number: number): string => {
     const { q, state, severity, output, code } = query;
-    return `/findings${queryOf({ q, state, severity, output, code, page: String(number) })}`;
+    return `/findings${formatQuery({ q, state, severity, output, code, page: String(number) })}`;
   };
   const codes = [...new Set([...all.map(({ code }) => code as string), query.code])]
     .filter((code) => code !== '')
@@ -176,14 +176,16 @@ export function renderFindings(status: Status, query: FindingQuery): string {
     q: query.q,
     choices: choicesOf(query, codes),
     count: found.length.toLocaleString('en'),
-    list: findingList(shown.map((one) => findingItem(one, catalogue[one.code].title, now))),
+    list: renderFindingList(shown.map((one) => renderFinding(one, catalogue[one.code].title, now))),
     before: page > 1 ? at(page - 1) : '',
     after: page < last ? at(page + 1) : '',
     pages: `page ${page} of ${last}`,
     explained: explainedOf(shown),
     forgotten:
-      forgotten > 0 && isResolved ? `${plural(forgotten, 'older one')} are not kept any more.` : '',
+      forgotten > 0 && isResolved
+        ? `${formatCount(forgotten, 'older one')} are not kept any more.`
+        : '',
     none: all.length === 0 ? 'None.' : 'None of these.',
   });
-  return framed(status, { place: '/findings', title: 'Findings', main });
+  return renderFrame(status, { place: '/findings', title: 'Findings', main });
 }

@@ -3,12 +3,12 @@
 // A page is read without scripts as it is; whoever has none gets it anew every quarter of a minute.
 // With the script (browser/) it follows the cluster: the mark in the head says whether it does.
 
-import { cut, plural } from '../text/format.ts';
+import { truncate, formatCount } from '../text/format.ts';
 import { assetPath } from './assets.ts';
-import { momentText } from './parts.ts';
-import type { Status } from './status.ts';
+import { formatMoment } from './parts.ts';
+import type { PageStatus } from './status.ts';
 import type { Html } from './template.ts';
-import { template } from './template.ts';
+import { compileTemplate } from './template.ts';
 
 const places = [
   ['/', 'Overview'],
@@ -17,14 +17,14 @@ const places = [
   ['/nodes', 'Nodes'],
 ] as const;
 
-export interface Framed {
+export interface PageContent {
   /** The path of the place that the page belongs to. */
   readonly place: (typeof places)[number][0];
   readonly title: string;
   readonly main: Html;
 }
 
-interface View extends Framed {
+interface View extends PageContent {
   readonly places: readonly { path: string; name: string; count: string; isHere: boolean }[];
   readonly revision: string;
   readonly moment: string;
@@ -34,7 +34,7 @@ interface View extends Framed {
   readonly paths: Readonly<Record<'style' | 'script' | 'charts' | 'icon', string>>;
 }
 
-const frameTemplate = template<View>(`<!doctype html>
+const frameTemplate = compileTemplate<View>(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="color-scheme" content="light dark">
@@ -73,7 +73,7 @@ const frameTemplate = template<View>(`<!doctype html>
 `);
 
 /** What of the input cannot be seen just now, a sentence each. */
-function warningsOf({ metrics, notReady }: Status): string[] {
+function warningsOf({ metrics, notReady }: PageStatus): string[] {
   if (notReady !== null) return [];
   const { inputs } = metrics.watches;
   return [...inputs].flatMap(([resource, { state, blindSince }]) => {
@@ -83,18 +83,18 @@ function warningsOf({ metrics, notReady }: Status): string[] {
   });
 }
 
-function inputText({ metrics, kubernetes, source }: Status): string {
+function inputText({ metrics, kubernetes, source }: PageStatus): string {
   const parts = [
-    cut(source, 200),
-    kubernetes === null ? '' : `Kubernetes ${cut(kubernetes, 40)}`,
+    truncate(source, 200),
+    kubernetes === null ? '' : `Kubernetes ${truncate(kubernetes, 40)}`,
     `shadowed as 1.${metrics.releaseMinor}`,
-    plural(metrics.summary.services, 'Service'),
+    formatCount(metrics.summary.services, 'Service'),
   ];
   return parts.filter((part) => part !== '').join(' · ');
 }
 
 /** A whole page. */
-export function framed(status: Status, page: Framed): string {
+export function renderFrame(status: PageStatus, page: PageContent): string {
   const { metrics, revision } = status;
   const { summary } = metrics;
   const counts: Readonly<Record<string, number>> = {
@@ -111,7 +111,7 @@ export function framed(status: Status, page: Framed): string {
       isHere: path === page.place,
     })),
     revision,
-    moment: momentText(metrics.now),
+    moment: formatMoment(metrics.now),
     input: inputText(status),
     version: metrics.version,
     warnings: warningsOf(status),

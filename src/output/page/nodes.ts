@@ -6,17 +6,17 @@ import { catalogue } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import type { WalkedPort } from '../../audit/node/audit-node.ts';
 import type { NodeVerdict } from '../../audit/node/verdicts.ts';
-import { cut } from '../text/format.ts';
-import { framed } from './frame.ts';
-import { nodesInOrder, verdictBar, verdictOrder } from './page.ts';
-import { findingItem, findingList, mark, nodePath, servicePath } from './parts.ts';
-import type { Status } from './status.ts';
+import { truncate } from '../text/format.ts';
+import { renderFrame } from './frame.ts';
+import { sortNodes, verdictBar, verdictOrder } from './overview.ts';
+import { renderFinding, renderFindingList, renderMark, nodePath, servicePath } from './parts.ts';
+import type { PageStatus } from './status.ts';
 import type { Html } from './template.ts';
-import { template } from './template.ts';
+import { compileTemplate } from './template.ts';
 
 const perPage = 200;
 
-const listTemplate = template<{
+const listTemplate = compileTemplate<{
   q: string;
   count: string;
   rows: readonly { name: string; href: string; bar: Html; counts: readonly number[] }[];
@@ -42,13 +42,13 @@ const listTemplate = template<{
 <% if (it.more !== '') { %><p class="dim"><%= it.more %></p><% } %>`);
 
 /** The list of nodes as HTML; `query` are words that must all be in the name. */
-export function renderNodes(status: Status, query: string): string {
+export function renderNodes(status: PageStatus, query: string): string {
   const { nodes } = status.metrics.summary;
   const words = query
     .toLowerCase()
     .split(/\s+/)
     .filter((word) => word !== '');
-  const found = nodesInOrder(nodes).filter(({ node }) => words.every((one) => node.includes(one)));
+  const found = sortNodes(nodes).filter(({ node }) => words.every((one) => node.includes(one)));
   const more = found.length - perPage;
   const counted = found.length.toLocaleString('en');
   const all = status.clusterNodes ?? found.length;
@@ -68,7 +68,7 @@ export function renderNodes(status: Status, query: string): string {
         : 'None of that name.',
     more: more > 0 ? `and ${more} more: search for one by its name` : '',
   });
-  return framed(status, { place: '/nodes', title: 'Nodes', main });
+  return renderFrame(status, { place: '/nodes', title: 'Nodes', main });
 }
 
 /** All that the page of a node shows. */
@@ -95,7 +95,7 @@ interface Walked {
   readonly rules: readonly string[];
 }
 
-const nodeTemplate = template<{
+const nodeTemplate = compileTemplate<{
   node: string;
   facts: string;
   bar: Html;
@@ -153,7 +153,7 @@ function countsOf(verdicts: readonly NodeVerdict[]): Record<Verdict, number> {
 }
 
 /** The page of a node as HTML. */
-export function renderNode(status: Status, view: NodeView): string {
+export function renderNode(status: PageStatus, view: NodeView): string {
   const { node, standing, resolved } = view;
   const verdicts = [...(view.verdicts ?? [])].sort((a, b) => rank(a) - rank(b));
   const ports = verdicts.filter(({ port }) => port !== '');
@@ -161,7 +161,7 @@ export function renderNode(status: Status, view: NodeView): string {
   const { bar, text } = verdictBar(countsOf(verdicts), `Node ${node}`);
   const { now } = status.metrics;
   const items = (list: readonly Finding[]): Html =>
-    findingList(list.map((one) => findingItem(one, catalogue[one.code].title, now)));
+    renderFindingList(list.map((one) => renderFinding(one, catalogue[one.code].title, now)));
   const more = ports.length - perPage;
   const unknown = view.verdicts === null ? 'nothing is told of its rules' : whole?.reason;
   const main = nodeTemplate({
@@ -174,7 +174,7 @@ export function renderNode(status: Status, view: NodeView): string {
     asked: view.asked ?? '',
     walked: (view.walked ?? []).map((one) => ({
       ...one,
-      mark: mark(one.verdict),
+      mark: renderMark(one.verdict),
     })),
     ports: ports.slice(0, perPage).map(({ port, verdict, reason }) => {
       const [namespace = '', name = ''] = serviceIn(port).split('/');
@@ -182,12 +182,12 @@ export function renderNode(status: Status, view: NodeView): string {
         name: port,
         href: `${nodePath(node)}?port=${encodeURIComponent(port.split(' ')[0] ?? '')}`,
         service: servicePath(namespace, name),
-        mark: mark(verdict),
+        mark: renderMark(verdict),
         reason: reason ?? '',
       };
     }),
     morePorts: more > 0 ? `and ${more} more` : '',
     resolved: items(resolved.slice(-10).reverse()),
   });
-  return framed(status, { place: '/nodes', title: cut(`Node ${node}`, 120), main });
+  return renderFrame(status, { place: '/nodes', title: truncate(`Node ${node}`, 120), main });
 }

@@ -6,16 +6,16 @@
 
 import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import { cut, timeText } from '../text/format.ts';
+import { truncate, formatTime } from '../text/format.ts';
 import type { Html } from './template.ts';
-import { joined, noHtml, template } from './template.ts';
+import { joinHtml, noHtml, compileTemplate } from './template.ts';
 
 /** A moment as `2026-11-21 10:56:46 UTC`. */
-export const momentText = (seconds: number): string =>
-  timeText(seconds).replace('T', ' ').replace('Z', ' UTC');
+export const formatMoment = (seconds: number): string =>
+  formatTime(seconds).replace('T', ' ').replace('Z', ' UTC');
 
 /** How long ago, roughly: `12 s`, `4 min`, `3 h`, `5 d`. */
-export function ageText(seconds: number): string {
+export function formatAge(seconds: number): string {
   const age = Math.max(0, seconds);
   if (age < 120) return `${Math.round(age)} s`;
   if (age < 7200) return `${Math.round(age / 60)} min`;
@@ -32,7 +32,7 @@ export const servicePath = (namespace: string, name: string): string =>
 export const nodePath = (node: string): string => `/nodes/${encoded(node)}`;
 
 /** A query of those words that are said; '' where none is. */
-export function queryOf(words: Readonly<Record<string, string>>): string {
+export function formatQuery(words: Readonly<Record<string, string>>): string {
   const said = Object.entries(words).filter(([, value]) => value !== '');
   if (said.length === 0) return '';
   return `?${said.map(([name, value]) => `${encoded(name)}=${encoded(value)}`).join('&')}`;
@@ -54,18 +54,18 @@ const signs: Readonly<Record<Tone, string>> = {
   quiet: '·',
 };
 
-const markTemplate = template<{ tone: Tone; sign: string; word: string }>(
+const markTemplate = compileTemplate<{ tone: Tone; sign: string; word: string }>(
   '<span class="mark <%= it.tone %>"><span aria-hidden="true"><%= it.sign %></span>' +
     ' <%= it.word %></span>',
 );
 
 /** A sign with its word. */
-export const mark = (tone: Tone, word: string = tone): Html =>
+export const renderMark = (tone: Tone, word: string = tone): Html =>
   markTemplate({ tone, sign: signs[tone], word });
 
 // Findings.
 
-const findingTemplate = template<{
+const findingTemplate = compileTemplate<{
   key: string;
   tone: Tone;
   mark: Html;
@@ -95,14 +95,14 @@ const findingTemplate = template<{
 </li>`);
 
 /** What a finding is about, for people. */
-export function subjectOf({ namespace, service, node }: Finding): string {
+export function formatSubject({ namespace, service, node }: Finding): string {
   const of = service === '' ? '' : `${namespace}/${service}`;
   if (node === null) return of;
   return of === '' ? `Node ${node}` : `${of} on ${node}`;
 }
 
 /** The page that tells most about a finding. */
-export function pathOf({ namespace, service, node }: Finding): string {
+export function findingPath({ namespace, service, node }: Finding): string {
   if (node !== null) return nodePath(node);
   return servicePath(namespace, service);
 }
@@ -111,43 +111,46 @@ export function pathOf({ namespace, service, node }: Finding): string {
 const mostWords = 240;
 
 /** One finding as a list item; `title` is what its code means. */
-export function findingItem(finding: Finding, title: string, now: number): Html {
+export function renderFinding(finding: Finding, title: string, now: number): Html {
   const { code, severity, output, cause, since, resolvedAt, actual, expected } = finding;
   const isOver = resolvedAt !== null;
-  const age = ageText((resolvedAt ?? now) - since);
+  const age = formatAge((resolvedAt ?? now) - since);
   const tone: Tone = isOver ? 'resolved' : severity;
   return findingTemplate({
-    key: `${code} ${subjectOf(finding)} ${since} ${String(isOver)}`,
+    key: `${code} ${formatSubject(finding)} ${since} ${String(isOver)}`,
     tone,
-    mark: mark(tone, isOver ? `resolved ${severity}` : severity),
-    href: pathOf(finding),
-    name: cut(subjectOf(finding), 130),
+    mark: renderMark(tone, isOver ? `resolved ${severity}` : severity),
+    href: findingPath(finding),
+    name: truncate(formatSubject(finding), 130),
     output,
     code,
     meaning: title,
-    actual: isOver ? '' : cut(actual ?? (expected === null ? '' : 'nothing'), mostWords),
-    expected: isOver ? '' : cut(expected ?? '', mostWords),
+    actual: isOver ? '' : truncate(actual ?? (expected === null ? '' : 'nothing'), mostWords),
+    expected: isOver ? '' : truncate(expected ?? '', mostWords),
     times: isOver
-      ? `resolved at ${momentText(resolvedAt)} after ${age}`
-      : `for ${age}, since ${momentText(since)}`,
+      ? `resolved at ${formatMoment(resolvedAt)} after ${age}`
+      : `for ${age}, since ${formatMoment(since)}`,
     cause: cause ?? '',
   });
 }
 
 /** Findings as a list; '' where there are none. */
-export function findingList(items: Iterable<Html>): Html {
-  const list = joined(items);
+export function renderFindingList(items: Iterable<Html>): Html {
+  const list = joinHtml(items);
   return list === '' ? noHtml : (`<ul class="findings">${list}</ul>` as Html);
 }
 
 // Numbers as bars.
 
-export interface Share {
+export interface BarShare {
   readonly tone: Tone;
   readonly count: number;
 }
 
-const barTemplate = template<{ label: string; shares: readonly (Share & { width: number })[] }>(
+const barTemplate = compileTemplate<{
+  label: string;
+  shares: readonly (BarShare & { width: number })[];
+}>(
   '<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" role="img" ' +
     'aria-label="<%= it.label %>">' +
     '<% let x = 0; for (const one of it.shares) { %>' +
@@ -156,7 +159,7 @@ const barTemplate = template<{ label: string; shares: readonly (Share & { width:
 );
 
 /** Shares side by side; what is not nothing can be seen, however little it is. */
-export function bar(shares: readonly Share[], label: string): Html {
+export function renderBar(shares: readonly BarShare[], label: string): Html {
   const there = shares.filter(({ count }) => count > 0);
   const all = there.reduce((sum, { count }) => sum + count, 0);
   const least = 1.5;

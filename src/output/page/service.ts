@@ -13,14 +13,21 @@ import { legal } from '../../audit/finding/verdicts.ts';
 import type { Followed } from '../../audit/measure/sample-history.ts';
 import type { WalkedPort } from '../../audit/node/audit-node.ts';
 import { ipOf } from '../../model/ip.ts';
-import { cut, lagText } from '../text/format.ts';
-import { framed } from './frame.ts';
-import { bar, findingItem, findingList, mark, momentText, nodePath } from './parts.ts';
+import { truncate, formatLag } from '../text/format.ts';
+import { renderFrame } from './frame.ts';
+import {
+  renderBar,
+  renderFinding,
+  renderFindingList,
+  renderMark,
+  formatMoment,
+  nodePath,
+} from './parts.ts';
 import type { ServiceStatus } from './service-status.ts';
-import type { Status } from './status.ts';
+import type { PageStatus } from './status.ts';
 import type { Html } from './template.ts';
-import { noHtml, template } from './template.ts';
-import { explained } from './tree.ts';
+import { noHtml, compileTemplate } from './template.ts';
+import { renderReasonTree } from './reason-tree.ts';
 
 /** The verdict on a Service at one node, over its ports. */
 export interface NodeOfService {
@@ -243,7 +250,7 @@ interface View {
   readonly resolved: Html;
 }
 
-const serviceTemplate = template<View>(`
+const serviceTemplate = compileTemplate<View>(`
 <p class="crumbs"><a href="/services">Services</a> /
  <a href="/services?q=<%= encodeURIComponent(it.namespace + '/') %>"><%= it.namespace %></a> /</p>
 <h1><%= it.name %> <small>in <%= it.namespace %></small></h1>
@@ -297,7 +304,7 @@ function fillsOf({ matrix, maxEndpointsPerSlice: max }: ServiceView): View['fill
   return matrix.slices.slice(0, mostFills).map(({ name, endpoints, role }) => ({
     name,
     text: `${endpoints} / ${max}`,
-    bar: bar(
+    bar: renderBar(
       [
         { tone: 'info', count: endpoints },
         { tone: 'quiet', count: Math.max(0, max - endpoints) },
@@ -318,7 +325,7 @@ function nodesOf({ nodes }: ServiceView): Pick<View, 'nodes' | 'nodesText'> {
     nodes: bad.slice(0, mostFills).map(({ node, verdict, reason }) => ({
       node,
       href: nodePath(node),
-      mark: mark(verdict),
+      mark: renderMark(verdict),
       text: reason ?? '',
     })),
     nodesText: `${good} of ${nodes.length} nodes forward it as they must.`,
@@ -326,23 +333,23 @@ function nodesOf({ nodes }: ServiceView): Pick<View, 'nodes' | 'nodesText'> {
 }
 
 /** The page of a Service as HTML. */
-export function renderService(status: Status, view: ServiceView): string {
+export function renderService(status: PageStatus, view: ServiceView): string {
   const { namespace, service: name, outputs, standing, resolved, now } = view.status;
   const { matrix, from } = view;
   const columns = columnsOf(view);
   const more = matrix.slices.length - mostFills;
   const rowsAt = (at: number): string => (at <= 0 ? '?' : `?from=${at}`);
   const items = (list: typeof standing): Html =>
-    findingList(list.map((one) => findingItem(one, catalogue[one.code].title, now)));
+    renderFindingList(list.map((one) => renderFinding(one, catalogue[one.code].title, now)));
   const main = serviceTemplate({
     namespace,
     name,
     outputs: outputs.map(({ output, verdict, reason }) => ({
       output,
-      mark: mark(verdict),
+      mark: renderMark(verdict),
       reason: reason ?? '',
     })),
-    explained: explained(view.explanation),
+    explained: renderReasonTree(view.explanation),
     heads: heads(columns, matrix.slices.length),
     rows: matrix.rows.map((row) => rowOf(row, columns)),
     total: `${matrix.total.toLocaleString('en')}, ${matrix.differing} differ`,
@@ -353,12 +360,12 @@ export function renderService(status: Status, view: ServiceView): string {
     ...nodesOf(view),
     lag: view.lag.map(({ output, operation, seconds, at }) => ({
       name: `${output} ${operation}`,
-      lag: lagText(seconds),
-      at: momentText(at).slice(11),
+      lag: formatLag(seconds),
+      at: formatMoment(at).slice(11),
     })),
     standing: items(standing),
     resolved: resolved.length === 0 ? noHtml : items(resolved.slice(-10).reverse()),
   });
-  const title = cut(`${namespace}/${name}`, 120);
-  return framed(status, { place: '/services', title, main });
+  const title = truncate(`${namespace}/${name}`, 120);
+  return renderFrame(status, { place: '/services', title, main });
 }

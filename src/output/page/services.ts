@@ -4,12 +4,12 @@
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { written } from '../../audit/service/verdict.ts';
 import type { ServiceNumbers } from '../metrics/service-families.ts';
-import { framed } from './frame.ts';
-import { verdictOrder } from './page.ts';
-import { mark, queryOf, servicePath } from './parts.ts';
-import type { Status } from './status.ts';
+import { renderFrame } from './frame.ts';
+import { verdictOrder } from './overview.ts';
+import { renderMark, formatQuery, servicePath } from './parts.ts';
+import type { PageStatus } from './status.ts';
 import type { Html } from './template.ts';
-import { noHtml, template } from './template.ts';
+import { noHtml, compileTemplate } from './template.ts';
 
 /** What the address asks for; '' where it says nothing. */
 export interface ServiceQuery {
@@ -48,7 +48,7 @@ interface View {
   readonly pages: string;
 }
 
-const servicesTemplate = template<View>(`
+const servicesTemplate = compileTemplate<View>(`
 <h1>Services <small><%= it.count %></small></h1>
 <p class="lead">Each with the verdict on what the controllers wrote for it, the worst first.</p>
 <form class="filter" method="get" action="/services" data-filter role="search" data-key="filter">
@@ -85,7 +85,7 @@ function rowOf(numbers: ServiceNumbers): Row {
     namespace,
     marks: written.map((output) => {
       const verdict = share.verdicts[output];
-      return verdict === null ? noHtml : mark(verdict);
+      return verdict === null ? noHtml : renderMark(verdict);
     }),
     cells: [ready, others, slices].map((count) => count.toLocaleString('en')),
   };
@@ -112,7 +112,7 @@ function inOrder(services: Iterable<ServiceNumbers>, query: ServiceQuery): Servi
 
 /** The list of Services as HTML. */
 export function renderServices(
-  status: Status,
+  status: PageStatus,
   services: Iterable<ServiceNumbers>,
   query: ServiceQuery,
 ): string {
@@ -121,7 +121,7 @@ export function renderServices(
   const page = Math.min(Math.max(1, query.page), last);
   const at = (number: number): string => {
     const { q, verdict } = query;
-    return `/services${queryOf({ q, verdict, page: String(number) })}`;
+    return `/services${formatQuery({ q, verdict, page: String(number) })}`;
   };
   const main = servicesTemplate({
     q: query.q,
@@ -137,5 +137,5 @@ export function renderServices(
     after: page < last ? at(page + 1) : '',
     pages: `page ${page} of ${last}`,
   });
-  return framed(status, { place: '/services', title: 'Services', main });
+  return renderFrame(status, { place: '/services', title: 'Services', main });
 }

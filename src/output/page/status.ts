@@ -5,7 +5,7 @@ import type { LagSeries } from '../../audit/measure/sample-history.ts';
 import type { MetricsState } from '../metrics/family.ts';
 
 /** What the pages and the API show besides the metrics. */
-export interface Status {
+export interface PageStatus {
   readonly metrics: MetricsState;
   /** Resolved findings that are kept, oldest first; `forgotten` counts those that are not. */
   readonly resolved: readonly Finding[];

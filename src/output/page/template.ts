@@ -19,7 +19,7 @@ export type Html = string & { readonly html: true };
 export type Template<View extends object> = (view: View) => Html;
 
 /** Compiles a template at its first use; in its text `it` is the view. */
-export function template<View extends object>(text: string): Template<View> {
+export function compileTemplate<View extends object>(text: string): Template<View> {
   let compiled: ReturnType<typeof eta.compile> | null = null;
   return (view) => {
     compiled ??= eta.compile(text);
@@ -29,4 +29,4 @@ export function template<View extends object>(text: string): Template<View> {
 
 export const noHtml = '' as Html;
 
-export const joined = (parts: Iterable<Html>): Html => [...parts].join('') as Html;
+export const joinHtml = (parts: Iterable<Html>): Html => [...parts].join('') as Html;

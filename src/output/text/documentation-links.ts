@@ -86,7 +86,7 @@ const alerts: ReadonlyMap<Code, string> = new Map(
 );
 
 /** The alert that a finding of this code fires; null: none does. */
-export const alertOf = (code: Code): string | null => alerts.get(code) ?? null;
+export const findAlert = (code: Code): string | null => alerts.get(code) ?? null;
 
 /** What is said of a code or a cause in the list of findings. */
 export const findingUrl = (name: Code | `cause-${Cause}`): string =>

@@ -10,8 +10,8 @@ import type { Explanation } from '../../audit/explain/explanation.ts';
 import type { Moment } from '../../audit/explain/history.ts';
 import type { Mark, Reason } from '../../audit/explain/reason.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import { clockText, lagText, printable, timeText } from './format.ts';
-import { jsonText } from './report.ts';
+import { formatClock, formatLag, escapeInvisible, formatTime } from './format.ts';
+import { formatJson } from './report.ts';
 
 /** The document of `-o json`. */
 export interface ExplainDocument extends Explanation {
@@ -58,7 +58,7 @@ const least = 24;
 
 /** `first` before the first line, `rest` before the others. */
 function indented(text: string, first: string, rest: string, width: number): string[] {
-  const lines = wrap(printable(text), Math.max(least, width - rest.length));
+  const lines = wrap(escapeInvisible(text), Math.max(least, width - rest.length));
   return lines.map((line, index) => (index === 0 ? first : rest) + line);
 }
 
@@ -94,9 +94,9 @@ function sinceText(since: number | null, at: number | null): string {
 }
 
 const momentText = (moment: number, at: number): string =>
-  timeText(moment).slice(0, 10) === timeText(at).slice(0, 10)
-    ? clockText(moment)
-    : timeText(moment);
+  formatTime(moment).slice(0, 10) === formatTime(at).slice(0, 10)
+    ? formatClock(moment)
+    : formatTime(moment);
 
 const verdictMark = ({ found, verdict, severity }: Explanation): Mark => {
   if (!found || verdict === 'unknown') return 'unknown';
@@ -140,7 +140,7 @@ function explanationText(document: ExplainDocument, options: RenderOptions): str
   const mark = verdictMark(document);
   const [word, meaning] = headOf(document);
   const head = painted(options.colour, 'bold', word.toUpperCase());
-  const when = at === null || history === null ? '' : ` at ${timeText(at)}`;
+  const when = at === null || history === null ? '' : ` at ${formatTime(at)}`;
   const lines = [
     `${painted(options.colour, styles[mark], marks[mark])} ${head}${when}: ${meaning}`,
     ...indented(answer, '  ', '  ', options.width),
@@ -161,7 +161,7 @@ interface Row {
 
 function rowOf({ at, what, before, after, lag }: Moment): Row {
   const change = before === null ? after : `${before} → ${after}`;
-  const hop = lag === null ? '' : ` (${lagText(lag)} after the change)`;
+  const hop = lag === null ? '' : ` (${formatLag(lag)} after the change)`;
   return { at, text: `${what}: ${change}${hop}` };
 }
 
@@ -195,7 +195,7 @@ function rowsOf(history: readonly Moment[], now: number): Row[] {
 
 function followedRow(what: string, ends: readonly Moment[], now: number): Row {
   const beginnings = ends.map(({ at, lag }) => at - (lag ?? 0));
-  const longest = lagText(Math.max(...ends.map(({ lag }) => lag ?? 0)));
+  const longest = formatLag(Math.max(...ends.map(({ lag }) => lag ?? 0)));
   const [at = 0] = beginnings;
   if (ends.length === 1) return { at, text: `${what}: a change, followed after ${longest}` };
   const until = momentText(beginnings.at(-1) ?? at, now);
@@ -226,5 +226,5 @@ export function renderExplanation(
   format: 'text' | 'json',
   options: RenderOptions,
 ): string {
-  return format === 'json' ? jsonText(document) : explanationText(document, options);
+  return format === 'json' ? formatJson(document) : explanationText(document, options);
 }

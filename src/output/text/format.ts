@@ -21,7 +21,7 @@ const escaped = (character: string): string => {
 };
 
 /** The text with every character that cannot be seen spelt out: controls, overrides, surrogates. */
-export function printable(text: string): string {
+export function escapeInvisible(text: string): string {
   return text.replace(hidden, escaped);
 }
 
@@ -35,29 +35,29 @@ const markup: Readonly<Record<string, string>> = {
 
 /** A text for XML and HTML, in elements and in quoted attributes, with nothing hidden. */
 export function escapeMarkup(text: string): string {
-  return printable(text).replace(/[&<>"']/g, (character) => markup[character] ?? character);
+  return escapeInvisible(text).replace(/[&<>"']/g, (character) => markup[character] ?? character);
 }
 
 /** The text, or its beginning and an ellipsis, so that it has at most `length` characters. */
-export function cut(text: string, length: number): string {
+export function truncate(text: string, length: number): string {
   if (text.length <= length) return text;
   const characters = Array.from(text.slice(0, 2 * length + 2));
   return characters.length <= length ? text : `${characters.slice(0, length - 1).join('')}…`;
 }
 
 /** A moment as `2026-11-21T10:56:46Z`; `-` where there is none. */
-export function timeText(seconds: number | null): string {
+export function formatTime(seconds: number | null): string {
   const date = new Date((seconds ?? Number.NaN) * 1000);
   return Number.isNaN(date.getTime()) ? '-' : date.toISOString().replace(/\.\d+Z$/, 'Z');
 }
 
 /** The time of day of a moment, UTC: `10:56:46`. */
-export function clockText(seconds: number | null): string {
-  return /T(.*)Z$/.exec(timeText(seconds))?.[1] ?? '-';
+export function formatClock(seconds: number | null): string {
+  return /T(.*)Z$/.exec(formatTime(seconds))?.[1] ?? '-';
 }
 
 /** A lag for people: `21 ms`, `1.2 s`, `3.5 min`. */
-export function lagText(seconds: number | null): string {
+export function formatLag(seconds: number | null): string {
   if (seconds === null) return '-';
   if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 99.95) return `${Number(seconds.toPrecision(seconds < 9.95 ? 2 : 3))} s`;
@@ -75,12 +75,13 @@ function sharedWords(one: string, other: string): number {
  * What is wrong, in the finding's own words, on one line of at most `length` characters. Where
  * there is no room for all, what both sides begin with is said once, and cut first.
  */
-export function detailText(finding: ReportedFinding, length: number): string {
+export function formatDetail(finding: ReportedFinding, length: number): string {
   const { difference, expected, actual } = finding;
-  if (actual === null) return cut(`missing: ${printable(expected ?? 'nothing')}`, length);
-  const got = printable(actual);
-  if (expected === null) return cut(got, length);
-  const want = printable(expected);
+  if (actual === null)
+    return truncate(`missing: ${escapeInvisible(expected ?? 'nothing')}`, length);
+  const got = escapeInvisible(actual);
+  if (expected === null) return truncate(got, length);
+  const want = escapeInvisible(expected);
   const between = difference === 'missing' ? ' in place of ' : ', not ';
   const isWhole = got.length + between.length + want.length <= length;
   const shared = isWhole ? 0 : sharedWords(got, want);
@@ -88,7 +89,7 @@ export function detailText(finding: ReportedFinding, length: number): string {
   const named = shared === 0 ? 0 : got.lastIndexOf(' ', shared - 2) + 1;
   const [gotRest, wantRest] = [got.slice(named), want.slice(shared)];
   const left = length - gotRest.length - between.length - wantRest.length;
-  const before = cut(got.slice(0, named), Math.max(1, left));
+  const before = truncate(got.slice(0, named), Math.max(1, left));
   return before + bothIn(gotRest, between, wantRest, length - before.length);
 }
 
@@ -98,10 +99,10 @@ function bothIn(got: string, between: string, want: string, length: number): str
   const half = Math.floor(room / 2);
   const forGot = Math.max(half, room - want.length);
   const forWant = Math.max(room - half, room - got.length);
-  return cut(got, forGot) + between + cut(want, forWant);
+  return truncate(got, forGot) + between + truncate(want, forWant);
 }
 
 /** `1 finding`, `2 findings`. */
-export function plural(count: number, one: string, more = `${one}s`): string {
+export function formatCount(count: number, one: string, more = `${one}s`): string {
   return `${count} ${count === 1 ? one : more}`;
 }

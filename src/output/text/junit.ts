@@ -9,7 +9,7 @@ import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { judged } from '../../audit/service/verdict.ts';
 import type { Summary } from '../../audit/summary.ts';
 import type { ReportedFinding } from './format.ts';
-import { detailText, escapeMarkup, plural, printable, timeText } from './format.ts';
+import { formatDetail, escapeMarkup, formatCount, escapeInvisible, formatTime } from './format.ts';
 
 interface TestCase {
   readonly name: string;
@@ -25,19 +25,19 @@ interface TestCase {
 function findingCase(finding: ReportedFinding): TestCase {
   const { code, severity, output, namespace, service, cause, resolvedAt } = finding;
   const { object, field, expected, actual } = finding;
-  const resolved = resolvedAt === null ? '' : ` (resolved at ${timeText(resolvedAt)})`;
+  const resolved = resolvedAt === null ? '' : ` (resolved at ${formatTime(resolvedAt)})`;
   return {
     name: `${code} ${namespace}/${service}${cause === null ? '' : ` (${cause})`}`,
     classname: output,
     result: severity === 'info' ? 'skipped' : 'failure',
     type: severity,
-    message: detailText(finding, 500) + resolved,
+    message: formatDetail(finding, 500) + resolved,
     body: [
-      `object: ${printable(object)}`,
-      `field: ${printable(field)}`,
-      `expected: ${printable(expected ?? '-')}`,
-      `actual: ${printable(actual ?? '-')}`,
-      `since: ${timeText(finding.since)}`,
+      `object: ${escapeInvisible(object)}`,
+      `field: ${escapeInvisible(field)}`,
+      `expected: ${escapeInvisible(expected ?? '-')}`,
+      `actual: ${escapeInvisible(actual ?? '-')}`,
+      `since: ${formatTime(finding.since)}`,
     ].join('\n'),
   };
 }
@@ -48,15 +48,15 @@ function verdictCases(output: string, counts: Readonly<Record<Verdict, number>>)
   const base = { classname: output, type: '', body: '' };
   const cases: TestCase[] = [];
   if (conform > 0) {
-    const body = `${plural(conform, 'output')} conform`;
+    const body = `${formatCount(conform, 'output')} conform`;
     cases.push({ ...base, name: 'conform', result: 'passed', message: '', body });
   }
   if (pending > 0) {
-    const message = `${plural(pending, 'output')} within the settle window`;
+    const message = `${formatCount(pending, 'output')} within the settle window`;
     cases.push({ ...base, name: 'pending', result: 'skipped', message });
   }
   if (unknown > 0) {
-    const message = `${plural(unknown, 'output')} cannot be judged`;
+    const message = `${formatCount(unknown, 'output')} cannot be judged`;
     cases.push({ ...base, name: 'unknown', result: 'error', type: 'unknown', message });
   }
   return cases;
@@ -84,24 +84,26 @@ function countAttributes(cases: readonly TestCase[]): string {
 }
 
 /** What a report says besides: that Services could not be read, or that there are none. */
-function inputCases({ verdicts, unknown, services, foreign }: Told): TestCase[] {
+function inputCases({ verdicts, unknown, services, foreign }: JunitInput): TestCase[] {
   const base = { classname: 'input', result: 'error', type: 'unknown', body: '' } as const;
   const outputs = judged.reduce((sum, output) => sum + verdicts[output].unknown, 0);
   const unread = Object.values(unknown).reduce((sum, count) => sum + count, -outputs);
   if (unread > 0) {
-    return [{ ...base, name: 'unknown', message: `${plural(unread, 'Service')} cannot be read` }];
+    return [
+      { ...base, name: 'unknown', message: `${formatCount(unread, 'Service')} cannot be read` },
+    ];
   }
   if (services > 0 || foreign > 0) return [];
   return [{ ...base, name: 'nothing', message: 'No Services to judge' }];
 }
 
 /** What of a report becomes test cases. */
-interface Told extends Pick<Summary, 'verdicts' | 'unknown' | 'services' | 'foreign'> {
+interface JunitInput extends Pick<Summary, 'verdicts' | 'unknown' | 'services' | 'foreign'> {
   readonly findings: readonly ReportedFinding[];
 }
 
 /** The text; findings are listed in the order given. */
-export function junitText(told: Told): string {
+export function renderJunit(told: JunitInput): string {
   const { findings, verdicts } = told;
   const suites = [...judged, 'input' as const].map((output) => {
     const own = findings.filter((finding) => finding.output === output);

@@ -17,8 +17,8 @@ import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
 import type { ConvergenceLag, LagOperation, Quality, TriggerLag } from '../../audit/measure/lag.ts';
 import { lagOperations, lagOutputs, qualities } from '../../audit/measure/lag.ts';
 import { outputResources } from '../../model/objects.ts';
-import { cut, lagText, plural, printable, timeText } from './format.ts';
-import { jsonText, lagFigures } from './report.ts';
+import { truncate, formatLag, formatCount, escapeInvisible, formatTime } from './format.ts';
+import { formatJson, summarizeLag } from './report.ts';
 
 /** One distribution; seconds. */
 export interface Distribution {
@@ -83,11 +83,11 @@ const distribution = (
   histogram: Histogram,
 ): Distribution => {
   const { bounds, counts, sum } = histogram;
-  return { lag, output, of, sum, ...lagFigures(histogram), bounds, counts: [...counts] };
+  return { lag, output, of, sum, ...summarizeLag(histogram), bounds, counts: [...counts] };
 };
 
 /** Every distribution there is, those without a value too. */
-export function distributionsOf(
+export function listDistributions(
   convergence: ConvergenceLag,
   trigger: TriggerLag,
   travel: TravelLag,
@@ -114,7 +114,7 @@ const gap = '   ';
 
 /** Lines of equal columns; the cells are spelt out. */
 function table(rows: readonly (readonly string[])[]): string[] {
-  const cells = rows.map((row) => row.map((cell) => cut(printable(cell), 80)));
+  const cells = rows.map((row) => row.map((cell) => truncate(escapeInvisible(cell), 80)));
   const widths: number[] = [];
   for (const row of cells) {
     for (const [column, { length }] of row.entries()) {
@@ -137,7 +137,7 @@ function distributionLines({ distributions }: LagReport): string[] {
       output,
       of ?? '-',
       String(count),
-      ...[p50, p99, max].map(lagText),
+      ...[p50, p99, max].map(formatLag),
     ]);
   if (rows.length === 0) return ['No lag was measured'];
   return table([['LAG', 'OUTPUT', 'OF', 'COUNT', 'P50', 'P99', 'LONGEST'], ...rows]);
@@ -148,7 +148,7 @@ function stageText({ stages, begun }: Journey, name: StageName): string {
   const stage = stages.findLast((one) => one.stage === name);
   if (stage === undefined) return '-';
   const where = stage.node === null ? '' : ` ${stage.node}`;
-  return `${lagText(Math.max(0, stage.at - begun))}${where}`;
+  return `${formatLag(Math.max(0, stage.at - begun))}${where}`;
 }
 
 const stageNames: readonly StageName[] = ['arrival', 'endpoints', 'endpointslices', 'node'];
@@ -159,15 +159,15 @@ const shown = 10;
 function journeyLines({ worst }: LagReport): string[] {
   const rows = worst.journeys.slice(0, shown).map((journey) => {
     const { namespace, service, pod, operation, quality, begun, seconds, end } = journey;
-    const name = [`${namespace}/${service}`, pod, operation, timeText(begun), quality];
+    const name = [`${namespace}/${service}`, pod, operation, formatTime(begun), quality];
     const stages = stageNames.map((stage) => stageText(journey, stage));
-    return [lagText(seconds), ...name, ...stages, end ?? 'open'];
+    return [formatLag(seconds), ...name, ...stages, end ?? 'open'];
   });
   if (rows.length === 0) return [];
   const head = ['LONG', 'SERVICE', 'POD', 'CHANGE', 'BEGAN', 'QUALITY', 'ARRIVED', 'ENDPOINTS'];
   return [
     '',
-    `The worst ${plural(rows.length, 'journey')} of pods, stage by stage:`,
+    `The worst ${formatCount(rows.length, 'journey')} of pods, stage by stage:`,
     ...table([[...head, 'SLICES', 'LAST NODE', 'END'], ...rows]),
   ];
 }
@@ -176,11 +176,11 @@ function sampleLines({ worst }: LagReport): string[] {
   const rows = worst.convergence
     .slice(0, shown)
     .map(({ seconds, namespace, service, output, node, operation, at }) => [
-      lagText(seconds),
+      formatLag(seconds),
       `${namespace}/${service}`,
       node === null ? output : `${output} ${node}`,
       operation,
-      timeText(at),
+      formatTime(at),
     ]);
   if (rows.length === 0) return [];
   return [
@@ -208,11 +208,11 @@ function noteLines(report: LagReport): string[] {
     .map((output) => `${output}: ${counted<Quality>(qualities, triggerTimes[output])}`)
     .join('; ');
   const oldest =
-    journeys.oldestBegun === null ? '' : `, the oldest since ${timeText(journeys.oldestBegun)}`;
+    journeys.oldestBegun === null ? '' : `, the oldest since ${formatTime(journeys.oldestBegun)}`;
   const clock =
     ahead === null
       ? 'not known'
-      : `at most ${ahead < 0 ? '-' : ''}${lagText(Math.abs(ahead))} ahead of the API server's`;
+      : `at most ${ahead < 0 ? '-' : ''}${formatLag(Math.abs(ahead))} ahead of the API server's`;
   return [
     '',
     `Journeys: ${counted(journeyEnds, journeys.ended)}; ${journeys.open} open${oldest}`,
@@ -224,9 +224,9 @@ function noteLines(report: LagReport): string[] {
 
 /** The document as a table for people, or as JSON. */
 export function renderLag(report: LagReport, format: 'table' | 'json'): string {
-  if (format === 'json') return jsonText(report);
+  if (format === 'json') return formatJson(report);
   const lines = [
-    `Lag from ${timeText(report.from)} to ${timeText(report.now)}`,
+    `Lag from ${formatTime(report.from)} to ${formatTime(report.now)}`,
     '',
     ...distributionLines(report),
     ...journeyLines(report),

@@ -34,8 +34,16 @@ import { inOrder } from '../../audit/summary.ts';
 import type { OutputResource } from '../../model/objects.ts';
 import type { Released } from '../../shadow/detect-release.ts';
 import type { ReportedFinding } from './format.ts';
-import { clockText, cut, detailText, lagText, plural, printable, timeText } from './format.ts';
-import { junitText } from './junit.ts';
+import {
+  formatClock,
+  truncate,
+  formatDetail,
+  formatLag,
+  formatCount,
+  escapeInvisible,
+  formatTime,
+} from './format.ts';
+import { renderJunit } from './junit.ts';
 
 // --- the document ---
 
@@ -84,7 +92,7 @@ interface Measures {
 }
 
 /** Times in Unix seconds on the input's clock. */
-export interface Report {
+export interface AuditReport {
   readonly format: 1;
   readonly kind: 'audit' | 'replay';
   readonly input: {
@@ -125,14 +133,14 @@ export interface Accumulators {
   readonly trigger: TriggerLag;
 }
 
-export function lagFigures(histogram: Histogram): LagFigures {
+export function summarizeLag(histogram: Histogram): LagFigures {
   const { count, largest } = histogram;
   const [p50, p99] = [quantile(histogram, 0.5), quantile(histogram, 0.99)];
   return { count, p50, p99, max: count === 0 ? null : largest };
 }
 
 /** The numbers of a report. */
-export function measuresOf(from: Accumulators): Measures {
+export function summarizeMeasures(from: Accumulators): Measures {
   const { fill, duplicates, sizes, convergence, trigger } = from;
   const fillFigures = (of: {
     endpoints: number;
@@ -147,14 +155,14 @@ export function measuresOf(from: Accumulators): Measures {
   const ofOutput = (output: LagOutput) => {
     const { add, remove, update } = convergence[output];
     return {
-      all: lagFigures(merged([add, remove, update])),
-      add: lagFigures(add),
-      remove: lagFigures(remove),
-      update: lagFigures(update),
+      all: summarizeLag(merged([add, remove, update])),
+      add: summarizeLag(add),
+      remove: summarizeLag(remove),
+      update: summarizeLag(update),
     };
   };
   const ofTrigger = (resource: OutputResource) => ({
-    ...lagFigures(trigger.lag[resource]),
+    ...summarizeLag(trigger.lag[resource]),
     qualities: { ...trigger.counts[resource] },
   });
   return {
@@ -208,24 +216,24 @@ function painted(colour: boolean, style: Parameters<typeof styleText>[0], text: 
 
 /** Of a node, with its name. */
 const outputText = ({ output, node }: Pick<Finding, 'output' | 'node'>): string =>
-  node === null ? output : `${output} ${printable(node)}`;
+  node === null ? output : `${output} ${escapeInvisible(node)}`;
 
 /**
  * One line for a finding that opens or is resolved, without a newline:
  * `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …`.
  */
-export function findingLine(finding: Finding, colour: boolean): string {
+export function formatFindingLine(finding: Finding, colour: boolean): string {
   const { code, severity, cause, since, openedAt, resolvedAt } = finding;
   const isOpen = resolvedAt === null;
   const padded = severity.padEnd(8);
   return [
-    clockText(isOpen ? openedAt : resolvedAt),
+    formatClock(isOpen ? openedAt : resolvedAt),
     isOpen ? 'OPEN    ' : painted(colour, 'green', 'RESOLVED'),
     isOpen ? painted(colour, colours[severity], padded) : padded,
-    ...(finding.service === '' ? [] : [printable(`${finding.namespace}/${finding.service}`)]),
+    ...(finding.service === '' ? [] : [escapeInvisible(`${finding.namespace}/${finding.service}`)]),
     outputText(finding),
     `${code} `,
-    (isOpen ? detailText(finding, 200) : `after ${lagText(resolvedAt - since)}`) +
+    (isOpen ? formatDetail(finding, 200) : `after ${formatLag(resolvedAt - since)}`) +
       (cause === null ? '' : ` (${cause})`),
   ].join(' ');
 }
@@ -242,18 +250,22 @@ interface RenderOptions {
 }
 
 /** The report as text, with a newline at its end. */
-export function renderReport(report: Report, format: ReportFormat, options: RenderOptions): string {
+export function renderReport(
+  report: AuditReport,
+  format: ReportFormat,
+  options: RenderOptions,
+): string {
   switch (format) {
     case 'table':
       return tableText(report, false, options);
     case 'wide':
       return tableText(report, true, options);
     case 'json':
-      return jsonText(report);
+      return formatJson(report);
     case 'yaml':
       return yamlText(report);
     case 'junit':
-      return junitText({ ...report, findings: ordered(report.findings) });
+      return renderJunit({ ...report, findings: ordered(report.findings) });
   }
 }
 
@@ -262,15 +274,15 @@ const codeUnits = (text: string): string =>
   text.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
 
 /** A document as JSON, with a newline at its end and nothing hidden. */
-export function jsonText(document: unknown): string {
+export function formatJson(document: unknown): string {
   // JSON.stringify escapes what JSON must; terminals obey more than that.
   return `${JSON.stringify(document, null, 2).replace(invisible, codeUnits)}\n`;
 }
 
-function yamlText(report: Report): string {
+function yamlText(report: AuditReport): string {
   const text = stringify(report, { lineWidth: 0 });
   const bare = text.replaceAll('\n', '');
-  if (printable(bare) === bare) return text;
+  if (escapeInvisible(bare) === bare) return text;
   // Only double-quoted scalars can spell characters out.
   const quoted = stringify(report, {
     lineWidth: 0,
@@ -302,11 +314,11 @@ interface Column {
 const fullCell = 200;
 
 /** The columns of a report; a dump has no times. */
-function columnsOf(report: Report, wide: boolean): Column[] {
+function columnsOf(report: AuditReport, wide: boolean): Column[] {
   const { from, until } = report.input;
-  const oneDay = timeText(from).slice(0, 10) === timeText(until).slice(0, 10);
-  const moment = oneDay ? clockText : timeText;
-  const text = (value: string | null): string => cut(printable(value ?? '-'), fullCell);
+  const oneDay = formatTime(from).slice(0, 10) === formatTime(until).slice(0, 10);
+  const moment = oneDay ? formatClock : formatTime;
+  const text = (value: string | null): string => truncate(escapeInvisible(value ?? '-'), fullCell);
   const columns: Column[] = [
     { head: 'SEVERITY', cell: ({ severity }) => severity },
     { head: 'NAMESPACE', cell: ({ namespace }) => text(namespace) },
@@ -332,7 +344,7 @@ const gap = '   ';
 const leastDetail = 20;
 const narrow = 'What is wrong with them has no room in these columns: -o wide says it';
 
-function tableText(report: Report, wide: boolean, { colour, width }: RenderOptions): string {
+function tableText(report: AuditReport, wide: boolean, { colour, width }: RenderOptions): string {
   const findings = ordered(report.findings);
   const columns = columnsOf(report, wide);
   const rows = findings.map((finding) => columns.map(({ cell }) => cell(finding)));
@@ -353,7 +365,7 @@ function tableText(report: Report, wide: boolean, { colour, width }: RenderOptio
     null,
   );
   const body = findings.map((finding, index) =>
-    line(rows[index] ?? [], detailText(finding, left), finding.severity),
+    line(rows[index] ?? [], formatDetail(finding, left), finding.severity),
   );
   const listed = findings.length === 0 ? [] : [head, ...body, ''];
   const hint = wide || left >= leastDetail || findings.length === 0 ? [] : [narrow];
@@ -364,18 +376,18 @@ function tableText(report: Report, wide: boolean, { colour, width }: RenderOptio
 function countsText(counts: Readonly<Record<string, number | undefined>>): string {
   return Object.entries(counts)
     .filter(([, count]) => (count ?? 0) > 0)
-    .map(([word, count]) => `${count ?? 0} ${printable(word)}`)
+    .map(([word, count]) => `${count ?? 0} ${escapeInvisible(word)}`)
     .join(', ');
 }
 
 const notConform: readonly Verdict[] = ['pending', 'different', 'unknown'];
 
 /** The verdict on the whole in one line. */
-function headline(report: Report): string {
+function headline(report: AuditReport): string {
   const { findings, services, unknown, verdicts } = report;
   const standing = findings.filter(({ resolvedAt }) => resolvedAt === null);
   const resolved = findings.length - standing.length;
-  const after = resolved === 0 ? '' : `; ${plural(resolved, 'finding')} resolved`;
+  const after = resolved === 0 ? '' : `; ${formatCount(resolved, 'finding')} resolved`;
   if (standing.length > 0) {
     const bySeverity = Object.fromEntries(
       severities.map((severity) => [
@@ -384,7 +396,7 @@ function headline(report: Report): string {
       ]),
     );
     const open = resolved === 0 ? '' : ' open';
-    return `${plural(standing.length, 'finding')}${open}: ${countsText(bySeverity)}${after}`;
+    return `${formatCount(standing.length, 'finding')}${open}: ${countsText(bySeverity)}${after}`;
   }
   if (services === 0) return `No Services to judge${after}`;
   const isAllConform =
@@ -395,13 +407,13 @@ function headline(report: Report): string {
 }
 
 /** Which release was guessed, and by what; '': it was told. */
-function releaseText({ release, releaseBy }: Report['input']): string {
+function releaseText({ release, releaseBy }: AuditReport['input']): string {
   if (releaseBy === 'option' || releaseBy === 'version') return '';
   const by = releaseBy === 'newest' ? 'the newest known: none is told' : `by its ${releaseBy}`;
-  return `judged as ${printable(release)}, ${by}`;
+  return `judged as ${escapeInvisible(release)}, ${by}`;
 }
 
-function summaryLines(report: Report): string[] {
+function summaryLines(report: AuditReport): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
   const outputs = judged.flatMap((output) => {
     const counts = countsText({ ...verdicts[output] });
@@ -412,15 +424,15 @@ function summaryLines(report: Report): string[] {
   const notes = [
     input.complete === false ? 'the recording is cut short' : '',
     countsText(unknown) === '' ? '' : `not judged: ${countsText(unknown)}`,
-    foreign === 0 ? '' : `written by others: ${plural(foreign, 'Service')}`,
+    foreign === 0 ? '' : `written by others: ${formatCount(foreign, 'Service')}`,
     countsText(dropped) === '' ? '' : `input dropped${all}: ${countsText(dropped)}`,
     releaseText(input),
-    input.verified ? '' : `release ${printable(input.release)} is not verified`,
+    input.verified ? '' : `release ${escapeInvisible(input.release)} is not verified`,
   ].filter((note) => note !== '');
   const lags = judged.flatMap((output) => {
     const { count, p50, p99 } = measures.convergenceLag[output].all;
     if (count === 0) return [];
-    return [`${output} ${lagText(p50)} / ${lagText(p99)} of ${count}`];
+    return [`${output} ${formatLag(p50)} / ${formatLag(p99)} of ${count}`];
   });
   const lines = [headline(report)];
   if (outputs.length > 0) lines.push(`Verdicts: ${outputs.join('; ')}`);

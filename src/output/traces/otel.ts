@@ -29,9 +29,9 @@ import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import { AlwaysOnSampler, BatchSpanProcessor } from '@opentelemetry/sdk-trace';
 import { ATTR_SERVICE_NAME, ATTR_SERVICE_VERSION } from '@opentelemetry/semantic-conventions';
 
-import type { Kept, Sender, SenderOptions } from './sender.ts';
+import type { TracedJourney, TraceSender, SenderOptions } from './sender.ts';
 import type { SpanPlan } from './spans.ts';
-import { traceOf } from './spans.ts';
+import { planTrace } from './spans.ts';
 
 /** Batches that may wait for an answer at one time. */
 const mostUnanswered = 4;
@@ -55,7 +55,7 @@ interface Flight {
   spans: number;
 }
 
-export function openSender(options: SenderOptions): Sender {
+export function openSender(options: SenderOptions): TraceSender {
   const { limits, version, exporter } = options;
   const flight: Flight = { spans: 0 };
   const ids = { trace: '' };
@@ -99,9 +99,9 @@ export function openSender(options: SenderOptions): Sender {
 }
 
 /** False: there is no room for them now. */
-function send(state: State, { journey, endedAt, traceId }: Kept): boolean {
+function send(state: State, { journey, endedAt, traceId }: TracedJourney): boolean {
   const { flight, options, ids } = state;
-  const { root, stages } = traceOf(journey, endedAt);
+  const { root, stages } = planTrace(journey, endedAt);
   const spans = stages.length + 1;
   if (flight.spans > 0 && flight.spans + spans > options.limits.queue) return false;
   flight.spans += spans;

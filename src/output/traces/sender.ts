@@ -15,7 +15,7 @@ export interface TracingLimits {
 
 /** A journey that is traced. */
 
-export interface Kept {
+export interface TracedJourney {
   readonly journey: Journey;
   /** Unix seconds on the auditor's clock. */
   readonly endedAt: number;
@@ -24,9 +24,9 @@ export interface Kept {
 }
 /** What makes spans of journeys and sends them. */
 
-export interface Sender {
+export interface TraceSender {
   /** False: there is no room for them now. */
-  send(kept: Kept): boolean;
+  send(kept: TracedJourney): boolean;
   /** Sends what it can within seconds, and counts the rest as lost. */
   close(): Promise<void>;
 }

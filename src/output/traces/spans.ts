@@ -89,7 +89,7 @@ function rootAttributes(journey: Journey): Attributes {
 }
 
 /** The trace of a journey that ended at `endedAt`, Unix seconds. */
-export function traceOf(journey: Journey, endedAt: number): TracePlan {
+export function planTrace(journey: Journey, endedAt: number): TracePlan {
   const arrival = lastOf(journey, 'arrival')?.at ?? journey.begun;
   const isKnown = journey.quality !== 'gap' && journey.quality !== 'skewed';
   const begun = isKnown ? Math.min(journey.begun, arrival) : arrival;

@@ -18,7 +18,7 @@ import { randomBytes } from 'node:crypto';
 
 import type { Journey } from '../../audit/measure/journey.ts';
 import { journeyLength } from '../../audit/measure/journey.ts';
-import type { Kept, Sender, TracingCounts, TracingSettings } from './sender.ts';
+import type { TracedJourney, TraceSender, TracingCounts, TracingSettings } from './sender.ts';
 
 /** Seconds from which a journey is slow; the bound of a bucket, so that those above it have one. */
 export const slowSeconds = 2.5;
@@ -100,7 +100,7 @@ function ratioOf(environment: Environment): number | null {
  * What OTEL_* says; null: no traces are asked for, a text: what is wrong with it, for people. An
  * endpoint must be named, or an exporter, which then has its usual endpoint on this machine.
  */
-export function tracingSettings(environment: Environment): TracingSettings | string | null {
+export function readTracingSettings(environment: Environment): TracingSettings | string | null {
   if (read(environment, 'OTEL_SDK_DISABLED')?.toLowerCase() === 'true') return null;
   try {
     const exporter = exporterOf(environment);
@@ -173,10 +173,10 @@ const spansOf = ({ stages }: Journey): number => stages.length + 1;
 /** The choice and the queue before a sender. */
 export function createTracing(
   { ratio, limits }: TracingSettings,
-  sender: Sender,
+  sender: TraceSender,
   counts: TracingCounts,
 ): Tracing {
-  const queue: Kept[] = [];
+  const queue: TracedJourney[] = [];
   let queued = 0;
   let timer: NodeJS.Timeout | null = null;
   /** Sends the first so many, while there is room. */

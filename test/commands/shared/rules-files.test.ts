@@ -10,7 +10,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { auditDump } from '../../../src/commands/audit.ts';
 import type { NodeFile } from '../../../src/commands/shared/rules-files.ts';
 import { givenRules } from '../../../src/commands/shared/rules-files.ts';
-import type { Report } from '../../../src/output/text/report.ts';
+import type { AuditReport } from '../../../src/output/text/report.ts';
 import { printed, usual } from '../printed.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'rules-'));
@@ -97,7 +97,7 @@ const v6 = 'fd00::10/128 -p tcp -m tcp --dport 80 -j DNAT --to-destination [fd00
 async function auditWith(rules: readonly NodeFile[]) {
   const { out, err } = printed();
   const code = await auditDump([cluster], { ...usual, rules });
-  const report = JSON.parse(out()) as Report;
+  const report = JSON.parse(out()) as AuditReport;
   return { code, report, err: err() };
 }
 

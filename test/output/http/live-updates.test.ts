@@ -4,10 +4,10 @@ import type { AddressInfo } from 'node:net';
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
-import type { Pulse } from '../../../src/output/http/live-updates.ts';
-import { createPulse } from '../../../src/output/http/live-updates.ts';
+import type { LiveUpdates } from '../../../src/output/http/live-updates.ts';
+import { createLiveUpdates } from '../../../src/output/http/live-updates.ts';
 
-let pulse: Pulse;
+let pulse: LiveUpdates;
 let looks = 0;
 let revision = 'a';
 const server = createServer((request, response) => {
@@ -18,7 +18,7 @@ const server = createServer((request, response) => {
 
 beforeEach(async () => {
   looks = 0;
-  pulse = createPulse(() => {
+  pulse = createLiveUpdates(() => {
     looks++;
     return { revision, moment: `${String(looks)} UTC` };
   });

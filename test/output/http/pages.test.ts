@@ -2,13 +2,13 @@ import express from 'express';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
 import { addPages } from '../../../src/output/http/pages.ts';
-import type { Listening } from '../../../src/output/http/server.ts';
+import type { RunningServer } from '../../../src/output/http/server.ts';
 import { listen } from '../../../src/output/http/server.ts';
 import { assetPath } from '../../../src/output/page/assets.ts';
 import { numbersOf, statusOf, wordsIn } from '../samples.ts';
 
 const asked: unknown[] = [];
-let server: Listening;
+let server: RunningServer;
 
 beforeAll(async () => {
   const app = express();

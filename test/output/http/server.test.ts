@@ -6,24 +6,24 @@ import { connect } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import type { Answers, Listening } from '../../../src/output/http/server.ts';
+import type { AuditorQueries, RunningServer } from '../../../src/output/http/server.ts';
 import { createApp, listen } from '../../../src/output/http/server.ts';
 import type { ServiceStatus } from '../../../src/output/page/service-status.ts';
-import type { Status } from '../../../src/output/page/status.ts';
+import type { PageStatus } from '../../../src/output/page/status.ts';
 import { findingOf, lagReport, moment, numbersOf, statusOf } from '../samples.ts';
 
-let current: Status;
-let more: Partial<Answers>;
-let server: Listening;
+let current: PageStatus;
+let more: Partial<AuditorQueries>;
+let server: RunningServer;
 const url = (path: string): string => `http://127.0.0.1:${String(server.port)}${path}`;
 const get = (path: string, init: RequestInit = {}): Promise<Response> => fetch(url(path), init);
 
-function* scrapeOf({ metrics }: Status): Generator<undefined, Status['metrics']> {
+function* scrapeOf({ metrics }: PageStatus): Generator<undefined, PageStatus['metrics']> {
   yield;
   return metrics;
 }
 
-const answers: Answers = {
+const answers: AuditorQueries = {
   status: () => current,
   beat: () => ({ revision: current.revision, now: current.metrics.now }),
   services: () => [numbersOf()],

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Format } from '../../../src/output/metrics/exposition.ts';
+import type { ExpositionFormat } from '../../../src/output/metrics/exposition.ts';
 import {
   boundText,
-  formatFor,
+  negotiateFormat,
   headText,
   labelsText,
   seriesText,
@@ -11,7 +11,7 @@ import {
 
 describe('which format a scraper gets', () => {
   const open = 'application/openmetrics-text';
-  const cases: [string | undefined, Format][] = [
+  const cases: [string | undefined, ExpositionFormat][] = [
     [undefined, 'text'],
     ['', 'text'],
     ['*/*', 'text'],
@@ -41,7 +41,7 @@ describe('which format a scraper gets', () => {
     ['text/plain;version=0.0.4;q=0.6,*/*;q=0.1', 'text'],
   ];
   test.each(cases)('%j: %s', (accept, want) => {
-    expect(formatFor(accept)).toBe(want);
+    expect(negotiateFormat(accept)).toBe(want);
   });
 });
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 
 import type { OpenedFindings } from '../../../src/output/metrics/family.ts';
-import { byCode, codes, countOpened } from '../../../src/output/metrics/family.ts';
+import { samplesByCode, codes, countOpened } from '../../../src/output/metrics/family.ts';
 import { findingOf } from '../samples.ts';
 
 test('opened findings are counted by code and severity', () => {
@@ -13,8 +13,8 @@ test('opened findings are counted by code and severity', () => {
 });
 
 test('a code has its usual severity from the start, and any other once it occurred', () => {
-  expect(byCode({}).length).toBe(codes.length);
-  const samples = byCode({ 'slice-orphaned': { critical: 3 } });
+  expect(samplesByCode({}).length).toBe(codes.length);
+  const samples = samplesByCode({ 'slice-orphaned': { critical: 3 } });
   expect(samples.length).toBe(codes.length + 1);
   const labels = { code: 'slice-orphaned', severity: 'critical' };
   expect(samples).toContainEqual({ labels, value: 3 });

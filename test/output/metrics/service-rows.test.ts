@@ -4,14 +4,21 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { ServiceNumbers } from '../../../src/output/metrics/service-families.ts';
-import type { Known, PerService, ServiceSeries } from '../../../src/output/metrics/service-rows.ts';
+import type {
+  ServiceRowsInput,
+  PerServiceOptions,
+  ServiceSeries,
+} from '../../../src/output/metrics/service-rows.ts';
 import { createServiceRows } from '../../../src/output/metrics/service-rows.ts';
 import { findingOf, numbersOf } from '../samples.ts';
 
 const named = (name: string, open = false): ServiceNumbers =>
   numbersOf({ name, share: { ...numbersOf().share, open } });
 
-function knownOf(services: readonly ServiceNumbers[], more: Partial<Known> = {}): Known {
+function knownOf(
+  services: readonly ServiceNumbers[],
+  more: Partial<ServiceRowsInput> = {},
+): ServiceRowsInput {
   const keyed = services.map((one) => [`${one.namespace}/${one.name}`, one] as const);
   const open = keyed.filter(([, { share }]) => share.open).map(([key]) => key);
   return {
@@ -24,7 +31,9 @@ function knownOf(services: readonly ServiceNumbers[], more: Partial<Known> = {})
 }
 
 /** Rows with the number of texts that were made for them. */
-function rowsFor(options: PerService): (known: Known) => ServiceSeries & { made: number } {
+function rowsFor(
+  options: PerServiceOptions,
+): (known: ServiceRowsInput) => ServiceSeries & { made: number } {
   const rows = createServiceRows(options);
   return (known) => {
     const steps = rows(known);

@@ -1,23 +1,23 @@
 import { expect, test } from 'vitest';
 
-import { assetAt, assetPath } from '../../../src/output/page/assets.ts';
+import { findAsset, assetPath } from '../../../src/output/page/assets.ts';
 
 const names = ['style.css', 'page.js', 'charts.js', 'icon.svg'] as const;
 
 test.each(names)('%s is where its path says', (name) => {
   const path = assetPath(name);
   expect(path).toMatch(new RegExp(`^/assets/[0-9a-f]{12}-${name}$`));
-  expect(assetAt(path.slice('/assets/'.length))?.body).not.toBe('');
+  expect(findAsset(path.slice('/assets/'.length))?.body).not.toBe('');
 });
 
 test('nothing is at another version, or anywhere else', () => {
-  expect(assetAt('000000000000-style.css')).toBeNull();
-  expect(assetAt('../page.ts')).toBeNull();
+  expect(findAsset('000000000000-style.css')).toBeNull();
+  expect(findAsset('../page.ts')).toBeNull();
 });
 
 test('all that pages load is small', () => {
   const bytes = names.map((name) =>
-    Buffer.byteLength(assetAt(assetPath(name).slice('/assets/'.length))?.body ?? ''),
+    Buffer.byteLength(findAsset(assetPath(name).slice('/assets/'.length))?.body ?? ''),
   );
   expect(bytes.reduce((sum, one) => sum + one, 0)).toBeLessThan(100 * 1024);
 });

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
 
-import { framed } from '../../../src/output/page/frame.ts';
+import { renderFrame } from '../../../src/output/page/frame.ts';
 import { noHtml } from '../../../src/output/page/template.ts';
 import { conformState, statusOf, wordsIn } from '../samples.ts';
 
 const page = { place: '/services', title: 'All', main: noHtml } as const;
 
 test('a page says where it is, of when, and of what', () => {
-  const html = framed(statusOf({ revision: '7 8' }), page);
+  const html = renderFrame(statusOf({ revision: '7 8' }), page);
   expect(html).toMatch(/^<!doctype html>\n<html lang="en">/);
   expect(html).toContain('<title>All · endpoint-auditor</title>');
   expect(html).toContain('<body data-revision="7 8">');
@@ -19,12 +19,12 @@ test('a page says where it is, of when, and of what', () => {
 });
 
 test('whoever has no script gets it anew', () => {
-  expect(framed(statusOf(), page)).toContain(
+  expect(renderFrame(statusOf(), page)).toContain(
     '<noscript><meta http-equiv="refresh" content="15"></noscript>',
   );
 });
 
 test('what is not ready has no warnings besides', () => {
   const status = statusOf({ metrics: conformState(), notReady: 'The first lists are awaited' });
-  expect(framed(status, page)).not.toContain('class="notice');
+  expect(renderFrame(status, page)).not.toContain('class="notice');
 });

@@ -1,17 +1,17 @@
 import { expect, test } from 'vitest';
 
 import {
-  ageText,
-  bar,
-  findingItem,
-  findingList,
-  mark,
-  momentText,
+  formatAge,
+  renderBar,
+  renderFinding,
+  renderFindingList,
+  renderMark,
+  formatMoment,
   nodePath,
-  pathOf,
-  queryOf,
+  findingPath,
+  formatQuery,
   servicePath,
-  subjectOf,
+  formatSubject,
 } from '../../../src/output/page/parts.ts';
 import { findingOf, moment, wordsIn } from '../samples.ts';
 
@@ -22,24 +22,24 @@ test.each([
   [7200, '2 h'],
   [172_800, '2 d'],
 ])('an age of %d seconds is %s', (seconds, text) => {
-  expect(ageText(seconds)).toBe(text);
+  expect(formatAge(seconds)).toBe(text);
 });
 
 test('a moment is in UTC, and says so', () => {
-  expect(momentText(moment)).toBe('2026-11-21 10:56:46 UTC');
+  expect(formatMoment(moment)).toBe('2026-11-21 10:56:46 UTC');
 });
 
 test('addresses of pages hold any name', () => {
   expect(servicePath('a b', '../x')).toBe('/services/a%20b/..%2Fx');
   expect(nodePath('n/1')).toBe('/nodes/n%2F1');
-  expect(queryOf({ q: 'a&b', page: '' })).toBe('?q=a%26b');
-  expect(queryOf({ q: '' })).toBe('');
+  expect(formatQuery({ q: 'a&b', page: '' })).toBe('?q=a%26b');
+  expect(formatQuery({ q: '' })).toBe('');
 });
 
 test('a mark has a sign, a word and a class', () => {
-  expect(wordsIn(mark('different')).trim()).toBe('✗ different');
-  expect(mark('different')).toContain('class="mark different"');
-  expect(wordsIn(mark('conform', 'synced')).trim()).toBe('✓ synced');
+  expect(wordsIn(renderMark('different')).trim()).toBe('✗ different');
+  expect(renderMark('different')).toContain('class="mark different"');
+  expect(wordsIn(renderMark('conform', 'synced')).trim()).toBe('✓ synced');
 });
 
 test.each([
@@ -48,12 +48,12 @@ test.each([
   [{ node: 'a', namespace: '', service: '' }, 'Node a', '/nodes/a'],
 ] as const)('a finding about %j', (more, subject, path) => {
   const finding = findingOf(more);
-  expect([subjectOf(finding), pathOf(finding)]).toEqual([subject, path]);
+  expect([formatSubject(finding), findingPath(finding)]).toEqual([subject, path]);
 });
 
 test('a finding says what it is, for how long, and why', () => {
   const finding = findingOf({ cause: 'hand-edited', expected: 'nothing there' });
-  const text = wordsIn(findingItem(finding, 'A title', moment));
+  const text = wordsIn(renderFinding(finding, 'A title', moment));
   expect(text).toContain('▲ critical shop/web endpointslices A title found 10.1.2.3 of pod web-1');
   expect(text).toContain('expected nothing there');
   expect(text).toContain('for 30 s, since 2026-11-21 10:56:16 UTC · cause: hand-edited');
@@ -61,21 +61,21 @@ test('a finding says what it is, for how long, and why', () => {
 
 test('what is missing is said to be nothing', () => {
   const finding = findingOf({ actual: null, expected: '10.0.0.1' });
-  expect(wordsIn(findingItem(finding, 'x', moment))).toContain('found nothing expected 10.0.0.1');
+  expect(wordsIn(renderFinding(finding, 'x', moment))).toContain('found nothing expected 10.0.0.1');
 });
 
 test('a resolved finding says when and after how long', () => {
-  const text = wordsIn(findingItem(findingOf({ resolvedAt: moment }), 'x', moment + 99));
+  const text = wordsIn(renderFinding(findingOf({ resolvedAt: moment }), 'x', moment + 99));
   expect(text).toContain('✓ resolved critical');
   expect(text).toContain('resolved at 2026-11-21 10:56:46 UTC after 30 s');
 });
 
 test('no findings are no list', () => {
-  expect(findingList([])).toBe('');
+  expect(renderFindingList([])).toBe('');
 });
 
 test('a bar has the width of its shares together, and hides none', () => {
-  const html = bar(
+  const html = renderBar(
     [
       { tone: 'different', count: 1 },
       { tone: 'conform', count: 100_000 },
@@ -87,5 +87,5 @@ test('a bar has the width of its shares together, and hides none', () => {
   expect(widths).toHaveLength(2);
   expect(Math.min(...widths)).toBeGreaterThan(1);
   expect(widths.reduce((sum, width) => sum + width, 0)).toBeCloseTo(100, 1);
-  expect(bar([], 'none')).not.toContain('<rect');
+  expect(renderBar([], 'none')).not.toContain('<rect');
 });

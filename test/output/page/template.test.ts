@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 
-import { joined, noHtml, template } from '../../../src/output/page/template.ts';
+import { joinHtml, noHtml, compileTemplate } from '../../../src/output/page/template.ts';
 import { hostileNames } from '../samples.ts';
 
-const item = template<{ text: string }>('<li title="<%= it.text %>"><%= it.text %></li>');
-const list = template<{ items: ReturnType<typeof item> }>('<ul><%~ it.items %></ul>');
+const item = compileTemplate<{ text: string }>('<li title="<%= it.text %>"><%= it.text %></li>');
+const list = compileTemplate<{ items: ReturnType<typeof item> }>('<ul><%~ it.items %></ul>');
 
 test.each(hostileNames)('%j is escaped in text and in attributes', (text) => {
   const html = item({ text });
@@ -13,7 +13,7 @@ test.each(hostileNames)('%j is escaped in text and in attributes', (text) => {
 });
 
 test('what a template made goes into another as it is', () => {
-  const items = joined(['a', '<b>'].map((text) => item({ text })));
+  const items = joinHtml(['a', '<b>'].map((text) => item({ text })));
   expect(list({ items })).toBe('<ul><li title="a">a</li><li title="&lt;b&gt;">&lt;b&gt;</li></ul>');
   expect(list({ items: noHtml })).toBe('<ul></ul>');
 });

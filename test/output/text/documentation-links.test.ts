@@ -8,7 +8,7 @@ import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import type { Cause } from '../../../src/audit/finding/causes.ts';
 import { causes } from '../../../src/audit/finding/causes.ts';
 import {
-  alertOf,
+  findAlert,
   documents,
   findingUrl,
   runbookUrl,
@@ -44,7 +44,7 @@ test.each(codes)('%s leads to the alert that it fires, or to the section about i
   const firing = alerts.filter((rule) => codesOf(rule).includes(code)).map(({ alert }) => alert);
   const said = sectionsAbout(code);
   const want = firing.length > 0 ? firing : said;
-  expect(want).toEqual(alertOf(code) === null ? [] : [alertOf(code)]);
+  expect(want).toEqual(findAlert(code) === null ? [] : [findAlert(code)]);
 });
 
 test('all links lead to sections that are there', () => {
@@ -54,7 +54,7 @@ test('all links lead to sections that are there', () => {
     const [path = '', anchor = ''] = findingUrl(name).slice(documents.length).split('#');
     expect([path, findings.has(anchor)], name).toEqual(['/findings.md', true]);
   }
-  for (const alert of codes.flatMap((code) => alertOf(code) ?? [])) {
+  for (const alert of codes.flatMap((code) => findAlert(code) ?? [])) {
     const [path = '', anchor = ''] = runbookUrl(alert).slice(documents.length).split('#');
     expect([path, runbook.has(anchor)], alert).toEqual(['/runbook.md', true]);
   }

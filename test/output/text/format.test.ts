@@ -3,14 +3,14 @@ import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import {
-  clockText,
-  cut,
-  detailText,
+  formatClock,
+  truncate,
+  formatDetail,
   escapeMarkup,
-  lagText,
-  plural,
-  printable,
-  timeText,
+  formatLag,
+  formatCount,
+  escapeInvisible,
+  formatTime,
 } from '../../../src/output/text/format.ts';
 import { hostileFinding, hostileText, invisible } from '../hostile.ts';
 import { findingOf, moment } from '../samples.ts';
@@ -25,14 +25,14 @@ describe('texts', () => {
     ['\u{e0041}', '\\u{e0041}'],
     ['Grüße 😀', 'Grüße 😀'],
   ])('%j is printed as %s', (text, want) => {
-    expect(printable(text)).toBe(want);
+    expect(escapeInvisible(text)).toBe(want);
   });
 
   test('nothing printable hides anything, and what hides nothing is not changed', () => {
     fc.assert(
       fc.property(hostileText, (text) => {
-        expect(printable(text)).not.toMatch(invisible);
-        expect(printable(printable(text))).toBe(printable(text));
+        expect(escapeInvisible(text)).not.toMatch(invisible);
+        expect(escapeInvisible(escapeInvisible(text))).toBe(escapeInvisible(text));
         expect(escapeMarkup(text)).not.toMatch(/[<>"']|&(?!(?:amp|lt|gt|quot|#39);)/);
       }),
     );
@@ -44,7 +44,7 @@ describe('texts', () => {
     ['😀😀😀', 3, '😀😀😀'],
     ['😀😀😀😀', 3, '😀😀…'],
   ])('%s in %i characters', (text, length, want) => {
-    expect(cut(text, length)).toBe(want);
+    expect(truncate(text, length)).toBe(want);
   });
 
   test.each<[number | null, string]>([
@@ -58,13 +58,13 @@ describe('texts', () => {
     [99.99, '1.7 min'],
     [600, '10 min'],
   ])('a lag of %s s is %s', (seconds, want) => {
-    expect(lagText(seconds)).toBe(want);
+    expect(formatLag(seconds)).toBe(want);
   });
 
   test('times are UTC, and one that is none is not shown', () => {
-    expect(timeText(moment)).toBe('2026-11-21T10:56:46Z');
-    expect(clockText(moment + 0.9)).toBe('10:56:46');
-    for (const none of [null, Number.NaN, Infinity, 1e300]) expect(clockText(none)).toBe('-');
+    expect(formatTime(moment)).toBe('2026-11-21T10:56:46Z');
+    expect(formatClock(moment + 0.9)).toBe('10:56:46');
+    for (const none of [null, Number.NaN, Infinity, 1e300]) expect(formatClock(none)).toBe('-');
   });
 });
 
@@ -79,13 +79,13 @@ describe('what is wrong with a finding, in one line', () => {
     [{ difference: 'different', expected: 'ready', actual: 'not ready' }, 'not ready, not ready'],
     [{ difference: 'different', expected: null, actual: null }, 'missing: nothing'],
   ])('%j', (more, want) => {
-    expect(detailText(findingOf(more), 200)).toBe(want);
+    expect(formatDetail(findingOf(more), 200)).toBe(want);
   });
 
   test('both sides keep their beginning where there is no room for all', () => {
     const long = (letter: string): string => letter.repeat(100);
     const of = (expected: string, actual: string, length: number): string =>
-      detailText(findingOf({ difference: 'different', expected, actual }), length);
+      formatDetail(findingOf({ difference: 'different', expected, actual }), length);
     expect(of(long('e'), long('a'), 26)).toBe('aaaaaaaaa…, not eeeeeeeee…');
     expect(of('e', long('a'), 26)).toBe(`${'a'.repeat(18)}…, not e`);
     expect(of(long('e'), 'a', 26)).toBe(`a, not ${'e'.repeat(18)}…`);
@@ -102,7 +102,7 @@ describe('what is wrong with a finding, in one line', () => {
   ])('in %i characters, what both sides share is said once and cut first', (length, want) => {
     const of = (port: number): string => `10.244.0.3 of pod web-1: ready true, port ${port}`;
     const finding = findingOf({ difference: 'different', expected: of(80), actual: of(8080) });
-    expect(detailText(finding, length)).toBe(want);
+    expect(formatDetail(finding, length)).toBe(want);
   });
 
   test.each<[string, string, string]>([
@@ -119,7 +119,7 @@ describe('what is wrong with a finding, in one line', () => {
     ],
   ])('%s, not %s', (actual, expected, want) => {
     const finding = findingOf({ difference: 'different', expected, actual });
-    expect(detailText(finding, 34)).toBe(want);
+    expect(formatDetail(finding, 34)).toBe(want);
   });
 
   test('two sides that differ are told apart, whatever they share', () => {
@@ -134,7 +134,7 @@ describe('what is wrong with a finding, in one line', () => {
           expected: of(expected),
           actual: of(actual),
         });
-        const text = detailText(finding, 46);
+        const text = formatDetail(finding, 46);
         expect(text.endsWith(expected)).toBe(true);
         expect(text).toContain(`${actual}, not `);
       }),
@@ -144,14 +144,14 @@ describe('what is wrong with a finding, in one line', () => {
   test('never longer than it may be', () => {
     fc.assert(
       fc.property(hostileFinding, fc.integer({ min: 30, max: 90 }), (finding, length) => {
-        expect(Array.from(detailText(finding, length)).length).toBeLessThanOrEqual(length);
+        expect(Array.from(formatDetail(finding, length)).length).toBeLessThanOrEqual(length);
       }),
     );
   });
 });
 
 test('one is one, and all else are many', () => {
-  expect([0, 1, 2].map((count) => plural(count, 'finding'))).toEqual([
+  expect([0, 1, 2].map((count) => formatCount(count, 'finding'))).toEqual([
     '0 findings',
     '1 finding',
     '2 findings',

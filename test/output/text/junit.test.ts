@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { junitText } from '../../../src/output/text/junit.ts';
-import type { Report } from '../../../src/output/text/report.ts';
+import { renderJunit } from '../../../src/output/text/junit.ts';
+import type { AuditReport } from '../../../src/output/text/report.ts';
 import { hides, hostileReport } from '../hostile.ts';
 import { conformState, findingOf, moment, reportOf, stateOf } from '../samples.ts';
 
-const junit = (report: Report): string => junitText(report);
+const junit = (report: AuditReport): string => renderJunit(report);
 
 /** Checks that a text is well-formed XML 1.0 of the kind that is written here; returns its tags. */
 function xmlTags(text: string): string[] {

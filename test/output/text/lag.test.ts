@@ -7,7 +7,7 @@ import {
   createTriggerLag,
 } from '../../../src/audit/measure/lag.ts';
 import type { LagReport } from '../../../src/output/text/lag.ts';
-import { distributionsOf, renderLag } from '../../../src/output/text/lag.ts';
+import { listDistributions, renderLag } from '../../../src/output/text/lag.ts';
 import { lagReport } from '../samples.ts';
 
 describe('the table', () => {
@@ -68,7 +68,7 @@ test('every distribution has its buckets, which add up', () => {
   for (const seconds of [0.001, 0.3, 0.3, 7, 1000]) {
     countConvergence(convergence, { output: 'node', operation: 'remove', seconds });
   }
-  const all = distributionsOf(convergence, createTriggerLag(), createTravelLag());
+  const all = listDistributions(convergence, createTriggerLag(), createTravelLag());
   // 4 outputs by 3 operations, 2 resources, twice 3 outputs, and 2 bounds.
   expect(all).toHaveLength(12 + 2 + 6 + 2);
   const names = all.map(({ lag, output, of }) => `${lag} ${output} ${of ?? ''}`);

@@ -7,27 +7,31 @@ import { parse as parseYaml } from 'yaml';
 import { setFill } from '../../../src/audit/measure/fill.ts';
 import { countConvergence, countTrigger } from '../../../src/audit/measure/lag.ts';
 import { trackSize } from '../../../src/audit/measure/size.ts';
-import { junitText } from '../../../src/output/text/junit.ts';
-import type { Report, ReportFormat } from '../../../src/output/text/report.ts';
-import { findingLine, measuresOf, renderReport } from '../../../src/output/text/report.ts';
+import { renderJunit } from '../../../src/output/text/junit.ts';
+import type { AuditReport, ReportFormat } from '../../../src/output/text/report.ts';
+import {
+  formatFindingLine,
+  summarizeMeasures,
+  renderReport,
+} from '../../../src/output/text/report.ts';
 import { endpoint, slice, times } from '../../build.ts';
 import { hides, hostileFinding, hostileReport, invisible } from '../hostile.ts';
 import { conformState, findingOf, moment, reportOf, stateOf } from '../samples.ts';
 
 const plain = { colour: false, width: 80 };
-const table = (report: Report, width = 80): string[] =>
+const table = (report: AuditReport, width = 80): string[] =>
   renderReport(report, 'table', { colour: false, width }).trimEnd().split('\n');
 
 describe('one line per finding as it opens or is resolved', () => {
   test('open', () => {
-    expect(findingLine(findingOf({ cause: 'hand-edited' }), false)).toBe(
+    expect(formatFindingLine(findingOf({ cause: 'hand-edited' }), false)).toBe(
       '10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  ' +
         '10.1.2.3 of pod web-1, ready (hand-edited)',
     );
   });
 
   test('resolved', () => {
-    expect(findingLine(findingOf({ resolvedAt: moment + 28, severity: 'info' }), false)).toBe(
+    expect(formatFindingLine(findingOf({ resolvedAt: moment + 28, severity: 'info' }), false)).toBe(
       '10:57:14 RESOLVED info     shop/web endpointslices slice-endpoint-unexpected  after 58 s',
     );
   });
@@ -35,17 +39,17 @@ describe('one line per finding as it opens or is resolved', () => {
   test('colour changes nothing but colour', () => {
     for (const resolvedAt of [null, moment]) {
       const finding = findingOf({ resolvedAt });
-      const coloured = findingLine(finding, true);
+      const coloured = formatFindingLine(finding, true);
       expect(coloured).toContain('\u001b[');
       // eslint-disable-next-line no-control-regex -- escape sequences are what is taken out
-      expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(findingLine(finding, false));
+      expect(coloured.replace(/\u001b\[\d+m/g, '')).toBe(formatFindingLine(finding, false));
     }
   });
 
   test('hides nothing', () => {
     fc.assert(
       fc.property(hostileFinding, (finding) => {
-        expect(findingLine(finding, false)).not.toMatch(invisible);
+        expect(formatFindingLine(finding, false)).not.toMatch(invisible);
       }),
     );
   });
@@ -163,7 +167,7 @@ describe('table', () => {
 describe('the headline', () => {
   const quiet = reportOf(conformState());
   const unjudged = { conform: 0, pending: 0, different: 0, unknown: 3 };
-  const cases: [string, Report, string][] = [
+  const cases: [string, AuditReport, string][] = [
     ['all is well', quiet, 'All 21 Services conform'],
     ['of one', { ...quiet, services: 1 }, 'The only Service conforms'],
     ['of none', { ...quiet, services: 0 }, 'No Services to judge'],
@@ -208,7 +212,7 @@ describe('the headline', () => {
 
 test('a release that was guessed is said, with what told it', () => {
   const { input } = reportOf(conformState());
-  const said = (releaseBy: Report['input']['releaseBy']): string =>
+  const said = (releaseBy: AuditReport['input']['releaseBy']): string =>
     table(reportOf(conformState(), { input: { ...input, release: '1.33', releaseBy } })).at(-1) ??
     '';
   expect(said('kubelets and labels')).toBe('Besides: judged as 1.33, by its kubelets and labels');
@@ -242,7 +246,7 @@ test('JUnit lists what stands before what is resolved', () => {
   const findings = [findingOf({ resolvedAt: moment }), findingOf({ severity: 'info' })];
   const report = reportOf(stateOf(), { findings });
   expect(renderReport(report, 'junit', plain)).toBe(
-    junitText({ ...report, findings: findings.toReversed() }),
+    renderJunit({ ...report, findings: findings.toReversed() }),
   );
 });
 
@@ -275,7 +279,7 @@ test('measures are the accumulators in numbers', () => {
   countConvergence(state.convergence, { output: 'mirrored', operation: 'add', seconds: 2 });
   countConvergence(state.convergence, { output: 'mirrored', operation: 'update', seconds: 4 });
   countTrigger(state.trigger, { resource: 'endpoints', quality: 'absent', seconds: null });
-  const measures = measuresOf(state);
+  const measures = summarizeMeasures(state);
   expect(measures.fill).toEqual({
     endpoints: 5,
     slices: 2,

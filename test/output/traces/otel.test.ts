@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import type { Journey } from '../../../src/audit/measure/journey.ts';
 import { openSender } from '../../../src/output/traces/otel.ts';
-import type { Sender, TracingCounts } from '../../../src/output/traces/sender.ts';
+import type { TraceSender, TracingCounts } from '../../../src/output/traces/sender.ts';
 import type { Tracing } from '../../../src/output/traces/tracing.ts';
 import {
   createTracing,
@@ -253,7 +253,7 @@ describe('a backend that is away, slow or in trouble costs spans, which are coun
     answer = null;
     const counts = noTracingCounts();
     const options = { ...settingsOf({ limits }), version: '1.2.3', counts };
-    const sender: Sender = openSender({ ...options, onTrouble: () => undefined });
+    const sender: TraceSender = openSender({ ...options, onTrouble: () => undefined });
     let taken = 0;
     const kept = { journey: journeyOf(), endedAt: moment, traceId: '1'.padStart(32, '0') };
     while (sender.send(kept)) taken += perTrace;

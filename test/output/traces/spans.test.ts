@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import type { Journey } from '../../../src/audit/measure/journey.ts';
 import { journeyQualities } from '../../../src/audit/measure/journey.ts';
 import type { SpanPlan } from '../../../src/output/traces/spans.ts';
-import { traceOf } from '../../../src/output/traces/spans.ts';
+import { planTrace } from '../../../src/output/traces/spans.ts';
 import { journeyOf, stageOf, usualStages } from '../journeys.ts';
 import { moment } from '../samples.ts';
 
@@ -15,7 +15,7 @@ function line({ name, start, end }: SpanPlan): string {
 }
 
 function linesOf(journey: Journey, endedAt = moment + 60): string[] {
-  const { root, stages } = traceOf(journey, endedAt);
+  const { root, stages } = planTrace(journey, endedAt);
   return [root, ...stages].map(line);
 }
 
@@ -30,7 +30,7 @@ test('a journey is one trace, its stages follow what they wait for', () => {
 });
 
 test('attributes are those of the conventions, and ours', () => {
-  const { root, stages } = traceOf(journeyOf(), moment + 60);
+  const { root, stages } = planTrace(journeyOf(), moment + 60);
   expect(root.attributes).toEqual({
     'k8s.namespace.name': 'shop',
     'k8s.service.name': 'web',
@@ -75,15 +75,15 @@ test('attributes are those of the conventions, and ours', () => {
 
 test('what is not known is no attribute, and an IPv6 address says so', () => {
   const bare = journeyOf({ podNode: '', addresses: [] });
-  const keys = Object.keys(traceOf(bare, moment).root.attributes);
+  const keys = Object.keys(planTrace(bare, moment).root.attributes);
   expect(keys).not.toContain('k8s.node.name');
   expect(keys).not.toContain('k8s.pod.ip');
-  const { attributes } = traceOf(journeyOf({ addresses: ['fd00::1'] }), moment).root;
+  const { attributes } = planTrace(journeyOf({ addresses: ['fd00::1'] }), moment).root;
   expect(attributes['k8s.service.endpoint.address_type']).toBe('IPv6');
 });
 
 test('a writing is an object at a version; what has none is no writing', () => {
-  const { root, stages } = traceOf(journeyOf(), moment);
+  const { root, stages } = planTrace(journeyOf(), moment);
   expect([root, ...stages].map(({ writing }) => writing)).toEqual([
     null,
     'Pod shop/web-1 100',
@@ -137,7 +137,7 @@ test('no span has less than no time, and none leaves its trace, whatever the clo
       const stages = times.map((time, index) =>
         stageOf({ stage: kinds[index] ?? 'node', at: time }),
       );
-      const { root, stages: spans } = traceOf(journeyOf({ ...more, stages }), endedAt);
+      const { root, stages: spans } = planTrace(journeyOf({ ...more, stages }), endedAt);
       expect(spans.length).toBe(stages.length);
       for (const [index, { start, end }] of spans.entries()) {
         expect(end).toBe(times[index]);

@@ -5,7 +5,7 @@ import {
   createTracing,
   noTracingCounts,
   slowSeconds,
-  tracingSettings,
+  readTracingSettings,
 } from '../../../src/output/traces/tracing.ts';
 import { journeyOf, keeping, settingsOf, spansCounted, usualStages } from '../journeys.ts';
 import { moment } from '../samples.ts';
@@ -22,7 +22,7 @@ describe('what the environment says', () => {
     ['an endpoint of another signal', { OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: endpoint }],
     ['an endpoint of Zipkin alone', { OTEL_EXPORTER_ZIPKIN_ENDPOINT: endpoint }],
   ])('%s: no traces', (_what, environment) => {
-    expect(tracingSettings(environment)).toBeNull();
+    expect(readTracingSettings(environment)).toBeNull();
   });
 
   test('an endpoint is enough', () => {
@@ -31,11 +31,11 @@ describe('what the environment says', () => {
       ratio: 1,
       limits: { queue: 2048, batch: 512, delayMs: 5000, timeoutMs: 30_000 },
     };
-    expect(tracingSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint })).toEqual(want);
-    expect(tracingSettings({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: endpoint })).toEqual(want);
-    expect(tracingSettings({ OTEL_TRACES_EXPORTER: 'otlp' })).toEqual(want);
+    expect(readTracingSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint })).toEqual(want);
+    expect(readTracingSettings({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: endpoint })).toEqual(want);
+    expect(readTracingSettings({ OTEL_TRACES_EXPORTER: 'otlp' })).toEqual(want);
     const zipkin = { OTEL_TRACES_EXPORTER: 'zipkin', OTEL_EXPORTER_ZIPKIN_ENDPOINT: endpoint };
-    expect(tracingSettings(zipkin)).toEqual({ ...want, exporter: 'zipkin' });
+    expect(readTracingSettings(zipkin)).toEqual({ ...want, exporter: 'zipkin' });
   });
 
   test.each([
@@ -47,7 +47,7 @@ describe('what the environment says', () => {
   ])('sampler %s with %s: ratio %f', (sampler, arg, ratio) => {
     const environment = { OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: arg };
     expect(
-      tracingSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...environment }),
+      readTracingSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...environment }),
     ).toMatchObject({ ratio });
   });
 
@@ -58,9 +58,11 @@ describe('what the environment says', () => {
       OTEL_BSP_SCHEDULE_DELAY: '50',
       OTEL_BSP_EXPORT_TIMEOUT: '70',
     };
-    expect(tracingSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...limits })).toMatchObject({
-      limits: { queue: 100, batch: 10, delayMs: 50, timeoutMs: 70 },
-    });
+    expect(readTracingSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...limits })).toMatchObject(
+      {
+        limits: { queue: 100, batch: 10, delayMs: 50, timeoutMs: 70 },
+      },
+    );
   });
 
   test.each<[Record<string, string>, string]>([
@@ -78,7 +80,7 @@ describe('what the environment says', () => {
     ],
     [{ OTEL_BSP_MAX_QUEUE_SIZE: '0' }, 'OTEL_BSP_MAX_QUEUE_SIZE: Expected a whole number above 0'],
   ])('%j is wrong, and said to be', (more, message) => {
-    const got = tracingSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...more });
+    const got = readTracingSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, ...more });
     expect(got).toContain(message);
   });
 });

@@ -7,10 +7,10 @@ import { countConvergence } from '../../../src/audit/measure/lag.ts';
 import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
 import {
   lagDrawing,
-  newestFirst,
-  nodesInOrder,
-  renderPage,
-} from '../../../src/output/page/page.ts';
+  sortNewestFirst,
+  sortNodes,
+  renderOverview,
+} from '../../../src/output/page/overview.ts';
 import { endpoint, slice, times } from '../../build.ts';
 import {
   conformState,
@@ -27,7 +27,7 @@ const codes = Object.keys(catalogue) as Code[];
 
 describe('the overview', () => {
   test('says how all is, and what stands', () => {
-    const text = wordsIn(renderPage(statusOf()));
+    const text = wordsIn(renderOverview(statusOf()));
     expect(text).toContain('2 findings 1 critical, 1 info, among 21 Services');
     expect(text).toContain('2026-11-21 10:56:46 UTC');
     expect(text).toContain('shop.ndjson.gz · Kubernetes v1.36.3 · shadowed as 1.36 · 21 Services');
@@ -48,7 +48,7 @@ describe('the overview', () => {
       findingOf({ service: 'mild', severity: 'info' }),
       findingOf({ service: 'bad', severity: 'critical' }),
     ];
-    const order = newestFirst(findings).map(({ service }) => service);
+    const order = sortNewestFirst(findings).map(({ service }) => service);
     expect(order).toEqual(['bad', 'mild', 'old']);
   });
 
@@ -56,7 +56,7 @@ describe('the overview', () => {
     const resolved = times(9, (index) =>
       findingOf({ service: `gone-${index}`, resolvedAt: moment - 9 + index }),
     );
-    const text = wordsIn(renderPage(statusOf({ resolved, forgotten: 7 })));
+    const text = wordsIn(renderOverview(statusOf({ resolved, forgotten: 7 })));
     expect(text).toContain('Resolved 16');
     expect(text).toContain('10 more resolved');
     expect(text.indexOf('gone-8')).toBeLessThan(text.indexOf('gone-7'));
@@ -71,7 +71,7 @@ describe('the overview', () => {
       'shop/web',
       [1, 2].map((count) => slice({ endpoints: times(count, () => endpoint()) })),
     );
-    const text = wordsIn(renderPage(statusOf({ metrics })));
+    const text = wordsIn(renderOverview(statusOf({ metrics })));
     expect(text).toContain('Mirrored slices add 1 4 ms 4 ms 4 ms');
     expect(text).toContain('2 slices, 1 more than needed · 2 % of their places taken');
   });
@@ -101,7 +101,7 @@ describe('the overview', () => {
     ['no Services', { metrics: summaryWith({ services: 0 }) }, 'No Services Nothing is', 'quiet'],
   ];
   test.each(cases)('headline: %s', (_, more, text, tone) => {
-    const html = renderPage(statusOf(more));
+    const html = renderOverview(statusOf(more));
     expect(wordsIn(html)).toContain(` ${text}`);
     expect(html).toContain(`<section class="head ${tone}"`);
   });
@@ -110,7 +110,7 @@ describe('the overview', () => {
     const state = stateOf();
     const blind = { state: 'stale', blindSince: moment - 42, version: '7' } as const;
     const watches = { ...state.watches, inputs: new Map([['pods', blind] as const]) };
-    const text = wordsIn(renderPage(statusOf({ metrics: { ...state, watches } })));
+    const text = wordsIn(renderOverview(statusOf({ metrics: { ...state, watches } })));
     expect(text).toContain('pods have not been seen for 42 s: what rests on them is unknown');
     expect(text).toContain('stale for 42 s');
   });
@@ -124,9 +124,9 @@ describe('the overview', () => {
       unknown: 0,
     });
     const nodes = [of('a', 0), of('b', 3), of('c', 5)];
-    expect(nodesInOrder(nodes).map(({ node }) => node)).toEqual(['c', 'b', 'a']);
+    expect(sortNodes(nodes).map(({ node }) => node)).toEqual(['c', 'b', 'a']);
     const state = stateOf();
-    const html = renderPage(
+    const html = renderOverview(
       statusOf({ metrics: { ...state, summary: { ...state.summary, nodes } } }),
     );
     expect(wordsIn(html)).toContain('Service ports by verdict c 5 different, 1 conform');
@@ -147,7 +147,7 @@ describe('the chart', () => {
       at: [100, 110, 111, 300],
       lines: [{ name: 'Endpoints', values: [1, 2, null, 3] }],
     });
-    expect(renderPage(statusOf({ lag: history.series() }))).not.toContain('undefined');
+    expect(renderOverview(statusOf({ lag: history.series() }))).not.toContain('undefined');
   });
 
   test('of less than two stretches there is none', () => {
@@ -157,7 +157,7 @@ describe('the chart', () => {
 
 describe('the overview is safe and small', () => {
   test('no script and no style but those of the server, nothing from elsewhere', () => {
-    const html = renderPage(statusOf());
+    const html = renderOverview(statusOf());
     expect(html).not.toMatch(/<script>| style=| on[a-z]+="|https?:|<img|<style|url\(/);
     for (const [, link = ''] of html.matchAll(/(?:href|src|action)="([^"]*)"/g)) {
       expect(link).toMatch(/^[/#?]/);
@@ -169,7 +169,7 @@ describe('the overview is safe and small', () => {
       const finding = findingOf({ service: one, namespace: one, actual: one, expected: one });
       const state = stateOf();
       const summary = { ...state.summary, findings: [finding] };
-      return renderPage({
+      return renderOverview({
         ...statusOf({ metrics: { ...state, summary }, source: one, kubernetes: one }),
         resolved: [findingOf({ resolvedAt: moment, service: one, node: one })],
       });
@@ -190,7 +190,7 @@ describe('the overview is safe and small', () => {
       }),
     );
     const state = stateOf();
-    const html = renderPage({
+    const html = renderOverview({
       ...statusOf({ source: long, kubernetes: long }),
       metrics: { ...state, summary: { ...state.summary, findings } },
       resolved: findings.map((one) => ({ ...one, resolvedAt: moment })),
@@ -200,7 +200,7 @@ describe('the overview is safe and small', () => {
   });
 
   test('a common page is small', () => {
-    const html = renderPage(statusOf({ metrics: conformState() }));
+    const html = renderOverview(statusOf({ metrics: conformState() }));
     expect(Buffer.byteLength(html)).toBeLessThan(8000);
   });
 });

@@ -3,9 +3,9 @@
 
 import type { Explanation } from '../../audit/explain/explanation.ts';
 import type { Mark, Reason } from '../../audit/explain/reason.ts';
-import { momentText } from './parts.ts';
+import { formatMoment } from './parts.ts';
 import type { Html } from './template.ts';
-import { joined, noHtml, template } from './template.ts';
+import { joinHtml, noHtml, compileTemplate } from './template.ts';
 
 const signs: Readonly<Record<Mark, string>> = { yes: '✓', no: '✗', unknown: '?', note: '·' };
 
@@ -16,7 +16,7 @@ const words: Readonly<Record<Mark, string>> = {
   note: '',
 };
 
-const reasonTemplate = template<{
+const reasonTemplate = compileTemplate<{
   mark: Mark;
   sign: string;
   word: string;
@@ -40,20 +40,20 @@ function reasonItem(reason: Reason): Html {
     mark,
     sign: signs[mark],
     word: words[mark],
-    text: since === null ? text : `${text}, since ${momentText(since)}`,
+    text: since === null ? text : `${text}, since ${formatMoment(since)}`,
     by: decides ? `${place}${source === null ? '' : `; Kubernetes code: ${source}`}` : '',
     change: change ?? '',
     parts: parts.length === 0 ? noHtml : (`<ul>${reasonList(parts)}</ul>` as Html),
   });
 }
 
-const reasonList = (reasons: readonly Reason[]): Html => joined(reasons.map(reasonItem));
+const reasonList = (reasons: readonly Reason[]): Html => joinHtml(reasons.map(reasonItem));
 
-const treeTemplate = template<{ answer: string; change: string; list: Html }>(`
+const treeTemplate = compileTemplate<{ answer: string; change: string; list: Html }>(`
 <p class="answer"><%= it.answer %></p>
 <% if (it.change !== '') { %><p class="cure">→ <%= it.change %></p><% } %>
 <ul class="tree"><%~ it.list %></ul>`);
 
 /** An explanation in words. */
-export const explained = ({ answer, change, reasons }: Explanation): Html =>
+export const renderReasonTree = ({ answer, change, reasons }: Explanation): Html =>
   treeTemplate({ answer, change: change ?? '', list: reasonList(reasons) });

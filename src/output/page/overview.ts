@@ -12,14 +12,21 @@ import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
 import { judged, written } from '../../audit/service/verdict.ts';
-import { lagText, plural } from '../text/format.ts';
-import { lagFigures } from '../text/report.ts';
-import { framed } from './frame.ts';
+import { formatLag, formatCount } from '../text/format.ts';
+import { summarizeLag } from '../text/report.ts';
+import { renderFrame } from './frame.ts';
 import type { Tone } from './parts.ts';
-import { ageText, bar, findingItem, findingList, mark, nodePath } from './parts.ts';
-import type { Status } from './status.ts';
+import {
+  formatAge,
+  renderBar,
+  renderFinding,
+  renderFindingList,
+  renderMark,
+  nodePath,
+} from './parts.ts';
+import type { PageStatus } from './status.ts';
 import type { Html } from './template.ts';
-import { template } from './template.ts';
+import { compileTemplate } from './template.ts';
 
 const shownFindings = 12;
 const shownResolved = 6;
@@ -33,7 +40,7 @@ interface Headline {
 }
 
 /** How all is, in one line. */
-function headline({ metrics, notReady }: Status): Headline {
+function headline({ metrics, notReady }: PageStatus): Headline {
   const { summary } = metrics;
   if (notReady !== null) {
     return {
@@ -43,21 +50,21 @@ function headline({ metrics, notReady }: Status): Headline {
       text: notReady.replaceAll('\n', '; '),
     };
   }
-  const among = `among ${plural(summary.services, 'Service')}`;
+  const among = `among ${formatCount(summary.services, 'Service')}`;
   const [worst] = severities.filter((one) => summary.findings.some((f) => f.severity === one));
   if (worst !== undefined) {
     const counts = severities.flatMap((severity) => {
       const count = summary.findings.filter((one) => one.severity === severity).length;
       return count === 0 ? [] : [`${count} ${severity}`];
     });
-    const title = plural(summary.findings.length, 'finding');
+    const title = formatCount(summary.findings.length, 'finding');
     const sign = { critical: '▲', warning: '◆', info: '●' }[worst];
     return { tone: worst, sign, title, text: `${counts.join(', ')}, ${among}` };
   }
   const unknown = Object.values(summary.unknown).reduce((sum, count) => sum + count, 0);
   if (unknown > 0) {
     // Among them are Services of which not even that is known.
-    const title = `${plural(unknown, 'output')} cannot be judged`;
+    const title = `${formatCount(unknown, 'output')} cannot be judged`;
     return { tone: 'warning', sign: '?', title, text: `no findings ${among}` };
   }
   if (summary.services === 0) {
@@ -66,11 +73,13 @@ function headline({ metrics, notReady }: Status): Headline {
   }
   const pending = judged.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
   const text =
-    pending === 0 ? 'nothing differs' : `${plural(pending, 'output')} pending, may be on its way`;
+    pending === 0
+      ? 'nothing differs'
+      : `${formatCount(pending, 'output')} pending, may be on its way`;
   return {
     tone: 'conform',
     sign: '✓',
-    title: `${plural(summary.services, 'Service')} conform`,
+    title: `${formatCount(summary.services, 'Service')} conform`,
     text,
   };
 }
@@ -82,7 +91,7 @@ export function verdictBar(counts: Readonly<Record<Verdict, number>>, what: stri
   const shares = verdictOrder.map((verdict) => ({ tone: verdict, count: counts[verdict] }));
   const there = shares.filter(({ count }) => count > 0);
   const text = there.map(({ tone, count }) => `${count.toLocaleString('en')} ${tone}`).join(', ');
-  return { name: what, text: text || 'none', bar: bar(shares, `${what}: ${text || 'none'}`) };
+  return { name: what, text: text || 'none', bar: renderBar(shares, `${what}: ${text || 'none'}`) };
 }
 
 interface VerdictBar {
@@ -103,12 +112,12 @@ interface LagRow {
   readonly cells: readonly string[];
 }
 
-function lagRows({ metrics: { convergence } }: Status): LagRow[] {
+function lagRows({ metrics: { convergence } }: PageStatus): LagRow[] {
   return lagOutputs.flatMap((output) =>
     lagOperations.flatMap((operation) => {
-      const { count, p50, p99, max } = lagFigures(convergence[output][operation]);
+      const { count, p50, p99, max } = summarizeLag(convergence[output][operation]);
       if (count === 0) return [];
-      const cells = [count.toLocaleString('en'), lagText(p50), lagText(p99), lagText(max)];
+      const cells = [count.toLocaleString('en'), formatLag(p50), formatLag(p99), formatLag(max)];
       return [{ name: `${outputWords[output]} ${operation}`, cells }];
     }),
   );
@@ -157,7 +166,7 @@ interface View {
   readonly moreNodes: string;
 }
 
-const overviewTemplate = template<View>(`
+const overviewTemplate = compileTemplate<View>(`
 <section class="head <%= it.head.tone %>" aria-label="How all is" role="status">
 <span class="sign" aria-hidden="true"><%= it.head.sign %></span>
 <div><h1><%= it.head.title %></h1><p><%= it.head.text %></p></div></section>
@@ -213,11 +222,11 @@ const overviewTemplate = template<View>(`
 <h2 id="h-packing">Packing</h2><p class="lead"><%= it.packing %></p></section><% } %>
 </div></div>`);
 
-function packingText({ metrics: { fill, duplicates } }: Status): string {
+function packingText({ metrics: { fill, duplicates } }: PageStatus): string {
   const ratio = fillRatio(fill, fill.max);
   if (ratio === null) return '';
   return [
-    `${plural(fill.slices, 'slice')}, ${surplusOf(fill)} more than needed`,
+    `${formatCount(fill.slices, 'slice')}, ${surplusOf(fill)} more than needed`,
     `${Math.round(ratio * 100)} % of their places taken`,
     `${duplicates.equal + duplicates.conflicting} duplicate endpoints`,
   ].join(' · ');
@@ -231,34 +240,35 @@ const watchTones: Readonly<Record<string, Tone>> = {
   off: 'quiet',
 };
 
-function watchRows({ metrics: { watches, now } }: Status): View['watches'] {
+function watchRows({ metrics: { watches, now } }: PageStatus): View['watches'] {
   return [...watches.inputs].map(([resource, { state, blindSince }]) => ({
     resource,
-    mark: mark(watchTones[state] ?? 'quiet', state),
-    text: state === 'synced' || state === 'off' ? '' : `for ${ageText(now - (blindSince ?? now))}`,
+    mark: renderMark(watchTones[state] ?? 'quiet', state),
+    text:
+      state === 'synced' || state === 'off' ? '' : `for ${formatAge(now - (blindSince ?? now))}`,
   }));
 }
 
 /** Nodes, those first that are not all conform. */
-export function nodesInOrder(
-  nodes: Status['metrics']['summary']['nodes'],
-): Status['metrics']['summary']['nodes'] {
+export function sortNodes(
+  nodes: PageStatus['metrics']['summary']['nodes'],
+): PageStatus['metrics']['summary']['nodes'] {
   const bad = (one: (typeof nodes)[number]): number => one.different + one.unknown + one.pending;
   return [...nodes].sort((a, b) => bad(b) - bad(a) || (a.node < b.node ? -1 : 1));
 }
 
-function notesOf({ metrics: { summary, now } }: Status): string[] {
+function notesOf({ metrics: { summary, now } }: PageStatus): string[] {
   const since = Object.values(summary.pendingSince);
   return [
     since.length === 0
       ? ''
-      : `The oldest difference pends for ${ageText(now - Math.min(...since))}.`,
+      : `The oldest difference pends for ${formatAge(now - Math.min(...since))}.`,
     summary.foreign === 0 ? '' : `Written by others, not judged: ${summary.foreign}.`,
   ].filter((note) => note !== '');
 }
 
 /** Findings of the worst severity of each moment first. */
-export const newestFirst = (findings: readonly Finding[]): Finding[] => {
+export const sortNewestFirst = (findings: readonly Finding[]): Finding[] => {
   const rank = (severity: Severity): number => severities.indexOf(severity);
   return [...findings].sort(
     (a, b) => b.openedAt - a.openedAt || rank(a.severity) - rank(b.severity),
@@ -269,14 +279,14 @@ const more = (count: number, what: string): string =>
   count <= 0 ? '' : `${count.toLocaleString('en')} more ${what}`;
 
 /** The overview as HTML. */
-export function renderPage(status: Status): string {
+export function renderOverview(status: PageStatus): string {
   const { metrics, resolved, forgotten } = status;
   const { summary, now } = metrics;
-  const standing = newestFirst(summary.findings);
+  const standing = sortNewestFirst(summary.findings);
   const gone = resolved.slice(-shownResolved).reverse();
   const items = (list: readonly Finding[]): Html =>
-    findingList(list.map((one) => findingItem(one, catalogue[one.code].title, now)));
-  const nodes = nodesInOrder(summary.nodes);
+    renderFindingList(list.map((one) => renderFinding(one, catalogue[one.code].title, now)));
+  const nodes = sortNodes(summary.nodes);
   const hasNodes = nodes.length > 0;
   const main = overviewTemplate({
     head: headline(status),
@@ -302,5 +312,5 @@ export function renderPage(status: Status): string {
     }),
     moreNodes: more(nodes.length - shownNodes, 'nodes'),
   });
-  return framed(status, { place: '/', title: headline(status).title, main });
+  return renderFrame(status, { place: '/', title: headline(status).title, main });
 }

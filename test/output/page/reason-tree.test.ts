@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 
 import type { Explanation } from '../../../src/audit/explain/explanation.ts';
 import { reason } from '../../../src/audit/explain/reason.ts';
-import { explained } from '../../../src/output/page/tree.ts';
+import { renderReasonTree } from '../../../src/output/page/reason-tree.ts';
 import { hostileNames, moment, tagsIn, wordsIn } from '../samples.ts';
 
 const explanationOf = (text: string): Explanation => ({
@@ -27,7 +27,7 @@ const explanationOf = (text: string): Explanation => ({
 });
 
 test('the answer first, then the change, then the reasons with their signs and words', () => {
-  const text = wordsIn(explained(explanationOf('because')));
+  const text = wordsIn(renderReasonTree(explanationOf('because')));
   expect(text).toContain(
     'because → because ✓ as it must be: type ClusterIP ' +
       '✗ in the way: because, since 2026-11-21 10:56:46 UTC ' +
@@ -37,6 +37,6 @@ test('the answer first, then the change, then the reasons with their signs and w
 });
 
 test.each(hostileNames)('%j stays text', (name) => {
-  const tags = tagsIn(explained(explanationOf(name)));
-  expect(tags).toEqual(tagsIn(explained(explanationOf('a'))));
+  const tags = tagsIn(renderReasonTree(explanationOf(name)));
+  expect(tags).toEqual(tagsIn(renderReasonTree(explanationOf('a'))));
 });
