@@ -1,7 +1,7 @@
 // docs/metrics.md as the catalogue renders to it.
 // `vitest run -u test/output/metrics/families.test.ts` writes it; without -u the test compares.
 
-import type { Quality } from '../src/audit/measure/lag.ts';
+import type { TriggerQuality } from '../src/audit/measure/lag.ts';
 import { families, processFamilies, sections } from '../src/output/metrics/families.ts';
 import type { MetricFamily } from '../src/output/metrics/family.ts';
 import type { ServiceFamily } from '../src/output/metrics/service-families.ts';
@@ -57,7 +57,7 @@ const triggerTimes = `## Trigger times
 \`endpoint_auditor_trigger_times_total\` counts every writing of the endpoints and endpointslice
 controllers by what its annotation \`endpoints.kubernetes.io/last-change-trigger-time\` is worth:`;
 
-const qualityRows: readonly (readonly [Quality, string, string])[] = [
+const qualityRows: readonly (readonly [TriggerQuality, string, string])[] = [
   ['ok', 'A second or more from it to the arrival, of which up to a second is rounding.', 'yes'],
   ['coarse', 'Less than the annotation’s resolution of one second; it falls into `le="1"`.', 'yes'],
   ['absent', 'No trigger time of its own: cleared, kept by an edit, or of an older event.', 'no'],

@@ -52,7 +52,7 @@ export const emptySummary: Summary = {
 };
 
 /** What one Service, or a name without one, adds to the summary while all that it needs is seen. */
-export interface Share {
+export interface ServiceShare {
   readonly exists: boolean;
   readonly foreign: boolean;
   /** null: nobody has to write the output. */
@@ -62,12 +62,12 @@ export interface Share {
   /** Start of the oldest difference that is pending, per output; absent where none is. */
   readonly pendingSince: Readonly<Partial<Record<Written, number>>>;
   /** Something is pending, so that time alone may change this. */
-  readonly restless: boolean;
+  readonly hasPending: boolean;
   /** A finding stands. */
   readonly open: boolean;
 }
 
-export function shareOf(snapshot: Snapshot, audited: Audited): Share {
+export function shareOf(snapshot: Snapshot, audited: Audited): ServiceShare {
   const verdicts = { endpoints: null, endpointslices: null, mirrored: null } as Record<
     Written,
     Verdict | null
@@ -94,18 +94,18 @@ export function shareOf(snapshot: Snapshot, audited: Audited): Share {
   }
   const exists = audited.record.service !== null;
   const foreign = isForeign(snapshot, audited);
-  return { exists, foreign, verdicts, reasons, pendingSince, restless, open };
+  return { exists, foreign, verdicts, reasons, pendingSince, hasPending: restless, open };
 }
 
 /** The sum of shares. */
-export interface Totals {
+export interface SummaryTotals {
   services: number;
   foreign: number;
   readonly verdicts: Readonly<Record<Written, Record<Verdict, number>>>;
   readonly unknown: Readonly<Record<Written, Partial<Record<Unknown, number>>>>;
 }
 
-export function createTotals(): Totals {
+export function createTotals(): SummaryTotals {
   return {
     services: 0,
     foreign: 0,
@@ -115,7 +115,7 @@ export function createTotals(): Totals {
 }
 
 /** Adds a share, or takes away one that was added. */
-export function addShare(totals: Totals, share: Share, by: 1 | -1): void {
+export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1): void {
   if (share.exists) totals.services += by;
   if (share.foreign) totals.foreign += by;
   for (const output of written) {
@@ -151,8 +151,8 @@ interface SummaryOptions {
  */
 export function summaryOf(
   ledger: Ledger,
-  totals: Totals,
-  restless: Iterable<Share>,
+  totals: SummaryTotals,
+  restless: Iterable<ServiceShare>,
   { within = everywhere, stale = nothingStale, nodes = null }: SummaryOptions,
 ): Omit<Summary, 'findings'> {
   const verdicts = { ...emptySummary.verdicts, node: none() };
@@ -230,12 +230,12 @@ function countNodes(
 export function summarize(ledger: Ledger, options: SummaryOptions = {}): Summary {
   const { within = everywhere } = options;
   const totals = createTotals();
-  const restless: Share[] = [];
+  const restless: ServiceShare[] = [];
   for (const audited of ledger.audited.values()) {
     if (!within(audited.record)) continue;
     const share = shareOf(ledger.snapshot, audited);
     addShare(totals, share, 1);
-    if (share.restless) restless.push(share);
+    if (share.hasPending) restless.push(share);
   }
   const findings = inOrder(ledger.settle.open().filter(concerns(within)));
   return { ...summaryOf(ledger, totals, restless, options), findings };

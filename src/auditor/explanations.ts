@@ -2,10 +2,10 @@
 // verdicts and the rules that packets meet. Everything is looked up and nothing is decided here.
 
 import { explain } from '../audit/explain/explain.ts';
-import type { NodeLook } from '../audit/explain/node.ts';
+import type { NodeLookup } from '../audit/explain/node.ts';
 import { worstVerdict } from '../audit/explain/pod-in-service.ts';
-import { matrixOf } from '../audit/explain/table.ts';
-import { missingSubject, parseSubject, subjectOf } from '../audit/explain/target.ts';
+import { serviceTable } from '../audit/explain/table.ts';
+import { unresolvedTarget, parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { NodeVerdict } from '../audit/node/verdicts.ts';
 import type { Sight } from '../audit/service/verdict.ts';
@@ -18,7 +18,7 @@ import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
 
 /** What is known of the rules of nodes as of now. */
-export const lookOf = (auditor: Auditor): NodeLook => ({
+export const lookOf = (auditor: Auditor): NodeLookup => ({
   verdicts: (node) => auditor.nodes()?.verdicts.get(node) ?? null,
   walked: (node, service, port) => auditor.walked(node, service, port),
 });
@@ -32,11 +32,11 @@ export function explainWords(
   words: readonly string[],
   namespace: string | null,
 ): ExplainDocument | null {
-  const asked = parseSubject(words, namespace);
+  const asked = parseTarget(words, namespace);
   const ledger = auditor.ledger();
   if (ledger === null) return null;
   const { snapshot } = auditor.store;
-  const subject = subjectOf(asked, snapshot) ?? missingSubject(asked, snapshot);
+  const subject = resolveTarget(asked, snapshot) ?? unresolvedTarget(asked, snapshot);
   const explanation = explain(sightOf(auditor), ledger, subject, lookOf(auditor));
   return { format: 1, kind: 'explain', at: auditor.now(), ...explanation, history: null };
 }
@@ -90,7 +90,7 @@ export function serviceView(
   return {
     status,
     explanation: explain(sight, ledger, { kind: 'service', service: key }),
-    matrix: matrixOf(sight, audited, from, rowsPerPage),
+    table: serviceTable(sight, audited, from, rowsPerPage),
     from,
     maxEndpointsPerSlice: auditor.maxEndpointsPerSlice,
     nodes: nodes === null ? null : nodesOfService(auditor, nodes, key),

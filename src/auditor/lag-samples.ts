@@ -1,23 +1,23 @@
 // Lags while input comes: what the ledger, the nodes and the journeys tell of them is counted, and
 // the worst is kept for people who ask what it was. How each is measured, the room measure says.
 
-import type { Skew } from '../audit/measure/clock-skew.ts';
-import { createSkew, observeCreated } from '../audit/measure/clock-skew.ts';
-import type { TravelLag } from '../audit/measure/journey-lag.ts';
+import type { ClockSkew } from '../audit/measure/clock-skew.ts';
+import { createClockSkew, observeCreated } from '../audit/measure/clock-skew.ts';
+import type { JourneyLag } from '../audit/measure/journey-lag.ts';
 import {
   countProgrammed,
   countStage,
-  createTravelLag,
+  createJourneyLag,
   isMeasured,
 } from '../audit/measure/journey-lag.ts';
-import type { Journey, Journeys } from '../audit/measure/journey.ts';
+import type { Journey, OpenJourneys } from '../audit/measure/journey.ts';
 import { journeyLength } from '../audit/measure/journey.ts';
 import type { ConvergenceLag } from '../audit/measure/lag.ts';
 import { countConvergence, createConvergenceLag } from '../audit/measure/lag.ts';
 import type { LagHistory } from '../audit/measure/sample-history.ts';
 import { createLagHistory } from '../audit/measure/sample-history.ts';
-import type { Worst } from '../audit/measure/top-samples.ts';
-import { createWorst } from '../audit/measure/top-samples.ts';
+import type { TopSamples } from '../audit/measure/top-samples.ts';
+import { createTopSamples } from '../audit/measure/top-samples.ts';
 import type { NodeJudgement } from '../audit/node/programming-lag.ts';
 import type { Ledger } from '../audit/service/auditor.ts';
 import type { Touch } from '../audit/service/enqueue.ts';
@@ -35,15 +35,15 @@ export interface Travelled {
 
 /** The worst lags of the last day. */
 export interface WorstLags {
-  readonly journeys: Worst<Travelled>;
-  readonly convergence: Worst<ConvergenceSample>;
+  readonly journeys: TopSamples<Travelled>;
+  readonly convergence: TopSamples<ConvergenceSample>;
 }
 
 export interface Lags {
   readonly convergence: ConvergenceLag;
-  readonly travel: TravelLag;
-  readonly journeys: Pick<Journeys, 'open' | 'openCount' | 'ended'>;
-  readonly skew: Skew;
+  readonly travel: JourneyLag;
+  readonly journeys: Pick<OpenJourneys, 'open' | 'openCount' | 'ended'>;
+  readonly skew: ClockSkew;
   readonly history: LagHistory;
   readonly worst: WorstLags;
 }
@@ -69,12 +69,12 @@ export function createLags(
   onJourney: (journey: Journey) => void,
 ): LagMeasuring {
   const convergence = createConvergenceLag();
-  const travel = createTravelLag();
-  const skew = createSkew();
+  const travel = createJourneyLag();
+  const skew = createClockSkew();
   const history = createLagHistory();
   const worst: WorstLags = {
-    journeys: createWorst(keptWorst),
-    convergence: createWorst(keptWorst),
+    journeys: createTopSamples(keptWorst),
+    convergence: createTopSamples(keptWorst),
   };
   const travels = followJourneys(snapshot, {
     onStage(journey, stage) {

@@ -12,12 +12,12 @@
 
 import { legal } from '../audit/finding/verdicts.ts';
 import type {
-  Departure,
+  JourneyStart,
   Journey,
   JourneyOperation,
   JourneyOutput,
-  Journeys,
-  Stage,
+  OpenJourneys,
+  JourneyStage,
 } from '../audit/measure/journey.ts';
 import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
 import type { NodeJudgement } from '../audit/node/programming-lag.ts';
@@ -36,7 +36,7 @@ import { expectedEndpoints } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
 
 export interface JourneysOfCluster {
-  readonly journeys: Journeys;
+  readonly journeys: OpenJourneys;
   /** What is known of Services from now on; judging begins anew. */
   readonly follow: (ledger: Ledger, release: Release) => void;
   /** Takes in a change that the ledger already judged. */
@@ -48,7 +48,7 @@ export interface JourneysOfCluster {
 }
 
 interface State {
-  readonly journeys: Journeys;
+  readonly journeys: OpenJourneys;
   readonly snapshot: Snapshot;
   ledger: Ledger | null;
   release: Release | null;
@@ -57,7 +57,7 @@ interface State {
 }
 
 interface OnJourney {
-  onStage(journey: Journey, stage: Stage): void;
+  onStage(journey: Journey, stage: JourneyStage): void;
   onEnd(journey: Journey): void;
 }
 
@@ -109,7 +109,7 @@ function arrive(
   const { journeys } = state;
   // What a change of a pod means for its own journeys is told when it begins another (depart).
   if (change.resource === 'pods') return;
-  let stage: (Stage & { readonly stage: JourneyOutput }) | null = null;
+  let stage: (JourneyStage & { readonly stage: JourneyOutput }) | null = null;
   for (const journey of awaiting) {
     const key = `${journey.namespace}/${journey.service}`;
     const audited = state.ledger?.audited.get(key);
@@ -153,7 +153,11 @@ const kinds: Readonly<Record<Resource, string>> = {
   endpointslices: 'EndpointSlice',
 };
 
-function writingOf({ resource, before, after }: Change): Pick<Stage, 'object' | 'resourceVersion'> {
+function writingOf({
+  resource,
+  before,
+  after,
+}: Change): Pick<JourneyStage, 'object' | 'resourceVersion'> {
   const object: AnyObject | null = after ?? before;
   return {
     object: `${kinds[resource]} ${object?.key ?? ''}`,
@@ -195,7 +199,7 @@ const selecting = (snapshot: Snapshot, pod: Pod | null): readonly Service[] =>
   pod === null ? [] : snapshot.servicesSelecting(pod.namespace, pod.labels);
 
 /** Begins a journey, which is where it wants to be already if the outputs came before the pod. */
-function depart(state: State, departure: Departure, change: Change): void {
+function depart(state: State, departure: JourneyStart, change: Change): void {
   const { journeys } = state;
   const { namespace, service, pod } = departure;
   const key = `${namespace}/${service}`;
@@ -262,7 +266,7 @@ function departureOf(
   state: State,
   service: Service,
   { before, after, at, gap = false }: Change<'pods'>,
-): Departure | null {
+): JourneyStart | null {
   const pod = after ?? before;
   if (pod === null) return null;
   const [was, is] = [wants(state, service, before), wants(state, service, after)];

@@ -6,10 +6,14 @@
 // than a few Services wait, so that whoever asks waits for no more than those. Beyond that, for
 // each Service that comes, the one that waits longest is counted.
 
-import type { Capacity, Limits } from '../audit/measure/capacity.ts';
+import type { CapacityCounts, CapacityLimits } from '../audit/measure/capacity.ts';
 import { addCapacity, capacityOf, noCapacity } from '../audit/measure/capacity.ts';
-import type { Conditions } from '../audit/measure/conditions.ts';
-import { addConditions, conditionsOf, noConditions } from '../audit/measure/conditions.ts';
+import type { ConditionCounts } from '../audit/measure/conditions.ts';
+import {
+  addConditionCounts,
+  countConditions,
+  noConditionCounts,
+} from '../audit/measure/conditions.ts';
 import type { DuplicateTotals } from '../audit/measure/duplicates.ts';
 import { createDuplicateTotals, setDuplicates } from '../audit/measure/duplicates.ts';
 import type { FillTotals } from '../audit/measure/fill.ts';
@@ -19,7 +23,7 @@ import type { Ledger } from '../audit/service/auditor.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import type { Audited } from '../audit/service/reconcile.ts';
 import type { Stale } from '../audit/service/verdict.ts';
-import type { Summary, Totals } from '../audit/summary.ts';
+import type { Summary, SummaryTotals } from '../audit/summary.ts';
 import { addShare, createTotals, shareOf, summaryOf } from '../audit/summary.ts';
 import type { EndpointSlice, Key } from '../model/objects.ts';
 import type { HintCounts } from '../output/metrics/family.ts';
@@ -35,7 +39,7 @@ interface Counted extends ServiceNumbers {
   /** The slices that it was counted with, in the order of their names. */
   readonly judged: readonly EndpointSlice[];
   readonly written: readonly EndpointSlice[];
-  readonly capacity: Capacity;
+  readonly capacity: CapacityCounts;
   readonly hintMode: HintMode;
 }
 
@@ -46,8 +50,8 @@ export interface Tally {
   refresh(ledger: Ledger): void;
   readonly fill: FillTotals;
   readonly duplicates: DuplicateTotals;
-  readonly conditions: Conditions;
-  readonly capacity: Capacity;
+  readonly conditions: ConditionCounts;
+  readonly capacity: CapacityCounts;
   readonly services: ReadonlyMap<Key, ServiceNumbers>;
   /** Names with findings that stand. */
   readonly open: ReadonlySet<Key>;
@@ -56,7 +60,7 @@ export interface Tally {
 }
 
 interface State {
-  readonly limits: Limits;
+  readonly limits: CapacityLimits;
   readonly release: Release;
   /** How often each was touched. */
   readonly touched: Map<Key, number>;
@@ -65,11 +69,11 @@ interface State {
   readonly restless: Set<Key>;
   /** Services that ask for hints. */
   readonly hinting: Set<Key>;
-  readonly totals: Totals;
+  readonly totals: SummaryTotals;
   readonly fill: FillTotals;
   readonly duplicates: DuplicateTotals;
-  readonly conditions: Conditions;
-  readonly capacity: Capacity;
+  readonly conditions: ConditionCounts;
+  readonly capacity: CapacityCounts;
 }
 
 /** Services that may wait to be counted: some milliseconds of work. */
@@ -87,7 +91,7 @@ export function createTally(release: Release, maxEndpointsPerSlice: number): Tal
     totals: createTotals(),
     fill: createFillTotals(maxEndpointsPerSlice),
     duplicates: createDuplicateTotals(),
-    conditions: noConditions(),
+    conditions: noConditionCounts(),
     capacity: noCapacity(),
   };
   const { touched, services, fill, duplicates, conditions, capacity, open } = state;
@@ -138,7 +142,7 @@ function recount(state: State, ledger: Ledger, key: Key, times: number): void {
     state.services.set(key, after);
   }
   mark(state.open, key, after?.share.open === true);
-  mark(state.restless, key, after?.share.restless === true);
+  mark(state.restless, key, after?.share.hasPending === true);
   mark(state.hinting, key, after !== null && after.hintMode !== 'none');
 }
 
@@ -153,7 +157,7 @@ const isSame = (a: readonly EndpointSlice[], b: readonly EndpointSlice[]): boole
 
 function add(state: State, counted: Counted, by: 1 | -1): void {
   addShare(state.totals, counted.share, by);
-  addConditions(state.conditions, counted.conditions, by);
+  addConditionCounts(state.conditions, counted.conditions, by);
   addCapacity(state.capacity, counted.capacity, by);
 }
 
@@ -180,7 +184,7 @@ function countedOf(
     share: shareOf(snapshot, audited),
     judged,
     written: known?.written ?? written,
-    conditions: known?.conditions ?? conditionsOf(written),
+    conditions: known?.conditions ?? countConditions(written),
     slices: written.length,
     surplus: fill === undefined ? 0 : surplusOf(fill),
     bytes: {

@@ -8,11 +8,11 @@
 // judged, or bad usage.
 
 import { explain } from '../audit/explain/explain.ts';
-import type { Explanation, Subject } from '../audit/explain/explanation.ts';
-import type { Journal, Moment } from '../audit/explain/history.ts';
-import { createJournal } from '../audit/explain/history.ts';
-import type { Asked } from '../audit/explain/target.ts';
-import { missingSubject, parseSubject, subjectOf } from '../audit/explain/target.ts';
+import type { Explanation, ExplainTarget } from '../audit/explain/explanation.ts';
+import type { TargetHistory, HistoryEntry } from '../audit/explain/history.ts';
+import { createTargetHistory } from '../audit/explain/history.ts';
+import type { ParsedTarget } from '../audit/explain/target.ts';
+import { unresolvedTarget, parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { Auditor, AuditorOptions } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { lookOf, sightOf } from '../auditor/explanations.ts';
@@ -46,12 +46,12 @@ export interface Explained extends Judged, Connected, Ruled {
 /** Replays a recording to the moment that is asked for, and follows the subject on the way. */
 async function follow(
   auditor: Auditor,
-  asked: Asked,
+  asked: ParsedTarget,
   entries: AsyncIterable<RecordingEntry>,
   options: Explained,
-): Promise<{ subject: Subject | null; moments: readonly Moment[] }> {
-  let subject: Subject | null = null;
-  let journal: Journal | null = null;
+): Promise<{ subject: ExplainTarget | null; moments: readonly HistoryEntry[] }> {
+  let subject: ExplainTarget | null = null;
+  let journal: TargetHistory | null = null;
   const observe = (event: WatchEvent | null): void => {
     const ledger = auditor.ledger();
     if (ledger === null) return;
@@ -61,10 +61,10 @@ async function follow(
       subject === null &&
       (event === null || name === asked.pod?.name || name === asked.service?.name)
     )
-      subject = subjectOf(asked, snapshot);
+      subject = resolveTarget(asked, snapshot);
     if (subject === null) return;
     const first = journal === null;
-    journal ??= createJournal(storyOf(subject));
+    journal ??= createTargetHistory(storyOf(subject));
     const context = sightOf(auditor);
     journal.observe(context, ledger, first ? null : event, auditor.now() ?? 0);
   };
@@ -81,14 +81,14 @@ async function follow(
   }
   await replay(auditor, watched(), { speed: Infinity, until: options.at ?? null });
   observe(null);
-  return { subject, moments: (journal as Journal | null)?.moments ?? [] };
+  return { subject, moments: (journal as TargetHistory | null)?.entries ?? [] };
 }
 
 const isOfNodes = ({ kind }: RecordingEntry): boolean =>
   kind === 'node-rules' || kind === 'node-config';
 
 /** Of what a node does, the story is that of the Service. */
-const storyOf = (subject: Subject): Parameters<typeof createJournal>[0] =>
+const storyOf = (subject: ExplainTarget): Parameters<typeof createTargetHistory>[0] =>
   subject.kind === 'node' ? { kind: 'service', service: subject.service } : subject;
 
 function exitCodeOf({ found, verdict, severity }: Explanation): 0 | 1 | 2 {
@@ -115,8 +115,8 @@ function usageError(options: Explained): string | null {
 
 interface Known {
   readonly auditor: Auditor;
-  readonly subject: Subject | null;
-  readonly moments: readonly Moment[] | null;
+  readonly subject: ExplainTarget | null;
+  readonly moments: readonly HistoryEntry[] | null;
 }
 
 const auditorOptions = (
@@ -130,16 +130,20 @@ const auditorOptions = (
   onProblem,
 });
 
-async function ofDump(asked: Asked, paths: readonly string[], options: Explained): Promise<Known> {
+async function ofDump(
+  asked: ParsedTarget,
+  paths: readonly string[],
+  options: Explained,
+): Promise<Known> {
   const { onProblem } = problemLog();
   // A dump is one moment: there is nothing to wait for.
   const auditor = createAuditor(auditorOptions(options, 0, onProblem));
   for (const given of await givenRules(options)) auditor.take(given);
   for await (const entry of readDump(paths, onProblem)) auditor.take(entry);
-  return { auditor, subject: subjectOf(asked, auditor.store.snapshot), moments: null };
+  return { auditor, subject: resolveTarget(asked, auditor.store.snapshot), moments: null };
 }
 
-async function ofRecording(asked: Asked, path: string, options: Explained): Promise<Known> {
+async function ofRecording(asked: ParsedTarget, path: string, options: Explained): Promise<Known> {
   const { onProblem } = problemLog();
   const auditor = createAuditor(auditorOptions(options, options.settle, onProblem));
   const entries = await recordingOf(path, auditor, onProblem);
@@ -148,21 +152,21 @@ async function ofRecording(asked: Asked, path: string, options: Explained): Prom
 
 /** Follows the cluster while what is asked about is pending. */
 async function ofCluster(
-  asked: Asked,
+  asked: ParsedTarget,
   options: Explained,
   cluster: Cluster,
 ): Promise<Known | null> {
   const isDone = (auditor: Auditor): boolean => {
-    const subject = subjectOf(asked, auditor.store.snapshot);
+    const subject = resolveTarget(asked, auditor.store.snapshot);
     return subject === null || explained(auditor, subject)?.verdict !== 'pending';
   };
   const { onProblem } = problemLog();
   const auditor = await judgedOnce(options, cluster, onProblem, isDone);
   if (auditor === null) return null;
-  return { auditor, subject: subjectOf(asked, auditor.store.snapshot), moments: null };
+  return { auditor, subject: resolveTarget(asked, auditor.store.snapshot), moments: null };
 }
 
-function explained(auditor: Auditor, subject: Subject): Explanation | null {
+function explained(auditor: Auditor, subject: ExplainTarget): Explanation | null {
   const ledger = auditor.ledger();
   return ledger === null ? null : explain(sightOf(auditor), ledger, subject, lookOf(auditor));
 }
@@ -173,7 +177,7 @@ export async function explainSubject(
   options: Explained,
   open: () => Cluster = () => openCluster(options),
 ): Promise<number> {
-  const asked = parseSubject(words, options.namespace ?? null);
+  const asked = parseTarget(words, options.namespace ?? null);
   const wrong = usageError(options);
   if (wrong !== null) {
     fail(wrong);
@@ -192,7 +196,10 @@ export async function explainSubject(
         : await ofCluster(asked, options, open());
   if (known === null) return 2;
   const { auditor, subject, moments } = known;
-  const explanation = explained(auditor, subject ?? missingSubject(asked, auditor.store.snapshot));
+  const explanation = explained(
+    auditor,
+    subject ?? unresolvedTarget(asked, auditor.store.snapshot),
+  );
   if (explanation === null || !auditor.store.snapshot.knows('services')) {
     const early =
       recording === undefined ? '' : ', or --at comes before its first lists are complete';

@@ -31,7 +31,7 @@ beforeAll(async () => {
 describe('a Service', () => {
   test('is shown with its table, its explanation, its nodes and its lag', () => {
     const view = answersOf(auditor, path).servicePage('shop', 'search', 0);
-    expect(view?.matrix).toMatchObject({ total: 6, differing: 0 });
+    expect(view?.table).toMatchObject({ total: 6, differing: 0 });
     expect(view?.explanation.answer).toContain('Service shop/search has endpoints');
     expect(view?.nodes?.map(({ node, verdict }) => `${node} ${verdict}`)).toEqual([
       'node-b conform',

@@ -31,8 +31,8 @@ function begun(): Auditor {
 
 test('the first list has sizes, but is no update', () => {
   const { sizes, trigger } = begun().measured;
-  expect([...sizes.endpoints.standing]).toEqual([[300, 1]]);
-  expect([...sizes.endpointslices.standing]).toEqual([[400, 1]]);
+  expect([...sizes.endpoints.objects]).toEqual([[300, 1]]);
+  expect([...sizes.endpointslices.objects]).toEqual([[400, 1]]);
   expect([sizes.endpointslices.updates, sizes.endpointslices.fanoutBytes]).toEqual([0, 0]);
   expect(Object.values(trigger.counts.endpointslices).every((count) => count === 0)).toBe(true);
 });
@@ -42,7 +42,7 @@ test('a change is an update, sent to every Node, with a trigger sample of some q
   const changed = slice({ bytes: 500, generation: 2, resourceVersion: '9', at: 5 });
   give(auditor, 'modified', changed, 5);
   const { sizes, trigger } = auditor.measured;
-  const { updates, updateBytes, fanoutBytes, standing } = sizes.endpointslices;
+  const { updates, updateBytes, fanoutBytes, objects: standing } = sizes.endpointslices;
   expect([updates, updateBytes, fanoutBytes]).toEqual([1, 500, 500]);
   expect([...standing]).toEqual([[500, 1]]);
   const counts = Object.values(trigger.counts.endpointslices);

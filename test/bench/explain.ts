@@ -6,7 +6,7 @@ import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 
 import { explain } from '../../src/audit/explain/explain.ts';
-import type { Subject } from '../../src/audit/explain/explanation.ts';
+import type { ExplainTarget } from '../../src/audit/explain/explanation.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { lookOf, sightOf } from '../../src/auditor/explanations.ts';
@@ -24,7 +24,7 @@ export type ExplainRow = readonly [string, string, number, number, number];
 
 const runs = 21;
 
-function measure(auditor: Auditor, subject: Subject): readonly [number, number, number] {
+function measure(auditor: Auditor, subject: ExplainTarget): readonly [number, number, number] {
   const ledger = auditor.ledger();
   if (ledger === null) throw new Error('Nothing is judged');
   const spent: number[] = [];
@@ -40,7 +40,7 @@ function measure(auditor: Auditor, subject: Subject): readonly [number, number, 
 }
 
 /** Every form of question, about the largest Service and one that selects nothing. */
-function subjectsOf(auditor: Auditor): Record<string, Subject> {
+function subjectsOf(auditor: Auditor): Record<string, ExplainTarget> {
   const audited = [...(auditor.ledger()?.audited.values() ?? [])].map(({ record }) => record);
   const largest = audited.reduce((a, b) => (b.members.length > a.members.length ? b : a));
   const nobody = audited.find(

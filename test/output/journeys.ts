@@ -1,7 +1,7 @@
 // Journeys with defaults that go well together: pod shop/web-1 of Service shop/web turned ready at
 // `moment`, was seen half a second later, and came to Endpoints, its slice and one node by 0.9 s.
 
-import type { Journey, Stage } from '../../src/audit/measure/journey.ts';
+import type { Journey, JourneyStage } from '../../src/audit/measure/journey.ts';
 import type {
   TraceSender,
   TracingCounts,
@@ -9,7 +9,7 @@ import type {
 } from '../../src/output/traces/sender.ts';
 import { moment } from './samples.ts';
 
-export function stageOf(more: Partial<Stage> = {}): Stage {
+export function stageOf(more: Partial<JourneyStage> = {}): JourneyStage {
   return {
     stage: 'arrival',
     at: moment + 0.5,
@@ -21,7 +21,7 @@ export function stageOf(more: Partial<Stage> = {}): Stage {
   };
 }
 
-export const usualStages: readonly Stage[] = [
+export const usualStages: readonly JourneyStage[] = [
   stageOf(),
   stageOf({
     stage: 'endpoints',

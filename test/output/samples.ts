@@ -3,11 +3,11 @@
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { Verdict } from '../../src/audit/finding/verdicts.ts';
 import { noCapacity } from '../../src/audit/measure/capacity.ts';
-import { createSkew } from '../../src/audit/measure/clock-skew.ts';
-import { noConditions } from '../../src/audit/measure/conditions.ts';
+import { createClockSkew } from '../../src/audit/measure/clock-skew.ts';
+import { noConditionCounts } from '../../src/audit/measure/conditions.ts';
 import { createDuplicateTotals } from '../../src/audit/measure/duplicates.ts';
 import { createFillTotals } from '../../src/audit/measure/fill.ts';
-import { createTravelLag } from '../../src/audit/measure/journey-lag.ts';
+import { createJourneyLag } from '../../src/audit/measure/journey-lag.ts';
 import { createJourneys } from '../../src/audit/measure/journey.ts';
 import {
   createConvergenceLag,
@@ -86,16 +86,16 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
     opened: {},
     fill: createFillTotals(100),
     duplicates: createDuplicateTotals(),
-    conditions: noConditions(),
+    conditions: noConditionCounts(),
     capacity: noCapacity(),
     hints: noHintCounts(),
     durations: { full: createHistogram(durationBounds), change: createHistogram(durationBounds) },
     sizes: createSizes(),
     convergence: createConvergenceLag(),
     trigger: createTriggerLag(),
-    travel: createTravelLag(),
+    travel: createJourneyLag(),
     journeys: createJourneys(),
-    skew: createSkew(),
+    skew: createClockSkew(),
     dropped: { stale: 3 },
     now: moment,
     startedAt: moment - 300,
@@ -131,10 +131,10 @@ export function numbersOf(more: Partial<ServiceNumbers> = {}): ServiceNumbers {
       verdicts: { endpoints: 'conform', endpointslices: 'conform', mirrored: null },
       reasons: { endpoints: null, endpointslices: null, mirrored: null },
       pendingSince: {},
-      restless: false,
+      hasPending: false,
       open: false,
     },
-    conditions: { ...noConditions(), ready: 2 },
+    conditions: { ...noConditionCounts(), ready: 2 },
     slices: 1,
     surplus: 0,
     bytes: { endpoints: 700, endpointslices: 900 },

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { createGunzip } from 'node:zlib';
 
-import type { Pair } from '../../src/audit/explain/condition.ts';
+import type { PodAndService } from '../../src/audit/explain/condition.ts';
 import { nodeOf } from '../../src/audit/service/cache.ts';
 import type { Release } from '../../src/shadow/release.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
@@ -58,7 +58,7 @@ export async function* worldsOf(name: string): AsyncGenerator<World> {
 }
 
 /** Every pod with every Service of the world. */
-export function* pairsOf({ context: { snapshot } }: World): Generator<Pair> {
+export function* pairsOf({ context: { snapshot } }: World): Generator<PodAndService> {
   for (const service of snapshot.services.values()) {
     for (const pod of snapshot.pods.values()) {
       yield { service, pod, node: nodeOf(snapshot, pod) };

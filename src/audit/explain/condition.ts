@@ -11,22 +11,22 @@ import { addressTypesOf, expectedEndpoints } from '../../shadow/endpointslice.ts
 import type { Release } from '../../shadow/release.ts';
 
 /** What the controllers look at for one pod; `node` as nodeOf gives it. */
-export interface Pair {
+export interface PodAndService {
   readonly service: Service;
   readonly pod: Pod;
   readonly node: Node | null | undefined;
 }
 
 /** The Endpoints object, or the slices of one address type. */
-export type Place = 'endpoints' | AddressType;
+export type ListingPlace = 'endpoints' | AddressType;
 
 /** Worst first: how a pod stands at a place. `fewer-ports`: some ports of the Service lack. */
-export const standings = ['absent', 'no-ports', 'not-ready', 'fewer-ports', 'ready'] as const;
+export const entryStates = ['absent', 'no-ports', 'not-ready', 'fewer-ports', 'ready'] as const;
 
-export type StandingAt = (typeof standings)[number];
+export type EntryState = (typeof entryStates)[number];
 
 /** The same for people. */
-export const standingWords: Readonly<Record<StandingAt, string>> = {
+export const stateWords: Readonly<Record<EntryState, string>> = {
   absent: 'absent',
   'no-ports': 'listed without ports',
   'not-ready': 'listed as not ready',
@@ -35,16 +35,16 @@ export const standingWords: Readonly<Record<StandingAt, string>> = {
 };
 
 /** A place for people: `Endpoints`, `IPv4 EndpointSlices`. */
-export const placeName = (place: Place): string =>
+export const placeName = (place: ListingPlace): string =>
   place === 'endpoints' ? 'Endpoints' : `${place} EndpointSlices`;
 
-export interface Outcome {
-  readonly place: Place;
-  readonly standing: StandingAt;
+export interface ExpectedEntry {
+  readonly place: ListingPlace;
+  readonly state: EntryState;
   readonly ports: readonly Port[];
 }
 
-export type StepName =
+export type ConditionName =
   | 'type'
   | 'selector'
   | 'namespace'
@@ -57,8 +57,8 @@ export type StepName =
   | 'port'
   | 'readiness';
 
-export interface Step {
-  readonly name: StepName;
+export interface Condition {
+  readonly name: ConditionName;
   /** unknown: the input does not tell. */
   readonly passes: boolean | 'unknown';
   readonly text: string;
@@ -67,11 +67,11 @@ export interface Step {
   /** The upstream code that decides. */
   readonly source: string;
   /** What it does to the pod; empty where the step passes. */
-  readonly effects: ReadonlyMap<Place, StandingAt>;
+  readonly effects: ReadonlyMap<ListingPlace, EntryState>;
   /** The smallest change that turns the step; null where it passes. */
   readonly change: string | null;
   /** The pair after that change. */
-  mend(pair: Pair): Pair;
+  fix(pair: PodAndService): PodAndService;
 }
 
 export const reconciler = 'k8s.io/endpointslice reconciler.go reconcileByAddressType';
@@ -79,10 +79,13 @@ export const sliceUtils = 'k8s.io/endpointslice utils.go';
 export const listing = 'k8s.io/endpointslice util/controller_utils.go ShouldPodBeInEndpoints';
 export const endpointsController = 'pkg/controller/endpoint/endpoints_controller.go';
 
-export const placesOf = (service: Service): Place[] => ['endpoints', ...addressTypesOf(service)];
+export const placesOf = (service: Service): ListingPlace[] => [
+  'endpoints',
+  ...addressTypesOf(service),
+];
 
 /** Whether the selector takes the pod at all, as both controllers list pods. */
-function isMember({ service, pod }: Pair): boolean {
+function isMember({ service, pod }: PodAndService): boolean {
   return (
     isSelected(service) &&
     service.namespace === pod.namespace &&
@@ -90,7 +93,7 @@ function isMember({ service, pod }: Pair): boolean {
   );
 }
 
-function standingOf(service: Service, ready: boolean, ports: readonly Port[]): StandingAt {
+function entryState(service: Service, ready: boolean, ports: readonly Port[]): EntryState {
   const usable = service.ports.length > 0 || service.clusterIP === 'None';
   if (!usable || (service.ports.length > 0 && ports.length === 0)) return 'no-ports';
   if (!ready) return 'not-ready';
@@ -98,7 +101,7 @@ function standingOf(service: Service, ready: boolean, ports: readonly Port[]): S
 }
 
 /** How the pod must stand at every place of the Service, as the shadows have it. */
-export function outcomesOf(pair: Pair, release: Release): Outcome[] {
+export function expectedEntries(pair: PodAndService, release: Release): ExpectedEntry[] {
   const { service, pod, node } = pair;
   const member = isMember(pair);
   const address = member ? expectedAddress(service, pod, release) : null;
@@ -108,40 +111,40 @@ export function outcomesOf(pair: Pair, release: Release): Outcome[] {
       place === 'endpoints'
         ? address
         : (endpoints.find(({ addressType }) => addressType === place) ?? null);
-    if (want === null) return { place, standing: 'absent', ports: [] };
-    return { place, standing: standingOf(service, want.ready, want.ports), ports: want.ports };
+    if (want === null) return { place, state: 'absent', ports: [] };
+    return { place, state: entryState(service, want.ready, want.ports), ports: want.ports };
   });
 }
 
-const same = (pair: Pair): Pair => pair;
+const same = (pair: PodAndService): PodAndService => pair;
 
-const noEffects: ReadonlyMap<Place, StandingAt> = new Map();
+const noEffects: ReadonlyMap<ListingPlace, EntryState> = new Map();
 
 interface Failing {
-  readonly effects: ReadonlyMap<Place, StandingAt>;
+  readonly effects: ReadonlyMap<ListingPlace, EntryState>;
   readonly change: string;
-  mend(pair: Pair): Pair;
+  fix(pair: PodAndService): PodAndService;
 }
 
-export type Question = Pick<Step, 'name' | 'object' | 'field' | 'source'>;
+export type ConditionQuestion = Pick<Condition, 'name' | 'object' | 'field' | 'source'>;
 
-export const passing = (question: Question, text: string): Step => ({
+export const passing = (question: ConditionQuestion, text: string): Condition => ({
   ...question,
   text,
   passes: true,
   effects: noEffects,
   change: null,
-  mend: same,
+  fix: same,
 });
 
-export const failing = (question: Question, text: string, rest: Failing): Step => ({
+export const failing = (question: ConditionQuestion, text: string, rest: Failing): Condition => ({
   ...question,
   text,
   passes: false,
   ...rest,
 });
 
-export const everywhere = (service: Service, effect: StandingAt): Map<Place, StandingAt> =>
+export const everywhere = (service: Service, effect: EntryState): Map<ListingPlace, EntryState> =>
   new Map(placesOf(service).map((place) => [place, effect]));
 
 export const objectOf = ({ key }: Service): string => `Service ${key}`;

@@ -18,31 +18,38 @@ import { selectorText } from '../../model/selector.ts';
 import { primaryFamily } from '../../shadow/endpoints.ts';
 import { addressTypesOf, isStranded } from '../../shadow/endpointslice.ts';
 import type { Release } from '../../shadow/release.ts';
-import type { Outcome, Pair, Place, Question, StandingAt, Step } from './condition.ts';
+import type {
+  ExpectedEntry,
+  PodAndService,
+  ListingPlace,
+  ConditionQuestion,
+  EntryState,
+  Condition,
+} from './condition.ts';
 import {
   endpointsController,
   everywhere,
   failing,
   listing,
   objectOf,
-  outcomesOf,
+  expectedEntries,
   passing,
   podOf,
   reconciler,
   sliceUtils,
-  standings,
+  entryStates,
 } from './condition.ts';
 import type { MissedPair } from './near-miss.ts';
 import { missedPairs } from './near-miss.ts';
-import { portSteps } from './port-conditions.ts';
+import { portConditions } from './port-conditions.ts';
 
-export interface Chain {
-  readonly steps: readonly Step[];
-  readonly outcomes: readonly Outcome[];
+export interface Conditions {
+  readonly conditions: readonly Condition[];
+  readonly expected: readonly ExpectedEntry[];
 }
 
-function typeStep({ service }: Pair): Step {
-  const question: Question = {
+function typeStep({ service }: PodAndService): Condition {
+  const question: ConditionQuestion = {
     name: 'type',
     object: objectOf(service),
     field: 'spec.type',
@@ -57,7 +64,7 @@ function typeStep({ service }: Pair): Step {
     {
       effects: everywhere(service, 'absent'),
       change: 'make it a Service of type ClusterIP',
-      mend: (pair) => ({ ...pair, service: { ...pair.service, type: 'ClusterIP' } }),
+      fix: (pair) => ({ ...pair, service: { ...pair.service, type: 'ClusterIP' } }),
     },
   );
 }
@@ -73,9 +80,9 @@ function selectorFor(pod: Pod): Record<string, string> {
   return key === undefined ? { app: pod.name } : { [key]: pod.labels[key] ?? '' };
 }
 
-function selectorStep({ service, pod }: Pair): Step {
+function selectorStep({ service, pod }: PodAndService): Condition {
   const { selector } = service;
-  const question: Question = {
+  const question: ConditionQuestion = {
     name: 'selector',
     object: objectOf(service),
     field: 'spec.selector',
@@ -91,7 +98,7 @@ function selectorStep({ service, pod }: Pair): Step {
     {
       effects: everywhere(service, 'absent'),
       change: `give the Service a selector, such as ${selectorText(wanted)}`,
-      mend: (pair) => ({
+      fix: (pair) => ({
         ...pair,
         service: { ...pair.service, selector: wanted },
         pod: { ...pair.pod, labels: { ...pair.pod.labels, ...wanted } },
@@ -100,8 +107,8 @@ function selectorStep({ service, pod }: Pair): Step {
   );
 }
 
-function namespaceStep({ service, pod }: Pair): Step {
-  const question: Question = {
+function namespaceStep({ service, pod }: PodAndService): Condition {
+  const question: ConditionQuestion = {
     name: 'namespace',
     object: podOf(pod),
     field: 'metadata.namespace',
@@ -117,20 +124,20 @@ function namespaceStep({ service, pod }: Pair): Step {
     {
       effects: everywhere(service, 'absent'),
       change: `create the pod in namespace ${service.namespace}, or a Service in ${pod.namespace}`,
-      mend: (pair) => ({ ...pair, pod: { ...pair.pod, namespace: pair.service.namespace } }),
+      fix: (pair) => ({ ...pair, pod: { ...pair.pod, namespace: pair.service.namespace } }),
     },
   );
 }
 
 /** `label app is "thumb", the selector wants "thumbnail"`. */
-export function missedText({ key, want, got, nearKey }: MissedPair): string {
+export function missedLabelText({ key, want, got, nearKey }: MissedPair): string {
   if (got !== null) return `label ${key} is "${got}", the selector wants "${want}"`;
   const meant = nearKey === null ? '' : ` (but one of key ${nearKey})`;
   return `there is no label ${key}${meant}, the selector wants ${key}="${want}"`;
 }
 
-function labelStep({ service, pod }: Pair): Step {
-  const question: Question = {
+function labelStep({ service, pod }: PodAndService): Condition {
+  const question: ConditionQuestion = {
     name: 'labels',
     object: podOf(pod),
     field: 'metadata.labels',
@@ -143,11 +150,11 @@ function labelStep({ service, pod }: Pair): Step {
   const labels = selectorText(wanted);
   return failing(
     { ...question, field: `metadata.labels ${missed.map(({ key }) => key).join(', ')}` },
-    missed.map(missedText).join('; '),
+    missed.map(missedLabelText).join('; '),
     {
       effects: everywhere(service, 'absent'),
       change: `label the pod ${labels} (in its template, if it has one), or change the selector`,
-      mend: (pair) => ({
+      fix: (pair) => ({
         ...pair,
         pod: { ...pair.pod, labels: { ...pair.pod.labels, ...wanted } },
       }),
@@ -155,8 +162,8 @@ function labelStep({ service, pod }: Pair): Step {
   );
 }
 
-function phaseStep({ service, pod }: Pair): Step {
-  const question: Question = {
+function phaseStep({ service, pod }: PodAndService): Condition {
+  const question: ConditionQuestion = {
     name: 'phase',
     object: podOf(pod),
     field: 'status.phase',
@@ -169,7 +176,7 @@ function phaseStep({ service, pod }: Pair): Step {
     {
       effects: everywhere(service, 'absent'),
       change: 'delete the pod, so that a new one takes its place: a finished one never runs again',
-      mend: (pair) => ({ ...pair, pod: { ...pair.pod, terminal: false } }),
+      fix: (pair) => ({ ...pair, pod: { ...pair.pod, terminal: false } }),
     },
   );
 }
@@ -178,20 +185,25 @@ type Family = 'IPv4' | 'IPv6';
 
 const exampleOf: Readonly<Record<Family, string>> = { IPv4: '192.0.2.1', IPv6: '2001:db8::1' };
 
-const familyOfEndpoints = ({ service, pod }: Pair): Family =>
+const familyOfEndpoints = ({ service, pod }: PodAndService): Family =>
   primaryFamily(service, pod) === 'IPv6' ? 'IPv6' : 'IPv4';
 
 /** The families that count, the one of the Endpoints first. */
-function familiesOf(pair: Pair): Family[] {
+function familiesOf(pair: PodAndService): Family[] {
   const families = new Set<Family>([familyOfEndpoints(pair)]);
   for (const type of addressTypesOf(pair.service)) if (type !== 'FQDN') families.add(type);
   return [...families];
 }
 
-function addressSteps(pair: Pair): Step[] {
+function addressSteps(pair: PodAndService): Condition[] {
   const { service, pod } = pair;
   const object = podOf(pod);
-  const question: Question = { name: 'address', object, field: 'status.podIPs', source: listing };
+  const question: ConditionQuestion = {
+    name: 'address',
+    object,
+    field: 'status.podIPs',
+    source: listing,
+  };
   const families = familiesOf(pair);
   if (pod.ips.length === 0) {
     const why =
@@ -205,7 +217,7 @@ function addressSteps(pair: Pair): Step[] {
           pod.node === ''
             ? 'let the scheduler bind the pod; its events say what keeps it'
             : 'let the pod start; its events say what keeps it',
-        mend: (now) => ({
+        fix: (now) => ({
           ...now,
           pod: { ...now.pod, ips: families.map((family) => exampleOf[family]) },
         }),
@@ -217,8 +229,12 @@ function addressSteps(pair: Pair): Step[] {
   return [passing(question, `its addresses are ${pod.ips.join(', ')}`), ...steps];
 }
 
-function familyStep({ service, pod }: Pair, family: Family, isPrimary: boolean): Step {
-  const question: Question = {
+function familyStep(
+  { service, pod }: PodAndService,
+  family: Family,
+  isPrimary: boolean,
+): Condition {
+  const question: ConditionQuestion = {
     name: 'family',
     object: podOf(pod),
     field: 'status.podIPs',
@@ -229,7 +245,7 @@ function familyStep({ service, pod }: Pair, family: Family, isPrimary: boolean):
   const ip = pod.ips.find((text) => parseIP(text)?.family === family);
   const what = service.ipFamilies.length > 1 ? `, one of the Service's families` : '';
   if (ip !== undefined) return passing(question, `${ip} is ${family}${what}`);
-  const effects = new Map<Place, StandingAt>();
+  const effects = new Map<ListingPlace, EntryState>();
   if (isPrimary) effects.set('endpoints', 'absent');
   if (addressTypesOf(service).includes(family)) effects.set(family, 'absent');
   const families = service.ipFamilies.join(', ');
@@ -240,7 +256,7 @@ function familyStep({ service, pod }: Pair, family: Family, isPrimary: boolean):
     {
       effects,
       change: `give the pod an ${family} address, or drop ${family} from the Service`,
-      mend: (pair) => ({
+      fix: (pair) => ({
         ...pair,
         pod: { ...pair.pod, ips: [...pair.pod.ips, exampleOf[family]] },
       }),
@@ -248,8 +264,8 @@ function familyStep({ service, pod }: Pair, family: Family, isPrimary: boolean):
   );
 }
 
-function nodeStep({ service, pod, node }: Pair): Step {
-  const question: Question = {
+function nodeStep({ service, pod, node }: PodAndService): Condition {
+  const question: ConditionQuestion = {
     name: 'node',
     object: podOf(pod),
     field: 'spec.nodeName',
@@ -278,7 +294,7 @@ function nodeStep({ service, pod, node }: Pair): Step {
         pod.node === ''
           ? 'let the scheduler bind the pod, or delete it'
           : `bring ${name} back, or delete the pod`,
-      mend: (pair) => ({ ...pair, ...bound(pair.pod) }),
+      fix: (pair) => ({ ...pair, ...bound(pair.pod) }),
     },
   );
 }
@@ -303,8 +319,8 @@ function bound(pod: Pod): { pod: Pod; node: Node } {
   return { pod: { ...pod, node: name }, node };
 }
 
-function deletionStep({ service, pod }: Pair): Step {
-  const question: Question = {
+function deletionStep({ service, pod }: PodAndService): Condition {
+  const question: ConditionQuestion = {
     name: 'deletion',
     object: podOf(pod),
     field: 'metadata.deletionTimestamp',
@@ -322,13 +338,13 @@ function deletionStep({ service, pod }: Pair): Step {
     {
       effects,
       change: 'none: a deletion cannot be taken back; the pod that replaces it will be listed',
-      mend: (pair) => ({ ...pair, pod: { ...pair.pod, deleting: false } }),
+      fix: (pair) => ({ ...pair, pod: { ...pair.pod, deleting: false } }),
     },
   );
 }
 
-function readyStep({ service, pod }: Pair): Step {
-  const question: Question = {
+function readyStep({ service, pod }: PodAndService): Condition {
+  const question: ConditionQuestion = {
     name: 'readiness',
     object: podOf(pod),
     field: 'status.conditions Ready',
@@ -343,12 +359,12 @@ function readyStep({ service, pod }: Pair): Step {
     change:
       'make the pod ready: kubectl describe pod names the readiness probe or readiness gate that ' +
       'fails',
-    mend: (pair) => ({ ...pair, pod: { ...pair.pod, ready: true } }),
+    fix: (pair) => ({ ...pair, pod: { ...pair.pod, ready: true } }),
   });
 }
 
 /** Asks everything that decides whether and how the pod is listed. */
-export function chainOf(pair: Pair, release: Release): Chain {
+export function evaluateConditions(pair: PodAndService, release: Release): Conditions {
   const { service } = pair;
   const type = typeStep(pair);
   const selector = selectorStep(pair);
@@ -362,21 +378,21 @@ export function chainOf(pair: Pair, release: Release): Chain {
     ...addressSteps(pair),
     nodeStep(pair),
     deletionStep(pair),
-    ...portSteps(pair, release),
+    ...portConditions(pair, release),
     readyStep(pair),
   ];
-  return { steps, outcomes: outcomesOf(pair, release) };
+  return { conditions: steps, expected: expectedEntries(pair, release) };
 }
 
 /** The worst standing that any step leads to at a place: what the chain concludes. */
-export function concludedAt({ steps }: Chain, place: Place): StandingAt {
+export function concludedState({ conditions: steps }: Conditions, place: ListingPlace): EntryState {
   return (
-    standings.find((one) => steps.some(({ effects }) => effects.get(place) === one)) ?? 'ready'
+    entryStates.find((one) => steps.some(({ effects }) => effects.get(place) === one)) ?? 'ready'
   );
 }
 
 /** The step that decides at a place: the first of those that lead to the worst; null: none. */
-export function decidingStep(chain: Chain, place: Place): Step | null {
-  const worst = concludedAt(chain, place);
-  return chain.steps.find(({ effects }) => effects.get(place) === worst) ?? null;
+export function decidingCondition(chain: Conditions, place: ListingPlace): Condition | null {
+  const worst = concludedState(chain, place);
+  return chain.conditions.find(({ effects }) => effects.get(place) === worst) ?? null;
 }

@@ -19,15 +19,15 @@ import type { Context } from '../service/cache.ts';
 import type { Audited } from '../service/reconcile.ts';
 import type { Sight } from '../service/verdict.ts';
 import { verdictOf, written } from '../service/verdict.ts';
-import { standings, standingWords } from './condition.ts';
-import { missedText } from './conditions.ts';
-import type { Explanation, Subject } from './explanation.ts';
+import { entryStates, stateWords } from './condition.ts';
+import { missedLabelText } from './conditions.ts';
+import type { Explanation, ExplainTarget } from './explanation.ts';
 import { missing, notFound } from './missing-target.ts';
 import { isNear, servicesNear } from './near-miss.ts';
-import type { NodeLook } from './node.ts';
-import { explainNode, noLook } from './node.ts';
-import { servicesListing, standsOf } from './observed.ts';
-import type { PairExplained } from './pod-in-service.ts';
+import type { NodeLookup } from './node.ts';
+import { explainNode, noNodeLookup } from './node.ts';
+import { servicesListing, entriesMatching } from './observed.ts';
+import type { PairExplanation } from './pod-in-service.ts';
 import { anyUnknown, explainPair, verdictOn, worstVerdict } from './pod-in-service.ts';
 import type { Reason } from './reason.ts';
 import { counted, fewOf, itemReasons, reason, unknownText, worstOf } from './reason.ts';
@@ -40,8 +40,8 @@ import { explainService } from './service.ts';
 export function explain(
   context: Sight,
   ledger: Ledger,
-  subject: Subject,
-  look: NodeLook = noLook,
+  subject: ExplainTarget,
+  look: NodeLookup = noNodeLookup,
 ): Explanation {
   if (subject.kind === 'node') return explainAtNode(context, ledger, subject, look);
   const explanation = explained(context, ledger, subject);
@@ -68,7 +68,7 @@ export function explain(
 }
 
 /** The Services that an explanation is about. */
-function concerned(subject: Subject, reasons: readonly Reason[]): string[] {
+function concerned(subject: ExplainTarget, reasons: readonly Reason[]): string[] {
   if (subject.kind === 'service' || subject.kind === 'pair') return [subject.service];
   return reasons.flatMap(({ object }) =>
     object?.startsWith('Service ') === true ? [object.slice('Service '.length)] : [],
@@ -78,7 +78,7 @@ function concerned(subject: Subject, reasons: readonly Reason[]): string[] {
 function explained(
   context: Sight,
   ledger: Ledger,
-  subject: Exclude<Subject, { kind: 'node' }>,
+  subject: Exclude<ExplainTarget, { kind: 'node' }>,
 ): Explanation {
   switch (subject.kind) {
     case 'service':
@@ -111,8 +111,8 @@ function unexplained(ledger: Ledger): Key[] {
 function explainAtNode(
   context: Sight,
   ledger: Ledger,
-  subject: Extract<Subject, { kind: 'node' }>,
-  look: NodeLook,
+  subject: Extract<ExplainTarget, { kind: 'node' }>,
+  look: NodeLookup,
 ): Explanation {
   const { node, service: key } = subject;
   if (!ledger.audited.has(key)) return missing(context, subject, 'Service', key);
@@ -127,7 +127,7 @@ function explainAtNode(
 function explainOneService(
   context: Sight,
   ledger: Ledger,
-  subject: Extract<Subject, { kind: 'service' }>,
+  subject: Extract<ExplainTarget, { kind: 'service' }>,
 ): Explanation {
   const of = ledger.audited.get(subject.service);
   if (of === undefined) return missing(context, subject, 'Service', subject.service);
@@ -138,7 +138,10 @@ function explainOneService(
 }
 
 /** The tree of one pair: what was asked, what stands, what is besides. */
-function pairReasons({ steps, stands, besides }: PairExplained, all: boolean): Reason[] {
+function pairReasons(
+  { conditions: steps, entries: stands, others: besides }: PairExplanation,
+  all: boolean,
+): Reason[] {
   const asked = all ? steps : steps.filter(({ mark }) => mark !== 'yes');
   return [...asked, ...stands, ...besides];
 }
@@ -146,7 +149,7 @@ function pairReasons({ steps, stands, besides }: PairExplained, all: boolean): R
 function explainBoth(
   context: Sight,
   ledger: Ledger,
-  subject: Extract<Subject, { kind: 'pair' }>,
+  subject: Extract<ExplainTarget, { kind: 'pair' }>,
 ): Explanation {
   const pod = context.snapshot.pods.get(subject.pod);
   const of = ledger.audited.get(subject.service);
@@ -166,13 +169,13 @@ function explainBoth(
 }
 
 /** A pod that does not exist may still be listed: the Services that name it are told. */
-function lostPod(context: Sight, ledger: Ledger, subject: Subject, key: Key): Explanation {
+function lostPod(context: Sight, ledger: Ledger, subject: ExplainTarget, key: Key): Explanation {
   const naming: Reason[] = [];
   let severity: Severity | null = null;
   const verdicts: Verdict[] = [];
   for (const of of ledger.audited.values()) {
     if (!key.startsWith(`${of.record.namespace}/`)) continue;
-    const stands = standsOf(context.snapshot, of.record, (_, pod) => pod === key);
+    const stands = entriesMatching(context.snapshot, of.record, (_, pod) => pod === key);
     if (stands.length === 0) continue;
     const items = itemsAt(of, new Set(stands.map(({ address }) => address)));
     severity = worse(severity, worstOf(items));
@@ -216,7 +219,7 @@ const mostServices = 20;
 function explainPod(
   context: Sight,
   ledger: Ledger,
-  subject: Extract<Subject, { kind: 'pod' }>,
+  subject: Extract<ExplainTarget, { kind: 'pod' }>,
 ): Explanation {
   const { snapshot } = context;
   const pod = snapshot.pods.get(subject.pod);
@@ -232,7 +235,7 @@ function explainPod(
   if (keys.size > mostServices) {
     reasons.push(reason('note', `and ${counted(keys.size - mostServices, 'more Service')}`));
   }
-  const selecting = pairs.filter(({ steps }) => !steps.some(isUnselected));
+  const selecting = pairs.filter(({ conditions: steps }) => !steps.some(isUnselected));
   if (selecting.length === 0) reasons.push(...nearReasons(context, pod));
   reasons.push(podReason(pod), ...sharedReasons(context, pod));
   const { answer, change } = podAnswer(context, pod, pairs, selecting);
@@ -247,13 +250,13 @@ function explainPod(
 const isUnselected = ({ mark, field }: Reason): boolean =>
   mark === 'no' && (field?.startsWith('metadata.labels') === true || field === 'spec.selector');
 
-function pairOf(context: Sight, ledger: Ledger, key: Key, pod: Pod): PairExplained[] {
+function pairOf(context: Sight, ledger: Ledger, key: Key, pod: Pod): PairExplanation[] {
   const of = ledger.audited.get(key);
   const pair = of === undefined ? null : explainPair(context, of, pod);
   return pair === null ? [] : [pair];
 }
 
-function pairReason(pair: PairExplained): Reason {
+function pairReason(pair: PairExplanation): Reason {
   const { verdict, decides, service } = pair;
   const mark =
     verdict === 'unknown' ? 'unknown' : verdict === 'conform' && decides === null ? 'yes' : 'no';
@@ -262,17 +265,17 @@ function pairReason(pair: PairExplained): Reason {
 }
 
 /** How the pod must stand in the slices, in short. */
-function standingOf({ places }: PairExplained): string {
+function standingOf({ places }: PairExplanation): string {
   const expected = places.filter(({ place }) => place !== 'endpoints').map((one) => one.expected);
-  const best = standings.findLast((one) => expected.includes(one)) ?? 'absent';
-  return `it must be ${standingWords[best]}`;
+  const best = entryStates.findLast((one) => expected.includes(one)) ?? 'absent';
+  return `it must be ${stateWords[best]}`;
 }
 
 function podAnswer(
   context: Context,
   pod: Pod,
-  pairs: readonly PairExplained[],
-  selecting: readonly PairExplained[],
+  pairs: readonly PairExplanation[],
+  selecting: readonly PairExplanation[],
 ): { answer: string; change: string | null } {
   const name = `Pod ${pod.key}`;
   const wrong = pairs.find(({ verdict }) => verdict === 'different');
@@ -286,7 +289,7 @@ function podAnswer(
     const near =
       first === undefined
         ? ''
-        : `; closest: ${nearText(first.service, first.missed.map(missedText))}`;
+        : `; closest: ${nearText(first.service, first.missed.map(missedLabelText))}`;
     return {
       answer: `${name} is in no Service: no selector matches its labels${near}`,
       change: null,
@@ -314,7 +317,7 @@ function nearReasons({ snapshot }: Context, pod: Pod): Reason[] {
   const reasons = nearest.map(({ service, missed, otherNamespace }) => {
     const why = otherNamespace
       ? 'would select it, but a Service selects pods of its own namespace only'
-      : `nearly selects it: ${missed.map(missedText).join('; ')}`;
+      : `nearly selects it: ${missed.map(missedLabelText).join('; ')}`;
     const labels = missed.map(({ key, want }) => `${key}=${want}`).join(',');
     return reason('note', `Service ${service.key} ${why}`, {
       object: `Service ${service.key}`,
@@ -367,7 +370,7 @@ function sharedReasons({ snapshot }: Context, pod: Pod): Reason[] {
 function explainAddress(
   context: Sight,
   ledger: Ledger,
-  subject: Extract<Subject, { kind: 'address' }>,
+  subject: Extract<ExplainTarget, { kind: 'address' }>,
 ): Explanation {
   const ip = parseIP(subject.address)?.text;
   if (ip === undefined) return notFound(subject, `${subject.address} is no IP address`, []);
@@ -405,7 +408,7 @@ function explainAddress(
 }
 
 function listingReason(context: Sight, of: Audited, ip: string): Reason {
-  const stands = standsOf(context.snapshot, of.record, (address) => address === ip);
+  const stands = entriesMatching(context.snapshot, of.record, (address) => address === ip);
   const items = itemsAt(of, new Set([ip]));
   const parts = [
     ...stands.map(({ object, text, pod }) => {

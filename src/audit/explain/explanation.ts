@@ -6,7 +6,7 @@ import type { Verdict } from '../finding/verdicts.ts';
 import type { Reason } from './reason.ts';
 
 export interface Explanation {
-  readonly subject: Subject;
+  readonly subject: ExplainTarget;
   /** Whether what is asked about exists, or is at least spoken of somewhere. */
   readonly found: boolean;
   /** The worst over the outputs concerned; null where there is nothing to judge. */
@@ -20,7 +20,7 @@ export interface Explanation {
 }
 
 /** What is asked about. Keys are `namespace/name`. */
-export type Subject =
+export type ExplainTarget =
   | { readonly kind: 'service'; readonly service: Key }
   | { readonly kind: 'pod'; readonly pod: Key }
   | { readonly kind: 'pair'; readonly pod: Key; readonly service: Key }

@@ -13,16 +13,16 @@ import type { Context } from '../service/cache.ts';
 import { nodeOf } from '../service/cache.ts';
 import type { Sight } from '../service/verdict.ts';
 import { verdictOf, written } from '../service/verdict.ts';
-import { outcomesOf, placeName, standingWords } from './condition.ts';
-import type { Subject as AnySubject } from './explanation.ts';
-import { actualAt, servicesListing, standsAt } from './observed.ts';
+import { expectedEntries, placeName, stateWords } from './condition.ts';
+import type { ExplainTarget as AnySubject } from './explanation.ts';
+import { observedState, servicesListing, entriesAt } from './observed.ts';
 import { outputNames } from './service.ts';
 
 /** What a node does has no journal: its rules are looked at now and then only. */
 type Subject = Exclude<AnySubject, { kind: 'node' }>;
 
 /** One thing that changed. */
-export interface Moment {
+export interface HistoryEntry {
   /** Unix seconds on the input's clock. */
   readonly at: number;
   /** What changed: `Pod shop/web-1`, `Service shop/web, Endpoints`. */
@@ -34,11 +34,11 @@ export interface Moment {
   readonly lag: number | null;
 }
 
-export interface Journal {
+export interface TargetHistory {
   /** Looks at the ledger after an event of the input. */
   observe(context: Sight, ledger: Ledger, event: WatchEvent | null, at: number): void;
   /** Oldest first; older ones than the last `kept` are forgotten. */
-  readonly moments: readonly Moment[];
+  readonly entries: readonly HistoryEntry[];
 }
 
 /** What is to be seen of one topic; `expected` where there is such a thing. */
@@ -49,16 +49,16 @@ interface Seen {
 
 const kept = 1000;
 
-export function createJournal(subject: Subject): Journal {
-  const moments: Moment[] = [];
+export function createTargetHistory(subject: Subject): TargetHistory {
+  const moments: HistoryEntry[] = [];
   const last = new Map<string, Seen & { readonly differsSince: number | null }>();
   const pods = new Map<Key, Pod>();
-  const note = (moment: Moment): void => {
+  const note = (moment: HistoryEntry): void => {
     moments.push(moment);
     if (moments.length > kept) moments.shift();
   };
   return {
-    moments,
+    entries: moments,
     observe(context, ledger, event, at) {
       if (event !== null && !concerns(subject, event)) return;
       const seen = look(context, ledger, subject, pods);
@@ -157,14 +157,14 @@ function lookAtPair(
   if (record === undefined || service === null || service === undefined) return;
   const { snapshot, release } = context;
   const stands = [...new Set(known.ips.map(canonicalIP))]
-    .flatMap((ip) => standsAt(snapshot, record, ip))
+    .flatMap((ip) => entriesAt(snapshot, record, ip))
     .filter((stand) => stand.pod === null || stand.pod === known.key);
-  for (const { place, standing } of outcomesOf(
+  for (const { place, state: standing } of expectedEntries(
     { service, pod: known, node: nodeOf(snapshot, known) },
     release,
   )) {
-    const expected = standingWords[pod === undefined ? 'absent' : standing];
-    const text = standingWords[actualAt(stands, place)];
+    const expected = stateWords[pod === undefined ? 'absent' : standing];
+    const text = stateWords[observedState(stands, place)];
     seen.set(`Service ${key}, ${placeName(place)}`, { text, expected });
   }
 }

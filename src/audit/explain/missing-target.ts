@@ -4,14 +4,14 @@
 
 import type { Key } from '../../model/objects.ts';
 import type { Context } from '../service/cache.ts';
-import type { Explanation, Subject } from './explanation.ts';
+import type { Explanation, ExplainTarget } from './explanation.ts';
 import { isNear } from './near-miss.ts';
 import type { Reason } from './reason.ts';
 import { fewOf, reason } from './reason.ts';
 
 /** The explanation of what is not there. */
 export const notFound = (
-  subject: Subject,
+  subject: ExplainTarget,
   answer: string,
   reasons: readonly Reason[],
 ): Explanation => ({
@@ -43,7 +43,7 @@ function meant(key: Key, keys: Iterable<Key>): Reason[] {
 /** Why an object (of namespace `*`: of any) is not there, and which may have been meant. */
 export function missing(
   context: Context,
-  subject: Subject,
+  subject: ExplainTarget,
   kind: 'Service' | 'Pod',
   key: Key,
 ): Explanation {

@@ -24,7 +24,7 @@ import type { Reason } from './reason.ts';
 import { counted, fewOf, reason, unknownText } from './reason.ts';
 
 /** What is known of the rules of nodes. */
-export interface NodeLook {
+export interface NodeLookup {
   /** null: nothing is told of that node. */
   verdicts(node: string): readonly NodeVerdict[] | null;
   /** Packets of a Service port through its rules; null: these are not known. */
@@ -32,7 +32,7 @@ export interface NodeLook {
 }
 
 /** Nothing is known of any node. */
-export const noLook: NodeLook = { verdicts: () => null, walked: () => null };
+export const noNodeLookup: NodeLookup = { verdicts: () => null, walked: () => null };
 
 interface Asked {
   readonly node: string;
@@ -47,7 +47,7 @@ export function explainNode(
   context: Sight,
   ledger: Ledger,
   asked: Asked,
-  look: NodeLook,
+  look: NodeLookup,
 ): Explained {
   const { node: name, service: key, port } = asked;
   const { snapshot } = context;

@@ -21,19 +21,19 @@ import { roleOf, slicesAt } from '../service/cache.ts';
 import type { ListedAddress } from '../service/compare.ts';
 import { isReady, sliceObject } from '../service/compare.ts';
 import type { Audited } from '../service/reconcile.ts';
-import type { Place, StandingAt } from './condition.ts';
-import { standings } from './condition.ts';
+import type { ListingPlace, EntryState } from './condition.ts';
+import { entryStates } from './condition.ts';
 
 /** One entry for a pod, or for an address. */
-export interface Stand {
+export interface ObservedEntry {
   /** Where it counts; null: it is another manager's, or nobody's. */
-  readonly place: Place | null;
+  readonly place: ListingPlace | null;
   readonly role: Role | null;
   readonly object: string;
   readonly address: string;
   /** The pod that the entry names, `namespace/name`; null: none. */
   readonly pod: string | null;
-  readonly standing: StandingAt;
+  readonly state: EntryState;
   readonly text: string;
 }
 
@@ -43,7 +43,7 @@ const portsText = (ports: readonly { name: string | null }[], texts: readonly st
 const podNamed = (target: ObjectRef | null): string | null =>
   target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
 
-function listedStand(record: ServiceRecord, ip: string, listed: ListedAddress): Stand {
+function listedStand(record: ServiceRecord, ip: string, listed: ListedAddress): ObservedEntry {
   const { ready, ports, target } = listed;
   return {
     place: 'endpoints',
@@ -51,13 +51,13 @@ function listedStand(record: ServiceRecord, ip: string, listed: ListedAddress): 
     object: `Endpoints ${record.key}`,
     address: ip,
     pod: podNamed(target),
-    standing: ready ? standing(record, ports.length) : 'not-ready',
+    state: ready ? standing(record, ports.length) : 'not-ready',
     text: `${ip}, ${ready ? 'ready' : 'not ready'}, ${portsText(ports, ports.map(portText))}`,
   };
 }
 
 /** As step.ts has it, of what stands. */
-function standing({ service }: ServiceRecord, ports: number): StandingAt {
+function standing({ service }: ServiceRecord, ports: number): EntryState {
   const wanted = service?.ports.length ?? 0;
   if (ports === 0 && (wanted > 0 || service?.clusterIP !== 'None')) return 'no-ports';
   return ports < wanted ? 'fewer-ports' : 'ready';
@@ -75,7 +75,7 @@ function slicedStand(
   record: ServiceRecord,
   slice: EndpointSlice,
   endpoint: Endpoint,
-): Stand {
+): ObservedEntry {
   const role = roleOf(snapshot, record, slice);
   const ready = isReady(endpoint);
   const end = endpoint.terminating === true ? ', terminating' : '';
@@ -89,7 +89,7 @@ function slicedStand(
     object: sliceObject(slice),
     address: canonicalIP(endpoint.addresses[0] ?? ''),
     pod: podNamed(target),
-    standing: whole === 'no-ports' || ready ? whole : 'not-ready',
+    state: whole === 'no-ports' || ready ? whole : 'not-ready',
     text: `${endpoint.addresses.join(', ')}, ${conditions}, ${ports}${hintText(endpoint)}`,
   };
 }
@@ -142,7 +142,11 @@ function isInOrder({ record, items, unknown }: Audited, service: Service): boole
 }
 
 /** The entries at an address, found through the indexes of the record where it has any. */
-export function standsAt(snapshot: Snapshot, record: ServiceRecord, address: string): Stand[] {
+export function entriesAt(
+  snapshot: Snapshot,
+  record: ServiceRecord,
+  address: string,
+): ObservedEntry[] {
   const stands = listedAt(record, address).map((one) => listedStand(record, address, one));
   for (const slice of slicesAt(record, address)) {
     for (const endpoint of slice.endpoints) {
@@ -154,12 +158,12 @@ export function standsAt(snapshot: Snapshot, record: ServiceRecord, address: str
 }
 
 /** Every entry of a Service that `wanted` takes by its address or by the pod that it names. */
-export function standsOf(
+export function entriesMatching(
   snapshot: Snapshot,
   record: ServiceRecord,
   wanted: (address: string, pod: string | null) => boolean,
-): Stand[] {
-  const stands: Stand[] = [];
+): ObservedEntry[] {
+  const stands: ObservedEntry[] = [];
   for (const [ip, listed] of spreadListed(record)) {
     for (const one of 'ip' in listed ? [listed] : listed) {
       if (wanted(ip, podNamed(one.target))) stands.push(listedStand(record, ip, one));
@@ -180,17 +184,19 @@ export function standsOf(
 }
 
 /** The entries of a pod: those that name it, and those at its addresses that name no other pod. */
-export function standsOfPod(snapshot: Snapshot, record: ServiceRecord, pod: Pod): Stand[] {
+export function entriesOfPod(snapshot: Snapshot, record: ServiceRecord, pod: Pod): ObservedEntry[] {
   const ips = new Set(pod.ips.map(canonicalIP));
-  return standsOf(snapshot, record, (address, named) =>
+  return entriesMatching(snapshot, record, (address, named) =>
     named === null ? ips.has(address) : named === pod.key,
   );
 }
 
 /** How a pod stands at a place: by the best of its entries, as traffic has it. */
-export function actualAt(stands: readonly Stand[], place: Place): StandingAt {
-  const there = stands.filter((stand) => stand.place === place).map(({ standing }) => standing);
-  return standings.findLast((one) => there.includes(one)) ?? 'absent';
+export function observedState(stands: readonly ObservedEntry[], place: ListingPlace): EntryState {
+  const there = stands
+    .filter((stand) => stand.place === place)
+    .map(({ state: standing }) => standing);
+  return entryStates.findLast((one) => there.includes(one)) ?? 'absent';
 }
 
 /** Who manages a slice, for people. */
@@ -211,7 +217,7 @@ export function itemsAbout(
   snapshot: Snapshot,
   of: Audited,
   pod: Pod,
-  stands: readonly Stand[],
+  stands: readonly ObservedEntry[],
 ): Item[] {
   const ips = new Set([...pod.ips.map(canonicalIP), ...stands.map(({ address }) => address)]);
   const found: Item[] = [];
@@ -237,7 +243,7 @@ function isWholeAbout(
   { difference: { code, subject } }: Item,
   pod: Pod,
   ips: ReadonlySet<string>,
-  stands: readonly Stand[],
+  stands: readonly ObservedEntry[],
 ): boolean {
   if (ofService.has(code) || subject === pod.uid) return true;
   if (code === 'left-behind' || code === 'left-behind-dead') return stands.length > 0;

@@ -17,12 +17,18 @@ import type { Written } from '../service/enqueue.ts';
 import type { Audited } from '../service/reconcile.ts';
 import type { Sight } from '../service/verdict.ts';
 import { reasonOf, written } from '../service/verdict.ts';
-import type { Outcome, Pair, Place, StandingAt, Step } from './condition.ts';
-import { placeName, standings, standingWords } from './condition.ts';
-import type { Chain } from './conditions.ts';
-import { chainOf, decidingStep } from './conditions.ts';
-import type { Stand } from './observed.ts';
-import { actualAt, itemsAbout, managerText, standsOfPod } from './observed.ts';
+import type {
+  ExpectedEntry,
+  PodAndService,
+  ListingPlace,
+  EntryState,
+  Condition,
+} from './condition.ts';
+import { placeName, entryStates, stateWords } from './condition.ts';
+import type { Conditions } from './conditions.ts';
+import { evaluateConditions, decidingCondition } from './conditions.ts';
+import type { ObservedEntry } from './observed.ts';
+import { observedState, itemsAbout, managerText, entriesOfPod } from './observed.ts';
 import type { Reason } from './reason.ts';
 import {
   inOrder,
@@ -30,20 +36,20 @@ import {
   itemReasons,
   itemText,
   reason,
-  stepReason,
+  conditionReason,
   unknownText,
   worstOf,
 } from './reason.ts';
 
 /** What is expected at a place, and what stands there; the two agree where the audit is content. */
-export interface PlaceExplained {
-  readonly place: Place;
-  readonly expected: StandingAt;
-  readonly actual: StandingAt;
+export interface PlaceComparison {
+  readonly place: ListingPlace;
+  readonly expected: EntryState;
+  readonly actual: EntryState;
   readonly verdict: Verdict;
 }
 
-export interface PairExplained {
+export interface PairExplanation {
   readonly service: string;
   readonly pod: string;
   readonly answer: string;
@@ -52,29 +58,29 @@ export interface PairExplained {
   readonly verdict: Verdict;
   readonly severity: Severity | null;
   /** The step that decides where nodes look; null where nothing keeps traffic from the pod. */
-  readonly decides: Step | null;
-  readonly places: readonly PlaceExplained[];
-  readonly steps: readonly Reason[];
-  readonly stands: readonly Reason[];
-  readonly besides: readonly Reason[];
+  readonly decides: Condition | null;
+  readonly places: readonly PlaceComparison[];
+  readonly conditions: readonly Reason[];
+  readonly entries: readonly Reason[];
+  readonly others: readonly Reason[];
 }
 
 interface Asked {
   readonly context: Sight;
   readonly of: Audited;
-  readonly pair: Pair;
-  readonly chain: Chain;
-  readonly stands: readonly Stand[];
+  readonly pair: PodAndService;
+  readonly chain: Conditions;
+  readonly stands: readonly ObservedEntry[];
   readonly items: readonly Item[];
 }
 
-const outputOf = (place: Place): Written =>
+const outputOf = (place: ListingPlace): Written =>
   place === 'endpoints' ? 'endpoints' : 'endpointslices';
 
-const better = (a: StandingAt, b: StandingAt): StandingAt =>
-  standings.indexOf(a) >= standings.indexOf(b) ? a : b;
+const better = (a: EntryState, b: EntryState): EntryState =>
+  entryStates.indexOf(a) >= entryStates.indexOf(b) ? a : b;
 
-const itemsAt = (items: readonly Item[], place: Place): Item[] =>
+const itemsAt = (items: readonly Item[], place: ListingPlace): Item[] =>
   items.filter((item) => item.output === outputOf(place));
 
 /** The verdict on some of the differences of an output, as verdictOf has it on all of them. */
@@ -92,7 +98,7 @@ export function verdictOn(
   return loud.length > 0 ? 'pending' : 'conform';
 }
 
-function verdictAt({ context, of, items, pair }: Asked, place: Place): Verdict {
+function verdictAt({ context, of, items, pair }: Asked, place: ListingPlace): Verdict {
   // Nobody has to list it, so that only what is found there can be judged.
   if (!isSelected(pair.service) && itemsAt(items, place).length === 0) return 'conform';
   return verdictOn(context, of, items, outputOf(place));
@@ -109,20 +115,27 @@ export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
   worstFirst.find((one) => verdicts.includes(one)) ?? 'conform';
 
 /** Explains a pod and a Service; `of` is what the ledger holds of that Service. */
-export function explainPair(context: Sight, of: Audited, pod: Pod): PairExplained | null {
+export function explainPair(context: Sight, of: Audited, pod: Pod): PairExplanation | null {
   const { service } = of.record;
   if (service === null) return null;
   const { snapshot, release } = context;
   const pair = { service, pod, node: nodeOf(snapshot, pod) };
-  const stands = standsOfPod(snapshot, of.record, pod);
+  const stands = entriesOfPod(snapshot, of.record, pod);
   const items = itemsAbout(snapshot, of, pod, stands);
-  const asked: Asked = { context, of, pair, chain: chainOf(pair, release), stands, items };
-  const places = asked.chain.outcomes.map(({ place, standing: expected }) => {
-    const actual = actualAt(stands, place);
+  const asked: Asked = {
+    context,
+    of,
+    pair,
+    chain: evaluateConditions(pair, release),
+    stands,
+    items,
+  };
+  const places = asked.chain.expected.map(({ place, state: expected }) => {
+    const actual = observedState(stands, place);
     return { place, expected, actual, verdict: verdictAt(asked, place) };
   });
-  const best = bestSlice(asked.chain.outcomes);
-  const decides = best === null ? null : decidingStep(asked.chain, best.place);
+  const best = bestSlice(asked.chain.expected);
+  const decides = best === null ? null : decidingCondition(asked.chain, best.place);
   const { answer, change } = answerOf(asked, places, best, decides);
   return {
     service: service.key,
@@ -133,26 +146,26 @@ export function explainPair(context: Sight, of: Audited, pod: Pod): PairExplaine
     severity: worstOf(items),
     decides,
     places,
-    steps: asked.chain.steps.map((step) =>
-      stepReason(step, step.name === 'readiness' && !pod.deleting ? pod.turnedAt : null),
+    conditions: asked.chain.conditions.map((step) =>
+      conditionReason(step, step.name === 'readiness' && !pod.deleting ? pod.turnedAt : null),
     ),
-    stands: places.map((one) => placeReason(asked, one)),
-    besides: besidesOf(asked),
+    entries: places.map((one) => placeReason(asked, one)),
+    others: besidesOf(asked),
   };
 }
 
 /** The slices in which the pod is expected to stand best. */
-function bestSlice(outcomes: readonly Outcome[]): Outcome | null {
-  let best: Outcome | null = null;
+function bestSlice(outcomes: readonly ExpectedEntry[]): ExpectedEntry | null {
+  let best: ExpectedEntry | null = null;
   for (const one of outcomes) {
     if (one.place === 'endpoints') continue;
-    const worse = best !== null && better(best.standing, one.standing) === best.standing;
+    const worse = best !== null && better(best.state, one.state) === best.state;
     if (!worse) best = one;
   }
   return best;
 }
 
-const expectations: Readonly<Record<StandingAt, string>> = {
+const expectations: Readonly<Record<EntryState, string>> = {
   absent: 'is not in',
   'no-ports': 'is listed without ports, and so gets no traffic, in',
   'not-ready': 'is listed as not ready, and so gets no traffic, in',
@@ -160,7 +173,7 @@ const expectations: Readonly<Record<StandingAt, string>> = {
   ready: 'is in',
 };
 
-const obligations: Readonly<Record<StandingAt, string>> = {
+const obligations: Readonly<Record<EntryState, string>> = {
   absent: 'should not be in',
   'no-ports': 'should be listed without ports in',
   'not-ready': 'should be listed as not ready in',
@@ -175,11 +188,11 @@ interface Answer {
 
 function answerOf(
   { context, pair, chain, items, of }: Asked,
-  places: readonly PlaceExplained[],
-  best: Outcome | null,
-  decides: Step | null,
+  places: readonly PlaceComparison[],
+  best: ExpectedEntry | null,
+  decides: Condition | null,
 ): Answer {
-  const expected = best?.standing ?? 'absent';
+  const expected = best?.state ?? 'absent';
   const [pod, service] = [`Pod ${pair.pod.key}`, `Service ${pair.service.key}`];
   const why = decides === null ? '' : `: ${decides.text}`;
   const wrong = inOrder(items).filter(({ difference }) => !legal.has(difference.code));
@@ -190,7 +203,7 @@ function answerOf(
     const answer = `${pod} ${obligations[expected]} ${service}${why}. But: ${but}`;
     return { answer, change: itemReason(loud).change };
   }
-  const reasons = chain.steps.filter(({ passes }) => passes === false);
+  const reasons = chain.conditions.filter(({ passes }) => passes === false);
   const more =
     reasons.length > 1 && decides !== null ? `, and ${reasonsMore(reasons.length - 1)}` : '';
   const end = expected === 'ready' ? ' and gets its traffic' : '';
@@ -207,7 +220,7 @@ const reasonsMore = (count: number): string =>
   count === 1 ? 'for one more reason' : `for ${String(count)} more reasons`;
 
 /** What stands instead of what should, in one clause. */
-function butText(places: readonly PlaceExplained[], worst: Item): string {
+function butText(places: readonly PlaceComparison[], worst: Item): string {
   const wrong = places.filter(({ expected, actual, verdict }) => {
     return expected !== actual && (verdict === 'different' || verdict === 'pending');
   });
@@ -216,12 +229,12 @@ function butText(places: readonly PlaceExplained[], worst: Item): string {
     .map(({ place, actual }) =>
       actual === 'absent'
         ? `${placeName(place)} leave it out`
-        : `${placeName(place)} have it ${standingWords[actual]}`,
+        : `${placeName(place)} have it ${stateWords[actual]}`,
     )
     .join(' and ');
 }
 
-function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceExplained): Reason {
+function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceComparison): Reason {
   const { stands, items, of } = asked;
   const there = stands.filter((stand) => stand.place === place);
   const parts = [
@@ -235,7 +248,7 @@ function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceEx
   }
   if (!isSelected(asked.pair.service) && actual !== 'absent') {
     const whose = 'written by somebody else or left from a selector before';
-    const text = `${name}: ${standingWords[actual]}, ${whose}; no pod is expected there`;
+    const text = `${name}: ${stateWords[actual]}, ${whose}; no pod is expected there`;
     return reason('note', text, { parts });
   }
   if (verdict === 'conform' && expected !== actual && place === 'endpoints') {
@@ -243,8 +256,8 @@ function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceEx
   }
   const so =
     expected === actual
-      ? standingWords[expected]
-      : `expected ${standingWords[expected]}, found ${standingWords[actual]}`;
+      ? stateWords[expected]
+      : `expected ${stateWords[expected]}, found ${stateWords[actual]}`;
   const end = verdict === 'conform' && expected === actual ? ', as it must be' : '';
   const mark = verdict === 'conform' ? 'yes' : 'no';
   return reason(mark, `${name}: ${verdict}: ${so}${end}`, { parts });

@@ -5,7 +5,13 @@
 import type { Pod, Service, ServicePort } from '../../model/objects.ts';
 import { findPort } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
-import type { Pair, Place, Question, StandingAt, Step } from './condition.ts';
+import type {
+  PodAndService,
+  ListingPlace,
+  ConditionQuestion,
+  EntryState,
+  Condition,
+} from './condition.ts';
 import {
   endpointsController,
   everywhere,
@@ -42,12 +48,12 @@ const servicePortText = ({ name, port, protocol }: ServicePort): string =>
   `${name === '' ? '' : `${name} `}${String(port)}/${protocol}`;
 
 /** One step per container port that the Service wants of the pod. */
-export function portSteps(pair: Pair, release: Release): Step[] {
+export function portConditions(pair: PodAndService, release: Release): Condition[] {
   const { service } = pair;
   if (service.ports.length > 0) {
     return wantedPorts(service).map((wanted) => portStep(pair, wanted, release));
   }
-  const question: Question = {
+  const question: ConditionQuestion = {
     name: 'port',
     object: objectOf(service),
     field: 'spec.ports',
@@ -70,27 +76,27 @@ export function portSteps(pair: Pair, release: Release): Step[] {
     failing(question, 'the Service has no ports', {
       effects,
       change: 'give the Service a port',
-      mend: (now) => ({ ...now, service: { ...now.service, ports: [one] } }),
+      fix: (now) => ({ ...now, service: { ...now.service, ports: [one] } }),
     }),
   ];
 }
 
 /** Where a port is looked for, and whether restartable init containers count there. */
-function sidecarsAt(place: Place, release: Release): boolean {
+function sidecarsAt(place: ListingPlace, release: Release): boolean {
   return place === 'endpoints' ? release.sidecarPortsInEndpoints : release.sidecarPortsInSlices;
 }
 
-function portStep(pair: Pair, wanted: Wanted, release: Release): Step {
+function portStep(pair: PodAndService, wanted: Wanted, release: Release): Condition {
   const { service, pod } = pair;
   const { target, protocol, servicePorts } = wanted;
-  const question: Question = {
+  const question: ConditionQuestion = {
     name: 'port',
     object: podOf(pod),
     field: 'spec.containers.ports.name',
     source: 'k8s.io/endpointslice util/controller_utils.go FindPort',
   };
   const name = servicePorts.map(servicePortText).join(', ');
-  const effects = new Map<Place, StandingAt>();
+  const effects = new Map<ListingPlace, EntryState>();
   for (const place of placesOf(service)) {
     const has = (port: ServicePort): boolean =>
       findPort(pod, port, sidecarsAt(place, release)) !== null;
@@ -105,7 +111,7 @@ function portStep(pair: Pair, wanted: Wanted, release: Release): Step {
     {
       effects,
       change: portChange(pod, wanted),
-      mend: (now) => {
+      fix: (now) => {
         const port = servicePorts[0]?.port ?? 0;
         const added = { name: String(target), protocol, port, sidecar: false };
         return { ...now, pod: { ...now.pod, ports: [...now.pod.ports, added] } };
@@ -114,7 +120,11 @@ function portStep(pair: Pair, wanted: Wanted, release: Release): Step {
   );
 }
 
-function passingPort({ pod }: Pair, { target, servicePorts }: Wanted, name: string): string {
+function passingPort(
+  { pod }: PodAndService,
+  { target, servicePorts }: Wanted,
+  name: string,
+): string {
   const [first] = servicePorts;
   const found = first === undefined ? null : findPort(pod, first, true);
   return typeof target === 'number'
@@ -138,7 +148,7 @@ function missingPort(pod: Pod, { target, protocol }: Wanted): string {
 }
 
 /** A port of a restartable init container counts in some releases only. */
-function sidecarNote({ pod }: Pair, { target, protocol }: Wanted): string {
+function sidecarNote({ pod }: PodAndService, { target, protocol }: Wanted): string {
   const sidecar = pod.ports.some(
     (port) => port.sidecar && port.name === target && port.protocol === protocol,
   );

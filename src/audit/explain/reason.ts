@@ -7,13 +7,13 @@ import { catalogue, isWorse } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type { Unknown } from '../finding/verdicts.ts';
 import type { Item } from '../pending/pending.ts';
-import type { Step } from './condition.ts';
+import type { Condition } from './condition.ts';
 
 /** yes: as it must be for traffic to come; no: not so; note: worth knowing, decides nothing. */
-export type Mark = 'yes' | 'no' | 'unknown' | 'note';
+export type ReasonMark = 'yes' | 'no' | 'unknown' | 'note';
 
 export interface Reason {
-  readonly mark: Mark;
+  readonly mark: ReasonMark;
   readonly text: string;
   /** `Kind namespace/name` of the API object that decides, and its field. */
   readonly object: string | null;
@@ -28,7 +28,7 @@ export interface Reason {
 
 const bare = { object: null, field: null, source: null, change: null, since: null, parts: [] };
 
-export const reason = (mark: Mark, text: string, more: Partial<Reason> = {}): Reason => ({
+export const reason = (mark: ReasonMark, text: string, more: Partial<Reason> = {}): Reason => ({
   mark,
   text,
   ...bare,
@@ -46,7 +46,7 @@ export function fewOf(names: readonly string[], few = 3): string {
   return more > 0 ? `${first} and ${String(more)} more` : first;
 }
 
-export function stepReason(step: Step, since: number | null = null): Reason {
+export function conditionReason(step: Condition, since: number | null = null): Reason {
   const { passes, text, object, field, source, change } = step;
   const mark = passes === 'unknown' ? 'unknown' : passes ? 'yes' : 'no';
   return reason(mark, text, { object, field, source, change, since });

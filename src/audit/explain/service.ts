@@ -24,12 +24,17 @@ import type { Written } from '../service/enqueue.ts';
 import type { Audited } from '../service/reconcile.ts';
 import type { Sight } from '../service/verdict.ts';
 import { reasonOf, verdictOf, written } from '../service/verdict.ts';
-import type { StandingAt } from './condition.ts';
-import { standingWords } from './condition.ts';
-import type { Chain } from './conditions.ts';
-import { chainOf, concludedAt, decidingStep, missedText } from './conditions.ts';
+import type { EntryState } from './condition.ts';
+import { stateWords } from './condition.ts';
+import type { Conditions } from './conditions.ts';
+import {
+  evaluateConditions,
+  concludedState,
+  decidingCondition,
+  missedLabelText,
+} from './conditions.ts';
 import { namespacesMatching, podsNear } from './near-miss.ts';
-import { managerText, standsAt } from './observed.ts';
+import { managerText, entriesAt } from './observed.ts';
 import { anyUnknown } from './pod-in-service.ts';
 import type { Reason } from './reason.ts';
 import {
@@ -44,7 +49,7 @@ import {
   worstOf,
 } from './reason.ts';
 
-export interface ServiceExplained {
+export interface ServiceExplanation {
   readonly service: string;
   readonly answer: string;
   readonly change: string | null;
@@ -55,8 +60,8 @@ export interface ServiceExplained {
 
 /** Selected pods that are alike in all that decides. */
 interface Group {
-  readonly chain: Chain;
-  readonly standing: StandingAt;
+  readonly chain: Conditions;
+  readonly standing: EntryState;
   readonly pods: Pod[];
 }
 
@@ -83,26 +88,26 @@ function groupsOf(
     .flatMap((pods) => {
       const [pod] = pods;
       if (pod === undefined) return [];
-      const chain = chainOf({ service, pod, node: nodeOf(snapshot, pod) }, release);
+      const chain = evaluateConditions({ service, pod, node: nodeOf(snapshot, pod) }, release);
       return [{ chain, standing: standingInSlices(chain), pods }];
     })
     .sort((a, b) => b.pods.length - a.pods.length);
 }
 
 /** What the chain concludes for slices, by the best of them. */
-function standingInSlices(chain: Chain): StandingAt {
-  const order: readonly StandingAt[] = ['ready', 'fewer-ports', 'not-ready', 'no-ports', 'absent'];
-  const there = chain.outcomes.filter(({ place }) => place !== 'endpoints');
-  const concluded = there.map(({ place }) => concludedAt(chain, place));
+function standingInSlices(chain: Conditions): EntryState {
+  const order: readonly EntryState[] = ['ready', 'fewer-ports', 'not-ready', 'no-ports', 'absent'];
+  const there = chain.expected.filter(({ place }) => place !== 'endpoints');
+  const concluded = there.map(({ place }) => concludedState(chain, place));
   return order.find((one) => concluded.includes(one)) ?? 'absent';
 }
 
 /** The first reason why a group is not ready everywhere. */
 function decidingOf({ chain }: Group): string {
-  const places = chain.outcomes.map(({ place }) => place);
+  const places = chain.expected.map(({ place }) => place);
   const slices = places.filter((place) => place !== 'endpoints');
   for (const place of [...slices, 'endpoints' as const]) {
-    const step = decidingStep(chain, place);
+    const step = decidingCondition(chain, place);
     if (step !== null) return step.text;
   }
   return '';
@@ -114,9 +119,9 @@ function groupReason(group: Group): Reason {
   const why = text === '' ? '' : `: ${text}`;
   const mark = standing === 'ready' ? 'yes' : 'no';
   // What is expected of them: how they stand, the outputs below say.
-  const must = standing === 'ready' ? 'ready' : `must be ${standingWords[standing]}`;
+  const must = standing === 'ready' ? 'ready' : `must be ${stateWords[standing]}`;
   const names = fewOf(pods.map(({ name }) => name).sort());
-  const steps = chain.steps.filter(({ passes }) => passes === false);
+  const steps = chain.conditions.filter(({ passes }) => passes === false);
   return reason(mark, `${counted(pods.length, 'pod')} ${must}${why} (${names})`, {
     object: pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods',
     field: steps[0]?.field ?? null,
@@ -137,7 +142,7 @@ function podsReason(context: Context, record: ServiceRecord, service: Service): 
   return reason(ready > 0 ? 'yes' : 'no', text, { parts: groups.map(groupReason) });
 }
 
-const countOf = (groups: readonly Group[], standing: StandingAt): number =>
+const countOf = (groups: readonly Group[], standing: EntryState): number =>
   groups.reduce((sum, group) => sum + (group.standing === standing ? group.pods.length : 0), 0);
 
 /** A selector that nothing matches, and what comes closest to it. */
@@ -146,7 +151,7 @@ function nobodyReason({ snapshot }: Context, service: Service): Reason {
   const parts = nearest.map(({ missed, count, pod, near }) => {
     const meant = near ? ': perhaps what is meant' : '';
     const which = `${counted(count, 'pod')} such as ${pod.name}`;
-    const text = `${which}: ${missed.map(missedText).join('; ')}${meant}`;
+    const text = `${which}: ${missed.map(missedLabelText).join('; ')}${meant}`;
     const labels = missed.map(({ key, want }) => `${key}=${want}`).join(',');
     const got = missed.map(({ key, got }) => (got === null ? null : `${key}=${got}`));
     const keep = got.every((pair) => pair !== null);
@@ -236,7 +241,7 @@ function goneReasons({ snapshot }: Context, { record, items }: Audited, output: 
   const named = units
     .flatMap(([unit]) => unit.split(' ')[1] ?? [])
     .slice(0, mostLookedAt)
-    .flatMap((address) => standsAt(snapshot, record, address))
+    .flatMap((address) => entriesAt(snapshot, record, address))
     .filter(({ place }) => (place === 'endpoints') === (output === 'endpoints'))
     .flatMap(({ pod }) => (pod === null || snapshot.pods.has(pod) ? [] : [pod]));
   const gone = [...new Set(named)].sort();
@@ -345,7 +350,7 @@ function inputReason(items: readonly Item[]): Reason | null {
 }
 
 /** Explains the Service that `of` is about, or what is left under its name. */
-export function explainService(context: Sight, of: Audited): ServiceExplained {
+export function explainService(context: Sight, of: Audited): ServiceExplanation {
   const { snapshot, stale } = context;
   const { record } = of;
   const { service } = record;

@@ -13,10 +13,10 @@ import type { Item } from '../pending/pending.ts';
 import type { Context, Role, ServiceRecord } from '../service/cache.ts';
 import { nodeOf, roleOf } from '../service/cache.ts';
 import type { Audited } from '../service/reconcile.ts';
-import type { Place, StandingAt } from './condition.ts';
-import { chainOf, decidingStep } from './conditions.ts';
-import type { Stand } from './observed.ts';
-import { standsAt } from './observed.ts';
+import type { ListingPlace, EntryState } from './condition.ts';
+import { evaluateConditions, decidingCondition } from './conditions.ts';
+import type { ObservedEntry } from './observed.ts';
+import { entriesAt } from './observed.ts';
 
 /** A slice as a column. */
 export interface SliceColumn {
@@ -27,7 +27,7 @@ export interface SliceColumn {
   readonly endpoints: number;
 }
 
-export interface MatrixRow {
+export interface ServiceTableRow {
   /** In canonical form; '' for a pod without any. */
   readonly address: string;
   /** The pod that is selected, or that an entry names; null: none. */
@@ -37,18 +37,18 @@ export interface MatrixRow {
   readonly node: string;
   /** null: nothing is expected of the controllers there, or it is not known what. */
   readonly expected: {
-    readonly endpoints: StandingAt | null;
-    readonly slices: StandingAt | null;
+    readonly endpoints: EntryState | null;
+    readonly slices: EntryState | null;
   };
   /** What keeps traffic from the pod, of what is expected; null: nothing. */
   readonly why: string | null;
-  readonly stands: readonly Stand[];
+  readonly entries: readonly ObservedEntry[];
   readonly items: readonly Item[];
 }
 
-export interface Matrix {
+export interface ServiceTable {
   readonly slices: readonly SliceColumn[];
-  readonly rows: readonly MatrixRow[];
+  readonly rows: readonly ServiceTableRow[];
   /** Rows of all pages, and how many of them differ. */
   readonly total: number;
   readonly differing: number;
@@ -61,7 +61,12 @@ interface Spot {
 }
 
 /** The rows from the `from`-th on, at most `most`; `of` is what the ledger holds of the Service. */
-export function matrixOf(context: Context, of: Audited, from: number, most: number): Matrix {
+export function serviceTable(
+  context: Context,
+  of: Audited,
+  from: number,
+  most: number,
+): ServiceTable {
   const { record } = of;
   const byAddress = itemsByAddress(of);
   const all = placesIn(record, byAddress.keys());
@@ -128,9 +133,9 @@ function rowOf(
   of: Audited,
   { address, pod }: Spot,
   byAddress: ReadonlyMap<string, readonly Item[]>,
-): MatrixRow {
+): ServiceTableRow {
   const { record } = of;
-  const stands = address === '' ? [] : standsAt(context.snapshot, record, address);
+  const stands = address === '' ? [] : entriesAt(context.snapshot, record, address);
   const own = pod === null ? stands : stands.filter((one) => (one.pod ?? pod.key) === pod.key);
   const named = stands.find((stand) => stand.pod !== null)?.pod ?? null;
   const { expected, why } = expectedAt(context, record.service, pod, address);
@@ -143,7 +148,7 @@ function rowOf(
     expected,
     why,
     // An address that two pods have is listed for one of them, and both rows must show it.
-    stands: own.length === 0 ? stands : own,
+    entries: own.length === 0 ? stands : own,
     items: byAddress.get(address) ?? [],
   };
 }
@@ -153,21 +158,21 @@ function expectedAt(
   service: Service | null,
   pod: Pod | null,
   address: string,
-): Pick<MatrixRow, 'expected' | 'why'> {
+): Pick<ServiceTableRow, 'expected' | 'why'> {
   const isTheirs = service !== null && isSelected(service);
   if (!isTheirs || !snapshot.knows('pods')) {
     return { expected: { endpoints: null, slices: null }, why: null };
   }
   if (pod === null) return { expected: { endpoints: 'absent', slices: 'absent' }, why: null };
-  const chain = chainOf({ service, pod, node: nodeOf(snapshot, pod) }, release);
+  const chain = evaluateConditions({ service, pod, node: nodeOf(snapshot, pod) }, release);
   const family = parseIP(address)?.family ?? null;
-  const at = (place: Place | null): StandingAt | null =>
-    chain.outcomes.find((outcome) => outcome.place === place)?.standing ?? null;
+  const at = (place: ListingPlace | null): EntryState | null =>
+    chain.expected.find((outcome) => outcome.place === place)?.state ?? null;
   // The Endpoints list one address of a pod; of the others nothing is expected there.
   const listed = expectedAddress(service, pod, release)?.ip ?? null;
   const elsewhere = listed !== null && listed !== address;
   const slices = family === null ? 'absent' : at(family);
-  const why = decidingStep(chain, family !== null && slices !== null ? family : 'endpoints');
+  const why = decidingCondition(chain, family !== null && slices !== null ? family : 'endpoints');
   return {
     expected: { endpoints: elsewhere ? null : at('endpoints'), slices },
     why: why?.text ?? null,

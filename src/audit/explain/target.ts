@@ -4,7 +4,7 @@
 
 import { parseIP } from '../../model/ip.ts';
 import type { Key, Snapshot } from '../../model/objects.ts';
-import type { Subject } from './explanation.ts';
+import type { ExplainTarget } from './explanation.ts';
 
 /** Names as they were given: the namespace may be missing. */
 interface Named {
@@ -13,7 +13,7 @@ interface Named {
 }
 
 /** What is asked about, before it is known in which namespace. */
-export interface Asked {
+export interface ParsedTarget {
   readonly pod: Named | null;
   readonly service: Named | null;
   readonly address: string | null;
@@ -43,8 +43,8 @@ const kinds: Readonly<Record<string, 'service' | 'pod' | 'address' | 'node'>> = 
  * What the words ask about, as kubectl writes names: `pod/web-1`, or `pod/shop/web-1` with the
  * namespace. Throws what is wrong with them.
  */
-export function parseSubject(words: readonly string[], namespace: string | null): Asked {
-  const asked: { -readonly [K in keyof Asked]: Asked[K] } = { ...nothing };
+export function parseTarget(words: readonly string[], namespace: string | null): ParsedTarget {
+  const asked: { -readonly [K in keyof ParsedTarget]: ParsedTarget[K] } = { ...nothing };
   for (const word of words) {
     const [kind = '', ...rest] = word.split('/');
     const field = Object.hasOwn(kinds, kind.toLowerCase()) ? kinds[kind.toLowerCase()] : undefined;
@@ -70,14 +70,14 @@ function addressOf(text: string): string {
   return text;
 }
 
-const nothing: Asked = { pod: null, service: null, address: null, node: null, port: null };
+const nothing: ParsedTarget = { pod: null, service: null, address: null, node: null, port: null };
 
 function namedBy([first = '', name]: readonly string[], namespace: string | null): Named {
   return name === undefined ? { namespace, name: first } : { namespace: first, name };
 }
 
 /** `web:http` is port http of web. */
-function portOf({ namespace, name }: Named): Pick<Asked, 'service' | 'port'> {
+function portOf({ namespace, name }: Named): Pick<ParsedTarget, 'service' | 'port'> {
   const [service = '', port] = name.split(':');
   return { service: { namespace, name: service }, port: port ?? null };
 }
@@ -111,7 +111,7 @@ const named = (key: Key | null): Named | null => {
 };
 
 /** The subject, once it is known where its objects are; null before that. */
-export function subjectOf(asked: Asked, snapshot: Snapshot): Subject | null {
+export function resolveTarget(asked: ParsedTarget, snapshot: Snapshot): ExplainTarget | null {
   const { pod, service, address, node, port } = asked;
   if (address !== null) return { kind: 'address', address };
   if (node !== null && service !== null) {
@@ -131,10 +131,10 @@ export function subjectOf(asked: Asked, snapshot: Snapshot): Subject | null {
  * What was never met, for the answer that says so: a name that no namespace has is of the namespace
  * `*`, which none can be called.
  */
-export function missingSubject(
-  { pod, service, node, port }: Asked,
+export function unresolvedTarget(
+  { pod, service, node, port }: ParsedTarget,
   { services, pods }: Snapshot,
-): Subject {
+): ExplainTarget {
   const keyIn = (held: ReadonlyMap<Key, { name: string }>, one: Named): Key =>
     keyOf(one, held, null) ?? `*/${one.name}`;
   const podKey = keyIn(pods, pod ?? { namespace: null, name: '' });

@@ -10,7 +10,7 @@ import type { Endpoints, EndpointSlice, OutputResource } from '../../model/objec
 import { annotation } from '../../model/objects.ts';
 
 /** How many objects reach a limit. */
-export interface Capacity {
+export interface CapacityCounts {
   /** Endpoints that say that they do not list everything. */
   truncated: number;
   /** Objects that list more than one of their kind should. */
@@ -18,9 +18,9 @@ export interface Capacity {
 }
 
 /** The most addresses of Endpoints, and endpoints of a slice. */
-export type Limits = Readonly<Record<OutputResource, number>>;
+export type CapacityLimits = Readonly<Record<OutputResource, number>>;
 
-export function noCapacity(): Capacity {
+export function noCapacity(): CapacityCounts {
   return { truncated: 0, over: { endpoints: 0, endpointslices: 0 } };
 }
 
@@ -28,8 +28,8 @@ export function noCapacity(): Capacity {
 export function capacityOf(
   endpoints: Endpoints | null,
   slices: readonly EndpointSlice[],
-  limits: Limits,
-): Capacity {
+  limits: CapacityLimits,
+): CapacityCounts {
   const { subsets = [], annotations = {} } = endpoints ?? {};
   const listed = subsets.reduce((sum, { addresses }) => sum + addresses.length, 0);
   const isLarge = (slice: EndpointSlice): boolean => slice.endpoints.length > limits.endpointslices;
@@ -43,7 +43,7 @@ export function capacityOf(
 }
 
 /** Adds the counts of one Service, or takes away what was added. */
-export function addCapacity(sum: Capacity, more: Capacity, by: 1 | -1): void {
+export function addCapacity(sum: CapacityCounts, more: CapacityCounts, by: 1 | -1): void {
   sum.truncated += by * more.truncated;
   sum.over.endpoints += by * more.over.endpoints;
   sum.over.endpointslices += by * more.over.endpointslices;

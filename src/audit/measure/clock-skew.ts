@@ -12,7 +12,7 @@
 // a pod's time that lies after its arrival is told as skewed (journey.ts).
 
 /** The least distance of a while, and of the while before; Unix seconds and seconds. */
-export interface Skew {
+export interface ClockSkew {
   /** When the while began; null: nothing was created yet. */
   from: number | null;
   least: number;
@@ -22,13 +22,13 @@ export interface Skew {
 /** Seconds after which a distance is forgotten, once or twice as many: clocks are set. */
 const span = 900;
 
-export const createSkew = (): Skew => ({ from: null, least: Infinity, before: Infinity });
+export const createClockSkew = (): ClockSkew => ({ from: null, least: Infinity, before: Infinity });
 
 /**
  * Takes in an object that was created just now, as far as a watch tells: objects of a list were
  * created long before they arrive, and tell of no distance, but do no harm either.
  */
-export function observeCreated(skew: Skew, created: number, at: number): void {
+export function observeCreated(skew: ClockSkew, created: number, at: number): void {
   skew.from ??= at;
   if (at - skew.from >= span) {
     skew.before = at - skew.from >= 2 * span ? Infinity : skew.least;
@@ -39,7 +39,7 @@ export function observeCreated(skew: Skew, created: number, at: number): void {
 }
 
 /** Seconds by which the auditor's clock is ahead, at most; null: nothing was created for long. */
-export function skewSeconds({ from, least, before }: Skew, now: number): number | null {
+export function skewSeconds({ from, least, before }: ClockSkew, now: number): number | null {
   if (from === null || now - from >= 2 * span) return null;
   const seconds = Math.min(least, now - from >= span ? Infinity : before);
   return seconds === Infinity ? null : seconds;

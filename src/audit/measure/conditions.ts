@@ -9,20 +9,25 @@
 
 import type { EndpointSlice } from '../../model/objects.ts';
 
-export const conditions = ['ready', 'terminating-serving', 'terminating', 'not-ready'] as const;
+export const endpointConditions = [
+  'ready',
+  'terminating-serving',
+  'terminating',
+  'not-ready',
+] as const;
 
-export type Condition = (typeof conditions)[number];
+export type EndpointCondition = (typeof endpointConditions)[number];
 
 /** Endpoints by condition, and how many of the ready ones carry topology hints. */
-export type Conditions = Record<Condition | 'hinted', number>;
+export type ConditionCounts = Record<EndpointCondition | 'hinted', number>;
 
-export function noConditions(): Conditions {
+export function noConditionCounts(): ConditionCounts {
   return { ready: 0, 'terminating-serving': 0, terminating: 0, 'not-ready': 0, hinted: 0 };
 }
 
 /** Counts what some slices list. */
-export function conditionsOf(slices: Iterable<EndpointSlice>): Conditions {
-  const counts = noConditions();
+export function countConditions(slices: Iterable<EndpointSlice>): ConditionCounts {
+  const counts = noConditionCounts();
   for (const { endpoints } of slices) {
     for (const { ready, serving, terminating, forZones, forNodes } of endpoints) {
       if (ready ?? true) {
@@ -37,7 +42,7 @@ export function conditionsOf(slices: Iterable<EndpointSlice>): Conditions {
 }
 
 /** Adds the counts of one Service, or takes away what was added. */
-export function addConditions(sum: Conditions, more: Conditions, by: 1 | -1): void {
-  for (const condition of conditions) sum[condition] += by * more[condition];
+export function addConditionCounts(sum: ConditionCounts, more: ConditionCounts, by: 1 | -1): void {
+  for (const condition of endpointConditions) sum[condition] += by * more[condition];
   sum.hinted += by * more.hinted;
 }

@@ -5,7 +5,7 @@
 // Left out: exemplars of counters, and more than one per bucket, which OpenMetrics does not have.
 
 import type { Exemplar, Histogram } from './histogram.ts';
-import type { TravelLag } from './journey-lag.ts';
+import type { JourneyLag } from './journey-lag.ts';
 import { histogramOf } from './journey-lag.ts';
 import type { Journey } from './journey.ts';
 import { journeySeconds } from './journey.ts';
@@ -20,7 +20,7 @@ export function exemplify(histogram: Histogram, exemplar: Exemplar): void {
 }
 
 /** Makes what was measured of a journey exemplars with the id of its trace. */
-export function exemplifyJourney(lag: TravelLag, journey: Journey, traceId: string): void {
+export function exemplifyJourney(lag: JourneyLag, journey: Journey, traceId: string): void {
   for (const stage of journey.stages) {
     const histogram = histogramOf(lag, journey, stage);
     if (histogram === null) continue;

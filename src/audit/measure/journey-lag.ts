@@ -11,27 +11,27 @@
 // lie between two readings, so it is counted twice, by its least and by its most.
 
 import type { Histogram } from './histogram.ts';
-import type { Journey, JourneyOperation, JourneyQuality, Stage } from './journey.ts';
+import type { Journey, JourneyOperation, JourneyQuality, JourneyStage } from './journey.ts';
 import { journeyQualities, journeySeconds } from './journey.ts';
 import { convergenceBounds, createHistogram, observe } from './lag.ts';
 
-export const travelOutputs = ['endpoints', 'endpointslices', 'node'] as const;
+export const journeyLagOutputs = ['endpoints', 'endpointslices', 'node'] as const;
 
-export type TravelOutput = (typeof travelOutputs)[number];
+export type JourneyLagOutput = (typeof journeyLagOutputs)[number];
 
 export const journeyOperations = ['add', 'remove', 'update'] as const;
 
 export const programmingBounds = ['least', 'most'] as const;
 
-export interface TravelLag {
-  readonly readiness: Readonly<Record<TravelOutput, Histogram>>;
-  readonly removal: Readonly<Record<TravelOutput, Histogram>>;
+export interface JourneyLag {
+  readonly readiness: Readonly<Record<JourneyLagOutput, Histogram>>;
+  readonly removal: Readonly<Record<JourneyLagOutput, Histogram>>;
   readonly programming: Readonly<Record<(typeof programmingBounds)[number], Histogram>>;
   /** Journeys that began, by what their beginning is worth. */
   readonly begun: Readonly<Record<JourneyOperation, Record<JourneyQuality, number>>>;
 }
 
-export function createTravelLag(): TravelLag {
+export function createJourneyLag(): JourneyLag {
   const lag = (): Histogram => createHistogram(convergenceBounds);
   const outputs = () => ({ endpoints: lag(), endpointslices: lag(), node: lag() });
   const none = (): Record<JourneyQuality, number> => {
@@ -53,14 +53,18 @@ const measured: ReadonlySet<JourneyQuality> = new Set(
 export const isMeasured = ({ quality }: Journey): boolean => measured.has(quality);
 
 /** Where a stage of a journey is measured; null: it is not. */
-export function histogramOf(lag: TravelLag, journey: Journey, { stage }: Stage): Histogram | null {
+export function histogramOf(
+  lag: JourneyLag,
+  journey: Journey,
+  { stage }: JourneyStage,
+): Histogram | null {
   const { operation } = journey;
   if (stage === 'arrival' || operation === 'update' || !isMeasured(journey)) return null;
   return (operation === 'add' ? lag.readiness : lag.removal)[stage];
 }
 
 /** Counts the beginning of a journey, or measures the stage that it came to. */
-export function countStage(lag: TravelLag, journey: Journey, stage: Stage): void {
+export function countStage(lag: JourneyLag, journey: Journey, stage: JourneyStage): void {
   if (stage.stage === 'arrival') lag.begun[journey.operation][journey.quality]++;
   const histogram = histogramOf(lag, journey, stage);
   if (histogram !== null) observe(histogram, journeySeconds(journey, stage));
@@ -68,7 +72,7 @@ export function countStage(lag: TravelLag, journey: Journey, stage: Stage): void
 
 /** Counts a change that a node followed after at least and at most so many seconds. */
 export function countProgrammed(
-  { programming }: TravelLag,
+  { programming }: JourneyLag,
   { least, most }: { readonly least: number; readonly most: number },
 ): void {
   observe(programming.least, least);

@@ -34,11 +34,11 @@ export const journeyOutputs = ['endpoints', 'endpointslices'] as const;
 
 export type JourneyOutput = (typeof journeyOutputs)[number];
 
-export type StageName = 'arrival' | JourneyOutput | 'node';
+export type JourneyStageName = 'arrival' | JourneyOutput | 'node';
 
 /** A point that a journey came to. */
-export interface Stage {
-  readonly stage: StageName;
+export interface JourneyStage {
+  readonly stage: JourneyStageName;
   /** Unix seconds on the auditor's clock: an arrival; of a node, when its rules were read. */
   readonly at: number;
   /**
@@ -84,7 +84,7 @@ export interface Journey {
    * In the order in which they were reached; the first is the arrival. Of nodes, the first few and
    * the last.
    */
-  readonly stages: readonly Stage[];
+  readonly stages: readonly JourneyStage[];
   /** How many nodes it came to. */
   readonly nodes: number;
   /** null: it is still on its way. */
@@ -92,7 +92,7 @@ export interface Journey {
 }
 
 /** A pod's change as it arrives. */
-export interface Departure extends Pick<
+export interface JourneyStart extends Pick<
   Journey,
   'namespace' | 'service' | 'pod' | 'uid' | 'podNode' | 'addresses' | 'operation'
 > {
@@ -117,12 +117,12 @@ export function journeyQuality(ownTime: number | null, at: number, gap: boolean)
 }
 
 /** Seconds from the beginning to a stage; never negative, since no lag is. */
-export function journeySeconds({ begun }: Journey, { at }: Stage): number {
+export function journeySeconds({ begun }: Journey, { at }: JourneyStage): number {
   return Math.max(0, at - begun);
 }
 
 /** The stages that a journey came to at last, of each name; absent: it did not. */
-export function lastOf({ stages }: Journey, name: StageName): Stage | undefined {
+export function lastOf({ stages }: Journey, name: JourneyStageName): JourneyStage | undefined {
   return stages.findLast(({ stage }) => stage === name);
 }
 
@@ -133,7 +133,7 @@ export function journeyLength(journey: Journey): number {
 }
 
 interface Open extends Journey {
-  stages: Stage[];
+  stages: JourneyStage[];
   nodes: number;
   end: JourneyEnd | null;
   readonly awaits: Set<JourneyOutput>;
@@ -142,9 +142,9 @@ interface Open extends Journey {
 }
 
 /** Journeys that are open, and those that ended counted. */
-export interface Journeys {
+export interface OpenJourneys {
   /** Begins one, and ends the one that it overtakes. */
-  begin(departure: Departure): void;
+  begin(departure: JourneyStart): void;
   /** Open journeys of a Service at these addresses, that await this output; null: at any. */
   awaiting(service: Key, output: JourneyOutput, addresses: ReadonlySet<string> | null): Journey[];
   /**
@@ -153,7 +153,7 @@ export interface Journeys {
    */
   reach(
     journey: Journey,
-    stage: Stage & { readonly stage: JourneyOutput },
+    stage: JourneyStage & { readonly stage: JourneyOutput },
     nodes: readonly string[],
   ): void;
   /**
@@ -181,7 +181,7 @@ export interface Journeys {
 interface JourneysOptions {
   /** How many may be open. */
   readonly most?: number;
-  onStage?(journey: Journey, stage: Stage): void;
+  onStage?(journey: Journey, stage: JourneyStage): void;
   onEnd?(journey: Journey): void;
 }
 
@@ -203,12 +203,13 @@ interface State {
   readonly ended: Record<JourneyEnd, number>;
 }
 
-const serviceKey = ({ namespace, service }: Journey | Departure): Key => `${namespace}/${service}`;
+const serviceKey = ({ namespace, service }: Journey | JourneyStart): Key =>
+  `${namespace}/${service}`;
 
 /** No pod has a blank in its name. */
-const podKey = (of: Journey | Departure): string => `${serviceKey(of)} ${of.pod}`;
+const podKey = (of: Journey | JourneyStart): string => `${serviceKey(of)} ${of.pod}`;
 
-export function createJourneys(options: JourneysOptions = {}): Journeys {
+export function createJourneys(options: JourneysOptions = {}): OpenJourneys {
   const state: State = {
     options,
     byPod: new Map(),
@@ -253,7 +254,7 @@ export function createJourneys(options: JourneysOptions = {}): Journeys {
   };
 }
 
-function begin(state: State, departure: Departure): void {
+function begin(state: State, departure: JourneyStart): void {
   const { byPod, byService, options } = state;
   const { ownTime, at, gap, resourceVersion, awaits, ...rest } = departure;
   const overtaken = byPod.get(podKey(departure));
@@ -261,7 +262,14 @@ function begin(state: State, departure: Departure): void {
   if (awaits.length === 0) return;
   const quality = journeyQuality(ownTime, at, gap);
   const object = `Pod ${departure.namespace}/${departure.pod}`;
-  const arrival: Stage = { stage: 'arrival', at, within: 0, object, resourceVersion, node: null };
+  const arrival: JourneyStage = {
+    stage: 'arrival',
+    at,
+    within: 0,
+    object,
+    resourceVersion,
+    node: null,
+  };
   const open: Open = {
     ...rest,
     begun: ownTime ?? at,
@@ -286,7 +294,7 @@ function begin(state: State, departure: Departure): void {
 function reach(
   state: State,
   open: Open,
-  stage: Stage & { readonly stage: JourneyOutput },
+  stage: JourneyStage & { readonly stage: JourneyOutput },
   nodes: readonly string[],
 ): void {
   open.awaits.delete(stage.stage);
@@ -313,7 +321,7 @@ function reachNode(state: State, node: string, { at, before, differs }: Reading)
     if (at < written || differs(open)) continue;
     const within = at - Math.min(at, Math.max(written, before ?? written));
     const object = `Node ${node}`;
-    const stage: Stage = { stage: 'node', at, within, object, resourceVersion: '', node };
+    const stage: JourneyStage = { stage: 'node', at, within, object, resourceVersion: '', node };
     if (open.nodes >= shownNodes) open.stages.splice(open.stages.findLastIndex(isNode), 1);
     open.stages.push(stage);
     open.nodes++;
@@ -323,7 +331,7 @@ function reachNode(state: State, node: string, { at, before, differs }: Reading)
   }
 }
 
-const isNode = ({ stage }: Stage): boolean => stage === 'node';
+const isNode = ({ stage }: JourneyStage): boolean => stage === 'node';
 
 /** Whether the node was awaited. */
 function leaveNode(state: State, open: Open, node: string): boolean {

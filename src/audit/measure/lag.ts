@@ -136,16 +136,16 @@ export function countConvergence(lag: ConvergenceLag, sample: LagSample): void {
 
 // --- trigger lag ---
 
-export const qualities = ['ok', 'coarse', 'absent', 'restarted', 'skewed'] as const;
+export const triggerQualities = ['ok', 'coarse', 'absent', 'restarted', 'skewed'] as const;
 
 /** What a trigger time is worth; see the head of this file. */
-export type Quality = (typeof qualities)[number];
+export type TriggerQuality = (typeof triggerQualities)[number];
 
-const measured: ReadonlySet<Quality> = new Set<Quality>(['ok', 'coarse']);
+const measured: ReadonlySet<TriggerQuality> = new Set<TriggerQuality>(['ok', 'coarse']);
 
 interface TriggerSample {
   readonly resource: OutputResource;
-  readonly quality: Quality;
+  readonly quality: TriggerQuality;
   /** From the trigger time to the arrival, also where it is not measured; null: absent. */
   readonly seconds: number | null;
 }
@@ -209,7 +209,7 @@ export function triggerSample(
   return { resource, quality: qualityOf(seconds, trigger === service?.created), seconds };
 }
 
-function qualityOf(seconds: number, isCreation: boolean): Quality {
+function qualityOf(seconds: number, isCreation: boolean): TriggerQuality {
   if (isCreation && seconds > longAfter) return 'restarted';
   if (seconds < -resolution) return 'skewed';
   return seconds < resolution ? 'coarse' : 'ok';
@@ -217,7 +217,7 @@ function qualityOf(seconds: number, isCreation: boolean): Quality {
 
 export interface TriggerLag {
   readonly lag: Readonly<Record<OutputResource, Histogram>>;
-  readonly counts: Readonly<Record<OutputResource, Record<Quality, number>>>;
+  readonly counts: Readonly<Record<OutputResource, Record<TriggerQuality, number>>>;
 }
 
 /** Seconds, from the resolution of the annotation to 10 minutes. */

@@ -17,7 +17,7 @@ const stretch = 10;
 const kept = { stretches: 360, services: 2000, samples: 12 };
 
 /** One change that an output of a Service followed. */
-export interface Followed {
+export interface FollowedChange {
   readonly service: Key;
   readonly output: LagOutput;
   readonly operation: LagOperation;
@@ -38,17 +38,17 @@ export interface LagSeries {
 }
 
 export interface LagHistory {
-  note(followed: Followed): void;
+  note(followed: FollowedChange): void;
   series(): LagSeries;
   /** The last samples of one Service, latest first. */
-  ofService(key: Key): readonly Followed[];
+  ofService(key: Key): readonly FollowedChange[];
 }
 
 type Stretch = Partial<Record<LagOutput, Histogram>>;
 
 export function createLagHistory(): LagHistory {
   const stretches = new Map<number, Stretch>();
-  const services = new Map<Key, Followed[]>();
+  const services = new Map<Key, FollowedChange[]>();
   return {
     note(followed) {
       const { output, seconds, at, service } = followed;

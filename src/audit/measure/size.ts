@@ -33,7 +33,7 @@ export const sizeBounds: readonly number[] = [
 /** Sizes of one resource; all counts of bytes are bytes. */
 export interface ResourceSizes {
   /** How many objects stand, by their bytes. */
-  readonly standing: Map<number, number>;
+  readonly objects: Map<number, number>;
   /** Objects that stand of which the door could not tell the bytes. */
   unmeasured: number;
   /** Versions that arrived, those of the first list too, by their bytes. */
@@ -48,7 +48,7 @@ export interface ResourceSizes {
 export type Sizes = Readonly<Record<OutputResource, ResourceSizes>>;
 
 const none = (): ResourceSizes => ({
-  standing: new Map(),
+  objects: new Map(),
   unmeasured: 0,
   versions: createHistogram(sizeBounds),
   updates: 0,
@@ -78,9 +78,9 @@ function count(of: ResourceSizes, { bytes }: Sized, by: 1 | -1): void {
     of.unmeasured += by;
     return;
   }
-  const standing = (of.standing.get(bytes) ?? 0) + by;
-  if (standing === 0) of.standing.delete(bytes);
-  else of.standing.set(bytes, standing);
+  const standing = (of.objects.get(bytes) ?? 0) + by;
+  if (standing === 0) of.objects.delete(bytes);
+  else of.objects.set(bytes, standing);
 }
 
 /** Keeps count of the objects that stand: for every change, those of the first list too. */
@@ -113,21 +113,21 @@ export function countUpdate(sizes: Sizes, change: Change, nodes: number): void {
 /** How many objects stand, measured or not. */
 export function objectCount(of: ResourceSizes): number {
   let objects = of.unmeasured;
-  for (const standing of of.standing.values()) objects += standing;
+  for (const standing of of.objects.values()) objects += standing;
   return objects;
 }
 
 /** The bytes of the largest object that stands; 0 where none does. */
 export function largestBytes(of: ResourceSizes): number {
   let largest = 0;
-  for (const bytes of of.standing.keys()) largest = Math.max(largest, bytes);
+  for (const bytes of of.objects.keys()) largest = Math.max(largest, bytes);
   return largest;
 }
 
 /** How many of the standing objects have at most so many bytes, for each of sizeBounds. */
 export function countsByBound(of: ResourceSizes): number[] {
   const counts = sizeBounds.map(() => 0);
-  for (const [bytes, standing] of of.standing) {
+  for (const [bytes, standing] of of.objects) {
     for (const [index, bound] of sizeBounds.entries()) {
       if (bytes <= bound) counts[index] = (counts[index] ?? 0) + standing;
     }

@@ -8,7 +8,7 @@ interface Measured {
   readonly at: number;
 }
 
-export interface Worst<T extends Measured> {
+export interface TopSamples<T extends Measured> {
   note(one: T): void;
   /** Worst first. */
   list(now: number): readonly T[];
@@ -17,7 +17,7 @@ export interface Worst<T extends Measured> {
 const day = 86_400;
 
 /** `most`: how many are kept. */
-export function createWorst<T extends Measured>(most: number): Worst<T> {
+export function createTopSamples<T extends Measured>(most: number): TopSamples<T> {
   let kept: T[] = [];
   /** No later than when the first of them will be too old. */
   let until = Infinity;

@@ -10,14 +10,14 @@
 
 import type { Code, Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
-import type { Capacity } from '../../audit/measure/capacity.ts';
-import type { Skew } from '../../audit/measure/clock-skew.ts';
-import type { Conditions } from '../../audit/measure/conditions.ts';
+import type { CapacityCounts } from '../../audit/measure/capacity.ts';
+import type { ClockSkew } from '../../audit/measure/clock-skew.ts';
+import type { ConditionCounts } from '../../audit/measure/conditions.ts';
 import type { DuplicateTotals } from '../../audit/measure/duplicates.ts';
 import type { FillTotals } from '../../audit/measure/fill.ts';
 import type { Histogram } from '../../audit/measure/histogram.ts';
-import type { TravelLag } from '../../audit/measure/journey-lag.ts';
-import type { Journeys } from '../../audit/measure/journey.ts';
+import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
+import type { OpenJourneys } from '../../audit/measure/journey.ts';
 import type { ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
 import type { Sizes } from '../../audit/measure/size.ts';
 import type { ConfirmCounts } from '../../audit/pending/confirm.ts';
@@ -42,16 +42,16 @@ export interface MetricsState {
   readonly opened: OpenedFindings;
   readonly fill: FillTotals;
   readonly duplicates: DuplicateTotals;
-  readonly conditions: Conditions;
-  readonly capacity: Capacity;
+  readonly conditions: ConditionCounts;
+  readonly capacity: CapacityCounts;
   readonly hints: HintCounts;
   readonly durations: AuditDurations;
   readonly sizes: Sizes;
   readonly convergence: ConvergenceLag;
   readonly trigger: TriggerLag;
-  readonly travel: TravelLag;
-  readonly journeys: Pick<Journeys, 'openCount' | 'ended'>;
-  readonly skew: Skew;
+  readonly travel: JourneyLag;
+  readonly journeys: Pick<OpenJourneys, 'openCount' | 'ended'>;
+  readonly skew: ClockSkew;
   /** Input that was not used, by reason; the reasons must be few and fixed words. */
   readonly dropped: Readonly<Record<string, number>>;
   readonly now: number;

@@ -5,14 +5,14 @@ import { skewSeconds } from '../../audit/measure/clock-skew.ts';
 import {
   journeyOperations,
   programmingBounds,
-  travelOutputs,
+  journeyLagOutputs,
 } from '../../audit/measure/journey-lag.ts';
 import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
 import {
   convergenceBounds,
   lagOperations,
   lagOutputs,
-  qualities,
+  triggerQualities,
   triggerBounds,
 } from '../../audit/measure/lag.ts';
 import { outputResources } from '../../model/objects.ts';
@@ -27,13 +27,13 @@ function travelLag(of: 'readiness' | 'removal', from: string): MetricFamily {
     help:
       `${from} to the arrival of the output that says so, up to a second too high; at nodes, to ` +
       'the first reading of their rules that does. Clock skew to the cluster enters it.',
-    labels: { output: travelOutputs },
+    labels: { output: journeyLagOutputs },
     unit: 'seconds',
     stability: 'stable',
     source: 'audit/measure/journey-lag.ts',
     bounds: convergenceBounds,
     histograms: ({ travel }) =>
-      travelOutputs.map((output) => ({ labels: { output }, histogram: travel[of][output] })),
+      journeyLagOutputs.map((output) => ({ labels: { output }, histogram: travel[of][output] })),
   };
 }
 
@@ -79,13 +79,13 @@ export const lagFamilies: readonly MetricFamily[] = [
     name: `${prefix}trigger_times_total`,
     type: 'counter',
     help: 'Writings by the controllers, by what their trigger time is worth.',
-    labels: { resource: outputResources, quality: qualities },
+    labels: { resource: outputResources, quality: triggerQualities },
     unit: 'none',
     stability: 'stable',
     source: 'audit/measure/lag.ts',
     samples: ({ trigger }) =>
       outputResources.flatMap((resource) =>
-        qualities.map((quality) => ({
+        triggerQualities.map((quality) => ({
           labels: { resource, quality },
           value: trigger.counts[resource][quality],
         })),

@@ -2,7 +2,7 @@
 // how large objects are and what their changes cost. They are part of the catalogue (families.ts)
 // and follow its rules.
 
-import { conditions } from '../../audit/measure/conditions.ts';
+import { endpointConditions } from '../../audit/measure/conditions.ts';
 import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
 import type { ResourceSizes } from '../../audit/measure/size.ts';
 import { largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
@@ -92,12 +92,12 @@ export const packingFamilies: readonly MetricFamily[] = [
     name: `${prefix}endpoints`,
     type: 'gauge',
     help: 'Endpoints by condition in the slices that the controllers wrote, mirrored ones too.',
-    labels: { condition: conditions },
+    labels: { condition: endpointConditions },
     unit: 'none',
     stability: 'stable',
     source: 'audit/measure/conditions.ts',
     samples: ({ conditions: counts }) =>
-      conditions.map((condition) => ({ labels: { condition }, value: counts[condition] })),
+      endpointConditions.map((condition) => ({ labels: { condition }, value: counts[condition] })),
   },
   {
     name: `${prefix}services_hinted`,

@@ -10,11 +10,11 @@ import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { verdicts } from '../../audit/finding/verdicts.ts';
-import type { Conditions } from '../../audit/measure/conditions.ts';
-import { conditions } from '../../audit/measure/conditions.ts';
+import type { ConditionCounts } from '../../audit/measure/conditions.ts';
+import { endpointConditions } from '../../audit/measure/conditions.ts';
 import type { Stale } from '../../audit/service/verdict.ts';
 import { isStale, written } from '../../audit/service/verdict.ts';
-import type { Share } from '../../audit/summary.ts';
+import type { ServiceShare } from '../../audit/summary.ts';
 import type { OutputResource } from '../../model/objects.ts';
 import { outputResources } from '../../model/objects.ts';
 import type { FamilyBase, Sample } from './sample.ts';
@@ -23,9 +23,9 @@ import type { FamilyBase, Sample } from './sample.ts';
 export interface ServiceNumbers {
   readonly namespace: string;
   readonly name: string;
-  readonly share: Share;
+  readonly share: ServiceShare;
   /** Of the slices that the controllers wrote. */
-  readonly conditions: Conditions;
+  readonly conditions: ConditionCounts;
   readonly slices: number;
   /** Slices of the endpointslice controller beyond the fewest that would do. */
   readonly surplus: number;
@@ -131,13 +131,13 @@ const measuredFamilies: readonly ServiceFamily[] = [
     name: `${prefix}endpoints`,
     type: 'gauge',
     help: 'Endpoints by condition in the slices that the controllers wrote.',
-    labels: { condition: conditions },
-    most: conditions.length,
+    labels: { condition: endpointConditions },
+    most: endpointConditions.length,
     unit: 'none',
     stability: 'stable',
     source: 'audit/measure/conditions.ts',
     samples: ({ numbers }) =>
-      conditions.map((condition) => ({
+      endpointConditions.map((condition) => ({
         labels: { condition },
         value: numbers.conditions[condition],
       })),

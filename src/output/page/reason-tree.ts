@@ -2,14 +2,14 @@
 // of reasons below, with the same signs as in a terminal (explain.ts of output).
 
 import type { Explanation } from '../../audit/explain/explanation.ts';
-import type { Mark, Reason } from '../../audit/explain/reason.ts';
+import type { ReasonMark, Reason } from '../../audit/explain/reason.ts';
 import { formatMoment } from './parts.ts';
 import type { Html } from './template.ts';
 import { joinHtml, noHtml, compileTemplate } from './template.ts';
 
-const signs: Readonly<Record<Mark, string>> = { yes: '✓', no: '✗', unknown: '?', note: '·' };
+const signs: Readonly<Record<ReasonMark, string>> = { yes: '✓', no: '✗', unknown: '?', note: '·' };
 
-const words: Readonly<Record<Mark, string>> = {
+const words: Readonly<Record<ReasonMark, string>> = {
   yes: 'as it must be:',
   no: 'in the way:',
   unknown: 'unknown:',
@@ -17,7 +17,7 @@ const words: Readonly<Record<Mark, string>> = {
 };
 
 const reasonTemplate = compileTemplate<{
-  mark: Mark;
+  mark: ReasonMark;
   sign: string;
   word: string;
   text: string;

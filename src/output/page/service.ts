@@ -2,15 +2,15 @@
 // one table: what is expected, what stands in the Endpoints and in each slice, what nodes do with
 // it. What differs is marked with a sign and said in words, and comes first.
 
-import type { StandingAt } from '../../audit/explain/condition.ts';
-import { standingWords } from '../../audit/explain/condition.ts';
+import type { EntryState } from '../../audit/explain/condition.ts';
+import { stateWords } from '../../audit/explain/condition.ts';
 import type { Explanation } from '../../audit/explain/explanation.ts';
-import type { Stand } from '../../audit/explain/observed.ts';
-import type { Matrix, MatrixRow } from '../../audit/explain/table.ts';
+import type { ObservedEntry } from '../../audit/explain/observed.ts';
+import type { ServiceTable, ServiceTableRow } from '../../audit/explain/table.ts';
 import { catalogue } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { legal } from '../../audit/finding/verdicts.ts';
-import type { Followed } from '../../audit/measure/sample-history.ts';
+import type { FollowedChange } from '../../audit/measure/sample-history.ts';
 import type { WalkedPort } from '../../audit/node/audit-node.ts';
 import { ipOf } from '../../model/ip.ts';
 import { truncate, formatLag } from '../text/format.ts';
@@ -43,13 +43,13 @@ export interface NodeOfService {
 export interface ServiceView {
   readonly status: ServiceStatus;
   readonly explanation: Explanation;
-  readonly matrix: Matrix;
+  readonly table: ServiceTable;
   /** The first of the rows among all of them. */
   readonly from: number;
   readonly maxEndpointsPerSlice: number;
   /** null: nothing is told of any node's rules. */
   readonly nodes: readonly NodeOfService[] | null;
-  readonly lag: readonly Followed[];
+  readonly lag: readonly FollowedChange[];
 }
 
 /** Rows that a page of the table has. */
@@ -84,7 +84,7 @@ const cell = (tone: string, sign: string, word: string, detail = ''): Cell => ({
   detail,
 });
 
-const standingTones: Readonly<Record<StandingAt, readonly [string, string]>> = {
+const standingTones: Readonly<Record<EntryState, readonly [string, string]>> = {
   absent: ['absent', '–'],
   'no-ports': ['not-ready', '○'],
   'not-ready': ['not-ready', '○'],
@@ -94,25 +94,25 @@ const standingTones: Readonly<Record<StandingAt, readonly [string, string]>> = {
 
 /** One place of one row: how the address stands there, marked where the audit holds it wrong. */
 function placeCell(
-  row: MatrixRow,
-  stands: readonly Stand[],
-  expected: StandingAt | null,
+  row: ServiceTableRow,
+  stands: readonly ObservedEntry[],
+  expected: EntryState | null,
   outputs: readonly string[],
 ): Cell {
   const [first] = stands;
   const held = row.items.filter(
     ({ output, difference }) => outputs.includes(output) && !legal.has(difference.code),
   );
-  const standing = first?.standing ?? 'absent';
+  const standing = first?.state ?? 'absent';
   const [tone, sign] = standingTones[standing];
-  const word = first === undefined ? 'absent' : standingWords[standing];
+  const word = first === undefined ? 'absent' : stateWords[standing];
   const [worst] = held;
   if (worst === undefined || (first === undefined && expected === 'absent')) {
     return cell(tone, sign, word);
   }
   const isOpen = worst.openedAt !== null;
   const wanted =
-    expected === null || expected === standing ? '' : `, expected ${standingWords[expected]}`;
+    expected === null || expected === standing ? '' : `, expected ${stateWords[expected]}`;
   const text = `${isOpen ? '' : 'pending: '}${catalogue[worst.difference.code].title}`;
   return cell(
     `${isOpen ? 'wrong' : 'wait'}${standing === 'absent' ? '' : ` ${tone}`}`,
@@ -123,7 +123,7 @@ function placeCell(
 }
 
 /** What a node that is not conform does with an address, by the packets that were walked. */
-function nodeCell({ address }: MatrixRow, { verdict, reason, walked }: NodeOfService): Cell {
+function nodeCell({ address }: ServiceTableRow, { verdict, reason, walked }: NodeOfService): Cell {
   if (verdict === 'unknown') return cell('absent', '?', 'unknown', reason ?? '');
   const is = (endpoint: string): boolean => ipOf(endpoint) === address;
   const of = walked.map(({ wanted, allowed, got }) => ({
@@ -141,11 +141,11 @@ function nodeCell({ address }: MatrixRow, { verdict, reason, walked }: NodeOfSer
   return wants > 0 ? cell('ready', '●', 'gets traffic') : cell('absent', '–', 'gets none');
 }
 
-function rowOf(row: MatrixRow, columns: Columns): Row {
+function rowOf(row: ServiceTableRow, columns: Columns): Row {
   const { address, pod, node, expected, why, selected } = row;
   const { endpoints, slices } = expected;
-  const at = (stand: Stand): string => stand.object.split('/').at(-1) ?? '';
-  const listed = row.stands.filter(({ object }) => object.startsWith('EndpointSlice'));
+  const at = (stand: ObservedEntry): string => stand.object.split('/').at(-1) ?? '';
+  const listed = row.entries.filter(({ object }) => object.startsWith('EndpointSlice'));
   const cells = columns.slices.map((name) => {
     const here = listed.filter((stand) => at(stand) === name);
     // Which slice must list it nobody says, so that what is missing is marked in the first.
@@ -178,7 +178,7 @@ function rowOf(row: MatrixRow, columns: Columns): Row {
         ? [
             placeCell(
               row,
-              row.stands.filter(({ object }) => object.startsWith('Endpoints ')),
+              row.entries.filter(({ object }) => object.startsWith('Endpoints ')),
               endpoints,
               ['endpoints'],
             ),
@@ -191,15 +191,13 @@ function rowOf(row: MatrixRow, columns: Columns): Row {
 }
 
 function wordOf(
-  endpoints: StandingAt | null,
-  slices: StandingAt | null,
-  whole: StandingAt | null,
+  endpoints: EntryState | null,
+  slices: EntryState | null,
+  whole: EntryState | null,
 ): string {
-  if (whole !== null) return standingWords[whole];
+  if (whole !== null) return stateWords[whole];
   if (slices === null && endpoints === null) return 'not judged';
-  const [a, b] = [endpoints, slices].map((one) =>
-    one === null ? 'not judged' : standingWords[one],
-  );
+  const [a, b] = [endpoints, slices].map((one) => (one === null ? 'not judged' : stateWords[one]));
   return `Endpoints: ${a ?? ''}; slices: ${b ?? ''}`;
 }
 
@@ -210,12 +208,12 @@ interface Columns {
   readonly nodes: readonly NodeOfService[];
 }
 
-function columnsOf({ matrix, nodes, status }: ServiceView): Columns {
+function columnsOf({ table: matrix, nodes, status }: ServiceView): Columns {
   const names = matrix.slices.map(({ name }) => name);
   return {
     endpoints:
       status.outputs.some(({ output }) => output === 'endpoints') ||
-      matrix.rows.some(({ stands }) =>
+      matrix.rows.some(({ entries: stands }) =>
         stands.some(({ object }) => object.startsWith('Endpoints ')),
       ),
     slices: names.length > mostColumns ? [] : names,
@@ -300,7 +298,7 @@ const serviceTemplate = compileTemplate<View>(`
 
 const mostFills = 12;
 
-function fillsOf({ matrix, maxEndpointsPerSlice: max }: ServiceView): View['fills'] {
+function fillsOf({ table: matrix, maxEndpointsPerSlice: max }: ServiceView): View['fills'] {
   return matrix.slices.slice(0, mostFills).map(({ name, endpoints, role }) => ({
     name,
     text: `${endpoints} / ${max}`,
@@ -335,7 +333,7 @@ function nodesOf({ nodes }: ServiceView): Pick<View, 'nodes' | 'nodesText'> {
 /** The page of a Service as HTML. */
 export function renderService(status: PageStatus, view: ServiceView): string {
   const { namespace, service: name, outputs, standing, resolved, now } = view.status;
-  const { matrix, from } = view;
+  const { table: matrix, from } = view;
   const columns = columnsOf(view);
   const more = matrix.slices.length - mostFills;
   const rowsAt = (at: number): string => (at <= 0 ? '?' : `?from=${at}`);

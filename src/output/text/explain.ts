@@ -7,8 +7,8 @@
 import { styleText } from 'node:util';
 
 import type { Explanation } from '../../audit/explain/explanation.ts';
-import type { Moment } from '../../audit/explain/history.ts';
-import type { Mark, Reason } from '../../audit/explain/reason.ts';
+import type { HistoryEntry } from '../../audit/explain/history.ts';
+import type { ReasonMark, Reason } from '../../audit/explain/reason.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { formatClock, formatLag, escapeInvisible, formatTime } from './format.ts';
 import { formatJson } from './report.ts';
@@ -20,7 +20,7 @@ export interface ExplainDocument extends Explanation {
   /** The moment that is explained, Unix seconds on the input's clock; null: it has none. */
   readonly at: number | null;
   /** What became of the subject; null where the input has no history. */
-  readonly history: readonly Moment[] | null;
+  readonly history: readonly HistoryEntry[] | null;
 }
 
 interface RenderOptions {
@@ -29,9 +29,9 @@ interface RenderOptions {
   readonly width: number;
 }
 
-const marks: Readonly<Record<Mark, string>> = { yes: '✓', no: '✗', unknown: '?', note: '·' };
+const marks: Readonly<Record<ReasonMark, string>> = { yes: '✓', no: '✗', unknown: '?', note: '·' };
 
-const styles: Readonly<Record<Mark, Parameters<typeof styleText>[0]>> = {
+const styles: Readonly<Record<ReasonMark, Parameters<typeof styleText>[0]>> = {
   yes: 'green',
   no: 'red',
   unknown: 'yellow',
@@ -98,7 +98,7 @@ const momentText = (moment: number, at: number): string =>
     ? formatClock(moment)
     : formatTime(moment);
 
-const verdictMark = ({ found, verdict, severity }: Explanation): Mark => {
+const verdictMark = ({ found, verdict, severity }: Explanation): ReasonMark => {
   if (!found || verdict === 'unknown') return 'unknown';
   const troubled = verdict === 'different' || verdict === 'pending';
   return troubled || (severity !== null && severity !== 'info') ? 'no' : 'note';
@@ -159,7 +159,7 @@ interface Row {
   readonly text: string;
 }
 
-function rowOf({ at, what, before, after, lag }: Moment): Row {
+function rowOf({ at, what, before, after, lag }: HistoryEntry): Row {
   const change = before === null ? after : `${before} → ${after}`;
   const hop = lag === null ? '' : ` (${formatLag(lag)} after the change)`;
   return { at, text: `${what}: ${change}${hop}` };
@@ -169,10 +169,10 @@ function rowOf({ at, what, before, after, lag }: Moment): Row {
  * The moments as rows. Changes that the controllers followed, one after the other, are one row of
  * each output: of a Service that is rolled out there are hundreds.
  */
-function rowsOf(history: readonly Moment[], now: number): Row[] {
+function rowsOf(history: readonly HistoryEntry[], now: number): Row[] {
   const rows: Row[] = [];
-  const begun = new Map<string, Moment>();
-  const followed = new Map<string, Moment[]>();
+  const begun = new Map<string, HistoryEntry>();
+  const followed = new Map<string, HistoryEntry[]>();
   const flush = (): void => {
     const hops = [...followed].map(([what, ends]) => followedRow(what, ends, now));
     rows.push(...[...hops, ...[...begun.values()].map(rowOf)].sort((a, b) => a.at - b.at));
@@ -193,7 +193,7 @@ function rowsOf(history: readonly Moment[], now: number): Row[] {
   return rows;
 }
 
-function followedRow(what: string, ends: readonly Moment[], now: number): Row {
+function followedRow(what: string, ends: readonly HistoryEntry[], now: number): Row {
   const beginnings = ends.map(({ at, lag }) => at - (lag ?? 0));
   const longest = formatLag(Math.max(...ends.map(({ lag }) => lag ?? 0)));
   const [at = 0] = beginnings;
@@ -206,7 +206,11 @@ function followedRow(what: string, ends: readonly Moment[], now: number): Row {
 }
 
 /** The end of the story; what came first is left out. */
-function historyLines(history: readonly Moment[], at: number, options: RenderOptions): string[] {
+function historyLines(
+  history: readonly HistoryEntry[],
+  at: number,
+  options: RenderOptions,
+): string[] {
   if (history.length === 0) return [];
   const all = rowsOf(history, at);
   const shown = all.slice(-shownMoments);

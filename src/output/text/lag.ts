@@ -6,16 +6,21 @@
 // to be harmless: text.ts spells it out.
 
 import type { Histogram } from '../../audit/measure/histogram.ts';
-import type { TravelLag } from '../../audit/measure/journey-lag.ts';
+import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
 import {
   journeyOperations,
   programmingBounds,
-  travelOutputs,
+  journeyLagOutputs,
 } from '../../audit/measure/journey-lag.ts';
-import type { Journey, JourneyEnd, StageName } from '../../audit/measure/journey.ts';
+import type { Journey, JourneyEnd, JourneyStageName } from '../../audit/measure/journey.ts';
 import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
-import type { ConvergenceLag, LagOperation, Quality, TriggerLag } from '../../audit/measure/lag.ts';
-import { lagOperations, lagOutputs, qualities } from '../../audit/measure/lag.ts';
+import type {
+  ConvergenceLag,
+  LagOperation,
+  TriggerQuality,
+  TriggerLag,
+} from '../../audit/measure/lag.ts';
+import { lagOperations, lagOutputs, triggerQualities } from '../../audit/measure/lag.ts';
 import { outputResources } from '../../model/objects.ts';
 import { truncate, formatLag, formatCount, escapeInvisible, formatTime } from './format.ts';
 import { formatJson, summarizeLag } from './report.ts';
@@ -64,7 +69,7 @@ export interface LagReport {
     readonly open: number;
     /** When the oldest that is open began. */
     readonly oldestBegun: number | null;
-    readonly begun: TravelLag['begun'];
+    readonly begun: JourneyLag['begun'];
     readonly ended: Readonly<Record<JourneyEnd, number>>;
   };
   /** By how much the auditor's clock is ahead of the API server's, at most; null: not known. */
@@ -90,7 +95,7 @@ const distribution = (
 export function listDistributions(
   convergence: ConvergenceLag,
   trigger: TriggerLag,
-  travel: TravelLag,
+  travel: JourneyLag,
 ): Distribution[] {
   return [
     ...lagOutputs.flatMap((output) =>
@@ -100,7 +105,7 @@ export function listDistributions(
     ),
     ...outputResources.map((output) => distribution('trigger', output, null, trigger.lag[output])),
     ...(['readiness', 'removal'] as const).flatMap((lag) =>
-      travelOutputs.map((output) => distribution(lag, output, null, travel[lag][output])),
+      journeyLagOutputs.map((output) => distribution(lag, output, null, travel[lag][output])),
     ),
     ...programmingBounds.map((bound) =>
       distribution('programming', 'node', bound, travel.programming[bound]),
@@ -144,14 +149,14 @@ function distributionLines({ distributions }: LagReport): string[] {
 }
 
 /** How long after its beginning a journey came to a stage; of nodes, to the last. */
-function stageText({ stages, begun }: Journey, name: StageName): string {
+function stageText({ stages, begun }: Journey, name: JourneyStageName): string {
   const stage = stages.findLast((one) => one.stage === name);
   if (stage === undefined) return '-';
   const where = stage.node === null ? '' : ` ${stage.node}`;
   return `${formatLag(Math.max(0, stage.at - begun))}${where}`;
 }
 
-const stageNames: readonly StageName[] = ['arrival', 'endpoints', 'endpointslices', 'node'];
+const stageNames: readonly JourneyStageName[] = ['arrival', 'endpoints', 'endpointslices', 'node'];
 
 /** How many of the worst are shown. */
 const shown = 10;
@@ -205,7 +210,9 @@ function noteLines(report: LagReport): string[] {
     .map((operation) => `${operation}: ${counted(journeyQualities, journeys.begun[operation])}`)
     .join('; ');
   const worth = outputResources
-    .map((output) => `${output}: ${counted<Quality>(qualities, triggerTimes[output])}`)
+    .map(
+      (output) => `${output}: ${counted<TriggerQuality>(triggerQualities, triggerTimes[output])}`,
+    )
     .join('; ');
   const oldest =
     journeys.oldestBegun === null ? '' : `, the oldest since ${formatTime(journeys.oldestBegun)}`;

@@ -22,7 +22,7 @@ import type {
   ConvergenceLag,
   LagOperation,
   LagOutput,
-  Quality,
+  TriggerQuality,
   TriggerLag,
 } from '../../audit/measure/lag.ts';
 import { merged, quantile } from '../../audit/measure/lag.ts';
@@ -87,7 +87,10 @@ interface Measures {
     Record<LagOutput, Readonly<Record<'all' | LagOperation, LagFigures>>>
   >;
   readonly triggerLag: Readonly<
-    Record<OutputResource, LagFigures & { readonly qualities: Readonly<Record<Quality, number>> }>
+    Record<
+      OutputResource,
+      LagFigures & { readonly qualities: Readonly<Record<TriggerQuality, number>> }
+    >
   >;
 }
 

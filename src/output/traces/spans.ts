@@ -23,7 +23,7 @@ import {
   ATTR_K8S_POD_UID,
 } from '@opentelemetry/semantic-conventions';
 
-import type { Journey, Stage, StageName } from '../../audit/measure/journey.ts';
+import type { Journey, JourneyStage, JourneyStageName } from '../../audit/measure/journey.ts';
 import { lastOf } from '../../audit/measure/journey.ts';
 
 /** Of the conventions' incubating part, whose names the package asks to copy. */
@@ -45,18 +45,18 @@ export interface TracePlan {
   readonly stages: readonly SpanPlan[];
 }
 
-const names: Readonly<Record<StageName, string>> = {
+const names: Readonly<Record<JourneyStageName, string>> = {
   arrival: 'pod seen',
   endpoints: 'Endpoints written',
   endpointslices: 'EndpointSlice written',
   node: 'node programmed',
 };
 
-function writingOf({ object, resourceVersion }: Stage): string | null {
+function writingOf({ object, resourceVersion }: JourneyStage): string | null {
   return object === '' || resourceVersion === '' ? null : `${object} ${resourceVersion}`;
 }
 
-function stageAttributes(journey: Journey, stage: Stage): Attributes {
+function stageAttributes(journey: Journey, stage: JourneyStage): Attributes {
   const { object, resourceVersion, node, within } = stage;
   return {
     [ATTR_K8S_NAMESPACE_NAME]: journey.namespace,
@@ -94,7 +94,7 @@ export function planTrace(journey: Journey, endedAt: number): TracePlan {
   const isKnown = journey.quality !== 'gap' && journey.quality !== 'skewed';
   const begun = isKnown ? Math.min(journey.begun, arrival) : arrival;
   const written = lastOf(journey, 'endpointslices')?.at ?? arrival;
-  const follows: Readonly<Record<StageName, number>> = {
+  const follows: Readonly<Record<JourneyStageName, number>> = {
     arrival: begun,
     endpoints: arrival,
     endpointslices: arrival,

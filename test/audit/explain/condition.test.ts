@@ -2,14 +2,14 @@
 
 import { expect, test } from 'vitest';
 
-import type { Pair } from '../../../src/audit/explain/condition.ts';
-import { outcomesOf } from '../../../src/audit/explain/condition.ts';
+import type { PodAndService } from '../../../src/audit/explain/condition.ts';
+import { expectedEntries } from '../../../src/audit/explain/condition.ts';
 import { newestRelease } from '../../../src/shadow/release.ts';
 import { containerPort, node, pod, service, servicePort } from '../../build.ts';
 
-const at = (pair: Partial<Pair>): string =>
-  outcomesOf({ service: service(), pod: pod(), node: node(), ...pair }, newestRelease)
-    .map(({ place, standing }) => `${place} ${standing}`)
+const at = (pair: Partial<PodAndService>): string =>
+  expectedEntries({ service: service(), pod: pod(), node: node(), ...pair }, newestRelease)
+    .map(({ place, state: standing }) => `${place} ${standing}`)
     .join(', ');
 
 const dual = service({ ipFamilies: ['IPv4', 'IPv6'] });

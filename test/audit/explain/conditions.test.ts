@@ -5,33 +5,42 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import type { Outcome, Pair, Step } from '../../../src/audit/explain/condition.ts';
-import { outcomesOf } from '../../../src/audit/explain/condition.ts';
-import type { Chain } from '../../../src/audit/explain/conditions.ts';
-import { chainOf, concludedAt, decidingStep } from '../../../src/audit/explain/conditions.ts';
+import type {
+  ExpectedEntry,
+  PodAndService,
+  Condition,
+} from '../../../src/audit/explain/condition.ts';
+import { expectedEntries } from '../../../src/audit/explain/condition.ts';
+import type { Conditions } from '../../../src/audit/explain/conditions.ts';
+import {
+  evaluateConditions,
+  concludedState,
+  decidingCondition,
+} from '../../../src/audit/explain/conditions.ts';
 import type { Release } from '../../../src/shadow/release.ts';
 import { newestRelease, releases } from '../../../src/shadow/release.ts';
 import { containerPort, node, pod, service, servicePort } from '../../build.ts';
 import { caseFiles, pairsOf, worldsOf } from '../../vectors/pairs.ts';
 
-const isWhole = (outcomes: readonly Outcome[]): boolean =>
-  outcomes.every(({ standing }) => standing === 'ready');
+const isWhole = (outcomes: readonly ExpectedEntry[]): boolean =>
+  outcomes.every(({ state: standing }) => standing === 'ready');
 
-const fails = ({ steps }: Chain): Step[] => steps.filter(({ passes }) => passes === false);
+const fails = ({ conditions: steps }: Conditions): Condition[] =>
+  steps.filter(({ passes }) => passes === false);
 
-const mended = (pair: Pair, steps: readonly Step[]): Pair =>
-  steps.reduce((now, step) => step.mend(now), pair);
+const mended = (pair: PodAndService, steps: readonly Condition[]): PodAndService =>
+  steps.reduce((now, step) => step.fix(now), pair);
 
-const nameOf = ({ service, pod }: Pair): string => `${service.key} ${pod.key}`;
+const nameOf = ({ service, pod }: PodAndService): string => `${service.key} ${pod.key}`;
 
 /** What a chain must be; throws where it is not. `counts` says how much was held against what. */
-function check(pair: Pair, release: Release, counts: Record<string, number>): void {
-  const chain = chainOf(pair, release);
+function check(pair: PodAndService, release: Release, counts: Record<string, number>): void {
+  const chain = evaluateConditions(pair, release);
   const wrong = fails(chain);
   counts.pairs = (counts.pairs ?? 0) + 1;
-  for (const { place, standing } of outcomesOf(pair, release)) {
-    expect(concludedAt(chain, place), `${nameOf(pair)} at ${place}`).toBe(standing);
-    const deciding = decidingStep(chain, place);
+  for (const { place, state: standing } of expectedEntries(pair, release)) {
+    expect(concludedState(chain, place), `${nameOf(pair)} at ${place}`).toBe(standing);
+    const deciding = decidingCondition(chain, place);
     expect(deciding === null, `${nameOf(pair)} at ${place}`).toBe(standing === 'ready');
     if (deciding === null) continue;
     counts[deciding.name] = (counts[deciding.name] ?? 0) + 1;
@@ -44,13 +53,13 @@ function check(pair: Pair, release: Release, counts: Record<string, number>): vo
       wrong.filter((step) => step !== deciding),
     );
     const text = `${nameOf(pair)} at ${place}: ${deciding.name}`;
-    const at = (outcomes: readonly Outcome[]) => outcomes.find((one) => one.place === place);
-    expect(at(outcomesOf(others, release))?.standing, text).not.toBe('ready');
-    expect(at(outcomesOf(deciding.mend(others), release))?.standing, text).toBe('ready');
-    const after = decidingStep(chainOf(deciding.mend(pair), release), place);
+    const at = (outcomes: readonly ExpectedEntry[]) => outcomes.find((one) => one.place === place);
+    expect(at(expectedEntries(others, release))?.state, text).not.toBe('ready');
+    expect(at(expectedEntries(deciding.fix(others), release))?.state, text).toBe('ready');
+    const after = decidingCondition(evaluateConditions(deciding.fix(pair), release), place);
     expect(after?.text, text).not.toBe(deciding.text);
   }
-  expect(isWhole(outcomesOf(mended(pair, wrong), release)), nameOf(pair)).toBe(true);
+  expect(isWhole(expectedEntries(mended(pair, wrong), release)), nameOf(pair)).toBe(true);
 }
 
 describe('every pod and Service of the vectors', () => {
@@ -100,7 +109,7 @@ const servicePorts = fc.subarray([
 const ips = fc.subarray(['10.0.0.1', 'fd00::1', '::ffff:10.0.0.2', 'no address', '10.0.0.300']);
 const families = constantFrom(['IPv4'], ['IPv6'], ['IPv4', 'IPv6'], ['IPv6', 'IPv4'], ['odd'], []);
 
-const pairs: fc.Arbitrary<Pair> = record({
+const pairs: fc.Arbitrary<PodAndService> = record({
   service: record({
     selector: selectors,
     type: constantFrom('ClusterIP' as const, 'ExternalName' as const),
@@ -136,7 +145,7 @@ describe('random pairs', () => {
     const seen = new Set<string>();
     fc.assert(
       fc.property(pairs, (pair) => {
-        for (const step of chainOf(pair, newestRelease).steps) {
+        for (const step of evaluateConditions(pair, newestRelease).conditions) {
           expect(step.text).not.toBe('');
           expect(step.change === null).toBe(step.passes !== false);
           if (step.passes === false) seen.add(step.name);
@@ -161,6 +170,9 @@ describe('random pairs', () => {
 });
 
 test('Nodes that are not known leave the step open', () => {
-  const { steps } = chainOf({ service: service(), pod: pod(), node: undefined }, newestRelease);
+  const { conditions: steps } = evaluateConditions(
+    { service: service(), pod: pod(), node: undefined },
+    newestRelease,
+  );
   expect(steps.find(({ name }) => name === 'node')?.passes).toBe('unknown');
 });

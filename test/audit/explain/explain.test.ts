@@ -3,7 +3,7 @@
 import { expect, test } from 'vitest';
 
 import { explain } from '../../../src/audit/explain/explain.ts';
-import type { Explanation, Subject } from '../../../src/audit/explain/explanation.ts';
+import type { Explanation, ExplainTarget } from '../../../src/audit/explain/explanation.ts';
 import { restsOn } from '../../../src/audit/pending/progress.ts';
 import type { AnyObject, Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
@@ -11,7 +11,7 @@ import { endpoints, node, pod, service, slice, times } from '../../build.ts';
 import { judged } from '../judge.ts';
 
 function ask(
-  subject: Subject,
+  subject: ExplainTarget,
   objects: readonly AnyObject[],
   known: readonly Resource[] = resources,
   stale: readonly Resource[] = [],
@@ -21,10 +21,10 @@ function ask(
   return explain({ ...context, stale: new Set(stale) }, ledger, subject);
 }
 
-const aService: Subject = { kind: 'service', service: 'shop/web' };
-const aPod: Subject = { kind: 'pod', pod: 'shop/web-1' };
-const aPair: Subject = { kind: 'pair', pod: 'shop/web-1', service: 'shop/web' };
-const anAddress = (address: string): Subject => ({ kind: 'address', address });
+const aService: ExplainTarget = { kind: 'service', service: 'shop/web' };
+const aPod: ExplainTarget = { kind: 'pod', pod: 'shop/web-1' };
+const aPair: ExplainTarget = { kind: 'pair', pod: 'shop/web-1', service: 'shop/web' };
+const anAddress = (address: string): ExplainTarget => ({ kind: 'address', address });
 const right = [pod(), endpoints(), slice()];
 const empty = [endpoints({ subsets: [] }), slice({ endpoints: [], ports: [] })];
 
@@ -77,7 +77,7 @@ test.each([
 });
 
 test('what may have been meant is named', () => {
-  const texts = (subject: Subject) => ask(subject, right).reasons.map(({ text }) => text);
+  const texts = (subject: ExplainTarget) => ask(subject, right).reasons.map(({ text }) => text);
   expect(texts({ kind: 'service', service: 'shop/wep' })).toContain('there is shop/web');
   expect(texts({ kind: 'service', service: 'bank/web' })).toEqual([
     'there is shop/web',

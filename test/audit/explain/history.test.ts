@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 
-import { createJournal } from '../../../src/audit/explain/history.ts';
+import { createTargetHistory } from '../../../src/audit/explain/history.ts';
 import { createSettle } from '../../../src/audit/pending/pending.ts';
 import { createLedger } from '../../../src/audit/service/auditor.ts';
 import type { AnyObject, WatchEvent } from '../../../src/model/objects.ts';
@@ -23,14 +23,14 @@ import {
 
 /** Follows a subject from a conform state through changes, each with its time. */
 function follow(
-  subject: Parameters<typeof createJournal>[0],
+  subject: Parameters<typeof createTargetHistory>[0],
   changes: readonly [number, WatchEvent['type'], AnyObject][],
 ) {
   const store = storeOf([service(), node(), pod(), endpoints(), slice()]);
   const context = contextOf(store);
   const ledger = createLedger({ context, settle: createSettle({ window: 1000, keep: 1 }) });
   ledger.begin(0);
-  const journal = createJournal(subject);
+  const journal = createTargetHistory(subject);
   journal.observe(context, ledger, null, 0);
   for (const [at, type, object] of changes) {
     const happened = event(type, object, at);
@@ -38,7 +38,7 @@ function follow(
     if (change !== null) ledger.apply(change);
     journal.observe(context, ledger, happened, at);
   }
-  return journal.moments;
+  return journal.entries;
 }
 
 const lines = (moments: ReturnType<typeof follow>): string[] =>
@@ -46,7 +46,7 @@ const lines = (moments: ReturnType<typeof follow>): string[] =>
     .filter(({ before }) => before !== null)
     .map(({ at, what, after, lag }) => `${at} ${what}: ${after} ${String(lag)}`);
 
-const pair: Parameters<typeof createJournal>[0] = {
+const pair: Parameters<typeof createTargetHistory>[0] = {
   kind: 'pair',
   pod: 'shop/web-1',
   service: 'shop/web',

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 
 import { explain } from '../../../src/audit/explain/explain.ts';
-import type { NodeLook } from '../../../src/audit/explain/node.ts';
-import { explainNode, noLook } from '../../../src/audit/explain/node.ts';
+import type { NodeLookup } from '../../../src/audit/explain/node.ts';
+import { explainNode, noNodeLookup } from '../../../src/audit/explain/node.ts';
 import type { Reason } from '../../../src/audit/explain/reason.ts';
 import type { WalkedPort } from '../../../src/audit/node/audit-node.ts';
 import { endpoints, node, pod, service, slice } from '../../build.ts';
@@ -26,7 +26,7 @@ const packet = (verdict: WalkedPort['verdict']): WalkedPort => ({
   unknown: [],
 });
 
-const lookWith = (verdict: 'conform' | 'different'): NodeLook => ({
+const lookWith = (verdict: 'conform' | 'different'): NodeLookup => ({
   verdicts: () => [{ port: `${name} tcp IPv4`, namespace: 'shop', verdict, reason: null }],
   walked: () => [packet(verdict)],
 });
@@ -93,7 +93,7 @@ test('packets with which the same is wrong are told once, and whose endpoints th
 });
 
 test('of a node that nobody told of, what is expected is told', () => {
-  const got = explainNode(context, ledger, asked, noLook);
+  const got = explainNode(context, ledger, asked, noNodeLookup);
   expect(got.verdict).toBe('unknown');
   const texts = textsOf(got.reasons);
   expect(texts[0]).toBe('the rules of the node are not known');
@@ -101,7 +101,7 @@ test('of a node that nobody told of, what is expected is told', () => {
 });
 
 test('a port that the Service has not', () => {
-  const got = explainNode(context, ledger, { ...asked, port: 'nope' }, noLook);
+  const got = explainNode(context, ledger, { ...asked, port: 'nope' }, noNodeLookup);
   expect(got.answer).toContain('Service shop/web:nope has no such port; ports: ');
   expect(got.verdict).toBeNull();
 });

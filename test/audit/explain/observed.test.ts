@@ -3,12 +3,12 @@
 import { expect, test } from 'vitest';
 
 import {
-  actualAt,
+  observedState,
   itemsAbout,
   managerText,
   servicesListing,
-  standsAt,
-  standsOfPod,
+  entriesAt,
+  entriesOfPod,
 } from '../../../src/audit/explain/observed.ts';
 import { canonicalIP } from '../../../src/model/ip.ts';
 import {
@@ -31,7 +31,7 @@ const twin = pod({ name: 'web-2', uid: 'uid-web-2' });
 const both = judged([service(), node(), pod(), twin, endpoints(), slice(), foreign(), mirror()]);
 
 test('every entry of a pod is found, with who manages it', () => {
-  const stands = standsOfPod(both.context.snapshot, both.record, pod());
+  const stands = entriesOfPod(both.context.snapshot, both.record, pod());
   expect(stands.map(({ object, place }) => `${object} ${String(place)}`)).toEqual([
     'Endpoints shop/web endpoints',
     'EndpointSlice shop/web-abcde IPv4',
@@ -39,13 +39,13 @@ test('every entry of a pod is found, with who manages it', () => {
     'EndpointSlice shop/web-mirror null',
   ]);
   expect(stands[0]?.text).toBe('10.0.0.1, ready, http 8080/TCP');
-  expect(actualAt(stands, 'endpoints')).toBe('ready');
-  expect(actualAt(stands, 'IPv6')).toBe('absent');
+  expect(observedState(stands, 'endpoints')).toBe('ready');
+  expect(observedState(stands, 'IPv6')).toBe('absent');
 });
 
 test('an entry at the address that names another pod is not one of the pod', () => {
-  expect(standsOfPod(both.context.snapshot, both.record, twin)).toEqual([]);
-  expect(standsAt(both.context.snapshot, both.record, '10.0.0.1')).toHaveLength(4);
+  expect(entriesOfPod(both.context.snapshot, both.record, twin)).toEqual([]);
+  expect(entriesAt(both.context.snapshot, both.record, '10.0.0.1')).toHaveLength(4);
 });
 
 test('differences are about the pod that they name', () => {
@@ -62,16 +62,16 @@ test('differences are about the pod that they name', () => {
 test('conditions, hints and ports are told', () => {
   const wrong = endpoint({ ready: false, terminating: true, forZones: ['zone-b'] });
   const { context, record } = judged([service(), node(), pod(), slice({ endpoints: [wrong] })]);
-  const [stand] = standsOfPod(context.snapshot, record, pod());
+  const [stand] = entriesOfPod(context.snapshot, record, pod());
   expect(stand?.text).toBe('10.0.0.1, not ready, terminating, http 8080/TCP, hint for zone zone-b');
-  expect(stand?.standing).toBe('not-ready');
+  expect(stand?.state).toBe('not-ready');
 });
 
 test('an address without a pod is the pod’s that has it', () => {
   const bare = endpoints({ subsets: [subset([address({ target: null })], [])] });
   const { context, record } = judged([service(), node(), pod(), bare]);
-  const [stand] = standsOfPod(context.snapshot, record, pod());
-  expect(stand?.standing).toBe('no-ports');
+  const [stand] = entriesOfPod(context.snapshot, record, pod());
+  expect(stand?.state).toBe('no-ports');
   expect(stand?.pod).toBeNull();
 });
 
@@ -118,7 +118,7 @@ test('who lists an address is found as by a look at everything', async () => {
       const { snapshot } = world.context;
       const audited = [...world.ledger.audited.values()];
       for (const ip of [...addressesOf(world), '192.0.2.77']) {
-        const want = audited.filter(({ record }) => standsAt(snapshot, record, ip).length > 0);
+        const want = audited.filter(({ record }) => entriesAt(snapshot, record, ip).length > 0);
         const got = servicesListing(snapshot, audited, [ip]);
         expect(
           got.map(({ record }) => record.key),

@@ -3,8 +3,8 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { outcomesOf } from '../../../src/audit/explain/condition.ts';
-import type { PairExplained } from '../../../src/audit/explain/pod-in-service.ts';
+import { expectedEntries } from '../../../src/audit/explain/condition.ts';
+import type { PairExplanation } from '../../../src/audit/explain/pod-in-service.ts';
 import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
 import { truncationOf } from '../../../src/audit/service/endpoints.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
@@ -41,11 +41,11 @@ function check(world: World, counts: Record<string, number>): void {
     counts[got.verdict] = (counts[got.verdict] ?? 0) + 1;
     const selected = isSelected(service) && selects(service.selector, one.labels);
     expect(of.record.members.includes(one), name).toBe(selected);
-    const outcomes = outcomesOf(pair, context.release);
+    const outcomes = expectedEntries(pair, context.release);
     expect(
       got.places.map(({ expected }) => expected),
       name,
-    ).toEqual(outcomes.map(({ standing }) => standing));
+    ).toEqual(outcomes.map(({ state: standing }) => standing));
     if (!isSelected(service) || service.deleting) continue;
     for (const { place, expected, actual, verdict } of got.places) {
       if (place === 'endpoints' && truncationOf(of.record) !== null) continue;
@@ -88,7 +88,7 @@ describe('every pod and Service of the vectors', () => {
   });
 });
 
-function pairOf(objects: readonly AnyObject[]): PairExplained {
+function pairOf(objects: readonly AnyObject[]): PairExplanation {
   const { context, ledger } = judged(objects);
   ledger.settle.advance(1000);
   const of = ledger.audited.get('shop/web');

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { portSteps } from '../../../src/audit/explain/port-conditions.ts';
+import { portConditions } from '../../../src/audit/explain/port-conditions.ts';
 import type { Release } from '../../../src/shadow/release.ts';
 import { newestRelease, releaseOf } from '../../../src/shadow/release.ts';
 import { containerPort, node, pod, service, servicePort } from '../../build.ts';
@@ -13,10 +13,10 @@ const metrics = service({
 
 function stepsOf(of: typeof metrics, ports: Parameters<typeof pod>[0], release = newestRelease) {
   const pair = { service: of, pod: pod(ports), node: node() };
-  return portSteps(pair, release);
+  return portConditions(pair, release);
 }
 
-const only = (steps: ReturnType<typeof portSteps>) => {
+const only = (steps: ReturnType<typeof portConditions>) => {
   expect(steps).toHaveLength(1);
   const [step] = steps;
   if (step === undefined) throw new Error('No step');

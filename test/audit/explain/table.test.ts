@@ -4,8 +4,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
-import type { Matrix } from '../../../src/audit/explain/table.ts';
-import { matrixOf } from '../../../src/audit/explain/table.ts';
+import type { ServiceTable } from '../../../src/audit/explain/table.ts';
+import { serviceTable } from '../../../src/audit/explain/table.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import {
   address,
@@ -26,10 +26,10 @@ function made(objects: AnyObject[], from = 0, most = 100) {
   ledger.settle.advance(1000);
   const of = ledger.audited.get('shop/web');
   if (of === undefined) throw new Error('Nothing audited');
-  return { matrix: matrixOf(context, of, from, most), context, of };
+  return { matrix: serviceTable(context, of, from, most), context, of };
 }
 
-const addressesOf = ({ rows }: Matrix): string[] => rows.map((row) => row.address);
+const addressesOf = ({ rows }: ServiceTable): string[] => rows.map((row) => row.address);
 
 describe('rows', () => {
   test('a pod that is as it must be', () => {
@@ -43,7 +43,7 @@ describe('rows', () => {
       why: null,
       items: [],
     });
-    expect(row?.stands.map(({ standing }) => standing)).toEqual(['ready', 'ready']);
+    expect(row?.entries.map(({ state: standing }) => standing)).toEqual(['ready', 'ready']);
   });
 
   test('what differs comes first, with what is held against it', () => {

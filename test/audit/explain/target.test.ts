@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { missingSubject, parseSubject, subjectOf } from '../../../src/audit/explain/target.ts';
+import { unresolvedTarget, parseTarget, resolveTarget } from '../../../src/audit/explain/target.ts';
 import { pod, service, storeOf } from '../../build.ts';
 
 const shop = (name: string) => ({ namespace: 'shop', name });
@@ -15,7 +15,7 @@ describe('words', () => {
     [['node/n', 'service/web:http'], { node: 'n', service: shop('web'), port: 'http' }],
     [['SVC/web', 'no/n'], { node: 'n', service: shop('web') }],
   ])('%j', (words, want) => {
-    expect(parseSubject(words, 'shop')).toEqual({ ...nothing, ...want });
+    expect(parseTarget(words, 'shop')).toEqual({ ...nothing, ...want });
   });
 
   test.each([
@@ -33,7 +33,7 @@ describe('words', () => {
     [['ip/1.2.3']],
     [['ip/10.0.0.1/24']],
   ])('%j is refused', (words) => {
-    expect(() => parseSubject(words, null)).toThrow('Expected service/NAME');
+    expect(() => parseTarget(words, null)).toThrow('Expected service/NAME');
   });
 });
 
@@ -44,7 +44,7 @@ describe('what is meant', () => {
     pod(),
     service({ namespace: 'bank', name: 'only' }),
   ]);
-  const meant = (...words: string[]) => subjectOf(parseSubject(words, null), snapshot);
+  const meant = (...words: string[]) => resolveTarget(parseTarget(words, null), snapshot);
 
   test('a name of one namespace is known without it', () => {
     expect(meant('service/only')).toEqual({ kind: 'service', service: 'bank/only' });
@@ -74,8 +74,8 @@ describe('what is meant', () => {
     [['node/n', 'svc/no'], { kind: 'node', node: 'n', service: '*/no', port: null }],
     [['pod/no', 'svc/only'], { kind: 'pair', pod: '*/no', service: 'bank/only' }],
   ])('%j is not there', (words, want) => {
-    const asked = parseSubject(words, null);
-    expect(subjectOf(asked, snapshot)).toBeNull();
-    expect(missingSubject(asked, snapshot)).toEqual(want);
+    const asked = parseTarget(words, null);
+    expect(resolveTarget(asked, snapshot)).toBeNull();
+    expect(unresolvedTarget(asked, snapshot)).toEqual(want);
   });
 });

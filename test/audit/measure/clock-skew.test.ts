@@ -1,12 +1,16 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
-import { createSkew, observeCreated, skewSeconds } from '../../../src/audit/measure/clock-skew.ts';
+import {
+  createClockSkew,
+  observeCreated,
+  skewSeconds,
+} from '../../../src/audit/measure/clock-skew.ts';
 
 const t0 = 1_800_000_000;
 
 test('nothing is known before something was created', () => {
-  expect(skewSeconds(createSkew(), t0)).toBeNull();
+  expect(skewSeconds(createClockSkew(), t0)).toBeNull();
 });
 
 test('it is never too low, and too high by the cut second and the way at most', () => {
@@ -18,7 +22,7 @@ test('it is never too low, and too high by the cut second and the way at most', 
   const ahead = fc.double({ min: -50, max: 50, noNaN: true });
   fc.assert(
     fc.property(fc.array(object, { minLength: 1 }), ahead, (objects, distance) => {
-      const skew = createSkew();
+      const skew = createClockSkew();
       const arrivals = objects
         .map(({ created, way }) => ({
           created: Math.floor(t0 + created),
@@ -35,7 +39,7 @@ test('it is never too low, and too high by the cut second and the way at most', 
 });
 
 test('a clock that was set is forgotten as it was', () => {
-  const skew = createSkew();
+  const skew = createClockSkew();
   observeCreated(skew, t0, t0 + 0.5 - 20);
   expect(skewSeconds(skew, t0)).toBeCloseTo(-19.5);
   // The clock is put right; a while later nothing of it is left.
@@ -46,7 +50,7 @@ test('a clock that was set is forgotten as it was', () => {
 });
 
 test('what was last created long ago tells nothing', () => {
-  const skew = createSkew();
+  const skew = createClockSkew();
   observeCreated(skew, t0, t0 + 0.5);
   expect(skewSeconds(skew, t0 + 1000)).toBeCloseTo(0.5);
   expect(skewSeconds(skew, t0 + 2000)).toBeNull();

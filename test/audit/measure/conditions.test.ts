@@ -1,19 +1,19 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Conditions } from '../../../src/audit/measure/conditions.ts';
+import type { ConditionCounts } from '../../../src/audit/measure/conditions.ts';
 import {
-  addConditions,
-  conditionsOf,
-  noConditions,
+  addConditionCounts,
+  countConditions,
+  noConditionCounts,
 } from '../../../src/audit/measure/conditions.ts';
 import type { Endpoint } from '../../../src/model/objects.ts';
 import { endpoint, slice } from '../../build.ts';
 
-const counted = (...endpoints: Partial<Endpoint>[]): Conditions =>
-  conditionsOf([slice({ endpoints: endpoints.map((more) => endpoint(more)) })]);
+const counted = (...endpoints: Partial<Endpoint>[]): ConditionCounts =>
+  countConditions([slice({ endpoints: endpoints.map((more) => endpoint(more)) })]);
 
 describe('where an endpoint is counted', () => {
-  const cases: [Partial<Endpoint>, keyof Conditions][] = [
+  const cases: [Partial<Endpoint>, keyof ConditionCounts][] = [
     [{ ready: true, serving: true, terminating: false }, 'ready'],
     [{ ready: null, serving: null, terminating: null }, 'ready'],
     [{ ready: true, serving: true, terminating: true }, 'ready'],
@@ -24,7 +24,7 @@ describe('where an endpoint is counted', () => {
     [{ ready: false, serving: false, terminating: true }, 'terminating'],
   ];
   test.each(cases)('%j is %s', (conditions, want) => {
-    expect(counted(conditions)).toEqual({ ...noConditions(), [want]: 1 });
+    expect(counted(conditions)).toEqual({ ...noConditionCounts(), [want]: 1 });
   });
 
   test('ready ones with hints are counted as such, others are not', () => {
@@ -39,11 +39,11 @@ describe('where an endpoint is counted', () => {
 });
 
 test('what was added can be taken away', () => {
-  const sum = noConditions();
+  const sum = noConditionCounts();
   const some = counted({}, { ready: false }, { forZones: ['a'] });
-  addConditions(sum, some, 1);
-  addConditions(sum, some, 1);
+  addConditionCounts(sum, some, 1);
+  addConditionCounts(sum, some, 1);
   expect([sum.ready, sum['not-ready'], sum.hinted]).toEqual([4, 2, 2]);
-  addConditions(sum, some, -1);
+  addConditionCounts(sum, some, -1);
   expect(sum).toEqual(some);
 });

@@ -2,11 +2,11 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
 import { exemplify, exemplifyJourney } from '../../../src/audit/measure/exemplar.ts';
-import type { TravelLag } from '../../../src/audit/measure/journey-lag.ts';
+import type { JourneyLag } from '../../../src/audit/measure/journey-lag.ts';
 import {
   countStage,
-  createTravelLag,
-  travelOutputs,
+  createJourneyLag,
+  journeyLagOutputs,
 } from '../../../src/audit/measure/journey-lag.ts';
 import type { Journey } from '../../../src/audit/measure/journey.ts';
 import { createHistogram, observe } from '../../../src/audit/measure/lag.ts';
@@ -55,15 +55,15 @@ test('an exemplar is always within its bucket, as observe sees it', () => {
 const traceId = 'cd'.repeat(16);
 
 /** What is measured of a journey, and which of that has its trace. */
-function travelled(journey: Journey): TravelLag {
-  const lag = createTravelLag();
+function travelled(journey: Journey): JourneyLag {
+  const lag = createJourneyLag();
   for (const stage of journey.stages) countStage(lag, journey, stage);
   exemplifyJourney(lag, journey, traceId);
   return lag;
 }
 
-const exemplarsOf = (lag: TravelLag, of: 'readiness' | 'removal') =>
-  travelOutputs.map((output) => Object.values(lag[of][output].exemplars ?? []));
+const exemplarsOf = (lag: JourneyLag, of: 'readiness' | 'removal') =>
+  journeyLagOutputs.map((output) => Object.values(lag[of][output].exemplars ?? []));
 
 test('a journey is the exemplar of all that was measured of it', () => {
   const lag = travelled(journeyOf());

@@ -2,12 +2,12 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type {
-  Departure,
+  JourneyStart,
   Journey,
   JourneyEnd,
   JourneyOutput,
   JourneyQuality,
-  Journeys,
+  OpenJourneys,
 } from '../../../src/audit/measure/journey.ts';
 import {
   createJourneys,
@@ -20,7 +20,7 @@ import {
 
 const t0 = 1_800_000_000;
 
-const departure = (more: Partial<Departure> = {}): Departure => ({
+const departure = (more: Partial<JourneyStart> = {}): JourneyStart => ({
   namespace: 'shop',
   service: 'web',
   pod: 'web-1',
@@ -36,7 +36,7 @@ const departure = (more: Partial<Departure> = {}): Departure => ({
   ...more,
 });
 
-function world(most?: number): { journeys: Journeys; ended: Journey[] } {
+function world(most?: number): { journeys: OpenJourneys; ended: Journey[] } {
   const ended: Journey[] = [];
   const onEnd = (journey: Journey): number => ended.push(journey);
   const journeys = createJourneys({ onEnd, ...(most === undefined ? {} : { most }) });
@@ -48,7 +48,7 @@ const written = (stage: JourneyOutput, at: number) =>
 
 /** All journeys of the Service that await an output come to it. */
 function arrive(
-  journeys: Journeys,
+  journeys: OpenJourneys,
   output: JourneyOutput,
   at: number,
   nodes: readonly string[] = [],

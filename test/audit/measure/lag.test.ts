@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { Histogram } from '../../../src/audit/measure/histogram.ts';
-import type { Quality } from '../../../src/audit/measure/lag.ts';
+import type { TriggerQuality } from '../../../src/audit/measure/lag.ts';
 import {
   convergenceBounds,
   countConvergence,
@@ -104,7 +104,7 @@ describe('what a trigger time is worth', () => {
     readonly trigger: number | null;
     readonly at: number;
     readonly service?: ReturnType<typeof service>;
-    readonly want: Quality;
+    readonly want: TriggerQuality;
     readonly seconds?: number;
   }
   const young = service({ created: t0, at: t0 + 0.2 });

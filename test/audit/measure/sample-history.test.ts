@@ -1,10 +1,14 @@
 import { expect, test } from 'vitest';
 
-import type { Followed } from '../../../src/audit/measure/sample-history.ts';
+import type { FollowedChange } from '../../../src/audit/measure/sample-history.ts';
 import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
 import { times } from '../../build.ts';
 
-const followed = (at: number, seconds: number, more: Partial<Followed> = {}): Followed => ({
+const followed = (
+  at: number,
+  seconds: number,
+  more: Partial<FollowedChange> = {},
+): FollowedChange => ({
   service: 'shop/web',
   output: 'endpoints',
   operation: 'add',

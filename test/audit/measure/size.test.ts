@@ -34,7 +34,7 @@ test('the largest object is one that stands', () => {
   expect(largestBytes(sizes.endpointslices)).toBe(300);
   trackSize(sizes, change(grown ?? null, null));
   expect(largestBytes(sizes.endpointslices)).toBe(0);
-  expect(sizes.endpointslices.standing.size).toBe(0);
+  expect(sizes.endpointslices.objects.size).toBe(0);
 });
 
 test('objects without a size are counted apart from the sizes', () => {

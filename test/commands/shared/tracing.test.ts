@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 
-import { travelOutputs } from '../../../src/audit/measure/journey-lag.ts';
+import { journeyLagOutputs } from '../../../src/audit/measure/journey-lag.ts';
 import type { Auditor } from '../../../src/auditor/auditor.ts';
 import { createAuditor } from '../../../src/auditor/auditor.ts';
 import { replay } from '../../../src/auditor/replay.ts';
@@ -81,7 +81,7 @@ describe('journeys of a replay', () => {
     expect(sent).toHaveLength(ended);
     expect(counts.journeys.none).toBe(0);
     const ids = new Set(sent.map(({ traceId }) => traceId));
-    const exemplars = travelOutputs.flatMap((output) =>
+    const exemplars = journeyLagOutputs.flatMap((output) =>
       Object.values(auditor.measured.travel.readiness[output].exemplars ?? []),
     );
     expect(exemplars.length).toBeGreaterThan(0);
@@ -95,7 +95,7 @@ describe('journeys of a replay', () => {
     const measuredOf = ({ auditor }: typeof open) => [
       auditor.measured.journeys.ended,
       auditor.measured.travel.begun,
-      travelOutputs.map((output) => auditor.measured.travel.readiness[output].counts),
+      journeyLagOutputs.map((output) => auditor.measured.travel.readiness[output].counts),
       auditor.measured.convergence,
       auditor.settle.open(),
       auditor.settle.resolved(),

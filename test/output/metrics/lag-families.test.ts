@@ -2,8 +2,8 @@
 
 import { expect, test } from 'vitest';
 
-import { createSkew, observeCreated } from '../../../src/audit/measure/clock-skew.ts';
-import { countProgrammed, createTravelLag } from '../../../src/audit/measure/journey-lag.ts';
+import { createClockSkew, observeCreated } from '../../../src/audit/measure/clock-skew.ts';
+import { countProgrammed, createJourneyLag } from '../../../src/audit/measure/journey-lag.ts';
 import { createJourneys } from '../../../src/audit/measure/journey.ts';
 import { exposition, moment, stateOf } from '../samples.ts';
 
@@ -17,7 +17,7 @@ async function lines(name: string, ...more: Parameters<typeof stateOf>): Promise
 }
 
 test('programming lag by both of its ends', async () => {
-  const travel = createTravelLag();
+  const travel = createJourneyLag();
   countProgrammed(travel, { least: 0.2, most: 5 });
   expect(await lines('node_programming_lag_seconds_sum', { travel })).toEqual([
     '{bound="least"} 0.2',
@@ -52,7 +52,7 @@ test('journeys that are open, and those that ended, by how', async () => {
 
 test('the distance of the clocks, where it is known', async () => {
   expect(await lines('clock_ahead_seconds')).toEqual([]);
-  const skew = createSkew();
+  const skew = createClockSkew();
   observeCreated(skew, moment, moment - 3.5);
   expect(await lines('clock_ahead_seconds', { skew })).toEqual([' -3.5']);
 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { explain } from '../../../src/audit/explain/explain.ts';
-import { matrixOf } from '../../../src/audit/explain/table.ts';
+import { serviceTable } from '../../../src/audit/explain/table.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import type { NodeOfService, ServiceView } from '../../../src/output/page/service.ts';
 import { renderService } from '../../../src/output/page/service.ts';
@@ -33,7 +33,7 @@ function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceV
   return {
     status,
     explanation: explain(context, ledger, { kind: 'service', service: 'shop/web' }),
-    matrix: matrixOf(context, of, 0, 100),
+    table: serviceTable(context, of, 0, 100),
     from: 0,
     maxEndpointsPerSlice: 100,
     nodes: null,
@@ -80,7 +80,7 @@ describe('the page of a Service', () => {
 
   test('nodes that are not conform have a column', () => {
     const at = viewOf([service(), pod(), endpoints(), slice()]);
-    const [row] = at.matrix.rows;
+    const [row] = at.table.rows;
     const to = `${row?.address ?? ''}:8080`;
     const packet = {
       kind: 'cluster IP',

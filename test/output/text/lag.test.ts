@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { createTravelLag } from '../../../src/audit/measure/journey-lag.ts';
+import { createJourneyLag } from '../../../src/audit/measure/journey-lag.ts';
 import {
   countConvergence,
   createConvergenceLag,
@@ -68,7 +68,7 @@ test('every distribution has its buckets, which add up', () => {
   for (const seconds of [0.001, 0.3, 0.3, 7, 1000]) {
     countConvergence(convergence, { output: 'node', operation: 'remove', seconds });
   }
-  const all = listDistributions(convergence, createTriggerLag(), createTravelLag());
+  const all = listDistributions(convergence, createTriggerLag(), createJourneyLag());
   // 4 outputs by 3 operations, 2 resources, twice 3 outputs, and 2 bounds.
   expect(all).toHaveLength(12 + 2 + 6 + 2);
   const names = all.map(({ lag, output, of }) => `${lag} ${output} ${of ?? ''}`);
