@@ -133,7 +133,7 @@ const traffic: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'Largest objects',
-    description: 'As JSON. What has more than 1572864 bytes (1.5 MiB) stays as it is for good.',
+    description: 'As protobuf. What has more than 1572864 bytes (1.5 MiB) stays as it is for good.',
     unit: 'bytes',
     width: 8,
     queries: [{ expr: max(of('object_bytes_max'), 'resource'), legend: '{{resource}}' }],
@@ -142,7 +142,7 @@ const traffic: readonly PanelSpec[] = [
   {
     kind: 'heatmap',
     title: 'Sizes of slices that were written',
-    description: 'Versions of EndpointSlices that arrived, by their bytes as JSON.',
+    description: 'Versions of EndpointSlices that arrived, by their bytes as protobuf.',
     unit: 'bytes',
     width: 8,
     queries: [{ expr: buckets('object_bytes', 'resource="endpointslices"'), legend: '' }],
@@ -172,7 +172,7 @@ const traffic: readonly PanelSpec[] = [
   {
     kind: 'lines',
     title: 'Bytes to one watcher',
-    description: 'Bytes of the objects that changed, as JSON: what one watcher of all is sent.',
+    description: 'Bytes of the objects that changed, as protobuf: what one watcher of all is sent.',
     unit: 'binBps',
     width: 8,
     queries: [{ expr: rate(of('update_bytes_total'), 'resource'), legend: '{{resource}}' }],

@@ -164,7 +164,10 @@ export interface EndpointSubset {
 export interface Endpoints extends Arrived {
   readonly annotations: Labels;
   readonly subsets: readonly EndpointSubset[];
-  /** Length of the object as JSON without managedFields; null when the door could not tell. */
+  /**
+   * Size in bytes: of the protobuf message, or of JSON without managedFields if the object came as
+   * JSON. null if JSON.stringify cannot write the object.
+   */
   readonly bytes: number | null;
 }
 

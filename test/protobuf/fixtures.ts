@@ -27,16 +27,28 @@ export interface Message {
   readonly bytes: Buffer;
 }
 
-/** The field of this number, which holds bytes. */
-function part(bytes: Buffer, number: number): Buffer {
+/** The fields of this number, which contain bytes. */
+function parts(bytes: Buffer, number: number): Buffer[] {
+  const found: Buffer[] = [];
   const cursor = { bytes, at: 0 };
   while (cursor.at < bytes.length) {
     const tag = readTag(cursor, bytes.length);
     const end = readEnd(cursor, bytes.length);
-    if (tag >>> 3 === number) return bytes.subarray(cursor.at, end);
+    if (tag >>> 3 === number) found.push(bytes.subarray(cursor.at, end));
     cursor.at = end;
   }
-  throw new Error(`Expected a field ${number}`);
+  return found;
+}
+
+function part(bytes: Buffer, number: number): Buffer {
+  const [found] = parts(bytes, number);
+  if (found === undefined) throw new Error(`Expected a field ${number}`);
+  return found;
+}
+
+/** The length of the message of each item of a page. */
+export function itemSizes({ protobuf }: Answer): number[] {
+  return parts(part(protobuf.subarray(prefixLength), 2), 2).map(({ length }) => length);
 }
 
 const prefixLength = 4;

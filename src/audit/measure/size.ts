@@ -8,9 +8,9 @@
 // cmd/kube-proxy/app/server.go), and so does the fan-out. For Endpoints, which kube-proxy no longer
 // reads, the fan-out is what slices save: the figure to hold theirs against.
 //
-// Bytes are those of the object as JSON without managedFields, as the door measured them. Nodes are
-// sent protobuf with managedFields, so the fan-out is an order of magnitude and not a network
-// meter. Left out: clients other than one kube-proxy per Node, lists, and bookmarks.
+// Bytes of a live object are those of its protobuf message, which etcd stores and watchers receive.
+// An object from a dump or recording has those of its JSON without managedFields, which is longer.
+// Left out: clients other than one kube-proxy per Node, lists, and bookmarks.
 
 import type { Change, Endpoints, EndpointSlice, OutputResource } from '../../model/objects.ts';
 import { isOutput, label } from '../../model/objects.ts';

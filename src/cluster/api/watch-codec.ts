@@ -11,11 +11,12 @@
 // body that ends without one was cut off.
 
 import type { WatchEvent } from '../../model/objects.ts';
+import { isOutput } from '../../model/objects.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { eventTypes, isFields } from '../decode/json-fields.ts';
 import type { Piece } from '../decode/json-items.ts';
 import { jsonPieces } from '../decode/json-items.ts';
-import { hasManagedFields, itemTypeLength, jsonBytes, project } from '../decode/json-objects.ts';
+import { jsonBytes, project } from '../decode/json-objects.ts';
 import type { Line } from '../decode/line-reader.ts';
 import { lineBatches } from '../decode/line-reader.ts';
 import { withoutManagedFields } from '../decode/managed-fields.ts';
@@ -96,11 +97,7 @@ function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
   if (name === 'ERROR') return { kind: 'status', status: readStatus(object, 0) };
   const type = eventTypes.get(name);
   if (type === undefined) return badFrame(reading, 'Expected a watch event', text, false);
-  const prefix = `{"type":"${String(name)}","object":`;
-  const isTight = text.startsWith(prefix) && text.endsWith('}}');
-  const bytes = (): number | null =>
-    isTight ? line.bytes - bytesCut(whole, text) - prefix.length - 1 : null;
-  return objectFrame(reading, type, object, at, bytes);
+  return objectFrame(reading, type, object, at);
 }
 
 function bookmark(object: unknown): Frame {
@@ -121,10 +118,7 @@ function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
       const text = bareText(piece.text, reading);
       const object = parse(text);
       if (object === undefined) return badFrame(reading, 'Expected an item', piece.text, false);
-      const isTyped = isFields(object) && object.kind !== undefined;
-      const type = isTyped ? 0 : itemTypeLength(reading.resource);
-      const bytes = (): number => Buffer.byteLength(text) + type;
-      return objectFrame(reading, 'added', object, at, bytes);
+      return objectFrame(reading, 'added', object, at);
     }
     case 'tail':
     case 'document': {
@@ -152,10 +146,6 @@ function metadataOf(object: unknown): Fields {
 const bareText = (whole: string, { raw }: Reading): string =>
   raw ? whole : withoutManagedFields(whole);
 
-/** How many bytes shorter the other text is. */
-const bytesCut = (whole: string, text: string): number =>
-  text === whole ? 0 : Buffer.byteLength(whole) - Buffer.byteLength(text);
-
 function parse(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -169,30 +159,16 @@ function badFrame(reading: Reading, message: string, text: string | null, cut: b
   return { kind: 'bad', message, value: text === null ? null : valueText(text), lost, cut };
 }
 
-/** `bytes` tells its length as it stands; null: not to be told without writing it. */
 function objectFrame(
   { resource, previousPod, raw: wanted }: Reading,
   type: WatchEvent['type'],
   raw: unknown,
   at: number,
-  bytes: () => number | null,
 ): Frame {
-  const measured = resource === 'endpoints' || resource === 'endpointslices';
   const projection = project(resource, raw, at, {
     previousPod,
-    bytes: measured ? bareBytes(raw, bytes()) : null,
+    bytes: isOutput(resource) ? jsonBytes(raw) : null,
   });
   const version = textOf(metadataOf(raw).resourceVersion);
   return { kind: 'object', type, projection, version, ...(wanted ? { raw } : {}) };
-}
-
-const managedFieldsName = '"managedFields":,'.length;
-
-/** The length of an object as JSON without managedFields, from the length with them. */
-function bareBytes(raw: unknown, bytes: number | null): number | null {
-  if (bytes === null) return jsonBytes(raw);
-  if (!hasManagedFields(raw)) return bytes;
-  // Cheaper than to write the whole object again, and the same where the server writes no blanks.
-  const fields = JSON.stringify(metadataOf(raw).managedFields);
-  return bytes - managedFieldsName - Buffer.byteLength(fields);
 }

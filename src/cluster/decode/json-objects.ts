@@ -77,7 +77,7 @@ export type Projection<R extends Resource> =
 export interface Known {
   /** The latest version of the pod of this key, for `ipsSince`. */
   readonly previousPod?: ((key: Key) => Pod | undefined) | undefined;
-  /** Length of the object as JSON without managedFields. */
+  /** The size of the object in bytes: of the message, or of JSON without managedFields. */
   readonly bytes?: number | null;
 }
 
@@ -103,19 +103,6 @@ export function resourceOfKind(apiVersion: unknown, kind: unknown): Resource | n
   if (resource === null || apiVersion === undefined) return resource;
   const versions = resource === 'endpointslices' ? sliceVersions : ['v1'];
   return versions.includes(apiVersion) ? resource : null;
-}
-
-/** The length of `"kind":…,"apiVersion":…,` as JSON has it for an object that says its type. */
-export function typeLength(apiVersion: string, kind: string): number {
-  return `"kind":"${kind}","apiVersion":"${apiVersion}",`.length;
-}
-
-/**
- * The length of that for the items of a list, which lack what the list says of all of them: with
- * it, their size is that of a watch event.
- */
-export function itemTypeLength(resource: Resource): number {
-  return typeLength(resource === 'endpointslices' ? sliceV1 : 'v1', kinds[resource]);
 }
 
 /**

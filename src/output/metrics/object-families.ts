@@ -150,7 +150,7 @@ export const sizeFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}object_bytes_max`,
     type: 'gauge',
-    help: 'Bytes of the largest object as JSON; the API server refuses more than 1572864.',
+    help: 'Bytes of the largest object, as protobuf; the API server refuses more than 1572864.',
     labels: { resource: outputResources },
     unit: 'bytes',
     stability: 'stable',
@@ -161,7 +161,7 @@ export const sizeFamilies: readonly MetricFamily[] = [
     name: `${prefix}object_bytes`,
     type: 'histogram',
     help:
-      'Bytes as JSON of every version of an object that arrived, those of the first list too; ' +
+      'Bytes of every version of an object that arrived, as protobuf, the first list included; ' +
       'the API server refuses more than 1572864.',
     labels: { resource: outputResources },
     unit: 'bytes',
@@ -213,7 +213,7 @@ export const sizeFamilies: readonly MetricFamily[] = [
   {
     name: `${prefix}update_bytes_total`,
     type: 'counter',
-    help: 'Bytes of the objects that changed, as JSON: what one watcher is sent.',
+    help: 'Bytes of the objects that changed, as protobuf: what one watcher is sent.',
     labels: { resource: outputResources },
     unit: 'bytes',
     stability: 'stable',

@@ -167,7 +167,7 @@ const measuredFamilies: readonly ServiceFamily[] = [
   {
     name: `${prefix}object_bytes`,
     type: 'gauge',
-    help: 'Bytes as JSON of the Endpoints, and of the slices that the controllers wrote together.',
+    help: 'Bytes of the Endpoints, and of the slices that the controllers wrote together.',
     labels: { resource: outputResources },
     most: outputResources.length,
     unit: 'bytes',

@@ -26,6 +26,10 @@ async function framesOf(
   return frames;
 }
 
+/** The frames without the size of objects, which differs between JSON and protobuf. */
+const unsized = (frames: readonly Frame[]): unknown =>
+  JSON.parse(JSON.stringify(frames, (name, value: unknown) => (name === 'bytes' ? 0 : value)));
+
 const pages = (resource: Resource): Answer[] =>
   all.filter((answer) => answer.items !== null && answer.resource === resource);
 
@@ -43,7 +47,8 @@ describe('frames are those of the same answers in JSON', () => {
     if (page === undefined) throw new Error('Expected a page');
     const want = await framesOf(json, 'list', resource, Buffer.from(JSON.stringify(page.json)));
     expect(want.at(-1)?.kind).toBe('page');
-    expect(await framesOf(protobufCodec, 'list', resource, page.protobuf)).toEqual(want);
+    const found = await framesOf(protobufCodec, 'list', resource, page.protobuf);
+    expect(unsized(found)).toEqual(unsized(want));
   });
 
   test.each(resources)('watches of %s', async (resource) => {
@@ -53,7 +58,8 @@ describe('frames are those of the same answers in JSON', () => {
     expect(new Set(want.map(({ kind }) => kind))).toEqual(
       new Set(['object', 'bookmark', 'status']),
     );
-    expect(await framesOf(protobufCodec, 'watch', resource, bodyOf(of))).toEqual(want);
+    const found = await framesOf(protobufCodec, 'watch', resource, bodyOf(of));
+    expect(unsized(found)).toEqual(unsized(want));
   });
 });
 

@@ -113,7 +113,7 @@ describe('a list', () => {
   });
 });
 
-describe('the size of an object', () => {
+describe('the size of an object as JSON', () => {
   const managedFields = [
     { manager: 'kubelet', fieldsV1: { 'f:metadata': { 'k:{"ip":"1"}': {} } } },
   ];
@@ -122,7 +122,7 @@ describe('the size of an object', () => {
     { kind: 'Endpoints', metadata: { ...metadata, managedFields }, subsets: [] },
     { kind: 'Endpoints', metadata: { ...metadata, labels: { a: 'ü' }, managedFields } },
   ];
-  test.each(raws)('%#: is that without managedFields', async (raw) => {
+  test.each(raws)('%#: excludes managedFields', async (raw) => {
     const list = JSON.stringify({ metadata: { resourceVersion: '9' }, items: [raw] });
     const spaced = JSON.stringify({ type: 'ADDED', object: raw }).replace('{"type"', '{ "type"');
     for (const isRaw of [false, true]) {

@@ -32,7 +32,7 @@ import { readBool, readEnd, readInt32, readTag, readText, tagOf, varintTagOf } f
 // --- Endpoints ---
 
 /**
- * The message Endpoints from the cursor to `end`, with its length as JSON; throws WrongType where
+ * The message Endpoints from the cursor to `end`, of `bytes` bytes; throws WrongType where
  * it is not as expected.
  */
 export function readEndpoints(cursor: Cursor, end: number, at: number, bytes: number): Endpoints {

@@ -15,27 +15,20 @@
 // No value refers to the bytes that it was read from.
 
 import type { ObjectOf, Resource } from '../../../model/objects.ts';
+import { isOutput } from '../../../model/objects.ts';
 import { WrongType } from '../json-fields.ts';
 import type { Known, Projection } from '../json-objects.ts';
 import { project, unreadable } from '../json-objects.ts';
 import { readEndpoints, readEndpointSlice } from './endpoints.ts';
-import { jsonLength } from './json-length.ts';
 import { readPod } from './pod.ts';
 import { readRaw } from './proto-to-json.ts';
 import { messages } from './schema.ts';
 import type { Cursor } from './wire.ts';
 
-/** What the caller knows of an object, besides its bytes. */
-export interface Framed {
-  readonly previousPod?: Known['previousPod'];
-  /** Bytes that JSON has for kind and apiVersion, which the message does not: see typeLength. */
-  readonly typeBytes: number;
-}
-
 /**
  * Reads the message of an object of this resource from `bytes`, from `from` to `to`; `at` is its
  * arrival, Unix seconds. Never throws for content; the problem is that of project.ts. The `bytes`
- * of Endpoints and EndpointSlices are the length of their JSON, computed from the message.
+ * of Endpoints and EndpointSlices are the length of the message.
  */
 export function readObject<R extends Resource>(
   resource: R,
@@ -43,17 +36,17 @@ export function readObject<R extends Resource>(
   from: number,
   to: number,
   at: number,
-  framed: Framed,
+  previousPod?: Known['previousPod'],
 ): Projection<R> {
   const read = readers[resource];
   if (read !== undefined) {
     try {
-      return { object: read({ bytes, at: from }, to, at, framed) };
+      return { object: read({ bytes, at: from }, to, at, previousPod) };
     } catch (error) {
       if (!(error instanceof WrongType)) throw error;
     }
   }
-  return readByTable(resource, { bytes, at: from }, to, at, framed);
+  return readByTable(resource, { bytes, at: from }, to, at, previousPod);
 }
 
 function readByTable<R extends Resource>(
@@ -61,48 +54,31 @@ function readByTable<R extends Resource>(
   cursor: Cursor,
   end: number,
   at: number,
-  { previousPod, typeBytes }: Framed,
+  previousPod: Known['previousPod'],
 ): Projection<R> {
   const raw: Record<string, unknown> = {};
   const from = cursor.at;
   try {
     readRaw(messages[resource], cursor, end, raw);
-    cursor.at = from;
-    const bytes = isMeasured(resource) ? measure(resource, cursor, end, typeBytes) : null;
-    return project(resource, raw, at, { previousPod, bytes });
+    return project(resource, raw, at, {
+      previousPod,
+      bytes: isOutput(resource) ? end - from : null,
+    });
   } catch (error) {
     if (!(error instanceof WrongType)) throw error;
     return { problem: unreadable(resource, raw, error) };
   }
 }
 
-type Measured = 'endpoints' | 'endpointslices';
-
-const isMeasured = (resource: Resource): resource is Measured =>
-  resource === 'endpoints' || resource === 'endpointslices';
-
-const measure = (resource: Measured, cursor: Cursor, end: number, typeBytes: number): number =>
-  jsonLength(messages[resource], cursor, end) + typeBytes;
-
 type Read<R extends Resource> = (
   cursor: Cursor,
   end: number,
   at: number,
-  framed: Framed,
+  previousPod: Known['previousPod'],
 ) => ObjectOf[R];
 
 const readers: { readonly [R in Resource]?: Read<R> } = {
-  pods: (cursor, end, at, { previousPod }) => readPod(cursor, end, at, previousPod),
-  endpoints: (cursor, end, at, { typeBytes }) => {
-    const from = cursor.at;
-    const length = measure('endpoints', cursor, end, typeBytes);
-    cursor.at = from;
-    return readEndpoints(cursor, end, at, length);
-  },
-  endpointslices: (cursor, end, at, { typeBytes }) => {
-    const from = cursor.at;
-    const length = measure('endpointslices', cursor, end, typeBytes);
-    cursor.at = from;
-    return readEndpointSlice(cursor, end, at, length);
-  },
+  pods: readPod,
+  endpoints: (cursor, end, at) => readEndpoints(cursor, end, at, end - cursor.at),
+  endpointslices: (cursor, end, at) => readEndpointSlice(cursor, end, at, end - cursor.at),
 };

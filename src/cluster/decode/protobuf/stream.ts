@@ -17,7 +17,7 @@
 import type { Resource, WatchEvent } from '../../../model/objects.ts';
 import { eventTypes, WrongType } from '../json-fields.ts';
 import type { Known, Projection, Unreadable } from '../json-objects.ts';
-import { itemTypeLength, kinds, typeLength, unreadable } from '../json-objects.ts';
+import { kinds, unreadable } from '../json-objects.ts';
 import { textLimit } from '../line-reader.ts';
 import { wordAt } from './metadata.ts';
 import { readObject } from './objects.ts';
@@ -198,7 +198,6 @@ export function createListReader<R extends Resource>(resource: R, held: Held = {
     continueToken: '',
     problem: null,
   };
-  const framed = { ...held, typeBytes: itemTypeLength(resource) };
   return {
     *read(chunk, at) {
       if (state.problem !== null || state.left === 0) return;
@@ -208,7 +207,7 @@ export function createListReader<R extends Resource>(resource: R, held: Held = {
             const head = nextField(state, whole, next);
             if (head === null) break;
             if (head.tag === tagOf(2)) {
-              yield readObject(resource, whole, head.from, head.to, at, framed);
+              yield readObject(resource, whole, head.from, head.to, at, held.previousPod);
             } else if (head.tag === tagOf(1)) readListMeta(state, whole, head);
             next = head.to;
           }
@@ -407,8 +406,7 @@ function readFrame<R extends Resource>(
     if (object.kind !== kinds[resource]) {
       throw new WrongType('kind', 'the kind that is watched', object.kind);
     }
-    const framed = { previousPod, typeBytes: typeLength(object.apiVersion, object.kind) };
-    const projection = readObject(resource, bytes, object.from, object.to, at, framed);
+    const projection = readObject(resource, bytes, object.from, object.to, at, previousPod);
     const version = projection.object?.resourceVersion ?? readVersion(bytes, object);
     return { type, projection, version };
   } catch (error) {

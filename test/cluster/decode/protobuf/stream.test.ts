@@ -2,7 +2,7 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import type { Projection } from '../../../../src/cluster/decode/json-objects.ts';
-import { jsonBytes, project } from '../../../../src/cluster/decode/json-objects.ts';
+import { project } from '../../../../src/cluster/decode/json-objects.ts';
 import type { Status, WatchMessage } from '../../../../src/cluster/decode/protobuf/stream.ts';
 import {
   createListReader,
@@ -10,30 +10,18 @@ import {
   readStatus,
 } from '../../../../src/cluster/decode/protobuf/stream.ts';
 import type { Resource } from '../../../../src/model/objects.ts';
-import { resources } from '../../../../src/model/objects.ts';
+import { isOutput, resources } from '../../../../src/model/objects.ts';
 import type { Answer, Raw } from '../../../protobuf/fixtures.ts';
-import { answers } from '../../../protobuf/fixtures.ts';
+import { answers, itemSizes, messages } from '../../../protobuf/fixtures.ts';
 
 const at = 1_795_258_544.5;
 const all = answers();
 const pages = all.filter(({ items }) => items !== null);
 const frames = all.filter(({ items }) => items === null);
 
-const bytesOf = (resource: Resource, raw: unknown): number | null =>
-  resource.startsWith('endpoint') ? jsonBytes(raw) : null;
-
-const projected = (resource: Resource, raw: unknown): Projection<Resource> =>
-  project(resource, raw, at, { bytes: bytesOf(resource, raw) });
-
-/** As an item of a list, whose size is that of a watch event. */
-function listed(resource: Resource, raw: Raw): Projection<Resource> {
-  const version = resource === 'endpointslices' ? 'discovery.k8s.io/v1' : 'v1';
-  const kinds = { endpoints: 'Endpoints', endpointslices: 'EndpointSlice' } as const;
-  const kind = kinds[resource as keyof typeof kinds] as string | undefined;
-  if (kind === undefined) return projected(resource, raw);
-  const bytes = jsonBytes({ kind, apiVersion: version, ...raw });
-  return project(resource, raw, at, { bytes });
-}
+/** The model object of the JSON, with the size of the message. */
+const projected = (resource: Resource, raw: unknown, size: number): Projection<Resource> =>
+  project(resource, raw, at, { bytes: isOutput(resource) ? size : null });
 
 const resourceOf = ({ resource }: Answer): Resource => resource ?? 'pods';
 
@@ -58,10 +46,14 @@ const sizes = fc.array(fc.integer({ min: 1, max: 3000 }), { minLength: 1, maxLen
 describe('createListReader', () => {
   test.each(pages.map((page) => [page.json.kind, page.items?.length, page] as const))(
     '%s of %i',
-    (_kind, _count, { json, protobuf, items, ...page }) => {
-      const resource = resourceOf({ json, protobuf, items, ...page });
+    (_kind, _count, answer) => {
+      const { json, protobuf, items } = answer;
+      const resource = resourceOf(answer);
+      const sizes = itemSizes(answer);
       const reader = createListReader(resource);
-      expect([...reader.read(protobuf, at)]).toEqual(items?.map((raw) => listed(resource, raw)));
+      expect([...reader.read(protobuf, at)]).toEqual(
+        items?.map((raw, index) => projected(resource, raw, sizes[index] ?? 0)),
+      );
       expect(reader.end()).toBeNull();
       const metadata = json.metadata as { resourceVersion?: string; continue?: string };
       expect(reader.resourceVersion()).toBe(metadata.resourceVersion ?? '');
@@ -189,7 +181,8 @@ interface Failure extends Omit<Status, 'retryAfterSeconds' | 'causes'> {
 }
 
 /** What a frame says, from its JSON. */
-function wanted({ json, ...frame }: Answer): WatchMessage<Resource> {
+function wanted(frame: Answer): WatchMessage<Resource> {
+  const { json } = frame;
   const object = json.object as Raw;
   const metadata = (object.metadata ?? {}) as { resourceVersion?: string; annotations?: Raw };
   if (json.type === 'BOOKMARK') {
@@ -203,10 +196,11 @@ function wanted({ json, ...frame }: Answer): WatchMessage<Resource> {
     return { type: 'error', status: { code, reason, message, retryAfterSeconds, causes } };
   }
   const types = { ADDED: 'added', MODIFIED: 'modified', DELETED: 'deleted' } as const;
-  const resource = resourceOf({ json, ...frame });
+  const resource = resourceOf(frame);
   const type = types[json.type as keyof typeof types];
   const version = metadata.resourceVersion ?? '';
-  return { type, projection: projected(resource, object), version };
+  const size = messages([frame])[0]?.bytes.length ?? 0;
+  return { type, projection: projected(resource, object, size), version };
 }
 
 describe('createWatchReader', () => {
