@@ -15,14 +15,14 @@ import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 
 
 import { systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
-import type { AuditedOnce } from './commands/audit.ts';
+import type { AuditOptions } from './commands/audit.ts';
 import type { Shell } from './commands/complete.ts';
 import { completionScript, completionsOf, shells } from './commands/complete.ts';
-import type { Explained } from './commands/explain.ts';
+import type { ExplainOptions } from './commands/explain.ts';
 import type { LagOptions } from './commands/lag.ts';
-import type { Recorded } from './commands/record.ts';
-import type { Replayed } from './commands/replay.ts';
-import type { Served } from './commands/serve.ts';
+import type { RecordOptions } from './commands/record.ts';
+import type { ReplayOptions } from './commands/replay.ts';
+import type { ServeOptions } from './commands/serve.ts';
 import {
   nodeProblem,
   parseAddress,
@@ -35,13 +35,13 @@ import {
 } from './commands/shared/flags.ts';
 import {
   refuseLive,
-  withAgents,
-  withConnected,
-  withJudged,
-  withMetrics,
-  withNode,
-  withReported,
-  withShard,
+  withAgentsFlags,
+  withClusterFlags,
+  withAuditFlags,
+  withMetricsFlags,
+  withAgentCommandFlags,
+  withReportFlags,
+  withShardFlag,
 } from './commands/shared/options.ts';
 import type { NodeFile } from './commands/shared/rules-files.ts';
 import { version } from './model/program-version.ts';
@@ -123,10 +123,12 @@ function addCompletion(program: Command): void {
 
 /** Commands that judge or write what they are given, and end with it. */
 function addJudging(program: Command, run: Run): void {
-  withAgents(withRules(withConnected(withJudged(withReported(program.command('audit'))))))
+  withAgentsFlags(
+    withRules(withClusterFlags(withAuditFlags(withReportFlags(program.command('audit'))))),
+  )
     .description('judge a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
-    .action((paths: string[], options: AuditedOnce, command: Command) => {
+    .action((paths: string[], options: AuditOptions, command: Command) => {
       if (paths.length > 0) refuseLive(command, 'a dump, which is one moment', ['settle']);
       run(
         import('./commands/audit.ts').then(({ auditLive, auditDump }) =>
@@ -134,21 +136,21 @@ function addJudging(program: Command, run: Run): void {
         ),
       );
     });
-  withJudged(withReported(program.command('replay')))
+  withAuditFlags(withReportFlags(program.command('replay')))
     .description('judge a recording, or a kwok snapshot recording, from its beginning to its end')
     .argument('<file>', 'the recording, plain or gzip; - for stdin')
     .addOption(speedOption(Infinity, 'max'))
     .addOption(
       new Option('--until <time>', 'stop there: Unix seconds or RFC 3339').argParser(parseTime),
     )
-    .action((file: string, options: Replayed) => {
+    .action((file: string, options: ReplayOptions) => {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
     });
 }
 
 /** Commands that go on until they are stopped. */
 function addLasting(program: Command, run: Run): void {
-  withConnected(program.command('record'))
+  withClusterFlags(program.command('record'))
     .description('write what a live cluster delivers to a file that replay reads')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
     .addOption(
@@ -162,7 +164,7 @@ function addLasting(program: Command, run: Run): void {
       ),
     )
     .option('--redact', 'replace names and labels by hashes, and leave out what is not judged')
-    .action((file: string, options: Recorded) => {
+    .action((file: string, options: RecordOptions) => {
       run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });
 }
@@ -172,7 +174,7 @@ const ofServer = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'proxyC
 
 /** What answers questions: once, or for as long as it runs. */
 function addAnswering(program: Command, run: Run): void {
-  withRules(withConnected(withJudged(program.command('explain'))))
+  withRules(withClusterFlags(withAuditFlags(program.command('explain'))))
     .description('say why a pod is, or is not, in a Service, and what a node does with one')
     .argument(
       '<subject...>',
@@ -189,7 +191,7 @@ function addAnswering(program: Command, run: Run): void {
     .addOption(
       new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
     )
-    .action((words: string[], options: Explained, command: Command) => {
+    .action((words: string[], options: ExplainOptions, command: Command) => {
       if (options.recording !== undefined) refuseLive(command, '--recording', []);
       if (options.input !== undefined) refuseLive(command, '--input', ['settle']);
       if (options.server !== undefined) refuseLive(command, '--server', ofServer);
@@ -199,7 +201,7 @@ function addAnswering(program: Command, run: Run): void {
         ),
       );
     });
-  withJudged(program.command('lag'))
+  withAuditFlags(program.command('lag'))
     .description('say how long outputs took to follow their input, and what took longest')
     .option('--recording <file>', 'of a recording, as replay reads it')
     .option('--server <url>', 'of a running server: http://127.0.0.1:9465')
@@ -215,17 +217,19 @@ function addAnswering(program: Command, run: Run): void {
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
     .argParser(parseAddress)
     .default({ host: '127.0.0.1', port: 9465 }, '127.0.0.1:9465');
-  withAgents(withMetrics(withShard(withConnected(withJudged(program.command('serve'))))))
+  withAgentsFlags(
+    withMetricsFlags(withShardFlag(withClusterFlags(withAuditFlags(program.command('serve'))))),
+  )
     .description('audit a live cluster, or replay a recording, and serve what is found')
     .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
     .addOption(listenOption)
     .addOption(speedOption(20, '20'))
     .option('--once', 'end with the recording')
-    .action((options: Served, command: Command) => {
+    .action((options: ServeOptions, command: Command) => {
       if (options.recording !== undefined) refuseLive(command, '--recording', []);
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
-  withNode(program.command('agent'))
+  withAgentCommandFlags(program.command('agent'))
     .description('walk the rules of the node that it runs on, and answer the auditor')
     .action((options: AgentOptions) => {
       run(import('./commands/agent.ts').then(({ becomeAgent }) => becomeAgent(options)));

@@ -1,7 +1,7 @@
 // A live cluster for tests: the fake API server in process, on the machine's own time or on a
 // virtual clock, with one Service in it that is as the controllers leave it.
 
-import type { LiveClock } from '../src/auditor/event-loop.ts';
+import type { MonotonicClock } from '../src/auditor/event-loop.ts';
 import { createClock } from '../src/auditor/event-loop.ts';
 import { environmentOf } from '../src/cluster/api/transport/connection.ts';
 import type { Cluster } from '../src/commands/shared/cluster.ts';
@@ -101,7 +101,7 @@ export function liveCluster(slice: Raw = rawSlice, virtual?: VirtualClock): Live
   put('pods', rawPod);
   put('endpoints', rawEndpoints);
   put('endpointslices', slice);
-  const clock: LiveClock =
+  const clock: MonotonicClock =
     virtual === undefined
       ? createClock()
       : { ...virtual, soon: (call) => void virtual.after(0, call) };

@@ -30,6 +30,8 @@ import type { Store } from '../cluster/store/store.ts';
 import { createStore, heldObjects } from '../cluster/store/store.ts';
 import type { Key, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
 import { lostKey } from '../model/objects.ts';
+import type { Steps } from '../model/run-to-end.ts';
+import { runToEnd } from '../model/run-to-end.ts';
 import type { Scope } from '../model/scope.ts';
 import { isInNamespaces, isInScope, wholeCluster } from '../model/scope.ts';
 import type { OpenedFindings } from '../output/metrics/family.ts';
@@ -41,7 +43,7 @@ import type { Measured, Measuring } from './measurements.ts';
 import { createMeasuring } from './measurements.ts';
 import type { GivenRules, NodeRules } from './node-rules.ts';
 import { createNodeRules } from './node-rules.ts';
-import { createTally } from './totals.ts';
+import { createServiceTotals } from './totals.ts';
 
 export interface AuditorOptions {
   /** Seconds that a difference may stand before it is a finding; 0 for input of one moment. */
@@ -60,9 +62,6 @@ export interface AuditorOptions {
   /** A journey of a pod ended (measure/journey.ts). */
   readonly onJourney?: (journey: Journey) => void;
 }
-
-/** Work that can be interrupted after every step. */
-export type Steps = IteratorObject<undefined, void>;
 
 export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | FleetEntry;
 
@@ -163,7 +162,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
   const measuring = createMeasuring({
     snapshot: store.snapshot,
     opened,
-    tally: createTally(assumed.release, options.maxEndpointsPerSlice),
+    tally: createServiceTotals(assumed.release, options.maxEndpointsPerSlice),
     onJourney: (journey) => options.onJourney?.(journey),
   });
   const nodeRules = createNodeRules({
@@ -204,9 +203,9 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
   return {
     live: state.options.live === true,
     take: (entry) => {
-      take(state, entry);
+      runToEnd(timed(state, entry));
     },
-    takeInSteps: (entry) => stepsOf(state, entry),
+    takeInSteps: (entry) => timed(state, entry),
     advance: (at) => {
       tick(state, at);
     },
@@ -248,28 +247,8 @@ function heldBy({ store, ledger }: State): ReturnType<Parameters<typeof createCo
 const releasedFor = ({ options, kubernetes, guessed }: State): Released =>
   releasedAs(options.release, kubernetes, guessed);
 
-function take(state: State, entry: Entry): void {
-  const steps = stepsOf(state, entry);
-  while (steps.next().done !== true);
-}
-
-type Generating = Generator<undefined, void>;
-
-/** Nothing is left to do. */
-const taken: Steps = [].values();
-
-/** Nearly every entry is an event, and that one step, which needs no generators. */
-function stepsOf(state: State, entry: Entry): Steps {
-  if (entry.kind !== 'event' || state.losses.size > 0) return timed(state, entry);
-  const asked = performance.now();
-  tick(state, entry.event.at);
-  applyEvent(state, entry.event);
-  state.measuring.took((performance.now() - asked) / 1000, false);
-  return taken;
-}
-
 /** Takes in an entry and notes for how long that kept the process busy, pauses left out. */
-function* timed(state: State, entry: Entry): Generating {
+function* timed(state: State, entry: Entry): Steps {
   const steps = takeInSteps(state, entry);
   let seconds = 0;
   state.began = false;
@@ -283,7 +262,7 @@ function* timed(state: State, entry: Entry): Generating {
   state.measuring.took(seconds, state.began);
 }
 
-function* takeInSteps(state: State, entry: Entry): Generating {
+function* takeInSteps(state: State, entry: Entry): Steps {
   switch (entry.kind) {
     case 'header':
       tick(state, entry.at);
@@ -328,7 +307,7 @@ function* takeInSteps(state: State, entry: Entry): Generating {
       tick(state, entry.at);
       // What a node should do is not known while what it is told cannot be seen.
       if (entry.kind === 'node-report' && state.cut.isBlind('node')) break;
-      yield* state.nodeRules.hear(entry);
+      yield* state.nodeRules.takeAgentEntry(entry);
       break;
     case 'clock':
       tick(state, entry.at);
@@ -342,7 +321,7 @@ function* takeInSteps(state: State, entry: Entry): Generating {
 function* takeHeader(
   state: State,
   { kubernetes, resources, at }: Entry & { readonly kind: 'header' },
-): Generating {
+): Steps {
   const before = releasedFor(state).release;
   state.kubernetes = kubernetes;
   state.promised ??= resources;
@@ -350,7 +329,7 @@ function* takeHeader(
 }
 
 /** A first list is complete, or one that was not expected any more. */
-function* complete(state: State, resource: Resource, at: number): Generating {
+function* complete(state: State, resource: Resource, at: number): Steps {
   const isNew = !state.complete.has(resource);
   state.store.listed(resource);
   state.complete.add(resource);
@@ -361,7 +340,7 @@ function* complete(state: State, resource: Resource, at: number): Generating {
 /** Seconds for which at least a difference must be seen to stand after it could not be seen. */
 const leastSight = 5;
 
-function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Generating {
+function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
   const { cut, settle, ledger } = state;
   const { resource, at } = entry;
   for (const { output, from, to, missed } of cut.turn(resource, entry.state, at)) {
@@ -378,7 +357,7 @@ function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Gen
   }
 }
 
-function* takeUnreadable(state: State, type: WatchEvent['type'] | null, lost: Lost): Generating {
+function* takeUnreadable(state: State, type: WatchEvent['type'] | null, lost: Lost): Steps {
   const { scope = wholeCluster } = state.options;
   const isPlaced = lost.namespace !== null && lost.resource !== 'nodes';
   if (isPlaced && !isInNamespaces(scope, lost.namespace)) return;
@@ -399,7 +378,7 @@ function tick(state: State, at: number): void {
   if (state.ledger !== null) state.settle.advance(state.now);
 }
 
-function* finish(state: State, entry: RecordingEnd | DumpEnd): Generating {
+function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
   if ('at' in entry) {
     tick(state, entry.at);
     state.whole = entry.complete;
@@ -415,7 +394,7 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Generating {
 }
 
 /** Begins judging, or begins again where a resource is known that was not. */
-function* begin(state: State, at: number): Generating {
+function* begin(state: State, at: number): Steps {
   const { options, store, settle, measuring } = state;
   state.began = true;
   for (const { items } of state.ledger?.audited.values() ?? []) {
@@ -426,7 +405,7 @@ function* begin(state: State, at: number): Generating {
     release: releasedFor(state).release,
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
   };
-  const tally = createTally(context.release, options.maxEndpointsPerSlice);
+  const tally = createServiceTotals(context.release, options.maxEndpointsPerSlice);
   const ledger = createLedger({
     context,
     settle,
@@ -446,7 +425,7 @@ function* begin(state: State, at: number): Generating {
   state.nodeRules.begin(at);
 }
 
-function* lose(state: State, lost: Lost): Generating {
+function* lose(state: State, lost: Lost): Steps {
   state.unreadable++;
   state.losses.set(lostKey(lost), lost);
   if (state.ledger !== null) yield* state.ledger.loseInSteps(lost, state.now ?? 0);
@@ -473,7 +452,7 @@ function scoped(state: State, event: WatchEvent): WatchEvent | null {
   return held ? { ...event, type: 'deleted' } : null;
 }
 
-function* takeEvent(state: State, delivered: WatchEvent): Generating {
+function* takeEvent(state: State, delivered: WatchEvent): Steps {
   const found = applyEvent(state, delivered);
   if (found !== null) yield* state.ledger?.regainInSteps(found, delivered.at) ?? [];
 }

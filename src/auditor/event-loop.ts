@@ -21,7 +21,7 @@ import type { Auditor, Entry } from './auditor.ts';
 import { openedAtOnce } from './auditor.ts';
 
 /** Time as the loop has it. */
-export interface LiveClock {
+export interface MonotonicClock {
   /** Unix seconds that never run backwards. */
   now(): number;
   /** Calls back once after so many seconds; returns what cancels it. */
@@ -30,9 +30,9 @@ export interface LiveClock {
   soon(call: () => void): void;
 }
 
-export interface LiveOptions {
+export interface EventLoopOptions {
   readonly auditor: Auditor;
-  readonly clock: LiveClock;
+  readonly clock: MonotonicClock;
   /** Reads the objects of some Services of a namespace, by name; rejects when that fails. */
   readonly reread: (
     namespace: string,
@@ -44,7 +44,7 @@ export interface LiveOptions {
   readonly onQuiet?: () => void;
 }
 
-export interface Live {
+export interface EventLoop {
   /** Takes in entries; resolves when all are taken in, or at once when it has stopped. */
   deliver(entries: readonly Entry[]): Promise<void>;
   /** Why nothing is taken in any more, for people; null: it is. */
@@ -53,7 +53,7 @@ export interface Live {
 }
 
 /** Unix seconds by the monotonic clock. */
-export function createClock(): LiveClock {
+export function createClock(): MonotonicClock {
   const offset = Date.now() - performance.now();
   return {
     now: () => (performance.now() + offset) / 1000,
@@ -88,7 +88,7 @@ interface Batch {
 }
 
 interface State {
-  readonly options: LiveOptions;
+  readonly options: EventLoopOptions;
   readonly queue: Batch[];
   working: boolean;
   stopped: boolean;
@@ -102,7 +102,7 @@ interface State {
   readAt: number;
 }
 
-export function createLive(options: LiveOptions): Live {
+export function createEventLoop(options: EventLoopOptions): EventLoop {
   const state: State = {
     options,
     queue: [],
@@ -170,11 +170,11 @@ async function work(state: State): Promise<void> {
   }
   state.working = false;
   options.onQuiet?.();
-  look(state);
+  tick(state);
 }
 
 /** Opens what may be opened by now, has read what must be, and sets the timer for the next time. */
-function look(state: State): void {
+function tick(state: State): void {
   const { options, stopped, working } = state;
   // Whatever is queued may end what waits; the timer is set when it is taken in.
   if (stopped || working) return;
@@ -197,7 +197,7 @@ function look(state: State): void {
   const wait = Math.min(Math.max(Math.min(dueAt, retryAt, readAt) - now, 0.001), 1);
   state.cancel();
   state.cancel = options.clock.after(wait, () => {
-    look(state);
+    tick(state);
   });
 }
 
@@ -233,5 +233,5 @@ async function read(state: State, namespace: string, keys: readonly Key[]): Prom
   }
   state.reading--;
   state.retryAt = -Infinity;
-  look(state);
+  tick(state);
 }

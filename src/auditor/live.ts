@@ -11,12 +11,12 @@ import type { OnProblem } from '../cluster/decode/problem.ts';
 import { heldObjects } from '../cluster/store/store.ts';
 import type { Key } from '../model/objects.ts';
 import type { Auditor, Entry } from './auditor.ts';
-import type { LiveClock } from './event-loop.ts';
-import { createLive } from './event-loop.ts';
+import type { MonotonicClock } from './event-loop.ts';
+import { createEventLoop } from './event-loop.ts';
 
-export interface AttachOptions {
+export interface LiveAuditorOptions {
   readonly environment: Environment;
-  readonly clock: LiveClock;
+  readonly clock: MonotonicClock;
   readonly auditor: Auditor;
   /** Whether Endpoints are watched. */
   readonly endpoints: boolean;
@@ -25,7 +25,7 @@ export interface AttachOptions {
   readonly onQuiet?: () => void;
 }
 
-export interface Attached {
+export interface LiveAuditor {
   /** Runs until the signal is aborted; rejects for an error of ours. */
   run(signal: AbortSignal): Promise<void>;
   /** Why nothing is taken in any more, for people; null: it is. */
@@ -36,11 +36,11 @@ export interface Attached {
   readonly deliver: (entry: Entry) => Promise<void>;
 }
 
-export function attach(options: AttachOptions): Attached {
+export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
   const { environment, clock, auditor, endpoints, onProblem } = options;
   const stop = new AbortController();
   const broken = Promise.withResolvers<never>();
-  const live = createLive({
+  const live = createEventLoop({
     auditor,
     clock,
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
@@ -78,7 +78,7 @@ export function attach(options: AttachOptions): Attached {
 
 /** Services of a namespace as they are now; rejects where they cannot be read. */
 async function reread(
-  { environment, endpoints, auditor }: AttachOptions,
+  { environment, endpoints, auditor }: LiveAuditorOptions,
   namespace: string,
   names: readonly string[],
   signal: AbortSignal,

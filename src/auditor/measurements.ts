@@ -21,7 +21,7 @@ import type { Accumulators } from '../output/text/report.ts';
 import type { Release } from '../shadow/release.ts';
 import type { LagMeasuring, Lags } from './lag-samples.ts';
 import { createLags } from './lag-samples.ts';
-import type { Tally } from './totals.ts';
+import type { ServiceTotals } from './totals.ts';
 
 /**
  * What was measured since the input began; sums over Services are brought up to date by `refresh`.
@@ -30,7 +30,7 @@ export interface Measured extends Accumulators, Lags {
   /** Findings opened so far. */
   readonly opened: OpenedFindings;
   readonly durations: AuditDurations;
-  readonly tally: Tally;
+  readonly tally: ServiceTotals;
   refresh(): void;
 }
 
@@ -42,14 +42,14 @@ export interface Measuring {
   /** Notes how long it took to take in one entry, and whether judging began with it. */
   took(seconds: number, isBeginning: boolean): void;
   /** From now on, sums over Services are those of this ledger. */
-  follow(ledger: Ledger, tally: Tally, release: Release): void;
+  follow(ledger: Ledger, tally: ServiceTotals, release: Release): void;
 }
 
 export interface MeasuringOptions {
   readonly snapshot: Snapshot;
   readonly opened: OpenedFindings;
   /** What sums are until there is a ledger. */
-  readonly tally: Tally;
+  readonly tally: ServiceTotals;
   readonly onJourney: (journey: Journey) => void;
 }
 
@@ -61,8 +61,8 @@ export function createMeasuring(options: MeasuringOptions): Measuring {
   const trigger = createTriggerLag();
   const duration = (): Histogram => createHistogram(durationBounds);
   const durations = { full: duration(), change: duration() };
-  let followed: { readonly ledger: Ledger; readonly tally: Tally } | null = null;
-  const current = (): Tally => followed?.tally ?? tally;
+  let followed: { readonly ledger: Ledger; readonly tally: ServiceTotals } | null = null;
+  const current = (): ServiceTotals => followed?.tally ?? tally;
 
   function take(change: Change): void {
     const { resource, at } = change;

@@ -42,7 +42,7 @@ export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules;
 export interface NodeRules {
   take(entry: NodeEntry, at: number): void;
   /** Takes in what comes of an agent, once the cluster is known. */
-  hear(entry: FleetEntry): Generator<undefined, void>;
+  takeAgentEntry(entry: FleetEntry): Generator<undefined, void>;
   /** Frontends of all nodes that differ from what their rules should make of them. */
   readonly divergent: () => number;
   /** The cluster is known from now on. */
@@ -108,7 +108,7 @@ export function createNodeRules(options: NodeRulesOptions): NodeRules {
       sayLacking(state, waiting.values());
       waiting.clear();
     },
-    hear: (entry) => hear(state, entry),
+    takeAgentEntry: (entry) => hear(state, entry),
     divergent: () => {
       return [...state.told.values()].reduce((sum, { rules }) => sum + rules.divergent(), 0);
     },

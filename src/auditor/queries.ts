@@ -32,7 +32,7 @@ import { lagReportOf } from './reports.ts';
 const unseenLimit = 60;
 
 /** What is known of live input besides what the auditor knows; without it, nothing. */
-export interface Lively {
+export interface LiveStatus {
   readonly stuck: () => string | null;
   readonly counters: () => WatchMetrics['counters'];
   /** What became of traces; absent: none are sent. */
@@ -42,13 +42,13 @@ export interface Lively {
 }
 
 /** Input that is not live. */
-export const notLive: Lively = { stuck: () => null, counters: () => new Map(), fleet: null };
+export const notLive: LiveStatus = { stuck: () => null, counters: () => new Map(), fleet: null };
 
 /** What the server asks; `source` as PageStatus has it. */
 export function answersOf(
   auditor: Auditor,
   source: string,
-  live: Lively = notLive,
+  live: LiveStatus = notLive,
   perService: PerServiceOptions = { mode: 'off', max: 0 },
 ): AuditorQueries {
   const now = (): number => auditor.now() ?? 0;
@@ -79,7 +79,7 @@ export function answersOf(
 }
 
 /** The state at this moment, whatever the input has told so far. */
-function statusOf(auditor: Auditor, source: string, live: Lively): PageStatus {
+function statusOf(auditor: Auditor, source: string, live: LiveStatus): PageStatus {
   const { settle } = auditor;
   const { snapshot } = auditor.store;
   const metrics = metricsOf(auditor, live, noServiceSeries);
@@ -118,7 +118,7 @@ function* servicesOf({ measured }: Auditor): Generator<ServiceNumbers> {
 /** What /metrics shows, in steps; the numbers of the cluster are those of the last. */
 function* scrape(
   auditor: Auditor,
-  live: Lively,
+  live: LiveStatus,
   rows: ReturnType<typeof createServiceRows>,
 ): Generator<undefined, MetricsState> {
   auditor.measured.refresh();
@@ -132,7 +132,7 @@ function* scrape(
 /** The findings of its summary are in no order. */
 function metricsOf(
   auditor: Auditor,
-  { counters, tracing, fleet }: Lively,
+  { counters, tracing, fleet }: LiveStatus,
   perService: ServiceSeries,
 ): MetricsState {
   const ledger = auditor.ledger();

@@ -44,7 +44,7 @@ interface Counted extends ServiceNumbers {
 }
 
 /** Sums over all Services; right for all that was touched once `refresh` was called. */
-export interface Tally {
+export interface ServiceTotals {
   /** Notes that a Service, or a name without one, must be counted anew. */
   touch(ledger: Ledger, key: Key): void;
   refresh(ledger: Ledger): void;
@@ -79,7 +79,7 @@ interface State {
 /** Services that may wait to be counted: some milliseconds of work. */
 const mostTouched = 256;
 
-export function createTally(release: Release, maxEndpointsPerSlice: number): Tally {
+export function createServiceTotals(release: Release, maxEndpointsPerSlice: number): ServiceTotals {
   const state: State = {
     limits: { endpoints: endpointsCapacity, endpointslices: maxEndpointsPerSlice },
     release,

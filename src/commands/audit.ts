@@ -13,15 +13,15 @@ import { readDump } from '../cluster/files/dump.ts';
 import { fleetOf } from './shared/agents.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { openCluster } from './shared/cluster.ts';
-import { exitCodeOf, fail, print, problemLog, progress } from './shared/console.ts';
-import type { Agented, Connected, Judged, Reported } from './shared/options.ts';
-import type { Ruled } from './shared/rules-files.ts';
+import { exitCodeOf, fail, printReport, problemLog, progress } from './shared/console.ts';
+import type { AgentsFlags, ClusterFlags, AuditFlags, ReportFlags } from './shared/options.ts';
+import type { RulesFlags } from './shared/rules-files.ts';
 import { givenRules } from './shared/rules-files.ts';
-import { isSettled, judgedOnce } from './shared/run-once.ts';
+import { isSettled, auditOnce } from './shared/run-once.ts';
 
-export type AuditedOnce = Judged & Reported & Connected & Ruled & Agented;
+export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags & AgentsFlags;
 
-export async function auditDump(paths: readonly string[], options: AuditedOnce): Promise<number> {
+export async function auditDump(paths: readonly string[], options: AuditOptions): Promise<number> {
   const { problems, onProblem } = problemLog();
   const auditor = createAuditor({
     // A dump is one moment: there is nothing to wait for.
@@ -53,12 +53,12 @@ export async function auditDump(paths: readonly string[], options: AuditedOnce):
 function reported(
   auditor: Auditor,
   sources: readonly string[],
-  options: AuditedOnce,
+  options: AuditOptions,
   problems: readonly string[],
 ): number {
   const namespace = options.namespace ?? null;
   const report = reportOf(auditor, { kind: 'audit', sources, namespace, problems });
-  print(report, options.output);
+  printReport(report, options.output);
   return exitCodeOf(report);
 }
 
@@ -77,7 +77,7 @@ function areSettled(auditor: Auditor, fleet: Fleet, now: number): boolean {
 
 /** Audits a live cluster once; `cluster` is that of the options unless it is given. */
 export async function auditLive(
-  options: AuditedOnce,
+  options: AuditOptions,
   cluster: Cluster = openCluster(options),
 ): Promise<number> {
   if (options.rules !== undefined) {
@@ -85,7 +85,7 @@ export async function auditLive(
     return 2;
   }
   const { problems, onProblem } = problemLog();
-  const auditor = await judgedOnce(options, cluster, onProblem, isSettled, (judging, attached) => {
+  const auditor = await auditOnce(options, cluster, onProblem, isSettled, (judging, attached) => {
     const fleet = fleetOf(options, cluster, judging, attached, onProblem);
     if (fleet === null) return null;
     const isDone = (now: number): boolean => areSettled(judging, fleet, now);

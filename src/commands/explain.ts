@@ -28,13 +28,13 @@ import { askServer } from './shared/ask-server.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { openCluster } from './shared/cluster.ts';
 import { colour, fail, problemLog, terminalWidth } from './shared/console.ts';
-import type { Connected, Judged } from './shared/options.ts';
-import type { Ruled } from './shared/rules-files.ts';
+import type { ClusterFlags, AuditFlags } from './shared/options.ts';
+import type { RulesFlags } from './shared/rules-files.ts';
 import { givenRules } from './shared/rules-files.ts';
-import { judgedOnce } from './shared/run-once.ts';
+import { auditOnce } from './shared/run-once.ts';
 
 /** What the command line says besides the subject. */
-export interface Explained extends Judged, Connected, Ruled {
+export interface ExplainOptions extends AuditFlags, ClusterFlags, RulesFlags {
   readonly input?: readonly string[];
   readonly recording?: string;
   readonly server?: string;
@@ -48,7 +48,7 @@ async function follow(
   auditor: Auditor,
   asked: ParsedTarget,
   entries: AsyncIterable<RecordingEntry>,
-  options: Explained,
+  options: ExplainOptions,
 ): Promise<{ subject: ExplainTarget | null; moments: readonly HistoryEntry[] }> {
   let subject: ExplainTarget | null = null;
   let journal: TargetHistory | null = null;
@@ -99,7 +99,7 @@ function exitCodeOf({ found, verdict, severity }: Explanation): 0 | 1 | 2 {
 /** What there is to be explained from, of those that the command line may name. */
 const sources = ['input', 'recording', 'server'] as const;
 
-function usageError(options: Explained): string | null {
+function usageError(options: ExplainOptions): string | null {
   const given = sources.filter((one) => options[one] !== undefined);
   if (given.length > 1) {
     return `Expected only one of ${sources.map((one) => `--${one}`).join(', ')}`;
@@ -120,7 +120,7 @@ interface Known {
 }
 
 const auditorOptions = (
-  options: Explained,
+  options: ExplainOptions,
   settle: number,
   onProblem: OnProblem,
 ): AuditorOptions => ({
@@ -133,7 +133,7 @@ const auditorOptions = (
 async function ofDump(
   asked: ParsedTarget,
   paths: readonly string[],
-  options: Explained,
+  options: ExplainOptions,
 ): Promise<Known> {
   const { onProblem } = problemLog();
   // A dump is one moment: there is nothing to wait for.
@@ -143,7 +143,11 @@ async function ofDump(
   return { auditor, subject: resolveTarget(asked, auditor.store.snapshot), moments: null };
 }
 
-async function ofRecording(asked: ParsedTarget, path: string, options: Explained): Promise<Known> {
+async function ofRecording(
+  asked: ParsedTarget,
+  path: string,
+  options: ExplainOptions,
+): Promise<Known> {
   const { onProblem } = problemLog();
   const auditor = createAuditor(auditorOptions(options, options.settle, onProblem));
   const entries = await recordingOf(path, auditor, onProblem);
@@ -153,7 +157,7 @@ async function ofRecording(asked: ParsedTarget, path: string, options: Explained
 /** Follows the cluster while what is asked about is pending. */
 async function ofCluster(
   asked: ParsedTarget,
-  options: Explained,
+  options: ExplainOptions,
   cluster: Cluster,
 ): Promise<Known | null> {
   const isDone = (auditor: Auditor): boolean => {
@@ -161,7 +165,7 @@ async function ofCluster(
     return subject === null || explained(auditor, subject)?.verdict !== 'pending';
   };
   const { onProblem } = problemLog();
-  const auditor = await judgedOnce(options, cluster, onProblem, isDone);
+  const auditor = await auditOnce(options, cluster, onProblem, isDone);
   if (auditor === null) return null;
   return { auditor, subject: resolveTarget(asked, auditor.store.snapshot), moments: null };
 }
@@ -174,7 +178,7 @@ function explained(auditor: Auditor, subject: ExplainTarget): Explanation | null
 /** Explains what the words name; `open` opens the cluster of the options. The exit code. */
 export async function explainSubject(
   words: readonly string[],
-  options: Explained,
+  options: ExplainOptions,
   open: () => Cluster = () => openCluster(options),
 ): Promise<number> {
   const asked = parseTarget(words, options.namespace ?? null);
@@ -214,7 +218,7 @@ function failed(text: string): 2 {
   return 2;
 }
 
-function told(document: ExplainDocument, { output }: Explained): number {
+function told(document: ExplainDocument, { output }: ExplainOptions): number {
   process.stdout.write(renderExplanation(document, output, { colour, width: terminalWidth() }));
   return exitCodeOf(document);
 }

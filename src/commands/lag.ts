@@ -9,9 +9,9 @@ import type { LagReport } from '../output/text/lag.ts';
 import { renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
 import { fail, problemLog, progress } from './shared/console.ts';
-import type { Judged } from './shared/options.ts';
+import type { AuditFlags } from './shared/options.ts';
 
-export interface LagOptions extends Judged {
+export interface LagOptions extends AuditFlags {
   readonly recording?: string;
   readonly server?: string;
   readonly output: 'table' | 'json';
@@ -35,7 +35,7 @@ export async function lag(options: LagOptions): Promise<number> {
   return 0;
 }
 
-async function ofRecording(file: string, options: Judged): Promise<LagReport | null> {
+async function ofRecording(file: string, options: AuditFlags): Promise<LagReport | null> {
   const { onProblem } = problemLog();
   const auditor = createAuditor({
     settle: options.settle,

@@ -27,11 +27,11 @@ import { isInNamespaces, isInScope } from '../model/scope.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { openCluster } from './shared/cluster.ts';
 import { problemLog } from './shared/console.ts';
-import type { Connected } from './shared/options.ts';
+import type { ClusterFlags } from './shared/options.ts';
 import { scopeOf } from './shared/options.ts';
 import { stopSignal } from './shared/stop-signal.ts';
 
-export interface Recorded extends Connected {
+export interface RecordOptions extends ClusterFlags {
   /** Bytes of a file after which the next begins. */
   readonly maxSize?: number;
   /** Seconds after which the next begins. */
@@ -42,7 +42,7 @@ export interface Recorded extends Connected {
 /** Records until it is stopped; `cluster` is that of the options unless it is given. */
 export async function record(
   path: string,
-  options: Recorded,
+  options: RecordOptions,
   cluster: Cluster = openCluster(options),
   stop: AbortController = stopSignal(),
 ): Promise<number> {
@@ -74,7 +74,7 @@ async function setAside(path: string): Promise<void> {
 
 interface Part {
   readonly path: string;
-  readonly options: Recorded;
+  readonly options: RecordOptions;
   readonly cluster: Cluster;
   readonly redactor: Redactor | null;
   readonly signal: AbortSignal;

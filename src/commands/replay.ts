@@ -15,15 +15,15 @@ import { readRecording } from '../cluster/files/recording.ts';
 import type { Pod } from '../model/objects.ts';
 import {
   exitCodeOf,
-  print,
+  printReport,
   problemLog,
   progress,
-  sayFinding,
-  sayIfUnknown,
+  printFinding,
+  warnIfReleaseUnknown,
 } from './shared/console.ts';
-import type { Judged, Reported } from './shared/options.ts';
+import type { AuditFlags, ReportFlags } from './shared/options.ts';
 
-export interface Replayed extends Judged, Reported {
+export interface ReplayOptions extends AuditFlags, ReportFlags {
   readonly speed: number;
   readonly until?: number;
 }
@@ -48,12 +48,12 @@ export async function recordingOf(
   return readRecording({ name, bytes: bytes() }, onProblem, { previousPod });
 }
 
-export async function replayFile(path: string, options: Replayed): Promise<number> {
+export async function replayFile(path: string, options: ReplayOptions): Promise<number> {
   const { problems, onProblem } = problemLog();
   const isText = options.output === 'table' || options.output === 'wide';
   const say = (finding: Finding): void => {
     const isWanted = options.namespace === undefined || finding.namespace === options.namespace;
-    if (isText && isWanted) sayFinding(finding);
+    if (isText && isWanted) printFinding(finding);
   };
   const auditor = createAuditor({
     settle: options.settle,
@@ -69,7 +69,7 @@ export async function replayFile(path: string, options: Replayed): Promise<numbe
   });
   await replay(auditor, entries, { speed: options.speed, until: options.until ?? null });
   reading.done();
-  sayIfUnknown(auditor);
+  warnIfReleaseUnknown(auditor);
   if (isText) process.stdout.write('\n');
   const report = reportOf(auditor, {
     kind: 'replay',
@@ -77,7 +77,7 @@ export async function replayFile(path: string, options: Replayed): Promise<numbe
     namespace: options.namespace ?? null,
     problems,
   });
-  print(report, options.output);
+  printReport(report, options.output);
   return exitCodeOf(report);
 }
 

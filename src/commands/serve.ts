@@ -15,14 +15,14 @@ import { recordingOf } from './replay.ts';
 import { fleetOf } from './shared/agents.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditorOf, openCluster } from './shared/cluster.ts';
-import { print, problemLog, sayFinding, sayIfUnknown } from './shared/console.ts';
-import { growFast, startYoung } from './shared/heap-flags.ts';
-import type { Agented, Connected, Judged, Metered } from './shared/options.ts';
+import { printReport, problemLog, printFinding, warnIfReleaseUnknown } from './shared/console.ts';
+import { growHeapFaster, keepNewObjectsYoung } from './shared/heap-flags.ts';
+import type { AgentsFlags, ClusterFlags, AuditFlags, MetricsFlags } from './shared/options.ts';
 import { perServiceOf } from './shared/options.ts';
 import { stopSignal } from './shared/stop-signal.ts';
 import { traced, tracingOf } from './shared/tracing.ts';
 
-export interface Served extends Judged, Connected, Metered, Agented {
+export interface ServeOptions extends AuditFlags, ClusterFlags, MetricsFlags, AgentsFlags {
   /** true: the one that comes with the program. */
   readonly recording?: string | true;
   readonly listen: { host: string | null; port: number };
@@ -31,7 +31,7 @@ export interface Served extends Judged, Connected, Metered, Agented {
 }
 
 /** Audits the cluster, unless a recording is asked for. */
-export async function serve(options: Served): Promise<number> {
+export async function serve(options: ServeOptions): Promise<number> {
   const { recording } = options;
   if (recording === undefined) return serveLive(options);
   return serveRecording(recording === true ? embeddedRecording() : recording, options);
@@ -40,7 +40,7 @@ export async function serve(options: Served): Promise<number> {
 async function listenFor(
   answers: AuditorQueries,
   what: string,
-  { listen: at }: Served,
+  { listen: at }: ServeOptions,
 ): Promise<RunningServer> {
   const server = await listen(createApp(answers), at);
   const name = at.host ?? '127.0.0.1';
@@ -51,7 +51,7 @@ async function listenFor(
 
 /** Audits a live cluster until it is stopped; `cluster` is that of the options unless given. */
 export async function serveLive(
-  options: Served,
+  options: ServeOptions,
   cluster: Cluster = openCluster(options),
 ): Promise<number> {
   const { onProblem } = problemLog();
@@ -60,13 +60,13 @@ export async function serveLive(
   let named: string | null = null;
   const { auditor, attached } = auditorOf(cluster, options, {
     onProblem,
-    onOpen: sayFinding,
-    onResolve: sayFinding,
+    onOpen: printFinding,
+    onResolve: printFinding,
     ...traced(tracing, () => auditor),
     onQuiet() {
       if (auditor.kubernetes() === named) return;
       named = auditor.kubernetes();
-      sayIfUnknown(auditor);
+      warnIfReleaseUnknown(auditor);
     },
   });
   const fleet = fleetOf(options, cluster, auditor, attached, onProblem);
@@ -79,8 +79,8 @@ export async function serveLive(
   };
   const answers = answersOf(auditor, cluster.server, live, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
-  startYoung();
-  growFast(() => auditor.ledger() !== null);
+  keepNewObjectsYoung();
+  growHeapFaster(() => auditor.ledger() !== null);
   try {
     await Promise.all([attached.run(stop.signal), fleet?.run(stop.signal)]);
   } finally {
@@ -102,15 +102,15 @@ function embeddedRecording(): string {
 }
 
 /** Replays a recording at its speed, says what it finds, and serves it until it is stopped. */
-async function serveRecording(path: string, options: Served): Promise<number> {
+async function serveRecording(path: string, options: ServeOptions): Promise<number> {
   const { onProblem } = problemLog();
   const tracing = await tracingOf(process.env);
   const auditor = createAuditor({
     settle: options.settle,
     release: options.kubernetesVersion ?? null,
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
-    onOpen: sayFinding,
-    onResolve: sayFinding,
+    onOpen: printFinding,
+    onResolve: printFinding,
     onProblem,
     ...traced(tracing, () => auditor),
   });
@@ -132,7 +132,7 @@ async function serveRecording(path: string, options: Served): Promise<number> {
       });
       const standing = ended.findings.filter(({ resolvedAt }) => resolvedAt === null);
       process.stdout.write('\n');
-      print({ ...ended, findings: standing }, 'table');
+      printReport({ ...ended, findings: standing }, 'table');
     }
     if (options.once !== true && !stop.signal.aborted) {
       process.stdout.write('\nThe recording has ended; serving until stopped (Ctrl-C)\n');

@@ -18,9 +18,9 @@ import type { Item } from '../../src/audit/pending/pending.ts';
 import { verdictOf } from '../../src/audit/service/verdict.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import type { LiveClock } from '../../src/auditor/event-loop.ts';
-import type { Attached } from '../../src/auditor/live.ts';
-import { attach } from '../../src/auditor/live.ts';
+import type { MonotonicClock } from '../../src/auditor/event-loop.ts';
+import type { LiveAuditor } from '../../src/auditor/live.ts';
+import { connectAuditor } from '../../src/auditor/live.ts';
 import { createReflectors } from '../../src/cluster/api/reflectors.ts';
 import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/api-request.ts';
 import type { Environment } from '../../src/cluster/api/transport/request.ts';
@@ -64,7 +64,7 @@ export interface Simulation {
   readonly server: FakeServer;
   readonly truth: Truth;
   readonly auditor: Auditor;
-  readonly attached: Attached;
+  readonly attached: LiveAuditor;
   readonly environment: Environment;
   /** Seconds by which each resource's watch is behind. */
   readonly lags: Map<Resource, number>;
@@ -170,7 +170,7 @@ function environmentOf(
 }
 
 /** The virtual clock as the loop of a live cluster has it. */
-const liveClockOf = (clock: VirtualClock): LiveClock => ({
+const liveClockOf = (clock: VirtualClock): MonotonicClock => ({
   now: () => clock.now(),
   after: (seconds, call) => clock.after(seconds, call),
   soon: queueMicrotask,
@@ -226,7 +226,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
   });
   const owed = owedBy(truth, clock);
   const environment = environmentOf(clock, server, random, () => state);
-  const attached = attach({
+  const attached = connectAuditor({
     environment,
     clock: liveClockOf(clock),
     auditor: followed(auditor, owed),

@@ -5,14 +5,14 @@ import { describe, expect, test } from 'vitest';
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { Reread } from '../../src/audit/pending/confirm.ts';
 import type { Auditor, AuditorOptions, Entry } from '../../src/auditor/auditor.ts';
-import type { Live, LiveOptions } from '../../src/auditor/event-loop.ts';
-import { createClock, createLive } from '../../src/auditor/event-loop.ts';
+import type { EventLoop, EventLoopOptions } from '../../src/auditor/event-loop.ts';
+import { createClock, createEventLoop } from '../../src/auditor/event-loop.ts';
 import type { Service } from '../../src/model/objects.ts';
 import { virtualClock } from '../apiserver/clock.ts';
 import { added, auditorOf, lively, progress, service, watches } from '../entries.ts';
 
 interface Running {
-  readonly live: Live;
+  readonly live: EventLoop;
   readonly auditor: Auditor;
   readonly opened: Finding[];
   readonly read: string[];
@@ -23,7 +23,7 @@ interface Running {
 interface Setting {
   readonly settle?: number;
   readonly reread?: (auditor: Auditor) => Partial<Reread>;
-  readonly options?: Partial<LiveOptions>;
+  readonly options?: Partial<EventLoopOptions>;
   readonly more?: Partial<AuditorOptions>;
 }
 
@@ -31,7 +31,7 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
   const { auditor, opened } = auditorOf(settle, { live: true, ...more });
   const read: string[] = [];
   let now = 100;
-  const live = createLive({
+  const live = createEventLoop({
     auditor,
     clock: { ...createClock(), now: () => now },
     reread: (namespace, names) => {

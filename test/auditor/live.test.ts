@@ -5,8 +5,8 @@ import { afterEach, describe, expect, test } from 'vitest';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import type { Attached } from '../../src/auditor/live.ts';
-import { attach } from '../../src/auditor/live.ts';
+import type { LiveAuditor } from '../../src/auditor/live.ts';
+import { connectAuditor } from '../../src/auditor/live.ts';
 import { problemText } from '../../src/cluster/decode/problem.ts';
 import type { VirtualClock } from '../apiserver/clock.ts';
 import { virtualClock } from '../apiserver/clock.ts';
@@ -18,7 +18,7 @@ import { throwProblem } from '../problems.ts';
 interface Running {
   readonly server: FakeServer;
   readonly auditor: Auditor;
-  readonly attached: Attached;
+  readonly attached: LiveAuditor;
   readonly problems: string[];
 }
 
@@ -38,7 +38,7 @@ function run(slice: Raw = rawSlice, prepare: (server: FakeServer) => void = () =
     live: true,
   });
   const problems: string[] = [];
-  const attached = attach({
+  const attached = connectAuditor({
     environment: cluster.environment,
     clock: cluster.clock,
     auditor,

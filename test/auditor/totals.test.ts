@@ -9,8 +9,8 @@ import { createSettle } from '../../src/audit/pending/pending.ts';
 import type { Ledger } from '../../src/audit/service/auditor.ts';
 import { createLedger } from '../../src/audit/service/auditor.ts';
 import { summarize } from '../../src/audit/summary.ts';
-import type { Tally } from '../../src/auditor/totals.ts';
-import { createTally } from '../../src/auditor/totals.ts';
+import type { ServiceTotals } from '../../src/auditor/totals.ts';
+import { createServiceTotals } from '../../src/auditor/totals.ts';
 import type { Store } from '../../src/cluster/store/store.ts';
 import type { AnyObject, Key, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
@@ -35,13 +35,13 @@ const max = 2;
 interface Followed {
   readonly store: Store;
   readonly ledger: Ledger;
-  readonly tally: Tally;
+  readonly tally: ServiceTotals;
 }
 
 /** A ledger with a tally, as the loop puts them together. */
 function followed(store: Store): Followed {
   const context = contextOf(store, { maxEndpointsPerSlice: max });
-  const tally = createTally(context.release, max);
+  const tally = createServiceTotals(context.release, max);
   const touch = (key: Key): void => {
     tally.touch(ledger, key);
   };
@@ -100,7 +100,7 @@ function sums({ tally, ledger }: Followed, stale: ReadonlySet<Resource>) {
 
 /** The same of a tally that looks at everything anew. */
 function anew({ ledger, store }: Followed, stale: ReadonlySet<Resource>) {
-  const tally = createTally(contextOf(store).release, max);
+  const tally = createServiceTotals(contextOf(store).release, max);
   for (const key of ledger.audited.keys()) tally.touch(ledger, key);
   return sums({ ledger, store, tally }, stale);
 }

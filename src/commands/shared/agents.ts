@@ -8,16 +8,16 @@ import { createAsker } from '../../agent/client/client.ts';
 import type { Fleet } from '../../agent/client/scraper.ts';
 import { createFleet } from '../../agent/client/scraper.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
-import type { Attached } from '../../auditor/live.ts';
+import type { LiveAuditor } from '../../auditor/live.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
 import { problemAt } from '../../cluster/decode/problem.ts';
 import type { Cluster } from './cluster.ts';
-import type { Agented, Connected } from './options.ts';
+import type { AgentsFlags, ClusterFlags } from './options.ts';
 
 const read = (path: string): string => readFileSync(path, 'utf8');
 
 /** Throws an Error for people where options do not fit together or a file cannot be read. */
-function credentialsOf(options: Agented): Credentials {
+function credentialsOf(options: AgentsFlags): Credentials {
   const { agents, agentsTokenFile, agentsCa, agentsCert, agentsKey, agentsServerName } = options;
   if ((agentsCert === undefined) !== (agentsKey === undefined)) {
     throw new Error('--agents-cert and --agents-key belong together');
@@ -34,10 +34,10 @@ function credentialsOf(options: Agented): Credentials {
 
 /** What is asked of the agents' Service, and what comes of it; null: nobody wants to know. */
 export function fleetOf(
-  options: Agented & Connected,
+  options: AgentsFlags & ClusterFlags,
   { clock, environment }: Cluster,
   auditor: Auditor,
-  attached: Attached,
+  attached: LiveAuditor,
   onProblem: OnProblem,
 ): Fleet | null {
   const { agents, namespaces, excludeNamespaces, shard } = options;

@@ -2,18 +2,18 @@
 
 import type { Auditor, AuditorOptions } from '../../auditor/auditor.ts';
 import { createAuditor } from '../../auditor/auditor.ts';
-import type { LiveClock } from '../../auditor/event-loop.ts';
+import type { MonotonicClock } from '../../auditor/event-loop.ts';
 import { createClock } from '../../auditor/event-loop.ts';
-import type { Attached } from '../../auditor/live.ts';
-import { attach } from '../../auditor/live.ts';
+import type { LiveAuditor } from '../../auditor/live.ts';
+import { connectAuditor } from '../../auditor/live.ts';
 import { createConnection, environmentOf } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
 import type { Environment } from '../../cluster/api/transport/request.ts';
-import type { Connected, Judged } from './options.ts';
+import type { ClusterFlags, AuditFlags } from './options.ts';
 import { scopeOf } from './options.ts';
 
 /** Whether a cluster is named, or can be found. */
-export function hasCluster({ kubeconfig, context }: Connected): boolean {
+export function hasCluster({ kubeconfig, context }: ClusterFlags): boolean {
   if (kubeconfig !== undefined || context !== undefined) return true;
   // Within a cluster, what is missing must be said, and nothing else shown in its place.
   return isConfigured(process.env) || process.env.KUBERNETES_SERVICE_HOST !== undefined;
@@ -23,12 +23,12 @@ export interface Cluster {
   /** Its address, for people. */
   readonly server: string;
   readonly environment: Environment;
-  readonly clock: LiveClock;
+  readonly clock: MonotonicClock;
   close(): void;
 }
 
 /** Throws an Error for people when the configuration is wrong; connects only when asked for. */
-export function openCluster(options: Connected): Cluster {
+export function openCluster(options: ClusterFlags): Cluster {
   const { kubeconfig, context } = options;
   if (!hasCluster(options)) {
     throw new Error(
@@ -51,11 +51,11 @@ export function openCluster(options: Connected): Cluster {
 /** The auditor of a live cluster, and what keeps it up to date. */
 export function auditorOf(
   cluster: Cluster,
-  options: Connected & Judged,
+  options: ClusterFlags & AuditFlags,
   more: Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney' | 'onProblem'> & {
     readonly onQuiet?: () => void;
   },
-): { auditor: Auditor; attached: Attached } {
+): { auditor: Auditor; attached: LiveAuditor } {
   const { onQuiet, ...listeners } = more;
   const auditor = createAuditor({
     settle: options.settle,
@@ -65,7 +65,7 @@ export function auditorOf(
     live: true,
     ...listeners,
   });
-  const attached = attach({
+  const attached = connectAuditor({
     environment: cluster.environment,
     clock: cluster.clock,
     auditor,

@@ -54,7 +54,7 @@ export function progress(what: string): { count: (at: number | null) => void; do
 }
 
 /** One line on stdout, as it opens or is resolved. */
-export function sayFinding(finding: Finding): void {
+export function printFinding(finding: Finding): void {
   process.stdout.write(`${formatFindingLine(finding, colour)}\n`);
 }
 
@@ -69,7 +69,7 @@ function screenWidth(): number | null {
 export const terminalWidth = (): number => screenWidth() ?? 120;
 
 /** A pipe or a file gets all that is wrong, as from kubectl. */
-export function print(report: AuditReport, format: Format): void {
+export function printReport(report: AuditReport, format: Format): void {
   const text = renderReport(report, format, { colour, width: screenWidth() ?? Infinity });
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }
@@ -84,7 +84,7 @@ export function exitCodeOf(report: AuditReport): 0 | 1 | 2 {
 }
 
 /** A release that is not known is judged as the newest that is, which must be said. */
-export function sayIfUnknown(auditor: Auditor): void {
+export function warnIfReleaseUnknown(auditor: Auditor): void {
   const named = auditor.kubernetes();
   if (named === null || releaseOf(named) !== null) return;
   const minor = String(auditor.release().minor);

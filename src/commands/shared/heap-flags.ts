@@ -34,12 +34,12 @@ const ownHeap: Heap = {
 };
 
 /** From now on V8 takes everything that is made for young. */
-export function startYoung(): void {
+export function keepNewObjectsYoung(): void {
   v8.setFlagsFromString('--no-allocation-site-pretenuring');
 }
 
 /** Lets the heap grow faster until it is no longer small or `isDone` says so. */
-export function growFast(isDone: () => boolean, heap: Heap = ownHeap): void {
+export function growHeapFaster(isDone: () => boolean, heap: Heap = ownHeap): void {
   heap.setGrowth(growth.first);
   const timer = setInterval(() => {
     if (heap.size() < smallBytes && !isDone()) return;

@@ -25,20 +25,20 @@ import {
 } from './flags.ts';
 
 /** How the cluster is judged. */
-export interface Judged {
+export interface AuditFlags {
   readonly kubernetesVersion?: Release;
   readonly maxEndpointsPerSlice: number;
   readonly settle: number;
 }
 
 /** How a report is printed. */
-export interface Reported {
+export interface ReportFlags {
   readonly output: Format;
   readonly namespace?: string;
 }
 
 /** Which live cluster, and what of it. */
-export interface Connected {
+export interface ClusterFlags {
   readonly kubeconfig?: string;
   readonly context?: string;
   readonly namespaces?: readonly string[];
@@ -48,7 +48,7 @@ export interface Connected {
 }
 
 /** The agents of nodes, and who we are to them. */
-export interface Agented {
+export interface AgentsFlags {
   readonly agents?: ReturnType<typeof parseService>;
   readonly agentsTokenFile?: string;
   readonly agentsCa?: string;
@@ -58,23 +58,23 @@ export interface Agented {
 }
 
 /** Which Services have series of their own. */
-export interface Metered {
+export interface MetricsFlags {
   readonly 'metrics.perService': PerServiceOptions['mode'];
   readonly 'metrics.maxServices': number;
 }
 
-export const perServiceOf = (options: Metered): PerServiceOptions => ({
+export const perServiceOf = (options: MetricsFlags): PerServiceOptions => ({
   mode: options['metrics.perService'],
   max: options['metrics.maxServices'],
 });
 
-export const scopeOf = ({ namespaces, excludeNamespaces, shard }: Connected): Scope => ({
+export const scopeOf = ({ namespaces, excludeNamespaces, shard }: ClusterFlags): Scope => ({
   namespaces: namespaces ?? null,
   excluded: excludeNamespaces ?? [],
   shard: shard ?? null,
 });
 
-export function withJudged(command: Command): Command {
+export function withAuditFlags(command: Command): Command {
   return command
     .addOption(
       new Option(
@@ -94,7 +94,7 @@ export function withJudged(command: Command): Command {
     );
 }
 
-export function withReported(command: Command): Command {
+export function withReportFlags(command: Command): Command {
   return command
     .addOption(
       new Option('-o, --output <format>', `one of ${formats.join(', ')}`)
@@ -109,7 +109,7 @@ export function withReported(command: Command): Command {
     );
 }
 
-export function withConnected(command: Command): Command {
+export function withClusterFlags(command: Command): Command {
   return command
     .option('--kubeconfig <file>', 'the kubeconfig file (default: as kubectl finds it)')
     .option('--context <name>', 'the context of it (default: the current one)')
@@ -124,7 +124,7 @@ export function withConnected(command: Command): Command {
     .option('--no-endpoints', 'do not watch Endpoints: only EndpointSlices are judged');
 }
 
-export function withShard(command: Command): Command {
+export function withShardFlag(command: Command): Command {
   return command.addOption(
     new Option('--shard <i/n>', 'only every n-th Service, the i-th from 0, by a hash').argParser(
       parseShard,
@@ -132,7 +132,7 @@ export function withShard(command: Command): Command {
   );
 }
 
-export function withAgents(command: Command): Command {
+export function withAgentsFlags(command: Command): Command {
   return command
     .addOption(
       new Option(
@@ -151,7 +151,9 @@ export function withAgents(command: Command): Command {
 }
 
 const ofLive = new Set(
-  withShard(withAgents(withConnected(new Command()))).options.map((one) => one.attributeName()),
+  withShardFlag(withAgentsFlags(withClusterFlags(new Command()))).options.map((one) =>
+    one.attributeName(),
+  ),
 );
 
 /**
@@ -168,7 +170,7 @@ export function refuseLive(command: Command, instead: string, besides: readonly 
 }
 
 /** Which node, who may ask, and how much asking may cost. */
-export function withNode(command: Command): Command {
+export function withAgentCommandFlags(command: Command): Command {
   return command
     .addOption(
       new Option('--listen <address>', 'where to answer')
@@ -208,7 +210,7 @@ export function withNode(command: Command): Command {
     .option('--client-ca <file>', 'who asks must have a certificate of this authority, PEM');
 }
 
-export function withMetrics(command: Command): Command {
+export function withMetricsFlags(command: Command): Command {
   return command
     .addOption(
       new Option('--metrics.per-service <which>', 'Services that have series of their own')

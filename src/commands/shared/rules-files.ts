@@ -17,7 +17,7 @@ export interface NodeFile {
 }
 
 /** What the command line says of the rules of nodes. */
-export interface Ruled {
+export interface RulesFlags {
   readonly rules?: readonly NodeFile[];
   readonly proxyConfig?: readonly NodeFile[];
 }
@@ -52,7 +52,10 @@ async function readRules(path: string): Promise<Pick<GivenRules, 'text' | 'unrea
  * cannot be read it says so. An empty file beside others of its node is passed over: the programs
  * of a backend that is not in use print nothing.
  */
-export async function givenRules({ rules = [], proxyConfig = [] }: Ruled): Promise<GivenRules[]> {
+export async function givenRules({
+  rules = [],
+  proxyConfig = [],
+}: RulesFlags): Promise<GivenRules[]> {
   const configs = new Map<string | null, unknown>();
   for (const { node, path } of proxyConfig) {
     try {

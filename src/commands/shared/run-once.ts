@@ -3,12 +3,12 @@
 // window and the time to confirm them, and no more.
 
 import type { Auditor } from '../../auditor/auditor.ts';
-import type { Attached } from '../../auditor/live.ts';
+import type { LiveAuditor } from '../../auditor/live.ts';
 import type { Problem } from '../../cluster/decode/problem.ts';
 import type { Cluster } from './cluster.ts';
 import { auditorOf } from './cluster.ts';
-import { fail, sayIfUnknown } from './console.ts';
-import type { Connected, Judged } from './options.ts';
+import { fail, warnIfReleaseUnknown } from './console.ts';
+import type { ClusterFlags, AuditFlags } from './options.ts';
 import { stopSignal } from './stop-signal.ts';
 
 /** Seconds without any answer after which the first lists are given up. */
@@ -25,12 +25,12 @@ export interface Beside {
 }
 
 /** Judges a live cluster until `isDone`; null, and it is said why, where it cannot be read. */
-export async function judgedOnce(
-  options: Judged & Connected,
+export async function auditOnce(
+  options: AuditFlags & ClusterFlags,
   cluster: Cluster,
   onProblem: (problem: Problem) => void,
   isDone: (auditor: Auditor) => boolean,
-  begin: (auditor: Auditor, attached: Attached) => Beside | null = () => null,
+  begin: (auditor: Auditor, attached: LiveAuditor) => Beside | null = () => null,
 ): Promise<Auditor | null> {
   const stop = stopSignal();
   const { auditor, attached } = auditorOf(cluster, options, { onProblem });
@@ -69,7 +69,7 @@ export async function judgedOnce(
     fail(`${cluster.server}: not all lists are complete: ${auditor.awaited().join(', ')}`);
     return null;
   }
-  sayIfUnknown(auditor);
+  warnIfReleaseUnknown(auditor);
   return auditor;
 }
 

@@ -8,10 +8,10 @@ import { describe, expect, test } from 'vitest';
 
 import type { Entry } from '../../../src/auditor/auditor.ts';
 import { createAuditor } from '../../../src/auditor/auditor.ts';
-import type { Attached } from '../../../src/auditor/live.ts';
+import type { LiveAuditor } from '../../../src/auditor/live.ts';
 import { fleetOf } from '../../../src/commands/shared/agents.ts';
 import type { Cluster } from '../../../src/commands/shared/cluster.ts';
-import type { Agented, Connected } from '../../../src/commands/shared/options.ts';
+import type { AgentsFlags, ClusterFlags } from '../../../src/commands/shared/options.ts';
 import { newestRelease } from '../../../src/shadow/release.ts';
 import { throwProblem } from '../../problems.ts';
 
@@ -32,20 +32,20 @@ const cluster = {
   environment: { random: () => 0, sleep: () => Promise.resolve() },
 } as unknown as Cluster;
 
-function fleetWith(options: Partial<Agented & Connected>, deliver: (entry: Entry) => void) {
+function fleetWith(options: Partial<AgentsFlags & ClusterFlags>, deliver: (entry: Entry) => void) {
   const attached = {
     deliver: (entry: Entry) => {
       deliver(entry);
       return Promise.resolve();
     },
-  } as unknown as Attached;
+  } as unknown as LiveAuditor;
   return fleetOf({ endpoints: true, ...options }, cluster, auditor, attached, () => undefined);
 }
 
 const agents = { namespace: 'auditor', name: 'agents' };
 
 describe('refuses', () => {
-  test.each<[Partial<Agented & Connected>, RegExp]>([
+  test.each<[Partial<AgentsFlags & ClusterFlags>, RegExp]>([
     [{ agents, namespaces: ['shop'] }, /needs the whole cluster/],
     [{ agents, shard: { index: 0, count: 2 } }, /needs the whole cluster/],
     [{ agents, agentsCert: 'a' }, /--agents-cert and --agents-key belong together/],

@@ -5,10 +5,10 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { problemAt } from '../../../src/cluster/decode/problem.ts';
 import {
   exitCodeOf,
-  print,
+  printReport,
   problemLog,
-  sayFinding,
-  sayIfUnknown,
+  printFinding,
+  warnIfReleaseUnknown,
 } from '../../../src/commands/shared/console.ts';
 import { auditorOf, header } from '../../entries.ts';
 import { conformState, findingOf, reportOf, stateOf } from '../../output/samples.ts';
@@ -47,7 +47,7 @@ test('problems are said as they come, and some are kept', () => {
 
 test('a finding is one line', () => {
   const { out } = printed();
-  sayFinding(findingOf());
+  printFinding(findingOf());
   expect(out()).toMatch(/^10:56:46 OPEN +critical shop\/web .*\n$/);
 });
 
@@ -55,7 +55,7 @@ test('a release that is not known is named', () => {
   const { err } = printed();
   const { auditor } = auditorOf(0);
   auditor.take(header(1, 'v1.99.0'));
-  sayIfUnknown(auditor);
+  warnIfReleaseUnknown(auditor);
   expect(err()).toContain('Kubernetes v1.99.0 is not known; judged as 1.36');
 });
 
@@ -69,6 +69,6 @@ test.each<[string | undefined, boolean]>([
   vi.stubEnv('COLUMNS', columns);
   const { out } = printed();
   const actual = `10.1.2.3 of pod web-1: ${'a port, '.repeat(30)}and a last`;
-  print(reportOf(conformState(), { findings: [findingOf({ actual })] }), 'table');
+  printReport(reportOf(conformState(), { findings: [findingOf({ actual })] }), 'table');
   expect(out().includes(actual)).toBe(isWhole);
 });

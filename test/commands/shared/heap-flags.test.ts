@@ -6,10 +6,10 @@ import v8 from 'node:v8';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 
 import {
-  growFast,
+  growHeapFaster,
   growth,
   smallBytes,
-  startYoung,
+  keepNewObjectsYoung,
 } from '../../../src/commands/shared/heap-flags.ts';
 
 const root = join(import.meta.dirname, '../../..');
@@ -24,7 +24,7 @@ describe('the heap grows fast', () => {
 
   function grow() {
     const state = { size: 0, isDone: false, set: [] as number[] };
-    growFast(() => state.isDone, {
+    growHeapFaster(() => state.isDone, {
       size: () => state.size,
       setGrowth: (percent) => state.set.push(percent),
     });
@@ -65,7 +65,7 @@ describe('flags of V8', () => {
   });
 
   test('a first list changes the growth, and then changes it back', () => {
-    growFast(() => true);
+    growHeapFaster(() => true);
     vi.advanceTimersByTime(100);
     expect(set).toEqual([
       `--heap-growing-percent=${growth.first}`,
@@ -74,7 +74,7 @@ describe('flags of V8', () => {
   });
 
   test('pretenuring is turned off', () => {
-    startYoung();
+    keepNewObjectsYoung();
     expect(set).toEqual(['--no-allocation-site-pretenuring']);
   });
 

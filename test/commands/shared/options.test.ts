@@ -1,22 +1,27 @@
 import { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
 
-import type { Connected, Judged, Metered, Reported } from '../../../src/commands/shared/options.ts';
+import type {
+  ClusterFlags,
+  AuditFlags,
+  MetricsFlags,
+  ReportFlags,
+} from '../../../src/commands/shared/options.ts';
 import {
   perServiceOf,
   refuseLive,
   scopeOf,
-  withAgents,
-  withConnected,
-  withJudged,
-  withMetrics,
-  withNode,
-  withReported,
-  withShard,
+  withAgentsFlags,
+  withClusterFlags,
+  withAuditFlags,
+  withMetricsFlags,
+  withAgentCommandFlags,
+  withReportFlags,
+  withShardFlag,
 } from '../../../src/commands/shared/options.ts';
 
-const parsed = (...args: string[]): Connected & Judged & Reported =>
-  withShard(withConnected(withJudged(withReported(new Command().exitOverride()))))
+const parsed = (...args: string[]): ClusterFlags & AuditFlags & ReportFlags =>
+  withShardFlag(withClusterFlags(withAuditFlags(withReportFlags(new Command().exitOverride()))))
     .parse(args, { from: 'user' })
     .opts();
 
@@ -44,7 +49,7 @@ test('a scope is what is said of namespaces and shards', () => {
 
 test('an agent answers on loopback and rests half a minute, unless told otherwise', () => {
   const parse = (...args: string[]): object =>
-    withNode(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
+    withAgentCommandFlags(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
   const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
   const listen = { host: '127.0.0.1', port: 9466 };
   expect(parse()).toEqual({ listen, nodeIps: [], podCidrs: [], ...usual });
@@ -62,8 +67,8 @@ const silent = (): Command =>
 
 describe('which Services have series of their own', () => {
   const metered = (...args: string[]) => {
-    const command = withMetrics(silent());
-    return perServiceOf(command.parse(args, { from: 'user' }).opts<Metered>());
+    const command = withMetricsFlags(silent());
+    return perServiceOf(command.parse(args, { from: 'user' }).opts<MetricsFlags>());
   };
 
   test('those with findings, of which there are not too many', () => {
@@ -91,7 +96,7 @@ test.each<[string[], string | null]>([
   [['--agents', 'auditor/agents'], '--agents <namespace/name>'],
   [['--settle', '30s'], '--settle <duration>'],
 ])('where a dump is read, %j is refused as %s', (args, flags) => {
-  const command = withAgents(withConnected(withJudged(withReported(silent()))));
+  const command = withAgentsFlags(withClusterFlags(withAuditFlags(withReportFlags(silent()))));
   command.parse(args, { from: 'user' });
   const refuse = (): void => {
     refuseLive(command, 'a dump', ['settle']);
