@@ -5,7 +5,7 @@
 // Not evidence: names of chains, comments, and rules that no packet meets. Whose a rule is, and
 // what others may do, foreign.ts says.
 
-import { canonicalIP, ipOf } from '../../model/ip.ts';
+import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Claim } from '../../rules/report/frontends.ts';
 import { claimsOf } from '../../rules/report/frontends.ts';
 import type { RuleSet } from '../../rules/ruleset.ts';
@@ -366,7 +366,8 @@ function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[]
   const texts = twice.flatMap(({ address, protocol, port }) => {
     const packet = { from: 'outside', src: '', dst: address ?? '', protocol, dport: port } as const;
     const { frontend } = forwarding.expect(packet);
-    return frontend === null ? [] : `${frontend.port.name} at ${address}:${port}/${protocol}`;
+    const place = joinHostPort(packet.dst, port);
+    return frontend === null ? [] : `${frontend.port.name} at ${place}/${protocol}`;
   });
   if (texts.length === 0) return [];
   const code = 'node-backends-both';
