@@ -10,8 +10,8 @@ import type { CatalogueEntry, Code, Output } from '../src/audit/finding/catalogu
 import { catalogue, severities } from '../src/audit/finding/catalogue.ts';
 import type { CauseEntry } from '../src/audit/finding/causes.ts';
 import { causes } from '../src/audit/finding/causes.ts';
-import { auditNode, rulesAtHand } from '../src/audit/node/audit-node.ts';
-import { shown } from '../src/audit/node/node-findings.ts';
+import { summarizeNode, behaviorOfRules } from '../src/audit/node/audit-node.ts';
+import { toDifference } from '../src/audit/node/node-findings.ts';
 import { findAlert } from '../src/output/text/documentation-links.ts';
 import { forwardingOf } from './nodes/audit.ts';
 import { readFolder } from './nodes/folder.ts';
@@ -160,13 +160,13 @@ function nodeExample(code: Code): string[] {
   const folder = readFolder(join(import.meta.dirname, '..', path));
   const known = forwardingOf(folder);
   if (known === null) throw new Error(`${path} has no objects`);
-  const rules = rulesAtHand(folder.ruleset, folder.node);
-  const found = auditNode({ ...known, rules }).findings.find((one) => one.code === code);
+  const rules = behaviorOfRules(folder.ruleset, folder.node);
+  const found = summarizeNode({ ...known, rules }).findings.find((one) => one.code === code);
   if (found === undefined) throw new Error(`${path} is no example of ${code}`);
   const { note } = JSON.parse(readFileSync(join(folder.path, 'fault.json'), 'utf8')) as {
     note: string;
   };
-  const { object, actual } = shown(found);
+  const { object, actual } = toDifference(found);
   const got = (actual ?? 'nothing').replace(/ by .*$/, '');
   const [said = ''] = note.split('. ');
   return [`- Example: [${said}](../${path}): \`${found.severity} ${object}: found ${got}\``];

@@ -12,8 +12,8 @@ import { parseIptablesSave } from '../rules/parse/iptables-save.ts';
 import { parseNft } from '../rules/parse/nft-ruleset.ts';
 import type { Asking, Senders, Told } from '../rules/report/digest.ts';
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/report/digest.ts';
-import type { Claim } from '../rules/report/frontends.ts';
-import { claimsOf } from '../rules/report/frontends.ts';
+import type { RuleFrontend } from '../rules/report/frontends.ts';
+import { frontendsInRules } from '../rules/report/frontends.ts';
 import type { Settings } from '../rules/report/infer-proxy-config.ts';
 import { modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
 import type { Outcomes } from '../rules/report/outcome-json.ts';
@@ -44,7 +44,7 @@ export type Mode = 'iptables' | 'nftables';
 /** Everything that stands on a node, read. */
 export interface Standing {
   readonly ruleset: RuleSet;
-  readonly claims: readonly Claim[];
+  readonly claims: readonly RuleFrontend[];
   /** null: kube-proxy left nothing here. */
   readonly mode: Mode | null;
   /** Of iptables; null: neither has rules. */
@@ -77,7 +77,7 @@ export function readDumps(dumps: readonly Dump[]): Standing {
       .map((one) => ({ ruleset: one.ruleset, bytes: one.dump.bytes.length }));
   const backend = backendOf(of('-nft-'), of('-legacy-'));
   const settings = settingsIn(ruleset, modeIn(ruleset));
-  return { ruleset, claims: claimsOf(ruleset), mode: modeOf(ruleset), backend, settings };
+  return { ruleset, claims: frontendsInRules(ruleset), mode: modeOf(ruleset), backend, settings };
 }
 
 function rulesetOf({ program, bytes }: Dump): RuleSet {

@@ -16,7 +16,7 @@ import zlib from 'node:zlib';
 import { canonicalIP } from '../model/ip.ts';
 import type { Asking } from '../rules/report/digest.ts';
 import { keyOf } from '../rules/report/digest.ts';
-import type { Claim } from '../rules/report/frontends.ts';
+import type { RuleFrontend } from '../rules/report/frontends.ts';
 import type { Settings } from '../rules/report/infer-proxy-config.ts';
 import { lackText } from '../rules/ruleset.ts';
 import type { Routes } from '../rules/walk/routes.ts';
@@ -243,7 +243,8 @@ function reportOf(
   };
 }
 
-const isDoubled = ({ address, translators }: Claim): boolean => address !== null && translators > 1;
+const isDoubled = ({ address, translators }: RuleFrontend): boolean =>
+  address !== null && translators > 1;
 
 const total = (sizes: readonly number[]): number => sizes.reduce((sum, size) => sum + size, 0);
 

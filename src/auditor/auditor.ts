@@ -11,7 +11,7 @@
 import type { FleetEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Journey } from '../audit/measure/journey.ts';
-import type { WalkedPort } from '../audit/node/audit-node.ts';
+import type { PacketTrace } from '../audit/node/audit-node.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { Confirmer } from '../audit/pending/confirm.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
@@ -36,8 +36,8 @@ import type { Scope } from '../model/scope.ts';
 import { isInNamespaces, isInScope, wholeCluster } from '../model/scope.ts';
 import type { OpenedFindings } from '../output/metrics/family.ts';
 import { countOpened } from '../output/metrics/family.ts';
-import type { Released } from '../shadow/detect-release.ts';
-import { assumed, releasedAs, releasedBy } from '../shadow/detect-release.ts';
+import type { DetectedRelease } from '../shadow/detect-release.ts';
+import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
 import type { Release } from '../shadow/release.ts';
 import type { Measured, Measuring } from './measurements.ts';
 import { createMeasuring } from './measurements.ts';
@@ -83,7 +83,7 @@ export interface Auditor {
   /** What was judged on nodes, as of now; null: nothing is told of any node's rules. */
   nodes(): NodesSummary | null;
   /** Packets of a Service port through the rules of a node; null: these are not known. */
-  walked(node: string, service: Key, port: string): WalkedPort[] | null;
+  walked(node: string, service: Key, port: string): PacketTrace[] | null;
   /** Frontends of nodes that differ from what must be there, by what their agents tell. */
   divergent(): number;
   readonly measured: Measured;
@@ -95,7 +95,7 @@ export interface Auditor {
   ledger(): Ledger | null;
   release(): Release;
   /** What told that release. */
-  releaseBy(): Released['by'];
+  releaseBy(): DetectedRelease['by'];
   /** The version that the input names, null where it names none. */
   kubernetes(): string | null;
   /** The input's clock, and where it began; null before the first entry that tells the time. */
@@ -130,7 +130,7 @@ interface State {
   began: boolean;
   promised: readonly Resource[] | null;
   kubernetes: string | null;
-  guessed: Released;
+  guessed: DetectedRelease;
   ledger: Ledger | null;
   now: number | null;
   startedAt: number | null;
@@ -162,13 +162,13 @@ export function createAuditor(options: AuditorOptions): Auditor {
   const measuring = createMeasuring({
     snapshot: store.snapshot,
     opened,
-    tally: createServiceTotals(assumed.release, options.maxEndpointsPerSlice),
+    tally: createServiceTotals(assumedRelease.release, options.maxEndpointsPerSlice),
     onJourney: (journey) => options.onJourney?.(journey),
   });
   const nodeRules = createNodeRules({
     snapshot: store.snapshot,
     settle,
-    onJudged: measuring.lags.nodeJudged,
+    onReading: measuring.lags.nodeJudged,
     onConvergence: measuring.lags.converged,
     window: options.settle,
     minor: () => releasedFor(state).release.minor,
@@ -187,7 +187,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
     nodeRules,
     promised: null,
     kubernetes: null,
-    guessed: assumed,
+    guessed: assumedRelease,
     ledger: null,
     now: null,
     startedAt: null,
@@ -215,7 +215,7 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     cut,
     confirmer,
     nodes: () => state.nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
-    walked: (...asked) => state.nodeRules.nodes()?.walked(...asked) ?? null,
+    walked: (...asked) => state.nodeRules.nodes()?.tracePort(...asked) ?? null,
     maxEndpointsPerSlice: state.options.maxEndpointsPerSlice,
     divergent: () => state.nodeRules.divergent(),
     measured: measuring.measured,
@@ -244,8 +244,8 @@ function heldBy({ store, ledger }: State): ReturnType<Parameters<typeof createCo
   };
 }
 
-const releasedFor = ({ options, kubernetes, guessed }: State): Released =>
-  releasedAs(options.release, kubernetes, guessed);
+const releasedFor = ({ options, kubernetes, guessed }: State): DetectedRelease =>
+  chooseRelease(options.release, kubernetes, guessed);
 
 /** Takes in an entry and notes for how long that kept the process busy, pauses left out. */
 function* timed(state: State, entry: Entry): Steps {
@@ -384,7 +384,7 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
     state.whole = entry.complete;
   } else {
     if (entry.newest !== null) tick(state, entry.newest);
-    state.guessed = releasedBy(state.store.snapshot, entry.kubelet);
+    state.guessed = detectRelease(state.store.snapshot, entry.kubelet);
     state.store.dropped.repeated += entry.duplicates;
   }
   const skipped = 'at' in entry ? entry.skipped : entry.ignored;

@@ -18,7 +18,7 @@ import type { LagHistory } from '../audit/measure/sample-history.ts';
 import { createLagHistory } from '../audit/measure/sample-history.ts';
 import type { TopSamples } from '../audit/measure/top-samples.ts';
 import { createTopSamples } from '../audit/measure/top-samples.ts';
-import type { NodeJudgement } from '../audit/node/programming-lag.ts';
+import type { NodeReading } from '../audit/node/programming-lag.ts';
 import type { Ledger } from '../audit/service/auditor.ts';
 import type { Touch } from '../audit/service/enqueue.ts';
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
@@ -55,7 +55,7 @@ export interface LagMeasuring {
   /** A Service was judged after a change. */
   readonly judged: (touch: Touch, change: Change) => void;
   /** The rules of a node were read. */
-  readonly nodeJudged: (judgement: NodeJudgement) => void;
+  readonly nodeJudged: (judgement: NodeReading) => void;
   /** An output is right again. */
   readonly converged: (sample: ConvergenceSample) => void;
   readonly follow: (ledger: Ledger, release: Release) => void;

@@ -9,10 +9,10 @@ import type { AgentReport } from '../agent/client/report.ts';
 import type { FleetEntry, NodeReportEntry } from '../agent/client/scraper.ts';
 import type { Nodes, NodesOptions } from '../audit/node/nodes.ts';
 import { createNodes } from '../audit/node/nodes.ts';
-import type { ReportedRules } from '../audit/node/observation.ts';
-import { reportedRules } from '../audit/node/observation.ts';
-import type { Proxied } from '../audit/node/proxy-cache.ts';
-import { createProxied } from '../audit/node/proxy-cache.ts';
+import type { ReportedBehavior } from '../audit/node/observation.ts';
+import { behaviorOfReport } from '../audit/node/observation.ts';
+import type { ProxyCache } from '../audit/node/proxy-cache.ts';
+import { createProxyCache } from '../audit/node/proxy-cache.ts';
 import { WrongType } from '../cluster/decode/json-fields.ts';
 import type { NodeConfigEntry, NodeRulesEntry } from '../cluster/decode/node-entries.ts';
 import type { OnProblem, Problem } from '../cluster/decode/problem.ts';
@@ -63,7 +63,7 @@ interface State {
   readonly options: NodeRulesOptions;
   readonly waiting: Map<string, NodeEntry>;
   isBegun: boolean;
-  proxied: Proxied | null;
+  proxied: ProxyCache | null;
   nodes: Nodes | null;
   unreadable: number;
   readonly told: Map<string, ToldNode>;
@@ -74,7 +74,7 @@ interface State {
 /** What an agent has told last. */
 interface ToldNode {
   readonly version: string;
-  readonly rules: ReportedRules;
+  readonly rules: ReportedBehavior;
   /** From what it was read, and what was read; null: it cannot be. */
   readonly configText: string | null;
   readonly config: ProxyConfig | null;
@@ -125,7 +125,7 @@ function sourceOf(entry: NodeEntry): string {
 
 function nodesOf(state: State): Nodes {
   const { options } = state;
-  state.proxied ??= createProxied(options.snapshot);
+  state.proxied ??= createProxyCache(options.snapshot);
   return (state.nodes ??= createNodes({ ...options, proxied: state.proxied }));
 }
 
@@ -148,11 +148,11 @@ function pass(state: State, entry: NodeEntry, now: number): void {
       nodes.configure(node, readProxyConfig(entry.config, `v1.${String(options.minor())}.0`));
     }
     const dump = text === null ? null : readRulesDump(text, isLine ? entry.family : null);
-    nodes.take(node, source, dump, at);
+    nodes.applyDump(node, source, dump, at);
   } catch (error) {
     options.onProblem(problemOf(error, source, `Node ${node}`));
     state.unreadable++;
-    nodes.lose(node, source, at);
+    nodes.markUnreadable(node, source, at);
   }
 }
 
@@ -174,8 +174,8 @@ function* hear(state: State, entry: FleetEntry): Generator<undefined, void> {
   const nodes = nodesOf(state);
   const { node, at } = entry;
   if (entry.kind === 'node-unseen') {
-    if (entry.state === null) nodes.forget(node, at);
-    else nodes.blind(node, `agent-${entry.state}`);
+    if (entry.state === null) nodes.remove(node, at);
+    else nodes.markUnknown(node, `agent-${entry.state}`);
     if (entry.state === null || entry.state === 'absent') state.told.delete(node);
     return;
   }
@@ -183,12 +183,12 @@ function* hear(state: State, entry: FleetEntry): Generator<undefined, void> {
   state.told.set(node, told);
   const { rules, version, config } = told;
   if (entry.report.problems.length > 0 || config === null) {
-    nodes.blind(node, 'rules-not-known');
+    nodes.markUnknown(node, 'rules-not-known');
     return;
   }
   const { lasting, seenAt, outcomes, onNeed } = entry;
   const isLast = outcomes !== null;
-  onNeed(yield* nodes.report(node, { rules, version, config, lasting }, seenAt, isLast));
+  onNeed(yield* nodes.applyReport(node, { rules, version, config, lasting }, seenAt, isLast));
 }
 
 function toldBy(state: State, { node, report, version, outcomes }: NodeReportEntry): ToldNode {
@@ -196,7 +196,7 @@ function toldBy(state: State, { node, report, version, outcomes }: NodeReportEnt
   const isSame = before?.version === version && outcomes === null;
   const { asking, claims, digests, localAddresses, proxyConfig: configText } = report;
   const known = { asking, claims, digests, localAddresses, outcomes: outcomes ?? new Map() };
-  const rules = isSame ? before.rules : reportedRules(known);
+  const rules = isSame ? before.rules : behaviorOfReport(known);
   const detected = report.mode === null ? (before?.detected ?? report) : report;
   if (configText !== null) {
     const isRead = before?.configText === configText;

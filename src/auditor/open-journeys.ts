@@ -20,7 +20,7 @@ import type {
   JourneyStage,
 } from '../audit/measure/journey.ts';
 import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
-import type { NodeJudgement } from '../audit/node/programming-lag.ts';
+import type { NodeReading } from '../audit/node/programming-lag.ts';
 import type { Ledger } from '../audit/service/auditor.ts';
 import { nodeOf } from '../audit/service/cache.ts';
 import type { Touch } from '../audit/service/enqueue.ts';
@@ -44,7 +44,7 @@ export interface JourneysOfCluster {
   /** A Service was judged after a change. */
   readonly judged: (touch: Touch, change: Change) => void;
   /** The rules of a node were read. */
-  readonly nodeJudged: (judgement: NodeJudgement) => void;
+  readonly nodeJudged: (judgement: NodeReading) => void;
 }
 
 interface State {

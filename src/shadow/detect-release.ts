@@ -16,7 +16,7 @@ import { isSelected } from './endpoints.ts';
 import type { Release } from './release.ts';
 import { newestRelease, releaseOf, releases } from './release.ts';
 
-export interface Released {
+export interface DetectedRelease {
   readonly release: Release;
   /**
    * What told it: the option --kubernetes-version, the version that the input names, or what of a
@@ -26,21 +26,21 @@ export interface Released {
 }
 
 /** The newest known release, for nothing tells another. */
-export const assumed: Released = { release: newestRelease, by: 'newest' };
+export const assumedRelease: DetectedRelease = { release: newestRelease, by: 'newest' };
 
 /** What is judged as: the option, else the version that the input names, else what is guessed. */
-export function releasedAs(
+export function chooseRelease(
   option: Release | null,
   version: string | null,
-  guessed: Released,
-): Released {
+  guessed: DetectedRelease,
+): DetectedRelease {
   if (option !== null) return { release: option, by: 'option' };
   const release = releaseOf(version ?? '');
   return release === null ? guessed : { release, by: 'version' };
 }
 
 /** The release of a dump whose newest kubelet has this minor version; null: none is told. */
-export function releasedBy(snapshot: Snapshot, kubelet: number | null): Released {
+export function detectRelease(snapshot: Snapshot, kubelet: number | null): DetectedRelease {
   const possible = releases.filter(({ minor }) => kubelet === null || minor >= kubelet);
   const labelled = areLabelled(snapshot);
   const both = possible.findLast((one) => one.endpointsManagedBy === labelled);
@@ -48,7 +48,7 @@ export function releasedBy(snapshot: Snapshot, kubelet: number | null): Released
     return { release: both, by: kubelet === null ? 'labels' : 'kubelets and labels' };
   }
   const release = possible.at(-1);
-  return kubelet === null || release === undefined ? assumed : { release, by: 'kubelets' };
+  return kubelet === null || release === undefined ? assumedRelease : { release, by: 'kubelets' };
 }
 
 /** Whether any Endpoints of a Service with a selector is labelled; null: there are none. */

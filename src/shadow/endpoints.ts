@@ -98,7 +98,7 @@ export function expectedLabels(service: Service, release: Release): Labels {
 }
 
 /** One place at which Endpoints list an address, with the index of its subset. */
-export interface Listing {
+export interface SubsetAddress {
   readonly address: EndpointAddress;
   readonly subset: number;
 }
@@ -110,7 +110,7 @@ export interface Listing {
  * Ports with an appProtocol are told apart by pointer, so two subsets never have the same one.
  * `util.go` mapAddressByPort.
  */
-export function repack(listings: readonly Listing[]): EndpointAddress[] {
+export function repack(listings: readonly SubsetAddress[]): EndpointAddress[] {
   const entries = new Map<string, { first: EndpointAddress; ports: Map<string, Listed> }>();
   for (const { address, subset } of listings) {
     const uid = address.target?.uid ?? '';

@@ -19,7 +19,7 @@ import { equalLabels } from '../model/selector.ts';
  * annotations wake nobody. Readiness and deletionTimestamp do; a pod that is being deleted wakes at
  * its every update, since upstream compares pointers.
  */
-export function wokenByPod(before: Pod, after: Pod): 'all' | 'membership' | 'none' {
+export function wakesOfPodUpdate(before: Pod, after: Pod): 'all' | 'membership' | 'none' {
   const changed =
     before.deleting ||
     after.deleting ||

@@ -24,7 +24,7 @@ import type { ProxyNode } from './proxy-node.ts';
 import { proxyNode } from './proxy-node.ts';
 import type { ProxiedPort, ProxyRules } from './service-port.ts';
 import { proxiedPorts, proxyRules } from './service-port.ts';
-import type { ProxyEndpoint, Usable } from './topology.ts';
+import type { ProxyEndpoint, UsableEndpoints } from './topology.ts';
 
 export type FrontendKind =
   'cluster IP' | 'external IP' | 'load balancer IP' | 'node port' | 'health check node port';
@@ -44,7 +44,7 @@ export interface Frontend {
 }
 
 /** What comes of a packet. `pass` is to go on untranslated. */
-export type Fate =
+export type ExpectedOutcome =
   | { readonly kind: 'reject' | 'drop' | 'pass' }
   | {
       readonly kind: 'endpoints';
@@ -54,9 +54,9 @@ export type Fate =
       readonly affinitySeconds: number | null;
     };
 
-export interface Expectation {
+export interface PacketExpectation {
   /** Any of them is right; empty: it cannot be told. */
-  readonly fates: readonly Fate[];
+  readonly outcomes: readonly ExpectedOutcome[];
   /** The frontend that decided; null: none, the packet is not a Service's. */
   readonly frontend: Frontend | null;
 }
@@ -67,7 +67,7 @@ export interface Forwarding {
   readonly ports: readonly ProxiedPort[];
   /** Every frontend that must be served; node ports at the addresses that the Node tells. */
   readonly frontends: readonly Frontend[];
-  readonly expect: (packet: Packet) => Expectation;
+  readonly expect: (packet: Packet) => PacketExpectation;
 }
 
 /** Slices by the Service they name: kube-proxy does not ask who wrote them. */
@@ -169,22 +169,22 @@ function atNode(port: ProxiedPort, { own, config }: World): Frontend[] {
   ];
 }
 
-function expectation(world: World, packet: Packet): Expectation {
+function expectation(world: World, packet: Packet): PacketExpectation {
   const { dst, protocol, dport } = packet;
   const frontends = world.byAddress.get(`${dst} ${protocol} ${dport}`) ?? nodePorts(world, packet);
   const [frontend] = frontends;
-  if (frontend === undefined) return { fates: unclaimed(world, packet), frontend: null };
-  const fates: Fate[] = [];
+  if (frontend === undefined) return { outcomes: unclaimed(world, packet), frontend: null };
+  const fates: ExpectedOutcome[] = [];
   for (const one of frontends) {
-    if (one.port.usable === null) return { fates: [], frontend };
+    if (one.port.usable === null) return { outcomes: [], frontend };
     for (const usable of one.port.usable) fates.push(fateOf(world, packet, one, usable));
   }
   // Nearly always there is one, which is not worth a text of all its endpoints.
-  if (fates.length < 2) return { fates, frontend };
-  return { fates: [...new Map(fates.map((fate) => [keyOf(fate), fate])).values()], frontend };
+  if (fates.length < 2) return { outcomes: fates, frontend };
+  return { outcomes: [...new Map(fates.map((fate) => [keyOf(fate), fate])).values()], frontend };
 }
 
-function keyOf(fate: Fate): string {
+function keyOf(fate: ExpectedOutcome): string {
   if (fate.kind !== 'endpoints') return fate.kind;
   return `${String(fate.affinitySeconds)} ${JSON.stringify([...fate.endpoints].sort())}`;
 }
@@ -197,18 +197,26 @@ function nodePorts({ own, byNodePort }: World, packet: Packet): readonly Fronten
   return ports.map((port) => ({ port, kind: 'node port', address, protocol, dport }));
 }
 
-const pass: Fate = { kind: 'pass' };
-const reject: Fate = { kind: 'reject' };
-const drop: Fate = { kind: 'drop' };
+const pass: ExpectedOutcome = { kind: 'pass' };
+const reject: ExpectedOutcome = { kind: 'reject' };
+const drop: ExpectedOutcome = { kind: 'drop' };
 
 /** The fates of a packet that no Service claims. */
-function unclaimed({ config, clusterIPs, own }: World, { dst }: Packet): readonly Fate[] {
+function unclaimed(
+  { config, clusterIPs, own }: World,
+  { dst }: Packet,
+): readonly ExpectedOutcome[] {
   if (config.mode !== 'nftables' || own.isLocal(dst)) return [pass];
   return clusterIPs.has(dst) ? [reject] : [pass, drop];
 }
 
 /** The fate at one frontend: in prerouting or output, and where nothing is translated, after it. */
-function fateOf(world: World, packet: Packet, frontend: Frontend, usable: Usable): Fate {
+function fateOf(
+  world: World,
+  packet: Packet,
+  frontend: Frontend,
+  usable: UsableEndpoints,
+): ExpectedOutcome {
   const { port, kind } = frontend;
   if (kind === 'load balancer IP' && !isAllowed(world, packet, port)) {
     if (world.config.mode === 'nftables' || usable.any) return drop;
@@ -238,14 +246,19 @@ function internal(
   { config, own }: World,
   packet: Packet,
   port: ProxiedPort,
-  usable: Usable,
+  usable: UsableEndpoints,
 ): Chosen {
   const marked = config.masqueradeAll || (own.detects[port.family] && !own.isFromPod(packet));
   return { endpoints: port.internalLocal ? usable.local : usable.cluster, marked };
 }
 
 /** Pods and the node itself are not subject to a Local policy: the short circuit. */
-function external({ own }: World, packet: Packet, port: ProxiedPort, usable: Usable): Chosen {
+function external(
+  { own }: World,
+  packet: Packet,
+  port: ProxiedPort,
+  usable: UsableEndpoints,
+): Chosen {
   if (!port.externalLocal) return { endpoints: usable.cluster, marked: true };
   if (own.isFromPod(packet)) return { endpoints: usable.cluster, marked: false };
   if (own.isLocal(packet.src)) return { endpoints: usable.cluster, marked: true };
@@ -264,7 +277,12 @@ function isAllowed({ own }: World, { src }: Packet, port: ProxiedPort): boolean 
 }
 
 /** What the filters do with a packet for a frontend that was not translated. */
-function untranslated(world: World, packet: Packet, frontend: Frontend, usable: Usable): Fate {
+function untranslated(
+  world: World,
+  packet: Packet,
+  frontend: Frontend,
+  usable: UsableEndpoints,
+): ExpectedOutcome {
   const { port, kind } = frontend;
   const isLocal = kind === 'cluster IP' ? port.internalLocal : port.externalLocal;
   const fate = !usable.any ? reject : isLocal && usable.local.length === 0 ? drop : pass;

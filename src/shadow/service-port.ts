@@ -8,7 +8,7 @@ import { parseCIDR, parseIP } from '../model/ip.ts';
 import type { EndpointSlice, Service, ServicePort } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import type { Protocol, ProxyConfig } from '../model/proxy-config.ts';
-import type { EndpointRules, Usable } from './topology.ts';
+import type { EndpointRules, UsableEndpoints } from './topology.ts';
 import { categorize, endpointSets } from './topology.ts';
 
 /** How releases of kube-proxy differ, as far as packets show it. */
@@ -57,7 +57,7 @@ export interface ProxiedPort {
   readonly internalLocal: boolean;
   readonly externalLocal: boolean;
   /** What it may use: one of these; null: too many to tell. */
-  readonly usable: readonly Usable[] | null;
+  readonly usable: readonly UsableEndpoints[] | null;
 }
 
 /** Whether kube-proxy takes any notice of the Service. */
@@ -98,7 +98,7 @@ function sourceRangesOf(service: Service, family: string): readonly CIDR[] {
 const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', SCTP: 'sctp' };
 
 /** What of the node decides on endpoints. */
-export interface Place {
+export interface ProxyPlacement {
   readonly node: string;
   readonly zone: string;
 }
@@ -107,7 +107,7 @@ export interface Place {
 export function proxiedPorts(
   service: Service,
   slices: readonly EndpointSlice[],
-  place: Place,
+  place: ProxyPlacement,
   rules: ProxyRules,
 ): ProxiedPort[] {
   if (!isServed(service, rules)) return [];
@@ -173,9 +173,9 @@ function usableOf(
   shared: Shared,
   slices: readonly EndpointSlice[],
   { name, protocol, nodePort }: ServicePort,
-  { node, zone }: Place,
+  { node, zone }: ProxyPlacement,
   rules: ProxyRules,
-): readonly Usable[] | null {
+): readonly UsableEndpoints[] | null {
   const { family, internalLocal, externalLocal, externalIPs, loadBalancerIPs } = shared;
   const external = nodePort !== 0 || externalIPs.length > 0 || loadBalancerIPs.length > 0;
   const uses = {

@@ -31,7 +31,7 @@ export interface ProxyEndpoint {
 }
 
 /** What of one Service port a node may use. `any`: there are usable endpoints on some node. */
-export interface Usable {
+export interface UsableEndpoints {
   readonly cluster: readonly ProxyEndpoint[];
   readonly local: readonly ProxyEndpoint[];
   readonly any: boolean;
@@ -136,7 +136,7 @@ function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules): ProxyE
 }
 
 /** What a Service asks for: ServicePort.UsesClusterEndpoints and UsesLocalEndpoints. */
-export interface Uses {
+export interface EndpointUses {
   readonly cluster: boolean;
   readonly local: boolean;
 }
@@ -144,10 +144,10 @@ export interface Uses {
 /** CategorizeEndpoints: which endpoints of a set the node uses for either traffic policy. */
 export function categorize(
   endpoints: readonly ProxyEndpoint[],
-  uses: Uses,
+  uses: EndpointUses,
   node: string,
   zone: string,
-): Usable {
+): UsableEndpoints {
   const ready = endpoints.filter((one) => one.ready);
   const lastResorts = endpoints.filter((one) => one.lastResort);
   let cluster: readonly ProxyEndpoint[] = [];

@@ -2,15 +2,15 @@
 // what the agent costs. Services with 15 endpoints each, on nodes of three zones; each node tells
 // what it must. One judged by itself, from all Services, is the yardstick.
 
-import { observeNode } from '../../src/audit/node/audit-node.ts';
-import { createAlike } from '../../src/audit/node/node-class.ts';
-import { reportedRules } from '../../src/audit/node/observation.ts';
-import { createProxied } from '../../src/audit/node/proxy-cache.ts';
+import { auditNode } from '../../src/audit/node/audit-node.ts';
+import { createNodeClasses } from '../../src/audit/node/node-class.ts';
+import { behaviorOfReport } from '../../src/audit/node/observation.ts';
+import { createProxyCache } from '../../src/audit/node/proxy-cache.ts';
 import type { EndpointSlice, Node } from '../../src/model/objects.ts';
 import { label } from '../../src/model/objects.ts';
 import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../src/rules/report/digest.ts';
-import type { Claim } from '../../src/rules/report/frontends.ts';
+import type { RuleFrontend } from '../../src/rules/report/frontends.ts';
 import { expectedForwarding } from '../../src/shadow/forwarding.ts';
 import {
   endpoint,
@@ -63,12 +63,12 @@ function worldOf(services: number) {
     }),
     ...times(services, (at) => sliceAt(at)),
   ]);
-  const proxied = createProxied(store.snapshot);
+  const proxied = createProxyCache(store.snapshot);
   return { nodes, store, proxied };
 }
 
 /** What a node tells that does what it must. */
-function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxied>) {
+function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxyCache>) {
   const forwarding = expectedForwarding(services.values(), slices, node, config);
   const [own = ''] = node.addresses;
   const [range = ''] = node.podCIDRs;
@@ -79,14 +79,14 @@ function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxie
     ...{ addresses: [own, '127.0.0.1'], pods: node.podCIDRs, strays: false },
   };
   const digests = new Map<string, string>();
-  const claims: Claim[] = [];
+  const claims: RuleFrontend[] = [];
   for (const { address, protocol, dport: port } of forwarding.frontends) {
-    const claim: Claim = { family: 'ip', address, protocol, port, translators: 1 };
-    const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).fates);
+    const claim: RuleFrontend = { family: 'ip', address, protocol, port, translators: 1 };
+    const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).outcomes);
     digests.set(keyOf(claim), digestOf(words ?? []));
     claims.push(claim);
   }
-  const rules = reportedRules({
+  const rules = behaviorOfReport({
     ...{ asking, claims, digests, localAddresses: node.addresses, outcomes: new Map() },
   });
   return { node, rules, brief: { asking, digests }, config, own: node.addresses };
@@ -102,7 +102,7 @@ const spent = (work: () => void): number => {
 export function measureAlike(services: number): NodeRow[] {
   const { nodes, store, proxied } = worldOf(services);
   const told = nodes.map((node) => toldBy(node, proxied));
-  const alike = createAlike(proxied);
+  const alike = createNodeClasses(proxied);
   const judge = (on: (typeof told)[number]): void => {
     const steps = alike.observing({ ...on, before: new Set() });
     for (let step = steps.next(); ; step = steps.next()) {
@@ -115,7 +115,7 @@ export function measureAlike(services: number): NodeRow[] {
   const alone = (on: (typeof told)[number]): void => {
     const { node, rules } = on;
     const { services: all, slices } = proxied;
-    observeNode({
+    auditNode({
       forwarding: expectedForwarding(all.values(), slices, node, config),
       node,
       rules,

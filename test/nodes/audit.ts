@@ -7,8 +7,8 @@ import { join, resolve } from 'node:path';
 import { parse } from 'yaml';
 
 import type { NodeFinding } from '../../src/audit/node/aggregate.ts';
-import type { NodeAudit } from '../../src/audit/node/audit-node.ts';
-import { auditNode, rulesAtHand } from '../../src/audit/node/audit-node.ts';
+import type { NodeAuditSummary } from '../../src/audit/node/audit-node.ts';
+import { summarizeNode, behaviorOfRules } from '../../src/audit/node/audit-node.ts';
 import { configOf } from '../../src/audit/node/observation.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
 import { readProxyConfig } from '../../src/cluster/decode/proxy-config.ts';
@@ -107,13 +107,13 @@ export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: No
 export type Configured = 'by a file' | 'by its rules';
 
 /** Audits the node of a folder; null: there are no objects to hold it against. */
-function auditFolder(folder: Folder, configured: Configured): NodeAudit | null {
+function auditFolder(folder: Folder, configured: Configured): NodeAuditSummary | null {
   const input = inputOf(folder);
   if (input === null) return null;
   const { node, config: given } = input;
   const config = configured === 'by a file' ? given : configOf(folder.ruleset, given.minor);
   const forwarding = expectedOf(folder, { ...input, config });
-  return auditNode({ forwarding, node, rules: rulesAtHand(folder.ruleset, folder.node) });
+  return summarizeNode({ forwarding, node, rules: behaviorOfRules(folder.ruleset, folder.node) });
 }
 
 /**
@@ -142,7 +142,7 @@ export function checkAudit(
   const kind = counts.falseFindings > 0 ? 'false finding' : problem;
   if (kind !== null) {
     // What was rolled up is long, and its ranges of IPv6 are no JSON.
-    const texts = found.map((finding) => ({ ...finding, of: finding.of.length }));
+    const texts = found.map((finding) => ({ ...finding, of: finding.differences.length }));
     report(JSON.stringify({ problem: kind, path, about: fault?.about, found: texts }));
   }
   return counts;

@@ -8,7 +8,7 @@ import {
   wordsAt,
   wordsOf,
 } from '../../src/rules/report/digest.ts';
-import { claimsOf } from '../../src/rules/report/frontends.ts';
+import { frontendsInRules } from '../../src/rules/report/frontends.ts';
 import { walk } from '../../src/rules/walk/walk.ts';
 import { forwardingOf } from './audit.ts';
 import type { Folder } from './folder.ts';
@@ -30,8 +30,8 @@ export function compareDigests(folder: Folder): DigestCounts | null {
   const asking = askingOf(folder, node, forwarding.config.mode);
   let [equal, open] = [0, 0];
   const different: string[] = [];
-  for (const claim of claimsOf(folder.ruleset)) {
-    const want = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).fates);
+  for (const claim of frontendsInRules(folder.ruleset)) {
+    const want = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).outcomes);
     if (want === null) {
       open++;
       continue;

@@ -1,16 +1,16 @@
 // A recorded node as its agent would tell of it: digests of what its rules answer for, and the
 // outcomes of packets that it is asked about, as they come over the wire.
 
-import { observeNode } from '../../src/audit/node/audit-node.ts';
-import type { NodeInput } from '../../src/audit/node/node-input.ts';
-import type { ReportedRules, Told } from '../../src/audit/node/observation.ts';
-import { reportedRules } from '../../src/audit/node/observation.ts';
+import { auditNode } from '../../src/audit/node/audit-node.ts';
+import type { NodeInput } from '../../src/audit/node/node-behavior.ts';
+import type { ReportedBehavior, AgentAnswers } from '../../src/audit/node/observation.ts';
+import { behaviorOfReport } from '../../src/audit/node/observation.ts';
 import { addressIn, parseCIDR } from '../../src/model/ip.ts';
 import type { Node } from '../../src/model/objects.ts';
 import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
 import type { Asking } from '../../src/rules/report/digest.ts';
 import { digestOf, keyOf, packetText, wordsAt, wordsOf } from '../../src/rules/report/digest.ts';
-import { claimsOf } from '../../src/rules/report/frontends.ts';
+import { frontendsInRules } from '../../src/rules/report/frontends.ts';
 import { hear, tell } from '../../src/rules/report/outcome-json.ts';
 import { walk } from '../../src/rules/walk/walk.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
@@ -35,9 +35,9 @@ export function askingOf(folder: Folder, node: Node, mode: ProxyConfig['mode']):
 }
 
 /** What the agent tells before it is asked for packets. */
-export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): Told {
+export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): AgentAnswers {
   const asking = askingOf(folder, node, mode);
-  const claims = claimsOf(folder.ruleset);
+  const claims = frontendsInRules(folder.ruleset);
   const digests = claims.map((claim): [string, string] => {
     const words = wordsAt(claim, asking, (packet) => {
       const outcome = walk(folder.ruleset, folder.node, packet);
@@ -55,7 +55,11 @@ export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'
 }
 
 /** Answers of the agent, over the wire. */
-export function answered(folder: Folder, told: Told, packets: readonly Packet[]): Told {
+export function answered(
+  folder: Folder,
+  told: AgentAnswers,
+  packets: readonly Packet[],
+): AgentAnswers {
   const sent = JSON.stringify(
     tell(packets.map((packet) => walk(folder.ruleset, folder.node, packet))),
   );
@@ -71,11 +75,11 @@ export function answered(folder: Folder, told: Told, packets: readonly Packet[])
 export function rulesReported(
   folder: Folder,
   { forwarding, node }: Pick<NodeInput, 'node'> & { readonly forwarding: Forwarding },
-): { readonly rules: ReportedRules; readonly asked: number } {
+): { readonly rules: ReportedBehavior; readonly asked: number } {
   const mode = forwarding.config.mode === 'nftables' ? 'nftables' : 'iptables';
   const told = toldOf(folder, node, mode);
-  const first = reportedRules(told);
-  observeNode({ forwarding, node, rules: first });
-  const needed = first.needed();
-  return { rules: reportedRules(answered(folder, told, needed)), asked: needed.length };
+  const first = behaviorOfReport(told);
+  auditNode({ forwarding, node, rules: first });
+  const needed = first.missingPackets();
+  return { rules: behaviorOfReport(answered(folder, told, needed)), asked: needed.length };
 }

@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { label, manager } from '../../src/model/objects.ts';
-import { assumed, releasedAs, releasedBy } from '../../src/shadow/detect-release.ts';
+import { assumedRelease, chooseRelease, detectRelease } from '../../src/shadow/detect-release.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 import { endpoints, service, storeOf } from '../build.ts';
 
@@ -33,7 +33,7 @@ describe('releasedBy', () => {
     ['a kubelet newer than all that is known', [service(), plain], 37, '36 newest'],
   ];
   test.each(cases)('%s', (_, objects, kubelet, want) => {
-    const { release, by } = releasedBy(storeOf(objects).snapshot, kubelet);
+    const { release, by } = detectRelease(storeOf(objects).snapshot, kubelet);
     expect(`${String(release.minor)} ${by}`).toBe(want);
   });
 });
@@ -47,11 +47,11 @@ describe('releasedAs', () => {
     ['no version is guessed', null, null, '36 newest'],
   ];
   test.each(cases)('%s', (_, option, version, want) => {
-    const { release, by } = releasedAs(option, version, assumed);
+    const { release, by } = chooseRelease(option, version, assumedRelease);
     expect(`${String(release.minor)} ${by}`).toBe(want);
   });
 
   test('what is assumed is the newest', () => {
-    expect(assumed.release).toBe(newestRelease);
+    expect(assumedRelease.release).toBe(newestRelease);
   });
 });

@@ -7,7 +7,7 @@ import { annotation, label } from '../../src/model/objects.ts';
 import {
   isMirrorable,
   mirroringWokenByService,
-  wokenByPod,
+  wakesOfPodUpdate,
 } from '../../src/shadow/event-handlers.ts';
 import { containerPort, endpoints, pod, service } from '../build.ts';
 
@@ -40,7 +40,7 @@ describe('wokenByPod', () => {
     ['when it became ready', {}, { turnedAt: 5 }, 'none'],
   ];
   test.each(cases)('%s', (_, before, after, want) => {
-    expect(wokenByPod(pod(before), pod(after))).toBe(want);
+    expect(wakesOfPodUpdate(pod(before), pod(after))).toBe(want);
   });
 });
 

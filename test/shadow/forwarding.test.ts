@@ -8,7 +8,7 @@ import { describe, expect, test } from 'vitest';
 import { label } from '../../src/model/objects.ts';
 import type { Packet, Protocol } from '../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
-import type { Fate } from '../../src/shadow/forwarding.ts';
+import type { ExpectedOutcome } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
 import { endpoint, node, service, servicePort, slice } from '../build.ts';
 import { forwardingOf } from '../nodes/audit.ts';
@@ -23,7 +23,7 @@ function packetsOf({ packet, srcs }: PacketLine): Packet[] {
 }
 
 /** Whether what was seen is what this fate says. */
-function agrees(fate: Fate, line: PacketLine, isForeign: boolean): boolean {
+function agrees(fate: ExpectedOutcome, line: PacketLine, isForeign: boolean): boolean {
   const { outcomes, attempts, inconclusive, packet } = line;
   if (inconclusive !== undefined)
     return fate.kind === 'endpoints' || inconclusive.includes(fate.kind);
@@ -59,7 +59,7 @@ describe.each(recordings)('%s', (path) => {
   test('every packet fares as expected', () => {
     const wrong = folder.packets.flatMap((line) =>
       packetsOf(line).flatMap((packet) => {
-        const { fates } = expected.forwarding.expect(packet);
+        const { outcomes: fates } = expected.forwarding.expect(packet);
         const agreed = fates.some((fate) => agrees(fate, line, folder.isForeign));
         return agreed ? [] : [{ line, fates }];
       }),
@@ -95,7 +95,10 @@ describe('what no recording shows', () => {
   test('either of two fates where an endpoint is listed twice with other conditions', () => {
     const slices = [slice(), slice({ name: 'web-2', endpoints: [endpoint({ ready: false })] })];
     const { expect: of } = expectedForwarding([web], slicesByService(slices), node(), config);
-    expect(of(to('10.96.0.1', 80)).fates.map(({ kind }) => kind)).toEqual(['endpoints', 'reject']);
+    expect(of(to('10.96.0.1', 80)).outcomes.map(({ kind }) => kind)).toEqual([
+      'endpoints',
+      'reject',
+    ]);
   });
 
   test('either Service, where two claim one address and port', () => {
@@ -108,7 +111,7 @@ describe('what no recording shows', () => {
       node(),
       config,
     );
-    expect(of(to('198.51.100.7', 80)).fates.map(({ kind }) => kind)).toEqual([
+    expect(of(to('198.51.100.7', 80)).outcomes.map(({ kind }) => kind)).toEqual([
       'endpoints',
       'reject',
     ]);
@@ -136,7 +139,7 @@ describe('what no recording shows', () => {
       loadBalancerSourceRanges: ['172.18.0.0/24'],
     });
     const { expect: of } = expectedForwarding([lb], slicesByService([slice()]), node(), config);
-    const kinds = (src: string): unknown => of(to('192.0.2.1', 80, src)).fates[0]?.kind;
+    const kinds = (src: string): unknown => of(to('192.0.2.1', 80, src)).outcomes[0]?.kind;
     expect([kinds('192.0.2.1'), kinds('172.18.0.9'), kinds('203.0.113.1')]).toEqual([
       'endpoints',
       'endpoints',

@@ -6,7 +6,7 @@
 import { canonicalIP } from '../../model/ip.ts';
 import type { Asking, Senders } from '../../rules/report/digest.ts';
 import { readKey } from '../../rules/report/digest.ts';
-import type { Claim } from '../../rules/report/frontends.ts';
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Settings } from '../../rules/report/infer-proxy-config.ts';
 import { check, fieldsOf, listOf } from '../../rules/report/outcome-json.ts';
 
@@ -22,15 +22,15 @@ export interface AgentReport {
   /** Not empty: what stands on the node is not known. */
   readonly problems: readonly string[];
   readonly asking: Asking;
-  readonly claims: readonly Claim[];
+  readonly claims: readonly RuleFrontend[];
   readonly digests: ReadonlyMap<string, string>;
 }
 
 /** Claims by their keys: those of all nodes are the same. */
-const known = new Map<string, Claim>();
+const known = new Map<string, RuleFrontend>();
 const mostKnown = 100_000;
 
-function claimOf(key: string): Claim {
+function claimOf(key: string): RuleFrontend {
   const before = known.get(key);
   if (before !== undefined) return before;
   const claim = readKey(key);
@@ -53,7 +53,7 @@ export function readReport(raw: unknown): AgentReport {
   check(mode === null || mode === 'iptables' || mode === 'nftables', 'mode: iptables or nftables');
   const doubled = new Set(texts(fields.doubled, 'doubled'));
   const digests = new Map<string, string>();
-  const claims: Claim[] = [];
+  const claims: RuleFrontend[] = [];
   for (const [key, digest] of Object.entries(fieldsOf(frontends, 'frontends'))) {
     check(typeof digest === 'string', `a digest of ${key.slice(0, 100)}`);
     const claim = claimOf(key);

@@ -12,9 +12,9 @@ import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts'
 import type { Finding } from '../finding/catalogue.ts';
 import { catalogue, isWorse } from '../finding/catalogue.ts';
 import type { Verdict } from '../finding/verdicts.ts';
-import type { WalkedPort } from '../node/audit-node.ts';
+import type { PacketTrace } from '../node/audit-node.ts';
 import { fateText } from '../node/compare-packet.ts';
-import { probesOf, senderOf } from '../node/probes.ts';
+import { probesOf, probeSender } from '../node/probes.ts';
 import type { NodeVerdict } from '../node/verdicts.ts';
 import type { Ledger } from '../service/auditor.ts';
 import type { Sight } from '../service/verdict.ts';
@@ -28,7 +28,7 @@ export interface NodeLookup {
   /** null: nothing is told of that node. */
   verdicts(node: string): readonly NodeVerdict[] | null;
   /** Packets of a Service port through its rules; null: these are not known. */
-  walked(node: string, service: Key, port: string): readonly WalkedPort[] | null;
+  walked(node: string, service: Key, port: string): readonly PacketTrace[] | null;
 }
 
 /** Nothing is known of any node. */
@@ -159,13 +159,13 @@ const marks = { conform: 'yes', different: 'no', unknown: 'unknown' } as const;
 
 /** Packets to one frontend with which the same is wrong; the first speaks for the others. */
 interface Alike {
-  readonly first: WalkedPort;
+  readonly first: PacketTrace;
   readonly origins: Set<string>;
   readonly wrong: readonly string[];
 }
 
 /** Packets by frontend and what is wrong with them, those that differ first. */
-function alikeOf(snapshot: Snapshot, packets: readonly WalkedPort[]): Alike[] {
+function alikeOf(snapshot: Snapshot, packets: readonly PacketTrace[]): Alike[] {
   const groups = new Map<string, Alike>();
   for (const packet of packets) {
     const { kind, frontend, verdict, origin, unknown } = packet;
@@ -182,7 +182,7 @@ function alikeOf(snapshot: Snapshot, packets: readonly WalkedPort[]): Alike[] {
 }
 
 /** Which endpoints a packet does not come to, and to which it comes in error. */
-function wrongOf(snapshot: Snapshot, { wanted, allowed, got }: WalkedPort): string[] {
+function wrongOf(snapshot: Snapshot, { wanted, allowed, got }: PacketTrace): string[] {
   const missed = wanted.filter((one) => !got.includes(one));
   const stray = got.filter((one) => !allowed.includes(one));
   const named = (endpoints: readonly string[]): string =>
@@ -224,7 +224,7 @@ function packetReasons(port: string, alike: readonly Alike[], isFull: boolean): 
 }
 
 /** The rules that a packet met; `origins`: from how many places packets are alike. */
-function rulesReasons({ rules, origin }: WalkedPort, origins: number): Reason[] {
+function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[] {
   if (rules.length === 0) return [];
   const met = rules.slice(0, mostRules).map((rule) => reason('note', rule));
   const more = rules.length - met.length;
@@ -247,13 +247,13 @@ function expectedReasons(
   const config = defaultProxyConfig('iptables', node.kubeletMinor ?? release.minor);
   const slices = slicesByService(ledger.audited.get(service.key)?.record.slices ?? []);
   const forwarding = expectedForwarding([service], slices, node, config, node.addresses);
-  const sender = senderOf(forwarding, node);
+  const sender = probeSender(forwarding, node);
   return forwarding.frontends
     .filter(({ port }) => port.name === name)
     .flatMap((frontend) => {
       const [probe] = probesOf(sender, frontend);
       if (probe === undefined) return [];
-      const { fates } = forwarding.expect(probe.packet);
+      const { outcomes: fates } = forwarding.expect(probe.packet);
       const at = `${frontend.address}:${String(frontend.dport)}/${frontend.protocol}`;
       const text = `${name} at ${at} (${frontend.kind}), from ${probe.origin}, is expected to `;
       const source = 'pkg/proxy/iptables/proxier.go syncProxyRules';

@@ -30,10 +30,10 @@ export interface PacketDifference {
 }
 
 /** How much could have been found, and was asked for: the whole of which findings are a part. */
-export type Asked = ReadonlyMap<string, { readonly size: number }>;
+export type Coverage = ReadonlyMap<string, { readonly size: number }>;
 
 /** What shares one part of the rules: differences of one group have one cause if many have it. */
-export function groupOf(code: Code, kind: string, family: string): string {
+export function coverageGroup(code: Code, kind: string, family: string): string {
   return `${code} ${kind} ${family}`;
 }
 
@@ -54,12 +54,12 @@ export interface NodeFinding {
   /** The rule that does it, where one is to blame. */
   readonly rule: string | null;
   /** About the node and not one Service port, or one frontend that no Service claims. */
-  readonly wide: boolean;
+  readonly nodeWide: boolean;
   /** What was rolled up. */
-  readonly of: readonly PacketDifference[];
+  readonly differences: readonly PacketDifference[];
 }
 
-export type Claims = Readonly<Record<'IPv4' | 'IPv6', number>>;
+export type TranslationCounts = Readonly<Record<'IPv4' | 'IPv6', number>>;
 
 /** Fewer than these are not most of anything. */
 const most = { ports: 3, share: 0.5 };
@@ -88,11 +88,11 @@ const order: readonly Code[] = [
 /**
  * Findings of one node, worst first. `claims` counts what its rules translate, by address family.
  */
-export function rollUp(
+export function aggregateFindings(
   node: string,
   differences: readonly PacketDifference[],
-  asked: Asked,
-  claims: Claims,
+  asked: Coverage,
+  claims: TranslationCounts,
 ): NodeFinding[] {
   const [unlike, known] = parted(differences, ({ code }) => code === 'node-unlike-others');
   const wide = wideGroups(known, asked);
@@ -103,7 +103,7 @@ export function rollUp(
   const rest = unexplained(
     own,
     common,
-    findings.some(({ code }) => gone.has(code)),
+    findings.some(({ code }) => rulesGoneCodes.has(code)),
   );
   const [harmless, real] = parted(rest, (one) => one.harmless);
   if (isStale(real)) findings.push(staleFinding(node, real));
@@ -134,9 +134,13 @@ const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-block
 const ofOthers: readonly Code[] = ['node-foreign-rule', 'node-endpoint-blocked'];
 
 /** Findings after which there are no rules, or none that packets come to. */
-export const gone: ReadonlySet<Code> = new Set(['node-rules-flushed', 'node-rules-unreachable']);
+export const rulesGoneCodes: ReadonlySet<Code> = new Set([
+  'node-rules-flushed',
+  'node-rules-unreachable',
+]);
 
-const keyOf = ({ code, kind, family }: PacketDifference): string => groupOf(code, kind, family);
+const keyOf = ({ code, kind, family }: PacketDifference): string =>
+  coverageGroup(code, kind, family);
 
 function parted<T>(list: readonly T[], is: (one: T) => boolean): [T[], T[]] {
   return [list.filter(is), list.filter((one) => !is(one))];
@@ -149,7 +153,7 @@ export const differenceKey = ({ frontend, origin, subject }: PacketDifference): 
   `${frontend} ${origin} ${subject}`;
 
 /** Groups in which most of those that were asked differ. */
-function wideGroups(differences: readonly PacketDifference[], asked: Asked): Set<string> {
+function wideGroups(differences: readonly PacketDifference[], asked: Coverage): Set<string> {
   const found = new Map<string, Set<string>>();
   for (const one of differences) {
     if (one.port === null || one.harmless) continue;
@@ -166,8 +170,8 @@ function wideGroups(differences: readonly PacketDifference[], asked: Asked): Set
 function wideFinding(
   node: string,
   differences: readonly PacketDifference[],
-  asked: Asked,
-  claims: Claims,
+  asked: Coverage,
+  claims: TranslationCounts,
 ): NodeFinding {
   const lost = differences.find(
     ({ code, untranslated, kind }) =>
@@ -176,7 +180,7 @@ function wideFinding(
   const first = worst(differences);
   if (ofOthers.includes(first.code)) return nodeFinding(node, first.code, differences);
   if (lost === undefined) return nodeFinding(node, 'node-rules-different', differences);
-  const all = asked.get(groupOf('node-frontend-missing', lost.kind, lost.family))?.size ?? 0;
+  const all = asked.get(coverageGroup('node-frontend-missing', lost.kind, lost.family))?.size ?? 0;
   const flushed = claims[lost.family] < all / 10;
   return nodeFinding(node, flushed ? 'node-rules-flushed' : 'node-rules-unreachable', differences);
 }
@@ -232,8 +236,8 @@ function nodeFinding(
     expected: `${first.frontend} from ${first.origin}: ${first.expected}`,
     actual: first.actual,
     rule: first.rule,
-    wide: true,
-    of: differences,
+    nodeWide: true,
+    differences: differences,
   };
 }
 
@@ -266,7 +270,7 @@ export function portFinding(node: string, differences: readonly PacketDifference
     expected,
     actual,
     rule: first.rule,
-    wide: false,
-    of: differences,
+    nodeWide: false,
+    differences: differences,
   };
 }

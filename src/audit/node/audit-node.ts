@@ -6,58 +6,64 @@
 // what others may do, foreign.ts says.
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
-import type { Claim } from '../../rules/report/frontends.ts';
-import { claimsOf } from '../../rules/report/frontends.ts';
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
+import { frontendsInRules } from '../../rules/report/frontends.ts';
 import type { RuleSet } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
 import type { NodeContext, Outcome } from '../../rules/walk/walk.ts';
 import { walk } from '../../rules/walk/walk.ts';
-import type { Fate, Frontend } from '../../shadow/forwarding.ts';
+import type { ExpectedOutcome, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
 import { catalogue } from '../finding/catalogue.ts';
-import type { Asked, Claims, NodeFinding, PacketDifference } from './aggregate.ts';
-import { rollUp } from './aggregate.ts';
-import type { Comparison, Deviant, RuleView } from './compare-packet.ts';
-import { compare, described, listText, rounding, translation } from './compare-packet.ts';
+import type { Coverage, TranslationCounts, NodeFinding, PacketDifference } from './aggregate.ts';
+import { aggregateFindings } from './aggregate.ts';
+import type { PacketComparison, AttributedDeviation, RuleOwnership } from './compare-packet.ts';
 import {
-  allowanceOf,
-  askingUnclaimed,
-  isAbout,
-  isOfPolicies,
-  isOwn,
+  comparePacket,
+  describePacket,
+  listText,
+  rounding,
+  translation,
+} from './compare-packet.ts';
+import {
+  allowedMasquerade,
+  findUnexpectedFrontends,
+  isForeignRuleAbout,
+  isKnownPolicyChain,
+  isKubernetesRule,
   onlyValue,
-  policyIn,
+  policyRule,
 } from './foreign-rules.ts';
-import type { NodeInput, Rules } from './node-input.ts';
+import type { NodeInput, NodeBehavior } from './node-behavior.ts';
 import type { Probe } from './probes.ts';
 import {
-  countAsked,
-  countClaims,
-  countServed,
-  keyOfPort,
+  addToCoverage,
+  countTranslated,
+  addServedToCoverage,
+  proxiedPortKey,
   probesOf,
   rangeProbes,
-  senderOf,
+  probeSender,
   strayProbes,
 } from './probes.ts';
 
 /** Rules that are at hand: all that stands on the node, of both backends. */
-export const rulesAtHand = (ruleset: RuleSet, context: NodeContext): Rules => ({
-  claims: claimsOf(ruleset),
+export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
+  frontends: frontendsInRules(ruleset),
   localAddresses: context.localAddresses,
   walk: (packet) => walk(ruleset, context, packet),
-  needed: () => [],
-  serves: () => false,
-  brief: null,
+  missingPackets: () => [],
+  isKnownToServe: () => false,
+  digest: null,
   digestsAt: () => null,
 });
 
 /** What was seen at one moment, before it is rolled up. */
-export interface Observed {
+export interface NodeAudit {
   readonly differences: readonly PacketDifference[];
-  readonly asked: Asked;
-  readonly claims: Claims;
+  readonly coverage: Coverage;
+  readonly translated: TranslationCounts;
   /** Findings that need no rolling up. */
   readonly others: readonly NodeFinding[];
   /** Names of the Service ports of which something is unknown, and their frontends. */
@@ -65,7 +71,7 @@ export interface Observed {
   readonly doubtful: ReadonlySet<Frontend>;
 }
 
-export interface NodeAudit {
+export interface NodeAuditSummary {
   /** Worst first. */
   readonly findings: readonly NodeFinding[];
   /** Service ports by verdict. */
@@ -76,7 +82,7 @@ export interface NodeAudit {
 
 interface Audit {
   readonly input: NodeInput;
-  readonly view: RuleView;
+  readonly view: RuleOwnership;
   readonly differences: PacketDifference[];
   readonly asked: Map<string, Set<string>>;
   /** Names of the Service ports of which something is unknown. */
@@ -85,21 +91,21 @@ interface Audit {
 }
 
 /** Judges one node; pure, and as expensive as its frontends are many. */
-export function auditNode(input: NodeInput): NodeAudit {
+export function summarizeNode(input: NodeInput): NodeAuditSummary {
   const { forwarding, node } = input;
-  const seen = observeNode(input);
-  const { differences, asked, claims } = seen;
-  const findings = [...rollUp(node.name, differences, asked, claims), ...seen.others];
-  const names = new Set(forwarding.ports.map(keyOfPort));
+  const seen = auditNode(input);
+  const { differences, coverage: asked, translated: claims } = seen;
+  const findings = [...aggregateFindings(node.name, differences, asked, claims), ...seen.others];
+  const names = new Set(forwarding.ports.map(proxiedPortKey));
   const bad = differences.filter(({ harmless }) => !harmless);
-  const different = new Set(bad.flatMap(({ port }) => (port === null ? [] : keyOfPort(port))));
+  const different = new Set(bad.flatMap(({ port }) => (port === null ? [] : proxiedPortKey(port))));
   const unknown = [...seen.unknown].filter((name) => !different.has(name)).length;
   const conform = names.size - different.size - unknown;
   return { findings, conform, different: different.size, unknown };
 }
 
 /** Whether the rules do for these Services what once was expected; unknown counts as no. */
-export function served(input: NodeInput): boolean {
+export function isServedAsExpected(input: NodeInput): boolean {
   const audit = newAudit(input);
   const steps = asking(audit, false);
   while (steps.next().done !== true) {
@@ -109,8 +115,8 @@ export function served(input: NodeInput): boolean {
 }
 
 /** Asks for all frontends, and for all that the rules answer for. */
-export function observeNode(input: NodeInput): Observed {
-  const steps = observing(input);
+export function auditNode(input: NodeInput): NodeAudit {
+  const steps = auditNodeInSteps(input);
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
@@ -118,23 +124,30 @@ export function observeNode(input: NodeInput): Observed {
 }
 
 /** The same in small steps. */
-export function* observing(input: NodeInput): Generator<undefined, Observed> {
+export function* auditNodeInSteps(input: NodeInput): Generator<undefined, NodeAudit> {
   const audit = newAudit(input);
   yield* asking(audit, true);
-  const { claims } = input.rules;
-  audit.differences.push(...(yield* askingUnclaimed(input, audit.view)));
+  const { frontends: claims } = input.rules;
+  audit.differences.push(...(yield* findUnexpectedFrontends(input, audit.view)));
   const { differences, asked, unknown, doubtful } = audit;
   const others = splitFinding(audit, claims);
-  return { differences, asked, unknown, doubtful, claims: countClaims(claims), others };
+  return {
+    differences,
+    coverage: asked,
+    unknown,
+    doubtful,
+    translated: countTranslated(claims),
+    others,
+  };
 }
 
 /** What is known of rules of others on the node, for a comparison. */
-const viewOf = ({ forwarding, node }: NodeInput): RuleView => ({
-  isAllowed: allowanceOf(forwarding, node),
-  isAbout,
+const viewOf = ({ forwarding, node }: NodeInput): RuleOwnership => ({
+  isAllowed: allowedMasquerade(forwarding, node),
+  isAbout: isForeignRuleAbout,
   // In another mode its rules are left over.
   isOwn: (step) =>
-    isOwn(step) &&
+    isKubernetesRule(step) &&
     (forwarding.config.mode === 'nftables') === (step.base.table.name === 'kube-proxy'),
 });
 
@@ -150,12 +163,12 @@ const newAudit = (input: NodeInput): Audit => ({
 /** Asks packet by packet, so that one may stop. */
 function* asking(audit: Audit, isNow: boolean): Generator<undefined> {
   const { forwarding, node, rules } = audit.input;
-  const sender = senderOf(forwarding, node);
+  const sender = probeSender(forwarding, node);
   const strays = forwarding.config.mode === 'nftables';
   for (const frontend of forwarding.frontends) {
-    const isServed = rules.serves(forwarding, frontend, isNow);
+    const isServed = rules.isKnownToServe(forwarding, frontend, isNow);
     const all = probesOf(sender, frontend);
-    if (isServed) countServed(audit.asked, forwarding, frontend, all);
+    if (isServed) addServedToCoverage(audit.asked, forwarding, frontend, all);
     const probes = isServed ? rangeProbes(sender, frontend) : all;
     for (const probe of probes) {
       ask(audit, frontend, probe);
@@ -170,23 +183,23 @@ function* asking(audit: Audit, isNow: boolean): Generator<undefined> {
   }
 }
 
-const unasked: Comparison = { verdict: 'unknown', deviants: [] };
+const unasked: PacketComparison = { verdict: 'unknown', deviants: [] };
 
 function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
   const { forwarding, rules } = audit.input;
-  const { fates } = forwarding.expect(probe.packet);
+  const { outcomes: fates } = forwarding.expect(probe.packet);
   const outcome = rules.walk(probe.packet);
   const { port } = frontend;
-  countAsked(audit.asked, fates, frontend);
+  addToCoverage(audit.asked, fates, frontend);
   const { verdict, deviants } =
-    outcome === null ? unasked : compare(fates, outcome, audit.view, probe.packet);
+    outcome === null ? unasked : comparePacket(fates, outcome, audit.view, probe.packet);
   if (verdict === 'unknown') {
-    audit.unknown.add(keyOfPort(port));
+    audit.unknown.add(proxiedPortKey(port));
     // Where nobody has walked the packet no rule is to blame, and neighbours tell nothing.
     if (outcome !== null) audit.doubtful.add(frontend);
   }
   if (verdict !== 'different' || outcome === null) return;
-  const texts = described(probe, fates, outcome);
+  const texts = describePacket(probe, fates, outcome);
   const isLocal = isAnsweredHere(probe, outcome);
   const policed = policedIn(fates, outcome);
   for (const deviant of deviants) {
@@ -221,7 +234,7 @@ function isAnsweredHere({ packet }: Probe, outcome: Outcome): boolean {
     .some(
       (step) =>
         step.rule.statements.some(({ kind }) => kind === 'notrack') &&
-        isAbout(step, packet.dst) &&
+        isForeignRuleAbout(step, packet.dst) &&
         onlyValue(step, 'destination port') === packet.dport,
     );
 }
@@ -240,7 +253,7 @@ const isStopped = ({ unknown }: Outcome, { probability }: Outcome['drop']): bool
  * affair.
  */
 function isHarmless(
-  { deviation, step }: Deviant,
+  { deviation, step }: AttributedDeviation,
   { kind }: Frontend,
   { packet }: Probe,
   outcome: Outcome,
@@ -249,15 +262,16 @@ function isHarmless(
     const isRefused = kind === 'node port' && deviation.want === 'reject' && isPassed(outcome);
     return isRefused && outcome.pass.trace().some(isLetBy);
   }
-  if (deviation.kind !== 'not masqueraded' || step === null || isOwn(step)) return false;
+  if (deviation.kind !== 'not masqueraded' || step === null || isKubernetesRule(step)) return false;
   return ipOf(deviation.endpoint) === packet.src;
 }
 
 /** What accepts it, or sends it for good into a chain that ends. */
 const isLetBy = (step: TraceStep): boolean =>
-  !isOwn(step) && step.rule.statements.some(({ kind }) => kind === 'accept' || kind === 'goto');
+  !isKubernetesRule(step) &&
+  step.rule.statements.some(({ kind }) => kind === 'accept' || kind === 'goto');
 
-const subjectOf = ({ deviation }: Deviant): string =>
+const subjectOf = ({ deviation }: AttributedDeviation): string =>
   'endpoint' in deviation ? `${deviation.kind} ${deviation.endpoint}` : deviation.kind;
 
 /** Whether a difference is about one of these addresses, or about no single one. */
@@ -270,7 +284,7 @@ export function isAt({ subject }: PacketDifference, addresses: readonly string[]
 
 /** What network policies, and nothing else, do to the packets of a frontend. */
 interface Policed {
-  readonly kinds: ReadonlySet<Deviant['deviation']['kind']>;
+  readonly kinds: ReadonlySet<AttributedDeviation['deviation']['kind']>;
   readonly rule: string;
   readonly isMeant: boolean;
 }
@@ -281,7 +295,7 @@ interface Policed {
  * share. null: none do.
  */
 function policedIn(
-  fates: readonly Fate[],
+  fates: readonly ExpectedOutcome[],
   { destinations, pass, reject, drop }: Outcome,
 ): Policed | null {
   const stops = [reject, drop].filter(({ probability }) => probability > 0);
@@ -289,7 +303,7 @@ function policedIn(
   if (fate === undefined || pass.probability > 0) return null;
   const { endpoints } = fate;
   const ips = new Set([...endpoints.keys()].map(ipOf));
-  const found = stops.map((stop) => policyIn(stop, ips));
+  const found = stops.map((stop) => policyRule(stop, ips));
   const [first] = found;
   if (first === undefined || first === null || found.includes(null)) return null;
   const isEven = [...destinations].every(
@@ -299,19 +313,19 @@ function policedIn(
   return {
     kinds: new Set(isEven ? ['reject', 'drop', 'missing'] : ['reject', 'drop']),
     rule: first.rule.text,
-    isMeant: found.every((step) => step !== null && isOfPolicies(step)),
+    isMeant: found.every((step) => step !== null && isKnownPolicyChain(step)),
   };
 }
 
 const certain = 1 - rounding;
 
 function codeOf(
-  { deviation, step }: Deviant,
-  fates: readonly Fate[],
+  { deviation, step }: AttributedDeviation,
+  fates: readonly ExpectedOutcome[],
   outcome: Outcome,
   port: ProxiedPort,
 ): Code {
-  const foreign = step !== null && !isOwn(step);
+  const foreign = step !== null && !isKubernetesRule(step);
   switch (deviation.kind) {
     case 'shadowed':
       return 'node-foreign-rule';
@@ -360,7 +374,7 @@ const isEndpoint = ({ usable }: ProxiedPort, endpoint: string): boolean =>
  * Two tables that translate for one frontend: rules of two backends or modes. Which of them runs
  * first, no dump tells, so what they do differently is unknown.
  */
-function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[] {
+function splitFinding({ input }: Audit, claims: readonly RuleFrontend[]): NodeFinding[] {
   const { forwarding, node } = input;
   const twice = claims.filter(({ address, translators }) => address !== null && translators > 1);
   const texts = twice.flatMap(({ address, protocol, port }) => {
@@ -383,8 +397,8 @@ function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[]
       expected: 'one table',
       actual: 'several tables',
       rule: null,
-      wide: true,
-      of: [],
+      nodeWide: true,
+      differences: [],
     },
   ];
 }
@@ -396,7 +410,7 @@ function splitFinding({ input }: Audit, claims: readonly Claim[]): NodeFinding[]
 // Left out: how long it has been so; a walk is of the rules as they were last seen.
 
 /** What becomes of one packet. */
-export interface WalkedPort {
+export interface PacketTrace {
   readonly kind: string;
   /** `10.96.0.1:80/tcp` */
   readonly frontend: string;
@@ -418,21 +432,21 @@ export interface WalkedPort {
 const mostRules = 40;
 
 /** Walks the packets of the port of that name; none: it is not served there. */
-export function walkedPort(input: NodeInput, name: string): WalkedPort[] {
+export function tracePackets(input: NodeInput, name: string): PacketTrace[] {
   const { forwarding, node, rules } = input;
-  const sender = senderOf(forwarding, node);
+  const sender = probeSender(forwarding, node);
   const view = viewOf(input);
   return forwarding.frontends
     .filter(({ port }) => port.name === name)
     .flatMap((frontend) =>
       probesOf(sender, frontend).flatMap((probe) => {
-        const { fates } = forwarding.expect(probe.packet);
+        const { outcomes: fates } = forwarding.expect(probe.packet);
         const outcome = rules.walk(probe.packet);
         if (outcome === null) return [];
-        const { verdict } = compare(fates, outcome, view, probe.packet);
+        const { verdict } = comparePacket(fates, outcome, view, probe.packet);
         return {
           kind: frontend.kind,
-          ...described(probe, fates, outcome),
+          ...describePacket(probe, fates, outcome),
           verdict,
           ...endpointsOf(fates),
           got: [...outcome.destinations]
@@ -446,7 +460,7 @@ export function walkedPort(input: NodeInput, name: string): WalkedPort[] {
 }
 
 /** Of several fates any is right: a must is what all of them have, a may what one has. */
-function endpointsOf(fates: readonly Fate[]): Pick<WalkedPort, 'wanted' | 'allowed'> {
+function endpointsOf(fates: readonly ExpectedOutcome[]): Pick<PacketTrace, 'wanted' | 'allowed'> {
   const sets = fates.map((fate) => new Set(fate.kind === 'endpoints' ? fate.endpoints.keys() : []));
   const allowed = [...new Set(sets.flatMap((set) => [...set]))];
   return { allowed, wanted: allowed.filter((one) => sets.every((set) => set.has(one))) };

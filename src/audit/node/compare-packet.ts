@@ -12,7 +12,7 @@
 import type { Packet } from '../../model/proxy-config.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
 import type { Destination, Fate as Walked, Outcome } from '../../rules/walk/walk.ts';
-import type { Fate } from '../../shadow/forwarding.ts';
+import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
 
 export type Deviation =
   /** An endpoint that must be used is not. */
@@ -35,23 +35,23 @@ export type Deviation =
   | { readonly kind: 'shadowed' };
 
 /** A deviation with the rule that makes it; null: the rules as a whole, or what they lack. */
-export interface Deviant {
+export interface AttributedDeviation {
   readonly deviation: Deviation;
   readonly step: TraceStep | null;
 }
 
-export type Comparison =
+export type PacketComparison =
   | { readonly verdict: 'conform' | 'unknown'; readonly deviants: readonly [] }
-  | { readonly verdict: 'different'; readonly deviants: readonly Deviant[] };
+  | { readonly verdict: 'different'; readonly deviants: readonly AttributedDeviation[] };
 
-const conform: Comparison = { verdict: 'conform', deviants: [] };
-const unknown: Comparison = { verdict: 'unknown', deviants: [] };
+const conform: PacketComparison = { verdict: 'conform', deviants: [] };
+const unknown: PacketComparison = { verdict: 'unknown', deviants: [] };
 
 /** Probabilities are written with 31 bits, and a set of 1,000 endpoints multiplies them. */
 export const rounding = 1e-6;
 
 /** What must be known of rules besides what they do. */
-export interface RuleView {
+export interface RuleOwnership {
   /** The rule is kube-proxy's, in the mode in which it works. */
   isOwn(step: TraceStep): boolean;
   /** A masquerade that kube-proxy does not ask for is none of its business. */
@@ -61,13 +61,16 @@ export interface RuleView {
 }
 
 /** Compares with whichever of the right fates is nearest. */
-export function compare(
-  fates: readonly Fate[],
+export function comparePacket(
+  fates: readonly ExpectedOutcome[],
   outcome: Outcome,
-  view: RuleView,
+  view: RuleOwnership,
   packet: Packet,
-): Comparison {
-  let nearest: { readonly fate: Fate; readonly deviants: readonly Deviant[] } | null = null;
+): PacketComparison {
+  let nearest: {
+    readonly fate: ExpectedOutcome;
+    readonly deviants: readonly AttributedDeviation[];
+  } | null = null;
   for (const fate of fates) {
     const deviants = deviantsOf(fate, outcome, view, packet);
     if (deviants.length === 0) return conform;
@@ -93,7 +96,7 @@ const isBeforeRouting = (step: TraceStep | null): boolean =>
   step === null || ['prerouting', 'output'].includes(step.base.base.hook);
 
 /** Whether kube-proxy's own rules may send it anywhere. */
-function isSentUntold({ destinations }: Outcome, view: RuleView): boolean {
+function isSentUntold({ destinations }: Outcome, view: RuleOwnership): boolean {
   const destination = destinations.get('unknown');
   if (destination === undefined || !isPossible(destination)) return false;
   const step = translation(destination);
@@ -101,7 +104,7 @@ function isSentUntold({ destinations }: Outcome, view: RuleView): boolean {
 }
 
 /** Whether a deviation holds whatever the unknowns of the walk are. */
-function isCertain(deviation: Deviation, fate: Fate, outcome: Outcome): boolean {
+function isCertain(deviation: Deviation, fate: ExpectedOutcome, outcome: Outcome): boolean {
   switch (deviation.kind) {
     case 'missing':
     case 'shadowed':
@@ -121,7 +124,7 @@ function isCertain(deviation: Deviation, fate: Fate, outcome: Outcome): boolean 
 }
 
 /** Whether the fate is possible at all. */
-function isReached(fate: Fate, outcome: Outcome): boolean {
+function isReached(fate: ExpectedOutcome, outcome: Outcome): boolean {
   if (fate.kind !== 'endpoints') return outcome[fate.kind].probability > rounding;
   return [...fate.endpoints.keys()].some((endpoint) => {
     const destination = outcome.destinations.get(endpoint);
@@ -132,7 +135,12 @@ function isReached(fate: Fate, outcome: Outcome): boolean {
 const isPossible = ({ probability, affinity }: Destination): boolean =>
   probability > rounding || affinity;
 
-function deviantsOf(fate: Fate, outcome: Outcome, view: RuleView, packet: Packet): Deviant[] {
+function deviantsOf(
+  fate: ExpectedOutcome,
+  outcome: Outcome,
+  view: RuleOwnership,
+  packet: Packet,
+): AttributedDeviation[] {
   if (fate.kind === 'endpoints') return fromEndpoints(fate, outcome, view, packet);
   const found = strangers(new Map(), outcome);
   for (const other of ['reject', 'drop', 'pass'] as const) {
@@ -151,16 +159,17 @@ function deviantsOf(fate: Fate, outcome: Outcome, view: RuleView, packet: Packet
   return found;
 }
 
-const isNotStopped = ({ deviation }: Deviant): boolean => deviation.kind === 'not stopped';
+const isNotStopped = ({ deviation }: AttributedDeviation): boolean =>
+  deviation.kind === 'not stopped';
 
-type Endpoints = Extract<Fate, { kind: 'endpoints' }>;
+type Endpoints = Extract<ExpectedOutcome, { kind: 'endpoints' }>;
 
 function fromEndpoints(
   fate: Endpoints,
   outcome: Outcome,
-  view: RuleView,
+  view: RuleOwnership,
   packet: Packet,
-): Deviant[] {
+): AttributedDeviation[] {
   const found = strangers(fate.endpoints, outcome);
   for (const endpoint of fate.endpoints.keys()) {
     const destination = outcome.destinations.get(endpoint);
@@ -186,7 +195,10 @@ function fromEndpoints(
 }
 
 /** Destinations that are none of the endpoints. */
-function strangers(endpoints: ReadonlyMap<string, boolean>, outcome: Outcome): Deviant[] {
+function strangers(
+  endpoints: ReadonlyMap<string, boolean>,
+  outcome: Outcome,
+): AttributedDeviation[] {
   return [...outcome.destinations].flatMap(([endpoint, destination]) => {
     if (endpoints.has(endpoint) || !isPossible(destination)) return [];
     const step = translation(destination);
@@ -195,7 +207,7 @@ function strangers(endpoints: ReadonlyMap<string, boolean>, outcome: Outcome): D
   });
 }
 
-function skewed({ endpoints }: Endpoints, { destinations }: Outcome): Deviant[] {
+function skewed({ endpoints }: Endpoints, { destinations }: Outcome): AttributedDeviation[] {
   const want = 1 / endpoints.size;
   return [...destinations].flatMap(([endpoint, { probability: share }]) =>
     Math.abs(share - want) <= rounding
@@ -218,7 +230,7 @@ function masqueradeOf(
   wanted: boolean,
   destination: Destination,
   isAllowed: (step: TraceStep | null) => boolean,
-): Deviant[] {
+): AttributedDeviation[] {
   const { masqueraded } = destination;
   if (masqueraded === wanted) return [];
   if (wanted) {
@@ -228,7 +240,11 @@ function masqueradeOf(
   return isAllowed(step) ? [] : [{ deviation: { kind: 'masqueraded', endpoint }, step }];
 }
 
-function affinityOf(endpoint: string, want: number | null, destination: Destination): Deviant[] {
+function affinityOf(
+  endpoint: string,
+  want: number | null,
+  destination: Destination,
+): AttributedDeviation[] {
   const { affinity, affinitySeconds } = destination;
   const right = want === null ? !affinity : affinity && affinitySeconds === want;
   const seconds = affinity ? affinitySeconds : null;
@@ -294,7 +310,7 @@ const wordsOf = (masqueraded: boolean | 'unknown', affinitySeconds: number | nul
 const words = { reject: 'rejected', drop: 'dropped', pass: 'untranslated' } as const;
 
 /** What should come of a packet, for people. */
-export function fateText(fate: Fate): string {
+export function fateText(fate: ExpectedOutcome): string {
   if (fate.kind !== 'endpoints') return words[fate.kind];
   const { endpoints, affinitySeconds } = fate;
   const texts = [...endpoints].map(([text, masked]): [string, string[]] => [
@@ -322,9 +338,9 @@ function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
 }
 
 /** What was asked, what should have come of it and what did, for people. */
-export function described(
+export function describePacket(
   { packet, origin }: { readonly packet: Packet; readonly origin: string },
-  fates: readonly Fate[],
+  fates: readonly ExpectedOutcome[],
   outcome: Outcome,
 ): Readonly<Record<'frontend' | 'origin' | 'expected' | 'actual', string>> {
   const { dst, dport, protocol } = packet;

@@ -15,18 +15,18 @@ import { ipOf, isWithin, parseCIDR, parseIP } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import { formatAddress, parseNetwork } from '../../rules/address.ts';
-import type { Claim } from '../../rules/report/frontends.ts';
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Address, Field } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
 import type { Fate, Fate as Walked } from '../../rules/walk/walk.ts';
 import type { Forwarding } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { PacketDifference } from './aggregate.ts';
-import type { RuleView } from './compare-packet.ts';
-import { compare, described, stopStep, translation } from './compare-packet.ts';
-import type { NodeInput } from './node-input.ts';
-import type { Sender } from './probes.ts';
-import { senderOf } from './probes.ts';
+import type { RuleOwnership } from './compare-packet.ts';
+import { comparePacket, describePacket, stopStep, translation } from './compare-packet.ts';
+import type { NodeInput } from './node-behavior.ts';
+import type { ProbeSender } from './probes.ts';
+import { probeSender } from './probes.ts';
 
 /**
  * Chains that kube-proxy and the kubelet of any release since 1.20 write: those of all Services,
@@ -45,13 +45,13 @@ const ownChains = new RegExp(
 );
 
 /** kube-proxy's own, or the kubelet's. */
-export function isOwn({ chain, base }: TraceStep): boolean {
+export function isKubernetesRule({ chain, base }: TraceStep): boolean {
   return base.table.name === 'kube-proxy' || ownChains.test(chain);
 }
 
 /** Somebody else's rule that asks for this one address. */
-export function isAbout(step: TraceStep, address: string): boolean {
-  if (isOwn(step)) return false;
+export function isForeignRuleAbout(step: TraceStep, address: string): boolean {
+  if (isKubernetesRule(step)) return false;
   const asked = onlyValue(step, 'destination');
   return asked !== null && formatAddress(asked) === address;
 }
@@ -67,10 +67,10 @@ export function onlyValue({ rule }: TraceStep, field: Field): Address | null {
 }
 
 /** A masquerade by others that is the network's affair. */
-export function allowanceOf(
+export function allowedMasquerade(
   { config, ports }: Pick<Forwarding, 'config' | 'ports'>,
   node: Node,
-): RuleView['isAllowed'] {
+): RuleOwnership['isAllowed'] {
   const rangesOf = (texts: readonly string[]): ((address: string) => boolean) => {
     const ranges = texts.map(parseCIDR).filter((range) => range !== null);
     return (address) => {
@@ -82,7 +82,7 @@ export function allowanceOf(
   const isPods = rangesOf([...config.clusterCIDRs, ...node.podCIDRs]);
   const clusterIPs = new Set(ports.map(({ clusterIP }) => clusterIP));
   return (endpoint, step, { from, src, dst }) => {
-    if (step === null || isOwn(step)) return false;
+    if (step === null || isKubernetesRule(step)) return false;
     const ip = ipOf(endpoint);
     if (!isPods(ip)) return true;
     const isElsewhere =
@@ -95,20 +95,20 @@ export function allowanceOf(
  * Somebody else's rule that stopped what was sent to one of these endpoints, and asks for that one,
  * by itself or where its chain is called from; null: something else stopped it.
  */
-export function policyIn(stopped: Fate, ips: ReadonlySet<string>): TraceStep | null {
+export function policyRule(stopped: Fate, ips: ReadonlySet<string>): TraceStep | null {
   const step = stopStep(stopped);
   const sent = translation(stopped);
-  if (step === null || sent === null || isOwn(step)) return null;
+  if (step === null || sent === null || isKubernetesRule(step)) return null;
   const trace = stopped.trace();
   const isAboutOne = trace
     .slice(trace.indexOf(sent) + 1)
     .filter((one) => one === step || calls(one, step.chain))
-    .some((one) => [...ips].some((ip) => isAbout(one, ip)));
+    .some((one) => [...ips].some((ip) => isForeignRuleAbout(one, ip)));
   return isAboutOne ? step : null;
 }
 
 /** Chains of programs that put network policies into practice: kube-router, and Calico. */
-export const isOfPolicies = ({ chain }: TraceStep): boolean =>
+export const isKnownPolicyChain = ({ chain }: TraceStep): boolean =>
   /^(?:KUBE-(?:ROUTER|POD-FW|NWPLCY)|cali)-/.test(chain);
 
 const calls = ({ rule }: TraceStep, chain: string): boolean =>
@@ -123,19 +123,19 @@ const calls = ({ rule }: TraceStep, chain: string): boolean =>
 
 interface Search {
   readonly input: NodeInput;
-  readonly view: RuleView;
-  readonly sender: Sender;
+  readonly view: RuleOwnership;
+  readonly sender: ProbeSender;
 }
 
 /** Asks claim by claim, so that one may stop; returns what should not be. */
-export function* askingUnclaimed(
+export function* findUnexpectedFrontends(
   input: NodeInput,
-  view: RuleView,
+  view: RuleOwnership,
 ): Generator<undefined, PacketDifference[]> {
   const { forwarding, node, rules } = input;
-  const search = { input, view, sender: senderOf(forwarding, node) };
+  const search = { input, view, sender: probeSender(forwarding, node) };
   const found: PacketDifference[] = [];
-  for (const claim of rules.claims) {
+  for (const claim of rules.frontends) {
     const dst = claim.address ?? forwarding.node.nodeIP[familyOf(claim)];
     const isClaimed = forwarding.expect(packetTo(dst, claim)).frontend !== null;
     if (!isClaimed) found.push(...differenceAt(search, claim, dst));
@@ -148,7 +148,7 @@ export function* askingUnclaimed(
   return found;
 }
 
-const packetTo = (dst: string, { protocol, port: dport }: Claim): Packet => ({
+const packetTo = (dst: string, { protocol, port: dport }: RuleFrontend): Packet => ({
   from: 'outside',
   src: '',
   dst,
@@ -160,11 +160,11 @@ const packetTo = (dst: string, { protocol, port: dport }: Claim): Packet => ({
  * A node port at addresses that serve none: the node's others, and one that is nobody's. What tells
  * node ports by their address is one rule for all of them, so one port stands for all.
  */
-function* elsewhere({ input, sender }: Search): Generator<readonly [Claim, string]> {
+function* elsewhere({ input, sender }: Search): Generator<readonly [RuleFrontend, string]> {
   const { rules, forwarding } = input;
   const { node, expect } = forwarding;
   const done = new Set<string>();
-  for (const claim of rules.claims) {
+  for (const claim of rules.frontends) {
     const family = familyOf(claim);
     const home = packetTo(node.nodeIP[family], claim);
     if (claim.address !== null || done.has(family) || expect(home).frontend === null) continue;
@@ -179,7 +179,7 @@ function* elsewhere({ input, sender }: Search): Generator<readonly [Claim, strin
 /** What a rule of kube-proxy does with such a packet, wherever it comes from; at most one. */
 function differenceAt(
   { input, view, sender }: Search,
-  claim: Claim,
+  claim: RuleFrontend,
   dst: string,
 ): PacketDifference[] {
   const { forwarding, rules } = input;
@@ -193,16 +193,17 @@ function differenceAt(
   for (const [from, src, origin] of places) {
     if (src === null) continue;
     const packet: Packet = { ...packetTo(dst, claim), from, src };
-    const { fates } = forwarding.expect(packet);
+    const { outcomes: fates } = forwarding.expect(packet);
     const outcome = rules.walk(packet);
     if (outcome === null) continue;
-    const { deviants } = compare(fates, outcome, view, packet);
-    const step = deviants.find((one) => one.step !== null && isOwn(one.step))?.step ?? null;
+    const { deviants } = comparePacket(fates, outcome, view, packet);
+    const step =
+      deviants.find((one) => one.step !== null && isKubernetesRule(one.step))?.step ?? null;
     if (step === null || outcome.unknown.length > 0) continue;
     const [sent = null] = outcome.destinations.values();
     return [
       {
-        ...described({ packet, origin }, fates, outcome),
+        ...describePacket({ packet, origin }, fates, outcome),
         code: 'node-frontend-unexpected',
         port: portAt(forwarding, dst) ?? (sent && portBeside(forwarding, claim, sent)),
         subject: 'claim',
@@ -218,7 +219,11 @@ function differenceAt(
 }
 
 /** The one Service port that a rule is about which takes a whole range of addresses. */
-function portBeside({ ports }: Forwarding, claim: Claim, { trace }: Walked): ProxiedPort | null {
+function portBeside(
+  { ports }: Forwarding,
+  claim: RuleFrontend,
+  { trace }: Walked,
+): ProxiedPort | null {
   const ranges = trace().flatMap(({ rule }) =>
     rule.statements.flatMap((one) =>
       one.kind === 'field' && one.field === 'destination' && !one.negate ? one.ranges : [],
@@ -232,7 +237,7 @@ function portBeside({ ports }: Forwarding, claim: Claim, { trace }: Walked): Pro
   return found.length === 1 ? (found[0] ?? null) : null;
 }
 
-const familyOf = ({ family }: Claim): 'IPv4' | 'IPv6' => (family === 'ip' ? 'IPv4' : 'IPv6');
+const familyOf = ({ family }: RuleFrontend): 'IPv4' | 'IPv6' => (family === 'ip' ? 'IPv4' : 'IPv6');
 
 /** The first port of the Service that has this cluster IP. */
 const portAt = ({ ports }: Forwarding, address: string): ProxiedPort | null =>

@@ -19,27 +19,27 @@ import type { Key, Node, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { Asking } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
-import type { Claim } from '../../rules/report/frontends.ts';
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
-import type { Observed } from './audit-node.ts';
-import { observing } from './audit-node.ts';
-import type { Brief, Rules } from './node-input.ts';
-import { askedOf, countClaims, keyOfPort } from './probes.ts';
-import type { Proxied } from './proxy-cache.ts';
+import type { NodeAudit } from './audit-node.ts';
+import { auditNodeInSteps } from './audit-node.ts';
+import type { NodeDigest, NodeBehavior } from './node-behavior.ts';
+import { fullCoverage, countTranslated, proxiedPortKey } from './probes.ts';
+import type { ProxyCache } from './proxy-cache.ts';
 import type { PortName } from './verdicts.ts';
 
-export interface Alike {
+export interface NodeClasses {
   /** Judges a node by what its agent tells, in small steps. */
-  observing(on: On): Generator<undefined, Judged>;
+  observing(on: ReportingNode): Generator<undefined, ReportingNodeAudit>;
 }
 
 /** A node, and all that is known of it. */
-export interface On {
+export interface ReportingNode {
   readonly node: Node;
-  readonly rules: Rules;
-  readonly brief: Brief;
+  readonly rules: NodeBehavior;
+  readonly brief: NodeDigest;
   readonly config: ProxyConfig;
   /** Its own addresses, in canonical form. */
   readonly own: readonly string[];
@@ -47,15 +47,15 @@ export interface On {
   readonly before: ReadonlySet<Key>;
 }
 
-export interface Judged {
-  readonly observed: Observed;
+export interface ReportingNodeAudit {
+  readonly observed: NodeAudit;
   /** The same list for nodes that are alike. */
   readonly ports: readonly PortName[];
   readonly apart: ReadonlySet<Key>;
 }
 
 /** One Service, as it is on all nodes of a kind. */
-interface Entry {
+interface ClassEntry {
   readonly service: Service;
   /** By the keys of frontends; null: no digest tells enough. */
   readonly digests: ReadonlyMap<string, string | null>;
@@ -66,10 +66,10 @@ interface Entry {
 }
 
 /** Nodes of which the same is expected, as far as they are not mentioned themselves. */
-interface Kind {
-  readonly entries: Map<Key, Entry>;
+interface NodeClass {
+  readonly entries: Map<Key, ClassEntry>;
   /** Of all entries, by the keys of frontends: whose they are. */
-  readonly claimed: Map<string, Entry[]>;
+  readonly claimed: Map<string, ClassEntry[]>;
   readonly byAddress: Map<string, Set<Key>>;
   readonly withNodePort: Set<Key>;
   readonly asked: Map<string, number>;
@@ -87,8 +87,8 @@ const mostKinds = 32;
 /** After more changes than these all is made anew. */
 const mostChanges = 10_000;
 
-export function createAlike(proxied: Proxied): Alike {
-  const kinds = new Map<string, Kind>();
+export function createNodeClasses(proxied: ProxyCache): NodeClasses {
+  const kinds = new Map<string, NodeClass>();
   const mentioned = createMentioned(proxied);
   return {
     *observing(on) {
@@ -104,7 +104,7 @@ export function createAlike(proxied: Proxied): Alike {
   };
 }
 
-const newKind = (): Kind => ({
+const newKind = (): NodeClass => ({
   entries: new Map(),
   claimed: new Map(),
   byAddress: new Map(),
@@ -116,7 +116,7 @@ const newKind = (): Kind => ({
 });
 
 /** All of a node that decides on Services which do not mention it. */
-function signatureOf({ node, config, own, brief: { asking } }: On): string {
+function signatureOf({ node, config, own, brief: { asking } }: ReportingNode): string {
   const place = proxyNode(node, config, own);
   const sender = (from: 'node' | 'pod' | 'outside', src: string | null): unknown =>
     src === null
@@ -143,7 +143,7 @@ function signatureOf({ node, config, own, brief: { asking } }: On): string {
  * A function that names the Services which mention a node: by endpoints on it, hints for it, or
  * endpoints at an address of its own. A pod is on its node whatever its address is.
  */
-function createMentioned(proxied: Proxied): (on: On) => Iterable<Key> {
+function createMentioned(proxied: ProxyCache): (on: ReportingNode) => Iterable<Key> {
   /** By the name or the address of a node. */
   const byNode = new Map<string, Set<Key>>();
   const byService = new Map<Key, ReadonlySet<string>>();
@@ -182,13 +182,13 @@ function put<K, V>(map: Map<K, Set<V>>, key: K, value: V): void {
 }
 
 /** The Services that changed; null: all must be looked at. */
-function changedSince(proxied: Proxied, revision: number): ReadonlySet<Key> | null {
+function changedSince(proxied: ProxyCache, revision: number): ReadonlySet<Key> | null {
   if (revision < 0 || proxied.revision() - revision > mostChanges) return null;
   return new Set([...proxied.changesSince(revision)].map(({ key }) => key));
 }
 
 /** Takes in what changed since the kind was last asked for; whoever else asks goes on with it. */
-function* bringUp(kind: Kind, proxied: Proxied, on: On): Generator<undefined> {
+function* bringUp(kind: NodeClass, proxied: ProxyCache, on: ReportingNode): Generator<undefined> {
   for (;;) {
     if (kind.revision !== proxied.revision()) {
       const changed = changedSince(proxied, kind.revision);
@@ -204,18 +204,18 @@ function* bringUp(kind: Kind, proxied: Proxied, on: On): Generator<undefined> {
   }
 }
 
-function renew(kind: Kind, proxied: Proxied, on: On, key: Key): void {
+function renew(kind: NodeClass, proxied: ProxyCache, on: ReportingNode, key: Key): void {
   const before = kind.entries.get(key);
   const service = proxied.services.get(key);
   const now = service === undefined ? undefined : entryOf(service, proxied, on);
   if (before !== undefined) takeOut(kind, before);
   if (now !== undefined) putIn(kind, now);
-  const names = (entry: Entry | undefined): string =>
+  const names = (entry: ClassEntry | undefined): string =>
     (entry?.ports ?? []).map(({ port }) => port).join('\n');
   if (names(before) !== names(now)) kind.ports = null;
 }
 
-function putIn(kind: Kind, entry: Entry): void {
+function putIn(kind: NodeClass, entry: ClassEntry): void {
   const { key } = entry.service;
   kind.entries.set(key, entry);
   for (const name of entry.digests.keys()) {
@@ -230,7 +230,7 @@ function putIn(kind: Kind, entry: Entry): void {
   }
 }
 
-function takeOut(kind: Kind, entry: Entry): void {
+function takeOut(kind: NodeClass, entry: ClassEntry): void {
   const { key } = entry.service;
   kind.entries.delete(key);
   for (const name of entry.digests.keys()) {
@@ -246,7 +246,7 @@ function takeOut(kind: Kind, entry: Entry): void {
 }
 
 /** The Service on a node of this kind that nobody mentions. */
-function entryOf(service: Service, { slices }: Proxied, on: On): Entry {
+function entryOf(service: Service, { slices }: ProxyCache, on: ReportingNode): ClassEntry {
   const { config, own, brief } = on;
   const node = { ...on.node, name: '' };
   const forwarding = expectedForwarding([service], slices, node, config, own);
@@ -257,21 +257,23 @@ function entryOf(service: Service, { slices }: Proxied, on: On): Entry {
     const key = keyOf(claim);
     if (!digests.has(key)) digests.set(key, digestAt(forwarding, frontend, claim, brief.asking));
   }
-  const asked = [...askedOf(forwarding, node)].map(([group, { size }]) => [group, size] as const);
+  const asked = [...fullCoverage(forwarding, node)].map(
+    ([group, { size }]) => [group, size] as const,
+  );
   return {
     service,
     digests,
     addresses: frontends.filter(({ kind }) => !isAtNode(kind)).map(({ address }) => address),
     hasNodePort: frontends.some(({ kind }) => isAtNode(kind)),
     ports: ports.map((port) => {
-      return { port: keyOfPort(port), namespace: port.namespace, family: port.family };
+      return { port: proxiedPortKey(port), namespace: port.namespace, family: port.family };
     }),
     asked: new Map(asked),
   };
 }
 
 /** What rules must answer for: at addresses of the node at any of them. */
-function claimAt({ port, kind, address, protocol, dport }: Frontend, asking: Asking): Claim {
+function claimAt({ port, kind, address, protocol, dport }: Frontend, asking: Asking): RuleFrontend {
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
   const isAny = isAtNode(kind) && asking.addresses.some((one) => canonicalIP(one) === address);
   return { family, address: isAny ? null : address, protocol, port: dport, translators: 1 };
@@ -280,7 +282,7 @@ function claimAt({ port, kind, address, protocol, dport }: Frontend, asking: Ask
 function digestAt(
   forwarding: Forwarding,
   { port, kind, address }: Frontend,
-  claim: Claim,
+  claim: RuleFrontend,
   asking: Asking,
 ): string | null {
   const isRanged = kind === 'load balancer IP' && port.sourceRanges.length > 0;
@@ -290,14 +292,14 @@ function digestAt(
   const [usable] = port.usable;
   const endpoints = [...(usable?.cluster ?? []), ...(usable?.local ?? [])];
   if ((!isAtNode(kind) && isLocal(address)) || endpoints.some(({ ip }) => isLocal(ip))) return null;
-  const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).fates);
+  const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).outcomes);
   return words === null ? null : digestOf(words);
 }
 
 /** Reports of nodes have the same claims (fleet/report.ts). */
-const keys = new WeakMap<Claim, string>();
+const keys = new WeakMap<RuleFrontend, string>();
 
-function keyOfKnown(claim: Claim): string {
+function keyOfKnown(claim: RuleFrontend): string {
   const known = keys.get(claim);
   if (known !== undefined) return known;
   const key = keyOf(claim);
@@ -306,13 +308,14 @@ function keyOfKnown(claim: Claim): string {
 }
 
 /** Services to be looked at by themselves, and what rules answer for besides. */
-function partOf(kind: Kind, on: On, mentioned: Iterable<Key>) {
+function partOf(kind: NodeClass, on: ReportingNode, mentioned: Iterable<Key>) {
   const { rules, brief, config, node, own } = on;
   const apart = new Set(mentioned);
   const add = (keys: Iterable<Key> = []): void => {
     for (const key of keys) apart.add(key);
   };
-  const owners = (entries: readonly Entry[]): Key[] => entries.map(({ service }) => service.key);
+  const owners = (entries: readonly ClassEntry[]): Key[] =>
+    entries.map(({ service }) => service.key);
   for (const [key, entries] of kind.claimed) {
     const [entry] = entries;
     const digest = entries.length === 1 ? (entry?.digests.get(key) ?? null) : null;
@@ -323,7 +326,7 @@ function partOf(kind: Kind, on: On, mentioned: Iterable<Key>) {
   const isUnasked = (one: string): boolean => place.servesNodePorts(one) && !isAsked.has(one);
   if ([...place.addresses, '127.0.0.1'].some(isUnasked)) add(kind.withNodePort);
   for (const address of own) add(kind.byAddress.get(address));
-  const claims = rules.claims.filter((claim) => {
+  const claims = rules.frontends.filter((claim) => {
     const entries = kind.claimed.get(keyOfKnown(claim));
     if (entries !== undefined && claim.translators < 2) return false;
     add(owners(entries ?? []));
@@ -335,11 +338,11 @@ function partOf(kind: Kind, on: On, mentioned: Iterable<Key>) {
 
 /** Judges what is not as the kind has it. */
 function* judging(
-  kind: Kind,
-  proxied: Proxied,
-  on: On,
+  kind: NodeClass,
+  proxied: ProxyCache,
+  on: ReportingNode,
   mentioned: Iterable<Key>,
-): Generator<undefined, Judged> {
+): Generator<undefined, ReportingNodeAudit> {
   const { node, rules, config, own, before } = on;
   const { apart, claims } = partOf(kind, on, mentioned);
   const looked = new Set([...apart, ...before]);
@@ -353,11 +356,15 @@ function* judging(
   const ports = (kind.ports ??= [...kind.entries.values()].flatMap((entry) => entry.ports));
   const services = [...looked].flatMap((key) => proxied.services.get(key) ?? []);
   const forwarding = expectedForwarding(services, proxied.slices, node, config, own);
-  const observed = yield* observing({ forwarding, node, rules: { ...rules, claims } });
-  for (const [group, { size }] of observed.asked) count(group, size);
+  const observed = yield* auditNodeInSteps({
+    forwarding,
+    node,
+    rules: { ...rules, frontends: claims },
+  });
+  for (const [group, { size }] of observed.coverage) count(group, size);
   const sizes = new Map([...asked].map(([group, size]) => [group, { size }]));
   return {
-    observed: { ...observed, asked: sizes, claims: countClaims(rules.claims) },
+    observed: { ...observed, coverage: sizes, translated: countTranslated(rules.frontends) },
     ports,
     apart,
   };

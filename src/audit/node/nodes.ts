@@ -1,22 +1,16 @@
-// The nodes of a cluster under audit: what was found in each dump of their rules, and since when.
+// The nodes of a cluster under audit: compares each dump or report of a node's rules with the
+// expected forwarding, and opens and resolves findings.
 //
-// A dump shows one moment, and kube-proxy follows the cluster a second or two behind. So a
-// difference is pending until all dumps of a settle window have shown it, at least two of them, and
-// it is gone with the first dump that does not. Differences are told apart by frontend, origin and
-// endpoint: a node that is a little late with every one of many changes never differs for long.
+// kube-proxy follows the cluster a second or two behind. A difference is pending until every dump
+// of a settle window (at least two) has shown it. The first dump without it resolves it. Frontend,
+// origin and endpoint identify a difference, so a node that is always slightly late with different
+// changes never opens a finding.
 //
-//   dump or report ─► node.ts: differences ─► stood for the window? ─► wanted.ts ─► settle.ts
+//   dump or report -> audit-node.ts: differences -> node-findings.ts: findings -> pending.ts
 //
-// What is known of the cluster may be newer than what is known of the node. A difference that the
-// latest change of its Service may have made stands since that change at the earliest, and it must
-// have been one by every version of the Service since it stands (`stood.ts`): so neither a report
-// that is old nor two that are far apart make a difference of what was in order between them.
-//
-// A node that is not heard of is unknown from then on. What was found stands until it is seen to be
-// gone, as with watches that are lost, but nothing that is pending goes on.
-//
-// A difference that a finding about the whole node would explain waits for that finding, so that
-// one cause does not begin as many.
+// The cluster's state may be newer than the node's. A difference therefore starts at the latest
+// change of its Service at the earliest, and every later version of the Service must show it
+// (staleness.ts). Without a report a node is unknown: its findings stay open, pending ones restart.
 //
 // Left out: rules that come and go between two dumps.
 
@@ -30,22 +24,27 @@ import type { Owned, Settle } from '../pending/pending.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
 import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
-import type { Observed, WalkedPort } from './audit-node.ts';
-import { observing, walkedPort } from './audit-node.ts';
-import type { Alike } from './node-class.ts';
-import { createAlike } from './node-class.ts';
-import type { Held, Wanted } from './node-findings.ts';
-import { itemOf, shown, wantedOf } from './node-findings.ts';
-import type { NodeInput, Rules } from './node-input.ts';
-import type { Sight } from './observation.ts';
-import { lacksOf, sightOf, unreadable } from './observation.ts';
-import { unlikeOthers } from './peers.ts';
-import { keyOfPort } from './probes.ts';
-import type { Clock, Following, NodeJudgement } from './programming-lag.ts';
-import { followClocks, judgementOf, startFollowing, stopFollowing } from './programming-lag.ts';
-import type { Proxied } from './proxy-cache.ts';
-import type { Left, Observer } from './staleness.ts';
-import { leftAt, noteRight, serviceOf, stoodThroughout } from './staleness.ts';
+import type { NodeAudit, PacketTrace } from './audit-node.ts';
+import { auditNodeInSteps, tracePackets } from './audit-node.ts';
+import type { NodeClasses } from './node-class.ts';
+import { createNodeClasses } from './node-class.ts';
+import type { OpenNodeFinding, DesiredFinding } from './node-findings.ts';
+import { toPendingItem, toDifference, desiredFindings } from './node-findings.ts';
+import type { NodeInput, NodeBehavior } from './node-behavior.ts';
+import type { NodeObservation } from './observation.ts';
+import { relevantLacks, observeDumps, unreadableReason } from './observation.ts';
+import { outliersAmongPeers } from './peers.ts';
+import { proxiedPortKey } from './probes.ts';
+import type { DifferenceClock, ProgrammingState, NodeReading } from './programming-lag.ts';
+import {
+  updateClocks,
+  readingOf,
+  newProgrammingState,
+  resetProgrammingState,
+} from './programming-lag.ts';
+import type { ProxyCache } from './proxy-cache.ts';
+import type { Divergence, ObservedNode } from './staleness.ts';
+import { divergedAt, noteConforming, servicesOfDifference, persistedSince } from './staleness.ts';
 import type { NodeVerdict, Ported, PortName } from './verdicts.ts';
 import { createPortNames, portVerdicts } from './verdicts.ts';
 
@@ -56,37 +55,37 @@ export interface Nodes {
    * Takes in a dump as of this moment and judges the node. `source` tells dumps of one node apart
    * that together are its rules; null: the dump is the same as the last of this source.
    */
-  take(node: string, source: string, dump: RulesDump | null, at: number): void;
+  applyDump(node: string, source: string, dump: RulesDump | null, at: number): void;
   /** A dump that cannot be read: the node is unknown until the next. */
-  lose(node: string, source: string, at: number): void;
+  markUnreadable(node: string, source: string, at: number): void;
   /**
    * Takes in what an agent tells of its node as of this moment, in small steps. Returns packets of
    * which the agent must be asked before the node can be judged; none: it was. With `isLast`, what
    * is not known stays unknown.
    */
-  report(
+  applyReport(
     node: string,
-    reported: Reported,
+    reported: NodeReport,
     at: number,
     isLast: boolean,
   ): Generator<undefined, readonly Packet[]>;
   /** The node cannot be seen any more, for this reason. */
-  blind(node: string, reason: UnknownOfNode): void;
+  markUnknown(node: string, reason: UnknownOfNode): void;
   /** There is no such node any more. */
-  forget(node: string, at: number): void;
+  remove(node: string, at: number): void;
   summary(now: number): NodesSummary;
   /**
    * Walks the packets of a port of a Service (`name` as Service ports have it) through the rules of
    * a node as they were last seen; null: these, or the node, are not known.
    */
-  walked(node: string, service: Key, name: string): WalkedPort[] | null;
+  tracePort(node: string, service: Key, name: string): PacketTrace[] | null;
   /** What stands on the node and its dumps do not tell: it is unknown for that. */
   lacks(node: string): readonly Lack[];
 }
 
 /** What an agent tells of its node. */
-export interface Reported {
-  readonly rules: Rules;
+export interface NodeReport {
+  readonly rules: NodeBehavior;
   /** The same text while what it tells is the same. */
   readonly version: string;
   readonly config: ProxyConfig;
@@ -103,22 +102,22 @@ export interface NodesSummary {
 
 export interface NodesOptions {
   readonly snapshot: Snapshot;
-  readonly proxied: Proxied;
+  readonly proxied: ProxyCache;
   readonly settle: Settle;
   /** Seconds; 0: a difference is a finding at once. */
   readonly window: number;
   /** Minor version of the kube-proxies of which the Node does not tell the kubelet's. */
   readonly minor: () => number;
   /** Called after each reading. */
-  onJudged?(judgement: NodeJudgement): void;
+  onReading?(judgement: NodeReading): void;
   onConvergence?(sample: ConvergenceSample): void;
 }
 
 interface Options extends NodesOptions {
   readonly portNames: ReturnType<typeof createPortNames>;
-  readonly alike: Alike;
+  readonly alike: NodeClasses;
   /** The rules of all other nodes that can be seen. */
-  readonly othersThan: (state: NodeState) => Iterable<Rules>;
+  readonly othersThan: (state: NodeState) => Iterable<NodeBehavior>;
 }
 
 /** Dumps are not as regular as clocks: seconds by which a window may be short. */
@@ -134,41 +133,42 @@ interface NodeState {
   /** null: it could not be read. */
   readonly dumps: Map<string, RulesDump | null>;
   /** null: they must be made of the dumps. */
-  sight: Sight | null;
+  sight: NodeObservation | null;
   /** Of the report that was judged. */
   version: string | null;
   /** For how many seconds the rules are known after they were seen. */
   lasting: number;
   /** Why the node cannot be seen; null: it can. */
   blind: UnknownOfNode | null;
-  observed: Observed | null;
+  observed: NodeAudit | null;
   /** What `observed` was made from. */
   madeFrom: string;
   ports: readonly PortName[];
   /** Services that were not as on nodes that are alike. */
   apart: ReadonlySet<Key>;
-  readonly left: Map<Key, Left>;
+  readonly left: Map<Key, Divergence>;
   /** The rules are those of the last time. */
   isSame: boolean;
   /** Services that differed the last time. */
   differing: ReadonlySet<Key>;
-  readonly clocks: Map<string, Clock>;
+  readonly clocks: Map<string, DifferenceClock>;
   /** By Service port, or by code where it is the node's. */
-  readonly held: Map<string, Held>;
+  readonly held: Map<string, OpenNodeFinding>;
   verdicts: readonly NodeVerdict[];
   at: number | null;
-  readonly following: Following;
+  readonly following: ProgrammingState;
 }
 
 export function createNodes(given: NodesOptions): Nodes {
   const states = new Map<string, NodeState>();
-  function* othersThan(state: NodeState): Generator<Rules> {
+  function* othersThan(state: NodeState): Generator<NodeBehavior> {
     for (const other of states.values()) {
       const isSeen = other !== state && other.blind === null && other.at !== null;
-      if (isSeen && other.sight !== null && lacksOf(other).length === 0) yield other.sight.rules;
+      if (isSeen && other.sight !== null && relevantLacks(other).length === 0)
+        yield other.sight.rules;
     }
   }
-  const alike = createAlike(given.proxied);
+  const alike = createNodeClasses(given.proxied);
   const options: Options = { ...given, portNames: createPortNames(), alike, othersThan };
   const of = (name: string): NodeState => {
     const known = states.get(name) ?? newState(name);
@@ -182,7 +182,7 @@ export function createNodes(given: NodesOptions): Nodes {
       if (state.dumps.size > 0) state.sight = null;
       state.madeFrom = '';
     },
-    take(name, source, dump, at) {
+    applyDump(name, source, dump, at) {
       const state = of(name);
       if (dump !== null) {
         state.dumps.set(source, dump);
@@ -191,13 +191,13 @@ export function createNodes(given: NodesOptions): Nodes {
       }
       judge(options, state, at);
     },
-    lose(name, source, at) {
+    markUnreadable(name, source, at) {
       const state = of(name);
       state.dumps.set(source, null);
       state.sight = null;
       judge(options, state, at);
     },
-    *report(name, { rules, version, config, lasting }, at, isLast) {
+    *applyReport(name, { rules, version, config, lasting }, at, isLast) {
       const state = of(name);
       state.isSame = state.version === version;
       if (!state.isSame) state.left.clear();
@@ -206,10 +206,10 @@ export function createNodes(given: NodesOptions): Nodes {
       state.version = needed.length === 0 ? version : null;
       return needed;
     },
-    blind(name, reason) {
+    markUnknown(name, reason) {
       of(name).blind = reason;
     },
-    forget(name, at) {
+    remove(name, at) {
       const state = states.get(name);
       if (state !== undefined) release(options, state, at);
       states.delete(name);
@@ -220,8 +220,8 @@ export function createNodes(given: NodesOptions): Nodes {
       ),
       pendingSince: oldestPending(options, states.values()),
     }),
-    walked: (node, service, name) => walked(options, states.get(node), service, name),
-    lacks: (node) => (states.has(node) ? lacksOf(of(node)) : []),
+    tracePort: (node, service, name) => walked(options, states.get(node), service, name),
+    lacks: (node) => (states.has(node) ? relevantLacks(of(node)) : []),
   };
 }
 
@@ -231,18 +231,18 @@ function walked(
   state: NodeState | undefined,
   key: Key,
   name: string,
-): WalkedPort[] | null {
+): PacketTrace[] | null {
   const node = snapshot.nodes.get(state?.name ?? '');
   const service = proxied.services.get(key);
   if (state === undefined || node === undefined || state.dumps.size === 0) return null;
-  if (unreadable(state) !== null || service === undefined) return null;
-  const seen = sightOf(state.dumps.values(), node, minor(), state.given);
+  if (unreadableReason(state) !== null || service === undefined) return null;
+  const seen = observeDumps(state.dumps.values(), node, minor(), state.given);
   const { rules, families } = seen;
   const config = ofKubelet(seen.config, node);
   const { addresses } = node;
   const forwarding = expectedForwarding([service], proxied.slices, node, config, addresses);
   const frontends = forwarding.frontends.filter(({ port }) => families.has(port.family));
-  return walkedPort({ forwarding: { ...forwarding, frontends }, node, rules }, name);
+  return tracePackets({ forwarding: { ...forwarding, frontends }, node, rules }, name);
 }
 
 const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
@@ -266,7 +266,7 @@ const newState = (name: string): NodeState => ({
   held: new Map(),
   verdicts: [],
   at: null,
-  following: startFollowing(),
+  following: newProgrammingState(),
 });
 
 const unknownNode = (reason: UnknownOfNode): NodeVerdict[] => [
@@ -308,29 +308,31 @@ function* judging(
 ): Generator<undefined, readonly Packet[]> {
   const node = options.snapshot.nodes.get(state.name);
   if (node !== undefined) look(options, state, node);
-  const reason = node === undefined ? 'node-not-known' : unreadable(state);
+  const reason = node === undefined ? 'node-not-known' : unreadableReason(state);
   if (reason !== null || node === undefined) {
     release(options, state, at);
     state.at = at;
     state.verdicts = unknownNode(reason ?? 'node-not-known');
-    stopFollowing(state.following);
-    options.onJudged?.({ node: state.name, at, before: null, differs: null, programmed: [] });
+    resetProgrammingState(state.following);
+    options.onReading?.({ node: state.name, at, before: null, differs: null, programmed: [] });
     return [];
   }
   const walked = yield* observe(options, state, node);
   const { observer } = walked;
-  const needed = observer.rules.needed();
+  const needed = observer.rules.missingPackets();
   if (needed.length > 0 && !isLast) return needed;
   const seen = besideOthers(options, state, walked);
   const { observed } = seen;
   if (state.blind !== null) forgetPending(state);
-  const differing = new Set(observed.differences.flatMap((one) => serviceOf(options.proxied, one)));
+  const differing = new Set(
+    observed.differences.flatMap((one) => servicesOfDifference(options.proxied, one)),
+  );
   remember(state, observer, differing);
-  for (const sample of followClocks(state, seen, at)) options.onConvergence?.(sample);
-  options.onJudged?.(judgementOf(state, seen, at));
+  for (const sample of updateClocks(state, seen, at)) options.onConvergence?.(sample);
+  options.onReading?.(readingOf(state, seen, at));
   const ripe = ripeness(options, state, seen, at);
   const standing = observed.differences.filter((one) => ripe(differenceKey(one)));
-  settle(options, state, wantedOf(state, observed, observer, standing, ripe), at);
+  settle(options, state, desiredFindings(state, observed, observer, standing, ripe), at);
   state.verdicts = portVerdicts(state.ports, seen.families, portedOf(observed, standing));
   state.at = at;
   return [];
@@ -341,13 +343,14 @@ function look(options: Options, state: NodeState, node: Node): void {
   if (state.dumps.size === 0) return;
   state.isSame = state.sight !== null;
   const isRead = ![...state.dumps.values()].includes(null);
-  if (isRead) state.sight ??= sightOf(state.dumps.values(), node, options.minor(), state.given);
+  if (isRead)
+    state.sight ??= observeDumps(state.dumps.values(), node, options.minor(), state.given);
 }
 
 /** Differences that a finding does not hold must be seen to stand anew. */
 function forgetPending(state: NodeState): void {
   state.blind = null;
-  stopFollowing(state.following);
+  resetProgrammingState(state.following);
   const held = new Set([...state.held.values()].flatMap(({ keys }) => [...keys]));
   for (const key of state.clocks.keys()) if (!held.has(key)) state.clocks.delete(key);
   state.at = null;
@@ -365,13 +368,13 @@ function ripeness(
 ): (key: string) => boolean {
   const known = new Set([...held.values()].flatMap(({ keys }) => [...keys]));
   const own = new Map(observed.differences.map((one) => [differenceKey(one), one]));
-  const stood = stoodThroughout(observer);
+  const stood = persistedSince(observer);
   return (key) => {
     const clock = clocks.get(key);
     if (clock === undefined || !hasStood(clock, at, window)) return false;
     const difference = own.get(key);
     if (window === 0 || difference === undefined || known.has(key)) return true;
-    const [service] = serviceOf(proxied, difference);
+    const [service] = servicesOfDifference(proxied, difference);
     const until = service === undefined ? null : stood(service, key, clock.since);
     if (until === null) return true;
     const later = { ...clock, before: until, since: until };
@@ -381,11 +384,11 @@ function ripeness(
 }
 
 /** Versions are many, and kept for a while only: their match is looked for at first sight. */
-function remember(state: NodeState, observer: Observer, differing: ReadonlySet<Key>): void {
+function remember(state: NodeState, observer: ObservedNode, differing: ReadonlySet<Key>): void {
   for (const key of differing) {
     const isNew = !state.differing.has(key);
-    if (state.isSame && isNew && state.at !== null) noteRight(observer, key, state.at);
-    leftAt(observer, key);
+    if (state.isSame && isNew && state.at !== null) noteConforming(observer, key, state.at);
+    divergedAt(observer, key);
   }
   state.differing = differing;
 }
@@ -403,27 +406,27 @@ function ofKubelet(config: ProxyConfig, { kubeletMinor: minor }: Node): ProxyCon
 }
 
 interface Seen {
-  readonly observed: Observed;
-  readonly observer: Observer;
+  readonly observed: NodeAudit;
+  readonly observer: ObservedNode;
   readonly families: ReadonlySet<string>;
 }
 
 /** Walks the rules, unless neither they nor what is expected of them has changed. */
 function* observe(options: Options, state: NodeState, node: Node): Generator<undefined, Seen> {
   const { proxied } = options;
-  const sight = state.sight ?? sightOf([], node, options.minor(), state.given);
+  const sight = state.sight ?? observeDumps([], node, options.minor(), state.given);
   const { rules, families } = sight;
   const { zone, addresses, externalIPs, podCIDRs } = node;
   const config = ofKubelet({ ...sight.config, ...state.given }, node);
-  const observer: Observer = { node, rules, config, proxied, left: state.left };
+  const observer: ObservedNode = { node, rules, config, proxied, left: state.left };
   const own = rules.localAddresses;
   const ips = [addresses, externalIPs];
   const from = JSON.stringify([proxied.revision(), zone, own, ips, podCIDRs, config]);
   if (state.isSame && from === state.madeFrom && state.observed !== null) {
     return { observed: state.observed, observer, families };
   }
-  if (rules.brief !== null) {
-    const on = { node, rules, brief: rules.brief, config, own, before: state.apart };
+  if (rules.digest !== null) {
+    const on = { node, rules, brief: rules.digest, config, own, before: state.apart };
     const { observed: seen, ports, apart } = yield* options.alike.observing(on);
     Object.assign(state, { observed: seen, madeFrom: from, ports, apart });
     return { observed: seen, observer, families };
@@ -432,7 +435,7 @@ function* observe(options: Options, state: NodeState, node: Node): Generator<und
   const whole = expectedForwarding(services.values(), slices, node, config, own);
   const frontends = whole.frontends.filter(({ port }) => families.has(port.family));
   const input: NodeInput = { forwarding: { ...whole, frontends }, node, rules };
-  const observed = sized(yield* observing(input));
+  const observed = sized(yield* auditNodeInSteps(input));
   Object.assign(state, { observed, madeFrom: from, ports: options.portNames(whole) });
   return { observed, observer, families };
 }
@@ -440,26 +443,26 @@ function* observe(options: Options, state: NodeState, node: Node): Generator<und
 /** What others do tells more of what is unknown. */
 function besideOthers({ othersThan }: Options, state: NodeState, seen: Seen): Seen {
   const { observed, observer } = seen;
-  const unlike = unlikeOthers(observed.doubtful, observer.rules, othersThan(state));
+  const unlike = outliersAmongPeers(observed.doubtful, observer.rules, othersThan(state));
   if (unlike.length === 0) return seen;
   return { ...seen, observed: { ...observed, differences: [...observed.differences, ...unlike] } };
 }
 
 /** How much was asked for says enough. */
-function sized(observed: Observed): Observed {
-  const sizes = [...observed.asked].map(([key, { size }]) => [key, { size }] as const);
-  return { ...observed, asked: new Map(sizes) };
+function sized(observed: NodeAudit): NodeAudit {
+  const sizes = [...observed.coverage].map(([key, { size }]) => [key, { size }] as const);
+  return { ...observed, coverage: new Map(sizes) };
 }
 
 /** Whether all dumps of a window have shown it, and more than one where there is a window. */
-const hasStood = ({ before, since }: Clock, at: number, window: number): boolean =>
+const hasStood = ({ before, since }: DifferenceClock, at: number, window: number): boolean =>
   window === 0 || (at > since && at - before >= window - jitter);
 
 /** Opens what is wanted and not open, and resolves what is open and not wanted. */
 function settle(
   options: NodesOptions,
   state: NodeState,
-  wanted: ReadonlyMap<string, Wanted>,
+  wanted: ReadonlyMap<string, DesiredFinding>,
   at: number,
 ): void {
   const { held } = state;
@@ -471,8 +474,8 @@ function settle(
   const opened: Owned[] = [];
   for (const [id, { finding, since }] of wanted) {
     const known = held.get(id);
-    const keys = new Set(finding.of.map(differenceKey));
-    const difference = shown(finding);
+    const keys = new Set(finding.differences.map(differenceKey));
+    const difference = toDifference(finding);
     if (known !== undefined) {
       known.keys = keys;
       known.item.difference = difference;
@@ -480,17 +483,17 @@ function settle(
       options.settle.reweigh(known.item);
       continue;
     }
-    const item = itemOf(finding, since, at);
-    held.set(id, { item, keys, wide: finding.wide });
+    const item = toPendingItem(finding, since, at);
+    held.set(id, { item, keys, wide: finding.nodeWide });
     opened.push({ item, namespace: finding.namespace, service: finding.service });
   }
   options.settle.openNow(opened, at);
 }
 
 /** Those of which it is known, and those that are in doubt. */
-function portedOf(observed: Observed, standing: readonly PacketDifference[]): Ported {
+function portedOf(observed: NodeAudit, standing: readonly PacketDifference[]): Ported {
   const names = (list: readonly PacketDifference[]): Set<string> =>
-    new Set(list.flatMap(({ port, harmless }) => (port && !harmless ? keyOfPort(port) : [])));
+    new Set(list.flatMap(({ port, harmless }) => (port && !harmless ? proxiedPortKey(port) : [])));
   const { differences, unknown } = observed;
   return { different: names(standing), pending: names(differences), unknown };
 }

@@ -7,7 +7,7 @@ import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { Asking } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf, packetText } from '../../rules/report/digest.ts';
-import type { Claim } from '../../rules/report/frontends.ts';
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../rules/report/infer-proxy-config.ts';
 import type { Lack, RuleSet } from '../../rules/ruleset.ts';
 import { together } from '../../rules/ruleset.ts';
@@ -15,12 +15,12 @@ import type { Outcome } from '../../rules/walk/walk.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 import type { UnknownOfNode } from '../finding/verdicts.ts';
-import { rulesAtHand } from './audit-node.ts';
-import type { Rules } from './node-input.ts';
+import { behaviorOfRules } from './audit-node.ts';
+import type { NodeBehavior } from './node-behavior.ts';
 
 /** The rules of a node, and what is known with them. */
-export interface Sight {
-  readonly rules: Rules;
+export interface NodeObservation {
+  readonly rules: NodeBehavior;
   /** Of kube-proxy. */
   readonly config: ProxyConfig;
   readonly families: ReadonlySet<string>;
@@ -29,16 +29,16 @@ export interface Sight {
 }
 
 /** What stands on the node by its dumps; null: one could not be read. `given`: see configOf. */
-export function sightOf(
+export function observeDumps(
   dumps: Iterable<RulesDump | null>,
   { addresses }: Pick<Node, 'addresses'>,
   minor: number,
   given: Partial<ProxyConfig> = {},
-): Sight {
+): NodeObservation {
   const read = [...dumps].filter((dump) => dump !== null);
   const ruleset = together(read.map((dump) => dump.ruleset));
   return {
-    rules: rulesAtHand(ruleset, { localAddresses: addresses }),
+    rules: behaviorOfRules(ruleset, { localAddresses: addresses }),
     config: configOf(ruleset, minor, given),
     families: new Set(read.flatMap((dump) => dump.families)),
     lacks: ruleset.lacks,
@@ -59,14 +59,14 @@ export function configOf(
 }
 
 /** Why there is nothing to judge by; null: there is. A dump that is null could not be read. */
-export function unreadable({ dumps, given, sight }: Seen): UnknownOfNode | null {
+export function unreadableReason({ dumps, given, sight }: Seen): UnknownOfNode | null {
   if ([...dumps.values()].includes(null)) return 'rules-not-known';
   if (modeOf({ given, sight }) === 'ipvs') return 'proxy-mode-not-modelled';
-  return lacksOf({ given, sight }).length === 0 ? null : 'rules-not-whole';
+  return relevantLacks({ given, sight }).length === 0 ? null : 'rules-not-whole';
 }
 
 /** What must be known besides: not where rules send that are left over from another mode. */
-export function lacksOf({ given, sight }: Omit<Seen, 'dumps'>): readonly Lack[] {
+export function relevantLacks({ given, sight }: Omit<Seen, 'dumps'>): readonly Lack[] {
   const isNftables = modeOf({ given, sight }) === 'nftables';
   return (sight?.lacks ?? []).filter(({ kind }) => kind !== 'targets' || !isNftables);
 }
@@ -78,7 +78,7 @@ interface Seen {
   readonly dumps: ReadonlyMap<string, RulesDump | null>;
   /** What somebody has said of kube-proxy's configuration. */
   readonly given: Partial<ProxyConfig>;
-  readonly sight: Sight | null;
+  readonly sight: NodeObservation | null;
 }
 
 // The rules of a node as its agent tells them: a digest for each frontend that they answer for, and
@@ -90,31 +90,31 @@ interface Seen {
 // as one of those, unless the digest says otherwise of the frontend.
 
 /** What an agent has told of one round. */
-export interface Told {
+export interface AgentAnswers {
   readonly asking: Asking;
   /** The node's own addresses. */
   readonly localAddresses: readonly string[];
-  readonly claims: readonly Claim[];
+  readonly claims: readonly RuleFrontend[];
   /** By the keys of claims. */
   readonly digests: ReadonlyMap<string, string>;
   /** What it was asked, by the text of the packet. */
   readonly outcomes: ReadonlyMap<string, Outcome>;
 }
 
-export interface ReportedRules extends Rules {
+export interface ReportedBehavior extends NodeBehavior {
   /** Frontends whose digest is not that of what must be there, where it would be known. */
   readonly divergent: () => number;
 }
 
-export function reportedRules(told: Told): ReportedRules {
+export function behaviorOfReport(told: AgentAnswers): ReportedBehavior {
   const needed = new Map<string, Packet>();
   /** What is expected where it is not what is told; null: several things are. */
   const otherwise = new Map<string, string | null>();
   const divergent = new Set<string>();
   const isAsked = new Set(told.asking.addresses.map(canonicalIP));
   return {
-    brief: told,
-    claims: told.claims,
+    digest: told,
+    frontends: told.claims,
     localAddresses: told.localAddresses,
     walk(packet) {
       const text = packetText(packet);
@@ -122,11 +122,11 @@ export function reportedRules(told: Told): ReportedRules {
       if (outcome === null) needed.set(text, packet);
       return outcome;
     },
-    serves(forwarding, frontend, isNow) {
+    isKnownToServe(forwarding, frontend, isNow) {
       const [claim, key] = claimOf(told.digests, frontend, isAsked.has(frontend.address));
       const digest = told.digests.get(key);
       const right = expectedWordsAt(claim, told.asking, (packet) => {
-        return forwarding.expect(packet).fates;
+        return forwarding.expect(packet).outcomes;
       });
       const expected = right === null ? null : digestOf(right);
       const isServed = digest !== undefined && expected === digest;
@@ -146,7 +146,7 @@ export function reportedRules(told: Told): ReportedRules {
       const actual = told.digests.get(key) ?? null;
       return { actual, expected: otherwise.has(key) ? (otherwise.get(key) ?? null) : actual };
     },
-    needed: () => [...needed.values()],
+    missingPackets: () => [...needed.values()],
     divergent: () => divergent.size,
   };
 }
@@ -159,12 +159,12 @@ const isSent = (words: string): boolean => words.includes(':');
  * addresses that is any of them or one; of any, the digest tells of those that were asked for.
  */
 function claimOf(
-  digests: Told['digests'],
+  digests: AgentAnswers['digests'],
   { port, kind, address, protocol, dport }: Frontend,
   isAsked: boolean,
-): readonly [Claim, string] {
+): readonly [RuleFrontend, string] {
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
-  const claim: Claim = { family, address, protocol, port: dport, translators: 1 };
+  const claim: RuleFrontend = { family, address, protocol, port: dport, translators: 1 };
   const any = { ...claim, address: null };
   if (isAtNode(kind) && isAsked && digests.has(keyOf(any))) return [any, keyOf(any)];
   return [claim, keyOf(claim)];

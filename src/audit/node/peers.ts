@@ -9,7 +9,7 @@
 
 import type { Frontend } from '../../shadow/forwarding.ts';
 import type { PacketDifference } from './aggregate.ts';
-import type { Rules } from './node-input.ts';
+import type { NodeBehavior } from './node-behavior.ts';
 
 /** So many others, and so large a part of all, must do alike. */
 const usual = { others: 3, share: 0.75 };
@@ -18,10 +18,10 @@ const usual = { others: 3, share: 0.75 };
 const most = { frontends: 256, others: 100 };
 
 /** At which of these frontends, of which something is unknown, it does not what most do. */
-export function unlikeOthers(
+export function outliersAmongPeers(
   doubtful: ReadonlySet<Frontend>,
-  own: Rules,
-  others: Iterable<Rules>,
+  own: NodeBehavior,
+  others: Iterable<NodeBehavior>,
 ): PacketDifference[] {
   if (doubtful.size === 0) return [];
   const peers = [...others].slice(0, most.others);
@@ -32,7 +32,7 @@ export function unlikeOthers(
     .map(differenceAt);
 }
 
-function isUnlike(frontend: Frontend, own: Rules, others: readonly Rules[]): boolean {
+function isUnlike(frontend: Frontend, own: NodeBehavior, others: readonly NodeBehavior[]): boolean {
   const here = own.digestsAt(frontend);
   if (typeof here?.expected !== 'string') return false;
   const counts = new Map<string | null, number>();

@@ -6,17 +6,17 @@
 import { addressIn, isWithin, parseCIDR, parseIP } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Claim } from '../../rules/report/frontends.ts';
-import type { Fate, Forwarding, Frontend } from '../../shadow/forwarding.ts';
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
+import type { ExpectedOutcome, Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
-import type { Asked, Claims } from './aggregate.ts';
-import { groupOf } from './aggregate.ts';
+import type { Coverage, TranslationCounts } from './aggregate.ts';
+import { coverageGroup } from './aggregate.ts';
 
 type Family = 'IPv4' | 'IPv6';
 
 /** Where packets come from, in one address family. */
-export interface Sources {
+export interface PacketSources {
   /** null: no address that a pod of the node could have is known. */
   readonly pod: string | null;
   /** A pod of another node. */
@@ -40,14 +40,14 @@ const nobodys: Readonly<Record<Family, readonly string[]>> = {
 /** Offset of a pod that is none of those with low or round numbers, which gateways have. */
 const podOffset: Readonly<Record<Family, bigint>> = { IPv4: 251n, IPv6: 0xfeedn };
 
-export interface Sender {
-  readonly sources: Readonly<Record<Family, Sources>>;
+export interface ProbeSender {
+  readonly sources: Readonly<Record<Family, PacketSources>>;
   readonly forwarding: Forwarding;
 }
 
 /** `node` is the one whose rules are asked. */
-export function senderOf(forwarding: Forwarding, node: Node): Sender {
-  const sources = (family: Family): Sources => {
+export function probeSender(forwarding: Forwarding, node: Node): ProbeSender {
+  const sources = (family: Family): PacketSources => {
     const own = rangeOf(node.podCIDRs, family);
     const all = rangeOf(forwarding.config.clusterCIDRs, family);
     const inCluster = [own, all].filter((range) => range !== null);
@@ -79,7 +79,7 @@ function elsewhereIn(all: Range | null, own: Range | null, family: Family): stri
 }
 
 /** The packets that are put to a frontend. */
-export function probesOf(sender: Sender, frontend: Frontend): Probe[] {
+export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   const { node, config } = sender.forwarding;
   const { pod, elsewhere, outside } = sender.sources[port.family];
@@ -103,7 +103,7 @@ export function probesOf(sender: Sender, frontend: Frontend): Probe[] {
 }
 
 /** Those from within the source ranges, which only the Service names, and from beside them. */
-export function rangeProbes(sender: Sender, frontend: Frontend): Probe[] {
+export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   if (kind !== 'load balancer IP' || sender.forwarding.config.mode === 'ipvs') return [];
   const ranges = port.sourceRanges;
@@ -132,7 +132,7 @@ function neighboursOf(range: Range): string[] {
 }
 
 /** A packet that comes in by the interface that its sender is told by. */
-function probeOf(sender: Sender, packet: Packet, origin: string): Probe {
+function probeOf(sender: ProbeSender, packet: Packet, origin: string): Probe {
   const iif = interfaceOf(sender, packet.from);
   return { packet: iif === null ? packet : { ...packet, iif }, origin };
 }
@@ -141,7 +141,7 @@ const endsOf = (range: Range): ReadonlySet<string> =>
   new Set([addressIn(range, 0n), addressIn(range, (1n << range.hostBits) - 1n)]);
 
 /** From where a packet with this source comes. */
-function comesFrom({ forwarding, sources }: Sender, src: string): [Packet['from'], string] {
+function comesFrom({ forwarding, sources }: ProbeSender, src: string): [Packet['from'], string] {
   if (forwarding.node.isLocal(src)) return ['node', src];
   const family = src.includes(':') ? 'IPv6' : 'IPv4';
   return [src === sources[family].pod ? 'pod' : 'outside', src];
@@ -153,7 +153,7 @@ function ownEndpoints({ port }: Frontend): ReadonlySet<string> {
 }
 
 /** Where kube-proxy tells pods by interfaces the packet must have one; null: as the node says. */
-function interfaceOf({ forwarding }: Sender, from: Packet['from']): string | null {
+function interfaceOf({ forwarding }: ProbeSender, from: Packet['from']): string | null {
   const { detectLocalMode, bridgeInterface, interfaceNamePrefix } = forwarding.config;
   if (from === 'node') return null;
   if (detectLocalMode === 'BridgeInterface') return from === 'pod' ? bridgeInterface : 'uplink';
@@ -162,7 +162,7 @@ function interfaceOf({ forwarding }: Sender, from: Packet['from']): string | nul
 }
 
 /** A port of a cluster IP that no Service has there: a packet to it must not get through. */
-export function strayProbes(sender: Sender, frontend: Frontend): Probe[] {
+export function strayProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   const stray = [9, 7, 13].find(
     (dport) => sender.forwarding.expect(packetTo(frontend, dport)).frontend === null,
   );
@@ -184,15 +184,19 @@ const packetTo = ({ address: dst, port }: Frontend, dport: number): Packet => ({
 /** Names of Service ports by group. */
 type Counted = Map<string, Set<string>>;
 
-export const keyOfPort = ({ name, protocol, family }: ProxiedPort): string =>
+export const proxiedPortKey = ({ name, protocol, family }: ProxiedPort): string =>
   `${name} ${protocol} ${family}`;
 
 /** Counts a frontend with those that could show what may differ from these fates. */
-export function countAsked(asked: Counted, fates: readonly Fate[], frontend: Frontend): void {
+export function addToCoverage(
+  asked: Counted,
+  fates: readonly ExpectedOutcome[],
+  frontend: Frontend,
+): void {
   const { port, kind } = frontend;
-  const name = keyOfPort(port);
+  const name = proxiedPortKey(port);
   const add = (code: Code): void => {
-    const key = groupOf(code, kind, port.family);
+    const key = coverageGroup(code, kind, port.family);
     const known = asked.get(key);
     if (known === undefined) asked.set(key, new Set([name]));
     else known.add(name);
@@ -222,27 +226,31 @@ export function countAsked(asked: Counted, fates: readonly Fate[], frontend: Fro
 }
 
 /** Counts what is as it must be with those that were asked for. */
-export function countServed(
+export function addServedToCoverage(
   asked: Counted,
   forwarding: Forwarding,
   frontend: Frontend,
   probes: readonly Probe[],
 ): void {
-  for (const { packet } of probes) countAsked(asked, forwarding.expect(packet).fates, frontend);
+  for (const { packet } of probes)
+    addToCoverage(asked, forwarding.expect(packet).outcomes, frontend);
 }
 
 /** All that a node may be asked for. */
-export function askedOf(forwarding: Forwarding, node: Parameters<typeof senderOf>[1]): Asked {
+export function fullCoverage(
+  forwarding: Forwarding,
+  node: Parameters<typeof probeSender>[1],
+): Coverage {
   const asked: Counted = new Map();
-  const sender = senderOf(forwarding, node);
+  const sender = probeSender(forwarding, node);
   for (const frontend of forwarding.frontends) {
-    countServed(asked, forwarding, frontend, probesOf(sender, frontend));
+    addServedToCoverage(asked, forwarding, frontend, probesOf(sender, frontend));
   }
   return asked;
 }
 
 /** How much the rules translate, by address family. */
-export function countClaims(claims: readonly Claim[]): Claims {
+export function countTranslated(claims: readonly RuleFrontend[]): TranslationCounts {
   const of = (wanted: string): number =>
     claims.filter(({ family, translators }) => family === wanted && translators > 0).length;
   return { IPv4: of('ip'), IPv6: of('ip6') };

@@ -23,21 +23,21 @@ import type { ConvergenceSample } from '../service/reconcile.ts';
 import { operationOf } from '../service/reconcile.ts';
 import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
-import type { Observed } from './audit-node.ts';
+import type { NodeAudit } from './audit-node.ts';
 import { isAt } from './audit-node.ts';
-import type { Proxied } from './proxy-cache.ts';
-import type { Observer } from './staleness.ts';
-import { leftAt, serviceOf } from './staleness.ts';
+import type { ProxyCache } from './proxy-cache.ts';
+import type { ObservedNode } from './staleness.ts';
+import { divergedAt, servicesOfDifference } from './staleness.ts';
 
 /** A change that a node followed; seconds. */
-export interface Programmed {
+export interface ProgrammedChange {
   readonly service: Key;
   readonly least: number;
   readonly most: number;
 }
 
 /** What is known of one node's way behind the changes. */
-export interface Following {
+export interface ProgrammingState {
   /** Up to which change of the cluster it was looked at. */
   revision: number;
   /** The last reading; null: there was none. */
@@ -49,10 +49,14 @@ export interface Following {
 /** Services that one node may be late with; further ones are not measured. */
 const mostLate = 1024;
 
-export const startFollowing = (): Following => ({ revision: 0, at: null, late: new Map() });
+export const newProgrammingState = (): ProgrammingState => ({
+  revision: 0,
+  at: null,
+  late: new Map(),
+});
 
 /** Begins anew: nothing is known of the node's rules any more. */
-export function stopFollowing(following: Following): void {
+export function resetProgrammingState(following: ProgrammingState): void {
   following.at = null;
   following.late.clear();
 }
@@ -60,10 +64,10 @@ export function stopFollowing(following: Following): void {
 /** The changes that a node followed, whose rules were read `at` and differ for these Services. */
 function followed(
   { following, isSame }: Read,
-  proxied: Proxied,
+  proxied: ProxyCache,
   at: number,
   differing: ReadonlySet<Key>,
-): Programmed[] {
+): ProgrammedChange[] {
   const { late, at: before } = following;
   following.at = at;
   if (before === null) {
@@ -88,7 +92,7 @@ function followed(
 }
 
 /** What a reading of a node's rules tells. */
-export interface NodeJudgement {
+export interface NodeReading {
   readonly node: string;
   readonly at: number;
   /** When they were read before; null: they were not, or could not be. */
@@ -99,11 +103,11 @@ export interface NodeJudgement {
    */
   readonly differs: ((service: Key, addresses: readonly string[]) => boolean) | null;
   /** Changes that it followed since the reading before. */
-  readonly programmed: readonly Programmed[];
+  readonly programmed: readonly ProgrammedChange[];
 }
 
 /** The clock of one difference. */
-export interface Clock {
+export interface DifferenceClock {
   /** The last dump without the difference, and the first with it. */
   readonly before: number;
   readonly since: number;
@@ -123,19 +127,19 @@ interface Read {
   readonly name: string;
   /** The last reading. */
   readonly at: number | null;
-  readonly clocks: Map<string, Clock>;
-  readonly following: Following;
+  readonly clocks: Map<string, DifferenceClock>;
+  readonly following: ProgrammingState;
   /** The rules are those of that reading. */
   readonly isSame: boolean;
 }
 
 interface Seen {
-  readonly observed: Observed;
-  readonly observer: Observer;
+  readonly observed: NodeAudit;
+  readonly observer: ObservedNode;
 }
 
 /** Starts and ends the clocks of differences; a Service's that ended alike are one sample. */
-export function followClocks(
+export function updateClocks(
   { clocks, name, at: before, isSame }: Read,
   { observed, observer }: Seen,
   at: number,
@@ -167,29 +171,29 @@ export function followClocks(
 }
 
 /** When the Service that it is about last changed; -Infinity: it did not since all is known. */
-function changedAt(proxied: Proxied, one: PacketDifference): number {
-  const [service] = serviceOf(proxied, one);
+function changedAt(proxied: ProxyCache, one: PacketDifference): number {
+  const [service] = servicesOfDifference(proxied, one);
   const past = service === undefined ? undefined : proxied.past.get(service);
   return past?.at(-1)?.until ?? -Infinity;
 }
 
-function lagOf(observer: Observer, one: PacketDifference): Lag | null {
-  const [service] = one.harmless ? [] : serviceOf(observer.proxied, one);
-  const left = service === undefined ? null : leftAt(observer, service);
+function lagOf(observer: ObservedNode, one: PacketDifference): Lag | null {
+  const [service] = one.harmless ? [] : servicesOfDifference(observer.proxied, one);
+  const left = service === undefined ? null : divergedAt(observer, service);
   if (service === undefined || left === null) return null;
   return { left, service, operation: operationOf(one.code) };
 }
 
 /** What the reading shows of each Service. */
-export function judgementOf(
+export function readingOf(
   read: Read,
   { observed, observer: { proxied } }: Seen,
   at: number,
-): NodeJudgement {
+): NodeReading {
   const wrong = new Map<Key, PacketDifference[]>();
   for (const one of observed.differences) {
     if (one.harmless) continue;
-    for (const key of serviceOf(proxied, one)) {
+    for (const key of servicesOfDifference(proxied, one)) {
       const known = wrong.get(key);
       if (known === undefined) wrong.set(key, [one]);
       else known.push(one);

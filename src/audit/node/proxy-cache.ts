@@ -10,7 +10,7 @@ import { label } from '../../model/objects.ts';
 import { slicesByService } from '../../shadow/forwarding.ts';
 
 /** A Service as it was until then; null: there was none. */
-export interface Past {
+export interface ServiceVersion {
   readonly service: Service | null;
   readonly slices: readonly EndpointSlice[];
   /** Unix seconds. */
@@ -18,7 +18,7 @@ export interface Past {
 }
 
 /** That something changed of what is told of a Service. */
-export interface Changed {
+export interface ServiceChange {
   readonly key: Key;
   /** Unix seconds. */
   readonly at: number;
@@ -26,15 +26,15 @@ export interface Changed {
   readonly revision: number;
 }
 
-export interface Proxied {
+export interface ProxyCache {
   readonly services: ReadonlyMap<Key, Service>;
   readonly slices: ReadonlyMap<Key, readonly EndpointSlice[]>;
   /** Services that have a past, by key: oldest first. */
-  readonly past: ReadonlyMap<Key, readonly Past[]>;
+  readonly past: ReadonlyMap<Key, readonly ServiceVersion[]>;
   /** Becomes another number whenever something changes. */
   revision(): number;
   /** Changes after a revision, oldest first; of very many, the last. */
-  changesSince(revision: number): Iterable<Changed>;
+  changesSince(revision: number): Iterable<ServiceChange>;
   /** Takes in one change, which the snapshot already holds. */
   apply(change: Change): void;
 }
@@ -42,11 +42,11 @@ export interface Proxied {
 const bounds = { versions: 64, services: 4096, changes: 65_536 };
 
 /** Begins with what the snapshot holds, and without a past. */
-export function createProxied(snapshot: Snapshot): Proxied {
+export function createProxyCache(snapshot: Snapshot): ProxyCache {
   const slices = new Map(slicesByService(snapshot.slices.values()));
-  const past = new Map<Key, Past[]>();
+  const past = new Map<Key, ServiceVersion[]>();
   let revision = 0;
-  let changes: Changed[] = [];
+  let changes: ServiceChange[] = [];
   const note = (key: Key, service: Service | null, until: number): void => {
     revision++;
     changes.push({ key, at: until, revision });

@@ -11,25 +11,25 @@ import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
-import { observeNode, served } from './audit-node.ts';
-import type { NodeInput } from './node-input.ts';
-import type { Past, Proxied } from './proxy-cache.ts';
+import { auditNode, isServedAsExpected } from './audit-node.ts';
+import type { NodeInput } from './node-behavior.ts';
+import type { ServiceVersion, ProxyCache } from './proxy-cache.ts';
 
 /** One node with its rules, and what is known of its past as long as they stand. */
-export interface Observer extends Pick<NodeInput, 'node' | 'rules'> {
+export interface ObservedNode extends Pick<NodeInput, 'node' | 'rules'> {
   readonly config: ProxyConfig;
-  readonly proxied: Proxied;
+  readonly proxied: ProxyCache;
   /** When the expectation left what the node does, by Service; null: it never was so. */
-  readonly left: Map<Key, Left>;
+  readonly left: Map<Key, Divergence>;
 }
 
 /** When the expectation left what the node does, and up to when that was tried. */
-export interface Left {
+export interface Divergence {
   readonly at: number | null;
   readonly tried: number;
 }
 
-export interface Stale {
+export interface NodeStaleness {
   /** The first change that did not come to the node, Unix seconds. */
   readonly since: number;
   readonly services: ReadonlySet<Key>;
@@ -40,14 +40,16 @@ export interface Stale {
  * `differing` names all Services that differ at all.
  */
 export function staleness(
-  observer: Observer,
+  observer: ObservedNode,
   standing: readonly PacketDifference[],
   differing: ReadonlySet<Key>,
-): Stale | null {
+): NodeStaleness | null {
   const services = new Set<Key>();
   let since = Infinity;
-  for (const key of new Set(standing.flatMap((one) => serviceOf(observer.proxied, one)))) {
-    const left = leftAt(observer, key);
+  for (const key of new Set(
+    standing.flatMap((one) => servicesOfDifference(observer.proxied, one)),
+  )) {
+    const left = divergedAt(observer, key);
     if (left === null) continue;
     services.add(key);
     since = Math.min(since, left);
@@ -57,8 +59,8 @@ export function staleness(
 }
 
 /** The Service that a difference is about, also where it is gone; none: it never was. */
-export function serviceOf(
-  { past, services }: Proxied,
+export function servicesOfDifference(
+  { past, services }: ProxyCache,
   { port, frontend }: PacketDifference,
 ): readonly Key[] {
   if (port !== null) return [`${port.namespace}/${port.service}`];
@@ -75,13 +77,13 @@ export function serviceOf(
  * Notes that the rules are those of a moment at which the Service was as expected: the next change
  * of it is the one that did not come.
  */
-export function noteRight({ left, proxied }: Observer, key: Key, at: number): void {
+export function noteConforming({ left, proxied }: ObservedNode, key: Key, at: number): void {
   const next = proxied.past.get(key)?.find(({ until }) => until > at);
   if (next !== undefined) left.set(key, { at: next.until, tried: next.until });
 }
 
 /** When the expectation of a Service left what the node does; null: not within what is kept. */
-export function leftAt(observer: Observer, key: Key): number | null {
+export function divergedAt(observer: ObservedNode, key: Key): number | null {
   const { at = null, tried = -Infinity } = observer.left.get(key) ?? {};
   const past = observer.proxied.past.get(key) ?? [];
   const last = past.at(-1)?.until ?? tried;
@@ -93,7 +95,7 @@ export function leftAt(observer: Observer, key: Key): number | null {
 
 /** What must be done on the node for one Service, were it so. */
 function forwardingAt(
-  { node, config, rules }: Observer,
+  { node, config, rules }: ObservedNode,
   key: Key,
   service: Service | null,
   slices: readonly EndpointSlice[],
@@ -103,23 +105,23 @@ function forwardingAt(
 }
 
 /** Whether the node does what was expected of this Service at an earlier time. */
-function does(observer: Observer, key: Key, { service, slices }: Past): boolean {
+function does(observer: ObservedNode, key: Key, { service, slices }: ServiceVersion): boolean {
   const { node, rules, proxied } = observer;
   const then = forwardingAt(observer, key, service, slices);
-  if (!served({ node, rules, forwarding: then })) return false;
+  if (!isServedAsExpected({ node, rules, forwarding: then })) return false;
   // What is new must not be served yet.
   const { services, slices: bySlices } = proxied;
   const now = forwardingAt(observer, key, services.get(key) ?? null, bySlices.get(key) ?? []);
   const old = new Set(then.frontends.map(placeOf));
   const frontends = now.frontends.filter((one) => !old.has(placeOf(one)));
-  return served({ node, rules, forwarding: { ...then, frontends } });
+  return isServedAsExpected({ node, rules, forwarding: { ...then, frontends } });
 }
 
 const placeOf = ({ address, protocol, dport }: Frontend): string =>
   `${address} ${protocol} ${String(dport)}`;
 
 /** Whether something that changed after this moment has come to the node. */
-function isAlive(observer: Observer, since: number, differing: ReadonlySet<Key>): boolean {
+function isAlive(observer: ObservedNode, since: number, differing: ReadonlySet<Key>): boolean {
   for (const [key, versions] of observer.proxied.past) {
     if (differing.has(key)) continue;
     const then = versions.find(({ until }) => until > since);
@@ -139,17 +141,17 @@ function isAlive(observer: Observer, since: number, differing: ReadonlySet<Key>)
  * A function that tells until when a difference of a Service was none, since this moment; null: it
  * was one by all versions of the Service.
  */
-export function stoodThroughout(
-  observer: Observer,
+export function persistedSince(
+  observer: ObservedNode,
 ): (service: Key, difference: string, since: number) => number | null {
-  const known = new Map<Past, ReadonlySet<string>>();
-  const keysAt = (service: Key, past: Past): ReadonlySet<string> => {
+  const known = new Map<ServiceVersion, ReadonlySet<string>>();
+  const keysAt = (service: Key, past: ServiceVersion): ReadonlySet<string> => {
     const before = known.get(past);
     if (before !== undefined) return before;
     const { node, rules } = observer;
     const forwarding = forwardingAt(observer, service, past.service, past.slices);
     // What no Service claims is no affair of one Service.
-    const seen = observeNode({ forwarding, node, rules: { ...rules, claims: [] } });
+    const seen = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } });
     const keys = new Set(seen.differences.map(differenceKey));
     known.set(past, keys);
     return keys;

@@ -3,7 +3,7 @@
 
 import type { Forwarding } from '../../shadow/forwarding.ts';
 import type { Unknown, UnknownOfNode, Verdict } from '../finding/verdicts.ts';
-import { keyOfPort } from './probes.ts';
+import { proxiedPortKey } from './probes.ts';
 
 /** One Service port on one node. */
 export interface NodeVerdict {
@@ -26,11 +26,11 @@ export function createPortNames(): (forwarding: Forwarding) => readonly PortName
   return ({ ports }) => {
     const isSame = (one: PortName, at: number): boolean => {
       const port = ports[at];
-      return port !== undefined && keyOfPort(port) === one.port;
+      return port !== undefined && proxiedPortKey(port) === one.port;
     };
     if (ports.length !== last.length || !last.every(isSame)) {
       last = ports.map((port) => {
-        return { port: keyOfPort(port), namespace: port.namespace, family: port.family };
+        return { port: proxiedPortKey(port), namespace: port.namespace, family: port.family };
       });
     }
     return last;

@@ -8,7 +8,7 @@
 import { equalPorts, equalRefs } from '../../model/equality.ts';
 import { canonicalIP, isAt } from '../../model/ip.ts';
 import type { Endpoints } from '../../model/objects.ts';
-import type { Listing as ListedIn } from '../../shadow/endpoints.ts';
+import type { SubsetAddress as ListedIn } from '../../shadow/endpoints.ts';
 import { repack } from '../../shadow/endpoints.ts';
 import type { Listed, Listing, ServiceRecord } from './cache.ts';
 import type { ListedAddress } from './compare.ts';

@@ -19,7 +19,11 @@ import { label } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
-import { isMirrorable, mirroringWokenByService, wokenByPod } from '../../shadow/event-handlers.ts';
+import {
+  isMirrorable,
+  mirroringWokenByService,
+  wakesOfPodUpdate,
+} from '../../shadow/event-handlers.ts';
 import { whyNoHints } from '../../shadow/hints.ts';
 import { isMirror } from '../../shadow/mirroring.ts';
 import type { Cause } from '../finding/causes.ts';
@@ -142,7 +146,8 @@ function touchedByPod(records: Records, { before, after, gap }: Change<'pods'>):
   if (pod === null) return [];
   // An object of another uid is another pod: the old one went and a new one came, both wake.
   const replaced = before?.uid !== after?.uid;
-  const wakes = before === null || after === null || replaced ? 'all' : wokenByPod(before, after);
+  const wakes =
+    before === null || after === null || replaced ? 'all' : wakesOfPodUpdate(before, after);
   const same = before !== null && after !== null && isSamePod(before, after);
   const was = selecting(records, before);
   if (same && wakes === 'none' && gap !== true) {

@@ -4,7 +4,7 @@
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import { catalogue } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import type { WalkedPort } from '../../audit/node/audit-node.ts';
+import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import type { NodeVerdict } from '../../audit/node/verdicts.ts';
 import { truncate } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
@@ -81,7 +81,7 @@ export interface NodeView {
   readonly standing: readonly Finding[];
   readonly resolved: readonly Finding[];
   /** What was walked of the port that is asked for; null: none is, or it cannot be. */
-  readonly walked: readonly WalkedPort[] | null;
+  readonly walked: readonly PacketTrace[] | null;
   /** The Service port that is asked for. */
   readonly asked: string | null;
 }

@@ -11,7 +11,7 @@ import { catalogue } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { legal } from '../../audit/finding/verdicts.ts';
 import type { FollowedChange } from '../../audit/measure/sample-history.ts';
-import type { WalkedPort } from '../../audit/node/audit-node.ts';
+import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import { ipOf } from '../../model/ip.ts';
 import { truncate, formatLag } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
@@ -36,7 +36,7 @@ export interface NodeOfService {
   /** null unless the verdict is unknown. */
   readonly reason: string | null;
   /** The packets to its ports, of a few nodes that are not conform; else none. */
-  readonly walked: readonly WalkedPort[];
+  readonly walked: readonly PacketTrace[];
 }
 
 /** All that the page of a Service shows. */

@@ -32,7 +32,7 @@ import { judged } from '../../audit/service/verdict.ts';
 import type { Summary } from '../../audit/summary.ts';
 import { inOrder } from '../../audit/summary.ts';
 import type { OutputResource } from '../../model/objects.ts';
-import type { Released } from '../../shadow/detect-release.ts';
+import type { DetectedRelease } from '../../shadow/detect-release.ts';
 import type { ReportedFinding } from './format.ts';
 import {
   formatClock,
@@ -105,7 +105,7 @@ export interface AuditReport {
     /** The release whose controllers were shadowed: `1.36`. */
     readonly release: string;
     /** What told that release; `newest`: nothing did, and the newest was assumed. */
-    readonly releaseBy: Released['by'];
+    readonly releaseBy: DetectedRelease['by'];
     /** That release was held against a real control plane. */
     readonly verified: boolean;
     readonly from: number | null;

@@ -20,7 +20,7 @@ import { ipOf } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import { formatEndpoint, parseAddress, parseNetwork } from '../address.ts';
 import type { Destination, Outcome } from '../walk/walk.ts';
-import type { Claim } from './frontends.ts';
+import type { RuleFrontend } from './frontends.ts';
 
 /** Who sends, per family; null: the node has no such sender. */
 export interface Senders {
@@ -42,17 +42,17 @@ export interface Asking {
 }
 
 /** `tcp 10.96.0.1:443`; `tcp *:30080` and `tcp [*]:30080` are any address of the node. */
-export function keyOf({ family, address, protocol, port }: Claim): string {
+export function keyOf({ family, address, protocol, port }: RuleFrontend): string {
   const any = family === 'ip' ? `*:${port}` : `[*]:${port}`;
   const parsed = address === null ? null : parseAddress(address);
   return `${protocol} ${parsed === null ? any : formatEndpoint(parsed, port)}`;
 }
 
 /** Reads such a key; null: it is none. Whether several tables claim it, it does not say. */
-export function readKey(key: string): Claim | null {
+export function readKey(key: string): RuleFrontend | null {
   const groups = /^(?<protocol>tcp|udp|sctp) (?<host>\*|\[[^\]]+\]|[^:[]+):(?<port>\d{1,5})$/.exec(
     key,
-  )?.groups as { protocol: Claim['protocol']; host: string; port: string } | undefined;
+  )?.groups as { protocol: RuleFrontend['protocol']; host: string; port: string } | undefined;
   if (groups === undefined || Number(groups.port) > 65_535) return null;
   const { protocol, host } = groups;
   const [isSix, text] = [host.startsWith('['), host.replace(/^\[|\]$/g, '')];
@@ -65,7 +65,7 @@ export function readKey(key: string): Claim | null {
 }
 
 /** The packets that are put to a frontend, in their order. */
-export function packetsOf(claim: Claim, asking: Asking): Packet[] {
+export function packetsOf(claim: RuleFrontend, asking: Asking): Packet[] {
   const { family, address, protocol, port: dport } = claim;
   const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
   const addresses = address === null ? asking.addresses.filter(isOwn) : [address];
@@ -112,7 +112,7 @@ export interface Told {
 
 /** What becomes of all packets of a frontend, in words. */
 export function wordsAt(
-  claim: Claim,
+  claim: RuleFrontend,
   asking: Asking,
   look: (packet: Packet) => Told,
 ): readonly string[] {
@@ -153,7 +153,7 @@ const rejected = 'reject 1/1';
  * null: several are, so that words alone tell too little.
  */
 export function expectedWordsAt(
-  claim: Claim,
+  claim: RuleFrontend,
   asking: Asking,
   expect: (packet: Packet) => readonly Expected[],
 ): readonly string[] | null {
@@ -178,7 +178,10 @@ const strayPort = 9;
 const nobody = (): boolean => false;
 
 /** Whether an address is that of a pod of the node. */
-function podsOf({ pods, addresses }: Asking, family: Claim['family']): (ip: string) => boolean {
+function podsOf(
+  { pods, addresses }: Asking,
+  family: RuleFrontend['family'],
+): (ip: string) => boolean {
   const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
   const ranges = pods.filter(isOwn).flatMap((text) => parseNetwork(text) ?? []);
   if (ranges.length === 0) return nobody;

@@ -21,7 +21,7 @@ import type {
 } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 
-export interface Claim {
+export interface RuleFrontend {
   readonly family: 'ip' | 'ip6';
   /** null: any address that is the node's own. */
   readonly address: string | null;
@@ -40,10 +40,14 @@ interface Asked {
 
 const nothing: Asked = { address: null, protocol: null, port: null };
 
-const protocols: Readonly<Record<number, Claim['protocol']>> = { 6: 'tcp', 17: 'udp', 132: 'sctp' };
+const protocols: Readonly<Record<number, RuleFrontend['protocol']>> = {
+  6: 'tcp',
+  17: 'udp',
+  132: 'sctp',
+};
 
 /** Each once. */
-export function claimsOf(ruleset: RuleSet): Claim[] {
+export function frontendsInRules(ruleset: RuleSet): RuleFrontend[] {
   const found: Found = new Map();
   for (const table of ruleset.tables) {
     // What one of the hooks came to, another need not search again.
@@ -59,7 +63,10 @@ export function claimsOf(ruleset: RuleSet): Claim[] {
   return [...found.values()].map(({ claim, by }) => ({ ...claim, translators: by.length }));
 }
 
-type Found = Map<string, { readonly claim: Omit<Claim, 'translators'>; readonly by: Table[] }>;
+type Found = Map<
+  string,
+  { readonly claim: Omit<RuleFrontend, 'translators'>; readonly by: Table[] }
+>;
 
 interface Search {
   readonly table: Table;
@@ -160,10 +167,10 @@ function add(at: Search, { address, protocol, port }: Asked): boolean {
 function addOne(
   { found, table, isNat }: Search,
   address: Address | null,
-  protocol: Claim['protocol'],
+  protocol: RuleFrontend['protocol'],
   port: number,
 ): void {
-  const families: Claim['family'][] =
+  const families: RuleFrontend['family'][] =
     address !== null
       ? [familyOf(address)]
       : table.family === 'inet'

@@ -4,7 +4,7 @@ import { explain } from '../../../src/audit/explain/explain.ts';
 import type { NodeLookup } from '../../../src/audit/explain/node.ts';
 import { explainNode, noNodeLookup } from '../../../src/audit/explain/node.ts';
 import type { Reason } from '../../../src/audit/explain/reason.ts';
-import type { WalkedPort } from '../../../src/audit/node/audit-node.ts';
+import type { PacketTrace } from '../../../src/audit/node/audit-node.ts';
 import { endpoints, node, pod, service, slice } from '../../build.ts';
 import { judged } from '../judge.ts';
 
@@ -12,7 +12,7 @@ const { context, ledger } = judged([node(), service(), pod(), endpoints(), slice
 const [port] = service().ports;
 const name = port?.name === '' ? 'shop/web' : `shop/web:${port?.name ?? ''}`;
 
-const packet = (verdict: WalkedPort['verdict']): WalkedPort => ({
+const packet = (verdict: PacketTrace['verdict']): PacketTrace => ({
   kind: 'cluster IP',
   frontend: '10.96.0.1:80/tcp',
   origin: 'a pod of the node',

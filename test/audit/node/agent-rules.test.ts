@@ -5,10 +5,10 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import type { NodeAudit } from '../../../src/audit/node/audit-node.ts';
-import { auditNode, observeNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
-import type { NodeInput } from '../../../src/audit/node/node-input.ts';
-import { reportedRules } from '../../../src/audit/node/observation.ts';
+import type { NodeAuditSummary } from '../../../src/audit/node/audit-node.ts';
+import { summarizeNode, auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import type { NodeInput } from '../../../src/audit/node/node-behavior.ts';
+import { behaviorOfReport } from '../../../src/audit/node/observation.ts';
 import type { Forwarding } from '../../../src/shadow/forwarding.ts';
 import { forwardingOf } from '../../nodes/audit.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
@@ -17,7 +17,7 @@ import { rulesReported, toldOf } from '../../nodes/reporting.ts';
 const below = (path: string): string[] =>
   foldersBelow(join(import.meta.dirname, '../../nodes', path));
 
-const shownOf = ({ findings, ...counts }: NodeAudit): unknown => ({
+const shownOf = ({ findings, ...counts }: NodeAuditSummary): unknown => ({
   ...counts,
   findings: findings.map(({ code, severity, port, object, expected, actual, rule }) => {
     return { code, severity, port, object, expected, actual, rule };
@@ -28,7 +28,7 @@ function bothOf(path: string) {
   const folder = readFolder(path);
   const expected = forwardingOf(folder);
   if (expected === null) return null;
-  const atHand: NodeInput = { ...expected, rules: rulesAtHand(folder.ruleset, folder.node) };
+  const atHand: NodeInput = { ...expected, rules: behaviorOfRules(folder.ruleset, folder.node) };
   return { folder, expected, atHand };
 }
 
@@ -42,8 +42,8 @@ describe('recorded nodes', () => {
       const both = bothOf(path);
       if (both === null) continue;
       const { rules } = rulesReported(both.folder, both.expected);
-      const got = auditNode({ ...both.expected, rules });
-      expect(shownOf(got), path).toEqual(shownOf(auditNode(both.atHand)));
+      const got = summarizeNode({ ...both.expected, rules });
+      expect(shownOf(got), path).toEqual(shownOf(summarizeNode(both.atHand)));
       judged++;
     }
     expect(judged).toBeGreaterThan(0.9 * paths.length);
@@ -61,9 +61,9 @@ describe('recorded nodes', () => {
           return null;
         },
       };
-      observeNode({ ...both.expected, rules });
+      auditNode({ ...both.expected, rules });
       const { rules: reported, asked } = rulesReported(both.folder, both.expected);
-      observeNode({ ...both.expected, rules: reported });
+      auditNode({ ...both.expected, rules: reported });
       expect(reported.divergent(), path).toBe(0);
       expect(asked, path).toBeLessThan(all.size / 2);
     }
@@ -75,11 +75,11 @@ test('until packets are asked for, what becomes of them is unknown and nothing i
   if (both === null) throw new Error('No objects');
   const { folder, expected } = both;
   const mode = expected.forwarding.config.mode === 'nftables' ? 'nftables' : 'iptables';
-  const rules = reportedRules(toldOf(folder, expected.node, mode));
-  const audit = auditNode({ ...expected, rules });
+  const rules = behaviorOfReport(toldOf(folder, expected.node, mode));
+  const audit = summarizeNode({ ...expected, rules });
   expect(audit.findings).toEqual([]);
   expect(audit.unknown).toBeGreaterThan(0);
-  expect(rules.needed().length).toBeGreaterThan(0);
+  expect(rules.missingPackets().length).toBeGreaterThan(0);
   expect(rules.divergent()).toBeGreaterThan(0);
   const digests = expected.forwarding.frontends.map((frontend) => rules.digestsAt(frontend));
   const apart = digests.filter((one) => one?.actual !== one?.expected);
@@ -93,18 +93,18 @@ test('what once was expected is compared, and changes nothing of what diverges n
   if (both === null) throw new Error('No objects');
   const { folder, expected } = both;
   const { forwarding, node } = expected;
-  const rules = reportedRules(toldOf(folder, node, 'iptables'));
-  const frontend = forwarding.frontends.find((one) => rules.serves(forwarding, one, true));
+  const rules = behaviorOfReport(toldOf(folder, node, 'iptables'));
+  const frontend = forwarding.frontends.find((one) => rules.isKnownToServe(forwarding, one, true));
   if (frontend === undefined) throw new Error('No frontend is served');
   const dropping: Forwarding = {
     ...forwarding,
-    expect: (packet) => ({ ...forwarding.expect(packet), fates: [{ kind: 'drop' }] }),
+    expect: (packet) => ({ ...forwarding.expect(packet), outcomes: [{ kind: 'drop' }] }),
   };
   const before = rules.divergent();
-  expect(rules.serves(dropping, frontend, true)).toBe(false);
+  expect(rules.isKnownToServe(dropping, frontend, true)).toBe(false);
   expect(rules.divergent()).toBe(before + 1);
-  expect(rules.serves(forwarding, frontend, false)).toBe(true);
+  expect(rules.isKnownToServe(forwarding, frontend, false)).toBe(true);
   expect(rules.divergent()).toBe(before + 1);
-  expect(rules.serves(forwarding, frontend, true)).toBe(true);
+  expect(rules.isKnownToServe(forwarding, frontend, true)).toBe(true);
   expect(rules.divergent()).toBe(before);
 });

@@ -3,8 +3,8 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Code } from '../../../src/audit/finding/catalogue.ts';
-import type { Asked, PacketDifference } from '../../../src/audit/node/aggregate.ts';
-import { groupOf, rollUp } from '../../../src/audit/node/aggregate.ts';
+import type { Coverage, PacketDifference } from '../../../src/audit/node/aggregate.ts';
+import { coverageGroup, aggregateFindings } from '../../../src/audit/node/aggregate.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { proxiedPorts, proxyRules } from '../../../src/shadow/service-port.ts';
 import { service, times } from '../../build.ts';
@@ -38,13 +38,15 @@ function difference(
 const claims = { IPv4: 100, IPv6: 100 };
 
 /** As if so many Services had been asked for everything. */
-function asked(count: number, ...codes: readonly Code[]): Asked {
+function asked(count: number, ...codes: readonly Code[]): Coverage {
   const names = new Set(times(count, (n) => `shop/web-${n}`));
-  return new Map(codes.map((code) => [groupOf(code, 'cluster IP', 'IPv4'), names]));
+  return new Map(codes.map((code) => [coverageGroup(code, 'cluster IP', 'IPv4'), names]));
 }
 
-const codesOf = (differences: PacketDifference[], all: Asked, counted = claims): string[] =>
-  rollUp('node-a', differences, all, counted).map(({ code, port }) => `${code} ${port}`.trim());
+const codesOf = (differences: PacketDifference[], all: Coverage, counted = claims): string[] =>
+  aggregateFindings('node-a', differences, all, counted).map(({ code, port }) =>
+    `${code} ${port}`.trim(),
+  );
 
 const missing = (count: number, more: Partial<PacketDifference> = {}) =>
   times(count, (n) =>
@@ -62,7 +64,12 @@ describe('rollUp', () => {
       difference('web', 'node-endpoint-unexpected', { origin: 'a pod of the node' }),
       difference('api', 'node-affinity-different'),
     ];
-    const findings = rollUp('node-a', differences, asked(9, 'node-share-different'), claims);
+    const findings = aggregateFindings(
+      'node-a',
+      differences,
+      asked(9, 'node-share-different'),
+      claims,
+    );
     expect(findings.map(({ code, port }) => `${code} ${port}`)).toEqual([
       'node-endpoint-unexpected shop/web:http',
       'node-affinity-different shop/api:http',
@@ -109,7 +116,12 @@ describe('rollUp', () => {
   test('one foreign rule for most is one finding that names it', () => {
     const rule = '-A PREROUTING -j DROP';
     const differences = times(6, (n) => difference(`web-${n}`, 'node-foreign-rule', { rule }));
-    const findings = rollUp('node-a', differences, asked(9, 'node-foreign-rule'), claims);
+    const findings = aggregateFindings(
+      'node-a',
+      differences,
+      asked(9, 'node-foreign-rule'),
+      claims,
+    );
     expect(findings).toMatchObject([{ code: 'node-foreign-rule', service: '', rule }]);
   });
 
@@ -117,7 +129,7 @@ describe('rollUp', () => {
     const harmless = times(5, (n) =>
       difference(`web-${n}`, 'node-reject-missing', { harmless: true }),
     );
-    const findings = rollUp('node-a', harmless, asked(5, 'node-reject-missing'), claims);
+    const findings = aggregateFindings('node-a', harmless, asked(5, 'node-reject-missing'), claims);
     expect(findings.map(({ severity }) => severity)).toEqual(times(5, () => 'info'));
   });
 });

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { auditNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
+import { summarizeNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { label } from '../../../src/model/objects.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
@@ -43,7 +43,7 @@ describe.each(['recordings/main/iptables-nft/node-a', 'recordings/main/nftables/
   'a cluster that goes on without %s',
   (path) => {
     const { folder, input } = folderAt(path);
-    const context = { node: input.node, rules: rulesAtHand(folder.ruleset, folder.node) };
+    const context = { node: input.node, rules: behaviorOfRules(folder.ruleset, folder.node) };
     const before = expectations(expectedOf(folder, input));
     const places = input.slices.flatMap((slice, at) =>
       slice.endpoints.map((_, index) => [at, index]),
@@ -67,7 +67,7 @@ describe.each(['recordings/main/iptables-nft/node-a', 'recordings/main/nftables/
         const after = expectations(forwarding);
         const isChanged = [...after].some(([name, text]) => before.get(name) !== text);
         const slice = input.slices[at];
-        const { findings } = auditNode({ ...context, forwarding });
+        const { findings } = summarizeNode({ ...context, forwarding });
         const services = new Set(
           findings.map(({ namespace, service }) => `${namespace}/${service}`),
         );
@@ -84,10 +84,10 @@ test('a Service that is gone still answers, which is said of its address', () =>
   const services = input.services.filter(({ key }) => key !== 'shop/ten');
   const gone = input.services.find(({ key }) => key === 'shop/ten')?.clusterIP ?? '';
   const forwarding = expectedOf(folder, { ...input, services });
-  const { findings } = auditNode({
+  const { findings } = summarizeNode({
     forwarding,
     node: input.node,
-    rules: rulesAtHand(folder.ruleset, folder.node),
+    rules: behaviorOfRules(folder.ruleset, folder.node),
   });
   expect(findings.map(({ code }) => code)).toEqual(['node-frontend-unexpected']);
   expect(findings[0]?.object).toContain(`${gone}:80/tcp`);
@@ -97,8 +97,8 @@ test('no rules at all are one finding', () => {
   const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
   const ruleset = together([parseIptablesSave('', 'ip'), parseIptablesSave('', 'ip6')]);
   const forwarding = expectedOf(folder, input);
-  const rules = rulesAtHand(ruleset, folder.node);
-  const audit = auditNode({ forwarding, node: input.node, rules });
+  const rules = behaviorOfRules(ruleset, folder.node);
+  const audit = summarizeNode({ forwarding, node: input.node, rules });
   expect(audit.findings.map(({ code }) => code)).toEqual(['node-rules-flushed']);
   expect(audit.conform + audit.different + audit.unknown).toBe(forwarding.ports.length);
 });
@@ -115,9 +115,9 @@ describe('packets that NodeLocal DNSCache takes out of connection tracking', () 
   const foundWith = (...rules: readonly string[]): string[] => {
     const chains = hooks.map((hook) => `:${hook} ACCEPT [0:0]`);
     const raw = parseIptablesSave(['*raw', ...chains, ...rules, 'COMMIT', ''].join('\n'), 'ip');
-    const rulesNow = rulesAtHand(together([raw, folder.ruleset]), folder.node);
+    const rulesNow = behaviorOfRules(together([raw, folder.ruleset]), folder.node);
     const forwarding = expectedOf(folder, input);
-    const { findings } = auditNode({ forwarding, node: input.node, rules: rulesNow });
+    const { findings } = summarizeNode({ forwarding, node: input.node, rules: rulesNow });
     const own = findings.filter(({ service }) => service === 'kube-dns');
     return own.map(({ code, severity, port }) => `${severity} ${code} ${port}`).sort();
   };

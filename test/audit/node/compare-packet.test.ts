@@ -3,12 +3,12 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { RuleView } from '../../../src/audit/node/compare-packet.ts';
-import { compare } from '../../../src/audit/node/compare-packet.ts';
+import type { RuleOwnership } from '../../../src/audit/node/compare-packet.ts';
+import { comparePacket } from '../../../src/audit/node/compare-packet.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { Destination, Outcome } from '../../../src/rules/walk/walk.ts';
-import type { Fate } from '../../../src/shadow/forwarding.ts';
+import type { ExpectedOutcome } from '../../../src/shadow/forwarding.ts';
 
 const trace = () => [];
 const none = { probability: 0, masqueraded: false, trace } as const;
@@ -31,7 +31,7 @@ function outcome(
   };
 }
 
-const view: RuleView = {
+const view: RuleOwnership = {
   isAllowed: (endpoint) => endpoint === 'c:1',
   isAbout: () => false,
   isOwn: () => false,
@@ -44,13 +44,17 @@ const packet: Packet = {
 const endpoints = (
   all: Readonly<Record<string, boolean>>,
   affinitySeconds: number | null = null,
-): Fate => ({ kind: 'endpoints', endpoints: new Map(Object.entries(all)), affinitySeconds });
+): ExpectedOutcome => ({
+  kind: 'endpoints',
+  endpoints: new Map(Object.entries(all)),
+  affinitySeconds,
+});
 
 const half = { probability: 0.5 };
 const two = endpoints({ 'a:1': false, 'b:1': false });
 const kept = { affinity: true, affinitySeconds: 60 };
 
-type Case = [string, Fate[], Outcome, string, string[]];
+type Case = [string, ExpectedOutcome[], Outcome, string, string[]];
 
 const certain: Case[] = [
   ['equal', [two], outcome({ 'a:1': half, 'b:1': half }), 'conform', []],
@@ -232,7 +236,7 @@ describe('compare', () => {
     const verdict = (from: 'node' | 'pod', steps: readonly (typeof step)[]): string => {
       const one = { ...whole, masqueraded: 'unknown', trace: () => steps } as const;
       const fates = [endpoints({ 'a:1': true })];
-      return compare(fates, outcome({ 'a:1': one }), view, { ...packet, from }).verdict;
+      return comparePacket(fates, outcome({ 'a:1': one }), view, { ...packet, from }).verdict;
     };
     expect(verdict('node', [step])).toBe('conform');
     expect(verdict('node', [])).toBe('different');
@@ -250,7 +254,7 @@ describe('compare', () => {
       const step = { chain: name, rule, base: { chain, table, base: chain.base } };
       const untold = { ...whole, trace: () => [step] };
       const got = outcome({ 'a:1': whole, unknown: untold }, { drop: 1, ...open });
-      return compare([endpoints({ 'a:1': false })], got, view, packet).verdict;
+      return comparePacket([endpoints({ 'a:1': false })], got, view, packet).verdict;
     });
     expect(verdicts).toEqual(['different', 'unknown']);
   });
@@ -264,13 +268,13 @@ describe('compare', () => {
     const got = outcome({ unknown: { ...whole, trace: () => [step] } }, { pass: 1, ...open });
     const fates = [endpoints({ 'a:1': false })];
     const verdicts = [true, false].map(
-      (own) => compare(fates, got, { ...view, isOwn: () => own }, packet).verdict,
+      (own) => comparePacket(fates, got, { ...view, isOwn: () => own }, packet).verdict,
     );
     expect(verdicts).toEqual(['unknown', 'different']);
   });
 
   test.each([...certain, ...uncertain])('%s', (_, fates, got, verdict, kinds) => {
-    const comparison = compare(fates, got, view, packet);
+    const comparison = comparePacket(fates, got, view, packet);
     expect(comparison.verdict).toBe(verdict);
     expect(comparison.deviants.map(({ deviation }) => deviation.kind)).toEqual(kinds);
   });

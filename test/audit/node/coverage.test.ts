@@ -4,9 +4,9 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { observeNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
-import { askedOf, countClaims, keyOfPort } from '../../../src/audit/node/probes.ts';
-import { claimsOf } from '../../../src/rules/report/frontends.ts';
+import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import { fullCoverage, countTranslated, proxiedPortKey } from '../../../src/audit/node/probes.ts';
+import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
 import { forwardingOf } from '../../nodes/audit.ts';
 import { readFolder } from '../../nodes/folder.ts';
 
@@ -18,21 +18,21 @@ if (expected === null) throw new Error('No objects');
 const { forwarding, node } = expected;
 
 test('all that can be asked for is what an audit asks for', () => {
-  const rules = rulesAtHand(folder.ruleset, folder.node);
+  const rules = behaviorOfRules(folder.ruleset, folder.node);
   const sizes = (asked: ReadonlyMap<string, { readonly size: number }>): unknown =>
     [...asked].map(([group, { size }]) => `${group} ${size}`).sort();
-  const all = askedOf(forwarding, node);
-  expect(sizes(all)).toEqual(sizes(observeNode({ forwarding, node, rules }).asked));
-  const names = new Set(forwarding.ports.map(keyOfPort));
+  const all = fullCoverage(forwarding, node);
+  expect(sizes(all)).toEqual(sizes(auditNode({ forwarding, node, rules }).coverage));
+  const names = new Set(forwarding.ports.map(proxiedPortKey));
   expect(all.get('node-frontend-missing cluster IP IPv4')?.size).toBeLessThanOrEqual(names.size);
 });
 
 test('claims are counted where something is translated', () => {
-  const claims = claimsOf(folder.ruleset);
-  const { IPv4, IPv6 } = countClaims(claims);
+  const claims = frontendsInRules(folder.ruleset);
+  const { IPv4, IPv6 } = countTranslated(claims);
   expect(IPv4).toBeGreaterThan(0);
   expect(IPv4 + IPv6).toBe(claims.filter(({ translators }) => translators > 0).length);
-  expect(countClaims(claims.map((claim) => ({ ...claim, translators: 0 })))).toEqual({
+  expect(countTranslated(claims.map((claim) => ({ ...claim, translators: 0 })))).toEqual({
     IPv4: 0,
     IPv6: 0,
   });

@@ -5,10 +5,10 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import type { NodeAudit } from '../../../src/audit/node/audit-node.ts';
-import { auditNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
-import { isOwn } from '../../../src/audit/node/foreign-rules.ts';
-import type { Rules } from '../../../src/audit/node/node-input.ts';
+import type { NodeAuditSummary } from '../../../src/audit/node/audit-node.ts';
+import { summarizeNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import { isKubernetesRule } from '../../../src/audit/node/foreign-rules.ts';
+import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { hear, tell } from '../../../src/rules/report/outcome-json.ts';
 import { together } from '../../../src/rules/ruleset.ts';
@@ -33,7 +33,7 @@ function dumpWith(table: string, rules: readonly string[]): string {
   return `${head}${lines.join('\n')}\n${v4.slice(first)}`;
 }
 
-const overTheWire = (rules: Rules): Rules => ({
+const overTheWire = (rules: NodeBehavior): NodeBehavior => ({
   ...rules,
   walk: (packet) => {
     const outcome = rules.walk(packet);
@@ -43,14 +43,14 @@ const overTheWire = (rules: Rules): Rules => ({
   },
 });
 
-function audits(table: string, ...rules: readonly string[]): NodeAudit[] {
+function audits(table: string, ...rules: readonly string[]): NodeAuditSummary[] {
   const input = inputOf(folder);
   if (input === null) throw new Error('No objects');
   const dump = parseIptablesSave(dumpWith(table, rules), 'ip');
-  const own = rulesAtHand(together([dump, parseIptablesSave(v6, 'ip6')]), folder.node);
+  const own = behaviorOfRules(together([dump, parseIptablesSave(v6, 'ip6')]), folder.node);
   const forwarding = expectedOf(folder, input);
   return [own, overTheWire(own)].map((one) =>
-    auditNode({ forwarding, node: input.node, rules: one }),
+    summarizeNode({ forwarding, node: input.node, rules: one }),
   );
 }
 
@@ -148,5 +148,5 @@ test.each([
   ['FORWARD', false],
 ])('%s is kube-proxy’s or the kubelet’s: %s', (chain, own) => {
   const base = { table: { name: 'filter' } };
-  expect(isOwn({ chain, base } as TraceStep)).toBe(own);
+  expect(isKubernetesRule({ chain, base } as TraceStep)).toBe(own);
 });

@@ -6,14 +6,14 @@ import { join } from 'node:path';
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
-import type { Observed } from '../../../src/audit/node/audit-node.ts';
-import { observeNode } from '../../../src/audit/node/audit-node.ts';
-import type { Alike, Judged } from '../../../src/audit/node/node-class.ts';
-import { createAlike } from '../../../src/audit/node/node-class.ts';
-import type { ReportedRules } from '../../../src/audit/node/observation.ts';
-import { keyOfPort } from '../../../src/audit/node/probes.ts';
-import type { Proxied } from '../../../src/audit/node/proxy-cache.ts';
-import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import type { NodeAudit } from '../../../src/audit/node/audit-node.ts';
+import { auditNode } from '../../../src/audit/node/audit-node.ts';
+import type { NodeClasses, ReportingNodeAudit } from '../../../src/audit/node/node-class.ts';
+import { createNodeClasses } from '../../../src/audit/node/node-class.ts';
+import type { ReportedBehavior } from '../../../src/audit/node/observation.ts';
+import { proxiedPortKey } from '../../../src/audit/node/probes.ts';
+import type { ProxyCache } from '../../../src/audit/node/proxy-cache.ts';
+import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import type { EndpointSlice, Key, Service } from '../../../src/model/objects.ts';
 import { expectedForwarding } from '../../../src/shadow/forwarding.ts';
 import { event, storeOf } from '../../build.ts';
@@ -37,7 +37,13 @@ function recordedIn(path: string): Recorded[] {
   });
 }
 
-const shown = ({ differences, asked, claims, unknown, others }: Observed): unknown => ({
+const shown = ({
+  differences,
+  coverage: asked,
+  translated: claims,
+  unknown,
+  others,
+}: NodeAudit): unknown => ({
   differences: differences.map((one) => JSON.stringify({ ...one, port: one.port?.name })).sort(),
   asked: [...asked].flatMap(([group, { size }]) => (size > 0 ? [`${group} ${size}`] : [])).sort(),
   unknown: [...unknown].sort(),
@@ -46,16 +52,16 @@ const shown = ({ differences, asked, claims, unknown, others }: Observed): unkno
 });
 
 function judge(
-  alike: Alike,
+  alike: NodeClasses,
   one: Recorded,
-  rules: ReportedRules,
+  rules: ReportedBehavior,
   before: ReadonlySet<Key>,
-): Judged {
+): ReportingNodeAudit {
   const { input, folder } = one;
   const { node, config } = input;
   const own = [...new Set([...node.addresses, ...folder.node.localAddresses])];
-  if (rules.brief === null) throw new Error('No report');
-  const steps = alike.observing({ node, rules, brief: rules.brief, config, own, before });
+  if (rules.digest === null) throw new Error('No report');
+  const steps = alike.observing({ node, rules, brief: rules.digest, config, own, before });
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
@@ -63,15 +69,19 @@ function judge(
 }
 
 /** The node by itself, from all that there is now. */
-function alone({ services, slices }: Proxied, one: Recorded, rules: ReportedRules): Observed {
+function alone(
+  { services, slices }: ProxyCache,
+  one: Recorded,
+  rules: ReportedBehavior,
+): NodeAudit {
   const { node, config } = one.input;
   const own = [...new Set([...node.addresses, ...one.folder.node.localAddresses])];
   const forwarding = expectedForwarding(services.values(), slices, node, config, own);
-  return observeNode({ forwarding, node, rules });
+  return auditNode({ forwarding, node, rules });
 }
 
 /** What its agent would tell, and answer. */
-const reportedOf = ({ folder, input }: Recorded): ReportedRules =>
+const reportedOf = ({ folder, input }: Recorded): ReportedBehavior =>
   rulesReported(folder, { forwarding: expectedOf(folder, input), node: input.node }).rules;
 
 const sound = recordedIn('recordings');
@@ -79,20 +89,20 @@ const all = [...sound, ...recordedIn('faults').filter((_, at) => at % 3 === 1)];
 
 describe('recorded nodes', () => {
   test('are judged as each would be by itself', () => {
-    const kinds = new Map<string, { readonly proxied: Proxied; readonly alike: Alike }>();
+    const kinds = new Map<string, { readonly proxied: ProxyCache; readonly alike: NodeClasses }>();
     for (const one of all) {
       const { services, slices, node } = one.input;
       const objects = JSON.stringify(services.map(({ key }) => key).sort());
       const known = kinds.get(objects);
       const proxied =
-        known?.proxied ?? createProxied(storeOf([node, ...services, ...slices]).snapshot);
-      const alike = known?.alike ?? createAlike(proxied);
+        known?.proxied ?? createProxyCache(storeOf([node, ...services, ...slices]).snapshot);
+      const alike = known?.alike ?? createNodeClasses(proxied);
       kinds.set(objects, { proxied, alike });
       const rules = reportedOf(one);
       const { observed, ports } = judge(alike, one, rules, new Set());
       expect(shown(observed), one.path).toEqual(shown(alone(proxied, one, rules)));
       const whole = expectedForwarding(services, proxied.slices, node, one.input.config);
-      expect(ports.map(({ port }) => port).sort()).toEqual(whole.ports.map(keyOfPort).sort());
+      expect(ports.map(({ port }) => port).sort()).toEqual(whole.ports.map(proxiedPortKey).sort());
     }
     expect(kinds.size).toBeLessThan(all.length / 4);
   }, 120_000);
@@ -101,7 +111,9 @@ describe('recorded nodes', () => {
     for (const one of sound) {
       const { services, slices, node } = one.input;
       if (one.folder.isForeign) continue;
-      const alike = createAlike(createProxied(storeOf([node, ...services, ...slices]).snapshot));
+      const alike = createNodeClasses(
+        createProxyCache(storeOf([node, ...services, ...slices]).snapshot),
+      );
       const { apart } = judge(alike, one, reportedOf(one), new Set());
       expect(apart.size, one.path).toBeLessThan(services.length);
     }
@@ -128,8 +140,8 @@ describe('a recorded node with an address of a Service on its own interface', ()
     '%s is judged as it would be by itself, and so is the next without',
     (_path, one) => {
       const { services, slices, node } = one.input;
-      const proxied = createProxied(storeOf([node, ...services, ...slices]).snapshot);
-      const alike = createAlike(proxied);
+      const proxied = createProxyCache(storeOf([node, ...services, ...slices]).snapshot);
+      const alike = createNodeClasses(proxied);
       const addresses = addressesOf(one);
       expect(addresses).not.toEqual([]);
       for (const other of [...addresses.map((address) => having(address, one)), one]) {
@@ -164,8 +176,8 @@ property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 }
   (steps) => {
     const { services, slices, node } = subject.input;
     const store = storeOf([node, ...services, ...slices]);
-    const proxied = createProxied(store.snapshot);
-    const alike = createAlike(proxied);
+    const proxied = createProxyCache(store.snapshot);
+    const alike = createNodeClasses(proxied);
     let before: ReadonlySet<Key> = new Set();
     for (const [at, one] of steps.entries()) {
       const apply = (type: 'modified' | 'deleted' | 'added', object: Service | EndpointSlice) => {

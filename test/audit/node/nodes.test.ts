@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import { rulesAtHand } from '../../../src/audit/node/audit-node.ts';
-import type { Rules } from '../../../src/audit/node/node-input.ts';
+import { behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
 import type { Nodes } from '../../../src/audit/node/nodes.ts';
 import { createNodes } from '../../../src/audit/node/nodes.ts';
-import type { NodeJudgement } from '../../../src/audit/node/programming-lag.ts';
-import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import type { NodeReading } from '../../../src/audit/node/programming-lag.ts';
+import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { createSettle } from '../../../src/audit/pending/pending.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
@@ -42,19 +42,19 @@ function begun(window = 30) {
     onResolve: (finding) => resolved.push(finding),
   });
   const store = storeOf([node, ...services, ...slices]);
-  const proxied = createProxied(store.snapshot);
+  const proxied = createProxyCache(store.snapshot);
   const minor = () => 36;
   const samples: string[] = [];
-  const judgements: NodeJudgement[] = [];
+  const judgements: NodeReading[] = [];
   const nodes = createNodes({
     ...{ snapshot: store.snapshot, proxied, settle, window, minor },
-    onJudged: (judgement) => judgements.push(judgement),
+    onReading: (judgement) => judgements.push(judgement),
     onConvergence: ({ service, operation, seconds, node: name }) =>
       samples.push(`${service} ${operation} ${seconds} ${name ?? ''}`),
   });
   nodes.configure(node.name, config);
   const take = (at: number, rules: RulesDump | null = null): void => {
-    nodes.take(node.name, 'all', rules, at);
+    nodes.applyDump(node.name, 'all', rules, at);
   };
   const give = (slice: EndpointSlice, at: number): void => {
     const change = store.apply(event('modified', slice, at));
@@ -163,7 +163,7 @@ describe('lag', () => {
   test('nothing is told of a node that cannot be read', () => {
     const { take, nodes, judgements } = begun();
     take(0, dump);
-    nodes.lose('node-a', 'all', 5);
+    nodes.markUnreadable('node-a', 'all', 5);
     expect(judgements.map(({ differs }) => differs === null)).toEqual([false, true]);
   });
 });
@@ -191,12 +191,12 @@ test('what cannot be known is unknown, with its reason', () => {
     .verdicts.get('node-a')
     ?.map(({ reason }) => reason);
   expect(new Set(reasons)).toEqual(new Set([null, 'rules-not-known']));
-  nodes.lose('node-a', 'all', 5);
+  nodes.markUnreadable('node-a', 'all', 5);
   expect(counts(5)).toEqual({ unknown: 1 });
   take(10, dump);
   expect(counts(10)).not.toHaveProperty('unknown');
   expect(counts(500)).toEqual({ unknown: 1 });
-  nodes.take('node-z', 'all', dump, 10);
+  nodes.applyDump('node-z', 'all', dump, 10);
   expect(nodes.summary(10).verdicts.get('node-z')).toMatchObject([{ reason: 'node-not-known' }]);
 });
 
@@ -231,13 +231,13 @@ describe('time', () => {
 });
 
 describe('a report', () => {
-  const atHand = rulesAtHand(folder.ruleset, { localAddresses: node.addresses });
-  const gone = { ...rulesAtHand(nothing.ruleset, { localAddresses: node.addresses }) };
+  const atHand = behaviorOfRules(folder.ruleset, { localAddresses: node.addresses });
+  const gone = { ...behaviorOfRules(nothing.ruleset, { localAddresses: node.addresses }) };
   const telling =
     (nodes: Nodes) =>
-    (at: number, rules: Rules, version = '1', isLast = true) => {
+    (at: number, rules: NodeBehavior, version = '1', isLast = true) => {
       const reported = { rules, version, config, lasting: 30 };
-      const steps = nodes.report(node.name, reported, at, isLast);
+      const steps = nodes.applyReport(node.name, reported, at, isLast);
       for (;;) {
         const step = steps.next();
         if (step.done === true) return step.value;
@@ -258,7 +258,7 @@ describe('a report', () => {
     const tell = telling(nodes);
     tell(0, atHand);
     const [packet] = [{ from: 'pod', src: '10.0.0.1', dst: '10.0.0.2', protocol: 'tcp', dport: 1 }];
-    const short = { ...gone, needed: () => [packet as Packet] };
+    const short = { ...gone, missingPackets: () => [packet as Packet] };
     expect(tell(5, short, '2', false)).toEqual([packet]);
     expect(Object.keys(counts(5))).toEqual(['conform']);
     expect(tell(5, short, '2', true)).toEqual([]);
@@ -270,13 +270,13 @@ describe('a report', () => {
     const tell = telling(nodes);
     tell(0, atHand);
     tell(5, gone, '2');
-    nodes.blind(node.name, 'agent-stale');
+    nodes.markUnknown(node.name, 'agent-stale');
     expect(counts(6)).toEqual({ unknown: 1 });
     tell(100, gone, '2');
     expect(opened).toEqual([]);
     tell(110, gone, '2');
     expect(opened).toHaveLength(1);
-    nodes.blind(node.name, 'agent-stale');
+    nodes.markUnknown(node.name, 'agent-stale');
     expect(resolved).toEqual([]);
     tell(120, gone, '2');
     expect(resolved).toEqual([]);
@@ -289,7 +289,7 @@ describe('a report', () => {
     const tell = telling(nodes);
     tell(0, gone);
     tell(10, gone);
-    nodes.forget(node.name, 20);
+    nodes.remove(node.name, 20);
     expect(counts(20)).toEqual({});
     expect(resolved).toHaveLength(1);
   });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { sightOf } from '../../../src/audit/node/observation.ts';
+import { observeDumps } from '../../../src/audit/node/observation.ts';
 import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import { readBytes } from '../../nodes/folder.ts';
 
@@ -17,13 +17,13 @@ test.each([
   ['one family', ['iptables-nft/node-a/iptables-save.txt'], ['IPv4'], 'iptables', 1],
   ['nft tells of both', ['nftables/node-a/nft.json'], ['IPv4', 'IPv6'], 'nftables', 1],
 ])('%s', (_, names, families, mode, least) => {
-  const sight = sightOf(names.map(dump), node, 36);
+  const sight = observeDumps(names.map(dump), node, 36);
   expect([...sight.families].sort()).toEqual(families);
   expect(sight.config).toMatchObject({ mode, minor: 36 });
-  expect(sight.rules.claims.length).toBeGreaterThanOrEqual(least);
+  expect(sight.rules.frontends.length).toBeGreaterThanOrEqual(least);
   expect(sight.rules.localAddresses).toEqual(node.addresses);
 });
 
 test('a dump that could not be read is passed over', () => {
-  expect([...sightOf([null], node, 36).families]).toEqual([]);
+  expect([...observeDumps([null], node, 36).families]).toEqual([]);
 });

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { observeNode, rulesAtHand, walkedPort } from '../../../src/audit/node/audit-node.ts';
-import type { NodeInput } from '../../../src/audit/node/node-input.ts';
+import { auditNode, behaviorOfRules, tracePackets } from '../../../src/audit/node/audit-node.ts';
+import type { NodeInput } from '../../../src/audit/node/node-behavior.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
@@ -30,12 +30,12 @@ const forwarding = expectedForwarding(
 const inputWith = (ruleset: RuleSet): NodeInput => ({
   forwarding,
   node,
-  rules: rulesAtHand(ruleset, context),
+  rules: behaviorOfRules(ruleset, context),
 });
 const names = [...new Set(forwarding.ports.map(({ name }) => name))];
 
 test('what stands does what it must, and the rules that do it are told', () => {
-  const walked = names.flatMap((name) => walkedPort(inputWith(folder.ruleset), name));
+  const walked = names.flatMap((name) => tracePackets(inputWith(folder.ruleset), name));
   expect(walked.length).toBeGreaterThan(names.length);
   expect(walked.filter(({ verdict }) => verdict !== 'conform')).toEqual([]);
   const served = walked.filter(({ wanted }) => wanted.length > 0);
@@ -49,9 +49,9 @@ test('what stands does what it must, and the rules that do it are told', () => {
 
 test('without rules it says of the same packets as the audit that they differ', () => {
   const bare = inputWith(parseIptablesSave('', 'ip'));
-  const { differences } = observeNode(bare);
+  const { differences } = auditNode(bare);
   for (const name of names) {
-    const own = walkedPort(bare, name).filter(({ verdict }) => verdict === 'different');
+    const own = tracePackets(bare, name).filter(({ verdict }) => verdict === 'different');
     const wanted = differences.filter(({ port }) => port?.name === name);
     const textOf = (one: { frontend: string; origin: string }) => `${one.frontend} ${one.origin}`;
     expect(new Set(own.map(textOf))).toEqual(new Set(wanted.map(textOf)));
@@ -59,5 +59,5 @@ test('without rules it says of the same packets as the audit that they differ', 
 });
 
 test('of a port that is not there nothing is walked', () => {
-  expect(walkedPort(inputWith(folder.ruleset), 'no/such:port')).toEqual([]);
+  expect(tracePackets(inputWith(folder.ruleset), 'no/such:port')).toEqual([]);
 });

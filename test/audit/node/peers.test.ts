@@ -6,11 +6,11 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import { observeNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
-import type { Rules } from '../../../src/audit/node/node-input.ts';
+import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
 import { createNodes } from '../../../src/audit/node/nodes.ts';
-import { unlikeOthers } from '../../../src/audit/node/peers.ts';
-import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import { outliersAmongPeers } from '../../../src/audit/node/peers.ts';
+import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { createSettle } from '../../../src/audit/pending/pending.ts';
 import type { Service } from '../../../src/model/objects.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
@@ -25,15 +25,15 @@ const folder = readFolder(
 const input = inputOf(folder);
 if (input === null) throw new Error('No objects');
 const { services, slices, node, config } = input;
-const known = rulesAtHand(folder.ruleset, folder.node);
+const known = behaviorOfRules(folder.ruleset, folder.node);
 const ten = services.find(({ key }) => key === 'shop/ten');
 if (ten === undefined) throw new Error('No Service shop/ten');
 const web: Service = ten;
 
 /** Rules of which one is not understood: packets to the Service may pass by its endpoints. */
-const doubtful = (digests: Digests): Rules => ({
+const doubtful = (digests: Digests): NodeBehavior => ({
   ...known,
-  claims: [],
+  frontends: [],
   digestsAt: () => digests,
   walk(packet) {
     const outcome = known.walk(packet);
@@ -58,12 +58,12 @@ function openedOn(all: readonly Digests[], seconds: number): string[] {
     web,
     ...slices.filter(({ labels }) => labels['kubernetes.io/service-name'] === web.name),
   ]);
-  const proxied = createProxied(snapshot);
+  const proxied = createProxyCache(snapshot);
   const nodes = createNodes({ snapshot, proxied, settle, window: 30, minor: () => 36 });
   for (let at = 0; at <= seconds; at += 10) {
     for (const [index, digests] of all.entries()) {
       const told = { rules: doubtful(digests), version: 'same', config, lasting: 10 };
-      const steps = nodes.report(names[index] ?? '', told, at, true);
+      const steps = nodes.applyReport(names[index] ?? '', told, at, true);
       while (steps.next().done !== true);
     }
   }
@@ -93,12 +93,12 @@ test('a packet that nobody has walked is unknown, and no rule is to blame', () =
   const forwarding = expectedOf(folder, input);
   const unwalked = (packet: Packet): boolean => packet.dst === web.clusterIP;
   const walk = (packet: Packet) => (unwalked(packet) ? null : known.walk(packet));
-  const seen = observeNode({ forwarding, node, rules: { ...known, walk } });
+  const seen = auditNode({ forwarding, node, rules: { ...known, walk } });
   expect([...seen.unknown].some((name) => name.startsWith('shop/ten:'))).toBe(true);
   expect(seen.doubtful).toEqual(new Set());
 });
 
 test('where nothing is unknown the others do not matter', () => {
   const others = times(9, () => doubtful(does('as usual')));
-  expect(unlikeOthers(new Set(), doubtful(does('otherwise')), others)).toEqual([]);
+  expect(outliersAmongPeers(new Set(), doubtful(does('otherwise')), others)).toEqual([]);
 });

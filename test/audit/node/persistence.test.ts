@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 import { differenceKey } from '../../../src/audit/node/aggregate.ts';
-import { observeNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
-import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
-import { stoodThroughout } from '../../../src/audit/node/staleness.ts';
+import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
+import { persistedSince } from '../../../src/audit/node/staleness.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { expectedForwarding } from '../../../src/shadow/forwarding.ts';
 import { event, storeOf } from '../../build.ts';
@@ -27,20 +27,20 @@ const ten: EndpointSlice = found;
 /** What differs after these numbers of endpoints were left out, at 10, 20 and so on. */
 function after(...left: readonly number[]) {
   const store = storeOf([node, ...services, ...slices]);
-  const proxied = createProxied(store.snapshot);
+  const proxied = createProxyCache(store.snapshot);
   for (const [at, by] of left.entries()) {
     const resourceVersion = String(9_000_000 + at);
     const slice = { ...ten, resourceVersion, endpoints: ten.endpoints.slice(by) };
     const change = store.apply(event('modified', slice, 10 * (at + 1)));
     if (change !== null) proxied.apply(change);
   }
-  const rules = rulesAtHand(folder.ruleset, folder.node);
+  const rules = behaviorOfRules(folder.ruleset, folder.node);
   const { localAddresses } = rules;
   const all = proxied.services.values();
   const forwarding = expectedForwarding(all, proxied.slices, node, config, localAddresses);
-  const keys = observeNode({ forwarding, node, rules }).differences.map(differenceKey);
+  const keys = auditNode({ forwarding, node, rules }).differences.map(differenceKey);
   const observer = { node, rules, config, proxied, left: new Map() };
-  return { keys, stood: stoodThroughout(observer) };
+  return { keys, stood: persistedSince(observer) };
 }
 
 test('since the change that made it, and by all changes after it', () => {

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { probesOf, senderOf, strayProbes } from '../../../src/audit/node/probes.ts';
+import { probesOf, probeSender, strayProbes } from '../../../src/audit/node/probes.ts';
 import type { Service } from '../../../src/model/objects.ts';
 import type { ProxyConfig } from '../../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
@@ -15,7 +15,7 @@ const own = node({ addresses: ['172.18.0.2'], podCIDRs: ['10.0.0.0/24'] });
 function asked(more: Of<Service>, config: Partial<ProxyConfig> = {}, kind = 'cluster IP') {
   const full = { ...defaultProxyConfig('iptables', 36), clusterCIDRs: ['10.0.0.0/8'], ...config };
   const forwarding = expectedForwarding([service(more)], slicesByService([slice()]), own, full);
-  const sender = senderOf(forwarding, own);
+  const sender = probeSender(forwarding, own);
   const frontend = forwarding.frontends.find((one) => one.kind === kind);
   if (frontend === undefined) throw new Error(`No ${kind}`);
   return { sender, frontend, probes: probesOf(sender, frontend) };
@@ -88,7 +88,7 @@ describe('probesOf', () => {
     const forwarding = expectedForwarding([service()], slicesByService([slice()]), bare, config);
     const [frontend] = forwarding.frontends;
     if (frontend === undefined) throw new Error('No frontend');
-    expect(sources(probesOf(senderOf(forwarding, bare), frontend))).toEqual([
+    expect(sources(probesOf(probeSender(forwarding, bare), frontend))).toEqual([
       'node 172.18.0.2',
       'outside 203.0.113.77',
       'pod 10.0.0.1',

@@ -6,11 +6,11 @@ import { expect, test } from 'vitest';
 
 import type { PacketDifference } from '../../../src/audit/node/aggregate.ts';
 import {
-  judgementOf,
-  startFollowing,
-  stopFollowing,
+  readingOf,
+  newProgrammingState,
+  resetProgrammingState,
 } from '../../../src/audit/node/programming-lag.ts';
-import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 import { event, service, slice, storeOf } from '../../build.ts';
 
@@ -25,7 +25,7 @@ const differing = (name: string, subject: string, harmless = false): PacketDiffe
 
 function begun() {
   const store = storeOf([service(), service({ name: 'api' })]);
-  const proxied = createProxied(store.snapshot);
+  const proxied = createProxyCache(store.snapshot);
   let version = 1;
   const change = (name: string, at: number): void => {
     const labels = { ...slice().labels, 'kubernetes.io/service-name': name };
@@ -34,9 +34,9 @@ function begun() {
     const applied = store.apply(event('modified', object, at));
     if (applied !== null) proxied.apply(applied);
   };
-  const following = startFollowing();
+  const following = newProgrammingState();
   const read = (at: number, differences: readonly PacketDifference[] = [], isSame = false) =>
-    judgementOf(
+    readingOf(
       { name: 'a', at: following.at, clocks: new Map(), following, isSame },
       { observed: { differences } as never, observer: { proxied } as never },
       at,
@@ -92,7 +92,7 @@ test('what came before the first reading, or while nothing was known, is not mea
   change('web', 1);
   expect(read(5).programmed).toEqual([]);
   change('web', 6);
-  stopFollowing(following);
+  resetProgrammingState(following);
   expect(read(10).programmed).toEqual([]);
   expect(read(15).programmed).toEqual([]);
 });

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 
-import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
+import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { endpoint, event, service, slice, storeOf, times } from '../../build.ts';
 
 function begun() {
   const store = storeOf([service(), slice()]);
-  const proxied = createProxied(store.snapshot);
+  const proxied = createProxyCache(store.snapshot);
   const give = (...change: Parameters<typeof event>): void => {
     const applied = store.apply(event(...change));
     if (applied !== null) proxied.apply(applied);

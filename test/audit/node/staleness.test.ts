@@ -5,10 +5,10 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { observeNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
-import { createProxied } from '../../../src/audit/node/proxy-cache.ts';
-import type { Observer } from '../../../src/audit/node/staleness.ts';
-import { leftAt, serviceOf, staleness } from '../../../src/audit/node/staleness.ts';
+import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
+import type { ObservedNode } from '../../../src/audit/node/staleness.ts';
+import { divergedAt, servicesOfDifference, staleness } from '../../../src/audit/node/staleness.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { expectedForwarding } from '../../../src/shadow/forwarding.ts';
 import { event, storeOf } from '../../build.ts';
@@ -29,7 +29,7 @@ const sliceOf = (name: string): EndpointSlice => {
 /** The node after changes that did not come to it. */
 function after(...changes: readonly (readonly [ReturnType<typeof event>['object'], number])[]) {
   const store = storeOf([node, ...services, ...slices]);
-  const proxied = createProxied(store.snapshot);
+  const proxied = createProxyCache(store.snapshot);
   for (const [object, at] of changes) {
     const change = store.apply(event('modified', object, at));
     if (change !== null) proxied.apply(change);
@@ -37,10 +37,10 @@ function after(...changes: readonly (readonly [ReturnType<typeof event>['object'
   const { localAddresses } = folder.node;
   const all = proxied.services.values();
   const forwarding = expectedForwarding(all, proxied.slices, node, config, localAddresses);
-  const given = { forwarding, node, rules: rulesAtHand(folder.ruleset, folder.node) };
-  const observer: Observer = { ...given, config, proxied, left: new Map() };
-  const { differences } = observeNode(given);
-  const keys = new Set(differences.flatMap((one) => serviceOf(proxied, one)));
+  const given = { forwarding, node, rules: behaviorOfRules(folder.ruleset, folder.node) };
+  const observer: ObservedNode = { ...given, config, proxied, left: new Map() };
+  const { differences } = auditNode(given);
+  const keys = new Set(differences.flatMap((one) => servicesOfDifference(proxied, one)));
   return { observer, differences, keys, stale: staleness(observer, differences, keys) };
 }
 
@@ -63,12 +63,12 @@ test('a node that something newer came to is not', () => {
     [shorter('ten', 9_000_001), 5],
     [same(9_000_002), 9],
   );
-  expect(leftAt(observer, 'shop/ten')).toBe(5);
+  expect(divergedAt(observer, 'shop/ten')).toBe(5);
   expect(stale).toBeNull();
 });
 
 test('what was never expected is not matched', () => {
   const { observer, keys } = after();
   expect([...keys]).toEqual([]);
-  expect(leftAt(observer, 'shop/ten')).toBeNull();
+  expect(divergedAt(observer, 'shop/ten')).toBeNull();
 });

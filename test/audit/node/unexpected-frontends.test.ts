@@ -5,7 +5,7 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import { observeNode, rulesAtHand } from '../../../src/audit/node/audit-node.ts';
+import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
@@ -27,10 +27,10 @@ function unexpected(
   if (input === null) throw new Error('No objects');
   const edited = text.replace(...edit);
   expect(edited).not.toBe(text);
-  const { differences } = observeNode({
+  const { differences } = auditNode({
     forwarding: expectedOf(folder, input),
     node: input.node,
-    rules: rulesAtHand(read(edited), folder.node),
+    rules: behaviorOfRules(read(edited), folder.node),
   });
   return differences
     .filter(({ code }) => code === 'node-frontend-unexpected')

@@ -10,7 +10,7 @@ import type { Packet, ProxyConfig } from '../../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import type { Outcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../../../src/rules/walk/walk.ts';
-import type { Fate } from '../../../src/shadow/forwarding.ts';
+import type { ExpectedOutcome } from '../../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 import type { Place } from '../../scenarios/words.ts';
 import { fail } from '../../scenarios/words.ts';
@@ -108,13 +108,15 @@ export function expectedOutcomes(world: World, { packet, place }: PacketStatemen
     clusterCIDRs: [clusterCIDR],
   };
   const byService = slicesByService(slices.values());
-  const { fates } = expectedForwarding(services.values(), byService, node, config).expect(packet);
+  const { outcomes: fates } = expectedForwarding(services.values(), byService, node, config).expect(
+    packet,
+  );
   return fates.map(expectedText);
 }
 
 const kinds = { reject: 'rejected', drop: 'dropped', pass: 'untranslated' } as const;
 
-function expectedText(outcome: Fate): string {
+function expectedText(outcome: ExpectedOutcome): string {
   if (outcome.kind !== 'endpoints') return entryText(kinds[outcome.kind], 1, []);
   const { endpoints, affinitySeconds } = outcome;
   return [...endpoints]

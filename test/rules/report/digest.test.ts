@@ -10,7 +10,7 @@ import {
   wordsOf,
   wordsOfExpected,
 } from '../../../src/rules/report/digest.ts';
-import type { Claim } from '../../../src/rules/report/frontends.ts';
+import type { RuleFrontend } from '../../../src/rules/report/frontends.ts';
 import type { Destination, Outcome } from '../../../src/rules/walk/walk.ts';
 import { compareDigests } from '../../nodes/digests.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
@@ -26,7 +26,7 @@ const asking = {
   strays: false,
 };
 
-const claim = (more: Partial<Claim>): Claim => ({
+const claim = (more: Partial<RuleFrontend>): RuleFrontend => ({
   family: 'ip',
   address: '10.96.0.1',
   protocol: 'tcp',

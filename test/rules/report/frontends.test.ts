@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
-import { claimsOf } from '../../../src/rules/report/frontends.ts';
+import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
 import { forwardingOf } from '../../nodes/audit.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
 
@@ -15,7 +15,7 @@ const dump = (...rules: readonly string[]): string =>
     .join('\n');
 
 const claims = (...rules: readonly string[]): string[] =>
-  claimsOf(parseIptablesSave(dump(...rules), 'ip')).map(
+  frontendsInRules(parseIptablesSave(dump(...rules), 'ip')).map(
     ({ address, protocol, port, translators }) => `${address} ${protocol} ${port} ${translators}`,
   );
 
@@ -89,7 +89,7 @@ describe('claimsOf', () => {
   test.each(recordings)('%s: as many as its Services have', (path) => {
     const folder = readFolder(path);
     const expected = forwardingOf(folder);
-    const found = claimsOf(folder.ruleset);
+    const found = frontendsInRules(folder.ruleset);
     const claimed = new Set(found.map(({ address, port }) => `${address} ${port}`));
     const missing = expected?.forwarding.frontends.filter(
       ({ kind, address, dport }) =>

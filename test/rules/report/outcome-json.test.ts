@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
-import { claimsOf } from '../../../src/rules/report/frontends.ts';
+import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
 import {
   check,
   fieldsOf,
@@ -58,7 +58,7 @@ describe('what a recorded node tells', () => {
   test('is heard as it was', () => {
     let count = 0;
     for (const { path, ruleset, node } of folders) {
-      const outcomes = claimsOf(ruleset)
+      const outcomes = frontendsInRules(ruleset)
         .filter(({ address }) => address !== null)
         .map(({ family, address, protocol, port: dport }) => {
           const src = family === 'ip' ? '10.244.1.9' : 'fd00:10:244:1::9';
