@@ -5,7 +5,7 @@
 // Verdicts are those of the audit (nodes.ts), which waits before it believes a dump; what is walked
 // shows the rules as they were last seen.
 
-import { canonicalIP, ipOf } from '../../model/ip.ts';
+import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Key, Node, Service, Snapshot } from '../../model/objects.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
@@ -254,7 +254,7 @@ function expectedReasons(
       const [probe] = probesOf(sender, frontend);
       if (probe === undefined) return [];
       const { outcomes: fates } = forwarding.expect(probe.packet);
-      const at = `${frontend.address}:${String(frontend.dport)}/${frontend.protocol}`;
+      const at = `${joinHostPort(frontend.address, frontend.dport)}/${frontend.protocol}`;
       const text = `${name} at ${at} (${frontend.kind}), from ${probe.origin}, is expected to `;
       const source = 'pkg/proxy/iptables/proxier.go syncProxyRules';
       return [reason('note', `${text}go to: ${fates.map(fateText).join(' or ')}`, { source })];

@@ -100,6 +100,14 @@ test('of a node that nobody told of, what is expected is told', () => {
   expect(texts.some((text) => text.includes('is expected to go to: '))).toBe(true);
 });
 
+test('a cluster IP of IPv6 is written in brackets', () => {
+  const ipFamilies = ['IPv6'] as const;
+  const six = service({ clusterIP: 'fd96::1', clusterIPs: ['fd96::1'], ipFamilies });
+  const world = judged([node({ addresses: ['fd18::2'] }), six, pod(), endpoints(), slice()]);
+  const { reasons } = explainNode(world.context, world.ledger, asked, noNodeLookup);
+  expect(textsOf(reasons).join()).toContain(`${name} at [fd96::1]:80/tcp (cluster IP)`);
+});
+
 test('a port that the Service has not', () => {
   const got = explainNode(context, ledger, { ...asked, port: 'nope' }, noNodeLookup);
   expect(got.answer).toContain('Service shop/web:nope has no such port; ports: ');
