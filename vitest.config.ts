@@ -1,8 +1,15 @@
 import { defineConfig } from 'vitest/config';
 
+/** Slow suites by the ends of their file names; `npm test` leaves them out. */
+const slow = {
+  // Starts the program many times.
+  cli: 'test/**/*.cli.test.ts',
+  // Compares all that was recorded of real clusters and nodes.
+  recorded: 'test/**/*.recorded.test.ts',
+};
+
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
     pool: 'threads',
     // By default vitest leaves one core idle.
     maxWorkers: '100%',
@@ -11,5 +18,15 @@ export default defineConfig({
     hookTimeout: 300_000,
     expect: { poll: { timeout: 120_000, interval: 20 } },
     teardownTimeout: 10_000,
+    projects: [
+      {
+        extends: true,
+        test: { name: 'unit', include: ['test/**/*.test.ts'], exclude: Object.values(slow) },
+      },
+      ...Object.entries(slow).map(([name, pattern]) => ({
+        extends: true as const,
+        test: { name, include: [pattern] },
+      })),
+    ],
   },
 });

@@ -18,5 +18,5 @@ export function withPrograms(
     writeFileSync(path, `#!/bin/sh\n${script}\n`);
     chmodSync(path, 0o755);
   }
-  return { ...defaultLimits, path: folder, ...more };
+  return { ...defaultLimits, deadlineSeconds: 300, path: folder, ...more };
 }

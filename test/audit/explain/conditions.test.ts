@@ -1,89 +1,14 @@
-// The chain against the shadows: over every pod and Service of the vectors, and over random ones,
-// it concludes what they expect, its steps are what keeps the pod out, all of it and nothing else,
-// and each change does what it says.
+// The conditions of random pods and Services: they conclude what the shadows expect, those that
+// fail are all that keeps the pod out, and each change does what its text says.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import type {
-  ExpectedEntry,
-  PodAndService,
-  Condition,
-} from '../../../src/audit/explain/condition.ts';
-import { expectedEntries } from '../../../src/audit/explain/condition.ts';
-import type { Conditions } from '../../../src/audit/explain/conditions.ts';
-import {
-  evaluateConditions,
-  concludedState,
-  decidingCondition,
-} from '../../../src/audit/explain/conditions.ts';
-import type { Release } from '../../../src/shadow/release.ts';
+import type { PodAndService } from '../../../src/audit/explain/condition.ts';
+import { evaluateConditions } from '../../../src/audit/explain/conditions.ts';
 import { newestRelease, releases } from '../../../src/shadow/release.ts';
 import { containerPort, node, pod, service, servicePort } from '../../build.ts';
-import { caseFiles, pairsOf, worldsOf } from '../../vectors/pairs.ts';
-
-const isWhole = (outcomes: readonly ExpectedEntry[]): boolean =>
-  outcomes.every(({ state: standing }) => standing === 'ready');
-
-const fails = ({ conditions: steps }: Conditions): Condition[] =>
-  steps.filter(({ passes }) => passes === false);
-
-const mended = (pair: PodAndService, steps: readonly Condition[]): PodAndService =>
-  steps.reduce((now, step) => step.fix(now), pair);
-
-const nameOf = ({ service, pod }: PodAndService): string => `${service.key} ${pod.key}`;
-
-/** What a chain must be; throws where it is not. `counts` says how much was held against what. */
-function check(pair: PodAndService, release: Release, counts: Record<string, number>): void {
-  const chain = evaluateConditions(pair, release);
-  const wrong = fails(chain);
-  counts.pairs = (counts.pairs ?? 0) + 1;
-  for (const { place, state: standing } of expectedEntries(pair, release)) {
-    expect(concludedState(chain, place), `${nameOf(pair)} at ${place}`).toBe(standing);
-    const deciding = decidingCondition(chain, place);
-    expect(deciding === null, `${nameOf(pair)} at ${place}`).toBe(standing === 'ready');
-    if (deciding === null) continue;
-    counts[deciding.name] = (counts[deciding.name] ?? 0) + 1;
-    counts.counterfactuals = (counts.counterfactuals ?? 0) + 1;
-    if (wrong.length === 1) counts.alone = (counts.alone ?? 0) + 1;
-    // Whatever else is in the way: put right, it is this step that keeps the pod from being ready,
-    // and mending it moves on to another, or is enough.
-    const others = mended(
-      pair,
-      wrong.filter((step) => step !== deciding),
-    );
-    const text = `${nameOf(pair)} at ${place}: ${deciding.name}`;
-    const at = (outcomes: readonly ExpectedEntry[]) => outcomes.find((one) => one.place === place);
-    expect(at(expectedEntries(others, release))?.state, text).not.toBe('ready');
-    expect(at(expectedEntries(deciding.fix(others), release))?.state, text).toBe('ready');
-    const after = decidingCondition(evaluateConditions(deciding.fix(pair), release), place);
-    expect(after?.text, text).not.toBe(deciding.text);
-  }
-  expect(isWhole(expectedEntries(mended(pair, wrong), release)), nameOf(pair)).toBe(true);
-}
-
-describe('every pod and Service of the vectors', () => {
-  const counts: Record<string, number> = {};
-
-  test.each(caseFiles)('%s', async (name) => {
-    const known = counts.pairs ?? 0;
-    for await (const world of worldsOf(name)) {
-      for (const pair of pairsOf(world)) check(pair, world.context.release, counts);
-    }
-    expect(counts.pairs).toBeGreaterThan(known);
-  });
-
-  test('are many, and every step decides some of them', () => {
-    expect(counts.pairs).toBeGreaterThanOrEqual(20_000);
-    // How often a step was mended and the shadow asked again, and how often it was the only one.
-    expect(counts.counterfactuals).toBeGreaterThanOrEqual(20_000);
-    expect(counts.alone).toBeGreaterThanOrEqual(5000);
-    const names = ['type', 'selector', 'labels', 'phase', 'address', 'family', 'node', 'deletion'];
-    for (const one of [...names, 'port', 'readiness']) {
-      expect(counts[one], one).toBeGreaterThan(0);
-    }
-  });
-});
+import { checkConditions } from '../../vectors/pairs.ts';
 
 // Random pairs of what seldom meets: releases, odd families, sidecars, Services without ports.
 
@@ -135,7 +60,7 @@ describe('random pairs', () => {
   test('are explained as the shadows have them', () => {
     fc.assert(
       fc.property(pairs, constantFrom(...releases), (pair, release) => {
-        check(pair, release, {});
+        checkConditions(pair, release, {});
       }),
       { numRuns: 3000 },
     );

@@ -1,0 +1,28 @@
+// The conditions of every pod and Service of the vectors.
+
+import { describe, expect, test } from 'vitest';
+
+import { caseFiles, checkConditions, pairsOf, worldsOf } from '../../vectors/pairs.ts';
+
+describe('every pod and Service of the vectors', () => {
+  const counts: Record<string, number> = {};
+
+  test.each(caseFiles)('%s', async (name) => {
+    const known = counts.pairs ?? 0;
+    for await (const world of worldsOf(name)) {
+      for (const pair of pairsOf(world)) checkConditions(pair, world.context.release, counts);
+    }
+    expect(counts.pairs).toBeGreaterThan(known);
+  });
+
+  test('are many, and every step decides some of them', () => {
+    expect(counts.pairs).toBeGreaterThanOrEqual(20_000);
+    // How often a step was mended and the shadow asked again, and how often it was the only one.
+    expect(counts.counterfactuals).toBeGreaterThanOrEqual(20_000);
+    expect(counts.alone).toBeGreaterThanOrEqual(5000);
+    const names = ['type', 'selector', 'labels', 'phase', 'address', 'family', 'node', 'deletion'];
+    for (const one of [...names, 'port', 'readiness']) {
+      expect(counts[one], one).toBeGreaterThan(0);
+    }
+  });
+});

@@ -1,0 +1,31 @@
+// Every recorded and every broken node.
+
+import { expect, test } from 'vitest';
+
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import { checkAudit } from './audit.ts';
+import { foldersBelow, readFolder } from './folder.ts';
+import { isTrue, walkFolders } from './walk.ts';
+
+test('walks agree with real kernels, and nodes are judged as they are', () => {
+  const problems: string[] = [];
+  const codes = new Set<string>();
+  const summary = walkFolders([import.meta.dirname], (line) => problems.push(line), codes);
+  expect(problems).toEqual([]);
+  expect(isTrue(summary)).toBe(true);
+  expect(summary.packets).toBeGreaterThan(10_000);
+  const ofNodes = Object.entries(catalogue).filter(([, { output }]) => output === 'node');
+  // Every finding about nodes has a broken node that shows it, but for what only others tell.
+  const unseen = ofNodes.map(([code]) => code).filter((code) => !codes.has(code));
+  expect(unseen).toEqual(['node-unlike-others']);
+});
+
+test('nodes are judged alike where only their rules tell how kube-proxy is configured', () => {
+  const problems: string[] = [];
+  const folders = foldersBelow(import.meta.dirname).map(readFolder);
+  for (const folder of folders) {
+    checkAudit(folder, (line) => problems.push(line), new Set(), 'by its rules');
+  }
+  expect(problems).toEqual([]);
+  expect(folders.length).toBeGreaterThan(100);
+});
