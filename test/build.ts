@@ -2,7 +2,7 @@
 // not say is a ready pod `web-1` at 10.0.0.1 on node-a in zone-a, selected by Service shop/web,
 // whose one port http leads to 8080, with the Endpoints and the slice that the controllers write.
 
-import type { Context } from '../src/audit/service/cache.ts';
+import type { AuditContext } from '../src/audit/service/cache.ts';
 import type { Store } from '../src/cluster/store/store.ts';
 import { createStore } from '../src/cluster/store/store.ts';
 import type {
@@ -265,9 +265,9 @@ export function storeOf(
 }
 
 /** What judging needs around a store. */
-export function contextOf(store: Store, more: Partial<Context> = {}): Context {
+export function contextOf(store: Store, more: Partial<AuditContext> = {}): AuditContext {
   return {
-    snapshot: store.snapshot,
+    listers: store.listers,
     release: newestRelease,
     maxEndpointsPerSlice: 100,
     ...more,

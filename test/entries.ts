@@ -101,7 +101,7 @@ export const lively = (without: readonly Resource[] = []): Entry[] => {
 /** Another Service is read, as of a version; what waits needs to be known up to that. */
 export function readAnother(auditor: Auditor, at: number, version: string): void {
   auditor.advance(at);
-  const dues = [...auditor.settle.waiting()];
+  const dues = [...auditor.findings.waiting()];
   const others = dues.map((due) => ({ ...due, service: `another-${String(at)}` }));
   const keys = auditor.confirmer.next(others, at);
   const slices = { objects: [], version };

@@ -4,7 +4,7 @@
 
 import fc from 'fast-check';
 
-import type { Context } from '../src/audit/service/cache.ts';
+import type { AuditContext } from '../src/audit/service/cache.ts';
 import type { Store } from '../src/cluster/store/store.ts';
 import type {
   AnyObject,
@@ -17,7 +17,7 @@ import type {
   Port,
   Resource,
   Service,
-  Snapshot,
+  Listers,
   WatchEvent,
 } from '../src/model/objects.ts';
 import { annotation, label, manager, portMapKey } from '../src/model/objects.ts';
@@ -268,8 +268,8 @@ export const steps: fc.Arbitrary<Step> = oneof(
 
 // What the controllers would write for one Service now.
 
-function writeEndpoints(snapshot: Snapshot, service: Service, release: Release): Endpoints {
-  const selected = [...snapshot.podsIn(service.namespace)]
+function writeEndpoints(listers: Listers, service: Service, release: Release): Endpoints {
+  const selected = [...listers.podsIn(service.namespace)]
     .filter((one) => selects(service.selector, one.labels))
     .flatMap((one) => expectedAddress(service, one, release) ?? []);
   return endpoints({
@@ -284,7 +284,7 @@ function writeEndpoints(snapshot: Snapshot, service: Service, release: Release):
   });
 }
 
-function writeSlices(snapshot: Snapshot, service: Service, release: Release): EndpointSlice[] {
+function writeSlices(listers: Listers, service: Service, release: Release): EndpointSlice[] {
   const groups = new Map<
     string,
     { type: 'IPv4' | 'IPv6'; ports: readonly Port[]; all: Endpoint[] }
@@ -292,9 +292,9 @@ function writeSlices(snapshot: Snapshot, service: Service, release: Release): En
   for (const type of addressTypesOf(service)) {
     if (type !== 'FQDN') groups.set(type, { type, ports: [], all: [] });
   }
-  for (const one of snapshot.podsIn(service.namespace)) {
+  for (const one of listers.podsIn(service.namespace)) {
     if (!selects(service.selector, one.labels)) continue;
-    const at = snapshot.knows('nodes') ? (snapshot.nodes.get(one.node) ?? null) : undefined;
+    const at = listers.knows('nodes') ? (listers.nodes.get(one.node) ?? null) : undefined;
     for (const want of expectedEndpoints(service, one, at, release)) {
       if (want.addressType === 'FQDN') continue;
       const { namespace, name, uid } = one;
@@ -358,20 +358,20 @@ function writeMirror(of: Endpoints): EndpointSlice[] {
 
 /** Objects to write and keys of slices to delete, in that order. */
 export function syncOf(
-  snapshot: Snapshot,
+  listers: Listers,
   key: string,
   release: Release,
 ): { put: AnyObject[]; remove: string[] } {
-  const service = snapshot.services.get(key) ?? null;
-  const stands = snapshot.endpoints.get(key) ?? null;
+  const service = listers.services.get(key) ?? null;
+  const stands = listers.endpoints.get(key) ?? null;
   const selected = service !== null && isSelected(service);
   const put: AnyObject[] = selected
-    ? [writeEndpoints(snapshot, service, release), ...writeSlices(snapshot, service, release)]
+    ? [writeEndpoints(listers, service, release), ...writeSlices(listers, service, release)]
     : stands !== null && isMirrored(service, stands)
       ? writeMirror(stands)
       : [];
   const [namespace, name] = key.split('/');
-  const remove = [...snapshot.slices.values()]
+  const remove = [...listers.slices.values()]
     .filter((one) => one.namespace === namespace && one.labels[label.serviceName] === name)
     .filter((one) => !put.some((made) => 'addressType' in made && made.key === one.key))
     .map((one) => one.key);
@@ -381,17 +381,17 @@ export function syncOf(
 /** The events of one step, each as the store stands when it comes. */
 export function* eventsOf(
   store: Store,
-  context: Context,
+  context: AuditContext,
   step: Step,
   at: number,
 ): Generator<WatchEvent> {
-  const { snapshot } = store;
+  const { listers } = store;
   const held = {
-    services: snapshot.services,
-    pods: snapshot.pods,
-    nodes: snapshot.nodes,
-    endpoints: snapshot.endpoints,
-    endpointslices: snapshot.slices,
+    services: listers.services,
+    pods: listers.pods,
+    nodes: listers.nodes,
+    endpoints: listers.endpoints,
+    endpointslices: listers.slices,
   } as const;
   function* remove(resource: Resource, key: string): Generator<WatchEvent> {
     const object: AnyObject | undefined = held[resource].get(key);
@@ -400,7 +400,7 @@ export function* eventsOf(
   if (step.kind === 'put') yield event('modified', step.object, at);
   else if (step.kind === 'delete') yield* remove(step.resource, step.key);
   else {
-    const { put, remove: gone } = syncOf(snapshot, step.key, context.release);
+    const { put, remove: gone } = syncOf(listers, step.key, context.release);
     for (const object of put) yield event('modified', object, at);
     for (const key of gone) yield* remove('endpointslices', key);
   }

@@ -4,38 +4,38 @@
 // changes (tally.ts). What cannot be seen at a moment is laid over the sum, and so is what is
 // judged on nodes.
 
-import type { Snapshot } from '../model/objects.ts';
+import type { Listers } from '../model/objects.ts';
 import type { Finding } from './finding/catalogue.ts';
-import type { Unknown, Verdict } from './finding/verdicts.ts';
+import type { UnknownReason, Verdict } from './finding/verdicts.ts';
 import type { NodesSummary } from './node/nodes.ts';
 import type { NodeVerdict } from './node/verdicts.ts';
-import type { Ledger } from './service/auditor.ts';
-import type { Written } from './service/enqueue.ts';
-import type { Audited } from './service/reconcile.ts';
-import type { Judged, Stale } from './service/verdict.ts';
+import type { ServiceAuditor } from './service/auditor.ts';
+import type { ServiceOutput } from './service/enqueue.ts';
+import type { ServiceAudit } from './service/reconcile.ts';
+import type { VerdictOutput, StaleResources } from './service/verdict.ts';
 import {
   isForeign,
   isStale,
-  nothingStale,
-  reasonOf,
+  noStaleResources,
+  unknownReason,
   verdictOf,
-  written,
+  serviceOutputs,
 } from './service/verdict.ts';
 
 export interface Summary {
   /** Services that exist. */
   readonly services: number;
-  readonly verdicts: Readonly<Record<Judged, Record<Verdict, number>>>;
+  readonly verdicts: Readonly<Record<VerdictOutput, Record<Verdict, number>>>;
   /** Service ports by verdict, of each node whose rules are known; one that is not is unknown. */
   readonly nodes: readonly (Readonly<Record<Verdict, number>> & { readonly node: string })[];
   /** Outputs that cannot be judged, and Services that no version could be read of, by reason. */
-  readonly unknown: Readonly<Partial<Record<Unknown, number>>>;
+  readonly unknown: Readonly<Partial<Record<UnknownReason, number>>>;
   /** Services, or names without a Service, whose endpoints somebody else writes. */
   readonly foreign: number;
   /** Standing findings, worst first. */
   readonly findings: readonly Finding[];
   /** Start of the oldest difference that is pending, per output; absent where none is. */
-  readonly pendingSince: Readonly<Partial<Record<Judged, number>>>;
+  readonly pendingSince: Readonly<Partial<Record<VerdictOutput, number>>>;
 }
 
 const none = (): Record<Verdict, number> => ({ conform: 0, pending: 0, different: 0, unknown: 0 });
@@ -56,32 +56,32 @@ export interface ServiceShare {
   readonly exists: boolean;
   readonly foreign: boolean;
   /** null: nobody has to write the output. */
-  readonly verdicts: Readonly<Record<Written, Verdict | null>>;
+  readonly verdicts: Readonly<Record<ServiceOutput, Verdict | null>>;
   /** Why a verdict is unknown; null where it is another. */
-  readonly reasons: Readonly<Record<Written, Unknown | null>>;
+  readonly reasons: Readonly<Record<ServiceOutput, UnknownReason | null>>;
   /** Start of the oldest difference that is pending, per output; absent where none is. */
-  readonly pendingSince: Readonly<Partial<Record<Written, number>>>;
+  readonly pendingSince: Readonly<Partial<Record<ServiceOutput, number>>>;
   /** Something is pending, so that time alone may change this. */
   readonly hasPending: boolean;
   /** A finding stands. */
   readonly open: boolean;
 }
 
-export function shareOf(snapshot: Snapshot, audited: Audited): ServiceShare {
+export function shareOf(listers: Listers, audited: ServiceAudit): ServiceShare {
   const verdicts = { endpoints: null, endpointslices: null, mirrored: null } as Record<
-    Written,
+    ServiceOutput,
     Verdict | null
   >;
   const reasons = { endpoints: null, endpointslices: null, mirrored: null } as Record<
-    Written,
-    Unknown | null
+    ServiceOutput,
+    UnknownReason | null
   >;
-  for (const output of written) {
-    const verdict = verdictOf(snapshot, audited, output);
+  for (const output of serviceOutputs) {
+    const verdict = verdictOf(listers, audited, output);
     verdicts[output] = verdict;
-    if (verdict === 'unknown') reasons[output] = reasonOf(audited, output, nothingStale);
+    if (verdict === 'unknown') reasons[output] = unknownReason(audited, output, noStaleResources);
   }
-  const pendingSince: Partial<Record<Written, number>> = {};
+  const pendingSince: Partial<Record<ServiceOutput, number>> = {};
   let restless = false;
   let open = false;
   for (const items of audited.items.values()) {
@@ -93,7 +93,7 @@ export function shareOf(snapshot: Snapshot, audited: Audited): ServiceShare {
     }
   }
   const exists = audited.record.service !== null;
-  const foreign = isForeign(snapshot, audited);
+  const foreign = isForeign(listers, audited);
   return { exists, foreign, verdicts, reasons, pendingSince, hasPending: restless, open };
 }
 
@@ -101,8 +101,8 @@ export function shareOf(snapshot: Snapshot, audited: Audited): ServiceShare {
 export interface SummaryTotals {
   services: number;
   foreign: number;
-  readonly verdicts: Readonly<Record<Written, Record<Verdict, number>>>;
-  readonly unknown: Readonly<Record<Written, Partial<Record<Unknown, number>>>>;
+  readonly verdicts: Readonly<Record<ServiceOutput, Record<Verdict, number>>>;
+  readonly unknown: Readonly<Record<ServiceOutput, Partial<Record<UnknownReason, number>>>>;
 }
 
 export function createTotals(): SummaryTotals {
@@ -118,7 +118,7 @@ export function createTotals(): SummaryTotals {
 export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1): void {
   if (share.exists) totals.services += by;
   if (share.foreign) totals.foreign += by;
-  for (const output of written) {
+  for (const output of serviceOutputs) {
     const verdict = share.verdicts[output];
     if (verdict !== null) totals.verdicts[output][verdict] += by;
     const reason = share.reasons[output];
@@ -140,7 +140,7 @@ export const concerns =
 
 interface SummaryOptions {
   readonly within?: Within;
-  readonly stale?: Stale;
+  readonly stale?: StaleResources;
   /** null: no node's rules were told of. */
   readonly nodes?: NodesSummary | null;
 }
@@ -150,17 +150,17 @@ interface SummaryOptions {
  * which something is pending. Outputs that rest on a resource that is `stale` are unknown.
  */
 export function summaryOf(
-  ledger: Ledger,
+  serviceAuditor: ServiceAuditor,
   totals: SummaryTotals,
   restless: Iterable<ServiceShare>,
-  { within = everywhere, stale = nothingStale, nodes = null }: SummaryOptions,
+  { within = everywhere, stale = noStaleResources, nodes = null }: SummaryOptions,
 ): Omit<Summary, 'findings'> {
   const verdicts = { ...emptySummary.verdicts, node: none() };
-  const unknown: Partial<Record<Unknown, number>> = {};
-  const count = (reason: Unknown, more: number): void => {
+  const unknown: Partial<Record<UnknownReason, number>> = {};
+  const count = (reason: UnknownReason, more: number): void => {
     if (more > 0) unknown[reason] = (unknown[reason] ?? 0) + more;
   };
-  for (const output of written) {
+  for (const output of serviceOutputs) {
     const counts = totals.verdicts[output];
     if (isStale(output, stale)) {
       const { conform, pending, different, unknown: before } = counts;
@@ -169,14 +169,14 @@ export function summaryOf(
       count('input-stale', all);
     } else {
       verdicts[output] = { ...counts };
-      const reasons = Object.entries(totals.unknown[output]) as [Unknown, number][];
+      const reasons = Object.entries(totals.unknown[output]) as [UnknownReason, number][];
       for (const [reason, outputs] of reasons) count(reason, outputs);
     }
   }
-  count('object-unreadable', unreadServices(ledger, within));
-  const pendingSince: Partial<Record<Judged, number>> = {};
+  count('object-unreadable', unreadServices(serviceAuditor, within));
+  const pendingSince: Partial<Record<VerdictOutput, number>> = {};
   for (const share of restless) {
-    for (const output of written) {
+    for (const output of serviceOutputs) {
       const since = Math.min(
         share.pendingSince[output] ?? Infinity,
         pendingSince[output] ?? Infinity,
@@ -210,7 +210,7 @@ const asUnknown = (port: NodeVerdict): NodeVerdict =>
 function countNodes(
   nodes: NodesSummary | null,
   within: Within,
-  each: (verdict: Verdict, reason: Unknown | null) => void,
+  each: (verdict: Verdict, reason: UnknownReason | null) => void,
 ): Summary['nodes'] {
   return [...(nodes?.verdicts ?? [])].map(([node, ports]) => {
     const counts = none();
@@ -227,26 +227,26 @@ function countNodes(
  * Counts the whole ledger, or the namespaces that `within` admits; linear in the number of
  * Services.
  */
-export function summarize(ledger: Ledger, options: SummaryOptions = {}): Summary {
+export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOptions = {}): Summary {
   const { within = everywhere } = options;
   const totals = createTotals();
   const restless: ServiceShare[] = [];
-  for (const audited of ledger.audited.values()) {
+  for (const audited of serviceAuditor.audited.values()) {
     if (!within(audited.record)) continue;
-    const share = shareOf(ledger.snapshot, audited);
+    const share = shareOf(serviceAuditor.listers, audited);
     addShare(totals, share, 1);
     if (share.hasPending) restless.push(share);
   }
-  const findings = inOrder(ledger.settle.open().filter(concerns(within)));
-  return { ...summaryOf(ledger, totals, restless, options), findings };
+  const findings = inOrder(serviceAuditor.settle.open().filter(concerns(within)));
+  return { ...summaryOf(serviceAuditor, totals, restless, options), findings };
 }
 
 /** What is written for such a Service has no verdict, so the Service itself is counted. */
-function unreadServices({ lost, snapshot }: Ledger, within: Within): number {
+function unreadServices({ lost, listers }: ServiceAuditor, within: Within): number {
   let count = 0;
   for (const { resource, namespace, name } of lost.values()) {
     if (resource !== 'services' || (namespace !== null && !within({ namespace }))) continue;
-    if (!snapshot.services.has(`${namespace ?? ''}/${name ?? ''}`)) count++;
+    if (!listers.services.has(`${namespace ?? ''}/${name ?? ''}`)) count++;
   }
   return count;
 }

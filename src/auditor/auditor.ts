@@ -15,21 +15,21 @@ import type { PacketTrace } from '../audit/node/audit-node.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { Confirmer } from '../audit/pending/confirm.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
-import type { Settle } from '../audit/pending/pending.ts';
-import { createSettle } from '../audit/pending/pending.ts';
-import type { Cut } from '../audit/pending/progress.ts';
-import { createCut, staleGrace } from '../audit/pending/progress.ts';
-import type { Ledger } from '../audit/service/auditor.ts';
-import { createLedger } from '../audit/service/auditor.ts';
-import type { Context } from '../audit/service/cache.ts';
+import type { PendingFindings } from '../audit/pending/pending.ts';
+import { createPendingFindings } from '../audit/pending/pending.ts';
+import type { WatchProgress } from '../audit/pending/progress.ts';
+import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
+import type { ServiceAuditor } from '../audit/service/auditor.ts';
+import { createServiceAuditor } from '../audit/service/auditor.ts';
+import type { AuditContext } from '../audit/service/cache.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import type { Store } from '../cluster/store/store.ts';
 import { createStore, heldObjects } from '../cluster/store/store.ts';
-import type { Key, Lost, Pod, Resource, WatchEvent } from '../model/objects.ts';
-import { lostKey } from '../model/objects.ts';
+import type { Key, UnreadableObject, Pod, Resource, WatchEvent } from '../model/objects.ts';
+import { unreadableKey } from '../model/objects.ts';
 import type { Steps } from '../model/run-to-end.ts';
 import { runToEnd } from '../model/run-to-end.ts';
 import type { Scope } from '../model/scope.ts';
@@ -74,11 +74,11 @@ export interface Auditor {
   /** When the next difference becomes a finding; null when none is pending. */
   nextAt(): number | null;
   readonly store: Store;
-  readonly settle: Settle;
+  readonly findings: PendingFindings;
   /** These two as the options say. */
   readonly live: boolean;
   readonly maxEndpointsPerSlice: number;
-  readonly cut: Cut;
+  readonly progress: WatchProgress;
   readonly confirmer: Confirmer;
   /** What was judged on nodes, as of now; null: nothing is told of any node's rules. */
   nodes(): NodesSummary | null;
@@ -92,7 +92,7 @@ export interface Auditor {
   /** Resources whose first list is awaited. */
   awaited(): readonly Resource[];
   /** null until the input has named its release and every resource is complete. */
-  ledger(): Ledger | null;
+  serviceAuditor(): ServiceAuditor | null;
   release(): Release;
   /** What told that release. */
   releaseBy(): DetectedRelease['by'];
@@ -119,10 +119,10 @@ interface State {
   readonly options: AuditorOptions;
   readonly complete: Set<Resource>;
   readonly store: Store;
-  readonly settle: Settle;
-  readonly losses: Map<string, Lost>;
+  readonly findings: PendingFindings;
+  readonly losses: Map<string, UnreadableObject>;
   readonly measuring: Measuring;
-  readonly cut: Cut;
+  readonly progress: WatchProgress;
   readonly nodeRules: NodeRules;
   /** Has a Service counted anew. */
   touch: (key: Key) => void;
@@ -131,7 +131,7 @@ interface State {
   promised: readonly Resource[] | null;
   kubernetes: string | null;
   guessed: DetectedRelease;
-  ledger: Ledger | null;
+  services: ServiceAuditor | null;
   now: number | null;
   startedAt: number | null;
   whole: boolean | null;
@@ -142,13 +142,14 @@ interface State {
 export function createAuditor(options: AuditorOptions): Auditor {
   const complete = new Set<Resource>();
   const opened: OpenedFindings = {};
-  const cut = createCut();
-  const confirmer = createConfirmer(cut, () => heldBy(state));
-  const settle = createSettle({
+  const progress = createWatchProgress();
+  const confirmer = createConfirmer(progress, () => state.services);
+  const findings = createPendingFindings({
     window: options.settle,
     keep: keptFindings,
     ...(options.live === true ? { burst: openedAtOnce } : {}),
-    admit: (due) => (options.live === true ? confirmer.admit(due) : !cut.isBlind(due.item.output)),
+    admit: (due) =>
+      options.live === true ? confirmer.admit(due) : !progress.isBlind(due.item.output),
     onOpenDifference: ({ namespace, service }) => {
       state.touch(`${namespace}/${service}`);
     },
@@ -160,14 +161,14 @@ export function createAuditor(options: AuditorOptions): Auditor {
   });
   const store = createStore(complete);
   const measuring = createMeasuring({
-    snapshot: store.snapshot,
+    listers: store.listers,
     opened,
     tally: createServiceTotals(assumedRelease.release, options.maxEndpointsPerSlice),
     onJourney: (journey) => options.onJourney?.(journey),
   });
   const nodeRules = createNodeRules({
-    snapshot: store.snapshot,
-    settle,
+    listers: store.listers,
+    settle: findings,
     onReading: measuring.lags.nodeJudged,
     onConvergence: measuring.lags.converged,
     window: options.settle,
@@ -178,17 +179,17 @@ export function createAuditor(options: AuditorOptions): Auditor {
     options,
     complete,
     store,
-    settle,
+    findings,
     losses: new Map(),
     measuring,
     touch: () => undefined,
     began: false,
-    cut,
+    progress,
     nodeRules,
     promised: null,
     kubernetes: null,
     guessed: assumedRelease,
-    ledger: null,
+    services: null,
     now: null,
     startedAt: null,
     whole: null,
@@ -199,7 +200,7 @@ export function createAuditor(options: AuditorOptions): Auditor {
 }
 
 function auditorOf(state: State, confirmer: Confirmer): Auditor {
-  const { store, settle, measuring, cut } = state;
+  const { store, findings, measuring, progress } = state;
   return {
     live: state.options.live === true,
     take: (entry) => {
@@ -209,19 +210,19 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
     advance: (at) => {
       tick(state, at);
     },
-    nextAt: () => (state.ledger === null ? null : settle.nextAt()),
+    nextAt: () => (state.services === null ? null : findings.nextAt()),
     store,
-    settle,
-    cut,
+    findings,
+    progress,
     confirmer,
     nodes: () => state.nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
     walked: (...asked) => state.nodeRules.nodes()?.tracePort(...asked) ?? null,
     maxEndpointsPerSlice: state.options.maxEndpointsPerSlice,
     divergent: () => state.nodeRules.divergent(),
     measured: measuring.measured,
-    stale: () => cut.unseenFor(staleGrace, state.now ?? 0),
+    stale: () => progress.unseenFor(staleGrace, state.now ?? 0),
     awaited: () => (state.promised ?? []).filter((one) => !state.complete.has(one)),
-    ledger: () => state.ledger,
+    serviceAuditor: () => state.services,
     release: () => releasedFor(state).release,
     releaseBy: () => releasedFor(state).by,
     kubernetes: () => state.kubernetes,
@@ -232,15 +233,7 @@ function auditorOf(state: State, confirmer: Confirmer): Auditor {
       const unreadable = state.unreadable + state.nodeRules.unreadable();
       return { ...store.dropped, unreadable, skipped: state.skipped };
     },
-    previousPod: (key) => store.snapshot.pods.get(key),
-  };
-}
-
-function heldBy({ store, ledger }: State): ReturnType<Parameters<typeof createConfirmer>[1]> {
-  if (ledger === null) return null;
-  return {
-    snapshot: store.snapshot,
-    recordOf: (key) => ledger.audited.get(key)?.record,
+    previousPod: (key) => store.listers.pods.get(key),
   };
 }
 
@@ -288,7 +281,7 @@ function* takeInSteps(state: State, entry: Entry): Steps {
       break;
     case 'progress':
       tick(state, entry.at);
-      state.cut.reached(entry.resource, entry.resourceVersion, entry.at);
+      state.progress.bookmark(entry.resource, entry.resourceVersion, entry.at);
       break;
     case 'watch':
       tick(state, entry.at);
@@ -306,7 +299,7 @@ function* takeInSteps(state: State, entry: Entry): Steps {
     case 'node-unseen':
       tick(state, entry.at);
       // What a node should do is not known while what it is told cannot be seen.
-      if (entry.kind === 'node-report' && state.cut.isBlind('node')) break;
+      if (entry.kind === 'node-report' && state.progress.isBlind('node')) break;
       yield* state.nodeRules.takeAgentEntry(entry);
       break;
     case 'clock':
@@ -325,7 +318,7 @@ function* takeHeader(
   const before = releasedFor(state).release;
   state.kubernetes = kubernetes;
   state.promised ??= resources;
-  if (state.ledger !== null && releasedFor(state).release !== before) yield* begin(state, at);
+  if (state.services !== null && releasedFor(state).release !== before) yield* begin(state, at);
 }
 
 /** A first list is complete, or one that was not expected any more. */
@@ -334,21 +327,21 @@ function* complete(state: State, resource: Resource, at: number): Steps {
   state.store.listed(resource);
   state.complete.add(resource);
   const isReady = state.promised?.every((one) => state.complete.has(one)) === true;
-  if (isReady && (state.ledger === null || isNew)) yield* begin(state, at);
+  if (isReady && (state.services === null || isNew)) yield* begin(state, at);
 }
 
 /** Seconds for which at least a difference must be seen to stand after it could not be seen. */
 const leastSight = 5;
 
 function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
-  const { cut, settle, ledger } = state;
+  const { progress, findings, services } = state;
   const { resource, at } = entry;
-  for (const { output, from, to, missed } of cut.turn(resource, entry.state, at)) {
+  for (const { output, from, to, missed } of progress.setState(resource, entry.state, at)) {
     // What was missed may have been anything: the window begins anew.
     const least = missed ? state.options.settle : leastSight;
-    if (missed || to - from >= staleGrace) settle.delay(new Set([output]), from, to, least);
+    if (missed || to - from >= staleGrace) findings.delay(new Set([output]), from, to, least);
   }
-  if (ledger !== null || state.promised === null) return;
+  if (services !== null || state.promised === null) return;
   // What is not permitted is not waited for; it may be later.
   const others = state.promised.filter((one) => one !== resource);
   state.promised = entry.state === 'off' ? others : [...others, resource];
@@ -357,7 +350,11 @@ function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Ste
   }
 }
 
-function* takeUnreadable(state: State, type: WatchEvent['type'] | null, lost: Lost): Steps {
+function* takeUnreadable(
+  state: State,
+  type: WatchEvent['type'] | null,
+  lost: UnreadableObject,
+): Steps {
   const { scope = wholeCluster } = state.options;
   const isPlaced = lost.namespace !== null && lost.resource !== 'nodes';
   if (isPlaced && !isInNamespaces(scope, lost.namespace)) return;
@@ -375,7 +372,7 @@ function* takeUnreadable(state: State, type: WatchEvent['type'] | null, lost: Lo
 function tick(state: State, at: number): void {
   state.startedAt ??= at;
   state.now = Math.max(state.now ?? at, at);
-  if (state.ledger !== null) state.settle.advance(state.now);
+  if (state.services !== null) state.findings.advance(state.now);
 }
 
 function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
@@ -384,57 +381,60 @@ function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
     state.whole = entry.complete;
   } else {
     if (entry.newest !== null) tick(state, entry.newest);
-    state.guessed = detectRelease(state.store.snapshot, entry.kubelet);
+    state.guessed = detectRelease(state.store.listers, entry.kubelet);
     state.store.dropped.repeated += entry.duplicates;
   }
   const skipped = 'at' in entry ? entry.skipped : entry.ignored;
   for (const count of skipped.values()) state.skipped += count;
-  if (state.ledger === null) yield* begin(state, state.now ?? 0);
-  state.settle.advance(state.now ?? 0);
+  if (state.services === null) yield* begin(state, state.now ?? 0);
+  state.findings.advance(state.now ?? 0);
 }
 
 /** Begins judging, or begins again where a resource is known that was not. */
 function* begin(state: State, at: number): Steps {
-  const { options, store, settle, measuring } = state;
+  const { options, store, findings, measuring } = state;
   state.began = true;
-  for (const { items } of state.ledger?.audited.values() ?? []) {
-    for (const item of [...items.values()].flat()) settle.drop(item, at);
+  for (const { items } of state.services?.audited.values() ?? []) {
+    for (const item of [...items.values()].flat()) findings.drop(item, at);
   }
-  const context: Context = {
-    snapshot: store.snapshot,
+  const context: AuditContext = {
+    listers: store.listers,
     release: releasedFor(state).release,
     maxEndpointsPerSlice: options.maxEndpointsPerSlice,
   };
   const tally = createServiceTotals(context.release, options.maxEndpointsPerSlice);
-  const ledger = createLedger({
+  const services = createServiceAuditor({
     context,
-    settle,
-    onTouch: (key) => {
-      tally.touch(ledger, key);
+    settle: findings,
+    onChange: (key) => {
+      tally.touch(services, key);
     },
-    onJudged: measuring.lags.judged,
+    onEvaluated: measuring.lags.judged,
     onConvergence: measuring.lags.converged,
   });
-  yield* ledger.beginInSteps(at);
-  for (const lost of state.losses.values()) yield* ledger.loseInSteps(lost, at);
-  state.ledger = ledger;
+  yield* services.beginInSteps(at);
+  for (const lost of state.losses.values()) yield* services.markUnreadableInSteps(lost, at);
+  state.services = services;
   state.touch = (key) => {
-    tally.touch(ledger, key);
+    tally.touch(services, key);
   };
-  measuring.follow(ledger, tally, context.release);
+  measuring.follow(services, tally, context.release);
   state.nodeRules.begin(at);
 }
 
-function* lose(state: State, lost: Lost): Steps {
+function* lose(state: State, lost: UnreadableObject): Steps {
   state.unreadable++;
-  state.losses.set(lostKey(lost), lost);
-  if (state.ledger !== null) yield* state.ledger.loseInSteps(lost, state.now ?? 0);
+  state.losses.set(unreadableKey(lost), lost);
+  if (state.services !== null) yield* state.services.markUnreadableInSteps(lost, state.now ?? 0);
 }
 
 /**
  * A deletion needs no more than the name: that of the object that is held; null where none is.
  */
-function removalOf(state: State, { resource, namespace, name }: Lost): WatchEvent | null {
+function removalOf(
+  state: State,
+  { resource, namespace, name }: UnreadableObject,
+): WatchEvent | null {
   if (name === null) return null;
   const key = namespace === null || namespace === '' ? name : `${namespace}/${name}`;
   const held = heldObjects(state.store)[resource].get(key);
@@ -454,25 +454,26 @@ function scoped(state: State, event: WatchEvent): WatchEvent | null {
 
 function* takeEvent(state: State, delivered: WatchEvent): Steps {
   const found = applyEvent(state, delivered);
-  if (found !== null) yield* state.ledger?.regainInSteps(found, delivered.at) ?? [];
+  if (found !== null) yield* state.services?.markReadableInSteps(found, delivered.at) ?? [];
 }
 
 /** Returns what was lost and is known again by the event; null: nothing. */
-function applyEvent(state: State, delivered: WatchEvent): Lost | null {
-  const { losses, store, ledger, options, cut } = state;
+function applyEvent(state: State, delivered: WatchEvent): UnreadableObject | null {
+  const { losses, store, services, options, progress } = state;
   const { resourceVersion } = delivered.object;
-  const late = options.live === true && cut.saw(delivered.resource, resourceVersion, delivered.at);
+  const late =
+    options.live === true && progress.observe(delivered.resource, resourceVersion, delivered.at);
   const event = scoped(state, delivered);
   if (event === null) return null;
   const change = store.apply(event);
   if (change !== null) {
-    ledger?.apply(change, late);
+    services?.apply(change, late);
     state.nodeRules.apply(change);
     state.measuring.take(change);
   }
   if (losses.size === 0) return null;
   const { resource, object } = event;
-  const key = lostKey({ resource, namespace: object.namespace, name: object.name });
+  const key = unreadableKey({ resource, namespace: object.namespace, name: object.name });
   const lost = losses.get(key) ?? null;
   losses.delete(key);
   return lost;

@@ -15,7 +15,7 @@
 // The clock is Unix time when the program started and the monotonic clock from there on. It does
 // not follow the wall clock when that is set: no difference would have stood for longer by it.
 
-import type { Reread } from '../audit/pending/confirm.ts';
+import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { Key } from '../model/objects.ts';
 import type { Auditor, Entry } from './auditor.ts';
 import { openedAtOnce } from './auditor.ts';
@@ -37,7 +37,7 @@ export interface EventLoopOptions {
   readonly reread: (
     namespace: string,
     names: readonly string[],
-  ) => Promise<ReadonlyMap<string, Reread>>;
+  ) => Promise<ReadonlyMap<string, FreshRead>>;
   /** An error of ours: the loop cannot go on. */
   readonly onError: (error: unknown) => void;
   /** Called whenever the queue has been taken in. */
@@ -179,18 +179,18 @@ function tick(state: State): void {
   // Whatever is queued may end what waits; the timer is set when it is taken in.
   if (stopped || working) return;
   const { auditor } = options;
-  const { settle } = auditor;
+  const { findings } = auditor;
   const now = options.clock.now();
   auditor.advance(now);
   if (now >= state.retryAt) {
-    const isMore = settle.waiting().size > openedAtOnce;
+    const isMore = findings.waiting().size > openedAtOnce;
     state.retryAt = now + (isMore ? retrySeconds.more : retrySeconds.all);
-    settle.retry(now);
+    findings.retry(now);
   }
   const dueAt = auditor.nextAt() ?? Infinity;
   // All whose windows have passed are known first, since those of a namespace are read together.
   if (dueAt > now) readNext(state, now);
-  const isWaiting = settle.waiting().size > 0;
+  const isWaiting = findings.waiting().size > 0;
   const retryAt = isWaiting ? state.retryAt : Infinity;
   const readAt = isWaiting && state.reading < mostReads ? state.readAt : Infinity;
   // Time goes on without entries too, for those who look at it: ages and readiness.
@@ -204,7 +204,7 @@ function tick(state: State): void {
 function readNext(state: State, now: number): void {
   const { auditor } = state.options;
   if (state.reading >= mostReads || now < state.readAt) return;
-  const keys = auditor.confirmer.next(auditor.settle.waiting(), now);
+  const keys = auditor.confirmer.next(auditor.findings.waiting(), now);
   const [key] = keys;
   if (key === undefined) {
     // Those that were read may be read again later.
@@ -212,7 +212,7 @@ function readNext(state: State, now: number): void {
     return;
   }
   const namespace = key.slice(0, key.indexOf('/'));
-  const pods = keys.length === 1 ? 0 : auditor.store.snapshot.podsIn(namespace).length;
+  const pods = keys.length === 1 ? 0 : auditor.store.listers.podsIn(namespace).length;
   state.reading++;
   state.readAt = now + pause.service + pause.pod * pods;
   void read(state, namespace, keys);

@@ -8,7 +8,7 @@ import { serviceTable } from '../audit/explain/table.ts';
 import { unresolvedTarget, parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { NodeVerdict } from '../audit/node/verdicts.ts';
-import type { Sight } from '../audit/service/verdict.ts';
+import type { VerdictInput } from '../audit/service/verdict.ts';
 import type { Node } from '../model/objects.ts';
 import type { NodeView } from '../output/page/nodes.ts';
 import type { ServiceStatus } from '../output/page/service-status.ts';
@@ -33,17 +33,17 @@ export function explainWords(
   namespace: string | null,
 ): ExplainDocument | null {
   const asked = parseTarget(words, namespace);
-  const ledger = auditor.ledger();
-  if (ledger === null) return null;
-  const { snapshot } = auditor.store;
-  const subject = resolveTarget(asked, snapshot) ?? unresolvedTarget(asked, snapshot);
-  const explanation = explain(sightOf(auditor), ledger, subject, lookOf(auditor));
+  const serviceAuditor = auditor.serviceAuditor();
+  if (serviceAuditor === null) return null;
+  const { listers } = auditor.store;
+  const subject = resolveTarget(asked, listers) ?? unresolvedTarget(asked, listers);
+  const explanation = explain(sightOf(auditor), serviceAuditor, subject, lookOf(auditor));
   return { format: 1, kind: 'explain', at: auditor.now(), ...explanation, history: null };
 }
 
 /** The context of an explanation as of now. */
-export const sightOf = (auditor: Auditor): Sight => ({
-  snapshot: auditor.store.snapshot,
+export const sightOf = (auditor: Auditor): VerdictInput => ({
+  listers: auditor.store.listers,
   release: auditor.release(),
   maxEndpointsPerSlice: auditor.maxEndpointsPerSlice,
   stale: auditor.stale(),
@@ -82,14 +82,14 @@ export function serviceView(
   from: number,
 ): ServiceView | null {
   const key = `${status.namespace}/${status.service}`;
-  const ledger = auditor.ledger();
-  const audited = ledger?.audited.get(key);
-  if (ledger === null || audited === undefined) return null;
+  const serviceAuditor = auditor.serviceAuditor();
+  const audited = serviceAuditor?.audited.get(key);
+  if (serviceAuditor === null || audited === undefined) return null;
   const sight = sightOf(auditor);
   const nodes = auditor.nodes();
   return {
     status,
-    explanation: explain(sight, ledger, { kind: 'service', service: key }),
+    explanation: explain(sight, serviceAuditor, { kind: 'service', service: key }),
     table: serviceTable(sight, audited, from, rowsPerPage),
     from,
     maxEndpointsPerSlice: auditor.maxEndpointsPerSlice,
@@ -112,17 +112,17 @@ function factsOf(node: Node | undefined): string[] {
 
 /** The page of a node; null where there is none, and nothing is told of one. */
 export function nodeView(auditor: Auditor, name: string, port: string | null): NodeView | null {
-  const node = auditor.store.snapshot.nodes.get(name);
+  const node = auditor.store.listers.nodes.get(name);
   const verdicts: readonly NodeVerdict[] | null = auditor.nodes()?.verdicts.get(name) ?? null;
   if (node === undefined && verdicts === null) return null;
-  const { settle } = auditor;
+  const { findings } = auditor;
   const isIts = (finding: { readonly node: string | null }): boolean => finding.node === name;
   return {
     node: name,
     facts: factsOf(node),
     verdicts,
-    standing: settle.open().filter(isIts),
-    resolved: settle.resolved().filter(isIts),
+    standing: findings.open().filter(isIts),
+    resolved: findings.resolved().filter(isIts),
     walked: port === null ? null : auditor.walked(name, serviceOfPort(port), port),
     asked: port,
   };

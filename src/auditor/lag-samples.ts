@@ -19,10 +19,10 @@ import { createLagHistory } from '../audit/measure/sample-history.ts';
 import type { TopSamples } from '../audit/measure/top-samples.ts';
 import { createTopSamples } from '../audit/measure/top-samples.ts';
 import type { NodeReading } from '../audit/node/programming-lag.ts';
-import type { Ledger } from '../audit/service/auditor.ts';
-import type { Touch } from '../audit/service/enqueue.ts';
+import type { ServiceAuditor } from '../audit/service/auditor.ts';
+import type { WorkItem } from '../audit/service/enqueue.ts';
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
-import type { Change, Snapshot } from '../model/objects.ts';
+import type { Change, Listers } from '../model/objects.ts';
 import type { Release } from '../shadow/release.ts';
 import { followJourneys } from './open-journeys.ts';
 
@@ -53,21 +53,18 @@ export interface LagMeasuring {
   /** Takes in a change of the input that the ledger already judged. */
   readonly take: (change: Change) => void;
   /** A Service was judged after a change. */
-  readonly judged: (touch: Touch, change: Change) => void;
+  readonly judged: (touch: WorkItem, change: Change) => void;
   /** The rules of a node were read. */
   readonly nodeJudged: (judgement: NodeReading) => void;
   /** An output is right again. */
   readonly converged: (sample: ConvergenceSample) => void;
-  readonly follow: (ledger: Ledger, release: Release) => void;
+  readonly follow: (serviceAuditor: ServiceAuditor, release: Release) => void;
 }
 
 /** How many of the worst journeys, and of the worst samples, are kept. */
 const keptWorst = 100;
 
-export function createLags(
-  snapshot: Snapshot,
-  onJourney: (journey: Journey) => void,
-): LagMeasuring {
+export function createLags(listers: Listers, onJourney: (journey: Journey) => void): LagMeasuring {
   const convergence = createConvergenceLag();
   const travel = createJourneyLag();
   const skew = createClockSkew();
@@ -76,7 +73,7 @@ export function createLags(
     journeys: createTopSamples(keptWorst),
     convergence: createTopSamples(keptWorst),
   };
-  const travels = followJourneys(snapshot, {
+  const travels = followJourneys(listers, {
     onStage(journey, stage) {
       countStage(travel, journey, stage);
     },

@@ -1,7 +1,7 @@
 // A live cluster and an auditor, put together: what the reflectors deliver goes to the loop, what
 // the auditor holds goes back to them, and reads that confirm go over the same connection.
 
-import type { Reread } from '../audit/pending/confirm.ts';
+import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { ReadService } from '../cluster/api/read-fresh.ts';
 import { readService, readServices } from '../cluster/api/read-fresh.ts';
 import type { Reflectors } from '../cluster/api/reflectors.ts';
@@ -82,11 +82,11 @@ async function reread(
   namespace: string,
   names: readonly string[],
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, Reread>> {
+): Promise<ReadonlyMap<string, FreshRead>> {
   const reading = {
     environment,
-    endpoints: endpoints && auditor.store.snapshot.knows('endpoints'),
-    pods: auditor.store.snapshot.knows('pods'),
+    endpoints: endpoints && auditor.store.listers.knows('endpoints'),
+    pods: auditor.store.listers.knows('pods'),
     previousPod: (key: Key) => auditor.previousPod(key),
   };
   const [name = '', ...others] = names;
@@ -100,7 +100,7 @@ async function reread(
   return new Map([...read.all].map(([each, of]) => [each, rereadOf(of)]));
 }
 
-function rereadOf(read: ReadService): Reread {
+function rereadOf(read: ReadService): FreshRead {
   const listed = <T>(list: { objects: readonly T[]; resourceVersion: string }) => ({
     objects: list.objects,
     version: list.resourceVersion,

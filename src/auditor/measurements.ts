@@ -13,8 +13,8 @@ import {
   triggerSample,
 } from '../audit/measure/lag.ts';
 import { countUpdate, createSizes, trackSize } from '../audit/measure/size.ts';
-import type { Ledger } from '../audit/service/auditor.ts';
-import type { Change, Endpoints, EndpointSlice, Key, Snapshot } from '../model/objects.ts';
+import type { ServiceAuditor } from '../audit/service/auditor.ts';
+import type { Change, Endpoints, EndpointSlice, Key, Listers } from '../model/objects.ts';
 import { isOutput, label } from '../model/objects.ts';
 import type { AuditDurations, OpenedFindings } from '../output/metrics/family.ts';
 import type { Accumulators } from '../output/text/report.ts';
@@ -42,11 +42,11 @@ export interface Measuring {
   /** Notes how long it took to take in one entry, and whether judging began with it. */
   took(seconds: number, isBeginning: boolean): void;
   /** From now on, sums over Services are those of this ledger. */
-  follow(ledger: Ledger, tally: ServiceTotals, release: Release): void;
+  follow(serviceAuditor: ServiceAuditor, tally: ServiceTotals, release: Release): void;
 }
 
 export interface MeasuringOptions {
-  readonly snapshot: Snapshot;
+  readonly listers: Listers;
   readonly opened: OpenedFindings;
   /** What sums are until there is a ledger. */
   readonly tally: ServiceTotals;
@@ -55,13 +55,14 @@ export interface MeasuringOptions {
 
 /** Measures what changes. */
 export function createMeasuring(options: MeasuringOptions): Measuring {
-  const { snapshot, opened, tally } = options;
+  const { listers, opened, tally } = options;
   const sizes = createSizes();
-  const lags = createLags(snapshot, options.onJourney);
+  const lags = createLags(listers, options.onJourney);
   const trigger = createTriggerLag();
   const duration = (): Histogram => createHistogram(durationBounds);
   const durations = { full: duration(), change: duration() };
-  let followed: { readonly ledger: Ledger; readonly tally: ServiceTotals } | null = null;
+  let followed: { readonly serviceAuditor: ServiceAuditor; readonly tally: ServiceTotals } | null =
+    null;
   const current = (): ServiceTotals => followed?.tally ?? tally;
 
   function take(change: Change): void {
@@ -71,11 +72,11 @@ export function createMeasuring(options: MeasuringOptions): Measuring {
     if (!isOutput(resource)) return;
     trackSize(sizes, change);
     if (followed === null) return;
-    countUpdate(sizes, change, snapshot.nodes.size);
+    countUpdate(sizes, change, listers.nodes.size);
     const before = change.before as Endpoints | EndpointSlice | null;
     const after = change.after as Endpoints | EndpointSlice | null;
     const object = after ?? before;
-    const service = object === null ? null : snapshot.services.get(serviceOf(object));
+    const service = object === null ? null : listers.services.get(serviceOf(object));
     const sample = triggerSample(before, after, service ?? null, at);
     if (sample !== null) countTrigger(trigger, sample);
   }
@@ -96,7 +97,7 @@ export function createMeasuring(options: MeasuringOptions): Measuring {
       return current().duplicates;
     },
     refresh() {
-      followed?.tally.refresh(followed.ledger);
+      followed?.tally.refresh(followed.serviceAuditor);
     },
   };
   return {
@@ -106,9 +107,9 @@ export function createMeasuring(options: MeasuringOptions): Measuring {
     took(seconds, isBeginning) {
       observe(isBeginning ? durations.full : durations.change, seconds);
     },
-    follow(ledger, of, release) {
-      followed = { ledger, tally: of };
-      lags.follow(ledger, release);
+    follow(serviceAuditor, of, release) {
+      followed = { serviceAuditor, tally: of };
+      lags.follow(serviceAuditor, release);
     },
   };
 }

@@ -125,7 +125,7 @@ function sourceOf(entry: NodeEntry): string {
 
 function nodesOf(state: State): Nodes {
   const { options } = state;
-  state.proxied ??= createProxyCache(options.snapshot);
+  state.proxied ??= createProxyCache(options.listers);
   return (state.nodes ??= createNodes({ ...options, proxied: state.proxied }));
 }
 

@@ -21,14 +21,14 @@ import type {
 } from '../audit/measure/journey.ts';
 import { createJourneys, journeyOutputs } from '../audit/measure/journey.ts';
 import type { NodeReading } from '../audit/node/programming-lag.ts';
-import type { Ledger } from '../audit/service/auditor.ts';
+import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { nodeOf } from '../audit/service/cache.ts';
-import type { Touch } from '../audit/service/enqueue.ts';
-import type { Audited } from '../audit/service/reconcile.ts';
-import { isUnjudged } from '../audit/service/verdict.ts';
+import type { WorkItem } from '../audit/service/enqueue.ts';
+import type { ServiceAudit } from '../audit/service/reconcile.ts';
+import { isUnknown } from '../audit/service/verdict.ts';
 import { equalTexts } from '../model/equality.ts';
 import { canonicalIP } from '../model/ip.ts';
-import type { AnyObject, Change, Pod, Resource, Service, Snapshot } from '../model/objects.ts';
+import type { AnyObject, Change, Pod, Resource, Service, Listers } from '../model/objects.ts';
 import { isOutput } from '../model/objects.ts';
 import { equalLabels, selects } from '../model/selector.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
@@ -38,19 +38,19 @@ import type { Release } from '../shadow/release.ts';
 export interface JourneysOfCluster {
   readonly journeys: OpenJourneys;
   /** What is known of Services from now on; judging begins anew. */
-  readonly follow: (ledger: Ledger, release: Release) => void;
+  readonly follow: (serviceAuditor: ServiceAuditor, release: Release) => void;
   /** Takes in a change that the ledger already judged. */
   readonly take: (change: Change) => void;
   /** A Service was judged after a change. */
-  readonly judged: (touch: Touch, change: Change) => void;
+  readonly judged: (touch: WorkItem, change: Change) => void;
   /** The rules of a node were read. */
   readonly nodeJudged: (judgement: NodeReading) => void;
 }
 
 interface State {
   readonly journeys: OpenJourneys;
-  readonly snapshot: Snapshot;
-  ledger: Ledger | null;
+  readonly listers: Listers;
+  serviceAuditor: ServiceAuditor | null;
   release: Release | null;
   /** Nodes whose rules are read. */
   readonly nodes: Set<string>;
@@ -61,16 +61,16 @@ interface OnJourney {
   onEnd(journey: Journey): void;
 }
 
-export function followJourneys(snapshot: Snapshot, on: OnJourney): JourneysOfCluster {
+export function followJourneys(listers: Listers, on: OnJourney): JourneysOfCluster {
   const journeys = createJourneys(on);
-  const state: State = { journeys, snapshot, ledger: null, release: null, nodes: new Set() };
+  const state: State = { journeys, listers, serviceAuditor: null, release: null, nodes: new Set() };
   return {
     journeys,
-    follow(ledger, release) {
+    follow(serviceAuditor, release) {
       for (const { namespace, service } of [...journeys.open()]) {
         journeys.release(`${namespace}/${service}`);
       }
-      state.ledger = ledger;
+      state.serviceAuditor = serviceAuditor;
       state.release = release;
     },
     take(change) {
@@ -112,8 +112,8 @@ function arrive(
   let stage: (JourneyStage & { readonly stage: JourneyOutput }) | null = null;
   for (const journey of awaiting) {
     const key = `${journey.namespace}/${journey.service}`;
-    const audited = state.ledger?.audited.get(key);
-    if (audited === undefined || isUnjudged(audited.unknown, output)) {
+    const audited = state.serviceAuditor?.audited.get(key);
+    if (audited === undefined || isUnknown(audited.unknown, output)) {
       journeys.release(key);
       return;
     }
@@ -129,7 +129,7 @@ function arrive(
 
 /** Whether nothing differs at the addresses of a journey that anybody suffers from. */
 function isSettled(
-  { items }: Audited,
+  { items }: ServiceAudit,
   output: JourneyOutput,
   { addresses }: Pick<Journey, 'addresses'>,
 ): boolean {
@@ -185,9 +185,10 @@ const isSame = (a: Pod, b: Pod): boolean =>
 
 function takePod(state: State, change: Change<'pods'>): void {
   const { before, after } = change;
-  const { ledger, snapshot } = state;
-  if (ledger === null || (before !== null && after !== null && isSame(before, after))) return;
-  const services = new Set([...selecting(snapshot, before), ...selecting(snapshot, after)]);
+  const { serviceAuditor, listers } = state;
+  if (serviceAuditor === null || (before !== null && after !== null && isSame(before, after)))
+    return;
+  const services = new Set([...selecting(listers, before), ...selecting(listers, after)]);
   for (const service of services) {
     if (!isSelected(service)) continue;
     const departure = departureOf(state, service, change);
@@ -195,15 +196,15 @@ function takePod(state: State, change: Change<'pods'>): void {
   }
 }
 
-const selecting = (snapshot: Snapshot, pod: Pod | null): readonly Service[] =>
-  pod === null ? [] : snapshot.servicesSelecting(pod.namespace, pod.labels);
+const selecting = (listers: Listers, pod: Pod | null): readonly Service[] =>
+  pod === null ? [] : listers.servicesSelecting(pod.namespace, pod.labels);
 
 /** Begins a journey, which is where it wants to be already if the outputs came before the pod. */
 function depart(state: State, departure: JourneyStart, change: Change): void {
   const { journeys } = state;
   const { namespace, service, pod } = departure;
   const key = `${namespace}/${service}`;
-  const audited = state.ledger?.audited.get(key);
+  const audited = state.serviceAuditor?.audited.get(key);
   const addresses = new Set(departure.addresses);
   const isThere = (output: JourneyOutput): boolean =>
     audited !== undefined && isSettled(audited, output, departure);
@@ -232,7 +233,7 @@ interface Want {
 const nothing: Want = { isReady: false, addresses: [], text: '' };
 
 function wants(
-  { snapshot, release }: State,
+  { listers, release }: State,
   service: Service,
   pod: Pod | null,
 ): Readonly<Record<JourneyOutput, Want>> {
@@ -248,7 +249,7 @@ function wants(
           addresses: [address.ip],
           text: `${address.ip} ${address.portMap}`,
         };
-  const listed = expectedEndpoints(service, pod, nodeOf(snapshot, pod), release);
+  const listed = expectedEndpoints(service, pod, nodeOf(listers, pod), release);
   const endpointslices: Want = {
     isReady: listed.some(({ ready }) => ready),
     addresses: listed.flatMap(({ addresses }) => addresses),
@@ -274,7 +275,7 @@ function departureOf(
   if (changed.length === 0) return null;
   const isReady = (want: typeof was): boolean => changed.some((output) => want[output].isReady);
   const operation = !isReady(was) ? 'add' : isReady(is) ? 'update' : 'remove';
-  const { unknown } = state.ledger?.audited.get(service.key) ?? {};
+  const { unknown } = state.serviceAuditor?.audited.get(service.key) ?? {};
   const all = [was, is].flatMap((want) => changed.flatMap((output) => want[output].addresses));
   return {
     namespace: pod.namespace,
@@ -288,7 +289,7 @@ function departureOf(
     at,
     gap,
     resourceVersion: pod.resourceVersion,
-    awaits: changed.filter((output) => unknown === undefined || !isUnjudged(unknown, output)),
+    awaits: changed.filter((output) => unknown === undefined || !isUnknown(unknown, output)),
   };
 }
 

@@ -6,12 +6,12 @@
 
 import type { Fleet } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
-import type { Unknown, Verdict } from '../audit/finding/verdicts.ts';
+import type { UnknownReason, Verdict } from '../audit/finding/verdicts.ts';
 import { fillGroups } from '../audit/measure/fill.ts';
 import type { NodeVerdict } from '../audit/node/verdicts.ts';
 import { slicesOf } from '../audit/service/cache.ts';
-import type { Audited } from '../audit/service/reconcile.ts';
-import { reasonOf, verdictOf, written } from '../audit/service/verdict.ts';
+import type { ServiceAudit } from '../audit/service/reconcile.ts';
+import { unknownReason, verdictOf, serviceOutputs } from '../audit/service/verdict.ts';
 import { emptySummary, inOrder } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
 import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';
@@ -20,7 +20,7 @@ import { noAgents, noHintCounts } from '../output/metrics/family.ts';
 import type { ServiceNumbers } from '../output/metrics/service-families.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
-import type { PendingDifference, ServiceStatus } from '../output/page/service-status.ts';
+import type { UnsettledDifference, ServiceStatus } from '../output/page/service-status.ts';
 import type { PageStatus } from '../output/page/status.ts';
 import type { TracingCounts } from '../output/traces/sender.ts';
 import { noTracingCounts } from '../output/traces/tracing.ts';
@@ -60,8 +60,8 @@ export function answersOf(
     beat: () => ({ revision: revisionOf(auditor), now: now() }),
     services() {
       auditor.measured.refresh();
-      const ledger = auditor.ledger();
-      return ledger === null ? [] : servicesOf(auditor);
+      const serviceAuditor = auditor.serviceAuditor();
+      return serviceAuditor === null ? [] : servicesOf(auditor);
     },
     servicePage(namespace, name, from) {
       const status = service(namespace, name);
@@ -80,17 +80,17 @@ export function answersOf(
 
 /** The state at this moment, whatever the input has told so far. */
 function statusOf(auditor: Auditor, source: string, live: LiveStatus): PageStatus {
-  const { settle } = auditor;
-  const { snapshot } = auditor.store;
+  const { findings } = auditor;
+  const { listers } = auditor.store;
   const metrics = metricsOf(auditor, live, noServiceSeries);
   const { summary } = metrics;
   return {
     // People read the worst first.
     metrics: { ...metrics, summary: { ...summary, findings: inOrder(summary.findings) } },
-    resolved: settle.resolved(),
-    forgotten: settle.forgotten(),
+    resolved: findings.resolved(),
+    forgotten: findings.forgotten(),
     notReady: whyNotReady(auditor, metrics.now),
-    clusterNodes: snapshot.knows('nodes') ? snapshot.nodes.size : null,
+    clusterNodes: listers.knows('nodes') ? listers.nodes.size : null,
     source,
     kubernetes: auditor.kubernetes(),
     revision: revisionOf(auditor),
@@ -100,14 +100,19 @@ function statusOf(auditor: Auditor, source: string, live: LiveStatus): PageStatu
 
 /** Every entry that is taken in, every finding and every watch may change what a page shows. */
 function revisionOf(auditor: Auditor): string {
-  const { measured, settle, cut } = auditor;
+  const { measured, findings, progress } = auditor;
   const { full, change } = measured.durations;
-  const open = settle.open().length;
-  const gone = settle.resolved().length + settle.forgotten();
-  const watches = [...cut.inputs.values()].map(({ state }) => state).join(' ');
-  return [full.count, change.count, open, gone, String(auditor.ledger() === null), watches].join(
-    ' ',
-  );
+  const open = findings.open().length;
+  const gone = findings.resolved().length + findings.forgotten();
+  const watches = [...progress.inputs.values()].map(({ state }) => state).join(' ');
+  return [
+    full.count,
+    change.count,
+    open,
+    gone,
+    String(auditor.serviceAuditor() === null),
+    watches,
+  ].join(' ');
 }
 
 /** Services that exist; of a name that something is left of, it is the page of the findings. */
@@ -124,7 +129,7 @@ function* scrape(
   auditor.measured.refresh();
   const { services, open } = auditor.measured.tally;
   // What differs on a node is no number of the Service, and comes and goes without it.
-  const findings = (): Finding[] => auditor.settle.open().filter(({ node }) => node === null);
+  const findings = (): Finding[] => auditor.findings.open().filter(({ node }) => node === null);
   const perService = yield* rows({ services, open, findings, stale: auditor.stale() });
   return metricsOf(auditor, live, perService);
 }
@@ -135,21 +140,24 @@ function metricsOf(
   { counters, tracing, fleet }: LiveStatus,
   perService: ServiceSeries,
 ): MetricsState {
-  const ledger = auditor.ledger();
-  const { measured, settle, cut, confirmer } = auditor;
+  const serviceAuditor = auditor.serviceAuditor();
+  const { measured, findings, progress, confirmer } = auditor;
   measured.refresh();
   const { tally } = measured;
   const now = auditor.now() ?? 0;
   const summary =
-    ledger === null
+    serviceAuditor === null
       ? emptySummary
-      : { ...tally.summary(ledger, auditor.stale(), auditor.nodes()), findings: settle.open() };
+      : {
+          ...tally.summary(serviceAuditor, auditor.stale(), auditor.nodes()),
+          findings: findings.open(),
+        };
   return {
     ...measured,
     summary,
     conditions: tally.conditions,
     capacity: tally.capacity,
-    hints: ledger === null ? noHintCounts() : tally.hints(ledger),
+    hints: serviceAuditor === null ? noHintCounts() : tally.hints(serviceAuditor),
     dropped: auditor.dropped(),
     now,
     startedAt: auditor.startedAt() ?? now,
@@ -157,7 +165,7 @@ function metricsOf(
     version,
     ready: whyNotReady(auditor, now) === null,
     agents: fleet === null ? noAgents : agentsOf(auditor, fleet),
-    watches: { inputs: cut.inputs, confirmations: confirmer.counts, counters: counters() },
+    watches: { inputs: progress.inputs, confirmations: confirmer.counts, counters: counters() },
     tracing: tracing ?? noTracingCounts(),
     perService,
   };
@@ -182,21 +190,21 @@ function agentsOf(auditor: Auditor, { status, visits, bytes }: Fleet): AgentMetr
 
 /** Why too little is known, a reason a line; null: it is enough. */
 function whyNotReady(auditor: Auditor, now: number): string | null {
-  const { cut } = auditor;
-  if (auditor.ledger() === null) {
+  const { progress } = auditor;
+  if (auditor.serviceAuditor() === null) {
     const awaited = auditor.awaited();
     const what = awaited.length === 0 ? 'judged yet' : `complete: ${awaited.join(', ')}`;
     return `The first lists are not ${what}`;
   }
-  const reasons = [...cut.unseenFor(unseenLimit, now)].map((resource) => {
-    const input = cut.inputs.get(resource);
+  const reasons = [...progress.unseenFor(unseenLimit, now)].map((resource) => {
+    const input = progress.inputs.get(resource);
     const seconds = Math.round(now - (input?.blindSince ?? now));
     return `${resource} not seen for ${seconds} s (${input?.state ?? 'off'})`;
   });
   return reasons.length === 0 ? null : reasons.join('\n');
 }
 
-function pendingOf({ items }: Audited): PendingDifference[] {
+function pendingOf({ items }: ServiceAudit): UnsettledDifference[] {
   return [...items.values()].flat().flatMap(({ difference, openedAt, output, cause, since }) => {
     if (openedAt !== null) return [];
     const { code, object, field, expected, actual } = difference;
@@ -205,11 +213,11 @@ function pendingOf({ items }: Audited): PendingDifference[] {
 }
 
 function nodeStatuses(auditor: Auditor, fleet: Fleet | null): NodeStatus[] {
-  const ledger = auditor.ledger();
-  if (ledger === null) return [];
+  const serviceAuditor = auditor.serviceAuditor();
+  if (serviceAuditor === null) return [];
   const agents = fleet?.status();
   const { tally } = auditor.measured;
-  const { nodes } = tally.summary(ledger, auditor.stale(), auditor.nodes());
+  const { nodes } = tally.summary(serviceAuditor, auditor.stale(), auditor.nodes());
   return nodes.map(({ node, ...verdicts }) => {
     return { node, verdicts, agent: agents?.get(node) ?? null };
   });
@@ -234,7 +242,7 @@ function onNodes(
     port.startsWith(`${namespace}/${name}:`) ||
     port.startsWith(`${namespace}/${name} `);
   const nodes = { conform: 0, pending: 0, different: 0, unknown: 0 };
-  const found: { node: string; verdict: Verdict; reason: Unknown | null }[] = [];
+  const found: { node: string; verdict: Verdict; reason: UnknownReason | null }[] = [];
   for (const [node, ports] of verdicts) {
     const own = ports.filter(isIts);
     const verdict = worstFirst.find((one) => own.some((port) => port.verdict === one));
@@ -250,11 +258,11 @@ function onNodes(
 
 /** One Service in full; null where there is none of that name. */
 function serviceStatus(auditor: Auditor, key: string, now: number): ServiceStatus | null {
-  const audited = auditor.ledger()?.audited.get(key);
+  const audited = auditor.serviceAuditor()?.audited.get(key);
   if (audited === undefined || audited.record.service === null) return null;
   const { namespace, name } = audited.record;
   const stale = auditor.stale();
-  const { settle, store, cut } = auditor;
+  const { findings, store, progress } = auditor;
   const isIts = (finding: Finding): boolean =>
     finding.namespace === namespace && finding.service === name;
   return {
@@ -262,22 +270,22 @@ function serviceStatus(auditor: Auditor, key: string, now: number): ServiceStatu
     now,
     namespace,
     service: name,
-    outputs: written.flatMap((output) => {
-      const verdict = verdictOf(store.snapshot, audited, output, stale);
+    outputs: serviceOutputs.flatMap((output) => {
+      const verdict = verdictOf(store.listers, audited, output, stale);
       if (verdict === null) return [];
-      const reason = verdict === 'unknown' ? reasonOf(audited, output, stale) : null;
+      const reason = verdict === 'unknown' ? unknownReason(audited, output, stale) : null;
       return [{ output, verdict, reason }];
     }),
     ...onNodes(auditor, namespace, name),
     fill: fillGroups(
-      slicesOf(store.snapshot, audited.record, 'controller'),
+      slicesOf(store.listers, audited.record, 'controller'),
       auditor.maxEndpointsPerSlice,
     ),
     pending: pendingOf(audited),
-    standing: settle.open().filter(isIts),
-    resolved: settle.resolved().filter(isIts),
+    standing: findings.open().filter(isIts),
+    resolved: findings.resolved().filter(isIts),
     inputs: Object.fromEntries(
-      [...cut.inputs].map(([resource, { state, blindSince }]) => [
+      [...progress.inputs].map(([resource, { state, blindSince }]) => [
         resource,
         { state, unseenSeconds: Math.max(0, now - (blindSince ?? now)) },
       ]),

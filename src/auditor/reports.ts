@@ -23,13 +23,13 @@ const shownProblems = 20;
 /** All that the auditor knows, as one document. */
 export function reportOf(auditor: Auditor, options: ReportOptions): AuditReport {
   const { kind, sources, namespace, problems } = options;
-  const ledger = auditor.ledger();
-  if (ledger === null) throw new Error('The input ended before it began');
+  const serviceAuditor = auditor.serviceAuditor();
+  if (serviceAuditor === null) throw new Error('The input ended before it began');
   auditor.measured.refresh();
   const within = (one: { readonly namespace: string }): boolean =>
     namespace === null || one.namespace === namespace;
   const [stale, nodes] = [auditor.stale(), auditor.nodes()];
-  const summary = summarize(ledger, { within, stale, nodes });
+  const summary = summarize(serviceAuditor, { within, stale, nodes });
   const release = auditor.release();
   // A dump is one moment: nobody knows since when what differs does.
   const timeless = kind === 'audit' && !auditor.live;
@@ -49,7 +49,7 @@ export function reportOf(auditor: Auditor, options: ReportOptions): AuditReport 
     namespace,
     findings: timeless
       ? summary.findings.map((finding) => ({ ...finding, since: null, openedAt: null }))
-      : [...summary.findings, ...auditor.settle.resolved().filter(concerns(within))],
+      : [...summary.findings, ...auditor.findings.resolved().filter(concerns(within))],
     services: summary.services,
     verdicts: summary.verdicts,
     nodes: summary.nodes,

@@ -19,10 +19,10 @@ import { createDuplicateTotals, setDuplicates } from '../audit/measure/duplicate
 import type { FillTotals } from '../audit/measure/fill.ts';
 import { createFillTotals, setFill, surplusOf } from '../audit/measure/fill.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
-import type { Ledger } from '../audit/service/auditor.ts';
+import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { slicesOf } from '../audit/service/cache.ts';
-import type { Audited } from '../audit/service/reconcile.ts';
-import type { Stale } from '../audit/service/verdict.ts';
+import type { ServiceAudit } from '../audit/service/reconcile.ts';
+import type { StaleResources } from '../audit/service/verdict.ts';
 import type { Summary, SummaryTotals } from '../audit/summary.ts';
 import { addShare, createTotals, shareOf, summaryOf } from '../audit/summary.ts';
 import type { EndpointSlice, Key } from '../model/objects.ts';
@@ -46,8 +46,8 @@ interface Counted extends ServiceNumbers {
 /** Sums over all Services; right for all that was touched once `refresh` was called. */
 export interface ServiceTotals {
   /** Notes that a Service, or a name without one, must be counted anew. */
-  touch(ledger: Ledger, key: Key): void;
-  refresh(ledger: Ledger): void;
+  touch(serviceAuditor: ServiceAuditor, key: Key): void;
+  refresh(serviceAuditor: ServiceAuditor): void;
   readonly fill: FillTotals;
   readonly duplicates: DuplicateTotals;
   readonly conditions: ConditionCounts;
@@ -55,8 +55,12 @@ export interface ServiceTotals {
   readonly services: ReadonlyMap<Key, ServiceNumbers>;
   /** Names with findings that stand. */
   readonly open: ReadonlySet<Key>;
-  summary(ledger: Ledger, stale: Stale, nodes?: NodesSummary | null): Omit<Summary, 'findings'>;
-  hints(ledger: Ledger): HintCounts;
+  summary(
+    serviceAuditor: ServiceAuditor,
+    stale: StaleResources,
+    nodes?: NodesSummary | null,
+  ): Omit<Summary, 'findings'>;
+  hints(serviceAuditor: ServiceAuditor): HintCounts;
 }
 
 interface State {
@@ -96,14 +100,14 @@ export function createServiceTotals(release: Release, maxEndpointsPerSlice: numb
   };
   const { touched, services, fill, duplicates, conditions, capacity, open } = state;
   return {
-    touch(ledger, key) {
+    touch(serviceAuditor, key) {
       touched.set(key, (touched.get(key) ?? 0) + 1);
       if (touched.size <= mostTouched) return;
       const [oldest] = touched;
-      if (oldest !== undefined) recount(state, ledger, ...oldest);
+      if (oldest !== undefined) recount(state, serviceAuditor, ...oldest);
     },
-    refresh(ledger) {
-      for (const [key, times] of touched) recount(state, ledger, key, times);
+    refresh(serviceAuditor) {
+      for (const [key, times] of touched) recount(state, serviceAuditor, key, times);
     },
     fill,
     duplicates,
@@ -111,10 +115,10 @@ export function createServiceTotals(release: Release, maxEndpointsPerSlice: numb
     capacity,
     services,
     open,
-    summary(ledger, stale, nodes = null) {
-      return summaryOf(ledger, state.totals, sharesOf(state), { stale, nodes });
+    summary(serviceAuditor, stale, nodes = null) {
+      return summaryOf(serviceAuditor, state.totals, sharesOf(state), { stale, nodes });
     },
-    hints: (ledger) => hintCounts(state, ledger),
+    hints: (serviceAuditor) => hintCounts(state, serviceAuditor),
   };
 }
 
@@ -125,17 +129,19 @@ function* sharesOf({ restless, services }: State): Generator<Counted['share']> {
   }
 }
 
-function recount(state: State, ledger: Ledger, key: Key, times: number): void {
+function recount(state: State, serviceAuditor: ServiceAuditor, key: Key, times: number): void {
   state.touched.delete(key);
   const before = state.services.get(key) ?? null;
-  const audited = ledger.audited.get(key) ?? null;
-  const judged = audited === null ? [] : slicesOf(ledger.snapshot, audited.record, 'controller');
+  const audited = serviceAuditor.audited.get(key) ?? null;
+  const judged =
+    audited === null ? [] : slicesOf(serviceAuditor.listers, audited.record, 'controller');
   if (!isSame(before?.judged ?? [], judged)) {
     setFill(state.fill, key, judged);
     setDuplicates(state.duplicates, key, judged);
   }
   if (before !== null) add(state, before, -1);
-  const after = audited === null ? null : countedOf(state, ledger, audited, judged, before, times);
+  const after =
+    audited === null ? null : countedOf(state, serviceAuditor, audited, judged, before, times);
   if (after === null) state.services.delete(key);
   else {
     add(state, after, 1);
@@ -166,22 +172,22 @@ const bytesOf = (objects: readonly { readonly bytes: number | null }[]): number 
 
 function countedOf(
   state: State,
-  { snapshot }: Ledger,
-  audited: Audited,
+  { listers }: ServiceAuditor,
+  audited: ServiceAudit,
   judged: readonly EndpointSlice[],
   before: Counted | null,
   times: number,
 ): Counted {
   const { record } = audited;
   const { key, namespace, name, service, endpoints } = record;
-  const mirrored = slicesOf(snapshot, record, 'mirror');
+  const mirrored = slicesOf(listers, record, 'mirror');
   const written = mirrored.length === 0 ? judged : [...judged, ...mirrored];
   const known = before !== null && isSame(before.written, written) ? before : null;
   const fill = state.fill.byService.get(key);
   return {
     namespace,
     name,
-    share: shareOf(snapshot, audited),
+    share: shareOf(listers, audited),
     judged,
     written: known?.written ?? written,
     conditions: known?.conditions ?? countConditions(written),
@@ -201,10 +207,10 @@ function countedOf(
  * Services that ask for hints, by what stands. Why hints are absent depends on Nodes that touch no
  * Service as long as none has hints, so it is looked up when somebody asks.
  */
-function hintCounts({ hinting, services }: State, { snapshot }: Ledger): HintCounts {
+function hintCounts({ hinting, services }: State, { listers }: ServiceAuditor): HintCounts {
   const counts = noHintCounts();
-  const { zoneCapacity } = snapshot;
-  const knowsNodes = snapshot.knows('nodes');
+  const { zoneCapacity } = listers;
+  const knowsNodes = listers.knows('nodes');
   for (const key of hinting) {
     const counted = services.get(key);
     if (counted === undefined || counted.hintMode === 'none') continue;

@@ -38,12 +38,12 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
     auditor.take(entry);
   }
   reading.done();
-  if (!auditor.store.snapshot.knows('services')) {
+  if (!auditor.store.listers.knows('services')) {
     fail(`No Services in ${paths.join(', ')}: nothing to audit (a recording is for replay)`);
     return 2;
   }
   for (const { node, source } of rules) {
-    if (auditor.store.snapshot.nodes.has(node)) continue;
+    if (auditor.store.listers.nodes.has(node)) continue;
     const object = `Node ${node}`;
     onProblem(problemAt(source, null, `There is no such Node in ${paths.join(', ')}`, { object }));
   }

@@ -53,20 +53,20 @@ async function follow(
   let subject: ExplainTarget | null = null;
   let journal: TargetHistory | null = null;
   const observe = (event: WatchEvent | null): void => {
-    const ledger = auditor.ledger();
-    if (ledger === null) return;
-    const { snapshot } = auditor.store;
+    const serviceAuditor = auditor.serviceAuditor();
+    if (serviceAuditor === null) return;
+    const { listers } = auditor.store;
     const name = event?.object.name;
     if (
       subject === null &&
       (event === null || name === asked.pod?.name || name === asked.service?.name)
     )
-      subject = resolveTarget(asked, snapshot);
+      subject = resolveTarget(asked, listers);
     if (subject === null) return;
     const first = journal === null;
     journal ??= createTargetHistory(storyOf(subject));
     const context = sightOf(auditor);
-    journal.observe(context, ledger, first ? null : event, auditor.now() ?? 0);
+    journal.observe(context, serviceAuditor, first ? null : event, auditor.now() ?? 0);
   };
   async function* watched(): AsyncGenerator<RecordingEntry> {
     let begun = false;
@@ -74,9 +74,9 @@ async function follow(
       // Walking the rules of nodes costs more than all the rest, and only a node is judged by them.
       if (asked.node === null && isOfNodes(entry)) continue;
       yield entry;
-      if (!begun && auditor.ledger() !== null) observe(null);
+      if (!begun && auditor.serviceAuditor() !== null) observe(null);
       else if (entry.kind === 'event') observe(entry.event);
-      begun ||= auditor.ledger() !== null;
+      begun ||= auditor.serviceAuditor() !== null;
     }
   }
   await replay(auditor, watched(), { speed: Infinity, until: options.at ?? null });
@@ -140,7 +140,7 @@ async function ofDump(
   const auditor = createAuditor(auditorOptions(options, 0, onProblem));
   for (const given of await givenRules(options)) auditor.take(given);
   for await (const entry of readDump(paths, onProblem)) auditor.take(entry);
-  return { auditor, subject: resolveTarget(asked, auditor.store.snapshot), moments: null };
+  return { auditor, subject: resolveTarget(asked, auditor.store.listers), moments: null };
 }
 
 async function ofRecording(
@@ -161,18 +161,20 @@ async function ofCluster(
   cluster: Cluster,
 ): Promise<Known | null> {
   const isDone = (auditor: Auditor): boolean => {
-    const subject = resolveTarget(asked, auditor.store.snapshot);
+    const subject = resolveTarget(asked, auditor.store.listers);
     return subject === null || explained(auditor, subject)?.verdict !== 'pending';
   };
   const { onProblem } = problemLog();
   const auditor = await auditOnce(options, cluster, onProblem, isDone);
   if (auditor === null) return null;
-  return { auditor, subject: resolveTarget(asked, auditor.store.snapshot), moments: null };
+  return { auditor, subject: resolveTarget(asked, auditor.store.listers), moments: null };
 }
 
 function explained(auditor: Auditor, subject: ExplainTarget): Explanation | null {
-  const ledger = auditor.ledger();
-  return ledger === null ? null : explain(sightOf(auditor), ledger, subject, lookOf(auditor));
+  const serviceAuditor = auditor.serviceAuditor();
+  return serviceAuditor === null
+    ? null
+    : explain(sightOf(auditor), serviceAuditor, subject, lookOf(auditor));
 }
 
 /** Explains what the words name; `open` opens the cluster of the options. The exit code. */
@@ -200,11 +202,8 @@ export async function explainSubject(
         : await ofCluster(asked, options, open());
   if (known === null) return 2;
   const { auditor, subject, moments } = known;
-  const explanation = explained(
-    auditor,
-    subject ?? unresolvedTarget(asked, auditor.store.snapshot),
-  );
-  if (explanation === null || !auditor.store.snapshot.knows('services')) {
+  const explanation = explained(auditor, subject ?? unresolvedTarget(asked, auditor.store.listers));
+  if (explanation === null || !auditor.store.listers.knows('services')) {
     const early =
       recording === undefined ? '' : ', or --at comes before its first lists are complete';
     return failed(`The input has no Services${early}: nothing to explain`);

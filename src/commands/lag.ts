@@ -49,7 +49,7 @@ async function ofRecording(file: string, options: AuditFlags): Promise<LagReport
     until: null,
   });
   reading.done();
-  if ((auditor.ledger()?.audited.size ?? 0) > 0) return lagReportOf(auditor);
+  if ((auditor.serviceAuditor()?.audited.size ?? 0) > 0) return lagReportOf(auditor);
   fail(`${file}: Nothing was judged: the recording has no Service`);
   return null;
 }

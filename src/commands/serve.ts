@@ -80,7 +80,7 @@ export async function serveLive(
   const answers = answersOf(auditor, cluster.server, live, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
   keepNewObjectsYoung();
-  growHeapFaster(() => auditor.ledger() !== null);
+  growHeapFaster(() => auditor.serviceAuditor() !== null);
   try {
     await Promise.all([attached.run(stop.signal), fleet?.run(stop.signal)]);
   } finally {

@@ -270,7 +270,7 @@ export interface ZoneCapacity {
 }
 
 /** Part of the cluster's state that is not known, since it could not be read; null: any. */
-export interface Lost {
+export interface UnreadableObject {
   readonly resource: Resource;
   /** null: not known; empty: that of objects of the whole cluster. */
   readonly namespace: string | null;
@@ -280,11 +280,14 @@ export interface Lost {
 }
 
 /** What tells losses apart: a later one of the same key takes the place of the earlier. */
-export const lostKey = ({ resource, namespace, name }: Omit<Lost, 'labels'>): string =>
-  `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
+export const unreadableKey = ({
+  resource,
+  namespace,
+  name,
+}: Omit<UnreadableObject, 'labels'>): string => `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
 
 /** All that is held of the cluster at one moment, with the look-ups that judging needs. */
-export interface Snapshot {
+export interface Listers {
   /** Whether the input delivers this resource at all. */
   knows(resource: Resource): boolean;
   readonly services: ReadonlyMap<Key, Service>;

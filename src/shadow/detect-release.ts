@@ -10,7 +10,7 @@
 // The newest release that remains is taken. Where none does, a label is missing by somebody's hand,
 // and the kubelets count alone. It stays a guess, and a report says so.
 
-import type { Snapshot } from '../model/objects.ts';
+import type { Listers } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
 import { isSelected } from './endpoints.ts';
 import type { Release } from './release.ts';
@@ -40,9 +40,9 @@ export function chooseRelease(
 }
 
 /** The release of a dump whose newest kubelet has this minor version; null: none is told. */
-export function detectRelease(snapshot: Snapshot, kubelet: number | null): DetectedRelease {
+export function detectRelease(listers: Listers, kubelet: number | null): DetectedRelease {
   const possible = releases.filter(({ minor }) => kubelet === null || minor >= kubelet);
-  const labelled = areLabelled(snapshot);
+  const labelled = areLabelled(listers);
   const both = possible.findLast((one) => one.endpointsManagedBy === labelled);
   if (both !== undefined) {
     return { release: both, by: kubelet === null ? 'labels' : 'kubelets and labels' };
@@ -52,7 +52,7 @@ export function detectRelease(snapshot: Snapshot, kubelet: number | null): Detec
 }
 
 /** Whether any Endpoints of a Service with a selector is labelled; null: there are none. */
-function areLabelled({ services, endpoints }: Snapshot): boolean | null {
+function areLabelled({ services, endpoints }: Listers): boolean | null {
   let found: boolean | null = null;
   for (const [key, service] of services) {
     const written = isSelected(service) ? endpoints.get(key) : undefined;

@@ -14,7 +14,7 @@
 //
 // Not simulated: lists that are older than what was told before, which no API server answers.
 
-import type { Item } from '../../src/audit/pending/pending.ts';
+import type { PendingDifference } from '../../src/audit/pending/pending.ts';
 import { verdictOf } from '../../src/audit/service/verdict.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
@@ -86,7 +86,7 @@ export interface Simulation {
 interface State extends Simulation {
   /** When a disturbance was last seen. */
   disturbedAt: number;
-  readonly seen: WeakSet<Item>;
+  readonly seen: WeakSet<PendingDifference>;
   readonly unwatched: Map<Resource, number>;
   /** Since when the auditor itself has not had a watch. */
   readonly unseen: Map<Resource, number>;
@@ -192,7 +192,7 @@ const untouched = () => ({
   lags: new Map<Resource, number>(),
   pings: true,
   readable: true,
-  seen: new WeakSet<Item>(),
+  seen: new WeakSet<PendingDifference>(),
   unwatched: new Map<Resource, number>(),
   unseen: new Map<Resource, number>(),
   chunks: new Map<Resource, number>(),
@@ -293,8 +293,10 @@ function isDisturbed({ server, lags, chunks, attached, readable }: State): boole
 /** What stands for a server that answers every request itself. */
 export const noFault = (): null => null;
 
-function* itemsOf({ auditor }: State): Generator<{ name: string; unit: string; item: Item }> {
-  for (const { record, items } of auditor.ledger()?.audited.values() ?? []) {
+function* itemsOf({
+  auditor,
+}: State): Generator<{ name: string; unit: string; item: PendingDifference }> {
+  for (const { record, items } of auditor.serviceAuditor()?.audited.values() ?? []) {
     for (const [unit, all] of items) {
       if (unit.startsWith('input')) continue;
       for (const item of all) yield { name: record.name, unit, item };
@@ -363,11 +365,11 @@ function checkFound(state: State): void {
   const now = clock.now();
   const window = settle + late;
   if (disturbedAt > now - window) return;
-  const ledger = auditor.ledger();
+  const serviceAuditor = auditor.serviceAuditor();
   for (const { name, output, from } of truth.differing()) {
     if (Math.max(from, truth.touchedAt(name)) > now - window) continue;
     counts.found++;
-    const items = [...(ledger?.audited.get(`shop/${name}`)?.items.values() ?? [])].flat();
+    const items = [...(serviceAuditor?.audited.get(`shop/${name}`)?.items.values() ?? [])].flat();
     if (items.some((item) => item.output === output && item.openedAt !== null)) continue;
     violate(state, `${name} ${output} differs for ${(now - from).toFixed(1)} s and is not found`);
   }
@@ -397,11 +399,11 @@ function checkUnknown(state: State): void {
     if (now - since < grace + late || !attached.watches.has(resource)) continue;
     const isOff = attached.watches.get(resource)?.state === 'off';
     if (!isOff && !stale.has(resource)) violate(state, `${resource} is not said to be stale`);
-    const ledger = auditor.ledger();
-    for (const audited of ledger?.audited.values() ?? []) {
+    const serviceAuditor = auditor.serviceAuditor();
+    for (const audited of serviceAuditor?.audited.values() ?? []) {
       for (const output of outputs) {
-        if (ledger === null || needed[output]?.includes(resource) !== true) continue;
-        const verdict = verdictOf(ledger.snapshot, audited, output, stale);
+        if (serviceAuditor === null || needed[output]?.includes(resource) !== true) continue;
+        const verdict = verdictOf(serviceAuditor.listers, audited, output, stale);
         if (verdict !== null && verdict !== 'unknown') {
           violate(state, `${audited.record.name} ${output} is ${verdict} without ${resource}`);
         }
@@ -422,7 +424,7 @@ function check(state: State): void {
 // --- the end ---
 
 const differences = (auditor: Auditor): string[] =>
-  [...(auditor.ledger()?.audited.values() ?? [])]
+  [...(auditor.serviceAuditor()?.audited.values() ?? [])]
     .flatMap(({ record, items }) =>
       [...items].flatMap(([unit, all]) =>
         all.map(({ difference: { code, subject } }) => `${record.key} ${unit} ${code} ${subject}`),
@@ -483,6 +485,6 @@ async function checkEnd(state: State): Promise<void> {
       violate(state, `${name} ${unit} ${item.difference.code} is pending`);
   }
   if (auditor.nextAt() !== null) violate(state, 'a window has not ended');
-  if ([...auditor.settle.waiting()].some(({ item }) => !item.gone)) violate(state, 'one waits');
+  if ([...auditor.findings.waiting()].some(({ item }) => !item.gone)) violate(state, 'one waits');
   if (auditor.stale().size > 0) violate(state, `${[...auditor.stale()].join()} stale`);
 }

@@ -2,7 +2,7 @@
 // and go, and the controllers follow after random delays. Sometimes a controller stops for longer
 // than any window, or somebody edits its output by hand: those are the faults that must be found.
 
-import type { Written } from '../../src/audit/service/enqueue.ts';
+import type { ServiceOutput } from '../../src/audit/service/enqueue.ts';
 import { collectGarbage } from '../scenarios/controllers.ts';
 import type { Random } from './chaos.ts';
 import { below, oneOf } from './chaos.ts';
@@ -24,7 +24,7 @@ export interface Life {
   /** No controller stands any more. */
   recover(): void;
   /** The controller of an output stops for so many seconds. */
-  stop(output: Written, seconds: number): void;
+  stop(output: ServiceOutput, seconds: number): void;
   /** The controllers begin anew, as after the history of the server went back. */
   restored(): void;
 }
@@ -45,7 +45,7 @@ interface State extends Shape {
   readonly truth: Truth;
   readonly random: Random;
   readonly queued: Set<string>;
-  readonly stoppedUntil: Map<Written, number>;
+  readonly stoppedUntil: Map<ServiceOutput, number>;
   ips: number;
 }
 
@@ -138,7 +138,7 @@ function edit({ server, truth, random }: State): void {
 }
 
 /** One sync, unless it is queued already; a controller that stands does it when it goes on. */
-function queue(state: State, output: Written, name: string): void {
+function queue(state: State, output: ServiceOutput, name: string): void {
   const { clock, random, slowness, queued, stoppedUntil, truth } = state;
   const key = `${output} ${name}`;
   if (queued.has(key)) return;

@@ -2,7 +2,7 @@
 // come and go (life.ts) while streams lag, break, freeze and are withheld (chaos.ts), reads fail,
 // controllers stop, and the server's history is forgotten or goes back.
 
-import type { Written } from '../../src/audit/service/enqueue.ts';
+import type { ServiceOutput } from '../../src/audit/service/enqueue.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import type { Simulation } from './auditing.ts';
@@ -17,7 +17,7 @@ import { chanceFrom } from './simulate.ts';
 import { outputs } from './truth.ts';
 
 /** Controllers stop: one, or all. */
-function halt(life: Life, among: readonly Written[], random: Random): void {
+function halt(life: Life, among: readonly ServiceOutput[], random: Random): void {
   const seconds = settle * (0.3 + 2 * random());
   for (const output of among) life.stop(output, seconds);
 }

@@ -37,8 +37,8 @@ export function chanceFrom(seed: number): () => number {
 }
 
 export function heldIn(store: Store, resource: Resource): ReadonlyMap<string, AnyObject> {
-  const { snapshot } = store;
-  return resource === 'endpointslices' ? snapshot.slices : snapshot[resource];
+  const { listers } = store;
+  return resource === 'endpointslices' ? listers.slices : listers[resource];
 }
 
 export function createWorld(seed = 1): World {

@@ -77,7 +77,7 @@ async function story(): Promise<Story> {
   };
 }
 
-const open = ({ sim }: Story): string[] => sim.auditor.settle.open().map(({ code }) => code);
+const open = ({ sim }: Story): string[] => sim.auditor.findings.open().map(({ code }) => code);
 
 /** Bookmarks of every stream come, and nothing else happens. */
 const bookmarks = async ({ sim }: Story): Promise<void> => {

@@ -6,7 +6,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 
-import type { Written } from '../../src/audit/service/enqueue.ts';
+import type { ServiceOutput } from '../../src/audit/service/enqueue.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Api, EndpointsObject, ServiceObject, SliceObject } from '../scenarios/api.ts';
 import { collectGarbage, syncEndpoints, syncMirror, syncSlices } from '../scenarios/controllers.ts';
@@ -54,10 +54,10 @@ function copyOf(held: Held): { readonly api: Api; readonly held: Held } {
   return { api: apiOf(copy, put, (resource, key) => copy[resource].delete(key)), held: copy };
 }
 
-export const outputs: readonly Written[] = ['endpoints', 'endpointslices', 'mirrored'];
+export const outputs: readonly ServiceOutput[] = ['endpoints', 'endpointslices', 'mirrored'];
 
 /** One sync of the controller that writes an output of a Service. */
-export function sync(api: Api, output: Written, name: string): void {
+export function sync(api: Api, output: ServiceOutput, name: string): void {
   if (output === 'endpoints') syncEndpoints(api, namespace, name, minor);
   else if (output === 'endpointslices') syncSlices(api, namespace, name, minor);
   else syncMirror(api, namespace, name);
@@ -66,7 +66,7 @@ export function sync(api: Api, output: Written, name: string): void {
 const writtenByController = 'endpoints.kubernetes.io/managed-by';
 
 /** What stands in an output of a Service, by unit: an address, or all that is of no address. */
-function unitsOf(held: Held, output: Written, name: string): Map<string, string> {
+function unitsOf(held: Held, output: ServiceOutput, name: string): Map<string, string> {
   const units = new Map<string, string>();
   const add = (unit: string, value: unknown): void => {
     units.set(unit, `${units.get(unit) ?? ''}${JSON.stringify(value)}`);
@@ -113,7 +113,7 @@ export interface Truth {
   /** When a unit of an output of a Service differed, oldest first. */
   intervals(name: string, unit: string): readonly Interval[];
   /** The outputs that differ now, with the earliest beginning of what still does. */
-  differing(): { readonly name: string; readonly output: Written; readonly from: number }[];
+  differing(): { readonly name: string; readonly output: ServiceOutput; readonly from: number }[];
   /** When something last changed that a Service has to do with. */
   touchedAt(name: string): number;
   readonly held: Held;
@@ -137,7 +137,7 @@ interface State {
   readonly names: readonly string[];
   readonly held: Held;
   readonly intervals: Map<string, Interval[]>;
-  readonly standing: Map<string, { output: Written; name: string; interval: Interval }>;
+  readonly standing: Map<string, { output: ServiceOutput; name: string; interval: Interval }>;
   readonly touched: Map<string, number>;
   readonly stale: Set<string>;
   staleAt: number;

@@ -4,10 +4,10 @@ import { describe, expect, test } from 'vitest';
 
 import type { Code, Finding, Severity } from '../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
-import { createSettle } from '../../src/audit/pending/pending.ts';
-import { createLedger } from '../../src/audit/service/auditor.ts';
+import { createPendingFindings } from '../../src/audit/pending/pending.ts';
+import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
 import { emptySummary, inOrder, summarize } from '../../src/audit/summary.ts';
-import type { AnyObject, Lost, Resource } from '../../src/model/objects.ts';
+import type { AnyObject, UnreadableObject, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import {
   contextOf,
@@ -26,13 +26,13 @@ function summaryOf(
   at: number,
   known: readonly Resource[] = resources,
 ) {
-  const ledger = createLedger({
+  const serviceAuditor = createServiceAuditor({
     context: contextOf(storeOf(objects, known)),
-    settle: createSettle({ window: 30, keep: 0 }),
+    settle: createPendingFindings({ window: 30, keep: 0 }),
   });
-  ledger.begin(10);
-  ledger.settle.advance(at);
-  return summarize(ledger);
+  serviceAuditor.begin(10);
+  serviceAuditor.settle.advance(at);
+  return summarize(serviceAuditor);
 }
 
 const settled: AnyObject[] = [service(), pod(), node(), endpoints(), slice()];
@@ -75,33 +75,33 @@ describe('summarize', () => {
   });
 
   test('a Service that cannot be read is counted as long as it is not known', () => {
-    const ledger = createLedger({
+    const serviceAuditor = createServiceAuditor({
       context: contextOf(storeOf(settled)),
-      settle: createSettle({ window: 30, keep: 0 }),
+      settle: createPendingFindings({ window: 30, keep: 0 }),
     });
-    ledger.begin(10);
-    const lost = (name: string | null, namespace: string | null = 'shop'): Lost => ({
+    serviceAuditor.begin(10);
+    const lost = (name: string | null, namespace: string | null = 'shop'): UnreadableObject => ({
       resource: 'services',
       namespace,
       name,
       labels: null,
     });
     const within = ({ namespace }: { namespace: string }) => namespace === 'bank';
-    ledger.lose(lost('api'), 20);
-    expect(summarize(ledger).unknown).toEqual({ 'object-unreadable': 1 });
-    expect(summarize(ledger, { within }).unknown).toEqual({});
-    ledger.lose(lost('api'), 21);
-    ledger.lose({ ...lost('api'), resource: 'pods' }, 22);
-    ledger.lose(lost(null, null), 22);
-    expect(summarize(ledger, { within }).unknown).toEqual({ 'object-unreadable': 1 });
-    ledger.regain(lost(null, null), 23);
-    ledger.regain({ ...lost('api'), resource: 'pods' }, 23);
+    serviceAuditor.markUnreadable(lost('api'), 20);
+    expect(summarize(serviceAuditor).unknown).toEqual({ 'object-unreadable': 1 });
+    expect(summarize(serviceAuditor, { within }).unknown).toEqual({});
+    serviceAuditor.markUnreadable(lost('api'), 21);
+    serviceAuditor.markUnreadable({ ...lost('api'), resource: 'pods' }, 22);
+    serviceAuditor.markUnreadable(lost(null, null), 22);
+    expect(summarize(serviceAuditor, { within }).unknown).toEqual({ 'object-unreadable': 1 });
+    serviceAuditor.markReadable(lost(null, null), 23);
+    serviceAuditor.markReadable({ ...lost('api'), resource: 'pods' }, 23);
     // Of this one an older version is known: what it makes unknown are its two outputs.
-    ledger.lose(lost('web'), 24);
-    expect(summarize(ledger).unknown).toEqual({ 'object-unreadable': 3 });
-    ledger.regain(lost('web'), 25);
-    ledger.regain(lost('api'), 25);
-    expect(summarize(ledger).unknown).toEqual({});
+    serviceAuditor.markUnreadable(lost('web'), 24);
+    expect(summarize(serviceAuditor).unknown).toEqual({ 'object-unreadable': 3 });
+    serviceAuditor.markReadable(lost('web'), 25);
+    serviceAuditor.markReadable(lost('api'), 25);
+    expect(summarize(serviceAuditor).unknown).toEqual({});
   });
 
   test('what others write is counted apart', () => {
@@ -117,17 +117,17 @@ describe('summarize', () => {
   });
 
   test('within some namespaces', () => {
-    const ledger = createLedger({
+    const serviceAuditor = createServiceAuditor({
       context: contextOf(storeOf([...settled, other])),
-      settle: createSettle({ window: 0, keep: 0 }),
+      settle: createPendingFindings({ window: 0, keep: 0 }),
     });
-    ledger.begin(0);
-    ledger.settle.advance(0);
+    serviceAuditor.begin(0);
+    serviceAuditor.settle.advance(0);
     const of = (name: string) =>
-      summarize(ledger, { within: ({ namespace }) => namespace === name });
+      summarize(serviceAuditor, { within: ({ namespace }) => namespace === name });
     expect(of('shop')).toMatchObject({ services: 1, findings: [] });
     expect(of('bank').findings).toHaveLength(2);
-    expect(summarize(ledger).services).toBe(2);
+    expect(summarize(serviceAuditor).services).toBe(2);
   });
 });
 

@@ -30,7 +30,7 @@ describe('judging begins when every promised resource is complete', () => {
       auditor.take(entry);
     }
     auditor.take(clock(200));
-    expect(auditor.ledger()).toBeNull();
+    expect(auditor.serviceAuditor()).toBeNull();
     expect(answersOf(auditor, 'test').notReady()).not.toBeNull();
     auditor.take({ kind: 'synced', at: 210, resource: 'pods' });
     expect(answersOf(auditor, 'test').notReady()).toBeNull();
@@ -120,7 +120,7 @@ test('a Node that cannot be read makes slices unknown, and is known when it can 
   auditor.take(added('nodes', again, 111));
   expect(report(auditor).unknown).toEqual({});
   auditor.take({ kind: 'unreadable', at: 112, type: 'deleted', lost });
-  expect(auditor.store.snapshot.nodes.size).toBe(0);
+  expect(auditor.store.listers.nodes.size).toBe(0);
   expect(report(auditor).unknown).toEqual({});
 });
 
@@ -140,7 +140,7 @@ function hear(auditor: Auditor, at: number, without: readonly Resource[] = []): 
   readAnother(auditor, at, '80');
   const others = resources.filter((resource) => !without.includes(resource));
   for (const entry of progress(at, '80', others)) auditor.take(entry);
-  auditor.settle.retry(at);
+  auditor.findings.retry(at);
 }
 
 describe('a live cluster', () => {
@@ -152,10 +152,10 @@ describe('a live cluster', () => {
     auditor.take(added('services', { ...service, metadata: other('60') }, 110));
     auditor.advance(140);
     readAnother(auditor, 140, '60');
-    auditor.settle.retry(140);
+    auditor.findings.retry(140);
     expect(opened).toEqual([]);
     for (const entry of progress(141, '60', ['services', 'pods', 'endpoints'])) auditor.take(entry);
-    auditor.settle.retry(141);
+    auditor.findings.retry(141);
     expect(opened.map(({ code, openedAt }) => [code, openedAt])).toEqual([
       ['endpoints-missing', 141],
       ['endpoints-missing', 141],
@@ -247,7 +247,7 @@ describe('a live cluster', () => {
     }
     hear(auditor, 181);
     expect(report(auditor).unknown).toEqual({});
-    expect(auditor.settle.open().map(({ code }) => code)).toEqual(codes);
+    expect(auditor.findings.open().map(({ code }) => code)).toEqual(codes);
   });
 
   test('an unready auditor says which lists it waits for', () => {
@@ -277,14 +277,14 @@ describe('a scope', () => {
     });
     const events = [added('services', service, 100), added('services', other, 100)];
     for (const entry of [header(100), ...events, ...synced(101)]) auditor.take(entry);
-    expect([...auditor.store.snapshot.services.keys()]).toEqual(['shop/web']);
+    expect([...auditor.store.listers.services.keys()]).toEqual(['shop/web']);
     const shard = [0, 1]
       .map((index) => ({ ...wholeCluster, shard: { index, count: 2 } }))
       .map((scope) => auditorOf(30, { scope }).auditor);
     for (const one of shard) {
       for (const entry of [added('endpointslices', slice('web', '2'), 100)]) one.take(entry);
     }
-    const held = (): number[] => shard.map(({ store }) => store.snapshot.slices.size);
+    const held = (): number[] => shard.map(({ store }) => store.listers.slices.size);
     expect(held().sort()).toEqual([0, 1]);
     const names = ['a', 'b', 'c', 'd', 'e'];
     for (const [index, name] of names.entries()) {

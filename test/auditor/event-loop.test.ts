@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
-import type { Reread } from '../../src/audit/pending/confirm.ts';
+import type { FreshRead } from '../../src/audit/pending/confirm.ts';
 import type { Auditor, AuditorOptions, Entry } from '../../src/auditor/auditor.ts';
 import type { EventLoop, EventLoopOptions } from '../../src/auditor/event-loop.ts';
 import { createClock, createEventLoop } from '../../src/auditor/event-loop.ts';
@@ -22,7 +22,7 @@ interface Running {
 
 interface Setting {
   readonly settle?: number;
-  readonly reread?: (auditor: Auditor) => Partial<Reread>;
+  readonly reread?: (auditor: Auditor) => Partial<FreshRead>;
   readonly options?: Partial<EventLoopOptions>;
   readonly more?: Partial<AuditorOptions>;
 }
@@ -38,9 +38,9 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
       read.push(names.map((name) => `${namespace}/${name}`).join(' '));
       const none = { objects: [], version: '1000' };
       const rest = { endpoints: none, slices: none, pods: none, version: '1000' };
-      const readOf = (name: string): Reread => {
+      const readOf = (name: string): FreshRead => {
         const key = `${namespace}/${name}`;
-        const held: Service | null = auditor.store.snapshot.services.get(key) ?? null;
+        const held: Service | null = auditor.store.listers.services.get(key) ?? null;
         return { service: held, ...rest, ...reread(auditor) };
       };
       return Promise.resolve(new Map(names.map((name) => [name, readOf(name)])));
@@ -66,7 +66,7 @@ describe('delivering', () => {
   test('resolves when everything is taken in', async () => {
     const { live, auditor } = run();
     await live.deliver(lively());
-    expect(auditor.ledger()).not.toBeNull();
+    expect(auditor.serviceAuditor()).not.toBeNull();
     expect(auditor.now()).toBe(101);
     live.stop();
   });
@@ -76,7 +76,7 @@ describe('delivering', () => {
     let turns = 0;
     const turn = (): void => {
       turns++;
-      if (auditor.ledger() === null) setImmediate(turn);
+      if (auditor.serviceAuditor() === null) setImmediate(turn);
     };
     setImmediate(turn);
     const [header, ...rest] = lively();
@@ -84,7 +84,7 @@ describe('delivering', () => {
       added('services', named(`s${one}`, String(one + 1)), 100),
     );
     await live.deliver([...(header === undefined ? [] : [header]), ...many, ...rest]);
-    expect(auditor.ledger()?.audited.size).toBe(3001);
+    expect(auditor.serviceAuditor()?.audited.size).toBe(3001);
     expect(turns).toBeGreaterThan(3);
     live.stop();
   });
@@ -95,7 +95,7 @@ describe('delivering', () => {
     live.stop();
     await queued;
     await live.deliver(lively());
-    expect(auditor.ledger()).toBeNull();
+    expect(auditor.serviceAuditor()).toBeNull();
   });
 });
 
@@ -151,8 +151,8 @@ describe('a stream that is behind', () => {
   });
 
   test('that lags holds the finding back until it has come', async () => {
-    const newer = (auditor: Auditor): Partial<Reread> => {
-      const held = auditor.store.snapshot.services.get('shop/web') ?? null;
+    const newer = (auditor: Auditor): Partial<FreshRead> => {
+      const held = auditor.store.listers.services.get('shop/web') ?? null;
       return { service: held === null ? null : { ...held, resourceVersion: '70' } };
     };
     const { live, opened, auditor, read } = await behind({ reread: newer });
@@ -183,7 +183,7 @@ describe('a stream that is behind', () => {
   test('is read about a few Services at a time', async () => {
     let most = 0;
     let open = 0;
-    const reread = async (): Promise<Map<string, Reread>> => {
+    const reread = async (): Promise<Map<string, FreshRead>> => {
       most = Math.max(most, ++open);
       await new Promise((resolve) => setTimeout(resolve, 1));
       open--;
@@ -217,10 +217,10 @@ describe('many Services that differ at once', () => {
           await clock.sleep(0.05);
           const none = { objects: [], version: '1000' };
           const rest = { endpoints: none, slices: none, pods: none, version: '1000' };
-          const readOf = (name: string): Reread => {
+          const readOf = (name: string): FreshRead => {
             const key = `${namespace}/${name}`;
             made.read.push(key);
-            return { service: made.auditor.store.snapshot.services.get(key) ?? null, ...rest };
+            return { service: made.auditor.store.listers.services.get(key) ?? null, ...rest };
           };
           return new Map(names.map((name) => [name, readOf(name)]));
         },
@@ -252,7 +252,7 @@ describe('many Services that differ at once', () => {
     expect(new Set(opened.map(({ namespace, service }) => `${namespace}/${service}`)).size).toBe(
       count + 1,
     );
-    expect(auditor.settle.waiting().size).toBe(0);
+    expect(auditor.findings.waiting().size).toBe(0);
     expect(read.length).toBe(count + 1);
   });
 

@@ -45,7 +45,7 @@ describe('a Service', () => {
   test('every Service that exists has a page, and no other name', () => {
     const answers = answersOf(auditor, path);
     const services = [...answers.services()];
-    expect(services.length).toBe(auditor.store.snapshot.services.size);
+    expect(services.length).toBe(auditor.store.listers.services.size);
     for (const { namespace, name } of services) {
       expect(answers.servicePage(namespace, name, 0)).not.toBeNull();
     }
@@ -81,7 +81,7 @@ test('the revision changes with the input, and stays without', () => {
 
 test('an explanation is made of what is held just now', () => {
   expect(sightOf(auditor)).toMatchObject({
-    snapshot: auditor.store.snapshot,
+    listers: auditor.store.listers,
     release: auditor.release(),
     maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
   });

@@ -21,7 +21,7 @@ const converged = (seconds: number, at = t0): ConvergenceSample => ({
 });
 
 test('samples are counted, and the worst are kept with what they are about', () => {
-  const { lags, converged: note } = createLags(storeOf([service()]).snapshot, () => undefined);
+  const { lags, converged: note } = createLags(storeOf([service()]).listers, () => undefined);
   for (let seconds = 1; seconds <= 150; seconds++) note(converged(seconds));
   note({ ...converged(70), output: 'node', node: 'a' });
   expect(lags.convergence.endpoints.add.count).toBe(150);
@@ -33,14 +33,14 @@ test('samples are counted, and the worst are kept with what they are about', () 
 });
 
 test('what a node followed is counted', () => {
-  const { lags, nodeJudged } = createLags(storeOf([]).snapshot, () => undefined);
+  const { lags, nodeJudged } = createLags(storeOf([]).listers, () => undefined);
   const programmed = [{ service: 'shop/web', least: 1, most: 6 }];
   nodeJudged({ node: 'a', at: t0, before: t0 - 5, differs: () => false, programmed });
   expect(lags.travel.programming.most).toMatchObject({ count: 1, largest: 6 });
 });
 
 test('objects that are created tell how far the clocks are apart, others do not', () => {
-  const { lags, take } = createLags(storeOf([]).snapshot, () => undefined);
+  const { lags, take } = createLags(storeOf([]).listers, () => undefined);
   const change = (before: boolean, created: number): Change => {
     const { object } = event('added', pod({ created }));
     return { resource: 'pods', before: before ? object : null, after: object, at: t0 };

@@ -56,14 +56,14 @@ afterEach(async () => {
   await ended;
 });
 
-const codes = ({ auditor }: Running): string[] => auditor.settle.open().map(({ code }) => code);
+const codes = ({ auditor }: Running): string[] => auditor.findings.open().map(({ code }) => code);
 const pass = (seconds: number): Promise<void> => clock.runUntil(clock.now() + seconds);
 
 describe('an auditor that is attached', () => {
   test('finds nothing where all is well, and reads nothing again', async () => {
     const running = run();
     await pass(60);
-    expect(running.auditor.ledger()).not.toBeNull();
+    expect(running.auditor.serviceAuditor()).not.toBeNull();
     expect(codes(running)).toEqual([]);
     expect(running.auditor.kubernetes()).toBe(running.server.version);
     expect(running.auditor.confirmer.counts.asked).toBe(0);
@@ -73,7 +73,7 @@ describe('an auditor that is attached', () => {
   test('reads a Service once before it opens a finding, and sees it healed', async () => {
     const running = run(emptySlice);
     await pass(0.1);
-    expect(running.auditor.ledger()).not.toBeNull();
+    expect(running.auditor.serviceAuditor()).not.toBeNull();
     // Something has happened elsewhere, of which the other streams know nothing.
     running.server.objects.put('nodes', structuredClone(rawNode));
     await pass(5);
@@ -82,13 +82,13 @@ describe('an auditor that is attached', () => {
     running.server.objects.put('endpointslices', withUids(running.server, rawSlice));
     await pass(5);
     expect(codes(running)).toEqual([]);
-    expect(running.auditor.settle.resolved()).toHaveLength(1);
+    expect(running.auditor.findings.resolved()).toHaveLength(1);
   });
 
   test('believes no stream that is silent: what was read is newer than what is held', async () => {
     const running = run();
     await pass(0.1);
-    expect(running.auditor.ledger()).not.toBeNull();
+    expect(running.auditor.serviceAuditor()).not.toBeNull();
     const isSlices = ({ resource }: { resource: string }): boolean => resource === 'endpointslices';
     expect([...running.server.watches].some(isSlices)).toBe(true);
     // The watch of slices is silent, and the controller has written what the pods need.
@@ -101,7 +101,7 @@ describe('an auditor that is attached', () => {
     await pass(5);
     expect(running.auditor.confirmer.counts.lagging).toBeGreaterThan(0);
     // The Endpoints were not written, and nothing is silent about them.
-    const outputs = new Set(running.auditor.settle.open().map(({ output }) => output));
+    const outputs = new Set(running.auditor.findings.open().map(({ output }) => output));
     expect([...outputs]).toEqual(['endpoints']);
   });
 
@@ -112,8 +112,8 @@ describe('an auditor that is attached', () => {
     await pass(5);
     expect(codes(running)).toEqual(['slice-endpoint-missing']);
     expect(running.problems.join('\n')).toMatch(/(?:list|watch) endpoints/i);
-    const { audited, snapshot } = running.auditor.ledger() ?? {};
-    expect(snapshot?.knows('endpoints')).toBe(false);
+    const { audited, listers } = running.auditor.serviceAuditor() ?? {};
+    expect(listers?.knows('endpoints')).toBe(false);
     expect(audited?.get('shop/web')?.unknown.get('endpoints')).toBe('endpoints-not-known');
     expect(running.attached.watches.get('endpoints')?.state).toBe('off');
   });

@@ -9,7 +9,7 @@ import type { NodeReportEntry } from '../../src/agent/client/scraper.ts';
 import type { Dump } from '../../src/agent/collect.ts';
 import type { Place } from '../../src/agent/report.ts';
 import { askingOf, contextOf, digestsOf, outcomesOf, readDumps } from '../../src/agent/report.ts';
-import { createSettle } from '../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../src/audit/pending/pending.ts';
 import type { GivenRules, NodeEntry } from '../../src/auditor/node-rules.ts';
 import { createNodeRules } from '../../src/auditor/node-rules.ts';
 import type { Problem } from '../../src/cluster/decode/problem.ts';
@@ -39,10 +39,10 @@ const file = (name: string, more: Partial<GivenRules> = {}): GivenRules => ({
 
 function begun(own = node) {
   const problems: Problem[] = [];
-  const { snapshot } = storeOf([own, ...services, ...slices]);
-  const settle = createSettle({ window: 0, keep: 10 });
+  const { listers } = storeOf([own, ...services, ...slices]);
+  const settle = createPendingFindings({ window: 0, keep: 10 });
   const rules = createNodeRules({
-    snapshot,
+    listers,
     settle,
     window: 0,
     minor: () => 36,

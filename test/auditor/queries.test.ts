@@ -38,7 +38,7 @@ describe('one Service', () => {
     for (const entry of lively()) auditor.take(entry);
     readAnother(auditor, 140, '80');
     for (const entry of progress(140, '80')) auditor.take(entry);
-    auditor.settle.retry(140);
+    auditor.findings.retry(140);
     for (const entry of watches(141, 'stale', ['endpoints'])) auditor.take(entry);
     auditor.take(clock(150));
     const web = answersOf(auditor, 'test').service('shop', 'web');

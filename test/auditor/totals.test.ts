@@ -4,10 +4,10 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { NodesSummary } from '../../src/audit/node/nodes.ts';
-import type { Settle } from '../../src/audit/pending/pending.ts';
-import { createSettle } from '../../src/audit/pending/pending.ts';
-import type { Ledger } from '../../src/audit/service/auditor.ts';
-import { createLedger } from '../../src/audit/service/auditor.ts';
+import type { PendingFindings } from '../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../src/audit/pending/pending.ts';
+import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
+import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
 import { summarize } from '../../src/audit/summary.ts';
 import type { ServiceTotals } from '../../src/auditor/totals.ts';
 import { createServiceTotals } from '../../src/auditor/totals.ts';
@@ -34,7 +34,7 @@ const max = 2;
 
 interface Followed {
   readonly store: Store;
-  readonly ledger: Ledger;
+  readonly serviceAuditor: ServiceAuditor;
   readonly tally: ServiceTotals;
 }
 
@@ -43,23 +43,23 @@ function followed(store: Store): Followed {
   const context = contextOf(store, { maxEndpointsPerSlice: max });
   const tally = createServiceTotals(context.release, max);
   const touch = (key: Key): void => {
-    tally.touch(ledger, key);
+    tally.touch(serviceAuditor, key);
   };
-  const settle: Settle = createSettle({
+  const settle: PendingFindings = createPendingFindings({
     window: 3,
     keep: 0,
     onOpenDifference: ({ namespace, service }) => {
       touch(`${namespace}/${service}`);
     },
   });
-  const ledger: Ledger = createLedger({ context, settle, onTouch: touch });
-  return { store, ledger, tally };
+  const serviceAuditor: ServiceAuditor = createServiceAuditor({ context, settle, onChange: touch });
+  return { store, serviceAuditor, tally };
 }
 
-function give({ store, ledger }: Followed, ...objects: AnyObject[]): void {
+function give({ store, serviceAuditor }: Followed, ...objects: AnyObject[]): void {
   for (const object of objects) {
     const change = store.apply(event('modified', object, 1));
-    if (change !== null) ledger.apply(change);
+    if (change !== null) serviceAuditor.apply(change);
   }
 }
 
@@ -79,36 +79,36 @@ const nodes: NodesSummary = {
 };
 
 /** All sums, those of single Services left out. */
-function sums({ tally, ledger }: Followed, stale: ReadonlySet<Resource>) {
-  tally.refresh(ledger);
+function sums({ tally, serviceAuditor }: Followed, stale: ReadonlySet<Resource>) {
+  tally.refresh(serviceAuditor);
   const { fill, duplicates, conditions, capacity } = tally;
   const { byService: fills, ...filled } = fill;
   const { byService: duplicated, ...twice } = duplicates;
   return {
-    summary: tally.summary(ledger, stale, nodes),
+    summary: tally.summary(serviceAuditor, stale, nodes),
     filled,
     fills: [...fills].sort(([a], [b]) => (a < b ? -1 : 1)),
     twice,
     duplicated: [...duplicated].sort(([a], [b]) => (a < b ? -1 : 1)),
     conditions: { ...conditions },
     capacity: structuredClone(capacity),
-    hints: tally.hints(ledger),
+    hints: tally.hints(serviceAuditor),
     open: [...tally.open].sort(),
     services: [...tally.services.keys()].sort(),
   };
 }
 
 /** The same of a tally that looks at everything anew. */
-function anew({ ledger, store }: Followed, stale: ReadonlySet<Resource>) {
+function anew({ serviceAuditor, store }: Followed, stale: ReadonlySet<Resource>) {
   const tally = createServiceTotals(contextOf(store).release, max);
-  for (const key of ledger.audited.keys()) tally.touch(ledger, key);
-  return sums({ ledger, store, tally }, stale);
+  for (const key of serviceAuditor.audited.keys()) tally.touch(serviceAuditor, key);
+  return sums({ serviceAuditor, store, tally }, stale);
 }
 
 function expectTrue(followed: Followed, stale: ReadonlySet<Resource>): void {
   const kept = sums(followed, stale);
   expect(kept).toEqual(anew(followed, stale));
-  const { findings, ...summary } = summarize(followed.ledger, { stale, nodes });
+  const { findings, ...summary } = summarize(followed.serviceAuditor, { stale, nodes });
   expect(kept.summary).toEqual(summary);
   const open = new Set(findings.map(({ namespace, service }) => `${namespace}/${service}`));
   expect(new Set(kept.open)).toEqual(open);
@@ -125,16 +125,16 @@ describe('sums that are kept', () => {
       const one = followed(store);
       const context = contextOf(store, { maxEndpointsPerSlice: max });
       for (const [index, step] of all.entries()) {
-        if (index === head) one.ledger.begin(index);
+        if (index === head) one.serviceAuditor.begin(index);
         for (const event of eventsOf(store, context, step, index + 1)) {
           const change = store.apply(event);
-          if (change !== null && index >= head) one.ledger.apply(change);
+          if (change !== null && index >= head) one.serviceAuditor.apply(change);
         }
-        one.ledger.settle.advance(index + 1);
+        one.serviceAuditor.settle.advance(index + 1);
         if (index >= head && index % 3 === 0) expectTrue(one, new Set(unseen));
       }
-      if (head >= all.length) one.ledger.begin(all.length);
-      one.ledger.settle.advance(all.length + 10);
+      if (head >= all.length) one.serviceAuditor.begin(all.length);
+      one.serviceAuditor.settle.advance(all.length + 10);
       expectTrue(one, new Set(unseen));
     });
     fc.assert(property, { numRuns });
@@ -142,19 +142,21 @@ describe('sums that are kept', () => {
 
   test('follow what cannot be read, and what can be again', () => {
     const one = followed(storeOf([service(), pod(), node(), endpoints(), slice()]));
-    one.ledger.begin(1);
+    one.serviceAuditor.begin(1);
     const lost = { resource: 'pods', namespace: 'shop', name: 'web-2', labels: null } as const;
-    one.ledger.lose(lost, 2);
+    one.serviceAuditor.markUnreadable(lost, 2);
     expectTrue(one, new Set());
-    expect(one.tally.summary(one.ledger, new Set()).unknown).toEqual({ 'object-unreadable': 2 });
-    one.ledger.regain(lost, 3);
+    expect(one.tally.summary(one.serviceAuditor, new Set()).unknown).toEqual({
+      'object-unreadable': 2,
+    });
+    one.serviceAuditor.markReadable(lost, 3);
     expectTrue(one, new Set());
-    expect(one.tally.summary(one.ledger, new Set()).unknown).toEqual({});
+    expect(one.tally.summary(one.serviceAuditor, new Set()).unknown).toEqual({});
   });
 
   test('are right for many Services, of which few wait to be counted', () => {
     const one = followed(storeOf([]));
-    one.ledger.begin(1);
+    one.serviceAuditor.begin(1);
     for (const index of times(600, (index) => index))
       give(one, foreign({ name: `s-${String(index)}`, labels: {} }));
     give(one, ...times(600, (index) => service({ name: `s-${String(index)}` })));
@@ -167,9 +169,9 @@ describe('sums that are kept', () => {
 describe('one Service', () => {
   test('has its numbers, and a new object of them when something happens to it', () => {
     const one = followed(storeOf([service(), pod(), node(), endpoints({ bytes: 300 })]));
-    one.ledger.begin(1);
+    one.serviceAuditor.begin(1);
     give(one, slice({ bytes: 400 }), service({ name: 'api', selector: { app: 'none' } }));
-    one.tally.refresh(one.ledger);
+    one.tally.refresh(one.serviceAuditor);
     const before = one.tally.services.get('shop/web');
     expect(before).toMatchObject({
       namespace: 'shop',
@@ -181,10 +183,10 @@ describe('one Service', () => {
       share: { exists: true, verdicts: { endpoints: 'conform', endpointslices: 'conform' } },
     });
     give(one, service({ name: 'api', selector: { app: 'web' } }));
-    one.tally.refresh(one.ledger);
+    one.tally.refresh(one.serviceAuditor);
     expect(one.tally.services.get('shop/web')).toBe(before);
     give(one, slice({ name: 'web-copy', endpoints: [endpoint()], bytes: 100 }));
-    one.tally.refresh(one.ledger);
+    one.tally.refresh(one.serviceAuditor);
     const after = one.tally.services.get('shop/web');
     expect(after).toMatchObject({ slices: 2, bytes: { endpointslices: 500 } });
     expect(after?.audits).toBe((before?.audits ?? 0) + 1);
@@ -192,11 +194,11 @@ describe('one Service', () => {
 
   test('is gone with everything of it', () => {
     const one = followed(storeOf([]));
-    one.ledger.begin(1);
+    one.serviceAuditor.begin(1);
     give(one, service());
     const deleted = one.store.apply(event('deleted', service(), 2));
-    if (deleted !== null) one.ledger.apply(deleted);
-    one.tally.refresh(one.ledger);
+    if (deleted !== null) one.serviceAuditor.apply(deleted);
+    one.tally.refresh(one.serviceAuditor);
     expect([one.tally.services.size, one.tally.open.size]).toEqual([0, 0]);
   });
 });
@@ -213,7 +215,7 @@ describe('hints', () => {
 
   test('are there, for all or for some, or absent for a reason', () => {
     const one = followed(storeOf([node()]));
-    one.ledger.begin(1);
+    one.serviceAuditor.begin(1);
     give(
       one,
       ...hinted('auto', { topologyAuto: true }, null),
@@ -221,8 +223,8 @@ describe('hints', () => {
       ...hinted('plain', {}, null),
       service({ name: 'empty', selector: { app: 'empty' }, topologyAuto: true }),
     );
-    one.tally.refresh(one.ledger);
-    expect(one.tally.hints(one.ledger)).toEqual({
+    one.tally.refresh(one.serviceAuditor);
+    expect(one.tally.hints(one.serviceAuditor)).toEqual({
       auto: { all: 0, some: 0, absent: { 'one-zone': 1, 'no-ready-endpoints': 1 } },
       zone: { all: 1, some: 0, absent: {} },
       node: { all: 0, some: 0, absent: {} },

@@ -63,7 +63,7 @@ function worldOf(services: number) {
     }),
     ...times(services, (at) => sliceAt(at)),
   ]);
-  const proxied = createProxyCache(store.snapshot);
+  const proxied = createProxyCache(store.listers);
   return { nodes, store, proxied };
 }
 

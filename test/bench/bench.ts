@@ -187,7 +187,7 @@ function printReplay(replay: Figures): void {
     [
       cells('inflating', replay.inflating),
       cells('reading: lines, JSON.parse, model', replay.reading),
-      cells('auditing: store, ledger', replay.auditing),
+      cells('auditing: store, service audit', replay.auditing),
       cells('all of it, as the program does it', replay.together),
       cells('the same, by the clock', replay.elapsed),
     ],
@@ -220,7 +220,7 @@ function printFleet(fleet: Figures): void {
       cells('+ pods', fleet['heap pods']),
       cells('+ endpointslices', fleet['heap endpointslices']),
       cells('+ endpoints', fleet['heap endpoints']),
-      cells('+ ledger', fleet['heap ledger']),
+      cells('+ service audit', fleet['heap service audit']),
       cells('all', fleet['heap all']),
     ],
   );

@@ -91,7 +91,7 @@ function runBlock(world: World, changes: Iterable<Change>, costs: Costs): void {
   for (const { kind, event } of block) {
     const begun = cpuMicros();
     const change = event === null ? null : world.store.apply(event);
-    if (change !== null) world.ledger.apply(change);
+    if (change !== null) world.serviceAuditor.apply(change);
     const audit = cpuMicros() - begun - asking;
     const sum = sums.get(kind);
     if (change === null || sum === undefined)

@@ -25,12 +25,12 @@ export type ExplainRow = readonly [string, string, number, number, number];
 const runs = 21;
 
 function measure(auditor: Auditor, subject: ExplainTarget): readonly [number, number, number] {
-  const ledger = auditor.ledger();
-  if (ledger === null) throw new Error('Nothing is judged');
+  const serviceAuditor = auditor.serviceAuditor();
+  if (serviceAuditor === null) throw new Error('Nothing is judged');
   const spent: number[] = [];
   for (let run = 0; run < runs; run++) {
     const begun = cpuMicros();
-    explain(sightOf(auditor), ledger, subject, lookOf(auditor));
+    explain(sightOf(auditor), serviceAuditor, subject, lookOf(auditor));
     spent.push((cpuMicros() - begun) / 1000);
   }
   const [first = 0, ...others] = spent;
@@ -41,7 +41,9 @@ function measure(auditor: Auditor, subject: ExplainTarget): readonly [number, nu
 
 /** Every form of question, about the largest Service and one that selects nothing. */
 function subjectsOf(auditor: Auditor): Record<string, ExplainTarget> {
-  const audited = [...(auditor.ledger()?.audited.values() ?? [])].map(({ record }) => record);
+  const audited = [...(auditor.serviceAuditor()?.audited.values() ?? [])].map(
+    ({ record }) => record,
+  );
   const largest = audited.reduce((a, b) => (b.members.length > a.members.length ? b : a));
   const nobody = audited.find(
     (one) => one.service?.selector !== null && one.members.length === 0 && one.service !== null,
@@ -49,7 +51,7 @@ function subjectsOf(auditor: Auditor): Record<string, ExplainTarget> {
   const [member] = largest.members;
   // The nodes of the recording that tell their rules come after some that do not.
   const told = [...(auditor.nodes()?.verdicts.keys() ?? [])];
-  const [node] = told.length > 0 ? told : [...auditor.store.snapshot.nodes.keys()];
+  const [node] = told.length > 0 ? told : [...auditor.store.listers.nodes.keys()];
   const front = audited.find(({ service }) => service?.clusterIP.includes('.') === true);
   if (member === undefined || nobody === undefined || node === undefined || front === undefined) {
     throw new Error('The cluster lacks something to ask about');
@@ -106,7 +108,7 @@ function ofFleet(shape: Shape): Auditor {
     }
     auditor.take({ kind: 'synced', resource, at: begun });
   }
-  const [service] = auditor.store.snapshot.services.values();
+  const [service] = auditor.store.listers.services.values();
   if (service === undefined) throw new Error('The fleet has no Service');
   const [[key, value] = ['', '']] = Object.entries(service.selector ?? {});
   const name = `${service.name}-nobody`;
@@ -121,6 +123,6 @@ function ofFleet(shape: Shape): Auditor {
 export async function measureExplain(shape: Shape): Promise<ExplainRow[]> {
   const recording = measureAll(await ofRecording(), 'recording');
   const auditor = ofFleet(shape);
-  const pods = auditor.store.snapshot.pods.size.toLocaleString('en');
+  const pods = auditor.store.listers.pods.size.toLocaleString('en');
   return [...recording, ...measureAll(auditor, `${pods} pods`)];
 }

@@ -2,10 +2,10 @@
 // One run builds everything anew; bench.ts starts each run in a process of its own, so that no run
 // profits from code that another has warmed up or from strings that another has interned.
 
-import { createSettle } from '../../src/audit/pending/pending.ts';
-import type { Ledger } from '../../src/audit/service/auditor.ts';
-import { createLedger } from '../../src/audit/service/auditor.ts';
-import type { Context } from '../../src/audit/service/cache.ts';
+import { createPendingFindings } from '../../src/audit/pending/pending.ts';
+import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
+import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
+import type { AuditContext } from '../../src/audit/service/cache.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
 import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
@@ -21,7 +21,7 @@ import { cpuMicros, heapBytes } from './measure.ts';
 export interface World {
   readonly fleet: Fleet;
   readonly store: Store;
-  readonly ledger: Ledger;
+  readonly serviceAuditor: ServiceAuditor;
   now: number;
 }
 
@@ -66,7 +66,7 @@ export function eventOf(
   bytes: number,
   at: number,
 ): WatchEvent {
-  const previousPod = store.snapshot.pods.get.bind(store.snapshot.pods);
+  const previousPod = store.listers.pods.get.bind(store.listers.pods);
   const projection = project(resource, raw, at, { previousPod, bytes });
   if (projection.problem !== undefined) throw new Error(projection.problem.message);
   return { resource, type, object: projection.object, at };
@@ -81,7 +81,7 @@ interface Spent {
 
 /** Takes in one batch of a first list; only parsing, projecting and holding are measured. */
 function takeBatch(
-  world: Omit<World, 'ledger'>,
+  world: Omit<World, 'serviceAuditor'>,
   resource: Resource,
   raws: Raw[],
   spent: Spent,
@@ -104,7 +104,7 @@ function takeBatch(
   for (const text of texts) spent.json += text.length;
 }
 
-function takeAll(world: Omit<World, 'ledger'>, resource: Resource, spent: Spent): void {
+function takeAll(world: Omit<World, 'serviceAuditor'>, resource: Resource, spent: Spent): void {
   let batch: Raw[] = [];
   for (const raw of rawObjects(world.fleet, resource)) {
     if (batch.push(raw) < batchSize) continue;
@@ -115,27 +115,27 @@ function takeAll(world: Omit<World, 'ledger'>, resource: Resource, spent: Spent)
 }
 
 /** What stands above information, which in a fleet where all is well would be an error of ours. */
-export function assertQuiet({ ledger, now }: World): void {
-  ledger.settle.advance(now + settleSeconds + 1);
-  const loud = ledger.settle.open().filter(({ severity }) => severity !== 'info');
+export function assertQuiet({ serviceAuditor, now }: World): void {
+  serviceAuditor.settle.advance(now + settleSeconds + 1);
+  const loud = serviceAuditor.settle.open().filter(({ severity }) => severity !== 'info');
   const [first] = loud;
   if (first === undefined) return;
   throw new Error(`${String(loud.length)} findings, the first: ${JSON.stringify(first)}`);
 }
 
 /** A full audit of what the store holds. */
-function audit(world: Omit<World, 'ledger'>, samples: FleetSamples): World {
-  const context: Context = {
-    snapshot: world.store.snapshot,
+function audit(world: Omit<World, 'serviceAuditor'>, samples: FleetSamples): World {
+  const context: AuditContext = {
+    listers: world.store.listers,
     release: newestRelease,
     maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
   };
-  const settle = createSettle({ window: settleSeconds, keep: 0 });
-  const ledger = createLedger({ context, settle });
+  const settle = createPendingFindings({ window: settleSeconds, keep: 0 });
+  const serviceAuditor = createServiceAuditor({ context, settle });
   const asked = cpuMicros();
-  ledger.begin(world.now);
+  serviceAuditor.begin(world.now);
   samples.auditing.push((cpuMicros() - asked) / 1e6);
-  return Object.assign(world, { ledger });
+  return Object.assign(world, { serviceAuditor });
 }
 
 /**
@@ -166,7 +166,7 @@ export function buildWorld(fleet: Fleet, again: number): { world: World; samples
     json,
   };
   let audited = audit(world, samples);
-  weigh('ledger');
+  weigh('service audit');
   assertQuiet(audited);
   for (let count = 0; count < again; count++) audited = audit(world, samples);
   assertQuiet(audited);

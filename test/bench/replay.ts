@@ -106,5 +106,5 @@ async function runTogether(packed: Uint8Array, samples: ReplaySamples): Promise<
   );
   samples.elapsed.push((performance.now() - began) * 1000);
   samples.together.push(cpuMicros() - begun);
-  if (auditor.ledger() === null) throw new Error('Expected a recording that is complete');
+  if (auditor.serviceAuditor() === null) throw new Error('Expected a recording that is complete');
 }

@@ -169,10 +169,10 @@ function rendered(auditor: Auditor, perService: PerServiceOptions): Promise<Row>
 
 /** The same by a registry: all Services are summed up, every series is an object. */
 function byRegistry(auditor: Auditor, perService: boolean): Promise<Row> {
-  const ledger = auditor.ledger();
-  if (ledger === null) throw new Error('Nothing is judged');
+  const serviceAuditor = auditor.serviceAuditor();
+  if (serviceAuditor === null) throw new Error('Nothing is judged');
   const make = async (): Promise<Buffer> => {
-    const { services } = summarize(ledger);
+    const { services } = summarize(serviceAuditor);
     const registry = new Registry();
     const labelNames = ['namespace', 'service', 'of'];
     const name = 'endpoint_auditor_service_endpoints';

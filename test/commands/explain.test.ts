@@ -159,16 +159,16 @@ async function explained(): Promise<ReadonlyMap<Case, Explanation>> {
     for (let one = waiting.at(-1); one !== undefined && one.moment < at; one = waiting.at(-1)) {
       waiting.pop();
       auditor.advance(one.moment);
-      const ledger = auditor.ledger();
-      if (ledger === null) throw new Error('A fault before the beginning');
+      const serviceAuditor = auditor.serviceAuditor();
+      if (serviceAuditor === null) throw new Error('A fault before the beginning');
       const service = `${String(one.want.namespace)}/${String(one.want.service)}`;
       const context = {
-        snapshot: auditor.store.snapshot,
+        listers: auditor.store.listers,
         release: auditor.release(),
         maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
         stale: auditor.stale(),
       };
-      found.set(one, explain(context, ledger, { kind: 'service', service }));
+      found.set(one, explain(context, serviceAuditor, { kind: 'service', service }));
     }
   };
   const source = { name: recording, bytes: createReadStream(recording) };

@@ -47,11 +47,11 @@ async function codesIn(path: string): Promise<string[]> {
     throw new Error(message);
   });
   await replay(auditor, entries, { speed: Infinity, until: null });
-  expect(auditor.ledger()?.audited.size).toBe(1);
-  const { settle } = auditor;
+  expect(auditor.serviceAuditor()?.audited.size).toBe(1);
+  const { findings } = auditor;
   return [
-    ...settle.open().map(({ code }) => `open ${code}`),
-    ...settle.resolved().map(({ code }) => `resolved ${code}`),
+    ...findings.open().map(({ code }) => `open ${code}`),
+    ...findings.resolved().map(({ code }) => `resolved ${code}`),
   ];
 }
 

@@ -98,7 +98,7 @@ async function play({ plane, client, store, environment, reflectors }: Stage): P
     'web',
     signal,
   );
-  const held = store.snapshot.endpoints.get('shop/web')?.resourceVersion;
+  const held = store.listers.endpoints.get('shop/web')?.resourceVersion;
   await check('one Service read anew', () => {
     const found = read.kind === 'read' ? read.endpoints?.objects[0]?.resourceVersion : null;
     return found === held && read.kind === 'read' && read.pods?.objects.length === 30;

@@ -2,10 +2,10 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { Lost, Port } from '../../src/model/objects.ts';
+import type { UnreadableObject, Port } from '../../src/model/objects.ts';
 import {
   isOutput,
-  lostKey,
+  unreadableKey,
   outputResources,
   portKey,
   portMapKey,
@@ -95,10 +95,10 @@ test('outputs are what the controllers write', () => {
 
 test('lostKey tells losses apart, whatever is known of their labels', () => {
   const lost = { resource: 'pods', namespace: 'shop', name: 'web-1' } as const;
-  expect(lostKey({ ...lost, labels: {} } as Lost)).toBe(lostKey(lost));
+  expect(unreadableKey({ ...lost, labels: {} } as UnreadableObject)).toBe(unreadableKey(lost));
   const others = [
     { ...lost, name: null },
     { ...lost, namespace: null },
   ];
-  expect(new Set([lost, ...others].map(lostKey)).size).toBe(3);
+  expect(new Set([lost, ...others].map(unreadableKey)).size).toBe(3);
 });

@@ -51,13 +51,13 @@ const clock = (at: number): void => {
 };
 clock((now += 5));
 
-const pods = [...auditor.store.snapshot.pods.values()];
+const pods = [...auditor.store.listers.pods.values()];
 let next = 0;
 let version = 10_000_000;
 
 /** One pod changes its readiness, and nobody writes anything for it. */
 function change(): void {
-  const before: Pod | undefined = auditor.store.snapshot.pods.get(pods[next]?.key ?? '');
+  const before: Pod | undefined = auditor.store.listers.pods.get(pods[next]?.key ?? '');
   next = (next + 997) % pods.length;
   if (before === undefined) return;
   const object = { ...before, ready: !before.ready, resourceVersion: String(version++) };

@@ -88,7 +88,7 @@ async function replayed(settle: number, timers: boolean): Promise<Replayed> {
   }
   const input = { kind: 'replay', sources: [], namespace: null, problems: [] } as const;
   const { nodes } = reportOf(auditor, input);
-  return { opened, resolved, open: auditor.settle.open(), problems, nodes };
+  return { opened, resolved, open: auditor.findings.open(), problems, nodes };
 }
 
 const matches = (finding: Finding, want: Expected): boolean =>

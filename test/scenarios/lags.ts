@@ -5,7 +5,7 @@ import { triggerSample } from '../../src/audit/measure/lag.ts';
 import type { ConvergenceSample } from '../../src/audit/service/reconcile.ts';
 import type { LagMeasuring } from '../../src/auditor/lag-samples.ts';
 import { createLags } from '../../src/auditor/lag-samples.ts';
-import type { Change, Endpoints, EndpointSlice, Snapshot } from '../../src/model/objects.ts';
+import type { Change, Endpoints, EndpointSlice, Listers } from '../../src/model/objects.ts';
 
 export interface LagLines {
   readonly measuring: LagMeasuring;
@@ -27,9 +27,9 @@ function journeyLine({ namespace, service, pod, operation, ...journey }: Journey
   return `journey ${words.join(' ')}`;
 }
 
-export function createLagLines(snapshot: Snapshot): LagLines {
+export function createLagLines(listers: Listers): LagLines {
   let lines: string[] = [];
-  const measuring = createLags(snapshot, (journey) => void lines.push(journeyLine(journey)));
+  const measuring = createLags(listers, (journey) => void lines.push(journeyLine(journey)));
   return {
     measuring,
     converged(sample) {
@@ -44,7 +44,7 @@ export function createLagLines(snapshot: Snapshot): LagLines {
       const object = after as Endpoints | EndpointSlice | null;
       const name = object?.labels['kubernetes.io/service-name'] ?? object?.name ?? '';
       const key = `${object?.namespace ?? ''}/${name}`;
-      const service = snapshot.services.get(key) ?? null;
+      const service = listers.services.get(key) ?? null;
       const was = before as Endpoints | EndpointSlice | null;
       const sample = triggerSample(was, object, service, at);
       const { quality = '', seconds = null } = sample ?? {};

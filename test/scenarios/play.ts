@@ -12,16 +12,16 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Code, Finding, Output, Severity } from '../../src/audit/finding/catalogue.ts';
 import { catalogue, isWorse } from '../../src/audit/finding/catalogue.ts';
 import type { Cause } from '../../src/audit/finding/causes.ts';
-import type { Item } from '../../src/audit/pending/pending.ts';
-import { createSettle } from '../../src/audit/pending/pending.ts';
-import type { Ledger } from '../../src/audit/service/auditor.ts';
-import { createLedger } from '../../src/audit/service/auditor.ts';
-import type { Context } from '../../src/audit/service/cache.ts';
-import { isForeign, verdictOf, written } from '../../src/audit/service/verdict.ts';
+import type { PendingDifference } from '../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../src/audit/pending/pending.ts';
+import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
+import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
+import type { AuditContext } from '../../src/audit/service/cache.ts';
+import { isForeign, verdictOf, serviceOutputs } from '../../src/audit/service/verdict.ts';
 import { jsonBytes, project } from '../../src/cluster/decode/json-objects.ts';
 import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
-import type { Lost } from '../../src/model/objects.ts';
+import type { UnreadableObject } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import type { RawEvent } from './api.ts';
 import { createApi, epoch } from './api.ts';
@@ -61,11 +61,11 @@ export function compile(scenario: Scenario): CompiledStep[] {
 export interface World {
   readonly scenario: Scenario;
   readonly store: Store;
-  readonly ledger: Ledger;
-  readonly context: Context;
+  readonly serviceAuditor: ServiceAuditor;
+  readonly context: AuditContext;
   /** Findings resolved since they were last asked for. */
   readonly resolved: Finding[];
-  readonly lost: Map<string, Lost>;
+  readonly lost: Map<string, UnreadableObject>;
   readonly lags: LagLines;
   begun: boolean;
 }
@@ -73,30 +73,44 @@ export interface World {
 export function createWorld(scenario: Scenario): World {
   const store = createStore(scenario.delivered);
   const { release, maxEndpointsPerSlice, window } = scenario;
-  const context: Context = { snapshot: store.snapshot, release, maxEndpointsPerSlice };
+  const context: AuditContext = { listers: store.listers, release, maxEndpointsPerSlice };
   const resolved: Finding[] = [];
-  const settle = createSettle({
+  const settle = createPendingFindings({
     window,
     keep: 100,
     onResolve: (finding) => void resolved.push(finding),
   });
-  const lags = createLagLines(store.snapshot);
+  const lags = createLagLines(store.listers);
   const onJudged = lags.measuring.judged;
-  const ledger = createLedger({ context, settle, onJudged, onConvergence: lags.converged });
-  return { scenario, store, ledger, context, resolved, lost: new Map(), lags, begun: false };
+  const serviceAuditor = createServiceAuditor({
+    context,
+    settle,
+    onEvaluated: onJudged,
+    onConvergence: lags.converged,
+  });
+  return {
+    scenario,
+    store,
+    serviceAuditor,
+    context,
+    resolved,
+    lost: new Map(),
+    lags,
+    begun: false,
+  };
 }
 
 /** Delivers one event at a second of the scenario, as a reflector would. */
 export function deliver(world: World, { resource, type, key, raw }: RawEvent, at: number): void {
-  const { store, ledger, lost, scenario } = world;
+  const { store, serviceAuditor, lost, scenario } = world;
   if (!scenario.delivered.has(resource)) return;
   const place = `${resource} ${key}`;
   const bytes = jsonBytes(raw);
-  const previousPod = (of: string) => store.snapshot.pods.get(of);
+  const previousPod = (of: string) => store.listers.pods.get(of);
   const projection = project(resource, raw, epoch + at, { bytes, previousPod });
   if (projection.problem !== undefined) {
     lost.set(place, projection.problem.lost);
-    if (world.begun) ledger.lose(projection.problem.lost, epoch + at);
+    if (world.begun) serviceAuditor.markUnreadable(projection.problem.lost, epoch + at);
     return;
   }
   const { object } = projection;
@@ -104,19 +118,19 @@ export function deliver(world: World, { resource, type, key, raw }: RawEvent, at
   const known = lost.get(place);
   lost.delete(place);
   if (world.begun && change !== null) {
-    ledger.apply(change);
+    serviceAuditor.apply(change);
     world.lags.take(change);
   }
-  if (world.begun && known !== undefined) ledger.regain(known, epoch + at);
+  if (world.begun && known !== undefined) serviceAuditor.markReadable(known, epoch + at);
 }
 
 /** Takes in a first list and begins the audit. */
 export function begin(world: World, events: Iterable<RawEvent>, at: number): void {
   for (const event of events) deliver(world, event, at);
-  world.ledger.begin(epoch + at);
-  world.lags.measuring.follow(world.ledger, world.context.release);
+  world.serviceAuditor.begin(epoch + at);
+  world.lags.measuring.follow(world.serviceAuditor, world.context.release);
   world.begun = true;
-  for (const lost of world.lost.values()) world.ledger.lose(lost, epoch + at);
+  for (const lost of world.lost.values()) world.serviceAuditor.markUnreadable(lost, epoch + at);
 }
 
 // --- what stands ---
@@ -143,7 +157,10 @@ function showFinding(finding: Finding, state: string): Shown {
   };
 }
 
-function showItem(key: string, { difference, severity, output, cause, since }: Item): Shown {
+function showItem(
+  key: string,
+  { difference, severity, output, cause, since }: PendingDifference,
+): Shown {
   const { code, object, field, expected, actual } = difference;
   const columns = [severity, key, output, code, orDash(cause), 'pending', `${since - epoch}s`];
   return {
@@ -154,8 +171,8 @@ function showItem(key: string, { difference, severity, output, cause, since }: I
   };
 }
 
-export function itemsOf(world: World): { key: string; item: Item }[] {
-  return [...world.ledger.audited].flatMap(([key, { items }]) =>
+export function itemsOf(world: World): { key: string; item: PendingDifference }[] {
+  return [...world.serviceAuditor.audited].flatMap(([key, { items }]) =>
     [...items.values()].flat().map((item) => ({ key, item })),
   );
 }
@@ -170,20 +187,20 @@ export function show(world: World): Shown[] {
     const details = same === undefined ? shown.details : `${same.details}\n${shown.details}`;
     pending.set(shown.text, { ...shown, details });
   }
-  const open = world.ledger.settle.open().map((finding) => showFinding(finding, 'open'));
+  const open = world.serviceAuditor.settle.open().map((finding) => showFinding(finding, 'open'));
   const resolved = world.resolved.splice(0).map((finding) => showFinding(finding, 'resolved'));
   return [...pending.values(), ...open, ...resolved].sort((a, b) => (a.text < b.text ? -1 : 1));
 }
 
 /** The verdict on one output of a Service, with the reason where it is unknown; `-`: none. */
 export function showVerdict(world: World, key: string, of: string): string {
-  const audited = world.ledger.audited.get(key);
+  const audited = world.serviceAuditor.audited.get(key);
   if (audited === undefined) return '-';
-  const { snapshot } = world.context;
-  if (of === 'foreign') return isForeign(snapshot, audited) ? '' : 'not foreign';
-  const output = written.find((name) => name === of);
+  const { listers } = world.context;
+  if (of === 'foreign') return isForeign(listers, audited) ? '' : 'not foreign';
+  const output = serviceOutputs.find((name) => name === of);
   if (output === undefined) return `no such output: ${of}`;
-  const verdict = verdictOf(snapshot, audited, output);
+  const verdict = verdictOf(listers, audited, output);
   const reason = verdict === 'unknown' ? audited.unknown.get(output) : undefined;
   return [verdict ?? '-', reason].filter((part) => part !== undefined).join(' ');
 }
@@ -220,7 +237,7 @@ export function settled(world: World): Settled | null {
     ({ key, item: { severity, output, difference } }) =>
       `${severity} ${standingText(key, output, difference.code)}`,
   );
-  const open = world.ledger.settle.open();
+  const open = world.serviceAuditor.settle.open();
   return {
     differences: [...new Set(differences)].sort(),
     places: open
@@ -294,7 +311,7 @@ export function playForward(
   for (const [index, { at, events, state }] of steps.entries()) {
     if (index === 0) begin(world, arrange([...state.values()]), at);
     else for (const event of arrange(events)) deliver(world, event, at);
-    world.ledger.settle.advance(epoch + at);
+    world.serviceAuditor.settle.advance(epoch + at);
     visit(world, index);
   }
 }
@@ -372,7 +389,7 @@ export function playBackward(
     else for (const event of events) deliver(world, event, at);
     held = state;
     at += scenario.window + 1;
-    world.ledger.settle.advance(epoch + at);
+    world.serviceAuditor.settle.advance(epoch + at);
     visit(world, index);
   }
 }
@@ -382,7 +399,7 @@ export function playAlone(scenario: Scenario, steps: readonly CompiledStep[], vi
   for (const [index, { at, state }] of steps.entries()) {
     const world = createWorld(scenario);
     begin(world, state.values(), at);
-    world.ledger.settle.advance(epoch + at + scenario.window + 1);
+    world.serviceAuditor.settle.advance(epoch + at + scenario.window + 1);
     visit(world, index);
   }
 }

@@ -33,7 +33,7 @@ describe('releasedBy', () => {
     ['a kubelet newer than all that is known', [service(), plain], 37, '36 newest'],
   ];
   test.each(cases)('%s', (_, objects, kubelet, want) => {
-    const { release, by } = detectRelease(storeOf(objects).snapshot, kubelet);
+    const { release, by } = detectRelease(storeOf(objects).listers, kubelet);
     expect(`${String(release.minor)} ${by}`).toBe(want);
   });
 });

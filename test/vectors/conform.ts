@@ -11,7 +11,7 @@ import { createGunzip } from 'node:zlib';
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
-import { isForeign, verdictOf, written } from '../../src/audit/service/verdict.ts';
+import { isForeign, verdictOf, serviceOutputs } from '../../src/audit/service/verdict.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 import { beforeOf, judgeTransition } from './transitions.ts';
@@ -109,14 +109,14 @@ const stepOf = (line: CaseLine, nodes: readonly Raw[]): Step => ({
 
 /** Findings above information that stand now. */
 function loud(world: World): Finding[] {
-  return world.ledger.settle.open().filter(({ severity }) => severity !== 'info');
+  return world.serviceAuditor.settle.open().filter(({ severity }) => severity !== 'info');
 }
 
 /**
  * Whether a cause that only history shows excuses addresses on a first step, where there is none.
  */
 function isUnproven(world: World, finding: Finding): boolean {
-  const audited = world.ledger.audited.get(`${finding.namespace}/${finding.service}`);
+  const audited = world.serviceAuditor.audited.get(`${finding.namespace}/${finding.service}`);
   return [...(audited?.items.values() ?? [])].flat().some((item) => {
     if (item.output !== finding.output || item.cause !== finding.cause || item.proven) return false;
     return catalogue[item.difference.code].difference !== 'different';
@@ -140,11 +140,13 @@ function judgeLine(world: World, line: CaseLine, summary: Summary, disagree: Dis
     }
   }
   summary.explained += explained.size;
-  for (const audited of world.ledger.audited.values()) {
+  for (const audited of world.serviceAuditor.audited.values()) {
     if (audited.record.service === null) continue;
-    const verdicts = written.map((output) => verdictOf(world.context.snapshot, audited, output));
+    const verdicts = serviceOutputs.map((output) =>
+      verdictOf(world.context.listers, audited, output),
+    );
     if (verdicts.includes('unknown')) summary.unknown++;
-    if (isForeign(world.context.snapshot, audited)) summary.foreign++;
+    if (isForeign(world.context.listers, audited)) summary.foreign++;
   }
 }
 

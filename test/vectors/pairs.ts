@@ -68,10 +68,10 @@ export async function* worldsOf(name: string): AsyncGenerator<World> {
 }
 
 /** Every pod with every Service of the world. */
-export function* pairsOf({ context: { snapshot } }: World): Generator<PodAndService> {
-  for (const service of snapshot.services.values()) {
-    for (const pod of snapshot.pods.values()) {
-      yield { service, pod, node: nodeOf(snapshot, pod) };
+export function* pairsOf({ context: { listers } }: World): Generator<PodAndService> {
+  for (const service of listers.services.values()) {
+    for (const pod of listers.pods.values()) {
+      yield { service, pod, node: nodeOf(listers, pod) };
     }
   }
 }

@@ -20,13 +20,13 @@ export interface Before {
 /** What transitions of the next step start from, per Service. */
 export function beforeOf(world: World): Map<string, Before> {
   const before = new Map<string, Before>();
-  for (const [key, { record }] of world.ledger.audited) {
+  for (const [key, { record }] of world.serviceAuditor.audited) {
     const { service } = record;
     if (service === null || !isSelected(service)) continue;
     const slices = [...record.slices.values()].filter(
-      (slice) => roleOf(world.context.snapshot, record, slice) === 'controller',
+      (slice) => roleOf(world.context.listers, record, slice) === 'controller',
     );
-    const uid = (pod: string): string => world.context.snapshot.pods.get(pod)?.uid ?? '';
+    const uid = (pod: string): string => world.context.listers.pods.get(pod)?.uid ?? '';
     const pods = new Map(record.members.map(({ key }) => [key, uid(key)]));
     before.set(key, { service, slices, pods });
   }
@@ -36,15 +36,15 @@ export function beforeOf(world: World): Map<string, Before> {
 export type Judgement = 'possible' | 'wrong' | 'notJudged';
 
 function wantedOf(world: World, service: Service, pods: Iterable<string>, type: string) {
-  const { snapshot, release } = world.context;
+  const { listers, release } = world.context;
   const wanted = new Map<string, Set<string>>();
   for (const key of pods) {
-    const pod = snapshot.pods.get(key);
+    const pod = listers.pods.get(key);
     if (pod === undefined || !isListed(pod, true)) continue;
     const { portMap } = resolvePorts(service, pod, release.sidecarPortsInSlices);
     const set = wanted.get(portMap) ?? new Set<string>();
     wanted.set(portMap, set);
-    const node = snapshot.nodes.get(pod.node) ?? null;
+    const node = listers.nodes.get(pod.node) ?? null;
     for (const endpoint of expectedEndpoints(service, pod, node, release)) {
       if (endpoint.addressType !== type) continue;
       const addresses = [...endpoint.addresses].sort().join(',');
@@ -66,7 +66,7 @@ function contents(slice: EndpointSlice | undefined): Map<string, string> {
 
 /** Judges one Service after a step, address type by address type. */
 export function judgeTransition(world: World, before: Before, key: string): Judgement[] {
-  const audited = world.ledger.audited.get(key);
+  const audited = world.serviceAuditor.audited.get(key);
   const service = audited?.record.service;
   if (audited === undefined || service?.uid !== before.service.uid || !isSelected(service))
     return [];

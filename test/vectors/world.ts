@@ -2,10 +2,10 @@
 // the real ledger, with a settle window that every step outlasts. Within a step the input changes
 // first and the outputs after it; in which order things really happened is not in the file.
 
-import { createSettle } from '../../src/audit/pending/pending.ts';
-import type { Ledger } from '../../src/audit/service/auditor.ts';
-import { createLedger } from '../../src/audit/service/auditor.ts';
-import type { Context } from '../../src/audit/service/cache.ts';
+import { createPendingFindings } from '../../src/audit/pending/pending.ts';
+import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
+import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
+import type { AuditContext } from '../../src/audit/service/cache.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
 import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
@@ -21,8 +21,8 @@ export type Step = Readonly<Record<Resource, readonly Raw[]>>;
 
 export interface World {
   readonly store: Store;
-  readonly ledger: Ledger;
-  readonly context: Context;
+  readonly serviceAuditor: ServiceAuditor;
+  readonly context: AuditContext;
   /** Steps taken so far. */
   steps: number;
   /** The objects of the last step by resource and key, with their text. */
@@ -33,14 +33,14 @@ export interface World {
 
 export function createWorld(release: Release): World {
   const store = createStore(new Set(resources));
-  const context: Context = {
-    snapshot: store.snapshot,
+  const context: AuditContext = {
+    listers: store.listers,
     release,
     maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
   };
-  const settle = createSettle({ window: 1, keep: 0 });
-  const ledger = createLedger({ context, settle });
-  return { store, ledger, context, steps: 0, held: new Map(), changed: new Set() };
+  const settle = createPendingFindings({ window: 1, keep: 0 });
+  const serviceAuditor = createServiceAuditor({ context, settle });
+  return { store, serviceAuditor, context, steps: 0, held: new Map(), changed: new Set() };
 }
 
 /** Takes the world to its next step; throws when an object cannot be read. */
@@ -49,15 +49,15 @@ export function takeStep(world: World, step: Step): void {
   const events = eventsOf(world, step, at);
   if (world.steps === 0) {
     for (const event of events) world.store.apply(event);
-    world.ledger.begin(at);
+    world.serviceAuditor.begin(at);
   } else {
     for (const event of events) {
       const change = world.store.apply(event);
-      if (change !== null) world.ledger.apply({ ...change, gap: true });
+      if (change !== null) world.serviceAuditor.apply({ ...change, gap: true });
     }
   }
   world.steps++;
-  world.ledger.settle.advance(at + 5);
+  world.serviceAuditor.settle.advance(at + 5);
 }
 
 function eventsOf(world: World, step: Step, at: number): WatchEvent[] {

@@ -13,12 +13,12 @@ import type { Severity } from '../finding/catalogue.ts';
 import { isWorse } from '../finding/catalogue.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
-import type { Item } from '../pending/pending.ts';
-import type { Ledger } from '../service/auditor.ts';
-import type { Context } from '../service/cache.ts';
-import type { Audited } from '../service/reconcile.ts';
-import type { Sight } from '../service/verdict.ts';
-import { verdictOf, written } from '../service/verdict.ts';
+import type { PendingDifference } from '../pending/pending.ts';
+import type { ServiceAuditor } from '../service/auditor.ts';
+import type { AuditContext } from '../service/cache.ts';
+import type { ServiceAudit } from '../service/reconcile.ts';
+import type { VerdictInput } from '../service/verdict.ts';
+import { verdictOf, serviceOutputs } from '../service/verdict.ts';
 import { entryStates, stateWords } from './condition.ts';
 import { missedLabelText } from './conditions.ts';
 import type { Explanation, ExplainTarget } from './explanation.ts';
@@ -38,16 +38,16 @@ import { explainService } from './service.ts';
  * what is known of the rules of nodes.
  */
 export function explain(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   subject: ExplainTarget,
   look: NodeLookup = noNodeLookup,
 ): Explanation {
-  if (subject.kind === 'node') return explainAtNode(context, ledger, subject, look);
-  const explanation = explained(context, ledger, subject);
+  if (subject.kind === 'node') return explainAtNode(context, serviceAuditor, subject, look);
+  const explanation = explained(context, serviceAuditor, subject);
   const { verdict, reasons, change } = explanation;
   const isWrong = verdict === 'different' || verdict === 'pending';
-  const others = isWrong ? unexplained(ledger) : [];
+  const others = isWrong ? unexplained(serviceAuditor) : [];
   if (others.length < 2) return explanation;
   const text =
     `${counted(others.length, 'Service')} differ and no known cause explains it ` +
@@ -76,26 +76,26 @@ function concerned(subject: ExplainTarget, reasons: readonly Reason[]): string[]
 }
 
 function explained(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   subject: Exclude<ExplainTarget, { kind: 'node' }>,
 ): Explanation {
   switch (subject.kind) {
     case 'service':
-      return explainOneService(context, ledger, subject);
+      return explainOneService(context, serviceAuditor, subject);
     case 'pod':
-      return explainPod(context, ledger, subject);
+      return explainPod(context, serviceAuditor, subject);
     case 'pair':
-      return explainBoth(context, ledger, subject);
+      return explainBoth(context, serviceAuditor, subject);
     case 'address':
-      return explainAddress(context, ledger, subject);
+      return explainAddress(context, serviceAuditor, subject);
   }
 }
 
 /** Services that differ and nothing known explains it: of several, the controllers may not run. */
-function unexplained(ledger: Ledger): Key[] {
+function unexplained(serviceAuditor: ServiceAuditor): Key[] {
   const differing: Key[] = [];
-  for (const { items, record } of ledger.audited.values()) {
+  for (const { items, record } of serviceAuditor.audited.values()) {
     if (items.size === 0) continue;
     const bare = [...items.values()]
       .flat()
@@ -109,27 +109,27 @@ function unexplained(ledger: Ledger): Key[] {
 }
 
 function explainAtNode(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   subject: Extract<ExplainTarget, { kind: 'node' }>,
   look: NodeLookup,
 ): Explanation {
   const { node, service: key } = subject;
-  if (!ledger.audited.has(key)) return missing(context, subject, 'Service', key);
-  if (context.snapshot.knows('nodes') && !context.snapshot.nodes.has(node)) {
-    const others = [...context.snapshot.nodes.keys()].filter((other) => isNear(other, node));
+  if (!serviceAuditor.audited.has(key)) return missing(context, subject, 'Service', key);
+  if (context.listers.knows('nodes') && !context.listers.nodes.has(node)) {
+    const others = [...context.listers.nodes.keys()].filter((other) => isNear(other, node));
     const near = others.length === 0 ? [] : [reason('note', `there is ${fewOf(others.sort())}`)];
     return notFound(subject, `Node ${node} does not exist`, near);
   }
-  return { subject, found: true, ...explainNode(context, ledger, subject, look) };
+  return { subject, found: true, ...explainNode(context, serviceAuditor, subject, look) };
 }
 
 function explainOneService(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   subject: Extract<ExplainTarget, { kind: 'service' }>,
 ): Explanation {
-  const of = ledger.audited.get(subject.service);
+  const of = serviceAuditor.audited.get(subject.service);
   if (of === undefined) return missing(context, subject, 'Service', subject.service);
   const { answer, change, verdicts, severity, reasons } = explainService(context, of);
   const judged = Object.values(verdicts).filter((verdict) => verdict !== null);
@@ -147,13 +147,13 @@ function pairReasons(
 }
 
 function explainBoth(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   subject: Extract<ExplainTarget, { kind: 'pair' }>,
 ): Explanation {
-  const pod = context.snapshot.pods.get(subject.pod);
-  const of = ledger.audited.get(subject.service);
-  if (pod === undefined) return lostPod(context, ledger, subject, subject.pod);
+  const pod = context.listers.pods.get(subject.pod);
+  const of = serviceAuditor.audited.get(subject.service);
+  if (pod === undefined) return lostPod(context, serviceAuditor, subject, subject.pod);
   const pair = of === undefined ? null : explainPair(context, of, pod);
   if (pair === null) return missing(context, subject, 'Service', subject.service);
   const { answer, change, verdict, severity } = pair;
@@ -169,13 +169,18 @@ function explainBoth(
 }
 
 /** A pod that does not exist may still be listed: the Services that name it are told. */
-function lostPod(context: Sight, ledger: Ledger, subject: ExplainTarget, key: Key): Explanation {
+function lostPod(
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
+  subject: ExplainTarget,
+  key: Key,
+): Explanation {
   const naming: Reason[] = [];
   let severity: Severity | null = null;
   const verdicts: Verdict[] = [];
-  for (const of of ledger.audited.values()) {
+  for (const of of serviceAuditor.audited.values()) {
     if (!key.startsWith(`${of.record.namespace}/`)) continue;
-    const stands = entriesMatching(context.snapshot, of.record, (_, pod) => pod === key);
+    const stands = entriesMatching(context.listers, of.record, (_, pod) => pod === key);
     if (stands.length === 0) continue;
     const items = itemsAt(of, new Set(stands.map(({ address }) => address)));
     severity = worse(severity, worstOf(items));
@@ -205,32 +210,40 @@ function lostPod(context: Sight, ledger: Ledger, subject: ExplainTarget, key: Ke
 const worse = (a: Severity | null, b: Severity | null): Severity | null =>
   a === null ? b : b === null ? a : isWorse(b, a) ? b : a;
 
-const itemsAt = ({ items }: Audited, addresses: ReadonlySet<string>) =>
+const itemsAt = ({ items }: ServiceAudit, addresses: ReadonlySet<string>) =>
   [...items].flatMap(([unit, there]) => (addresses.has(unit.split(' ')[1] ?? '') ? there : []));
 
 /** The worst verdict on some of the differences of a Service, over the outputs that it has. */
-function verdictAmong(context: Sight, of: Audited, items: readonly Item[]): Verdict {
-  const judged = written.filter((output) => verdictOf(context.snapshot, of, output) !== null);
+function verdictAmong(
+  context: VerdictInput,
+  of: ServiceAudit,
+  items: readonly PendingDifference[],
+): Verdict {
+  const judged = serviceOutputs.filter((output) => verdictOf(context.listers, of, output) !== null);
   return worstVerdict(judged.map((output) => verdictOn(context, of, items, output)));
 }
 
 const mostServices = 20;
 
 function explainPod(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   subject: Extract<ExplainTarget, { kind: 'pod' }>,
 ): Explanation {
-  const { snapshot } = context;
-  const pod = snapshot.pods.get(subject.pod);
-  if (pod === undefined) return lostPod(context, ledger, subject, subject.pod);
-  const keys = new Set(snapshot.servicesSelecting(pod.namespace, pod.labels).map(({ key }) => key));
-  const listing = servicesListing(snapshot, ledger.audited.values(), pod.ips.map(canonicalIP));
+  const { listers } = context;
+  const pod = listers.pods.get(subject.pod);
+  if (pod === undefined) return lostPod(context, serviceAuditor, subject, subject.pod);
+  const keys = new Set(listers.servicesSelecting(pod.namespace, pod.labels).map(({ key }) => key));
+  const listing = servicesListing(
+    listers,
+    serviceAuditor.audited.values(),
+    pod.ips.map(canonicalIP),
+  );
   for (const { record } of listing) if (record.namespace === pod.namespace) keys.add(record.key);
   const pairs = [...keys]
     .sort()
     .slice(0, mostServices)
-    .flatMap((key) => pairOf(context, ledger, key, pod));
+    .flatMap((key) => pairOf(context, serviceAuditor, key, pod));
   const reasons = pairs.map((pair) => pairReason(pair));
   if (keys.size > mostServices) {
     reasons.push(reason('note', `and ${counted(keys.size - mostServices, 'more Service')}`));
@@ -250,8 +263,13 @@ function explainPod(
 const isUnselected = ({ mark, field }: Reason): boolean =>
   mark === 'no' && (field?.startsWith('metadata.labels') === true || field === 'spec.selector');
 
-function pairOf(context: Sight, ledger: Ledger, key: Key, pod: Pod): PairExplanation[] {
-  const of = ledger.audited.get(key);
+function pairOf(
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
+  key: Key,
+  pod: Pod,
+): PairExplanation[] {
+  const of = serviceAuditor.audited.get(key);
   const pair = of === undefined ? null : explainPair(context, of, pod);
   return pair === null ? [] : [pair];
 }
@@ -272,7 +290,7 @@ function standingOf({ places }: PairExplanation): string {
 }
 
 function podAnswer(
-  context: Context,
+  context: AuditContext,
   pod: Pod,
   pairs: readonly PairExplanation[],
   selecting: readonly PairExplanation[],
@@ -284,7 +302,7 @@ function podAnswer(
   if (selecting.length === 1 && only !== undefined)
     return { answer: only.answer, change: only.change };
   if (only === undefined) {
-    const { nearest } = servicesNear(context.snapshot, pod);
+    const { nearest } = servicesNear(context.listers, pod);
     const [first] = nearest;
     const near =
       first === undefined
@@ -312,8 +330,8 @@ function podAnswer(
 const nearText = ({ key }: Service, missed: readonly string[]): string =>
   `Service ${key} (${missed.length === 0 ? 'in another namespace' : missed.join('; ')})`;
 
-function nearReasons({ snapshot }: Context, pod: Pod): Reason[] {
-  const { nearest, more } = servicesNear(snapshot, pod);
+function nearReasons({ listers }: AuditContext, pod: Pod): Reason[] {
+  const { nearest, more } = servicesNear(listers, pod);
   const reasons = nearest.map(({ service, missed, otherNamespace }) => {
     const why = otherNamespace
       ? 'would select it, but a Service selects pods of its own namespace only'
@@ -326,7 +344,7 @@ function nearReasons({ snapshot }: Context, pod: Pod): Reason[] {
     });
   });
   if (more > 0) reasons.push(reason('note', `and ${counted(more, 'more Service')}`));
-  const others = [...snapshot.services.values()].filter(
+  const others = [...listers.services.values()].filter(
     ({ namespace, selector }) => namespace === pod.namespace && selector !== null,
   );
   if (nearest.length === 0) {
@@ -353,9 +371,9 @@ function podReason(pod: Pod): Reason {
   });
 }
 
-function sharedReasons({ snapshot }: Context, pod: Pod): Reason[] {
+function sharedReasons({ listers }: AuditContext, pod: Pod): Reason[] {
   return pod.ips.flatMap((ip) => {
-    const others = snapshot.podsAt(canonicalIP(ip)).filter((other) => other !== pod);
+    const others = listers.podsAt(canonicalIP(ip)).filter((other) => other !== pod);
     if (others.length === 0) return [];
     const names = fewOf(others.map(({ key }) => key).sort());
     const host = pod.hostNetwork ? ' (the host network of the Node)' : '';
@@ -368,16 +386,16 @@ function sharedReasons({ snapshot }: Context, pod: Pod): Reason[] {
 }
 
 function explainAddress(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   subject: Extract<ExplainTarget, { kind: 'address' }>,
 ): Explanation {
   const ip = parseIP(subject.address)?.text;
   if (ip === undefined) return notFound(subject, `${subject.address} is no IP address`, []);
-  const { snapshot } = context;
-  const pods = [...snapshot.podsAt(ip)].sort((a, b) => (a.key < b.key ? -1 : 1));
-  const listing = servicesListing(snapshot, ledger.audited.values(), [ip]);
-  const fronts = [...snapshot.services.values()].filter(
+  const { listers } = context;
+  const pods = [...listers.podsAt(ip)].sort((a, b) => (a.key < b.key ? -1 : 1));
+  const listing = servicesListing(listers, serviceAuditor.audited.values(), [ip]);
+  const fronts = [...listers.services.values()].filter(
     ({ clusterIP }) => canonicalIP(clusterIP) === ip,
   );
   const reasons: Reason[] = fronts.map(({ key }) =>
@@ -407,8 +425,8 @@ function explainAddress(
   return { subject, found, verdict, severity, answer, change, reasons };
 }
 
-function listingReason(context: Sight, of: Audited, ip: string): Reason {
-  const stands = entriesMatching(context.snapshot, of.record, (address) => address === ip);
+function listingReason(context: VerdictInput, of: ServiceAudit, ip: string): Reason {
+  const stands = entriesMatching(context.listers, of.record, (address) => address === ip);
   const items = itemsAt(of, new Set([ip]));
   const parts = [
     ...stands.map(({ object, text, pod }) => {
@@ -429,7 +447,7 @@ function listingReason(context: Sight, of: Audited, ip: string): Reason {
 function addressAnswer(
   ip: string,
   pods: readonly Pod[],
-  listing: readonly Audited[],
+  listing: readonly ServiceAudit[],
   fronts: readonly Service[],
 ): string {
   const services = listing.map(({ record }) => record.key);

@@ -8,11 +8,11 @@
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Pod, WatchEvent } from '../../model/objects.ts';
 import { selectorText } from '../../model/selector.ts';
-import type { Ledger } from '../service/auditor.ts';
-import type { Context } from '../service/cache.ts';
+import type { ServiceAuditor } from '../service/auditor.ts';
+import type { AuditContext } from '../service/cache.ts';
 import { nodeOf } from '../service/cache.ts';
-import type { Sight } from '../service/verdict.ts';
-import { verdictOf, written } from '../service/verdict.ts';
+import type { VerdictInput } from '../service/verdict.ts';
+import { verdictOf, serviceOutputs } from '../service/verdict.ts';
 import { expectedEntries, placeName, stateWords } from './condition.ts';
 import type { ExplainTarget as AnySubject } from './explanation.ts';
 import { observedState, servicesListing, entriesAt } from './observed.ts';
@@ -36,7 +36,12 @@ export interface HistoryEntry {
 
 export interface TargetHistory {
   /** Looks at the ledger after an event of the input. */
-  observe(context: Sight, ledger: Ledger, event: WatchEvent | null, at: number): void;
+  observe(
+    context: VerdictInput,
+    serviceAuditor: ServiceAuditor,
+    event: WatchEvent | null,
+    at: number,
+  ): void;
   /** Oldest first; older ones than the last `kept` are forgotten. */
   readonly entries: readonly HistoryEntry[];
 }
@@ -59,9 +64,9 @@ export function createTargetHistory(subject: Subject): TargetHistory {
   };
   return {
     entries: moments,
-    observe(context, ledger, event, at) {
+    observe(context, serviceAuditor, event, at) {
       if (event !== null && !concerns(subject, event)) return;
-      const seen = look(context, ledger, subject, pods);
+      const seen = look(context, serviceAuditor, subject, pods);
       for (const [what, now] of seen) {
         const before = last.get(what);
         const differs = now.expected !== null && now.expected !== now.text;
@@ -100,16 +105,17 @@ function concerns(subject: Subject, { resource, object }: WatchEvent): boolean {
 }
 
 function look(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   subject: Subject,
   pods: Map<Key, Pod>,
 ): Map<string, Seen> {
   const seen = new Map<string, Seen>();
-  if (subject.kind === 'service') lookAtService(seen, context, ledger, subject.service);
-  else if (subject.kind === 'address') lookAtAddress(seen, context, ledger, subject.address);
+  if (subject.kind === 'service') lookAtService(seen, context, serviceAuditor, subject.service);
+  else if (subject.kind === 'address')
+    lookAtAddress(seen, context, serviceAuditor, subject.address);
   else {
-    const pod = context.snapshot.pods.get(subject.pod);
+    const pod = context.listers.pods.get(subject.pod);
     if (pod !== undefined) pods.set(subject.pod, pod);
     const known = pod ?? pods.get(subject.pod);
     seen.set(`Pod ${subject.pod}`, {
@@ -118,7 +124,7 @@ function look(
     });
     if (known === undefined) return seen;
     for (const key of servicesOf(context, subject, known))
-      lookAtPair(seen, context, ledger, key, known, pod);
+      lookAtPair(seen, context, serviceAuditor, key, known, pod);
   }
   return seen;
 }
@@ -135,9 +141,9 @@ function podText(pod: Pod): string {
   return `${state}, ${node}, ${pod.ips.length === 0 ? 'no address' : pod.ips.join(', ')}`;
 }
 
-function servicesOf({ snapshot }: Context, subject: Subject, pod: Pod): Key[] {
+function servicesOf({ listers }: AuditContext, subject: Subject, pod: Pod): Key[] {
   if (subject.kind === 'pair') return [subject.service];
-  return snapshot
+  return listers
     .servicesSelecting(pod.namespace, pod.labels)
     .map(({ key }) => key)
     .sort();
@@ -146,21 +152,21 @@ function servicesOf({ snapshot }: Context, subject: Subject, pod: Pod): Key[] {
 /** `pod` is undefined once it is gone; `known` is what it was then. */
 function lookAtPair(
   seen: Map<string, Seen>,
-  context: Context,
-  ledger: Ledger,
+  context: AuditContext,
+  serviceAuditor: ServiceAuditor,
   key: Key,
   known: Pod,
   pod: Pod | undefined,
 ): void {
-  const record = ledger.audited.get(key)?.record;
+  const record = serviceAuditor.audited.get(key)?.record;
   const service = record?.service;
   if (record === undefined || service === null || service === undefined) return;
-  const { snapshot, release } = context;
+  const { listers, release } = context;
   const stands = [...new Set(known.ips.map(canonicalIP))]
-    .flatMap((ip) => entriesAt(snapshot, record, ip))
+    .flatMap((ip) => entriesAt(listers, record, ip))
     .filter((stand) => stand.pod === null || stand.pod === known.key);
   for (const { place, state: standing } of expectedEntries(
-    { service, pod: known, node: nodeOf(snapshot, known) },
+    { service, pod: known, node: nodeOf(listers, known) },
     release,
   )) {
     const expected = stateWords[pod === undefined ? 'absent' : standing];
@@ -169,8 +175,13 @@ function lookAtPair(
   }
 }
 
-function lookAtService(seen: Map<string, Seen>, context: Sight, ledger: Ledger, key: Key): void {
-  const of = ledger.audited.get(key);
+function lookAtService(
+  seen: Map<string, Seen>,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
+  key: Key,
+): void {
+  const of = serviceAuditor.audited.get(key);
   if (of === undefined) return void seen.set(`Service ${key}`, { text: 'gone', expected: null });
   const { service } = of.record;
   const text =
@@ -180,26 +191,26 @@ function lookAtService(seen: Map<string, Seen>, context: Sight, ledger: Ledger, 
         ? 'has no selector'
         : `selects ${selectorText(service.selector)}`;
   seen.set(`Service ${key}`, { text, expected: null });
-  for (const output of written) {
-    const verdict = verdictOf(context.snapshot, of, output, context.stale);
+  for (const output of serviceOutputs) {
+    const verdict = verdictOf(context.listers, of, output, context.stale);
     if (verdict !== null) seen.set(outputNames[output], { text: verdict, expected: 'conform' });
   }
 }
 
 function lookAtAddress(
   seen: Map<string, Seen>,
-  { snapshot }: Context,
-  ledger: Ledger,
+  { listers }: AuditContext,
+  serviceAuditor: ServiceAuditor,
   address: string,
 ): void {
   const ip = canonicalIP(address);
-  const owners = snapshot
+  const owners = listers
     .podsAt(ip)
     .map(({ key }) => key)
     .sort()
     .join(', ');
   seen.set('pods with the address', { text: owners === '' ? 'none' : owners, expected: null });
-  const listing = servicesListing(snapshot, ledger.audited.values(), [ip]);
+  const listing = servicesListing(listers, serviceAuditor.audited.values(), [ip]);
   const text = listing
     .map(({ record }) => record.key)
     .sort()

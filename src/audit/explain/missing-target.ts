@@ -3,7 +3,7 @@
 // people find nothing.
 
 import type { Key } from '../../model/objects.ts';
-import type { Context } from '../service/cache.ts';
+import type { AuditContext } from '../service/cache.ts';
 import type { Explanation, ExplainTarget } from './explanation.ts';
 import { isNear } from './near-miss.ts';
 import type { Reason } from './reason.ts';
@@ -42,22 +42,22 @@ function meant(key: Key, keys: Iterable<Key>): Reason[] {
 
 /** Why an object (of namespace `*`: of any) is not there, and which may have been meant. */
 export function missing(
-  context: Context,
+  context: AuditContext,
   subject: ExplainTarget,
   kind: 'Service' | 'Pod',
   key: Key,
 ): Explanation {
-  const { snapshot } = context;
+  const { listers } = context;
   const resource = kind === 'Pod' ? 'pods' : 'services';
-  if (!snapshot.knows(resource)) {
+  if (!listers.knows(resource)) {
     return notFound(subject, `${kind} ${key} is not known: the input has no ${kind}s`, []);
   }
-  const reasons = meant(key, snapshot[resource].keys());
+  const reasons = meant(key, listers[resource].keys());
   const [namespace = '', name = ''] = key.split('/');
   if (namespace === '*') {
     return notFound(subject, `${kind} ${name} does not exist in any namespace`, reasons);
   }
-  const empty = [...snapshot.services.values()].every((one) => one.namespace !== namespace);
+  const empty = [...listers.services.values()].every((one) => one.namespace !== namespace);
   if (empty) reasons.push(reason('note', `there is no Service in namespace ${namespace}`));
   return notFound(subject, `${kind} ${key} does not exist`, reasons);
 }

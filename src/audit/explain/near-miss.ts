@@ -5,7 +5,7 @@
 // A near miss is a guess for people and decides nothing: what selects what, model/selector.ts says.
 // Everything is bounded: some Services or groups of pods are named, the others are counted.
 
-import type { Labels, Pod, Service, Snapshot } from '../../model/objects.ts';
+import type { Labels, Pod, Service, Listers } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 
 /** One pair of a selector that a pod does not carry. */
@@ -94,9 +94,9 @@ function nearest<T>(found: readonly { rank: number; name: string; one: T }[]): N
 }
 
 /** The Services that nearly select a pod, nearest first. Linear in the number of Services. */
-export function servicesNear(snapshot: Snapshot, pod: Pod): Near<NearService> {
+export function servicesNear(listers: Listers, pod: Pod): Near<NearService> {
   const found: { rank: number; name: string; one: NearService }[] = [];
-  for (const service of snapshot.services.values()) {
+  for (const service of listers.services.values()) {
     const { selector, namespace, key } = service;
     if (selector === null) continue;
     if (namespace !== pod.namespace) {
@@ -128,12 +128,12 @@ export interface NearPods {
  * same pairs: near misses first, then those that have the keys with other values. Linear in the
  * pods of the namespace.
  */
-export function podsNear(snapshot: Snapshot, service: Service): Near<NearPods> {
+export function podsNear(listers: Listers, service: Service): Near<NearPods> {
   const { selector, namespace } = service;
   if (selector === null) return { nearest: [], more: 0 };
   const byLabels = new Map<Labels, { group: string; missed: MissedPair[] }>();
   const groups = new Map<string, { missed: MissedPair[]; count: number; pod: Pod }>();
-  for (const pod of snapshot.podsIn(namespace)) {
+  for (const pod of listers.podsIn(namespace)) {
     let known = byLabels.get(pod.labels);
     if (known === undefined) {
       const missed = missedPairs(selector, pod.labels);
@@ -159,11 +159,11 @@ export function podsNear(snapshot: Snapshot, service: Service): Near<NearPods> {
 }
 
 /** Some namespaces, other than the Service's, whose pods its selector matches; at most five. */
-export function namespacesMatching(snapshot: Snapshot, service: Service): string[] {
+export function namespacesMatching(listers: Listers, service: Service): string[] {
   const { selector, namespace } = service;
   const found = new Set<string>();
   let last: Labels | null = null;
-  for (const pod of snapshot.pods.values()) {
+  for (const pod of listers.pods.values()) {
     // Pods of one template share their labels by reference and mostly come in a row.
     if (pod.labels === last || pod.namespace === namespace) continue;
     last = pod.labels;

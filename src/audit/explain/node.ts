@@ -6,7 +6,7 @@
 // shows the rules as they were last seen.
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
-import type { Key, Node, Service, Snapshot } from '../../model/objects.ts';
+import type { Key, Node, Service, Listers } from '../../model/objects.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import type { Finding } from '../finding/catalogue.ts';
@@ -16,8 +16,8 @@ import type { PacketTrace } from '../node/audit-node.ts';
 import { fateText } from '../node/compare-packet.ts';
 import { probesOf, probeSender } from '../node/probes.ts';
 import type { NodeVerdict } from '../node/verdicts.ts';
-import type { Ledger } from '../service/auditor.ts';
-import type { Sight } from '../service/verdict.ts';
+import type { ServiceAuditor } from '../service/auditor.ts';
+import type { VerdictInput } from '../service/verdict.ts';
 import type { Explanation } from './explanation.ts';
 import { worstVerdict } from './pod-in-service.ts';
 import type { Reason } from './reason.ts';
@@ -44,14 +44,14 @@ type Explained = Omit<Explanation, 'subject' | 'found'>;
 
 /** Explains a Service that exists on a Node that may; `port` is the name of one of its ports. */
 export function explainNode(
-  context: Sight,
-  ledger: Ledger,
+  context: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   asked: Asked,
   look: NodeLookup,
 ): Explained {
   const { node: name, service: key, port } = asked;
-  const { snapshot } = context;
-  const [service, node] = [snapshot.services.get(key), snapshot.nodes.get(name)];
+  const { listers } = context;
+  const [service, node] = [listers.services.get(key), listers.nodes.get(name)];
   const what = `Service ${key}${port === null ? '' : `:${port}`}`;
   const names = service === undefined ? [] : namesOf(service, port);
   if (names.length === 0 || service === undefined) {
@@ -62,16 +62,16 @@ export function explainNode(
   const verdicts = verdictsOf(look.verdicts(name), names);
   const walked = names.map((one) => {
     const packets = look.walked(name, key, one);
-    return { port: one, alike: packets === null ? null : alikeOf(snapshot, packets) };
+    return { port: one, alike: packets === null ? null : alikeOf(listers, packets) };
   });
   const unknown = whyUnknown(look.verdicts(name), verdicts);
-  const findings = findingsAt(ledger, name, key);
+  const findings = findingsAt(serviceAuditor, name, key);
   const [worst] = findings;
   const verdict = verdicts.length === 0 ? 'unknown' : worstVerdict(verdicts.map((v) => v.verdict));
   const reasons = [
     ...walked.flatMap(({ port: of, alike }) =>
       alike === null
-        ? expectedReasons(context, ledger, service, node, of)
+        ? expectedReasons(context, serviceAuditor, service, node, of)
         : packetReasons(of, alike, port !== null),
     ),
     ...findings.map((one) =>
@@ -116,7 +116,7 @@ function whyUnknown(
 }
 
 /** What stands about the Service at the node, or about all of the node; worst first. */
-function findingsAt({ settle }: Ledger, node: string, service: Key): Finding[] {
+function findingsAt({ settle }: ServiceAuditor, node: string, service: Key): Finding[] {
   return settle
     .open()
     .filter((one) => one.node === node)
@@ -165,11 +165,11 @@ interface Alike {
 }
 
 /** Packets by frontend and what is wrong with them, those that differ first. */
-function alikeOf(snapshot: Snapshot, packets: readonly PacketTrace[]): Alike[] {
+function alikeOf(listers: Listers, packets: readonly PacketTrace[]): Alike[] {
   const groups = new Map<string, Alike>();
   for (const packet of packets) {
     const { kind, frontend, verdict, origin, unknown } = packet;
-    const wrong = verdict === 'conform' ? [] : wrongOf(snapshot, packet);
+    const wrong = verdict === 'conform' ? [] : wrongOf(listers, packet);
     // Where no endpoint is missed or met in error, what the fate itself is tells them apart.
     const fate = verdict === 'different' && wrong.length === 0 ? packet.actual : '';
     const key = [kind, frontend, verdict, fate, ...wrong, ...unknown].join('\n');
@@ -182,12 +182,12 @@ function alikeOf(snapshot: Snapshot, packets: readonly PacketTrace[]): Alike[] {
 }
 
 /** Which endpoints a packet does not come to, and to which it comes in error. */
-function wrongOf(snapshot: Snapshot, { wanted, allowed, got }: PacketTrace): string[] {
+function wrongOf(listers: Listers, { wanted, allowed, got }: PacketTrace): string[] {
   const missed = wanted.filter((one) => !got.includes(one));
   const stray = got.filter((one) => !allowed.includes(one));
   const named = (endpoints: readonly string[]): string =>
     fewOf(
-      endpoints.map((endpoint) => `${endpoint} ${ownerOf(snapshot, endpoint)}`),
+      endpoints.map((endpoint) => `${endpoint} ${ownerOf(listers, endpoint)}`),
       mostNamed,
     );
   const none = missed.length > 1 && missed.length === wanted.length;
@@ -199,8 +199,8 @@ function wrongOf(snapshot: Snapshot, { wanted, allowed, got }: PacketTrace): str
 }
 
 /** Whose an `ip:port` is, for people. */
-function ownerOf(snapshot: Snapshot, endpoint: string): string {
-  const [pod] = snapshot.podsAt(canonicalIP(ipOf(endpoint)));
+function ownerOf(listers: Listers, endpoint: string): string {
+  const [pod] = listers.podsAt(canonicalIP(ipOf(endpoint)));
   return pod === undefined ? '(of no pod)' : `(Pod ${pod.key})`;
 }
 
@@ -237,15 +237,15 @@ function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[]
 
 /** What must be forwarded where nobody knows what is; kube-proxy's mode and flags are guessed. */
 function expectedReasons(
-  { release }: Sight,
-  ledger: Ledger,
+  { release }: VerdictInput,
+  serviceAuditor: ServiceAuditor,
   service: Service,
   node: Node | undefined,
   name: string,
 ): Reason[] {
   if (node === undefined) return [];
   const config = defaultProxyConfig('iptables', node.kubeletMinor ?? release.minor);
-  const slices = slicesByService(ledger.audited.get(service.key)?.record.slices ?? []);
+  const slices = slicesByService(serviceAuditor.audited.get(service.key)?.record.slices ?? []);
   const forwarding = expectedForwarding([service], slices, node, config, node.addresses);
   const sender = probeSender(forwarding, node);
   return forwarding.frontends

@@ -9,18 +9,18 @@ import type {
   ObjectRef,
   Pod,
   Service,
-  Snapshot,
+  Listers,
 } from '../../model/objects.ts';
 import { label, portText } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
-import type { Item } from '../pending/pending.ts';
-import { foldListed, listedAt, spreadListed } from '../service/address-index.ts';
-import type { Role, ServiceRecord } from '../service/cache.ts';
+import type { PendingDifference } from '../pending/pending.ts';
+import { dropIndex, listedAt, buildIndex } from '../service/address-index.ts';
+import type { Role, ServiceState } from '../service/cache.ts';
 import { roleOf, slicesAt } from '../service/cache.ts';
 import type { ListedAddress } from '../service/compare.ts';
 import { isReady, sliceObject } from '../service/compare.ts';
-import type { Audited } from '../service/reconcile.ts';
+import type { ServiceAudit } from '../service/reconcile.ts';
 import type { ListingPlace, EntryState } from './condition.ts';
 import { entryStates } from './condition.ts';
 
@@ -43,7 +43,7 @@ const portsText = (ports: readonly { name: string | null }[], texts: readonly st
 const podNamed = (target: ObjectRef | null): string | null =>
   target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
 
-function listedStand(record: ServiceRecord, ip: string, listed: ListedAddress): ObservedEntry {
+function listedStand(record: ServiceState, ip: string, listed: ListedAddress): ObservedEntry {
   const { ready, ports, target } = listed;
   return {
     place: 'endpoints',
@@ -57,7 +57,7 @@ function listedStand(record: ServiceRecord, ip: string, listed: ListedAddress): 
 }
 
 /** As step.ts has it, of what stands. */
-function standing({ service }: ServiceRecord, ports: number): EntryState {
+function standing({ service }: ServiceState, ports: number): EntryState {
   const wanted = service?.ports.length ?? 0;
   if (ports === 0 && (wanted > 0 || service?.clusterIP !== 'None')) return 'no-ports';
   return ports < wanted ? 'fewer-ports' : 'ready';
@@ -71,12 +71,12 @@ function hintText({ forZones, forNodes }: Endpoint): string {
 }
 
 function slicedStand(
-  snapshot: Snapshot,
-  record: ServiceRecord,
+  listers: Listers,
+  record: ServiceState,
   slice: EndpointSlice,
   endpoint: Endpoint,
 ): ObservedEntry {
-  const role = roleOf(snapshot, record, slice);
+  const role = roleOf(listers, record, slice);
   const ready = isReady(endpoint);
   const end = endpoint.terminating === true ? ', terminating' : '';
   const conditions = `${ready ? 'ready' : 'not ready'}${end}`;
@@ -98,7 +98,7 @@ const isOf = ({ addresses }: Endpoint, address: string): boolean =>
   addresses.some((one) => isAt(one, address));
 
 /** Whether the Endpoints or any slice of a Service list an address. */
-function isListedIn(record: ServiceRecord, address: string): boolean {
+function isListedIn(record: ServiceState, address: string): boolean {
   if (listedAt(record, address).length > 0) return true;
   return slicesAt(record, address).some(({ endpoints }) =>
     endpoints.some((endpoint) => isOf(endpoint, address)),
@@ -111,17 +111,17 @@ function isListedIn(record: ServiceRecord, address: string): boolean {
  * entries need not be looked at; that keeps it from being a look at every address of a cluster.
  */
 export function servicesListing(
-  snapshot: Snapshot,
-  audited: Iterable<Audited>,
+  listers: Listers,
+  audited: Iterable<ServiceAudit>,
   addresses: readonly string[],
-): Audited[] {
+): ServiceAudit[] {
   const selecting = new Set(
     addresses
-      .flatMap((ip) => snapshot.podsAt(ip))
-      .flatMap(({ namespace, labels }) => snapshot.servicesSelecting(namespace, labels))
+      .flatMap((ip) => listers.podsAt(ip))
+      .flatMap(({ namespace, labels }) => listers.servicesSelecting(namespace, labels))
       .map(({ key }) => key),
   );
-  const found: Audited[] = [];
+  const found: ServiceAudit[] = [];
   for (const of of audited) {
     const { service } = of.record;
     if (service !== null && !selecting.has(of.record.key) && isInOrder(of, service)) continue;
@@ -131,7 +131,7 @@ export function servicesListing(
 }
 
 /** Whether all that stands of a Service is judged, and is as it must be. */
-function isInOrder({ record, items, unknown }: Audited, service: Service): boolean {
+function isInOrder({ record, items, unknown }: ServiceAudit, service: Service): boolean {
   if (items.size > 0 || unknown.size > 0 || service.deleting || !isSelected(service)) return false;
   return record.slices.every(
     (slice) =>
@@ -143,15 +143,15 @@ function isInOrder({ record, items, unknown }: Audited, service: Service): boole
 
 /** The entries at an address, found through the indexes of the record where it has any. */
 export function entriesAt(
-  snapshot: Snapshot,
-  record: ServiceRecord,
+  listers: Listers,
+  record: ServiceState,
   address: string,
 ): ObservedEntry[] {
   const stands = listedAt(record, address).map((one) => listedStand(record, address, one));
   for (const slice of slicesAt(record, address)) {
     for (const endpoint of slice.endpoints) {
       if (!isOf(endpoint, address)) continue;
-      stands.push({ ...slicedStand(snapshot, record, slice, endpoint), address });
+      stands.push({ ...slicedStand(listers, record, slice, endpoint), address });
     }
   }
   return stands;
@@ -159,24 +159,24 @@ export function entriesAt(
 
 /** Every entry of a Service that `wanted` takes by its address or by the pod that it names. */
 export function entriesMatching(
-  snapshot: Snapshot,
-  record: ServiceRecord,
+  listers: Listers,
+  record: ServiceState,
   wanted: (address: string, pod: string | null) => boolean,
 ): ObservedEntry[] {
   const stands: ObservedEntry[] = [];
-  for (const [ip, listed] of spreadListed(record)) {
+  for (const [ip, listed] of buildIndex(record)) {
     for (const one of 'ip' in listed ? [listed] : listed) {
       if (wanted(ip, podNamed(one.target))) stands.push(listedStand(record, ip, one));
     }
   }
-  foldListed(record);
+  dropIndex(record);
   for (const slice of record.slices) {
     for (const endpoint of slice.endpoints) {
       const pod = podNamed(endpoint.target);
       for (const one of endpoint.addresses) {
         const address = canonicalIP(one);
         if (!wanted(address, pod)) continue;
-        stands.push({ ...slicedStand(snapshot, record, slice, endpoint), address });
+        stands.push({ ...slicedStand(listers, record, slice, endpoint), address });
       }
     }
   }
@@ -184,9 +184,9 @@ export function entriesMatching(
 }
 
 /** The entries of a pod: those that name it, and those at its addresses that name no other pod. */
-export function entriesOfPod(snapshot: Snapshot, record: ServiceRecord, pod: Pod): ObservedEntry[] {
+export function entriesOfPod(listers: Listers, record: ServiceState, pod: Pod): ObservedEntry[] {
   const ips = new Set(pod.ips.map(canonicalIP));
-  return entriesMatching(snapshot, record, (address, named) =>
+  return entriesMatching(listers, record, (address, named) =>
     named === null ? ips.has(address) : named === pod.key,
   );
 }
@@ -214,19 +214,19 @@ const ofService: ReadonlySet<string> = new Set(['endpoints-missing']);
  * entries name it, but for those about another pod there.
  */
 export function itemsAbout(
-  snapshot: Snapshot,
-  of: Audited,
+  listers: Listers,
+  of: ServiceAudit,
   pod: Pod,
   stands: readonly ObservedEntry[],
-): Item[] {
+): PendingDifference[] {
   const ips = new Set([...pod.ips.map(canonicalIP), ...stands.map(({ address }) => address)]);
-  const found: Item[] = [];
+  const found: PendingDifference[] = [];
   for (const [unit, items] of of.items) {
     const [kind = '', address] = unit.split(' ');
     if (address === undefined) {
       for (const item of items) if (isWholeAbout(item, pod, ips, stands)) found.push(item);
     } else if (kind !== 'slice' && ips.has(address)) {
-      const others = snapshot.podsAt(address).filter((other) => other !== pod);
+      const others = listers.podsAt(address).filter((other) => other !== pod);
       for (const item of items) {
         const { subject } = item.difference;
         const elsewhere = others.some(({ name, uid }) => subject === name || subject.endsWith(uid));
@@ -240,7 +240,7 @@ export function itemsAbout(
 
 /** Whether a difference of the Service as a whole is about this pod too. */
 function isWholeAbout(
-  { difference: { code, subject } }: Item,
+  { difference: { code, subject } }: PendingDifference,
   pod: Pod,
   ips: ReadonlySet<string>,
   stands: readonly ObservedEntry[],

@@ -8,15 +8,15 @@
 import type { Pod } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import type { Severity } from '../finding/catalogue.ts';
-import type { Unknown, Verdict } from '../finding/verdicts.ts';
+import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
-import type { Item } from '../pending/pending.ts';
+import type { PendingDifference } from '../pending/pending.ts';
 import { nodeOf } from '../service/cache.ts';
 import { truncationOf } from '../service/endpoints.ts';
-import type { Written } from '../service/enqueue.ts';
-import type { Audited } from '../service/reconcile.ts';
-import type { Sight } from '../service/verdict.ts';
-import { reasonOf, written } from '../service/verdict.ts';
+import type { ServiceOutput } from '../service/enqueue.ts';
+import type { ServiceAudit } from '../service/reconcile.ts';
+import type { VerdictInput } from '../service/verdict.ts';
+import { unknownReason, serviceOutputs } from '../service/verdict.ts';
 import type {
   ExpectedEntry,
   PodAndService,
@@ -66,32 +66,32 @@ export interface PairExplanation {
 }
 
 interface Asked {
-  readonly context: Sight;
-  readonly of: Audited;
+  readonly context: VerdictInput;
+  readonly of: ServiceAudit;
   readonly pair: PodAndService;
   readonly chain: Conditions;
   readonly stands: readonly ObservedEntry[];
-  readonly items: readonly Item[];
+  readonly items: readonly PendingDifference[];
 }
 
-const outputOf = (place: ListingPlace): Written =>
+const outputOf = (place: ListingPlace): ServiceOutput =>
   place === 'endpoints' ? 'endpoints' : 'endpointslices';
 
 const better = (a: EntryState, b: EntryState): EntryState =>
   entryStates.indexOf(a) >= entryStates.indexOf(b) ? a : b;
 
-const itemsAt = (items: readonly Item[], place: ListingPlace): Item[] =>
+const itemsAt = (items: readonly PendingDifference[], place: ListingPlace): PendingDifference[] =>
   items.filter((item) => item.output === outputOf(place));
 
 /** The verdict on some of the differences of an output, as verdictOf has it on all of them. */
 export function verdictOn(
-  { stale }: Sight,
-  of: Audited,
-  items: readonly Item[],
-  output: Written,
+  { stale }: VerdictInput,
+  of: ServiceAudit,
+  items: readonly PendingDifference[],
+  output: ServiceOutput,
 ): Verdict {
   const loud = items.filter((item) => item.output === output && !legal.has(item.difference.code));
-  const unknown = reasonOf(of, output, stale);
+  const unknown = unknownReason(of, output, stale);
   if (unknown === 'input-stale') return 'unknown';
   if (loud.some(({ openedAt }) => openedAt !== null)) return 'different';
   if (unknown !== null) return 'unknown';
@@ -105,8 +105,9 @@ function verdictAt({ context, of, items, pair }: Asked, place: ListingPlace): Ve
 }
 
 /** Why some of a Service cannot be judged; null where all can. */
-export const anyUnknown = ({ stale }: Sight, of: Audited): Unknown | null =>
-  written.map((output) => reasonOf(of, output, stale)).find((one) => one !== null) ?? null;
+export const anyUnknown = ({ stale }: VerdictInput, of: ServiceAudit): UnknownReason | null =>
+  serviceOutputs.map((output) => unknownReason(of, output, stale)).find((one) => one !== null) ??
+  null;
 
 const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
@@ -115,13 +116,17 @@ export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
   worstFirst.find((one) => verdicts.includes(one)) ?? 'conform';
 
 /** Explains a pod and a Service; `of` is what the ledger holds of that Service. */
-export function explainPair(context: Sight, of: Audited, pod: Pod): PairExplanation | null {
+export function explainPair(
+  context: VerdictInput,
+  of: ServiceAudit,
+  pod: Pod,
+): PairExplanation | null {
   const { service } = of.record;
   if (service === null) return null;
-  const { snapshot, release } = context;
-  const pair = { service, pod, node: nodeOf(snapshot, pod) };
-  const stands = entriesOfPod(snapshot, of.record, pod);
-  const items = itemsAbout(snapshot, of, pod, stands);
+  const { listers, release } = context;
+  const pair = { service, pod, node: nodeOf(listers, pod) };
+  const stands = entriesOfPod(listers, of.record, pod);
+  const items = itemsAbout(listers, of, pod, stands);
   const asked: Asked = {
     context,
     of,
@@ -220,7 +225,7 @@ const reasonsMore = (count: number): string =>
   count === 1 ? 'for one more reason' : `for ${String(count)} more reasons`;
 
 /** What stands instead of what should, in one clause. */
-function butText(places: readonly PlaceComparison[], worst: Item): string {
+function butText(places: readonly PlaceComparison[], worst: PendingDifference): string {
   const wrong = places.filter(({ expected, actual, verdict }) => {
     return expected !== actual && (verdict === 'different' || verdict === 'pending');
   });
@@ -242,7 +247,7 @@ function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceCo
     ...itemReasons(itemsAt(items, place)),
   ];
   const name = placeName(place);
-  const unknown = reasonOf(of, outputOf(place), asked.context.stale);
+  const unknown = unknownReason(of, outputOf(place), asked.context.stale);
   if (verdict === 'unknown' && unknown !== null) {
     return reason('unknown', `${name}: unknown, since ${unknownText[unknown]}`, { parts });
   }

@@ -5,8 +5,8 @@
 import type { Severity } from '../finding/catalogue.ts';
 import { catalogue, isWorse } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
-import type { Unknown } from '../finding/verdicts.ts';
-import type { Item } from '../pending/pending.ts';
+import type { UnknownReason } from '../finding/verdicts.ts';
+import type { PendingDifference } from '../pending/pending.ts';
 import type { Condition } from './condition.ts';
 
 /** yes: as it must be for traffic to come; no: not so; note: worth knowing, decides nothing. */
@@ -53,12 +53,15 @@ export function conditionReason(step: Condition, since: number | null = null): R
 }
 
 /** What a difference is about, in the words of the catalogue, and what explains it. */
-export const itemReason = (item: Item): Reason => sameReason([item, []]);
+export const itemReason = (item: PendingDifference): Reason => sameReason([item, []]);
 
 const fewSides = 3;
 
 /** Differences of one code, object and cause as one reason; the first speaks for the others. */
-function sameReason([first, others]: readonly [Item, readonly Item[]]): Reason {
+function sameReason([first, others]: readonly [
+  PendingDifference,
+  readonly PendingDifference[],
+]): Reason {
   const { difference, output, cause, openedAt, proven } = first;
   const { code, object, field } = difference;
   const { title, meaning, remedy, upstream } = catalogue[code];
@@ -84,13 +87,13 @@ function sameReason([first, others]: readonly [Item, readonly Item[]]): Reason {
 }
 
 /** What was expected, where something was, and what is there. */
-function sides({ difference: { expected, actual } }: Item): Reason[] {
+function sides({ difference: { expected, actual } }: PendingDifference): Reason[] {
   const found = reason('note', `found: ${actual ?? 'nothing'}`);
   return expected === null ? [found] : [reason('note', `expected: ${expected}`), found];
 }
 
 /** The same in one clause, with the cause where one is known. */
-export function itemText({ difference, cause }: Item): string {
+export function itemText({ difference, cause }: PendingDifference): string {
   const { code, expected, actual } = difference;
   const got = actual ?? `missing is ${expected ?? 'all of it'}`;
   const why = cause === null ? '' : `. Cause: ${causes[cause].title}`;
@@ -100,8 +103,8 @@ export function itemText({ difference, cause }: Item): string {
 const few = 5;
 
 /** Differences worst first, those alike as one. */
-export function itemReasons(items: readonly Item[]): Reason[] {
-  const groups = new Map<string, [Item, Item[]]>();
+export function itemReasons(items: readonly PendingDifference[]): Reason[] {
+  const groups = new Map<string, [PendingDifference, PendingDifference[]]>();
   for (const item of inOrder(items)) {
     const { code, object } = item.difference;
     const key = `${code} ${String(item.cause)} ${String(item.openedAt === null)} ${object}`;
@@ -116,7 +119,7 @@ export function itemReasons(items: readonly Item[]): Reason[] {
 }
 
 /** Worst first. */
-export const inOrder = (items: readonly Item[]): Item[] =>
+export const inOrder = (items: readonly PendingDifference[]): PendingDifference[] =>
   [...items].sort(
     (a, b) =>
       Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)) ||
@@ -124,11 +127,11 @@ export const inOrder = (items: readonly Item[]): Item[] =>
   );
 
 /** The worst severity of what has stood long enough to be a finding; null: nothing has. */
-export function worstOf(items: readonly Item[]): Severity | null {
+export function worstOf(items: readonly PendingDifference[]): Severity | null {
   return inOrder(items.filter(({ openedAt }) => openedAt !== null))[0]?.severity ?? null;
 }
 
-export const unknownText: Readonly<Record<Unknown, string>> = {
+export const unknownText: Readonly<Record<UnknownReason, string>> = {
   'pods-not-known': 'the input has no Pods',
   'nodes-not-known': 'the input has no Nodes',
   'endpoints-not-known': 'the input has no Endpoints',

@@ -16,14 +16,14 @@ import type { Severity } from '../finding/catalogue.ts';
 import type { Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
 import { fillGroups, surplusOf } from '../measure/fill.ts';
-import type { Item } from '../pending/pending.ts';
-import type { Context, ServiceRecord } from '../service/cache.ts';
+import type { PendingDifference } from '../pending/pending.ts';
+import type { AuditContext, ServiceState } from '../service/cache.ts';
 import { nodeOf, slicesOf } from '../service/cache.ts';
 import { countHints } from '../service/endpointslices.ts';
-import type { Written } from '../service/enqueue.ts';
-import type { Audited } from '../service/reconcile.ts';
-import type { Sight } from '../service/verdict.ts';
-import { reasonOf, verdictOf, written } from '../service/verdict.ts';
+import type { ServiceOutput } from '../service/enqueue.ts';
+import type { ServiceAudit } from '../service/reconcile.ts';
+import type { VerdictInput } from '../service/verdict.ts';
+import { unknownReason, verdictOf, serviceOutputs } from '../service/verdict.ts';
 import type { EntryState } from './condition.ts';
 import { stateWords } from './condition.ts';
 import type { Conditions } from './conditions.ts';
@@ -53,7 +53,7 @@ export interface ServiceExplanation {
   readonly service: string;
   readonly answer: string;
   readonly change: string | null;
-  readonly verdicts: Readonly<Record<Written, Verdict | null>>;
+  readonly verdicts: Readonly<Record<ServiceOutput, Verdict | null>>;
   readonly severity: Severity | null;
   readonly reasons: readonly Reason[];
 }
@@ -67,8 +67,8 @@ interface Group {
 
 /** The selected pods in groups of the same outcome for the same reason, largest first. */
 function groupsOf(
-  { snapshot, release }: Context,
-  record: ServiceRecord,
+  { listers, release }: AuditContext,
+  record: ServiceState,
   service: Service,
 ): Group[] {
   const ids = new Map<object, number>();
@@ -88,7 +88,7 @@ function groupsOf(
     .flatMap((pods) => {
       const [pod] = pods;
       if (pod === undefined) return [];
-      const chain = evaluateConditions({ service, pod, node: nodeOf(snapshot, pod) }, release);
+      const chain = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);
       return [{ chain, standing: standingInSlices(chain), pods }];
     })
     .sort((a, b) => b.pods.length - a.pods.length);
@@ -130,10 +130,10 @@ function groupReason(group: Group): Reason {
   });
 }
 
-function podsReason(context: Context, record: ServiceRecord, service: Service): Reason | null {
+function podsReason(context: AuditContext, record: ServiceState, service: Service): Reason | null {
   if (!isSelected(service)) return null;
-  const { snapshot } = context;
-  if (!snapshot.knows('pods')) return reason('unknown', `Pods: ${unknownText['pods-not-known']}`);
+  const { listers } = context;
+  if (!listers.knows('pods')) return reason('unknown', `Pods: ${unknownText['pods-not-known']}`);
   if (record.members.length === 0) return nobodyReason(context, service);
   const groups = groupsOf(context, record, service);
   const ready = countOf(groups, 'ready') + countOf(groups, 'fewer-ports');
@@ -146,8 +146,8 @@ const countOf = (groups: readonly Group[], standing: EntryState): number =>
   groups.reduce((sum, group) => sum + (group.standing === standing ? group.pods.length : 0), 0);
 
 /** A selector that nothing matches, and what comes closest to it. */
-function nobodyReason({ snapshot }: Context, service: Service): Reason {
-  const { nearest, more } = podsNear(snapshot, service);
+function nobodyReason({ listers }: AuditContext, service: Service): Reason {
+  const { nearest, more } = podsNear(listers, service);
   const parts = nearest.map(({ missed, count, pod, near }) => {
     const meant = near ? ': perhaps what is meant' : '';
     const which = `${counted(count, 'pod')} such as ${pod.name}`;
@@ -165,7 +165,7 @@ function nobodyReason({ snapshot }: Context, service: Service): Reason {
   if (more > 0) parts.push(reason('note', `and ${counted(more, 'more group')} of pods`));
   // That is a look at every pod of the cluster, and who has found the slip needs no other guess.
   const isFound = nearest.some(({ near }) => near);
-  const elsewhere = isFound ? [] : namespacesMatching(snapshot, service);
+  const elsewhere = isFound ? [] : namespacesMatching(listers, service);
   if (elsewhere.length > 0) {
     const where = elsewhere.join(', ');
     const text = `pods with these labels are in namespace ${where}, where it does not look`;
@@ -208,15 +208,19 @@ function kindReason(service: Service): Reason {
 }
 
 /** Outputs for people. */
-export const outputNames: Readonly<Record<Written, string>> = {
+export const outputNames: Readonly<Record<ServiceOutput, string>> = {
   endpoints: 'Endpoints',
   endpointslices: 'EndpointSlices',
   mirrored: 'Mirrored EndpointSlices',
 };
 
-function outputReason(context: Sight, of: Audited, output: Written): Reason | null {
-  const { snapshot, stale } = context;
-  const verdict = verdictOf(snapshot, of, output, stale);
+function outputReason(
+  context: VerdictInput,
+  of: ServiceAudit,
+  output: ServiceOutput,
+): Reason | null {
+  const { listers, stale } = context;
+  const verdict = verdictOf(listers, of, output, stale);
   const items = allItems(of).filter((item) => item.output === output);
   const what = whatStands(context, of.record, output);
   const name = outputNames[output];
@@ -224,7 +228,7 @@ function outputReason(context: Sight, of: Audited, output: Written): Reason | nu
     if (output !== 'mirrored') return null;
     return reason('note', `${name}: none, ${whyNotMirrored(of.record)}`);
   }
-  const unknown = reasonOf(of, output, stale);
+  const unknown = unknownReason(of, output, stale);
   const why = verdict === 'unknown' && unknown !== null ? `, since ${unknownText[unknown]}` : '';
   const mark = verdict === 'conform' ? 'yes' : verdict === 'unknown' ? 'unknown' : 'no';
   const parts = [...itemReasons(items), ...goneReasons(context, of, output)];
@@ -235,15 +239,19 @@ function outputReason(context: Sight, of: Audited, output: Written): Reason | nu
 }
 
 /** Pods that wrong entries name and that are not there. */
-function goneReasons({ snapshot }: Context, { record, items }: Audited, output: Written): Reason[] {
-  if (!snapshot.knows('pods')) return [];
+function goneReasons(
+  { listers }: AuditContext,
+  { record, items }: ServiceAudit,
+  output: ServiceOutput,
+): Reason[] {
+  if (!listers.knows('pods')) return [];
   const units = [...items].filter(([, there]) => there.some((one) => one.output === output));
   const named = units
     .flatMap(([unit]) => unit.split(' ')[1] ?? [])
     .slice(0, mostLookedAt)
-    .flatMap((address) => entriesAt(snapshot, record, address))
+    .flatMap((address) => entriesAt(listers, record, address))
     .filter(({ place }) => (place === 'endpoints') === (output === 'endpoints'))
-    .flatMap(({ pod }) => (pod === null || snapshot.pods.has(pod) ? [] : [pod]));
+    .flatMap(({ pod }) => (pod === null || listers.pods.has(pod) ? [] : [pod]));
   const gone = [...new Set(named)].sort();
   return gone.length === 0 ? [] : [reason('note', `there is no Pod ${fewOf(gone)} any more`)];
 }
@@ -252,9 +260,9 @@ function goneReasons({ snapshot }: Context, { record, items }: Audited, output: 
 const mostLookedAt = 20;
 
 /** More slices than needed: the controller fills those that have room, and never packs anew. */
-function surplusReasons(context: Context, record: ServiceRecord): Reason[] {
-  const { snapshot, maxEndpointsPerSlice: max } = context;
-  const groups = fillGroups(slicesOf(snapshot, record, 'controller'), max);
+function surplusReasons(context: AuditContext, record: ServiceState): Reason[] {
+  const { listers, maxEndpointsPerSlice: max } = context;
+  const groups = fillGroups(slicesOf(listers, record, 'controller'), max);
   const [slices, surplus] = [
     groups.reduce((sum, group) => sum + group.slices, 0),
     groups.reduce((sum, group) => sum + surplusOf(group), 0),
@@ -267,7 +275,11 @@ function surplusReasons(context: Context, record: ServiceRecord): Reason[] {
 }
 
 /** What an output holds, in numbers. */
-function whatStands({ snapshot }: Context, record: ServiceRecord, output: Written): string {
+function whatStands(
+  { listers }: AuditContext,
+  record: ServiceState,
+  output: ServiceOutput,
+): string {
   if (output === 'endpoints') {
     const { endpoints } = record;
     if (endpoints === null) return 'the object does not exist';
@@ -277,7 +289,7 @@ function whatStands({ snapshot }: Context, record: ServiceRecord, output: Writte
       ? 'no addresses'
       : `${String(ready)} ready of ${counted(all, 'address', 'addresses')}`;
   }
-  const slices = slicesOf(snapshot, record, output === 'mirrored' ? 'mirror' : 'controller');
+  const slices = slicesOf(listers, record, output === 'mirrored' ? 'mirror' : 'controller');
   const endpoints = slices.flatMap((slice) => slice.endpoints);
   const ready = endpoints.filter((one) => one.ready !== false).length;
   const ports = new Set(slices.flatMap((slice) => slice.ports.map(portText)));
@@ -289,7 +301,7 @@ function whatStands({ snapshot }: Context, record: ServiceRecord, output: Writte
 }
 
 /** Why nothing is mirrored. endpointslicemirroring_controller.go syncEndpoints. */
-function whyNotMirrored({ service, endpoints }: ServiceRecord): string {
+function whyNotMirrored({ service, endpoints }: ServiceState): string {
   if (service !== null && service.selector !== null) return 'since the Service has a selector';
   if (endpoints === null) return 'since there are no Endpoints to mirror';
   if (endpoints.labels[label.skipMirror] === 'true') return `since ${label.skipMirror} is set`;
@@ -299,7 +311,7 @@ function whyNotMirrored({ service, endpoints }: ServiceRecord): string {
   return 'since nothing must be mirrored';
 }
 
-function hintReasons({ snapshot, release }: Context, record: ServiceRecord): Reason[] {
+function hintReasons({ listers, release }: AuditContext, record: ServiceState): Reason[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
   const mode = hintMode(service, release);
@@ -317,18 +329,18 @@ function hintReasons({ snapshot, release }: Context, record: ServiceRecord): Rea
     const text = `hints: every ready endpoint for ${to} (${by})`;
     return [reason('note', text, { source })];
   }
-  const slices = slicesOf(snapshot, record, 'controller');
+  const slices = slicesOf(listers, record, 'controller');
   const { ready, zones } = countHints(slices);
   if (zones.size > 0)
     return [reason('note', `hints for ${[...zones].sort().join(', ')}`, { source })];
-  const why = whyNoHints(snapshot.zoneCapacity, ready) ?? 'they come back at a later sync';
+  const why = whyNoHints(listers.zoneCapacity, ready) ?? 'they come back at a later sync';
   return [reason('note', `no hints although topology-mode is Auto: ${why}`, { source })];
 }
 
-const allItems = ({ items }: Audited): Item[] => [...items.values()].flat();
+const allItems = ({ items }: ServiceAudit): PendingDifference[] => [...items.values()].flat();
 
-function foreignReasons({ snapshot }: Context, record: ServiceRecord): Reason[] {
-  return slicesOf(snapshot, record, 'foreign')
+function foreignReasons({ listers }: AuditContext, record: ServiceState): Reason[] {
+  return slicesOf(listers, record, 'foreign')
     .slice(0, 5)
     .map((slice) => {
       const count = counted(slice.endpoints.length, 'endpoint');
@@ -340,7 +352,7 @@ function foreignReasons({ snapshot }: Context, record: ServiceRecord): Reason[] 
 }
 
 /** What is true of the input; where nobody suffers it is worth knowing and no more. */
-function inputReason(items: readonly Item[]): Reason | null {
+function inputReason(items: readonly PendingDifference[]): Reason | null {
   const input = items.filter(({ output }) => output === 'input');
   if (input.length === 0) return null;
   const parts = itemReasons(input);
@@ -350,21 +362,21 @@ function inputReason(items: readonly Item[]): Reason | null {
 }
 
 /** Explains the Service that `of` is about, or what is left under its name. */
-export function explainService(context: Sight, of: Audited): ServiceExplanation {
-  const { snapshot, stale } = context;
+export function explainService(context: VerdictInput, of: ServiceAudit): ServiceExplanation {
+  const { listers, stale } = context;
   const { record } = of;
   const { service } = record;
   const items = allItems(of);
   const verdicts = { endpoints: null, endpointslices: null, mirrored: null } as Record<
-    Written,
+    ServiceOutput,
     Verdict | null
   >;
-  for (const output of written) verdicts[output] = verdictOf(snapshot, of, output, stale);
+  for (const output of serviceOutputs) verdicts[output] = verdictOf(listers, of, output, stale);
   const pods = service === null ? null : podsReason(context, record, service);
   const reasons = [
     service === null ? reason('no', `there is no Service ${record.key}`) : kindReason(service),
     pods,
-    ...written.map((output) => outputReason(context, of, output)),
+    ...serviceOutputs.map((output) => outputReason(context, of, output)),
     inputReason(items),
     ...foreignReasons(context, record),
   ].filter((one) => one !== null);
@@ -373,10 +385,10 @@ export function explainService(context: Sight, of: Audited): ServiceExplanation 
 }
 
 function answerOf(
-  context: Sight,
-  of: Audited,
+  context: VerdictInput,
+  of: ServiceAudit,
   pods: Reason | null,
-  items: readonly Item[],
+  items: readonly PendingDifference[],
 ): { answer: string; change: string | null } {
   const { record } = of;
   const { service } = record;
@@ -396,7 +408,7 @@ function answerOf(
   return { answer, change: itemReason(worst).change };
 }
 
-function stateOf(record: ServiceRecord, service: Service, pods: Reason | null): string {
+function stateOf(record: ServiceState, service: Service, pods: Reason | null): string {
   if (service.type === 'ExternalName')
     return 'is an alias in DNS (ExternalName) and has no endpoints';
   if (service.selector === null) {

@@ -9,10 +9,10 @@
 import { canonicalIP, parseIP } from '../../model/ip.ts';
 import type { EndpointSlice, Key, Pod, Service } from '../../model/objects.ts';
 import { expectedAddress, isSelected } from '../../shadow/endpoints.ts';
-import type { Item } from '../pending/pending.ts';
-import type { Context, Role, ServiceRecord } from '../service/cache.ts';
+import type { PendingDifference } from '../pending/pending.ts';
+import type { AuditContext, Role, ServiceState } from '../service/cache.ts';
 import { nodeOf, roleOf } from '../service/cache.ts';
-import type { Audited } from '../service/reconcile.ts';
+import type { ServiceAudit } from '../service/reconcile.ts';
 import type { ListingPlace, EntryState } from './condition.ts';
 import { evaluateConditions, decidingCondition } from './conditions.ts';
 import type { ObservedEntry } from './observed.ts';
@@ -43,7 +43,7 @@ export interface ServiceTableRow {
   /** What keeps traffic from the pod, of what is expected; null: nothing. */
   readonly why: string | null;
   readonly entries: readonly ObservedEntry[];
-  readonly items: readonly Item[];
+  readonly items: readonly PendingDifference[];
 }
 
 export interface ServiceTable {
@@ -62,8 +62,8 @@ interface Spot {
 
 /** The rows from the `from`-th on, at most `most`; `of` is what the ledger holds of the Service. */
 export function serviceTable(
-  context: Context,
-  of: Audited,
+  context: AuditContext,
+  of: ServiceAudit,
   from: number,
   most: number,
 ): ServiceTable {
@@ -79,15 +79,15 @@ export function serviceTable(
   };
 }
 
-function columnOf(context: Context, record: ServiceRecord, slice: EndpointSlice): SliceColumn {
+function columnOf(context: AuditContext, record: ServiceState, slice: EndpointSlice): SliceColumn {
   const { name, addressType, endpoints } = slice;
-  const role = roleOf(context.snapshot, record, slice);
+  const role = roleOf(context.listers, record, slice);
   return { name, addressType, role, endpoints: endpoints.length };
 }
 
 /** What is held against single addresses. */
-function itemsByAddress({ items }: Audited): Map<string, Item[]> {
-  const found = new Map<string, Item[]>();
+function itemsByAddress({ items }: ServiceAudit): Map<string, PendingDifference[]> {
+  const found = new Map<string, PendingDifference[]>();
   for (const [unit, there] of items) {
     const [kind, address] = unit.split(' ');
     if (address === undefined || kind === 'slice') continue;
@@ -97,7 +97,7 @@ function itemsByAddress({ items }: Audited): Map<string, Item[]> {
 }
 
 /** Every row, those that differ first, then those of selected pods by name, then the others. */
-function placesIn(record: ServiceRecord, differing: Iterable<string>): Spot[] {
+function placesIn(record: ServiceState, differing: Iterable<string>): Spot[] {
   const members = new Map<string, Pod[]>();
   const without: Spot[] = [];
   const pods = [...record.members].sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -129,17 +129,17 @@ function placesIn(record: ServiceRecord, differing: Iterable<string>): Spot[] {
 }
 
 function rowOf(
-  context: Context,
-  of: Audited,
+  context: AuditContext,
+  of: ServiceAudit,
   { address, pod }: Spot,
-  byAddress: ReadonlyMap<string, readonly Item[]>,
+  byAddress: ReadonlyMap<string, readonly PendingDifference[]>,
 ): ServiceTableRow {
   const { record } = of;
-  const stands = address === '' ? [] : entriesAt(context.snapshot, record, address);
+  const stands = address === '' ? [] : entriesAt(context.listers, record, address);
   const own = pod === null ? stands : stands.filter((one) => (one.pod ?? pod.key) === pod.key);
   const named = stands.find((stand) => stand.pod !== null)?.pod ?? null;
   const { expected, why } = expectedAt(context, record.service, pod, address);
-  const other = context.snapshot.pods.get(named ?? '');
+  const other = context.listers.pods.get(named ?? '');
   return {
     address,
     pod: pod?.key ?? named,
@@ -154,17 +154,17 @@ function rowOf(
 }
 
 function expectedAt(
-  { snapshot, release }: Context,
+  { listers, release }: AuditContext,
   service: Service | null,
   pod: Pod | null,
   address: string,
 ): Pick<ServiceTableRow, 'expected' | 'why'> {
   const isTheirs = service !== null && isSelected(service);
-  if (!isTheirs || !snapshot.knows('pods')) {
+  if (!isTheirs || !listers.knows('pods')) {
     return { expected: { endpoints: null, slices: null }, why: null };
   }
   if (pod === null) return { expected: { endpoints: 'absent', slices: 'absent' }, why: null };
-  const chain = evaluateConditions({ service, pod, node: nodeOf(snapshot, pod) }, release);
+  const chain = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);
   const family = parseIP(address)?.family ?? null;
   const at = (place: ListingPlace | null): EntryState | null =>
     chain.expected.find((outcome) => outcome.place === place)?.state ?? null;

@@ -3,7 +3,7 @@
 // that several may be.
 
 import { parseIP } from '../../model/ip.ts';
-import type { Key, Snapshot } from '../../model/objects.ts';
+import type { Key, Listers } from '../../model/objects.ts';
 import type { ExplainTarget } from './explanation.ts';
 
 /** Names as they were given: the namespace may be missing. */
@@ -111,16 +111,16 @@ const named = (key: Key | null): Named | null => {
 };
 
 /** The subject, once it is known where its objects are; null before that. */
-export function resolveTarget(asked: ParsedTarget, snapshot: Snapshot): ExplainTarget | null {
+export function resolveTarget(asked: ParsedTarget, listers: Listers): ExplainTarget | null {
   const { pod, service, address, node, port } = asked;
   if (address !== null) return { kind: 'address', address };
   if (node !== null && service !== null) {
-    const key = keyOf(service, snapshot.services, null);
+    const key = keyOf(service, listers.services, null);
     return key === null ? null : { kind: 'node', node, service: key, port };
   }
-  const podKey = pod === null ? null : keyOf(pod, snapshot.pods, service);
+  const podKey = pod === null ? null : keyOf(pod, listers.pods, service);
   const beside = (service?.namespace ?? null) === null ? named(podKey) : null;
-  const serviceKey = service === null ? null : keyOf(service, snapshot.services, beside);
+  const serviceKey = service === null ? null : keyOf(service, listers.services, beside);
   if (pod === null) return serviceKey === null ? null : { kind: 'service', service: serviceKey };
   if (podKey === null) return null;
   if (service === null) return { kind: 'pod', pod: podKey };
@@ -133,7 +133,7 @@ export function resolveTarget(asked: ParsedTarget, snapshot: Snapshot): ExplainT
  */
 export function unresolvedTarget(
   { pod, service, node, port }: ParsedTarget,
-  { services, pods }: Snapshot,
+  { services, pods }: Listers,
 ): ExplainTarget {
   const keyIn = (held: ReadonlyMap<Key, { name: string }>, one: Named): Key =>
     keyOf(one, held, null) ?? `*/${one.name}`;

@@ -4,16 +4,16 @@ import type { Code } from './catalogue.ts';
 
 export type Verdict = 'conform' | 'pending' | 'different' | 'unknown';
 /** Why an output cannot be judged. */
-export type Unknown =
+export type UnknownReason =
   | 'pods-not-known'
   | 'nodes-not-known'
   | 'endpoints-not-known'
   | 'endpointslices-not-known'
   | 'object-unreadable'
   | 'input-stale'
-  | UnknownOfNode;
+  | NodeUnknownReason;
 /** Why a node, or a Service port on it, cannot be judged. */
-export type UnknownOfNode =
+export type NodeUnknownReason =
   | 'node-not-known'
   | 'proxy-mode-not-modelled'
   | 'rules-not-known'

@@ -4,7 +4,7 @@
 import type { Code } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference as differenceOf } from '../finding/difference.ts';
-import type { Item } from '../pending/pending.ts';
+import type { PendingDifference } from '../pending/pending.ts';
 import { operationOf } from '../service/reconcile.ts';
 import type { NodeFinding, PacketDifference } from './aggregate.ts';
 import {
@@ -21,7 +21,7 @@ import { divergedAt, servicesOfDifference, staleness } from './staleness.ts';
 
 /** A finding that is open, and the differences that make it. */
 export interface OpenNodeFinding {
-  readonly item: Item;
+  readonly item: PendingDifference;
   readonly wide: boolean;
   keys: ReadonlySet<string>;
 }
@@ -121,7 +121,7 @@ function beginning({ clocks }: TrackedNode, observer: ObservedNode, finding: Nod
 // A finding about a node as an item of the settle window: what the report shows of it.
 
 /** An item that has not opened yet. */
-export function toPendingItem(finding: NodeFinding, since: number, at: number): Item {
+export function toPendingItem(finding: NodeFinding, since: number, at: number): PendingDifference {
   const port = finding.differences.find((one) => one.port !== null)?.port;
   return {
     ...(finding.nodeWide && port ? { witness: `${port.namespace}/${port.service}` } : {}),

@@ -14,13 +14,13 @@
 //
 // Left out: rules that come and go between two dumps.
 
-import type { Key, Node, Snapshot } from '../../model/objects.ts';
+import type { Key, Node, Listers } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { Lack } from '../../rules/ruleset.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
-import type { UnknownOfNode } from '../finding/verdicts.ts';
-import type { Owned, Settle } from '../pending/pending.ts';
+import type { NodeUnknownReason } from '../finding/verdicts.ts';
+import type { OwnedDifference, PendingFindings } from '../pending/pending.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
 import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
@@ -70,7 +70,7 @@ export interface Nodes {
     isLast: boolean,
   ): Generator<undefined, readonly Packet[]>;
   /** The node cannot be seen any more, for this reason. */
-  markUnknown(node: string, reason: UnknownOfNode): void;
+  markUnknown(node: string, reason: NodeUnknownReason): void;
   /** There is no such node any more. */
   remove(node: string, at: number): void;
   summary(now: number): NodesSummary;
@@ -101,9 +101,9 @@ export interface NodesSummary {
 }
 
 export interface NodesOptions {
-  readonly snapshot: Snapshot;
+  readonly listers: Listers;
   readonly proxied: ProxyCache;
-  readonly settle: Settle;
+  readonly settle: PendingFindings;
   /** Seconds; 0: a difference is a finding at once. */
   readonly window: number;
   /** Minor version of the kube-proxies of which the Node does not tell the kubelet's. */
@@ -139,7 +139,7 @@ interface NodeState {
   /** For how many seconds the rules are known after they were seen. */
   lasting: number;
   /** Why the node cannot be seen; null: it can. */
-  blind: UnknownOfNode | null;
+  blind: NodeUnknownReason | null;
   observed: NodeAudit | null;
   /** What `observed` was made from. */
   madeFrom: string;
@@ -227,12 +227,12 @@ export function createNodes(given: NodesOptions): Nodes {
 
 /** Only what is expected of this Service is made: others cost as much as they are many. */
 function walked(
-  { snapshot, proxied, minor }: NodesOptions,
+  { listers, proxied, minor }: NodesOptions,
   state: NodeState | undefined,
   key: Key,
   name: string,
 ): PacketTrace[] | null {
-  const node = snapshot.nodes.get(state?.name ?? '');
+  const node = listers.nodes.get(state?.name ?? '');
   const service = proxied.services.get(key);
   if (state === undefined || node === undefined || state.dumps.size === 0) return null;
   if (unreadableReason(state) !== null || service === undefined) return null;
@@ -269,7 +269,7 @@ const newState = (name: string): NodeState => ({
   following: newProgrammingState(),
 });
 
-const unknownNode = (reason: UnknownOfNode): NodeVerdict[] => [
+const unknownNode = (reason: NodeUnknownReason): NodeVerdict[] => [
   { port: '', namespace: '', verdict: 'unknown', reason },
 ];
 
@@ -306,7 +306,7 @@ function* judging(
   at: number,
   isLast = true,
 ): Generator<undefined, readonly Packet[]> {
-  const node = options.snapshot.nodes.get(state.name);
+  const node = options.listers.nodes.get(state.name);
   if (node !== undefined) look(options, state, node);
   const reason = node === undefined ? 'node-not-known' : unreadableReason(state);
   if (reason !== null || node === undefined) {
@@ -471,7 +471,7 @@ function settle(
     options.settle.drop(item, at);
     held.delete(id);
   }
-  const opened: Owned[] = [];
+  const opened: OwnedDifference[] = [];
   for (const [id, { finding, since }] of wanted) {
     const known = held.get(id);
     const keys = new Set(finding.differences.map(differenceKey));

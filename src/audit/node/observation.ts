@@ -14,7 +14,7 @@ import { together } from '../../rules/ruleset.ts';
 import type { Outcome } from '../../rules/walk/walk.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
-import type { UnknownOfNode } from '../finding/verdicts.ts';
+import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import { behaviorOfRules } from './audit-node.ts';
 import type { NodeBehavior } from './node-behavior.ts';
 
@@ -59,7 +59,7 @@ export function configOf(
 }
 
 /** Why there is nothing to judge by; null: there is. A dump that is null could not be read. */
-export function unreadableReason({ dumps, given, sight }: Seen): UnknownOfNode | null {
+export function unreadableReason({ dumps, given, sight }: Seen): NodeUnknownReason | null {
   if ([...dumps.values()].includes(null)) return 'rules-not-known';
   if (modeOf({ given, sight }) === 'ipvs') return 'proxy-mode-not-modelled';
   return relevantLacks({ given, sight }).length === 0 ? null : 'rules-not-whole';

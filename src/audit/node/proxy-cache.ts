@@ -5,7 +5,7 @@
 // Objects never change, so that the past costs what has changed since. It is bounded: of a Service
 // the last versions, and of all Services those that changed last.
 
-import type { Change, EndpointSlice, Key, Service, Snapshot } from '../../model/objects.ts';
+import type { Change, EndpointSlice, Key, Service, Listers } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { slicesByService } from '../../shadow/forwarding.ts';
 
@@ -42,8 +42,8 @@ export interface ProxyCache {
 const bounds = { versions: 64, services: 4096, changes: 65_536 };
 
 /** Begins with what the snapshot holds, and without a past. */
-export function createProxyCache(snapshot: Snapshot): ProxyCache {
-  const slices = new Map(slicesByService(snapshot.slices.values()));
+export function createProxyCache(listers: Listers): ProxyCache {
+  const slices = new Map(slicesByService(listers.slices.values()));
   const past = new Map<Key, ServiceVersion[]>();
   let revision = 0;
   let changes: ServiceChange[] = [];
@@ -61,7 +61,7 @@ export function createProxyCache(snapshot: Snapshot): ProxyCache {
     if (past.size > bounds.services && oldest !== undefined) past.delete(oldest);
   };
   return {
-    services: snapshot.services,
+    services: listers.services,
     slices,
     past,
     revision: () => revision,
@@ -82,7 +82,7 @@ export function createProxyCache(snapshot: Snapshot): ProxyCache {
       const [old, now] = [before as EndpointSlice | null, after as EndpointSlice | null];
       const keys = new Set([old, now].flatMap((slice) => (slice === null ? [] : keyOf(slice))));
       for (const key of keys) {
-        note(key, snapshot.services.get(key) ?? null, at);
+        note(key, listers.services.get(key) ?? null, at);
         const others = (slices.get(key) ?? []).filter((slice) => slice !== old);
         const own = now !== null && keyOf(now).includes(key) ? [...others, now] : others;
         if (own.length === 0) slices.delete(key);

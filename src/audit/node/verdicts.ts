@@ -2,7 +2,7 @@
 // always the same verdicts, so both are held once, however many nodes there are.
 
 import type { Forwarding } from '../../shadow/forwarding.ts';
-import type { Unknown, UnknownOfNode, Verdict } from '../finding/verdicts.ts';
+import type { UnknownReason, NodeUnknownReason, Verdict } from '../finding/verdicts.ts';
 import { proxiedPortKey } from './probes.ts';
 
 /** One Service port on one node. */
@@ -12,7 +12,7 @@ export interface NodeVerdict {
   readonly namespace: string;
   readonly verdict: Verdict;
   /** null unless the verdict is unknown. */
-  readonly reason: Unknown | null;
+  readonly reason: UnknownReason | null;
 }
 
 /** A Service port, as verdicts name it. */
@@ -56,7 +56,7 @@ export function portVerdicts(
   const isQuiet = different.size + pending.size + unknown.size === 0 && families.size === 2;
   const known = isQuiet ? conform.get(ports) : undefined;
   if (known !== undefined) return known;
-  const verdictOn = (port: string, family: string): [Verdict, UnknownOfNode | null] => {
+  const verdictOn = (port: string, family: string): [Verdict, NodeUnknownReason | null] => {
     if (!families.has(family)) return ['unknown', 'rules-not-known'];
     if (different.has(port)) return ['different', null];
     if (pending.has(port)) return ['pending', null];

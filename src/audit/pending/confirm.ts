@@ -25,13 +25,13 @@ import type {
   Pod,
   Resource,
   Service,
-  Snapshot,
+  Listers,
 } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { compareVersions, isAtLeast, newest } from '../../model/resource-version.ts';
 import type { Output } from '../finding/catalogue.ts';
-import type { Due } from './pending.ts';
-import type { Cut } from './progress.ts';
+import type { Candidate } from './pending.ts';
+import type { WatchProgress } from './progress.ts';
 import { restsOn } from './progress.ts';
 
 /** A list, and the version as of which it is true: what is newer was written after it. */
@@ -41,7 +41,7 @@ interface Listed<T> {
 }
 
 /** The objects of one Service as they were after they were asked for. */
-export interface Reread {
+export interface FreshRead {
   readonly service: Service | null;
   /** null: not read. */
   readonly endpoints: Listed<Endpoints> | null;
@@ -63,14 +63,14 @@ export interface ConfirmCounts {
 
 export interface Confirmer {
   /** Whether a difference is proven to have stood at the end of its window. */
-  admit(due: Due): boolean;
+  admit(due: Candidate): boolean;
   /**
    * What has to be read now, which counts as asked at `now`: one Service, or all of a namespace
    * that wait; nothing where none does.
    */
-  next(waiting: Iterable<Due>, now: number): readonly Key[];
+  next(waiting: Iterable<Candidate>, now: number): readonly Key[];
   /** Takes in what was read; null: it could not be. */
-  answer(key: Key, read: Reread | null): void;
+  answer(key: Key, read: FreshRead | null): void;
   readonly counts: Readonly<ConfirmCounts>;
 }
 
@@ -88,7 +88,7 @@ const together = { least: 5, mostPods: 5000 };
 
 interface Asked {
   readonly at: number;
-  read: Reread | null;
+  read: FreshRead | null;
   /** It was read together with others. */
   readonly joint: boolean;
   /** What is held is newer than what was read. */
@@ -113,17 +113,21 @@ interface ConfirmedService {
 }
 
 interface Held {
-  readonly snapshot: Snapshot;
-  recordOf(key: Key): ConfirmedService | undefined;
+  readonly listers: Listers;
+  readonly audited: ReadonlyMap<Key, { readonly record: ConfirmedService }>;
 }
 
-const keyOf = ({ namespace, service, item }: Due): Key => item.witness ?? `${namespace}/${service}`;
+const keyOf = ({ namespace, service, item }: Candidate): Key =>
+  item.witness ?? `${namespace}/${service}`;
 
 /** Of what is about no Service, and only rests on the streams being there, nothing can be read. */
-const isOfNone = (due: Due): boolean => due.item.output === 'node' && keyOf(due) === '/';
+const isOfNone = (due: Candidate): boolean => due.item.output === 'node' && keyOf(due) === '/';
 
 /** The newest version that is held of what an output of a Service rests on. */
-function createNewestHeld(cut: Cut, held: () => Held | null): (key: Key, output: Output) => string {
+function createNewestHeld(
+  cut: WatchProgress,
+  held: () => Held | null,
+): (key: Key, output: Output) => string {
   const known = new Map<string, string>();
   let countedAt = -1;
   return (key, output) => {
@@ -131,13 +135,13 @@ function createNewestHeld(cut: Cut, held: () => Held | null): (key: Key, output:
     if (countedAt !== cut.count()) known.clear();
     countedAt = cut.count();
     const place = `${output} ${key}`;
-    const version = known.get(place) ?? newestIn(held()?.recordOf(key), output);
+    const version = known.get(place) ?? newestIn(held()?.audited.get(key)?.record, output);
     known.set(place, version);
     return version;
   };
 }
 
-export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
+export function createConfirmer(cut: WatchProgress, held: () => Held | null): Confirmer {
   const asked = new Map<Key, Asked>();
   const counts: ConfirmCounts = { asked: 0, confirmed: 0, lagging: 0, failed: 0 };
   const newestHeld = createNewestHeld(cut, held);
@@ -145,15 +149,15 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
   let latest = { at: -Infinity, version: '' };
 
   /** Whether all that it rests on has come on the streams, up to the end of its window. */
-  function isKnown(due: Due): boolean {
+  function isKnown(due: Candidate): boolean {
     const { output } = due.item;
     if (due.point === null && latest.at >= due.at) due.point = latest.version;
     const most = newestHeld(keyOf(due), output);
-    if (due.point === null) return cut.isKnown(output, most, due.at + longestLag);
-    return cut.isKnown(output, newest(due.point, most), -Infinity);
+    if (due.point === null) return cut.hasReached(output, most, due.at + longestLag);
+    return cut.hasReached(output, newest(due.point, most), -Infinity);
   }
 
-  function isProven(due: Due): boolean {
+  function isProven(due: Candidate): boolean {
     const one = asked.get(keyOf(due));
     const now = held();
     if (one === undefined || one.read === null || one.at < due.at || now === null) return false;
@@ -162,8 +166,8 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     const before = one.looks.get(output);
     if (before?.at === cut.count()) return before.caughtUp;
     const most = newestHeld(keyOf(due), output);
-    const matched = isCaughtUp(now.snapshot, now.recordOf(keyOf(due)), output, one.read);
-    const isOfOne = isAtLeast(one.read.version, most) || cut.isKnown(output, most, -Infinity);
+    const matched = isCaughtUp(now.listers, now.audited.get(keyOf(due))?.record, output, one.read);
+    const isOfOne = isAtLeast(one.read.version, most) || cut.hasReached(output, most, -Infinity);
     const caughtUp = matched && isOfOne;
     one.overtaken = matched && !isOfOne;
     one.looks.set(output, { caughtUp, at: cut.count() });
@@ -178,9 +182,9 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
     },
     next(waiting, now) {
       for (const [key, { at }] of asked) if (now - at > 60) asked.delete(key);
-      const isUnread = (due: Due): boolean =>
+      const isUnread = (due: Candidate): boolean =>
         !due.item.gone && !cut.isBlind(due.item.output) && isDue(asked.get(keyOf(due)), due, now);
-      const podsIn = (namespace: string): number => held()?.snapshot.podsIn(namespace).length ?? 0;
+      const podsIn = (namespace: string): number => held()?.listers.podsIn(namespace).length ?? 0;
       const keys = nextOf(waiting, isUnread, (due) => isReadAlone(asked, due, podsIn));
       const joint = keys.length > 1;
       for (const key of keys) {
@@ -205,7 +209,7 @@ export function createConfirmer(cut: Cut, held: () => Held | null): Confirmer {
 /** Whether its namespace is too large, or has what cannot be read. */
 function isReadAlone(
   asked: ReadonlyMap<Key, Asked>,
-  due: Due,
+  due: Candidate,
   podsIn: (namespace: string) => number,
 ): boolean {
   const before = asked.get(keyOf(due));
@@ -215,9 +219,9 @@ function isReadAlone(
 
 /** The Service that has waited longest, and those of its namespace where they are many. */
 function nextOf(
-  waiting: Iterable<Due>,
-  isUnread: (due: Due) => boolean,
-  isReadAlone: (due: Due) => boolean,
+  waiting: Iterable<Candidate>,
+  isUnread: (due: Candidate) => boolean,
+  isReadAlone: (due: Candidate) => boolean,
 ): readonly Key[] {
   let namespace: string | null = null;
   const keys = new Set<Key>();
@@ -232,7 +236,7 @@ function nextOf(
 }
 
 /** Whether a Service that was asked for before, if it was, may be asked for again. */
-function isDue(before: Asked | undefined, due: Due, now: number): boolean {
+function isDue(before: Asked | undefined, due: Candidate, now: number): boolean {
   if (before === undefined) return true;
   const { at, read, overtaken } = before;
   if (read === null) return now - at >= patience.failed;
@@ -240,7 +244,7 @@ function isDue(before: Asked | undefined, due: Due, now: number): boolean {
   return now - at >= (overtaken || at < due.at ? patience.useless : patience.read);
 }
 
-const newestRead = ({ endpoints, slices, pods }: Reread): string =>
+const newestRead = ({ endpoints, slices, pods }: FreshRead): string =>
   [endpoints, slices, pods].reduce((most, list) => newest(most, list?.version ?? ''), '');
 
 function newestIn(record: ConfirmedService | undefined, output: Output): string {
@@ -275,10 +279,10 @@ function isMatched<T extends AnyObject>(
 
 /** Whether all that was read, of what an output rests on, has come on the streams too. */
 function isCaughtUp(
-  snapshot: Snapshot,
+  listers: Listers,
   record: ConfirmedService | undefined,
   output: Output,
-  { service, endpoints, slices, pods }: Reread,
+  { service, endpoints, slices, pods }: FreshRead,
 ): boolean {
   const held = record?.service ?? null;
   if (held?.uid !== service?.uid || held?.resourceVersion !== service?.resourceVersion) {
@@ -287,15 +291,15 @@ function isCaughtUp(
   const rests = (resource: Resource): boolean => restsOn[output].includes(resource);
   if (rests('endpoints') && endpoints !== null) {
     const own = record?.endpoints ?? null;
-    const get = (key: Key): Endpoints | undefined => snapshot.endpoints.get(key);
+    const get = (key: Key): Endpoints | undefined => listers.endpoints.get(key);
     if (!isMatched(endpoints, own === null ? [] : [own], get)) return false;
   }
   if (rests('endpointslices')) {
     const own = [...(record?.slices.values() ?? [])].filter(
       ({ labels }) => labels[label.serviceName] === record?.name,
     );
-    if (!isMatched(slices, own, (key) => snapshot.slices.get(key))) return false;
+    if (!isMatched(slices, own, (key) => listers.slices.get(key))) return false;
   }
   if (!rests('pods') || pods === null) return true;
-  return isMatched(pods, record?.members ?? [], (key) => snapshot.pods.get(key));
+  return isMatched(pods, record?.members ?? [], (key) => listers.pods.get(key));
 }

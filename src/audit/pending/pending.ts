@@ -20,7 +20,7 @@ import type { Difference } from '../finding/difference.ts';
 export type Operation = 'add' | 'remove' | 'update';
 
 /** A difference that stands, with its clock. */
-export interface Item {
+export interface PendingDifference {
   difference: Difference;
   readonly output: Output;
   /** Whose rules they are; absent for outputs that are no node's. */
@@ -50,13 +50,13 @@ export interface Item {
 }
 
 /** A finding while its differences come and go. */
-interface Standing {
+interface OpenFinding {
   readonly key: string;
   readonly namespace: string;
   readonly service: string;
-  readonly items: Set<Item>;
+  readonly items: Set<PendingDifference>;
   /** Those that belonged to it at any time, as many as are shown. */
-  readonly ever: Item[];
+  readonly ever: PendingDifference[];
   code: Code;
   severity: Severity;
   readonly openedAt: number;
@@ -65,30 +65,30 @@ interface Standing {
 }
 
 /** An item and the Service that it is about; '' and '' for a whole node. */
-export interface Owned {
-  readonly item: Item;
+export interface OwnedDifference {
+  readonly item: PendingDifference;
   readonly namespace: string;
   readonly service: string;
 }
 
-export interface Settle {
+export interface PendingFindings {
   /** Takes in a new or restarted item; it opens when the window has passed, not before `now`. */
-  watch(item: Item, namespace: string, service: string, now: number): void;
+  watch(item: PendingDifference, namespace: string, service: string, now: number): void;
   /**
    * Opens these items now, whose windows were judged by whoever saw them, and tells of each finding
    * as a whole.
    */
-  openNow(items: readonly Owned[], at: number): void;
+  openNow(items: readonly OwnedDifference[], at: number): void;
   /** Takes note of an item that changed; a finding keeps the worst severity it ever had. */
-  reweigh(item: Item): void;
+  reweigh(item: PendingDifference): void;
   /** Takes an item out; its finding is resolved if it was the last. */
-  drop(item: Item, at: number): void;
+  drop(item: PendingDifference, at: number): void;
   /** Opens what has stood for the window by `now`, at most `burst` differences. */
   advance(now: number): void;
   /** When the next window ends, or null. */
   nextAt(): number | null;
   /** Differences whose window has passed and that were not admitted. */
-  waiting(): ReadonlySet<Due>;
+  waiting(): ReadonlySet<Candidate>;
   /** Asks again for those that wait, at most `burst`, in turn; what is admitted opens now. */
   retry(now: number): void;
   /**
@@ -102,24 +102,27 @@ export interface Settle {
   forgotten(): number;
 }
 
-export interface SettleOptions {
+export interface PendingFindingsOptions {
   /** Seconds. */
   readonly window: number;
   /** How many resolved findings are kept. */
   readonly keep: number;
   /** Whether a difference whose window has passed may be a finding; without it, all are. */
-  admit?(due: Due): boolean;
+  admit?(due: Candidate): boolean;
   /** How many differences are looked at in one go; without it, all. */
   readonly burst?: number;
   /** Called for every difference that becomes one of a finding, before the finding is told. */
-  onOpenDifference?(due: Due): void;
+  onOpenDifference?(due: Candidate): void;
   onOpen?(finding: Finding): void;
   onResolve?(finding: Finding): void;
 }
 
 const shownItems = 100;
 
-function joined(items: readonly Item[], pick: (item: Item) => string | null): string | null {
+function joined(
+  items: readonly PendingDifference[],
+  pick: (item: PendingDifference) => string | null,
+): string | null {
   const texts = new Set(items.map(pick).filter((text) => text !== null));
   if (texts.size === 0) return null;
   const shown = [...texts].slice(0, shownItems).join('; ');
@@ -131,7 +134,7 @@ function joined(items: readonly Item[], pick: (item: Item) => string | null): st
  * The finding as it stands, or, when resolved, with all that belonged to it. Expected and actual
  * list up to 100 differences.
  */
-function render(standing: Standing, resolvedAt: number | null): Finding {
+function render(standing: OpenFinding, resolvedAt: number | null): Finding {
   // The worst first, so that object and field lead with what the code says.
   const all = resolvedAt === null ? standing.items : standing.ever;
   const items = [...all].sort(
@@ -160,10 +163,10 @@ function render(standing: Standing, resolvedAt: number | null): Finding {
 }
 
 /** A difference and the end of its window. */
-export interface Due {
+export interface Candidate {
   at: number;
   readonly since: number;
-  readonly item: Item;
+  readonly item: PendingDifference;
   readonly namespace: string;
   readonly service: string;
   /** Up to which version its input must be known; null: that is not known yet. */
@@ -171,7 +174,7 @@ export interface Due {
 }
 
 /** A binary heap by time: items come in nearly, but not quite, in order. */
-function pushDue(heap: Due[], due: Due): void {
+function pushDue(heap: Candidate[], due: Candidate): void {
   let index = heap.push(due) - 1;
   while (index > 0) {
     const parent = (index - 1) >> 1;
@@ -183,7 +186,7 @@ function pushDue(heap: Due[], due: Due): void {
   }
 }
 
-function popDue(heap: Due[]): Due | undefined {
+function popDue(heap: Candidate[]): Candidate | undefined {
   const top = heap[0];
   const last = heap.pop();
   if (top === undefined || last === undefined || heap.length === 0) return top;
@@ -209,17 +212,17 @@ interface Spell {
 }
 
 interface Watched {
-  readonly options: SettleOptions;
-  readonly heap: Due[];
-  readonly waiting: Set<Due>;
-  readonly standings: Map<string, Standing>;
-  readonly homes: Map<Item, Standing>;
+  readonly options: PendingFindingsOptions;
+  readonly heap: Candidate[];
+  readonly waiting: Set<Candidate>;
+  readonly standings: Map<string, OpenFinding>;
+  readonly homes: Map<PendingDifference, OpenFinding>;
   readonly resolved: Finding[];
   forgotten: number;
 }
 
 /** Opens an item; returns its finding if that is new. */
-function openItem({ standings, homes }: Watched, due: Due, at: number): Standing | null {
+function openItem({ standings, homes }: Watched, due: Candidate, at: number): OpenFinding | null {
   const { item, namespace, service } = due;
   const { severity, output, cause, node } = item;
   const { code } = item.difference;
@@ -250,7 +253,7 @@ function openItem({ standings, homes }: Watched, due: Due, at: number): Standing
 const codes = Object.keys(catalogue);
 
 /** The worst gives a finding its code; of equals that open together, the first of the catalogue. */
-function weigh(standing: Standing, { severity, difference, openedAt }: Item): void {
+function weigh(standing: OpenFinding, { severity, difference, openedAt }: PendingDifference): void {
   const equal = severity === standing.severity && openedAt === standing.openedAt;
   const first = codes.indexOf(difference.code) < codes.indexOf(standing.code);
   if (!isWorse(severity, standing.severity) && !(equal && first)) return;
@@ -258,7 +261,7 @@ function weigh(standing: Standing, { severity, difference, openedAt }: Item): vo
   standing.code = difference.code;
 }
 
-function dropItem(watched: Watched, item: Item, at: number): void {
+function dropItem(watched: Watched, item: PendingDifference, at: number): void {
   const { options, standings, homes, resolved } = watched;
   item.gone = true;
   const standing = homes.get(item);
@@ -278,14 +281,14 @@ function dropItem(watched: Watched, item: Item, at: number): void {
 }
 
 /** A due that was not overtaken: its item still stands, pending, with the clock it had then. */
-function isAlive({ item, since }: Due): boolean {
+function isAlive({ item, since }: Candidate): boolean {
   return !item.gone && item.openedAt === null && item.since === since;
 }
 
 /** Opens what may be opened, and tells of it at the end, so that a finding is told as a whole. */
-function openThose(watched: Watched, dues: Iterable<Due>, at: number): void {
+function openThose(watched: Watched, dues: Iterable<Candidate>, at: number): void {
   const { waiting, options } = watched;
-  const fresh = new Set<Standing>();
+  const fresh = new Set<OpenFinding>();
   for (const due of dues) {
     waiting.delete(due);
     if (!isAlive(due)) continue;
@@ -300,8 +303,8 @@ function openThose(watched: Watched, dues: Iterable<Due>, at: number): void {
   for (const standing of fresh) options.onOpen?.((standing.rendered ??= render(standing, null)));
 }
 
-function dueAt(heap: Due[], at: number, most: number): Due[] {
-  const dues: Due[] = [];
+function dueAt(heap: Candidate[], at: number, most: number): Candidate[] {
+  const dues: Candidate[] = [];
   for (let due = heap[0]; due?.at === at && dues.length < most; due = heap[0]) {
     popDue(heap);
     dues.push(due);
@@ -334,12 +337,12 @@ function delayAll(watched: Watched, outputs: ReadonlySet<Output>, spell: Spell):
 }
 
 /** Watches items and keeps their findings. */
-export function createSettle(options: SettleOptions): Settle {
-  const heap: Due[] = [];
-  const standings = new Map<string, Standing>();
-  const homes = new Map<Item, Standing>();
+export function createPendingFindings(options: PendingFindingsOptions): PendingFindings {
+  const heap: Candidate[] = [];
+  const standings = new Map<string, OpenFinding>();
+  const homes = new Map<PendingDifference, OpenFinding>();
   const resolved: Finding[] = [];
-  const waiting = new Set<Due>();
+  const waiting = new Set<Candidate>();
   const { burst = Infinity } = options;
   const watched: Watched = { options, heap, waiting, standings, homes, resolved, forgotten: 0 };
   return {

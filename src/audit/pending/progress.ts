@@ -61,19 +61,19 @@ export interface BlindSpell {
   readonly missed: boolean;
 }
 
-export interface Cut {
+export interface WatchProgress {
   /** An object of this version came on the stream of its resource; returns whether it was late. */
-  saw(resource: Resource, version: string, at: number): boolean;
+  observe(resource: Resource, version: string, at: number): boolean;
   /** All up to this version has come. After a list it may be older than what was there before. */
-  reached(resource: Resource, version: string, at: number): void;
+  bookmark(resource: Resource, version: string, at: number): void;
   /** What was read shows that the cluster has come to this version. */
   readonly shown: (version: string, at: number) => void;
   /** Takes in the state of a watch; returns what of blindness ends with it. */
-  turn(resource: Resource, state: InputState, at: number): BlindSpell[];
+  setState(resource: Resource, state: InputState, at: number): BlindSpell[];
   /** How many objects have come; while it stays the same, so does all that is held. */
   count(): number;
   /** Whether all that an output rests on is known up to a version, and was heard of since then. */
-  isKnown(output: Output, point: string, since: number): boolean;
+  hasReached(output: Output, point: string, since: number): boolean;
   isBlind(output: Output): boolean;
   /** Resources that have not been seen for at least so many seconds. */
   unseenFor(seconds: number, now: number): ReadonlySet<Resource>;
@@ -167,7 +167,7 @@ function turnBlind(
   return over;
 }
 
-export function createCut(): Cut {
+export function createWatchProgress(): WatchProgress {
   const inputs = new Map<Resource, Input & { version: string }>();
   const heard = new Map<Resource, number>();
   const blind: BlindOutputs = new Map();
@@ -189,7 +189,7 @@ export function createCut(): Cut {
     rests(output).every((one) => inputs.get(one)?.state === 'synced');
 
   return {
-    saw(resource, version, at) {
+    observe(resource, version, at) {
       count++;
       heard.set(resource, at);
       const input = inputs.get(resource);
@@ -199,7 +199,7 @@ export function createCut(): Cut {
       past.shown(newer, at);
       return past.isLate(version, at);
     },
-    reached(resource, version, at) {
+    bookmark(resource, version, at) {
       count++;
       heard.set(resource, at);
       const input = inputs.get(resource);
@@ -210,14 +210,14 @@ export function createCut(): Cut {
       past.shown(version, at);
     },
     shown: past.shown,
-    turn(resource, state, at) {
+    setState(resource, state, at) {
       const before = inputs.get(resource);
       const seen = state === 'synced' || isWithout({ state, version: before?.version ?? '' });
       set(resource, { state, blindSince: seen ? null : (before?.blindSince ?? at) });
       return turnBlind(blind, isSeen, { resource, state, at });
     },
     count: () => count,
-    isKnown: (output, point, since) =>
+    hasReached: (output, point, since) =>
       rests(output).every(
         (resource) =>
           (heard.get(resource) ?? -Infinity) >= since &&

@@ -10,7 +10,7 @@ import { canonicalIP, isAt } from '../../model/ip.ts';
 import type { Endpoints } from '../../model/objects.ts';
 import type { SubsetAddress as ListedIn } from '../../shadow/endpoints.ts';
 import { repack } from '../../shadow/endpoints.ts';
-import type { Listed, Listing, ServiceRecord } from './cache.ts';
+import type { Listed, AddressIndex, ServiceState } from './cache.ts';
 import type { ListedAddress } from './compare.ts';
 
 /** Up to how many addresses are looked through. */
@@ -29,7 +29,7 @@ const asList = (there: Listed | undefined): readonly ListedAddress[] =>
   there === undefined ? noneListed : 'ip' in there ? [there] : there;
 
 /** What the Endpoints list at an address; one entry per pod. */
-export function listedAt(record: ServiceRecord, ip: string): readonly ListedAddress[] {
+export function listedAt(record: ServiceState, ip: string): readonly ListedAddress[] {
   const { endpoints } = record;
   if (endpoints === null) return noneListed;
   if (record.listed === null && !isFew(endpoints)) record.listed = listingOf(endpoints);
@@ -47,7 +47,7 @@ function lookedUp(endpoints: Endpoints, ip: string): readonly ListedAddress[] {
 }
 
 /** Takes in a new version of the Endpoints. */
-export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null): void {
+export function setEndpoints(record: ServiceState, endpoints: Endpoints | null): void {
   record.endpoints = endpoints;
   record.roles = null;
   record.handWritten = null;
@@ -55,7 +55,7 @@ export function setEndpoints(record: ServiceRecord, endpoints: Endpoints | null)
 }
 
 /** Takes in a new version of the Endpoints; returns the addresses at which it differs. */
-export function replaceEndpoints(record: ServiceRecord, endpoints: Endpoints | null): Set<string> {
+export function replaceEndpoints(record: ServiceState, endpoints: Endpoints | null): Set<string> {
   const changed = changedAddresses(record.endpoints, endpoints);
   return endpoints === null || changed === null
     ? replaceAll(record, endpoints)
@@ -101,7 +101,7 @@ function changedAddresses(before: Endpoints | null, after: Endpoints | null): Se
 
 /** As replaceEndpoints, where only these addresses can differ. */
 function replaceSome(
-  record: ServiceRecord,
+  record: ServiceState,
   endpoints: Endpoints,
   changed: ReadonlySet<string>,
 ): Set<string> {
@@ -120,7 +120,7 @@ function replaceSome(
   return touched;
 }
 
-function replaceAll(record: ServiceRecord, endpoints: Endpoints | null): Set<string> {
+function replaceAll(record: ServiceState, endpoints: Endpoints | null): Set<string> {
   const before = record.listed ?? listingOf(record.endpoints);
   const after = listingOf(endpoints);
   setEndpoints(record, endpoints);
@@ -132,11 +132,11 @@ function replaceAll(record: ServiceRecord, endpoints: Endpoints | null): Set<str
 }
 
 /** Looks all addresses up at once, until `foldListed`. */
-export function spreadListed(record: ServiceRecord): Listing {
+export function buildIndex(record: ServiceState): AddressIndex {
   return (record.listed ??= listingOf(record.endpoints));
 }
 
-export function foldListed(record: ServiceRecord): void {
+export function dropIndex(record: ServiceState): void {
   if (isFew(record.endpoints)) record.listed = null;
 }
 
@@ -159,7 +159,7 @@ function isSameEntry(a: ListedAddress | undefined, b: ListedAddress): boolean {
   );
 }
 
-function listingOf(endpoints: Endpoints | null): Listing {
+function listingOf(endpoints: Endpoints | null): AddressIndex {
   const listing = new Map<string, Listed>();
   const subsets = endpoints?.subsets ?? [];
   const repeated = new Set<string>();

@@ -13,18 +13,25 @@
 // differences; only history, and with it some causes, is known to the one who followed.
 
 import { canonicalIP } from '../../model/ip.ts';
-import type { Change, EndpointSlice, Key, Lost, Service, Snapshot } from '../../model/objects.ts';
-import { lostKey } from '../../model/objects.ts';
+import type {
+  Change,
+  EndpointSlice,
+  Key,
+  UnreadableObject,
+  Service,
+  Listers,
+} from '../../model/objects.ts';
+import { unreadableKey } from '../../model/objects.ts';
 import { hintMode } from '../../shadow/hints.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
-import type { Settle } from '../pending/pending.ts';
-import { foldListed, setEndpoints, spreadListed } from './address-index.ts';
-import type { Context, ServiceRecord } from './cache.ts';
+import type { PendingFindings } from '../pending/pending.ts';
+import { dropIndex, setEndpoints, buildIndex } from './address-index.ts';
+import type { AuditContext, ServiceState } from './cache.ts';
 import {
   addPod,
   addSlice,
-  createRecord,
+  createServiceState,
   isEmpty,
   isWedged,
   setService,
@@ -34,15 +41,15 @@ import {
 } from './cache.ts';
 import { judgeEndpoints, judgeEndpointsAddress, truncationOf } from './endpoints.ts';
 import { judgeSlice, judgeSliceAddress, judgeSlices } from './endpointslices.ts';
-import type { Records, Touch } from './enqueue.ts';
-import { recordsNamed, touchedBy, touchOf } from './enqueue.ts';
+import type { Records, WorkItem } from './enqueue.ts';
+import { recordsNamed, enqueue, createWorkItem } from './enqueue.ts';
 import { judgeInput, judgeInputAddress, leftBehindAddresses } from './input-checks.ts';
 import { judgeMirrored } from './mirroring.ts';
-import type { Audited, ConvergenceSample, Keeping, Occasion } from './reconcile.ts';
+import type { ServiceAudit, ConvergenceSample, FindingSink, Evaluation } from './reconcile.ts';
 import { noItems, reconcile, wake } from './reconcile.ts';
-import { isUnjudged, isWithin, unknownOf } from './verdict.ts';
+import { isUnknown, isWithin, unknownOutputs } from './verdict.ts';
 
-export interface Ledger {
+export interface ServiceAuditor {
   /** Takes in all that the snapshot holds, at the beginning. */
   begin(at: number): void;
   /**
@@ -56,49 +63,49 @@ export interface Ledger {
    */
   apply(change: Change, late?: boolean): void;
   /** Notes that a version of an object could not be read, or that it can be again. */
-  lose(lost: Lost, at: number): void;
-  regain(lost: Lost, at: number): void;
+  markUnreadable(unreadable: UnreadableObject, at: number): void;
+  markReadable(lost: UnreadableObject, at: number): void;
   /** The same in small steps, as `beginInSteps`. */
-  loseInSteps(lost: Lost, at: number): Generator<undefined, void>;
-  regainInSteps(lost: Lost, at: number): Generator<undefined, void>;
-  readonly audited: ReadonlyMap<Key, Audited>;
+  markUnreadableInSteps(lost: UnreadableObject, at: number): Generator<undefined, void>;
+  markReadableInSteps(lost: UnreadableObject, at: number): Generator<undefined, void>;
+  readonly audited: ReadonlyMap<Key, ServiceAudit>;
   /** What could not be read, each object once. */
-  readonly lost: ReadonlyMap<string, Lost>;
-  readonly snapshot: Snapshot;
-  readonly settle: Settle;
+  readonly lost: ReadonlyMap<string, UnreadableObject>;
+  readonly listers: Listers;
+  readonly settle: PendingFindings;
 }
 
-export interface LedgerOptions {
-  readonly context: Context;
-  readonly settle: Settle;
+export interface ServiceAuditorOptions {
+  readonly context: AuditContext;
+  readonly settle: PendingFindings;
   onConvergence?(sample: ConvergenceSample): void;
   /** What is known of a Service, or of a name without one, may be another now. */
-  onTouch?(key: Key): void;
+  onChange?(key: Key): void;
   /** What a change touched has been judged; called for each Service that it touched. */
-  onJudged?(touch: Touch, change: Change): void;
+  onEvaluated?(touch: WorkItem, change: Change): void;
 }
 
 interface State {
-  readonly context: Context;
+  readonly context: AuditContext;
   readonly onTouch: (key: Key) => void;
-  readonly keeping: Keeping;
+  readonly keeping: FindingSink;
   readonly records: Records;
-  readonly audited: Map<Key, Audited>;
+  readonly audited: Map<Key, ServiceAudit>;
   /** Services that left addresses behind, by address, and the reverse. */
-  readonly leftBehindAt: Map<string, Set<ServiceRecord>>;
-  readonly leftBehindOf: Map<ServiceRecord, string[]>;
+  readonly leftBehindAt: Map<string, Set<ServiceState>>;
+  readonly leftBehindOf: Map<ServiceState, string[]>;
   /** Services with topology-mode Auto. */
-  readonly auto: Set<ServiceRecord>;
+  readonly auto: Set<ServiceState>;
   /** Services with slices of other managers, by namespace. */
-  readonly foreign: Map<string, Set<ServiceRecord>>;
-  readonly lost: Map<string, Lost>;
+  readonly foreign: Map<string, Set<ServiceState>>;
+  readonly lost: Map<string, UnreadableObject>;
 }
 
-export function createLedger(options: LedgerOptions): Ledger {
+export function createServiceAuditor(options: ServiceAuditorOptions): ServiceAuditor {
   const { context, settle } = options;
   const state: State = {
     context,
-    onTouch: (key) => options.onTouch?.(key),
+    onTouch: (key) => options.onChange?.(key),
     keeping: {
       settle,
       release: context.release,
@@ -122,7 +129,7 @@ export function createLedger(options: LedgerOptions): Ledger {
   return {
     audited: state.audited,
     lost: state.lost,
-    snapshot: context.snapshot,
+    listers: context.listers,
     settle,
     begin(at) {
       finish(begin(state, at));
@@ -131,21 +138,21 @@ export function createLedger(options: LedgerOptions): Ledger {
     apply(change, late = false) {
       settle.advance(change.at);
       const gap = change.gap === true || late;
-      for (const touch of touchedBy(state.records, change)) {
+      for (const touch of enqueue(state.records, change)) {
         // Any unit may have been as expected in between.
         if (change.gap === true) touch.whole = true;
         evaluate(state, touch, change.at, gap);
-        options.onJudged?.(touch, change);
+        options.onEvaluated?.(touch, change);
       }
     },
-    lose(lost, at) {
+    markUnreadable(lost, at) {
       finish(lose(state, lost, at));
     },
-    regain(lost, at) {
+    markReadable(lost, at) {
       finish(regain(state, lost, at));
     },
-    loseInSteps: (lost, at) => lose(state, lost, at),
-    regainInSteps: (lost, at) => regain(state, lost, at),
+    markUnreadableInSteps: (lost, at) => lose(state, lost, at),
+    markReadableInSteps: (lost, at) => regain(state, lost, at),
   };
 }
 
@@ -159,53 +166,53 @@ function finish(steps: Steps): void {
 function* begin(state: State, at: number): Steps {
   yield* load(state);
   for (const of of state.audited.values()) {
-    of.unknown = unknownOf(state.context.snapshot, of.record, state.lost.values());
-    judgeWhole(state, of, { at, touch: touchOf(of.record), beginning: true, gap: false });
+    of.unknown = unknownOutputs(state.context.listers, of.record, state.lost.values());
+    judgeWhole(state, of, { at, touch: createWorkItem(of.record), beginning: true, gap: false });
     index(state, of.record);
     state.onTouch(of.record.key);
     yield;
   }
 }
 
-function* lose(state: State, lost: Lost, at: number): Steps {
-  state.lost.set(lostKey(lost), lost);
+function* lose(state: State, lost: UnreadableObject, at: number): Steps {
+  state.lost.set(unreadableKey(lost), lost);
   yield* judgeLost(state, lost, at);
 }
 
-function* regain(state: State, lost: Lost, at: number): Steps {
-  if (state.lost.delete(lostKey(lost))) yield* judgeLost(state, lost, at);
+function* regain(state: State, lost: UnreadableObject, at: number): Steps {
+  if (state.lost.delete(unreadableKey(lost))) yield* judgeLost(state, lost, at);
 }
 
-function auditedOf(state: State, key: Key, service?: Service): Audited {
+function auditedOf(state: State, key: Key, service?: Service): ServiceAudit {
   const known = state.audited.get(key);
   if (known !== undefined) return known;
-  const record = createRecord(key, service);
-  const unknown = unknownOf(state.context.snapshot, record, state.lost.values());
-  const made: Audited = { record, items: noItems, unknown, regime: -1 };
+  const record = createServiceState(key, service);
+  const unknown = unknownOutputs(state.context.listers, record, state.lost.values());
+  const made: ServiceAudit = { record, items: noItems, unknown, regime: -1 };
   state.audited.set(key, made);
   return made;
 }
 
 function* load(state: State): Steps {
   const { context } = state;
-  const { snapshot } = context;
-  for (const service of snapshot.services.values()) {
+  const { listers } = context;
+  for (const service of listers.services.values()) {
     // Without its pods at first: going through the pods once is cheaper than once per Service.
     setService(context, auditedOf(state, service.key, service).record, service, []);
     yield;
   }
-  for (const pod of snapshot.pods.values()) {
-    for (const { key } of snapshot.servicesSelecting(pod.namespace, pod.labels)) {
+  for (const pod of listers.pods.values()) {
+    for (const { key } of listers.servicesSelecting(pod.namespace, pod.labels)) {
       addPod(context, auditedOf(state, key).record, pod);
     }
     yield;
   }
   for (const { record } of state.audited.values()) trimMembers(record);
-  for (const endpoints of snapshot.endpoints.values()) {
+  for (const endpoints of listers.endpoints.values()) {
     setEndpoints(auditedOf(state, endpoints.key).record, endpoints);
     yield;
   }
-  for (const slice of snapshot.slices.values()) {
+  for (const slice of listers.slices.values()) {
     for (const record of recordsNamed(state.records, slice)) addSlice(record, slice);
     yield;
   }
@@ -214,15 +221,15 @@ function* load(state: State): Steps {
 /** So many addresses are looked up; for more, each of which would walk a slice, all are spread. */
 const spreadFrom = 1000;
 
-function evaluate(state: State, touch: Touch, at: number, gap: boolean): void {
+function evaluate(state: State, touch: WorkItem, at: number, gap: boolean): void {
   const { record } = touch;
   const of = auditedOf(state, record.key);
-  const occasion: Occasion = { at, touch, beginning: false, gap };
-  wake(state.keeping, of, touch.woken, at);
+  const occasion: Evaluation = { at, touch, beginning: false, gap };
+  wake(state.keeping, of, touch.wakes, at);
   const regime = regimeOf(state, record);
   // What was touched may be gone, so that the whole Service would not come upon it.
   const isSpread = touch.addresses.size > spreadFrom;
-  if (isSpread) spreadSlices(state.context.snapshot, record);
+  if (isSpread) spreadSlices(state.context.listers, record);
   for (const address of touch.addresses) judgeAddress(state, of, address, occasion);
   if (isSpread) record.entries = null;
   for (const slice of touch.slices) judgeOneSlice(state, of, slice, occasion);
@@ -238,16 +245,16 @@ function evaluate(state: State, touch: Touch, at: number, gap: boolean): void {
 }
 
 /** What a judge finds, nothing where the output cannot be judged. */
-function judged(of: Audited, output: Output, judge: () => Difference[]): Difference[] {
-  return isUnjudged(of.unknown, output) ? [] : judge();
+function judged(of: ServiceAudit, output: Output, judge: () => Difference[]): Difference[] {
+  return isUnknown(of.unknown, output) ? [] : judge();
 }
 
 const none: readonly Difference[] = [];
 
-function judgeAddress(state: State, of: Audited, address: string, occasion: Occasion): void {
+function judgeAddress(state: State, of: ServiceAudit, address: string, occasion: Evaluation): void {
   const { context, keeping } = state;
   const { record } = of;
-  const judges = (output: Output): boolean => !isUnjudged(of.unknown, output);
+  const judges = (output: Output): boolean => !isUnknown(of.unknown, output);
   const endpoints = judges('endpoints') ? judgeEndpointsAddress(context, record, address) : none;
   const slices = judges('endpointslices') ? judgeSliceAddress(context, record, address) : none;
   const input = judgeInputAddress(context, record, address);
@@ -259,9 +266,9 @@ function judgeAddress(state: State, of: Audited, address: string, occasion: Occa
 
 function judgeOneSlice(
   { context, keeping }: State,
-  of: Audited,
+  of: ServiceAudit,
   slice: EndpointSlice,
-  occasion: Occasion,
+  occasion: Evaluation,
 ): void {
   const { record } = of;
   // A slice that went, or names another Service now, leaves no differences behind.
@@ -271,13 +278,13 @@ function judgeOneSlice(
   reconcile(keeping, of, `slice ${slice.name}`, found, occasion);
 }
 
-function judgeMirror({ context, keeping }: State, of: Audited, occasion: Occasion): void {
+function judgeMirror({ context, keeping }: State, of: ServiceAudit, occasion: Evaluation): void {
   const found = judged(of, 'mirrored', () => judgeMirrored(context, of.record));
   reconcile(keeping, of, 'mirrored', found, occasion);
 }
 
 /** What is true of the outputs altogether; cheap, so that every touch judges it. */
-function judgeOutputs({ context, keeping }: State, of: Audited, occasion: Occasion): void {
+function judgeOutputs({ context, keeping }: State, of: ServiceAudit, occasion: Evaluation): void {
   const { record } = of;
   const endpoints = judged(of, 'endpoints', () => judgeEndpoints(context, record));
   reconcile(keeping, of, 'endpoints', endpoints, occasion);
@@ -287,31 +294,31 @@ function judgeOutputs({ context, keeping }: State, of: Audited, occasion: Occasi
 }
 
 /** What bears on every address of a Service: truncation, wedges, and pods that make syncs fail. */
-function regimeOf({ context }: State, record: ServiceRecord): number {
+function regimeOf({ context }: State, record: ServiceState): number {
   const truncated = truncationOf(record) !== null;
-  const wedged = isWedged(context.snapshot, record);
+  const wedged = isWedged(context.listers, record);
   const { nodeless, stranded } = record;
   return (
     Number(truncated) + 2 * Number(nodeless > 0) + 4 * Number(stranded > 0) + 8 * Number(wedged)
   );
 }
 
-function judgeWhole(state: State, of: Audited, occasion: Occasion): void {
+function judgeWhole(state: State, of: ServiceAudit, occasion: Evaluation): void {
   const { record } = of;
   of.regime = regimeOf(state, record);
-  const listed = spreadListed(record);
-  spreadSlices(state.context.snapshot, record);
+  const listed = buildIndex(record);
+  spreadSlices(state.context.listers, record);
   for (const address of listed.keys()) judgeAddress(state, of, address, occasion);
   for (const address of unlistedAddresses(of)) judgeAddress(state, of, address, occasion);
   record.entries = null;
-  foldListed(record);
+  dropIndex(record);
   for (const slice of record.slices) judgeOneSlice(state, of, slice, occasion);
   judgeMirror(state, of, occasion);
   judgeOutputs(state, of, occasion);
 }
 
 /** Addresses besides those that the Endpoints list, at which something stands or must stand. */
-function unlistedAddresses({ record, items }: Audited): Set<string> {
+function unlistedAddresses({ record, items }: ServiceAudit): Set<string> {
   const { listed, entries, members } = record;
   const addresses = new Set<string>();
   const add = (address: string): void => {
@@ -327,7 +334,7 @@ function unlistedAddresses({ record, items }: Audited): Set<string> {
 }
 
 /** Keeps the indexes by which pods and Nodes find Services that do not select them. */
-function index(state: State, record: ServiceRecord): void {
+function index(state: State, record: ServiceState): void {
   const { context, auto, leftBehindAt, leftBehindOf } = state;
   const { service } = record;
   if (service !== null && hintMode(service, context.release) === 'auto') auto.add(record);
@@ -348,26 +355,26 @@ function index(state: State, record: ServiceRecord): void {
   }
 }
 
-function indexForeign({ context, foreign }: State, record: ServiceRecord): void {
+function indexForeign({ context, foreign }: State, record: ServiceState): void {
   const { namespace } = record;
   const there = foreign.get(namespace);
-  const isForeign = slicesOf(context.snapshot, record, 'foreign').length > 0;
+  const isForeign = slicesOf(context.listers, record, 'foreign').length > 0;
   if (isForeign) foreign.set(namespace, (there ?? new Set()).add(record));
   else if (there?.delete(record) === true && there.size === 0) foreign.delete(namespace);
 }
 
 /** Judges anew the Services of which something became unknown, or known again. */
-function* judgeLost(state: State, lost: Lost, at: number): Steps {
+function* judgeLost(state: State, lost: UnreadableObject, at: number): Steps {
   for (const of of state.audited.values()) {
     const { record } = of;
     if (!isWithin(lost, record)) continue;
-    const unknown = unknownOf(state.context.snapshot, record, state.lost.values());
+    const unknown = unknownOutputs(state.context.listers, record, state.lost.values());
     const same =
       unknown.size === of.unknown.size &&
       [...unknown].every(([output, reason]) => of.unknown.get(output) === reason);
     of.unknown = unknown;
     if (same) continue;
-    judgeWhole(state, of, { at, touch: touchOf(record), beginning: true, gap: false });
+    judgeWhole(state, of, { at, touch: createWorkItem(record), beginning: true, gap: false });
     state.onTouch(record.key);
     yield;
   }

@@ -18,7 +18,7 @@ import type {
   Pod,
   PortMapKey,
   Service,
-  Snapshot,
+  Listers,
 } from '../../model/objects.ts';
 import { label, manager } from '../../model/objects.ts';
 import { equalLabels, selects } from '../../model/selector.ts';
@@ -31,8 +31,8 @@ import type { Release } from '../../shadow/release.ts';
 import type { ListedAddress, SlicedEndpoint } from './compare.ts';
 
 /** What judging needs besides the record. */
-export interface Context {
-  readonly snapshot: Snapshot;
+export interface AuditContext {
+  readonly listers: Listers;
   readonly release: Release;
   readonly maxEndpointsPerSlice: number;
 }
@@ -62,7 +62,7 @@ type Roles = Readonly<Record<Role, readonly EndpointSlice[]>>;
 /** What slices of one role say, by address. */
 type Entries = ReadonlyMap<string, readonly SlicedEndpoint[]>;
 
-export interface ServiceRecord {
+export interface ServiceState {
   readonly key: Key;
   readonly namespace: string;
   readonly name: string;
@@ -80,7 +80,7 @@ export interface ServiceRecord {
   nodeless: number;
   stranded: number;
   /** The Endpoints by address; null: no index is kept of these few, or it is to be made. */
-  listed: Listing | null;
+  listed: AddressIndex | null;
   /** In the order of their names. */
   slices: readonly EndpointSlice[];
   /** null: to be found again. */
@@ -95,7 +95,7 @@ export interface ServiceRecord {
   relabelledMirrors: ReadonlySet<string>;
 }
 
-type Names = Pick<ServiceRecord, 'namespace' | 'name'>;
+type Names = Pick<ServiceState, 'namespace' | 'name'>;
 
 function namesIn(key: Key): Names {
   const slash = key.indexOf('/');
@@ -107,7 +107,7 @@ const noKinds: readonly Kind[] = [];
 const noSlices: readonly EndpointSlice[] = [];
 
 /** The record of a key; `names` are the same in parts, where somebody has them already. */
-export function createRecord(key: Key, names: Names = namesIn(key)): ServiceRecord {
+export function createServiceState(key: Key, names: Names = namesIn(key)): ServiceState {
   return {
     key,
     namespace: names.namespace,
@@ -132,31 +132,31 @@ export function createRecord(key: Key, names: Names = namesIn(key)): ServiceReco
 }
 
 /** Nothing is left that could be judged or that would be found again. */
-export function isEmpty(record: ServiceRecord): boolean {
+export function isEmpty(record: ServiceState): boolean {
   return record.service === null && record.endpoints === null && record.slices.length === 0;
 }
 
 /** The Node of a pod: null when it does not exist, undefined when Nodes are not known. */
-export function nodeOf(snapshot: Snapshot, pod: Pod): Node | null | undefined {
-  if (!snapshot.knows('nodes')) return undefined;
-  return snapshot.nodes.get(pod.node) ?? null;
+export function nodeOf(listers: Listers, pod: Pod): Node | null | undefined {
+  if (!listers.knows('nodes')) return undefined;
+  return listers.nodes.get(pod.node) ?? null;
 }
 
 /** The pods at an address, in an order that does not depend on which came first. */
-export function podsInOrder(snapshot: Snapshot, address: string): readonly Pod[] {
-  const pods = snapshot.podsAt(address);
+export function podsInOrder(listers: Listers, address: string): readonly Pod[] {
+  const pods = listers.podsAt(address);
   return pods.length < 2 ? pods : [...pods].sort((a, b) => (a.uid < b.uid ? -1 : 1));
 }
 
 /** What a pod adds, as the kind of this record that says the same; a new one where none does. */
 function kindOf(
-  { snapshot, release }: Context,
-  record: ServiceRecord,
+  { listers, release }: AuditContext,
+  record: ServiceState,
   pod: Pod,
   of: Service,
 ): Kind {
   const address = expectedAddress(of, pod, release);
-  const node = nodeOf(snapshot, pod);
+  const node = nodeOf(listers, pod);
   const { portMap = null, ports = noPorts, ready = false } = address ?? {};
   const nodeless = address !== null && pod.node === '';
   const stranded = isStranded(of, node) && isListed(pod, true);
@@ -177,7 +177,7 @@ function kindOf(
 
 const noPorts: Kind['ports'] = [];
 
-function count(record: ServiceRecord, kind: Kind, by: 1 | -1): void {
+function count(record: ServiceState, kind: Kind, by: 1 | -1): void {
   record.truncation = undefined;
   kind.pods += by;
   if (kind.pods === 0) record.kinds = record.kinds.filter((other) => other !== kind);
@@ -186,7 +186,7 @@ function count(record: ServiceRecord, kind: Kind, by: 1 | -1): void {
 }
 
 /** Pods listed in Endpoints, counted by their resolved ports. */
-export function portGroups({ kinds }: ServiceRecord): PortGroup[] {
+export function portGroups({ kinds }: ServiceState): PortGroup[] {
   const listed = kinds.filter(({ portMap }) => portMap !== null);
   return listed.map(({ ports, ready, pods }) =>
     ready ? { ports, ready: pods, notReady: 0 } : { ports, ready: 0, notReady: pods },
@@ -194,15 +194,15 @@ export function portGroups({ kinds }: ServiceRecord): PortGroup[] {
 }
 
 /** Whether the controllers list the pods of the snapshot that are like this one. */
-export function isMember({ service }: ServiceRecord, pod: Pod): boolean {
+export function isMember({ service }: ServiceState, pod: Pod): boolean {
   if (service?.namespace !== pod.namespace || !isSelected(service)) return false;
   return selects(service.selector, pod.labels);
 }
 
 /** Counts a pod in, anew or out: another version of it, or of its Node, is in the snapshot now. */
 export function recountPod(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   before: Pod | null,
   after: Pod | null,
 ): void {
@@ -221,13 +221,13 @@ export function recountPod(
 }
 
 /** Takes in another version of a pod that says the same to every controller. */
-export function replaceMember(record: ServiceRecord | undefined, before: Pod, after: Pod): void {
+export function replaceMember(record: ServiceState | undefined, before: Pod, after: Pod): void {
   const at = record?.members.indexOf(before) ?? -1;
   if (record !== undefined && at >= 0) record.members[at] = after;
 }
 
 /** Counts a selected pod in. */
-export function addPod(context: Context, record: ServiceRecord, pod: Pod): void {
+export function addPod(context: AuditContext, record: ServiceState, pod: Pod): void {
   const { service, members, memberKinds } = record;
   if (service === null || !isSelected(service)) return;
   const kind = kindOf(context, record, pod, service);
@@ -237,15 +237,15 @@ export function addPod(context: Context, record: ServiceRecord, pod: Pod): void 
 }
 
 /** Gives back the room that lists keep for more; worth it where many pods were counted in. */
-export function trimMembers(record: ServiceRecord): void {
+export function trimMembers(record: ServiceState): void {
   record.members = record.members.slice();
   record.memberKinds = record.memberKinds.slice();
 }
 
 /** Takes in a new version of the Service, null when it is gone; `pods` are those it may select. */
 export function setService(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   service: Service | null,
   pods: Iterable<Pod>,
 ): void {
@@ -270,7 +270,7 @@ export function addressesIn(slice: EndpointSlice): Set<string> {
   return addresses;
 }
 
-type SlicesAt = NonNullable<ServiceRecord['slicesAt']>;
+type SlicesAt = NonNullable<ServiceState['slicesAt']>;
 
 function linkSlice(slicesAt: SlicesAt, address: string, key: Key): void {
   const there = slicesAt.get(address);
@@ -286,7 +286,7 @@ function unlinkSlice(slicesAt: SlicesAt, address: string, key: Key): void {
   else slicesAt.set(address, left.length === 1 ? only : left);
 }
 
-export function addSlice(record: ServiceRecord, slice: EndpointSlice): void {
+export function addSlice(record: ServiceState, slice: EndpointSlice): void {
   const { slices, slicesAt } = record;
   const after = slices.findIndex(({ name }) => name > slice.name);
   record.slices = slices.toSpliced(after < 0 ? slices.length : after, 0, slice);
@@ -295,7 +295,7 @@ export function addSlice(record: ServiceRecord, slice: EndpointSlice): void {
   for (const address of addressesIn(slice)) linkSlice(slicesAt, address, slice.key);
 }
 
-export function removeSlice(record: ServiceRecord, slice: EndpointSlice): void {
+export function removeSlice(record: ServiceState, slice: EndpointSlice): void {
   const { slices, slicesAt } = record;
   if (!slices.includes(slice)) return;
   record.slices = slices.filter((other) => other !== slice);
@@ -334,7 +334,7 @@ export const isSameOwn = (before: EndpointSlice, after: EndpointSlice): boolean 
 
 /** Takes in a new version of a slice; the cost is that of what differs. */
 export function replaceSlice(
-  record: ServiceRecord,
+  record: ServiceState,
   after: EndpointSlice,
   { was, is }: DifferingEndpoints,
 ): void {
@@ -372,9 +372,9 @@ const judgedRoles: readonly Role[] = ['controller', 'mirror', 'foreign'];
  * What the slices say at every address, for a judgement of all of them; the caller forgets it when
  * it is done.
  */
-export function spreadSlices(snapshot: Snapshot, record: ServiceRecord): void {
+export function spreadSlices(listers: Listers, record: ServiceState): void {
   record.entries = new Map(
-    judgedRoles.map((role) => [role, entriesOf(slicesOf(snapshot, record, role))]),
+    judgedRoles.map((role) => [role, entriesOf(slicesOf(listers, record, role))]),
   );
 }
 
@@ -397,7 +397,7 @@ function entriesOf(slices: readonly EndpointSlice[]): Entries {
 const few = 4;
 
 /** Slices among which are all that list an address, in the order of their names. */
-export function slicesAt(record: ServiceRecord, address: string): readonly EndpointSlice[] {
+export function slicesAt(record: ServiceState, address: string): readonly EndpointSlice[] {
   const { slices } = record;
   if (slices.length <= few) return slices;
   if (record.slicesAt === null) {
@@ -417,11 +417,7 @@ export function slicesAt(record: ServiceRecord, address: string): readonly Endpo
  * What a slice is to the Service: the controller's or the mirror's, somebody else's, or one that
  * was theirs by its owner but names another Service now; null: it is not this Service's business.
  */
-export function roleOf(
-  snapshot: Snapshot,
-  record: ServiceRecord,
-  slice: EndpointSlice,
-): Role | null {
+export function roleOf(listers: Listers, record: ServiceState, slice: EndpointSlice): Role | null {
   const { service, endpoints } = record;
   if (slice.labels[label.serviceName] === record.name) {
     if (!isControllers(slice)) return isMirror(slice) ? 'mirror' : 'foreign';
@@ -429,7 +425,7 @@ export function roleOf(
     if (slice.deleting) return null;
     const owner = slice.owners.find(({ kind }) => kind === 'Service');
     if (service !== null && owner?.uid === service.uid) return 'controller';
-    const other = snapshot.services.get(`${slice.namespace}/${owner?.name ?? ''}`);
+    const other = listers.services.get(`${slice.namespace}/${owner?.name ?? ''}`);
     const strayed = other !== undefined && other !== service && other.uid === owner?.uid;
     return strayed ? null : 'controller';
   }
@@ -464,22 +460,22 @@ function rolesOf(
 
 /** The slices of one role, in the order of their names. */
 export function slicesOf(
-  snapshot: Snapshot,
-  record: ServiceRecord,
+  listers: Listers,
+  record: ServiceState,
   role: Role,
 ): readonly EndpointSlice[] {
   const { slices } = record;
   if (slices.length === 0) return noSlices;
-  record.roles ??= rolesOf(slices, (slice) => roleOf(snapshot, record, slice));
+  record.roles ??= rolesOf(slices, (slice) => roleOf(listers, record, slice));
   return record.roles[role];
 }
 
 /** Whether somebody took a slice from the controller by its labels, so that it syncs no more. */
-export function isWedged(snapshot: Snapshot, record: ServiceRecord): boolean {
+export function isWedged(listers: Listers, record: ServiceState): boolean {
   const { service } = record;
   if (service === null) return false;
   if (record.relabelled.size > 0) return true;
-  return slicesOf(snapshot, record, 'strayed').length > 0;
+  return slicesOf(listers, record, 'strayed').length > 0;
 }
 
 /** Whether the Endpoints were written by the endpoints controller, as far as they say so. */
@@ -489,4 +485,4 @@ export function isWrittenByController(endpoints: Endpoints): boolean {
 export type Listed = ListedAddress | readonly ListedAddress[];
 /** Endpoints address by address. */
 
-export type Listing = Map<string, Listed>;
+export type AddressIndex = Map<string, Listed>;

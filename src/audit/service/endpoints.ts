@@ -21,15 +21,15 @@ import {
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import { listedAt } from './address-index.ts';
-import type { Context, ServiceRecord } from './cache.ts';
+import type { AuditContext, ServiceState } from './cache.ts';
 import { isMember, isWrittenByController, podsInOrder, portGroups } from './cache.ts';
 import type { Leftover, ListedAddress } from './compare.ts';
 import { compareAddress } from './compare.ts';
 
-const objectOf = (record: ServiceRecord): string => `Endpoints ${record.key}`;
+const objectOf = (record: ServiceState): string => `Endpoints ${record.key}`;
 
 /** How the Endpoints must be truncated; null where they fit. */
-export function truncationOf(record: ServiceRecord): Truncation | null {
+export function truncationOf(record: ServiceState): Truncation | null {
   // A subset lists a pod at most once, but subsets of different ports may list the same pods.
   const most = Math.max(1, record.service?.ports.length ?? 1);
   if (record.members.length * most <= endpointsCapacity) return null;
@@ -40,7 +40,7 @@ export function truncationOf(record: ServiceRecord): Truncation | null {
 }
 
 /** The object as a whole: that it exists, its labels, its truncation. */
-export function judgeEndpoints(context: Context, record: ServiceRecord): Difference[] {
+export function judgeEndpoints(context: AuditContext, record: ServiceState): Difference[] {
   const { service, endpoints } = record;
   if (service === null) {
     const orphaned = endpoints !== null && isWrittenByController(endpoints);
@@ -102,7 +102,7 @@ export function compareLabels(
 /** Labels that the controller sets itself. */
 const own: readonly string[] = [label.headless, label.endpointsManagedBy];
 
-function judgeLabels({ release }: Context, record: ServiceRecord): Difference[] {
+function judgeLabels({ release }: AuditContext, record: ServiceState): Difference[] {
   const { service, endpoints } = record;
   if (service === null || endpoints === null) return [];
   const found = compareLabels(
@@ -118,7 +118,7 @@ function judgeLabels({ release }: Context, record: ServiceRecord): Difference[] 
   return [foreign ? { ...found, likelyCause: 'hand-edited' } : found];
 }
 
-function judgeCapacity(record: ServiceRecord): Difference[] {
+function judgeCapacity(record: ServiceState): Difference[] {
   const { endpoints } = record;
   if (endpoints === null) return [];
   const found: Difference[] = [];
@@ -157,7 +157,7 @@ function judgeCapacity(record: ServiceRecord): Difference[] {
 
 /** What the subsets with exactly these ports hold together. */
 function sizeOf(
-  subsets: NonNullable<ServiceRecord['endpoints']>['subsets'],
+  subsets: NonNullable<ServiceState['endpoints']>['subsets'],
   portKeys: readonly string[],
 ): { ready: number; notReady: number } {
   const size = { ready: 0, notReady: 0 };
@@ -172,13 +172,13 @@ function sizeOf(
 
 /** The selected pod that an entry at an address refers to, if the pod has that address. */
 export function referredPod(
-  { snapshot }: Context,
-  record: ServiceRecord,
+  { listers }: AuditContext,
+  record: ServiceState,
   address: string,
   target: ListedAddress['target'],
 ): Pod | null {
   if (target === null) return null;
-  for (const pod of snapshot.podsAt(address)) {
+  for (const pod of listers.podsAt(address)) {
     if (isOfUid(target.uid, pod) && pod.name === target.name && isMember(record, pod)) {
       return pod;
     }
@@ -190,7 +190,7 @@ export function referredPod(
  * The object holds what the controller never writes, so somebody else wrote it last: an address
  * without a pod, or no managed-by label where the release sets one.
  */
-function isHandWritten({ release }: Context, { endpoints }: ServiceRecord): boolean {
+function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): boolean {
   if (endpoints === null) return false;
   if (release.endpointsManagedBy && !isWrittenByController(endpoints)) return true;
   return endpoints.subsets.some(({ addresses }) =>
@@ -200,15 +200,15 @@ function isHandWritten({ release }: Context, { endpoints }: ServiceRecord): bool
 
 /** One address of the object. */
 export function judgeEndpointsAddress(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   ip: string,
 ): Difference[] {
   const { service, endpoints } = record;
   if (service === null || endpoints === null || !isSelected(service)) return [];
-  const { snapshot, release } = context;
+  const { listers, release } = context;
   const expected = [];
-  for (const pod of podsInOrder(snapshot, ip)) {
+  for (const pod of podsInOrder(listers, ip)) {
     if (!isMember(record, pod)) continue;
     const address = expectedAddress(service, pod, release);
     if (address?.ip === ip) expected.push(address);
@@ -228,8 +228,8 @@ export function judgeEndpointsAddress(
 
 /** Names what explains differences in a frozen or hand-written object. */
 function withLikelyCause(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   found: Difference[],
 ): Difference[] {
   if (found.length === 0) return found;

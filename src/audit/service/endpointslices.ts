@@ -19,7 +19,7 @@ import {
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
-import type { Context, Role, ServiceRecord } from './cache.ts';
+import type { AuditContext, Role, ServiceState } from './cache.ts';
 import { isMember, isWedged, nodeOf, podsInOrder, roleOf, slicesAt, slicesOf } from './cache.ts';
 import type { Leftover, SlicedEndpoint } from './compare.ts';
 import { compareEndpoint, sliceObject } from './compare.ts';
@@ -29,13 +29,13 @@ const noEntries: readonly SlicedEndpoint[] = [];
 
 /** The entries at an address in slices of one role, in the order of the slices' names. */
 export function entriesAt(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   address: string,
   role: Role,
 ): readonly SlicedEndpoint[] {
   if (record.entries !== null) return record.entries.get(role)?.get(address) ?? noEntries;
-  const ofRole = slicesOf(context.snapshot, record, role);
+  const ofRole = slicesOf(context.listers, record, role);
   if (ofRole.length === 0) return noEntries;
   const entries: SlicedEndpoint[] = [];
   for (const slice of slicesAt(record, address)) {
@@ -53,12 +53,12 @@ export function entriesAt(
 
 /** Names what keeps the controller from putting any slice of the Service right. */
 function withHindrance(
-  { snapshot }: Context,
-  record: ServiceRecord,
+  { listers }: AuditContext,
+  record: ServiceState,
   found: Difference[],
 ): Difference[] {
   if (found.length === 0) return found;
-  if (isWedged(snapshot, record)) {
+  if (isWedged(listers, record)) {
     return found.map((one) => ({ ...one, cause: one.cause ?? 'slice-relabelled' }));
   }
   if (record.stranded === 0) return found;
@@ -67,17 +67,17 @@ function withHindrance(
 
 /** One address over all slices of the controller. */
 export function judgeSliceAddress(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   address: string,
 ): Difference[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
-  const { snapshot, release } = context;
+  const { listers, release } = context;
   const expected = [];
-  for (const pod of podsInOrder(snapshot, address)) {
+  for (const pod of podsInOrder(listers, address)) {
     if (!isMember(record, pod)) continue;
-    for (const endpoint of expectedEndpoints(service, pod, nodeOf(snapshot, pod), release)) {
+    for (const endpoint of expectedEndpoints(service, pod, nodeOf(listers, pod), release)) {
       if (endpoint.addresses.includes(address)) expected.push(endpoint);
     }
   }
@@ -100,8 +100,8 @@ export function judgeSliceAddress(
 
 /** Why an endpoint may stand that no selected pod is to have. */
 function leftover(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   address: string,
   { endpoint }: SlicedEndpoint,
 ): Leftover {
@@ -110,7 +110,7 @@ function leftover(
     // A terminal pod that is not ready gets no traffic, however long it stays listed.
     return { cause: 'pod-phase-unnoticed', severity: endpoint.ready === false ? 'info' : null };
   }
-  const nodeGone = pod !== null && nodeOf(context.snapshot, pod) === null;
+  const nodeGone = pod !== null && nodeOf(context.listers, pod) === null;
   return {
     cause: nodeGone ? 'node-change-unnoticed' : null,
     severity: nodeGone ? 'warning' : null,
@@ -119,12 +119,12 @@ function leftover(
 
 /** One slice as a whole. */
 export function judgeSlice(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   slice: EndpointSlice,
 ): Difference[] {
   const { service } = record;
-  const role = roleOf(context.snapshot, record, slice);
+  const role = roleOf(context.listers, record, slice);
   if (service === null) {
     if (role !== 'controller') return [];
     // The garbage collector follows owners, and the controller writes no slice without one.
@@ -160,7 +160,11 @@ function isEmptyLabelKept(want: Labels, got: Labels): boolean {
   );
 }
 
-function judgeShape(context: Context, record: ServiceRecord, slice: EndpointSlice): Difference[] {
+function judgeShape(
+  context: AuditContext,
+  record: ServiceState,
+  slice: EndpointSlice,
+): Difference[] {
   const { service } = record;
   if (service === null) return [];
   const object = sliceObject(slice);
@@ -195,12 +199,12 @@ function judgeShape(context: Context, record: ServiceRecord, slice: EndpointSlic
 }
 
 /** What must be true of the slices together. */
-export function judgeSlices(context: Context, record: ServiceRecord): Difference[] {
+export function judgeSlices(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
   const found: Difference[] = [];
   for (const type of addressTypesOf(service)) {
-    const slices = slicesOf(context.snapshot, record, 'controller').filter(
+    const slices = slicesOf(context.listers, record, 'controller').filter(
       ({ addressType }) => addressType === type,
     );
     const isAuto = hintMode(service, context.release) === 'auto';
@@ -270,8 +274,8 @@ export function countHints(slices: Iterable<EndpointSlice>): HintCounts {
  * for zones are not seen upstream, so they stay; alone they count as none and do not.
  */
 function judgeAutoHints(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   type: AddressType,
   slices: readonly EndpointSlice[],
 ): Difference[] {
@@ -289,15 +293,13 @@ function judgeAutoHints(
     const got = `${type}: no hint at ${without.slice(0, 100).join(', ')}`;
     return [say('endpoints.hints', `${type}: a hint at all ready endpoints or at none`, got)];
   }
-  const { snapshot } = context;
-  const never = [...zones].filter(
-    (zone) => snapshot.knows('nodes') && !snapshot.zonesSeen.has(zone),
-  );
+  const { listers } = context;
+  const never = [...zones].filter((zone) => listers.knows('nodes') && !listers.zonesSeen.has(zone));
   if (never.length > 0) {
     const got = `${type}: ${never.join(', ')}`;
     return [say('endpoints.hints.forZones', `${type}: zones that Nodes have`, got)];
   }
-  const reason = snapshot.knows('nodes') ? whyNoHints(snapshot.zoneCapacity, ready) : null;
+  const reason = listers.knows('nodes') ? whyNoHints(listers.zoneCapacity, ready) : null;
   if (reason === null) return [];
   const got = `${type}: hints for ${[...zones].join(', ')}`;
   return [say('endpoints.hints', `${type}: no hints: ${reason}`, got)];

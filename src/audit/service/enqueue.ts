@@ -28,7 +28,7 @@ import { whyNoHints } from '../../shadow/hints.ts';
 import { isMirror } from '../../shadow/mirroring.ts';
 import type { Cause } from '../finding/causes.ts';
 import { replaceEndpoints } from './address-index.ts';
-import type { Context, DifferingEndpoints, ServiceRecord } from './cache.ts';
+import type { AuditContext, DifferingEndpoints, ServiceState } from './cache.ts';
 import {
   addressesIn,
   addSlice,
@@ -43,63 +43,63 @@ import {
 import { countHints } from './endpointslices.ts';
 
 /** The outputs that a controller writes. */
-export type Written = 'endpoints' | 'endpointslices' | 'mirrored';
+export type ServiceOutput = 'endpoints' | 'endpointslices' | 'mirrored';
 
 /** What of one Service must be judged again after a change, and what the change means for it. */
-export interface Touch {
-  readonly record: ServiceRecord;
+export interface WorkItem {
+  readonly record: ServiceState;
   readonly addresses: Set<string>;
   readonly slices: Set<EndpointSlice>;
   /** Judge every unit of the Service. */
   whole: boolean;
   /** The controllers that the change wakes for this Service. */
-  readonly woken: Set<Written>;
+  readonly wakes: Set<ServiceOutput>;
   /** The blind spot that a change of the input falls into, but for what it wakes besides. */
-  blind: Cause | null;
+  blindSpot: Cause | null;
   /** The output that the change itself wrote; null for a change of the input. */
-  writes: ReadonlySet<Written>;
+  writes: ReadonlySet<ServiceOutput>;
   /** The writing is one that the controller does not see and so does not put right. */
   unseen: Cause | null;
 }
 
 /** The records of a ledger, with the indexes that touching needs. */
 export interface Records {
-  readonly context: Context;
-  get(key: Key): ServiceRecord | undefined;
-  getOrCreate(key: Key): ServiceRecord;
+  readonly context: AuditContext;
+  get(key: Key): ServiceState | undefined;
+  getOrCreate(key: Key): ServiceState;
   /** Services with addresses that were left behind, by address. */
-  leftBehindAt(address: string): Iterable<ServiceRecord>;
+  leftBehindAt(address: string): Iterable<ServiceState>;
   /** Services with topology-mode Auto, which any Node may touch. */
-  auto(): Iterable<ServiceRecord>;
+  auto(): Iterable<ServiceState>;
   /** Services of a namespace for which somebody else writes slices, which may refer to any pod. */
-  foreignIn(namespace: string): Iterable<ServiceRecord>;
+  foreignIn(namespace: string): Iterable<ServiceState>;
 }
 
-const input: ReadonlySet<Written> = new Set();
-const both: readonly Written[] = ['endpoints', 'endpointslices'];
+const input: ReadonlySet<ServiceOutput> = new Set();
+const both: readonly ServiceOutput[] = ['endpoints', 'endpointslices'];
 
-export function touchOf(record: ServiceRecord): Touch {
+export function createWorkItem(record: ServiceState): WorkItem {
   return {
     record,
     addresses: new Set(),
     slices: new Set(),
     whole: false,
-    woken: new Set(),
-    blind: null,
+    wakes: new Set(),
+    blindSpot: null,
     writes: input,
     unseen: null,
   };
 }
 
 /** The touch of a Service among others, made where it is the first. */
-function touchIn(touches: Map<Key, Touch>, record: ServiceRecord): Touch {
+function touchIn(touches: Map<Key, WorkItem>, record: ServiceState): WorkItem {
   let touch = touches.get(record.key);
-  if (touch === undefined) touches.set(record.key, (touch = touchOf(record)));
+  if (touch === undefined) touches.set(record.key, (touch = createWorkItem(record)));
   return touch;
 }
 
 /** Touches every Service that a change concerns. */
-export function touchedBy(records: Records, change: Change): Touch[] {
+export function enqueue(records: Records, change: Change): WorkItem[] {
   const { resource, before, after } = change;
   switch (resource) {
     case 'pods':
@@ -137,11 +137,11 @@ function addressesOf(before: Pod | null, after: Pod | null): Set<string> {
 
 function selecting(records: Records, pod: Pod | null): Set<Key> {
   if (pod === null) return new Set();
-  const services = records.context.snapshot.servicesSelecting(pod.namespace, pod.labels);
+  const services = records.context.listers.servicesSelecting(pod.namespace, pod.labels);
   return new Set(services.map(({ key }) => key));
 }
 
-function touchedByPod(records: Records, { before, after, gap }: Change<'pods'>): Touch[] {
+function touchedByPod(records: Records, { before, after, gap }: Change<'pods'>): WorkItem[] {
   const pod = after ?? before;
   if (pod === null) return [];
   // An object of another uid is another pod: the old one went and a new one came, both wake.
@@ -159,18 +159,18 @@ function touchedByPod(records: Records, { before, after, gap }: Change<'pods'>):
       ? was
       : selecting(records, after);
   const addresses = addressesOf(before, after);
-  const touches = new Map<Key, Touch>();
+  const touches = new Map<Key, WorkItem>();
   for (const key of new Set([...was, ...is])) {
     const record = records.get(key);
     if (record === undefined) continue;
     recountPod(records.context, record, before, after);
-    const touch = touchOf(record);
+    const touch = createWorkItem(record);
     for (const address of addresses) touch.addresses.add(address);
     const awake = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
-    if (awake) for (const output of both) touch.woken.add(output);
+    if (awake) for (const output of both) touch.wakes.add(output);
     const phase = before !== null && after !== null && before.terminal !== after.terminal;
-    if (phase) touch.blind = 'pod-phase-unnoticed';
-    else if (!awake && !same) touch.blind = 'pod-change-unnoticed';
+    if (phase) touch.blindSpot = 'pod-phase-unnoticed';
+    else if (!awake && !same) touch.blindSpot = 'pod-change-unnoticed';
     touches.set(key, touch);
   }
   if (!same) touchSharers(records, addresses, touches);
@@ -179,7 +179,7 @@ function touchedByPod(records: Records, { before, after, gap }: Change<'pods'>):
 }
 
 /** Services for which another manager's slices refer to a pod that came or went. */
-function touchReferring(records: Records, pod: Pod, touches: Map<Key, Touch>): void {
+function touchReferring(records: Records, pod: Pod, touches: Map<Key, WorkItem>): void {
   for (const record of records.foreignIn(pod.namespace)) {
     for (const slice of record.slices) {
       for (const { target, addresses } of slice.endpoints) {
@@ -195,10 +195,10 @@ function touchReferring(records: Records, pod: Pod, touches: Map<Key, Touch>): v
 function touchSharers(
   records: Records,
   addresses: ReadonlySet<string>,
-  touches: Map<Key, Touch>,
+  touches: Map<Key, WorkItem>,
 ): void {
   for (const address of addresses) {
-    for (const pod of records.context.snapshot.podsAt(address)) {
+    for (const pod of records.context.listers.podsAt(address)) {
       for (const key of selecting(records, pod)) {
         const record = records.get(key);
         if (record !== undefined) touchIn(touches, record).addresses.add(address);
@@ -210,16 +210,16 @@ function touchSharers(
   }
 }
 
-function touchedByNode(records: Records, before: Node | null, after: Node | null): Touch[] {
-  const touches = new Map<Key, Touch>();
-  const of = (record: ServiceRecord): Touch => {
+function touchedByNode(records: Records, before: Node | null, after: Node | null): WorkItem[] {
+  const touches = new Map<Key, WorkItem>();
+  const of = (record: ServiceState): WorkItem => {
     const touch = touchIn(touches, record);
-    touch.blind = 'node-change-unnoticed';
+    touch.blindSpot = 'node-change-unnoticed';
     return touch;
   };
   const name = (after ?? before)?.name ?? '';
   if (before?.zone !== after?.zone) {
-    for (const pod of records.context.snapshot.podsOn(name)) {
+    for (const pod of records.context.listers.podsOn(name)) {
       for (const key of selecting(records, pod)) {
         const record = records.get(key);
         if (record === undefined) continue;
@@ -233,7 +233,7 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
   const enqueues = before?.zone !== after?.zone || before?.ready !== after?.ready;
   for (const record of records.auto()) {
     const touch = of(record);
-    if (enqueues && isOverloaded(records.context, record)) touch.woken.add('endpointslices');
+    if (enqueues && isOverloaded(records.context, record)) touch.wakes.add('endpointslices');
   }
   return [...touches.values()];
 }
@@ -242,31 +242,31 @@ function touchedByNode(records: Records, before: Node | null, after: Node | null
  * Whether a Node event queues a Service with topology-mode Auto: its hints are no longer possible,
  * so some zone has too few. topologycache.go GetOverloadedServices.
  */
-function isOverloaded({ snapshot }: Context, record: ServiceRecord): boolean {
+function isOverloaded({ listers }: AuditContext, record: ServiceState): boolean {
   const { ready, zones } = countHints(record.slices);
-  return zones.size > 0 && whyNoHints(snapshot.zoneCapacity, ready) !== null;
+  return zones.size > 0 && whyNoHints(listers.zoneCapacity, ready) !== null;
 }
 
 function touchedByService(
   records: Records,
   before: Service | null,
   after: Service | null,
-): Touch[] {
+): WorkItem[] {
   const service = after ?? before;
   if (service === null) return [];
   const record = records.getOrCreate(service.key);
   const reselects = !isSameSelection(before, after);
   const was = reselects ? [...record.members] : [];
-  setService(records.context, record, after, records.context.snapshot.podsIn(service.namespace));
+  setService(records.context, record, after, records.context.listers.podsIn(service.namespace));
   // The trackers forget a Service that is gone: a new one of its name starts without a wedge.
   if (before?.uid !== after?.uid) {
     record.relabelled = new Set();
     record.relabelledMirrors = new Set();
   }
-  const touch = touchOf(record);
+  const touch = createWorkItem(record);
   touch.whole = true;
-  for (const output of both) touch.woken.add(output);
-  if (mirroringWokenByService(before, after)) touch.woken.add('mirrored');
+  for (const output of both) touch.wakes.add(output);
+  if (mirroringWokenByService(before, after)) touch.wakes.add('mirrored');
   const touches =
     before?.uid === after?.uid ? [touch] : [touch, ...touchedByOwner(records, record)];
   return reselects ? [...touches, ...touchedBySelection(records, record, was)] : touches;
@@ -280,24 +280,28 @@ function isSameSelection(before: Service | null, after: Service | null): boolean
 }
 
 /** Services of pods that share an address with one that was selected before, or is now. */
-function touchedBySelection(records: Records, record: ServiceRecord, was: readonly Pod[]): Touch[] {
-  const { snapshot } = records.context;
+function touchedBySelection(
+  records: Records,
+  record: ServiceState,
+  was: readonly Pod[],
+): WorkItem[] {
+  const { listers } = records.context;
   const addresses = new Set<string>();
   for (const { ips } of new Set([...was, ...record.members])) {
     for (const ip of ips) {
       const address = canonicalIP(ip);
-      if (snapshot.podsAt(address).length > 1) addresses.add(address);
+      if (listers.podsAt(address).length > 1) addresses.add(address);
     }
   }
-  const touches = new Map<Key, Touch>();
+  const touches = new Map<Key, WorkItem>();
   touchSharers(records, addresses, touches);
   touches.delete(record.key);
   return [...touches.values()];
 }
 
 /** Services named by slices that a Service owns, or owned, by its uid: whose they are changes. */
-function touchedByOwner(records: Records, owner: ServiceRecord): Touch[] {
-  const touches = new Map<Key, Touch>();
+function touchedByOwner(records: Records, owner: ServiceState): WorkItem[] {
+  const touches = new Map<Key, WorkItem>();
   for (const slice of owner.slices) {
     for (const record of recordsNamed(records, slice)) {
       if (record === owner) continue;
@@ -310,32 +314,32 @@ function touchedByOwner(records: Records, owner: ServiceRecord): Touch[] {
   return [...touches.values()];
 }
 
-const writesEndpoints: ReadonlySet<Written> = new Set(['endpoints']);
-const writesSlices: ReadonlySet<Written> = new Set(['endpointslices']);
-const writesMirror: ReadonlySet<Written> = new Set(['mirrored']);
+const writesEndpoints: ReadonlySet<ServiceOutput> = new Set(['endpoints']);
+const writesSlices: ReadonlySet<ServiceOutput> = new Set(['endpointslices']);
+const writesMirror: ReadonlySet<ServiceOutput> = new Set(['mirrored']);
 
-function touchedByEndpoints(records: Records, change: Change<'endpoints'>): Touch[] {
+function touchedByEndpoints(records: Records, change: Change<'endpoints'>): WorkItem[] {
   const { before, after } = change;
   const endpoints = after ?? before;
   if (endpoints === null) return [];
   const record = records.getOrCreate(endpoints.key);
-  const touch = touchOf(record);
+  const touch = createWorkItem(record);
   for (const address of replaceEndpoints(record, after)) touch.addresses.add(address);
   // Where there is no object, that is the one difference; with it, every address counts.
   touch.whole = before === null || after === null;
   touch.writes = writesEndpoints;
   // The endpoints controller handles no updates of Endpoints; of deletions it hears.
   touch.unseen = before !== null && after !== null ? 'hand-edited' : null;
-  if (after === null) touch.woken.add('endpoints');
+  if (after === null) touch.wakes.add('endpoints');
   if ([before, after].some((one) => one !== null && isMirrorable(one))) {
-    touch.woken.add('mirrored');
+    touch.wakes.add('mirrored');
   }
   return [touch];
 }
 
 /** The Services that a slice names. Mirrored slices name theirs through Endpoints. */
-export function recordsNamed(records: Records, slice: EndpointSlice | null): Set<ServiceRecord> {
-  const named = new Set<ServiceRecord>();
+export function recordsNamed(records: Records, slice: EndpointSlice | null): Set<ServiceState> {
+  const named = new Set<ServiceState>();
   if (slice === null) return named;
   const name = slice.labels[label.serviceName];
   if (name !== undefined && name !== '') {
@@ -348,16 +352,16 @@ export function recordsNamed(records: Records, slice: EndpointSlice | null): Set
   return named;
 }
 
-function touchedBySlice(records: Records, change: Change<'endpointslices'>): Touch[] {
+function touchedBySlice(records: Records, change: Change<'endpointslices'>): WorkItem[] {
   const { before, after } = change;
   const slice = after ?? before;
   if (slice === null) return [];
-  const touches: Touch[] = [];
+  const touches: WorkItem[] = [];
   const named = recordsNamed(records, after);
   const differing = before === null || after === null ? null : differingEndpoints(before, after);
   const addresses = differingAddresses(before, after, differing);
   for (const record of new Set([...recordsNamed(records, before), ...named])) {
-    const touch = touchOf(record);
+    const touch = createWorkItem(record);
     if (
       differing !== null &&
       named.has(record) &&
@@ -381,7 +385,7 @@ function touchedBySlice(records: Records, change: Change<'endpointslices'>): Tou
 
 /** Why the slice controller takes no notice of a writing; null: it does. */
 function unseenWriting(
-  { service }: ServiceRecord,
+  { service }: ServiceState,
   before: EndpointSlice | null,
   after: EndpointSlice | null,
   differing: DifferingEndpoints | null,
@@ -402,7 +406,7 @@ function unseenWriting(
 
 /** Remembers that a slice was taken from the controller by its labels, or given back. */
 function noteRelabelling(
-  record: ServiceRecord,
+  record: ServiceState,
   before: EndpointSlice | null,
   after: EndpointSlice | null,
 ): void {

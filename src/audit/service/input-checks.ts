@@ -4,14 +4,14 @@
 
 import { isOfUid } from '../../model/equality.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { EndpointSlice, Pod, Snapshot } from '../../model/objects.ts';
+import type { EndpointSlice, Pod, Listers } from '../../model/objects.ts';
 import { endpointsCapacity, isSelected } from '../../shadow/endpoints.ts';
 import { addressTypesOf } from '../../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import { objectBytesLimit } from '../measure/size.ts';
-import type { Context, ServiceRecord } from './cache.ts';
+import type { AuditContext, ServiceState } from './cache.ts';
 import { isMember, isWrittenByController, roleOf, slicesOf } from './cache.ts';
 import type { SlicedEndpoint } from './compare.ts';
 import { isReady, sliceObject } from './compare.ts';
@@ -22,13 +22,13 @@ import { countHints, entriesAt } from './endpointslices.ts';
 const nearLimit = 0.8 * objectBytesLimit;
 
 /** What is left of a selector that is gone: the controllers' own slices and Endpoints. */
-const leftBehind = (context: Context, record: ServiceRecord): readonly EndpointSlice[] =>
-  slicesOf(context.snapshot, record, 'controller');
+const leftBehind = (context: AuditContext, record: ServiceState): readonly EndpointSlice[] =>
+  slicesOf(context.listers, record, 'controller');
 
 /** The addresses that were left behind, each with the uids of the pods it stood for. */
 export function leftBehindAddresses(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
 ): Map<string, Set<string>> {
   const { service, endpoints } = record;
   const addresses = new Map<string, Set<string>>();
@@ -51,7 +51,7 @@ export function leftBehindAddresses(
 
 const isLiving = (pod: Pod): boolean => !pod.terminal && !pod.deleting;
 
-function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] {
+function judgeLeftBehind(context: AuditContext, record: ServiceState): Difference[] {
   const { service, endpoints } = record;
   if (service === null || isSelected(service)) return [];
   const names = leftBehind(context, record).map(sliceObject);
@@ -63,25 +63,25 @@ function judgeLeftBehind(context: Context, record: ServiceRecord): Difference[] 
   const dead: string[] = [];
   for (const [ip, uids] of leftBehindAddresses(context, record)) {
     // A living pod of another uid makes it worse: traffic goes to somebody else.
-    const lives = context.snapshot
+    const lives = context.listers
       .podsAt(ip)
       .some((pod) => isLiving(pod) && (pod.uid === '' || uids.has(pod.uid)));
     if (!lives) dead.push(ip);
   }
   const found = [difference('left-behind', object, 'spec.selector', null, names.join(', '))];
   // Nodes program nothing for an ExternalName Service, so nothing goes to its dead addresses.
-  if (dead.length > 0 && service.type !== 'ExternalName' && context.snapshot.knows('pods')) {
+  if (dead.length > 0 && service.type !== 'ExternalName' && context.listers.knows('pods')) {
     const text = `${names.join(', ')}: ${dead.sort().slice(0, 100).join(', ')}`;
     found.push(difference('left-behind-dead', object, 'spec.selector', null, text));
   }
   return found;
 }
 
-function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
+function judgeSizes(context: AuditContext, record: ServiceState): Difference[] {
   const near: [object: string, bytes: number][] = [];
   for (const slice of record.slices) {
     const bytes = slice.bytes ?? 0;
-    if (bytes <= nearLimit || roleOf(context.snapshot, record, slice) === null) continue;
+    if (bytes <= nearLimit || roleOf(context.listers, record, slice) === null) continue;
     near.push([sliceObject(slice), bytes]);
   }
   const { endpoints } = record;
@@ -95,23 +95,23 @@ function judgeSizes(context: Context, record: ServiceRecord): Difference[] {
   );
 }
 
-function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[] {
+function judgeHintsAbsent(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
-  const { snapshot, release } = context;
+  const { listers, release } = context;
   if (service === null || hintMode(service, release) !== 'auto') return [];
   const found: Difference[] = [];
   for (const type of addressTypesOf(service)) {
-    const slices = slicesOf(snapshot, record, 'controller').filter(
+    const slices = slicesOf(listers, record, 'controller').filter(
       ({ addressType }) => addressType === type,
     );
     const { zones, toNodes, ready, zoneless } = countHints(slices);
     // Hints of another kind are told of where the slices are judged.
     if (zones.size > 0 || toNodes.length > 0 || ready === 0) continue;
-    const reason = !snapshot.knows('nodes')
+    const reason = !listers.knows('nodes')
       ? 'Nodes are not known'
       : zoneless > 0
         ? `${String(zoneless)} ready endpoints do not have a zone`
-        : whyNoHints(snapshot.zoneCapacity, ready);
+        : whyNoHints(listers.zoneCapacity, ready);
     found.push(
       difference(
         'hints-absent',
@@ -127,7 +127,7 @@ function judgeHintsAbsent(context: Context, record: ServiceRecord): Difference[]
 }
 
 /** Pods by which the API server refuses the Endpoints of the Service. */
-function judgeNodeless(record: ServiceRecord): Difference[] {
+function judgeNodeless(record: ServiceState): Difference[] {
   const pods = record.members.filter((_, at) => record.memberKinds[at]?.nodeless === true);
   return pods.map((pod) =>
     difference(
@@ -142,12 +142,12 @@ function judgeNodeless(record: ServiceRecord): Difference[] {
 }
 
 /** What is true of a Service's input altogether. */
-export function judgeInput(context: Context, record: ServiceRecord): Difference[] {
+export function judgeInput(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
   const found = [...judgeLeftBehind(context, record), ...judgeSizes(context, record)];
   if (service === null || !isSelected(service)) return found;
   if (record.nodeless > 0) found.push(...judgeNodeless(record));
-  const foreign = slicesOf(context.snapshot, record, 'foreign');
+  const foreign = slicesOf(context.listers, record, 'foreign');
   if (foreign.length > 0) {
     const names = foreign.map(sliceObject).join(', ');
     const object = `Service ${record.key}`;
@@ -164,11 +164,11 @@ export function judgeInput(context: Context, record: ServiceRecord): Difference[
 
 /** One address: whether pods share it, and what other managers say of it. */
 export function judgeInputAddress(
-  context: Context,
-  record: ServiceRecord,
+  context: AuditContext,
+  record: ServiceState,
   address: string,
 ): Difference[] {
-  const found = judgeShared(context.snapshot, record, address);
+  const found = judgeShared(context.listers, record, address);
   const foreign = entriesAt(context, record, address, 'foreign');
   if (foreign.length === 0) return found;
   const others = [
@@ -180,8 +180,8 @@ export function judgeInputAddress(
     if (conflict !== undefined) found.push(conflicting(address, entry, conflict));
     others.push(entry);
     const { target } = entry.endpoint;
-    if (target?.kind !== 'Pod' || !context.snapshot.knows('pods')) continue;
-    const pod = context.snapshot.pods.get(`${record.namespace}/${target.name}`);
+    if (target?.kind !== 'Pod' || !context.listers.knows('pods')) continue;
+    const pod = context.listers.pods.get(`${record.namespace}/${target.name}`);
     if (pod !== undefined && (target.uid === '' || isOfUid(target.uid, pod))) continue;
     const object = sliceObject(entry.slice);
     const text = `${address} of pod ${target.name} (uid ${target.uid}), which does not exist`;
@@ -199,8 +199,8 @@ export function judgeInputAddress(
  * is told once, at the Services of the pod that came later; where none selects that pod, at those
  * of the pod that was there first, since what is sent to it may go astray.
  */
-function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string): Difference[] {
-  const pods = snapshot.podsAt(address);
+function judgeShared(listers: Listers, record: ServiceState, address: string): Difference[] {
+  const pods = listers.podsAt(address);
   if (pods.length < 2) return [];
   const living = pods
     .filter(isLiving)
@@ -212,7 +212,7 @@ function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string)
       .filter((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
     const isOurs = (one: Pod): boolean => isMember(record, one);
     const elder = isOurs(pod) ? elders[0] : elders.find(isOurs);
-    if (elder === undefined || (!isOurs(pod) && isServed(snapshot, pod))) continue;
+    if (elder === undefined || (!isOurs(pod) && isServed(listers, pod))) continue;
     found.push(
       difference(
         'address-shared',
@@ -228,8 +228,8 @@ function judgeShared(snapshot: Snapshot, record: ServiceRecord, address: string)
 }
 
 /** Whether any Service selects the pod. */
-const isServed = (snapshot: Snapshot, { namespace, labels }: Pod): boolean =>
-  snapshot.servicesSelecting(namespace, labels).some(isSelected);
+const isServed = (listers: Listers, { namespace, labels }: Pod): boolean =>
+  listers.servicesSelecting(namespace, labels).some(isSelected);
 
 function conflicts(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
   const shared = a.slice.ports.some((port) =>

@@ -17,7 +17,7 @@ import {
 } from '../../shadow/mirroring.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
-import type { Context, ServiceRecord } from './cache.ts';
+import type { AuditContext, ServiceState } from './cache.ts';
 import { slicesOf } from './cache.ts';
 import { endpointText, isReady, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys } from './endpoints.ts';
@@ -26,10 +26,10 @@ const groupKey = (of: { addressType: string; portMap: string }): string =>
   `${of.addressType} ${of.portMap}`;
 
 /** All mirrored slices that name this Service or its Endpoints. */
-export function judgeMirrored(context: Context, record: ServiceRecord): Difference[] {
+export function judgeMirrored(context: AuditContext, record: ServiceState): Difference[] {
   const { service, endpoints } = record;
-  const serving = slicesOf(context.snapshot, record, 'mirror');
-  const strayed = slicesOf(context.snapshot, record, 'strayed mirror');
+  const serving = slicesOf(context.listers, record, 'mirror');
+  const strayed = slicesOf(context.listers, record, 'strayed mirror');
   const slices = [...serving, ...strayed];
   if (endpoints === null || !isMirrored(service, endpoints)) {
     return slices.map((slice) =>
@@ -69,7 +69,7 @@ function mayFail(groups: readonly MirroredGroup[], slices: readonly EndpointSlic
   return types.size > 1 && slices.some((slice) => !wanted.has(groupKey(slice)));
 }
 
-function judgeMetadata(record: ServiceRecord, slice: EndpointSlice): Difference[] {
+function judgeMetadata(record: ServiceState, slice: EndpointSlice): Difference[] {
   const { endpoints } = record;
   if (endpoints === null) return [];
   const object = sliceObject(slice);
@@ -128,7 +128,7 @@ const mirroredKey = (address: string, target: Endpoint['target']): string =>
 
 /** Endpoints are looked for in their own group first, then under other ports. */
 function compareGroups(
-  record: ServiceRecord,
+  record: ServiceState,
   groups: readonly MirroredGroup[],
   slices: readonly EndpointSlice[],
 ): Difference[] {

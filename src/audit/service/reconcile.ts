@@ -15,14 +15,14 @@ import type { Code, Output, Severity } from '../finding/catalogue.ts';
 import { catalogue } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
-import type { Unknown } from '../finding/verdicts.ts';
-import type { Item, Operation, Settle } from '../pending/pending.ts';
-import type { ServiceRecord } from './cache.ts';
-import type { Touch, Written } from './enqueue.ts';
+import type { UnknownReason } from '../finding/verdicts.ts';
+import type { PendingDifference, Operation, PendingFindings } from '../pending/pending.ts';
+import type { ServiceState } from './cache.ts';
+import type { WorkItem, ServiceOutput } from './enqueue.ts';
 
 /** How long an output took to follow its input, at one address or in one object. */
 export interface ConvergenceSample {
-  readonly output: Written | 'node';
+  readonly output: ServiceOutput | 'node';
   readonly operation: Operation;
   readonly namespace: string;
   readonly service: string;
@@ -33,28 +33,28 @@ export interface ConvergenceSample {
 }
 
 /** A Service with what was judged of it. */
-export interface Audited {
-  readonly record: ServiceRecord;
+export interface ServiceAudit {
+  readonly record: ServiceState;
   /** Differences that stand, by unit; units without any are absent. */
-  items: Map<string, Item[]>;
+  items: Map<string, PendingDifference[]>;
   /** Why an output cannot be judged. */
-  unknown: ReadonlyMap<Output, Unknown>;
+  unknown: ReadonlyMap<Output, UnknownReason>;
   /** What holds for every unit alike; when it changes, all are judged anew. */
   regime: number;
 }
 
 /** What an evaluation is about: when, by which touch, or at the beginning. */
-export interface Occasion {
+export interface Evaluation {
   readonly at: number;
-  readonly touch: Touch;
+  readonly touch: WorkItem;
   readonly beginning: boolean;
   /** Changes were missed: what happened in which order is not known. */
   readonly gap: boolean;
 }
 
 /** Where differences are kept and samples go. */
-export interface Keeping {
-  readonly settle: Settle;
+export interface FindingSink {
+  readonly settle: PendingFindings;
   readonly release: Release;
   readonly onConvergence: ((sample: ConvergenceSample) => void) | undefined;
 }
@@ -82,16 +82,16 @@ function severityOf(difference: Difference, cause: Cause | null, proven: boolean
 
 /** Brings the standing differences of one unit in line with what was found now. */
 export function reconcile(
-  keeping: Keeping,
-  of: Audited,
+  keeping: FindingSink,
+  of: ServiceAudit,
   unit: string,
   found: readonly Difference[],
-  occasion: Occasion,
+  occasion: Evaluation,
 ): void {
   if (found.length === 0 && of.items.size === 0) return;
   const before = of.items.get(unit) ?? [];
   if (before.length === 0 && found.length === 0) return;
-  const after: Item[] = [];
+  const after: PendingDifference[] = [];
   const left = [...before];
   const fresh: Difference[] = [];
   for (const difference of found) {
@@ -128,32 +128,32 @@ export function reconcile(
   }
 }
 
-export const noItems = new Map<string, Item[]>();
+export const noItems = new Map<string, PendingDifference[]>();
 
 /** The clock of a new difference, and the one that it takes the place of. */
-interface Clock extends Pick<Item, 'since' | 'unseen'> {
-  readonly first: Item | null;
+interface Clock extends Pick<PendingDifference, 'since' | 'unseen'> {
+  readonly first: PendingDifference | null;
 }
 
-const oldestOf = (items: readonly Item[]): Item | null =>
-  items.reduce<Item | null>(
+const oldestOf = (items: readonly PendingDifference[]): PendingDifference | null =>
+  items.reduce<PendingDifference | null>(
     (oldest, item) => (oldest === null || item.since < oldest.since ? item : oldest),
     null,
   );
 
 function started(
-  keeping: Keeping,
+  keeping: FindingSink,
   difference: Difference,
-  standing: readonly Item[],
+  standing: readonly PendingDifference[],
   { since, unseen, first }: Clock,
-  { at, touch, beginning, gap }: Occasion,
-): Item {
+  { at, touch, beginning, gap }: Evaluation,
+): PendingDifference {
   const { output } = catalogue[difference.code];
-  const writes = touch.writes.has(output as Written);
+  const writes = touch.writes.has(output as ServiceOutput);
   const seen = beginning ? null : causeOf(keeping, touch, output, standing);
   const known = difference.cause ?? seen ?? difference.hindrance;
   // What was missed may have woken the controller before the change that wakes nobody.
-  const guess = gap && output !== 'input' && !writes ? touch.blind : null;
+  const guess = gap && output !== 'input' && !writes ? touch.blindSpot : null;
   const cause = known ?? guess ?? (beginning || gap ? difference.likelyCause : null);
   const proven = known !== null;
   return {
@@ -177,38 +177,38 @@ function started(
 
 /** The cause that history shows: the unit was as expected, and then this happened. */
 function causeOf(
-  { release }: Keeping,
-  touch: Touch,
+  { release }: FindingSink,
+  touch: WorkItem,
   output: Output,
-  standing: readonly Item[],
+  standing: readonly PendingDifference[],
 ): Cause | null {
   if (output === 'input' || output === 'node') return null;
   const [first] = standing;
   if (first !== undefined) {
     return standing.every(({ cause }) => cause !== null) ? first.cause : null;
   }
-  if (!touch.writes.has(output)) return touch.woken.has(output) ? null : touch.blind;
+  if (!touch.writes.has(output)) return touch.wakes.has(output) ? null : touch.blindSpot;
   return output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : touch.unseen;
 }
 
 /** Writings of one controller that were missed hide nothing of what the other writes. */
-function isHidden({ output }: Item, { writes }: Touch): boolean {
+function isHidden({ output }: PendingDifference, { writes }: WorkItem): boolean {
   if (writes.size === 0 || (output !== 'endpoints' && output !== 'endpointslices')) return true;
   return writes.has(output);
 }
 
 /** A difference that stood before and stands still; what is expected or actual may have moved. */
 function carryOn(
-  keeping: Keeping,
-  of: Audited,
-  item: Item,
+  keeping: FindingSink,
+  of: ServiceAudit,
+  item: PendingDifference,
   difference: Difference,
-  { at, gap, touch }: Occasion,
-): Item {
+  { at, gap, touch }: Evaluation,
+): PendingDifference {
   const likely = gap && item.causeAt === at ? difference.likelyCause : null;
   // What kept the controller from its work may end by a change that wakes nobody.
-  const awake = item.output === 'input' || touch.woken.has(item.output as Written);
-  const kept = !item.shown ? item.cause : awake ? null : touch.blind;
+  const awake = item.output === 'input' || touch.wakes.has(item.output as ServiceOutput);
+  const kept = !item.shown ? item.cause : awake ? null : touch.blindSpot;
   const cause = difference.cause ?? kept ?? difference.hindrance ?? likely;
   const proven = item.proven || cause !== item.cause;
   const severity = severityOf(difference, cause, proven);
@@ -234,7 +234,13 @@ function carryOn(
 }
 
 /** Replaces an item by one that belongs to another finding. */
-function again({ settle }: Keeping, of: Audited, next: Item, item: Item, at: number): Item {
+function again(
+  { settle }: FindingSink,
+  of: ServiceAudit,
+  next: PendingDifference,
+  item: PendingDifference,
+  at: number,
+): PendingDifference {
   settle.drop(item, at);
   next.openedAt = null;
   next.gone = false;
@@ -244,14 +250,14 @@ function again({ settle }: Keeping, of: Audited, next: Item, item: Item, at: num
 
 /** `healed`: the unit is as expected now, and not just wrong in another way. */
 function end(
-  keeping: Keeping,
-  { record: { namespace, name: service } }: Audited,
-  item: Item,
+  keeping: FindingSink,
+  { record: { namespace, name: service } }: ServiceAudit,
+  item: PendingDifference,
   healed: boolean,
-  { at, touch }: Occasion,
+  { at, touch }: Evaluation,
 ): void {
   keeping.settle.drop(item, at);
-  const output = item.output as Written;
+  const output = item.output as ServiceOutput;
   if (!healed || !item.byInput || item.severity === 'info' || !touch.writes.has(output)) return;
   const { operation } = item;
   const seconds = at - item.lateSince;
@@ -259,13 +265,18 @@ function end(
 }
 
 /** A wake ends every excuse that is older, and starts the clock of what it excused. */
-export function wake(keeping: Keeping, of: Audited, woken: ReadonlySet<Written>, at: number): void {
+export function wake(
+  keeping: FindingSink,
+  of: ServiceAudit,
+  woken: ReadonlySet<ServiceOutput>,
+  at: number,
+): void {
   if (woken.size === 0 || of.items.size === 0) return;
   for (const [unit, items] of of.items) {
     if (items.every(({ cause }) => cause === null)) continue;
     const next = items.map((item) => {
       const excused = item.cause !== null && !item.shown;
-      if (!excused || item.causeAt >= at || !woken.has(item.output as Written)) return item;
+      if (!excused || item.causeAt >= at || !woken.has(item.output as ServiceOutput)) return item;
       const severity = severityOf(item.difference, null, false);
       const fresh = { cause: null, causeAt: at, proven: false, byInput: true };
       const awake = { ...item, severity, ...fresh, since: at, lateSince: at, unseen: 0 };

@@ -11,20 +11,26 @@
 // While an input cannot be seen (cut.ts), what was found with it still stands, but the verdict is
 // unknown: the difference may be over, or have come.
 
-import type { EndpointSlice, Lost, Pod, Resource, Snapshot } from '../../model/objects.ts';
+import type {
+  EndpointSlice,
+  UnreadableObject,
+  Pod,
+  Resource,
+  Listers,
+} from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import { isMirrored } from '../../shadow/mirroring.ts';
 import type { Output } from '../finding/catalogue.ts';
-import type { Unknown, Verdict } from '../finding/verdicts.ts';
+import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
 import { restsOn } from '../pending/progress.ts';
-import type { Context, ServiceRecord } from './cache.ts';
+import type { AuditContext, ServiceState } from './cache.ts';
 import { slicesOf } from './cache.ts';
-import type { Written } from './enqueue.ts';
-import type { Audited } from './reconcile.ts';
+import type { ServiceOutput } from './enqueue.ts';
+import type { ServiceAudit } from './reconcile.ts';
 
-const needs: Readonly<Record<Written, readonly (readonly [Resource, Unknown])[]>> = {
+const needs: Readonly<Record<ServiceOutput, readonly (readonly [Resource, UnknownReason])[]>> = {
   endpoints: [
     ['pods', 'pods-not-known'],
     ['endpoints', 'endpoints-not-known'],
@@ -40,36 +46,41 @@ const needs: Readonly<Record<Written, readonly (readonly [Resource, Unknown])[]>
   ],
 };
 
-export const written: readonly Written[] = ['endpoints', 'endpointslices', 'mirrored'];
+export const serviceOutputs: readonly ServiceOutput[] = ['endpoints', 'endpointslices', 'mirrored'];
 
 /** Outputs that have verdicts. */
-export type Judged = Written | 'node';
+export type VerdictOutput = ServiceOutput | 'node';
 
-export const judged: readonly Judged[] = [...written, 'node'];
+export const verdictOutputs: readonly VerdictOutput[] = [...serviceOutputs, 'node'];
 
 /** Whether an unreadable object could be of the Service's namespace, or of none. */
-export const isWithin = ({ namespace }: Lost, record: ServiceRecord): boolean =>
+export const isWithin = ({ namespace }: UnreadableObject, record: ServiceState): boolean =>
   namespace === null || namespace === '' || namespace === record.namespace;
 
 /** The version that is held of an unreadable object has a say too, until it can be read again. */
 function heldOf(
-  snapshot: Snapshot,
-  { resource, namespace, name }: Lost,
+  listers: Listers,
+  { resource, namespace, name }: UnreadableObject,
 ): Pod | EndpointSlice | null {
   const key = `${namespace ?? ''}/${name ?? ''}`;
-  if (resource === 'pods') return snapshot.pods.get(key) ?? null;
-  return resource === 'endpointslices' ? (snapshot.slices.get(key) ?? null) : null;
+  if (resource === 'pods') return listers.pods.get(key) ?? null;
+  return resource === 'endpointslices' ? (listers.slices.get(key) ?? null) : null;
 }
 
 /** Whether an unreadable object could have a say in an output of this Service. */
-function concerns(snapshot: Snapshot, lost: Lost, record: ServiceRecord, output: Written): boolean {
+function concerns(
+  listers: Listers,
+  lost: UnreadableObject,
+  record: ServiceState,
+  output: ServiceOutput,
+): boolean {
   if (!isWithin(lost, record)) return false;
-  const held = heldOf(snapshot, lost);
+  const held = heldOf(listers, lost);
   if (held !== null && isAbout({ ...lost, labels: held.labels }, record, output)) return true;
   return isAbout(lost, record, output);
 }
 
-function isAbout(lost: Lost, record: ServiceRecord, output: Written): boolean {
+function isAbout(lost: UnreadableObject, record: ServiceState, output: ServiceOutput): boolean {
   switch (lost.resource) {
     case 'services':
       return lost.name === null || lost.name === record.name;
@@ -91,34 +102,38 @@ function isAbout(lost: Lost, record: ServiceRecord, output: Written): boolean {
 }
 
 /** Why outputs of a Service cannot be judged; empty when all can. */
-export function unknownOf(
-  snapshot: Snapshot,
-  record: ServiceRecord,
-  losses: Iterable<Lost>,
-): Map<Output, Unknown> {
-  const unknown = new Map<Output, Unknown>();
-  for (const output of written) {
-    const missing = needs[output].find(([resource]) => !snapshot.knows(resource));
+export function unknownOutputs(
+  listers: Listers,
+  record: ServiceState,
+  losses: Iterable<UnreadableObject>,
+): Map<Output, UnknownReason> {
+  const unknown = new Map<Output, UnknownReason>();
+  for (const output of serviceOutputs) {
+    const missing = needs[output].find(([resource]) => !listers.knows(resource));
     if (missing !== undefined) unknown.set(output, missing[1]);
   }
   for (const lost of losses) {
-    for (const output of written) {
-      if (concerns(snapshot, lost, record, output)) unknown.set(output, 'object-unreadable');
+    for (const output of serviceOutputs) {
+      if (concerns(listers, lost, record, output)) unknown.set(output, 'object-unreadable');
     }
   }
   return unknown.size === 0 ? nothingUnknown : unknown;
 }
 
-const nothingUnknown = new Map<Output, Unknown>();
+const nothingUnknown = new Map<Output, UnknownReason>();
 
 /** Without Nodes, all but zones and hints can still be judged; otherwise nothing is. */
-export function isUnjudged(unknown: ReadonlyMap<Output, Unknown>, output: Output): boolean {
+export function isUnknown(unknown: ReadonlyMap<Output, UnknownReason>, output: Output): boolean {
   const reason = unknown.get(output);
   return reason !== undefined && reason !== 'nodes-not-known';
 }
 
 /** Whether somebody has to write this output for the Service, so that it can be judged at all. */
-function applies(snapshot: Snapshot, { record, items }: Audited, output: Written): boolean {
+function applies(
+  listers: Listers,
+  { record, items }: ServiceAudit,
+  output: ServiceOutput,
+): boolean {
   const { service, endpoints } = record;
   if (output !== 'mirrored') {
     if (service !== null && isSelected(service)) return true;
@@ -127,40 +142,40 @@ function applies(snapshot: Snapshot, { record, items }: Audited, output: Written
     if (standing.some((item) => item.output === output)) return true;
   }
   if (output !== 'mirrored') return false;
-  return slicesOf(snapshot, record, 'mirror').length > 0;
+  return slicesOf(listers, record, 'mirror').length > 0;
 }
 
 /** Resources that cannot be seen at a moment. */
-export type Stale = ReadonlySet<Resource>;
+export type StaleResources = ReadonlySet<Resource>;
 
-export const nothingStale: Stale = new Set();
+export const noStaleResources: StaleResources = new Set();
 
 /** A context, with the resources that cannot be seen at its moment; absent: all can. */
-export interface Sight extends Context {
-  readonly stale?: Stale;
+export interface VerdictInput extends AuditContext {
+  readonly stale?: StaleResources;
 }
 
 /** Whether an output rests on something that cannot be seen. */
-export const isStale = (output: Judged, stale: Stale): boolean =>
+export const isStale = (output: VerdictOutput, stale: StaleResources): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
 
 /** Why an output cannot be judged; null where it can. */
-export function reasonOf(
-  audited: Audited,
-  output: Written,
-  stale: Stale = nothingStale,
-): Unknown | null {
+export function unknownReason(
+  audited: ServiceAudit,
+  output: ServiceOutput,
+  stale: StaleResources = noStaleResources,
+): UnknownReason | null {
   return isStale(output, stale) ? 'input-stale' : (audited.unknown.get(output) ?? null);
 }
 
 /** The verdict on one output of a Service; null where there is nothing to judge. */
 export function verdictOf(
-  snapshot: Snapshot,
-  audited: Audited,
-  output: Written,
-  stale: Stale = nothingStale,
+  listers: Listers,
+  audited: ServiceAudit,
+  output: ServiceOutput,
+  stale: StaleResources = noStaleResources,
 ): Verdict | null {
-  if (!applies(snapshot, audited, output)) return null;
+  if (!applies(listers, audited, output)) return null;
   if (isStale(output, stale)) return 'unknown';
   let verdict: Verdict = 'conform';
   for (const items of audited.items.values()) {
@@ -175,9 +190,9 @@ export function verdictOf(
 }
 
 /** Whether somebody else writes endpoints for this Service, or for none: counted, not judged. */
-export function isForeign(snapshot: Snapshot, { record, unknown }: Audited): boolean {
+export function isForeign(listers: Listers, { record, unknown }: ServiceAudit): boolean {
   const { service, endpoints } = record;
-  if (slicesOf(snapshot, record, 'foreign').length > 0) return true;
+  if (slicesOf(listers, record, 'foreign').length > 0) return true;
   if (endpoints === null) return false;
   // There may be a Service, which nobody can read.
   if (service === null) return unknown.get('endpoints') !== 'object-unreadable';

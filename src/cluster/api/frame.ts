@@ -2,7 +2,7 @@
 
 /** What a Status object says. */
 
-import type { Key, Lost, Pod, Resource, WatchEvent } from '../../model/objects.ts';
+import type { Key, UnreadableObject, Pod, Resource, WatchEvent } from '../../model/objects.ts';
 import type { Projection } from '../decode/json-objects.ts';
 import type { Bytes } from '../decode/line-reader.ts';
 
@@ -50,7 +50,7 @@ export type Frame =
       /** A fixed sentence, and the beginning of what it is about. */
       readonly message: string;
       readonly value: string | null;
-      readonly lost: Lost;
+      readonly lost: UnreadableObject;
       /** The body ended within this frame. */
       readonly cut: boolean;
     };

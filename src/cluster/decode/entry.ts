@@ -1,6 +1,6 @@
 // The types of entries that a live cluster delivers: object changes and watch states.
 
-import type { Lost, Resource, WatchEvent } from '../../model/objects.ts';
+import type { UnreadableObject, Resource, WatchEvent } from '../../model/objects.ts';
 
 /** What is delivered, in order for each resource. `at` is the arrival, Unix seconds. */
 export type LiveEntry =
@@ -19,7 +19,7 @@ export type LiveEntry =
       readonly kind: 'unreadable';
       readonly at: number;
       readonly type: WatchEvent['type'] | null;
-      readonly lost: Lost;
+      readonly lost: UnreadableObject;
     }
   /** A list is complete: what is held and was not in it has been delivered as deleted. */
   | { readonly kind: 'synced'; readonly at: number; readonly resource: Resource }

@@ -18,7 +18,7 @@ import type {
   EndpointSubset,
   Key,
   Labels,
-  Lost,
+  UnreadableObject,
   Node,
   ObjectOf,
   Pod,
@@ -67,7 +67,9 @@ import { valueText } from './problem.ts';
 import { loadBalancerIPs, nodeAddresses, podCIDRs, proxiedSpec } from './proxy-flags.ts';
 
 /** What is wrong with an object; the caller adds where it was found. */
-export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & { readonly lost: Lost };
+export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & {
+  readonly lost: UnreadableObject;
+};
 
 export type Projection<R extends Resource> =
   | { readonly object: ObjectOf[R]; readonly problem?: undefined }
@@ -452,7 +454,7 @@ export function unreadable(resource: Resource, raw: unknown, error: WrongType): 
   };
 }
 
-function lostOf(resource: Resource, metadata: Fields): Lost {
+function lostOf(resource: Resource, metadata: Fields): UnreadableObject {
   const named = (value: unknown) => (typeof value === 'string' && value !== '' ? value : null);
   const namespace = resource === 'nodes' ? '' : named(metadata.namespace);
   const lost = { resource, namespace, name: named(metadata.name) };
@@ -464,7 +466,7 @@ function lostOf(resource: Resource, metadata: Fields): Lost {
 }
 
 /** An object as people name it: `Pod shop/web-1`, `Pod in shop`, `Pod`. */
-export function objectText({ resource, namespace, name }: Lost): string {
+export function objectText({ resource, namespace, name }: UnreadableObject): string {
   const kind = kinds[resource];
   const place = namespace ?? '';
   if (name === null) return place === '' ? kind : `${kind} in ${place}`;

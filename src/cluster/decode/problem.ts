@@ -8,7 +8,7 @@
 
 import { getSystemErrorMap } from 'node:util';
 
-import type { Lost, Resource } from '../../model/objects.ts';
+import type { UnreadableObject, Resource } from '../../model/objects.ts';
 
 export interface Problem {
   /** A path, or `stdin`. */
@@ -22,7 +22,7 @@ export interface Problem {
   readonly value: string | null;
   /** A fixed sentence without full stop: `Expected a list`. */
   readonly message: string;
-  readonly lost: Lost | null;
+  readonly lost: UnreadableObject | null;
 }
 
 export type OnProblem = (problem: Problem) => void;
@@ -115,7 +115,7 @@ export function countWord(counts: Map<string, number>, word: string): void {
 }
 /** What is lost by an object of this resource that cannot be parsed, as its beginning tells. */
 
-export function guessLost(resource: Resource, text: string): Lost {
+export function guessLost(resource: Resource, text: string): UnreadableObject {
   const [, name, namespace] = identityForm.exec(text) ?? [];
   const certain = name !== undefined && (resource === 'nodes') === (namespace === undefined);
   return {

@@ -16,7 +16,7 @@ import { basename, extname, join } from 'node:path';
 import { stdin as processStdin } from 'node:process';
 import { Readable } from 'node:stream';
 
-import type { Key, Lost, Resource, WatchEvent } from '../../model/objects.ts';
+import type { Key, UnreadableObject, Resource, WatchEvent } from '../../model/objects.ts';
 import { isOutput } from '../../model/objects.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
@@ -51,7 +51,7 @@ export type DumpEntry =
       readonly source: string;
       readonly line: number;
     }
-  | { readonly kind: 'unreadable'; readonly lost: Lost }
+  | { readonly kind: 'unreadable'; readonly lost: UnreadableObject }
   | {
       /** The dump holds this resource. Once for each, before its first object. */
       readonly kind: 'list';
@@ -423,7 +423,11 @@ function* closeList(file: File, envelope: Fields): Generator<DumpEntry> {
 
 // --- what could not be read ---
 
-const lostOf = (resource: Resource, namespace: string | null, name: string | null): Lost => ({
+const lostOf = (
+  resource: Resource,
+  namespace: string | null,
+  name: string | null,
+): UnreadableObject => ({
   resource,
   namespace,
   name,
@@ -443,7 +447,7 @@ function* lose(
 ): Generator<DumpEntry> {
   const { kind, namespace, name } = file.format.guess(text);
   const own = kind === null ? null : resourceOfKind(undefined, kind.replace(/List$/, ''));
-  const lost: Lost[] = [];
+  const lost: UnreadableObject[] = [];
   if (own !== null) {
     // A cluster-wide object has no namespace, and a namespace is no certain sign of a name.
     const place = own === 'nodes' ? '' : namespace;

@@ -31,7 +31,7 @@
 // replaced too, and $deleteFromPrimitiveList and $retainKeys, which concern none of those fields,
 // are not followed.
 
-import type { Lost, Resource, WatchEvent } from '../../model/objects.ts';
+import type { UnreadableObject, Resource, WatchEvent } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
@@ -252,7 +252,7 @@ function change(
 }
 
 /** What is lost with a document that cannot be parsed, as far as its text tells. */
-function lostOf(text: string, kind: string): Lost | null {
+function lostOf(text: string, kind: string): UnreadableObject | null {
   const field = (name: string) =>
     new RegExp(`^ {2}${name}:[ \\t]+["']?([^\\s"']+)`, 'm').exec(text)?.[1] ?? null;
   const named = kind === patchKind ? field('resource') : null;

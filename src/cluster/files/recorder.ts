@@ -4,7 +4,7 @@
 // A recording must be able to say what a live audit knew: not only what changed and when, but also
 // which watch could not be seen meanwhile, what was missed, and what could not be read.
 
-import type { Lost, Resource } from '../../model/objects.ts';
+import type { UnreadableObject, Resource } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
@@ -40,7 +40,7 @@ export function createRecorder(redactor: Redactor | null): Recorder {
     });
   }
 
-  function lostLine(at: number, type: string | null, lost: Lost): string {
+  function lostLine(at: number, type: string | null, lost: UnreadableObject): string {
     const { resource, namespace, name, labels } = lost;
     const hide = (one: string | null): string | null =>
       redactor === null || one === null ? one : redactor.name(one);

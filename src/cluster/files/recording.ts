@@ -21,7 +21,14 @@
 // that can be guessed, and the next is read. Time never runs backwards: a line that is older than
 // the one before it, or has no time, has the time of that one.
 
-import type { Key, Labels, Lost, Pod, Resource, WatchEvent } from '../../model/objects.ts';
+import type {
+  Key,
+  Labels,
+  UnreadableObject,
+  Pod,
+  Resource,
+  WatchEvent,
+} from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
 import type { WatchState } from '../decode/entry.ts';
 import type { Fields } from '../decode/json-fields.ts';
@@ -64,7 +71,7 @@ export type RecordingEntry =
       readonly at: number;
       /** null when not even the type is known. */
       readonly type: WatchEvent['type'] | null;
-      readonly lost: Lost;
+      readonly lost: UnreadableObject;
     }
   | { readonly kind: 'synced'; readonly at: number; readonly resource: Resource }
   | {

@@ -25,7 +25,7 @@ import type {
   Pod,
   Resource,
   Service,
-  Snapshot,
+  Listers,
   WatchEvent,
   ZoneCapacity,
 } from '../../model/objects.ts';
@@ -73,7 +73,7 @@ function linked<T>(index: Index<T>, key: string): readonly T[] {
 }
 
 export interface Store {
-  readonly snapshot: Snapshot;
+  readonly listers: Listers;
   /** Takes one event in; null when it changes nothing. */
   apply(event: WatchEvent): Change | null;
   /** A list of the resource is complete: no event that is older than it can come any more. */
@@ -191,9 +191,9 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     selecting: new Map(),
     lastAt: null,
   };
-  const snapshot = viewOf(state, delivered);
+  const listers = viewOf(state, delivered);
   return {
-    snapshot,
+    listers,
     apply: (event) => apply(state, event),
     listed: (resource) => forgetDeletions(state, resource),
     dropped: state.dropped,
@@ -280,7 +280,7 @@ function replace(
   else if (before !== null) objects.delete(before.key);
 }
 
-function viewOf(state: State, delivered: ReadonlySet<Resource>): Snapshot {
+function viewOf(state: State, delivered: ReadonlySet<Resource>): Listers {
   const { held, indexes, zonesSeen } = state;
   return {
     knows: (resource) => delivered.has(resource),
@@ -323,14 +323,14 @@ function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels):
 }
 
 /** Objects that are held, by resource. */
-export function heldObjects({ snapshot }: Store): {
+export function heldObjects({ listers }: Store): {
   readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]>;
 } {
   return {
-    services: snapshot.services,
-    pods: snapshot.pods,
-    nodes: snapshot.nodes,
-    endpoints: snapshot.endpoints,
-    endpointslices: snapshot.slices,
+    services: listers.services,
+    pods: listers.pods,
+    nodes: listers.nodes,
+    endpoints: listers.endpoints,
+    endpointslices: listers.slices,
   };
 }

@@ -52,10 +52,10 @@ export function fleetOf(
     random: () => environment.random(),
     sleep: (seconds, signal) => environment.sleep(seconds, signal),
     agents() {
-      const ledger = auditor.ledger();
-      return ledger && agentsOf(ledger.audited.get(key)?.record.slices ?? []);
+      const serviceAuditor = auditor.serviceAuditor();
+      return serviceAuditor && agentsOf(serviceAuditor.audited.get(key)?.record.slices ?? []);
     },
-    nodes: () => auditor.store.snapshot.nodes.keys(),
+    nodes: () => auditor.store.listers.nodes.keys(),
     deliver: attached.deliver,
     onTrouble(node, why) {
       onProblem(problemAt(`Agent of node ${node}`, null, why, {}));

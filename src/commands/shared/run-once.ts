@@ -44,7 +44,7 @@ export async function auditOnce(
   const look = (): void => {
     const now = clock.now();
     if (bytes() > heard.bytes) heard = { bytes: bytes(), at: now };
-    if (auditor.ledger() === null) {
+    if (auditor.serviceAuditor() === null) {
       if (now - heard.at > patience) stop.abort();
       else clock.after(0.05, look);
       return;
@@ -61,11 +61,11 @@ export async function auditOnce(
     stop.abort();
     cluster.close();
   }
-  if (!auditor.store.snapshot.knows('services')) {
+  if (!auditor.store.listers.knows('services')) {
     fail(`No Services could be read from ${cluster.server}: there is nothing to judge`);
     return null;
   }
-  if (auditor.ledger() === null) {
+  if (auditor.serviceAuditor() === null) {
     fail(`${cluster.server}: not all lists are complete: ${auditor.awaited().join(', ')}`);
     return null;
   }
@@ -75,8 +75,8 @@ export async function auditOnce(
 
 /** Whether every watch stands, and nothing waits to become a finding or to be well again. */
 export function isSettled(auditor: Auditor): boolean {
-  const { cut, settle } = auditor;
-  const states = [...cut.inputs.values()].map(({ state }) => state);
+  const { progress, findings } = auditor;
+  const states = [...progress.inputs.values()].map(({ state }) => state);
   if (!states.every((state) => state === 'synced' || state === 'off')) return false;
-  return auditor.nextAt() === null && [...settle.waiting()].every(({ item }) => item.gone);
+  return auditor.nextAt() === null && [...findings.waiting()].every(({ item }) => item.gone);
 }

@@ -9,10 +9,10 @@
 // prom-client's; which of them are shown is said here.
 
 import { severities } from '../../audit/finding/catalogue.ts';
-import type { Unknown } from '../../audit/finding/verdicts.ts';
+import type { UnknownReason } from '../../audit/finding/verdicts.ts';
 import { verdicts } from '../../audit/finding/verdicts.ts';
 import { durationBounds } from '../../audit/measure/lag.ts';
-import { judged } from '../../audit/service/verdict.ts';
+import { verdictOutputs } from '../../audit/service/verdict.ts';
 import { agentFamilies } from './agent-families.ts';
 import type { MetricFamily, MetricsState, OpenedFindings } from './family.ts';
 import { samplesByCode, codes, countOpened } from './family.ts';
@@ -42,7 +42,7 @@ const unknownReasons = Object.keys({
   'agent-absent': true,
   'agent-refused': true,
   'agent-stale': true,
-} satisfies Record<Unknown, true>) as Unknown[];
+} satisfies Record<UnknownReason, true>) as UnknownReason[];
 
 /** Reasons for which input is dropped that are known from the start. */
 const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'] as const;
@@ -109,12 +109,12 @@ const verdictFamilies: readonly MetricFamily[] = [
     help:
       'Outputs of Services by verdict; a Service has one per output that somebody must write, ' +
       'and a Service port one (node) per node whose rules are known.',
-    labels: { output: judged, verdict: verdicts },
+    labels: { output: verdictOutputs, verdict: verdicts },
     unit: 'none',
     stability: 'stable',
     source: 'audit/service/verdict.ts',
     samples: ({ summary }) =>
-      judged.flatMap((output) =>
+      verdictOutputs.flatMap((output) =>
         verdicts.map((verdict) => ({
           labels: { output, verdict },
           value: summary.verdicts[output][verdict],
@@ -139,12 +139,12 @@ const verdictFamilies: readonly MetricFamily[] = [
     name: `${prefix}pending_oldest_seconds`,
     type: 'gauge',
     help: 'Age of the oldest difference that is within the settle window; 0 where there is none.',
-    labels: { output: judged },
+    labels: { output: verdictOutputs },
     unit: 'seconds',
     stability: 'stable',
     source: 'audit/summary.ts',
     samples: ({ summary, now }) =>
-      judged.map((output) => ({
+      verdictOutputs.map((output) => ({
         labels: { output },
         value: Math.max(0, now - (summary.pendingSince[output] ?? now)),
       })),

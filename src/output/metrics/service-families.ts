@@ -12,8 +12,8 @@ import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { verdicts } from '../../audit/finding/verdicts.ts';
 import type { ConditionCounts } from '../../audit/measure/conditions.ts';
 import { endpointConditions } from '../../audit/measure/conditions.ts';
-import type { Stale } from '../../audit/service/verdict.ts';
-import { isStale, written } from '../../audit/service/verdict.ts';
+import type { StaleResources } from '../../audit/service/verdict.ts';
+import { isStale, serviceOutputs } from '../../audit/service/verdict.ts';
 import type { ServiceShare } from '../../audit/summary.ts';
 import type { OutputResource } from '../../model/objects.ts';
 import { outputResources } from '../../model/objects.ts';
@@ -35,25 +35,25 @@ export interface ServiceNumbers {
 }
 
 /** All that the series of a Service are made from. */
-export interface ServiceState {
+export interface ServiceSeriesState {
   readonly numbers: ServiceNumbers;
   readonly findings: readonly Finding[];
-  readonly stale: Stale;
+  readonly stale: StaleResources;
 }
 
 export interface ServiceFamily extends FamilyBase {
   readonly type: 'gauge' | 'counter';
   /** The most series of one Service. */
   readonly most: number;
-  readonly samples: (state: ServiceState) => readonly Sample[];
+  readonly samples: (state: ServiceSeriesState) => readonly Sample[];
 }
 
 const prefix = 'endpoint_auditor_service_';
 
 const one = (value: number): Sample[] => [{ labels: {}, value }];
 
-function verdictSamples({ numbers: { share }, stale }: ServiceState): Sample[] {
-  return written.flatMap((output) => {
+function verdictSamples({ numbers: { share }, stale }: ServiceSeriesState): Sample[] {
+  return serviceOutputs.flatMap((output) => {
     const judged = share.verdicts[output];
     if (judged === null) return [];
     const verdict: Verdict = isStale(output, stale) ? 'unknown' : judged;
@@ -61,14 +61,14 @@ function verdictSamples({ numbers: { share }, stale }: ServiceState): Sample[] {
   });
 }
 
-function pendingSamples({ numbers: { share } }: ServiceState): Sample[] {
-  return written.flatMap((output) => {
+function pendingSamples({ numbers: { share } }: ServiceSeriesState): Sample[] {
+  return serviceOutputs.flatMap((output) => {
     const since = share.pendingSince[output];
     return since === undefined ? [] : [{ labels: { output }, value: since }];
   });
 }
 
-function findingSamples({ findings }: ServiceState): Sample[] {
+function findingSamples({ findings }: ServiceSeriesState): Sample[] {
   const counts: Partial<Record<Severity, number>> = {};
   for (const { severity } of findings) counts[severity] = (counts[severity] ?? 0) + 1;
   return severities.flatMap((severity) => {
@@ -82,8 +82,8 @@ const judgedFamilies: readonly ServiceFamily[] = [
     name: `${prefix}verdict`,
     type: 'gauge',
     help: 'Always 1; the verdict on an output of the Service. Other verdicts are absent.',
-    labels: { output: written, verdict: verdicts },
-    most: written.length,
+    labels: { output: serviceOutputs, verdict: verdicts },
+    most: serviceOutputs.length,
     unit: 'none',
     stability: 'stable',
     source: 'audit/service/verdict.ts',
@@ -106,8 +106,8 @@ const judgedFamilies: readonly ServiceFamily[] = [
     help:
       'Since when the oldest difference within the settle window stands, on the clock of the ' +
       'input; absent where there is none.',
-    labels: { output: written },
-    most: written.length,
+    labels: { output: serviceOutputs },
+    most: serviceOutputs.length,
     unit: 'seconds',
     stability: 'stable',
     source: 'audit/summary.ts',

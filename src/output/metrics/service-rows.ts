@@ -8,10 +8,10 @@
 // series do not come and go; the others wait, and are counted.
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
-import type { Stale } from '../../audit/service/verdict.ts';
+import type { StaleResources } from '../../audit/service/verdict.ts';
 import type { Key } from '../../model/objects.ts';
 import { labelsText, seriesText } from './exposition.ts';
-import type { ServiceNumbers, ServiceState } from './service-families.ts';
+import type { ServiceNumbers, ServiceSeriesState } from './service-families.ts';
 import { serviceFamilies } from './service-families.ts';
 
 export const perServiceModes = ['findings', 'all', 'off'] as const;
@@ -42,7 +42,7 @@ export interface ServiceRowsInput {
   /** Those of them with findings that stand. */
   readonly open: ReadonlySet<Key>;
   readonly findings: () => readonly Finding[];
-  readonly stale: Stale;
+  readonly stale: StaleResources;
 }
 
 interface Kept {
@@ -51,7 +51,7 @@ interface Kept {
   readonly row: Row;
 }
 
-function rowOf(state: ServiceState): Row {
+function rowOf(state: ServiceSeriesState): Row {
   const { namespace, name: service } = state.numbers;
   const names = labelsText({ namespace, service });
   return serviceFamilies.map(({ name, samples }) => {

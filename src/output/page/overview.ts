@@ -11,7 +11,7 @@ import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
-import { judged, written } from '../../audit/service/verdict.ts';
+import { verdictOutputs, serviceOutputs } from '../../audit/service/verdict.ts';
 import { formatLag, formatCount } from '../text/format.ts';
 import { summarizeLag } from '../text/report.ts';
 import { renderFrame } from './frame.ts';
@@ -71,7 +71,7 @@ function headline({ metrics, notReady }: PageStatus): Headline {
     const text = 'Nothing is there to be judged: the input holds none, or none in this scope';
     return { tone: 'quiet', sign: '·', title: 'No Services', text };
   }
-  const pending = judged.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
+  const pending = verdictOutputs.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
   const text =
     pending === 0
       ? 'nothing differs'
@@ -297,7 +297,7 @@ export function renderOverview(status: PageStatus): string {
     resolved: items(gone),
     resolvedCount: (resolved.length + forgotten).toLocaleString('en'),
     moreResolved: more(resolved.length + forgotten - gone.length, 'resolved'),
-    verdicts: (hasNodes ? judged : written).map((output) =>
+    verdicts: (hasNodes ? verdictOutputs : serviceOutputs).map((output) =>
       verdictBar(summary.verdicts[output], outputWords[output]),
     ),
     unknown: Object.entries(summary.unknown).map(([reason, count]) => ({ reason, count })),

@@ -28,7 +28,7 @@ export interface ServiceStatus {
     readonly verdict: Verdict;
     readonly reason: string | null;
   }[];
-  readonly pending: readonly PendingDifference[];
+  readonly pending: readonly UnsettledDifference[];
   readonly standing: readonly Finding[];
   readonly resolved: readonly Finding[];
   /** Of live input: the state of each watch, and for how long it has not been synced. */
@@ -38,7 +38,7 @@ export interface ServiceStatus {
 }
 
 /** A difference that has not stood for the settle window, or is not confirmed yet. */
-export interface PendingDifference {
+export interface UnsettledDifference {
   readonly code: Code;
   readonly output: Output;
   readonly object: string;

@@ -2,7 +2,7 @@
 // page at a time. With ten thousand Services it is found by name as fast as with ten.
 
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import { written } from '../../audit/service/verdict.ts';
+import { serviceOutputs } from '../../audit/service/verdict.ts';
 import type { ServiceNumbers } from '../metrics/service-families.ts';
 import { renderFrame } from './frame.ts';
 import { verdictOrder } from './overview.ts';
@@ -24,7 +24,7 @@ const perPage = 100;
 
 /** The worst over the outputs of a Service; null: nobody writes anything for it. */
 function worstOf({ share: { verdicts } }: ServiceNumbers): Verdict | null {
-  const there = written.map((output) => verdicts[output]);
+  const there = serviceOutputs.map((output) => verdicts[output]);
   return verdictOrder.find((verdict) => there.includes(verdict)) ?? null;
 }
 
@@ -83,7 +83,7 @@ function rowOf(numbers: ServiceNumbers): Row {
     key: `${namespace}/${name}`,
     name,
     namespace,
-    marks: written.map((output) => {
+    marks: serviceOutputs.map((output) => {
       const verdict = share.verdicts[output];
       return verdict === null ? noHtml : renderMark(verdict);
     }),

@@ -6,7 +6,7 @@
 // elements and attributes that every reader knows are written.
 
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import { judged } from '../../audit/service/verdict.ts';
+import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { Summary } from '../../audit/summary.ts';
 import type { ReportedFinding } from './format.ts';
 import { formatDetail, escapeMarkup, formatCount, escapeInvisible, formatTime } from './format.ts';
@@ -86,7 +86,7 @@ function countAttributes(cases: readonly TestCase[]): string {
 /** What a report says besides: that Services could not be read, or that there are none. */
 function inputCases({ verdicts, unknown, services, foreign }: JunitInput): TestCase[] {
   const base = { classname: 'input', result: 'error', type: 'unknown', body: '' } as const;
-  const outputs = judged.reduce((sum, output) => sum + verdicts[output].unknown, 0);
+  const outputs = verdictOutputs.reduce((sum, output) => sum + verdicts[output].unknown, 0);
   const unread = Object.values(unknown).reduce((sum, count) => sum + count, -outputs);
   if (unread > 0) {
     return [
@@ -105,7 +105,7 @@ interface JunitInput extends Pick<Summary, 'verdicts' | 'unknown' | 'services' |
 /** The text; findings are listed in the order given. */
 export function renderJunit(told: JunitInput): string {
   const { findings, verdicts } = told;
-  const suites = [...judged, 'input' as const].map((output) => {
+  const suites = [...verdictOutputs, 'input' as const].map((output) => {
     const own = findings.filter((finding) => finding.output === output);
     const cases = output === 'input' ? inputCases(told) : verdictCases(output, verdicts[output]);
     return { output, cases: [...cases, ...own.map(findingCase)] };

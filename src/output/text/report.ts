@@ -28,7 +28,7 @@ import type {
 import { merged, quantile } from '../../audit/measure/lag.ts';
 import type { Sizes } from '../../audit/measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
-import { judged } from '../../audit/service/verdict.ts';
+import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { Summary } from '../../audit/summary.ts';
 import { inOrder } from '../../audit/summary.ts';
 import type { OutputResource } from '../../model/objects.ts';
@@ -404,7 +404,9 @@ function headline(report: AuditReport): string {
   if (services === 0) return `No Services to judge${after}`;
   const isAllConform =
     Object.values(unknown).every((count) => count === 0) &&
-    judged.every((output) => notConform.every((verdict) => verdicts[output][verdict] === 0));
+    verdictOutputs.every((output) =>
+      notConform.every((verdict) => verdicts[output][verdict] === 0),
+    );
   const all = services === 1 ? 'The only Service conforms' : `All ${services} Services conform`;
   return (isAllConform ? all : 'No findings, but not every output is known to conform') + after;
 }
@@ -418,7 +420,7 @@ function releaseText({ release, releaseBy }: AuditReport['input']): string {
 
 function summaryLines(report: AuditReport): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
-  const outputs = judged.flatMap((output) => {
+  const outputs = verdictOutputs.flatMap((output) => {
     const counts = countsText({ ...verdicts[output] });
     return counts === '' ? [] : [`${output} ${counts}`];
   });
@@ -432,7 +434,7 @@ function summaryLines(report: AuditReport): string[] {
     releaseText(input),
     input.verified ? '' : `release ${escapeInvisible(input.release)} is not verified`,
   ].filter((note) => note !== '');
-  const lags = judged.flatMap((output) => {
+  const lags = verdictOutputs.flatMap((output) => {
     const { count, p50, p99 } = measures.convergenceLag[output].all;
     if (count === 0) return [];
     return [`${output} ${formatLag(p50)} / ${formatLag(p99)} of ${count}`];

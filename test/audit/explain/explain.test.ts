@@ -16,9 +16,9 @@ function ask(
   known: readonly Resource[] = resources,
   stale: readonly Resource[] = [],
 ): Explanation {
-  const { context, ledger } = judged([service(), node(), ...objects], {}, known);
-  ledger.settle.advance(1000);
-  return explain({ ...context, stale: new Set(stale) }, ledger, subject);
+  const { context, serviceAuditor } = judged([service(), node(), ...objects], {}, known);
+  serviceAuditor.settle.advance(1000);
+  return explain({ ...context, stale: new Set(stale) }, serviceAuditor, subject);
 }
 
 const aService: ExplainTarget = { kind: 'service', service: 'shop/web' };

@@ -3,8 +3,8 @@
 import { expect, test } from 'vitest';
 
 import { createTargetHistory } from '../../../src/audit/explain/history.ts';
-import { createSettle } from '../../../src/audit/pending/pending.ts';
-import { createLedger } from '../../../src/audit/service/auditor.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
+import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import type { AnyObject, WatchEvent } from '../../../src/model/objects.ts';
 import {
   address,
@@ -28,15 +28,18 @@ function follow(
 ) {
   const store = storeOf([service(), node(), pod(), endpoints(), slice()]);
   const context = contextOf(store);
-  const ledger = createLedger({ context, settle: createSettle({ window: 1000, keep: 1 }) });
-  ledger.begin(0);
+  const serviceAuditor = createServiceAuditor({
+    context,
+    settle: createPendingFindings({ window: 1000, keep: 1 }),
+  });
+  serviceAuditor.begin(0);
   const journal = createTargetHistory(subject);
-  journal.observe(context, ledger, null, 0);
+  journal.observe(context, serviceAuditor, null, 0);
   for (const [at, type, object] of changes) {
     const happened = event(type, object, at);
     const change = store.apply(happened);
-    if (change !== null) ledger.apply(change);
-    journal.observe(context, ledger, happened, at);
+    if (change !== null) serviceAuditor.apply(change);
+    journal.observe(context, serviceAuditor, happened, at);
   }
   return journal.entries;
 }

@@ -59,8 +59,8 @@ test('a missed pair says what is there, and which key may be meant', () => {
 describe('servicesNear', () => {
   const keysOf = (labels: Record<string, string>, ...services: Parameters<typeof service>[]) => {
     const all = services.map((args) => service(...args));
-    const { snapshot } = storeOf(all);
-    return servicesNear(snapshot, pod({ labels })).nearest.map((one) => one.service.key);
+    const { listers } = storeOf(all);
+    return servicesNear(listers, pod({ labels })).nearest.map((one) => one.service.key);
   };
 
   test('a misspelt value comes before a pair too many, and that before another namespace', () => {
@@ -79,8 +79,8 @@ describe('servicesNear', () => {
     const services = times(9, (index) =>
       service({ name: `web-${index}`, selector: { app: 'web' } }),
     );
-    const { snapshot } = storeOf(services);
-    const near = servicesNear(snapshot, pod({ labels: { app: 'wep' } }));
+    const { listers } = storeOf(services);
+    const near = servicesNear(listers, pod({ labels: { app: 'wep' } }));
     expect(near.nearest).toHaveLength(5);
     expect(near.more).toBe(4);
   });
@@ -92,9 +92,9 @@ describe('podsNear', () => {
     const one = pod({ name: 'edge', labels: { app: 'edge' } });
     const meant = pod({ name: 'thumb', labels: { app: 'thumb' } });
     const bare = pod({ name: 'bare', labels: { job: 'x' } });
-    const { snapshot } = storeOf([...many, one, meant, bare]);
+    const { listers } = storeOf([...many, one, meant, bare]);
     const want = service({ name: 'thumbnails', selector: { app: 'thumbnail' } });
-    const { nearest } = podsNear(snapshot, want);
+    const { nearest } = podsNear(listers, want);
     const got = nearest.map(({ pod: first, count, near }) => [first.name, count, near]);
     expect(got).toEqual([
       ['thumb', 1, true],
@@ -104,8 +104,8 @@ describe('podsNear', () => {
   });
 
   test('without a selector nothing is near', () => {
-    const { snapshot } = storeOf([pod()]);
-    expect(podsNear(snapshot, service({ selector: null })).nearest).toEqual([]);
+    const { listers } = storeOf([pod()]);
+    expect(podsNear(listers, service({ selector: null })).nearest).toEqual([]);
   });
 });
 
@@ -115,6 +115,6 @@ test('namespaces whose pods match are named, but never the own one', () => {
     pod({ namespace: 'bank' }),
     pod({ namespace: 'play', labels: { app: 'x' } }),
   ];
-  const { snapshot } = storeOf(pods);
-  expect(namespacesMatching(snapshot, service())).toEqual(['bank']);
+  const { listers } = storeOf(pods);
+  expect(namespacesMatching(listers, service())).toEqual(['bank']);
 });

@@ -8,7 +8,7 @@ import type { PacketTrace } from '../../../src/audit/node/audit-node.ts';
 import { endpoints, node, pod, service, slice } from '../../build.ts';
 import { judged } from '../judge.ts';
 
-const { context, ledger } = judged([node(), service(), pod(), endpoints(), slice()]);
+const { context, serviceAuditor } = judged([node(), service(), pod(), endpoints(), slice()]);
 const [port] = service().ports;
 const name = port?.name === '' ? 'shop/web' : `shop/web:${port?.name ?? ''}`;
 
@@ -36,14 +36,14 @@ const textsOf = (reasons: readonly Reason[]): string[] =>
   reasons.flatMap(({ text, parts }) => [text, ...textsOf(parts)]);
 
 test('a node that does as it must', () => {
-  const got = explainNode(context, ledger, asked, lookWith('conform'));
+  const got = explainNode(context, serviceAuditor, asked, lookWith('conform'));
   expect(got).toMatchObject({ verdict: 'conform', severity: null, change: null });
   expect(got.answer).toBe('Node node-a forwards Service shop/web as it must');
   expect(textsOf(got.reasons)).not.toContain('-A FORWARD -j DROP');
 });
 
 test('a node that does not, with the rules that packets met', () => {
-  const got = explainNode(context, ledger, asked, lookWith('different'));
+  const got = explainNode(context, serviceAuditor, asked, lookWith('different'));
   expect(got.verdict).toBe('different');
   expect(got.answer).toContain('does not forward Service shop/web as it must');
   expect(textsOf(got.reasons)).toEqual([
@@ -68,7 +68,7 @@ test('packets with which the same is wrong are told once, and whose endpoints th
     { ...wrong, origin: 'the node itself', rules: ['-A OUTPUT -j ACCEPT'] },
     { ...wrong, origin: 'a pod of another node', got: [] },
   ];
-  const { reasons, answer } = explainNode(context, ledger, asked, {
+  const { reasons, answer } = explainNode(context, serviceAuditor, asked, {
     ...lookWith('different'),
     walked: () => packets,
   });
@@ -93,7 +93,7 @@ test('packets with which the same is wrong are told once, and whose endpoints th
 });
 
 test('of a node that nobody told of, what is expected is told', () => {
-  const got = explainNode(context, ledger, asked, noNodeLookup);
+  const got = explainNode(context, serviceAuditor, asked, noNodeLookup);
   expect(got.verdict).toBe('unknown');
   const texts = textsOf(got.reasons);
   expect(texts[0]).toBe('the rules of the node are not known');
@@ -104,12 +104,12 @@ test('a cluster IP of IPv6 is written in brackets', () => {
   const ipFamilies = ['IPv6'] as const;
   const six = service({ clusterIP: 'fd96::1', clusterIPs: ['fd96::1'], ipFamilies });
   const world = judged([node({ addresses: ['fd18::2'] }), six, pod(), endpoints(), slice()]);
-  const { reasons } = explainNode(world.context, world.ledger, asked, noNodeLookup);
+  const { reasons } = explainNode(world.context, world.serviceAuditor, asked, noNodeLookup);
   expect(textsOf(reasons).join()).toContain(`${name} at [fd96::1]:80/tcp (cluster IP)`);
 });
 
 test('a port that the Service has not', () => {
-  const got = explainNode(context, ledger, { ...asked, port: 'nope' }, noNodeLookup);
+  const got = explainNode(context, serviceAuditor, { ...asked, port: 'nope' }, noNodeLookup);
   expect(got.answer).toContain('Service shop/web:nope has no such port; ports: ');
   expect(got.verdict).toBeNull();
 });
@@ -118,6 +118,6 @@ test.each([
   [{ node: 'node-b' }, 'Node node-b does not exist'],
   [{ service: 'shop/wep' }, 'Service shop/wep does not exist'],
 ])('%j is not there', (more, answer) => {
-  const got = explain(context, ledger, { kind: 'node', ...asked, ...more });
+  const got = explain(context, serviceAuditor, { kind: 'node', ...asked, ...more });
   expect(got).toMatchObject({ found: false, answer });
 });

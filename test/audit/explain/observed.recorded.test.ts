@@ -8,13 +8,13 @@ import { caseFiles, worldsOf } from '../../vectors/pairs.ts';
 import type { World } from '../../vectors/world.ts';
 
 /** Every address that is somewhere in a world, some of them at least. */
-function addressesOf({ context: { snapshot } }: World): string[] {
+function addressesOf({ context: { listers } }: World): string[] {
   const all = [
-    ...[...snapshot.pods.values()].flatMap(({ ips }) => ips),
-    ...[...snapshot.endpoints.values()]
+    ...[...listers.pods.values()].flatMap(({ ips }) => ips),
+    ...[...listers.endpoints.values()]
       .flatMap(({ subsets }) => subsets)
       .flatMap(({ addresses }) => addresses.map(({ ip }) => ip)),
-    ...[...snapshot.slices.values()]
+    ...[...listers.slices.values()]
       .flatMap(({ endpoints: there }) => there)
       .flatMap(({ addresses }) => addresses),
   ].map(canonicalIP);
@@ -25,15 +25,15 @@ function addressesOf({ context: { snapshot } }: World): string[] {
 
 /** A slice takes an address from another that stands in the same world. */
 function misplace(world: World, number: number): void {
-  const { store, ledger } = world;
-  const slices = [...store.snapshot.slices.values()];
+  const { store, serviceAuditor } = world;
+  const slices = [...store.listers.slices.values()];
   const one = slices[number % slices.length];
   const [stray] = slices[(number + 1) % slices.length]?.endpoints ?? [];
   if (one === undefined || stray === undefined) return;
   const object = { ...one, endpoints: [...one.endpoints, stray] };
   const at = world.steps * 10;
   const change = store.apply({ resource: 'endpointslices', type: 'modified', object, at });
-  if (change !== null) ledger.apply(change);
+  if (change !== null) serviceAuditor.apply(change);
 }
 
 test('who lists an address is found as by a look at everything', async () => {
@@ -41,11 +41,11 @@ test('who lists an address is found as by a look at everything', async () => {
   for (const name of caseFiles) {
     for await (const world of worldsOf(name)) {
       if (++number % 4 === 0) misplace(world, number);
-      const { snapshot } = world.context;
-      const audited = [...world.ledger.audited.values()];
+      const { listers } = world.context;
+      const audited = [...world.serviceAuditor.audited.values()];
       for (const ip of [...addressesOf(world), '192.0.2.77']) {
-        const want = audited.filter(({ record }) => entriesAt(snapshot, record, ip).length > 0);
-        const got = servicesListing(snapshot, audited, [ip]);
+        const want = audited.filter(({ record }) => entriesAt(listers, record, ip).length > 0);
+        const got = servicesListing(listers, audited, [ip]);
         expect(
           got.map(({ record }) => record.key),
           ip,

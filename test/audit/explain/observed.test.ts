@@ -27,7 +27,7 @@ const twin = pod({ name: 'web-2', uid: 'uid-web-2' });
 const both = judged([service(), node(), pod(), twin, endpoints(), slice(), foreign(), mirror()]);
 
 test('every entry of a pod is found, with who manages it', () => {
-  const stands = entriesOfPod(both.context.snapshot, both.record, pod());
+  const stands = entriesOfPod(both.context.listers, both.record, pod());
   expect(stands.map(({ object, place }) => `${object} ${String(place)}`)).toEqual([
     'Endpoints shop/web endpoints',
     'EndpointSlice shop/web-abcde IPv4',
@@ -40,15 +40,15 @@ test('every entry of a pod is found, with who manages it', () => {
 });
 
 test('an entry at the address that names another pod is not one of the pod', () => {
-  expect(entriesOfPod(both.context.snapshot, both.record, twin)).toEqual([]);
-  expect(entriesAt(both.context.snapshot, both.record, '10.0.0.1')).toHaveLength(4);
+  expect(entriesOfPod(both.context.listers, both.record, twin)).toEqual([]);
+  expect(entriesAt(both.context.listers, both.record, '10.0.0.1')).toHaveLength(4);
 });
 
 test('differences are about the pod that they name', () => {
-  const [audited] = both.ledger.audited.values();
+  const [audited] = both.serviceAuditor.audited.values();
   if (audited === undefined) throw new Error('Nothing audited');
   const codes = (of: typeof twin) =>
-    itemsAbout(both.context.snapshot, audited, of, [])
+    itemsAbout(both.context.listers, audited, of, [])
       .filter(({ output }) => output !== 'input')
       .map(({ difference }) => difference.code);
   expect(codes(twin)).toContain('slice-endpoint-missing');
@@ -58,7 +58,7 @@ test('differences are about the pod that they name', () => {
 test('conditions, hints and ports are told', () => {
   const wrong = endpoint({ ready: false, terminating: true, forZones: ['zone-b'] });
   const { context, record } = judged([service(), node(), pod(), slice({ endpoints: [wrong] })]);
-  const [stand] = entriesOfPod(context.snapshot, record, pod());
+  const [stand] = entriesOfPod(context.listers, record, pod());
   expect(stand?.text).toBe('10.0.0.1, not ready, terminating, http 8080/TCP, hint for zone zone-b');
   expect(stand?.state).toBe('not-ready');
 });
@@ -66,7 +66,7 @@ test('conditions, hints and ports are told', () => {
 test('an address without a pod is the pod’s that has it', () => {
   const bare = endpoints({ subsets: [subset([address({ target: null })], [])] });
   const { context, record } = judged([service(), node(), pod(), bare]);
-  const [stand] = entriesOfPod(context.snapshot, record, pod());
+  const [stand] = entriesOfPod(context.listers, record, pod());
   expect(stand?.state).toBe('no-ports');
   expect(stand?.pod).toBeNull();
 });

@@ -13,22 +13,22 @@ import type { World } from '../../vectors/world.ts';
 
 /** Takes away what one controller wrote, as nobody but a fault does; the ledger follows. */
 function takeAway(world: World, number: number): void {
-  const { store, ledger } = world;
-  const [one] = [...store.snapshot.slices.values()].slice(number % 3);
-  const [other] = [...store.snapshot.endpoints.values()].slice(number % 2);
+  const { store, serviceAuditor } = world;
+  const [one] = [...store.listers.slices.values()].slice(number % 3);
+  const [other] = [...store.listers.endpoints.values()].slice(number % 2);
   const at = world.steps * 10;
   for (const object of number % 2 === 0 ? [one] : [one, other]) {
     if (object === undefined) continue;
     const resource = 'subsets' in object ? 'endpoints' : 'endpointslices';
     const change = store.apply({ resource, type: 'deleted', object, at });
-    if (change !== null) ledger.apply(change);
+    if (change !== null) serviceAuditor.apply(change);
   }
 }
 
 function check(world: World, counts: Record<string, number>): void {
-  const { context, ledger } = world;
+  const { context, serviceAuditor } = world;
   for (const pair of pairsOf(world)) {
-    const of = ledger.audited.get(pair.service.key);
+    const of = serviceAuditor.audited.get(pair.service.key);
     const got = of === undefined ? null : explainPair(context, of, pair.pod);
     if (of === undefined || got === null) throw new Error('A Service that is not audited');
     const { service, pod: one } = pair;

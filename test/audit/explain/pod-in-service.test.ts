@@ -9,10 +9,10 @@ import { endpoint, endpoints, node, pod, service, slice } from '../../build.ts';
 import { judged } from '../judge.ts';
 
 function pairOf(objects: readonly AnyObject[]): PairExplanation {
-  const { context, ledger } = judged(objects);
-  ledger.settle.advance(1000);
-  const of = ledger.audited.get('shop/web');
-  const one = context.snapshot.pods.get('shop/web-1');
+  const { context, serviceAuditor } = judged(objects);
+  serviceAuditor.settle.advance(1000);
+  const of = serviceAuditor.audited.get('shop/web');
+  const one = context.listers.pods.get('shop/web-1');
   const got = of === undefined || one === undefined ? null : explainPair(context, of, one);
   if (got === null) throw new Error('Nothing to explain');
   return got;

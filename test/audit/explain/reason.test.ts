@@ -53,11 +53,11 @@ test('a cause is named with its cure', () => {
 
 test('only what is open has a severity', () => {
   expect(worstOf(absent.items)).toBeNull();
-  absent.ledger.settle.advance(1000);
+  absent.serviceAuditor.settle.advance(1000);
   expect(worstOf(absent.items)).toBe('warning');
   const wrong = slice({ endpoints: [endpoint({ addresses: ['10.9.9.9'] })] });
   const both = judged([service(), node(), pod(), endpoints(), wrong]);
-  both.ledger.settle.advance(1000);
+  both.serviceAuditor.settle.advance(1000);
   expect(worstOf(both.items)).toBe('critical');
   expect(inOrder(both.items)[0]?.severity).toBe('critical');
 });

@@ -22,9 +22,9 @@ import {
 import { judged } from '../judge.ts';
 
 function explained(...objects: AnyObject[]) {
-  const { context, ledger } = judged([node(), ...objects]);
-  ledger.settle.advance(1000);
-  const of = ledger.audited.get('shop/web');
+  const { context, serviceAuditor } = judged([node(), ...objects]);
+  serviceAuditor.settle.advance(1000);
+  const of = serviceAuditor.audited.get('shop/web');
   if (of === undefined) throw new Error('Nothing audited');
   return explainService(context, of);
 }

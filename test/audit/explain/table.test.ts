@@ -22,9 +22,9 @@ import {
 import { judged } from '../judge.ts';
 
 function made(objects: AnyObject[], from = 0, most = 100) {
-  const { context, ledger } = judged([node(), ...objects]);
-  ledger.settle.advance(1000);
-  const of = ledger.audited.get('shop/web');
+  const { context, serviceAuditor } = judged([node(), ...objects]);
+  serviceAuditor.settle.advance(1000);
+  const of = serviceAuditor.audited.get('shop/web');
   if (of === undefined) throw new Error('Nothing audited');
   return { matrix: serviceTable(context, of, from, most), context, of };
 }

@@ -38,13 +38,13 @@ describe('words', () => {
 });
 
 describe('what is meant', () => {
-  const { snapshot } = storeOf([
+  const { listers } = storeOf([
     service(),
     service({ namespace: 'bank' }),
     pod(),
     service({ namespace: 'bank', name: 'only' }),
   ]);
-  const meant = (...words: string[]) => resolveTarget(parseTarget(words, null), snapshot);
+  const meant = (...words: string[]) => resolveTarget(parseTarget(words, null), listers);
 
   test('a name of one namespace is known without it', () => {
     expect(meant('service/only')).toEqual({ kind: 'service', service: 'bank/only' });
@@ -75,7 +75,7 @@ describe('what is meant', () => {
     [['pod/no', 'svc/only'], { kind: 'pair', pod: '*/no', service: 'bank/only' }],
   ])('%j is not there', (words, want) => {
     const asked = parseTarget(words, null);
-    expect(resolveTarget(asked, snapshot)).toBeNull();
-    expect(unresolvedTarget(asked, snapshot)).toEqual(want);
+    expect(resolveTarget(asked, listers)).toBeNull();
+    expect(unresolvedTarget(asked, listers)).toEqual(want);
   });
 });

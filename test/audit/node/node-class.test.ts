@@ -95,7 +95,7 @@ describe('recorded nodes', () => {
       const objects = JSON.stringify(services.map(({ key }) => key).sort());
       const known = kinds.get(objects);
       const proxied =
-        known?.proxied ?? createProxyCache(storeOf([node, ...services, ...slices]).snapshot);
+        known?.proxied ?? createProxyCache(storeOf([node, ...services, ...slices]).listers);
       const alike = known?.alike ?? createNodeClasses(proxied);
       kinds.set(objects, { proxied, alike });
       const rules = reportedOf(one);
@@ -112,7 +112,7 @@ describe('recorded nodes', () => {
       const { services, slices, node } = one.input;
       if (one.folder.isForeign) continue;
       const alike = createNodeClasses(
-        createProxyCache(storeOf([node, ...services, ...slices]).snapshot),
+        createProxyCache(storeOf([node, ...services, ...slices]).listers),
       );
       const { apart } = judge(alike, one, reportedOf(one), new Set());
       expect(apart.size, one.path).toBeLessThan(services.length);
@@ -140,7 +140,7 @@ describe('a recorded node with an address of a Service on its own interface', ()
     '%s is judged as it would be by itself, and so is the next without',
     (_path, one) => {
       const { services, slices, node } = one.input;
-      const proxied = createProxyCache(storeOf([node, ...services, ...slices]).snapshot);
+      const proxied = createProxyCache(storeOf([node, ...services, ...slices]).listers);
       const alike = createNodeClasses(proxied);
       const addresses = addressesOf(one);
       expect(addresses).not.toEqual([]);
@@ -176,7 +176,7 @@ property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 }
   (steps) => {
     const { services, slices, node } = subject.input;
     const store = storeOf([node, ...services, ...slices]);
-    const proxied = createProxyCache(store.snapshot);
+    const proxied = createProxyCache(store.listers);
     const alike = createNodeClasses(proxied);
     let before: ReadonlySet<Key> = new Set();
     for (const [at, one] of steps.entries()) {
@@ -188,7 +188,7 @@ property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 }
       if (one.kind === 'slice') {
         const endpoints = one.slice.endpoints.slice(one.left);
         apply('modified', { ...one.slice, endpoints });
-      } else if (store.snapshot.services.has(one.service.key)) apply('deleted', one.service);
+      } else if (store.listers.services.has(one.service.key)) apply('deleted', one.service);
       else apply('added', one.service);
       const judged = judge(alike, subject, rules, before);
       before = judged.apart;

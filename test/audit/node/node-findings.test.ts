@@ -22,8 +22,8 @@ function seen(name: string) {
   if (input === null || expected === null) throw new Error('No objects');
   const { node, services, slices, config } = input;
   const given: NodeInput = { ...expected, rules: behaviorOfRules(folder.ruleset, folder.node) };
-  const { snapshot } = storeOf([node, ...services, ...slices]);
-  const proxied = createProxyCache(snapshot);
+  const { listers } = storeOf([node, ...services, ...slices]);
+  const proxied = createProxyCache(listers);
   const observer = { node, rules: given.rules, config, proxied, left: new Map() };
   return { observed: auditNode(given), observer };
 }

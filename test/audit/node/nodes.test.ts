@@ -11,7 +11,7 @@ import type { Nodes } from '../../../src/audit/node/nodes.ts';
 import { createNodes } from '../../../src/audit/node/nodes.ts';
 import type { NodeReading } from '../../../src/audit/node/programming-lag.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
-import { createSettle } from '../../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
@@ -35,19 +35,19 @@ const nothing: RulesDump = {
 function begun(window = 30) {
   const opened: Finding[] = [];
   const resolved: Finding[] = [];
-  const settle = createSettle({
+  const settle = createPendingFindings({
     window,
     keep: 10,
     onOpen: (finding) => opened.push(finding),
     onResolve: (finding) => resolved.push(finding),
   });
   const store = storeOf([node, ...services, ...slices]);
-  const proxied = createProxyCache(store.snapshot);
+  const proxied = createProxyCache(store.listers);
   const minor = () => 36;
   const samples: string[] = [];
   const judgements: NodeReading[] = [];
   const nodes = createNodes({
-    ...{ snapshot: store.snapshot, proxied, settle, window, minor },
+    ...{ listers: store.listers, proxied, settle, window, minor },
     onReading: (judgement) => judgements.push(judgement),
     onConvergence: ({ service, operation, seconds, node: name }) =>
       samples.push(`${service} ${operation} ${seconds} ${name ?? ''}`),

@@ -11,7 +11,7 @@ import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
 import { createNodes } from '../../../src/audit/node/nodes.ts';
 import { outliersAmongPeers } from '../../../src/audit/node/peers.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
-import { createSettle } from '../../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import type { Service } from '../../../src/model/objects.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import type { Digests } from '../../../src/rules/report/digest.ts';
@@ -52,14 +52,18 @@ const does = (actual: string | null, expected: string | null = 'right'): Digests
 function openedOn(all: readonly Digests[], seconds: number): string[] {
   const names = all.map((_, at) => `node-${at}`);
   const opened: Finding[] = [];
-  const settle = createSettle({ window: 30, keep: 9, onOpen: (finding) => opened.push(finding) });
-  const { snapshot } = storeOf([
+  const settle = createPendingFindings({
+    window: 30,
+    keep: 9,
+    onOpen: (finding) => opened.push(finding),
+  });
+  const { listers } = storeOf([
     ...names.map((name) => ({ ...node, key: name, name })),
     web,
     ...slices.filter(({ labels }) => labels['kubernetes.io/service-name'] === web.name),
   ]);
-  const proxied = createProxyCache(snapshot);
-  const nodes = createNodes({ snapshot, proxied, settle, window: 30, minor: () => 36 });
+  const proxied = createProxyCache(listers);
+  const nodes = createNodes({ listers, proxied, settle, window: 30, minor: () => 36 });
   for (let at = 0; at <= seconds; at += 10) {
     for (const [index, digests] of all.entries()) {
       const told = { rules: doubtful(digests), version: 'same', config, lasting: 10 };

@@ -27,7 +27,7 @@ const ten: EndpointSlice = found;
 /** What differs after these numbers of endpoints were left out, at 10, 20 and so on. */
 function after(...left: readonly number[]) {
   const store = storeOf([node, ...services, ...slices]);
-  const proxied = createProxyCache(store.snapshot);
+  const proxied = createProxyCache(store.listers);
   for (const [at, by] of left.entries()) {
     const resourceVersion = String(9_000_000 + at);
     const slice = { ...ten, resourceVersion, endpoints: ten.endpoints.slice(by) };

@@ -25,7 +25,7 @@ const differing = (name: string, subject: string, harmless = false): PacketDiffe
 
 function begun() {
   const store = storeOf([service(), service({ name: 'api' })]);
-  const proxied = createProxyCache(store.snapshot);
+  const proxied = createProxyCache(store.listers);
   let version = 1;
   const change = (name: string, at: number): void => {
     const labels = { ...slice().labels, 'kubernetes.io/service-name': name };

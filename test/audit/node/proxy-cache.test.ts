@@ -5,7 +5,7 @@ import { endpoint, event, service, slice, storeOf, times } from '../../build.ts'
 
 function begun() {
   const store = storeOf([service(), slice()]);
-  const proxied = createProxyCache(store.snapshot);
+  const proxied = createProxyCache(store.listers);
   const give = (...change: Parameters<typeof event>): void => {
     const applied = store.apply(event(...change));
     if (applied !== null) proxied.apply(applied);

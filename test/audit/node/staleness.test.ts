@@ -29,7 +29,7 @@ const sliceOf = (name: string): EndpointSlice => {
 /** The node after changes that did not come to it. */
 function after(...changes: readonly (readonly [ReturnType<typeof event>['object'], number])[]) {
   const store = storeOf([node, ...services, ...slices]);
-  const proxied = createProxyCache(store.snapshot);
+  const proxied = createProxyCache(store.listers);
   for (const [object, at] of changes) {
     const change = store.apply(event('modified', object, at));
     if (change !== null) proxied.apply(change);

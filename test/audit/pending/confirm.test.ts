@@ -3,14 +3,14 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { Confirmer, Reread } from '../../../src/audit/pending/confirm.ts';
+import type { Confirmer, FreshRead } from '../../../src/audit/pending/confirm.ts';
 import { createConfirmer } from '../../../src/audit/pending/confirm.ts';
-import type { Due } from '../../../src/audit/pending/pending.ts';
-import { createSettle } from '../../../src/audit/pending/pending.ts';
-import type { Cut } from '../../../src/audit/pending/progress.ts';
-import { createCut } from '../../../src/audit/pending/progress.ts';
-import type { Ledger } from '../../../src/audit/service/auditor.ts';
-import { createLedger } from '../../../src/audit/service/auditor.ts';
+import type { Candidate } from '../../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
+import type { WatchProgress } from '../../../src/audit/pending/progress.ts';
+import { createWatchProgress } from '../../../src/audit/pending/progress.ts';
+import type { ServiceAuditor } from '../../../src/audit/service/auditor.ts';
+import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
 import { contextOf, endpoints, node, pod, service, slice, storeOf } from '../../build.ts';
@@ -22,35 +22,36 @@ const sliced = slice({ resourceVersion: '22', endpoints: [] });
 const all: AnyObject[] = [web, one, written, sliced, node({ resourceVersion: '5' })];
 
 interface Confirming {
-  readonly cut: Cut;
+  readonly cut: WatchProgress;
   readonly confirmer: Confirmer;
-  readonly ledger: Ledger;
+  readonly serviceAuditor: ServiceAuditor;
   /** Asks again for what waits, and says what has opened. */
   readonly opened: (now: number) => string[];
 }
 
 /** The slice lacks the pod since 100, and the window of 30 s ends at 130. */
 function confirming(objects: readonly AnyObject[] = all): Confirming {
-  const cut = createCut();
+  const cut = createWatchProgress();
   for (const resource of resources) {
-    cut.turn(resource, 'listing', 90);
-    cut.reached(resource, '50', 90);
-    cut.turn(resource, 'synced', 90);
+    cut.setState(resource, 'listing', 90);
+    cut.bookmark(resource, '50', 90);
+    cut.setState(resource, 'synced', 90);
   }
-  const held: { ledger: Ledger | null } = { ledger: null };
+  const held: { serviceAuditor: ServiceAuditor | null } = { serviceAuditor: null };
   const context = contextOf(storeOf(objects, resources));
-  const confirmer = createConfirmer(cut, () => ({
-    snapshot: context.snapshot,
-    recordOf: (key) => held.ledger?.audited.get(key)?.record,
-  }));
-  const settle = createSettle({ window: 30, keep: 9, admit: (due) => confirmer.admit(due) });
-  const ledger = createLedger({ context, settle });
-  held.ledger = ledger;
-  ledger.begin(100);
+  const confirmer = createConfirmer(cut, () => held.serviceAuditor);
+  const settle = createPendingFindings({
+    window: 30,
+    keep: 9,
+    admit: (due) => confirmer.admit(due),
+  });
+  const serviceAuditor = createServiceAuditor({ context, settle });
+  held.serviceAuditor = serviceAuditor;
+  serviceAuditor.begin(100);
   return {
     cut,
     confirmer,
-    ledger,
+    serviceAuditor,
     opened(now) {
       settle.advance(now);
       settle.retry(now);
@@ -59,13 +60,14 @@ function confirming(objects: readonly AnyObject[] = all): Confirming {
   };
 }
 
-const waiting = ({ ledger }: Confirming): Iterable<Due> => ledger.settle.waiting();
+const waiting = ({ serviceAuditor }: Confirming): Iterable<Candidate> =>
+  serviceAuditor.settle.waiting();
 
 function listed<T>(version: string, ...objects: T[]): { objects: T[]; version: string } {
   return { objects, version };
 }
 
-const asHeld: Reread = {
+const asHeld: FreshRead = {
   service: web,
   endpoints: listed('60', written),
   slices: listed('60', sliced),
@@ -76,11 +78,16 @@ const asHeld: Reread = {
 describe('streams', () => {
   /** What each stream says. */
   const heard = ({ cut }: Confirming, version: string, at: number): void => {
-    for (const resource of resources) cut.reached(resource, version, at);
+    for (const resource of resources) cut.bookmark(resource, version, at);
   };
 
   /** A Service is read, as of a version; nothing is held of it that is as new. */
-  const read = ({ confirmer }: Confirming, dues: Iterable<Due>, at: number, version: string) => {
+  const read = (
+    { confirmer }: Confirming,
+    dues: Iterable<Candidate>,
+    at: number,
+    version: string,
+  ) => {
     expect(confirmer.next(dues, at)).toEqual(['shop/web']);
     const newer = listed(version, { ...one, resourceVersion: '59' });
     confirmer.answer('shop/web', { ...asHeld, pods: newer, version });
@@ -159,27 +166,27 @@ describe('streams', () => {
     const { opened, cut } = made;
     expect(opened(130)).toEqual([]);
     read(made, waiting(made), 130, '77');
-    cut.saw('pods', '90', 140);
-    cut.saw('services', '80', 140);
-    cut.saw('endpointslices', '81', 140);
+    cut.observe('pods', '90', 140);
+    cut.observe('services', '80', 140);
+    cut.observe('endpointslices', '81', 140);
     expect(opened(140)).toEqual([]);
-    cut.reached('nodes', '77', 141);
+    cut.bookmark('nodes', '77', 141);
     expect(opened(141)).toEqual(['slice-endpoint-missing 141']);
   });
 
   test('that are lost do not, whatever is known', () => {
     const made = confirming();
-    const { opened, cut, confirmer, ledger } = made;
+    const { opened, cut, confirmer, serviceAuditor } = made;
     expect(opened(130)).toEqual([]);
-    cut.turn('nodes', 'stale', 131);
+    cut.setState('nodes', 'stale', 131);
     heard(made, '90', 132);
-    const [first] = ledger.settle.waiting();
+    const [first] = serviceAuditor.settle.waiting();
     if (first === undefined) throw new Error('Nothing waits');
     expect(confirmer.next([first], 132)).toEqual([]);
     confirmer.next([{ ...first, item: { ...first.item, output: 'endpoints' } }], 132);
     confirmer.answer('shop/web', asHeld);
     expect(opened(132)).toEqual([]);
-    cut.turn('nodes', 'synced', 133);
+    cut.setState('nodes', 'synced', 133);
     expect(opened(133)).toEqual(['slice-endpoint-missing 133']);
   });
 });
@@ -187,7 +194,7 @@ describe('streams', () => {
 describe('a read', () => {
   const lagging = (objects?: readonly AnyObject[]): Confirming => {
     const made = confirming(objects);
-    made.cut.saw('pods', '77', 120);
+    made.cut.observe('pods', '77', 120);
     expect(made.opened(130)).toEqual([]);
     return made;
   };
@@ -197,7 +204,7 @@ describe('a read', () => {
     resourceVersion,
   });
   const other = slice({ name: 'web-y', resourceVersion: '59', endpoints: [] });
-  const cases: [string, Partial<Reread>, boolean][] = [
+  const cases: [string, Partial<FreshRead>, boolean][] = [
     ['of what is held confirms', {}, true],
     [
       'of an older version confirms: more has come since',
@@ -264,7 +271,7 @@ describe('a read', () => {
     made.confirmer.next(waiting(made), 130);
     made.confirmer.answer('shop/web', asHeld);
     // The clock of the difference is longer by a time in which nothing was seen.
-    made.ledger.settle.delay(new Set(['endpointslices']), 120, 130, 5);
+    made.serviceAuditor.settle.delay(new Set(['endpointslices']), 120, 130, 5);
     expect(made.opened(139.9)).toEqual([]);
     expect(made.opened(140)).toEqual([]);
     expect(made.confirmer.next(waiting(made), 140)).toEqual(['shop/web']);

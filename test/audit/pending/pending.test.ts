@@ -7,11 +7,16 @@ import { describe, expect, test } from 'vitest';
 import type { Code, Finding } from '../../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { difference } from '../../../src/audit/finding/difference.ts';
-import type { Item, Settle } from '../../../src/audit/pending/pending.ts';
-import { createSettle } from '../../../src/audit/pending/pending.ts';
+import type { PendingDifference, PendingFindings } from '../../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import { times } from '../../build.ts';
 
-function item(code: Code, since: number, more: Partial<Item> = {}, text = ''): Item {
+function item(
+  code: Code,
+  since: number,
+  more: Partial<PendingDifference> = {},
+  text = '',
+): PendingDifference {
   return {
     difference: difference(code, `object${text}`, 'field', `want${text}`, `got${text}`),
     output: catalogue[code].output,
@@ -32,9 +37,9 @@ function item(code: Code, since: number, more: Partial<Item> = {}, text = ''): I
 }
 
 interface Watched {
-  readonly settle: Settle;
+  readonly settle: PendingFindings;
   readonly said: string[];
-  readonly watch: (one: Item, now?: number, service?: string) => void;
+  readonly watch: (one: PendingDifference, now?: number, service?: string) => void;
 }
 
 function watching(window = 30, keep = 100): Watched {
@@ -43,8 +48,13 @@ function watching(window = 30, keep = 100): Watched {
     (word: string) =>
     ({ code, service, openedAt, resolvedAt }: Finding): void =>
       void said.push(`${word} ${service} ${code} ${resolvedAt ?? openedAt}`);
-  const settle = createSettle({ window, keep, onOpen: say('open'), onResolve: say('resolved') });
-  const watch = (one: Item, now = one.since, service = 'web'): void =>
+  const settle = createPendingFindings({
+    window,
+    keep,
+    onOpen: say('open'),
+    onResolve: say('resolved'),
+  });
+  const watch = (one: PendingDifference, now = one.since, service = 'web'): void =>
     settle.watch(one, 'shop', service, now);
   return { settle, said, watch };
 }
@@ -118,7 +128,7 @@ describe('the clock', () => {
   });
 });
 
-const togetherCases: [string, [Code, Partial<Item>][], number][] = [
+const togetherCases: [string, [Code, Partial<PendingDifference>][], number][] = [
   [
     'two addresses',
     [
@@ -311,16 +321,16 @@ describe('many at once', () => {
 });
 
 describe('what is not admitted', () => {
-  const gated = (): Watched & { readonly admitted: Set<Item> } => {
+  const gated = (): Watched & { readonly admitted: Set<PendingDifference> } => {
     const said: string[] = [];
-    const admitted = new Set<Item>();
-    const settle = createSettle({
+    const admitted = new Set<PendingDifference>();
+    const settle = createPendingFindings({
       window: 30,
       keep: 9,
       admit: ({ item }) => admitted.has(item),
       onOpen: ({ code, openedAt }) => void said.push(`open ${code} ${openedAt}`),
     });
-    const watch = (one: Item): void => settle.watch(one, 'shop', 'web', one.since);
+    const watch = (one: PendingDifference): void => settle.watch(one, 'shop', 'web', one.since);
     return { settle, said, watch, admitted };
   };
 

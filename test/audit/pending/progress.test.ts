@@ -4,17 +4,17 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { Output } from '../../../src/audit/finding/catalogue.ts';
-import type { BlindSpell, Cut, InputState } from '../../../src/audit/pending/progress.ts';
-import { createCut, restsOn } from '../../../src/audit/pending/progress.ts';
+import type { BlindSpell, WatchProgress, InputState } from '../../../src/audit/pending/progress.ts';
+import { createWatchProgress, restsOn } from '../../../src/audit/pending/progress.ts';
 import type { Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
 
-function cutOf(version = '100'): Cut {
-  const cut = createCut();
+function cutOf(version = '100'): WatchProgress {
+  const cut = createWatchProgress();
   for (const resource of resources) {
-    cut.turn(resource, 'listing', 0);
-    cut.reached(resource, version, 5);
-    cut.turn(resource, 'synced', 1);
+    cut.setState(resource, 'listing', 0);
+    cut.bookmark(resource, version, 5);
+    cut.setState(resource, 'synced', 1);
   }
   return cut;
 }
@@ -25,64 +25,64 @@ const byOutput = (spells: readonly BlindSpell[]): string[] =>
 describe('what is known', () => {
   test('an output is known up to a point when each stream it rests on is', () => {
     const cut = cutOf();
-    cut.saw('pods', '205', 5);
+    cut.observe('pods', '205', 5);
     for (const output of ['endpoints', 'endpointslices', 'mirrored'] as const) {
-      expect(cut.isKnown(output, '100', 0)).toBe(true);
-      expect(cut.isKnown(output, '205', 0)).toBe(false);
+      expect(cut.hasReached(output, '100', 0)).toBe(true);
+      expect(cut.hasReached(output, '205', 0)).toBe(false);
     }
-    cut.reached('services', '205', 5);
-    cut.saw('endpoints', '206', 5);
-    expect(cut.isKnown('endpoints', '205', 0)).toBe(true);
-    expect(cut.isKnown('endpointslices', '205', 0)).toBe(false);
+    cut.bookmark('services', '205', 5);
+    cut.observe('endpoints', '206', 5);
+    expect(cut.hasReached('endpoints', '205', 0)).toBe(true);
+    expect(cut.hasReached('endpointslices', '205', 0)).toBe(false);
   });
 
   test('versions are compared as numbers of any length', () => {
     const cut = cutOf('99');
-    cut.saw('pods', '9223372036854775807', 5);
-    cut.saw('pods', '9223372036854775806', 5);
+    cut.observe('pods', '9223372036854775807', 5);
+    cut.observe('pods', '9223372036854775806', 5);
     expect(cut.inputs.get('pods')?.version).toBe('9223372036854775807');
   });
 
   test('an event or a bookmark takes nothing back, a list does: history may begin anew', () => {
     const cut = cutOf();
-    cut.saw('pods', '90', 5);
-    cut.reached('pods', '90', 5);
+    cut.observe('pods', '90', 5);
+    cut.bookmark('pods', '90', 5);
     expect(cut.inputs.get('pods')?.version).toBe('100');
-    cut.turn('pods', 'relisting', 10);
-    cut.reached('pods', '90', 5);
+    cut.setState('pods', 'relisting', 10);
+    cut.bookmark('pods', '90', 5);
     expect(cut.inputs.get('pods')?.version).toBe('90');
   });
 
   test('a stream that was not heard of since then may have gone silent', () => {
     const cut = cutOf();
-    expect(cut.isKnown('endpoints', '100', 5)).toBe(true);
-    expect(cut.isKnown('endpoints', '100', 6)).toBe(false);
-    for (const resource of resources) cut.reached(resource, '100', 7);
-    expect(cut.isKnown('endpoints', '100', 6)).toBe(true);
+    expect(cut.hasReached('endpoints', '100', 5)).toBe(true);
+    expect(cut.hasReached('endpoints', '100', 6)).toBe(false);
+    for (const resource of resources) cut.bookmark(resource, '100', 7);
+    expect(cut.hasReached('endpoints', '100', 6)).toBe(true);
   });
 
   test('what was never watched is not waited for', () => {
-    const cut = createCut();
+    const cut = createWatchProgress();
     const others = resources.filter((resource) => resource !== 'endpoints');
-    cut.turn('endpoints', 'off', 0);
-    for (const resource of others) cut.turn(resource, 'listing', 0);
-    for (const resource of others) cut.reached(resource, '300', 5);
-    for (const resource of others) cut.turn(resource, 'synced', 5);
-    expect(cut.isKnown('mirrored', '300', 0)).toBe(true);
+    cut.setState('endpoints', 'off', 0);
+    for (const resource of others) cut.setState(resource, 'listing', 0);
+    for (const resource of others) cut.bookmark(resource, '300', 5);
+    for (const resource of others) cut.setState(resource, 'synced', 5);
+    expect(cut.hasReached('mirrored', '300', 0)).toBe(true);
     expect(cut.isBlind('endpoints')).toBe(false);
     expect(cut.unseenFor(0, 1000).size).toBe(0);
   });
 
   test('what was watched and may not be any more cannot be seen', () => {
     const cut = cutOf();
-    cut.turn('endpoints', 'off', 10);
+    cut.setState('endpoints', 'off', 10);
     expect([cut.isBlind('endpoints'), cut.isBlind('mirrored')]).toEqual([true, true]);
     expect(cut.isBlind('endpointslices')).toBe(false);
     expect([...cut.unseenFor(5, 15)]).toEqual(['endpoints']);
   });
 
   test('without streams, nothing is blind', () => {
-    const cut = createCut();
+    const cut = createWatchProgress();
     expect(cut.isBlind('endpoints')).toBe(false);
   });
 });
@@ -90,47 +90,47 @@ describe('what is known', () => {
 describe('what comes is late', () => {
   test('just after something newer where nothing else was shown for a second before', () => {
     const cut = cutOf();
-    cut.saw('pods', '120', 10);
-    cut.saw('pods', '130', 10.9);
-    cut.saw('pods', '140', 12);
-    expect(cut.saw('endpoints', '139', 12.1)).toBe(true);
-    expect(cut.saw('endpoints', '141', 12.1)).toBe(false);
+    cut.observe('pods', '120', 10);
+    cut.observe('pods', '130', 10.9);
+    cut.observe('pods', '140', 12);
+    expect(cut.observe('endpoints', '139', 12.1)).toBe(true);
+    expect(cut.observe('endpoints', '141', 12.1)).toBe(false);
   });
 
   test('a second after something newer was shown, by a stream or by a read', () => {
     const cut = cutOf();
-    cut.saw('services', '115', 9.5);
-    expect(cut.saw('pods', '120', 10)).toBe(false);
-    expect(cut.saw('endpoints', '116', 10.5)).toBe(false);
-    expect(cut.saw('endpoints', '111', 11)).toBe(true);
-    expect(cut.saw('endpoints', '121', 11)).toBe(false);
-    cut.reached('nodes', '130', 20);
-    expect(cut.saw('pods', '129', 21)).toBe(true);
+    cut.observe('services', '115', 9.5);
+    expect(cut.observe('pods', '120', 10)).toBe(false);
+    expect(cut.observe('endpoints', '116', 10.5)).toBe(false);
+    expect(cut.observe('endpoints', '111', 11)).toBe(true);
+    expect(cut.observe('endpoints', '121', 11)).toBe(false);
+    cut.bookmark('nodes', '130', 20);
+    expect(cut.observe('pods', '129', 21)).toBe(true);
     cut.shown('138', 29.5);
     cut.shown('140', 30);
-    expect(cut.saw('pods', '139', 30.9)).toBe(false);
-    expect(cut.saw('pods', '140', 31)).toBe(true);
+    expect(cut.observe('pods', '139', 30.9)).toBe(false);
+    expect(cut.observe('pods', '140', 31)).toBe(true);
   });
 
   test('not after history has begun anew', () => {
     const cut = cutOf();
-    cut.saw('pods', '120', 10);
-    for (const resource of resources) cut.turn(resource, 'relisting', 20);
-    for (const resource of resources) cut.reached(resource, '60', 21);
-    for (const resource of resources) cut.turn(resource, 'synced', 21);
-    expect(cut.saw('pods', '61', 30)).toBe(false);
+    cut.observe('pods', '120', 10);
+    for (const resource of resources) cut.setState(resource, 'relisting', 20);
+    for (const resource of resources) cut.bookmark(resource, '60', 21);
+    for (const resource of resources) cut.setState(resource, 'synced', 21);
+    expect(cut.observe('pods', '61', 30)).toBe(false);
   });
 });
 
 describe('blindness', () => {
   test('lasts from the first stream that is lost to the last that is back', () => {
     const cut = cutOf();
-    expect(cut.turn('pods', 'stale', 10)).toEqual([]);
+    expect(cut.setState('pods', 'stale', 10)).toEqual([]);
     expect([cut.isBlind('endpoints'), cut.isBlind('mirrored')]).toEqual([true, false]);
-    expect(cut.turn('services', 'stale', 12)).toEqual([]);
+    expect(cut.setState('services', 'stale', 12)).toEqual([]);
     expect(cut.isBlind('mirrored')).toBe(true);
-    expect(byOutput(cut.turn('pods', 'synced', 20))).toEqual([]);
-    expect(byOutput(cut.turn('services', 'synced', 25))).toEqual([
+    expect(byOutput(cut.setState('pods', 'synced', 20))).toEqual([]);
+    expect(byOutput(cut.setState('services', 'synced', 25))).toEqual([
       'endpoints 10-25',
       'endpointslices 10-25',
       'mirrored 12-25',
@@ -142,9 +142,9 @@ describe('blindness', () => {
 
   test('remembers that changes were missed', () => {
     const cut = cutOf();
-    cut.turn('nodes', 'stale', 10);
-    cut.turn('nodes', 'relisting', 11);
-    expect(byOutput(cut.turn('nodes', 'synced', 12))).toEqual([
+    cut.setState('nodes', 'stale', 10);
+    cut.setState('nodes', 'relisting', 11);
+    expect(byOutput(cut.setState('nodes', 'synced', 12))).toEqual([
       'endpointslices 10-12 missed',
       'input 10-12 missed',
       'node 10-12 missed',
@@ -153,11 +153,11 @@ describe('blindness', () => {
 
   test('is told of after a while, counted from its beginning', () => {
     const cut = cutOf();
-    cut.turn('pods', 'stale', 10);
-    cut.turn('pods', 'relisting', 13);
+    cut.setState('pods', 'stale', 10);
+    cut.setState('pods', 'relisting', 13);
     expect([...cut.unseenFor(5, 14.9)]).toEqual([]);
     expect([...cut.unseenFor(5, 15)]).toEqual(['pods']);
-    cut.turn('pods', 'synced', 16);
+    cut.setState('pods', 'synced', 16);
     expect([...cut.unseenFor(0, 100)]).toEqual([]);
   });
 
@@ -174,7 +174,7 @@ describe('blindness', () => {
         const states = new Map<Resource, InputState>(resources.map((one) => [one, 'synced']));
         const since = new Map<Output, number>();
         for (const [index, [resource, state]] of all.entries()) {
-          const spells = cut.turn(resource, state, index + 10);
+          const spells = cut.setState(resource, state, index + 10);
           states.set(resource, state);
           for (const output of Object.keys(restsOn) as Output[]) {
             const blind = !restsOn[output].every((one) => states.get(one) === 'synced');

@@ -4,13 +4,13 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import {
-  foldListed,
+  dropIndex,
   listedAt,
   replaceEndpoints,
   setEndpoints,
-  spreadListed,
+  buildIndex,
 } from '../../../src/audit/service/address-index.ts';
-import { createRecord } from '../../../src/audit/service/cache.ts';
+import { createServiceState } from '../../../src/audit/service/cache.ts';
 import type { ListedAddress } from '../../../src/audit/service/compare.ts';
 import type { EndpointAddress, Endpoints } from '../../../src/model/objects.ts';
 import { address, endpoints, port, subset, target } from '../../build.ts';
@@ -51,7 +51,7 @@ describe('replaceEndpoints', () => {
     ],
   ];
   test.each(cases)('%s', (_, after, want) => {
-    const record = createRecord('shop/web');
+    const record = createServiceState('shop/web');
     expect([...replaceEndpoints(record, before)]).toEqual(['10.0.0.1', '10.0.0.2']);
     expect([...replaceEndpoints(record, after)].sort()).toEqual(want);
     expect(record.endpoints).toBe(after);
@@ -70,15 +70,15 @@ describe('replaceEndpoints', () => {
       ],
     ],
   ])('one entry per pod at an address, in canonical form, %s', (_, ready, ports, want) => {
-    const record = createRecord('shop/web');
+    const record = createServiceState('shop/web');
     const other = address({ ip: '10.0.0.01', ready: false, target: target('web-2') });
     const subsets = [
       subset([address({ ready }), other], [port()]),
       subset([address({ ip: '010.0.0.1', ready: false })], ports),
     ];
     setEndpoints(record, endpoints({ subsets }));
-    expect([...spreadListed(record).keys()]).toEqual(['10.0.0.1']);
-    foldListed(record);
+    expect([...buildIndex(record).keys()]).toEqual(['10.0.0.1']);
+    dropIndex(record);
     expect(record.listed).toBeNull();
     const got = listedAt(record, '10.0.0.1').map((listed) => [
       listed.target?.name,
@@ -116,9 +116,9 @@ function enlarged({ subsets, ...more }: Endpoints): Endpoints {
 
 /** What is listed at each address, whatever the record has held before. */
 function listingOf(of: Endpoints): Map<string, readonly ListedAddress[]> {
-  const record = createRecord('shop/web');
+  const record = createServiceState('shop/web');
   setEndpoints(record, of);
-  return new Map([...spreadListed(record)].map(([ip]) => [ip, listedAt(record, ip)]));
+  return new Map([...buildIndex(record)].map(([ip]) => [ip, listedAt(record, ip)]));
 }
 
 /** What entries say, whatever the form in which their address is written. */
@@ -147,7 +147,7 @@ test('what is touched is what is listed otherwise, and all is listed as it is no
   fc.assert(
     fc.property(edited, fc.boolean(), ([was, is], large) => {
       const [before, after] = large ? [enlarged(was), enlarged(is)] : [was, is];
-      const record = createRecord('shop/web');
+      const record = createServiceState('shop/web');
       setEndpoints(record, before);
       if (large) listedAt(record, '10.0.0.1');
       const [old, now] = [listingOf(before), listingOf(after)];
@@ -165,7 +165,7 @@ describe('listedAt', () => {
   test('many addresses do not change what is listed at one', () => {
     fc.assert(
       fc.property(fc.array(anySubset, { maxLength: 3 }), (subsets) => {
-        const [small, large] = [createRecord('shop/web'), createRecord('shop/web')];
+        const [small, large] = [createServiceState('shop/web'), createServiceState('shop/web')];
         setEndpoints(small, endpoints({ subsets }));
         setEndpoints(large, enlarged(endpoints({ subsets })));
         for (const ip of ['10.0.0.1', '10.0.0.2', 'fd00::1', '10.0.0.3']) {
@@ -178,7 +178,7 @@ describe('listedAt', () => {
   });
 
   test('follows new versions, with an index or without', () => {
-    const record = createRecord('shop/web');
+    const record = createServiceState('shop/web');
     const ready = (): boolean[] => listedAt(record, '10.0.0.1').map((one) => one.ready);
     expect(ready()).toEqual([]);
     replaceEndpoints(record, enlarged(endpoints()));

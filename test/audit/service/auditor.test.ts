@@ -4,10 +4,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { createSettle } from '../../../src/audit/pending/pending.ts';
-import type { Ledger } from '../../../src/audit/service/auditor.ts';
-import { createLedger } from '../../../src/audit/service/auditor.ts';
-import type { Context } from '../../../src/audit/service/cache.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
+import type { ServiceAuditor } from '../../../src/audit/service/auditor.ts';
+import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
+import type { AuditContext } from '../../../src/audit/service/cache.ts';
 import type { Store } from '../../../src/cluster/store/store.ts';
 import type { AnyObject, Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
@@ -26,17 +26,17 @@ import {
 import type { Step } from '../../random-cluster.ts';
 import { eventsOf, steps } from '../../random-cluster.ts';
 
-function ledgerOf(context: Context, window = 30): Ledger {
-  return createLedger({ context, settle: createSettle({ window, keep: 100 }) });
+function ledgerOf(context: AuditContext, window = 30): ServiceAuditor {
+  return createServiceAuditor({ context, settle: createPendingFindings({ window, keep: 100 }) });
 }
 
 /**
  * Every standing difference in one line, with what the input says of its cause and severity. Only
  * history knows that a slice was relabelled.
  */
-function standing(ledger: Ledger): string[] {
+function standing(serviceAuditor: ServiceAuditor): string[] {
   const lines: string[] = [];
-  for (const [key, { items }] of ledger.audited) {
+  for (const [key, { items }] of serviceAuditor.audited) {
     for (const [unit, found] of items) {
       for (const { difference } of found) {
         const { code, subject, expected, actual, severity, quiet } = difference;
@@ -51,31 +51,31 @@ function standing(ledger: Ledger): string[] {
 
 interface Followed {
   readonly store: Store;
-  readonly ledger: Ledger;
-  readonly context: Context;
+  readonly serviceAuditor: ServiceAuditor;
+  readonly context: AuditContext;
 }
 
 interface Setting {
   /** How many steps the store takes before the ledger begins. */
   readonly head: number;
   readonly known: readonly Resource[];
-  readonly context: Partial<Context>;
+  readonly context: Partial<AuditContext>;
 }
 
 function follow(all: readonly Step[], { head, known, context: more }: Setting): Followed {
   const store = storeOf([], known);
   const context = contextOf(store, more);
-  const ledger = ledgerOf(context);
+  const serviceAuditor = ledgerOf(context);
   for (const [index, step] of all.entries()) {
-    if (index === head) ledger.begin(index);
+    if (index === head) serviceAuditor.begin(index);
     for (const one of eventsOf(store, context, step, index + 1)) {
       if (!known.includes(one.resource)) continue;
       const change = store.apply(one);
-      if (change !== null && index >= head) ledger.apply(change);
+      if (change !== null && index >= head) serviceAuditor.apply(change);
     }
   }
-  if (head >= all.length) ledger.begin(head);
-  return { store, ledger, context };
+  if (head >= all.length) serviceAuditor.begin(head);
+  return { store, serviceAuditor, context };
 }
 
 const numRuns = Number(process.env.RUNS ?? 1000);
@@ -96,15 +96,15 @@ const settings: fc.Arbitrary<Setting> = fc.record({
 });
 
 describe('following change by change', () => {
-  test('says the same as a ledger that begins at the end', () => {
+  test('finds the same as an auditor that starts at the end', () => {
     const property = fc.property(
       fc.array(steps, { minLength: 1, maxLength: 25 }),
       settings,
       (all, setting) => {
-        const { ledger, context } = follow(all, setting);
+        const { serviceAuditor, context } = follow(all, setting);
         const fresh = ledgerOf(context);
         fresh.begin(all.length);
-        expect(standing(ledger)).toEqual(standing(fresh));
+        expect(standing(serviceAuditor)).toEqual(standing(fresh));
       },
     );
     fc.assert(property, { numRuns });
@@ -113,14 +113,16 @@ describe('following change by change', () => {
   test('does not depend on the order in which objects came', () => {
     const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
       const { context } = follow(all, setting);
-      const { services, pods, nodes, endpoints, slices } = context.snapshot;
+      const { services, pods, nodes, endpoints, slices } = context.listers;
       const held = [services, pods, nodes, endpoints, slices].flatMap((map): AnyObject[] => [
         ...map.values(),
       ]);
       const [forward, backward] = [held, held.toReversed()].map((objects) => {
-        const ledger = ledgerOf(contextOf(storeOf(objects, setting.known), setting.context));
-        ledger.begin(1);
-        return standing(ledger);
+        const serviceAuditor = ledgerOf(
+          contextOf(storeOf(objects, setting.known), setting.context),
+        );
+        serviceAuditor.begin(1);
+        return standing(serviceAuditor);
       });
       expect(forward).toEqual(backward);
     });
@@ -128,33 +130,33 @@ describe('following change by change', () => {
   });
 });
 
-describe('the ledger', () => {
+describe('the service auditor', () => {
   test('forgets everything when everything is gone', () => {
     const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
-      const { ledger, context, store } = follow(all, setting);
-      const { services, pods, nodes, endpoints, slices } = context.snapshot;
+      const { serviceAuditor, context, store } = follow(all, setting);
+      const { services, pods, nodes, endpoints, slices } = context.listers;
       for (const map of [slices, endpoints, pods, services, nodes]) {
         for (const object of map.values() as Iterable<AnyObject>) {
           const change = store.apply(event('deleted', object, 100));
-          if (change !== null) ledger.apply(change);
+          if (change !== null) serviceAuditor.apply(change);
         }
       }
-      ledger.settle.advance(1000);
-      expect([...ledger.audited.keys()]).toEqual([]);
-      expect(ledger.settle.open()).toEqual([]);
-      expect(ledger.settle.nextAt()).toBeNull();
+      serviceAuditor.settle.advance(1000);
+      expect([...serviceAuditor.audited.keys()]).toEqual([]);
+      expect(serviceAuditor.settle.open()).toEqual([]);
+      expect(serviceAuditor.settle.nextAt()).toBeNull();
     });
     fc.assert(property, { numRuns });
   });
 
   test('has a finding open for every difference that stands, and no other', () => {
     const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
-      const { ledger } = follow(all, setting);
-      ledger.settle.advance(1000);
-      const standing = [...ledger.audited.entries()].flatMap(([key, { items }]) =>
+      const { serviceAuditor } = follow(all, setting);
+      serviceAuditor.settle.advance(1000);
+      const standing = [...serviceAuditor.audited.entries()].flatMap(([key, { items }]) =>
         [...items.values()].flat().map(({ output }) => `${key} ${output}`),
       );
-      const open = ledger.settle
+      const open = serviceAuditor.settle
         .open()
         .map(({ namespace, service, output }) => `${namespace}/${service} ${output}`);
       expect(new Set(open)).toEqual(new Set(standing));
@@ -176,16 +178,16 @@ describe('an object that cannot be read', () => {
       settings,
       lost,
       (all, setting, one) => {
-        const { ledger, context } = follow(all, setting);
-        const before = standing(ledger);
-        ledger.lose(one, 100);
-        for (const line of standing(ledger)) expect(before).toContain(line);
-        ledger.regain(one, 110);
-        expect(standing(ledger)).toEqual(before);
+        const { serviceAuditor, context } = follow(all, setting);
+        const before = standing(serviceAuditor);
+        serviceAuditor.markUnreadable(one, 100);
+        for (const line of standing(serviceAuditor)) expect(before).toContain(line);
+        serviceAuditor.markReadable(one, 110);
+        expect(standing(serviceAuditor)).toEqual(before);
         const fresh = ledgerOf(context);
         fresh.begin(100);
-        fresh.lose(one, 100);
-        fresh.regain(one, 110);
+        fresh.markUnreadable(one, 100);
+        fresh.markReadable(one, 110);
         expect(standing(fresh)).toEqual(before);
       },
     );
@@ -203,12 +205,12 @@ test('a slice of thousands of addresses is judged as one that was there', () => 
   const listed = slice({ endpoints: [endpoint({ addresses: [one] })] });
   const there = [service(), pod({ ips: [one] }), listed];
   const store = storeOf(there);
-  const ledger = ledgerOf(contextOf(store));
-  ledger.begin(0);
+  const serviceAuditor = ledgerOf(contextOf(store));
+  serviceAuditor.begin(0);
   const change = store.apply(event('added', many, 1));
-  if (change !== null) ledger.apply(change);
+  if (change !== null) serviceAuditor.apply(change);
   const anew = ledgerOf(contextOf(storeOf([...there, many])));
   anew.begin(1);
-  expect(standing(ledger)).toEqual(standing(anew));
-  expect(standing(ledger).join()).toContain(`input ${one} | duplicate-conflicting`);
+  expect(standing(serviceAuditor)).toEqual(standing(anew));
+  expect(standing(serviceAuditor).join()).toContain(`input ${one} | duplicate-conflicting`);
 });

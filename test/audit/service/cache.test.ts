@@ -2,11 +2,11 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { Role, ServiceRecord } from '../../../src/audit/service/cache.ts';
+import type { Role, ServiceState } from '../../../src/audit/service/cache.ts';
 import {
   addressesIn,
   addSlice,
-  createRecord,
+  createServiceState,
   differingEndpoints,
   isEmpty,
   isWedged,
@@ -42,13 +42,13 @@ import {
 function recordOf(of: Service | null, objects: readonly AnyObject[] = []) {
   const store = storeOf(objects);
   const context = contextOf(store);
-  const record = createRecord('shop/web');
-  setService(context, record, of, store.snapshot.podsIn('shop'));
+  const record = createServiceState('shop/web');
+  setService(context, record, of, store.listers.podsIn('shop'));
   return { store, context, record };
 }
 
 test('a record knows its names, and is empty until something is there', () => {
-  const record = createRecord('shop/web');
+  const record = createServiceState('shop/web');
   expect(record).toMatchObject({ key: 'shop/web', namespace: 'shop', name: 'web' });
   expect(isEmpty(record)).toBe(true);
   addSlice(record, slice());
@@ -58,7 +58,7 @@ test('a record knows its names, and is empty until something is there', () => {
 });
 
 /** What the counts say: pods, then addresses by readiness, then endpoints by family. */
-function counted(record: ServiceRecord): string {
+function counted(record: ServiceState): string {
   const groups = portGroups(record).map(({ ready, notReady }) => `${ready}+${notReady}`);
   const types = (['IPv4', 'IPv6'] as const).flatMap((type) => {
     const pods = record.kinds.map((kind) => (kind.types.includes(type) ? kind.pods : 0));
@@ -103,7 +103,7 @@ describe('counts', () => {
   test('a new version of the Service counts all anew', () => {
     const { store, context, record } = recordOf(service(), [node(), pod(), pod({ name: 'web-2' })]);
     const again = (of: Service | null): string => {
-      setService(context, record, of, store.snapshot.podsIn('shop'));
+      setService(context, record, of, store.listers.podsIn('shop'));
       return counted(record);
     };
     expect(counted(record)).toBe('2, 2+0, IPv4 2, 0');
@@ -119,7 +119,7 @@ describe('slices by address', () => {
   const at = (name: string, ...addresses: string[]): EndpointSlice =>
     slice({ name, endpoints: addresses.map((one) => endpoint({ addresses: [one] })) });
   const others = ['u', 'v', 'w', 'x'].map((name) => at(name, '10.0.0.9'));
-  const listing = (record: ServiceRecord, address: string): string[] =>
+  const listing = (record: ServiceState, address: string): string[] =>
     slicesAt(record, address)
       .filter((one) => addressesIn(one).has(address))
       .map(({ name }) => name);
@@ -128,7 +128,7 @@ describe('slices by address', () => {
     ['a few', []],
     ['many', others],
   ])('are found as long as they are there, among %s', (_, others) => {
-    const record = createRecord('shop/web');
+    const record = createServiceState('shop/web');
     const [a, b, c] = [at('a', '10.0.0.1', '10.0.0.2'), at('b', '10.0.0.01'), at('c', '10.0.0.1')];
     for (const one of [...others, c, a, b]) addSlice(record, one);
     const names = (): string[] => listing(record, '10.0.0.1');
@@ -148,7 +148,7 @@ describe('slices by address', () => {
   });
 
   test('a new version is found where it differs', () => {
-    const record = createRecord('shop/web');
+    const record = createServiceState('shop/web');
     const [before, after] = [at('a', '10.0.0.1', '10.0.0.2'), at('a', '10.0.0.2', '10.0.0.3')];
     for (const one of [...others, before]) addSlice(record, one);
     const found = (): string[][] =>
@@ -160,7 +160,7 @@ describe('slices by address', () => {
   });
 
   test('a slice that was not there takes nothing away', () => {
-    const record = createRecord('shop/web');
+    const record = createServiceState('shop/web');
     addSlice(record, at('a', '10.0.0.1'));
     removeSlice(record, at('b', '10.0.0.1'));
     expect(listing(record, '10.0.0.1')).toEqual(['a']);
@@ -213,7 +213,7 @@ describe('roleOf', () => {
     const of = service();
     const { store, record } = recordOf(of, [of, api]);
     record.endpoints = endpoints();
-    expect(roleOf(store.snapshot, record, one)).toBe(want);
+    expect(roleOf(store.listers, record, one)).toBe(want);
   });
 });
 
@@ -224,32 +224,32 @@ describe('isWedged', () => {
     const of = service();
     const { store, record } = recordOf(of, [of]);
     addSlice(record, slice());
-    expect(isWedged(store.snapshot, record)).toBe(false);
+    expect(isWedged(store.listers, record)).toBe(false);
     addSlice(record, strayed);
-    expect(isWedged(store.snapshot, record)).toBe(true);
+    expect(isWedged(store.listers, record)).toBe(true);
   });
 
   test('by what history remembers', () => {
     const of = service();
     const { store, record } = recordOf(of, [of]);
     record.relabelled = new Set(['uid']);
-    expect(isWedged(store.snapshot, record)).toBe(true);
+    expect(isWedged(store.listers, record)).toBe(true);
     record.service = null;
-    expect(isWedged(store.snapshot, record)).toBe(false);
+    expect(isWedged(store.listers, record)).toBe(false);
   });
 });
 
 describe('nodeOf', () => {
   test('is there, is not, or is not known', () => {
     const store = storeOf([node()]);
-    expect(nodeOf(store.snapshot, pod())?.name).toBe('node-a');
-    expect(nodeOf(store.snapshot, pod({ node: 'node-z' }))).toBeNull();
-    expect(nodeOf(store.snapshot, pod({ node: '' }))).toBeNull();
+    expect(nodeOf(store.listers, pod())?.name).toBe('node-a');
+    expect(nodeOf(store.listers, pod({ node: 'node-z' }))).toBeNull();
+    expect(nodeOf(store.listers, pod({ node: '' }))).toBeNull();
     const unknown = storeOf(
       [],
       resources.filter((one) => one !== 'nodes'),
     );
-    expect(nodeOf(unknown.snapshot, pod())).toBeUndefined();
+    expect(nodeOf(unknown.listers, pod())).toBeUndefined();
   });
 });
 

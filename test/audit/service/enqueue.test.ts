@@ -4,10 +4,10 @@
 import { describe, expect, test } from 'vitest';
 
 import { setEndpoints } from '../../../src/audit/service/address-index.ts';
-import type { ServiceRecord } from '../../../src/audit/service/cache.ts';
-import { addSlice, createRecord, setService } from '../../../src/audit/service/cache.ts';
-import type { Records, Touch } from '../../../src/audit/service/enqueue.ts';
-import { recordsNamed, touchedBy } from '../../../src/audit/service/enqueue.ts';
+import type { ServiceState } from '../../../src/audit/service/cache.ts';
+import { addSlice, createServiceState, setService } from '../../../src/audit/service/cache.ts';
+import type { Records, WorkItem } from '../../../src/audit/service/enqueue.ts';
+import { recordsNamed, enqueue } from '../../../src/audit/service/enqueue.ts';
 import type { AnyObject, EndpointSlice, Key } from '../../../src/model/objects.ts';
 import { annotation, label } from '../../../src/model/objects.ts';
 import {
@@ -52,17 +52,17 @@ const settled: AnyObject[] = [
 
 interface Prepared {
   readonly records: Records;
-  readonly all: Map<Key, ServiceRecord>;
-  readonly change: (type: 'modified' | 'deleted', object: AnyObject) => Touch[];
+  readonly all: Map<Key, ServiceState>;
+  readonly change: (type: 'modified' | 'deleted', object: AnyObject) => WorkItem[];
 }
 
 function prepared(objects: readonly AnyObject[] = settled): Prepared {
   const store = storeOf(objects);
   const context = contextOf(store);
-  const { snapshot } = store;
-  const all = new Map<Key, ServiceRecord>();
-  const getOrCreate = (key: Key): ServiceRecord => {
-    const record = all.get(key) ?? createRecord(key);
+  const { listers } = store;
+  const all = new Map<Key, ServiceState>();
+  const getOrCreate = (key: Key): ServiceState => {
+    const record = all.get(key) ?? createServiceState(key);
     all.set(key, record);
     return record;
   };
@@ -74,16 +74,16 @@ function prepared(objects: readonly AnyObject[] = settled): Prepared {
     foreignIn: () => [...all.values()].filter(({ slices }) => [...slices.values()].some(isForeign)),
     auto: () => [...all.values()].filter(({ service: of }) => of?.topologyAuto === true),
   };
-  for (const of of snapshot.services.values()) {
-    setService(context, getOrCreate(of.key), of, snapshot.podsIn(of.namespace));
+  for (const of of listers.services.values()) {
+    setService(context, getOrCreate(of.key), of, listers.podsIn(of.namespace));
   }
-  for (const one of snapshot.endpoints.values()) setEndpoints(getOrCreate(one.key), one);
-  for (const one of snapshot.slices.values()) {
+  for (const one of listers.endpoints.values()) setEndpoints(getOrCreate(one.key), one);
+  for (const one of listers.slices.values()) {
     for (const record of recordsNamed(records, one)) addSlice(record, one);
   }
   const change: Prepared['change'] = (type, object) => {
     const done = store.apply(event(type, object, 1));
-    return done === null ? [] : touchedBy(records, done);
+    return done === null ? [] : enqueue(records, done);
   };
   return { records, all, change };
 }
@@ -92,7 +92,14 @@ const isForeign = (one: EndpointSlice): boolean =>
   one.labels[label.sliceManagedBy] === 'example.com/controller';
 
 /** `web: 10.0.0.1; endpoints, endpointslices`: name, what is judged, who was woken or why not. */
-function brief({ record, addresses, whole, woken, blind, unseen }: Touch): string {
+function brief({
+  record,
+  addresses,
+  whole,
+  wakes: woken,
+  blindSpot: blind,
+  unseen,
+}: WorkItem): string {
   const what = whole ? 'whole' : [...addresses].sort().join(' ') || 'outputs';
   const wakes = [...woken].sort().join(', ') || (blind ?? unseen ?? 'nobody');
   return `${record.name}: ${what}; ${wakes}`;
@@ -259,11 +266,11 @@ describe('Endpoints', () => {
 
   test('an edit is told by its cause, a deletion is heard of', () => {
     const [edit] = prepared().change('modified', notReady);
-    expect(edit).toMatchObject({ unseen: 'hand-edited', blind: null });
+    expect(edit).toMatchObject({ unseen: 'hand-edited', blindSpot: null });
     expect([...(edit?.writes ?? [])]).toEqual(['endpoints']);
     const [gone] = prepared().change('deleted', endpoints());
     expect(gone?.unseen).toBeNull();
-    expect([...(gone?.woken ?? [])].sort()).toEqual(['endpoints', 'mirrored']);
+    expect([...(gone?.wakes ?? [])].sort()).toEqual(['endpoints', 'mirrored']);
   });
 
   test('leader election wakes nobody', () => {
@@ -272,7 +279,7 @@ describe('Endpoints', () => {
       ...elected,
       annotations: leader,
     });
-    expect([...(touch?.woken ?? [])]).toEqual([]);
+    expect([...(touch?.wakes ?? [])]).toEqual([]);
   });
 });
 

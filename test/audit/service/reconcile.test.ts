@@ -4,9 +4,9 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import type { Item } from '../../../src/audit/pending/pending.ts';
-import { createSettle } from '../../../src/audit/pending/pending.ts';
-import { createLedger } from '../../../src/audit/service/auditor.ts';
+import type { PendingDifference } from '../../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
+import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import type { ConvergenceSample } from '../../../src/audit/service/reconcile.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import type { Release } from '../../../src/shadow/release.ts';
@@ -44,11 +44,15 @@ function following(objects: readonly AnyObject[] = settled, release: Release | n
   const store = storeOf(objects);
   const samples: ConvergenceSample[] = [];
   const resolved: Finding[] = [];
-  const settle = createSettle({ window: 30, keep: 9, onResolve: (one) => resolved.push(one) });
+  const settle = createPendingFindings({
+    window: 30,
+    keep: 9,
+    onResolve: (one) => resolved.push(one),
+  });
   const context = contextOf(store, release === null ? {} : { release });
   const onConvergence = (one: ConvergenceSample): void => void samples.push(one);
-  const ledger = createLedger({ context, settle, onConvergence });
-  ledger.begin(0);
+  const serviceAuditor = createServiceAuditor({ context, settle, onConvergence });
+  serviceAuditor.begin(0);
   const apply = (
     type: 'added' | 'deleted',
     at: number,
@@ -57,10 +61,11 @@ function following(objects: readonly AnyObject[] = settled, release: Release | n
   ): void => {
     for (const object of changed) {
       const change = store.apply({ ...event(type, object, at), gap });
-      if (change !== null) ledger.apply(change);
+      if (change !== null) serviceAuditor.apply(change);
     }
   };
-  const items = (): Item[] => [...(ledger.audited.get('shop/web')?.items.values() ?? [])].flat();
+  const items = (): PendingDifference[] =>
+    [...(serviceAuditor.audited.get('shop/web')?.items.values() ?? [])].flat();
   return {
     settle,
     samples,

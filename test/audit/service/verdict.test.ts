@@ -2,17 +2,17 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { createSettle } from '../../../src/audit/pending/pending.ts';
-import { createLedger } from '../../../src/audit/service/auditor.ts';
-import type { Written } from '../../../src/audit/service/enqueue.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
+import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
+import type { ServiceOutput } from '../../../src/audit/service/enqueue.ts';
 import {
   isForeign,
-  isUnjudged,
-  unknownOf,
+  isUnknown,
+  unknownOutputs,
   verdictOf,
-  written,
+  serviceOutputs,
 } from '../../../src/audit/service/verdict.ts';
-import type { AnyObject, Lost, Resource } from '../../../src/model/objects.ts';
+import type { AnyObject, UnreadableObject, Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
 import {
   contextOf,
@@ -35,19 +35,19 @@ const without = (...names: Resource[]): Resource[] =>
 /** Verdicts on endpoints, endpointslices and mirrored, a dash where there is none. */
 function verdicts(
   objects: readonly AnyObject[],
-  { at = 0, known = resources, lost = [] as readonly Lost[] } = {},
+  { at = 0, known = resources, lost = [] as readonly UnreadableObject[] } = {},
 ): string {
   const store = storeOf(objects, known);
-  const ledger = createLedger({
+  const serviceAuditor = createServiceAuditor({
     context: contextOf(store),
-    settle: createSettle({ window: 30, keep: 0 }),
+    settle: createPendingFindings({ window: 30, keep: 0 }),
   });
-  ledger.begin(0);
-  for (const one of lost) ledger.lose(one, 0);
-  ledger.settle.advance(at);
-  const audited = ledger.audited.get('shop/web');
+  serviceAuditor.begin(0);
+  for (const one of lost) serviceAuditor.markUnreadable(one, 0);
+  serviceAuditor.settle.advance(at);
+  const audited = serviceAuditor.audited.get('shop/web');
   if (audited === undefined) return 'not known';
-  return written.map((one) => verdictOf(store.snapshot, audited, one) ?? '-').join(' ');
+  return serviceOutputs.map((one) => verdictOf(store.listers, audited, one) ?? '-').join(' ');
 }
 
 describe('verdictOf', () => {
@@ -107,16 +107,16 @@ describe('unknown: a resource that was not delivered', () => {
     expect(verdicts([service(), pod(), endpoints()], { at: 30, known })).toBe(
       'conform different -',
     );
-    expect(isUnjudged(new Map([['endpointslices', 'nodes-not-known']]), 'endpointslices')).toBe(
+    expect(isUnknown(new Map([['endpointslices', 'nodes-not-known']]), 'endpointslices')).toBe(
       false,
     );
-    expect(isUnjudged(new Map([['endpoints', 'pods-not-known']]), 'endpoints')).toBe(true);
-    expect(isUnjudged(new Map(), 'endpoints')).toBe(false);
+    expect(isUnknown(new Map([['endpoints', 'pods-not-known']]), 'endpoints')).toBe(true);
+    expect(isUnknown(new Map(), 'endpoints')).toBe(false);
   });
 });
 
 describe('unknown: an object that could not be read', () => {
-  const lost = (resource: Resource, more: Partial<Lost> = {}): Lost => ({
+  const lost = (resource: Resource, more: Partial<UnreadableObject> = {}): UnreadableObject => ({
     resource,
     namespace: 'shop',
     name: 'web',
@@ -124,7 +124,7 @@ describe('unknown: an object that could not be read', () => {
     ...more,
   });
   const named = (name: string) => ({ 'kubernetes.io/service-name': name });
-  const cases: [string, Lost, string][] = [
+  const cases: [string, UnreadableObject, string][] = [
     ['the Service', lost('services'), 'unknown unknown unknown'],
     ['some Service', lost('services', { name: null }), 'unknown unknown unknown'],
     ['another Service', lost('services', { name: 'api' }), ''],
@@ -160,33 +160,36 @@ describe('unknown: an object that could not be read', () => {
   ];
   test.each(cases)('%s', (_, one, want) => {
     const store = storeOf(settled);
-    const ledger = createLedger({
+    const serviceAuditor = createServiceAuditor({
       context: contextOf(store),
-      settle: createSettle({ window: 30, keep: 0 }),
+      settle: createPendingFindings({ window: 30, keep: 0 }),
     });
-    ledger.begin(0);
-    const record = ledger.audited.get('shop/web')?.record;
+    serviceAuditor.begin(0);
+    const record = serviceAuditor.audited.get('shop/web')?.record;
     if (record === undefined) throw new Error('No record');
-    const unknown = unknownOf(store.snapshot, record, [one]);
-    const got = written.map((output) => (unknown.has(output) ? 'unknown' : '-')).join(' ');
+    const unknown = unknownOutputs(store.listers, record, [one]);
+    const got = serviceOutputs.map((output) => (unknown.has(output) ? 'unknown' : '-')).join(' ');
     expect(got).toBe(want === '' ? '- - -' : want);
   });
 
   test('it is no difference meanwhile, and counts again once it can be read', () => {
     const store = storeOf(settled.slice(0, 3));
     const context = contextOf(store);
-    const ledger = createLedger({ context, settle: createSettle({ window: 30, keep: 0 }) });
-    ledger.begin(0);
-    const audited = ledger.audited.get('shop/web');
+    const serviceAuditor = createServiceAuditor({
+      context,
+      settle: createPendingFindings({ window: 30, keep: 0 }),
+    });
+    serviceAuditor.begin(0);
+    const audited = serviceAuditor.audited.get('shop/web');
     if (audited === undefined) throw new Error('No record');
-    const verdict = (output: Written) => verdictOf(store.snapshot, audited, output);
-    ledger.lose(lost('endpoints'), 10);
+    const verdict = (output: ServiceOutput) => verdictOf(store.listers, audited, output);
+    serviceAuditor.markUnreadable(lost('endpoints'), 10);
     expect([verdict('endpoints'), verdict('endpointslices')]).toEqual(['unknown', 'pending']);
-    ledger.settle.advance(100);
+    serviceAuditor.settle.advance(100);
     expect([verdict('endpoints'), verdict('endpointslices')]).toEqual(['unknown', 'different']);
-    ledger.regain(lost('endpoints'), 110);
+    serviceAuditor.markReadable(lost('endpoints'), 110);
     expect(verdict('endpoints')).toBe('pending');
-    ledger.settle.advance(140);
+    serviceAuditor.settle.advance(140);
     expect(verdict('endpoints')).toBe('different');
   });
 });
@@ -204,25 +207,25 @@ describe('isForeign', () => {
   ];
   test.each(cases)('%s', (_, objects, want) => {
     const store = storeOf(objects);
-    const ledger = createLedger({
+    const serviceAuditor = createServiceAuditor({
       context: contextOf(store),
-      settle: createSettle({ window: 30, keep: 0 }),
+      settle: createPendingFindings({ window: 30, keep: 0 }),
     });
-    ledger.begin(0);
-    const audited = ledger.audited.get('shop/web');
+    serviceAuditor.begin(0);
+    const audited = serviceAuditor.audited.get('shop/web');
     if (audited === undefined) throw new Error('No record');
-    expect(isForeign(store.snapshot, audited)).toBe(want);
+    expect(isForeign(store.listers, audited)).toBe(want);
   });
 
   test('Endpoints of a Service that cannot be read are nobody else’s', () => {
     const store = storeOf([endpoints()]);
-    const settle = createSettle({ window: 30, keep: 0 });
-    const ledger = createLedger({ context: contextOf(store), settle });
+    const settle = createPendingFindings({ window: 30, keep: 0 });
+    const serviceAuditor = createServiceAuditor({ context: contextOf(store), settle });
     const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
-    ledger.lose(lost, 0);
-    ledger.begin(0);
-    const audited = ledger.audited.get('shop/web');
-    expect(audited && isForeign(store.snapshot, audited)).toBe(false);
+    serviceAuditor.markUnreadable(lost, 0);
+    serviceAuditor.begin(0);
+    const audited = serviceAuditor.audited.get('shop/web');
+    expect(audited && isForeign(store.listers, audited)).toBe(false);
   });
 });
 
@@ -233,10 +236,13 @@ test('nothing is known of a Service that never was', () => {
 test('a verdict follows the cluster', () => {
   const store = storeOf(settled);
   const context = contextOf(store);
-  const ledger = createLedger({ context, settle: createSettle({ window: 30, keep: 0 }) });
-  ledger.begin(0);
+  const serviceAuditor = createServiceAuditor({
+    context,
+    settle: createPendingFindings({ window: 30, keep: 0 }),
+  });
+  serviceAuditor.begin(0);
   const change = store.apply(event('deleted', slice(), 10));
-  if (change !== null) ledger.apply(change);
-  const audited = ledger.audited.get('shop/web');
-  expect(audited && verdictOf(store.snapshot, audited, 'endpointslices')).toBe('pending');
+  if (change !== null) serviceAuditor.apply(change);
+  const audited = serviceAuditor.audited.get('shop/web');
+  expect(audited && verdictOf(store.listers, audited, 'endpointslices')).toBe('pending');
 });

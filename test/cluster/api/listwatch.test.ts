@@ -85,7 +85,7 @@ test('decoding gives way: no batch has more than is decoded in 8 ms', async () =
   await reflect(world, { environment, deliver });
   expect(Math.max(...sizes)).toBeLessThanOrEqual(10);
   expect(turns).toBeGreaterThan(300 / 10 - 1);
-  expect(world.store.snapshot.pods.size).toBe(300);
+  expect(world.store.listers.pods.size).toBe(300);
 });
 
 test('nothing is read on before a batch is taken', async () => {

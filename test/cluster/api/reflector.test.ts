@@ -459,7 +459,7 @@ describe('what a relist finds', () => {
     made.world.server.objects.compact();
     made.world.server.watchList = false;
     await made.pass(0);
-    expect(made.world.store.snapshot.pods.size).toBe(3);
+    expect(made.world.store.listers.pods.size).toBe(3);
     await made.pass(20);
     const all = made.delivered().filter((one) => /^(added|deleted|modified|complete)/.test(one));
     const want = ['added d 107 gap', 'deleted a gap', 'deleted b gap', 'added b 106 gap'];

@@ -11,7 +11,7 @@ import type { Problem } from '../../../src/cluster/decode/problem.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../../../src/cluster/files/dump.ts';
 import { readDump } from '../../../src/cluster/files/dump.ts';
-import type { Lost } from '../../../src/model/objects.ts';
+import type { UnreadableObject } from '../../../src/model/objects.ts';
 import { chunks } from '../chunks.ts';
 
 let folder = '';
@@ -25,7 +25,7 @@ interface Got {
   readonly objects: string[];
   readonly entries: DumpEntry[];
   readonly lists: string[];
-  readonly lost: Lost[];
+  readonly lost: UnreadableObject[];
   readonly end: DumpEnd;
   readonly problems: string[];
 }

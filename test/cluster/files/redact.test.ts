@@ -106,12 +106,12 @@ async function judged(text: string): Promise<Judged> {
     throw new Error(message);
   });
   await replay(auditor, entries, { speed: Infinity, until: null });
-  const { settle } = auditor;
-  const findings = [...settle.open(), ...settle.resolved()].map((finding) => {
+  const { findings: pending } = auditor;
+  const findings = [...pending.open(), ...pending.resolved()].map((finding) => {
     const { code, severity, output, cause, since, openedAt, resolvedAt } = finding;
     return [code, severity, output, cause, since, openedAt, resolvedAt].join(' ');
   });
-  const verdicts = [...(auditor.ledger()?.audited.values() ?? [])].map(
+  const verdicts = [...(auditor.serviceAuditor()?.audited.values() ?? [])].map(
     ({ items, unknown }) => `${String(items.size)} ${[...unknown.values()].join()}`,
   );
   return { findings: findings.sort(), verdicts: verdicts.sort() };

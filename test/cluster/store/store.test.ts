@@ -158,11 +158,11 @@ describe('news', () => {
   });
 
   test('objects of one key and two resources are two', () => {
-    const { snapshot } = storeOf([
+    const { listers } = storeOf([
       service({ resourceVersion: '5' }),
       endpoints({ resourceVersion: '3' }),
     ]);
-    expect(snapshot.services.size + snapshot.endpoints.size).toBe(2);
+    expect(listers.services.size + listers.endpoints.size).toBe(2);
   });
 
   test('the last deletions are remembered, the oldest forgotten', () => {
@@ -203,10 +203,10 @@ describe('news', () => {
 describe('what is known', () => {
   test('grows as resources are delivered', () => {
     const delivered = new Set<(typeof resources)[number]>();
-    const { snapshot } = createStore(delivered);
-    expect(resources.filter((one) => snapshot.knows(one))).toEqual([]);
+    const { listers } = createStore(delivered);
+    expect(resources.filter((one) => listers.knows(one))).toEqual([]);
     delivered.add('pods');
-    expect(resources.filter((one) => snapshot.knows(one))).toEqual(['pods']);
+    expect(resources.filter((one) => listers.knows(one))).toEqual(['pods']);
   });
 });
 
@@ -215,32 +215,28 @@ describe('pods', () => {
     [...pods].map(({ name }) => name).sort();
 
   test('are found by address in canonical form, in all namespaces', () => {
-    const { snapshot } = storeOf([
+    const { listers } = storeOf([
       pod({ ips: ['10.0.0.1', '10.0.0.01', 'FD00::1'] }),
       pod({ name: 'b', namespace: 'bank', ips: ['::ffff:10.0.0.1'] }),
     ]);
-    expect(names(snapshot.podsAt('10.0.0.1'))).toEqual(['b', 'web-1']);
-    expect(names(snapshot.podsAt('fd00::1'))).toEqual(['web-1']);
-    expect(names(snapshot.podsAt('10.0.0.01'))).toEqual([]);
+    expect(names(listers.podsAt('10.0.0.1'))).toEqual(['b', 'web-1']);
+    expect(names(listers.podsAt('fd00::1'))).toEqual(['web-1']);
+    expect(names(listers.podsAt('10.0.0.01'))).toEqual([]);
   });
 
   test('leave the indexes as they change and go', () => {
     const store = storeOf([pod(), pod({ name: 'b' }), pod({ name: 'c' })]);
-    const { snapshot } = store;
+    const { listers } = store;
     store.apply(event('modified', pod({ name: 'b', ips: ['10.0.0.2'], node: 'node-b' })));
     store.apply(event('deleted', pod({ name: 'c' })));
-    expect(names(snapshot.podsAt('10.0.0.1'))).toEqual(['web-1']);
-    expect(names(snapshot.podsAt('10.0.0.2'))).toEqual(['b']);
-    expect(names(snapshot.podsOn('node-a'))).toEqual(['web-1']);
-    expect(names(snapshot.podsOn('node-b'))).toEqual(['b']);
-    expect(names(snapshot.podsIn('shop'))).toEqual(['b', 'web-1']);
+    expect(names(listers.podsAt('10.0.0.1'))).toEqual(['web-1']);
+    expect(names(listers.podsAt('10.0.0.2'))).toEqual(['b']);
+    expect(names(listers.podsOn('node-a'))).toEqual(['web-1']);
+    expect(names(listers.podsOn('node-b'))).toEqual(['b']);
+    expect(names(listers.podsIn('shop'))).toEqual(['b', 'web-1']);
     store.apply(event('deleted', pod()));
     store.apply(event('deleted', pod({ name: 'b' })));
-    for (const found of [
-      snapshot.podsAt('10.0.0.1'),
-      snapshot.podsOn(''),
-      snapshot.podsIn('shop'),
-    ]) {
+    for (const found of [listers.podsAt('10.0.0.1'), listers.podsOn(''), listers.podsIn('shop')]) {
       expect(names(found)).toEqual([]);
     }
   });
@@ -261,11 +257,11 @@ describe('Services by what they select', () => {
       for (const { gone, ...more } of changes) {
         store.apply(event(gone ? 'deleted' : 'modified', service(more)));
       }
-      const { snapshot } = store;
-      const want = [...snapshot.services.values()].filter(
+      const { listers } = store;
+      const want = [...listers.services.values()].filter(
         ({ namespace, selector }) => namespace === 'shop' && selects(selector, wanted),
       );
-      const got = snapshot.servicesSelecting('shop', wanted);
+      const got = listers.servicesSelecting('shop', wanted);
       expect(got.map(({ key }) => key).sort()).toEqual(want.map(({ key }) => key).sort());
     });
     fc.assert(property);
@@ -275,7 +271,7 @@ describe('Services by what they select', () => {
     const labels = { app: 'web' };
     const store = storeOf([service({ name: 'one' }), service({ namespace: 'other' })]);
     const keys = (namespace: string) =>
-      store.snapshot.servicesSelecting(namespace, labels).map(({ key }) => key);
+      store.listers.servicesSelecting(namespace, labels).map(({ key }) => key);
     for (let round = 0; round < 2; round++) {
       expect(keys('shop')).toEqual(['shop/one']);
       expect(keys('other')).toEqual(['other/web']);
@@ -288,15 +284,15 @@ describe('Services by what they select', () => {
   });
 
   test('ExternalName ones too', () => {
-    const { snapshot } = storeOf([service({ type: 'ExternalName' })]);
-    expect(snapshot.servicesSelecting('shop', { app: 'web' })).toHaveLength(1);
+    const { listers } = storeOf([service({ type: 'ExternalName' })]);
+    expect(listers.servicesSelecting('shop', { app: 'web' })).toHaveLength(1);
   });
 });
 
 describe('what Nodes add up to', () => {
   const capacityOf = (...nodes: Parameters<typeof node>[0][]) => {
-    const { snapshot } = storeOf(nodes.map((more, index) => node({ name: `n${index}`, ...more })));
-    const { insufficient, cpuMillisByZone } = snapshot.zoneCapacity;
+    const { listers } = storeOf(nodes.map((more, index) => node({ name: `n${index}`, ...more })));
+    const { insufficient, cpuMillisByZone } = listers.zoneCapacity;
     return insufficient ? 'insufficient' : Object.fromEntries(cpuMillisByZone);
   };
   const cases: [string, Parameters<typeof node>[0][], unknown][] = [
@@ -314,7 +310,7 @@ describe('what Nodes add up to', () => {
 
   test('is counted anew when a Node changes', () => {
     const store = storeOf([node()]);
-    const cpu = () => store.snapshot.zoneCapacity.cpuMillisByZone.get('zone-a');
+    const cpu = () => store.listers.zoneCapacity.cpuMillisByZone.get('zone-a');
     expect(cpu()).toBe(4000);
     store.apply(event('modified', node({ cpuMillis: 8000 })));
     expect(cpu()).toBe(8000);
@@ -326,13 +322,13 @@ describe('what Nodes add up to', () => {
     const store = storeOf([node(), node({ name: 'node-b', zone: 'zone-b' })]);
     store.apply(event('modified', node({ zone: 'zone-c' })));
     store.apply(event('deleted', node({ name: 'node-b' })));
-    expect([...store.snapshot.zonesSeen].sort()).toEqual(['zone-a', 'zone-b', 'zone-c']);
+    expect([...store.listers.zonesSeen].sort()).toEqual(['zone-a', 'zone-b', 'zone-c']);
   });
 });
 
 test('slices and Endpoints are found by key', () => {
-  const { snapshot } = storeOf([slice(), endpoints()]);
-  expect([...snapshot.slices.keys(), ...snapshot.endpoints.keys()]).toEqual([
+  const { listers } = storeOf([slice(), endpoints()]);
+  expect([...listers.slices.keys(), ...listers.endpoints.keys()]).toEqual([
     'shop/web-abcde',
     'shop/web',
   ]);

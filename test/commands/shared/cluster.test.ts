@@ -70,7 +70,7 @@ test('the auditor of a live cluster reports node rules that it cannot read', asy
   });
   const stop = new AbortController();
   const ended = attached.run(stop.signal);
-  await expect.poll(() => auditor.ledger() !== null).toBe(true);
+  await expect.poll(() => auditor.serviceAuditor() !== null).toBe(true);
   const rules = { kind: 'given-rules', node: 'node-a', source: 'a.rules', unread: null } as const;
   await attached.deliver({ ...rules, text: '*nat\n:PREROUTING\n-A', config: null });
   stop.abort();

@@ -15,7 +15,7 @@ test('ends as soon as whoever asks has seen enough', async () => {
   const { cluster } = liveCluster(emptySlice);
   let looks = 0;
   const auditor = await auditOnce({ ...usual, settle: 3600 }, cluster, ignore, () => ++looks > 1);
-  expect(auditor?.ledger()?.audited.has('shop/web')).toBe(true);
+  expect(auditor?.serviceAuditor()?.audited.has('shop/web')).toBe(true);
   expect(auditor === null ? null : isSettled(auditor)).toBe(false);
 });
 

@@ -97,8 +97,8 @@ describe('journeys of a replay', () => {
       auditor.measured.travel.begun,
       journeyLagOutputs.map((output) => auditor.measured.travel.readiness[output].counts),
       auditor.measured.convergence,
-      auditor.settle.open(),
-      auditor.settle.resolved(),
+      auditor.findings.open(),
+      auditor.findings.resolved(),
     ];
     expect(measuredOf(shut)).toEqual(measuredOf(open));
   });

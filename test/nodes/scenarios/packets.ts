@@ -100,7 +100,7 @@ function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
 /** What may come of a packet on a node in order: any of these. */
 export function expectedOutcomes(world: World, { packet, place }: PacketStatement): string[] {
   const { store, variant, clusterCIDR, scenario } = world;
-  const { services, slices, nodes } = store.snapshot;
+  const { services, slices, nodes } = store.listers;
   const node = nodes.get(nodeOf(place).name);
   if (node === undefined) fail(place, 'No such node');
   const config: ProxyConfig = {

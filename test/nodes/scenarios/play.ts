@@ -6,8 +6,8 @@
 //              └► kube-proxy's rules, changed in words ─► dump ┴► audit of the node ─► findings
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import type { Settle } from '../../../src/audit/pending/pending.ts';
-import { createSettle } from '../../../src/audit/pending/pending.ts';
+import type { PendingFindings } from '../../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import type { NodeRules } from '../../../src/auditor/node-rules.ts';
 import { createNodeRules } from '../../../src/auditor/node-rules.ts';
 import { project } from '../../../src/cluster/decode/json-objects.ts';
@@ -39,7 +39,7 @@ export interface World {
   readonly variant: Variant;
   readonly store: Store;
   readonly nodeRules: NodeRules;
-  readonly settle: Settle;
+  readonly settle: PendingFindings;
   /** Findings resolved since they were last asked for. */
   readonly resolved: Finding[];
   readonly api: Api;
@@ -56,13 +56,13 @@ export function createWorld(scenario: Scenario, variant: Variant): World {
   const store = createStore(new Set(resources));
   const { window, release } = scenario;
   const resolved: Finding[] = [];
-  const settle = createSettle({
+  const settle = createPendingFindings({
     window,
     keep: 100,
     onResolve: (finding) => void resolved.push(finding),
   });
   const nodeRules = createNodeRules({
-    snapshot: store.snapshot,
+    listers: store.listers,
     settle,
     window,
     minor: () => release.minor,

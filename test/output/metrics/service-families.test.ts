@@ -2,12 +2,12 @@
 
 import { expect, test } from 'vitest';
 
-import type { ServiceState } from '../../../src/output/metrics/service-families.ts';
+import type { ServiceSeriesState } from '../../../src/output/metrics/service-families.ts';
 import { serviceFamilies } from '../../../src/output/metrics/service-families.ts';
 import { findingOf, numbersOf } from '../samples.ts';
 
-function shown(more: Partial<ServiceState> = {}): Record<string, [string, number][]> {
-  const nothing: ServiceState = { numbers: numbersOf(), findings: [], stale: new Set() };
+function shown(more: Partial<ServiceSeriesState> = {}): Record<string, [string, number][]> {
+  const nothing: ServiceSeriesState = { numbers: numbersOf(), findings: [], stale: new Set() };
   const state = { ...nothing, ...more };
   return Object.fromEntries(
     serviceFamilies.map(({ name, samples }) => [

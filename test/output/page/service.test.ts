@@ -12,9 +12,9 @@ import { findingOf, hostileNames, moment, statusOf, tagsIn, wordsIn } from '../s
 const conform = { output: 'endpoints', verdict: 'conform', reason: null } as const;
 
 function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceView {
-  const { context, ledger } = judged([node(), ...objects]);
-  ledger.settle.advance(1000);
-  const of = ledger.audited.get('shop/web');
+  const { context, serviceAuditor } = judged([node(), ...objects]);
+  serviceAuditor.settle.advance(1000);
+  const of = serviceAuditor.audited.get('shop/web');
   if (of === undefined) throw new Error('Nothing audited');
   const status = {
     format: 1 as const,
@@ -32,7 +32,7 @@ function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceV
   };
   return {
     status,
-    explanation: explain(context, ledger, { kind: 'service', service: 'shop/web' }),
+    explanation: explain(context, serviceAuditor, { kind: 'service', service: 'shop/web' }),
     table: serviceTable(context, of, 0, 100),
     from: 0,
     maxEndpointsPerSlice: 100,

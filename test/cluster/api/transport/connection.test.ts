@@ -371,13 +371,13 @@ test.each(['h2', 'http/1.1'] as const)('reflectors over %s', async (protocols) =
   const until = (isSo: () => boolean) => expect.poll(isSo).toBe(true);
   const allSynced = () => [...reflectors.status.values()].every(({ state }) => state === 'synced');
   await until(allSynced);
-  expect(store.snapshot.pods.size).toBe(700);
+  expect(store.listers.pods.size).toBe(700);
   expect(reflectors.status.get('pods')?.counters.pages).toBe(protocols === 'h2' ? 0 : 2);
   server.objects.remove('pods', 'shop/pod-1');
-  await until(() => store.snapshot.pods.size === 699);
+  await until(() => store.listers.pods.size === 699);
   listener.drop();
   server.objects.remove('pods', 'shop/pod-2');
-  await until(() => store.snapshot.pods.size === 698);
+  await until(() => store.listers.pods.size === 698);
   await until(allSynced);
   controller.abort();
   await run;
