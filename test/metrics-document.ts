@@ -4,13 +4,16 @@
 import type { TriggerQuality } from '../src/audit/measure/lag.ts';
 import { families, processFamilies, sections } from '../src/output/metrics/families.ts';
 import type { MetricFamily } from '../src/output/metrics/family.ts';
-import type { ServiceFamily } from '../src/output/metrics/service-families.ts';
 import { serviceFamilies } from '../src/output/metrics/service-families.ts';
 
-/** The most series of a family, whatever the size of the cluster. */
-export function cardinality(family: MetricFamily): number {
+/** The most series of a family in any cluster; for a family of Services, per Service. */
+export function cardinality(family: MetricFamily<never>): number {
   let series = 1;
-  for (const values of Object.values(family.labels)) series *= Math.max(1, values.length);
+  for (const [label, values] of Object.entries(family.labels)) {
+    // An output of a Service has one verdict, and no series for the others.
+    const isOne = label === 'verdict' && family.name === 'endpoint_auditor_service_verdict';
+    series *= isOne ? 1 : Math.max(1, values.length);
+  }
   // Of a histogram, a series per bucket, +Inf among them, and those of sum and count.
   return family.type === 'histogram' ? series * (family.bounds.length + 3) : series;
 }
@@ -68,16 +71,13 @@ const qualityRows: readonly (readonly [TriggerQuality, string, string])[] = [
 const removals = `Removals and changes of the Service never have a trigger time.
 \`endpoint_auditor_convergence_lag_seconds\` measures those too, by the auditor's own clock.`;
 
-const mostSeries = (family: MetricFamily | ServiceFamily): number =>
-  'most' in family ? family.most : cardinality(family);
-
-function rowsText(of: readonly (MetricFamily | ServiceFamily)[]): string {
-  const rows = of.map((family) => [
+function rowsText(listed: readonly MetricFamily<never>[]): string {
+  const rows = listed.map((family) => [
     code([family.name]),
     family.type,
     code(Object.keys(family.labels)),
     family.unit === 'none' ? '' : family.unit,
-    String(mostSeries(family)),
+    String(cardinality(family)),
     family.stability,
     code([family.source]),
     family.help,
@@ -103,7 +103,7 @@ function labelsText(): string {
 export function metricsDocument(): string {
   const blocks = [
     introduction,
-    ...sections.map(([title, of]) => `## ${title}\n\n${rowsText(of)}`),
+    ...sections.map(([title, section]) => `## ${title}\n\n${rowsText(section)}`),
     singleServices,
     rowsText(serviceFamilies),
     labelsText(),

@@ -16,7 +16,7 @@ import { countUpdate, createSizes, trackSize } from '../audit/measure/size.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import type { Change, Endpoints, EndpointSlice, Key, Listers } from '../model/objects.ts';
 import { isOutput, label } from '../model/objects.ts';
-import type { AuditDurations, OpenedFindings } from '../output/metrics/family.ts';
+import type { AuditDurations, OpenedFindings } from '../output/metrics/state.ts';
 import type { Accumulators } from '../output/text/report.ts';
 import type { Release } from '../shadow/release.ts';
 import type { LagMeasuring, Lags } from './lag-samples.ts';

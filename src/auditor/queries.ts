@@ -15,8 +15,8 @@ import { unknownReason, verdictOf, serviceOutputs } from '../audit/service/verdi
 import { emptySummary, inOrder } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
 import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';
-import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/family.ts';
-import { noAgents, noHintCounts } from '../output/metrics/family.ts';
+import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
+import { noAgents, noHintCounts } from '../output/metrics/state.ts';
 import type { ServiceNumbers } from '../output/metrics/service-families.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';

@@ -17,7 +17,7 @@ import { answersOf, notLive } from '../../src/auditor/queries.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
-import { renderMetrics } from '../../src/output/metrics/metrics.ts';
+import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { PerServiceOptions } from '../../src/output/metrics/service-rows.ts';
 import { throwProblem } from '../problems.ts';
 import { eventOf, rawObjects } from './fleet.ts';
@@ -156,12 +156,13 @@ async function overHttp(
 /** What is rendered for a scrape, without pauses and HTTP. */
 function rendered(auditor: Auditor, perService: PerServiceOptions): Promise<Row> {
   const answers = answersOf(auditor, 'bench', notLive, perService);
+  const render = createMetricsRenderer();
   const make = async (): Promise<Buffer> => {
     const steps = answers.scrape();
     let step = steps.next();
     while (step.done !== true) step = steps.next();
     const pieces: Buffer[] = [];
-    for await (const piece of renderMetrics(step.value, 'text')) pieces.push(Buffer.from(piece));
+    for await (const piece of render(step.value, 'text')) pieces.push(Buffer.from(piece));
     return Buffer.concat(pieces);
   };
   return measure(auditor, () => timed(make));

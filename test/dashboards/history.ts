@@ -16,7 +16,7 @@ import { replay } from '../../src/auditor/replay.ts';
 import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import type { AuditorQueries } from '../../src/output/http/server.ts';
-import { renderMetrics } from '../../src/output/metrics/metrics.ts';
+import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import { folder as rulesFolder, ruleFiles } from '../alerts/rules.ts';
 import { throwProblem } from '../problems.ts';
 import { programOf } from '../prometheus/programs.ts';
@@ -34,6 +34,8 @@ export interface Span {
 }
 
 const attached = 'job="endpoint-auditor",instance="127.0.0.1:9465"';
+
+const renderMetrics = createMetricsRenderer();
 
 /** What is shown now, each sample with a time and the labels of a scrape, without comments. */
 async function samplesAt(answers: AuditorQueries, at: number): Promise<string> {

@@ -18,9 +18,9 @@ import {
 import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
 import { createSizes } from '../../src/audit/measure/size.ts';
 import type { ExpositionFormat } from '../../src/output/metrics/exposition.ts';
-import type { MetricsState } from '../../src/output/metrics/family.ts';
-import { noAgents, noHintCounts } from '../../src/output/metrics/family.ts';
-import { renderMetrics } from '../../src/output/metrics/metrics.ts';
+import type { MetricsState } from '../../src/output/metrics/state.ts';
+import { noAgents, noHintCounts } from '../../src/output/metrics/state.ts';
+import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { ServiceNumbers } from '../../src/output/metrics/service-families.ts';
 import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
 import type { PageStatus } from '../../src/output/page/status.ts';
@@ -110,6 +110,8 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
   };
 }
 
+const renderMetrics = createMetricsRenderer();
+
 /** What a scrape of a state gets. */
 export async function exposition(
   state: MetricsState,
@@ -118,6 +120,18 @@ export async function exposition(
   let text = '';
   for await (const piece of renderMetrics(state, format)) text += piece;
   return text;
+}
+
+/** The series of a state whose names begin so, without this part of the name. */
+export async function seriesOf(
+  name: string,
+  ...more: Parameters<typeof stateOf>
+): Promise<string[]> {
+  const prefix = `endpoint_auditor_${name}`;
+  return (await exposition(stateOf(...more)))
+    .split('\n')
+    .filter((line) => line.startsWith(prefix))
+    .map((line) => line.slice(prefix.length));
 }
 
 /** A Service whose two outputs conform, with two endpoints in one slice. */

@@ -78,8 +78,9 @@ app.use((_request, _response, next) => {
   next();
   longest = Math.max(longest, cpuMillis() - before);
 });
-app.use(createApp(answersOf(auditor, 'fleet')));
-const server = await listen(app, { host: '127.0.0.1', port: 0 });
+const web = createApp(answersOf(auditor, 'fleet'));
+app.use(web.express);
+const server = await listen({ ...web, express: app }, { host: '127.0.0.1', port: 0 });
 setInterval(() => {
   clock((now += 0.05));
   change();

@@ -20,12 +20,14 @@ import express from 'express';
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { contentTypes, negotiateFormat } from '../metrics/exposition.ts';
-import type { MetricsState } from '../metrics/family.ts';
-import { renderMetrics } from '../metrics/metrics.ts';
+import type { MetricsState } from '../metrics/state.ts';
+import type { MetricsRenderer } from '../metrics/metrics.ts';
+import { createMetricsRenderer } from '../metrics/metrics.ts';
 import { formatMoment } from '../page/parts.ts';
 import type { ServiceStatus } from '../page/service-status.ts';
 import type { ExplainDocument } from '../text/explain.ts';
 import type { LagReport } from '../text/lag.ts';
+import type { LiveUpdates } from './live-updates.ts';
 import { createLiveUpdates } from './live-updates.ts';
 import type { PageAnswers } from './pages.ts';
 import { addPages } from './pages.ts';
@@ -184,38 +186,33 @@ function sendExplanation({ query }: Request, response: Response, answers: Audito
   else response.status(503).json({ format: 1, error: answers.notReady() ?? 'Not ready' });
 }
 
-/** How what does not end by itself is ended. */
-const ending = new WeakMap<Express, () => void>();
-
-/** Events for the pages that are open; not compressed, since that would hold them back. */
-function addEvents(app: Express, answers: AuditorQueries): void {
-  const pulse = createLiveUpdates(() => {
+/** Adds the events for open pages, uncompressed, since compression would delay them. */
+function addEvents(app: Express, answers: AuditorQueries): LiveUpdates {
+  const updates = createLiveUpdates(() => {
     const { revision, now } = answers.beat();
     return { revision, moment: formatMoment(now) };
   });
   app.get('/api/v1/events', async (request, response) => {
-    if (await pulse.follow(request, response)) return;
+    if (await updates.follow(request, response)) return;
     response.status(503).type('text').send('Too many pages are open\n');
   });
-  ending.set(app, () => {
-    pulse.close();
-  });
+  return updates;
 }
 
-/** A scrape in pieces. */
+/** Sends a scrape in pieces. */
 async function sendMetrics(
-  request: Request,
+  { headers }: Request,
   response: Response,
   answers: AuditorQueries,
+  render: MetricsRenderer,
 ): Promise<void> {
   const pause = createPause();
   const steps = answers.scrape();
   let step = steps.next();
   for (; step.done !== true; step = steps.next()) await pause();
-  const format = negotiateFormat(request.headers.accept);
-  const pieces = renderMetrics(step.value, format);
+  const format = negotiateFormat(headers.accept);
   response.vary('Accept').set('Content-Type', contentTypes[format]);
-  await sendPieces(response, pieces, pause);
+  await sendPieces(response, render(step.value, format), pause);
 }
 
 /** Findings in a row that are made into text at once. */
@@ -254,25 +251,33 @@ async function sendFindings(
   await sendPieces(response, pieces(wanted), createPause());
 }
 
+/** The routes of the server. */
+export interface WebApp {
+  readonly express: Express;
+  /** Ends the responses that do not end by themselves. */
+  endStreams(): void;
+}
+
 /**
- * The application. `answers` is asked once per request; where it throws, the answer is 500, the
- * error goes to `onError`, and the server keeps running.
+ * Creates the routes. Each request queries the auditor once; if that throws, the response is 500,
+ * `onError` gets the error, and the server continues.
  */
 export function createApp(
   answers: AuditorQueries,
   onError: (error: unknown) => void = (error) => {
     console.error(error);
   },
-): Express {
+): WebApp {
   const app = express();
+  const render = createMetricsRenderer();
   app.disable('x-powered-by');
   app.disable('etag');
   app.use(setHeaders, allowReading);
-  addEvents(app, answers);
+  const updates = addEvents(app, answers);
   app.use(compression());
   addPages(app, answers);
   app.get('/metrics', async (request, response) => {
-    await sendMetrics(request, response, answers);
+    await sendMetrics(request, response, answers, render);
   });
   // Kubernetes' own components still answer to the older name.
   app.get(['/livez', '/healthz'], (_request, response) => {
@@ -308,10 +313,15 @@ export function createApp(
     if (response.headersSent) next(error);
     else response.status(500).type('text').send('Internal error\n');
   });
-  return app;
+  return {
+    express: app,
+    endStreams() {
+      updates.close();
+    },
+  };
 }
 
-interface Address {
+interface ListenAddress {
   /** null: every address of the machine. */
   readonly host: string | null;
   /** 0: one that is free. */
@@ -334,10 +344,10 @@ const reasons: Readonly<Record<string, string>> = {
 const graceMs = 2000;
 
 /** Serves the application; throws an Error for people when it cannot listen there. */
-export async function listen(app: Express, address: Address): Promise<RunningServer> {
+export async function listen(app: WebApp, address: ListenAddress): Promise<RunningServer> {
   const { host, port } = address;
   // A callback of app.listen would be called for errors too.
-  const server: Server = host === null ? app.listen(port) : app.listen(port, host);
+  const server: Server = host === null ? app.express.listen(port) : app.express.listen(port, host);
   // Slow requests must not hold connections: there is nothing to upload.
   server.headersTimeout = 5000;
   server.requestTimeout = 10_000;
@@ -355,13 +365,13 @@ export async function listen(app: Express, address: Address): Promise<RunningSer
   let closing: Promise<void> | null = null;
   return {
     port: (server.address() as AddressInfo).port,
-    close: () => (closing ??= closed(app, server)),
+    close: () => (closing ??= closeServer(app, server)),
   };
 }
 
-async function closed(app: Express, server: Server): Promise<void> {
+async function closeServer(app: WebApp, server: Server): Promise<void> {
   const done = once(server, 'close');
-  ending.get(app)?.();
+  app.endStreams();
   server.close();
   const grace = setTimeout(() => server.closeAllConnections(), graceMs);
   await done;

@@ -1,11 +1,11 @@
-// The two formats in which Prometheus reads: its own text format 0.0.4 and OpenMetrics 1.0.0.
+// The two text formats of Prometheus: text format 0.0.4 and OpenMetrics 1.0.0.
 //
-// They differ little: in OpenMetrics the family of a counter is named without the _total of its
-// samples, bounds of buckets are floats and have exemplars, units are said, and the end is marked.
-// Left out: timestamps of samples, and the protobuf format, which native histograms would need.
+// In OpenMetrics the family of a counter has no _total in its name, bounds of buckets are floats
+// and have exemplars, units are included, and the end is marked. Left out: timestamps of samples,
+// and the protobuf format, which native histograms would require.
 
 import type { Exemplar } from '../../audit/measure/histogram.ts';
-import type { Sample } from './sample.ts';
+import type { SampleLabels } from './family.ts';
 
 export type ExpositionFormat = 'text' | 'openmetrics';
 
@@ -14,95 +14,72 @@ export const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
   openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 };
 
-/** What ends an exposition. */
+/** The last line of an exposition. */
 export const ends: Readonly<Record<ExpositionFormat, string>> = {
   text: '',
   openmetrics: '# EOF\n',
 };
 
-interface Range {
-  readonly type: string;
-  readonly version: string | null;
-  readonly quality: number;
-}
-
-function rangesOf(accept: string): Range[] {
-  return accept.split(',').map((text) => {
-    const [type = '', ...more] = text.split(';').map((part) => part.trim().toLowerCase());
-    const of = (name: string): string | null =>
-      more.find((one) => one.startsWith(`${name}=`))?.slice(name.length + 1) ?? null;
-    const quality = Number(of('q') ?? 1);
-    const version = of('version')?.replaceAll('"', '') ?? null;
-    return { type, version, quality: quality > 0 ? quality : 0 };
-  });
-}
-
 /**
- * The format that an Accept header prefers; whoever wants neither gets text, as from every
- * exporter. Versions that are not written here do not count, other parameters are ignored.
+ * The format that an Accept header prefers; text if it accepts neither. Ranges of other versions
+ * are ignored, and so are other parameters.
  */
-export function negotiateFormat(accept: string | undefined): ExpositionFormat {
-  const ranges = rangesOf(accept ?? '*/*');
-  const best = (types: readonly string[], version: string): number =>
+export function negotiateFormat(accept = '*/*'): ExpositionFormat {
+  const ranges = accept.split(',').map((range) => {
+    const [type = '', ...parameters] = range.split(';').map((part) => part.trim().toLowerCase());
+    const values = parameters.map((part) => part.split('='));
+    const { q, version } = Object.fromEntries(values) as Partial<Record<string, string>>;
+    return { type, version: version?.replaceAll('"', ''), quality: Number(q ?? 1) };
+  });
+  const qualityOf = (types: readonly string[], wanted: string): number =>
     ranges
-      .filter((range) => types.includes(range.type) && (range.version ?? version) === version)
-      .reduce((most, { quality }) => Math.max(most, quality), 0);
-  const open = best(['application/openmetrics-text'], '1.0.0');
-  return open > 0 && open >= best(['text/plain', 'text/*', '*/*'], '0.0.4')
-    ? 'openmetrics'
-    : 'text';
+      .filter(({ type, version = wanted }) => types.includes(type) && version === wanted)
+      .reduce((best, { quality }) => (quality > best ? quality : best), 0);
+  const open = qualityOf(['application/openmetrics-text'], '1.0.0');
+  const isOpen = open > 0 && open >= qualityOf(['text/plain', 'text/*', '*/*'], '0.0.4');
+  return isOpen ? 'openmetrics' : 'text';
 }
 
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '"': '\\"', '\n': '\\n' };
 
-/** Labels as they stand between braces. */
-export function labelsText(labels: Sample['labels']): string {
-  let text = '';
-  for (const [label, value] of Object.entries(labels)) {
-    const safe = /[\\"\n]/.test(value)
-      ? value.replace(/[\\"\n]/g, (character) => escapes[character] ?? '')
-      : value;
-    text += `${text === '' ? '' : ','}${label}="${safe}"`;
-  }
-  return text;
-}
+/** Labels as they appear between braces. */
+export const formatLabels = (labels: SampleLabels): string =>
+  Object.entries(labels)
+    .map(
+      ([label, value]) => `${label}="${value.replace(/[\\"\n]/g, (char) => escapes[char] ?? '')}"`,
+    )
+    .join(',');
 
-/** A value or a bound as both formats spell it. */
-function numberText(value: number): string {
-  if (Number.isFinite(value)) return String(value);
-  if (Number.isNaN(value)) return 'NaN';
-  return value > 0 ? '+Inf' : '-Inf';
-}
+/** A value or a bound, as both formats write it. */
+const formatNumber = (value: number): string =>
+  value === Infinity ? '+Inf' : value === -Infinity ? '-Inf' : String(value);
 
-/** One series; `labels` as they stand between braces. Only OpenMetrics has exemplars. */
-export function seriesText(
+/** One series. `labels` are formatted; only OpenMetrics has exemplars. */
+export function formatSeries(
   name: string,
   labels: string,
   value: number,
   exemplar?: Exemplar,
 ): string {
-  const series = `${name}${labels === '' ? '' : `{${labels}}`} ${numberText(value)}`;
+  const series = `${name}${labels === '' ? '' : `{${labels}}`} ${formatNumber(value)}`;
   if (exemplar === undefined) return `${series}\n`;
   const { traceId, value: observed, at } = exemplar;
-  return `${series} # {trace_id="${traceId}"} ${numberText(observed)} ${numberText(at)}\n`;
+  return `${series} # {trace_id="${traceId}"} ${formatNumber(observed)} ${formatNumber(at)}\n`;
 }
 
-/** What stands before the samples of a family. `help` has no line break and no backslash. */
-export function headText(
+/** The lines before the samples of a family. `help` has no line break and no backslash. */
+export function formatHead(
   family: { readonly name: string; readonly type: string; readonly help: string },
   format: ExpositionFormat,
   unit = 'none',
 ): string {
+  const isOpen = format === 'openmetrics';
   const { type, help } = family;
-  const isBare = format === 'openmetrics' && type === 'counter';
-  const name = isBare ? family.name.replace(/_total$/, '') : family.name;
-  const isSaid = format === 'openmetrics' && name.endsWith(`_${unit}`);
-  const said = isSaid ? `# UNIT ${name} ${unit}\n` : '';
-  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${said}`;
+  const name = isOpen && type === 'counter' ? family.name.replace(/_total$/, '') : family.name;
+  const unitLine = isOpen && name.endsWith(`_${unit}`) ? `# UNIT ${name} ${unit}\n` : '';
+  return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${unitLine}`;
 }
 
 /** The upper bound of a bucket, as a label. */
-export function boundText(bound: number, format: ExpositionFormat): string {
-  const text = numberText(bound);
-  return format === 'openmetrics' && Number.isInteger(bound) ? `${text}.0` : text;
-}
+export const formatBound = (bound: number, format: ExpositionFormat): string =>
+  formatNumber(bound) + (format === 'openmetrics' && Number.isInteger(bound) ? '.0' : '');

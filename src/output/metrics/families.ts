@@ -1,33 +1,55 @@
-// The catalogue of families, from which /metrics and docs/metrics.md are both made, so that
-// neither can know of a family, a label or a help text that the other does not.
+// The catalogue of metric families, from which /metrics and docs/metrics.md are both made.
 //
 // Names follow Prometheus' conventions: the prefix endpoint_auditor_, base units, counters in
-// _total, no label that is also in the name. Every label has a small set of known values, which are
-// there from the first scrape with 0, so that rates and alerts see the first event. No pod, address
-// or object is ever a label: which ones is said by /api/v1/findings and by reports. A Service is
-// one only in the families of service-families.ts. Families of the process itself are
-// prom-client's; which of them are shown is said here.
+// _total, no label that is also in the name. No pod, address or object is a label: use
+// /api/v1/findings and reports for those. A Service is one only in service-families.ts. prom-client
+// makes the families of the process; this file selects them.
 
-import { severities } from '../../audit/finding/catalogue.ts';
+import { catalogue, severities } from '../../audit/finding/catalogue.ts';
+import type { Code } from '../../audit/finding/catalogue.ts';
 import type { UnknownReason } from '../../audit/finding/verdicts.ts';
 import { verdicts } from '../../audit/finding/verdicts.ts';
 import { durationBounds } from '../../audit/measure/lag.ts';
+import type { InputState } from '../../audit/pending/progress.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
-import { agentFamilies } from './agent-families.ts';
-import type { MetricFamily, MetricsState, OpenedFindings } from './family.ts';
-import { samplesByCode, codes, countOpened } from './family.ts';
-import { lagFamilies } from './lag-families.ts';
-import { packingFamilies, sizeFamilies } from './object-families.ts';
-import type { Sample } from './sample.ts';
-import { traceFamilies } from './trace-families.ts';
-import { watchFamilies } from './watch-families.ts';
+import { resources } from '../../model/objects.ts';
+import type { MetricFamily, Sample } from './family.ts';
+import { familiesOf } from './family.ts';
+import {
+  lagFamilies,
+  packingFamilies,
+  sizeFamilies,
+  traceFamilies,
+} from './measurement-families.ts';
+import type { MetricsState, OpenedFindings } from './state.ts';
+import {
+  agentStates,
+  countOpened,
+  reconnectReasons,
+  relistReasons,
+  visitResults,
+} from './state.ts';
 
-// --- samples ---
+const { gauge, counter, histogram } = familiesOf<MetricsState>('endpoint_auditor_');
 
-const one = (value: number, labels: Sample['labels'] = {}): Sample[] => [{ labels, value }];
+const keysOf = <Key extends string>(record: Readonly<Record<Key, unknown>>): Key[] =>
+  Object.keys(record) as Key[];
 
-// Made from a record, so that a reason that is new in audit/verdict.ts cannot be forgotten here.
-const unknownReasons = Object.keys({
+const codes = keysOf(catalogue);
+
+/** One sample per code with its usual severity, and one per exception that occurred. */
+function samplesByCode(counts: OpenedFindings): Sample[] {
+  return codes.flatMap((code: Code) =>
+    severities.flatMap((severity) => {
+      const fallback = catalogue[code].severity === severity ? 0 : undefined;
+      const value = counts[code]?.[severity] ?? fallback;
+      return value === undefined ? [] : [{ labels: { code, severity }, value }];
+    }),
+  );
+}
+
+// Records, so that the compiler requires an entry for a new reason or state.
+const unknownReasons = keysOf<UnknownReason>({
   'pods-not-known': true,
   'nodes-not-known': true,
   'endpoints-not-known': true,
@@ -42,209 +64,284 @@ const unknownReasons = Object.keys({
   'agent-absent': true,
   'agent-refused': true,
   'agent-stale': true,
-} satisfies Record<UnknownReason, true>) as UnknownReason[];
+});
 
-/** Reasons for which input is dropped that are known from the start. */
-const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'] as const;
+const watchStates = keysOf<InputState>({
+  listing: true,
+  synced: true,
+  relisting: true,
+  stale: true,
+  off: true,
+});
 
-function standingFindings({ summary }: MetricsState): Sample[] {
-  const counts: OpenedFindings = {};
-  for (const finding of summary.findings) countOpened(counts, finding);
-  return samplesByCode(counts);
-}
+/** The reasons to drop input that have a series from the start. */
+const dropReasons = ['stale', 'repeated', 'unreadable', 'skipped'];
 
-function droppedSamples({ dropped }: MetricsState): Sample[] {
-  const reasons = new Set([...dropReasons, ...Object.keys(dropped)]);
-  return [...reasons].map((reason) => ({ labels: { reason }, value: dropped[reason] ?? 0 }));
-}
+/** The counters of what watches sent, by result. */
+const frameCounters = {
+  delivered: 'events',
+  repeated: 'repeated',
+  stale: 'stale',
+  bookmark: 'bookmarks',
+  garbled: 'badFrames',
+  unreadable: 'unreadable',
+} as const;
 
-// --- catalogue ---
-
-const prefix = 'endpoint_auditor_';
-
-const verdictFamilies: readonly MetricFamily[] = [
-  {
-    name: `${prefix}findings`,
-    type: 'gauge',
+const auditFamilies = [
+  gauge({
+    name: 'findings',
     help: 'Findings that stand, by code and severity.',
     labels: { code: codes, severity: severities },
-    unit: 'none',
-    stability: 'stable',
     source: 'audit/pending/pending.ts',
-    samples: standingFindings,
-  },
-  {
-    name: `${prefix}findings_opened_total`,
-    type: 'counter',
+    collect({ summary }) {
+      const counts: OpenedFindings = {};
+      for (const finding of summary.findings) countOpened(counts, finding);
+      return samplesByCode(counts);
+    },
+  }),
+  counter({
+    name: 'findings_opened_total',
     help: 'Findings opened since the start, those that are resolved included.',
     labels: { code: codes, severity: severities },
-    unit: 'none',
-    stability: 'stable',
     source: 'audit/pending/pending.ts',
-    samples: ({ opened }) => samplesByCode(opened),
-  },
-  {
-    name: `${prefix}services`,
-    type: 'gauge',
+    collect: ({ opened }) => samplesByCode(opened),
+  }),
+  gauge({
+    name: 'services',
     help: 'Services that exist.',
-    labels: {},
-    unit: 'none',
-    stability: 'stable',
     source: 'audit/summary.ts',
-    samples: ({ summary }) => one(summary.services),
-  },
-  {
-    name: `${prefix}services_foreign`,
-    type: 'gauge',
+    value: ({ summary }) => summary.services,
+  }),
+  gauge({
+    name: 'services_foreign',
     help: 'Services, or names without a Service, whose endpoints somebody else writes; not judged.',
-    labels: {},
-    unit: 'none',
-    stability: 'stable',
     source: 'audit/summary.ts',
-    samples: ({ summary }) => one(summary.foreign),
-  },
-  {
-    name: `${prefix}outputs`,
-    type: 'gauge',
+    value: ({ summary }) => summary.foreign,
+  }),
+  gauge({
+    name: 'outputs',
     help:
       'Outputs of Services by verdict; a Service has one per output that somebody must write, ' +
       'and a Service port one (node) per node whose rules are known.',
     labels: { output: verdictOutputs, verdict: verdicts },
-    unit: 'none',
-    stability: 'stable',
     source: 'audit/service/verdict.ts',
-    samples: ({ summary }) =>
-      verdictOutputs.flatMap((output) =>
-        verdicts.map((verdict) => ({
-          labels: { output, verdict },
-          value: summary.verdicts[output][verdict],
-        })),
-      ),
-  },
-  {
-    name: `${prefix}outputs_unknown`,
-    type: 'gauge',
+    value: ({ summary }, { output, verdict }) => summary.verdicts[output][verdict],
+  }),
+  gauge({
+    name: 'outputs_unknown',
     help: 'Outputs that cannot be judged and Services that cannot be read, by the reason.',
     labels: { reason: unknownReasons },
-    unit: 'none',
-    stability: 'stable',
     source: 'audit/service/verdict.ts',
-    samples: ({ summary }) =>
-      unknownReasons.map((reason) => ({
-        labels: { reason },
-        value: summary.unknown[reason] ?? 0,
-      })),
-  },
-  {
-    name: `${prefix}pending_oldest_seconds`,
-    type: 'gauge',
+    value: ({ summary }, { reason }) => summary.unknown[reason] ?? 0,
+  }),
+  gauge({
+    name: 'pending_oldest_seconds',
     help: 'Age of the oldest difference that is within the settle window; 0 where there is none.',
     labels: { output: verdictOutputs },
-    unit: 'seconds',
-    stability: 'stable',
     source: 'audit/summary.ts',
-    samples: ({ summary, now }) =>
-      verdictOutputs.map((output) => ({
-        labels: { output },
-        value: Math.max(0, now - (summary.pendingSince[output] ?? now)),
-      })),
-  },
-  {
-    name: `${prefix}audit_duration_seconds`,
-    type: 'histogram',
+    value: ({ summary, now }, { output }) =>
+      Math.max(0, now - (summary.pendingSince[output] ?? now)),
+  }),
+  histogram({
+    name: 'audit_duration_seconds',
     help:
       'How long taking in one entry of the input kept the process busy, judging included; full: ' +
       'judging began with it, and everything was judged.',
     labels: { scope: ['full', 'change'] },
-    unit: 'seconds',
     stability: 'experimental',
     source: 'auditor/auditor.ts',
     bounds: durationBounds,
-    histograms: ({ durations }) => [
-      { labels: { scope: 'full' }, histogram: durations.full },
-      { labels: { scope: 'change' }, histogram: durations.change },
-    ],
-  },
-  {
-    name: `${prefix}services_with_series`,
-    type: 'gauge',
+    histogram: ({ durations }, { scope }) => durations[scope],
+  }),
+  gauge({
+    name: 'services_with_series',
     help: 'Services that have series of their own.',
-    labels: {},
-    unit: 'none',
-    stability: 'stable',
     source: 'output/metrics/service-rows.ts',
-    samples: ({ perService }) => one(perService.rows.length),
-  },
-  {
-    name: `${prefix}services_left_out`,
-    type: 'gauge',
+    value: ({ perService }) => perService.rows.length,
+  }),
+  gauge({
+    name: 'services_left_out',
     help: 'Services that would have series of their own but for --metrics.max-services.',
-    labels: {},
-    unit: 'none',
-    stability: 'stable',
     source: 'output/metrics/service-rows.ts',
-    samples: ({ perService }) => one(perService.leftOut),
-  },
+    value: ({ perService }) => perService.leftOut,
+  }),
 ];
 
-const inputFamilies: readonly MetricFamily[] = [
-  {
-    name: `${prefix}dropped_total`,
-    type: 'counter',
+const watchFamilies = [
+  gauge({
+    name: 'ready',
+    help: 'Whether all that is needed is known and was seen within a minute: 1, else 0.',
+    source: 'auditor/queries.ts',
+    value: ({ ready }) => (ready ? 1 : 0),
+  }),
+  gauge({
+    name: 'watch_state',
+    help: 'The state of the watch of a resource: 1 for the one that it is in, else 0.',
+    labels: { resource: resources, state: watchStates },
+    source: 'audit/pending/progress.ts',
+    value: ({ watches }, { resource, state }) =>
+      watches.inputs.get(resource)?.state === state ? 1 : 0,
+  }),
+  gauge({
+    name: 'watch_unseen_seconds',
+    help: 'For how long the watch of a resource has not been synced; 0 while it is.',
+    labels: { resource: resources },
+    source: 'audit/pending/progress.ts',
+    value: ({ watches, now }, { resource }) =>
+      Math.max(0, now - (watches.inputs.get(resource)?.blindSince ?? now)),
+  }),
+  counter({
+    name: 'confirm_reads_total',
+    help:
+      'Reads of a Service before a difference of it becomes a finding: it stands (confirmed), ' +
+      'the watch is behind what was read (lagging), or the read failed.',
+    labels: { result: ['confirmed', 'lagging', 'failed'] },
+    source: 'audit/pending/confirm.ts',
+    value: ({ watches }, { result }) => watches.confirmations[result],
+  }),
+  counter({
+    name: 'watch_requests_total',
+    help: 'Lists that were complete, and watches that were accepted.',
+    labels: { resource: resources, verb: ['list', 'watch'] },
+    stability: 'experimental',
+    source: 'cluster/api/reflector.ts',
+    value: ({ watches }, { resource, verb }) =>
+      watches.counters.get(resource)?.[verb === 'list' ? 'lists' : 'watches'] ?? 0,
+  }),
+  counter({
+    name: 'watch_frames_total',
+    help: 'What watches and lists have sent, by what became of it.',
+    labels: { resource: resources, result: keysOf(frameCounters) },
+    stability: 'experimental',
+    source: 'cluster/api/reflector.ts',
+    value: ({ watches }, { resource, result }) =>
+      watches.counters.get(resource)?.[frameCounters[result]] ?? 0,
+  }),
+  counter({
+    name: 'watch_refusals_total',
+    help: 'Requests that the API server refused.',
+    labels: { resource: resources, reason: ['throttled', 'unauthorised', 'denied'] },
+    stability: 'experimental',
+    source: 'cluster/api/reflector.ts',
+    value: ({ watches }, { resource, reason }) => watches.counters.get(resource)?.[reason] ?? 0,
+  }),
+  counter({
+    name: 'watch_relists_total',
+    help: 'New lists since history was lost.',
+    labels: { resource: resources, reason: relistReasons },
+    stability: 'experimental',
+    source: 'cluster/api/reflector.ts',
+    value: ({ watches }, { resource, reason }) =>
+      watches.counters.get(resource)?.relists[reason] ?? 0,
+  }),
+  counter({
+    name: 'watch_reconnects_total',
+    help: 'Watches that ended and were opened again.',
+    labels: { resource: resources, reason: reconnectReasons },
+    stability: 'experimental',
+    source: 'cluster/api/reflector.ts',
+    value: ({ watches }, { resource, reason }) =>
+      watches.counters.get(resource)?.reconnects[reason] ?? 0,
+  }),
+  counter({
+    name: 'watch_bytes_total',
+    help: 'Bytes that lists and watches have sent.',
+    labels: { resource: resources },
+    stability: 'experimental',
+    source: 'cluster/api/reflector.ts',
+    value: ({ watches }, { resource }) => watches.counters.get(resource)?.bytes ?? 0,
+  }),
+];
+
+const agentFamilies = [
+  gauge({
+    name: 'node_agents',
+    help:
+      'Nodes by how their agent stands: it answers, is not heard of (stale), does not accept us ' +
+      'or is not understood (refused), or there is none (absent).',
+    labels: { state: agentStates },
+    source: 'agent/client/scraper.ts',
+    value: ({ agents }, { state }) => agents.states[state],
+  }),
+  gauge({
+    name: 'node_report_oldest_seconds',
+    help: 'Age of the oldest report of an agent that answers; 0 without any.',
+    source: 'agent/client/scraper.ts',
+    value: ({ agents, now }) => Math.max(0, now - (agents.oldestSeenAt ?? now)),
+  }),
+  gauge({
+    name: 'node_frontends_divergent',
+    help:
+      'Frontends of all nodes whose digest is not the one that follows from the cluster; those ' +
+      'that no digest can tell of, such as with several right fates, are not among them.',
+    stability: 'experimental',
+    source: 'audit/node/observation.ts',
+    value: ({ agents }) => agents.divergent,
+  }),
+  counter({
+    name: 'agent_visits_total',
+    help:
+      'Visits to agents: a report was there (seen), there was none yet (early), the agent did ' +
+      'not accept us or was not understood (refused), or it did not answer (silent).',
+    labels: { result: visitResults },
+    stability: 'experimental',
+    source: 'agent/client/scraper.ts',
+    value: ({ agents }, { result }) => agents.visits[result],
+  }),
+  counter({
+    name: 'agent_bytes_total',
+    help: 'Bytes of the answers of agents.',
+    stability: 'experimental',
+    source: 'agent/client/client.ts',
+    value: ({ agents }) => agents.bytes,
+  }),
+];
+
+const inputFamilies = [
+  counter({
+    name: 'dropped_total',
     help:
       'Input that was not used: events older than what is held (stale) or equal to it ' +
       '(repeated), objects that could not be read, lines that were skipped.',
     labels: { reason: dropReasons },
-    unit: 'none',
     stability: 'experimental',
     source: 'cluster/store/store.ts',
-    samples: droppedSamples,
-  },
-  {
-    name: `${prefix}input_timestamp_seconds`,
-    type: 'gauge',
+    collect: ({ dropped }) =>
+      [...new Set([...dropReasons, ...Object.keys(dropped)])].map((reason) => {
+        return { labels: { reason }, value: dropped[reason] ?? 0 };
+      }),
+  }),
+  gauge({
+    name: 'input_timestamp_seconds',
     help: 'The clock of the input, which is not that of the scrape when a recording is replayed.',
-    labels: {},
-    unit: 'seconds',
-    stability: 'stable',
     source: 'auditor/auditor.ts',
-    samples: ({ now }) => one(now),
-  },
-  {
-    name: `${prefix}input_start_timestamp_seconds`,
-    type: 'gauge',
+    value: ({ now }) => now,
+  }),
+  gauge({
+    name: 'input_start_timestamp_seconds',
     help: 'When the input began, on its own clock.',
-    labels: {},
-    unit: 'seconds',
-    stability: 'stable',
     source: 'auditor/auditor.ts',
-    samples: ({ startedAt }) => one(startedAt),
-  },
-  {
-    name: `${prefix}build_info`,
-    type: 'gauge',
+    value: ({ startedAt }) => startedAt,
+  }),
+  gauge({
+    name: 'build_info',
     help: 'Always 1; the label is the version of endpoint-auditor.',
     labels: { version: [] },
-    unit: 'none',
-    stability: 'stable',
     source: 'main.ts',
-    samples: ({ version }) => one(1, { version }),
-  },
-  {
-    name: `${prefix}release_info`,
-    type: 'gauge',
+    collect: ({ version }) => [{ labels: { version }, value: 1 }],
+  }),
+  gauge({
+    name: 'release_info',
     help: 'Always 1; the label is the Kubernetes release whose controllers are shadowed.',
     labels: { release: [] },
-    unit: 'none',
-    stability: 'stable',
     source: 'shadow/release.ts',
-    samples: ({ releaseMinor }) => one(1, { release: `1.${releaseMinor}` }),
-  },
+    collect: ({ releaseMinor }) => [{ labels: { release: `1.${releaseMinor}` }, value: 1 }],
+  }),
 ];
 
 /** The families as the documentation groups them. */
-export const sections: readonly (readonly [string, readonly MetricFamily[]])[] = [
-  ['Verdicts and findings', verdictFamilies],
+export const sections: readonly (readonly [string, readonly MetricFamily<MetricsState>[]])[] = [
+  ['Verdicts and findings', auditFamilies],
   ['Lag', lagFamilies],
   ['Traces', traceFamilies],
   ['Packing of slices', packingFamilies],
@@ -254,52 +351,72 @@ export const sections: readonly (readonly [string, readonly MetricFamily[]])[] =
   ['Input and build', inputFamilies],
 ];
 
-/** Every family of /metrics that is ours, in the order of the documentation. */
-export const families: readonly MetricFamily[] = sections.flatMap(([, of]) => of);
+/** Every family of /metrics except those of Services and the process, in documentation order. */
+export const families = sections.flatMap(([, section]) => section);
 
-// --- the process ---
-
-/** A family of the process itself, which prom-client makes. */
+/** A family of the process, which prom-client makes. */
 interface ProcessFamily {
   readonly name: string;
   readonly type: 'gauge' | 'counter' | 'histogram';
-  readonly labels: readonly string[];
   readonly help: string;
+  readonly labels: readonly string[];
 }
 
-const processGauges: readonly (readonly [string, string])[] = [
-  ['process_start_time_seconds', 'When the process started.'],
-  ['process_resident_memory_bytes', 'Resident memory.'],
-  ['process_virtual_memory_bytes', 'Virtual memory (Linux).'],
-  ['process_heap_bytes', 'Data segment (Linux).'],
-  ['process_open_fds', 'Open file descriptors (Linux).'],
-  ['process_max_fds', 'The most file descriptors that may be open (Linux).'],
-  ['nodejs_eventloop_lag_seconds', 'Event loop: lag at the scrape.'],
-  ['nodejs_eventloop_lag_mean_seconds', 'Event loop: mean delay since the scrape before.'],
-  ['nodejs_eventloop_lag_p50_seconds', 'Event loop: median delay since the scrape before.'],
-  ['nodejs_eventloop_lag_p99_seconds', 'Event loop: 99th percentile since the scrape before.'],
-  ['nodejs_eventloop_lag_max_seconds', 'Event loop: longest delay since the scrape before.'],
-  ['nodejs_heap_size_total_bytes', 'Heap that V8 has allocated.'],
-  ['nodejs_heap_size_used_bytes', 'Heap that is used.'],
-  ['nodejs_external_memory_bytes', 'Memory outside the heap, such as buffers.'],
-];
-
-const plain = (
+const processFamily = (
   type: ProcessFamily['type'],
-  [name, help]: readonly [string, string],
+  name: string,
+  help: string,
   labels: readonly string[] = [],
 ): ProcessFamily => ({ name, type, labels, help });
 
-/** The rest of what prom-client offers breaks naming rules or tells nothing here. */
+const inVersion = ['version', 'major', 'minor', 'patch'];
+
+/** The other families of prom-client break naming rules or have no use here. */
 export const processFamilies: readonly ProcessFamily[] = [
-  plain('counter', ['process_cpu_seconds_total', 'CPU time spent.']),
-  plain('counter', ['process_cpu_user_seconds_total', 'CPU time spent in user mode.']),
-  plain('counter', ['process_cpu_system_seconds_total', 'CPU time spent in system mode.']),
-  ...processGauges.map((family) => plain('gauge', family)),
-  plain(
+  processFamily('counter', 'process_cpu_seconds_total', 'CPU time spent.'),
+  processFamily('counter', 'process_cpu_user_seconds_total', 'CPU time spent in user mode.'),
+  processFamily('counter', 'process_cpu_system_seconds_total', 'CPU time spent in system mode.'),
+  processFamily('gauge', 'process_start_time_seconds', 'When the process started.'),
+  processFamily('gauge', 'process_resident_memory_bytes', 'Resident memory.'),
+  processFamily('gauge', 'process_virtual_memory_bytes', 'Virtual memory (Linux).'),
+  processFamily('gauge', 'process_heap_bytes', 'Data segment (Linux).'),
+  processFamily('gauge', 'process_open_fds', 'Open file descriptors (Linux).'),
+  processFamily('gauge', 'process_max_fds', 'The most file descriptors that may be open (Linux).'),
+  processFamily('gauge', 'nodejs_eventloop_lag_seconds', 'Event loop: lag at the scrape.'),
+  processFamily(
     'gauge',
-    ['nodejs_version_info', 'Always 1; the labels are the version of Node.'],
-    ['version', 'major', 'minor', 'patch'],
+    'nodejs_eventloop_lag_mean_seconds',
+    'Event loop: mean delay since the scrape before.',
   ),
-  plain('histogram', ['nodejs_gc_duration_seconds', 'Duration of garbage collections.'], ['kind']),
+  processFamily(
+    'gauge',
+    'nodejs_eventloop_lag_p50_seconds',
+    'Event loop: median delay since the scrape before.',
+  ),
+  processFamily(
+    'gauge',
+    'nodejs_eventloop_lag_p99_seconds',
+    'Event loop: 99th percentile since the scrape before.',
+  ),
+  processFamily(
+    'gauge',
+    'nodejs_eventloop_lag_max_seconds',
+    'Event loop: longest delay since the scrape before.',
+  ),
+  processFamily('gauge', 'nodejs_heap_size_total_bytes', 'Heap that V8 has allocated.'),
+  processFamily('gauge', 'nodejs_heap_size_used_bytes', 'Heap that is used.'),
+  processFamily(
+    'gauge',
+    'nodejs_external_memory_bytes',
+    'Memory outside the heap, such as buffers.',
+  ),
+  processFamily(
+    'gauge',
+    'nodejs_version_info',
+    'Always 1; the labels are the version of Node.',
+    inVersion,
+  ),
+  processFamily('histogram', 'nodejs_gc_duration_seconds', 'Duration of garbage collections.', [
+    'kind',
+  ]),
 ];

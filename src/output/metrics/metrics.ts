@@ -1,112 +1,123 @@
-// /metrics: the catalogue of families.ts, the families of single Services, and what prom-client
-// knows of the process.
+// The content of /metrics: the families of families.ts, the families of single Services, and the
+// families of the process, which prom-client makes.
 //
-// Everything is text from the start: a registry would hold each series as an object, and filling
-// and rendering it would block for a quarter of a second where a hundred thousand series are shown.
-// Texts of single Services are there already (service-rows.ts) and are joined piece by piece, so
-// that others can work between two pieces.
+// Everything is text from the start. A registry would store each series as an object, and rendering
+// a hundred thousand series would block the process for a quarter of a second. service-rows.ts
+// caches the texts of single Services; this file joins them piece by piece, so that other work can
+// run between two pieces.
 
 import type { MetricValue } from 'prom-client';
 import { collectDefaultMetrics, Registry } from 'prom-client';
 
 import type { ExpositionFormat } from './exposition.ts';
-import { boundText, ends, headText, labelsText, seriesText } from './exposition.ts';
+import { ends, formatBound, formatHead, formatLabels, formatSeries } from './exposition.ts';
 import { families, processFamilies } from './families.ts';
-import type { MetricFamily, MetricsState } from './family.ts';
+import type { HistogramFamily, MetricFamily } from './family.ts';
 import { serviceFamilies } from './service-families.ts';
+import type { MetricsState } from './state.ts';
 
-let processRegistry: Registry | null = null;
+/** A scrape, piece by piece. */
+export type MetricsRenderer = (
+  state: MetricsState,
+  format: ExpositionFormat,
+) => AsyncGenerator<string, void>;
 
-/** Observes the process from the first call on: garbage collections before it are not counted. */
-function processMetrics(): Registry {
-  if (processRegistry !== null) return processRegistry;
-  const registry = new Registry();
-  // The utilization that is sampled at this interval is not kept.
-  collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: 60_000 });
-  const kept = new Set(processFamilies.map(({ name }) => name));
-  for (const { name } of registry.getMetricsAsArray()) {
-    if (!kept.has(name)) registry.removeSingleMetric(name);
-  }
-  return (processRegistry = registry);
+/** Observes the process from its first scrape on: earlier garbage collections are not counted. */
+export function createMetricsRenderer(): MetricsRenderer {
+  let registry: Registry | null = null;
+  return async function* (state, format) {
+    registry ??= observeProcess();
+    const processText = await formatProcess(registry, format);
+    yield families.map((family) => formatFamily(family, state, format)).join('');
+    yield* servicePieces(state.perService.rows, format);
+    yield processText + ends[format];
+  };
 }
 
-function histogramText(
-  family: MetricFamily & { readonly type: 'histogram' },
+function observeProcess(): Registry {
+  const registry = new Registry();
+  // The long interval turns off sampling of the event loop utilization, whose family is removed.
+  collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: 60_000 });
+  const selected = new Set(processFamilies.map(({ name }) => name));
+  for (const { name } of registry.getMetricsAsArray()) {
+    if (!selected.has(name)) registry.removeSingleMetric(name);
+  }
+  return registry;
+}
+
+async function formatProcess(registry: Registry, format: ExpositionFormat): Promise<string> {
+  let text = '';
+  for (const { name, help, type, values } of await registry.getMetricsAsJSON()) {
+    if (values.length === 0) continue;
+    text += formatHead({ name, help, type }, format);
+    // Values of histograms name their series, which the types of prom-client leave out.
+    for (const sample of values as readonly (MetricValue<string> & { metricName?: string })[]) {
+      const labels = Object.entries(sample.labels).map(([label, value]) => {
+        return [label, label === 'le' ? formatBound(toBound(value), format) : String(value)];
+      });
+      const labelText = formatLabels(Object.fromEntries(labels) as Record<string, string>);
+      text += formatSeries(sample.metricName ?? name, labelText, sample.value);
+    }
+  }
+  return text;
+}
+
+/** Bounds of prom-client are numbers, except for the last. */
+const toBound = (le: string | number | undefined): number =>
+  le === '+Inf' ? Infinity : Number(le);
+
+function formatFamily(
+  family: MetricFamily<MetricsState>,
   state: MetricsState,
   format: ExpositionFormat,
 ): string {
-  const { name } = family;
+  const text =
+    family.type === 'histogram'
+      ? formatHistograms(family, state, format)
+      : family
+          .collect(state)
+          .map(({ labels, value }) => formatSeries(family.name, formatLabels(labels), value))
+          .join('');
+  return text === '' ? '' : formatHead(family, format, family.unit) + text;
+}
+
+function formatHistograms(
+  { name, collect }: HistogramFamily<MetricsState>,
+  state: MetricsState,
+  format: ExpositionFormat,
+): string {
   let text = '';
-  for (const { labels, histogram } of family.histograms(state)) {
-    const known = labelsText(labels);
-    const before = known === '' ? '' : `${known},`;
+  for (const { labels, histogram } of collect(state)) {
+    const labelText = formatLabels(labels);
+    const prefix = labelText === '' ? '' : `${labelText},`;
     let below = 0;
     for (const [index, bound] of [...histogram.bounds, Infinity].entries()) {
       below += histogram.counts[index] ?? 0;
-      const le = `${before}le="${boundText(bound, format)}"`;
+      const le = `${prefix}le="${formatBound(bound, format)}"`;
       const exemplar = format === 'openmetrics' ? histogram.exemplars?.[index] : undefined;
-      text += seriesText(`${name}_bucket`, le, below, exemplar);
+      text += formatSeries(`${name}_bucket`, le, below, exemplar);
     }
-    text += seriesText(`${name}_sum`, known, histogram.sum);
-    text += seriesText(`${name}_count`, known, histogram.count);
+    text += formatSeries(`${name}_sum`, labelText, histogram.sum);
+    text += formatSeries(`${name}_count`, labelText, histogram.count);
   }
   return text;
 }
 
-function familyText(family: MetricFamily, state: MetricsState, format: ExpositionFormat): string {
-  let text = '';
-  if (family.type === 'histogram') text = histogramText(family, state, format);
-  else {
-    for (const { labels, value } of family.samples(state)) {
-      text += seriesText(family.name, labelsText(labels), value);
-    }
-  }
-  return text === '' ? '' : headText(family, format, family.unit) + text;
-}
+/** The number of Services in one piece: at most a tenth of a megabyte. */
+const perPiece = 250;
 
-/** prom-client has numbers as bounds, but for the last. */
-const boundOf = (le: string | number | undefined): number =>
-  le === '+Inf' ? Infinity : Number(le);
-
-async function processText(format: ExpositionFormat): Promise<string> {
-  let text = '';
-  for (const { name, help, type, values } of await processMetrics().getMetricsAsJSON()) {
-    if (values.length === 0) continue;
-    text += headText({ name, help, type }, format);
-    // Of histograms, each value names its series; the types of prom-client leave that out.
-    for (const one of values as readonly (MetricValue<string> & { metricName?: string })[]) {
-      const labels: Record<string, string> = {};
-      for (const [label, value] of Object.entries(one.labels)) {
-        labels[label] = label === 'le' ? boundText(boundOf(value), format) : String(value);
-      }
-      text += seriesText(one.metricName ?? name, labelsText(labels), one.value);
-    }
-  }
-  return text;
-}
-
-/** Services whose texts are joined in one piece: a tenth of a megabyte at most. */
-const joined = 250;
-
-/** What a scrape gets, piece by piece. */
-export async function* renderMetrics(
-  state: MetricsState,
+function* servicePieces(
+  rows: MetricsState['perService']['rows'],
   format: ExpositionFormat,
-): AsyncGenerator<string, void> {
-  const ofProcess = await processText(format);
-  let text = '';
-  for (const family of families) text += familyText(family, state, format);
-  yield text;
-  const { rows } = state.perService;
+): Generator<string> {
   for (const [index, family] of serviceFamilies.entries()) {
-    let isFirst = true;
-    for (let at = 0; at < rows.length; at += joined) {
+    let head = formatHead(family, format, family.unit);
+    for (let first = 0; first < rows.length; first += perPiece) {
       let piece = '';
-      for (const row of rows.slice(at, at + joined)) piece += row[index] ?? '';
+      for (const row of rows.slice(first, first + perPiece)) piece += row[index] ?? '';
       if (piece === '') continue;
-      yield isFirst ? headText(family, format, family.unit) + piece : piece;
-      isFirst = false;
+      yield head + piece;
+      head = '';
     }
   }
-  yield ofProcess + ends[format];
 }

@@ -2,7 +2,7 @@
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
-import type { MetricsState } from '../metrics/family.ts';
+import type { MetricsState } from '../metrics/state.ts';
 
 /** What the pages and the API show besides the metrics. */
 export interface PageStatus {

@@ -25,7 +25,10 @@ beforeAll(async () => {
       return null;
     },
   });
-  server = await listen(app, { host: '127.0.0.1', port: 0 });
+  server = await listen(
+    { express: app, endStreams: () => undefined },
+    { host: '127.0.0.1', port: 0 },
+  );
 });
 
 afterAll(() => server.close());

@@ -2,14 +2,14 @@ import { describe, expect, test } from 'vitest';
 
 import type { ExpositionFormat } from '../../../src/output/metrics/exposition.ts';
 import {
-  boundText,
+  formatBound,
   negotiateFormat,
-  headText,
-  labelsText,
-  seriesText,
+  formatHead,
+  formatLabels,
+  formatSeries,
 } from '../../../src/output/metrics/exposition.ts';
 
-describe('which format a scraper gets', () => {
+describe('the format for an Accept header', () => {
   const open = 'application/openmetrics-text';
   const cases: [string | undefined, ExpositionFormat][] = [
     [undefined, 'text'],
@@ -47,12 +47,12 @@ describe('which format a scraper gets', () => {
 
 describe('a series', () => {
   test('without labels has no braces', () => {
-    expect(seriesText('a', '', 1)).toBe('a 1\n');
+    expect(formatSeries('a', '', 1)).toBe('a 1\n');
   });
 
-  test('with labels, whose values may say anything', () => {
-    const labels = labelsText({ a: 'x"y', b: 'back\\slash', c: 'line\nbreak', d: 'ünï{}=,' });
-    expect(seriesText('a', labels, 0.5)).toBe(
+  test('escapes the values of labels', () => {
+    const labels = formatLabels({ a: 'x"y', b: 'back\\slash', c: 'line\nbreak', d: 'ünï{}=,' });
+    expect(formatSeries('a', labels, 0.5)).toBe(
       'a{a="x\\"y",b="back\\\\slash",c="line\\nbreak",d="ünï{}=,"} 0.5\n',
     );
   });
@@ -64,36 +64,36 @@ describe('a series', () => {
     [1e21, '1e+21'],
     [0, '0'],
   ])('of %d', (value, want) => {
-    expect(seriesText('a', '', value)).toBe(`a ${want}\n`);
+    expect(formatSeries('a', '', value)).toBe(`a ${want}\n`);
   });
 });
 
 describe('OpenMetrics', () => {
   const counter = { name: 'bytes_sent_bytes_total', type: 'counter', help: 'Sent.' };
 
-  test('names a counter without _total, and says its unit', () => {
-    expect(headText(counter, 'openmetrics', 'bytes')).toBe(
+  test('names a counter without _total, and has a line for its unit', () => {
+    expect(formatHead(counter, 'openmetrics', 'bytes')).toBe(
       '# HELP bytes_sent_bytes Sent.\n# TYPE bytes_sent_bytes counter\n' +
         '# UNIT bytes_sent_bytes bytes\n',
     );
-    expect(headText(counter, 'text', 'bytes')).toBe(
+    expect(formatHead(counter, 'text', 'bytes')).toBe(
       '# HELP bytes_sent_bytes_total Sent.\n# TYPE bytes_sent_bytes_total counter\n',
     );
   });
 
-  test('says no unit that does not end the name', () => {
+  test('has no unit line if the name does not end with the unit', () => {
     const gauge = { name: 'object_bytes_max', type: 'gauge', help: 'Most.' };
-    expect(headText(gauge, 'openmetrics', 'bytes')).toBe(headText(gauge, 'text', 'bytes'));
+    expect(formatHead(gauge, 'openmetrics', 'bytes')).toBe(formatHead(gauge, 'text', 'bytes'));
   });
 
   test('has floats as bounds', () => {
     const bounds = [1, 0.5, 1024, Infinity];
-    expect(bounds.map((bound) => boundText(bound, 'openmetrics'))).toEqual([
+    expect(bounds.map((bound) => formatBound(bound, 'openmetrics'))).toEqual([
       '1.0',
       '0.5',
       '1024.0',
       '+Inf',
     ]);
-    expect(bounds.map((bound) => boundText(bound, 'text'))).toEqual(['1', '0.5', '1024', '+Inf']);
+    expect(bounds.map((bound) => formatBound(bound, 'text'))).toEqual(['1', '0.5', '1024', '+Inf']);
   });
 });

@@ -2,9 +2,12 @@ import { describe, expect, test } from 'vitest';
 
 import { families, processFamilies } from '../../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../../src/output/metrics/service-families.ts';
+import type { OpenedFindings, WatchCounts } from '../../../src/output/metrics/state.ts';
+import { countOpened } from '../../../src/output/metrics/state.ts';
 import { metricsDocument } from '../../metrics-document.ts';
+import { findingOf, moment, seriesOf, stateOf } from '../samples.ts';
 
-describe('names follow the rules of promtool check metrics', () => {
+describe('the name follows the rules of promtool check metrics', () => {
   test.each([...families, ...serviceFamilies])('$name', ({ name, type, help, unit, labels }) => {
     expect(name).toMatch(/^endpoint_auditor_[a-z]+(?:_[a-z]+)*$/);
     expect(name.endsWith('_total')).toBe(type === 'counter');
@@ -21,8 +24,8 @@ describe('names follow the rules of promtool check metrics', () => {
   });
 });
 
-// `vitest run -u` writes the page anew.
-test('docs/metrics.md is the catalogue', async () => {
+// `vitest run -u` writes the document.
+test('docs/metrics.md is equal to the generated document', async () => {
   await expect(metricsDocument()).toMatchFileSnapshot('../../../docs/metrics.md');
 });
 
@@ -36,4 +39,121 @@ test('the document names every metric and every label', () => {
       if (values.length < 12) for (const value of values) expect(text).toContain(`\`${value}\``);
     }
   }
+});
+
+test('opened findings are counted by code and severity', () => {
+  const opened: OpenedFindings = {};
+  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'warning' }));
+  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'warning' }));
+  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'info' }));
+  expect(opened).toEqual({ 'slice-orphaned': { warning: 2, info: 1 } });
+});
+
+test('a code has its usual severity from the start, and another after it occurred', async () => {
+  const series = (opened: OpenedFindings): Promise<string[]> =>
+    seriesOf('findings_opened_total{', { opened });
+  const atStart = await series({});
+  const later = await series({ 'slice-orphaned': { critical: 3 } });
+  expect(later).toHaveLength(atStart.length + 1);
+  expect(later).toContain('code="slice-orphaned",severity="critical"} 3');
+});
+
+test('the oldest pending difference on a node has an age', async () => {
+  const { summary } = stateOf();
+  const pendingSince = { node: moment - 7 };
+  const got = await seriesOf('pending_oldest_seconds{', { summary: { ...summary, pendingSince } });
+  expect(got).toContain('output="node"} 7');
+});
+
+const watchSeries = async (...more: Parameters<typeof stateOf>): Promise<string[]> =>
+  (await seriesOf('', ...more)).filter((line) => /^(?:watch|confirm)_\w+\{/.test(line));
+
+/** Each count is different, so that a swap is visible. */
+const counts: WatchCounts = {
+  lists: 1,
+  watches: 2,
+  events: 3,
+  repeated: 4,
+  stale: 5,
+  bookmarks: 6,
+  bytes: 7,
+  badFrames: 8,
+  unreadable: 9,
+  throttled: 10,
+  unauthorised: 11,
+  denied: 12,
+  relists: { gone: 13, expired: 14, reset: 15, disorder: 16 },
+  reconnects: { eof: 17, timeout: 18, reset: 19, idle: 20, status: 21, frame: 22, older: 23 },
+};
+
+test('a lost watch has the seconds since its loss, and each counter its series', async () => {
+  const got = await watchSeries({
+    watches: {
+      inputs: new Map([
+        ['pods', { state: 'stale', blindSince: moment - 12, version: '7' }],
+        ['services', { state: 'synced', blindSince: null, version: '9' }],
+      ]),
+      confirmations: { asked: 6, confirmed: 3, lagging: 2, failed: 1 },
+      counters: new Map([['nodes', counts]]),
+    },
+  });
+  const notNodes = got.filter((line) => !line.includes('resource="nodes"'));
+  expect(notNodes.filter((line) => line.endsWith(' 1'))).toEqual([
+    'watch_state{resource="services",state="synced"} 1',
+    'watch_state{resource="pods",state="stale"} 1',
+    'confirm_reads_total{result="failed"} 1',
+  ]);
+  expect(got).toContain('watch_unseen_seconds{resource="pods"} 12');
+  expect(got).toContain('watch_unseen_seconds{resource="services"} 0');
+  expect(got).toContain('confirm_reads_total{result="lagging"} 2');
+  const names = new Map(
+    got
+      .filter((line) => line.includes('_total{resource="nodes"'))
+      .map((line) => [Number(line.split(' ')[1]), line.replace('watch_', '')]),
+  );
+  expect(names.get(23)).toBe('reconnects_total{resource="nodes",reason="older"} 23');
+  expect(names.get(16)).toBe('relists_total{resource="nodes",reason="disorder"} 16');
+  expect(names.get(8)).toBe('frames_total{resource="nodes",result="garbled"} 8');
+  expect([...names.keys()].sort((a, b) => a - b)).toEqual(
+    Array.from({ length: 23 }, (_, index) => index + 1),
+  );
+});
+
+test('input that is not live has every series of watches, all 0', async () => {
+  const got = await watchSeries();
+  expect(got).toHaveLength(5 * (5 + 1 + 23) + 3);
+  expect(got.filter((line) => !line.endsWith(' 0'))).toEqual([]);
+});
+
+async function agentValues(...more: Parameters<typeof stateOf>): Promise<Record<string, number>> {
+  const series = await seriesOf('', ...more);
+  const pairs = series
+    .filter((line) => /^(?:agent|node_(?:agents|report|frontends))_?/.test(line))
+    .map((line) => line.split(' '))
+    .map(([name = '', value]) => [name.replace(/\{\w+="(\w+)"\}/, ' $1'), Number(value)]);
+  return Object.fromEntries(pairs) as Record<string, number>;
+}
+
+test('without agents, all series of agents are 0', async () => {
+  const values = await agentValues();
+  expect(Object.keys(values)).toHaveLength(11);
+  expect(new Set(Object.values(values))).toEqual(new Set([0]));
+});
+
+test('the series of agents have the counts of the state', async () => {
+  const agents = {
+    states: { answering: 3, stale: 1, refused: 0, absent: 2 },
+    oldestSeenAt: moment - 40,
+    divergent: 9,
+    visits: { seen: 8, early: 1, refused: 0, silent: 5 },
+    bytes: 1234,
+  };
+  expect(await agentValues({ agents })).toMatchObject({
+    'node_agents answering': 3,
+    'node_agents absent': 2,
+    node_report_oldest_seconds: 40,
+    node_frontends_divergent: 9,
+    'agent_visits_total silent': 5,
+    agent_bytes_total: 1234,
+  });
 });

@@ -1,21 +1,42 @@
 import { expect, test } from 'vitest';
 
-import type { OpenedFindings } from '../../../src/output/metrics/family.ts';
-import { samplesByCode, codes, countOpened } from '../../../src/output/metrics/family.ts';
-import { findingOf } from '../samples.ts';
+import { familiesOf } from '../../../src/output/metrics/family.ts';
 
-test('opened findings are counted by code and severity', () => {
-  const opened: OpenedFindings = {};
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'warning' }));
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'warning' }));
-  countOpened(opened, findingOf({ code: 'slice-orphaned', severity: 'info' }));
-  expect(opened).toEqual({ 'slice-orphaned': { warning: 2, info: 1 } });
+const { gauge, counter } = familiesOf<{ readonly counts: Record<string, number> }>('p_');
+
+test('a family without labels has one sample', () => {
+  const family = gauge({
+    name: 'a',
+    help: 'A.',
+    source: 'a.ts',
+    value: ({ counts }) => counts.a ?? 0,
+  });
+  expect(family).toMatchObject({ name: 'p_a', type: 'gauge', labels: {}, stability: 'stable' });
+  expect(family.collect({ counts: { a: 7 } })).toEqual([{ labels: {}, value: 7 }]);
 });
 
-test('a code has its usual severity from the start, and any other once it occurred', () => {
-  expect(samplesByCode({}).length).toBe(codes.length);
-  const samples = samplesByCode({ 'slice-orphaned': { critical: 3 } });
-  expect(samples.length).toBe(codes.length + 1);
-  const labels = { code: 'slice-orphaned', severity: 'critical' };
-  expect(samples).toContainEqual({ labels, value: 3 });
+test('a family has a sample per combination of labels, except where the value is null', () => {
+  const family = counter({
+    name: 'b_total',
+    help: 'B.',
+    source: 'b.ts',
+    labels: { x: ['1', '2'], y: ['3', '4'] },
+    value: ({ counts }, { x, y }) => counts[x + y] ?? null,
+  });
+  expect(family.collect({ counts: { 13: 1, 14: 2, 24: 3 } })).toEqual([
+    { labels: { x: '1', y: '3' }, value: 1 },
+    { labels: { x: '1', y: '4' }, value: 2 },
+    { labels: { x: '2', y: '4' }, value: 3 },
+  ]);
+});
+
+test.each([
+  ['lag_seconds', 'seconds'],
+  ['bytes_max', 'none'],
+  ['object_bytes_max', 'bytes'],
+  ['update_bytes_total', 'bytes'],
+  ['fill_ratio', 'ratio'],
+  ['services', 'none'],
+])('the unit of %s is %s', (name, unit) => {
+  expect(gauge({ name, help: 'A.', source: 'a.ts', value: () => 0 }).unit).toBe(unit);
 });

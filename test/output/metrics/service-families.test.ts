@@ -1,4 +1,4 @@
-// What single Services show.
+// The samples of single Services.
 
 import { expect, test } from 'vitest';
 
@@ -10,9 +10,9 @@ function shown(more: Partial<ServiceSeriesState> = {}): Record<string, [string, 
   const nothing: ServiceSeriesState = { numbers: numbersOf(), findings: [], stale: new Set() };
   const state = { ...nothing, ...more };
   return Object.fromEntries(
-    serviceFamilies.map(({ name, samples }) => [
+    serviceFamilies.map(({ name, collect }) => [
       name.replace('endpoint_auditor_service_', ''),
-      samples(state).map(({ labels, value }) => [Object.values(labels).join(' '), value]),
+      collect(state).map(({ labels, value }) => [Object.values(labels).join(' '), value]),
     ]),
   );
 }
@@ -41,14 +41,14 @@ test('a Service that conforms has about ten series', () => {
   });
 });
 
-test('what rests on something that cannot be seen is unknown, whatever was judged before', () => {
+test('an output whose input is stale is unknown, whatever its verdict was', () => {
   expect(shown({ stale: new Set(['endpoints']) }).verdict).toEqual([
     ['endpoints unknown', 1],
     ['endpointslices conform', 1],
   ]);
 });
 
-test('findings are counted by severity, and what is pending since when', () => {
+test('findings are counted by severity, and pending outputs have their start', () => {
   const findings = [findingOf(), findingOf({ severity: 'info' }), findingOf({ severity: 'info' })];
   const share = { ...numbersOf().share, pendingSince: { endpoints: 17 } };
   const got = shown({ findings, numbers: numbersOf({ share }) });
@@ -59,7 +59,7 @@ test('findings are counted by severity, and what is pending since when', () => {
   expect(got.pending_since_timestamp_seconds).toEqual([['endpoints', 17]]);
 });
 
-test('labels never repeat those of the Service', () => {
+test('no family has a label namespace or service of its own', () => {
   for (const { labels } of serviceFamilies) {
     expect(Object.keys(labels)).not.toContain('namespace');
     expect(Object.keys(labels)).not.toContain('service');

@@ -1,0 +1,157 @@
+// The state that all samples of a scrape are collected from. Times are in Unix seconds on the clock
+// of the input: the metrics of a replayed recording show the time of the recording.
+
+import type { Code, Finding, Severity } from '../../audit/finding/catalogue.ts';
+import type { CapacityCounts } from '../../audit/measure/capacity.ts';
+import type { ClockSkew } from '../../audit/measure/clock-skew.ts';
+import type { ConditionCounts } from '../../audit/measure/conditions.ts';
+import type { DuplicateTotals } from '../../audit/measure/duplicates.ts';
+import type { FillTotals } from '../../audit/measure/fill.ts';
+import type { Histogram } from '../../audit/measure/histogram.ts';
+import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
+import type { OpenJourneys } from '../../audit/measure/journey.ts';
+import type { ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
+import type { Sizes } from '../../audit/measure/size.ts';
+import type { ConfirmCounts } from '../../audit/pending/confirm.ts';
+import type { Input } from '../../audit/pending/progress.ts';
+import type { Summary } from '../../audit/summary.ts';
+import type { Resource } from '../../model/objects.ts';
+import type { TracingCounts } from '../traces/sender.ts';
+import type { ServiceSeries } from './service-rows.ts';
+
+export interface MetricsState {
+  readonly summary: Summary;
+  readonly opened: OpenedFindings;
+  readonly fill: FillTotals;
+  readonly duplicates: DuplicateTotals;
+  readonly conditions: ConditionCounts;
+  readonly capacity: CapacityCounts;
+  readonly hints: HintCounts;
+  readonly durations: AuditDurations;
+  readonly sizes: Sizes;
+  readonly convergence: ConvergenceLag;
+  readonly trigger: TriggerLag;
+  readonly travel: JourneyLag;
+  readonly journeys: Pick<OpenJourneys, 'openCount' | 'ended'>;
+  readonly skew: ClockSkew;
+  /** Dropped input by reason; the reasons are few, fixed words. */
+  readonly dropped: Readonly<Record<string, number>>;
+  readonly now: number;
+  /** When the input began. */
+  readonly startedAt: number;
+  /** The minor version of the shadowed release: 36 for 1.36. */
+  readonly releaseMinor: number;
+  /** The version of endpoint-auditor. */
+  readonly version: string;
+  readonly ready: boolean;
+  /** Empty if the input is not live. */
+  readonly watches: WatchMetrics;
+  readonly tracing: TracingCounts;
+  /** All 0 if no agents are scraped. */
+  readonly agents: AgentMetrics;
+  /** The Services with series of their own. */
+  readonly perService: ServiceSeries;
+}
+
+/** Findings opened since the start, by code and severity. */
+export type OpenedFindings = Partial<Record<Code, Partial<Record<Severity, number>>>>;
+
+/** Counts a finding by its code and severity. */
+export function countOpened(opened: OpenedFindings, { code, severity }: Finding): void {
+  const bySeverity = (opened[code] ??= {});
+  bySeverity[severity] = (bySeverity[severity] ?? 0) + 1;
+}
+
+export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
+export const visitResults = ['seen', 'early', 'refused', 'silent'] as const;
+
+/** The state of the agents of all nodes. */
+export interface AgentMetrics {
+  /** The number of nodes by the state of their agent. */
+  readonly states: Readonly<Record<(typeof agentStates)[number], number>>;
+  /** The time of the oldest report of an answering agent; null if no agent answers. */
+  readonly oldestSeenAt: number | null;
+  /** Frontends whose digest differs from the expected one. */
+  readonly divergent: number;
+  readonly visits: Readonly<Record<(typeof visitResults)[number], number>>;
+  readonly bytes: number;
+}
+
+export const noAgents: AgentMetrics = {
+  states: { answering: 0, stale: 0, refused: 0, absent: 0 },
+  oldestSeenAt: null,
+  divergent: 0,
+  visits: { seen: 0, early: 0, refused: 0, silent: 0 },
+  bytes: 0,
+};
+
+/** The time to process one entry: `full` for entries that start the audit, `change` otherwise. */
+export type AuditDurations = Readonly<Record<'full' | 'change', Histogram>>;
+
+/** Settings that request topology hints: an annotation, or either kind of trafficDistribution. */
+export const hintModes = ['auto', 'zone', 'node'] as const;
+
+/** Why no ready endpoint has a hint; `none` if the input has no reason for it. */
+export const hintReasons = [
+  'no-ready-endpoints',
+  'node-information',
+  'one-zone',
+  'few-endpoints',
+  'overload',
+  'none',
+] as const;
+
+/** The number of Services that request hints, by the hints in their slices. */
+export type HintCounts = Readonly<
+  Record<
+    (typeof hintModes)[number],
+    {
+      /** All ready endpoints have hints, or some of them. */
+      all: number;
+      some: number;
+      readonly absent: Partial<Record<(typeof hintReasons)[number], number>>;
+    }
+  >
+>;
+
+export function noHintCounts(): HintCounts {
+  const none = () => ({ all: 0, some: 0, absent: {} });
+  return { auto: none(), zone: none(), node: none() };
+}
+
+/** The state of the watches of a live cluster. */
+export interface WatchMetrics {
+  readonly inputs: ReadonlyMap<Resource, Input>;
+  readonly confirmations: Readonly<ConfirmCounts>;
+  /** Counters since the start. */
+  readonly counters: ReadonlyMap<Resource, WatchCounts>;
+}
+
+export const relistReasons = ['gone', 'expired', 'reset', 'disorder'] as const;
+export const reconnectReasons = [
+  'eof',
+  'timeout',
+  'reset',
+  'idle',
+  'status',
+  'frame',
+  'older',
+] as const;
+
+/** The counters of one watch, which cluster/api/listwatch.ts describes. */
+export interface WatchCounts {
+  readonly lists: number;
+  readonly watches: number;
+  readonly events: number;
+  readonly repeated: number;
+  readonly stale: number;
+  readonly bookmarks: number;
+  readonly badFrames: number;
+  readonly unreadable: number;
+  readonly throttled: number;
+  readonly unauthorised: number;
+  readonly denied: number;
+  readonly bytes: number;
+  readonly relists: Readonly<Record<(typeof relistReasons)[number], number>>;
+  readonly reconnects: Readonly<Record<(typeof reconnectReasons)[number], number>>;
+}
