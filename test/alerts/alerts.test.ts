@@ -18,7 +18,7 @@ test('rules ask for what /metrics shows', () => {
   expect(problems).toEqual([]);
 });
 
-test('what is not there is told', () => {
+test('a query with an unknown metric, label or code is an error', () => {
   expect(problemsOf('sum by (pod) (endpoint_auditor_findngs)')).toEqual([
     'endpoint_auditor_findngs is no metric',
     'nothing has the label pod',

@@ -1,6 +1,6 @@
-// What arrives at the end of the way of an alert: a real Prometheus judges what it scrapes by the
-// rules as they are shipped, but on a shorter clock; a real Alertmanager sends what it is told to
-// this process. Each auditor that is scraped has a cluster of its own.
+// Receives alerts: a real Prometheus evaluates the shipped rules on a shorter clock, and a real
+// Alertmanager sends what fires to this process. Each auditor that is scraped has a cluster of its
+// own.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -146,7 +146,7 @@ export async function startAlerting(
   };
 }
 
-/** Waits until something is so, for so many seconds at most; returns whether it is. */
+/** Waits for a condition, at most for a number of seconds; returns whether it became true. */
 export async function until(isTrue: () => boolean, seconds: number): Promise<boolean> {
   const deadline = performance.now() + seconds * 1000;
   while (!isTrue() && performance.now() < deadline) await sleep(100);

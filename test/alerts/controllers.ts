@@ -38,7 +38,7 @@ import { alerts, codesOf } from './rules.ts';
 import type { Expected, Theatre } from './stages.ts';
 import { play } from './stages.ts';
 
-/** Nodes so many that a change of a large slice is costly. */
+/** Enough Nodes to make a change of a large slice costly. */
 const size = { services: 72, pods: 600, nodes: 150 };
 
 /** Seconds of the settle window: longer than what is put off. */
@@ -142,7 +142,7 @@ const overload: Expected = { alertname: 'EndpointAuditorHintsMissing', reason: '
 
 const codeOf = (found: string): string => found.slice(found.indexOf(' ') + 1);
 
-/** One of each kind that is found, and those that are told though nothing is found. */
+/** One alert for each kind of finding, and the alerts that need no finding. */
 function faults(): readonly Injected[] {
   const kinds = new Map<string, Injected>();
   for (const injected of injectedFor(newestVersion, false)) {

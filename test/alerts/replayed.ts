@@ -1,6 +1,6 @@
-// The alerts on a recording of a real cluster that is replayed faster than it was made. Every alert
-// on a finding that stood long enough must arrive, and be resolved if the finding was; no other may
-// arrive: most of the recording is ordinary change.
+// Alerts on a recording of a real cluster, replayed at a higher speed. Every alert on a finding
+// that lasted long enough must arrive, and must be resolved if the finding was. No other alert may
+// arrive, because most of the recording is ordinary change.
 
 import type { ChildProcess } from 'node:child_process';
 import { spawn } from 'node:child_process';
@@ -53,7 +53,7 @@ export async function replay(
   });
   ended.promise.catch(() => undefined);
   await serving.promise;
-  // On a busy machine it takes seconds to read the first lists, and nobody is answered meanwhile.
+  // On a busy machine the first lists take seconds, and the server does not answer meanwhile.
   for (let took = Infinity; took > 0.5;) {
     const began = now();
     await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
@@ -77,10 +77,10 @@ function alertsOn({ code, severity }: Found): string[] {
   });
 }
 
-/** For how long, in seconds of the test, findings that have an alert stand: at most, and now. */
+/** How long findings with an alert last, in seconds of the test: the longest, and the current. */
 type Standing = Map<string, { longest: number; since: number | null }>;
 
-/** Looks at the findings that stand: a finding may change its code while it does. */
+/** Reads the open findings. A finding may change its code while it is open. */
 async function look(port: number, standing: Standing): Promise<void> {
   const answer = await fetch(`http://127.0.0.1:${port}/api/v1/findings`);
   const { standing: found } = (await answer.json()) as { standing: Found[] };
@@ -104,13 +104,13 @@ async function lookUntil(ended: Promise<void>, port: number): Promise<Standing> 
   return standing;
 }
 
-/** What the recording has besides findings: Endpoints that are cut down, and edited ones. */
+/** Alerts that the recording causes without findings: truncated and edited Endpoints. */
 const besides = [
   'EndpointAuditorEndpointsTruncated warning',
   'EndpointAuditorEndpointsAndSlicesDisagree warning',
 ];
 
-/** Its controllers hang for a minute, of which they are late. */
+/** Its controllers hang for a minute, and are late by that. */
 const late = ['EndpointAuditorLagBudgetBurn', 'EndpointAuditorControllerStuck'];
 
 /** Looks at a replay until its recording has ended, and at what has arrived by then. */
@@ -129,7 +129,7 @@ export async function checkReplayed(
   const standing = await lookUntil(ended, port);
   for (const [key, { longest, since }] of standing) {
     const hold = holdOf(key.split(' ')[0] ?? '');
-    // Whatever stands goes on to stand after the recording.
+    // Findings that are open at the end of the recording stay open.
     if (since === null && longest < hold + slack) continue;
     const seconds = since === null ? 0 : hold + slack;
     const came = await until(() => has('firing', key), seconds);

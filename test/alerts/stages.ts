@@ -15,7 +15,7 @@ export interface Expected {
 export interface Stage {
   readonly title: string;
   readonly expected: readonly Expected[];
-  /** What may arrive besides, since it may be true for so long. */
+  /** Other alerts that may arrive, because their condition may last long enough. */
   readonly allowed?: readonly Expected[];
   readonly begin: () => Promise<unknown>;
   readonly repair?: () => Promise<unknown>;

@@ -1,6 +1,6 @@
-// What the server pays for a node whose agent reports: `npm run -s bench -- node` tells it beside
-// what the agent costs. Services with 15 endpoints each, on nodes of three zones; each node tells
-// what it must. One judged by itself, from all Services, is the yardstick.
+// The cost of a node report at the server: `npm run -s bench -- node` prints it next to the cost of
+// the agent. Services with 15 endpoints each, on nodes of three zones; each node
+// reports correct rules. The reference is one node that is evaluated alone, with all Services.
 
 import { auditNode } from '../../src/audit/node/audit-node.ts';
 import { createNodeClasses } from '../../src/audit/node/node-class.ts';
@@ -67,7 +67,7 @@ function worldOf(services: number) {
   return { nodes, store, proxied };
 }
 
-/** What a node tells that does what it must. */
+/** The report of a node with correct rules. */
 function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxyCache>) {
   const forwarding = expectedForwarding(services.values(), slices, node, config);
   const [own = ''] = node.addresses;

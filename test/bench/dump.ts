@@ -19,7 +19,7 @@ export interface GeneratedDump {
 
 const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
 
-/** So many Services with so many endpoints each. */
+/** A number of Services, and the number of endpoints of each. */
 export function generateDump(services: number, endpoints: number, seed: number): GeneratedDump {
   const random = generatorOf(seed);
   const hash = (): string => Array.from({ length: 16 }, () => letters[random(32)]).join('');

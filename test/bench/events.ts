@@ -1,6 +1,6 @@
-// What one event costs once a whole fleet is held and audited, by kind of event and by size of the
-// Service that it concerns. Each event is measured alone, in three parts: JSON to raw object, raw
-// object to model, and the audit (store and ledger).
+// The cost of one event when a whole fleet is cached and audited, by kind of event and by size of
+// the Service that it concerns. Each event is measured alone, in three parts: JSON to raw object,
+// raw object to model, and the audit (store and ledger).
 //
 // Events come in rounds as they do in a cluster: a pod changes, its slice follows, the Endpoints
 // follow. All events of a block are read first, kind by kind; then the young generation is emptied,
@@ -171,7 +171,7 @@ function* burst(world: World, { name, pick }: Group, rounds: number): Generator<
   }
 }
 
-/** A Service is written without a change that its pods would notice, which judges it whole. */
+/** Updates a Service without a change for its pods, so that all of it is compared again. */
 function* writings({ fleet }: World, { name, pick }: Group, rounds: number): Generator<Change> {
   for (let round = 0; round < rounds; round++) {
     yield [`${name}: Service written`, 'services', 'modified', rawService(fleet, pick()[0])];

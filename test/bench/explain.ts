@@ -1,6 +1,6 @@
-// How long one explanation takes, of every form: on the last state of the recording, whose nodes
-// tell their rules, and on a running server of 150,000 pods. CPU milliseconds of the process: of
-// the first run, when nothing is warm, and the median and the most of the others.
+// The time of one explanation of every form: on the last state of the recording, whose nodes report
+// their rules, and on a running server with 150,000 pods. CPU milliseconds of the process: of the
+// first run, when nothing is warm, and the median and the most of the others.
 
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
@@ -19,7 +19,7 @@ import type { Shape } from './generate.ts';
 import { createFleet } from './generate.ts';
 import { cpuMicros, round } from './measure.ts';
 
-/** What is asked, of which input, and milliseconds: the first, the median and the most. */
+/** The question, its input, and milliseconds: of the first run, the median and the maximum. */
 export type ExplainRow = readonly [string, string, number, number, number];
 
 const runs = 21;
@@ -49,7 +49,7 @@ function subjectsOf(auditor: Auditor): Record<string, ExplainTarget> {
     (one) => one.service?.selector !== null && one.members.length === 0 && one.service !== null,
   );
   const [member] = largest.members;
-  // The nodes of the recording that tell their rules come after some that do not.
+  // Some nodes without rules come before the nodes that report their rules.
   const told = [...(auditor.nodes()?.verdicts.keys() ?? [])];
   const [node] = told.length > 0 ? told : [...auditor.store.listers.nodes.keys()];
   const front = audited.find(({ service }) => service?.clusterIP.includes('.') === true);

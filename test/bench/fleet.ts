@@ -1,5 +1,5 @@
-// A whole fleet taken in as a first list is, then audited: what reading, holding and judging cost.
-// One run builds everything anew; bench.ts starts each run in a process of its own, so that no run
+// Reads a whole fleet as a first list, then audits it: the cost of reading, caching and comparing.
+// One run builds everything again; bench.ts starts each run in a process of its own, so that no run
 // profits from code that another has warmed up or from strings that another has interned.
 
 import { createPendingFindings } from '../../src/audit/pending/pending.ts';
@@ -17,7 +17,7 @@ import type { Fleet, Raw } from './generate.ts';
 import { rawEndpoints, rawNode, rawPod, rawService, rawSlice, slicesOf } from './generate.ts';
 import { cpuMicros, heapBytes } from './measure.ts';
 
-/** A fleet that is held and audited, and the input's clock, Unix seconds. */
+/** A fleet in the cache, audited, and the clock of the input in Unix seconds. */
 export interface World {
   readonly fleet: Fleet;
   readonly store: Store;
@@ -114,7 +114,7 @@ function takeAll(world: Omit<World, 'serviceAuditor'>, resource: Resource, spent
   takeBatch(world, resource, batch, spent);
 }
 
-/** What stands above information, which in a fleet where all is well would be an error of ours. */
+/** Open findings above information. In a correct fleet each of them is a bug. */
 export function assertQuiet({ serviceAuditor, now }: World): void {
   serviceAuditor.settle.advance(now + settleSeconds + 1);
   const loud = serviceAuditor.settle.open().filter(({ severity }) => severity !== 'info');
@@ -140,7 +140,7 @@ function audit(world: Omit<World, 'serviceAuditor'>, samples: FleetSamples): Wor
 
 /**
  * Builds a world and measures it on the way. The first audit is as a start of the program does it;
- * `again` more repeat it, each with a ledger of its own, of which the last is kept.
+ * `again` more repeat it, each with a new auditor, and return the last one.
  */
 export function buildWorld(fleet: Fleet, again: number): { world: World; samples: FleetSamples } {
   const spent: Spent = { parsing: 0, projecting: 0, holding: 0, json: 0 };

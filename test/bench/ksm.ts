@@ -2,7 +2,7 @@
 // cluster and the same resources, for what it costs. Built from its module
 // (kube-state-metrics/go.mod).
 //
-// It has no word for "everything is listed", so that is told from what it exports itself: a watch
+// It has no signal for "everything is listed". The test derives it from its own metrics: a watch
 // of every resource has begun, which follows the list. Whether the first scrape then has all pods
 // is counted, and it is repeated until it has.
 //
@@ -85,7 +85,7 @@ export async function startStateMetrics(
     '--telemetry-host=127.0.0.1',
     `--telemetry-port=${ownPort}`,
   ];
-  // On stderr it tells all that it does.
+  // It logs everything to stderr.
   const program = start(path, args, core, { stderr: 'ignore' });
   program.child.stdout?.resume();
   const url = `http://127.0.0.1:${port}/metrics`;

@@ -103,7 +103,7 @@ const rate = 500;
 /** Changes of pods that make 500 events per second, with their slices and Endpoints. */
 const visibleRate = 167;
 
-/** Of pods alone: so many that reading and judging count, and not waking up for each. */
+/** Pod events only: enough that reading and comparing dominate, not the wake-ups. */
 const aloneRate = 5000;
 
 async function measureOurs(load: LoadServer, plan: LivePlan): Promise<Figures> {
@@ -137,7 +137,7 @@ async function part(load: LoadServer, program: Auditing, plan: LivePlan): Promis
   return plan.part === 'events' ? events(load, program) : scrapes(load, program, plan.path);
 }
 
-/** From the start until all is judged. */
+/** From the start until every Service is compared. */
 async function sync(program: Auditing): Promise<Figures> {
   await program.get('/metrics'); // from here on it observes its event loop
   await program.longestTurn(); // that of its start

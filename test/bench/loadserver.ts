@@ -12,11 +12,11 @@ import { build, start } from './programs.ts';
 export interface LoadOptions {
   /** Divides all counts; 1 is the full world of 150,000 pods. */
   readonly share?: number;
-  /** JSON of a pod, managedFields included; 12,000 unless told. */
+  /** JSON of a pod, managedFields included; 12,000 by default. */
   readonly podBytes?: number;
   /** Seconds between bookmarks. */
   readonly bookmark?: number;
-  /** Whether it answers in JSON whatever is asked for, as what stands before a server may. */
+  /** Whether it answers in JSON regardless of the Accept header, as a proxy may do. */
   readonly json?: boolean;
   /** The core it runs on; null: any. */
   readonly core?: number | null;
@@ -32,7 +32,7 @@ export interface Stamp {
   readonly resourceVersion: number;
   readonly ready: boolean;
   readonly madeAt: number;
-  /** 0: nobody has watched. */
+  /** 0 before the first watch. */
   readonly sentAt: number;
 }
 
@@ -44,7 +44,7 @@ export interface LoadServer {
   readonly authority: string;
   readonly pid: number;
   /**
-   * Makes so many pods per second change their readiness, which slices and Endpoints follow, or
+   * Changes the readiness of this many pods per second, and their slices and Endpoints, or
    * `alone` have a new version and nothing else; 0 stops.
    */
   readonly churn: (rate: number, alone?: boolean) => Promise<void>;

@@ -1,6 +1,5 @@
-// Measuring: CPU time rather than the clock, because other work may share the machine, and several
-// runs of everything, of which the least (what the code costs) and the median (what it cost here)
-// are told.
+// Measures CPU time instead of the clock, because other work may share the machine. Everything runs
+// several times. The output has the minimum (the cost of the code) and the median (the cost here).
 //
 // It is the CPU of the whole process, so the helper threads of garbage collector and compiler
 // count too. (On Linux it is exact to a microsecond; that of a single thread would be exact to a

@@ -1,8 +1,8 @@
-// What a large node costs its agent: `npm run -s bench -- node [SERVICES]`. Rules of so many
-// Services with 15 endpoints each are loaded for real in a network namespace, which needs root; a
-// process of its own reads what iptables-legacy-save prints there and walks all frontends, as the
-// agent does in every round; then the agent itself runs there and tells what it is asked for. For a
-// tenth of the Services iptables-nft-save runs beside it, for the ratio of both.
+// The cost of a large node for its agent: `npm run -s bench -- node [SERVICES]`. The rules of
+// SERVICES Services with 15 endpoints each are loaded for real in a network namespace, which needs
+// root; a process of its own reads what iptables-legacy-save prints there and walks all frontends,
+// as the agent does in every round; then the agent itself runs there and reports. For a tenth of
+// the Services iptables-nft-save runs beside it, for the ratio of both.
 //
 // Times are of the CPU: of programs by the shell's `times`.
 
@@ -141,7 +141,7 @@ async function agentIn({ inside }: Space): Promise<AgentCost> {
 
 export type NodeRow = readonly [name: string, reached: number, most: number | ''];
 
-/** Measures a node with so many Services; throws where there can be no namespace. */
+/** Measures a node with a number of Services. Throws if it cannot create a namespace. */
 export async function measureNode(services: number): Promise<NodeRow[]> {
   const few = Math.ceil(services / 10);
   const walking = await bundleWalking();

@@ -16,7 +16,7 @@ const cache = (): string => cacheFolder('bench');
 
 /**
  * Builds a package of a Go module and returns the binary's path. Go knows itself what has changed;
- * the binary is put into its place whole, so that nobody finds half of one.
+ * the binary is renamed into place, so that no process finds an incomplete one.
  */
 export async function build(module: string, packageName: string, name: string): Promise<string> {
   await mkdir(cache(), { recursive: true });
@@ -44,11 +44,13 @@ export interface Program {
 
 interface StartOptions {
   readonly stderr?: 'inherit' | 'ignore';
-  /** Besides the environment there is. */
+  /** Added to the environment of this process. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Starts a program, on one core if told. Its stdout is piped, its stderr passed on or dropped. */
+/**
+ * Starts a program, on one core if requested. Its stdout is piped, its stderr passed on or dropped.
+ */
 export function start(
   path: string,
   args: readonly string[],

@@ -1,6 +1,6 @@
 // The recorded control plane at maximum speed: reading alone, auditing alone, and both as the
-// program does it. The file is held in memory, so no disk is measured, and comes in chunks as from
-// a disk.
+// program does it. The file is in memory, so the disk does not count, and arrives in chunks as
+// from a disk.
 
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';

@@ -3,8 +3,8 @@
 //
 // Scrapes go over HTTP on the loopback, through the same server as in the program, by a scraper
 // that is another process (scraper.ts): the clock is the scraper's, CPU that of the auditor alone.
-// What is rendered without HTTP stands beside it. Every second scrape tells for how much of its own
-// CPU time the event loop was kept from a task that is always ready. As a yardstick, in the same
+// The output also has the rendering without HTTP. Every second scrape measures for how much of its
+// CPU time the event loop could not run a task that is always ready. As a yardstick, in the same
 // process, a registry of prom-client: all Services are summed up at the scrape, and a Gauge holds
 // each series.
 

@@ -1,5 +1,5 @@
-// Reads the dump of iptables-legacy-save on standard input and walks it in this process, so many
-// times as its argument says; prints what the last time cost as JSON. node.ts bundles it and
+// Reads the dump of iptables-legacy-save on standard input and walks it in this process as often as
+// its argument says; prints the cost of the last walk as JSON. node.ts bundles it and
 // starts it.
 
 import { readFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 // Mixed changes of a fleet at a steady rate, as users, kubelets and cloud providers make them:
 // rolling updates, scaling, pods that turn not ready and ready again, pods that are relabelled or
-// fail, nodes that go, edits of Services, and Endpoints written by hand. Nobody here writes what
-// the controllers write, so nothing may be found while they are well.
+// fail, nodes that go, edits of Services, and Endpoints written by hand. Only the
+// controllers write their outputs, so there may be no finding while they work.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 
@@ -195,7 +195,7 @@ async function loseNode(state: State): Promise<void> {
 
 type Act = (state: State, member: Member) => Promise<void>;
 
-/** What is done to Services with a selector, each as often as it stands here. */
+/** Changes of Services with a selector, each as often as it is listed here. */
 const acts: Readonly<Record<string, readonly [Act, number]>> = {
   roll: [roll, 3],
   scale: [scale, 4],
@@ -210,7 +210,7 @@ const weighted = Object.entries(acts).flatMap(([name, [act, weight]]) =>
   Array.from({ length: weight }, () => ({ name, act })),
 ) as [{ name: string; act: Act }, ...{ name: string; act: Act }[]];
 
-/** One change after the other, of whatever Service nobody else changes. */
+/** One change after the other, each of a Service that no other worker changes. */
 async function work(state: State, counting: (name: string) => State): Promise<void> {
   while (!state.end.aborted) {
     const idle = state.fleet.members.filter(({ busy }) => !busy);

@@ -1,5 +1,5 @@
 // The small cluster of the end-to-end test: seven nodes in three zones, Services of all kinds and
-// their pods. Nobody schedules or runs anything here: every pod is created on its node, and its
+// their pods. There is no scheduler and no kubelet: every pod is created on its node, and its
 // status is written as a kubelet would write it, step by step.
 
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -96,7 +96,7 @@ async function assetOf(tool: Tool, version: Version): Promise<string | null> {
   return stdout.trim() === `Kubernetes ${version}` ? path : null;
 }
 
-/** Builds beside the place where the binary belongs, so that nobody finds half of one. */
+/** Builds in a temporary folder and renames, so that no process finds an incomplete binary. */
 async function build(tool: Tool, version: Version, path: string): Promise<void> {
   const directory = await mkdtemp(join(cacheOf(version), 'build-'));
   const [major = '', minor = ''] = version.slice(1).split('.');

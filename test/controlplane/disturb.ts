@@ -2,7 +2,7 @@
 // found by that, the auditor must see all again soon, and must have counted what happened.
 //
 // Where only the auditor is cut off, the cluster goes on changing. Where the API server or etcd is
-// gone nobody can change anything, and the controllers, which come back at their own pace, have
+// gone nothing can change, and the controllers, which come back at their own pace, have
 // nothing to be late with.
 
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -120,7 +120,7 @@ const disturbances = (long: boolean): readonly Disturbance[] => [
 
 const synced = { state: 'synced' };
 
-/** Whether every watch stands, and has seen all there is. */
+/** Whether every watch is open and up to date. */
 async function seesAll({ auditor }: Stage): Promise<boolean> {
   return (await auditor.metric('watch_state', synced)) === 5;
 }

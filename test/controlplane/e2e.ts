@@ -4,7 +4,7 @@
 //   --churn 10m      how long the live cluster changes (60s)
 //   --version V      only this control plane (several times)
 //   --part dumps     only this part: dumps, live, lags or nodes, which needs root (several times)
-//   --keep FOLDER    keeps the dumps, whose names the lines then tell
+//   --keep FOLDER    keeps the dumps, whose names are then printed
 //
 // Without --version: everything on the newest, and a short live test on the others.
 

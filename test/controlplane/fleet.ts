@@ -1,6 +1,6 @@
 // A cluster of the size that churns: hundreds of Services of all kinds in two namespaces, with some
-// ten pods each, on nodes in three zones. What it is at a moment is known here, so that whoever
-// changes it (churn.ts) knows what there is to change.
+// ten pods each, on nodes in three zones. The current state is known here, so that
+// churn.ts knows what it can change.
 
 import type { Client } from './client.ts';
 import type { Node, Pod } from './cluster.ts';
@@ -17,7 +17,7 @@ export interface Member {
   readonly pods: Pod[];
   /** Pods that it ever had. */
   made: number;
-  /** Whoever changes it has it to himself. */
+  /** Locked by the worker that changes it. */
   busy: boolean;
 }
 
@@ -154,7 +154,7 @@ async function createMember(client: Client, fleet: Fleet, member: Member, pods: 
   }
 }
 
-/** Runs so many workers, which take what is to be done one after the other. */
+/** Runs a number of workers, which take tasks from one queue. */
 export async function inParallel<T>(
   list: readonly T[],
   workers: number,

@@ -22,7 +22,7 @@ export const namespace = 'faults';
 export const http = [{ name: 'http', port: 80, targetPort: 8080 }];
 export const two = [...http, { name: 'metrics', port: 9100, targetPort: 9100 }];
 
-/** What a Service is like where it is not plain: four pods, of which one is not ready. */
+/** Options of a Service that is not plain: four pods, one of them not ready. */
 export interface Shape {
   readonly spec?: object;
   readonly annotations?: Readonly<Record<string, string>>;

@@ -152,7 +152,7 @@ export async function testLags(plane: ControlPlane, tally: Tally): Promise<void>
   const proxy = await startProxy(plane.server);
   let auditor: Auditor | null = null;
   try {
-    // The controllers must know the nodes before they hear of pods.
+    // The controllers must receive the nodes before the pods.
     await createNodes(client);
     await awaitSettled(client);
     const account = await createAccount(plane, client, folder, proxy.server);

@@ -103,7 +103,7 @@ function folderOf({ directory }: ControlPlane): string {
 
 /**
  * The controllers sleep meanwhile, so that they do not write for every single pod. But they know
- * the Nodes by then: a pod that they hear of before its Node they write without a zone, and leave
+ * the Nodes by then: a pod that they receive before its Node they write without a zone, and leave
  * it so, where the Service publishes what is not ready (reconcileByAddressType of
  * k8s.io/endpointslice@v0.36.3 reconciler.go), which is found.
  */

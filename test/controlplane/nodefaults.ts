@@ -1,5 +1,5 @@
 // What can go wrong with the rules of a node, done to the rules that a real kube-proxy wrote, each
-// at a Service of its own, and put right again by what stood before.
+// at a Service of its own, and repaired by restoring the earlier rules.
 
 import type { Client } from './client.ts';
 import type { NodeSpace } from './netns.ts';
@@ -40,7 +40,7 @@ function targetAt({ targets }: Scene, index: number): Target {
 const slicePath = (name: string): string =>
   `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices/${name}`;
 
-/** So many endpoints of several Services, no more. */
+/** The largest number of endpoints of several Services. */
 export async function setEndpoints(
   { client }: Scene,
   targets: readonly Target[],

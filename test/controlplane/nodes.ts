@@ -1,6 +1,6 @@
 // Nodes, live: the real kube-proxy in both modes against the real API server, each in a network
 // namespace with an agent, and the auditor outside. While the cluster changes, nothing may be found
-// on a node; then its rules are broken in one way after the other, each of which must be found
+// on a node; then its rules are broken in one way after the other. Each fault must be found
 // within the settle window and one round of the agent, and be gone after it was put right.
 
 import { spawnSync } from 'node:child_process';

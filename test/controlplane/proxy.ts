@@ -1,6 +1,6 @@
-// A wire between the auditor and the API server that can be cut, or held so that nothing comes
-// through and nobody is told, as when a packet filter forgets a connection. All others reach the
-// API server by themselves: what the auditor does not see goes on.
+// A connection between the auditor and the API server that can be cut, or blocked so that nothing
+// comes through and neither side notices, as when a packet filter forgets a connection. All others
+// reach the API server by themselves: what the auditor does not see goes on.
 
 import { once } from 'node:events';
 import type { AddressInfo, Socket } from 'node:net';

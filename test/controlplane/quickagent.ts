@@ -27,7 +27,7 @@ if (import.meta.filename === process.argv[1]) {
   const proxyConfig = { source, text: readFileSync(source, 'utf8') };
   const agent = createAgent({ ...settings, proxyConfig, limits: defaultLimits });
   createAgentServer(agent, access).listen(port, host);
-  // For whoever wants to know how long the test must wait.
+  // For the test, which must know how long to wait.
   setInterval(() => {
     const { last, pause } = agent.cost();
     process.stdout.write(`${JSON.stringify({ last, pause })}\n`);

@@ -30,11 +30,11 @@ interface Outcome {
   readonly goneAfter: number | null;
   /** Without a CPU, until it was found, and until it was gone. */
   readonly waited: { readonly found: number; readonly gone: number };
-  /** The last that was found while it stood. */
+  /** The last finding while the fault existed. */
   readonly got: readonly string[];
 }
 
-/** What stood at a moment. */
+/** The open findings at a moment. */
 interface Look {
   readonly at: number;
   readonly standing: readonly Found[];
@@ -55,7 +55,7 @@ async function play(stage: Stage, injected: Injected, look: () => Promise<Look>)
   let waitedFound = 0;
   let foundAfter: number | null = null;
   let got: readonly string[] = [];
-  // What is found besides, or where nothing may be, is waited for as well.
+  // The test also waits for further findings, and where there may be none.
   for (let after = 0; after < settle + promise + 1;) {
     const seen = await look();
     after = (seen.at - spoiltAt) / 1000;
@@ -102,7 +102,7 @@ function judge(tally: Tally, settle: number, outcome: Outcome): void {
   report(tally, `${plan.name}: ${what}`, wrong);
 }
 
-/** One request at a time tells all who ask what stands. */
+/** One request at a time answers every caller that asks for the open findings. */
 function lookerOf({ auditor }: Stage): () => Promise<Look> {
   let latest: Promise<Look> | null = null;
   const look = async (): Promise<Look> => {
@@ -141,7 +141,7 @@ export async function checkFaults(stage: Stage, isCrowded: boolean): Promise<voi
   );
   for (const outcome of outcomes) judge(tally, settle, outcome);
   plane.resumeControllerManager();
-  // A Service of so many pods would be late with most of what changes later.
+  // A Service with this many pods would be late with most later changes.
   for (const { namespace, plan } of all) {
     if (namespace !== crowded) continue;
     await client.call('DELETE', `/api/v1/namespaces/${namespace}/services/${plan.name}`);

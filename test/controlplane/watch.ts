@@ -1,8 +1,8 @@
 // Lists and watches a real control plane as a ServiceAccount that may get, list and watch the five
-// resources and nothing else, through WatchList and through pages, and holds what is delivered
-// against what an administrator lists: after changes, after a restart of the API server, without
-// one permission and with it again. `node test/controlplane/watch.ts [VERSION]`; about two minutes,
-// most of which is the pause after a refusal.
+// resources and nothing else, through WatchList and through pages, and compares what is delivered
+// with what an administrator lists: after changes, after a restart of the API server, without one
+// permission and with it again. `node test/controlplane/watch.ts [VERSION]` takes about two
+// minutes, mostly for the pause after a refusal.
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -43,7 +43,7 @@ async function createPod(client: Client, index: number): Promise<void> {
 const deletePod = (client: Client, index: number) =>
   client.call('DELETE', `${shop}/pods/pod-${index}?gracePeriodSeconds=0`);
 
-/** Whether what is held is what the server has. */
+/** Whether the cache equals the state of the server. */
 async function isSame(client: Client, store: Store): Promise<boolean> {
   for (const resource of resources) {
     const { items } = (await client.call('GET', paths[resource])) as { items: Thing[] };

@@ -51,7 +51,7 @@ describe.each([
   });
 });
 
-test('README.md tells every value (UPDATE=1 writes it)', async () => {
+test('README.md documents every value (UPDATE=1 writes it)', async () => {
   const path = join(chart, 'README.md');
   const want = await readmeWith(read(path));
   if (update) writeFileSync(path, want);
@@ -65,7 +65,7 @@ test('the versions of the chart and of the program are one', () => {
 
 // --- values ---
 
-/** Names of all values, down to where the schema tells no fields. */
+/** Names of all values, down to where the schema lists no fields. */
 function namesOf(of: Values, { properties }: Values, above = ''): string[] {
   const fields = properties as Record<string, Values> | undefined;
   return Object.entries(of).flatMap(([key, value]) => {
@@ -168,7 +168,7 @@ describe.each(examples)('%s', (example) => {
 
   test('its objects are valid by the models of their kinds', () => {
     for (const manifest of manifests) {
-      // cert-manager's are judged by kubeconform.
+      // kubeconform validates those of cert-manager.
       if (manifest.apiVersion === 'cert-manager.io/v1') continue;
       expect(() => {
         validateByModel(manifest);

@@ -51,7 +51,7 @@ interface Stage extends PairStage {
   readonly helm: (...args: string[]) => Promise<string>;
 }
 
-/** A server without agents, as this machine's own; returns how many Services it judges. */
+/** A server without agents, as this machine's own; returns how many Services it audits. */
 async function checkServer(stage: Stage, port: number, path: string): Promise<number> {
   const { plane, client, folder, check, children } = stage;
   const pod = await podOf(plane, client, path, 'Containerfile');

@@ -1,6 +1,6 @@
 // Server and agent as the chart makes them talk to each other: each as its pod says, in a network
 // namespace of its own. That of the agent is a node, where a real kube-proxy has written rules; its
-// DaemonSet's pod stands on the API server, so that the controllers list it in the slices by which
+// DaemonSet's pod exists on the API server, so that the controllers list it in the slices by which
 // the server finds it. Both ways to know each other: a shared token, and client certificates, which
 // are made here as the chart's Certificates ask for them. Needs root.
 
@@ -44,7 +44,7 @@ export interface Pair {
   readonly stop: () => Promise<void>;
 }
 
-/** The configuration of the kube-proxy, for the agent to be told. */
+/** The configuration of kube-proxy, which the agent reads. */
 export const kubeProxyConfig = JSON.stringify(proxyConfig(node, 'iptables', ''));
 
 const agentName = 'endpoint-auditor-agent';
@@ -221,7 +221,7 @@ async function checkCallers(
   }
 }
 
-/** A server that is ready judges, and finds nothing; returns how many Services it has. */
+/** A ready server audits without findings; returns how many Services it has. */
 export async function checkAudit(check: Check, base: string): Promise<number> {
   const services = await sampleOf(base, 'endpoint_auditor_services');
   const conform = 'endpoint_auditor_outputs{output="endpointslices",verdict="conform"}';

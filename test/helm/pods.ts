@@ -1,4 +1,4 @@
-// Pods of the chart as the kubelet would make them of what stands on the API server: arguments,
+// Pods of the chart as the kubelet would make them of the objects on the API server: arguments,
 // environment, mounted Secrets and ConfigMaps, and a token of their ServiceAccount.
 
 import { request as httpsRequest } from 'node:https';
@@ -63,7 +63,7 @@ export async function templateOf({ call }: Client, path: string): Promise<Templa
   return spec.template;
 }
 
-/** What the downward API tells a pod that runs there and is the first of its set. */
+/** The values of the downward API for the first pod of its set on that node. */
 const downward: Readonly<Record<string, string>> = {
   'spec.nodeName': node,
   "metadata.labels['apps.kubernetes.io/pod-index']": '0',

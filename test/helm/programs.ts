@@ -24,7 +24,7 @@ export async function builtProgram(name: keyof typeof programs): Promise<string>
   if (existsSync(path)) return path;
   process.stderr.write(`Building ${name} ${version}\n`);
   await mkdir(folder, { recursive: true });
-  // Beside the place where it belongs, so that nobody finds half of one.
+  // In a temporary folder, so that no process finds an incomplete binary.
   const building = await mkdtemp(join(folder, 'build-'));
   try {
     await run(goProgram(), ['install', `${module}@${version}`], {

@@ -1,4 +1,4 @@
-// The list of packages in dist/, held against what is there: the bundler says of each piece of the
+// Compares the list of packages in dist/ with its content: the bundler says of each piece of the
 // bundles from which file it is, and each package says itself which version it is.
 
 import { readdirSync, readFileSync } from 'node:fs';

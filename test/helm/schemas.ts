@@ -1,4 +1,4 @@
-// JSON schemas by which kubeconform judges manifests without a network: of Kubernetes from the
+// JSON schemas with which kubeconform validates manifests without a network: of Kubernetes from the
 // OpenAPI document in the module of Kubernetes itself, of the Prometheus Operator and cert-manager
 // from the CRDs in their modules. A field that a schema does not know is an error.
 
@@ -78,7 +78,7 @@ interface Kind {
   readonly kind: string;
 }
 
-/** Writes the schemas of these kinds into a folder; returns what kubeconform must be told. */
+/** Writes the schemas of these kinds into a folder; returns the arguments for kubeconform. */
 export function writeSchemas(folder: string, manifests: readonly Manifest[]): string {
   mkdirSync(folder, { recursive: true });
   const write = ({ group, version, kind }: Kind, schema: unknown): void => {

@@ -19,7 +19,7 @@ export interface Server {
   stop(): void;
 }
 
-/** Starts a program and waits for a line that tells its port. */
+/** Starts a program and waits for the line with its port. */
 export async function startServer(args: readonly string[], port: RegExp): Promise<Server> {
   const child: ChildProcess = spawn(process.execPath, [...args], {
     cwd: root,

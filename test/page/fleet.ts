@@ -55,7 +55,7 @@ const pods = [...auditor.store.listers.pods.values()];
 let next = 0;
 let version = 10_000_000;
 
-/** One pod changes its readiness, and nobody writes anything for it. */
+/** One pod changes its readiness, and no controller writes for it. */
 function change(): void {
   const before: Pod | undefined = auditor.store.listers.pods.get(pods[next]?.key ?? '');
   next = (next + 997) % pods.length;

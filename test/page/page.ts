@@ -52,7 +52,7 @@ async function violations(page: Page): Promise<string[]> {
   );
 }
 
-/** While the recording is replayed: what stands comes to the page by itself. */
+/** During the replay of the recording: findings appear on the page without a reload. */
 async function watchLive(browser: Browser, url: string, complaints: string[]): Promise<void> {
   const page = await openPage(browser, complaints);
   await page.goto(`${url}/`);
@@ -236,7 +236,7 @@ async function firstPaint(page: Page): Promise<number> {
   return Number.NaN;
 }
 
-/** Shows every page of the large fleet; how long that takes is told, and decides nothing. */
+/** Shows every page of the large fleet and prints the time, which decides nothing. */
 async function showFleet(browser: Browser, complaints: string[]): Promise<void> {
   const server = await startServer(['test/page/fleet.ts'], /^(\d+)$/);
   const page = await openPage(browser, complaints);

@@ -1,6 +1,6 @@
 // promtool and prometheus themselves, built by Go from the module beside this file, as its go.mod
 // says, and kept in the user's cache ($XDG_CACHE_HOME). Prometheus is built without its own pages
-// and without service discovery, neither of which a test needs.
+// and without service discovery, because no test needs them.
 
 import { execFile } from 'node:child_process';
 import { copyFile, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
@@ -27,11 +27,11 @@ export function programOf(name: Name): Promise<string> {
 /** Go knows itself what has changed since the last time; the first takes minutes. */
 async function build(name: Name): Promise<string> {
   await mkdir(cache(), { recursive: true });
-  // Put into its place whole, so that nobody finds half of one.
+  // Renamed into place, so that no process finds an incomplete binary.
   const directory = await mkdtemp(join(cache(), 'build-'));
   const [output, path] = [join(directory, name), join(cache(), name)];
   try {
-    // What is up to date is not linked anew.
+    // A binary that is up to date is not linked again.
     await copyFile(path, output).catch(() => null);
     const flags = ['-buildvcs=false', '-tags', 'remove_all_sd', '-o', output];
     await run(goProgram(), ['build', ...flags, `github.com/prometheus/prometheus/cmd/${name}`], {

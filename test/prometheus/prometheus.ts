@@ -1,7 +1,7 @@
 // A real Prometheus scrapes the program while it replays the recording, and is then asked for every
 // family of the catalogue: `npm run prometheus`. Of each it must know type, help and unit, have the
 // very series that the program shows when the recording has ended, and one that was not 0 at some
-// time, unless it stands in `silent` with the reason; histograms must answer for a quantile.
+// time, unless `silent` lists it with the reason; histograms must answer for a quantile.
 //
 // A backend of traces takes some and refuses others; what Prometheus keeps of exemplars must be
 // traces that it took.
@@ -27,7 +27,7 @@ import { ask, startPrometheus } from './server.ts';
 
 const root = join(import.meta.dirname, '../..');
 const speed = '20';
-/** More than the time that the recording tells of, which exemplars keep. */
+/** Longer than the recording, so that Prometheus keeps its exemplars. */
 const recorded = { start: 0, end: 4_000_000_000 };
 /** Services that have series, which are not all. */
 const shownServices = 10;
@@ -116,7 +116,7 @@ async function replaying(
     serving.reject(error);
     ended.reject(error);
   });
-  // Whoever does not wait for the end is told of the beginning.
+  // A scraper that does not wait for the end sees the beginning.
   ended.promise.catch(() => undefined);
   if (child.stdout === null) throw new Error('Expected stdout to be a pipe');
   createInterface({ input: child.stdout }).on('line', (line) => {
@@ -228,7 +228,7 @@ const suffixes = ['_bucket', '_sum', '_count'];
 const namesOf = ({ name, type }: Known): readonly string[] =>
   type === 'histogram' ? suffixes.map((suffix) => name + suffix) : [name];
 
-/** What Prometheus answers for one family, held against what the program shows. */
+/** Compares the answer of Prometheus for one family with what the program shows. */
 async function checkFamily(
   url: string,
   family: Known,
@@ -279,7 +279,7 @@ interface Exemplars {
   readonly exemplars: readonly { readonly labels: { readonly trace_id?: string } }[];
 }
 
-/** Exemplars of both lags, most of which the backend of traces took. */
+/** Exemplars of both lags. The backend of traces took most of them. */
 async function checkExemplars(url: string, taken: ReadonlySet<string>): Promise<number> {
   const { start, end } = recorded;
   let count = 0;

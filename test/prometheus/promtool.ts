@@ -1,7 +1,7 @@
-// What /metrics really shows, after the recording was replayed, with series of all Services, held
-// against `promtool check metrics`: `npm run promtool`. It is a program of its own, since promtool
-// is no package of npm. What promtool reads is the text format; that the same series stand in
-// OpenMetrics is compared here, and a real Prometheus reads those (prometheus.ts).
+// Checks /metrics after a replay of the recording, with series of all Services, with
+// `promtool check metrics`: `npm run promtool`. It is a program of its own, since promtool
+// is no package of npm. What promtool reads is the text format; this test compares
+// the series with those in OpenMetrics, and a real Prometheus reads those (prometheus.ts).
 
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';

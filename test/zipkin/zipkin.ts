@@ -137,7 +137,7 @@ const micros = (seconds: number): number => Math.round(seconds * 1e6);
 const wanted = ({ name, start, end, attributes }: SpanPlan): string =>
   textOf(name, micros(start), micros(end) - micros(start), attributes);
 
-/** A trace as the API tells it, held against the journey. */
+/** Compares a trace of the API with its journey. */
 async function checkTrace(url: string, { traceId, journey, endedAt }: Sent): Promise<void> {
   const answer = await fetch(`${url}/api/v2/trace/${traceId}`);
   const spans = answer.ok ? ((await answer.json()) as readonly ZipkinSpan[]) : [];
@@ -172,7 +172,7 @@ async function checkSearch(url: string, { traceId, journey, endedAt }: Sent): Pr
   check(ids.includes(traceId), `a search for ${journey.pod} did not find ${traceId}`);
 }
 
-/** A journey that a picture tells something of: late, at all outputs, and at two nodes or more. */
+/** A journey that is worth a picture: late, at all outputs, and at two nodes or more. */
 function tellingOf(sent: readonly Sent[]): Sent | undefined {
   const telling = sent.filter(
     ({ journey: { end, operation, nodes, quality } }) =>
