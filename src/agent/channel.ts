@@ -5,7 +5,7 @@
 import type { Readable } from 'node:stream';
 
 import type { Packet } from '../model/proxy-config.ts';
-import type { Outcomes } from '../rules/report/outcome-json.ts';
+import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
 import type { Limits, Program } from './collect.ts';
 import type { Detail, Place } from './report.ts';
 
@@ -66,7 +66,7 @@ export type Question =
   | { readonly kind: 'outcomes'; readonly packets: readonly Packet[] };
 
 /** By the kind of the question; null: it is not known. */
-export type Answer = readonly Detail[] | Outcomes | null;
+export type Answer = readonly Detail[] | EncodedOutcomes | null;
 
 /** What comes back, answers in the order of the questions; `cpu`: seconds since the last one. */
 export type Reply =

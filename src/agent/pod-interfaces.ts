@@ -11,11 +11,11 @@ import { formatAddress, parseAddress, parseNetwork } from '../rules/address.ts';
 import type { Element, Rule, RuleSet, Statement } from '../rules/ruleset.ts';
 import type { TraceStep } from '../rules/walk/match.ts';
 import type { Routes } from '../rules/walk/routes.ts';
-import { hostsOf, waysBy } from '../rules/walk/routes.ts';
-import type { NodeContext, Outcome } from '../rules/walk/walk.ts';
+import { hostsOf, routeLookup } from '../rules/walk/routes.ts';
+import type { NodeContext, PacketOutcome } from '../rules/walk/walk.ts';
 import { walk } from '../rules/walk/walk.ts';
 
-export type Walker = (packet: Packet) => Outcome;
+export type Walker = (packet: Packet) => PacketOutcome;
 
 /** So many pods are tried until one is found whose packets nobody stops. */
 const mostTried = 16;
@@ -31,8 +31,8 @@ export function walkerOf(
   podCIDRs: readonly string[],
 ): Walker {
   if (routes === null) return (packet) => walk(ruleset, context, packet);
-  const ways = waysBy(routes);
-  const informed = { ...context, interfaces: { ...context.interfaces, ways } };
+  const lookup = routeLookup(routes);
+  const informed = { ...context, interfaces: { ...context.interfaces, routes: lookup } };
   const hosts = hostsOf(routes);
   const own = new Set(hosts.map((host) => host.interface));
   const walker: Walker = (packet) => {
@@ -56,7 +56,7 @@ export function walkerOf(
     const source = parseAddress(src);
     if (from !== 'pod' || source === null) return null;
     const someone = typeof source === 'number' ? standIn : undefined;
-    const known = ways.from('pod', source) ?? someone?.interface ?? null;
+    const known = lookup.from('pod', source) ?? someone?.interface ?? null;
     if (iif === undefined) return known;
     // Where kube-proxy tells pods by a prefix, whoever asks makes up a name with it; then those
     // that begin so are pods', whatever their addresses. A name that nobody has is dropped.
@@ -71,7 +71,7 @@ export function walkerOf(
 }
 
 /** Whether a rule that names one of these interfaces stopped a packet, or called what did. */
-const isOnesAffair = ({ drop, reject }: Outcome, own: ReadonlySet<string>): boolean =>
+const isOnesAffair = ({ drop, reject }: PacketOutcome, own: ReadonlySet<string>): boolean =>
   [drop, reject].some(
     ({ probability, trace }) =>
       probability > 0 && callersIn(trace()).some(({ rule }) => isAbout(rule, own)),

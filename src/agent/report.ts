@@ -10,16 +10,16 @@ import { addressIn, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Packet } from '../model/proxy-config.ts';
 import { parseIptablesSave } from '../rules/parse/iptables-save.ts';
 import { parseNft } from '../rules/parse/nft-ruleset.ts';
-import type { Asking, Senders, Told } from '../rules/report/digest.ts';
+import type { NodeSenders, Senders, PacketWords } from '../rules/report/digest.ts';
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/report/digest.ts';
 import type { RuleFrontend } from '../rules/report/frontends.ts';
 import { frontendsInRules } from '../rules/report/frontends.ts';
-import type { Settings } from '../rules/report/infer-proxy-config.ts';
+import type { InferredSettings } from '../rules/report/infer-proxy-config.ts';
 import { modeIn, settingsIn } from '../rules/report/infer-proxy-config.ts';
-import type { Outcomes } from '../rules/report/outcome-json.ts';
-import { tell } from '../rules/report/outcome-json.ts';
+import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
+import { encodeOutcomes } from '../rules/report/outcome-json.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
-import { together } from '../rules/ruleset.ts';
+import { mergeRuleSets } from '../rules/ruleset.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import type { NodeContext } from '../rules/walk/walk.ts';
 import type { Dump } from './collect.ts';
@@ -50,7 +50,7 @@ export interface Standing {
   /** Of iptables; null: neither has rules. */
   readonly backend: 'nft' | 'legacy' | null;
   /** Of kube-proxy, as far as its rules show them. */
-  readonly settings: Settings;
+  readonly settings: InferredSettings;
 }
 
 /** Details of one packet: what becomes of it, and by which rules. */
@@ -70,7 +70,7 @@ export interface Detail {
  */
 export function readDumps(dumps: readonly Dump[]): Standing {
   const read = dumps.map((dump) => ({ dump, ruleset: rulesetOf(dump) }));
-  const ruleset = together(read.map((one) => one.ruleset));
+  const ruleset = mergeRuleSets(read.map((one) => one.ruleset));
   const of = (word: string): { ruleset: RuleSet; bytes: number }[] =>
     read
       .filter(({ dump }) => dump.program.name.includes(word))
@@ -123,7 +123,7 @@ const podsOf = ({ podCIDRs }: Place, standing: Standing | null): readonly string
  * Who is asked for, as the report tells it: whoever compares must ask for the same. Where nobody
  * has said which pods are the node's, any of those that its rules tell from others will do.
  */
-export function askingOf(place: Place, standing: Standing | null): Asking {
+export function askingOf(place: Place, standing: Standing | null): NodeSenders {
   const { nodeIPs, podCIDRs } = place;
   const ranges = podsOf(place, standing);
   const senders = (family: 'ip' | 'ip6'): Senders => {
@@ -154,7 +154,7 @@ const walkerAt = (standing: Standing, place: Place): Walker =>
 export function* digestsOf(standing: Standing, place: Place): Generator<readonly [string, string]> {
   const asking = askingOf(place, standing);
   const walk = walkerAt(standing, place);
-  const look = (packet: Packet): Told => {
+  const look = (packet: Packet): PacketWords => {
     const outcome = walk(packet);
     return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
   };
@@ -162,8 +162,12 @@ export function* digestsOf(standing: Standing, place: Place): Generator<readonly
 }
 
 /** What becomes of these packets. */
-export function outcomesOf(standing: Standing, place: Place, packets: readonly Packet[]): Outcomes {
-  return tell(packets.map(walkerAt(standing, place)));
+export function outcomesOf(
+  standing: Standing,
+  place: Place,
+  packets: readonly Packet[],
+): EncodedOutcomes {
+  return encodeOutcomes(packets.map(walkerAt(standing, place)));
 }
 
 /** What stands behind the digest of one frontend; null: no rule answers for it. */

@@ -14,10 +14,10 @@ import { promisify } from 'node:util';
 import zlib from 'node:zlib';
 
 import { canonicalIP } from '../model/ip.ts';
-import type { Asking } from '../rules/report/digest.ts';
+import type { NodeSenders } from '../rules/report/digest.ts';
 import { keyOf } from '../rules/report/digest.ts';
 import type { RuleFrontend } from '../rules/report/frontends.ts';
-import type { Settings } from '../rules/report/infer-proxy-config.ts';
+import type { InferredSettings } from '../rules/report/infer-proxy-config.ts';
 import { lackText } from '../rules/ruleset.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import { readRoutes } from '../rules/walk/routes.ts';
@@ -54,9 +54,9 @@ export interface Report {
   /** Not empty: what stands on the node is not known, and there are no frontends. */
   readonly problems: readonly string[];
   /** Of kube-proxy, as far as its rules show them. */
-  readonly settings: Settings;
+  readonly settings: InferredSettings;
   /** Who the packets are from that digests are of. */
-  readonly asking: Asking;
+  readonly asking: NodeSenders;
   /** 64 bits in hexadecimal, by frontend. */
   readonly frontends: Readonly<Record<string, string>>;
   /** Frontends that several tables translate for. */

@@ -16,7 +16,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 import type { Packet } from '../model/proxy-config.ts';
-import type { Outcomes } from '../rules/report/outcome-json.ts';
+import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
 import type {
   Answer,
   NodeSettings,
@@ -65,7 +65,9 @@ export interface Agent {
   /** null: no rule answers for this frontend, or nothing is known. */
   details(key: string): Promise<readonly Detail[] | null>;
   /** What becomes of these packets, and in which round; null: nothing is known. */
-  outcomes(packets: readonly Packet[]): Promise<(Outcomes & { readonly round: string }) | null>;
+  outcomes(
+    packets: readonly Packet[],
+  ): Promise<(EncodedOutcomes & { readonly round: string }) | null>;
   cost(): Cost;
 }
 
@@ -187,7 +189,7 @@ export function createAgent(settings: Settings): Agent {
     details: async (key) => (await asked(state, { kind: 'details', key })) as Detail[] | null,
     async outcomes(packets) {
       const { published } = state;
-      const told = (await asked(state, { kind: 'outcomes', packets })) as Outcomes | null;
+      const told = (await asked(state, { kind: 'outcomes', packets })) as EncodedOutcomes | null;
       return told === null || published === null ? null : { round: published.round, ...told };
     },
     cost: () => state.cost,

@@ -41,12 +41,12 @@ export interface Lack {
 }
 
 /** Which program shows the rules. */
-export type Source = 'iptables' | 'nft';
+export type RuleSource = 'iptables' | 'nft';
 
 export interface Table {
   readonly family: Family | 'inet';
   readonly name: string;
-  readonly source: Source;
+  readonly source: RuleSource;
   readonly chains: Chains;
   readonly sets: ReadonlyMap<string, ElementSet>;
 }
@@ -57,7 +57,7 @@ export interface Chains {
   bases(): readonly Chain[];
   get(name: string): Chain | undefined;
   /** What it does, where it is an endpoint's and alike to others; null: it must be read. */
-  endpoint(name: string): Endpoint | null;
+  endpoint(name: string): DnatTarget | null;
   values(): Iterable<Chain>;
 }
 
@@ -90,7 +90,7 @@ export interface Rule {
 }
 
 /** What a chain of an endpoint does. */
-export interface Endpoint {
+export interface DnatTarget {
   /** Where it sends what `matches` hold for. */
   readonly address: Address;
   readonly port: number;
@@ -111,7 +111,7 @@ export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
 export const rulesOf = (chain: Chain): readonly Rule[] => (chain.rules ??= chain.read(chain));
 
 /** Numbers that a packet carries, or that go with it. */
-export type Field =
+export type PacketField =
   | 'source'
   | 'destination'
   | 'source port'
@@ -129,11 +129,11 @@ export type Field =
   | 'tcp flags';
 
 /** Conntrack's states and bits of status, in lower case, and the two of iptables: dnat, snat. */
-export type State = string;
+export type ConntrackState = string;
 
 /** What nft may look up, and by which it may choose. */
-export type Key =
-  | { readonly kind: 'fields'; readonly fields: readonly (Field | 'in' | 'out' | 'state')[] }
+export type LookupKey =
+  | { readonly kind: 'fields'; readonly fields: readonly (PacketField | 'in' | 'out' | 'state')[] }
   /** A number from offset to offset + modulus - 1, each as probable as the other. */
   | { readonly kind: 'numgen'; readonly modulus: number; readonly offset: number }
   | { readonly kind: 'unknown'; readonly text: string };
@@ -162,7 +162,7 @@ export interface ElementSet {
 export type Match =
   | {
       readonly kind: 'field';
-      readonly field: Field;
+      readonly field: PacketField;
       /** The bits to look at; null: all. */
       readonly mask: number | null;
       readonly ranges: readonly Range[];
@@ -176,7 +176,7 @@ export type Match =
       readonly negate: boolean;
     }
   /** One of these states holds. */
-  | { readonly kind: 'state'; readonly states: readonly State[]; readonly negate: boolean }
+  | { readonly kind: 'state'; readonly states: readonly ConntrackState[]; readonly negate: boolean }
   /** Upstream's words, in lower case: local, unicast, broadcast, multicast, anycast. */
   | {
       readonly kind: 'address type';
@@ -196,7 +196,7 @@ export type Match =
     }
   | {
       readonly kind: 'lookup';
-      readonly key: Key;
+      readonly key: LookupKey;
       readonly set: ElementSet;
       readonly negate: boolean;
     }
@@ -230,14 +230,14 @@ export type Action =
   | { readonly kind: 'jump' | 'goto'; readonly chain: string }
   /** null: the dump does not tell. */
   | { readonly kind: 'dnat'; readonly to: Translation | null; readonly text: string }
-  | { readonly kind: 'dnat by map'; readonly key: Key; readonly set: ElementSet }
+  | { readonly kind: 'dnat by map'; readonly key: LookupKey; readonly set: ElementSet }
   /** To the node itself. */
   | { readonly kind: 'redirect'; readonly ports: Range<number> | null; readonly text: string }
   /** Address by address into another network of the same size. */
   | { readonly kind: 'netmap'; readonly to: Range; readonly text: string }
   | { readonly kind: 'snat'; readonly to: Translation | null; readonly text: string }
   | { readonly kind: 'masquerade'; readonly random: boolean; readonly text: string }
-  | { readonly kind: 'verdict map'; readonly key: Key; readonly set: ElementSet }
+  | { readonly kind: 'verdict map'; readonly key: LookupKey; readonly set: ElementSet }
   /** A verdict or a change that is not modelled: anything may follow. */
   | { readonly kind: 'unknown verdict'; readonly text: string };
 
@@ -257,7 +257,7 @@ export type Statement = Match | Action;
  * cannot tell) are taken from iptables alone, but for what it says that it cannot show. What one
  * dump lacks and another tells is not lacking.
  */
-export function together(rulesets: readonly RuleSet[]): RuleSet {
+export function mergeRuleSets(rulesets: readonly RuleSet[]): RuleSet {
   const all = rulesets.flatMap((ruleset) => ruleset.tables);
   const said = rulesets.flatMap((ruleset) => ruleset.lacks);
   const legacy = rulesets.flatMap((ruleset) => ruleset.legacy);

@@ -16,7 +16,7 @@ import type { Problem } from '../../src/cluster/decode/problem.ts';
 import { parseIP } from '../../src/model/ip.ts';
 import type { Packet } from '../../src/model/proxy-config.ts';
 import { packetText, readKey } from '../../src/rules/report/digest.ts';
-import { hear } from '../../src/rules/report/outcome-json.ts';
+import { decodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import { storeOf } from '../build.ts';
 import { inputOf } from '../nodes/audit.ts';
 import { readBytes, readFolder } from '../nodes/folder.ts';
@@ -246,7 +246,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   };
   visit(null);
   const asked = needed;
-  const answers = hear(JSON.parse(JSON.stringify(outcomesOf(standing, place, asked))));
+  const answers = decodeOutcomes(JSON.parse(JSON.stringify(outcomesOf(standing, place, asked))));
   visit(
     new Map(
       asked.flatMap((packet, at) => {

@@ -11,7 +11,7 @@ import { formatAddress, parseNetwork } from '../../src/rules/address.ts';
 import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../src/rules/parse/nft-ruleset.ts';
 import type { RuleSet } from '../../src/rules/ruleset.ts';
-import { together } from '../../src/rules/ruleset.ts';
+import { mergeRuleSets } from '../../src/rules/ruleset.ts';
 import type { NodeContext } from '../../src/rules/walk/walk.ts';
 
 export interface PacketLine {
@@ -86,7 +86,7 @@ export function readFolder(path: string): Folder {
   return {
     path,
     isFault: fault !== null,
-    ruleset: together([...rulesets, ...others]),
+    ruleset: mergeRuleSets([...rulesets, ...others]),
     node: readNode(base),
     packets: packets.map((line) => JSON.parse(line) as PacketLine),
     isForeign: rulesets.some(isForeign),

@@ -4,7 +4,7 @@
 
 import type { Family, Rule, RuleSet } from '../../src/rules/ruleset.ts';
 import { rulesOf } from '../../src/rules/ruleset.ts';
-import type { Destination, Fate, Outcome } from '../../src/rules/walk/walk.ts';
+import type { Destination, OutcomeShare, PacketOutcome } from '../../src/rules/walk/walk.ts';
 import { walk } from '../../src/rules/walk/walk.ts';
 import type { Folder, PacketLine, Seen } from './folder.ts';
 
@@ -42,7 +42,7 @@ export function checkPackets(folder: Folder, report: (line: string) => void): Pa
   return counts;
 }
 
-function walksOf({ ruleset, node }: Folder, { packet, srcs }: PacketLine): Outcome[] {
+function walksOf({ ruleset, node }: Folder, { packet, srcs }: PacketLine): PacketOutcome[] {
   const protocol = packet.protocol.toLowerCase() as 'tcp' | 'udp' | 'sctp';
   const sources = srcs ?? [packet.src];
   const { dst, dport } = packet;
@@ -51,7 +51,7 @@ function walksOf({ ruleset, node }: Folder, { packet, srcs }: PacketLine): Outco
 }
 
 /** A translation to where the packet goes anyway leaves no trace in its entry: it passes. */
-function asSeen(outcome: Outcome, own: string): Outcome {
+function asSeen(outcome: PacketOutcome, own: string): PacketOutcome {
   const same = outcome.destinations.get(own);
   if (same === undefined) return outcome;
   const { pass } = outcome;
@@ -64,7 +64,7 @@ function asSeen(outcome: Outcome, own: string): Outcome {
   };
 }
 
-const isUnknown = ({ unknown, destinations, pass }: Outcome): boolean =>
+const isUnknown = ({ unknown, destinations, pass }: PacketOutcome): boolean =>
   unknown.length > 0 ||
   (pass.probability > 0 && pass.masqueraded === 'unknown') ||
   [...destinations.values()].some(({ masqueraded }) => masqueraded === 'unknown');
@@ -78,13 +78,13 @@ function seenOf({ outcomes, attempts, passMasqueraded }: PacketLine): Map<string
 }
 
 /** The fates of a walk that can be this one. */
-function fatesFor(outcome: Outcome, name: string): Fate[] {
+function fatesFor(outcome: PacketOutcome, name: string): OutcomeShare[] {
   if (name === 'reject' || name === 'drop' || name === 'pass') return [outcome[name]];
   const port = name.slice(name.lastIndexOf(':') + 1);
   return [name, `node:${port}`, 'unknown'].flatMap((key) => outcome.destinations.get(key) ?? []);
 }
 
-const isPossible = (fate: Fate): boolean =>
+const isPossible = (fate: OutcomeShare): boolean =>
   fate.probability > 0 || ('affinity' in fate && (fate as Destination).affinity);
 
 /**
@@ -108,7 +108,7 @@ const asksForState = ({ statements }: Rule): boolean =>
 /** What is wrong with the walks of one line; null: nothing. */
 export function problemOf(
   line: PacketLine,
-  outcomes: readonly Outcome[],
+  outcomes: readonly PacketOutcome[],
   allowed: number,
   isTracked = true,
 ): string | null {
@@ -133,26 +133,30 @@ export function problemOf(
   return isCertain(outcomes) ? unseenOf(line, outcomes, allowed) : null;
 }
 
-const passes = ({ pass }: Outcome): boolean => pass.probability === 1;
+const passes = ({ pass }: PacketOutcome): boolean => pass.probability === 1;
 
-const mayMasquerade = ({ masqueraded: may }: Fate, is: Seen['masqueraded']): boolean =>
+const mayMasquerade = ({ masqueraded: may }: OutcomeShare, is: Seen['masqueraded']): boolean =>
   is === undefined || may === 'unknown' || may === (is === 'some' ? true : is);
 
 /** Shares mean something: nothing is unknown, and no source is held to one destination. */
-const isCertain = (outcomes: readonly Outcome[]): boolean =>
+const isCertain = (outcomes: readonly PacketOutcome[]): boolean =>
   outcomes.every(
     (outcome) =>
       !isUnknown(outcome) && ![...outcome.destinations.values()].some(({ affinity }) => affinity),
   );
 
-function share(outcomes: readonly Outcome[], name: string): number {
+function share(outcomes: readonly PacketOutcome[], name: string): number {
   const shares = outcomes.map((outcome) =>
     fatesFor(outcome, name).reduce((sum, { probability }) => sum + probability, 0),
   );
   return shares.reduce((sum, share) => sum + share, 0) / outcomes.length;
 }
 
-function unseenOf(line: PacketLine, outcomes: readonly Outcome[], allowed: number): string | null {
+function unseenOf(
+  line: PacketLine,
+  outcomes: readonly PacketOutcome[],
+  allowed: number,
+): string | null {
   const seen = seenOf(line);
   const possible = new Set(outcomes.flatMap((outcome) => [...outcome.destinations.keys()]));
   for (const name of [...possible, 'reject', 'drop', 'pass']) {
@@ -166,9 +170,9 @@ function unseenOf(line: PacketLine, outcomes: readonly Outcome[], allowed: numbe
   return null;
 }
 
-const nowhere: Fate = { probability: 0, masqueraded: false, trace: () => [] };
+const nowhere: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
 
-function nameFate(outcome: Outcome, name: string): Fate {
+function nameFate(outcome: PacketOutcome, name: string): OutcomeShare {
   if (name === 'reject' || name === 'drop' || name === 'pass') return outcome[name];
   return outcome.destinations.get(name) ?? nowhere;
 }
@@ -191,7 +195,7 @@ export function fits(share: number, attempts: number, count: number, allowed: nu
 function describeProblem(
   { path }: Folder,
   line: PacketLine,
-  outcomes: readonly Outcome[],
+  outcomes: readonly PacketOutcome[],
   problem: string,
 ): string {
   const walks = outcomes.slice(0, 1).map((outcome) => {

@@ -8,16 +8,16 @@ import { behaviorOfReport } from '../../src/audit/node/observation.ts';
 import { addressIn, parseCIDR } from '../../src/model/ip.ts';
 import type { Node } from '../../src/model/objects.ts';
 import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
-import type { Asking } from '../../src/rules/report/digest.ts';
+import type { NodeSenders } from '../../src/rules/report/digest.ts';
 import { digestOf, keyOf, packetText, wordsAt, wordsOf } from '../../src/rules/report/digest.ts';
 import { frontendsInRules } from '../../src/rules/report/frontends.ts';
-import { hear, tell } from '../../src/rules/report/outcome-json.ts';
+import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import { walk } from '../../src/rules/walk/walk.ts';
 import type { Forwarding } from '../../src/shadow/forwarding.ts';
 import type { Folder } from './folder.ts';
 
 /** Who an agent on this node asks for. */
-export function askingOf(folder: Folder, node: Node, mode: ProxyConfig['mode']): Asking {
+export function askingOf(folder: Folder, node: Node, mode: ProxyConfig['mode']): NodeSenders {
   const own = (six: boolean): string | null =>
     folder.node.localAddresses.find((text) => text.includes(':') === six) ?? null;
   const pod = (family: 'IPv4' | 'IPv6'): string | null => {
@@ -61,9 +61,9 @@ export function answered(
   packets: readonly Packet[],
 ): AgentAnswers {
   const sent = JSON.stringify(
-    tell(packets.map((packet) => walk(folder.ruleset, folder.node, packet))),
+    encodeOutcomes(packets.map((packet) => walk(folder.ruleset, folder.node, packet))),
   );
-  const outcomes = hear(JSON.parse(sent));
+  const outcomes = decodeOutcomes(JSON.parse(sent));
   const pairs = packets.flatMap((packet, at) => {
     const outcome = outcomes[at];
     return outcome === undefined ? [] : [[packetText(packet), outcome] as const];

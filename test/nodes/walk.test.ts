@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Outcome } from '../../src/rules/walk/walk.ts';
+import type { PacketOutcome } from '../../src/rules/walk/walk.ts';
 import type { PacketLine } from './folder.ts';
 import { fits, problemOf } from './packets.ts';
 import { isTrue } from './walk.ts';
@@ -15,7 +15,7 @@ describe('the comparison', () => {
     affinity: false,
     affinitySeconds: null,
   };
-  const outcome: Outcome = {
+  const outcome: PacketOutcome = {
     destinations: new Map([
       ['a:1', destination],
       ['b:1', destination],

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../src/rules/parse/nft-ruleset.ts';
 import type { Chain, Rule, RuleSet, Table } from '../../src/rules/ruleset.ts';
-import { chainsOf, DumpError, lackText, rulesOf, together } from '../../src/rules/ruleset.ts';
+import { chainsOf, DumpError, lackText, rulesOf, mergeRuleSets } from '../../src/rules/ruleset.ts';
 
 const table = (source: 'iptables' | 'nft', name: string) =>
   ({ family: 'ip', name, source, chains: chainsOf(new Map()), sets: new Map() }) as const;
@@ -14,13 +14,15 @@ describe('together', () => {
   test('takes from iptables what both show', () => {
     const own = whole(table('iptables', 'nat'));
     const listing = whole(table('nft', 'nat'), table('nft', 'kube-proxy'));
-    const names = together([listing, own]).tables.map(({ source, name }) => `${source} ${name}`);
+    const names = mergeRuleSets([listing, own]).tables.map(
+      ({ source, name }) => `${source} ${name}`,
+    );
     expect(names).toEqual(['nft kube-proxy', 'iptables nat']);
   });
 
   test('keeps both backends of iptables', () => {
     const own = whole(table('iptables', 'nat'));
-    expect(together([own, whole(table('iptables', 'nat'))]).tables.length).toBe(2);
+    expect(mergeRuleSets([own, whole(table('iptables', 'nat'))]).tables.length).toBe(2);
   });
 });
 
@@ -79,7 +81,7 @@ describe('what dumps lack', () => {
     ['where others send packets', [tables(own.replaceAll('KUBE-SEP-X', 'OTHER'))], []],
     ['what cannot be shown is not told either', [ip(unshown), listsOwn], ['targets']],
   ])('%s', (_, rulesets, kinds) => {
-    const { lacks } = together(rulesets);
+    const { lacks } = mergeRuleSets(rulesets);
     expect(lacks.map(({ kind }) => kind)).toEqual(kinds);
     for (const lack of lacks) expect(lackText(lack)).toContain('-save');
   });
@@ -90,7 +92,7 @@ describe('what dumps lack', () => {
   });
 
   test('a chain that iptables does not show stands beside those that it shows', () => {
-    const names = together([ip(partly), tables(hidden)]).tables.map(({ source, chains }) => [
+    const names = mergeRuleSets([ip(partly), tables(hidden)]).tables.map(({ source, chains }) => [
       source,
       ...chains.bases().map(({ name }) => name),
     ]);
@@ -99,12 +101,12 @@ describe('what dumps lack', () => {
       ['nft', 'custom'],
     ]);
     const moved = tables(hidden.replace('OUTPUT -100', 'OUTPUT -90'));
-    const [, rest] = together([ip(partly), moved]).tables;
+    const [, rest] = mergeRuleSets([ip(partly), moved]).tables;
     expect(rest?.chains.bases().map(({ name }) => name)).toEqual(['OUTPUT', 'custom']);
   });
 
   test("a table that iptables-nft cannot show stands beside the other backend's", () => {
-    const all = together([ip(unshown), ip(header('1.8.9') + nat), tables(hidden)]).tables;
+    const all = mergeRuleSets([ip(unshown), ip(header('1.8.9') + nat), tables(hidden)]).tables;
     const names = all.map(({ source, name }) => `${source} ${name}`);
     expect(names).toEqual(['iptables filter', 'iptables nat', 'nft nat']);
   });

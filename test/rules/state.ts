@@ -9,7 +9,7 @@ export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
   protocol: 6,
   isLocal: (address) => address === 0x7f000001,
   interfaces: null,
-  waysTo: () => null,
+  interfacesTo: () => null,
   original: { address: 0x0a600001, port: 80 },
   hook: 'prerouting',
   destination: 0x0a600001,
@@ -30,6 +30,6 @@ export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
   remembered: null,
   affinity: null,
   trace: null,
-  asked: null,
+  questions: null,
   ...changes,
 });

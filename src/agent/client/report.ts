@@ -4,10 +4,10 @@
 // What arrives is somebody else's: everything in it is checked.
 
 import { canonicalIP } from '../../model/ip.ts';
-import type { Asking, Senders } from '../../rules/report/digest.ts';
+import type { NodeSenders, Senders } from '../../rules/report/digest.ts';
 import { readKey } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
-import type { Settings } from '../../rules/report/infer-proxy-config.ts';
+import type { InferredSettings } from '../../rules/report/infer-proxy-config.ts';
 import { check, fieldsOf, listOf } from '../../rules/report/outcome-json.ts';
 
 export interface AgentReport {
@@ -18,10 +18,10 @@ export interface AgentReport {
   readonly mode: 'iptables' | 'nftables' | null;
   /** The text of kube-proxy's configuration; null: it was not given. */
   readonly proxyConfig: string | null;
-  readonly settings: Settings;
+  readonly settings: InferredSettings;
   /** Not empty: what stands on the node is not known. */
   readonly problems: readonly string[];
-  readonly asking: Asking;
+  readonly asking: NodeSenders;
   readonly claims: readonly RuleFrontend[];
   readonly digests: ReadonlyMap<string, string>;
 }
@@ -90,9 +90,9 @@ const texts = (value: unknown, what: string): readonly string[] =>
 const configText = (raw: unknown): string =>
   text(fieldsOf(raw, 'proxyConfig: an object').text, 'text of proxyConfig');
 
-function settingsOf(raw: unknown): Settings {
+function settingsOf(raw: unknown): InferredSettings {
   const fields = fieldsOf(raw, 'settings: an object');
-  const of = <T>(name: keyof Settings, read: (value: unknown, what: string) => T) =>
+  const of = <T>(name: keyof InferredSettings, read: (value: unknown, what: string) => T) =>
     fields[name] === undefined ? {} : { [name]: read(fields[name], name) };
   return {
     ...of('detectLocalMode', text),
@@ -105,7 +105,7 @@ function settingsOf(raw: unknown): Settings {
   };
 }
 
-function askingOf(raw: unknown): Asking {
+function askingOf(raw: unknown): NodeSenders {
   const { ip, ip6, addresses, pods, strays } = fieldsOf(raw, 'asking: an object');
   return {
     ip: sendersOf(ip),

@@ -4,8 +4,8 @@
 
 import type { Packet } from '../../model/proxy-config.ts';
 import { packetText } from '../../rules/report/digest.ts';
-import { fieldsOf, hear, NotTold } from '../../rules/report/outcome-json.ts';
-import type { Outcome } from '../../rules/walk/walk.ts';
+import { fieldsOf, decodeOutcomes, InvalidReport } from '../../rules/report/outcome-json.ts';
+import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import type { AgentAddress } from './agents.ts';
 import type { Answer, Asked, Asker } from './client.ts';
 import type { AgentReport } from './report.ts';
@@ -65,7 +65,7 @@ function attempt<T>(work: () => T): T | string {
   try {
     return work();
   } catch (error) {
-    if (error instanceof NotTold || error instanceof SyntaxError) return error.message;
+    if (error instanceof InvalidReport || error instanceof SyntaxError) return error.message;
     throw error;
   }
 }
@@ -109,8 +109,8 @@ export async function outcomesOf(
   { asker, address, signal }: Visit,
   packets: readonly Packet[],
   round: string,
-): Promise<ReadonlyMap<string, Outcome> | string> {
-  const found = new Map<string, Outcome>();
+): Promise<ReadonlyMap<string, PacketOutcome> | string> {
+  const found = new Map<string, PacketOutcome>();
   for (const batch of batches(packets.slice(0, mostPackets).map(packetText))) {
     const path = `/v1/packets?${batch.map((text) => `p=${quoted(text)}`).join('&')}`;
     const asked = await asker.ask(address, { path, headers: {}, signal });
@@ -125,13 +125,13 @@ export async function outcomesOf(
   return found;
 }
 
-function heard(asked: Asked, round: string): readonly Outcome[] | string {
+function heard(asked: Asked, round: string): readonly PacketOutcome[] | string {
   if (asked.kind !== 'answer') return asked.why;
   const { status, body } = asked.answer;
   if (status !== 200) return `status ${status}: ${body.trim().slice(0, 200)}`;
   return attempt(() => {
     const raw = fieldsOf(JSON.parse(body), 'outcomes');
-    return raw.round === round ? hear(raw) : 'another round';
+    return raw.round === round ? decodeOutcomes(raw) : 'another round';
   });
 }
 

@@ -10,7 +10,7 @@
 // rarely; from the second time on its node is unknown. A node without an agent is unknown at once.
 
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Outcome } from '../../rules/walk/walk.ts';
+import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import type { AgentAddress } from './agents.ts';
 import type { Asker } from './client.ts';
 import type { AgentReport } from './report.ts';
@@ -35,7 +35,7 @@ export interface NodeReportEntry {
   /** Seconds from the report to the next. */
   readonly lasting: number;
   /** What becomes of packets that the agent was asked for; null: it was not asked yet. */
-  readonly outcomes: ReadonlyMap<string, Outcome> | null;
+  readonly outcomes: ReadonlyMap<string, PacketOutcome> | null;
   /** Told of the packets that the agent must be asked for before the node can be judged. */
   readonly onNeed: (packets: readonly Packet[]) => void;
 }

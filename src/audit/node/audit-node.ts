@@ -10,7 +10,7 @@ import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import { frontendsInRules } from '../../rules/report/frontends.ts';
 import type { RuleSet } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
-import type { NodeContext, Outcome } from '../../rules/walk/walk.ts';
+import type { NodeContext, PacketOutcome } from '../../rules/walk/walk.ts';
 import { walk } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
@@ -226,7 +226,7 @@ function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
  * binds the cluster IP there, and a rule for just this address and port keeps conntrack, and so
  * kube-proxy, from it. Whether a process listens, no rule tells.
  */
-function isAnsweredHere({ packet }: Probe, outcome: Outcome): boolean {
+function isAnsweredHere({ packet }: Probe, outcome: PacketOutcome): boolean {
   const { destinations, pass, reject } = outcome;
   if (destinations.size > 0 || !isPassed(outcome) || isStopped(outcome, reject)) return false;
   return pass
@@ -240,10 +240,10 @@ function isAnsweredHere({ packet }: Probe, outcome: Outcome): boolean {
 }
 
 /** Whether packets pass, and none is known to be dropped. */
-const isPassed = (outcome: Outcome): boolean =>
+const isPassed = (outcome: PacketOutcome): boolean =>
   outcome.pass.probability > 0 && !isStopped(outcome, outcome.drop);
 
-const isStopped = ({ unknown }: Outcome, { probability }: Outcome['drop']): boolean =>
+const isStopped = ({ unknown }: PacketOutcome, { probability }: PacketOutcome['drop']): boolean =>
   probability > 0 && unknown.length === 0;
 
 /**
@@ -256,7 +256,7 @@ function isHarmless(
   { deviation, step }: AttributedDeviation,
   { kind }: Frontend,
   { packet }: Probe,
-  outcome: Outcome,
+  outcome: PacketOutcome,
 ): boolean {
   if (deviation.kind === 'not stopped') {
     const isRefused = kind === 'node port' && deviation.want === 'reject' && isPassed(outcome);
@@ -296,7 +296,7 @@ interface Policed {
  */
 function policedIn(
   fates: readonly ExpectedOutcome[],
-  { destinations, pass, reject, drop }: Outcome,
+  { destinations, pass, reject, drop }: PacketOutcome,
 ): Policed | null {
   const stops = [reject, drop].filter(({ probability }) => probability > 0);
   const fate = fates.find((one) => one.kind === 'endpoints');
@@ -322,7 +322,7 @@ const certain = 1 - rounding;
 function codeOf(
   { deviation, step }: AttributedDeviation,
   fates: readonly ExpectedOutcome[],
-  outcome: Outcome,
+  outcome: PacketOutcome,
   port: ProxiedPort,
 ): Code {
   const foreign = step !== null && !isKubernetesRule(step);
@@ -357,14 +357,14 @@ function codeOf(
 }
 
 /** No packet comes to any destination. */
-const isNothing = ({ destinations, pass, drop, reject }: Outcome): boolean =>
+const isNothing = ({ destinations, pass, drop, reject }: PacketOutcome): boolean =>
   destinations.size === 0 || pass.probability + drop.probability + reject.probability >= certain;
 
 /** Some rule sent the packet to a destination, whatever came of it then. */
-const isTranslated = ({ pass, drop, reject }: Outcome): boolean =>
+const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
   [pass, drop, reject].some((fate) => fate.probability > 0 && translation(fate) !== null);
 
-const stopCode = ({ pass }: Outcome): Code =>
+const stopCode = ({ pass }: PacketOutcome): Code =>
   pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
 
 const isEndpoint = ({ usable }: ProxiedPort, endpoint: string): boolean =>
@@ -469,7 +469,7 @@ function endpointsOf(fates: readonly ExpectedOutcome[]): Pick<PacketTrace, 'want
 const lineOf = ({ rule, base }: TraceStep): string =>
   base.table.source === 'nft' ? rule.text : `-t ${base.table.name} ${rule.text}`;
 
-function rulesMet({ destinations, reject, drop, pass }: Outcome): string[] {
+function rulesMet({ destinations, reject, drop, pass }: PacketOutcome): string[] {
   const met = new Set<string>();
   for (const fate of [...destinations.values(), reject, drop, pass]) {
     if (fate.probability === 0) continue;

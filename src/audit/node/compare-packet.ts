@@ -11,7 +11,7 @@
 
 import type { Packet } from '../../model/proxy-config.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
-import type { Destination, Fate as Walked, Outcome } from '../../rules/walk/walk.ts';
+import type { Destination, OutcomeShare as Walked, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
 
 export type Deviation =
@@ -63,7 +63,7 @@ export interface RuleOwnership {
 /** Compares with whichever of the right fates is nearest. */
 export function comparePacket(
   fates: readonly ExpectedOutcome[],
-  outcome: Outcome,
+  outcome: PacketOutcome,
   view: RuleOwnership,
   packet: Packet,
 ): PacketComparison {
@@ -96,7 +96,7 @@ const isBeforeRouting = (step: TraceStep | null): boolean =>
   step === null || ['prerouting', 'output'].includes(step.base.base.hook);
 
 /** Whether kube-proxy's own rules may send it anywhere. */
-function isSentUntold({ destinations }: Outcome, view: RuleOwnership): boolean {
+function isSentUntold({ destinations }: PacketOutcome, view: RuleOwnership): boolean {
   const destination = destinations.get('unknown');
   if (destination === undefined || !isPossible(destination)) return false;
   const step = translation(destination);
@@ -104,7 +104,7 @@ function isSentUntold({ destinations }: Outcome, view: RuleOwnership): boolean {
 }
 
 /** Whether a deviation holds whatever the unknowns of the walk are. */
-function isCertain(deviation: Deviation, fate: ExpectedOutcome, outcome: Outcome): boolean {
+function isCertain(deviation: Deviation, fate: ExpectedOutcome, outcome: PacketOutcome): boolean {
   switch (deviation.kind) {
     case 'missing':
     case 'shadowed':
@@ -124,7 +124,7 @@ function isCertain(deviation: Deviation, fate: ExpectedOutcome, outcome: Outcome
 }
 
 /** Whether the fate is possible at all. */
-function isReached(fate: ExpectedOutcome, outcome: Outcome): boolean {
+function isReached(fate: ExpectedOutcome, outcome: PacketOutcome): boolean {
   if (fate.kind !== 'endpoints') return outcome[fate.kind].probability > rounding;
   return [...fate.endpoints.keys()].some((endpoint) => {
     const destination = outcome.destinations.get(endpoint);
@@ -137,7 +137,7 @@ const isPossible = ({ probability, affinity }: Destination): boolean =>
 
 function deviantsOf(
   fate: ExpectedOutcome,
-  outcome: Outcome,
+  outcome: PacketOutcome,
   view: RuleOwnership,
   packet: Packet,
 ): AttributedDeviation[] {
@@ -166,7 +166,7 @@ type Endpoints = Extract<ExpectedOutcome, { kind: 'endpoints' }>;
 
 function fromEndpoints(
   fate: Endpoints,
-  outcome: Outcome,
+  outcome: PacketOutcome,
   view: RuleOwnership,
   packet: Packet,
 ): AttributedDeviation[] {
@@ -197,7 +197,7 @@ function fromEndpoints(
 /** Destinations that are none of the endpoints. */
 function strangers(
   endpoints: ReadonlyMap<string, boolean>,
-  outcome: Outcome,
+  outcome: PacketOutcome,
 ): AttributedDeviation[] {
   return [...outcome.destinations].flatMap(([endpoint, destination]) => {
     if (endpoints.has(endpoint) || !isPossible(destination)) return [];
@@ -207,7 +207,7 @@ function strangers(
   });
 }
 
-function skewed({ endpoints }: Endpoints, { destinations }: Outcome): AttributedDeviation[] {
+function skewed({ endpoints }: Endpoints, { destinations }: PacketOutcome): AttributedDeviation[] {
   const want = 1 / endpoints.size;
   return [...destinations].flatMap(([endpoint, { probability: share }]) =>
     Math.abs(share - want) <= rounding
@@ -323,7 +323,7 @@ export function fateText(fate: ExpectedOutcome): string {
 const percent = (share: number): string => `${Number((100 * share).toPrecision(3))}%`;
 
 /** What does come of it, for people. */
-function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
+function outcomeText({ destinations, reject, drop, pass }: PacketOutcome): string {
   const others = { [words.reject]: reject, [words.drop]: drop, [words.pass]: pass };
   const rest = Object.entries(others).filter(([, { probability }]) => probability > 0);
   return endpointsText([
@@ -341,7 +341,7 @@ function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
 export function describePacket(
   { packet, origin }: { readonly packet: Packet; readonly origin: string },
   fates: readonly ExpectedOutcome[],
-  outcome: Outcome,
+  outcome: PacketOutcome,
 ): Readonly<Record<'frontend' | 'origin' | 'expected' | 'actual', string>> {
   const { dst, dport, protocol } = packet;
   const address = dst.includes(':') ? `[${dst}]` : dst;

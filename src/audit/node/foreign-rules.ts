@@ -16,9 +16,9 @@ import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import { formatAddress, parseNetwork } from '../../rules/address.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
-import type { Address, Field } from '../../rules/ruleset.ts';
+import type { Address, PacketField } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
-import type { Fate, Fate as Walked } from '../../rules/walk/walk.ts';
+import type { OutcomeShare, OutcomeShare as Walked } from '../../rules/walk/walk.ts';
 import type { Forwarding } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { PacketDifference } from './aggregate.ts';
@@ -57,7 +57,7 @@ export function isForeignRuleAbout(step: TraceStep, address: string): boolean {
 }
 
 /** The one value of a field that a rule asks for; null: none, or several. */
-export function onlyValue({ rule }: TraceStep, field: Field): Address | null {
+export function onlyValue({ rule }: TraceStep, field: PacketField): Address | null {
   for (const statement of rule.statements) {
     if (statement.kind !== 'field' || statement.field !== field || statement.negate) continue;
     const [range] = statement.ranges;
@@ -95,7 +95,7 @@ export function allowedMasquerade(
  * Somebody else's rule that stopped what was sent to one of these endpoints, and asks for that one,
  * by itself or where its chain is called from; null: something else stopped it.
  */
-export function policyRule(stopped: Fate, ips: ReadonlySet<string>): TraceStep | null {
+export function policyRule(stopped: OutcomeShare, ips: ReadonlySet<string>): TraceStep | null {
   const step = stopStep(stopped);
   const sent = translation(stopped);
   if (step === null || sent === null || isKubernetesRule(step)) return null;

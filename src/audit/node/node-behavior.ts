@@ -2,9 +2,9 @@
 
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
-import type { Asking, Digests } from '../../rules/report/digest.ts';
+import type { NodeSenders, Digests } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
-import type { Outcome } from '../../rules/walk/walk.ts';
+import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 
 export interface NodeInput {
@@ -20,7 +20,7 @@ export interface NodeBehavior {
   /** Addresses that are the node's own. */
   readonly localAddresses: readonly string[];
   /** null: nobody has walked this packet. */
-  walk(packet: Packet): Outcome | null;
+  walk(packet: Packet): PacketOutcome | null;
   /** Packets that somebody wanted to know of, and that nobody has walked. */
   missingPackets(): readonly Packet[];
   /**
@@ -36,7 +36,7 @@ export interface NodeBehavior {
 
 /** What an agent tells of its node before it is asked. */
 export interface NodeDigest {
-  readonly asking: Asking;
+  readonly asking: NodeSenders;
   /** By the keys of claims. */
   readonly digests: ReadonlyMap<string, string>;
 }

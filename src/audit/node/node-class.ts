@@ -17,7 +17,7 @@
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Node, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
-import type { Asking } from '../../rules/report/digest.ts';
+import type { NodeSenders } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
@@ -273,7 +273,10 @@ function entryOf(service: Service, { slices }: ProxyCache, on: ReportingNode): C
 }
 
 /** What rules must answer for: at addresses of the node at any of them. */
-function claimAt({ port, kind, address, protocol, dport }: Frontend, asking: Asking): RuleFrontend {
+function claimAt(
+  { port, kind, address, protocol, dport }: Frontend,
+  asking: NodeSenders,
+): RuleFrontend {
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
   const isAny = isAtNode(kind) && asking.addresses.some((one) => canonicalIP(one) === address);
   return { family, address: isAny ? null : address, protocol, port: dport, translators: 1 };
@@ -283,7 +286,7 @@ function digestAt(
   forwarding: Forwarding,
   { port, kind, address }: Frontend,
   claim: RuleFrontend,
-  asking: Asking,
+  asking: NodeSenders,
 ): string | null {
   const isRanged = kind === 'load balancer IP' && port.sourceRanges.length > 0;
   if (isRanged || kind === 'health check node port' || port.usable?.length !== 1) return null;

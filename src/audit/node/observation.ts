@@ -5,13 +5,13 @@ import type { Node } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
-import type { Asking } from '../../rules/report/digest.ts';
+import type { NodeSenders } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf, packetText } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../rules/report/infer-proxy-config.ts';
 import type { Lack, RuleSet } from '../../rules/ruleset.ts';
-import { together } from '../../rules/ruleset.ts';
-import type { Outcome } from '../../rules/walk/walk.ts';
+import { mergeRuleSets } from '../../rules/ruleset.ts';
+import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
@@ -36,7 +36,7 @@ export function observeDumps(
   given: Partial<ProxyConfig> = {},
 ): NodeObservation {
   const read = [...dumps].filter((dump) => dump !== null);
-  const ruleset = together(read.map((dump) => dump.ruleset));
+  const ruleset = mergeRuleSets(read.map((dump) => dump.ruleset));
   return {
     rules: behaviorOfRules(ruleset, { localAddresses: addresses }),
     config: configOf(ruleset, minor, given),
@@ -91,14 +91,14 @@ interface Seen {
 
 /** What an agent has told of one round. */
 export interface AgentAnswers {
-  readonly asking: Asking;
+  readonly asking: NodeSenders;
   /** The node's own addresses. */
   readonly localAddresses: readonly string[];
   readonly claims: readonly RuleFrontend[];
   /** By the keys of claims. */
   readonly digests: ReadonlyMap<string, string>;
   /** What it was asked, by the text of the packet. */
-  readonly outcomes: ReadonlyMap<string, Outcome>;
+  readonly outcomes: ReadonlyMap<string, PacketOutcome>;
 }
 
 export interface ReportedBehavior extends NodeBehavior {

@@ -12,7 +12,7 @@ import type { Option } from './iptables-option.ts';
 import { targetOf } from './iptables-target.ts';
 
 /** Where a rule is in the text: its line, and where its options begin. */
-export interface Place {
+export interface RulePlace {
   readonly at: number;
   readonly options: number;
   readonly end: number;
@@ -21,7 +21,7 @@ export interface Place {
 }
 
 /** The parts of rules that were read in one dump. */
-export interface Memory {
+export interface PartCache {
   readonly parts: Map<string, Part>;
   latest: Part;
 }
@@ -34,7 +34,7 @@ interface Part {
   next: Part | null;
 }
 
-export const newMemory = (): Memory => ({
+export const newMemory = (): PartCache => ({
   parts: new Map(),
   latest: { text: '', statements: [], next: null },
 });
@@ -45,7 +45,7 @@ interface Scanner {
   readonly text: string;
   readonly end: number;
   readonly family: Family;
-  readonly memory: Memory;
+  readonly memory: PartCache;
   at: number;
   /** Whether the last word was in quotes, and so is no option. */
   quoted: boolean;
@@ -55,7 +55,7 @@ interface Scanner {
  * Reads the rule at this place. Never throws: what it cannot read is unknown. `memory` is of other
  * rules of the dump.
  */
-export function parseRule(text: string, place: Place, memory: Memory = newMemory()): Rule {
+export function parseRule(text: string, place: RulePlace, memory: PartCache = newMemory()): Rule {
   const scanner: Scanner = {
     text,
     end: place.end,

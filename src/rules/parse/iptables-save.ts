@@ -9,7 +9,7 @@
 
 import type { Base, Family, Hook, Lack, Rule, RuleSet, Table } from '../ruleset.ts';
 import { DumpError } from '../ruleset.ts';
-import type { Memory } from './iptables-rule.ts';
+import type { PartCache } from './iptables-rule.ts';
 import { newMemory, parseRule } from './iptables-rule.ts';
 import type { OpenChains, Spans } from './lazy-chains.ts';
 import { openChains } from './lazy-chains.ts';
@@ -256,7 +256,7 @@ function isEscaped(text: string, at: number): boolean {
 interface Whole {
   readonly text: string;
   readonly family: Family;
-  readonly memory: Memory;
+  readonly memory: PartCache;
 }
 
 function readRules({ text, family, memory }: Whole, name: string, spans: Spans): readonly Rule[] {

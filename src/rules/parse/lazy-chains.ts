@@ -7,7 +7,7 @@
 // iptables-save prints chains in the order in which it prints their rules: the next rule is of the
 // same chain as the last, or of the next that has any.
 
-import type { Base, Chain, Chains, Endpoint, Rule } from '../ruleset.ts';
+import type { Base, Chain, Chains, DnatTarget, Rule } from '../ruleset.ts';
 import type { Model } from '../walk/endpoint-chains.ts';
 import { endpointAt, goalIn, modelOf, mostLines } from '../walk/endpoint-chains.ts';
 
@@ -21,7 +21,7 @@ export interface OpenChains extends Chains {
    * Takes up a line of a rule, whose chain's name is in the text from `nameAt` to `nameEnd`, and
    * lines behind it that are seen to belong to it. null: its chain is not declared.
    */
-  addRule(line: Line): Taken | null;
+  addRule(line: RuleLine): AddedLines | null;
   /** Takes up another line of the same chain, right behind the last. */
   addNext(end: number): void;
   /** How many there are. */
@@ -29,7 +29,7 @@ export interface OpenChains extends Chains {
 }
 
 /** A line of a rule, and where in the text it is. */
-export interface Line {
+export interface RuleLine {
   readonly at: number;
   readonly end: number;
   readonly nameAt: number;
@@ -38,7 +38,7 @@ export interface Line {
 }
 
 /** Lines that were taken up at once. */
-export interface Taken {
+export interface AddedLines {
   readonly end: number;
   readonly lines: number;
 }
@@ -205,7 +205,7 @@ function isNamed({ text, rows }: Store, chain: number, name: string): boolean {
   return end - at === name.length && text.startsWith(name, at);
 }
 
-function addRule(store: Store, line: Line): Taken | null {
+function addRule(store: Store, line: RuleLine): AddedLines | null {
   const { text, rows, last, count, more } = store;
   const { at, end, nameAt: from, nameEnd: to } = line;
   const name = text.slice(from, to);
@@ -279,7 +279,7 @@ function makeChain({ text, rows, read, kept }: Store, place: number, base: Base 
 }
 
 /** What a chain does that is as one of the models; null: it must be read. */
-function endpointOf({ text, rows, models }: Store, chain: number): Endpoint | null {
+function endpointOf({ text, rows, models }: Store, chain: number): DnatTarget | null {
   const row = chain * columns;
   const at = chain < 0 ? 0 : (rows[row + goal] ?? 0);
   const own = at === 0 ? undefined : models[rows[row + model] ?? 0];

@@ -2,7 +2,15 @@
 // by which it looks them up.
 
 import { networkOf, parseAddress } from '../address.ts';
-import type { Action, Component, Element, Field, Key, Match, Range } from '../ruleset.ts';
+import type {
+  Action,
+  Component,
+  Element,
+  PacketField,
+  LookupKey,
+  Match,
+  Range,
+} from '../ruleset.ts';
 import { protocolNumbers } from './iptables-rule.ts';
 
 /** An object with one key says what it is: `{"prefix": {…}}`. */
@@ -90,12 +98,12 @@ export function verdictOf(raw: unknown): Action | null {
 
 /** What an expression reads, and what must hold of a packet for it to have that. */
 export interface Selector {
-  readonly field: Field | 'in' | 'out' | 'state';
+  readonly field: PacketField | 'in' | 'out' | 'state';
   readonly type: string;
   readonly guards: readonly Match[];
 }
 
-export const guard = (field: Field, number: number): Match => ({
+export const guard = (field: PacketField, number: number): Match => ({
   kind: 'field',
   field,
   mask: null,
@@ -153,7 +161,7 @@ const metaSelectors: Readonly<Record<string, Selector>> = {
 };
 
 function payloadSelector({ protocol = '', field = '' }: { protocol?: string; field?: string }) {
-  const select = (name: Field, guards: readonly Match[]): Selector => ({
+  const select = (name: PacketField, guards: readonly Match[]): Selector => ({
     field: name,
     type: '',
     guards,
@@ -172,7 +180,7 @@ function payloadSelector({ protocol = '', field = '' }: { protocol?: string; fie
 }
 
 /** A key of a map or a set, and what must hold for it to exist. */
-export function keyOf(expression: unknown): { key: Key; guards: readonly Match[] } {
+export function keyOf(expression: unknown): { key: LookupKey; guards: readonly Match[] } {
   const [tag, body] = tagOf(expression);
   if (tag === 'numgen') {
     // Counting in turn, too, gives each number its share of the connections.

@@ -34,12 +34,12 @@ export interface RawRule {
 }
 
 /** A table, and the bits of marks that targets of iptables may change in it. */
-export interface Listed extends Table {
+export interface NftTable extends Table {
   readonly markBits: () => number;
 }
 
 /** Reads a rule of this table. Never throws: what it cannot read is unknown. */
-export function readRule(raw: RawRule, table: Listed): Rule {
+export function readRule(raw: RawRule, table: NftTable): Rule {
   const statements = raw.expr.flatMap((expression) => statementsOf(expression, table));
   const shown = table.family === 'inet' ? statements : statements.filter((one) => !isFamily(one));
   const text = JSON.stringify(raw.comment === undefined ? raw.expr : [raw.comment, ...raw.expr]);
@@ -53,7 +53,7 @@ const isFamily = (statement: Statement): boolean =>
 const notes = ['counter', 'log', 'last', 'comment', 'dup', 'flow', 'secmark', 'ct helper'];
 notes.push('ct timeout', 'ct expectation');
 
-function statementsOf(expression: unknown, table: Listed): Statement[] {
+function statementsOf(expression: unknown, table: NftTable): Statement[] {
   const [tag, body] = tagOf(expression);
   const text = JSON.stringify(expression);
   if (notes.includes(tag)) return [{ kind: 'note', text }];
@@ -446,7 +446,7 @@ function mapTranslation(body: unknown, port: unknown, table: Table, text: string
 /** An extension of iptables, of which this listing shows the name alone. */
 function extensionOf(
   { type, name = '' }: { type?: string; name?: string },
-  table: Listed,
+  table: NftTable,
   text: string,
 ): Statement {
   if (type === 'match') {

@@ -19,7 +19,7 @@
 import { ipOf } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import { formatEndpoint, parseAddress, parseNetwork } from '../address.ts';
-import type { Destination, Outcome } from '../walk/walk.ts';
+import type { Destination, PacketOutcome } from '../walk/walk.ts';
 import type { RuleFrontend } from './frontends.ts';
 
 /** Who sends, per family; null: the node has no such sender. */
@@ -30,7 +30,7 @@ export interface Senders {
 }
 
 /** The senders of a node, and where it answers for ports that no address is named for. */
-export interface Asking {
+export interface NodeSenders {
   readonly ip: Senders;
   readonly ip6: Senders;
   /** Addresses of the node, of both families. */
@@ -65,7 +65,7 @@ export function readKey(key: string): RuleFrontend | null {
 }
 
 /** The packets that are put to a frontend, in their order. */
-export function packetsOf(claim: RuleFrontend, asking: Asking): Packet[] {
+export function packetsOf(claim: RuleFrontend, asking: NodeSenders): Packet[] {
   const { family, address, protocol, port: dport } = claim;
   const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
   const addresses = address === null ? asking.addresses.filter(isOwn) : [address];
@@ -104,7 +104,7 @@ export function readPacket(text: string): Packet | null {
 }
 
 /** What becomes of a packet, as one of the two sides knows it. */
-export interface Told {
+export interface PacketWords {
   readonly words: string;
   /** Where it may come to: `ip:port`. */
   readonly endpoints: Iterable<string>;
@@ -113,8 +113,8 @@ export interface Told {
 /** What becomes of all packets of a frontend, in words. */
 export function wordsAt(
   claim: RuleFrontend,
-  asking: Asking,
-  look: (packet: Packet) => Told,
+  asking: NodeSenders,
+  look: (packet: Packet) => PacketWords,
 ): readonly string[] {
   const words: string[] = [];
   const { address, protocol, port: dport, family } = claim;
@@ -154,15 +154,15 @@ const rejected = 'reject 1/1';
  */
 export function expectedWordsAt(
   claim: RuleFrontend,
-  asking: Asking,
-  expect: (packet: Packet) => readonly Expected[],
+  asking: NodeSenders,
+  expect: (packet: Packet) => readonly ExpectedPacket[],
 ): readonly string[] | null {
   const open: Packet[] = [];
   const words = wordsAt(claim, asking, (packet) => {
     const fates = expect(packet);
     const [fate] = fates;
     const isStray = packet.dport === strayPort && claim.port !== strayPort;
-    const isReject = ({ kind }: Expected): boolean => kind === 'reject';
+    const isReject = ({ kind }: ExpectedPacket): boolean => kind === 'reject';
     const isOnly = fates.length === 1 || (isStray && fates.length > 1 && !fates.some(isReject));
     if (!isOnly) open.push(packet);
     if (fate === undefined) return { words: '', endpoints: [] };
@@ -179,7 +179,7 @@ const nobody = (): boolean => false;
 
 /** Whether an address is that of a pod of the node. */
 function podsOf(
-  { pods, addresses }: Asking,
+  { pods, addresses }: NodeSenders,
   family: RuleFrontend['family'],
 ): (ip: string) => boolean {
   const isOwn = (text: string): boolean => text.includes(':') === (family === 'ip6');
@@ -193,7 +193,7 @@ function podsOf(
 }
 
 /** One outcome in words, without what kube-proxy is free to choose. */
-export function wordsOf(outcome: Outcome): string {
+export function wordsOf(outcome: PacketOutcome): string {
   const words: string[] = [];
   if (outcome.unknown.length > 0) words.push('unknown');
   for (const name of ['reject', 'drop', 'pass'] as const) {
@@ -222,7 +222,7 @@ function shareOf(probability: number): string {
 }
 
 /** What should come of a packet: one of these fates, or endpoints, each as probable. */
-export type Expected =
+export type ExpectedPacket =
   | { readonly kind: 'reject' | 'drop' | 'pass' }
   | {
       readonly kind: 'endpoints';
@@ -232,7 +232,7 @@ export type Expected =
     };
 
 /** The words of an outcome that is as it should be. */
-export function wordsOfExpected(expected: Expected): string {
+export function wordsOfExpected(expected: ExpectedPacket): string {
   if (expected.kind !== 'endpoints') return `${expected.kind} 1/1`;
   const { endpoints, affinitySeconds } = expected;
   const probability = 1 / endpoints.size;

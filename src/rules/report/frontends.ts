@@ -12,7 +12,7 @@ import type {
   Address,
   Chain,
   ElementSet,
-  Key,
+  LookupKey,
   Range,
   Rule,
   RuleSet,
@@ -32,13 +32,13 @@ export interface RuleFrontend {
 }
 
 /** What the rules on the way have asked for; null: nothing yet. */
-interface Asked {
+interface MatchedFields {
   readonly address: readonly Range[] | null;
   readonly protocol: readonly Range[] | null;
   readonly port: readonly Range[] | null;
 }
 
-const nothing: Asked = { address: null, protocol: null, port: null };
+const nothing: MatchedFields = { address: null, protocol: null, port: null };
 
 const protocols: Readonly<Record<number, RuleFrontend['protocol']>> = {
   6: 'tcp',
@@ -79,7 +79,7 @@ interface Search {
 const nameOf = (ranges: readonly Range[] | null): string =>
   ranges === null ? 'any' : ranges.map(({ low, high }) => `${low}-${high}`).join();
 
-function search(at: Search, chain: Chain, asked: Asked): void {
+function search(at: Search, chain: Chain, asked: MatchedFields): void {
   const { address, protocol, port } = asked;
   const key = `${chain.name} ${nameOf(address)} ${nameOf(protocol)} ${nameOf(port)}`;
   if (at.seen.has(key)) return;
@@ -87,12 +87,12 @@ function search(at: Search, chain: Chain, asked: Asked): void {
   for (const rule of rulesOf(chain)) searchRule(at, rule, asked);
 }
 
-function searchRule(at: Search, rule: Rule, before: Asked): void {
+function searchRule(at: Search, rule: Rule, before: MatchedFields): void {
   let asked = before;
   for (const statement of rule.statements) {
     asked = narrowed(asked, statement);
     if (statement.kind === 'verdict map') {
-      for (const claim of claimsOfMap(statement.key, statement.set, asked)) add(at, claim);
+      for (const claim of frontendsOfMap(statement.key, statement.set, asked)) add(at, claim);
       searchTargets(at, statement.set, statement.key, asked);
     } else if (statement.kind === 'jump' || statement.kind === 'goto') {
       if (add(at, asked)) return;
@@ -118,7 +118,7 @@ const fields = {
 
 const isAsked = (field: string): field is keyof typeof fields => field in fields;
 
-function narrowed(asked: Asked, statement: Statement): Asked {
+function narrowed(asked: MatchedFields, statement: Statement): MatchedFields {
   if (statement.kind !== 'field' || statement.negate || statement.mask !== null) return asked;
   const { field, ranges } = statement;
   if (!isAsked(field) || (field === 'destination' && ranges.every(isLoopback))) return asked;
@@ -129,7 +129,11 @@ function narrowed(asked: Asked, statement: Statement): Asked {
 const isLoopback = ({ low, high }: Range): boolean =>
   typeof low === 'number' && low < high && low >= 0x7f000000 && high <= 0x7fffffff;
 
-function asking(asked: Asked, field: keyof typeof fields, ranges: readonly Range[]): Asked {
+function asking(
+  asked: MatchedFields,
+  field: keyof typeof fields,
+  ranges: readonly Range[],
+): MatchedFields {
   const name = fields[field];
   const before = asked[name];
   return {
@@ -151,7 +155,7 @@ const endsOf = (ranges: readonly Range[]): ReadonlySet<Address> =>
   new Set(ranges.slice(0, mostRanges).flatMap(({ low, high }) => [low, high]));
 
 /** Takes note of claims that are complete; returns whether they are. */
-function add(at: Search, { address, protocol, port }: Asked): boolean {
+function add(at: Search, { address, protocol, port }: MatchedFields): boolean {
   if (protocol === null || port === null) return false;
   const addresses = address === null ? [null] : [...endsOf(address)];
   for (const number of endsOf(protocol)) {
@@ -186,7 +190,11 @@ function addOne(
   }
 }
 
-function* claimsOfMap(key: Key, set: ElementSet, asked: Asked): Generator<Asked> {
+function* frontendsOfMap(
+  key: LookupKey,
+  set: ElementSet,
+  asked: MatchedFields,
+): Generator<MatchedFields> {
   if (key.kind !== 'fields') return;
   for (const element of set.elements) {
     let claim = asked;
@@ -200,7 +208,7 @@ function* claimsOfMap(key: Key, set: ElementSet, asked: Asked): Generator<Asked>
 }
 
 /** Chains that a map leads to without having asked for a port. */
-function searchTargets(at: Search, set: ElementSet, key: Key, asked: Asked): void {
+function searchTargets(at: Search, set: ElementSet, key: LookupKey, asked: MatchedFields): void {
   const complete =
     key.kind === 'fields' && (key.fields.includes('destination port') || asked.port !== null);
   if (complete) return;

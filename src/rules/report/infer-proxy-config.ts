@@ -16,11 +16,14 @@ import { formatAddress } from '../address.ts';
 import type { Range, Rule, RuleSet, Statement, Table } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 
-type Told = Pick<ProxyConfig, 'detectLocalMode' | 'bridgeInterface' | 'interfaceNamePrefix'> &
+type ShownFields = Pick<
+  ProxyConfig,
+  'detectLocalMode' | 'bridgeInterface' | 'interfaceNamePrefix'
+> &
   Pick<ProxyConfig, 'clusterCIDRs' | 'masqueradeAll' | 'nodePortAddresses' | 'localhostNodePorts'>;
 
 /** Fields of kube-proxy's configuration, as far as its rules show them. */
-export type Settings = Partial<Told>;
+export type InferredSettings = Partial<ShownFields>;
 
 export const modeIn = ({ tables }: RuleSet): ProxyConfig['mode'] =>
   tables.some(isKubeProxys) ? 'nftables' : 'iptables';
@@ -29,7 +32,7 @@ const isKubeProxys = ({ source, name }: Table): boolean =>
   source === 'nft' && name === 'kube-proxy';
 
 /** What the rules of a kube-proxy of this mode show of its configuration. */
-export function settingsIn(ruleset: RuleSet, mode: ProxyConfig['mode']): Settings {
+export function settingsIn(ruleset: RuleSet, mode: ProxyConfig['mode']): InferredSettings {
   const isOwn =
     mode === 'nftables'
       ? isKubeProxys
@@ -49,7 +52,7 @@ const everything = '';
 type Votes = Map<string, number>;
 
 /** Each address family has tables of its own. */
-function markingIn(tables: readonly Table[]): Settings {
+function markingIn(tables: readonly Table[]): InferredSettings {
   const votes = tables.map((table) => votesOf(marked(table)));
   const sum = (of: (one: Votes) => number): number => votes.reduce((all, one) => all + of(one), 0);
   const all = sum((one) => one.get(everything) ?? 0);
@@ -150,11 +153,11 @@ function senderIn({ statements }: Rule, negate: boolean): string | null {
   return null;
 }
 
-const byRange = (clusterCIDRs: readonly string[]): Settings =>
+const byRange = (clusterCIDRs: readonly string[]): InferredSettings =>
   clusterCIDRs.length === 0 ? {} : { clusterCIDRs };
 
 /** kube-proxy writes a prefix as iptables does with `+` and nft with `*`; readers make it `*`. */
-function byInterface(name: string): Settings {
+function byInterface(name: string): InferredSettings {
   return name.endsWith('*')
     ? { detectLocalMode: 'InterfaceNamePrefix', interfaceNamePrefix: name.slice(0, -1) }
     : { detectLocalMode: 'BridgeInterface', bridgeInterface: name };
@@ -178,7 +181,7 @@ interface Way {
   readonly sparesLocalhost: boolean;
 }
 
-function nodePortsIn(tables: readonly Table[]): Settings {
+function nodePortsIn(tables: readonly Table[]): InferredSettings {
   const ways = tables.flatMap((table) => [...waysIn(table)]);
   if (ways.length === 0) return {};
   const nodePortAddresses = [...new Set(ways.flatMap(({ addresses }) => addresses))];

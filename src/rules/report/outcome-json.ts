@@ -7,15 +7,15 @@
 
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
-import type { Hook, Rule, Source, Statement, Table } from '../ruleset.ts';
+import type { Hook, Rule, RuleSource, Statement, Table } from '../ruleset.ts';
 import { DumpError, rulesOf } from '../ruleset.ts';
 import type { BaseChain } from '../walk/hooks.ts';
 import type { TraceStep } from '../walk/match.ts';
-import type { Destination, Fate, Outcome, Unknown } from '../walk/walk.ts';
+import type { Destination, OutcomeShare, PacketOutcome, UnknownRule } from '../walk/walk.ts';
 
 /** A rule that a packet met. */
-interface ToldRule {
-  readonly source: Source;
+interface RuleJson {
+  readonly source: RuleSource;
   readonly family: Table['family'];
   readonly table: string;
   readonly chain: string;
@@ -26,7 +26,7 @@ interface ToldRule {
   readonly text: string;
 }
 
-interface ToldFate {
+interface OutcomeJson {
   readonly probability: number;
   readonly masqueraded: boolean | 'unknown';
   /** Of destinations only. */
@@ -37,15 +37,15 @@ interface ToldFate {
 }
 
 /** By fate: `reject`, `drop`, `pass`, or a destination; those of no probability are left out. */
-interface ToldOutcome {
-  readonly fates: Readonly<Record<string, ToldFate>>;
-  readonly unknown: readonly Unknown[];
+interface WalkResultJson {
+  readonly fates: Readonly<Record<string, OutcomeJson>>;
+  readonly unknown: readonly UnknownRule[];
 }
 
 /** Outcomes in the order of the packets. */
-export interface Outcomes {
-  readonly rules: readonly ToldRule[];
-  readonly outcomes: readonly ToldOutcome[];
+export interface EncodedOutcomes {
+  readonly rules: readonly RuleJson[];
+  readonly outcomes: readonly WalkResultJson[];
 }
 
 /**
@@ -65,8 +65,8 @@ const isCallFor = ({ rule, base }: TraceStep): boolean =>
 const stops = ['reject', 'drop', 'pass'] as const;
 
 /** Writes outcomes so that they can be sent. */
-export function tell(outcomes: readonly Outcome[]): Outcomes {
-  const rules: ToldRule[] = [];
+export function encodeOutcomes(outcomes: readonly PacketOutcome[]): EncodedOutcomes {
+  const rules: RuleJson[] = [];
   const places = new Map<string, number>();
   const placeOf = ({ chain, base, rule: { text } }: TraceStep): number => {
     const { source, family, name: table } = base.table;
@@ -79,15 +79,15 @@ export function tell(outcomes: readonly Outcome[]): Outcomes {
   };
   const isDecisive = (step: TraceStep): boolean =>
     step.rule.statements.some(({ kind }) => decides.has(kind)) || isCallFor(step);
-  const toldFate = ({ probability, masqueraded, trace }: Fate): ToldFate => ({
+  const toldFate = ({ probability, masqueraded, trace }: OutcomeShare): OutcomeJson => ({
     probability,
     masqueraded,
     by: trace()
       .filter((step, at, all) => isDecisive(step) || at === all.length - 1)
       .map(placeOf),
   });
-  const told = outcomes.map((outcome): ToldOutcome => {
-    const fates: Record<string, ToldFate> = {};
+  const told = outcomes.map((outcome): WalkResultJson => {
+    const fates: Record<string, OutcomeJson> = {};
     for (const name of stops) {
       if (outcome[name].probability > 0) fates[name] = toldFate(outcome[name]);
     }
@@ -101,11 +101,11 @@ export function tell(outcomes: readonly Outcome[]): Outcomes {
 }
 
 /** What was told is none of this. */
-export class NotTold extends Error {}
+export class InvalidReport extends Error {}
 
 /** @throws NotTold unless it holds. */
 export function check(holds: boolean, what: string): asserts holds {
-  if (!holds) throw new NotTold(`Expected ${what}`);
+  if (!holds) throw new InvalidReport(`Expected ${what}`);
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -127,15 +127,15 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
  *
  * @throws NotTold where they are none.
  */
-export function hear(raw: unknown): readonly Outcome[] {
+export function decodeOutcomes(raw: unknown): readonly PacketOutcome[] {
   const { rules, outcomes } = fieldsOf(raw, 'outcomes');
   const steps = listOf(rules, 'rules: a list').map(stepOf);
   return listOf(outcomes, 'outcomes: a list').map((one) => outcomeOf(one, steps));
 }
 
-function outcomeOf(raw: unknown, steps: readonly TraceStep[]): Outcome {
+function outcomeOf(raw: unknown, steps: readonly TraceStep[]): PacketOutcome {
   const { fates, unknown } = fieldsOf(raw, 'an outcome');
-  const none: Fate = { probability: 0, masqueraded: false, trace: () => [] };
+  const none: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
   const found = { reject: none, drop: none, pass: none };
   const destinations = new Map<string, Destination>();
   for (const [name, told] of Object.entries(fieldsOf(fates, 'fates'))) {
@@ -144,7 +144,7 @@ function outcomeOf(raw: unknown, steps: readonly TraceStep[]): Outcome {
     if (stop === undefined) destinations.set(name, fate);
     else found[stop] = fate;
   }
-  const met = listOf(unknown, 'unknown: a list').map((one): Unknown => {
+  const met = listOf(unknown, 'unknown: a list').map((one): UnknownRule => {
     const { reason, rule } = fieldsOf(one, 'an unknown');
     return { reason: String(reason), rule: String(rule) };
   });
@@ -175,7 +175,7 @@ function stepOf(raw: unknown): TraceStep {
   const fields = fieldsOf(raw, 'a rule');
   const names = ['source', 'family', 'table', 'chain', 'base', 'hook', 'text'] as const;
   for (const name of names) check(typeof fields[name] === 'string', `${name} of a rule`);
-  const told = fields as unknown as ToldRule;
+  const told = fields as unknown as RuleJson;
   try {
     const table = tableWith(told);
     const base = table?.chains.get(told.base);
@@ -184,25 +184,25 @@ function stepOf(raw: unknown): TraceStep {
     check(table !== undefined && base !== undefined && rule !== undefined, 'a rule of its table');
     return { chain: told.chain, rule: plain(rule, told), base: baseOf(told, table, base) };
   } catch (error) {
-    if (error instanceof DumpError) throw new NotTold(error.message, { cause: error });
+    if (error instanceof DumpError) throw new InvalidReport(error.message, { cause: error });
     throw error;
   }
 }
 
-const baseOf = ({ hook }: ToldRule, table: Table, chain: BaseChain['chain']): BaseChain => ({
+const baseOf = ({ hook }: RuleJson, table: Table, chain: BaseChain['chain']): BaseChain => ({
   chain,
   table,
   base: { hook, priority: 0, type: 'filter', policy: 'accept', created: 0 },
 });
 
-const plain = ({ statements, line }: Rule, { text }: ToldRule): Rule => ({
+const plain = ({ statements, line }: Rule, { text }: RuleJson): Rule => ({
   statements,
   text,
   line,
 });
 
 /** The table with this one rule. */
-function tableWith(told: ToldRule): Table | undefined {
+function tableWith(told: RuleJson): Table | undefined {
   const { source, family, table, chain, base, text } = told;
   if (source === 'iptables') {
     const names = [...new Set([base, chain])].map((name) => `:${name} - [0:0]\n`).join('');

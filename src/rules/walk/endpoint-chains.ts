@@ -8,7 +8,7 @@
 // comes from the endpoint itself, or of which the last rule may not hold, makes the whole be read.
 
 import { digitsAt, parseAddress } from '../address.ts';
-import type { Action, Chains, Endpoint, Match, Rule } from '../ruleset.ts';
+import type { Action, Chains, DnatTarget, Match, Rule } from '../ruleset.ts';
 import type { PacketState } from './match.ts';
 import { evaluate } from './match.ts';
 import { onlyValue } from './rule-index.ts';
@@ -100,7 +100,7 @@ function commentEnd(text: string, at: number): number {
 }
 
 /** What a chain does whose goal stands here, up to the end of its line; null: that is not plain. */
-export function endpointAt(model: Model, text: string, at: number, end: number): Endpoint | null {
+export function endpointAt(model: Model, text: string, at: number, end: number): DnatTarget | null {
   const { lines, matches } = model;
   const last = text.lastIndexOf(':', end - 1);
   const isSix = text.charCodeAt(at) === bracket && text.charCodeAt(last - 1) === closing;
@@ -176,7 +176,7 @@ function matchesOf({ statements }: Rule): readonly Match[] | null {
 }
 
 /** Whether this is what the rules say that were read. */
-function says(rules: readonly Rule[], { address, port }: Endpoint): boolean {
+function says(rules: readonly Rule[], { address, port }: DnatTarget): boolean {
   const others = rules.slice(0, -1);
   const goal = rules.at(-1)?.statements.at(-1);
   if (goal?.kind !== 'dnat' || goal.to === null || goal.to.random) return false;

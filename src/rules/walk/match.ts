@@ -12,15 +12,15 @@ import type {
   Element,
   ElementSet,
   Family,
-  Field,
+  PacketField,
   Hook,
-  Key,
+  LookupKey,
   Match,
   Rule,
 } from '../ruleset.ts';
 import type { BaseChain } from './hooks.ts';
 
-export type Answer = 'yes' | 'no' | 'unknown';
+export type MatchResult = 'yes' | 'no' | 'unknown';
 
 /** A list that shares its tail, so that a state can be copied cheaply. */
 export interface List<T> {
@@ -46,7 +46,7 @@ export interface PacketState {
   /** All interfaces of the node; null: not known. */
   readonly interfaces: readonly string[] | null;
   /** By one of which an address is reached; null: not known. */
-  readonly waysTo: (address: Address) => readonly string[] | null;
+  readonly interfacesTo: (address: Address) => readonly string[] | null;
   /** null: not known; empty: none. */
   in: string | null;
   /** null: as the routes say (`waysOut`). */
@@ -73,13 +73,13 @@ export interface PacketState {
   remembered: List<string> | null;
   /** On the way of a source that is remembered: under which name, for how long. */
   affinity: { readonly name: string; readonly seconds: number | null } | null;
-  trace: List<Passed> | null;
+  trace: List<PassedRule> | null;
   /** Takes up what is asked of where it goes; null: nobody wants to know. */
-  asked: Asked[] | null;
+  questions: MatchQuestion[] | null;
 }
 
 /** A question that was asked of a packet, as it is asked of another, and its answer. */
-export interface Asked {
+export interface MatchQuestion {
   readonly question: (other: PacketState) => unknown;
   readonly answer: unknown;
 }
@@ -94,9 +94,12 @@ const nowhere = {
  * Asks a packet something. An answer that is certain, and the same when nobody knows where the
  * packet goes, is the same wherever it goes.
  */
-export function ask<Answer>(state: PacketState, question: (of: PacketState) => Answer): Answer {
+export function askPacket<Answer>(
+  state: PacketState,
+  question: (of: PacketState) => Answer,
+): Answer {
   const answer = question(state);
-  if (state.asked === null) return answer;
+  if (state.questions === null) return answer;
   if (answer !== 'unknown' && question({ ...state, ...nowhere }) === answer) return answer;
   const now = { ...state };
   const again = ({ destination, destinationPort, original }: PacketState): Answer => {
@@ -105,7 +108,7 @@ export function ask<Answer>(state: PacketState, question: (of: PacketState) => A
     now.original = original;
     return question(now);
   };
-  state.asked.push({ question: again, answer });
+  state.questions.push({ question: again, answer });
   return answer;
 }
 
@@ -117,17 +120,19 @@ export interface TraceStep {
 }
 
 /** A step while the packet is on its way; a rule of null: the last one of its chain. */
-export interface Passed extends Omit<TraceStep, 'rule'> {
+export interface PassedRule extends Omit<TraceStep, 'rule'> {
   rule: Rule | null;
 }
 
-const answer = (holds: boolean, negate: boolean): Answer => (holds !== negate ? 'yes' : 'no');
+const answer = (holds: boolean, negate: boolean): MatchResult => (holds !== negate ? 'yes' : 'no');
 
 /** Whether the match holds. Chance and memory (`random`, `remembered`) are the walker's affair. */
-export const evaluate = (match: Match, state: PacketState): Answer =>
-  state.asked === null ? answerTo(match, state) : ask(state, (one) => answerTo(match, one));
+export const evaluate = (match: Match, state: PacketState): MatchResult =>
+  state.questions === null
+    ? answerTo(match, state)
+    : askPacket(state, (one) => answerTo(match, one));
 
-function answerTo(match: Match, state: PacketState): Answer {
+function answerTo(match: Match, state: PacketState): MatchResult {
   switch (match.kind) {
     case 'field':
       return fieldAnswer(match, state);
@@ -158,13 +163,13 @@ function answerTo(match: Match, state: PacketState): Answer {
 type FieldMatch = Extract<Match, { kind: 'field' }>;
 
 /** What stands in conntrack's entry, not in the packet. */
-const ofEntry: readonly Field[] = [
+const ofEntry: readonly PacketField[] = [
   'connection mark',
   'original destination',
   'original destination port',
 ];
 
-function fieldAnswer(match: FieldMatch, state: PacketState): Answer {
+function fieldAnswer(match: FieldMatch, state: PacketState): MatchResult {
   const { field, ranges, negate } = match;
   // Without an entry there is nothing to compare, and a negation does not make one.
   if (state.entry !== 'new' && ofEntry.includes(field)) return 'no';
@@ -184,7 +189,7 @@ function fieldAnswer(match: FieldMatch, state: PacketState): Answer {
 }
 
 /** What the packet carries in this field; null: it is not known. Not for marks. */
-function numberOf(field: Field, state: PacketState): Address | null {
+function numberOf(field: PacketField, state: PacketState): Address | null {
   switch (field) {
     case 'source':
       return state.source;
@@ -212,7 +217,7 @@ function numberOf(field: Field, state: PacketState): Address | null {
 }
 
 /** Fields of bits: some may be known and others not. */
-function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketState): Answer {
+function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketState): MatchResult {
   const [value, known] = bitsOf(field, state);
   if (value === null) return field === 'tcp flags' ? answer(false, negate) : 'unknown';
   const asked = mask ?? 0xffffffff;
@@ -232,7 +237,7 @@ function bitsAnswer({ field, mask, ranges, negate }: FieldMatch, state: PacketSt
 }
 
 /** Value and known bits; a value of null: the packet has no such field, or it is not known. */
-function bitsOf(field: Field, state: PacketState): readonly [number | null, number] {
+function bitsOf(field: PacketField, state: PacketState): readonly [number | null, number] {
   if (field === 'mark') return [state.mark, state.markKnown];
   if (field === 'connection mark') return [state.connectionMark, state.connectionMarkKnown];
   // Of the flags, ECN's two are the sender's choice.
@@ -243,11 +248,11 @@ function bitsOf(field: Field, state: PacketState): readonly [number | null, numb
 
 type InterfaceMatch = Extract<Match, { kind: 'interface' }>;
 
-function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketState): Answer {
+function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketState): MatchResult {
   const name = side === 'in' ? state.in : state.out;
   if (name !== null) return answer(matchesName(names, name), negate);
   // Whatever it is: it is one of the node's, and not the loopback interface.
-  const others = (side === 'out' ? waysOut(state) : null) ?? state.interfaces;
+  const others = (side === 'out' ? interfacesOut(state) : null) ?? state.interfaces;
   if (others !== null) {
     const possible = others.filter((other) => other !== 'lo');
     const matching = possible.filter((other) => matchesName(names, other)).length;
@@ -261,7 +266,12 @@ function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketS
  * By one of which interfaces it leaves. To the rules of the hook output it still leaves as it was
  * sent, whatever they make of its destination: the route changes when all of them are through.
  */
-function waysOut({ hook, original, destination, waysTo }: PacketState): readonly string[] | null {
+function interfacesOut({
+  hook,
+  original,
+  destination,
+  interfacesTo: waysTo,
+}: PacketState): readonly string[] | null {
   const to = hook === 'output' ? original.address : destination;
   return to === null ? null : waysTo(to);
 }
@@ -295,7 +305,10 @@ const needsSource = (states: readonly string[], state: PacketState): boolean =>
 
 type AddressTypeMatch = Extract<Match, { kind: 'address type' }>;
 
-function addressTypeAnswer({ side, types, negate }: AddressTypeMatch, state: PacketState): Answer {
+function addressTypeAnswer(
+  { side, types, negate }: AddressTypeMatch,
+  state: PacketState,
+): MatchResult {
   if (side === 'destination' && state.toNode !== null) {
     if (state.toNode) return answer(types.includes('local'), negate);
     return types.every((type) => type === 'local') ? answer(false, negate) : 'unknown';
@@ -350,10 +363,10 @@ function indexOf(set: ElementSet): SetIndex {
 type Found = Element | null | 'unknown';
 
 /** The element that the packet finds; null: there is none; unknown: not enough is known. */
-export const lookup = (key: Key, set: ElementSet, state: PacketState): Found =>
-  ask(state, (one) => find(key, set, one));
+export const lookup = (key: LookupKey, set: ElementSet, state: PacketState): Found =>
+  askPacket(state, (one) => find(key, set, one));
 
-function find(key: Key, set: ElementSet, state: PacketState): Found {
+function find(key: LookupKey, set: ElementSet, state: PacketState): Found {
   if (key.kind !== 'fields') return 'unknown';
   const { exact, others } = indexOf(set);
   const values: (Address | string)[] = [];
@@ -370,13 +383,13 @@ function find(key: Key, set: ElementSet, state: PacketState): Found {
 }
 
 function valueOf(
-  field: Field | 'in' | 'out' | 'state',
+  field: PacketField | 'in' | 'out' | 'state',
   state: PacketState,
 ): Address | string | null {
   if (field === 'state') return state.entry === 'none' ? 'invalid' : state.entry;
   if (field === 'in') return state.in;
   if (field !== 'out') return numberOf(field, state);
-  const [only, ...more] = state.out === null ? (waysOut(state) ?? []) : [state.out];
+  const [only, ...more] = state.out === null ? (interfacesOut(state) ?? []) : [state.out];
   return more.length === 0 ? (only ?? null) : null;
 }
 

@@ -8,7 +8,7 @@
 import { formatEndpoint } from '../address.ts';
 import type { Action, Address, Range, Translation } from '../ruleset.ts';
 import type { PacketState } from './match.ts';
-import { ask } from './match.ts';
+import { askPacket } from './match.ts';
 
 type TranslationAction = Extract<
   Action,
@@ -27,8 +27,8 @@ export function translate<State extends PacketState>(
   state: State,
   own: readonly Address[],
 ): readonly State[] {
-  if (action.kind !== 'snat' && action.kind !== 'masquerade' && state.asked !== null) {
-    ask(state, ({ destination, destinationPort }) => `${destination} ${destinationPort}`);
+  if (action.kind !== 'snat' && action.kind !== 'masquerade' && state.questions !== null) {
+    askPacket(state, ({ destination, destinationPort }) => `${destination} ${destinationPort}`);
   }
   switch (action.kind) {
     case 'dnat':

@@ -3,30 +3,30 @@
 // tallies is true. Of those only the hull is kept: for each fate the least and the most that any
 // answer gives. Where both answers give the same, nothing is open, and the unknown did not matter.
 
-import type { List, PacketState, Passed } from './match.ts';
+import type { List, PacketState, PassedRule } from './match.ts';
 
 /** `pass`, `reject`, `drop`, `unknown`, or a destination. */
-export type FateName = string;
+export type OutcomeName = string;
 
 /** Whether a fate is a destination that is known. */
-export const isDestination = (fate: FateName): boolean => fate.includes(':');
+export const isDestination = (fate: OutcomeName): boolean => fate.includes(':');
 
 export interface Share {
   low: number;
   high: number;
   /** Bits: 1 some are not masqueraded, 2 some are, 4 some may be. */
   masquerade: number;
-  trace: List<Passed> | null;
+  trace: List<PassedRule> | null;
   /** Names under which those without affinity were remembered. */
   remembered: List<string> | null;
   /** What brings a source here again, and remembers it here. */
   affinity: { readonly name: string; readonly seconds: number | null } | null;
 }
 
-export type Tally = Map<FateName, Share>;
+export type Tally = Map<OutcomeName, Share>;
 
 /** Adds so much of what ends here. A weight of 0 is the way of those who came before. */
-export function count(tally: Tally, fate: FateName, weight: number, state: PacketState): void {
+export function count(tally: Tally, fate: OutcomeName, weight: number, state: PacketState): void {
   const masquerade = state.masqueraded === 'unknown' ? 4 : state.masqueraded ? 2 : 1;
   const { affinity } = state;
   const kept = affinity !== null && holds(state.remembered, affinity.name) ? affinity : null;
@@ -57,7 +57,7 @@ export function addTally(tally: Tally, part: Tally, weight: number): void {
 }
 
 /** Adds one share, which becomes the tally's own. */
-export function addShare(tally: Tally, fate: FateName, part: Share): void {
+export function addShare(tally: Tally, fate: OutcomeName, part: Share): void {
   const share = tally.get(fate);
   if (share === undefined) {
     tally.set(fate, part);

@@ -34,7 +34,7 @@ export interface Routes {
 }
 
 /** Ways of packets; null: not known. */
-export interface Ways {
+export interface RouteLookup {
   /** Interfaces by one of which the address is reached, the likeliest first. */
   readonly to: (address: Address) => readonly string[] | null;
   /** The interface by which a packet with this source comes in. */
@@ -113,7 +113,7 @@ export function hostsOf({ main, uplinks }: Routes): { address: number; interface
 }
 
 /** By which interfaces these routes lead. */
-export function waysBy({ main, others, uplinks }: Routes): Ways {
+export function routeLookup({ main, others, uplinks }: Routes): RouteLookup {
   const bySize = new Map<number, Map<number, Set<string>>>();
   for (const { low, high, interface: name, hasGateway } of main) {
     const size = high - low + 1;

@@ -4,10 +4,10 @@
 // destination port, that its rules ask for; a walk then sees those for its own, and all rules that
 // ask for neither, in their order.
 
-import type { Address, Chain, Field, Rule, Statement } from '../ruleset.ts';
+import type { Address, Chain, PacketField, Rule, Statement } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 import type { PacketState } from './match.ts';
-import { ask } from './match.ts';
+import { askPacket } from './match.ts';
 
 interface Index {
   /** Places in the chain of the rules that every packet must see. */
@@ -27,8 +27,8 @@ export function candidatesOf(chain: Chain, state: PacketState): readonly Rule[] 
   const index = (chain.index ??= indexOf(rules)) as Index | 'useless';
   if (index === 'useless') return rules;
   const { byAddress, byPort } = index;
-  const own = ask(state, ({ destination }) => placesOf(byAddress, destination));
-  const ports = ask(state, ({ destinationPort }) => placesOf(byPort, destinationPort));
+  const own = askPacket(state, ({ destination }) => placesOf(byAddress, destination));
+  const ports = askPacket(state, ({ destinationPort }) => placesOf(byPort, destinationPort));
   if (own === null || ports === null) return rules;
   if (own.length === 0 && ports.length === 0) return index.generalRules;
   const places = [...index.general, ...own, ...ports].sort((a, b) => a - b);
@@ -70,7 +70,7 @@ const passive = new Set<Statement['kind']>([
 ]);
 
 /** The one value of this field that the rule asks for before it does anything; null: none. */
-export function onlyValue(rule: Rule, asked: Field): Address | null {
+export function onlyValue(rule: Rule, asked: PacketField): Address | null {
   for (const statement of rule.statements) {
     if (statement.kind === 'field' && statement.field === asked) {
       const [range] = statement.ranges;

@@ -22,8 +22,8 @@ import { translate } from './nat.ts';
 import type { Tally } from './outcome-shares.ts';
 import { addHull, addTally, count, isDestination } from './outcome-shares.ts';
 import { candidatesOf } from './rule-index.ts';
-import { forkedTooOften, goOnward } from './walk-cache.ts';
-import type { Traveller, Walk } from './walk-state.ts';
+import { forkedTooOften, continueTranslated } from './walk-cache.ts';
+import type { WalkState, Walk } from './walk-state.ts';
 
 /** A place in a chain, and where its caller is. */
 interface Place {
@@ -53,7 +53,7 @@ interface Run {
   parent: Frame | null;
   /** The parent is the rest of this chain itself, after a fork. */
   forked: boolean;
-  readonly traveller: Traveller;
+  readonly traveller: WalkState;
   readonly tally: Tally;
   weight: number;
 }
@@ -77,7 +77,7 @@ const deepest = 400;
 export function runBase(
   walk: Walk,
   base: BaseChain,
-  traveller: Traveller,
+  traveller: WalkState,
   tally: Tally,
   weight: number,
 ): void {
@@ -91,7 +91,7 @@ function runAt(
   { base, chain, rules, next, parent }: Place,
   forked: boolean,
   walk: Walk,
-  traveller: Traveller,
+  traveller: WalkState,
   tally: Tally,
   weight: number,
 ): Run {
@@ -145,7 +145,7 @@ function enter(run: Run, chain: Chain, rules: readonly Rule[], parent: Frame | n
 }
 
 /** What follows from a place on, for one packet as it is there. */
-function restOf(walk: Walk, frame: Frame, traveller: Traveller): Tally {
+function restOf(walk: Walk, frame: Frame, traveller: WalkState): Tally {
   const state = { ...traveller, affinity: frame.affinity };
   const key = keyOf(state);
   const known = frame.rest?.get(key);
@@ -162,7 +162,7 @@ function restOf(walk: Walk, frame: Frame, traveller: Traveller): Tally {
   return tally;
 }
 
-function keyOf(state: Traveller): string {
+function keyOf(state: WalkState): string {
   let remembered = '';
   for (let at = state.remembered; at !== null; at = at.tail) remembered += ` ${at.head}`;
   return [
@@ -466,7 +466,7 @@ function translateRun(run: Run, rule: Rule, action: TranslationAction): void {
   const [only] = ways;
   if (ways.length === 1 && only !== undefined) {
     if (only.goal === 'unknown') addUnknown(walk, rule, `where it sends: ${action.text}`);
-    goOnward(walk, only, tally, weight);
+    continueTranslated(walk, only, tally, weight);
     return;
   }
   const tallies = ways.map((way) => {

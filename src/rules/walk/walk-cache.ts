@@ -7,90 +7,95 @@
 // own. Who gives an answer that nobody gave before goes on by itself, too.
 
 import type { Hooks } from './hooks.ts';
-import type { Asked, List, Passed } from './match.ts';
+import type { MatchQuestion, List, PassedRule } from './match.ts';
 import type { Tally } from './outcome-shares.ts';
 import { addShare } from './outcome-shares.ts';
-import type { Kind, Traveller, Turn, Walk, Way } from './walk-state.ts';
+import type { DecisionTree, WalkState, DecisionNode, Walk, DecisionLeaf } from './walk-state.ts';
 
 /** A node has few kinds: by sender, protocol and mark. */
-const mostKinds = 16;
+const maxTrees = 16;
 
 /** Where rules ask for each destination by itself, there are many ways, each for a few packets. */
-const mostWays = 64;
+const maxLeaves = 64;
 
 /** Why a walk is given up: of that, how a packet came here is the reason. */
 export const forkedTooOften = 'the rules fork too often';
 
-const known = new WeakMap<Hooks, WeakMap<object, Kind[]>>();
+const known = new WeakMap<Hooks, WeakMap<object, DecisionTree[]>>();
 
 /** What is known of packets that these hooks of a node let go on; `node` stands for the node. */
-export function kindsOf(hooks: Hooks, node: object): Kind[] {
-  const ofNodes = known.get(hooks) ?? new WeakMap<object, Kind[]>();
+export function treesOf(hooks: Hooks, node: object): DecisionTree[] {
+  const ofNodes = known.get(hooks) ?? new WeakMap<object, DecisionTree[]>();
   known.set(hooks, ofNodes);
   const kinds = ofNodes.get(node) ?? [];
   ofNodes.set(node, kinds);
   return kinds;
 }
 
-const newTurn = (): Turn => ({ question: null, answers: new Map(), way: null });
+const newNode = (): DecisionNode => ({ question: null, branches: new Map(), leaf: null });
 
 /** Takes a packet on that was translated just now; what follows adds to the tally. */
-export function goOnward(walk: Walk, traveller: Traveller, tally: Tally, weight: number): void {
-  const { destination, destinationPort, goal, remembered, affinity, asked } = traveller;
+export function continueTranslated(
+  walk: Walk,
+  traveller: WalkState,
+  tally: Tally,
+  weight: number,
+): void {
+  const { destination, destinationPort, goal, remembered, affinity, questions: asked } = traveller;
   const isKnown = destination !== null && destinationPort !== null && goal !== null;
   if (!isKnown || remembered !== null || affinity !== null || asked !== null) {
     walk.onward(walk, traveller, tally, weight);
     return;
   }
-  const kind = kindOf(walk, traveller);
-  const way = wayOf(kind, traveller);
+  const kind = treeOf(walk, traveller);
+  const way = leafOf(kind, traveller);
   if (way !== null) follow(walk, way, traveller, tally, weight);
-  else if (kind.ways >= mostWays) walk.onward(walk, traveller, tally, weight);
-  else follow(walk, makeWay(walk, kind, { ...traveller }), traveller, tally, weight);
+  else if (kind.leaves >= maxLeaves) walk.onward(walk, traveller, tally, weight);
+  else follow(walk, addLeaf(walk, kind, { ...traveller }), traveller, tally, weight);
 }
 
-function kindOf({ kinds }: Walk, traveller: Traveller): Kind {
-  const known = kinds.find(({ first }) => isAlike(first, traveller));
+function treeOf({ trees: kinds }: Walk, traveller: WalkState): DecisionTree {
+  const known = kinds.find(({ first }) => isSameButDestination(first, traveller));
   if (known !== undefined) return known;
-  const kind: Kind = { first: { ...traveller }, root: newTurn(), ways: 0 };
-  if (kinds.length >= mostKinds) kinds.shift();
+  const kind: DecisionTree = { first: { ...traveller }, root: newNode(), leaves: 0 };
+  if (kinds.length >= maxTrees) kinds.shift();
   kinds.push(kind);
   return kind;
 }
 
 /** The way that a packet of this kind takes; null: it is not known. */
-function wayOf({ root }: Kind, traveller: Traveller): Way | null {
-  let turn: Turn | undefined = root;
-  while (turn?.question) turn = turn.answers.get(turn.question(traveller));
-  return turn?.way ?? null;
+function leafOf({ root }: DecisionTree, traveller: WalkState): DecisionLeaf | null {
+  let turn: DecisionNode | undefined = root;
+  while (turn?.question) turn = turn.branches.get(turn.question(traveller));
+  return turn?.leaf ?? null;
 }
 
-function makeWay(walk: Walk, kind: Kind, traveller: Traveller): Way {
+function addLeaf(walk: Walk, kind: DecisionTree, traveller: WalkState): DecisionLeaf {
   const { goal, trace } = traveller;
   const { unknown } = walk;
-  const asked: Asked[] = [];
+  const asked: MatchQuestion[] = [];
   const tally: Tally = new Map();
   walk.unknown = new Map();
-  traveller.asked = asked;
+  traveller.questions = asked;
   walk.onward(walk, traveller, tally, 1);
   const shares = [...tally].map(([fate, share]) => ({ fate, share }));
-  const way: Way = { goal, trace, shares, unknown: walk.unknown };
+  const way: DecisionLeaf = { goal, trace, shares, unknown: walk.unknown };
   walk.unknown = unknown;
   if (way.unknown.has(forkedTooOften)) return way;
   let turn = kind.root;
   for (const { question, answer } of asked) {
     turn.question ??= question;
-    const next = turn.answers.get(answer) ?? newTurn();
-    turn.answers.set(answer, next);
+    const next = turn.branches.get(answer) ?? newNode();
+    turn.branches.set(answer, next);
     turn = next;
   }
-  turn.way = way;
-  kind.ways++;
+  turn.leaf = way;
+  kind.leaves++;
   return way;
 }
 
 /** Whether two packets are alike but for where they go, and how they came there. */
-export function isAlike(one: Traveller, other: Traveller): boolean {
+export function isSameButDestination(one: WalkState, other: WalkState): boolean {
   return (
     one.source === other.source &&
     one.mark === other.mark &&
@@ -117,7 +122,13 @@ export function isAlike(one: Traveller, other: Traveller): boolean {
 }
 
 /** Adds so much of what became of another packet, as what becomes of this one. */
-function follow(walk: Walk, way: Way, traveller: Traveller, tally: Tally, weight: number): void {
+function follow(
+  walk: Walk,
+  way: DecisionLeaf,
+  traveller: WalkState,
+  tally: Tally,
+  weight: number,
+): void {
   for (const { fate, share } of way.shares) {
     const { low, high, masquerade, remembered, affinity } = share;
     const trace = behind(traveller.trace, share.trace, way.trace);
@@ -130,8 +141,8 @@ function follow(walk: Walk, way: Way, traveller: Traveller, tally: Tally, weight
 
 /** The steps of a way since it began, behind those of another. */
 const behind = (
-  own: List<Passed> | null,
-  way: List<Passed> | null,
-  begun: List<Passed> | null,
-): List<Passed> | null =>
+  own: List<PassedRule> | null,
+  way: List<PassedRule> | null,
+  begun: List<PassedRule> | null,
+): List<PassedRule> | null =>
   way === begun || way === null ? own : { head: way.head, tail: behind(own, way.tail, begun) };

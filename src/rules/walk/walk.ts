@@ -26,14 +26,14 @@ import type { Address, Chain, Hook, Rule, RuleSet } from '../ruleset.ts';
 import { rulesOf } from '../ruleset.ts';
 import type { Hooks, Station } from './hooks.ts';
 import { hooksOf } from './hooks.ts';
-import type { List, PacketState, Passed, TraceStep } from './match.ts';
-import { ask } from './match.ts';
+import type { List, PacketState, PassedRule, TraceStep } from './match.ts';
+import { askPacket } from './match.ts';
 import type { Share, Tally } from './outcome-shares.ts';
 import { addHull, addShare, count, holds } from './outcome-shares.ts';
-import type { Ways } from './routes.ts';
+import type { RouteLookup } from './routes.ts';
 import { runBase } from './run-chain.ts';
-import { kindsOf } from './walk-cache.ts';
-import type { Traveller, Walk } from './walk-state.ts';
+import { treesOf } from './walk-cache.ts';
+import type { WalkState, Walk } from './walk-state.ts';
 
 export interface NodeContext {
   /** The node's own addresses; 127.0.0.0/8 and ::1 are local without being named. */
@@ -45,12 +45,12 @@ export interface NodeContext {
     /** All that the node has: a rule about another matches nothing. */
     readonly all?: readonly string[];
     /** By its routes: what is not said above, and by which packets leave. */
-    readonly ways?: Ways;
+    readonly routes?: RouteLookup;
   };
 }
 
 /** `probability` is exact, or the highest that the unknowns allow. */
-export interface Fate {
+export interface OutcomeShare {
   readonly probability: number;
   /** unknown: some are and some are not, or it cannot be told. */
   readonly masqueraded: boolean | 'unknown';
@@ -58,32 +58,32 @@ export interface Fate {
   readonly trace: () => readonly TraceStep[];
 }
 
-export interface Destination extends Fate {
+export interface Destination extends OutcomeShare {
   /** Who was sent here once is sent here again. */
   readonly affinity: boolean;
   /** For how long since the last connection; null without affinity, or without end. */
   readonly affinitySeconds: number | null;
 }
 
-export interface Unknown {
+export interface UnknownRule {
   readonly reason: string;
   /** The rule as the dump has it. */
   readonly rule: string;
 }
 
-export interface Outcome {
+export interface PacketOutcome {
   /**
    * By `ip:port` or `[ip6]:port`. `node:PORT` is the node itself, at the address of the interface
    * by which the packet came in; `unknown` is a destination that the dump does not tell. Of
    * probability 0 are those that only a source reaches which is remembered for them.
    */
   readonly destinations: ReadonlyMap<string, Destination>;
-  readonly reject: Fate;
-  readonly drop: Fate;
+  readonly reject: OutcomeShare;
+  readonly drop: OutcomeShare;
   /** Went on untranslated: no Service, or the node itself. */
-  readonly pass: Fate;
+  readonly pass: OutcomeShare;
   /** Not empty: the outcome depends on these, and only what has a probability is possible. */
-  readonly unknown: readonly Unknown[];
+  readonly unknown: readonly UnknownRule[];
 }
 
 const protocols = { tcp: 6, udp: 17, sctp: 132 } as const;
@@ -97,12 +97,12 @@ interface Journey extends Walk {
  *
  * @throws TypeError where an address of the packet or the node is none.
  */
-export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): Outcome {
+export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): PacketOutcome {
   const destination = addressOf('dst', packet.dst);
   const own = ownAddresses(node);
   const traveller = travellerOf(packet, node, destination, own);
   const hooks = hooksOf(ruleset, familyOf(destination));
-  const journey = journeyOf(hooks, own, kindsOf(hooks, node));
+  const journey = journeyOf(hooks, own, treesOf(hooks, node));
   const tally: Tally = new Map();
   enterHook(journey, packet.from === 'node' ? 'output' : 'prerouting', traveller, tally, 1);
   const rejected = tally.get('reject');
@@ -113,9 +113,9 @@ export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): Outco
   return outcomeOf(tally, [...journey.unknown.values()]);
 }
 
-function journeyOf(hooks: Hooks, own: readonly Address[], kinds: Walk['kinds']): Journey {
+function journeyOf(hooks: Hooks, own: readonly Address[], kinds: Walk['trees']): Journey {
   const journey: Journey = {
-    ...{ hooks, own, kinds, unknown: new Map(), steps: 0, depth: 0 },
+    ...{ hooks, own, trees: kinds, unknown: new Map(), steps: 0, depth: 0 },
     onward: (_walk, state, tally, weight) => onward(journey, state, tally, weight),
   };
   return journey;
@@ -131,7 +131,7 @@ function isUnheard({ src, dst }: Packet, node: NodeContext, { hooks, own }: Jour
   const [first = asked] = own.filter((address) => familyOf(address) === familyOf(to));
   const source = isLoopback(asked) || own.includes(asked) ? asked : first;
   const question: Packet = { from: 'node', src: dst, dst: src, protocol: 'tcp', dport: 0 };
-  const answer: Traveller = {
+  const answer: WalkState = {
     ...travellerOf(question, node, to, own),
     ...{ source, protocol: familyOf(to) === 'ip' ? 1 : 58, destinationPort: null },
     ...{ original: { address: to, port: null }, entry: 'related' },
@@ -164,7 +164,7 @@ function travellerOf(
   node: NodeContext,
   destination: Address,
   own: readonly Address[],
-): Traveller {
+): WalkState {
   const { from } = packet;
   const source = addressOf('src', packet.src);
   const { interfaces } = node;
@@ -175,7 +175,7 @@ function travellerOf(
     protocol: protocols[packet.protocol],
     isLocal: (address) => isLoopback(address) || own.includes(address),
     interfaces: interfaces?.all ?? null,
-    waysTo: interfaces?.ways?.to ?? noWays,
+    interfacesTo: interfaces?.routes?.to ?? noWays,
     original: { address: destination, port: packet.dport },
     hook: 'prerouting',
     destination,
@@ -196,7 +196,7 @@ function travellerOf(
     remembered: null,
     affinity: null,
     trace: null,
-    asked: null,
+    questions: null,
     stations: [],
     station: 0,
     nat: null,
@@ -211,7 +211,7 @@ const interfaceOf = (
   known: NodeContext['interfaces'],
   from: 'pod' | 'outside',
   source: Address,
-): string | null => known?.[from] ?? known?.ways?.from(from, source) ?? null;
+): string | null => known?.[from] ?? known?.routes?.from(from, source) ?? null;
 
 const isLoopback = (address: Address): boolean =>
   typeof address === 'number' ? address >>> 24 === 127 : address === 1n;
@@ -219,7 +219,7 @@ const isLoopback = (address: Address): boolean =>
 function enterHook(
   journey: Journey,
   hook: Hook,
-  traveller: Traveller,
+  traveller: WalkState,
   tally: Tally,
   weight: number,
 ): void {
@@ -239,7 +239,7 @@ function enterHook(
 
 function begin(
   journey: Journey,
-  traveller: Traveller,
+  traveller: WalkState,
   order: readonly Station[],
   tally: Tally,
   weight: number,
@@ -259,9 +259,9 @@ interface Part {
 function eachOrder<T>(
   journey: Journey,
   orders: readonly (readonly T[])[],
-  traveller: Traveller,
+  traveller: WalkState,
   part: Part,
-  take: (state: Traveller, order: readonly T[], part: Part) => void,
+  take: (state: WalkState, order: readonly T[], part: Part) => void,
 ): void {
   const [only] = orders;
   if (orders.length === 1 && only !== undefined) {
@@ -280,7 +280,7 @@ function eachOrder<T>(
 }
 
 /** From one station of a hook to the next, and on to the next hook. */
-function onward(journey: Journey, state: Traveller, tally: Tally, weight: number): void {
+function onward(journey: Journey, state: WalkState, tally: Tally, weight: number): void {
   const isSource = state.hook === 'postrouting' || state.hook === 'input';
   if (state.nat !== null) {
     const settled = isSource ? state.sourceTranslated : state.translated;
@@ -320,14 +320,14 @@ const isBehindConntrack = (station: Station | undefined): boolean =>
   station?.kind !== 'chain' || station.at.base.priority > -200;
 
 /** Whether the packet is for the node itself; null: its destination is not known. */
-const isLocal = (state: Traveller): boolean | null => ask(state, localOf);
+const isLocal = (state: WalkState): boolean | null => askPacket(state, localOf);
 
 function localOf({ toNode, destination, isLocal }: PacketState): boolean | null {
   if (toNode !== null) return toNode;
   return destination === null ? null : isLocal(destination);
 }
 
-function leaveHook(journey: Journey, state: Traveller, tally: Tally, weight: number): void {
+function leaveHook(journey: Journey, state: WalkState, tally: Tally, weight: number): void {
   switch (state.hook) {
     case 'prerouting': {
       routed(state, { tally, weight }, (way, local, part) =>
@@ -364,15 +364,15 @@ function leaveHook(journey: Journey, state: Traveller, tally: Tally, weight: num
   }
 }
 
-function end(state: Traveller, { tally, weight }: Part): void {
+function end(state: WalkState, { tally, weight }: Part): void {
   count(tally, state.goal ?? 'pass', weight, state);
 }
 
 /** By the destination to the node or past it: both ways, when that is not known. */
 function routed(
-  state: Traveller,
+  state: WalkState,
   part: Part,
-  take: (way: Traveller, local: boolean, part: Part) => void,
+  take: (way: WalkState, local: boolean, part: Part) => void,
 ): void {
   const local = isLocal(state);
   if (local !== null) {
@@ -390,23 +390,23 @@ function routed(
 
 // The outcome.
 
-const nowhere: Fate = { probability: 0, masqueraded: false, trace: () => [] };
+const noShare: OutcomeShare = { probability: 0, masqueraded: false, trace: () => [] };
 
-function outcomeOf(tally: Tally, unknown: readonly Unknown[]): Outcome {
+function outcomeOf(tally: Tally, unknown: readonly UnknownRule[]): PacketOutcome {
   const destinations = new Map<string, Destination>();
   for (const [fate, share] of tally) {
     if (fate !== 'pass' && fate !== 'reject' && fate !== 'drop') {
       destinations.set(fate, destinationOf(share));
     }
   }
-  const fate = (name: string): Fate => {
+  const fate = (name: string): OutcomeShare => {
     const share = tally.get(name);
-    return share === undefined ? nowhere : fateOf(share);
+    return share === undefined ? noShare : outcomeShareOf(share);
   };
   return { destinations, reject: fate('reject'), drop: fate('drop'), pass: fate('pass'), unknown };
 }
 
-function fateOf({ high, masquerade, trace }: Share): Fate {
+function outcomeShareOf({ high, masquerade, trace }: Share): OutcomeShare {
   const masqueraded = masquerade === 1 ? false : masquerade === 2 ? true : 'unknown';
   return { probability: Math.min(high, 1), masqueraded, trace: () => stepsOf(trace) };
 }
@@ -414,12 +414,12 @@ function fateOf({ high, masquerade, trace }: Share): Fate {
 function destinationOf(share: Share): Destination {
   const { affinity, remembered, high } = share;
   const kept = affinity !== null && (high === 0 || holds(remembered, affinity.name));
-  const { probability, masqueraded, trace } = fateOf(share);
+  const { probability, masqueraded, trace } = outcomeShareOf(share);
   const affinitySeconds = kept ? affinity.seconds : null;
   return { probability, masqueraded, trace, affinity: kept, affinitySeconds };
 }
 
-function stepsOf(trace: List<Passed> | null): readonly TraceStep[] {
+function stepsOf(trace: List<PassedRule> | null): readonly TraceStep[] {
   const steps: TraceStep[] = [];
   for (let at = trace; at !== null; at = at.tail) {
     if (isRead(at.head)) steps.push(at.head);
@@ -428,7 +428,7 @@ function stepsOf(trace: List<Passed> | null): readonly TraceStep[] {
 }
 
 /** A rule that was not read on the way is read now, once. */
-function isRead(step: Passed): step is Passed & TraceStep {
+function isRead(step: PassedRule): step is PassedRule & TraceStep {
   const { chain, base } = step;
   step.rule ??= lastRule(base.table.chains.get(chain));
   return step.rule !== null;

@@ -5,7 +5,7 @@ import { describe, expect, test } from 'vitest';
 
 import { readReport } from '../../../src/agent/client/report.ts';
 import { createAgent } from '../../../src/agent/schedule.ts';
-import { NotTold } from '../../../src/rules/report/outcome-json.ts';
+import { InvalidReport } from '../../../src/rules/report/outcome-json.ts';
 import { withPrograms } from '../programs.ts';
 
 const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
@@ -82,7 +82,7 @@ describe('what is none', () => {
     [{ problems: 'x' }, /problems/],
   ])('%j', async (more, message) => {
     const raw = more === null ? null : { ...(await sent()), ...more };
-    expect(() => readReport(raw)).toThrow(NotTold);
+    expect(() => readReport(raw)).toThrow(InvalidReport);
     expect(() => readReport(raw)).toThrow(message);
   });
 
@@ -90,7 +90,7 @@ describe('what is none', () => {
     try {
       readReport(raw);
     } catch (error) {
-      expect(error).toBeInstanceOf(NotTold);
+      expect(error).toBeInstanceOf(InvalidReport);
     }
   });
 });

@@ -11,7 +11,7 @@ import { summarizeNode, behaviorOfRules } from '../../../src/audit/node/audit-no
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { label } from '../../../src/model/objects.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
-import { together } from '../../../src/rules/ruleset.ts';
+import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import type { Forwarding } from '../../../src/shadow/forwarding.ts';
 import type { Input } from '../../nodes/audit.ts';
 import { expectedOf, inputOf } from '../../nodes/audit.ts';
@@ -95,7 +95,7 @@ test('a Service that is gone still answers, which is said of its address', () =>
 
 test('no rules at all are one finding', () => {
   const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
-  const ruleset = together([parseIptablesSave('', 'ip'), parseIptablesSave('', 'ip6')]);
+  const ruleset = mergeRuleSets([parseIptablesSave('', 'ip'), parseIptablesSave('', 'ip6')]);
   const forwarding = expectedOf(folder, input);
   const rules = behaviorOfRules(ruleset, folder.node);
   const audit = summarizeNode({ forwarding, node: input.node, rules });
@@ -115,7 +115,7 @@ describe('packets that NodeLocal DNSCache takes out of connection tracking', () 
   const foundWith = (...rules: readonly string[]): string[] => {
     const chains = hooks.map((hook) => `:${hook} ACCEPT [0:0]`);
     const raw = parseIptablesSave(['*raw', ...chains, ...rules, 'COMMIT', ''].join('\n'), 'ip');
-    const rulesNow = behaviorOfRules(together([raw, folder.ruleset]), folder.node);
+    const rulesNow = behaviorOfRules(mergeRuleSets([raw, folder.ruleset]), folder.node);
     const forwarding = expectedOf(folder, input);
     const { findings } = summarizeNode({ forwarding, node: input.node, rules: rulesNow });
     const own = findings.filter(({ service }) => service === 'kube-dns');

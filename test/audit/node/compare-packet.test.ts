@@ -7,7 +7,7 @@ import type { RuleOwnership } from '../../../src/audit/node/compare-packet.ts';
 import { comparePacket } from '../../../src/audit/node/compare-packet.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
-import type { Destination, Outcome } from '../../../src/rules/walk/walk.ts';
+import type { Destination, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../../src/shadow/forwarding.ts';
 
 const trace = () => [];
@@ -16,7 +16,7 @@ const none = { probability: 0, masqueraded: false, trace } as const;
 function outcome(
   destinations: Readonly<Record<string, Partial<Destination>>>,
   more: Partial<Record<'reject' | 'drop' | 'pass', number>> & { unknown?: boolean } = {},
-): Outcome {
+): PacketOutcome {
   const of = (probability = 0) => ({ ...none, probability });
   const entries = Object.entries(destinations).map(([text, one]): [string, Destination] => [
     text,
@@ -54,7 +54,7 @@ const half = { probability: 0.5 };
 const two = endpoints({ 'a:1': false, 'b:1': false });
 const kept = { affinity: true, affinitySeconds: 60 };
 
-type Case = [string, ExpectedOutcome[], Outcome, string, string[]];
+type Case = [string, ExpectedOutcome[], PacketOutcome, string, string[]];
 
 const certain: Case[] = [
   ['equal', [two], outcome({ 'a:1': half, 'b:1': half }), 'conform', []],

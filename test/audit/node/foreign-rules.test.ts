@@ -10,8 +10,8 @@ import { summarizeNode, behaviorOfRules } from '../../../src/audit/node/audit-no
 import { isKubernetesRule } from '../../../src/audit/node/foreign-rules.ts';
 import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
-import { hear, tell } from '../../../src/rules/report/outcome-json.ts';
-import { together } from '../../../src/rules/ruleset.ts';
+import { decodeOutcomes, encodeOutcomes } from '../../../src/rules/report/outcome-json.ts';
+import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import type { TraceStep } from '../../../src/rules/walk/match.ts';
 import { expectedOf, inputOf } from '../../nodes/audit.ts';
 import { readBytes, readFolder } from '../../nodes/folder.ts';
@@ -39,7 +39,8 @@ const overTheWire = (rules: NodeBehavior): NodeBehavior => ({
     const outcome = rules.walk(packet);
     return outcome === null
       ? null
-      : (hear(JSON.parse(JSON.stringify(tell([outcome]))) as unknown)[0] ?? null);
+      : (decodeOutcomes(JSON.parse(JSON.stringify(encodeOutcomes([outcome]))) as unknown)[0] ??
+          null);
   },
 });
 
@@ -47,7 +48,7 @@ function audits(table: string, ...rules: readonly string[]): NodeAuditSummary[] 
   const input = inputOf(folder);
   if (input === null) throw new Error('No objects');
   const dump = parseIptablesSave(dumpWith(table, rules), 'ip');
-  const own = behaviorOfRules(together([dump, parseIptablesSave(v6, 'ip6')]), folder.node);
+  const own = behaviorOfRules(mergeRuleSets([dump, parseIptablesSave(v6, 'ip6')]), folder.node);
   const forwarding = expectedOf(folder, input);
   return [own, overTheWire(own)].map((one) =>
     summarizeNode({ forwarding, node: input.node, rules: one }),

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 
 import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
-import type { Outcome } from '../../../src/rules/walk/walk.ts';
+import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../../../src/rules/walk/walk.ts';
 import type { Api, ServiceObject, SliceObject } from '../../scenarios/api.ts';
 import { createApi } from '../../scenarios/api.ts';
@@ -82,7 +82,7 @@ function generated({ mode, family }: Variant, node: ProxiedNode): RuleSet {
   return readRulesDump(text, family).ruleset;
 }
 
-const shown = ({ destinations, reject, drop, pass, unknown }: Outcome): unknown => ({
+const shown = ({ destinations, reject, drop, pass, unknown }: PacketOutcome): unknown => ({
   destinations: [...destinations]
     .map(([name, { probability, masqueraded, affinitySeconds }]) =>
       [name, probability.toFixed(6), masqueraded, affinitySeconds].join(' '),

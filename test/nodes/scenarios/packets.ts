@@ -8,7 +8,7 @@
 
 import type { Packet, ProxyConfig } from '../../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
-import type { Outcome } from '../../../src/rules/walk/walk.ts';
+import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../../../src/rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
@@ -83,7 +83,7 @@ export function actualOutcome(world: World, { packet, place }: PacketStatement):
   return outcome.unknown.length > 0 ? 'unknown' : outcomeText(outcome);
 }
 
-function outcomeText({ destinations, reject, drop, pass }: Outcome): string {
+function outcomeText({ destinations, reject, drop, pass }: PacketOutcome): string {
   const others = Object.entries({ rejected: reject, dropped: drop, untranslated: pass });
   return [
     ...[...destinations].map(([name, { probability, masqueraded, affinitySeconds }]) =>

@@ -1,12 +1,12 @@
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
-import type { Memory } from '../../../src/rules/parse/iptables-rule.ts';
+import type { PartCache } from '../../../src/rules/parse/iptables-rule.ts';
 import { newMemory, parseRule, protocolNumbers } from '../../../src/rules/parse/iptables-rule.ts';
 import type { Statement } from '../../../src/rules/ruleset.ts';
 import { foldersBelow, readBytes } from '../../nodes/folder.ts';
 
-function read(text: string, memory: Memory = newMemory()): readonly Statement[] {
+function read(text: string, memory: PartCache = newMemory()): readonly Statement[] {
   const place = { at: 0, options: 0, end: text.length, line: 7, family: 'ip' } as const;
   return parseRule(text, place, memory).statements;
 }

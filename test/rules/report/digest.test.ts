@@ -11,7 +11,7 @@ import {
   wordsOfExpected,
 } from '../../../src/rules/report/digest.ts';
 import type { RuleFrontend } from '../../../src/rules/report/frontends.ts';
-import type { Destination, Outcome } from '../../../src/rules/walk/walk.ts';
+import type { Destination, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { compareDigests } from '../../nodes/digests.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
 
@@ -85,7 +85,7 @@ describe('who is asked for', () => {
 
 const trace = (): readonly [] => [];
 
-function outcome(destinations: Readonly<Record<string, Partial<Destination>>>): Outcome {
+function outcome(destinations: Readonly<Record<string, Partial<Destination>>>): PacketOutcome {
   const none = { probability: 0, masqueraded: false, trace } as const;
   const whole = Object.entries(destinations).map(
     ([to, more]) => [to, { ...none, affinity: false, affinitySeconds: null, ...more }] as const,
@@ -127,7 +127,7 @@ describe('words', () => {
   );
 
   const even = { a: { probability: 0.5 }, b: { probability: 0.5 } };
-  test.each<[string, Outcome]>([
+  test.each<[string, PacketOutcome]>([
     ['another share', outcome({ a: { probability: 0.4 }, b: { probability: 0.6 } })],
     ['another endpoint', outcome({ a: { probability: 0.5 }, c: { probability: 0.5 } })],
     ['masquerading', outcome({ ...even, a: { probability: 0.5, masqueraded: true } })],

@@ -4,7 +4,7 @@ import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import { modeIn, settingsIn as settingsOf } from '../../../src/rules/report/infer-proxy-config.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
-import { chainsOf, together } from '../../../src/rules/ruleset.ts';
+import { chainsOf, mergeRuleSets } from '../../../src/rules/ruleset.ts';
 
 const settingsIn = (ruleset: RuleSet) => settingsOf(ruleset, modeIn(ruleset));
 
@@ -62,12 +62,12 @@ describe('senders, by the marks for masquerading', () => {
 
   test('of both families', () => {
     const six = (matches: string): RuleSet => nat('ip6', mark(`${matches}-d fd00:96::1/128`));
-    expect(settingsIn(together([nat('ip', spared), six('! -s fd00:10::/48 ')]))).toEqual({
+    expect(settingsIn(mergeRuleSets([nat('ip', spared), six('! -s fd00:10::/48 ')]))).toEqual({
       clusterCIDRs: ['10.244.0.0/16', 'fd00:10::/48'],
     });
     // A setting is of both: where one has it alone, its rule has lost what it asks for.
-    expect(settingsIn(together([nat('ip', spared), six('')]))).toEqual(cidr);
-    expect(settingsIn(together([nat('ip', all), six('')]))).toEqual({ masqueradeAll: true });
+    expect(settingsIn(mergeRuleSets([nat('ip', spared), six('')]))).toEqual(cidr);
+    expect(settingsIn(mergeRuleSets([nat('ip', all), six('')]))).toEqual({ masqueradeAll: true });
   });
 });
 
@@ -189,7 +189,7 @@ describe('of nftables', () => {
   });
 
   test('what iptables left behind tells nothing', () => {
-    const both = together([kubeProxy('services', [toClusterIP, marks]), nat('ip', spared)]);
+    const both = mergeRuleSets([kubeProxy('services', [toClusterIP, marks]), nat('ip', spared)]);
     expect(settingsIn(both)).toEqual({ masqueradeAll: true });
     expect(settingsOf(both, 'iptables')).toEqual(cidr);
     expect(modeIn(nat('ip', spared))).toBe('iptables');

@@ -11,12 +11,12 @@ import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
 import {
   check,
   fieldsOf,
-  hear,
+  decodeOutcomes,
   listOf,
-  NotTold,
-  tell,
+  InvalidReport,
+  encodeOutcomes,
 } from '../../../src/rules/report/outcome-json.ts';
-import type { Fate, Outcome } from '../../../src/rules/walk/walk.ts';
+import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../../../src/rules/walk/walk.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
 
@@ -28,8 +28,8 @@ const decisive = new Set([
 const isDecisive = ({ kind }: { readonly kind: string }): boolean => decisive.has(kind);
 
 /** Everything that is told of an outcome, in a form that compares. */
-function shownOf({ reject, drop, pass, destinations, unknown }: Outcome): unknown {
-  const fateOf = ({ probability, masqueraded, trace }: Fate) => ({
+function shownOf({ reject, drop, pass, destinations, unknown }: PacketOutcome): unknown {
+  const fateOf = ({ probability, masqueraded, trace }: OutcomeShare) => ({
     probability,
     masqueraded: probability > 0 ? masqueraded : null,
     steps: (probability > 0 ? trace() : [])
@@ -49,8 +49,8 @@ function shownOf({ reject, drop, pass, destinations, unknown }: Outcome): unknow
   return { to, reject: fateOf(reject), drop: fateOf(drop), pass: fateOf(pass), unknown };
 }
 
-const wire = (outcomes: readonly Outcome[]): readonly Outcome[] =>
-  hear(JSON.parse(JSON.stringify(tell(outcomes))));
+const wire = (outcomes: readonly PacketOutcome[]): readonly PacketOutcome[] =>
+  decodeOutcomes(JSON.parse(JSON.stringify(encodeOutcomes(outcomes))));
 
 describe('what a recorded node tells', () => {
   const folders = foldersBelow(join(import.meta.dirname, '../../nodes')).map(readFolder);
@@ -82,7 +82,7 @@ const packet: Packet = {
   ...{ from: 'pod', src: '10.244.1.9', dst: '10.96.0.1', protocol: 'tcp', dport: 80 },
 };
 const ruleset = parseIptablesSave(`${dump.join('\n')}\n`, 'ip');
-const one = tell([walk(ruleset, { localAddresses: [] }, packet)]);
+const one = encodeOutcomes([walk(ruleset, { localAddresses: [] }, packet)]);
 
 describe('what is none', () => {
   test.each<[unknown, RegExp]>([
@@ -100,15 +100,15 @@ describe('what is none', () => {
     [{ ...one, rules: [{ ...one.rules[0], source: 'nft', text: '{' }] }, /expression/],
     [{ ...one, rules: [{ ...one.rules[0], hook: 7 }] }, /hook/],
   ])('%j', (raw, message) => {
-    expect(() => hear(raw)).toThrow(NotTold);
-    expect(() => hear(raw)).toThrow(message);
+    expect(() => decodeOutcomes(raw)).toThrow(InvalidReport);
+    expect(() => decodeOutcomes(raw)).toThrow(message);
   });
 
   property.prop([fc.jsonValue()])('is refused, or heard, and nothing else', (raw) => {
     try {
-      hear(raw);
+      decodeOutcomes(raw);
     } catch (error) {
-      expect(error).toBeInstanceOf(NotTold);
+      expect(error).toBeInstanceOf(InvalidReport);
     }
   });
 });
@@ -117,6 +117,6 @@ test('parts are checked', () => {
   expect(() => {
     check(false, 'this');
   }).toThrow('Expected this');
-  expect(() => fieldsOf([], 'an object')).toThrow(NotTold);
-  expect(() => listOf({}, 'a list')).toThrow(NotTold);
+  expect(() => fieldsOf([], 'an object')).toThrow(InvalidReport);
+  expect(() => listOf({}, 'a list')).toThrow(InvalidReport);
 });

@@ -7,7 +7,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
-import type { Endpoint, Family, RuleSet, Table } from '../../../src/rules/ruleset.ts';
+import type { DnatTarget, Family, RuleSet, Table } from '../../../src/rules/ruleset.ts';
 import { rulesOf } from '../../../src/rules/ruleset.ts';
 import {
   endpointAt,
@@ -30,7 +30,7 @@ const allRead = (ruleset: RuleSet): RuleSet => ({
 });
 
 /** What the rules of a chain say that sends all but what comes from there to one place. */
-function said({ chains }: Table, name: string): Omit<Endpoint, 'matches'> {
+function said({ chains }: Table, name: string): Omit<DnatTarget, 'matches'> {
   const rules = rulesOf(chains.get(name) ?? expect.fail(name));
   const goal = rules.at(-1)?.statements.at(-1);
   if (goal?.kind !== 'dnat' || !goal.to?.addresses || !goal.to.ports) expect.fail(name);
@@ -312,7 +312,7 @@ test('a model is of the text that it was made of', () => {
 test('what comes from the endpoint itself, or may, must read', () => {
   const address = 0x0a000001;
   const endpoint = { address, port: 80, matches: [], sparesItself: true };
-  const chainsOf = (one: Endpoint) => ({
+  const chainsOf = (one: DnatTarget) => ({
     ...{ bases: () => [], get: () => undefined, values: () => [] },
     endpoint: () => one,
   });

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
-import { together } from '../../../src/rules/ruleset.ts';
+import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import type { BaseChain, Hooks } from '../../../src/rules/walk/hooks.ts';
 import { hooksOf } from '../../../src/rules/walk/hooks.ts';
 
@@ -73,7 +73,7 @@ describe('order', () => {
       '*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\nCOMMIT\n',
       'ip',
     );
-    const ruleset = together([v4, listing('t a filter input 0')]);
+    const ruleset = mergeRuleSets([v4, listing('t a filter input 0')]);
     expect(namesOf(hooksOf(ruleset, 'ip').input)).toEqual(['INPUT a', 'a INPUT']);
     expect(namesOf(hooksOf(ruleset, 'ip6').input)).toEqual(['a']);
     expect(namesOf(hooksOf(ruleset, 'ip').forward)).toEqual(['']);

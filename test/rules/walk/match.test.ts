@@ -18,7 +18,7 @@ type Case = [rule: string, want: string, state: Partial<PacketState>];
 /** What was sent out by eth0 goes to a pod now. */
 const translated: Partial<PacketState> = {
   destination: 0x0a000009,
-  waysTo: (address) => (address === 0x0a000009 ? ['cni0'] : ['eth0']),
+  interfacesTo: (address) => (address === 0x0a000009 ? ['cni0'] : ['eth0']),
 };
 
 const told: readonly [string, string, Partial<PacketState>?][] = [
@@ -45,9 +45,13 @@ const told: readonly [string, string, Partial<PacketState>?][] = [
   ['-o docker0', 'no', { out: null, interfaces: ['lo', 'eth0'] }],
   ['-o eth0', 'unknown', { out: null, interfaces: ['lo', 'eth0', 'eth1'] }],
   ['! -o docker0', 'yes', { out: null, interfaces: ['lo', 'eth0'] }],
-  ['-o docker0', 'no', { out: null, interfaces: ['eth0', 'docker0'], waysTo: () => ['eth0'] }],
-  ['-o eth+', 'yes', { out: null, waysTo: () => ['eth0', 'eth1'] }],
-  ['-o eth0', 'unknown', { out: null, waysTo: () => ['eth0', 'eth1'] }],
+  [
+    '-o docker0',
+    'no',
+    { out: null, interfaces: ['eth0', 'docker0'], interfacesTo: () => ['eth0'] },
+  ],
+  ['-o eth+', 'yes', { out: null, interfacesTo: () => ['eth0', 'eth1'] }],
+  ['-o eth0', 'unknown', { out: null, interfacesTo: () => ['eth0', 'eth1'] }],
   ['-o cni0', 'yes', { out: null, hook: 'forward', ...translated }],
   ['-o cni0', 'no', { out: null, hook: 'output', ...translated }],
   ['-o eth0', 'yes', { out: null, hook: 'output', ...translated }],
@@ -141,7 +145,7 @@ describe('lookup', () => {
   test('the interface by which it leaves is known where there is one way', () => {
     const names = set([{ key: ['cni0'], verdict: null, data: null }]);
     const byName = { kind: 'fields', fields: ['out'] } as const;
-    const to = (...ways: string[]) => stateOf({ out: null, waysTo: () => ways });
+    const to = (...ways: string[]) => stateOf({ out: null, interfacesTo: () => ways });
     expect(lookup(byName, names, to('cni0'))).not.toBeNull();
     expect(lookup(byName, names, to('eth0'))).toBeNull();
     expect(lookup(byName, names, to('cni0', 'eth0'))).toBe('unknown');

@@ -6,8 +6,8 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import { formatAddress, networkOf, parseAddress } from '../../../src/rules/address.ts';
-import type { Routes, Ways } from '../../../src/rules/walk/routes.ts';
-import { hostsOf, readRoutes, waysBy } from '../../../src/rules/walk/routes.ts';
+import type { Routes, RouteLookup } from '../../../src/rules/walk/routes.ts';
+import { hostsOf, readRoutes, routeLookup } from '../../../src/rules/walk/routes.ts';
 
 const head =
   'Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n';
@@ -57,7 +57,7 @@ function routesOf(text = route, tables = trie): Routes {
 const addressOf = (text: string): number => Number(parseAddress(text));
 
 describe('routes as the kernel shows them', () => {
-  const ways = waysBy(routesOf());
+  const ways = routeLookup(routesOf());
 
   // The third is what `ip route get` says.
   test.each([
@@ -97,7 +97,7 @@ describe('routes as the kernel shows them', () => {
   });
 
   test('a route by the loopback interface leads nowhere', () => {
-    const looped = waysBy(routesOf(route.replace('docker0', 'lo')));
+    const looped = routeLookup(routesOf(route.replace('docker0', 'lo')));
     expect(looped.to(addressOf('172.17.0.2'))).toBeNull();
   });
 
@@ -138,7 +138,7 @@ property.prop([fc.array(network, { minLength: 1, maxLength: 12 }), fc.nat({ max:
       const mask = hexOf(-(2 ** (32 - bits)) >>> 0);
       return [name, hexOf(low), '00000000', '0001', 0, 0, 0, mask, 0, 0, 0].join('\t');
     });
-    const ways: Ways = waysBy(routesOf(`${head}${lines.join('\n')}\n`, 'Main:\n'));
+    const ways: RouteLookup = routeLookup(routesOf(`${head}${lines.join('\n')}\n`, 'Main:\n'));
     const address = 0x0af40000 + offset;
     const holding = ranges.filter(({ low, bits }) => networkOf(address, bits)?.low === low);
     const longest = Math.max(...holding.map(({ bits }) => bits));

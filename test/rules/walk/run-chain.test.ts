@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
-import type { Outcome } from '../../../src/rules/walk/walk.ts';
+import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../../../src/rules/walk/walk.ts';
 
 const packet: Packet = {
@@ -16,7 +16,7 @@ const packet: Packet = {
 };
 
 /** Walks through nat rules; chains are declared by their names. */
-function outcomeOf(...rules: string[]): Outcome {
+function outcomeOf(...rules: string[]): PacketOutcome {
   const chains = new Set(rules.flatMap((rule) => rule.match(/(?<=-[Agj] )[A-Z]\d*(?= |$)/g) ?? []));
   const declared = [...chains].map((name) => `:${name} - [0:0]`);
   const head = ['*nat', ':PREROUTING ACCEPT [0:0]', ...declared];
@@ -24,7 +24,7 @@ function outcomeOf(...rules: string[]): Outcome {
   return walk(parseIptablesSave(text, 'ip'), { localAddresses: [] }, packet);
 }
 
-const shares = ({ destinations, pass, drop, reject }: Outcome): unknown => ({
+const shares = ({ destinations, pass, drop, reject }: PacketOutcome): unknown => ({
   ...Object.fromEntries([...destinations].map(([name, fate]) => [name, fate.probability])),
   ...(pass.probability > 0 ? { pass: pass.probability } : {}),
   ...(drop.probability > 0 ? { drop: drop.probability } : {}),
@@ -120,7 +120,7 @@ describe('affinity', () => {
     '-A PREROUTING -m statistic --mode random --probability 0.5 -j A',
     '-A PREROUTING -j B',
   ];
-  const affinities = ({ destinations }: Outcome): unknown =>
+  const affinities = ({ destinations }: PacketOutcome): unknown =>
     [...destinations.values()].map(({ affinity, affinitySeconds }) => [affinity, affinitySeconds]);
 
   test('holds where a source is remembered and asked for, and divides nothing', () => {

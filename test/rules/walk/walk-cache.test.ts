@@ -5,9 +5,9 @@ import { expect, test } from 'vitest';
 
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
-import { isAlike } from '../../../src/rules/walk/walk-cache.ts';
-import type { Traveller } from '../../../src/rules/walk/walk-state.ts';
-import type { Fate, Outcome } from '../../../src/rules/walk/walk.ts';
+import { isSameButDestination } from '../../../src/rules/walk/walk-cache.ts';
+import type { WalkState } from '../../../src/rules/walk/walk-state.ts';
+import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../../../src/rules/walk/walk.ts';
 import { stateOf } from '../state.ts';
 
@@ -74,13 +74,15 @@ function dumpOf(endpoints: readonly string[], marked: readonly boolean[], drawn:
 const node = { localAddresses: ['172.18.0.2'] };
 const first = { src: '10.244.0.5', dst: '10.96.0.1', protocol: 'tcp', dport: 80 } as const;
 
-const sent = (dump: string, packet: Packet = { from: 'pod', ...first }): Outcome =>
+const sent = (dump: string, packet: Packet = { from: 'pod', ...first }): PacketOutcome =>
   walk(parseIptablesSave(dump, 'ip'), node, packet);
 
-const sumOf = (parts: readonly Outcome[], fate: (outcome: Outcome) => Fate | undefined): number =>
-  parts.reduce((sum, part) => sum + (fate(part)?.probability ?? 0) / parts.length, 0);
+const sumOf = (
+  parts: readonly PacketOutcome[],
+  fate: (outcome: PacketOutcome) => OutcomeShare | undefined,
+): number => parts.reduce((sum, part) => sum + (fate(part)?.probability ?? 0) / parts.length, 0);
 
-const stepsOf = (fate: Fate | undefined): readonly string[] =>
+const stepsOf = (fate: OutcomeShare | undefined): readonly string[] =>
   (fate?.trace() ?? []).map(({ rule }) => rule.text).filter((text) => !text.includes('SEP'));
 
 const drawn = fc.record({
@@ -110,7 +112,7 @@ property.prop([fc.uniqueArray(endpoint, { minLength: 2 }), drawn], { numRuns: 50
         9,
       );
     }
-    const reasons = (outcomes: readonly Outcome[]): string[] =>
+    const reasons = (outcomes: readonly PacketOutcome[]): string[] =>
       [...new Set(outcomes.flatMap(({ unknown }) => unknown.map(({ rule }) => rule)))].sort();
     expect(reasons([all])).toEqual(reasons(each));
   },
@@ -125,7 +127,7 @@ const packet = fc.record<Packet>({
 });
 
 /** All of an outcome. */
-const dataOf = ({ destinations, unknown, ...others }: Outcome) => ({
+const dataOf = ({ destinations, unknown, ...others }: PacketOutcome) => ({
   fates: [...destinations, ...Object.entries(others)].map(([name, { trace, ...fate }]) => {
     return { name, ...fate, trace: trace().map(({ chain, rule }) => [chain, rule.text]) };
   }),
@@ -133,7 +135,7 @@ const dataOf = ({ destinations, unknown, ...others }: Outcome) => ({
 });
 
 /** The same, with shares whose last bits may be others. */
-function wantOf(outcome: Outcome): unknown {
+function wantOf(outcome: PacketOutcome): unknown {
   const { fates, unknown } = dataOf(outcome);
   const close = (share: number): unknown => expect.closeTo(share, 9);
   return {
@@ -156,12 +158,12 @@ property.prop(
 
 test('packets are alike when they differ in nothing but where they go', () => {
   const travel = { stations: [], station: 0, nat: null, natNext: 0 };
-  const one: Traveller = { ...stateOf(), ...travel };
+  const one: WalkState = { ...stateOf(), ...travel };
   // What is the node's, where the packet goes, and what those do not have that follow others.
-  const free = ['isLocal', 'interfaces', 'waysTo', 'original', 'remembered', 'affinity'];
-  const own = ['destination', 'destinationPort', 'goal', 'trace', 'asked'];
+  const free = ['isLocal', 'interfaces', 'interfacesTo', 'original', 'remembered', 'affinity'];
+  const own = ['destination', 'destinationPort', 'goal', 'trace', 'questions'];
   for (const key of Object.keys(one)) {
     const other = { ...one, [key]: 'another' };
-    expect([key, isAlike(one, other)]).toEqual([key, [...free, ...own].includes(key)]);
+    expect([key, isSameButDestination(one, other)]).toEqual([key, [...free, ...own].includes(key)]);
   }
 });

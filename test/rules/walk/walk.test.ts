@@ -9,9 +9,9 @@ import { parseNetwork } from '../../../src/rules/address.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
-import { together } from '../../../src/rules/ruleset.ts';
-import { waysBy } from '../../../src/rules/walk/routes.ts';
-import type { NodeContext, Outcome } from '../../../src/rules/walk/walk.ts';
+import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
+import { routeLookup } from '../../../src/rules/walk/routes.ts';
+import type { NodeContext, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../../../src/rules/walk/walk.ts';
 
 /** The names of the table are addresses here, of either family. */
@@ -184,7 +184,7 @@ const cases: readonly Case[] = [
   { from: 'outside', src: 'out', dst: 'out', dport: 30080, want: 'pass' },
 ];
 
-const shown = ({ destinations, pass, reject, drop, unknown }: Outcome): unknown => ({
+const shown = ({ destinations, pass, reject, drop, unknown }: PacketOutcome): unknown => ({
   destinations: [...destinations].map(([name, { probability, masqueraded }]) => [
     name,
     probability,
@@ -298,11 +298,11 @@ describe('places', () => {
   test('two backends that agree are no unknown; that differ are', () => {
     const rule = (host: number): RuleSet =>
       natOf(`-A PREROUTING -d 10.96.0.1/32 -p tcp -j DNAT --to-destination 10.0.0.${host}:1`);
-    expect(walk(together([rule(1), rule(1)]), node, packet).unknown).toEqual([]);
-    const got = walk(together([rule(1), rule(2)]), node, packet);
+    expect(walk(mergeRuleSets([rule(1), rule(1)]), node, packet).unknown).toEqual([]);
+    const got = walk(mergeRuleSets([rule(1), rule(2)]), node, packet);
     expect([...got.destinations.keys()]).toEqual(['10.0.0.1:1', '10.0.0.2:1']);
     expect(got.unknown.length).toBe(1);
-    const other = walk(together([rule(1), rule(2)]), node, { ...packet, dst: '10.96.0.9' });
+    const other = walk(mergeRuleSets([rule(1), rule(2)]), node, { ...packet, dst: '10.96.0.9' });
     expect([other.pass.probability, other.unknown]).toEqual([1, []]);
   });
 
@@ -312,7 +312,7 @@ describe('places', () => {
       'ip',
     );
     const nat = natOf('-A PREROUTING -p tcp -j DNAT --to-destination 10.0.0.1:1');
-    expect(walk(together([raw, nat]), node, packet).pass.probability).toBe(1);
+    expect(walk(mergeRuleSets([raw, nat]), node, packet).pass.probability).toBe(1);
   });
 
   // As docker writes them, and somebody's VPN.
@@ -343,7 +343,7 @@ describe('places', () => {
     const { low = 0, high = 0 } = parseNetwork(text) ?? {};
     return { low: Number(low), high: Number(high), interface: name, hasGateway };
   };
-  const ways = waysBy({
+  const ways = routeLookup({
     main: [route('0.0.0.0/0', 'eth0', true), route('10.0.0.0/16', 'cni0')].concat(
       route('172.17.0.0/16', 'docker0'),
     ),
@@ -360,7 +360,7 @@ describe('places', () => {
     const one = { ...packet, from, src, dst };
     const untold = walk(others, { ...node, interfaces: { all } }, one);
     expect(untold.unknown.length).toBeGreaterThan(0);
-    const got = walk(others, { ...node, interfaces: { all, ways } }, one);
+    const got = walk(others, { ...node, interfaces: { all, routes: ways } }, one);
     expect(got.unknown).toEqual([]);
     expect(got.drop.probability).toBe(want === 'drop' ? 1 : 0);
     if (want !== 'drop') {
@@ -370,7 +370,9 @@ describe('places', () => {
 
   test('a pod of whose network nobody tells comes in by any interface', () => {
     const one = { ...packet, from: 'pod', src: '10.1.0.251' } as const;
-    expect(walk(others, { ...node, interfaces: { all, ways } }, one).unknown).not.toEqual([]);
+    expect(walk(others, { ...node, interfaces: { all, routes: ways } }, one).unknown).not.toEqual(
+      [],
+    );
   });
 
   test('an address that is none is named', () => {
@@ -406,7 +408,7 @@ property.prop([fc.array(line, { maxLength: 12 }), fc.array(fc.boolean(), { maxLe
       ({ chain, target: name }) =>
         !chains.includes(name) || chains.indexOf(name) > chains.indexOf(chain),
     );
-    const outcomeWith = (answer: string): Outcome => {
+    const outcomeWith = (answer: string): PacketOutcome => {
       const rules = calls.map(({ chain, condition: own, target: name }, at) => {
         const isNat = name.startsWith('DNAT') ? '-p tcp ' : '';
         return `-A ${chain} ${isNat}${own} ${marked[at] === true ? answer : ''} -j ${name}`.replace(
@@ -421,7 +423,7 @@ property.prop([fc.array(line, { maxLength: 12 }), fc.array(fc.boolean(), { maxLe
     const names = new Set(
       [open, ...closed].flatMap(({ destinations }) => [...destinations.keys()]),
     );
-    const share = (outcome: Outcome, name: string): number =>
+    const share = (outcome: PacketOutcome, name: string): number =>
       name === 'drop' || name === 'pass'
         ? outcome[name].probability
         : (outcome.destinations.get(name)?.probability ?? 0);
