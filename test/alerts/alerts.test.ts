@@ -7,7 +7,15 @@ import { parse } from 'yaml';
 import type { Code } from '../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
 import { exposed, groupedBy, problemsOf } from '../promql.ts';
-import { alerts, codesOf, folder, readRules, recorded, records, ruleFiles } from './rules.ts';
+import {
+  alerts,
+  codesOf,
+  folder,
+  readRules,
+  recorded,
+  records,
+  ruleFiles,
+} from './alertmanager.ts';
 
 const runbook = readFileSync(join(folder, '../docs/runbook.md'), 'utf8');
 

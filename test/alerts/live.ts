@@ -1,3 +1,421 @@
+// The alerts on what controllers write, on a real control plane that is audited live:
+//
+//   churn     hundreds of pods change all the time: no alert
+//   faults    the controllers sleep, and every class of fault of the end-to-end test is made that
+//             has an alert, with what makes slices many, objects large and changes costly
+//   lateness  the controllers put off what they write for longer than the objective allows
+
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { parse } from 'yaml';
+
+import { createAccount } from '../controlplane/account.ts';
+import type { Auditor } from '../controlplane/auditor.ts';
+import { startAuditor } from '../controlplane/auditor.ts';
+import { carry } from '../controlplane/bridge.ts';
+import type { Tally } from '../controlplane/checks.ts';
+import { report, say, secondsSince, textOfError } from '../controlplane/checks.ts';
+import type { Churn } from '../controlplane/churn.ts';
+import { startChurn } from '../controlplane/churn.ts';
+import type { Client } from '../controlplane/client.ts';
+import { awaitSettled, clientOf } from '../controlplane/client.ts';
+import type { ControlPlane } from '../controlplane/controlplane.ts';
+import { newestVersion, startControlPlane } from '../controlplane/controlplane.ts';
+import type { Fleet } from '../controlplane/fleet.ts';
+import { createMembersOf, createNodesOf } from '../controlplane/fleet.ts';
+import { injectedFor } from '../controlplane/injected.ts';
+import type { Injected, Undo } from '../controlplane/injecting.ts';
+import {
+  managedBy,
+  namespace,
+  planOf,
+  serviceName,
+  sliceNamed,
+  slicesIn,
+} from '../controlplane/injecting.ts';
+import { liveFlags, populate } from '../controlplane/live.ts';
+import type { NodeSpace } from '../controlplane/netns.ts';
+import type { Scene } from '../controlplane/nodefaults.ts';
+import { nodeFaults, putBack, rulesOf, setEndpoints } from '../controlplane/nodefaults.ts';
+import type { Nodes } from '../controlplane/nodes.ts';
+import { awaitConform, whyNoNamespaces, withNodes } from '../controlplane/nodes.ts';
+import { startProxy } from '../controlplane/proxy.ts';
+import { createFaulty } from '../controlplane/spoil.ts';
+import { awaitSoon } from '../controlplane/stage.ts';
+import { endProgram, freePort } from '../processes.ts';
+import type { Arrivals, Expected, Notice, Rule, Theatre } from './alertmanager.ts';
+import {
+  alerts,
+  checkReplayed,
+  codesOf,
+  folder as alertsFolder,
+  holdOf,
+  play,
+  replay,
+  replayed,
+  shorter,
+  speed,
+  startAlerting,
+  until,
+} from './alertmanager.ts';
+
+/** Enough Nodes to make a change of a large slice costly. */
+const size = { services: 72, pods: 600, nodes: 150 };
+
+/** Seconds of the settle window: longer than what is put off. */
+const settle = 15;
+const putOff = 11;
+
+/** Changes a second. */
+const rate = 12;
+
+const within = `/api/v1/namespaces/${namespace}`;
+
+// --- what the end-to-end test does not make, since it is no finding above information ---
+
+/** More slices than would do: those that are too many hold nothing. */
+const fragmented: Injected = {
+  namespace,
+  plan: planOf('fragmented', {}),
+  finds: [],
+  async spoil({ call }) {
+    const { addressType, ports, metadata } = await sliceNamed({ call } as Client, 'fragmented');
+    const { labels, ownerReferences } = metadata;
+    const names = Array.from({ length: 80 }, (_, index) => `fragmented-${index}`);
+    for (const name of names) {
+      const copy = { metadata: { name, labels, ownerReferences }, addressType, ports };
+      await call('POST', slicesIn, { ...copy, endpoints: [] });
+    }
+    return async () => {
+      for (const name of names) await call('DELETE', `${slicesIn}/${name}`);
+    };
+  },
+};
+
+/** It asks for topology hints, and has too few endpoints for them. */
+const unhinted: Injected = {
+  namespace,
+  plan: planOf('unhinted', { pods: { count: 2, states: ['ready'] } }),
+  finds: [],
+  async spoil({ call }) {
+    const path = `${within}/services/unhinted`;
+    const ask = (value: string | null): Promise<unknown> =>
+      call('PATCH', path, {
+        metadata: { annotations: { 'service.kubernetes.io/topology-mode': value } },
+      });
+    await ask('Auto');
+    return () => ask(null);
+  },
+};
+
+/** As many endpoints as a slice may have, each with a long reference. */
+const longEndpoints = Array.from({ length: 1000 }, (_, index) => ({
+  addresses: [`192.0.${2 + (index >> 8)}.${index & 255}`],
+  targetRef: { kind: 'Machine', name: 'x'.repeat(1200) },
+}));
+
+/** A slice almost as large as can be, which is changed all the time. */
+const large: Injected = {
+  namespace,
+  plan: { name: 'large', spec: { ports: [{ port: 80 }] } },
+  finds: [],
+  async spoil({ call }) {
+    const labels = { [serviceName]: 'large', [managedBy]: 'somebody.example.com' };
+    await call('POST', slicesIn, {
+      metadata: { name: 'large-1', labels },
+      addressType: 'IPv4',
+      ports: [{ name: '', port: 80 }],
+      endpoints: longEndpoints,
+    });
+    let isOver = false;
+    const changing = async (): Promise<void> => {
+      for (let turn = 0; !isOver; turn++) {
+        const annotations = { turn: String(turn) };
+        await call('PATCH', `${slicesIn}/large-1`, { metadata: { annotations } });
+        await sleep(1000);
+      }
+    };
+    const ended = changing();
+    return async () => {
+      isOver = true;
+      await ended;
+      await call('DELETE', `${slicesIn}/large-1`);
+    };
+  },
+};
+
+const measured: readonly Expected[] = [
+  { alertname: 'EndpointAuditorTwoManagers', code: 'managers-several' },
+  { alertname: 'EndpointAuditorEndpointsAndSlicesDisagree' },
+  { alertname: 'EndpointAuditorEndpointsTruncated' },
+  { alertname: 'EndpointAuditorObjectNearSizeLimit', resource: 'endpointslices' },
+  { alertname: 'EndpointAuditorSliceFanoutTooCostly' },
+  { alertname: 'EndpointAuditorSliceFillRatioLow' },
+  { alertname: 'EndpointAuditorHintsMissing', mode: 'auto', reason: 'few-endpoints' },
+];
+
+const stuck: Expected = { alertname: 'EndpointAuditorControllerStuck' };
+const burn: Expected = { alertname: 'EndpointAuditorLagBudgetBurn' };
+/** Services that ask for hints are scaled too, to where zones cannot share: that is true. */
+const overload: Expected = { alertname: 'EndpointAuditorHintsMissing', reason: 'overload' };
+
+// --- faults ---
+
+const codeOf = (found: string): string => found.slice(found.indexOf(' ') + 1);
+
+/** One alert for each kind of finding, and the alerts that need no finding. */
+function faults(): readonly Injected[] {
+  const kinds = new Map<string, Injected>();
+  for (const injected of injectedFor(newestVersion, false)) {
+    const isTold = injected.plan.name === 'slice-of-another-manager';
+    const truncates = injected.plan.name === 'endpoints-over-capacity-annotation-uncalled-for';
+    const kind = isTold || truncates ? injected.plan.name : injected.finds.join();
+    if (kind !== '' && !kinds.has(kind)) kinds.set(kind, injected);
+  }
+  return [large, fragmented, unhinted, ...kinds.values()];
+}
+
+function alertsOn(all: readonly Injected[]): Expected[] {
+  const codes = new Set(all.flatMap(({ finds }) => finds.map(codeOf)));
+  return [...codes].flatMap((code) =>
+    alerts
+      .filter((rule) => codesOf(rule).includes(code))
+      .map(({ alert = '' }) => ({ alertname: alert, code })),
+  );
+}
+
+interface Live {
+  readonly theatre: Theatre;
+  readonly plane: ControlPlane;
+  readonly client: Client;
+  readonly fleet: Fleet;
+}
+
+/** Longer than any alert must hold, and longer than what it looks back at in ordinary times. */
+const ordinary = shorter(3 * 86_400);
+
+async function checkChurn({ theatre, client, fleet }: Live): Promise<void> {
+  const begin = async (): Promise<void> => {
+    const churn = startChurn({ client, fleet, rate, seed: 1 });
+    await sleep(ordinary * 1000);
+    await end(churn);
+  };
+  await play(theatre, {
+    title: `${rate} changes a second`,
+    expected: [],
+    allowed: [overload],
+    begin,
+  });
+}
+
+async function end(churn: Churn): Promise<void> {
+  await churn.stop();
+  const error = churn.error();
+  if (error !== null) throw error;
+}
+
+async function checkFaults({ theatre, plane, client }: Live): Promise<void> {
+  const all = faults();
+  await createFaulty(client, all);
+  const undo: Undo[] = [];
+  const begin = async (): Promise<void> => {
+    plane.pauseControllerManager();
+    // None must have been written for so long.
+    await sleep(shorter(600) * 1000);
+    for (const { spoil } of all) {
+      undo.push(await spoil(client));
+      await sleep(400);
+    }
+  };
+  const repair = async (): Promise<void> => {
+    await Promise.all(undo.map((one) => one()));
+    plane.resumeControllerManager();
+    await awaitSettled(client);
+  };
+  const expected = [...alertsOn(all), ...measured, { ...stuck, output: 'endpointslices' }];
+  const allowed = [stuck, burn, overload];
+  await play(theatre, { title: 'faults', expected, allowed, begin, repair });
+}
+
+async function checkLateness({ theatre, plane, client, fleet }: Live): Promise<void> {
+  const churn = startChurn({ client, fleet, rate, seed: 2 });
+  const flags = ['endpoint', 'endpointslice'].map(
+    (name) => `--${name}-updates-batch-period=${putOff}s`,
+  );
+  const windows = alerts.flatMap(({ labels = {} }) => labels.long ?? []);
+  const expected = ['endpoints', 'endpointslices'].flatMap((output) =>
+    windows.map((long) => ({ ...burn, output, long })),
+  );
+  await play(theatre, {
+    title: `controllers put off their work for ${putOff} s`,
+    expected,
+    allowed: [overload],
+    begin: () => plane.restartControllerManager(flags),
+    repair: () => plane.restartControllerManager(),
+  });
+  await end(churn);
+}
+
+/** `port`: where the auditor is to be found. */
+async function checkControllers(theatre: Theatre, port: number): Promise<void> {
+  const plane = await startControlPlane({ version: newestVersion, ...liveFlags });
+  const client = clientOf(plane);
+  const folder = join(plane.directory, 'auditor');
+  mkdirSync(folder);
+  let auditor: Auditor | null = null;
+  try {
+    const fleet = await populate(plane, client, size);
+    const { kubeconfig } = await createAccount(plane, client, folder);
+    const running = (auditor = await startAuditor({ kubeconfig, folder, settle }));
+    const carrier = await carry(`127.0.0.1:${port}`, new URL(running.base).host);
+    await awaitSoon(async () => (await running.notReady()) === null, 60);
+    const live = { theatre, plane, client, fleet };
+    await checkChurn(live);
+    await checkFaults(live);
+    await checkLateness(live);
+    carrier.close();
+  } finally {
+    await auditor?.stop();
+    client.close();
+    await plane.stop();
+  }
+}
+
+// The alerts on nodes and on an auditor that cannot see. A real kube-proxy writes rules in a
+// network namespace, which an agent reads there, and is asked by the auditor; another auditor is
+// cut off from the API server. Needs root.
+
+const broken = { alertname: 'EndpointAuditorNodeRulesBroken' };
+const diverges = { alertname: 'EndpointAuditorNodeDiverges' };
+const unknown = { alertname: 'EndpointAuditorUnknownShareHigh' };
+
+function faultOf({ of }: Scene, name: string) {
+  const fault = nodeFaults[of.mode].find((one) => one.name === name);
+  if (fault === undefined) throw new Error(`There is no fault ${name}`);
+  return fault;
+}
+
+/** Services change now and then, longer than any alert must hold. */
+async function change(scene: Scene): Promise<void> {
+  const until = performance.now() + 1000 * shorter(3 * 86_400);
+  for (let turn = 0; performance.now() < until; turn++) {
+    await setEndpoints(scene, scene.targets.slice(turn % 10, (turn % 10) + 1), 2 + (turn % 2));
+    await sleep(2500);
+  }
+}
+
+async function checkNode(theatre: Theatre, scene: Scene): Promise<void> {
+  const { of } = scene;
+  const begin = (): Promise<void> => change(scene);
+  await play(theatre, { title: 'Services change', expected: [], begin });
+  const rules = rulesOf(of);
+  await play(theatre, {
+    title: 'all of nat is flushed',
+    expected: [broken, diverges],
+    begin: async () => faultOf(scene, 'nat flushed').begin(scene),
+    repair() {
+      putBack(of, rules);
+      return Promise.resolve();
+    },
+  });
+  const stopped = faultOf(scene, 'kube-proxy stopped');
+  await play(theatre, {
+    title: 'kube-proxy hangs',
+    expected: [{ alertname: 'EndpointAuditorNodeStale' }, diverges],
+    begin: async () => stopped.begin(scene),
+    repair: async () => stopped.end?.(scene),
+  });
+  const signal = (name: NodeJS.Signals) => () => Promise.resolve(of.agent.child.kill(name));
+  await play(theatre, {
+    title: 'the agent hangs',
+    expected: [
+      { alertname: 'EndpointAuditorAgentMissing', state: 'stale' },
+      { ...unknown, output: 'node' },
+    ],
+    begin: signal('SIGSTOP'),
+    repair: signal('SIGCONT'),
+  });
+}
+
+/** An auditor with a wire of its own, which is cut; nothing changes meanwhile. */
+async function checkBlind(theatre: Theatre, plane: ControlPlane, port: number): Promise<void> {
+  const folder = join(plane.directory, 'nodes');
+  const proxy = await startProxy(plane.server);
+  const kubeconfig = join(folder, 'wired');
+  const direct = readFileSync(plane.kubeconfig, 'utf8');
+  writeFileSync(kubeconfig, direct.replace(plane.server, proxy.server));
+  const auditor = await startAuditor({ kubeconfig, folder, settle: 5 });
+  const carrier = await carry(`127.0.0.1:${port}`, new URL(auditor.base).host);
+  try {
+    await awaitSoon(async () => (await auditor.notReady()) === null, 60);
+    await play(theatre, {
+      title: 'nothing comes through',
+      expected: [
+        { alertname: 'EndpointAuditorNotReady' },
+        ...['pods', 'services', 'nodes', 'endpoints', 'endpointslices'].map((resource) => ({
+          alertname: 'EndpointAuditorWatchStale',
+          resource,
+        })),
+        { ...unknown, output: 'endpoints' },
+        { ...unknown, output: 'endpointslices' },
+      ],
+      begin() {
+        proxy.hold();
+        proxy.cut();
+        return Promise.resolve();
+      },
+      repair() {
+        proxy.release();
+        return Promise.resolve();
+      },
+    });
+  } finally {
+    await auditor.stop();
+    carrier.close();
+    proxy.close();
+  }
+}
+
+/** Services with pods on the node, so that there is something to be blind to. */
+async function createServices(client: Client, node: NodeSpace): Promise<void> {
+  const size = { services: 10, pods: 30, nodes: 0 };
+  const fleet = await createNodesOf(client, size);
+  fleet.nodes.push({ name: node.node, zone: 'zone-a', number: 200 });
+  await createMembersOf(client, fleet, size);
+  await awaitSettled(client);
+}
+
+/** `ports`: where the two auditors are to be found. */
+async function checkNodes(
+  theatres: { readonly nodes: Theatre; readonly blind: Theatre },
+  ports: { readonly nodes: number; readonly blind: number },
+): Promise<void> {
+  const plane = await startControlPlane({ version: newestVersion });
+  const use = async (all: Omit<Nodes, 'tally'>): Promise<void> => {
+    const { client, nodes, outside, targets } = all;
+    const [of] = nodes;
+    if (of === undefined) throw new Error('There is no node');
+    await createServices(client, of);
+    const carrier = await carry(`127.0.0.1:${ports.nodes}`, outside.socket);
+    const late = await awaitConform(all, 60);
+    if (late.length > 0) throw new Error(late.join('\n'));
+    await Promise.all([
+      checkNode(theatres.nodes, { client, of, targets }),
+      checkBlind(theatres.blind, plane, ports.blind),
+    ]);
+    carrier.close();
+  };
+  try {
+    await withNodes(plane, ['iptables'], use);
+  } finally {
+    await plane.stop();
+  }
+}
+
 // The alerts before a real Prometheus and a real Alertmanager: `npm run alerts`. Each arrives for
 // its fault and is resolved by the repair, and none arrives in ordinary times. At once:
 //
@@ -7,25 +425,6 @@
 //   blind        (nodes.ts) an auditor that is cut off
 //
 // Last all auditors go away, and one comes back; then every alert of alerts/ must have been seen.
-
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-
-import { parse } from 'yaml';
-
-import type { Tally } from '../controlplane/checks.ts';
-import { report, say, secondsSince, textOfError } from '../controlplane/checks.ts';
-import { whyNoNamespaces } from '../controlplane/nodes.ts';
-import { endProgram, freePort } from '../processes.ts';
-import type { Arrivals, Notice } from './arrivals.ts';
-import { holdOf, startAlerting, until } from './arrivals.ts';
-import { checkControllers } from './controllers.ts';
-import { checkNodes } from './nodes.ts';
-import { checkReplayed, replay, replayed, speed } from './replayed.ts';
-import type { Rule } from './rules.ts';
-import { alerts, folder as alertsFolder } from './rules.ts';
 
 const tally: Tally = { passed: 0, failed: 0 };
 

@@ -8,10 +8,10 @@ import { describe, expect, test } from 'vitest';
 import { dashboardOf } from '../../dashboards/board.ts';
 import { boards } from '../../dashboards/boards.ts';
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
-import { recorded } from '../alerts/rules.ts';
+import { recorded } from '../alerts/alertmanager.ts';
 import { groupedBy, metricsOf, problemsOf } from '../promql.ts';
-import type { Panel } from './boards.ts';
-import { folder, listedBy, names, readBoard, shownPanels, substituted, textOf } from './boards.ts';
+import type { Panel } from './answers.ts';
+import { folder, listedBy, names, readBoard, shownPanels, substituted, textOf } from './answers.ts';
 
 // The checker of types is to be had as CommonJS alone, and must meet its own kind of state.
 const require = createRequire(import.meta.url);

@@ -9,9 +9,16 @@ import { join } from 'node:path';
 
 import { ask, startPrometheus } from '../prometheus/server.ts';
 import type { Answered } from './answers.ts';
-import { answersFor } from './answers.ts';
-import { listedBy, names, readBoard, shownPanels } from './boards.ts';
-import { fill, flags, interval } from './history.ts';
+import {
+  answersFor,
+  fill,
+  flags,
+  interval,
+  listedBy,
+  names,
+  readBoard,
+  shownPanels,
+} from './answers.ts';
 import { draw } from './pictures.ts';
 
 const recording = join(import.meta.dirname, '../recordings/shop.ndjson.gz');

@@ -11,7 +11,7 @@ import * as rbac from 'kubernetes-models/rbac.authorization.k8s.io/v1';
 import * as core from 'kubernetes-models/v1';
 import { describe, expect, test } from 'vitest';
 
-import { alerts, folder as alertsFolder } from '../alerts/rules.ts';
+import { alerts, folder as alertsFolder } from '../alerts/alertmanager.ts';
 import type { Manifest } from './files.ts';
 import {
   chart,
@@ -19,11 +19,12 @@ import {
   fixturesOf,
   goldenOf,
   manifestsOf,
+  readmeWith,
   readYaml,
   root,
+  valueRows,
   valuesOf,
 } from './files.ts';
-import { readmeWith, valueRows } from './readme.ts';
 
 const read = (path: string): string => readFileSync(path, 'utf8');
 const update = process.env.UPDATE !== undefined;

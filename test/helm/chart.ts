@@ -1,19 +1,60 @@
+// helm and kubeconform, built by Go from their modules, once per version, and kept in the user's
+// cache ($XDG_CACHE_HOME).
+
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { promisify } from 'node:util';
+
+import { folder as alerts, ruleFiles } from '../alerts/alertmanager.ts';
+import { cacheFolder, goProgram } from '../processes.ts';
+import { programOf } from '../prometheus/server.ts';
+import {
+  chart,
+  examples,
+  fixturesOf,
+  goldenOf,
+  manifestsOf,
+  root,
+  sbomProblem,
+  valuesOf,
+  writeSchemas,
+} from './files.ts';
+import { checkInstall } from './install.ts';
+
+const runOrThrow = promisify(execFile);
+
+const programs = {
+  helm: { version: 'v4.3.1', module: 'helm.sh/helm/v4/cmd/helm' },
+  kubeconform: { version: 'v0.8.0', module: 'github.com/yannh/kubeconform/cmd/kubeconform' },
+} as const;
+
+/** The path of the program, which is built where it is nowhere yet; that takes minutes. */
+async function builtProgram(name: keyof typeof programs): Promise<string> {
+  const { version, module } = programs[name];
+  const folder = cacheFolder(name, version);
+  const path = join(folder, name);
+  if (existsSync(path)) return path;
+  process.stderr.write(`Building ${name} ${version}\n`);
+  await mkdir(folder, { recursive: true });
+  // In a temporary folder, so that no process finds an incomplete binary.
+  const building = await mkdtemp(join(folder, 'build-'));
+  try {
+    await runOrThrow(goProgram(), ['install', `${module}@${version}`], {
+      env: { ...process.env, GOBIN: building, GOFLAGS: '' },
+    });
+    await rename(join(building, name), path);
+  } finally {
+    await rm(building, { recursive: true, force: true });
+  }
+  return path;
+}
+
 // The chart and the alerts before the programs that will read them: promtool, helm and kubeconform,
 // each built from its Go module, and a real API server. `npm run chart`; with --update, what helm
 // renders of the examples becomes what is expected of it.
-
-import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
-
-import { folder as alerts, ruleFiles } from '../alerts/rules.ts';
-import { programOf } from '../prometheus/programs.ts';
-import { chart, examples, fixturesOf, goldenOf, manifestsOf, root, valuesOf } from './files.ts';
-import { checkInstall } from './install.ts';
-import { builtProgram } from './programs.ts';
-import { sbomProblem } from './sbom.ts';
-import { writeSchemas } from './schemas.ts';
 
 const update = process.argv.includes('--update');
 const counts = { passed: 0, failed: 0 };

@@ -1,18 +1,150 @@
-// The pages in a real browser, on the running replay of the recording and on a made-up fleet of ten
-// thousand Services: `npm run page` checks, `npm run page -- --pictures` also takes the pictures of
-// docs/images. One line a check; exit code 1 where one fails.
+// What the checks of the pages share: servers in processes of their own, and a browser whose
+// complaints are kept.
 
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, readFileSync, statSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { createInterface } from 'node:readline';
 
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
+import { chromium } from 'playwright-core';
 
 import { escapeMarkup } from '../../src/output/text/format.ts';
-import { openPage, serve, startBrowser, startServer } from './browser.ts';
-import { recordHostile } from './hostile.ts';
+
+const root = join(import.meta.dirname, '../..');
+
+interface Server {
+  readonly url: string;
+  /** Writes a line and returns the next that is printed. */
+  ask(line: string): Promise<string>;
+  stop(): void;
+}
+
+/** Starts a program and waits for the line with its port. */
+async function startServer(args: readonly string[], port: RegExp): Promise<Server> {
+  const child: ChildProcess = spawn(process.execPath, [...args], {
+    cwd: root,
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const { stdin, stdout } = child;
+  if (stdin === null || stdout === null) throw new Error('No pipes');
+  const lines = createInterface({ input: stdout })[Symbol.asyncIterator]();
+  const next = async (): Promise<string> => {
+    const { value, done } = await lines.next();
+    if (done === true) throw new Error('The server ended');
+    return value;
+  };
+  for (;;) {
+    const found = port.exec(await next())?.[1];
+    if (found === undefined) continue;
+    return {
+      url: `http://127.0.0.1:${found}`,
+      ask(line) {
+        stdin.write(`${line}\n`);
+        return next();
+      },
+      stop: () => void child.kill(),
+    };
+  }
+}
+
+/** The program itself, with these arguments and any free port. */
+const serve = (...args: readonly string[]): Promise<Server> =>
+  startServer(['src/main.ts', 'serve', '--listen', '127.0.0.1:0', ...args], /127\.0\.0\.1:(\d+)/);
+
+const programs = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+
+/** Chromium as the system has it; throws where there is none. */
+function startBrowser(): Promise<Browser> {
+  const executablePath = process.env.CHROMIUM ?? programs.find((path) => existsSync(path));
+  if (executablePath === undefined) {
+    throw new Error('No chromium: install it (apt install chromium), or name it by CHROMIUM');
+  }
+  // Fonts are hinted alike everywhere, so that pictures change only with the pages.
+  const args = ['--no-sandbox', '--font-render-hinting=none', '--disable-lcd-text'];
+  return chromium.launch({ executablePath, args });
+}
+
+/** A page whose errors, on the console or not, are put into `complaints`. */
+async function openPage(
+  browser: Browser,
+  complaints: string[],
+  options: BrowserContextOptions = {},
+): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const page = await context.newPage();
+  page.on('console', (message) => {
+    if (!['error', 'warning'].includes(message.type())) return;
+    complaints.push(`console at ${page.url()}: ${message.text()}`);
+  });
+  page.on('pageerror', (error) => complaints.push(`error at ${page.url()}: ${error.message}`));
+  page.on('dialog', (dialog) => {
+    complaints.push(`dialog at ${page.url()}`);
+    void dialog.dismiss();
+  });
+  return page;
+}
+
+// A recording of a cluster whose names are scripts: no API server admits them, but a file may say
+// anything, and pages must show it all the same.
+
+const name = '<img src=x onerror=alert(2)>"\'<script>globalThis.taken=true<script>';
+
+const meta = { name, namespace: 'shop', uid: 'u', resourceVersion: '1' };
+const labels = { app: name };
+
+const objects: Readonly<Record<string, object>> = {
+  nodes: { metadata: { name, uid: 'n', resourceVersion: '1' } },
+  services: {
+    metadata: { ...meta, labels },
+    spec: { clusterIP: '10.96.0.1', ipFamilies: ['IPv4'], selector: labels, ports: [] },
+  },
+  pods: {
+    metadata: { ...meta, labels },
+    spec: { nodeName: name, containers: [] },
+    status: { podIPs: [{ ip: '10.0.0.1' }], conditions: [{ type: 'Ready', status: 'True' }] },
+  },
+  endpoints: {
+    metadata: meta,
+    subsets: [{ addresses: [{ ip: '10.0.0.9', nodeName: name }], ports: [{ name, port: 1 }] }],
+  },
+  endpointslices: {
+    metadata: {
+      ...meta,
+      name: `${name}-1`,
+      labels: {
+        'kubernetes.io/service-name': name,
+        'endpointslice.kubernetes.io/managed-by': 'endpointslice-controller.k8s.io',
+      },
+    },
+    addressType: 'IPv4',
+    endpoints: [{ addresses: ['10.0.0.9'], conditions: { ready: true }, nodeName: name }],
+    ports: [{ name, port: 1, protocol: 'TCP' }],
+  },
+};
+
+/** Writes it, and says which name everything in it has. */
+function recordHostile(): { file: string; name: string } {
+  const resources = Object.keys(objects);
+  const lines: unknown[] = [
+    { kind: 'header', format: 1, at: 10, kubernetes: name, resources },
+    ...resources.flatMap((resource) => [
+      { kind: 'object', at: 10, resource, type: 'SYNC', object: objects[resource] },
+      { kind: 'synced', at: 10, resource },
+    ]),
+    { kind: 'end', at: 60 },
+  ];
+  const file = join(mkdtempSync(join(tmpdir(), 'hostile-')), 'hostile.ndjson');
+  writeFileSync(file, lines.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  return { file, name };
+}
+
+// The pages in a real browser, on the running replay of the recording and on a made-up fleet of ten
+// thousand Services: `npm run page` checks, `npm run page -- --pictures` also takes the pictures of
+// docs/images. One line a check; exit code 1 where one fails.
 
 const images = join(import.meta.dirname, '../../docs/images');
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');

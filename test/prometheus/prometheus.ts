@@ -22,8 +22,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { families, processFamilies } from '../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../src/output/metrics/service-families.ts';
 import { decodeTraces, hex } from '../output/otlp.ts';
-import { programOf } from './programs.ts';
-import { ask, startPrometheus } from './server.ts';
+import { ask, programOf, startPrometheus } from './server.ts';
 
 const root = join(import.meta.dirname, '../..');
 const speed = '20';

@@ -12,7 +12,7 @@ import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
 import { throwProblem } from '../problems.ts';
-import { programOf } from './programs.ts';
+import { programOf } from './server.ts';
 
 const path = join(import.meta.dirname, '../recordings/shop.ndjson.gz');
 

@@ -13,7 +13,7 @@ import {
   findingUrl,
   runbookUrl,
 } from '../../../src/output/text/documentation-links.ts';
-import { alerts, codesOf } from '../../alerts/rules.ts';
+import { alerts, codesOf } from '../../alerts/alertmanager.ts';
 
 const docs = join(import.meta.dirname, '../../../docs');
 const codes = Object.keys(catalogue) as Code[];

@@ -1,0 +1,418 @@
+// The rules of alerts/, as Prometheus reads them.
+
+import type { ChildProcess } from 'node:child_process';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage } from 'node:http';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { parse } from 'yaml';
+
+import { catalogue } from '../../src/audit/finding/catalogue.ts';
+import type { Tally } from '../controlplane/checks.ts';
+import { report, say } from '../controlplane/checks.ts';
+import { freePort } from '../processes.ts';
+import { startPrometheus, whenReady } from '../prometheus/server.ts';
+import { groupedBy } from '../promql.ts';
+
+export const folder = join(import.meta.dirname, '../../alerts');
+
+export interface Rule {
+  readonly alert?: string;
+  readonly record?: string;
+  readonly expr: string;
+  readonly for?: string;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+interface RuleFile {
+  readonly groups: readonly { readonly name: string; readonly rules: readonly Rule[] }[];
+}
+
+/** Names of the files, without the folder. */
+export const ruleFiles = readdirSync(folder).filter((name) => name.endsWith('.yaml'));
+
+export const readRules = (name: string): RuleFile =>
+  parse(readFileSync(join(folder, name), 'utf8')) as RuleFile;
+
+const all = ruleFiles.flatMap((name) => readRules(name).groups.flatMap(({ rules }) => rules));
+
+export const alerts = all.filter(({ alert }) => alert !== undefined);
+export const records = all.filter(({ record }) => record !== undefined);
+
+/** What recording rules make, with the labels that their grouping leaves; any values. */
+export const recorded: ReadonlyMap<string, Readonly<Record<string, readonly string[]>>> = new Map(
+  records.map(({ record = '', expr }) => [
+    record,
+    Object.fromEntries(groupedBy(expr).map((label) => [label, []])),
+  ]),
+);
+
+/** The codes of findings that an alert is about; none: it is about something else. */
+export function codesOf({ expr }: Rule): string[] {
+  const matcher = /findings\{\s*code=~?"(?<pattern>.*?)"(?:,\s*code!="(?<except>.*?)")?/.exec(expr);
+  if (matcher === null) return [];
+  const { pattern = '', except } = matcher.groups ?? {};
+  const all = new RegExp(`^(?:${pattern})$`);
+  return Object.keys(catalogue).filter((code) => all.test(code) && code !== except);
+}
+
+// Receives alerts: a real Prometheus evaluates the shipped rules on a shorter clock, and a real
+// Alertmanager sends what fires to this process. Each auditor that is scraped has a cluster of its
+// own.
+
+/**
+ * The clock of the test, in seconds: it leaves shorter what is shorter, so that windows and the
+ * time that an alert must hold keep their order. 2 minutes become 8 s, 10 minutes 12 s, 3 days
+ * 54 s.
+ */
+export const shorter = (seconds: number): number => 10 * (seconds / 300) ** 0.25;
+
+const units = { s: 1, m: 60, h: 3600, d: 86_400 } as const;
+
+const secondsOf = (text: string): number =>
+  Number.parseInt(text) * units[text.at(-1) as keyof typeof units];
+
+const onTheClock = (text: string): string => `${Math.ceil(shorter(secondsOf(text)) * 1000)}ms`;
+
+/** How long an alert must hold, on the clock of the test. */
+export function holdOf(name: string): number {
+  const rules = alerts.filter(({ alert }) => alert === name);
+  return Math.max(...rules.map((rule) => shorter(secondsOf(rule.for ?? '0s'))));
+}
+
+/** A rule as it is shipped, with all its times on the clock of the test. */
+const shortened = (rule: Rule): Rule => ({
+  ...rule,
+  expr: rule.expr
+    .replace(/(?<=\[|offset )\d+[smhd]/g, onTheClock)
+    .replace(/\d+(?= # threshold: watchUnseenSeconds)/, (text) => shorter(Number(text)).toFixed(1)),
+  ...(rule.for === undefined ? {} : { for: onTheClock(rule.for) }),
+});
+
+function writeRules(folder: string): string[] {
+  return ruleFiles.map((name) => {
+    const groups = readRules(name).groups.map((group) => ({
+      name: group.name,
+      rules: group.rules.map(shortened),
+    }));
+    const path = join(folder, name);
+    // JSON is YAML.
+    writeFileSync(path, JSON.stringify({ groups }));
+    return path;
+  });
+}
+
+/** What Alertmanager says of an alert. */
+export interface Notice {
+  readonly status: 'firing' | 'resolved';
+  readonly labels: Readonly<Record<string, string>>;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+export interface Arrivals {
+  /** All that ever arrived, in order. */
+  readonly notices: readonly Notice[];
+  /** Labels of what has arrived of a cluster, and is not resolved. */
+  readonly standing: (cluster: string) => readonly Notice['labels'][];
+  readonly stop: () => Promise<void>;
+}
+
+async function take(request: IncomingMessage, notices: Notice[]): Promise<void> {
+  let text = '';
+  for await (const part of request) text += String(part);
+  notices.push(...(JSON.parse(text) as { alerts: Notice[] }).alerts);
+}
+
+async function receiver(notices: Notice[]) {
+  const server = createServer((request, response) => {
+    take(request, notices).then(
+      () => response.end(),
+      () => response.writeHead(500).end(),
+    );
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}/`, close: () => void server.close() };
+}
+
+async function startAlertmanager(folder: string, url: string) {
+  const config = join(folder, 'alertmanager.yml');
+  const route = { receiver: 'test', group_by: ['...'], group_wait: '0s', group_interval: '1s' };
+  const receivers = [{ name: 'test', webhook_configs: [{ url, send_resolved: true }] }];
+  writeFileSync(config, JSON.stringify({ route, receivers }));
+  const address = `127.0.0.1:${await freePort()}`;
+  const args = [
+    `--config.file=${config}`,
+    `--storage.path=${join(folder, 'alertmanager')}`,
+    `--web.listen-address=${address}`,
+    '--cluster.listen-address=',
+  ];
+  return whenReady(spawn('prometheus-alertmanager', args, { stdio: 'ignore' }), address);
+}
+
+/** Starts all of it; `ports`: where the auditor of each cluster is, or will be. */
+export async function startAlerting(
+  folder: string,
+  ports: Readonly<Record<string, number>>,
+): Promise<Arrivals> {
+  const notices: Notice[] = [];
+  const sink = await receiver(notices);
+  const alertmanager = await startAlertmanager(folder, sink.url);
+  const static_configs = Object.entries(ports).map(([cluster, port]) => ({
+    targets: [`127.0.0.1:${port}`],
+    labels: { cluster },
+  }));
+  const config = {
+    global: { scrape_interval: '2s', scrape_timeout: '2s', evaluation_interval: '500ms' },
+    rule_files: writeRules(folder),
+    alerting: {
+      alertmanagers: [{ static_configs: [{ targets: [new URL(alertmanager.url).host] }] }],
+    },
+    scrape_configs: [{ job_name: 'auditor', honor_labels: true, static_configs }],
+  };
+  const prometheus = await startPrometheus(folder, config, ['--rules.alert.resend-delay=1s']);
+  return {
+    notices,
+    standing(cluster) {
+      const latest = new Map<string, Notice>();
+      for (const notice of notices) {
+        if (notice.labels.cluster === cluster) latest.set(JSON.stringify(notice.labels), notice);
+      }
+      return [...latest.values()]
+        .filter(({ status }) => status === 'firing')
+        .map(({ labels }) => labels);
+    },
+    async stop() {
+      await prometheus.stop();
+      await alertmanager.stop();
+      sink.close();
+    },
+  };
+}
+
+/** Waits for a condition, at most for a number of seconds; returns whether it became true. */
+export async function until(isTrue: () => boolean, seconds: number): Promise<boolean> {
+  const deadline = performance.now() + seconds * 1000;
+  while (!isTrue() && performance.now() < deadline) await sleep(100);
+  return isTrue();
+}
+
+// Stages of a cluster: something is done to it, and the alerts on that must arrive, and no others;
+// it is repaired, and all of them must be resolved.
+
+/** Some labels of an alert, its name first. */
+export interface Expected {
+  readonly alertname: string;
+  readonly [label: string]: string;
+}
+
+interface Stage {
+  readonly title: string;
+  readonly expected: readonly Expected[];
+  /** Other alerts that may arrive, because their condition may last long enough. */
+  readonly allowed?: readonly Expected[];
+  readonly begin: () => Promise<unknown>;
+  readonly repair?: () => Promise<unknown>;
+}
+
+/** What stages of one cluster have in common. */
+export interface Theatre {
+  readonly arrivals: Arrivals;
+  readonly tally: Tally;
+  readonly cluster: string;
+}
+
+/** Seconds that nothing takes on a machine that is not stuck. */
+const patience = 150;
+
+const isOne = ({ labels }: Pick<Notice, 'labels'>, expected: Expected): boolean =>
+  Object.entries(expected).every(([label, value]) => labels[label] === value);
+
+const textOf = (labels: Readonly<Record<string, string>>): string =>
+  Object.entries(labels)
+    .filter(([label]) => !['cluster', 'instance', 'job'].includes(label))
+    .map(([label, value]) => (label === 'alertname' ? value : `${label}=${value}`))
+    .sort()
+    .join(' ');
+
+/** Plays a stage to its end. */
+export async function play({ arrivals, tally, cluster }: Theatre, stage: Stage): Promise<void> {
+  const { expected, allowed = [], begin, repair } = stage;
+  const title = `${cluster}, ${stage.title}`;
+  const [from, begun] = [arrivals.notices.length, performance.now()];
+  const seconds = (): string => `${Math.round((performance.now() - begun) / 1000)} s`;
+  const notices = (status: Notice['status']): readonly Notice[] =>
+    arrivals.notices
+      .slice(from)
+      .filter((one) => one.status === status && one.labels.cluster === cluster);
+  const missing = (): readonly Expected[] =>
+    expected.filter((one) => !notices('firing').some((notice) => isOne(notice, one)));
+  await begin();
+  await until(() => missing().length === 0, patience);
+  say(`     ${title}: after ${seconds()}`);
+  report(tally, `${title}: ${expected.length} alerts arrive`, missing().map(textOf));
+  await repair?.();
+  // Information that is allowed may go on to be true.
+  const standing = (): readonly Notice['labels'][] =>
+    arrivals
+      .standing(cluster)
+      .filter(
+        (labels) => labels.severity !== 'info' || expected.some((one) => isOne({ labels }, one)),
+      );
+  await until(() => standing().length === 0, patience);
+  say(`     ${title}: over after ${seconds()}`);
+  report(tally, `${title}: all are resolved`, standing().map(textOf));
+  const others = notices('firing').filter(
+    (notice) => ![...expected, ...allowed].some((one) => isOne(notice, one)),
+  );
+  const wrong = new Set(others.map(({ labels }) => textOf(labels)));
+  report(tally, `${title}: no other alert arrives`, [...wrong]);
+}
+
+// Alerts on a recording of a real cluster, replayed at a higher speed. Every alert on a finding
+// that lasted long enough must arrive, and must be resolved if the finding was. No other alert may
+// arrive, because most of the recording is ordinary change.
+
+const root = join(import.meta.dirname, '../..');
+
+/** Its cluster. */
+export const replayed = 'replayed';
+
+/** Of the recording's own speed. */
+export const speed = '5';
+
+/** Seconds that a finding may need beyond `for`: a scrape, an evaluation, a busy machine. */
+const slack = 8;
+
+const now = (): number => performance.now() / 1000;
+
+const keyOf = ({ alertname = '', code = '', severity = '' }: Notice['labels']): string =>
+  [alertname, code, severity].filter((part) => part !== '').join(' ');
+
+/** The program, replaying: when it serves, and when the recording has ended. */
+export async function replay(
+  port: number,
+  factor: string,
+): Promise<{ child: ChildProcess; ended: Promise<void> }> {
+  const where = ['--recording', '--listen', `127.0.0.1:${port}`, '--speed', factor];
+  const child = spawn(process.execPath, ['src/main.ts', 'serve', ...where], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const serving = Promise.withResolvers<undefined>();
+  const ended = Promise.withResolvers<undefined>();
+  createInterface({ input: child.stdout }).on('line', (line) => {
+    if (line.startsWith('Serving ')) serving.resolve(undefined);
+    if (line.startsWith('The recording has ended')) ended.resolve(undefined);
+  });
+  child.once('exit', () => {
+    const error = new Error('The program has ended');
+    serving.reject(error);
+    ended.reject(error);
+  });
+  ended.promise.catch(() => undefined);
+  await serving.promise;
+  // On a busy machine the first lists take seconds, and the server does not answer meanwhile.
+  for (let took = Infinity; took > 0.5;) {
+    const began = now();
+    await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+    took = now() - began;
+  }
+  return { child, ended: ended.promise };
+}
+
+interface Found {
+  readonly code: string;
+  readonly severity: string;
+}
+
+/** The alerts on a finding, by what they are called when they arrive. */
+function alertsOn({ code, severity }: Found): string[] {
+  return alerts.flatMap((rule) => {
+    const isTold = rule.labels?.severity?.startsWith('{{') === true;
+    if (!codesOf(rule).includes(code) || (isTold && severity === 'info')) return [];
+    const own = isTold ? severity : (rule.labels?.severity ?? '');
+    return [keyOf({ alertname: rule.alert ?? '', code, severity: own })];
+  });
+}
+
+/** How long findings with an alert last, in seconds of the test: the longest, and the current. */
+type Standing = Map<string, { longest: number; since: number | null }>;
+
+/** Reads the open findings. A finding may change its code while it is open. */
+async function look(port: number, standing: Standing): Promise<void> {
+  const answer = await fetch(`http://127.0.0.1:${port}/api/v1/findings`);
+  const { standing: found } = (await answer.json()) as { standing: Found[] };
+  const keys = new Set(found.flatMap(alertsOn));
+  for (const key of keys) {
+    if (!standing.has(key)) standing.set(key, { longest: 0, since: null });
+  }
+  for (const [key, one] of standing) {
+    if (!keys.has(key)) one.since = null;
+    else one.since ??= now();
+    if (one.since !== null) one.longest = Math.max(one.longest, now() - one.since);
+  }
+}
+
+async function lookUntil(ended: Promise<void>, port: number): Promise<Standing> {
+  const standing: Standing = new Map();
+  const over = ended.then(() => true);
+  do await look(port, standing).catch(() => undefined);
+  while (!(await Promise.race([over, sleep(300, false)])));
+  await look(port, standing);
+  return standing;
+}
+
+/** Alerts that the recording causes without findings: truncated and edited Endpoints. */
+const besides = [
+  'EndpointAuditorEndpointsTruncated warning',
+  'EndpointAuditorEndpointsAndSlicesDisagree warning',
+];
+
+/** Its controllers hang for a minute, and are late by that. */
+const late = ['EndpointAuditorLagBudgetBurn', 'EndpointAuditorControllerStuck'];
+
+/** Looks at a replay until its recording has ended, and at what has arrived by then. */
+export async function checkReplayed(
+  { notices }: Arrivals,
+  tally: Tally,
+  port: number,
+  ended: Promise<void>,
+): Promise<void> {
+  const own = (): readonly Notice[] => notices.filter(({ labels }) => labels.cluster === replayed);
+  const has = (status: Notice['status'], key: string): boolean =>
+    own().some((notice) => notice.status === status && keyOf(notice.labels) === key);
+  const check = (what: string, isRight: boolean): void => {
+    report(tally, `${replayed}: ${what}`, isRight ? [] : ['it does not']);
+  };
+  const standing = await lookUntil(ended, port);
+  for (const [key, { longest, since }] of standing) {
+    const hold = holdOf(key.split(' ')[0] ?? '');
+    // Findings that are open at the end of the recording stay open.
+    if (since === null && longest < hold + slack) continue;
+    const seconds = since === null ? 0 : hold + slack;
+    const came = await until(() => has('firing', key), seconds);
+    check(`${key} arrives (it stood ${Math.round(longest)} s)`, came);
+    if (since !== null) continue;
+    check(`${key} is resolved`, await until(() => has('resolved', key), slack));
+  }
+  for (const key of besides) {
+    const seconds = holdOf(key.split(' ')[0] ?? '') + slack;
+    check(`${key} arrives`, await until(() => has('firing', key), seconds));
+  }
+  const others = own().filter(
+    ({ labels }) =>
+      !standing.has(keyOf(labels)) &&
+      !besides.includes(keyOf(labels)) &&
+      !late.includes(labels.alertname ?? ''),
+  );
+  const wrong = new Set(others.map(({ labels }) => keyOf(labels)));
+  report(tally, `${replayed}: no other alert arrives`, [...wrong]);
+}
