@@ -1,13 +1,12 @@
-// An explanation on a page: the answer, the smallest change that would put it right, and the tree
-// of reasons below, with the same signs as in a terminal (explain.ts of output).
+// Renders an explanation on a page: the answer, the suggested change, and the tree of reasons, with
+// the same signs as in a terminal (text/explain.ts).
 
 import type { Explanation } from '../../audit/explain/explanation.ts';
 import type { ReasonMark, Reason } from '../../audit/explain/reason.ts';
+import { formatOrigin, reasonSigns } from '../text/explain.ts';
 import { formatMoment } from './parts.ts';
 import type { Html } from './template.ts';
 import { joinHtml, noHtml, compileTemplate } from './template.ts';
-
-const signs: Readonly<Record<ReasonMark, string>> = { yes: '✓', no: '✗', unknown: '?', note: '·' };
 
 const words: Readonly<Record<ReasonMark, string>> = {
   yes: 'as it must be:',
@@ -27,21 +26,19 @@ const reasonTemplate = compileTemplate<{
 }>(`<li class="<%= it.mark %>"><span class="sign" aria-hidden="true"><%= it.sign %></span>
 <% if (it.word !== '') { %><span class="sr"><%= it.word %></span> <% } %>
 <span><%= it.text %></span>
-<% if (it.by !== '') { %><small>by <%= it.by %></small><% } %>
+<% if (it.by !== '') { %><small><%= it.by %></small><% } %>
 <% if (it.change !== '') { %><span class="cure">→ <%= it.change %></span><% } %>
 <%~ it.parts %></li>
 `);
 
 function reasonItem(reason: Reason): Html {
-  const { mark, text, object, field, source, change, since, parts } = reason;
-  const place = [object, field].filter((one) => one !== null).join(' ');
-  const decides = mark === 'no' && field !== null;
+  const { mark, text, change, since, parts } = reason;
   return reasonTemplate({
     mark,
-    sign: signs[mark],
+    sign: reasonSigns[mark],
     word: words[mark],
     text: since === null ? text : `${text}, since ${formatMoment(since)}`,
-    by: decides ? `${place}${source === null ? '' : `; Kubernetes code: ${source}`}` : '',
+    by: formatOrigin(reason),
     change: change ?? '',
     parts: parts.length === 0 ? noHtml : (`<ul>${reasonList(parts)}</ul>` as Html),
   });

@@ -1,13 +1,15 @@
-// How names, times and lags are spelt for people, in every text and on the page.
+// Formats names, times, lags and tables for people, for all texts and for the pages.
 //
-// Names and values come from the cluster, and whoever may create a Service may try to have them
-// read as something else: by a terminal (escape sequences, carriage returns, right-to-left
-// overrides), by an XML reader, by a shell user who greps lines. So no text for people holds a
-// character that cannot be seen, and nothing but this file decides how one is spelt out.
+// Names and values come from the cluster, and an attacker can choose the name of a Service. It could
+// contain escape sequences, carriage returns or right-to-left overrides for a terminal, an XML
+// reader or a shell user who greps lines. So no text for people contains an invisible character,
+// and only this file decides how to write one.
+
+import { styleText } from 'node:util';
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
 
-/** A finding as reports have it: of one moment nobody knows since when it stands. */
+/** A finding in a report; a dump is one moment and has no times. */
 export type ReportedFinding = Omit<Finding, 'since' | 'openedAt'> & {
   readonly since: number | null;
   readonly openedAt: number | null;
@@ -20,7 +22,7 @@ const escaped = (character: string): string => {
   return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, '0')}`;
 };
 
-/** The text with every character that cannot be seen spelt out: controls, overrides, surrogates. */
+/** Escapes invisible characters: controls, overrides, surrogates. */
 export function escapeInvisible(text: string): string {
   return text.replace(hidden, escaped);
 }
@@ -33,19 +35,19 @@ const markup: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 
-/** A text for XML and HTML, in elements and in quoted attributes, with nothing hidden. */
+/** Escapes a text for elements and quoted attributes of XML and HTML. */
 export function escapeMarkup(text: string): string {
   return escapeInvisible(text).replace(/[&<>"']/g, (character) => markup[character] ?? character);
 }
 
-/** The text, or its beginning and an ellipsis, so that it has at most `length` characters. */
+/** Shortens a text to at most `length` characters, with an ellipsis at its end. */
 export function truncate(text: string, length: number): string {
   if (text.length <= length) return text;
   const characters = Array.from(text.slice(0, 2 * length + 2));
   return characters.length <= length ? text : `${characters.slice(0, length - 1).join('')}…`;
 }
 
-/** A moment as `2026-11-21T10:56:46Z`; `-` where there is none. */
+/** A moment as `2026-11-21T10:56:46Z`; `-` for null. */
 export function formatTime(seconds: number | null): string {
   const date = new Date((seconds ?? Number.NaN) * 1000);
   return Number.isNaN(date.getTime()) ? '-' : date.toISOString().replace(/\.\d+Z$/, 'Z');
@@ -64,16 +66,16 @@ export function formatLag(seconds: number | null): string {
   return `${Number((seconds / 60).toPrecision(2))} min`;
 }
 
-/** How much of both texts is the same words, from their beginning; a number is not cut in two. */
-function sharedWords(one: string, other: string): number {
+/** The length of the words that both texts begin with. */
+function sharedWords(text: string, other: string): number {
   let end = 0;
-  while (end < one.length && one[end] === other[end]) end++;
-  return one.lastIndexOf(' ', end - 1) + 1;
+  while (end < text.length && text[end] === other[end]) end++;
+  return text.lastIndexOf(' ', end - 1) + 1;
 }
 
 /**
- * What is wrong, in the finding's own words, on one line of at most `length` characters. Where
- * there is no room for all, what both sides begin with is said once, and cut first.
+ * The difference of a finding on one line of at most `length` characters. If it is longer, the
+ * common beginning of both sides is written once, and shortened first.
  */
 export function formatDetail(finding: ReportedFinding, length: number): string {
   const { difference, expected, actual } = finding;
@@ -93,7 +95,7 @@ export function formatDetail(finding: ReportedFinding, length: number): string {
   return before + bothIn(gotRest, between, wantRest, length - before.length);
 }
 
-/** Two texts and what joins them; what is saved on a short one is the other's. */
+/** Joins two texts; a short one leaves its room to the other. */
 function bothIn(got: string, between: string, want: string, length: number): string {
   const room = length - between.length;
   const half = Math.floor(room / 2);
@@ -103,6 +105,61 @@ function bothIn(got: string, between: string, want: string, length: number): str
 }
 
 /** `1 finding`, `2 findings`. */
-export function formatCount(count: number, one: string, more = `${one}s`): string {
-  return `${count} ${count === 1 ? one : more}`;
+export function formatCount(count: number, noun: string, plural = `${noun}s`): string {
+  return `${count} ${count === 1 ? noun : plural}`;
+}
+
+export interface RenderOptions {
+  /** Whether to use the escape sequences of a terminal. */
+  readonly colour: boolean;
+  /** Columns of the terminal, or Infinity. */
+  readonly width: number;
+}
+
+export type TextStyle = Parameters<typeof styleText>[0];
+
+/** Applies a style if `colour` is true. */
+export const paint = (colour: boolean, style: TextStyle, text: string): string =>
+  colour ? styleText(style, text, { validateStream: false }) : text;
+
+/** The spaces between two columns of a table. */
+export const gap = '   ';
+
+type Rows = readonly (readonly string[])[];
+
+/** The width of each column. */
+export function columnWidths(rows: Rows): number[] {
+  const widths: number[] = [];
+  for (const row of rows) {
+    for (const [column, { length }] of row.entries()) {
+      widths[column] = Math.max(widths[column] ?? 0, length);
+    }
+  }
+  return widths;
+}
+
+/** The lines of a table with aligned columns. `style` may add escape sequences to a padded cell. */
+export function formatTable(
+  rows: Rows,
+  style = (cell: string, _row: number, _column: number): string => cell,
+): string[] {
+  const widths = columnWidths(rows);
+  return rows.map((row, index) =>
+    row
+      .map((cell, column) => style(cell.padEnd(widths[column] ?? 0), index, column))
+      .join(gap)
+      .trimEnd(),
+  );
+}
+
+export const invisible = /[\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u007f-\u009f]/gu;
+
+/** Escapes each UTF-16 code unit. */
+export const codeUnits = (text: string): string =>
+  text.replace(/[^]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+/** A document as JSON with a newline at its end and without invisible characters. */
+export function formatJson(document: unknown): string {
+  // JSON.stringify leaves some characters that terminals obey.
+  return `${JSON.stringify(document, null, 2).replace(invisible, codeUnits)}\n`;
 }

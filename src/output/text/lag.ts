@@ -1,9 +1,8 @@
-// What was measured of lag, as one document: for /api/v1/lag, and for people as a table. The
-// document is the distributions, bucket by bucket, and the worst of what was measured, so that
-// whoever reads a p99 can see what it was.
+// The report of lags: one document for /api/v1/lag, and a table of it for people. The document has
+// the distributions, bucket by bucket, and the worst samples, so that a reader can see what a p99
+// was.
 //
-// The table of a running server is made from what that server answered, so nothing in it is taken
-// to be harmless: text.ts spells it out.
+// The table of a running server is rendered from its answer, so all of its cells are escaped.
 
 import type { Histogram } from '../../audit/measure/histogram.ts';
 import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
@@ -14,34 +13,33 @@ import {
 } from '../../audit/measure/journey-lag.ts';
 import type { Journey, JourneyEnd, JourneyStageName } from '../../audit/measure/journey.ts';
 import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
-import type {
-  ConvergenceLag,
-  LagOperation,
-  TriggerQuality,
-  TriggerLag,
-} from '../../audit/measure/lag.ts';
+import type { ConvergenceLag, LagOperation, TriggerLag } from '../../audit/measure/lag.ts';
 import { lagOperations, lagOutputs, triggerQualities } from '../../audit/measure/lag.ts';
 import { outputResources } from '../../model/objects.ts';
-import { truncate, formatLag, formatCount, escapeInvisible, formatTime } from './format.ts';
-import { formatJson, summarizeLag } from './report.ts';
+import {
+  escapeInvisible,
+  formatCount,
+  formatJson,
+  formatLag,
+  formatTable,
+  formatTime,
+  truncate,
+} from './format.ts';
+import { summarizeLag } from './report.ts';
 
-/** One distribution; seconds. */
-export interface Distribution {
+/** One distribution, in seconds. */
+export interface Distribution extends ReturnType<typeof summarizeLag> {
   readonly lag: 'convergence' | 'trigger' | 'readiness' | 'removal' | 'programming';
   readonly output: string;
-  /** Of convergence the operation, of programming the bound; null: neither. */
+  /** The operation of a convergence lag, the bound of a programming lag; else null. */
   readonly of: string | null;
-  readonly count: number;
   readonly sum: number;
-  readonly p50: number | null;
-  readonly p99: number | null;
-  readonly max: number | null;
-  /** Values up to each bound and above the one before; the last is above all. */
+  /** One count for each bound, and one for the values above all bounds. */
   readonly bounds: readonly number[];
   readonly counts: readonly number[];
 }
 
-/** A journey that ended, and how long it was. */
+/** A journey that ended, and its length. */
 export interface WorstJourney extends Journey {
   readonly seconds: number;
 }
@@ -63,35 +61,35 @@ export interface LagReport {
   readonly from: number | null;
   readonly now: number | null;
   readonly distributions: readonly Distribution[];
-  /** Writings of the controllers by what their trigger time is worth. */
+  /** Writings of the controllers by the quality of their trigger time. */
   readonly triggerTimes: TriggerLag['counts'];
   readonly journeys: {
     readonly open: number;
-    /** When the oldest that is open began. */
+    /** The beginning of the oldest open journey. */
     readonly oldestBegun: number | null;
     readonly begun: JourneyLag['begun'];
     readonly ended: Readonly<Record<JourneyEnd, number>>;
   };
-  /** By how much the auditor's clock is ahead of the API server's, at most; null: not known. */
+  /** The upper bound of the auditor's clock minus the API server's; null if it is unknown. */
   readonly clockAheadSeconds: number | null;
-  /** The worst of the last day, worst first. */
+  /** The worst samples of the last day, worst first. */
   readonly worst: {
     readonly journeys: readonly WorstJourney[];
     readonly convergence: readonly WorstSample[];
   };
 }
 
-const distribution = (
+function distribution(
   lag: Distribution['lag'],
   output: string,
   of: string | null,
   histogram: Histogram,
-): Distribution => {
+): Distribution {
   const { bounds, counts, sum } = histogram;
   return { lag, output, of, sum, ...summarizeLag(histogram), bounds, counts: [...counts] };
-};
+}
 
-/** Every distribution there is, those without a value too. */
+/** All distributions, including those without a value. */
 export function listDistributions(
   convergence: ConvergenceLag,
   trigger: TriggerLag,
@@ -115,24 +113,9 @@ export function listDistributions(
 
 // --- for people ---
 
-const gap = '   ';
-
-/** Lines of equal columns; the cells are spelt out. */
-function table(rows: readonly (readonly string[])[]): string[] {
-  const cells = rows.map((row) => row.map((cell) => truncate(escapeInvisible(cell), 80)));
-  const widths: number[] = [];
-  for (const row of cells) {
-    for (const [column, { length }] of row.entries()) {
-      widths[column] = Math.max(widths[column] ?? 0, length);
-    }
-  }
-  return cells.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-      .join(gap)
-      .trimEnd(),
-  );
-}
+/** Aligns the columns; the server's answer could contain any text, so cells are escaped. */
+const table = (rows: readonly (readonly string[])[]): string[] =>
+  formatTable(rows.map((row) => row.map((cell) => truncate(escapeInvisible(cell), 80))));
 
 function distributionLines({ distributions }: LagReport): string[] {
   const rows = distributions
@@ -148,9 +131,9 @@ function distributionLines({ distributions }: LagReport): string[] {
   return table([['LAG', 'OUTPUT', 'OF', 'COUNT', 'P50', 'P99', 'LONGEST'], ...rows]);
 }
 
-/** How long after its beginning a journey came to a stage; of nodes, to the last. */
+/** The time from the beginning of a journey to a stage; for nodes, to the last one. */
 function stageText({ stages, begun }: Journey, name: JourneyStageName): string {
-  const stage = stages.findLast((one) => one.stage === name);
+  const stage = stages.findLast(({ stage }) => stage === name);
   if (stage === undefined) return '-';
   const where = stage.node === null ? '' : ` ${stage.node}`;
   return `${formatLag(Math.max(0, stage.at - begun))}${where}`;
@@ -158,7 +141,7 @@ function stageText({ stages, begun }: Journey, name: JourneyStageName): string {
 
 const stageNames: readonly JourneyStageName[] = ['arrival', 'endpoints', 'endpointslices', 'node'];
 
-/** How many of the worst are shown. */
+/** The number of samples in a table. */
 const shown = 10;
 
 function journeyLines({ worst }: LagReport): string[] {
@@ -195,8 +178,8 @@ function sampleLines({ worst }: LagReport): string[] {
   ];
 }
 
-/** `3 ok, 1 coarse` of counts that are not 0. */
-function counted<K extends string>(
+/** Formats counts as `3 ok, 1 coarse`, without those that are 0. */
+function formatCounts<K extends string>(
   names: readonly K[],
   counts: Readonly<Record<K, number>>,
 ): string {
@@ -207,12 +190,12 @@ function counted<K extends string>(
 function noteLines(report: LagReport): string[] {
   const { journeys, triggerTimes, clockAheadSeconds: ahead } = report;
   const begun = journeyOperations
-    .map((operation) => `${operation}: ${counted(journeyQualities, journeys.begun[operation])}`)
+    .map(
+      (operation) => `${operation}: ${formatCounts(journeyQualities, journeys.begun[operation])}`,
+    )
     .join('; ');
   const worth = outputResources
-    .map(
-      (output) => `${output}: ${counted<TriggerQuality>(triggerQualities, triggerTimes[output])}`,
-    )
+    .map((output) => `${output}: ${formatCounts(triggerQualities, triggerTimes[output])}`)
     .join('; ');
   const oldest =
     journeys.oldestBegun === null ? '' : `, the oldest since ${formatTime(journeys.oldestBegun)}`;
@@ -222,7 +205,7 @@ function noteLines(report: LagReport): string[] {
       : `at most ${ahead < 0 ? '-' : ''}${formatLag(Math.abs(ahead))} ahead of the API server's`;
   return [
     '',
-    `Journeys: ${counted(journeyEnds, journeys.ended)}; ${journeys.open} open${oldest}`,
+    `Journeys: ${formatCounts(journeyEnds, journeys.ended)}; ${journeys.open} open${oldest}`,
     `Beginnings of journeys: ${begun}`,
     `Trigger times: ${worth}`,
     `Clock of the auditor: ${clock}`,
