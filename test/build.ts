@@ -232,7 +232,7 @@ export function mirror(more: Of<EndpointSlice> = {}): EndpointSlice {
   });
 }
 
-/** A slice that somebody else writes for Service shop/web. */
+/** A slice that another client writes for Service shop/web. */
 export function foreign(more: Of<EndpointSlice> = {}): EndpointSlice {
   return slice({
     name: 'web-foreign',

@@ -84,7 +84,7 @@ export const progress = (
   of: readonly Resource[] = resources,
 ): Entry[] => of.map((resource) => ({ kind: 'progress', at, resource, resourceVersion }));
 
-/** A live cluster with one Service whose outputs are missing, judged since 101. */
+/** A live cluster with one Service whose outputs are missing, audited since 101. */
 export const lively = (without: readonly Resource[] = []): Entry[] => {
   const others = resources.filter((resource) => !without.includes(resource));
   return [

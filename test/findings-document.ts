@@ -1,5 +1,5 @@
 // docs/findings.md as the catalogue renders to it. `UPDATE=1 vitest run test/tidy.test.ts` writes
-// it anew; without that the test holds the file against this.
+// it; without UPDATE the test compares the file with this.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -125,7 +125,7 @@ describe('audit', () => {
     expect(piped.out).not.toContain('\u001b');
   });
 
-  it('ends with 1 and names the pod where a finding stands', async () => {
+  it('ends with 1 and names the pod if a finding is open', async () => {
     const without = { ...slice, endpoints: [] };
     const ran = await run(
       ['audit', '-', '-o', 'json'],
@@ -137,7 +137,7 @@ describe('audit', () => {
     expect(finding?.expected).toContain('web-1');
   });
 
-  it('tells no time that a dump does not know', async () => {
+  it('prints no time that a dump does not have', async () => {
     const items = [node, service, pod, endpoints, { ...slice, endpoints: [] }];
     const ran = await run(['audit', '-', '-o', 'json'], listOf(...items));
     expect(json(ran).input).toMatchObject({ from: null, until: null, complete: null });
@@ -153,7 +153,7 @@ describe('audit', () => {
     }
   });
 
-  it('ends with 2 where nothing is judged: a mistyped name is no health', async () => {
+  it('ends with 2 if there is nothing to audit, as with a mistyped name', async () => {
     const ran = await run(['audit', '-', '-n', 'other'], well);
     expect(ran.code).toBe(2);
     expect(ran.out).toContain('No Services to judge');
@@ -174,7 +174,7 @@ describe('audit', () => {
     expect(other.out).not.toContain('object-unreadable');
   });
 
-  it('ends with 2 where something cannot be judged, and says why', async () => {
+  it('ends with 2 and the reason if something is unknown', async () => {
     const ran = await run(['audit', '-', '-o', 'json'], listOf(node, service, pod, endpoints));
     expect(ran.code).toBe(2);
     expect(json(ran).unknown).toEqual({ 'endpointslices-not-known': 1 });
@@ -203,7 +203,7 @@ describe('audit', () => {
 });
 
 describe('replay', () => {
-  it('tells what opens and resolves, and ends with 1', async () => {
+  it('prints findings that open and resolve, and ends with 1', async () => {
     const ran = await run(['replay', recording]);
     expect(ran.code).toBe(1);
     expect(ran.out).toMatch(/OPEN +critical shop\/search endpointslices/);
@@ -245,7 +245,7 @@ describe('replay', () => {
     expect(all.out).not.toContain('all namespaces');
   });
 
-  it('judges what is left of a recording that was cut, and says so', async () => {
+  it('audits the rest of a truncated recording, and reports that it is truncated', async () => {
     const whole = readFileSync(recording);
     const cut = save('cut.ndjson.gz', whole.subarray(0, 1_500_000));
     const ran = await run(['replay', cut, '-o', 'json']);
@@ -261,7 +261,7 @@ describe('replay', () => {
     expect(text.out).toContain('Besides: the recording is cut short; ');
   });
 
-  it('says when it judges a release that it does not know', async () => {
+  it('reports a release that it does not know', async () => {
     const lines = gunzipSync(readFileSync(recording)).toString().replace('v1.36.3', 'v1.99.0');
     const path = save('future.ndjson', lines);
     const ran = await run(['replay', path, '--until', '1795258560']);

@@ -1,5 +1,5 @@
 // What tests need to run real programs beside them: Go that builds them, the place where they are
-// kept, a port that nobody listens on, and their end.
+// kept, a free port, and their end.
 
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -24,7 +24,7 @@ export function goProgram(): string {
   throw new Error(`Go is missing, ${places}: Go 1.26 or later builds the programs of tests`);
 }
 
-/** A port of the loopback that nobody listens on now. */
+/** A free port of the loopback. */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');

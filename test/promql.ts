@@ -1,4 +1,4 @@
-// What a PromQL expression asks for, held against the catalogue of families: every metric, every
+// Compares the selectors of a PromQL expression with the catalogue of families: every metric, every
 // label and every value of a label must be there. The grammar is Prometheus' own; an expression
 // that it does not read in full is an error.
 
@@ -62,7 +62,7 @@ type Labels = Readonly<Record<string, readonly string[]>>;
 /** What Prometheus or the chart adds to every series. */
 const attached: Labels = { cluster: [], instance: [], job: [] };
 
-// Agents have no catalogue: a handful of numbers without labels, listed where they are told.
+// Agents have no catalogue: a handful of numbers without labels, listed in their source.
 const agentSource = readFileSync(join(import.meta.dirname, '../src/agent/server.ts'), 'utf8');
 const agentMetrics = [...agentSource.matchAll(/\['(\w+)', '(?:counter|gauge)'/g)].map(
   ([, name = '']) => `endpoint_auditor_agent_${name}`,

@@ -378,7 +378,7 @@ export function syncOf(
   return { put, remove };
 }
 
-/** The events of one step, each as the store stands when it comes. */
+/** The events of one step, each with the state of the store at its arrival. */
 export function* eventsOf(
   store: Store,
   context: AuditContext,

@@ -1,18 +1,18 @@
 // The whole live auditor against the fake API server, on a clock that jumps, with chance from a
 // seed, on streams that may lag; what happens to the cluster and the streams others say (lives.ts).
-// What the auditor says is held against what is true of the server itself (truth.ts):
+// The test compares the auditor with the state of the server itself (truth.ts):
 //
-// - What opens has stood: for the window, without a break, up to now, or up to the first change of
-//   the Service that a stream still owes (owed.ts). While streams are apart, breaks of less than
-//   a second do not count, and neither do those by objects that a stream owes and that came and
-//   went, which no read shows. All that it rests on is watched, and was for the window.
-// - What stands is found, settle + 2 s after the Service was last touched and all streams are well.
+// - A finding that opens has lasted for the window, without a break, until now, or until the first
+//   change of the Service that a stream has not delivered yet. While streams are apart, breaks of
+//   less than a second do not count. Neither do breaks by objects that a stream has not delivered and
+//   that came and went, which no read shows. All its inputs are watched, and were for the window.
+// - A difference is found settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.
-// - In the end what is held and found is what a fresh auditor holds and finds, nothing is pending,
+// - In the end the cache and the findings equal those of a fresh auditor, nothing is pending,
 //   and no watch and no timer is left.
 //
-// Not simulated: lists that are older than what was told before, which no API server answers.
+// Not simulated: lists that are older than earlier events, which no API server sends.
 
 import type { PendingDifference } from '../../src/audit/pending/pending.ts';
 import { verdictOf } from '../../src/audit/service/verdict.ts';
@@ -46,13 +46,13 @@ export const settle = 10;
 /** Seconds in which every wait of a reflector ends. */
 export const patience = 150;
 
-/** Seconds beyond the window in which what stands must be found. */
+/** Seconds after the window in which a lasting difference must be found. */
 const late = 2;
 
 /** Seconds for which a watch may be gone before that makes anything unknown. */
 const grace = 5;
 
-/** What an output cannot be judged without. */
+/** The resources that the comparison of an output needs. */
 const needed: Readonly<Record<string, readonly Resource[]>> = {
   endpoints: ['services', 'pods', 'endpoints'],
   endpointslices: ['services', 'pods', 'nodes', 'endpointslices'],
@@ -290,7 +290,7 @@ function isDisturbed({ server, lags, chunks, attached, readable }: State): boole
   return resources.some((resource) => watches.get(resource)?.state !== 'synced');
 }
 
-/** What stands for a server that answers every request itself. */
+/** Replaces a server that answers every request itself. */
 export const noFault = (): null => null;
 
 function* itemsOf({

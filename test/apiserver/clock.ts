@@ -1,15 +1,15 @@
-// Time for tests: a clock that stands still until all that could happen has happened, and then
+// Time for tests: a clock that waits until every possible step has happened, and then
 // jumps to the next timer. What runs on it is deterministic, and hours cost milliseconds.
 
 export interface Clock {
   /** Unix seconds. */
   now(): number;
-  /** Calls back once after so many seconds; returns what cancels it. */
+  /** Calls back once after a number of seconds; returns a function that cancels it. */
   after(seconds: number, call: () => void): () => void;
 }
 
 export interface VirtualClock extends Clock {
-  /** Resolves after so many seconds, or as soon as the signal is aborted. */
+  /** Resolves after a number of seconds, or as soon as the signal is aborted. */
   sleep(seconds: number, signal?: AbortSignal): Promise<void>;
   /** Lets time pass, to this moment. */
   runUntil(at: number): Promise<void>;

@@ -1,6 +1,6 @@
 // A random life of a small cluster on the fake API server: Services, pods and Nodes come and change
 // and go, and the controllers follow after random delays. Sometimes a controller stops for longer
-// than any window, or somebody edits its output by hand: those are the faults that must be found.
+// than any window, or a user edits its output by hand: those faults must be found.
 
 import type { ServiceOutput } from '../../src/audit/service/enqueue.ts';
 import { collectGarbage } from '../scenarios/controllers.ts';
@@ -21,11 +21,11 @@ const nodes = ['node-a', 'node-b'];
 export interface Life {
   /** One thing happens. */
   step(): void;
-  /** No controller stands any more. */
+  /** Every controller runs again. */
   recover(): void;
-  /** The controller of an output stops for so many seconds. */
+  /** The controller of an output stops for a number of seconds. */
   stop(output: ServiceOutput, seconds: number): void;
-  /** The controllers begin anew, as after the history of the server went back. */
+  /** The controllers restart, as after a restore of the server from a backup. */
   restored(): void;
 }
 
@@ -107,7 +107,7 @@ function putManual({ server, random }: State): void {
   server.objects.put('endpoints', { metadata: { name: 'manual', namespace }, subsets });
 }
 
-/** Somebody edits what a controller wrote. */
+/** A user edits what a controller wrote. */
 function edit({ server, truth, random }: State): void {
   if (random() < 0.5) {
     const all = [...truth.held.endpoints.values()].filter(
@@ -137,7 +137,7 @@ function edit({ server, truth, random }: State): void {
   }
 }
 
-/** One sync, unless it is queued already; a controller that stands does it when it goes on. */
+/** One sync, unless it is queued already; a stopped controller does it when it continues. */
 function queue(state: State, output: ServiceOutput, name: string): void {
   const { clock, random, slowness, queued, stoppedUntil, truth } = state;
   const key = `${output} ${name}`;
@@ -171,8 +171,8 @@ function follow(state: State): void {
 }
 
 /**
- * Whether a change of a Node is seen at once. Nobody reads Nodes again, so an auditor cannot know
- * how far behind a stream of theirs is that hangs unnoticed (docs/decisions/0010).
+ * Whether a change of a Node is seen at once. The auditor does not read Nodes again, so it cannot
+ * know how far behind a stream is that hangs unnoticed (docs/decisions/0010).
  */
 const isSeen = ({ watches }: FakeServer): boolean =>
   [...watches].every(({ resource, frozen, spoils }) => {

@@ -120,7 +120,7 @@ async function answer(ask: Ask, request: IncomingMessage, response: ServerRespon
     }
     response.end();
   } catch {
-    // A connection that is lost: whoever asked must not take what it got for all.
+    // A lost connection: the client must not take the received part for a complete answer.
     const { stream } = response as { stream?: Http2ServerResponse['stream'] };
     if (stream !== undefined) stream.close(constants.NGHTTP2_INTERNAL_ERROR);
     else response.socket?.destroy();
@@ -129,7 +129,7 @@ async function answer(ask: Ask, request: IncomingMessage, response: ServerRespon
 
 export interface Relay {
   readonly port: number;
-  /** Nothing passes any more, and nobody is told. */
+  /** Nothing passes any more, and neither side notices. */
   readonly freeze: () => void;
   readonly connections: () => number;
   readonly close: () => Promise<void>;

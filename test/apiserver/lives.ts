@@ -36,7 +36,7 @@ function upset(sim: Simulation, life: Life, random: Random): void {
   } else if (chance < 0.68) withhold(sim, life, random);
   else if (chance < 0.92) {
     sim.disturbed();
-    // Nodes cannot be read again, so that nobody can know how far behind their stream is.
+    // The auditor does not read Nodes again, so it cannot know how far behind their stream is.
     const resource = oneOf<Resource>(random, ['pods', 'services', 'endpoints', 'endpointslices']);
     lags.set(resource, random() * oneOf(random, [1, 6, 12, 60]));
     clock.after(random() * 60, () => lags.delete(resource));
@@ -76,7 +76,7 @@ function calm(sim: Simulation): void {
 
 /**
  * Nothing is written until all must have noticed: versions that pass the known ones before that
- * cannot be told from those that were lost (docs/decisions/0007).
+ * look like versions that were lost (docs/decisions/0007).
  */
 async function restore(sim: Simulation, life: Life, saved: Saved): Promise<void> {
   calm(sim);

@@ -14,7 +14,7 @@ import { createInterface } from 'node:readline';
 interface Mutant {
   readonly name: string;
   readonly file: string;
-  /** What stands there, once, and what is put in its place. */
+  /** The original text, which occurs once, and its replacement. */
   readonly from: string;
   readonly to: string;
 }

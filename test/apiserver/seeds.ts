@@ -2,7 +2,7 @@
 // Every life is watched by all reflectors; what they deliver must be true at every moment, and
 // complete in the end. `runSeed` is one of them; a seed that fails can be run alone. Many seeds are
 // shared out to threads, as many as there are cores. With --auditor as the first argument, the
-// whole auditor is on top of the reflectors, and what it says is held against the truth
+// whole auditor is on top of the reflectors, and its findings are compared with the truth
 // (auditing.ts, lives.ts).
 
 import { once } from 'node:events';
@@ -141,7 +141,7 @@ async function runShare({ auditor, first, count }: Share): Promise<Result> {
   return { sums, failed };
 }
 
-/** Below so many, a thread is not worth its start. */
+/** With fewer seeds, a thread is not worth its start. */
 const leastShare = 250;
 
 async function main({ auditor, first, count }: Share): Promise<void> {

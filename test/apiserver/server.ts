@@ -62,7 +62,7 @@ export interface FakeServer {
   readonly watches: Set<Watch>;
   /** Every request, oldest first. */
   readonly asked: Asked[];
-  /** The release that /version tells. */
+  /** The release that /version reports. */
   version: string;
   /** Whether it knows sendInitialEvents. */
   watchList: boolean;
@@ -197,7 +197,7 @@ function matches(query: ApiRequest['query'], { raw }: Stored): boolean {
   );
 }
 
-/** A page of a list; the continue token says from which key on, and as of which version. */
+/** A page of a list; the continue token has the next key and the version of the list. */
 function list(
   server: FakeServer,
   resource: Resource,

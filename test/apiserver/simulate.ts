@@ -73,7 +73,7 @@ export function createWorld(seed = 1): World {
   return world;
 }
 
-/** What the server has of a resource and what is held of it, as `key uid version`. */
+/** The objects of a resource on the server and in the cache, as `key uid version`. */
 export function compared(world: World, resource: Resource): { got: string[]; want: string[] } {
   const want = world.server.objects
     .list(resource)

@@ -6,7 +6,7 @@ export interface Stream extends AsyncIterable<Uint8Array> {
   fail(error: Error): void;
   /** The reader has gone, or the stream has ended. */
   readonly closed: boolean;
-  /** Calls back once the stream is closed, whoever closed it. */
+  /** Calls back once the stream is closed by either side. */
   onClose(call: () => void): void;
 }
 

@@ -2,7 +2,7 @@
 // controllers mean to write, address by address, and since when.
 //
 // What they mean to write says test/scenarios/controllers.ts, which shares no code with what is
-// under test: every output is written anew into a copy, and the copy is compared with what stands.
+// under test: every output is written into a copy, and the copy is compared with the server.
 
 import { isDeepStrictEqual } from 'node:util';
 
@@ -19,7 +19,7 @@ type Held = Record<Resource, Map<string, Raw>>;
 
 const namespace = 'shop';
 
-/** The release of which the controllers are. */
+/** The release of the controllers. */
 const minor = 36;
 
 function apiOf(held: Held, put: Api['put'], remove: Api['remove']): Api {
@@ -65,7 +65,7 @@ export function sync(api: Api, output: ServiceOutput, name: string): void {
 
 const writtenByController = 'endpoints.kubernetes.io/managed-by';
 
-/** What stands in an output of a Service, by unit: an address, or all that is of no address. */
+/** The content of an output of a Service by unit: an address, or everything without one. */
 function unitsOf(held: Held, output: ServiceOutput, name: string): Map<string, string> {
   const units = new Map<string, string>();
   const add = (unit: string, value: unknown): void => {
@@ -75,7 +75,7 @@ function unitsOf(held: Held, output: ServiceOutput, name: string): Map<string, s
     const found = held.endpoints.get(`${namespace}/${name}`) as EndpointsObject | undefined;
     const service = held.services.get(`${namespace}/${name}`) as ServiceObject | undefined;
     if (found === undefined || service?.spec.selector === undefined) {
-      // What people write is nobody's output.
+      // Objects that users write are no controller's output.
       const left = service === undefined && writtenByController in (found?.metadata.labels ?? {});
       if (left) add('endpoints', 'left behind');
       return units;

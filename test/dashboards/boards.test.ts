@@ -48,7 +48,7 @@ const all = names.map((name) => ({ name, board: readBoard(name) }));
 const panelsOf = (name: string): readonly Panel[] => shownPanels(readBoard(name));
 const expressionsOf = ({ targets = [] }: Panel): string[] => targets.map(({ expr }) => expr);
 
-test('the checks tell what is wrong', () => {
+test('the checks report a wrong metric, label or unit', () => {
   expect(typeProblems('rate(endpoint_auditor_updates_total)')).toHaveLength(1);
   expect(() => problemsOf('sum(rate(endpoint_auditor_updates_total[5m])')).toThrow('Not PromQL');
   expect(typeProblems('sum by (resource) (rate(endpoint_auditor_updates_total[5m]))')).toEqual([]);
@@ -68,7 +68,7 @@ test.each(boards)('$name.json is what the generator writes (npm run dashboards)'
 });
 
 describe.each(all)('$name', ({ name, board }) => {
-  test('is in the classic model, and nobody edits it in place', () => {
+  test('is in the classic model, and is not editable', () => {
     expect(board.schemaVersion).toBe(42);
     expect(board.editable).toBe(false);
     expect(board.uid).toBe(`endpoint-auditor-${name}`);

@@ -1,6 +1,6 @@
 // Every panel of every board before a real Prometheus that holds what was shown while the recording
 // was made: `npm run panels`. Each expression, and each variable, must be answered, one of each
-// panel not by 0 alone, unless the panel stands in `silent` with the reason. With --pictures, what
+// panel not by 0 alone, unless `silent` lists the panel with the reason. With --pictures, what
 // is answered is drawn to docs/images.
 
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -23,7 +23,7 @@ interface Chart {
     readonly colour: string;
     /** Of the area below, where lines are stacked. */
     readonly fill: string;
-    /** Some values stand alone between gaps. */
+    /** Some values are alone between gaps. */
     readonly isSparse: boolean;
     readonly values: readonly (number | null)[];
   }[];
@@ -202,7 +202,7 @@ function statHtml(lines: readonly Line[], unit: string): string {
   return `<div class="stats">${items.join('')}</div>`;
 }
 
-/** What stood at the end; where nothing did, at the last moment when something did. */
+/** The values at the end; if there are none, at the last moment with a value. */
 function tableHtml({ answers, panel }: Answered, moments: readonly number[]): string {
   const unit = panel.fieldConfig?.defaults.unit ?? '';
   const [first] = answers;
@@ -356,13 +356,13 @@ function pageOf(rows: readonly Panel[], answered: readonly Answered[], span: Spa
 
 const bottomOf = ({ gridPos: { y, h } }: Panel): number => y + h;
 
-/** Whether a panel tells something other than 0. */
+/** Whether a panel shows a value other than 0. */
 const isTold = ({ answers }: Answered): boolean =>
   answers.some(({ series }) =>
     series.some(({ values }) => values.some(([, value]) => Number(value) > 0)),
   );
 
-/** Where the last row ends that tells something; what is below is left out. */
+/** The end of the last row with a value; the rows below are left out. */
 function endOf(panels: readonly Panel[], answered: readonly Answered[]): number {
   const told = answered.filter(isTold).map(({ panel }) => panel.gridPos.y);
   const below = panels.filter(({ type, gridPos: { y } }) => {

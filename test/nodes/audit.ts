@@ -24,7 +24,7 @@ export interface AuditCounts {
   faults: number;
   /** Findings above information where there is nothing to find. */
   falseFindings: number;
-  /** Violations of which nothing is said. */
+  /** Violations without a finding. */
   missed: number;
   /** Violations that are found, but not at the Service port that they are about. */
   misplaced: number;
@@ -73,7 +73,7 @@ export interface Input {
   readonly config: ProxyConfig;
 }
 
-/** What the node of a folder is judged by; null: the folder does not say. */
+/** The expected state of the node of a folder; null if the folder does not contain it. */
 export function inputOf({ path }: Folder): Input | null {
   const fault = faultIn(path);
   const base = fault === null ? path : resolve(path, fault.base);
@@ -103,7 +103,7 @@ export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: No
   return input === null ? null : { forwarding: expectedOf(folder, input), node: input.node };
 }
 
-/** How kube-proxy is configured: somebody says so, or the rules tell what they can. */
+/** The configuration of kube-proxy: given, or inferred from the rules. */
 export type Configured = 'by a file' | 'by its rules';
 
 /** Audits the node of a folder; null: there are no objects to hold it against. */

@@ -1,5 +1,5 @@
-// Holds the digests that a node computes of its rules against those that follow from its objects:
-// for every frontend of which one fate alone is right, whoever asks.
+// Compares the digests that a node computes from its rules with those that follow from its objects:
+// for every frontend with only one correct outcome for every client.
 
 import {
   digestOf,
@@ -18,7 +18,7 @@ export interface DigestCounts {
   readonly equal: number;
   /** Frontends whose digests differ, with the words of both sides. */
   readonly different: readonly string[];
-  /** More than one fate is right, or what is right cannot be told. */
+  /** More than one outcome is correct, or the correct one is unknown. */
   readonly open: number;
 }
 

@@ -46,13 +46,13 @@ interface ProxyConfig {
 export interface Folder {
   readonly path: string;
   readonly isFault: boolean;
-  /** Everything that stands on the node, of both backends. */
+  /** All rules on the node, of both backends. */
   readonly ruleset: RuleSet;
   readonly node: NodeContext;
   readonly packets: readonly PacketLine[];
   /** Holds rules of others than kube-proxy. */
   readonly isForeign: boolean;
-  /** A second backend holds rules, and the dumps do not tell which of them runs first. */
+  /** A second backend has rules, and the dumps do not show which backend runs first. */
   readonly hasBothBackends: boolean;
 }
 

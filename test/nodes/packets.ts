@@ -69,7 +69,7 @@ const isUnknown = ({ unknown, destinations, pass }: PacketOutcome): boolean =>
   (pass.probability > 0 && pass.masqueraded === 'unknown') ||
   [...destinations.values()].some(({ masqueraded }) => masqueraded === 'unknown');
 
-/** What was seen, by fate. */
+/** The observed packets by outcome. */
 function seenOf({ outcomes, attempts, passMasqueraded }: PacketLine): Map<string, Seen> {
   const pass = passMasqueraded === undefined ? {} : { masqueraded: passMasqueraded };
   if (typeof outcomes !== 'string') return new Map(Object.entries(outcomes));
@@ -77,7 +77,7 @@ function seenOf({ outcomes, attempts, passMasqueraded }: PacketLine): Map<string
   return new Map([[outcomes, seen]]);
 }
 
-/** The fates of a walk that can be this one. */
+/** The outcomes of a walk that match this observation. */
 function fatesFor(outcome: PacketOutcome, name: string): OutcomeShare[] {
   if (name === 'reject' || name === 'drop' || name === 'pass') return [outcome[name]];
   const port = name.slice(name.lastIndexOf(':') + 1);
@@ -138,7 +138,7 @@ const passes = ({ pass }: PacketOutcome): boolean => pass.probability === 1;
 const mayMasquerade = ({ masqueraded: may }: OutcomeShare, is: Seen['masqueraded']): boolean =>
   is === undefined || may === 'unknown' || may === (is === 'some' ? true : is);
 
-/** Shares mean something: nothing is unknown, and no source is held to one destination. */
+/** Shares are comparable: nothing is unknown, and no source is bound to one destination. */
 const isCertain = (outcomes: readonly PacketOutcome[]): boolean =>
   outcomes.every(
     (outcome) =>
@@ -177,7 +177,7 @@ function nameFate(outcome: PacketOutcome, name: string): OutcomeShare {
   return outcome.destinations.get(name) ?? nowhere;
 }
 
-/** Whether so many of so many are within the band of a binomial distribution. */
+/** Whether a count out of a total is within the band of a binomial distribution. */
 export function fits(share: number, attempts: number, count: number, allowed: number): boolean {
   if (share >= 1 - 1e-9) return count === attempts;
   let below = 0;

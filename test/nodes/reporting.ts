@@ -1,4 +1,4 @@
-// A recorded node as its agent would tell of it: digests of what its rules answer for, and the
+// A recorded node as its agent would report it: digests of what its rules answer for, and the
 // outcomes of packets that it is asked about, as they come over the wire.
 
 import { auditNode } from '../../src/audit/node/audit-node.ts';
@@ -34,7 +34,7 @@ export function askingOf(folder: Folder, node: Node, mode: ProxyConfig['mode']):
   };
 }
 
-/** What the agent tells before it is asked for packets. */
+/** The report of the agent before it is asked for packets. */
 export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): AgentAnswers {
   const asking = askingOf(folder, node, mode);
   const claims = frontendsInRules(folder.ruleset);
@@ -71,7 +71,7 @@ export function answered(
   return { ...told, outcomes: new Map([...told.outcomes, ...pairs]) };
 }
 
-/** The rules of a folder as who judges knows them once all that is needed was asked. */
+/** The rules of a folder as the auditor knows them after all questions are answered. */
 export function rulesReported(
   folder: Folder,
   { forwarding, node }: Pick<NodeInput, 'node'> & { readonly forwarding: Forwarding },

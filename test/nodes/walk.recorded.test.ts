@@ -7,7 +7,7 @@ import { checkAudit } from './audit.ts';
 import { foldersBelow, readFolder } from './folder.ts';
 import { isTrue, walkFolders } from './walk.ts';
 
-test('walks agree with real kernels, and nodes are judged as they are', () => {
+test('walks agree with real kernels, and findings with the faults of nodes', () => {
   const problems: string[] = [];
   const codes = new Set<string>();
   const summary = walkFolders([import.meta.dirname], (line) => problems.push(line), codes);
@@ -15,12 +15,12 @@ test('walks agree with real kernels, and nodes are judged as they are', () => {
   expect(isTrue(summary)).toBe(true);
   expect(summary.packets).toBeGreaterThan(10_000);
   const ofNodes = Object.entries(catalogue).filter(([, { output }]) => output === 'node');
-  // Every finding about nodes has a broken node that shows it, but for what only others tell.
+  // Every finding about nodes has a broken node that shows it, except findings about peers.
   const unseen = ofNodes.map(([code]) => code).filter((code) => !codes.has(code));
   expect(unseen).toEqual(['node-unlike-others']);
 });
 
-test('nodes are judged alike where only their rules tell how kube-proxy is configured', () => {
+test('findings are the same if only the rules show the configuration of kube-proxy', () => {
   const problems: string[] = [];
   const folders = foldersBelow(import.meta.dirname).map(readFolder);
   for (const folder of folders) {

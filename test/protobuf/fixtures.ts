@@ -53,7 +53,7 @@ export function itemSizes({ protobuf }: Answer): number[] {
 
 const prefixLength = 4;
 
-/** The objects of all frames that tell of a change. */
+/** The objects of all frames with a change. */
 export function messages(of: readonly Answer[]): Message[] {
   return of.flatMap(({ resource, json, protobuf, items }) => {
     if (resource === null || items !== null || json.type === 'BOOKMARK') return [];

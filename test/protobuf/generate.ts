@@ -1,8 +1,8 @@
 // Makes objects.bin.gz: `node test/protobuf/generate.ts`, which needs Go.
 //
 // Of the recording, the first list of each resource; of the vectors, objects of every shape that is
-// there, some of each; the odd objects of objects.ts; and what a watch says besides. main.go tells
-// what is written.
+// there, some of each; the odd objects of objects.ts; and the other frames of a watch.
+// main.go writes them.
 
 import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
-// Lag on the recording of a real control plane, held against what the recording itself says. What
-// each moment is, is read here from the raw lines of the file and by other means than those of the
-// product: the pods that are Ready, the addresses that outputs list, and nothing else.
+// Compares the lag on the recording of a real control plane with the recording itself. This test
+// reads each moment from the raw lines of the file and by other means than the
+// program: the pods that are Ready, the addresses that outputs list, and nothing else.
 
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -112,7 +112,7 @@ function listed(held: Held, service: Raw, what: 'pods' | 'endpoints' | 'endpoint
 
 const outputs = ['endpoints', 'endpointslices'] as const;
 
-/** Services of which something may differ: those of the faults, so that reading stays quick. */
+/** Services with faults. The test reads only these, so that it stays quick. */
 const watched = new Set(
   truth.faults.flatMap((fault) =>
     fault.expect.map(({ namespace, service }) => `${namespace ?? ''}/${service ?? ''}`),
@@ -247,7 +247,7 @@ describe.each(hung)('$service $output: $what', ({ output, service, from, until }
       const stage = lastOf(journey, output as 'endpoints' | 'endpointslices');
       return (stage?.at ?? 0) - journey.begun;
     });
-    // The pod tells its own time in whole seconds.
+    // The pod has its time in whole seconds.
     expect(Math.max(...seconds)).toBeGreaterThan(until - from - 1);
     expect(Math.max(...seconds)).toBeLessThan(until - from + 1.5);
   });
@@ -294,7 +294,7 @@ test.each(outputs)('%s: every writing of the controllers has a quality, and no o
   const counts = auditor.measured.trigger.counts[output];
   const { with: stamped, without } = raw.writings[output];
   // A writing has no trigger of its own where the controller cleared the annotation (deletions), or
-  // where somebody else wrote and kept the old one. Everything else is told by its age.
+  // where another client wrote and kept the old one. Everything else is known by its age.
   const total = Object.values(counts).reduce((sum, one) => sum + one, 0);
   expect(total).toBe(stamped + without);
   expect(counts.absent).toBeGreaterThanOrEqual(without);
@@ -306,14 +306,14 @@ test.each(outputs)('%s: every writing of the controllers has a quality, and no o
   expect(auditor.measured.trigger.lag[output].count).toBe(counts.ok + counts.coarse);
 });
 
-test('journeys are coarse, since kubelet and auditor share a clock; updates tell no time', () => {
+test('journeys are coarse if kubelet and auditor share a clock; updates have no time', () => {
   const { begun } = auditor.measured.travel;
   const { add, remove, update } = begun;
   // Fake kubelets write a transition and are seen at once: below the resolution of a second.
   for (const { skewed, gap, ok, arrival } of [add, remove]) {
     expect([skewed, gap, ok, arrival]).toEqual([0, 0, 0, 0]);
   }
-  // One pod reports the address of another, which no condition tells.
+  // One pod reports the address of another, which no condition shows.
   expect(update).toEqual({ ok: 0, coarse: 0, arrival: 1, skewed: 0, gap: 0 });
   expect(journeys).toHaveLength(add.coarse + remove.coarse + 1);
 });

@@ -41,7 +41,7 @@ const truth = JSON.parse(
   readFileSync(join(import.meta.dirname, 'shop.truth.json'), 'utf8'),
 ) as Truth;
 
-/** Seconds that the auditor, and after a repair the controllers, may take besides the window. */
+/** Seconds that the auditor, and after a repair the controllers, may take after the window. */
 const grace = 2;
 const catchUp = 3;
 /** Seconds between two dumps of a node. */
@@ -168,7 +168,7 @@ describe.each([30, 10])('a settle window of %i s', (settle) => {
     }
   });
 
-  test('what was never repaired still stands at the end', () => {
+  test('a fault that was never repaired is open at the end', () => {
     for (const { want, until, what } of seen) {
       const stands = got.open.some((finding) => matches(finding, want));
       expect(stands, what).toBe(until === null);

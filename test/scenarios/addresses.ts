@@ -35,7 +35,7 @@ interface Group {
   readonly ports: PortEntry[] | null;
 }
 
-/** `10.0.0.1(web-1)`, `10.0.0.1(web-1#2)` or `10.0.0.1`; ranges and `+` stand for many. */
+/** `10.0.0.1(web-1)`, `10.0.0.1(web-1#2)` or `10.0.0.1`; ranges and `+` mean many. */
 function entriesOf(place: Place, words: readonly string[]): Entry[] {
   const [first = '', ...rest] = words;
   const match = /^(?<address>[^()]+)(?:\((?<pod>[^()#]+)(?:#(?<life>\d+))?\))?$/.exec(first);
@@ -52,7 +52,7 @@ function entriesOf(place: Place, words: readonly string[]): Entry[] {
   }));
 }
 
-/** `10.0.0.1+200`: so many addresses in a row, of no pod. */
+/** `10.0.0.1+200`: 200 addresses in a row, of no pod. */
 function runOf(start: string, count: number, words: readonly string[]): Entry[] {
   return Array.from({ length: count }, (_, index) => ({
     address: addressAfter(start, index),
@@ -203,7 +203,7 @@ function ownersOf(place: Place, namespace: string, text: string): Owner[] {
   return [{ ...owner, controller: true }];
 }
 
-/** The conditions that a word stands for. */
+/** The conditions that a word means. */
 const conditionWords: Readonly<Record<string, EndpointEntry['conditions']>> = {
   ready: { ready: true, serving: true, terminating: false },
   'not-ready': { ready: false, serving: false, terminating: false },

@@ -1,10 +1,10 @@
 // What the three controllers write, in the simplest words: a second opinion beside src/shadow, by
 // which scenarios state correct output in one line (`controllers sync`). It reads and writes raw
-// objects, shares no code with what is under test, and was held against what real controllers of
-// 1.30, 1.33 and 1.36 wrote.
+// objects, shares no code with what is under test, and was compared with what real controllers
+// of 1.30, 1.33 and 1.36 wrote.
 //
-// Every sync writes from nothing: slices are packed anew in the order of the pods' names, under
-// names that tell what they are (`web-ipv4`, `web-ipv4-2`, `db-mirror-ipv4`). Left out: hints by
+// Every sync writes from nothing: slices are packed again in the order of the pods' names, under
+// descriptive names (`web-ipv4`, `web-ipv4-2`, `db-mirror-ipv4`). Left out: hints by
 // topology-mode Auto (none are written), trigger times, and truncation of more than one subset.
 
 import type {
@@ -460,7 +460,7 @@ export function syncMirror(api: Api, namespace: string, name: string): void {
 
 // --- the garbage collector ---
 
-/** Deletes slices of which every owner is gone. */
+/** Deletes slices whose owners are all gone. */
 export function collectGarbage(api: Api): void {
   const living = new Set(
     [...api.list('services'), ...api.list('endpoints')].map(({ metadata }) => metadata.uid),

@@ -10,7 +10,7 @@ import type { Change, Endpoints, EndpointSlice, Listers } from '../../src/model/
 export interface LagLines {
   readonly measuring: LagMeasuring;
   readonly converged: (sample: ConvergenceSample) => void;
-  /** Takes in a change that the ledger judged. */
+  /** Takes in a change that the auditor has evaluated. */
   readonly take: (change: Change) => void;
   /** Lines since they were last asked for, in the order of the alphabet. */
   readonly lines: () => string[];

@@ -1,5 +1,5 @@
-// Reads a scenario: lines into settings, steps, statements and expectations. What statements mean
-// is the business of statements.ts; the notation is told in README.md. Every error names file and
+// Reads a scenario: lines into settings, steps, statements and expectations. statements.ts
+// gives them their meaning; README.md describes the notation. Every error names file and
 // line.
 
 import type { Resource } from '../../src/model/objects.ts';
@@ -24,7 +24,7 @@ export interface Line {
 export interface Statement {
   readonly line: number;
   readonly words: readonly string[];
-  /** The lines under it as they stand, for blocks of YAML. */
+  /** The lines under it, unchanged, for blocks of YAML. */
   readonly block: readonly string[];
   readonly under: readonly Line[];
 }

@@ -1,5 +1,5 @@
-// Plays a scenario: compiles it into watch events, feeds them to the real store and the real ledger
-// in one of several ways, and says what stands after each step.
+// Plays a scenario: compiles it into watch events, feeds them to the real store and the real
+// auditor in one of several ways, and returns the findings after each step.
 //
 //   statements ─► miniature API server ─► events ─► project ─► store ─► ledger ─► settle ─► rows
 //
@@ -133,7 +133,7 @@ export function begin(world: World, events: Iterable<RawEvent>, at: number): voi
   for (const lost of world.lost.values()) world.serviceAuditor.markUnreadable(lost, epoch + at);
 }
 
-// --- what stands ---
+// --- open findings ---
 
 /** One line of an `expect` table as it should be, with the texts that people see. */
 export interface Shown {
@@ -205,13 +205,13 @@ export function showVerdict(world: World, key: string, of: string): string {
   return [verdict ?? '-', reason].filter((part) => part !== undefined).join(' ');
 }
 
-// --- comparing what stands on different ways ---
+// --- comparing the findings of different ways ---
 
-/** Where a difference stands and what it is, without what depends on the way there. */
+/** The place and kind of a difference, without what depends on history. */
 const standingText = (key: string, output: Output, code: string): string =>
   `${key} ${output} ${code}`;
 
-/** The codes that stand, of differences whether pending or open. */
+/** The codes of all differences, pending or open. */
 export function standing(world: World): string[] {
   const all = itemsOf(world).map(({ key, item }) =>
     standingText(key, item.output, item.difference.code),
@@ -219,11 +219,11 @@ export function standing(world: World): string[] {
   return [...new Set(all)].sort();
 }
 
-/** What stands where nothing is pending and nothing has a cause, so that no history is involved. */
+/** Findings where nothing is pending and nothing has a cause, so that history has no part. */
 export interface Settled {
   /** Differences with their severity. */
   readonly differences: string[];
-  /** Where findings stand, each as often as there are. */
+  /** The places of findings, each as often as it has one. */
   readonly places: string[];
   /** Findings with severity and code; which of several differences names one depends on the way. */
   readonly names: string[];
@@ -254,7 +254,7 @@ export function settled(world: World): Settled | null {
 
 /**
  * What findings must be named that all opened together: one for each output, and each code of the
- * input, by the worst of what stands there, and of equals by the first of the catalogue.
+ * input, by the worst of its differences, and of equals by the first of the catalogue.
  */
 export function namesByState(world: World): string[] {
   const worst = new Map<string, { severity: Severity; code: Code; text: string }>();

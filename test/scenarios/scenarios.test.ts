@@ -1,7 +1,7 @@
 // Every scenario in this folder is played in five ways: as written, with every event repeated,
 // shuffled within its steps, with its states visited backwards, and with every state met for the
-// first time. What stands must follow from the state and not from the way there; causes and times
-// are history, so they are held against the first two ways only. README.md tells the notation.
+// first time. Findings must follow from the state and not from history; causes and times are
+// history, so only the first two ways check them. README.md describes the notation.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -127,7 +127,7 @@ function checkShuffled(where: string, wanted: Reference, world: World): void {
 
 /**
  * The states must show the same. Where both ways know it without history, so must the severities
- * and where findings stand; what a finding is called is its own history, since it keeps its name.
+ * and the places of findings. The name of a finding is history, since it keeps its name.
  */
 function checkState(where: string, wanted: Reference, world: World): void {
   const got = referenceOf(world);
@@ -230,7 +230,8 @@ describe('the catalogue', () => {
     .flatMap(({ findings }) => findings?.rows ?? [])
     .filter(({ state }) => state === 'open');
 
-  // What stands on nodes is no scenario's: test/nodes/walk.test.ts has a broken node for each.
+  // Findings about nodes are in other scenarios: test/nodes/walk.test.ts has a broken node for
+  // each.
   const codes = Object.entries(catalogue).filter(([, { output }]) => output !== 'node');
 
   test.each(codes.map(([code]) => code))('%s is open in a scenario', (code) => {

@@ -1,6 +1,6 @@
 // What the statements of a scenario do to the miniature API server: each line creates an object or
 // changes the one of its name as far as it says, like `kubectl apply` with a terse manifest.
-// README.md tells the notation; endpoints and slices, with their lists of addresses, are in
+// README.md describes the notation; endpoints and slices, with their lists of addresses, are in
 // addresses.ts.
 
 import { parse as parseYaml } from 'yaml';

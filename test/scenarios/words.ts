@@ -1,11 +1,11 @@
-// The words of a statement: where it stands, keys and values, and shorthand for many objects (names
+// The words of a statement: its place, keys and values, and shorthand for many objects (names
 // `web-{1..1050}`, addresses `10.1.0.1+`, values that take turns `{a,b,c}`).
 
 import type { Api, StringMap } from './api.ts';
 import type { Scenario } from './parse.ts';
 import { ScenarioError } from './parse.ts';
 
-/** Where a statement stands, and which of the objects it names is meant. */
+/** The place of a statement, and which of the objects it names is meant. */
 export interface Place {
   readonly scenario: Scenario;
   readonly api: Api;

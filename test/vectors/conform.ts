@@ -1,5 +1,5 @@
-// Holds the auditor against what real controllers wrote: `npm run -s conform -- FILE…` judges every
-// case line of vector files as a settled cluster, and every labelled fault line against its base.
+// Compares the auditor with what real controllers wrote: `npm run -s conform -- FILE…` audits every
+// case line of vector files as a settled cluster, and every labelled fault line with its base.
 // One JSON line per disagreement, last a summary. The rules are in the README beside this file;
 // nothing here looks at what was done to the cluster, at names of cases and files, or at classes of
 // faults.
@@ -107,7 +107,7 @@ const stepOf = (line: CaseLine, nodes: readonly Raw[]): Step => ({
   endpointslices: line.endpointSlices,
 });
 
-/** Findings above information that stand now. */
+/** Open findings above information. */
 function loud(world: World): Finding[] {
   return world.serviceAuditor.settle.open().filter(({ severity }) => severity !== 'info');
 }
@@ -123,7 +123,7 @@ function isUnproven(world: World, finding: Finding): boolean {
   });
 }
 
-/** Judges the step that a world has just taken, by the line of its case. */
+/** Checks the step that a world has just taken, by the line of its case. */
 function judgeLine(world: World, line: CaseLine, summary: Summary, disagree: Disagree): void {
   summary.cases++;
   summary.services += line.services.length;
@@ -150,7 +150,7 @@ function judgeLine(world: World, line: CaseLine, summary: Summary, disagree: Dis
   }
 }
 
-/** Judges all case lines of a file. */
+/** Checks all case lines of a file. */
 export async function judgeCases(
   file: string,
   summary: Summary,
@@ -308,7 +308,7 @@ function judgeFault(line: FaultLine, base: Base, summary: Summary, disagree: Dis
   say(changed.length > 0 ? 'misplaced' : 'missed', changed);
 }
 
-/** Judges all fault lines of a file; throws when a base file is not beside it. */
+/** Checks all fault lines of a file; throws when a base file is not beside it. */
 export async function judgeFaults(
   file: string,
   summary: Summary,
@@ -331,7 +331,7 @@ export async function judgeFaults(
   }
 }
 
-/** Judges whole files, cases and faults. */
+/** Checks whole files, cases and faults. */
 export async function judgeFiles(files: readonly string[], disagree: Disagree): Promise<Summary> {
   const summary = emptySummary();
   for (const file of files) {

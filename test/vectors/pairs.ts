@@ -87,7 +87,7 @@ const mended = (pair: PodAndService, steps: readonly Condition[]): PodAndService
 
 const nameOf = ({ service, pod }: PodAndService): string => `${service.key} ${pod.key}`;
 
-/** What a chain must be; throws where it is not. `counts` says how much was held against what. */
+/** What a chain must be; throws where it is not. `counts` counts the comparisons. */
 export function checkConditions(
   pair: PodAndService,
   release: Release,

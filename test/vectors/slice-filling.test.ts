@@ -209,7 +209,7 @@ describe('names are recycled', () => {
   });
 });
 
-test('before 1.36 slices without ports are made anew at every sync, under their old names', () => {
+test('before 1.36 every sync rebuilds slices without ports, under their old names', () => {
   const portless = (uid: string, pods: number[]) => of(uid, pods, { port: null });
   const cases: [Sliced[], Sliced[], boolean, boolean][] = [
     [[portless('x', [1])], [portless('x', [1, 2])], true, true],
@@ -233,6 +233,6 @@ test('the identity of an endpoint does not depend on the order of its addresses'
   expect(identities(one(['1.1.1.1']))).not.toEqual(identities(one(['2.2.2.2'])));
 });
 
-test('ports of a case are told apart', () => {
+test('ports of a case are distinct', () => {
   expect(portMapKey([a])).not.toBe(portMapKey([b]));
 });

@@ -1,5 +1,5 @@
-// Whether the slices of a Service can have come from those of the step before by one sync, judged
-// only where one sync can explain the change: everything else is not judged.
+// Whether one sync can have made the slices of a Service from those of the step before. Only
+// changes that one sync can explain are checked.
 
 import { roleOf } from '../../src/audit/service/cache.ts';
 import type { EndpointSlice, Service } from '../../src/model/objects.ts';
@@ -64,7 +64,7 @@ function contents(slice: EndpointSlice | undefined): Map<string, string> {
   return texts;
 }
 
-/** Judges one Service after a step, address type by address type. */
+/** Checks one Service after a step, address type by address type. */
 export function judgeTransition(world: World, before: Before, key: string): Judgement[] {
   const audited = world.serviceAuditor.audited.get(key);
   const service = audited?.record.service;

@@ -68,7 +68,7 @@ function eventsOf(world: World, step: Step, at: number): WatchEvent[] {
     for (const raw of step[resource]) {
       const projection = project(resource, raw, at);
       if (projection.problem !== undefined) throw new Error(projection.problem.message);
-      // Labelled corruptions keep the version of the object they corrupt, so versions tell nothing.
+      // Labelled corruptions keep the version of the object they corrupt, so versions show nothing.
       const object = { ...projection.object, resourceVersion: '' };
       const key = `${resource} ${object.key}`;
       const text = JSON.stringify(raw);

@@ -1,4 +1,4 @@
-// What becomes of a node's rules besides what kube-proxy writes, in words: rules that are lost,
+// Edits of a node's rules in words, in addition to what kube-proxy writes: rules that are lost,
 // changed, or written by others. Each phrase is translated into both languages. The lines are those
 // of iptables.ts and nftables.ts.
 
