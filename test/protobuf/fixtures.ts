@@ -63,15 +63,6 @@ export function messages(of: readonly Answer[]): Message[] {
   });
 }
 
-const without = (raw: Raw, ...names: readonly string[]): Raw =>
-  Object.fromEntries(Object.entries(raw).filter(([name]) => !names.includes(name)));
-
-/** An object as the item of a list, without managedFields: what the tables have of it. */
-export function itemOf(object: Raw): Raw {
-  const metadata = without(object.metadata as Raw, 'managedFields');
-  return { ...without(object, 'kind', 'apiVersion'), metadata };
-}
-
 const names = ['Node', 'Service', 'Pod', 'Endpoints', 'EndpointSlice'];
 
 /** All answers in the order in which they were written. */

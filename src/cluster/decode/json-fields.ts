@@ -226,10 +226,14 @@ export function labelMap(fields: Fields, name: string): Labels {
 
 // --- moments and quantities ---
 
-/** The moment that a field names, Unix seconds; null when it is absent or not RFC 3339. */
+/** The time of a field (RFC 3339, or a Date from protobuf), Unix seconds; null if there is none. */
 function moment(fields: Fields, name: string): number | null {
-  return unixSeconds(text(fields, name));
+  const value = fields[name];
+  return value instanceof Date ? small(value.getTime() / 1000) : unixSeconds(text(fields, name));
 }
+
+/** The same number; bitwise, so that V8 stores a whole number without a heap object. */
+const small = (seconds: number): number => (seconds === (seconds | 0) ? seconds | 0 : seconds);
 
 const rfc3339 = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(\.\d+)?(?:Z|([+-])(\d\d):(\d\d))$/;
 
@@ -250,8 +254,7 @@ export function unixSeconds(text: string): number | null {
   if (hour > 23 || minute > 59 || second > 59 || part(9) > 23 || part(10) > 59) return null;
   const offset = (match[8] === '-' ? -60 : 60) * (part(9) * 60 + part(10));
   const whole = date.getTime() / 1000 + hour * 3600 + minute * 60 + second - offset;
-  // Bitwise, so that V8 keeps a whole number small, as nearly all are.
-  return match[7] === undefined && whole === (whole | 0) ? whole | 0 : whole + part(7);
+  return match[7] === undefined ? small(whole) : whole + part(7);
 }
 
 const quantityForm =
@@ -325,10 +328,13 @@ function meta(metadata: Fields, namespace: string): Meta {
     resourceVersion: text(metadata, 'resourceVersion'),
     labels: labelMap(metadata, 'labels'),
     created: moment(metadata, 'creationTimestamp'),
-    deleting: text(metadata, 'deletionTimestamp') !== '',
+    deleting: isDeleting(metadata),
     deletionAsked: deletionAsked(metadata),
   };
 }
+
+const isDeleting = (metadata: Fields): boolean =>
+  metadata.deletionTimestamp instanceof Date || text(metadata, 'deletionTimestamp') !== '';
 
 /**
  * When a deletion was asked for: deletionTimestamp is when it will be done, the grace period later.
@@ -345,7 +351,7 @@ function deletionAsked(metadata: Fields): number | null {
 /** A name or namespace. Slashes, which the API forbids, would make keys ambiguous. */
 function identity(metadata: Fields, name: 'name' | 'namespace'): string {
   const value = text(metadata, name);
-  if (value === '') throw new WrongType(name, `a ${name}`, metadata[name]);
+  if (value === '') throw new WrongType(name, `a ${name}`, undefined);
   if (value.includes('/')) throw new WrongType(name, `a ${name} without slashes`, value);
   return value;
 }

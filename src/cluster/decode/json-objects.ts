@@ -385,7 +385,7 @@ function sliceMeta(metadata: Fields): SliceMeta {
 }
 
 /** What a slice may hold. */
-export const addressTypes = ['IPv4', 'IPv6', 'FQDN'] as const;
+const addressTypes = ['IPv4', 'IPv6', 'FQDN'] as const;
 
 /** The API server fills in the protocol; a null name is left, for that is how it is then stored. */
 function slicePort(port: Fields): Port {

@@ -317,7 +317,7 @@ describe('what kinds have in common', () => {
 
   test('an object must have a name', () => {
     expect(wrong(() => clusterMeta({}))).toEqual(['name', 'a name', undefined]);
-    expect(wrong(() => clusterMeta({ name: '' }))).toEqual(['name', 'a name', '']);
+    expect(wrong(() => clusterMeta({ name: '' }))).toEqual(['name', 'a name', undefined]);
     expect(wrong(() => namespacedMeta({ name: 'a' }))).toEqual([
       'namespace',
       'a namespace',

@@ -1,288 +1,170 @@
-// The messages of Kubernetes' objects as tables: by these a message can be read as the JSON of the
-// same object would be (message-fields.ts), and measured (message-length.ts).
+// The protobuf messages of Kubernetes that the auditor reads, with only the fields that it reads.
 //
-// Field numbers are those of generated.proto in k8s.io/api@v0.36.3 core/v1 and discovery/v1 and
-// k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1, names and what is omitted those of the json tags in
-// types.go there. Endpoints and EndpointSlices are whole, since their length is measured; of the
-// other kinds only what project.ts reads is here, and to read more is to add a line. What is in no
-// table (managedFields above all) is skipped.
-//
-// Go writes every field that is no pointer, list or map, zero or not, and null for an absent list
-// that has no omitempty. Protobuf does not tell an empty list from an absent one; an API server has
-// read its objects from protobuf too, so its JSON does not either.
+// The text is an excerpt of generated.proto in k8s.io/api@v0.36.3 core/v1 and discovery/v1 and
+// k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1, pkg/runtime, pkg/util/intstr and pkg/api/resource,
+// without `optional`. To read another field, add its line. Field names are those in JSON.
 
-import { tagOf, varintTagOf } from './wire.ts';
+import { lengthType, varintType } from './wire.ts';
 
-export type Scalar = 'string' | 'int32' | 'int64' | 'bool' | 'time' | 'quantity' | 'intOrString';
+const text = `
+message Node { ShortMeta metadata = 1; NodeSpec spec = 2; NodeStatus status = 3; }
+message NodeSpec { string podCIDR = 1; repeated string podCIDRs = 7; }
+message NodeStatus {
+  map<string, Quantity> allocatable = 2; repeated Condition conditions = 4;
+  repeated NodeAddress addresses = 5; NodeSystemInfo nodeInfo = 7;
+}
+message NodeAddress { string type = 1; string address = 2; }
+message NodeSystemInfo { string kubeletVersion = 7; }
 
-/** Whether JSON has a field: not when zero, whenever it is there (a pointer), or always. */
-type Presence = 'unlessZero' | 'pointer' | 'always';
+message Service { ObjectMeta metadata = 1; ServiceSpec spec = 2; ServiceStatus status = 3; }
+message ServiceSpec {
+  repeated ServicePort ports = 1; map<string, string> selector = 2; string clusterIP = 3;
+  string type = 4; repeated string externalIPs = 5; string sessionAffinity = 7;
+  repeated string loadBalancerSourceRanges = 9; string externalTrafficPolicy = 11;
+  int32 healthCheckNodePort = 12; bool publishNotReadyAddresses = 13;
+  SessionAffinityConfig sessionAffinityConfig = 14; repeated string clusterIPs = 18;
+  repeated string ipFamilies = 19; string internalTrafficPolicy = 22;
+  string trafficDistribution = 23;
+}
+message ServicePort {
+  string name = 1; string protocol = 2; int32 port = 3; IntOrString targetPort = 4;
+  int32 nodePort = 5; string appProtocol = 6;
+}
+message SessionAffinityConfig { ClientIPConfig clientIP = 1; }
+message ClientIPConfig { int32 timeoutSeconds = 1; }
+message ServiceStatus { LoadBalancerStatus loadBalancer = 1; }
+message LoadBalancerStatus { repeated LoadBalancerIngress ingress = 1; }
+message LoadBalancerIngress { string ip = 1; string hostname = 2; string ipMode = 3; }
+
+message Pod { ShortMeta metadata = 1; PodSpec spec = 2; PodStatus status = 3; }
+message PodSpec {
+  repeated Container containers = 2; string nodeName = 10; bool hostNetwork = 11;
+  string hostname = 16; string subdomain = 17; repeated Container initContainers = 20;
+}
+message Container { repeated ContainerPort ports = 6; string restartPolicy = 24; }
+message ContainerPort { string name = 1; int32 containerPort = 3; string protocol = 4; }
+message PodStatus {
+  string phase = 1; repeated Condition conditions = 2; string podIP = 6;
+  repeated PodIP podIPs = 12;
+}
+message PodIP { string ip = 1; }
+
+message Endpoints { ObjectMeta metadata = 1; repeated EndpointSubset subsets = 2; }
+message EndpointSubset {
+  repeated EndpointAddress addresses = 1; repeated EndpointAddress notReadyAddresses = 2;
+  repeated SubsetPort ports = 3;
+}
+message EndpointAddress {
+  string ip = 1; ObjectReference targetRef = 2; string hostname = 3; string nodeName = 4;
+}
+message SubsetPort { string name = 1; int32 port = 2; string protocol = 3; string appProtocol = 4; }
+
+message EndpointSlice {
+  ObjectMeta metadata = 1; repeated Endpoint endpoints = 2; repeated SlicePort ports = 3;
+  string addressType = 4;
+}
+message Endpoint {
+  repeated string addresses = 1; EndpointConditions conditions = 2; string hostname = 3;
+  ObjectReference targetRef = 4; string nodeName = 6; string zone = 7; EndpointHints hints = 8;
+}
+message EndpointConditions { bool ready = 1; bool serving = 2; bool terminating = 3; }
+message EndpointHints { repeated Hint forZones = 1; repeated Hint forNodes = 2; }
+message Hint { string name = 1; }
+message SlicePort { string name = 1; string protocol = 2; int32 port = 3; string appProtocol = 4; }
+
+message ObjectMeta {
+  string name = 1; string namespace = 3; string uid = 5; string resourceVersion = 6;
+  int64 generation = 7; Time creationTimestamp = 8; Time deletionTimestamp = 9;
+  int64 deletionGracePeriodSeconds = 10; map<string, string> labels = 11;
+  map<string, string> annotations = 12; repeated OwnerReference ownerReferences = 13;
+}
+message ShortMeta {
+  string name = 1; string namespace = 3; string uid = 5; string resourceVersion = 6;
+  Time creationTimestamp = 8; Time deletionTimestamp = 9;
+  int64 deletionGracePeriodSeconds = 10; map<string, string> labels = 11;
+}
+message OwnerReference {
+  string kind = 1; string name = 3; string uid = 4; string apiVersion = 5; bool controller = 6;
+}
+message ObjectReference { string kind = 1; string namespace = 2; string name = 3; string uid = 4; }
+message Condition { string type = 1; string status = 2; Time lastTransitionTime = 4; }
+message Time { int64 seconds = 1; }
+message IntOrString { int64 type = 1; int32 intVal = 2; string strVal = 3; }
+message Quantity { string string = 1; }
+
+message AnyObject { ObjectMeta metadata = 1; }
+message ListMeta { string resourceVersion = 2; string continue = 3; }
+message WatchEvent { string type = 1; RawExtension object = 2; }
+message RawExtension { bytes raw = 1; }
+message Unknown { TypeMeta typeMeta = 1; bytes raw = 2; }
+message TypeMeta { string apiVersion = 1; string kind = 2; }
+message Status { string message = 3; string reason = 4; StatusDetails details = 5; int32 code = 6; }
+message StatusDetails { repeated StatusCause causes = 4; int32 retryAfterSeconds = 5; }
+message StatusCause { string reason = 1; }
+`;
+
+export type Scalar = 'string' | 'bytes' | 'int32' | 'int64' | 'bool';
+
+/** The fields of a message by name, as those of the JSON of the same object. */
+export type Raw = Record<string, unknown>;
 
 export interface Field {
-  readonly number: number;
-  /** The tag under which it must stand. */
+  /** The field number and the wire type, as they precede the value. */
   readonly tag: number;
   readonly name: string;
+  readonly label: 'optional' | 'repeated' | 'map';
+  /** The type of the value, of each item, or of the values of a map, whose keys are strings. */
   readonly type: Scalar | Message;
-  readonly many: 'one' | 'list' | 'map';
-  readonly presence: Presence;
 }
 
-/** Fields by number. */
-export type Message = readonly (Field | undefined)[];
-
-/** A field; one of `many` is absent in JSON if it has no items, unless it is there always. */
-function field(
-  number: number,
-  name: string,
-  type: Scalar | Message = 'string',
-  presence: Presence = 'unlessZero',
-  many: Field['many'] = 'one',
-): Field {
-  const isVarint = type === 'int32' || type === 'int64' || type === 'bool';
-  const tag = isVarint && many === 'one' ? varintTagOf(number) : tagOf(number);
-  return { number, tag, name, type, presence, many };
+export interface Message {
+  /** The fields by their numbers. */
+  readonly fields: (Field | undefined)[];
+  /** The value in JSON, of a message that is a scalar there. */
+  readonly convert: ((raw: Raw) => unknown) | undefined;
 }
 
-const list = (number: number, name: string, type: Scalar | Message = 'string'): Field =>
-  field(number, name, type, 'unlessZero', 'list');
+const scalars: readonly string[] = ['string', 'bytes', 'int32', 'int64', 'bool'] satisfies Scalar[];
+const varints: readonly string[] = ['int32', 'int64', 'bool'] satisfies Scalar[];
+const fieldForm = /(repeated |map<string, )?(\w+)>? (\w+) = (\d+);/g;
 
-const nullableList = (number: number, name: string, type: Scalar | Message = 'string'): Field =>
-  field(number, name, type, 'always', 'list');
+/** Go's zero time, the first second of the year 1. */
+const zeroTime = -62_135_596_800;
+/** The first second of the year 10000, which RFC 3339 cannot express. */
+const endOfTime = 253_402_300_800;
 
-const map = (number: number, name: string, type: Scalar = 'string'): Field =>
-  field(number, name, type, 'unlessZero', 'map');
-
-/** A message that is no pointer, so that JSON has it even when empty. */
-const part = (number: number, name: string, type: Message): Field =>
-  field(number, name, type, 'always');
-
-function message(...fields: readonly Field[]): Message {
-  const byNumber: (Field | undefined)[] = [];
-  for (const one of fields) byNumber[one.number] = one;
-  return Array.from(byNumber);
+/** null for the zero time, as in JSON. */
+function timeOf({ seconds = zeroTime }: Raw): Date | string | null {
+  const value = seconds as number;
+  if (value === zeroTime) return null;
+  return value > zeroTime && value < endOfTime ? new Date(value * 1000) : 'out of range';
 }
 
-// --- metadata and references ---
+const conversions: Readonly<Record<string, Message['convert']>> = {
+  Time: timeOf,
+  Quantity: ({ string = '' }) => string,
+  IntOrString: ({ type = 0, intVal = 0, strVal = '' }) => (type === 0 ? intVal : strVal),
+};
 
-const ownerReference = message(
-  field(1, 'kind', 'string', 'always'),
-  field(3, 'name', 'string', 'always'),
-  field(4, 'uid', 'string', 'always'),
-  field(5, 'apiVersion', 'string', 'always'),
-  field(6, 'controller', 'bool', 'pointer'),
-  field(7, 'blockOwnerDeletion', 'bool', 'pointer'),
-);
+const messages = new Map<string, Message>();
 
-const objectMeta = message(
-  field(1, 'name'),
-  field(2, 'generateName'),
-  field(3, 'namespace'),
-  field(4, 'selfLink'),
-  field(5, 'uid'),
-  field(6, 'resourceVersion'),
-  field(7, 'generation', 'int64'),
-  field(8, 'creationTimestamp', 'time'),
-  field(9, 'deletionTimestamp', 'time', 'pointer'),
-  field(10, 'deletionGracePeriodSeconds', 'int64', 'pointer'),
-  map(11, 'labels'),
-  map(12, 'annotations'),
-  list(13, 'ownerReferences', ownerReference),
-  list(14, 'finalizers'),
-);
+/** The message of this name; the text may use it before its definition. */
+export function messageNamed(name: string): Message {
+  const message = messages.get(name) ?? { fields: [], convert: conversions[name] };
+  messages.set(name, message);
+  return message;
+}
 
-const metadata = part(1, 'metadata', objectMeta);
-
-const objectReference = message(
-  field(1, 'kind'),
-  field(2, 'namespace'),
-  field(3, 'name'),
-  field(4, 'uid'),
-  field(5, 'apiVersion'),
-  field(6, 'resourceVersion'),
-  field(7, 'fieldPath'),
-);
-
-// --- kinds ---
-
-const servicePort = message(
-  field(1, 'name'),
-  field(2, 'protocol'),
-  field(3, 'port', 'int32'),
-  field(4, 'targetPort', 'intOrString'),
-  field(5, 'nodePort', 'int32'),
-  field(6, 'appProtocol', 'string', 'pointer'),
-);
-
-const clientIPConfig = message(field(1, 'timeoutSeconds', 'int32', 'pointer'));
-
-const serviceSpec = message(
-  list(1, 'ports', servicePort),
-  map(2, 'selector'),
-  field(3, 'clusterIP'),
-  field(4, 'type'),
-  list(5, 'externalIPs'),
-  field(7, 'sessionAffinity'),
-  list(9, 'loadBalancerSourceRanges'),
-  field(11, 'externalTrafficPolicy'),
-  field(12, 'healthCheckNodePort', 'int32'),
-  field(13, 'publishNotReadyAddresses', 'bool'),
-  field(
-    14,
-    'sessionAffinityConfig',
-    message(field(1, 'clientIP', clientIPConfig, 'pointer')),
-    'pointer',
-  ),
-  list(18, 'clusterIPs'),
-  list(19, 'ipFamilies'),
-  field(22, 'internalTrafficPolicy', 'string', 'pointer'),
-  field(23, 'trafficDistribution', 'string', 'pointer'),
-);
-
-const ingress = message(
-  field(1, 'ip'),
-  field(2, 'hostname'),
-  field(3, 'ipMode', 'string', 'pointer'),
-);
-
-const serviceStatus = message(part(1, 'loadBalancer', message(list(1, 'ingress', ingress))));
-
-const nodeSpec = message(field(1, 'podCIDR'), list(7, 'podCIDRs'));
-
-const condition = message(
-  field(1, 'type'),
-  field(2, 'status'),
-  field(4, 'lastTransitionTime', 'time'),
-);
-
-const nodeAddress = message(
-  field(1, 'type', 'string', 'always'),
-  field(2, 'address', 'string', 'always'),
-);
-
-const nodeStatus = message(
-  map(2, 'allocatable', 'quantity'),
-  list(4, 'conditions', condition),
-  list(5, 'addresses', nodeAddress),
-  field(7, 'nodeInfo', message(field(7, 'kubeletVersion'))),
-);
-
-const containerPort = message(
-  field(1, 'name'),
-  field(3, 'containerPort', 'int32'),
-  field(4, 'protocol'),
-);
-
-const container = message(list(6, 'ports', containerPort), field(24, 'restartPolicy'));
-
-const podSpec = message(
-  list(2, 'containers', container),
-  field(10, 'nodeName'),
-  field(11, 'hostNetwork', 'bool'),
-  field(16, 'hostname'),
-  field(17, 'subdomain'),
-  list(20, 'initContainers', container),
-);
-
-const podStatus = message(
-  field(1, 'phase'),
-  list(2, 'conditions', condition),
-  field(6, 'podIP'),
-  list(12, 'podIPs', message(field(1, 'ip'))),
-);
-
-const endpointAddress = message(
-  field(1, 'ip', 'string', 'always'),
-  field(2, 'targetRef', objectReference, 'pointer'),
-  field(3, 'hostname'),
-  field(4, 'nodeName', 'string', 'pointer'),
-);
-
-const endpointSubset = message(
-  list(1, 'addresses', endpointAddress),
-  list(2, 'notReadyAddresses', endpointAddress),
-  list(
-    3,
-    'ports',
-    message(
-      field(1, 'name'),
-      field(2, 'port', 'int32', 'always'),
-      field(3, 'protocol'),
-      field(4, 'appProtocol', 'string', 'pointer'),
-    ),
-  ),
-);
-
-const named = message(field(1, 'name', 'string', 'always'));
-
-const endpoint = message(
-  nullableList(1, 'addresses'),
-  part(
-    2,
-    'conditions',
-    message(
-      field(1, 'ready', 'bool', 'pointer'),
-      field(2, 'serving', 'bool', 'pointer'),
-      field(3, 'terminating', 'bool', 'pointer'),
-    ),
-  ),
-  field(3, 'hostname', 'string', 'pointer'),
-  field(4, 'targetRef', objectReference, 'pointer'),
-  map(5, 'deprecatedTopology'),
-  field(6, 'nodeName', 'string', 'pointer'),
-  field(7, 'zone', 'string', 'pointer'),
-  field(8, 'hints', message(list(1, 'forZones', named), list(2, 'forNodes', named)), 'pointer'),
-);
-
-const slicePort = message(
-  field(1, 'name', 'string', 'pointer'),
-  field(2, 'protocol', 'string', 'pointer'),
-  field(3, 'port', 'int32', 'pointer'),
-  field(4, 'appProtocol', 'string', 'pointer'),
-);
-
-/** The message of the objects of each resource. */
-export const messages = {
-  nodes: message(metadata, field(2, 'spec', nodeSpec), field(3, 'status', nodeStatus)),
-  services: message(metadata, field(2, 'spec', serviceSpec), field(3, 'status', serviceStatus)),
-  pods: message(metadata, field(2, 'spec', podSpec), field(3, 'status', podStatus)),
-  endpoints: message(metadata, list(2, 'subsets', endpointSubset)),
-  endpointslices: message(
-    metadata,
-    nullableList(2, 'endpoints', endpoint),
-    nullableList(3, 'ports', slicePort),
-    field(4, 'addressType', 'string', 'always'),
-  ),
-} as const satisfies Record<string, Message>;
-
-/** An object of any kind, with nothing but its metadata. */
-export const metadataMessage = message(metadata);
-
-/** meta.v1.Status; of the causes, only the reasons are read. */
-export const statusMessage = message(
-  field(3, 'message'),
-  field(4, 'reason'),
-  field(
-    5,
-    'details',
-    message(list(4, 'causes', message(field(1, 'reason'))), field(5, 'retryAfterSeconds', 'int32')),
-  ),
-  field(6, 'code', 'int32'),
-);
-
-/** util.intstr.IntOrString; type 0 is the number. */
-export const intOrString = message(
-  field(1, 'type', 'int64'),
-  field(2, 'intVal', 'int32'),
-  field(3, 'strVal'),
-);
-/** resource.Quantity */
-export const quantity = message(field(1, 'string'));
-
-/** The entries of a map, which are messages, by the type of its values. */
-export const entries: Readonly<Record<Scalar, Message>> = Object.fromEntries(
-  (['string', 'int32', 'int64', 'bool', 'time', 'quantity', 'intOrString'] as const).map((type) => [
-    type,
-    message(field(1, 'key'), field(2, 'value', type)),
-  ]),
-) as Record<Scalar, Message>;
+for (const [, messageName = '', body = ''] of text.matchAll(/message (\w+) \{([^}]*)\}/g)) {
+  const { fields } = messageNamed(messageName);
+  for (const [, prefix, type = '', name = '', digits] of body.matchAll(fieldForm)) {
+    const isVarint = prefix === undefined && varints.includes(type);
+    const number = Number(digits);
+    fields[number] = {
+      tag: (number << 3) | (isVarint ? varintType : lengthType),
+      name,
+      label: prefix === undefined ? 'optional' : prefix === 'repeated ' ? 'repeated' : 'map',
+      type: scalars.includes(type) ? (type as Scalar) : messageNamed(type),
+    };
+  }
+}

@@ -19,11 +19,11 @@ import { eventTypes, WrongType } from '../json-fields.ts';
 import type { Known, Projection, Unreadable } from '../json-objects.ts';
 import { kinds, unreadable } from '../json-objects.ts';
 import { textLimit } from '../line-reader.ts';
-import { wordAt } from './metadata.ts';
 import { readObject } from './objects.ts';
-import { readRaw } from './proto-to-json.ts';
-import { metadataMessage, statusMessage } from './schema.ts';
-import { lengthType, readEnd, readInt64, readTag, readText, skip, tagOf } from './wire.ts';
+import { readMessage } from './read-message.ts';
+import type { Raw } from './schema.ts';
+import { messageNamed } from './schema.ts';
+import { lengthType, readInt64, readTag, skip, tagOf } from './wire.ts';
 
 /** The prefix of everything that Kubernetes writes as protobuf. */
 const magic = Buffer.from('k8s\0', 'latin1');
@@ -207,7 +207,8 @@ export function createListReader<R extends Resource>(resource: R, held: Held = {
             const head = nextField(state, whole, next);
             if (head === null) break;
             if (head.tag === tagOf(2)) {
-              yield readObject(resource, whole, head.from, head.to, at, held.previousPod);
+              const message = whole.subarray(head.from, head.to);
+              yield readObject(resource, message, at, held.previousPod);
             } else if (head.tag === tagOf(1)) readListMeta(state, whole, head);
             next = head.to;
           }
@@ -265,13 +266,21 @@ function readEnvelope(whole: Buffer): Head | null {
 }
 
 function readListMeta(state: ListState, bytes: Buffer, { from, to }: Head): void {
-  const cursor = { bytes, at: from };
-  while (cursor.at < to) {
-    const tag = readTag(cursor, to);
-    if (tag === tagOf(2)) state.resourceVersion = readText(cursor, to);
-    else if (tag === tagOf(3)) state.continueToken = readText(cursor, to);
-    else skip(cursor, tag, to);
-  }
+  const meta: ListMeta = decode('ListMeta', bytes.subarray(from, to));
+  state.resourceVersion = meta.resourceVersion ?? state.resourceVersion;
+  state.continueToken = meta.continue ?? state.continueToken;
+}
+
+interface ListMeta {
+  readonly resourceVersion?: string;
+  readonly continue?: string;
+}
+
+/** Decodes the message of this name in the schema. */
+function decode(name: string, bytes: Buffer): Raw {
+  const raw: Raw = {};
+  readMessage(messageNamed(name), { bytes, at: 0 }, bytes.length, raw);
+  return raw;
 }
 
 // --- watches ---
@@ -298,7 +307,7 @@ export function createWatchReader<R extends Resource>(
           for (let from = 0; ;) {
             const to = endOfFrame(state, whole, from);
             if (to === null) break;
-            yield readFrame(resource, whole, from + frameHead, to, at, held);
+            yield readFrame(resource, whole.subarray(from + frameHead, to), at, held);
             from = to;
           }
         }
@@ -327,133 +336,97 @@ function endOfFrame({ intake }: WatchState, whole: Buffer, at: number): number |
   return to;
 }
 
-/** A range of bytes; `to` is 0 where there is none. */
-interface Part {
-  from: number;
-  to: number;
+interface TypeMeta {
+  readonly apiVersion?: string;
+  readonly kind?: string;
 }
 
-/** What is found is read before anything else is looked for, so one will do. */
-const parts = { first: { from: 0, to: 0 }, second: { from: 0, to: 0 } };
+/** The object in an envelope: its kind, and its message. */
+interface Enveloped {
+  readonly kind: string;
+  readonly message: Buffer;
+}
 
-/** Fields 1 and 2 of a message, the last of each; they hold bytes. */
-function partsOf(bytes: Buffer, from: number, to: number): typeof parts {
-  const cursor = { bytes, at: from };
-  const { first, second } = parts;
-  first.to = second.to = 0;
-  while (cursor.at < to) {
-    const tag = readTag(cursor, to);
-    if (tag !== tagOf(1) && tag !== tagOf(2)) {
-      skip(cursor, tag, to);
-      continue;
-    }
-    const end = readEnd(cursor, to);
-    const part = tag === tagOf(1) ? first : second;
-    part.from = cursor.at;
-    part.to = end;
-    cursor.at = end;
+const noBytes = Buffer.alloc(0);
+
+/** Takes prefix and envelope off. */
+function unwrap(bytes: Buffer): Enveloped {
+  if (!hasPrefix(bytes)) {
+    throw new WrongType('', 'the prefix of protobuf', bytes.toString('latin1', 0, magic.length));
   }
-  return parts;
+  const unknown: { typeMeta?: TypeMeta; raw?: Buffer } = decode(
+    'Unknown',
+    bytes.subarray(magic.length),
+  );
+  return { kind: unknown.typeMeta?.kind ?? '', message: unknown.raw ?? noBytes };
 }
 
-/** The text of a part, which repeats from frame to frame. */
-const partText = (bytes: Buffer, { from, to }: Part): string =>
-  to === 0 ? '' : wordAt(bytes, from, to);
-
-/** A message with its type, out of prefix and envelope. */
-type Unwrapped = Part & { readonly apiVersion: string; readonly kind: string };
-
-function unwrap(bytes: Buffer, from: number, to: number): Unwrapped {
-  if (!hasPrefix(bytes, from, to)) {
-    const found = bytes.toString('latin1', from, Math.min(from + magic.length, to));
-    throw new WrongType('', 'the prefix of protobuf', found);
-  }
-  const { first, second } = partsOf(bytes, from + magic.length, to);
-  const isEmpty = second.to === 0;
-  const message = { from: isEmpty ? to : second.from, to: isEmpty ? to : second.to };
-  if (first.to === 0) return { apiVersion: '', kind: '', ...message };
-  partsOf(bytes, first.from, first.to);
-  return { apiVersion: partText(bytes, first), kind: partText(bytes, second), ...message };
-}
-
-function hasPrefix(bytes: Buffer, from: number, to: number): boolean {
-  for (let index = 0; index < magic.length; index++) {
-    if (bytes[from + index] !== magic[index]) return false;
-  }
-  return to - from >= magic.length;
-}
+const hasPrefix = (bytes: Buffer): boolean =>
+  bytes.length >= magic.length && bytes.readUInt32BE(0) === magic.readUInt32BE(0);
 
 function readFrame<R extends Resource>(
   resource: R,
-  bytes: Buffer,
-  from: number,
-  to: number,
+  frame: Buffer,
   at: number,
   { previousPod }: Held,
 ): WatchMessage<R> {
   try {
-    const event = hasPrefix(bytes, from, to) ? unwrap(bytes, from, to) : { from, to };
-    const { first, second } = partsOf(bytes, event.from, event.to);
-    const name = partText(bytes, first);
-    // The object, field 1 of field 2.
-    if (second.to !== 0) partsOf(bytes, second.from, second.to);
-    else first.to = 0;
-    const object = first.to === 0 ? unwrap(bytes, to, to) : unwrap(bytes, first.from, first.to);
-    if (name === 'BOOKMARK') return readBookmark(bytes, object);
-    if (name === 'ERROR') return { type: 'error', status: statusOf(bytes, object) };
-    const type = eventTypes.get(name);
-    if (type === undefined) throw new WrongType('type', 'a type of event', name);
-    if (object.kind !== kinds[resource]) {
-      throw new WrongType('kind', 'the kind that is watched', object.kind);
-    }
-    const projection = readObject(resource, bytes, object.from, object.to, at, previousPod);
-    const version = projection.object?.resourceVersion ?? readVersion(bytes, object);
+    const event: { type?: string; object?: { raw?: Buffer } } = decode(
+      'WatchEvent',
+      hasPrefix(frame) ? unwrap(frame).message : frame,
+    );
+    const { kind, message } = unwrap(event.object?.raw ?? noBytes);
+    if (event.type === 'BOOKMARK') return readBookmark(message);
+    if (event.type === 'ERROR') return { type: 'error', status: statusOf(message) };
+    const type = eventTypes.get(event.type);
+    if (type === undefined) throw new WrongType('type', 'a type of event', event.type ?? '');
+    if (kind !== kinds[resource]) throw new WrongType('kind', 'the kind that is watched', kind);
+    const projection = readObject(resource, message, at, previousPod);
+    const version = projection.object?.resourceVersion ?? readVersion(message);
     return { type, projection, version };
   } catch (error) {
     return { type: 'unreadable', problem: streamProblem(resource, error) };
   }
 }
 
-interface Metadata {
-  readonly resourceVersion?: string;
-  readonly annotations?: Readonly<Record<string, string>>;
+interface AnyObjectMessage {
+  readonly metadata?: {
+    readonly resourceVersion?: string;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
 }
 
-/** The metadata of an object of any kind: they have it in field 1. */
-function readMetadata(bytes: Buffer, { from, to }: Part): Metadata {
-  const raw: { metadata?: Metadata } = {};
-  readRaw(metadataMessage, { bytes, at: from }, to, raw);
-  return raw.metadata ?? {};
-}
-
-function readBookmark(bytes: Buffer, object: Part): WatchMessage<never> {
-  const { resourceVersion = '', annotations = {} } = readMetadata(bytes, object);
+function readBookmark(message: Buffer): WatchMessage<never> {
+  const { metadata = {} }: AnyObjectMessage = decode('AnyObject', message);
+  const { resourceVersion = '', annotations = {} } = metadata;
   const initialEventsEnd = annotations['k8s.io/initial-events-end'] === 'true';
   return { type: 'bookmark', resourceVersion, initialEventsEnd };
 }
 
-/** The version of an object that cannot be read otherwise. */
-function readVersion(bytes: Buffer, object: Part): string {
+/** The version of an object that cannot be read otherwise; '' if that cannot be read either. */
+function readVersion(message: Buffer): string {
   try {
-    return readMetadata(bytes, object).resourceVersion ?? '';
+    const { metadata }: AnyObjectMessage = decode('AnyObject', message);
+    return metadata?.resourceVersion ?? '';
   } catch (error) {
     if (error instanceof WrongType) return '';
     throw error;
   }
 }
 
-// --- what the server says instead ---
+// --- statuses ---
 
-interface Details {
-  readonly retryAfterSeconds?: number;
-  readonly causes?: readonly { readonly reason?: string }[];
+interface StatusMessage extends Partial<Pick<Status, 'code' | 'reason' | 'message'>> {
+  readonly details?: {
+    readonly retryAfterSeconds?: number;
+    readonly causes?: readonly { readonly reason?: string }[];
+  };
 }
 
-function statusOf(bytes: Buffer, { from, to }: Part): Status {
-  const raw: Partial<Status> & { details?: Details } = {};
-  readRaw(statusMessage, { bytes, at: from }, to, raw);
-  const { code = 0, reason = '', message = '', details = {} } = raw;
-  const { retryAfterSeconds = 0, causes = [] } = details;
+function statusOf(bytes: Buffer): Status {
+  const status: StatusMessage = decode('Status', bytes);
+  const { code = 0, reason = '', message = '', details } = status;
+  const { retryAfterSeconds = 0, causes = [] } = details ?? {};
   return {
     code,
     reason,
@@ -463,12 +436,12 @@ function statusOf(bytes: Buffer, { from, to }: Part): Status {
   };
 }
 
-/** The Status that is the body of an answer which is no success; null where it is none. */
+/** The Status in the body of an error response; null if the body is something else. */
 export function readStatus(body: Uint8Array): Status | null {
   const bytes = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
   try {
-    const object = unwrap(bytes, 0, bytes.length);
-    return object.kind === 'Status' ? statusOf(bytes, object) : null;
+    const { kind, message } = unwrap(bytes);
+    return kind === 'Status' ? statusOf(message) : null;
   } catch (error) {
     if (error instanceof WrongType) return null;
     throw error;

@@ -1,17 +1,12 @@
-// The wire format of protocol buffers, read in place: varints, tags, lengths, strings.
-//
-// A message is a range of bytes; nothing of it is copied but the strings that are wanted, and these
-// never refer to the bytes. Whoever reads a field of a message must know its number and wire type.
-// What is not known is skipped by its wire type, which is how the format stays open to new fields.
+// Reads the wire format of protocol buffers in place: varints, tags, lengths and strings.
 //
 // Follows the decoders that gogo/protobuf generates for k8s.io/api@v0.36.3 (generated.pb.go): an
-// int32 is what is left of a varint after 32 bits, a bool is any varint but 0, groups are skipped.
-// Left out: fixed-size numbers (none of the objects read here has one; they are skipped) and UTF-8
-// that is none, which becomes U+FFFD as it does in JSON.
+// int32 is the low 32 bits of a varint, a bool is any varint but 0, and groups are skipped. Bytes
+// that are not UTF-8 become U+FFFD, as in JSON. Left out: fixed-size numbers, which no object has.
 
 import { WrongType } from '../json-fields.ts';
 
-/** Where a reader is. One is made for each input, and is moved by whatever reads from it. */
+/** A position in an input. Each function that reads a value moves it behind the value. */
 export interface Cursor {
   readonly bytes: Buffer;
   at: number;
@@ -28,9 +23,6 @@ export const lengthType = 2;
 
 /** The tag of a field that holds a string, bytes or a message. */
 export const tagOf = (field: number): number => (field << 3) | lengthType;
-
-/** The tag of a field that holds an integer or bool. */
-export const varintTagOf = (field: number): number => (field << 3) | varintType;
 
 /** The next varint, of which the low 32 bits are kept, as a signed number. */
 export function readInt32(cursor: Cursor, end: number): number {
@@ -133,124 +125,10 @@ function skipGroup(cursor: Cursor, end: number): void {
   }
 }
 
-/** The string of these bytes, which are UTF-8: to name that costs more than to leave it out. */
-export function textOf(bytes: Buffer, from: number, to: number): string {
-  return from === to ? '' : bytes.toString(undefined, from, to);
-}
-
-/** A string that begins, with its length. */
+/** The string that begins with its length. */
 export function readText(cursor: Cursor, end: number): string {
   const to = readEnd(cursor, end);
-  const text = textOf(cursor.bytes, cursor.at, to);
+  const { bytes, at } = cursor;
   cursor.at = to;
-  return text;
-}
-
-// --- what repeats ---
-
-/**
- * What has been made of ranges of bytes, by their content: for values that are the same in many
- * objects, as the labels that a template gives its pods, and that cost more to read than to find.
- * A table of open addressing over copies of the bytes; when either is full, all is forgotten.
- */
-export interface ByteCache<T> {
-  readonly copies: Buffer;
-  used: number;
-  count: number;
-  readonly hashes: Int32Array;
-  /** Where the copy of each entry begins and ends. */
-  readonly starts: Int32Array;
-  readonly ends: Int32Array;
-  readonly values: (T | undefined)[];
-}
-
-/** A cache of at most `entries` (a power of two) values over `room` bytes in all. */
-export function createByteCache<T>(entries: number, room: number): ByteCache<T> {
-  const slots = 2 * entries;
-  return {
-    copies: Buffer.alloc(room),
-    used: 0,
-    count: 0,
-    hashes: new Int32Array(slots),
-    starts: new Int32Array(slots),
-    ends: new Int32Array(slots),
-    values: new Array<T | undefined>(slots).fill(undefined),
-  };
-}
-
-/** What `make` makes of these bytes, now or before; equal bytes must make equal values. */
-export function cached<T>(
-  cache: ByteCache<T>,
-  bytes: Buffer,
-  from: number,
-  to: number,
-  make: (bytes: Buffer, from: number, to: number) => T,
-): T {
-  const hash = hashOf(bytes, from, to);
-  const mask = cache.hashes.length - 1;
-  let slot = hash & mask;
-  for (let value = cache.values[slot]; value !== undefined; value = cache.values[slot]) {
-    if (cache.hashes[slot] === hash && isCopy(cache, slot, bytes, from, to)) return value;
-    slot = (slot + 1) & mask;
-  }
-  const value = make(bytes, from, to);
-  keep(cache, hash, bytes, from, to, value);
-  return value;
-}
-
-/** Four bytes at a time, mixed as MurmurHash3 mixes. */
-function hashOf(bytes: Buffer, from: number, to: number): number {
-  let hash = to - from;
-  let at = from;
-  for (; at + 4 <= to; at += 4) {
-    const low = (bytes[at] ?? 0) | ((bytes[at + 1] ?? 0) << 8);
-    const word = low | ((bytes[at + 2] ?? 0) << 16) | ((bytes[at + 3] ?? 0) << 24);
-    hash = Math.imul(hash ^ Math.imul(word, 0xcc9e2d51), 0x85ebca6b);
-    hash ^= hash >>> 15;
-  }
-  for (; at < to; at++) hash = Math.imul(hash ^ (bytes[at] ?? 0), 0xc2b2ae35);
-  return hash ^ (hash >>> 16);
-}
-
-function isCopy<T>(
-  cache: ByteCache<T>,
-  slot: number,
-  bytes: Buffer,
-  from: number,
-  to: number,
-): boolean {
-  const { copies } = cache;
-  const start = cache.starts[slot] ?? 0;
-  const length = to - from;
-  if ((cache.ends[slot] ?? 0) - start !== length) return false;
-  for (let index = 0; index < length; index++) {
-    if (copies[start + index] !== bytes[from + index]) return false;
-  }
-  return true;
-}
-
-function keep<T>(
-  cache: ByteCache<T>,
-  hash: number,
-  bytes: Buffer,
-  from: number,
-  to: number,
-  value: T,
-): void {
-  const { copies, hashes, starts, ends, values } = cache;
-  if (to - from > copies.length) return;
-  if (2 * cache.count >= hashes.length || cache.used + to - from > copies.length) {
-    values.fill(undefined);
-    cache.count = cache.used = 0;
-  }
-  const mask = hashes.length - 1;
-  let slot = hash & mask;
-  while (values[slot] !== undefined) slot = (slot + 1) & mask;
-  hashes[slot] = hash;
-  starts[slot] = cache.used;
-  bytes.copy(copies, cache.used, from, to);
-  cache.used += to - from;
-  ends[slot] = cache.used;
-  values[slot] = value;
-  cache.count++;
+  return at === to ? '' : bytes.toString(undefined, at, to);
 }

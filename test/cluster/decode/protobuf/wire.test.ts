@@ -3,8 +3,6 @@ import { describe, expect, test } from 'vitest';
 
 import { WrongType } from '../../../../src/cluster/decode/json-fields.ts';
 import {
-  cached,
-  createByteCache,
   readBool,
   readEnd,
   readInt32,
@@ -13,8 +11,6 @@ import {
   readText,
   skip,
   tagOf,
-  textOf,
-  varintTagOf,
 } from '../../../../src/cluster/decode/protobuf/wire.ts';
 
 /** A varint as protocol buffers write it. */
@@ -73,7 +69,7 @@ describe('fields', () => {
     const bytes = Buffer.from([0x0a, 0x08, 0x92, 0x01, 0x02]);
     const cursor = at(bytes);
     expect(readTag(cursor, 5)).toBe(tagOf(1));
-    expect(readTag(cursor, 5)).toBe(varintTagOf(1));
+    expect(readTag(cursor, 5)).toBe(8);
     expect(readTag(cursor, 5)).toBe(tagOf(18));
     expect(() => readTag(cursor, 5)).toThrow('the number of a field');
   });
@@ -110,58 +106,5 @@ describe('fields', () => {
     const bytes = Buffer.from(text);
     const all = Buffer.concat([Buffer.alloc(before), varint(BigInt(bytes.length)), bytes]);
     expect(readText(at(all, before), all.length)).toBe(bytes.toString());
-    expect(textOf(bytes, 0, bytes.length)).toBe(bytes.toString());
-  });
-});
-
-describe('createByteCache', () => {
-  const ranges = fc.array(fc.tuple(fc.nat(40), fc.nat(12)), { minLength: 1, maxLength: 60 });
-
-  property.prop([fc.uint8Array({ minLength: 60, maxLength: 60 }), ranges])(
-    'gives what would be made, although it forgets',
-    (noise, ranges) => {
-      const bytes = Buffer.from(noise);
-      const cache = createByteCache<string>(8, 40);
-      for (const [from, length] of ranges) {
-        const found = cached(cache, bytes, from, from + length, textOf);
-        expect(found).toBe(textOf(bytes, from, from + length));
-      }
-    },
-  );
-
-  test('makes equal bytes once, wherever they stand', () => {
-    const cache = createByteCache<object>(4, 64);
-    const make = () => ({});
-    const first = cached(cache, Buffer.from('abcde abcde'), 0, 5, make);
-    expect(cached(cache, Buffer.from('abcde abcde'), 6, 11, make)).toBe(first);
-    expect(cached(cache, Buffer.from('abcdf'), 0, 5, make)).not.toBe(first);
-    expect(cached(cache, Buffer.from('abcd'), 0, 4, make)).not.toBe(first);
-  });
-
-  test('holds no more than it may, and nothing that is larger than that', () => {
-    const cache = createByteCache<number>(4, 64);
-    let made = 0;
-    const make = () => made++;
-    for (let round = 0; round < 3; round++) {
-      for (let value = 0; value < 100; value++) {
-        const bytes = Buffer.alloc(10, value);
-        cached(cache, bytes, 0, 10, make);
-        expect(cache.count).toBeLessThanOrEqual(4);
-        expect(cache.used).toBeLessThanOrEqual(64);
-      }
-    }
-    expect(made).toBe(300);
-    const long = Buffer.alloc(65);
-    expect(cached(cache, long, 0, 65, make)).toBe(300);
-    expect(cached(cache, long, 0, 65, make)).toBe(301);
-  });
-
-  test('keeps a copy of the bytes', () => {
-    const cache = createByteCache<string>(4, 64);
-    const bytes = Buffer.from('abc');
-    cached(cache, bytes, 0, 3, textOf);
-    bytes.write('xyz');
-    expect(cached(cache, bytes, 0, 3, textOf)).toBe('xyz');
-    expect(cached(cache, Buffer.from('abc'), 0, 3, () => 'made again')).toBe('abc');
   });
 });
