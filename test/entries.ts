@@ -1,16 +1,16 @@
 // What the tests of the loop share: entries as the doors make them, and an auditor that collects
 // what opens. The Service selects pods that are not there, so both of its outputs are missing.
 
+import { auditorDefaults } from './auditor-defaults.ts';
 import type { Finding } from '../src/audit/finding/catalogue.ts';
 import type { InputState } from '../src/audit/pending/progress.ts';
 import type { Auditor, AuditorOptions, Entry } from '../src/auditor/auditor.ts';
 import { createAuditor } from '../src/auditor/auditor.ts';
-import { reportOf } from '../src/auditor/reports.ts';
+import { createReport } from '../src/auditor/queries.ts';
 import { project } from '../src/cluster/decode/json-objects.ts';
 import type { RecordingEntry } from '../src/cluster/files/recording.ts';
 import type { AnyObject, Resource } from '../src/model/objects.ts';
 import { resources } from '../src/model/objects.ts';
-import { throwProblem } from './problems.ts';
 
 export const service = {
   metadata: { name: 'web', namespace: 'shop', uid: 'web', resourceVersion: '1' },
@@ -53,10 +53,8 @@ export function auditorOf(
 ): { auditor: Auditor; opened: Finding[] } {
   const opened: Finding[] = [];
   const auditor = createAuditor({
+    ...auditorDefaults,
     settle,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
     onOpen: (finding) => opened.push(finding),
     ...more,
   });
@@ -64,7 +62,7 @@ export function auditorOf(
 }
 
 export const report = (auditor: Auditor, namespace: string | null = null) =>
-  reportOf(auditor, { kind: 'replay', sources: ['test'], namespace, problems: [] });
+  createReport(auditor, { kind: 'replay', sources: ['test'], namespace, problems: [] });
 
 export async function* stream(entries: readonly RecordingEntry[]): AsyncGenerator<RecordingEntry> {
   for (const entry of entries) yield await Promise.resolve(entry);

@@ -1,16 +1,19 @@
-// The loop that every command runs, from whichever door its input comes:
+// The auditor: applies the entries of an input to the store and to the audits.
 //
-//   recording.ts ─┐ entry      ┌──────► store ──► change ──► ledger ──► settle ──► findings
-//   kwok.ts ──────┼──────► Auditor.take           │            └──► convergence samples
-//   dump.ts ──────┘            │                  └──► fill, sizes, trigger samples, journeys
-//                              └──► unreadable objects ──► unknown
+//   entry ──► store ──► change ──► service auditor ──► pending findings ──► findings
+//     │                   ├──────► node rules ────────────────┘
+//     │                   └──────► samples, journeys
+//     └─────► unreadable object ──► unknown outputs
 //
-// Nothing is judged before every resource that the input promises is complete; what is missing when
-// the input ends is not known, and the outputs that need it are unknown. Time is the input's own.
+// The audit begins when every resource that the input promises is complete, or when the input
+// ends. Outputs that need a missing resource are unknown. The caller passes the time in, either
+// with an entry or with `advance`.
 
 import type { FleetEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
-import type { Journey } from '../audit/measure/journey.ts';
+import { countProgrammed, countStage } from '../audit/measure/journey-lag.ts';
+import type { Journey, OpenJourneys } from '../audit/measure/journey.ts';
+import { observe } from '../audit/measure/lag.ts';
 import type { PacketTrace } from '../audit/node/audit-node.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { Confirmer } from '../audit/pending/confirm.ts';
@@ -21,98 +24,102 @@ import type { WatchProgress } from '../audit/pending/progress.ts';
 import { createWatchProgress, staleGrace } from '../audit/pending/progress.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { createServiceAuditor } from '../audit/service/auditor.ts';
-import type { AuditContext } from '../audit/service/cache.ts';
 import type { LiveEntry } from '../cluster/decode/entry.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import type { Store } from '../cluster/store/store.ts';
 import { createStore, heldObjects } from '../cluster/store/store.ts';
-import type { Key, UnreadableObject, Pod, Resource, WatchEvent } from '../model/objects.ts';
+import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
 import { unreadableKey } from '../model/objects.ts';
 import type { Steps } from '../model/run-to-end.ts';
 import { runToEnd } from '../model/run-to-end.ts';
 import type { Scope } from '../model/scope.ts';
-import { isInNamespaces, isInScope, wholeCluster } from '../model/scope.ts';
-import type { OpenedFindings } from '../output/metrics/state.ts';
+import { isInNamespaces, isInScope } from '../model/scope.ts';
 import { countOpened } from '../output/metrics/state.ts';
 import type { DetectedRelease } from '../shadow/detect-release.ts';
 import { assumedRelease, chooseRelease, detectRelease } from '../shadow/detect-release.ts';
 import type { Release } from '../shadow/release.ts';
-import type { Measured, Measuring } from './measurements.ts';
-import { createMeasuring } from './measurements.ts';
 import type { GivenRules, NodeRules } from './node-rules.ts';
 import { createNodeRules } from './node-rules.ts';
-import { createServiceTotals } from './totals.ts';
+import type { JourneyTracker } from './open-journeys.ts';
+import {
+  advanceJourneys,
+  advanceJourneysOnNode,
+  createJourneyTracker,
+  restartJourneys,
+  trackPod,
+} from './open-journeys.ts';
+import type { Samples } from './samples.ts';
+import { addConvergence, addJourney, countChange, createSamples } from './samples.ts';
+import type { ServiceTotals } from './totals.ts';
+import { createServiceTotals, markChanged, refreshTotals } from './totals.ts';
 
 export interface AuditorOptions {
-  /** Seconds that a difference may stand before it is a finding; 0 for input of one moment. */
+  /** Seconds that a difference must persist before it is a finding; 0 for a dump. */
   readonly settle: number;
-  /** null: the one that the input names, else the newest. */
+  /** `null`: the release that the input names, else the newest. */
   readonly release: Release | null;
   readonly maxEndpointsPerSlice: number;
-  /** What is audited; without it, everything. */
-  readonly scope?: Scope;
-  /** The input is live, so that differences must be confirmed before they are findings. */
-  readonly live?: boolean;
-  readonly onOpen?: (finding: Finding) => void;
-  readonly onResolve?: (finding: Finding) => void;
-  /** What of the nodes' rules cannot be read. */
+  readonly scope: Scope;
+  /** The input is live, so differences are confirmed before they become findings. */
+  readonly live: boolean;
+  readonly onOpen: (finding: Finding) => void;
+  readonly onResolve: (finding: Finding) => void;
+  /** Called for rules and configurations of nodes that cannot be read. */
   readonly onProblem: OnProblem;
-  /** A journey of a pod ended (measure/journey.ts). */
-  readonly onJourney?: (journey: Journey) => void;
+  /** Called when a journey ends (audit/measure/journey.ts). */
+  readonly onJourney: (journey: Journey) => void;
 }
 
 export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | FleetEntry;
 
 export interface Auditor {
+  readonly options: AuditorOptions;
   take(entry: Entry): void;
-  /** The same in small steps, between which others may work; they may take in nothing else. */
+  /** Takes an entry in small steps. The caller runs all steps before it takes another entry. */
   takeInSteps(entry: Entry): Steps;
-  /** Opens what has stood for the window by `at`, on the input's clock. */
+  /** Sets the input's clock, and opens the differences whose settle window has ended. */
   advance(at: number): void;
-  /** When the next difference becomes a finding; null when none is pending. */
+  /** When the next settle window ends; `null` if no difference is pending. */
   nextAt(): number | null;
   readonly store: Store;
   readonly findings: PendingFindings;
-  /** These two as the options say. */
-  readonly live: boolean;
-  readonly maxEndpointsPerSlice: number;
   readonly progress: WatchProgress;
   readonly confirmer: Confirmer;
-  /** What was judged on nodes, as of now; null: nothing is told of any node's rules. */
+  readonly samples: Samples;
+  readonly journeys: OpenJourneys;
+  /** Brings the sums over all Services up to date and returns them. */
+  refreshTotals(): ServiceTotals;
+  /** The verdicts of nodes; `null` if no rules of a node are known. */
   nodes(): NodesSummary | null;
-  /** Packets of a Service port through the rules of a node; null: these are not known. */
+  /** Packets to a Service port through the rules of a node; `null` if these are unknown. */
   walked(node: string, service: Key, port: string): PacketTrace[] | null;
-  /** Frontends of nodes that differ from what must be there, by what their agents tell. */
+  /** Frontends whose digest, as the agents report it, differs from the desired one. */
   divergent(): number;
-  readonly measured: Measured;
-  /** Resources that have not been seen for long enough that verdicts are unknown. */
+  /** Resources whose watch has been lost for long enough that verdicts are unknown. */
   stale(): ReadonlySet<Resource>;
-  /** Resources whose first list is awaited. */
+  /** Resources whose first list is not complete. */
   awaited(): readonly Resource[];
-  /** null until the input has named its release and every resource is complete. */
+  /** `null` until the input has named its release and every resource is complete. */
   serviceAuditor(): ServiceAuditor | null;
-  release(): Release;
-  /** What told that release. */
-  releaseBy(): DetectedRelease['by'];
-  /** The version that the input names, null where it names none. */
+  /** The release that is shadowed, and where it comes from. */
+  released(): DetectedRelease;
+  /** The version that the input names; `null` if it names none. */
   kubernetes(): string | null;
-  /** The input's clock, and where it began; null before the first entry that tells the time. */
+  /** The input's clock; `null` before the first entry with a time. */
   now(): number | null;
   startedAt(): number | null;
-  /** Whether a recording has the end that its recorder wrote; null: there is no such end (yet). */
+  /** Whether a recording has the end that its recorder wrote; `null` if no end was read. */
   complete(): boolean | null;
   /** Input that was not used, by reason. */
   dropped(): Readonly<Record<string, number>>;
-  /** The latest version of a pod, for readers that need it. */
-  previousPod(key: Key): Pod | undefined;
 }
 
-/** Resolved findings that are kept for reports and pages; more are counted. */
+/** How many resolved findings are kept for reports and pages. Older ones are counted. */
 const keptFindings = 10_000;
 
-/** Live, more differences than these are looked at in several goes, so that nobody waits long. */
+/** Live, at most this many differences are evaluated at once. */
 export const openedAtOnce = 256;
 
 interface State {
@@ -120,59 +127,67 @@ interface State {
   readonly complete: Set<Resource>;
   readonly store: Store;
   readonly findings: PendingFindings;
-  readonly losses: Map<string, UnreadableObject>;
-  readonly measuring: Measuring;
   readonly progress: WatchProgress;
   readonly nodeRules: NodeRules;
-  /** Has a Service counted anew. */
-  touch: (key: Key) => void;
-  /** Judging began with the entry that is taken in. */
-  began: boolean;
+  readonly samples: Samples;
+  readonly journeys: JourneyTracker;
+  /** Objects whose latest version could not be read, by their key. */
+  readonly unreadable: Map<string, UnreadableObject>;
   promised: readonly Resource[] | null;
   kubernetes: string | null;
   guessed: DetectedRelease;
   services: ServiceAuditor | null;
+  totals: ServiceTotals;
   now: number | null;
   startedAt: number | null;
   whole: boolean | null;
-  unreadable: number;
-  skipped: number;
+  unreadableCount: number;
+  skippedCount: number;
 }
 
 export function createAuditor(options: AuditorOptions): Auditor {
   const complete = new Set<Resource>();
-  const opened: OpenedFindings = {};
+  const store = createStore(complete);
+  const samples = createSamples();
   const progress = createWatchProgress();
   const confirmer = createConfirmer(progress, () => state.services);
   const findings = createPendingFindings({
     window: options.settle,
     keep: keptFindings,
-    ...(options.live === true ? { burst: openedAtOnce } : {}),
-    admit: (due) =>
-      options.live === true ? confirmer.admit(due) : !progress.isBlind(due.item.output),
-    onOpenDifference: ({ namespace, service }) => {
-      state.touch(`${namespace}/${service}`);
+    ...(options.live ? { burst: openedAtOnce } : {}),
+    admit: (due) => (options.live ? confirmer.admit(due) : !progress.isBlind(due.item.output)),
+    onOpenDifference({ namespace, service }) {
+      if (state.services !== null) {
+        markChanged(state.totals, state.services, `${namespace}/${service}`);
+      }
     },
     onOpen(finding) {
-      countOpened(opened, finding);
-      options.onOpen?.(finding);
+      countOpened(samples.opened, finding);
+      options.onOpen(finding);
     },
-    onResolve: (finding) => options.onResolve?.(finding),
+    onResolve: options.onResolve,
   });
-  const store = createStore(complete);
-  const measuring = createMeasuring({
-    listers: store.listers,
-    opened,
-    tally: createServiceTotals(assumedRelease.release, options.maxEndpointsPerSlice),
-    onJourney: (journey) => options.onJourney?.(journey),
+  const journeys = createJourneyTracker(store.listers, {
+    onStage(journey, stage) {
+      countStage(samples.travel, journey, stage);
+    },
+    onEnd(journey) {
+      addJourney(samples, journey);
+      options.onJourney(journey);
+    },
   });
   const nodeRules = createNodeRules({
     listers: store.listers,
     settle: findings,
-    onReading: measuring.lags.nodeJudged,
-    onConvergence: measuring.lags.converged,
+    onReading(reading) {
+      for (const lag of reading.programmed) countProgrammed(samples.travel, lag);
+      advanceJourneysOnNode(journeys, reading);
+    },
+    onConvergence(sample) {
+      addConvergence(samples, sample);
+    },
     window: options.settle,
-    minor: () => releasedFor(state).release.minor,
+    minor: () => releasedOf(state).release.minor,
     onProblem: options.onProblem,
   });
   const state: State = {
@@ -180,149 +195,156 @@ export function createAuditor(options: AuditorOptions): Auditor {
     complete,
     store,
     findings,
-    losses: new Map(),
-    measuring,
-    touch: () => undefined,
-    began: false,
     progress,
     nodeRules,
+    samples,
+    journeys,
+    unreadable: new Map(),
     promised: null,
     kubernetes: null,
     guessed: assumedRelease,
     services: null,
+    totals: createServiceTotals(assumedRelease.release, options.maxEndpointsPerSlice),
     now: null,
     startedAt: null,
     whole: null,
-    unreadable: 0,
-    skipped: 0,
+    unreadableCount: 0,
+    skippedCount: 0,
   };
-  return auditorOf(state, confirmer);
+  return handleOf(state, confirmer);
 }
 
-function auditorOf(state: State, confirmer: Confirmer): Auditor {
-  const { store, findings, measuring, progress } = state;
+function handleOf(state: State, confirmer: Confirmer): Auditor {
+  const { options, store, findings, progress, samples, nodeRules } = state;
   return {
-    live: state.options.live === true,
+    options,
     take: (entry) => {
-      runToEnd(timed(state, entry));
+      runToEnd(takeInSteps(state, entry));
     },
-    takeInSteps: (entry) => timed(state, entry),
+    takeInSteps: (entry) => takeInSteps(state, entry),
     advance: (at) => {
-      tick(state, at);
+      advance(state, at);
     },
     nextAt: () => (state.services === null ? null : findings.nextAt()),
     store,
     findings,
     progress,
     confirmer,
-    nodes: () => state.nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
-    walked: (...asked) => state.nodeRules.nodes()?.tracePort(...asked) ?? null,
-    maxEndpointsPerSlice: state.options.maxEndpointsPerSlice,
-    divergent: () => state.nodeRules.divergent(),
-    measured: measuring.measured,
+    samples,
+    journeys: state.journeys.journeys,
+    refreshTotals() {
+      if (state.services !== null) refreshTotals(state.totals, state.services);
+      return state.totals;
+    },
+    nodes: () => nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
+    walked: (node, service, port) => nodeRules.nodes()?.tracePort(node, service, port) ?? null,
+    divergent: () => nodeRules.divergent(),
     stale: () => progress.unseenFor(staleGrace, state.now ?? 0),
-    awaited: () => (state.promised ?? []).filter((one) => !state.complete.has(one)),
+    awaited: () => (state.promised ?? []).filter((resource) => !state.complete.has(resource)),
     serviceAuditor: () => state.services,
-    release: () => releasedFor(state).release,
-    releaseBy: () => releasedFor(state).by,
+    released: () => releasedOf(state),
     kubernetes: () => state.kubernetes,
     now: () => state.now,
     startedAt: () => state.startedAt,
     complete: () => state.whole,
-    dropped: () => {
-      const unreadable = state.unreadable + state.nodeRules.unreadable();
-      return { ...store.dropped, unreadable, skipped: state.skipped };
+    dropped() {
+      const unreadable = state.unreadableCount + nodeRules.unreadable();
+      return { ...store.dropped, unreadable, skipped: state.skippedCount };
     },
-    previousPod: (key) => store.listers.pods.get(key),
   };
 }
 
-const releasedFor = ({ options, kubernetes, guessed }: State): DetectedRelease =>
+const releasedOf = ({ options, kubernetes, guessed }: State): DetectedRelease =>
   chooseRelease(options.release, kubernetes, guessed);
 
-/** Takes in an entry and notes for how long that kept the process busy, pauses left out. */
-function* timed(state: State, entry: Entry): Steps {
-  const steps = takeInSteps(state, entry);
+/** The only place that advances the clock. */
+function advance(state: State, at: number): void {
+  state.startedAt ??= at;
+  state.now = Math.max(state.now ?? at, at);
+  if (state.services !== null) state.findings.advance(state.now);
+}
+
+/** The time of an entry on the input's clock; `null` if it has none. */
+function timeOf(entry: Entry): number | null {
+  if (entry.kind === 'event') return entry.event.at;
+  if ('at' in entry) return entry.at;
+  return entry.kind === 'end' ? entry.newest : null;
+}
+
+/** Takes an entry, and measures how long that kept the process busy, without the pauses. */
+function* takeInSteps(state: State, entry: Entry): Steps {
+  const before = state.services;
+  const steps = dispatch(state, entry);
   let seconds = 0;
-  state.began = false;
   for (;;) {
-    const asked = performance.now();
+    const started = performance.now();
     const isDone = steps.next().done;
-    seconds += (performance.now() - asked) / 1000;
+    seconds += (performance.now() - started) / 1000;
     if (isDone === true) break;
     yield;
   }
-  state.measuring.took(seconds, state.began);
+  const { full, change } = state.samples.durations;
+  observe(state.services === before ? change : full, seconds);
 }
 
-function* takeInSteps(state: State, entry: Entry): Steps {
+function* dispatch(state: State, entry: Entry): Steps {
+  const at = timeOf(entry);
+  if (at !== null) advance(state, at);
   switch (entry.kind) {
-    case 'header':
-      tick(state, entry.at);
-      yield* takeHeader(state, entry);
-      break;
     case 'event':
-      tick(state, entry.event.at);
-      yield* takeEvent(state, entry.event);
-      break;
     case 'object':
       yield* takeEvent(state, entry.event);
+      break;
+    case 'header':
+      yield* takeHeader(state, entry);
       break;
     case 'list':
       state.complete.add(entry.resource);
       break;
     case 'synced':
-      tick(state, entry.at);
-      yield* complete(state, entry.resource, entry.at);
+      yield* completeList(state, entry.resource, entry.at);
       break;
     case 'unreadable':
-      if ('at' in entry) tick(state, entry.at);
       yield* takeUnreadable(state, 'type' in entry ? entry.type : null, entry.lost);
       break;
     case 'progress':
-      tick(state, entry.at);
       state.progress.bookmark(entry.resource, entry.resourceVersion, entry.at);
       break;
     case 'watch':
-      tick(state, entry.at);
-      yield* turn(state, entry);
+      yield* takeWatchState(state, entry);
       break;
     case 'node-config':
     case 'node-rules':
-      tick(state, entry.at);
-      state.nodeRules.take(entry, entry.at);
-      break;
     case 'given-rules':
-      state.nodeRules.take(entry, state.now ?? 0);
+      state.nodeRules.take(entry, at ?? state.now ?? 0);
       break;
     case 'node-report':
+      // The desired state of a node is unknown while its input is stale.
+      if (!state.progress.isBlind('node')) yield* state.nodeRules.takeAgentEntry(entry);
+      break;
     case 'node-unseen':
-      tick(state, entry.at);
-      // What a node should do is not known while what it is told cannot be seen.
-      if (entry.kind === 'node-report' && state.progress.isBlind('node')) break;
       yield* state.nodeRules.takeAgentEntry(entry);
       break;
     case 'clock':
-      tick(state, entry.at);
       break;
     case 'end':
       yield* finish(state, entry);
   }
 }
 
-/** What will be delivered; or that the control plane became another, which may judge otherwise. */
+/** A header names the resources that follow, or a new version of the control plane. */
 function* takeHeader(
   state: State,
   { kubernetes, resources, at }: Entry & { readonly kind: 'header' },
 ): Steps {
-  const before = releasedFor(state).release;
+  const before = releasedOf(state).release;
   state.kubernetes = kubernetes;
   state.promised ??= resources;
-  if (state.services !== null && releasedFor(state).release !== before) yield* begin(state, at);
+  if (state.services !== null && releasedOf(state).release !== before) yield* begin(state, at);
 }
 
-/** A first list is complete, or one that was not expected any more. */
-function* complete(state: State, resource: Resource, at: number): Steps {
+/** The first list of a resource is complete, perhaps of one that became permitted later. */
+function* completeList(state: State, resource: Resource, at: number): Steps {
   const isNew = !state.complete.has(resource);
   state.store.listed(resource);
   state.complete.add(resource);
@@ -330,19 +352,19 @@ function* complete(state: State, resource: Resource, at: number): Steps {
   if (isReady && (state.services === null || isNew)) yield* begin(state, at);
 }
 
-/** Seconds for which at least a difference must be seen to stand after it could not be seen. */
+/** A difference must be seen for this many seconds after its watch was lost. */
 const leastSight = 5;
 
-function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
+function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Steps {
   const { progress, findings, services } = state;
   const { resource, at } = entry;
   for (const { output, from, to, missed } of progress.setState(resource, entry.state, at)) {
-    // What was missed may have been anything: the window begins anew.
+    // Any change may have been missed, so the settle window restarts.
     const least = missed ? state.options.settle : leastSight;
     if (missed || to - from >= staleGrace) findings.delay(new Set([output]), from, to, least);
   }
   if (services !== null || state.promised === null) return;
-  // What is not permitted is not waited for; it may be later.
+  // The audit begins without a resource that is not permitted. It may become permitted later.
   const others = state.promised.filter((one) => one !== resource);
   state.promised = entry.state === 'off' ? others : [...others, resource];
   if (entry.state === 'off' && others.every((one) => state.complete.has(one))) {
@@ -353,128 +375,108 @@ function* turn(state: State, entry: LiveEntry & { readonly kind: 'watch' }): Ste
 function* takeUnreadable(
   state: State,
   type: WatchEvent['type'] | null,
-  lost: UnreadableObject,
+  object: UnreadableObject,
 ): Steps {
-  const { scope = wholeCluster } = state.options;
-  const isPlaced = lost.namespace !== null && lost.resource !== 'nodes';
-  if (isPlaced && !isInNamespaces(scope, lost.namespace)) return;
-  if (type === 'deleted') {
-    const event = removalOf(state, lost);
-    if (event !== null) {
-      state.unreadable++;
-      yield* takeEvent(state, event);
-      return;
-    }
+  const { resource, namespace } = object;
+  const hasNamespace = namespace !== null && resource !== 'nodes';
+  if (hasNamespace && !isInNamespaces(state.options.scope, namespace)) return;
+  state.unreadableCount++;
+  const at = state.now ?? 0;
+  // A deletion needs only the name.
+  const cached = type === 'deleted' ? cachedObject(state, object) : undefined;
+  if (cached !== undefined) {
+    yield* takeEvent(state, {
+      resource,
+      type: 'deleted',
+      object: { ...cached, resourceVersion: '' },
+      at,
+    });
+    return;
   }
-  yield* lose(state, lost);
+  state.unreadable.set(unreadableKey(object), object);
+  if (state.services !== null) yield* state.services.markUnreadableInSteps(object, at);
 }
 
-function tick(state: State, at: number): void {
-  state.startedAt ??= at;
-  state.now = Math.max(state.now ?? at, at);
-  if (state.services !== null) state.findings.advance(state.now);
-}
-
-function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
-  if ('at' in entry) {
-    tick(state, entry.at);
-    state.whole = entry.complete;
-  } else {
-    if (entry.newest !== null) tick(state, entry.newest);
-    state.guessed = detectRelease(state.store.listers, entry.kubelet);
-    state.store.dropped.repeated += entry.duplicates;
-  }
-  const skipped = 'at' in entry ? entry.skipped : entry.ignored;
-  for (const count of skipped.values()) state.skipped += count;
-  if (state.services === null) yield* begin(state, state.now ?? 0);
-  state.findings.advance(state.now ?? 0);
-}
-
-/** Begins judging, or begins again where a resource is known that was not. */
-function* begin(state: State, at: number): Steps {
-  const { options, store, findings, measuring } = state;
-  state.began = true;
-  for (const { items } of state.services?.audited.values() ?? []) {
-    for (const item of [...items.values()].flat()) findings.drop(item, at);
-  }
-  const context: AuditContext = {
-    listers: store.listers,
-    release: releasedFor(state).release,
-    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
-  };
-  const tally = createServiceTotals(context.release, options.maxEndpointsPerSlice);
-  const services = createServiceAuditor({
-    context,
-    settle: findings,
-    onChange: (key) => {
-      tally.touch(services, key);
-    },
-    onEvaluated: measuring.lags.judged,
-    onConvergence: measuring.lags.converged,
-  });
-  yield* services.beginInSteps(at);
-  for (const lost of state.losses.values()) yield* services.markUnreadableInSteps(lost, at);
-  state.services = services;
-  state.touch = (key) => {
-    tally.touch(services, key);
-  };
-  measuring.follow(services, tally, context.release);
-  state.nodeRules.begin(at);
-}
-
-function* lose(state: State, lost: UnreadableObject): Steps {
-  state.unreadable++;
-  state.losses.set(unreadableKey(lost), lost);
-  if (state.services !== null) yield* state.services.markUnreadableInSteps(lost, state.now ?? 0);
-}
-
-/**
- * A deletion needs no more than the name: that of the object that is held; null where none is.
- */
-function removalOf(
-  state: State,
+function cachedObject(
+  { store }: State,
   { resource, namespace, name }: UnreadableObject,
-): WatchEvent | null {
-  if (name === null) return null;
+): WatchEvent['object'] | undefined {
+  if (name === null) return undefined;
   const key = namespace === null || namespace === '' ? name : `${namespace}/${name}`;
-  const held = heldObjects(state.store)[resource].get(key);
-  if (held === undefined) return null;
-  const object = { ...held, resourceVersion: '' };
-  return { resource, type: 'deleted', object, at: state.now ?? 0 };
+  return heldObjects(store)[resource].get(key);
 }
 
-/** The event as it concerns what is audited: what leaves that is deleted; null: it does not. */
-function scoped(state: State, event: WatchEvent): WatchEvent | null {
-  const { scope } = state.options;
+/** Event of an object in the scope; one that leaves the scope is deleted, others are `null`. */
+function scoped({ options, store }: State, event: WatchEvent): WatchEvent | null {
   const { resource, object } = event;
-  if (scope === undefined || isInScope(scope, resource, object)) return event;
-  const held = heldObjects(state.store)[resource].has(object.key);
-  return held ? { ...event, type: 'deleted' } : null;
+  if (isInScope(options.scope, resource, object)) return event;
+  return heldObjects(store)[resource].has(object.key) ? { ...event, type: 'deleted' } : null;
 }
 
 function* takeEvent(state: State, delivered: WatchEvent): Steps {
-  const found = applyEvent(state, delivered);
-  if (found !== null) yield* state.services?.markReadableInSteps(found, delivered.at) ?? [];
-}
-
-/** Returns what was lost and is known again by the event; null: nothing. */
-function applyEvent(state: State, delivered: WatchEvent): UnreadableObject | null {
-  const { losses, store, services, options, progress } = state;
-  const { resourceVersion } = delivered.object;
-  const late =
-    options.live === true && progress.observe(delivered.resource, resourceVersion, delivered.at);
+  const { store, services, options, progress, unreadable } = state;
+  const { resource, object, at } = delivered;
+  const isLate = options.live && progress.observe(resource, object.resourceVersion, at);
   const event = scoped(state, delivered);
-  if (event === null) return null;
+  if (event === null) return;
   const change = store.apply(event);
   if (change !== null) {
-    services?.apply(change, late);
+    services?.apply(change, isLate);
     state.nodeRules.apply(change);
-    state.measuring.take(change);
+    trackPod(state.journeys, change);
+    countChange(state.samples, store.listers, change, services !== null);
   }
-  if (losses.size === 0) return null;
-  const { resource, object } = event;
+  if (unreadable.size === 0) return;
   const key = unreadableKey({ resource, namespace: object.namespace, name: object.name });
-  const lost = losses.get(key) ?? null;
-  losses.delete(key);
-  return lost;
+  const before = unreadable.get(key);
+  if (before === undefined) return;
+  unreadable.delete(key);
+  if (services !== null) yield* services.markReadableInSteps(before, at);
+}
+
+function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
+  const isRecording = 'at' in entry;
+  if (isRecording) {
+    state.whole = entry.complete;
+  } else {
+    state.guessed = detectRelease(state.store.listers, entry.kubelet);
+    state.store.dropped.repeated += entry.duplicates;
+  }
+  const skipped = isRecording ? entry.skipped : entry.ignored;
+  for (const count of skipped.values()) state.skippedCount += count;
+  const now = state.now ?? 0;
+  if (state.services === null) yield* begin(state, now);
+  state.findings.advance(now);
+}
+
+/** Begins the audit, or restarts it because another resource or another release is known. */
+function* begin(state: State, at: number): Steps {
+  const { options, store, findings, samples, journeys } = state;
+  for (const { items } of state.services?.audited.values() ?? []) {
+    for (const item of [...items.values()].flat()) findings.drop(item, at);
+  }
+  const { maxEndpointsPerSlice } = options;
+  const { release } = releasedOf(state);
+  const totals = createServiceTotals(release, maxEndpointsPerSlice);
+  const services: ServiceAuditor = createServiceAuditor({
+    context: { listers: store.listers, release, maxEndpointsPerSlice },
+    settle: findings,
+    onChange(key) {
+      markChanged(totals, services, key);
+    },
+    onEvaluated(item, change) {
+      advanceJourneys(journeys, item, change);
+    },
+    onConvergence(sample) {
+      addConvergence(samples, sample);
+    },
+  });
+  yield* services.beginInSteps(at);
+  for (const object of state.unreadable.values()) {
+    yield* services.markUnreadableInSteps(object, at);
+  }
+  state.services = services;
+  state.totals = totals;
+  restartJourneys(journeys, services, release);
+  state.nodeRules.begin(at);
 }

@@ -1,58 +1,58 @@
-// The loop for a live cluster:
+// The event loop of a live cluster: a queue of entries, taken in slices of 10 ms, and a timer.
 //
 //   reflectors ──deliver──► queue ──slices of 10 ms──► auditor ──► findings
 //                  ▲                                      │ ▲
-//                  └── resolved when taken in             │ └── timer: the next window ends
+//                  └── resolves when taken in             │ └── timer: the next window ends
 //                                                         ▼
-//                                  reader ◄── differences that wait to be confirmed
+//                           fresh reads ◄── candidates that wait for confirmation
 //
-// Nothing may hold the event loop for long, since probes, scrapes and the watches themselves wait
-// for it. So what is delivered is taken in for 10 ms at a time, also within one entry that makes
-// much work, as the first audit does; and whoever delivers waits until it is taken in, so that what
-// has not been read stays with the API server. Time is that of the entries while any are queued,
-// and runs on only when none are: nothing opens for what has come but has not been looked at.
-//
-// The clock is Unix time when the program started and the monotonic clock from there on. It does
-// not follow the wall clock when that is set: no difference would have stood for longer by it.
+// Probes, scrapes and watches share the event loop of Node, so no slice may block it for long. A
+// single entry is interrupted too, for example the one that begins the audit. `deliver` resolves
+// when its entries are taken in, so unread events stay with the API server. While entries are
+// queued, their time is the time of the auditor: a difference does not become a finding while the
+// event that ends it is in the queue.
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { Key } from '../model/objects.ts';
 import type { Auditor, Entry } from './auditor.ts';
 import { openedAtOnce } from './auditor.ts';
 
-/** Time as the loop has it. */
+/** The clock and the timers of the event loop. */
 export interface MonotonicClock {
   /** Unix seconds that never run backwards. */
   now(): number;
-  /** Calls back once after so many seconds; returns what cancels it. */
+  /** Calls back once after this many seconds. Returns a function that cancels the call. */
   after(seconds: number, call: () => void): () => void;
-  /** Calls back once everything else that waits for the loop has had its turn. */
+  /** Calls back once after other events had their turn. */
   soon(call: () => void): void;
 }
 
 export interface EventLoopOptions {
   readonly auditor: Auditor;
   readonly clock: MonotonicClock;
-  /** Reads the objects of some Services of a namespace, by name; rejects when that fails. */
+  /** Reads the objects of some Services of a namespace. Rejects if a read fails. */
   readonly reread: (
     namespace: string,
     names: readonly string[],
   ) => Promise<ReadonlyMap<string, FreshRead>>;
-  /** An error of ours: the loop cannot go on. */
+  /** Called for a programming error: the loop cannot continue. */
   readonly onError: (error: unknown) => void;
-  /** Called whenever the queue has been taken in. */
-  readonly onQuiet?: () => void;
+  /** Called whenever the queue is empty. */
+  readonly onQuiet: () => void;
 }
 
 export interface EventLoop {
-  /** Takes in entries; resolves when all are taken in, or at once when it has stopped. */
+  /** Resolves when the entries are taken in, or at once if the loop has stopped. */
   deliver(entries: readonly Entry[]): Promise<void>;
-  /** Why nothing is taken in any more, for people; null: it is. */
+  /** Why no entry is taken in any more, for people; `null` if the loop runs. */
   stuck(): string | null;
   stop(): void;
 }
 
-/** Unix seconds by the monotonic clock. */
+/**
+ * Unix time at the start of the program, advanced by the monotonic clock. It does not follow later
+ * corrections of the wall clock, since those would change the age of every difference.
+ */
 export function createClock(): MonotonicClock {
   const offset = Date.now() - performance.now();
   return {
@@ -68,38 +68,31 @@ export function createClock(): MonotonicClock {
 }
 
 const sliceMs = 10;
-/**
- * Those that wait to be confirmed are asked for again at most that often; where they are more than
- * are looked at in one go, the next go comes sooner.
- */
+/** Seconds between retries of waiting candidates: of all, or of the next batch of many. */
 const retrySeconds = { all: 0.1, more: 0.02 };
+/** Fresh reads at one time. */
+const maxReads = 4;
 /**
- * Reads at one time, and seconds from one to the next: of a Service; for each pod of a namespace
- * that was read as a whole; and after one that failed.
+ * Seconds from one fresh read to the next: after a Service, for each Pod of a namespace that is
+ * read as a whole, and after a failure.
  */
-const mostReads = 4;
 const pause = { service: 0.025, pod: 0.0002, failure: 1 };
-/** A slice takes 10 ms; when none has ended for so many seconds, something is wrong. */
+/** The loop is stuck if no slice has ended for this many seconds. */
 const stuckSeconds = 60;
-
-interface Batch {
-  readonly entries: readonly Entry[];
-  readonly done: () => void;
-}
 
 interface State {
   readonly options: EventLoopOptions;
-  readonly queue: Batch[];
+  readonly queue: { readonly entries: readonly Entry[]; readonly done: () => void }[];
   working: boolean;
   stopped: boolean;
-  /** Cancels the timer. */
-  cancel: () => void;
-  /** When the latest slice ended, and when those that wait are asked for again. */
+  cancelTimer: () => void;
+  /** When the latest slice ended. */
   aliveAt: number;
+  /** When waiting candidates are retried, and when the next fresh read may begin. */
   retryAt: number;
-  reading: number;
-  /** When the next read may begin. */
   readAt: number;
+  /** Fresh reads under way. */
+  reading: number;
 }
 
 export function createEventLoop(options: EventLoopOptions): EventLoop {
@@ -108,11 +101,11 @@ export function createEventLoop(options: EventLoopOptions): EventLoop {
     queue: [],
     working: false,
     stopped: false,
-    cancel: () => undefined,
+    cancelTimer: () => undefined,
     aliveAt: options.clock.now(),
     retryAt: -Infinity,
-    reading: 0,
     readAt: -Infinity,
+    reading: 0,
   };
   return {
     deliver(entries) {
@@ -129,7 +122,7 @@ export function createEventLoop(options: EventLoopOptions): EventLoop {
     },
     stop() {
       state.stopped = true;
-      state.cancel();
+      state.cancelTimer();
       for (const { done } of state.queue.splice(0)) done();
     },
   };
@@ -139,28 +132,31 @@ function start(state: State): void {
   if (state.working) return;
   state.working = true;
   state.aliveAt = state.options.clock.now();
-  // Not at once, since whoever delivers has work of its own to end first.
+  // Later, since the caller of `deliver` has to finish its own work first.
   state.options.clock.soon(() => {
-    work(state).catch(state.options.onError);
+    processQueue(state).catch(state.options.onError);
   });
 }
 
-async function work(state: State): Promise<void> {
+async function yieldToEventLoop(state: State): Promise<void> {
+  const { clock } = state.options;
+  state.aliveAt = clock.now();
+  await new Promise<void>((resolve) => {
+    clock.soon(resolve);
+  });
+}
+
+async function processQueue(state: State): Promise<void> {
   const { queue, options } = state;
-  const { auditor, clock } = options;
-  let ends = performance.now() + sliceMs;
-  const breathe = async (): Promise<void> => {
-    state.aliveAt = clock.now();
-    await new Promise<void>((resolve) => {
-      clock.soon(resolve);
-    });
-    ends = performance.now() + sliceMs;
-  };
+  let endOfSlice = performance.now() + sliceMs;
   for (let batch = queue[0]; batch !== undefined; batch = queue[0]) {
     for (const entry of batch.entries) {
-      const steps = auditor.takeInSteps(entry);
+      const steps = options.auditor.takeInSteps(entry);
       for (;;) {
-        if (performance.now() >= ends) await breathe();
+        if (performance.now() >= endOfSlice) {
+          await yieldToEventLoop(state);
+          endOfSlice = performance.now() + sliceMs;
+        }
         if (state.stopped) return;
         if (steps.next().done === true) break;
       }
@@ -169,18 +165,18 @@ async function work(state: State): Promise<void> {
     batch.done();
   }
   state.working = false;
-  options.onQuiet?.();
+  options.onQuiet();
   tick(state);
 }
 
-/** Opens what may be opened by now, has read what must be, and sets the timer for the next time. */
+/** Advances the auditor, retries candidates, starts a fresh read, and sets the timer. */
 function tick(state: State): void {
   const { options, stopped, working } = state;
-  // Whatever is queued may end what waits; the timer is set when it is taken in.
+  // A queued event may end a pending difference. The next tick follows when it is taken in.
   if (stopped || working) return;
-  const { auditor } = options;
+  const { auditor, clock } = options;
   const { findings } = auditor;
-  const now = options.clock.now();
+  const now = clock.now();
   auditor.advance(now);
   if (now >= state.retryAt) {
     const isMore = findings.waiting().size > openedAtOnce;
@@ -188,26 +184,26 @@ function tick(state: State): void {
     findings.retry(now);
   }
   const dueAt = auditor.nextAt() ?? Infinity;
-  // All whose windows have passed are known first, since those of a namespace are read together.
-  if (dueAt > now) readNext(state, now);
+  // Candidates of one namespace are read together, so all due candidates are collected first.
+  if (dueAt > now) startRead(state, now);
   const isWaiting = findings.waiting().size > 0;
   const retryAt = isWaiting ? state.retryAt : Infinity;
-  const readAt = isWaiting && state.reading < mostReads ? state.readAt : Infinity;
-  // Time goes on without entries too, for those who look at it: ages and readiness.
+  const readAt = isWaiting && state.reading < maxReads ? state.readAt : Infinity;
+  // At least one tick per second, for ages and readiness.
   const wait = Math.min(Math.max(Math.min(dueAt, retryAt, readAt) - now, 0.001), 1);
-  state.cancel();
-  state.cancel = options.clock.after(wait, () => {
+  state.cancelTimer();
+  state.cancelTimer = clock.after(wait, () => {
     tick(state);
   });
 }
 
-function readNext(state: State, now: number): void {
+function startRead(state: State, now: number): void {
   const { auditor } = state.options;
-  if (state.reading >= mostReads || now < state.readAt) return;
+  if (state.reading >= maxReads || now < state.readAt) return;
   const keys = auditor.confirmer.next(auditor.findings.waiting(), now);
   const [key] = keys;
   if (key === undefined) {
-    // Those that were read may be read again later.
+    // Candidates that were read can be read again later.
     state.readAt = now + retrySeconds.all;
     return;
   }
@@ -215,21 +211,21 @@ function readNext(state: State, now: number): void {
   const pods = keys.length === 1 ? 0 : auditor.store.listers.podsIn(namespace).length;
   state.reading++;
   state.readAt = now + pause.service + pause.pod * pods;
-  void read(state, namespace, keys);
+  void readFresh(state, namespace, keys);
 }
 
-async function read(state: State, namespace: string, keys: readonly Key[]): Promise<void> {
+async function readFresh(state: State, namespace: string, keys: readonly Key[]): Promise<void> {
   const { auditor, reread, clock } = state.options;
   const names = keys.map((key) => key.slice(namespace.length + 1));
+  let reads: ReadonlyMap<string, FreshRead> = new Map();
   try {
-    const all = await reread(namespace, names);
-    for (const name of names) {
-      auditor.confirmer.answer(`${namespace}/${name}`, all.get(name) ?? null);
-    }
+    reads = await reread(namespace, names);
   } catch {
-    // It is counted, and made again; what keeps it from succeeding the watches say too.
-    for (const key of keys) auditor.confirmer.answer(key, null);
+    // The confirmer counts failed reads and repeats them. The watches report why they fail.
     state.readAt = clock.now() + pause.failure;
+  }
+  for (const name of names) {
+    auditor.confirmer.answer(`${namespace}/${name}`, reads.get(name) ?? null);
   }
   state.reading--;
   state.retryAt = -Infinity;

@@ -1,100 +1,176 @@
-// What the pages show of one auditor: a Service with its table and its explanation, a node with its
-// verdicts and the rules that packets meet. Everything is looked up and nothing is decided here.
+// Queries about one Service or one node: its status, its page and its explanation.
 
 import { explain } from '../audit/explain/explain.ts';
 import type { NodeLookup } from '../audit/explain/node.ts';
 import { worstVerdict } from '../audit/explain/pod-in-service.ts';
 import { serviceTable } from '../audit/explain/table.ts';
-import { unresolvedTarget, parseTarget, resolveTarget } from '../audit/explain/target.ts';
-import type { NodesSummary } from '../audit/node/nodes.ts';
+import { parseTarget, resolveTarget, unresolvedTarget } from '../audit/explain/target.ts';
+import type { Verdict } from '../audit/finding/verdicts.ts';
+import { fillGroups } from '../audit/measure/fill.ts';
 import type { NodeVerdict } from '../audit/node/verdicts.ts';
+import { slicesOf } from '../audit/service/cache.ts';
+import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { VerdictInput } from '../audit/service/verdict.ts';
-import type { Node } from '../model/objects.ts';
+import { serviceOutputs, unknownReason, verdictOf } from '../audit/service/verdict.ts';
+import type { Key, Node } from '../model/objects.ts';
 import type { NodeView } from '../output/page/nodes.ts';
-import type { ServiceStatus } from '../output/page/service-status.ts';
+import type { ServiceStatus, UnsettledDifference } from '../output/page/service-status.ts';
 import type { NodeOfService, ServiceView } from '../output/page/service.ts';
 import { mostNodes, rowsPerPage } from '../output/page/service.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import type { Auditor } from './auditor.ts';
 
-/** What is known of the rules of nodes as of now. */
-export const lookOf = (auditor: Auditor): NodeLookup => ({
+export const nodeLookup = (auditor: Auditor): NodeLookup => ({
   verdicts: (node) => auditor.nodes()?.verdicts.get(node) ?? null,
   walked: (node, service, port) => auditor.walked(node, service, port),
 });
 
-/**
- * The explanation of what the words name, as a document; null: nothing is judged yet. Throws what
- * is wrong with the words.
- */
+export const verdictInput = (auditor: Auditor): VerdictInput => ({
+  listers: auditor.store.listers,
+  release: auditor.released().release,
+  maxEndpointsPerSlice: auditor.options.maxEndpointsPerSlice,
+  stale: auditor.stale(),
+});
+
+/** `null` if the audit has not begun. Throws an Error for people if the words name no target. */
 export function explainWords(
   auditor: Auditor,
   words: readonly string[],
   namespace: string | null,
 ): ExplainDocument | null {
-  const asked = parseTarget(words, namespace);
-  const serviceAuditor = auditor.serviceAuditor();
-  if (serviceAuditor === null) return null;
+  const request = parseTarget(words, namespace);
+  const services = auditor.serviceAuditor();
+  if (services === null) return null;
   const { listers } = auditor.store;
-  const subject = resolveTarget(asked, listers) ?? unresolvedTarget(asked, listers);
-  const explanation = explain(sightOf(auditor), serviceAuditor, subject, lookOf(auditor));
+  const target = resolveTarget(request, listers) ?? unresolvedTarget(request, listers);
+  const explanation = explain(verdictInput(auditor), services, target, nodeLookup(auditor));
   return { format: 1, kind: 'explain', at: auditor.now(), ...explanation, history: null };
 }
 
-/** The context of an explanation as of now. */
-export const sightOf = (auditor: Auditor): VerdictInput => ({
-  listers: auditor.store.listers,
-  release: auditor.release(),
-  maxEndpointsPerSlice: auditor.maxEndpointsPerSlice,
-  stale: auditor.stale(),
-});
-
+/** The Service of a Service port: `shop/web` of `shop/web:http TCP IPv4`. */
 const serviceOfPort = (port: string): string => port.split(/[ :]/)[0] ?? '';
 
-/** What each node does with a Service; nodes that do not serve it are left out. */
-function nodesOfService(
-  auditor: Auditor,
-  { verdicts }: NodesSummary,
-  key: string,
-): NodeOfService[] {
+/**
+ * The verdicts about a Service on each node. A verdict without a port is about the whole node.
+ * Nodes without one are omitted.
+ */
+function portsOnNodes(auditor: Auditor, key: Key): Map<string, readonly NodeVerdict[]> | null {
+  const nodes = auditor.nodes();
+  if (nodes === null) return null;
+  const found = new Map<string, readonly NodeVerdict[]>();
+  for (const [node, verdicts] of nodes.verdicts) {
+    const own = verdicts.filter(({ port }) => port === '' || serviceOfPort(port) === key);
+    if (own.length > 0) found.set(node, own);
+  }
+  return found;
+}
+
+/** Why a verdict was given; `null` unless it is unknown. */
+const reasonFor = (ports: readonly NodeVerdict[], verdict: Verdict): NodeVerdict['reason'] =>
+  ports.find((port) => port.verdict === verdict)?.reason ?? null;
+
+/** What each node does with a Service, with the packets on the first nodes that do not conform. */
+function nodesOfService(auditor: Auditor, key: Key): NodeOfService[] | null {
   let walks = 0;
-  return [...verdicts].flatMap(([node, ports]): NodeOfService[] => {
-    const [whole] = ports;
-    if (whole?.port === '') {
-      return [{ node, verdict: whole.verdict, reason: whole.reason, walked: [] }];
-    }
-    const own = ports.filter(({ port }) => serviceOfPort(port) === key);
-    if (own.length === 0) return [];
-    const verdict = worstVerdict(own.map((one) => one.verdict));
-    const reason = own.find((one) => one.verdict === verdict)?.reason ?? null;
-    if (verdict === 'conform' || ++walks > mostNodes)
-      return [{ node, verdict, reason, walked: [] }];
-    const names = new Set(own.map(({ port }) => port.split(' ')[0] ?? ''));
+  const nodes = portsOnNodes(auditor, key);
+  if (nodes === null) return null;
+  return [...nodes].map(([node, ports]) => {
+    const verdict = worstVerdict(ports.map((port) => port.verdict));
+    const status = { node, verdict, reason: reasonFor(ports, verdict), walked: [] };
+    const isWhole = ports.some(({ port }) => port === '');
+    if (isWhole || verdict === 'conform' || ++walks > mostNodes) return status;
+    const names = new Set(ports.map(({ port }) => port.split(' ')[0] ?? ''));
     const walked = [...names].flatMap((name) => auditor.walked(node, key, name) ?? []);
-    return [{ node, verdict, reason, walked }];
+    return { ...status, walked };
   });
 }
 
-/** The page of a Service; `status` is what is judged of it. */
-export function serviceView(
-  auditor: Auditor,
-  status: ServiceStatus,
-  from: number,
-): ServiceView | null {
-  const key = `${status.namespace}/${status.service}`;
-  const serviceAuditor = auditor.serviceAuditor();
-  const audited = serviceAuditor?.audited.get(key);
-  if (serviceAuditor === null || audited === undefined) return null;
-  const sight = sightOf(auditor);
-  const nodes = auditor.nodes();
+/** The page of a Service, with the rows of its table from `from`; `null` if it does not exist. */
+export function serviceView(auditor: Auditor, key: Key, from: number): ServiceView | null {
+  const status = serviceStatus(auditor, key);
+  const services = auditor.serviceAuditor();
+  const audited = services?.audited.get(key);
+  if (status === null || services === null || audited === undefined) return null;
+  const input = verdictInput(auditor);
   return {
     status,
-    explanation: explain(sight, serviceAuditor, { kind: 'service', service: key }),
-    table: serviceTable(sight, audited, from, rowsPerPage),
+    explanation: explain(input, services, { kind: 'service', service: key }),
+    table: serviceTable(input, audited, from, rowsPerPage),
     from,
-    maxEndpointsPerSlice: auditor.maxEndpointsPerSlice,
-    nodes: nodes === null ? null : nodesOfService(auditor, nodes, key),
-    lag: auditor.measured.history.ofService(key),
+    maxEndpointsPerSlice: input.maxEndpointsPerSlice,
+    nodes: nodesOfService(auditor, key),
+    lag: auditor.samples.history.ofService(key),
+  };
+}
+
+function unsettledDifferences({ items }: ServiceAudit): UnsettledDifference[] {
+  return [...items.values()].flat().flatMap(({ difference, openedAt, output, cause, since }) => {
+    if (openedAt !== null) return [];
+    const { code, object, field, expected, actual } = difference;
+    return [{ code, output, object, field, expected, actual, cause, since }];
+  });
+}
+
+/** Verdicts from the worst to the best; a pending difference is known, so it comes first. */
+const worstFirst = ['different', 'pending', 'unknown', 'conform'] as const;
+
+/** At most this many nodes are listed in the status of a Service. */
+const listedNodes = 100;
+
+/** Nodes by the worst verdict on a port of the Service, and those that do not conform. */
+function countNodes(auditor: Auditor, key: Key): Pick<ServiceStatus, 'nodes' | 'notConform'> {
+  const all = portsOnNodes(auditor, key);
+  if (all === null) return { nodes: null, notConform: [] };
+  const nodes = { conform: 0, pending: 0, different: 0, unknown: 0 };
+  const notConform: ServiceStatus['notConform'][number][] = [];
+  for (const [node, ports] of all) {
+    const verdict = worstFirst.find((worst) => ports.some((port) => port.verdict === worst));
+    if (verdict === undefined) continue;
+    nodes[verdict]++;
+    if (verdict !== 'conform') {
+      notConform.push({ node, verdict, reason: reasonFor(ports, verdict) });
+    }
+  }
+  const rank = ({ verdict }: { readonly verdict: Verdict }): number => worstFirst.indexOf(verdict);
+  notConform.sort((a, b) => rank(a) - rank(b));
+  return { nodes, notConform: notConform.slice(0, listedNodes) };
+}
+
+/** `null` if the Service does not exist. */
+export function serviceStatus(auditor: Auditor, key: Key): ServiceStatus | null {
+  const audited = auditor.serviceAuditor()?.audited.get(key);
+  if (audited === undefined || audited.record.service === null) return null;
+  const { namespace, name } = audited.record;
+  const now = auditor.now() ?? 0;
+  const stale = auditor.stale();
+  const { findings, store, progress } = auditor;
+  const concernsService = (finding: { namespace: string; service: string }): boolean =>
+    finding.namespace === namespace && finding.service === name;
+  return {
+    format: 1,
+    now,
+    namespace,
+    service: name,
+    outputs: serviceOutputs.flatMap((output) => {
+      const verdict = verdictOf(store.listers, audited, output, stale);
+      if (verdict === null) return [];
+      const reason = verdict === 'unknown' ? unknownReason(audited, output, stale) : null;
+      return [{ output, verdict, reason }];
+    }),
+    ...countNodes(auditor, key),
+    fill: fillGroups(
+      slicesOf(store.listers, audited.record, 'controller'),
+      auditor.options.maxEndpointsPerSlice,
+    ),
+    pending: unsettledDifferences(audited),
+    standing: findings.open().filter(concernsService),
+    resolved: findings.resolved().filter(concernsService),
+    inputs: Object.fromEntries(
+      [...progress.inputs].map(([resource, { state, blindSince }]) => [
+        resource,
+        { state, unseenSeconds: Math.max(0, now - (blindSince ?? now)) },
+      ]),
+    ),
   };
 }
 
@@ -110,19 +186,20 @@ function factsOf(node: Node | undefined): string[] {
   ].filter((fact) => fact !== '');
 }
 
-/** The page of a node; null where there is none, and nothing is told of one. */
+/** The page of a node; `null` if there is no such Node and no rules of it are known. */
 export function nodeView(auditor: Auditor, name: string, port: string | null): NodeView | null {
   const node = auditor.store.listers.nodes.get(name);
   const verdicts: readonly NodeVerdict[] | null = auditor.nodes()?.verdicts.get(name) ?? null;
   if (node === undefined && verdicts === null) return null;
   const { findings } = auditor;
-  const isIts = (finding: { readonly node: string | null }): boolean => finding.node === name;
+  const concernsNode = (finding: { readonly node: string | null }): boolean =>
+    finding.node === name;
   return {
     node: name,
     facts: factsOf(node),
     verdicts,
-    standing: findings.open().filter(isIts),
-    resolved: findings.resolved().filter(isIts),
+    standing: findings.open().filter(concernsNode),
+    resolved: findings.resolved().filter(concernsNode),
     walked: port === null ? null : auditor.walked(name, serviceOfPort(port), port),
     asked: port,
   };

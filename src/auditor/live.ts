@@ -21,8 +21,8 @@ export interface LiveAuditorOptions {
   /** Whether Endpoints are watched. */
   readonly endpoints: boolean;
   readonly onProblem: OnProblem;
-  /** Called whenever all that was delivered is taken in. */
-  readonly onQuiet?: () => void;
+  /** Called whenever the queue is empty. */
+  readonly onQuiet: () => void;
 }
 
 export interface LiveAuditor {
@@ -47,7 +47,7 @@ export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
     onError: (error) => {
       broken.reject(error);
     },
-    ...(options.onQuiet === undefined ? {} : { onQuiet: options.onQuiet }),
+    onQuiet: options.onQuiet,
   });
   const reflectors = createReflectors({
     environment,
@@ -87,7 +87,7 @@ async function reread(
     environment,
     endpoints: endpoints && auditor.store.listers.knows('endpoints'),
     pods: auditor.store.listers.knows('pods'),
-    previousPod: (key: Key) => auditor.previousPod(key),
+    previousPod: (key: Key) => auditor.store.listers.pods.get(key),
   };
   const [name = '', ...others] = names;
   if (others.length === 0) {

@@ -1,14 +1,13 @@
-// Journeys in the loop: which changes of pods begin one, and which judgements end its stages. What
-// a journey is, measure/journey.ts says.
+// Journeys of pod changes: which changes begin a journey, and which evaluations end its stages.
+// audit/measure/journey.ts defines a journey.
 //
-//   change of a pod ─► what each Service must list before and after ─► begin
-//   writing ─► ledger judges the units it touched ─► as expected? ─► endpoints, endpointslices
-//   dump of a node ─► as expected? ─► node
+//   change of a Pod ─► what each Service must list before and after ─► begin
+//   write of an output ─► the service auditor evaluates it ─► as expected? ─► endpoints, slices
+//   rules of a node ─► as expected? ─► node
 //
-// An output is as a change wants it when nothing differs any more at the addresses of the pod: then
-// it is what the controllers must write from the input as it stands. Differences that the API
-// allows, or that nobody suffers from, do not count. Sharing the judgement makes journeys and
-// findings agree, and it costs a look-up.
+// A stage ends when no difference is left at the addresses of the Pod. Differences that the API
+// allows and differences of severity info do not count. Journeys and findings use the same
+// evaluation, so they agree.
 
 import { legal } from '../audit/finding/verdicts.ts';
 import type {
@@ -28,106 +27,99 @@ import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import { isUnknown } from '../audit/service/verdict.ts';
 import { equalTexts } from '../model/equality.ts';
 import { canonicalIP } from '../model/ip.ts';
-import type { AnyObject, Change, Pod, Resource, Service, Listers } from '../model/objects.ts';
+import type { Change, Listers, Pod, Resource, Service } from '../model/objects.ts';
 import { isOutput } from '../model/objects.ts';
 import { equalLabels, selects } from '../model/selector.ts';
 import { expectedAddress, isSelected } from '../shadow/endpoints.ts';
 import { expectedEndpoints } from '../shadow/endpointslice.ts';
 import type { Release } from '../shadow/release.ts';
 
-export interface JourneysOfCluster {
-  readonly journeys: OpenJourneys;
-  /** What is known of Services from now on; judging begins anew. */
-  readonly follow: (serviceAuditor: ServiceAuditor, release: Release) => void;
-  /** Takes in a change that the ledger already judged. */
-  readonly take: (change: Change) => void;
-  /** A Service was judged after a change. */
-  readonly judged: (touch: WorkItem, change: Change) => void;
-  /** The rules of a node were read. */
-  readonly nodeJudged: (judgement: NodeReading) => void;
-}
-
-interface State {
+export interface JourneyTracker {
   readonly journeys: OpenJourneys;
   readonly listers: Listers;
-  serviceAuditor: ServiceAuditor | null;
-  release: Release | null;
-  /** Nodes whose rules are read. */
+  /** Nodes whose rules are known. */
   readonly nodes: Set<string>;
+  /** `null` until the audit begins. */
+  audit: { readonly services: ServiceAuditor; readonly release: Release } | null;
 }
 
-interface OnJourney {
+interface JourneyListeners {
   onStage(journey: Journey, stage: JourneyStage): void;
   onEnd(journey: Journey): void;
 }
 
-export function followJourneys(listers: Listers, on: OnJourney): JourneysOfCluster {
-  const journeys = createJourneys(on);
-  const state: State = { journeys, listers, serviceAuditor: null, release: null, nodes: new Set() };
-  return {
-    journeys,
-    follow(serviceAuditor, release) {
-      for (const { namespace, service } of [...journeys.open()]) {
-        journeys.release(`${namespace}/${service}`);
-      }
-      state.serviceAuditor = serviceAuditor;
-      state.release = release;
-    },
-    take(change) {
-      if (change.resource === 'pods') takePod(state, change as Change<'pods'>);
-    },
-    judged(touch, change) {
-      const { key } = touch.record;
-      if (change.resource === 'services') takeService(state, change as Change<'services'>);
-      for (const output of journeyOutputs) {
-        const addresses = touch.whole ? null : touch.addresses;
-        const awaiting = journeys.awaiting(key, output, addresses);
-        if (awaiting.length > 0) arrive(state, output, awaiting, change);
-      }
-    },
-    nodeJudged({ node, at, before, differs }) {
-      if (differs === null) {
-        state.nodes.delete(node);
-        journeys.loseNode(node);
-        return;
-      }
-      state.nodes.add(node);
-      journeys.atNode(node, at, before, ({ namespace, service, addresses }) =>
-        differs(`${namespace}/${service}`, addresses),
-      );
-    },
-  };
+export const createJourneyTracker = (
+  listers: Listers,
+  listeners: JourneyListeners,
+): JourneyTracker => ({
+  journeys: createJourneys(listeners),
+  listers,
+  nodes: new Set(),
+  audit: null,
+});
+
+/** Releases all journeys, because the audit begins or restarts. */
+export function restartJourneys(
+  tracker: JourneyTracker,
+  services: ServiceAuditor,
+  release: Release,
+): void {
+  const { journeys } = tracker;
+  for (const { namespace, service } of [...journeys.open()]) {
+    journeys.release(`${namespace}/${service}`);
+  }
+  tracker.audit = { services, release };
 }
 
-/** The journeys of one Service whose output is as they want it have come there. */
+/** Advances the journeys of a Service that was evaluated after a change. */
+export function advanceJourneys(tracker: JourneyTracker, item: WorkItem, change: Change): void {
+  if (change.resource === 'services') takeService(tracker, change as Change<'services'>);
+  for (const output of journeyOutputs) {
+    const addresses = item.whole ? null : item.addresses;
+    const awaiting = tracker.journeys.awaiting(item.record.key, output, addresses);
+    if (awaiting.length > 0) arrive(tracker, output, awaiting, change);
+  }
+}
+
+/** Advances the journeys to a node whose rules were read. */
+export function advanceJourneysOnNode(
+  { journeys, nodes }: JourneyTracker,
+  { node, at, before, differs }: NodeReading,
+): void {
+  if (differs === null) {
+    nodes.delete(node);
+    journeys.loseNode(node);
+    return;
+  }
+  nodes.add(node);
+  journeys.atNode(node, at, before, ({ namespace, service, addresses }) =>
+    differs(`${namespace}/${service}`, addresses),
+  );
+}
+
+/** Ends the stages of journeys of one Service whose output is now as they want it. */
 function arrive(
-  state: State,
+  { journeys, nodes, audit }: JourneyTracker,
   output: JourneyOutput,
   awaiting: readonly Journey[],
   change: Change,
 ): void {
-  const { journeys } = state;
-  // What a change of a pod means for its own journeys is told when it begins another (depart).
+  // A change of a Pod begins another journey, which decides about the one before it (begin).
   if (change.resource === 'pods') return;
-  let stage: (JourneyStage & { readonly stage: JourneyOutput }) | null = null;
   for (const journey of awaiting) {
     const key = `${journey.namespace}/${journey.service}`;
-    const audited = state.serviceAuditor?.audited.get(key);
+    const audited = audit?.services.audited.get(key);
     if (audited === undefined || isUnknown(audited.unknown, output)) {
       journeys.release(key);
       return;
     }
     if (!isSettled(audited, output, journey)) continue;
-    if (!isOutput(change.resource)) {
-      journeys.overtake(journey);
-      continue;
-    }
-    stage ??= { stage: output, at: change.at, within: 0, ...writingOf(change), node: null };
-    journeys.reach(journey, stage, [...state.nodes]);
+    if (isOutput(change.resource)) journeys.reach(journey, stageOf(output, change), [...nodes]);
+    else journeys.overtake(journey);
   }
 }
 
-/** Whether nothing differs at the addresses of a journey that anybody suffers from. */
+/** Whether no relevant difference is left at the addresses of a journey. */
 function isSettled(
   { items }: ServiceAudit,
   output: JourneyOutput,
@@ -135,12 +127,9 @@ function isSettled(
 ): boolean {
   if (items.size === 0) return true;
   return addresses.every((address) => {
-    const standing = items.get(`${output} ${address}`);
-    return (
-      standing === undefined ||
-      standing.every(
-        ({ severity, difference }) => severity === 'info' || legal.has(difference.code),
-      )
+    const differences = items.get(`${output} ${address}`) ?? [];
+    return differences.every(
+      ({ severity, difference }) => severity === 'info' || legal.has(difference.code),
     );
   });
 }
@@ -153,28 +142,22 @@ const kinds: Readonly<Record<Resource, string>> = {
   endpointslices: 'EndpointSlice',
 };
 
-function writingOf({
-  resource,
-  before,
-  after,
-}: Change): Pick<JourneyStage, 'object' | 'resourceVersion'> {
-  const object: AnyObject | null = after ?? before;
-  return {
-    object: `${kinds[resource]} ${object?.key ?? ''}`,
-    resourceVersion: object?.resourceVersion ?? '',
-  };
+type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
+
+function stageOf(output: JourneyOutput, { resource, before, after, at }: Change): OutputStage {
+  const { key = '', resourceVersion = '' } = after ?? before ?? {};
+  const object = `${kinds[resource]} ${key}`;
+  return { stage: output, at, within: 0, object, resourceVersion, node: null };
 }
 
-/** What no controller lists pods for any more is given up. */
-function takeService({ journeys }: State, { before, after }: Change<'services'>): void {
-  const isSame = before !== null && after !== null && before.uid === after.uid;
-  const object = after ?? before;
-  if (object !== null && !(isSame && isSelected(object))) journeys.release(object.key);
+/** Releases the journeys to a Service that has no selector any more or was replaced. */
+function takeService({ journeys }: JourneyTracker, { before, after }: Change<'services'>): void {
+  const isReplaced = before?.uid !== after?.uid;
+  const service = after ?? before;
+  if (service !== null && (isReplaced || !isSelected(service))) journeys.release(service.key);
 }
 
-// --- pods ---
-
-/** Whether two versions of a pod ask the same of every output, as far as journeys tell. */
+/** Whether two versions of a Pod require the same of every output. */
 const isSame = (a: Pod, b: Pod): boolean =>
   a.uid === b.uid &&
   a.ready === b.ready &&
@@ -183,107 +166,111 @@ const isSame = (a: Pod, b: Pod): boolean =>
   equalTexts(a.ips, b.ips) &&
   equalLabels(a.labels, b.labels);
 
-function takePod(state: State, change: Change<'pods'>): void {
-  const { before, after } = change;
-  const { serviceAuditor, listers } = state;
-  if (serviceAuditor === null || (before !== null && after !== null && isSame(before, after)))
-    return;
-  const services = new Set([...selecting(listers, before), ...selecting(listers, after)]);
-  for (const service of services) {
+/** Begins the journeys of a change of a Pod that the service auditor has evaluated. */
+export function trackPod(tracker: JourneyTracker, change: Change): void {
+  if (change.resource !== 'pods' || tracker.audit === null) return;
+  const { before, after } = change as Change<'pods'>;
+  if (before !== null && after !== null && isSame(before, after)) return;
+  const selecting = [before, after].flatMap((pod) =>
+    pod === null ? [] : tracker.listers.servicesSelecting(pod.namespace, pod.labels),
+  );
+  for (const service of new Set(selecting)) {
     if (!isSelected(service)) continue;
-    const departure = departureOf(state, service, change);
-    if (departure !== null) depart(state, departure, change);
+    const start = startOf(tracker, service, change as Change<'pods'>);
+    if (start !== null) begin(tracker, start, change.at);
   }
 }
 
-const selecting = (listers: Listers, pod: Pod | null): readonly Service[] =>
-  pod === null ? [] : listers.servicesSelecting(pod.namespace, pod.labels);
-
-/** Begins a journey, which is where it wants to be already if the outputs came before the pod. */
-function depart(state: State, departure: JourneyStart, change: Change): void {
-  const { journeys } = state;
-  const { namespace, service, pod } = departure;
-  const key = `${namespace}/${service}`;
-  const audited = state.serviceAuditor?.audited.get(key);
-  const addresses = new Set(departure.addresses);
-  const isThere = (output: JourneyOutput): boolean =>
-    audited !== undefined && isSettled(audited, output, departure);
+/** Begins a journey. Outputs that already are as expected were written before the Pod arrived. */
+function begin({ journeys, audit, nodes }: JourneyTracker, start: JourneyStart, at: number): void {
+  const key = `${start.namespace}/${start.service}`;
+  const audited = audit?.services.audited.get(key);
+  const addresses = new Set(start.addresses);
+  const hasArrived = (output: JourneyOutput): boolean =>
+    audited !== undefined && isSettled(audited, output, start);
   const awaiting = (output: JourneyOutput): Journey | undefined =>
-    journeys.awaiting(key, output, addresses).find((journey) => journey.pod === pod);
-  // Where the change before did not come, one that takes it back has no way to go.
-  const awaits = departure.awaits.filter((output) => !isThere(output) || !awaiting(output));
-  journeys.begin({ ...departure, awaits });
-  for (const output of awaits.filter(isThere)) {
+    journeys.awaiting(key, output, addresses).find(({ pod }) => pod === start.pod);
+  // A change that reverts one that never arrived has nothing to wait for.
+  const awaits = start.awaits.filter((output) => !hasArrived(output) || !awaiting(output));
+  journeys.begin({ ...start, awaits });
+  for (const output of awaits.filter(hasArrived)) {
     const journey = awaiting(output);
     if (journey === undefined) continue;
-    const { at } = change;
-    const nothing = { object: '', resourceVersion: '', node: null };
-    journeys.reach(journey, { stage: output, at, within: null, ...nothing }, [...state.nodes]);
+    const stage = { stage: output, at, within: null, object: '', resourceVersion: '', node: null };
+    journeys.reach(journey, stage, [...nodes]);
   }
 }
 
-/** What an output must say of a pod: where it is ready, and on which ports. */
-interface Want {
+/** What an output must contain for a Pod: whether it is ready, its addresses and ports. */
+interface DesiredEntry {
   readonly isReady: boolean;
   readonly addresses: readonly string[];
-  /** Equal exactly if the output must say the same of it, readiness apart. */
+  /** Equal if the output must contain the same, apart from readiness. */
   readonly text: string;
 }
 
-const nothing: Want = { isReady: false, addresses: [], text: '' };
+const noEntry: DesiredEntry = { isReady: false, addresses: [], text: '' };
 
-function wants(
-  { listers, release }: State,
+type DesiredEntries = Readonly<Record<JourneyOutput, DesiredEntry>>;
+
+function desiredEntries(
+  listers: Listers,
+  release: Release,
   service: Service,
   pod: Pod | null,
-): Readonly<Record<JourneyOutput, Want>> {
-  if (pod === null || release === null || !selects(service.selector, pod.labels)) {
-    return { endpoints: nothing, endpointslices: nothing };
+): DesiredEntries {
+  if (pod === null || !selects(service.selector, pod.labels)) {
+    return { endpoints: noEntry, endpointslices: noEntry };
   }
   const address = expectedAddress(service, pod, release);
-  const endpoints: Want =
-    address === null
-      ? nothing
-      : {
-          isReady: address.ready,
-          addresses: [address.ip],
-          text: `${address.ip} ${address.portMap}`,
-        };
-  const listed = expectedEndpoints(service, pod, nodeOf(listers, pod), release);
-  const endpointslices: Want = {
-    isReady: listed.some(({ ready }) => ready),
-    addresses: listed.flatMap(({ addresses }) => addresses),
-    text: listed.map(({ addresses, portMap }) => `${addresses.join()} ${portMap}`).join('; '),
+  const slices = expectedEndpoints(service, pod, nodeOf(listers, pod), release);
+  return {
+    endpoints:
+      address === null
+        ? noEntry
+        : {
+            isReady: address.ready,
+            addresses: [address.ip],
+            text: `${address.ip} ${address.portMap}`,
+          },
+    endpointslices: {
+      isReady: slices.some(({ ready }) => ready),
+      addresses: slices.flatMap(({ addresses }) => addresses),
+      text: slices.map(({ addresses, portMap }) => `${addresses.join()} ${portMap}`).join('; '),
+    },
   };
-  return { endpoints, endpointslices };
 }
 
-/** Whether an output must change for traffic to see the change, and whatever it asks for. */
-const isOther = (was: Want, is: Want): boolean =>
-  was.isReady !== is.isReady || (is.isReady && was.text !== is.text);
+/** Whether an output must change before traffic follows the change of the Pod. */
+const differs = (before: DesiredEntry, after: DesiredEntry): boolean =>
+  before.isReady !== after.isReady || (after.isReady && before.text !== after.text);
 
-/** null: no traffic is to see anything of the change. */
-function departureOf(
-  state: State,
+/** `null` if the change does not affect traffic. */
+function startOf(
+  { audit, listers }: JourneyTracker,
   service: Service,
   { before, after, at, gap = false }: Change<'pods'>,
 ): JourneyStart | null {
   const pod = after ?? before;
-  if (pod === null) return null;
-  const [was, is] = [wants(state, service, before), wants(state, service, after)];
-  const changed = journeyOutputs.filter((output) => isOther(was[output], is[output]));
+  if (pod === null || audit === null) return null;
+  const old = desiredEntries(listers, audit.release, service, before);
+  const desired = desiredEntries(listers, audit.release, service, after);
+  const changed = journeyOutputs.filter((output) => differs(old[output], desired[output]));
   if (changed.length === 0) return null;
-  const isReady = (want: typeof was): boolean => changed.some((output) => want[output].isReady);
-  const operation = !isReady(was) ? 'add' : isReady(is) ? 'update' : 'remove';
-  const { unknown } = state.serviceAuditor?.audited.get(service.key) ?? {};
-  const all = [was, is].flatMap((want) => changed.flatMap((output) => want[output].addresses));
+  const isReady = (entries: DesiredEntries): boolean =>
+    changed.some((output) => entries[output].isReady);
+  const operation = !isReady(old) ? 'add' : isReady(desired) ? 'update' : 'remove';
+  const unknown = audit.services.audited.get(service.key)?.unknown;
+  const addresses = [old, desired].flatMap((entries) =>
+    changed.flatMap((output) => entries[output].addresses),
+  );
   return {
     namespace: pod.namespace,
     service: service.name,
     pod: pod.name,
     uid: pod.uid,
     podNode: pod.node,
-    addresses: [...new Set(all.map(canonicalIP))],
+    addresses: [...new Set(addresses.map(canonicalIP))],
     operation,
     ownTime: ownTimeOf(before, after, operation),
     at,
@@ -293,7 +280,7 @@ function departureOf(
   };
 }
 
-/** When the pod itself says that this happened; null: what it says is of something else. */
+/** When the change happened according to the Pod; `null` if its time is about another change. */
 function ownTimeOf(
   before: Pod | null,
   after: Pod | null,

@@ -1,51 +1,51 @@
-// The state of an auditor at one moment, for whoever asks the server: readiness with its reasons,
-// the numbers of /metrics, and one Service in full.
+// Answers of a running auditor: readiness, the state for /metrics and pages, the report that audit
+// and replay end with, and the lag report.
 //
-// The auditor is ready when every list is complete and judged, and no input that is needed has been
-// out of sight for a minute. Until then, nobody should take silence for health.
+// The auditor is ready when every list is complete and audited, and every required input was seen
+// within the last minute.
 
 import type { Fleet } from '../agent/client/scraper.ts';
-import type { Finding } from '../audit/finding/catalogue.ts';
-import type { UnknownReason, Verdict } from '../audit/finding/verdicts.ts';
-import { fillGroups } from '../audit/measure/fill.ts';
-import type { NodeVerdict } from '../audit/node/verdicts.ts';
-import { slicesOf } from '../audit/service/cache.ts';
-import type { ServiceAudit } from '../audit/service/reconcile.ts';
-import { unknownReason, verdictOf, serviceOutputs } from '../audit/service/verdict.ts';
-import { emptySummary, inOrder } from '../audit/summary.ts';
+import { skewSeconds } from '../audit/measure/clock-skew.ts';
+import { concerns, emptySummary, inOrder, summarize } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
 import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';
 import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../output/metrics/state.ts';
-import type { ServiceNumbers } from '../output/metrics/service-families.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
-import type { UnsettledDifference, ServiceStatus } from '../output/page/service-status.ts';
 import type { PageStatus } from '../output/page/status.ts';
+import type { LagReport } from '../output/text/lag.ts';
+import { listDistributions } from '../output/text/lag.ts';
+import type { AuditReport } from '../output/text/report.ts';
+import { summarizeMeasures } from '../output/text/report.ts';
 import type { TracingCounts } from '../output/traces/sender.ts';
 import { noTracingCounts } from '../output/traces/tracing.ts';
 import type { Auditor } from './auditor.ts';
-import { explainWords, nodeView, serviceView } from './explanations.ts';
-import { lagReportOf } from './reports.ts';
+import { explainWords, nodeView, serviceStatus, serviceView } from './explanations.ts';
+import { countHints, summaryOfTotals } from './totals.ts';
 
-/** Seconds without sight of a needed resource after which the auditor is not ready. */
+/** The auditor is not ready if a required resource was not seen for this many seconds. */
 const unseenLimit = 60;
 
-/** What is known of live input besides what the auditor knows; without it, nothing. */
+/** State of live input that the auditor does not have. */
 export interface LiveStatus {
   readonly stuck: () => string | null;
   readonly counters: () => WatchMetrics['counters'];
-  /** What became of traces; absent: none are sent. */
-  readonly tracing?: TracingCounts;
-  /** The agents of nodes; null: they are not asked. */
+  readonly tracing: TracingCounts;
+  /** The agents of nodes; `null` if they are not scraped. */
   readonly fleet: Fleet | null;
 }
 
-/** Input that is not live. */
-export const notLive: LiveStatus = { stuck: () => null, counters: () => new Map(), fleet: null };
+/** The state of input that is not live. */
+export const notLive: LiveStatus = {
+  stuck: () => null,
+  counters: () => new Map(),
+  tracing: noTracingCounts(),
+  fleet: null,
+};
 
-/** What the server asks; `source` as PageStatus has it. */
-export function answersOf(
+/** The queries of the server. `source` describes the input to people. */
+export function createQueries(
   auditor: Auditor,
   source: string,
   live: LiveStatus = notLive,
@@ -53,39 +53,38 @@ export function answersOf(
 ): AuditorQueries {
   const now = (): number => auditor.now() ?? 0;
   const rows = createServiceRows(perService);
-  const service = (namespace: string, name: string): ServiceStatus | null =>
-    serviceStatus(auditor, `${namespace}/${name}`, now());
   return {
-    status: () => statusOf(auditor, source, live),
+    status: () => pageStatus(auditor, source, live),
     beat: () => ({ revision: revisionOf(auditor), now: now() }),
     services() {
-      auditor.measured.refresh();
-      const serviceAuditor = auditor.serviceAuditor();
-      return serviceAuditor === null ? [] : servicesOf(auditor);
+      const services = [...auditor.refreshTotals().services.values()];
+      return auditor.serviceAuditor() === null ? [] : services.filter(({ share }) => share.exists);
     },
-    servicePage(namespace, name, from) {
-      const status = service(namespace, name);
-      return status === null ? null : serviceView(auditor, status, from);
-    },
+    servicePage: (namespace, name, from) => serviceView(auditor, `${namespace}/${name}`, from),
     explain: (words, namespace) => explainWords(auditor, words, namespace),
     nodePage: (node, port) => nodeView(auditor, node, port),
-    scrape: () => scrape(auditor, live, rows),
-    service,
-    lag: () => lagReportOf(auditor),
+    *scrape() {
+      const { services, open } = auditor.refreshTotals();
+      // Findings of nodes are not part of a Service.
+      const findings = () => auditor.findings.open().filter(({ node }) => node === null);
+      const stale = auditor.stale();
+      const series = yield* rows({ services, open, findings, stale });
+      return metricsState(auditor, live, series);
+    },
+    service: (namespace, name) => serviceStatus(auditor, `${namespace}/${name}`),
+    lag: () => createLagReport(auditor),
     nodes: () => nodeStatuses(auditor, live.fleet),
     notReady: () => whyNotReady(auditor, now()),
     stuck: live.stuck,
   };
 }
 
-/** The state at this moment, whatever the input has told so far. */
-function statusOf(auditor: Auditor, source: string, live: LiveStatus): PageStatus {
+function pageStatus(auditor: Auditor, source: string, live: LiveStatus): PageStatus {
   const { findings } = auditor;
   const { listers } = auditor.store;
-  const metrics = metricsOf(auditor, live, noServiceSeries);
+  const metrics = metricsState(auditor, live, noServiceSeries);
   const { summary } = metrics;
   return {
-    // People read the worst first.
     metrics: { ...metrics, summary: { ...summary, findings: inOrder(summary.findings) } },
     resolved: findings.resolved(),
     forgotten: findings.forgotten(),
@@ -94,85 +93,61 @@ function statusOf(auditor: Auditor, source: string, live: LiveStatus): PageStatu
     source,
     kubernetes: auditor.kubernetes(),
     revision: revisionOf(auditor),
-    lag: auditor.measured.history.series(),
+    lag: auditor.samples.history.series(),
   };
 }
 
-/** Every entry that is taken in, every finding and every watch may change what a page shows. */
+/** A text that changes with every entry, every finding and every watch state. */
 function revisionOf(auditor: Auditor): string {
-  const { measured, findings, progress } = auditor;
-  const { full, change } = measured.durations;
+  const { samples, findings, progress } = auditor;
+  const { full, change } = samples.durations;
   const open = findings.open().length;
   const gone = findings.resolved().length + findings.forgotten();
-  const watches = [...progress.inputs.values()].map(({ state }) => state).join(' ');
-  return [
-    full.count,
-    change.count,
-    open,
-    gone,
-    String(auditor.serviceAuditor() === null),
-    watches,
-  ].join(' ');
+  const watches = [...progress.inputs.values()].map(({ state }) => state);
+  const isWaiting = String(auditor.serviceAuditor() === null);
+  return [full.count, change.count, open, gone, isWaiting, watches.join(' ')].join(' ');
 }
 
-/** Services that exist; of a name that something is left of, it is the page of the findings. */
-function* servicesOf({ measured }: Auditor): Generator<ServiceNumbers> {
-  for (const numbers of measured.tally.services.values()) if (numbers.share.exists) yield numbers;
-}
-
-/** What /metrics shows, in steps; the numbers of the cluster are those of the last. */
-function* scrape(
-  auditor: Auditor,
-  live: LiveStatus,
-  rows: ReturnType<typeof createServiceRows>,
-): Generator<undefined, MetricsState> {
-  auditor.measured.refresh();
-  const { services, open } = auditor.measured.tally;
-  // What differs on a node is no number of the Service, and comes and goes without it.
-  const findings = (): Finding[] => auditor.findings.open().filter(({ node }) => node === null);
-  const perService = yield* rows({ services, open, findings, stale: auditor.stale() });
-  return metricsOf(auditor, live, perService);
-}
-
-/** The findings of its summary are in no order. */
-function metricsOf(
+/** The findings of its summary are not sorted. */
+function metricsState(
   auditor: Auditor,
   { counters, tracing, fleet }: LiveStatus,
   perService: ServiceSeries,
 ): MetricsState {
-  const serviceAuditor = auditor.serviceAuditor();
-  const { measured, findings, progress, confirmer } = auditor;
-  measured.refresh();
-  const { tally } = measured;
+  const services = auditor.serviceAuditor();
+  const { findings, progress, confirmer, samples, journeys } = auditor;
+  const totals = auditor.refreshTotals();
   const now = auditor.now() ?? 0;
   const summary =
-    serviceAuditor === null
+    services === null
       ? emptySummary
       : {
-          ...tally.summary(serviceAuditor, auditor.stale(), auditor.nodes()),
+          ...summaryOfTotals(totals, services, auditor.stale(), auditor.nodes()),
           findings: findings.open(),
         };
   return {
-    ...measured,
+    ...samples,
+    journeys,
     summary,
-    conditions: tally.conditions,
-    capacity: tally.capacity,
-    hints: serviceAuditor === null ? noHintCounts() : tally.hints(serviceAuditor),
+    fill: totals.fill,
+    duplicates: totals.duplicates,
+    conditions: totals.conditions,
+    capacity: totals.capacity,
+    hints: services === null ? noHintCounts() : countHints(totals, services),
     dropped: auditor.dropped(),
     now,
     startedAt: auditor.startedAt() ?? now,
-    releaseMinor: auditor.release().minor,
+    releaseMinor: auditor.released().release.minor,
     version,
     ready: whyNotReady(auditor, now) === null,
-    agents: fleet === null ? noAgents : agentsOf(auditor, fleet),
+    agents: fleet === null ? noAgents : agentMetrics(auditor, fleet),
     watches: { inputs: progress.inputs, confirmations: confirmer.counts, counters: counters() },
-    tracing: tracing ?? noTracingCounts(),
+    tracing,
     perService,
   };
 }
 
-/** Whose agents answer, and what they have told. */
-function agentsOf(auditor: Auditor, { status, visits, bytes }: Fleet): AgentMetrics {
+function agentMetrics(auditor: Auditor, { status, visits, bytes }: Fleet): AgentMetrics {
   const states = { ...noAgents.states };
   let oldest = Infinity;
   for (const { state, seenAt } of status().values()) {
@@ -188,7 +163,7 @@ function agentsOf(auditor: Auditor, { status, visits, bytes }: Fleet): AgentMetr
   };
 }
 
-/** Why too little is known, a reason a line; null: it is enough. */
+/** Why the auditor is not ready, one reason per line; `null` if it is ready. */
 function whyNotReady(auditor: Auditor, now: number): string | null {
   const { progress } = auditor;
   if (auditor.serviceAuditor() === null) {
@@ -204,91 +179,94 @@ function whyNotReady(auditor: Auditor, now: number): string | null {
   return reasons.length === 0 ? null : reasons.join('\n');
 }
 
-function pendingOf({ items }: ServiceAudit): UnsettledDifference[] {
-  return [...items.values()].flat().flatMap(({ difference, openedAt, output, cause, since }) => {
-    if (openedAt !== null) return [];
-    const { code, object, field, expected, actual } = difference;
-    return [{ code, output, object, field, expected, actual, cause, since }];
-  });
-}
-
 function nodeStatuses(auditor: Auditor, fleet: Fleet | null): NodeStatus[] {
-  const serviceAuditor = auditor.serviceAuditor();
-  if (serviceAuditor === null) return [];
+  const services = auditor.serviceAuditor();
+  if (services === null) return [];
   const agents = fleet?.status();
-  const { tally } = auditor.measured;
-  const { nodes } = tally.summary(serviceAuditor, auditor.stale(), auditor.nodes());
+  const totals = auditor.refreshTotals();
+  const { nodes } = summaryOfTotals(totals, services, auditor.stale(), auditor.nodes());
   return nodes.map(({ node, ...verdicts }) => {
     return { node, verdicts, agent: agents?.get(node) ?? null };
   });
 }
 
-/** From the worst, as far as something is known. */
-const worstFirst = ['different', 'pending', 'unknown', 'conform'] as const;
-
-/** Nodes that are listed of one Service. */
-const listedNodes = 100;
-
-/** How a Service fares on the nodes. */
-function onNodes(
-  auditor: Auditor,
-  namespace: string,
-  name: string,
-): Pick<ServiceStatus, 'nodes' | 'notConform'> {
-  const verdicts = auditor.nodes()?.verdicts;
-  if (verdicts === undefined) return { nodes: null, notConform: [] };
-  const isIts = ({ port }: NodeVerdict): boolean =>
-    port === '' ||
-    port.startsWith(`${namespace}/${name}:`) ||
-    port.startsWith(`${namespace}/${name} `);
-  const nodes = { conform: 0, pending: 0, different: 0, unknown: 0 };
-  const found: { node: string; verdict: Verdict; reason: UnknownReason | null }[] = [];
-  for (const [node, ports] of verdicts) {
-    const own = ports.filter(isIts);
-    const verdict = worstFirst.find((one) => own.some((port) => port.verdict === one));
-    if (verdict === undefined) continue;
-    nodes[verdict]++;
-    const { reason = null } = own.find((port) => port.verdict === verdict) ?? {};
-    if (verdict !== 'conform') found.push({ node, verdict, reason });
-  }
-  const rank = ({ verdict }: { verdict: Verdict }): number => worstFirst.indexOf(verdict);
-  const sorted = found.sort((a, b) => rank(a) - rank(b));
-  return { nodes, notConform: sorted.slice(0, listedNodes) };
+export interface ReportOptions {
+  readonly kind: AuditReport['kind'];
+  readonly sources: readonly string[];
+  /** The only namespace in the report; `null` for all. */
+  readonly namespace: string | null;
+  readonly problems: readonly string[];
 }
 
-/** One Service in full; null where there is none of that name. */
-function serviceStatus(auditor: Auditor, key: string, now: number): ServiceStatus | null {
-  const audited = auditor.serviceAuditor()?.audited.get(key);
-  if (audited === undefined || audited.record.service === null) return null;
-  const { namespace, name } = audited.record;
-  const stale = auditor.stale();
-  const { findings, store, progress } = auditor;
-  const isIts = (finding: Finding): boolean =>
-    finding.namespace === namespace && finding.service === name;
+const shownProblems = 20;
+
+/** Throws if the audit has not begun. */
+export function createReport(auditor: Auditor, options: ReportOptions): AuditReport {
+  const { kind, sources, namespace, problems } = options;
+  const { findings, samples } = auditor;
+  const services = auditor.serviceAuditor();
+  if (services === null) throw new Error('The input ended before it began');
+  const within = (item: { readonly namespace: string }): boolean =>
+    namespace === null || item.namespace === namespace;
+  const [stale, nodes] = [auditor.stale(), auditor.nodes()];
+  const summary = summarize(services, { within, stale, nodes });
+  const { release, by } = auditor.released();
+  // A dump shows one moment, so the age of its differences is unknown.
+  const timeless = kind === 'audit' && !auditor.options.live;
   return {
     format: 1,
-    now,
+    kind,
+    input: {
+      sources,
+      kubernetes: auditor.kubernetes(),
+      release: `1.${String(release.minor)}`,
+      releaseBy: by,
+      verified: release.verified,
+      from: timeless ? null : auditor.startedAt(),
+      until: auditor.now(),
+      complete: auditor.complete(),
+    },
     namespace,
-    service: name,
-    outputs: serviceOutputs.flatMap((output) => {
-      const verdict = verdictOf(store.listers, audited, output, stale);
-      if (verdict === null) return [];
-      const reason = verdict === 'unknown' ? unknownReason(audited, output, stale) : null;
-      return [{ output, verdict, reason }];
-    }),
-    ...onNodes(auditor, namespace, name),
-    fill: fillGroups(
-      slicesOf(store.listers, audited.record, 'controller'),
-      auditor.maxEndpointsPerSlice,
-    ),
-    pending: pendingOf(audited),
-    standing: findings.open().filter(isIts),
-    resolved: findings.resolved().filter(isIts),
-    inputs: Object.fromEntries(
-      [...progress.inputs].map(([resource, { state, blindSince }]) => [
-        resource,
-        { state, unseenSeconds: Math.max(0, now - (blindSince ?? now)) },
-      ]),
-    ),
+    findings: timeless
+      ? summary.findings.map((finding) => ({ ...finding, since: null, openedAt: null }))
+      : [...summary.findings, ...findings.resolved().filter(concerns(within))],
+    services: summary.services,
+    verdicts: summary.verdicts,
+    nodes: summary.nodes,
+    unknown: summary.unknown,
+    foreign: summary.foreign,
+    dropped: auditor.dropped(),
+    problems: problems.slice(0, shownProblems),
+    measures: summarizeMeasures({ ...samples, ...auditor.refreshTotals() }),
+  };
+}
+
+export function createLagReport(auditor: Auditor): LagReport {
+  const { journeys } = auditor;
+  const { convergence, trigger, travel, skew, worst } = auditor.samples;
+  const now = auditor.now();
+  const begun = [...journeys.open()].map((journey) => journey.begun);
+  return {
+    format: 1,
+    from: auditor.startedAt(),
+    now,
+    distributions: listDistributions(convergence, trigger, travel),
+    triggerTimes: trigger.counts,
+    journeys: {
+      open: journeys.openCount(),
+      oldestBegun: begun.length === 0 ? null : Math.min(...begun),
+      begun: travel.begun,
+      ended: journeys.ended,
+    },
+    clockAheadSeconds: skewSeconds(skew, now ?? 0),
+    worst: {
+      journeys: worst.journeys.list(now ?? 0).map(({ journey, seconds }) => {
+        const { namespace, service, pod, uid, podNode, addresses, operation, begun } = journey;
+        const { quality, stages, nodes, end } = journey;
+        const who = { namespace, service, pod, uid, podNode, addresses, operation };
+        return { ...who, begun, quality, stages, nodes, end, seconds };
+      }),
+      convergence: worst.convergence.list(now ?? 0),
+    },
   };
 }

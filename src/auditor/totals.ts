@@ -1,10 +1,9 @@
-// The numbers of the cluster as a sum over its Services, kept while the ledger follows the cluster:
-// when something of a Service was judged, what it added is taken away and what it adds now is put
-// in its place. So whoever asks pays for what has changed, and not for all that there is.
+// Sums over all Services, for metrics and pages. They are updated Service by Service: what a
+// Service added is subtracted, and what it adds now is added. A scrape therefore costs as much as
+// the changes since the last one (docs/decisions/0017-a-scrape-recounts-only-changed-services.md).
 //
-// What was touched waits until somebody asks, since much of it will be touched again; but no more
-// than a few Services wait, so that whoever asks waits for no more than those. Beyond that, for
-// each Service that comes, the one that waits longest is counted.
+// Changed Services wait for the next `refreshTotals`, since most of them change again. At most
+// `maxWaiting` wait. Beyond that, each change recounts the Service that has waited for longest.
 
 import type { CapacityCounts, CapacityLimits } from '../audit/measure/capacity.ts';
 import { addCapacity, capacityOf, noCapacity } from '../audit/measure/capacity.ts';
@@ -34,196 +33,174 @@ import type { HintMode } from '../shadow/hints.ts';
 import { hintMode, reasonOfNoHints } from '../shadow/hints.ts';
 import type { Release } from '../shadow/release.ts';
 
-/** What a Service adds, besides what the totals of measure/ keep of each. */
-interface Counted extends ServiceNumbers {
-  /** The slices that it was counted with, in the order of their names. */
-  readonly judged: readonly EndpointSlice[];
-  readonly written: readonly EndpointSlice[];
+/** What one Service adds, without fill and duplicates, which keep their own numbers. */
+interface ServiceCounts extends ServiceNumbers {
+  /** The slices of the controller that were counted, in the order of their names. */
+  readonly controllerSlices: readonly EndpointSlice[];
+  /** These and the mirrored slices. */
+  readonly slicesCounted: readonly EndpointSlice[];
   readonly capacity: CapacityCounts;
   readonly hintMode: HintMode;
 }
 
-/** Sums over all Services; right for all that was touched once `refresh` was called. */
+/** The sums. Functions of this file write them, everyone else reads. */
 export interface ServiceTotals {
-  /** Notes that a Service, or a name without one, must be counted anew. */
-  touch(serviceAuditor: ServiceAuditor, key: Key): void;
-  refresh(serviceAuditor: ServiceAuditor): void;
-  readonly fill: FillTotals;
-  readonly duplicates: DuplicateTotals;
-  readonly conditions: ConditionCounts;
-  readonly capacity: CapacityCounts;
-  readonly services: ReadonlyMap<Key, ServiceNumbers>;
-  /** Names with findings that stand. */
-  readonly open: ReadonlySet<Key>;
-  summary(
-    serviceAuditor: ServiceAuditor,
-    stale: StaleResources,
-    nodes?: NodesSummary | null,
-  ): Omit<Summary, 'findings'>;
-  hints(serviceAuditor: ServiceAuditor): HintCounts;
-}
-
-interface State {
   readonly limits: CapacityLimits;
   readonly release: Release;
-  /** How often each was touched. */
-  readonly touched: Map<Key, number>;
-  readonly services: Map<Key, Counted>;
+  /** Services to recount, with the number of their audits. */
+  readonly waiting: Map<Key, number>;
+  readonly services: Map<Key, ServiceCounts>;
+  /** Services with open findings. */
   readonly open: Set<Key>;
-  readonly restless: Set<Key>;
-  /** Services that ask for hints. */
+  /** Services with pending differences. */
+  readonly pending: Set<Key>;
+  /** Services that ask for topology hints. */
   readonly hinting: Set<Key>;
-  readonly totals: SummaryTotals;
+  readonly verdicts: SummaryTotals;
   readonly fill: FillTotals;
   readonly duplicates: DuplicateTotals;
   readonly conditions: ConditionCounts;
   readonly capacity: CapacityCounts;
 }
 
-/** Services that may wait to be counted: some milliseconds of work. */
-const mostTouched = 256;
+/** Services that may wait to be recounted: some milliseconds of work. */
+const maxWaiting = 256;
 
-export function createServiceTotals(release: Release, maxEndpointsPerSlice: number): ServiceTotals {
-  const state: State = {
-    limits: { endpoints: endpointsCapacity, endpointslices: maxEndpointsPerSlice },
-    release,
-    touched: new Map(),
-    services: new Map(),
-    open: new Set(),
-    restless: new Set(),
-    hinting: new Set(),
-    totals: createTotals(),
-    fill: createFillTotals(maxEndpointsPerSlice),
-    duplicates: createDuplicateTotals(),
-    conditions: noConditionCounts(),
-    capacity: noCapacity(),
-  };
-  const { touched, services, fill, duplicates, conditions, capacity, open } = state;
-  return {
-    touch(serviceAuditor, key) {
-      touched.set(key, (touched.get(key) ?? 0) + 1);
-      if (touched.size <= mostTouched) return;
-      const [oldest] = touched;
-      if (oldest !== undefined) recount(state, serviceAuditor, ...oldest);
-    },
-    refresh(serviceAuditor) {
-      for (const [key, times] of touched) recount(state, serviceAuditor, key, times);
-    },
-    fill,
-    duplicates,
-    conditions,
-    capacity,
-    services,
-    open,
-    summary(serviceAuditor, stale, nodes = null) {
-      return summaryOf(serviceAuditor, state.totals, sharesOf(state), { stale, nodes });
-    },
-    hints: (serviceAuditor) => hintCounts(state, serviceAuditor),
-  };
+export const createServiceTotals = (
+  release: Release,
+  maxEndpointsPerSlice: number,
+): ServiceTotals => ({
+  limits: { endpoints: endpointsCapacity, endpointslices: maxEndpointsPerSlice },
+  release,
+  waiting: new Map(),
+  services: new Map(),
+  open: new Set(),
+  pending: new Set(),
+  hinting: new Set(),
+  verdicts: createTotals(),
+  fill: createFillTotals(maxEndpointsPerSlice),
+  duplicates: createDuplicateTotals(),
+  conditions: noConditionCounts(),
+  capacity: noCapacity(),
+});
+
+/** Notes that a Service, or a name without a Service, has changed. */
+export function markChanged(totals: ServiceTotals, services: ServiceAuditor, key: Key): void {
+  const { waiting } = totals;
+  waiting.set(key, (waiting.get(key) ?? 0) + 1);
+  if (waiting.size <= maxWaiting) return;
+  const [oldest] = waiting;
+  if (oldest !== undefined) recount(totals, services, ...oldest);
 }
 
-function* sharesOf({ restless, services }: State): Generator<Counted['share']> {
-  for (const key of restless) {
-    const share = services.get(key)?.share;
-    if (share !== undefined) yield share;
-  }
+/** Recounts all changed Services. */
+export function refreshTotals(totals: ServiceTotals, services: ServiceAuditor): void {
+  for (const [key, audits] of totals.waiting) recount(totals, services, key, audits);
 }
 
-function recount(state: State, serviceAuditor: ServiceAuditor, key: Key, times: number): void {
-  state.touched.delete(key);
-  const before = state.services.get(key) ?? null;
-  const audited = serviceAuditor.audited.get(key) ?? null;
-  const judged =
-    audited === null ? [] : slicesOf(serviceAuditor.listers, audited.record, 'controller');
-  if (!isSame(before?.judged ?? [], judged)) {
-    setFill(state.fill, key, judged);
-    setDuplicates(state.duplicates, key, judged);
+export function summaryOfTotals(
+  { verdicts, pending, services: counts }: ServiceTotals,
+  services: ServiceAuditor,
+  stale: StaleResources,
+  nodes: NodesSummary | null,
+): Omit<Summary, 'findings'> {
+  const shares = [...pending].flatMap((key) => counts.get(key)?.share ?? []);
+  return summaryOf(services, verdicts, shares, { stale, nodes });
+}
+
+function recount(totals: ServiceTotals, services: ServiceAuditor, key: Key, audits: number): void {
+  totals.waiting.delete(key);
+  const before = totals.services.get(key) ?? null;
+  const audited = services.audited.get(key);
+  const slices =
+    audited === undefined ? [] : slicesOf(services.listers, audited.record, 'controller');
+  if (!isSame(before?.controllerSlices ?? [], slices)) {
+    setFill(totals.fill, key, slices);
+    setDuplicates(totals.duplicates, key, slices);
   }
-  if (before !== null) add(state, before, -1);
   const after =
-    audited === null ? null : countedOf(state, serviceAuditor, audited, judged, before, times);
-  if (after === null) state.services.delete(key);
+    audited === undefined ? null : countService(totals, services, audited, slices, before, audits);
+  if (before !== null) add(totals, before, -1);
+  if (after === null) totals.services.delete(key);
   else {
-    add(state, after, 1);
-    state.services.set(key, after);
+    add(totals, after, 1);
+    totals.services.set(key, after);
   }
-  mark(state.open, key, after?.share.open === true);
-  mark(state.restless, key, after?.share.hasPending === true);
-  mark(state.hinting, key, after !== null && after.hintMode !== 'none');
+  setMember(totals.open, key, after?.share.open === true);
+  setMember(totals.pending, key, after?.share.hasPending === true);
+  setMember(totals.hinting, key, after !== null && after.hintMode !== 'none');
 }
 
-function mark(keys: Set<Key>, key: Key, isIn: boolean): void {
-  if (isIn) keys.add(key);
+function setMember(keys: Set<Key>, key: Key, isMember: boolean): void {
+  if (isMember) keys.add(key);
   else keys.delete(key);
 }
 
-/** Versions of objects are never changed, so equal lists of them say the same. */
+/** Objects never change, so lists of the same objects are equal. */
 const isSame = (a: readonly EndpointSlice[], b: readonly EndpointSlice[]): boolean =>
-  a === b || (a.length === b.length && a.every((slice, at) => slice === b[at]));
+  a === b || (a.length === b.length && a.every((slice, index) => slice === b[index]));
 
-function add(state: State, counted: Counted, by: 1 | -1): void {
-  addShare(state.totals, counted.share, by);
-  addConditionCounts(state.conditions, counted.conditions, by);
-  addCapacity(state.capacity, counted.capacity, by);
+function add(totals: ServiceTotals, counts: ServiceCounts, by: 1 | -1): void {
+  addShare(totals.verdicts, counts.share, by);
+  addConditionCounts(totals.conditions, counts.conditions, by);
+  addCapacity(totals.capacity, counts.capacity, by);
 }
 
-const bytesOf = (objects: readonly { readonly bytes: number | null }[]): number =>
-  objects.reduce((sum, { bytes }) => sum + (bytes ?? 0), 0);
-
-function countedOf(
-  state: State,
+function countService(
+  totals: ServiceTotals,
   { listers }: ServiceAuditor,
   audited: ServiceAudit,
-  judged: readonly EndpointSlice[],
-  before: Counted | null,
-  times: number,
-): Counted {
+  controllerSlices: readonly EndpointSlice[],
+  before: ServiceCounts | null,
+  audits: number,
+): ServiceCounts {
   const { record } = audited;
   const { key, namespace, name, service, endpoints } = record;
   const mirrored = slicesOf(listers, record, 'mirror');
-  const written = mirrored.length === 0 ? judged : [...judged, ...mirrored];
-  const known = before !== null && isSame(before.written, written) ? before : null;
-  const fill = state.fill.byService.get(key);
+  const slices = mirrored.length === 0 ? controllerSlices : [...controllerSlices, ...mirrored];
+  const known = before !== null && isSame(before.slicesCounted, slices) ? before : null;
+  const fill = totals.fill.byService.get(key);
   return {
     namespace,
     name,
     share: shareOf(listers, audited),
-    judged,
-    written: known?.written ?? written,
-    conditions: known?.conditions ?? countConditions(written),
-    slices: written.length,
+    controllerSlices,
+    slicesCounted: known?.slicesCounted ?? slices,
+    conditions: known?.conditions ?? countConditions(slices),
+    slices: slices.length,
     surplus: fill === undefined ? 0 : surplusOf(fill),
     bytes: {
       endpoints: endpoints?.bytes ?? 0,
-      endpointslices: known?.bytes.endpointslices ?? bytesOf(written),
+      endpointslices:
+        known?.bytes.endpointslices ?? slices.reduce((sum, { bytes }) => sum + (bytes ?? 0), 0),
     },
-    capacity: capacityOf(endpoints, written, state.limits),
-    hintMode: service === null ? 'none' : hintMode(service, state.release),
-    audits: (before?.audits ?? 0) + times,
+    capacity: capacityOf(endpoints, slices, totals.limits),
+    hintMode: service === null ? 'none' : hintMode(service, totals.release),
+    audits: (before?.audits ?? 0) + audits,
   };
 }
 
 /**
- * Services that ask for hints, by what stands. Why hints are absent depends on Nodes that touch no
- * Service as long as none has hints, so it is looked up when somebody asks.
+ * Services that ask for hints, by the hints that their endpoints have. Why hints are absent depends
+ * on Nodes that belong to no Service, so it is evaluated here and not in `recount`.
  */
-function hintCounts({ hinting, services }: State, { listers }: ServiceAuditor): HintCounts {
-  const counts = noHintCounts();
-  const { zoneCapacity } = listers;
-  const knowsNodes = listers.knows('nodes');
+export function countHints(
+  { hinting, services: counts }: ServiceTotals,
+  { listers }: ServiceAuditor,
+): HintCounts {
+  const counted = noHintCounts();
   for (const key of hinting) {
-    const counted = services.get(key);
-    if (counted === undefined || counted.hintMode === 'none') continue;
-    const { ready, hinted } = counted.conditions;
-    const of = counts[counted.hintMode];
-    if (hinted > 0 && hinted === ready) of.all++;
-    else if (hinted > 0) of.some++;
+    const { hintMode: mode = 'none', conditions } = counts.get(key) ?? {};
+    if (mode === 'none' || conditions === undefined) continue;
+    const { ready, hinted } = conditions;
+    if (hinted > 0 && hinted === ready) counted[mode].all++;
+    else if (hinted > 0) counted[mode].some++;
     else {
-      const isAuto = counted.hintMode === 'auto' && knowsNodes;
-      const known = isAuto ? reasonOfNoHints(zoneCapacity, ready) : null;
+      const isAuto = mode === 'auto' && listers.knows('nodes');
+      const known = isAuto ? reasonOfNoHints(listers.zoneCapacity, ready) : null;
       const reason = ready === 0 ? 'no-ready-endpoints' : (known ?? 'none');
-      of.absent[reason] = (of.absent[reason] ?? 0) + 1;
+      counted[mode].absent[reason] = (counted[mode].absent[reason] ?? 0) + 1;
     }
   }
-  return counts;
+  return counted;
 }

@@ -7,13 +7,14 @@
 import type { Fleet } from '../agent/client/scraper.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
-import { reportOf } from '../auditor/reports.ts';
+import { createReport } from '../auditor/queries.ts';
 import { problemAt } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
 import { fleetOf } from './shared/agents.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { openCluster } from './shared/cluster.ts';
 import { exitCodeOf, fail, printReport, problemLog, progress } from './shared/console.ts';
+import { auditorOptions } from './shared/options.ts';
 import type { AgentsFlags, ClusterFlags, AuditFlags, ReportFlags } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
 import { givenRules } from './shared/rules-files.ts';
@@ -23,13 +24,8 @@ export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags 
 
 export async function auditDump(paths: readonly string[], options: AuditOptions): Promise<number> {
   const { problems, onProblem } = problemLog();
-  const auditor = createAuditor({
-    // A dump is one moment: there is nothing to wait for.
-    settle: 0,
-    release: options.kubernetesVersion ?? null,
-    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
-    onProblem,
-  });
+  // A dump is one moment: there is nothing to wait for.
+  const auditor = createAuditor({ ...auditorOptions(options, onProblem), settle: 0 });
   const rules = await givenRules(options);
   for (const given of rules) auditor.take(given);
   const reading = progress(paths.join(', '));
@@ -57,7 +53,7 @@ function reported(
   problems: readonly string[],
 ): number {
   const namespace = options.namespace ?? null;
-  const report = reportOf(auditor, { kind: 'audit', sources, namespace, problems });
+  const report = createReport(auditor, { kind: 'audit', sources, namespace, problems });
   printReport(report, options.output);
   return exitCodeOf(report);
 }

@@ -13,11 +13,10 @@ import type { TargetHistory, HistoryEntry } from '../audit/explain/history.ts';
 import { createTargetHistory } from '../audit/explain/history.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
 import { unresolvedTarget, parseTarget, resolveTarget } from '../audit/explain/target.ts';
-import type { Auditor, AuditorOptions } from '../auditor/auditor.ts';
+import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
-import { lookOf, sightOf } from '../auditor/explanations.ts';
+import { nodeLookup, verdictInput } from '../auditor/explanations.ts';
 import { replay } from '../auditor/replay.ts';
-import type { OnProblem } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
@@ -29,6 +28,7 @@ import type { Cluster } from './shared/cluster.ts';
 import { openCluster } from './shared/cluster.ts';
 import { colour, fail, problemLog, terminalWidth } from './shared/console.ts';
 import type { ClusterFlags, AuditFlags } from './shared/options.ts';
+import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
 import { givenRules } from './shared/rules-files.ts';
 import { auditOnce } from './shared/run-once.ts';
@@ -65,7 +65,7 @@ async function follow(
     if (subject === null) return;
     const first = journal === null;
     journal ??= createTargetHistory(storyOf(subject));
-    const context = sightOf(auditor);
+    const context = verdictInput(auditor);
     journal.observe(context, serviceAuditor, first ? null : event, auditor.now() ?? 0);
   };
   async function* watched(): AsyncGenerator<RecordingEntry> {
@@ -119,17 +119,6 @@ interface Known {
   readonly moments: readonly HistoryEntry[] | null;
 }
 
-const auditorOptions = (
-  options: ExplainOptions,
-  settle: number,
-  onProblem: OnProblem,
-): AuditorOptions => ({
-  settle,
-  release: options.kubernetesVersion ?? null,
-  maxEndpointsPerSlice: options.maxEndpointsPerSlice,
-  onProblem,
-});
-
 async function ofDump(
   asked: ParsedTarget,
   paths: readonly string[],
@@ -137,7 +126,7 @@ async function ofDump(
 ): Promise<Known> {
   const { onProblem } = problemLog();
   // A dump is one moment: there is nothing to wait for.
-  const auditor = createAuditor(auditorOptions(options, 0, onProblem));
+  const auditor = createAuditor({ ...auditorOptions(options, onProblem), settle: 0 });
   for (const given of await givenRules(options)) auditor.take(given);
   for await (const entry of readDump(paths, onProblem)) auditor.take(entry);
   return { auditor, subject: resolveTarget(asked, auditor.store.listers), moments: null };
@@ -149,7 +138,7 @@ async function ofRecording(
   options: ExplainOptions,
 ): Promise<Known> {
   const { onProblem } = problemLog();
-  const auditor = createAuditor(auditorOptions(options, options.settle, onProblem));
+  const auditor = createAuditor(auditorOptions(options, onProblem));
   const entries = await recordingOf(path, auditor, onProblem);
   return { auditor, ...(await follow(auditor, asked, entries, options)) };
 }
@@ -174,7 +163,7 @@ function explained(auditor: Auditor, subject: ExplainTarget): Explanation | null
   const serviceAuditor = auditor.serviceAuditor();
   return serviceAuditor === null
     ? null
-    : explain(sightOf(auditor), serviceAuditor, subject, lookOf(auditor));
+    : explain(verdictInput(auditor), serviceAuditor, subject, nodeLookup(auditor));
 }
 
 /** Explains what the words name; `open` opens the cluster of the options. The exit code. */

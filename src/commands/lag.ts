@@ -4,12 +4,13 @@
 
 import { createAuditor } from '../auditor/auditor.ts';
 import { replay } from '../auditor/replay.ts';
-import { lagReportOf } from '../auditor/reports.ts';
+import { createLagReport } from '../auditor/queries.ts';
 import type { LagReport } from '../output/text/lag.ts';
 import { renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
 import { fail, problemLog, progress } from './shared/console.ts';
 import type { AuditFlags } from './shared/options.ts';
+import { auditorOptions } from './shared/options.ts';
 
 export interface LagOptions extends AuditFlags {
   readonly recording?: string;
@@ -37,19 +38,14 @@ export async function lag(options: LagOptions): Promise<number> {
 
 async function ofRecording(file: string, options: AuditFlags): Promise<LagReport | null> {
   const { onProblem } = problemLog();
-  const auditor = createAuditor({
-    settle: options.settle,
-    release: options.kubernetesVersion ?? null,
-    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
-    onProblem,
-  });
+  const auditor = createAuditor(auditorOptions(options, onProblem));
   const reading = progress(file);
   await replay(auditor, await recordingOf(file, auditor, onProblem), {
     speed: Infinity,
     until: null,
   });
   reading.done();
-  if ((auditor.serviceAuditor()?.audited.size ?? 0) > 0) return lagReportOf(auditor);
+  if ((auditor.serviceAuditor()?.audited.size ?? 0) > 0) return createLagReport(auditor);
   fail(`${file}: Nothing was judged: the recording has no Service`);
   return null;
 }

@@ -7,7 +7,7 @@ import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { replay } from '../auditor/replay.ts';
-import { reportOf } from '../auditor/reports.ts';
+import { createReport } from '../auditor/queries.ts';
 import type { Problem } from '../cluster/decode/problem.ts';
 import { isKwokRecording, readKwok } from '../cluster/files/kwok.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
@@ -22,6 +22,7 @@ import {
   warnIfReleaseUnknown,
 } from './shared/console.ts';
 import type { AuditFlags, ReportFlags } from './shared/options.ts';
+import { auditorOptions } from './shared/options.ts';
 
 export interface ReplayOptions extends AuditFlags, ReportFlags {
   readonly speed: number;
@@ -34,7 +35,7 @@ export async function recordingOf(
   auditor: Auditor,
   onProblem: (problem: Problem) => void,
 ): Promise<AsyncIterable<RecordingEntry>> {
-  const previousPod = (key: string): Pod | undefined => auditor.previousPod(key);
+  const previousPod = (key: string): Pod | undefined => auditor.store.listers.pods.get(key);
   const bytes = () => (path === '-' ? process.stdin : createReadStream(path));
   if (path !== '-') {
     if ((await stat(path)).isDirectory()) {
@@ -56,12 +57,9 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
     if (isText && isWanted) printFinding(finding);
   };
   const auditor = createAuditor({
-    settle: options.settle,
-    release: options.kubernetesVersion ?? null,
-    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    ...auditorOptions(options, onProblem),
     onOpen: say,
     onResolve: say,
-    onProblem,
   });
   const reading = progress(path);
   const entries = counted(await recordingOf(path, auditor, onProblem), auditor, (at) => {
@@ -71,7 +69,7 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   reading.done();
   warnIfReleaseUnknown(auditor);
   if (isText) process.stdout.write('\n');
-  const report = reportOf(auditor, {
+  const report = createReport(auditor, {
     kind: 'replay',
     sources: [path],
     namespace: options.namespace ?? null,

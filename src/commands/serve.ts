@@ -6,9 +6,8 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 import { createAuditor } from '../auditor/auditor.ts';
-import { answersOf, notLive } from '../auditor/queries.ts';
+import { createQueries, createReport, notLive } from '../auditor/queries.ts';
 import { replay } from '../auditor/replay.ts';
-import { reportOf } from '../auditor/reports.ts';
 import type { AuditorQueries, RunningServer } from '../output/http/server.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import { recordingOf } from './replay.ts';
@@ -18,9 +17,9 @@ import { auditorOf, openCluster } from './shared/cluster.ts';
 import { printReport, problemLog, printFinding, warnIfReleaseUnknown } from './shared/console.ts';
 import { growHeapFaster, keepNewObjectsYoung } from './shared/heap-flags.ts';
 import type { AgentsFlags, ClusterFlags, AuditFlags, MetricsFlags } from './shared/options.ts';
-import { perServiceOf } from './shared/options.ts';
+import { auditorOptions, perServiceOf } from './shared/options.ts';
 import { stopSignal } from './shared/stop-signal.ts';
-import { traced, tracingOf } from './shared/tracing.ts';
+import { traceJourneys, tracingOf } from './shared/tracing.ts';
 
 export interface ServeOptions extends AuditFlags, ClusterFlags, MetricsFlags, AgentsFlags {
   /** true: the one that comes with the program. */
@@ -58,11 +57,10 @@ export async function serveLive(
   const stop = stopSignal();
   const tracing = await tracingOf(process.env);
   let named: string | null = null;
-  const { auditor, attached } = auditorOf(cluster, options, {
-    onProblem,
+  const { auditor, attached } = auditorOf(cluster, options, onProblem, {
     onOpen: printFinding,
     onResolve: printFinding,
-    ...traced(tracing, () => auditor),
+    onJourney: traceJourneys(tracing, () => auditor),
     onQuiet() {
       if (auditor.kubernetes() === named) return;
       named = auditor.kubernetes();
@@ -75,9 +73,9 @@ export async function serveLive(
     stuck: () => attached.stuck(),
     counters: () =>
       new Map([...attached.watches].map(([resource, { counters }]) => [resource, counters])),
-    ...(tracing === null ? {} : { tracing: tracing.counts }),
+    tracing: tracing?.counts ?? notLive.tracing,
   };
-  const answers = answersOf(auditor, cluster.server, live, perServiceOf(options));
+  const answers = createQueries(auditor, cluster.server, live, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
   keepNewObjectsYoung();
   growHeapFaster(() => auditor.serviceAuditor() !== null);
@@ -106,25 +104,22 @@ async function serveRecording(path: string, options: ServeOptions): Promise<numb
   const { onProblem } = problemLog();
   const tracing = await tracingOf(process.env);
   const auditor = createAuditor({
-    settle: options.settle,
-    release: options.kubernetesVersion ?? null,
-    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    ...auditorOptions(options, onProblem),
     onOpen: printFinding,
     onResolve: printFinding,
-    onProblem,
-    ...traced(tracing, () => auditor),
+    onJourney: traceJourneys(tracing, () => auditor),
   });
   const entries = await recordingOf(path, auditor, onProblem);
   const stop = stopSignal();
   const speed =
     options.speed === Infinity ? 'full speed' : `${String(options.speed)} times its speed`;
-  const lively = tracing === null ? notLive : { ...notLive, tracing: tracing.counts };
-  const answers = answersOf(auditor, path, lively, perServiceOf(options));
+  const live = { ...notLive, tracing: tracing?.counts ?? notLive.tracing };
+  const answers = createQueries(auditor, path, live, perServiceOf(options));
   const server = await listenFor(answers, `Replaying ${path} at ${speed}`, options);
   try {
     await replay(auditor, entries, { speed: options.speed, until: null, signal: stop.signal });
     if (!stop.signal.aborted) {
-      const ended = reportOf(auditor, {
+      const ended = createReport(auditor, {
         kind: 'replay',
         sources: [path],
         namespace: null,

@@ -14,6 +14,7 @@
 //
 // Not simulated: lists that are older than earlier events, which no API server sends.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import type { PendingDifference } from '../../src/audit/pending/pending.ts';
 import { verdictOf } from '../../src/audit/service/verdict.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
@@ -27,7 +28,6 @@ import type { Environment } from '../../src/cluster/api/transport/request.ts';
 import { heldObjects } from '../../src/cluster/store/store.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
-import { throwProblem } from '../problems.ts';
 import type { VirtualClock } from './clock.ts';
 import { virtualClock } from './clock.ts';
 import { names } from './life.ts';
@@ -213,10 +213,8 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
   const violations: string[] = [];
   const counts = { ...noCounts };
   const auditor = createAuditor({
+    ...auditorDefaults,
     settle,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
     live: true,
     onOpen() {
       counts.opened++;
@@ -232,6 +230,7 @@ export function createSimulation(seed: number, prepare: (sim: Simulation) => voi
     auditor: followed(auditor, owed),
     endpoints: true,
     onProblem: () => undefined,
+    onQuiet: () => undefined,
   });
   const controller = new AbortController();
   let cancel: () => void = () => undefined;
@@ -434,12 +433,7 @@ const differences = (auditor: Auditor): string[] =>
 
 /** What an auditor finds that has just been started. */
 async function fresh({ clock, environment }: State): Promise<Auditor> {
-  const auditor = createAuditor({
-    settle: 0,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
-  });
+  const auditor = createAuditor({ ...auditorDefaults, settle: 0 });
   const reflectors = createReflectors({
     environment,
     held: (resource) => heldObjects(auditor.store)[resource],

@@ -4,7 +4,7 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
-import { answersOf } from '../../src/auditor/queries.ts';
+import { createQueries } from '../../src/auditor/queries.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { wholeCluster } from '../../src/model/scope.ts';
@@ -31,9 +31,9 @@ describe('judging begins when every promised resource is complete', () => {
     }
     auditor.take(clock(200));
     expect(auditor.serviceAuditor()).toBeNull();
-    expect(answersOf(auditor, 'test').notReady()).not.toBeNull();
+    expect(createQueries(auditor, 'test').notReady()).not.toBeNull();
     auditor.take({ kind: 'synced', at: 210, resource: 'pods' });
-    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    expect(createQueries(auditor, 'test').notReady()).toBeNull();
     auditor.take(clock(239));
     expect(opened).toEqual([]);
     auditor.take(clock(240));
@@ -60,10 +60,10 @@ describe('judging begins when every promised resource is complete', () => {
   test('the release is the one that the input names, or the one that was asked for', () => {
     const { auditor } = auditorOf(0);
     auditor.take(header(100));
-    expect(auditor.release().minor).toBe(33);
+    expect(auditor.released().release.minor).toBe(33);
     const { auditor: unnamed } = auditorOf(0);
     unnamed.take(header(100, null));
-    expect(unnamed.release().minor).toBe(36);
+    expect(unnamed.released().release.minor).toBe(36);
   });
 });
 
@@ -105,7 +105,7 @@ test('report, page and metrics count a Service that no version could be read of'
   const want = { 'object-unreadable': 1 };
   expect(report(auditor).unknown).toEqual(want);
   expect(report(auditor, 'pay').unknown).toEqual({});
-  expect(answersOf(auditor, 'test').status().metrics.summary.unknown).toEqual(want);
+  expect(createQueries(auditor, 'test').status().metrics.summary.unknown).toEqual(want);
 });
 
 test('a Node that cannot be read makes slices unknown, and is known when it can be again', () => {
@@ -180,12 +180,12 @@ describe('a live cluster', () => {
       unknown: { 'input-stale': 1 },
       verdicts: { endpoints: { unknown: 1, pending: 0 }, endpointslices: { different: 1 } },
     });
-    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    expect(createQueries(auditor, 'test').notReady()).toBeNull();
     auditor.take(clock(170));
-    expect(answersOf(auditor, 'test').notReady()).toBe('endpoints not seen for 60 s (stale)');
+    expect(createQueries(auditor, 'test').notReady()).toBe('endpoints not seen for 60 s (stale)');
     // It was seen for 9 s before, and has to be for the rest of its window.
     for (const entry of watches(171, 'synced', ['endpoints'])) auditor.take(entry);
-    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    expect(createQueries(auditor, 'test').notReady()).toBeNull();
     hear(auditor, 191.9);
     expect(opened).toHaveLength(1);
     hear(auditor, 192);
@@ -231,7 +231,7 @@ describe('a live cluster', () => {
     hear(auditor, 140, ['endpoints']);
     expect(opened.map(({ code }) => code)).toEqual(['slice-placeholder-missing']);
     expect(report(auditor).unknown).toEqual({ 'endpoints-not-known': 1 });
-    expect(answersOf(auditor, 'test').notReady()).toBeNull();
+    expect(createQueries(auditor, 'test').notReady()).toBeNull();
     for (const entry of watches(150, 'listing', ['endpoints'])) auditor.take(entry);
     for (const entry of [
       ...synced(
@@ -255,7 +255,9 @@ describe('a live cluster', () => {
     for (const entry of [header(100), ...watches(100, 'listing'), ...synced(101, ['pods'])]) {
       auditor.take(entry);
     }
-    expect(answersOf(auditor, 'test').notReady()).toBe('The first lists are not complete: pods');
+    expect(createQueries(auditor, 'test').notReady()).toBe(
+      'The first lists are not complete: pods',
+    );
   });
 });
 

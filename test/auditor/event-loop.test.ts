@@ -48,6 +48,7 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
     onError: (error) => {
       throw error;
     },
+    onQuiet: () => undefined,
     ...options,
   });
   const at = (seconds: number): void => {

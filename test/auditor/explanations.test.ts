@@ -7,30 +7,23 @@ import { beforeAll, describe, expect, test } from 'vitest';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { nodeView, sightOf } from '../../src/auditor/explanations.ts';
-import { answersOf } from '../../src/auditor/queries.ts';
+import { nodeView, verdictInput } from '../../src/auditor/explanations.ts';
+import { createQueries } from '../../src/auditor/queries.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
-import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
-import { throwProblem } from '../problems.ts';
+import { auditorDefaults } from '../auditor-defaults.ts';
 
 const path = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
-const options = {
-  settle: 30,
-  release: null,
-  maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
-  onProblem: throwProblem,
-};
-let auditor: Auditor = createAuditor(options);
+let auditor: Auditor = createAuditor(auditorDefaults);
 
 beforeAll(async () => {
-  auditor = createAuditor(options);
+  auditor = createAuditor(auditorDefaults);
   const source = { name: path, bytes: createReadStream(path) };
   for await (const entry of readRecording(source, () => undefined)) auditor.take(entry);
 });
 
 describe('a Service', () => {
   test('is shown with its table, its explanation, its nodes and its lag', () => {
-    const view = answersOf(auditor, path).servicePage('shop', 'search', 0);
+    const view = createQueries(auditor, path).servicePage('shop', 'search', 0);
     expect(view?.table).toMatchObject({ total: 6, differing: 0 });
     expect(view?.explanation.answer).toContain('Service shop/search has endpoints');
     expect(view?.nodes?.map(({ node, verdict }) => `${node} ${verdict}`)).toEqual([
@@ -43,7 +36,7 @@ describe('a Service', () => {
   });
 
   test('every Service that exists has a page, and no other name', () => {
-    const answers = answersOf(auditor, path);
+    const answers = createQueries(auditor, path);
     const services = [...answers.services()];
     expect(services.length).toBe(auditor.store.listers.services.size);
     for (const { namespace, name } of services) {
@@ -70,8 +63,8 @@ describe('a node', () => {
 });
 
 test('the revision changes with the input, and stays without', () => {
-  const fresh = createAuditor(options);
-  const answers = answersOf(fresh, path);
+  const fresh = createAuditor(auditorDefaults);
+  const answers = createQueries(fresh, path);
   const before = answers.beat().revision;
   expect(answers.beat().revision).toBe(before);
   fresh.take({ kind: 'header', at: 5, kubernetes: 'v1.36.3', resources: [] });
@@ -80,9 +73,9 @@ test('the revision changes with the input, and stays without', () => {
 });
 
 test('an explanation is made of what is held just now', () => {
-  expect(sightOf(auditor)).toMatchObject({
+  expect(verdictInput(auditor)).toMatchObject({
     listers: auditor.store.listers,
-    release: auditor.release(),
-    maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
+    release: auditor.released().release,
+    maxEndpointsPerSlice: 100,
   });
 });

@@ -1,6 +1,7 @@
 // An auditor attached to an API server: what it says of the cluster as it changes, and what it
 // reads before it says it.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { afterEach, describe, expect, test } from 'vitest';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
@@ -13,7 +14,6 @@ import { virtualClock } from '../apiserver/clock.ts';
 import type { Raw } from '../apiserver/objects.ts';
 import type { FakeServer } from '../apiserver/server.ts';
 import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../clusters.ts';
-import { throwProblem } from '../problems.ts';
 
 interface Running {
   readonly server: FakeServer;
@@ -30,13 +30,7 @@ function run(slice: Raw = rawSlice, prepare: (server: FakeServer) => void = () =
   clock = virtualClock();
   const { server, cluster } = liveCluster(slice, clock);
   prepare(server);
-  const auditor = createAuditor({
-    settle: 0.2,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
-    live: true,
-  });
+  const auditor = createAuditor({ ...auditorDefaults, settle: 0.2, live: true });
   const problems: string[] = [];
   const attached = connectAuditor({
     environment: cluster.environment,
@@ -44,6 +38,7 @@ function run(slice: Raw = rawSlice, prepare: (server: FakeServer) => void = () =
     auditor,
     endpoints: true,
     onProblem: (problem) => problems.push(problemText(problem)),
+    onQuiet: () => undefined,
   });
   stop = new AbortController();
   ended = attached.run(stop.signal);

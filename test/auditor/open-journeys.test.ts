@@ -1,5 +1,6 @@
 // Which changes of pods begin a journey and when, and what ends its stages: through the whole loop.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { describe, expect, test } from 'vitest';
 
 import type { Journey } from '../../src/audit/measure/journey.ts';
@@ -18,7 +19,6 @@ import {
   subset,
   target,
 } from '../build.ts';
-import { throwProblem } from '../problems.ts';
 
 const t0 = 1_800_000_000;
 
@@ -30,13 +30,7 @@ let version = 1;
 function following(objects: readonly AnyObject[] = settled) {
   const ended: Journey[] = [];
   const onJourney = (journey: Journey): void => void ended.push(journey);
-  const auditor = createAuditor({
-    settle: 30,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
-    onJourney,
-  });
+  const auditor = createAuditor({ ...auditorDefaults, onJourney });
   auditor.take({ kind: 'header', at: t0, kubernetes: 'v1.36.3', resources });
   const give = (type: 'added' | 'deleted', object: AnyObject, at: number, gap = false): void => {
     const resourceVersion = String(++version);
@@ -63,7 +57,7 @@ function following(objects: readonly AnyObject[] = settled) {
     gone: (at: number, object: AnyObject) => {
       give('deleted', object, at);
     },
-    open: () => [...auditor.measured.journeys.open()],
+    open: () => [...auditor.journeys.open()],
     texts: () =>
       ended.map(({ pod: name, operation, quality, begun, stages, end }) => {
         const reached = stages.map(({ stage, at }) => `${stage} ${at - t0}`);
@@ -185,7 +179,7 @@ test('a change that is taken back before anybody followed it measures nothing', 
   put(11, notReady(11));
   put(14, pod({ turnedAt: t0 + 14 }));
   expect(texts()).toEqual(['web-1 remove coarse 11: arrival 11, overtaken']);
-  const { readiness, removal } = auditor.measured.travel;
+  const { readiness, removal } = auditor.samples.travel;
   expect([readiness.endpoints.count, removal.endpoints.count]).toEqual([0, 0]);
 });
 

@@ -2,15 +2,28 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { answersOf } from '../../src/auditor/queries.ts';
-import { auditorOf, clock, lively, progress, readAnother, watches } from '../entries.ts';
+import { createQueries, createReport, notLive } from '../../src/auditor/queries.ts';
+import {
+  added,
+  auditorOf,
+  clock,
+  end,
+  header,
+  lively,
+  progress,
+  readAnother,
+  report,
+  service,
+  synced,
+  watches,
+} from '../entries.ts';
 
 describe('one Service', () => {
   test('is told with its verdicts, what is pending and since when, and its inputs', () => {
     const { auditor } = auditorOf(30, { live: true });
     for (const entry of lively(['nodes'])) auditor.take(entry);
     auditor.take(clock(110));
-    const web = answersOf(auditor, 'test').service('shop', 'web');
+    const web = createQueries(auditor, 'test').service('shop', 'web');
     expect(web).toMatchObject({
       format: 1,
       now: 110,
@@ -41,7 +54,7 @@ describe('one Service', () => {
     auditor.findings.retry(140);
     for (const entry of watches(141, 'stale', ['endpoints'])) auditor.take(entry);
     auditor.take(clock(150));
-    const web = answersOf(auditor, 'test').service('shop', 'web');
+    const web = createQueries(auditor, 'test').service('shop', 'web');
     expect(web?.pending).toEqual([]);
     expect(web?.standing.map(({ code }) => code).sort()).toEqual([
       'endpoints-missing',
@@ -56,20 +69,44 @@ describe('one Service', () => {
 
   test('that does not exist is none', () => {
     const { auditor } = auditorOf(30, { live: true });
-    expect(answersOf(auditor, 'test').service('shop', 'web')).toBeNull();
+    expect(createQueries(auditor, 'test').service('shop', 'web')).toBeNull();
     for (const entry of lively()) auditor.take(entry);
-    expect(answersOf(auditor, 'test').service('shop', 'api')).toBeNull();
+    expect(createQueries(auditor, 'test').service('shop', 'api')).toBeNull();
   });
 });
 
-test('what the caller knows of the loop is passed on', () => {
+test('the state of the event loop is the one that the caller passes', () => {
   const { auditor } = auditorOf(30);
-  expect(answersOf(auditor, 'test').stuck()).toBeNull();
-  expect(
-    answersOf(auditor, 'test', {
-      stuck: () => 'so',
-      counters: () => new Map(),
-      fleet: null,
-    }).stuck(),
-  ).toBe('so');
+  expect(createQueries(auditor, 'test').stuck()).toBeNull();
+  const live = { ...notLive, stuck: () => 'why' };
+  expect(createQueries(auditor, 'test', live).stuck()).toBe('why');
+});
+
+describe('a report', () => {
+  test('of one namespace counts no other', () => {
+    const { auditor } = auditorOf(0);
+    const other = { ...service, metadata: { ...service.metadata, namespace: 'pay' } };
+    const events = [added('services', service, 100), added('services', other, 100)];
+    for (const entry of [header(100), ...events, ...synced(101), end(102)]) auditor.take(entry);
+    expect(report(auditor)).toMatchObject({ services: 2 });
+    const one = report(auditor, 'pay');
+    expect(one.services).toBe(1);
+    expect(one.verdicts.endpoints.different).toBe(1);
+    expect(new Set(one.findings.map(({ namespace }) => namespace))).toEqual(new Set(['pay']));
+  });
+
+  test('of a dump tells no times, and one that never began is a mistake of the caller', () => {
+    const { auditor } = auditorOf(0);
+    const options = { kind: 'audit', sources: ['dump'], namespace: null, problems: [] } as const;
+    expect(() => createReport(auditor, options)).toThrow('The input ended before it began');
+    for (const entry of [header(100), added('services', service, 100), ...synced(101), end(102)]) {
+      auditor.take(entry);
+    }
+    const { findings, input } = createReport(auditor, options);
+    expect(input).toMatchObject({ from: null, sources: ['dump'] });
+    expect(findings.map(({ since, openedAt }) => [since, openedAt])).toEqual([
+      [null, null],
+      [null, null],
+    ]);
+  });
 });

@@ -10,7 +10,13 @@ import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
 import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
 import { summarize } from '../../src/audit/summary.ts';
 import type { ServiceTotals } from '../../src/auditor/totals.ts';
-import { createServiceTotals } from '../../src/auditor/totals.ts';
+import {
+  countHints,
+  createServiceTotals,
+  markChanged,
+  refreshTotals,
+  summaryOfTotals,
+} from '../../src/auditor/totals.ts';
 import type { Store } from '../../src/cluster/store/store.ts';
 import type { AnyObject, Key, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
@@ -35,25 +41,25 @@ const max = 2;
 interface Followed {
   readonly store: Store;
   readonly serviceAuditor: ServiceAuditor;
-  readonly tally: ServiceTotals;
+  readonly totals: ServiceTotals;
 }
 
-/** A ledger with a tally, as the loop puts them together. */
+/** A ledger with a totals, as the loop puts them together. */
 function followed(store: Store): Followed {
   const context = contextOf(store, { maxEndpointsPerSlice: max });
-  const tally = createServiceTotals(context.release, max);
-  const touch = (key: Key): void => {
-    tally.touch(serviceAuditor, key);
+  const totals = createServiceTotals(context.release, max);
+  const note = (key: Key): void => {
+    markChanged(totals, serviceAuditor, key);
   };
   const settle: PendingFindings = createPendingFindings({
     window: 3,
     keep: 0,
     onOpenDifference: ({ namespace, service }) => {
-      touch(`${namespace}/${service}`);
+      note(`${namespace}/${service}`);
     },
   });
-  const serviceAuditor: ServiceAuditor = createServiceAuditor({ context, settle, onChange: touch });
-  return { store, serviceAuditor, tally };
+  const serviceAuditor: ServiceAuditor = createServiceAuditor({ context, settle, onChange: note });
+  return { store, serviceAuditor, totals };
 }
 
 function give({ store, serviceAuditor }: Followed, ...objects: AnyObject[]): void {
@@ -79,30 +85,30 @@ const nodes: NodesSummary = {
 };
 
 /** All sums, those of single Services left out. */
-function sums({ tally, serviceAuditor }: Followed, stale: ReadonlySet<Resource>) {
-  tally.refresh(serviceAuditor);
-  const { fill, duplicates, conditions, capacity } = tally;
+function sums({ totals, serviceAuditor }: Followed, stale: ReadonlySet<Resource>) {
+  refreshTotals(totals, serviceAuditor);
+  const { fill, duplicates, conditions, capacity } = totals;
   const { byService: fills, ...filled } = fill;
   const { byService: duplicated, ...twice } = duplicates;
   return {
-    summary: tally.summary(serviceAuditor, stale, nodes),
+    summary: summaryOfTotals(totals, serviceAuditor, stale, nodes),
     filled,
     fills: [...fills].sort(([a], [b]) => (a < b ? -1 : 1)),
     twice,
     duplicated: [...duplicated].sort(([a], [b]) => (a < b ? -1 : 1)),
     conditions: { ...conditions },
     capacity: structuredClone(capacity),
-    hints: tally.hints(serviceAuditor),
-    open: [...tally.open].sort(),
-    services: [...tally.services.keys()].sort(),
+    hints: countHints(totals, serviceAuditor),
+    open: [...totals.open].sort(),
+    services: [...totals.services.keys()].sort(),
   };
 }
 
-/** The same of a tally that looks at everything anew. */
+/** The same of a totals that looks at everything anew. */
 function anew({ serviceAuditor, store }: Followed, stale: ReadonlySet<Resource>) {
-  const tally = createServiceTotals(contextOf(store).release, max);
-  for (const key of serviceAuditor.audited.keys()) tally.touch(serviceAuditor, key);
-  return sums({ serviceAuditor, store, tally }, stale);
+  const totals = createServiceTotals(contextOf(store).release, max);
+  for (const key of serviceAuditor.audited.keys()) markChanged(totals, serviceAuditor, key);
+  return sums({ serviceAuditor, store, totals }, stale);
 }
 
 function expectTrue(followed: Followed, stale: ReadonlySet<Resource>): void {
@@ -146,12 +152,12 @@ describe('sums that are kept', () => {
     const lost = { resource: 'pods', namespace: 'shop', name: 'web-2', labels: null } as const;
     one.serviceAuditor.markUnreadable(lost, 2);
     expectTrue(one, new Set());
-    expect(one.tally.summary(one.serviceAuditor, new Set()).unknown).toEqual({
+    expect(summaryOfTotals(one.totals, one.serviceAuditor, new Set(), null).unknown).toEqual({
       'object-unreadable': 2,
     });
     one.serviceAuditor.markReadable(lost, 3);
     expectTrue(one, new Set());
-    expect(one.tally.summary(one.serviceAuditor, new Set()).unknown).toEqual({});
+    expect(summaryOfTotals(one.totals, one.serviceAuditor, new Set(), null).unknown).toEqual({});
   });
 
   test('are right for many Services, of which few wait to be counted', () => {
@@ -160,9 +166,9 @@ describe('sums that are kept', () => {
     for (const index of times(600, (index) => index))
       give(one, foreign({ name: `s-${String(index)}`, labels: {} }));
     give(one, ...times(600, (index) => service({ name: `s-${String(index)}` })));
-    expect(one.tally.services.size).toBe(600 - 256);
+    expect(one.totals.services.size).toBe(600 - 256);
     expectTrue(one, new Set());
-    expect(one.tally.services.size).toBe(600);
+    expect(one.totals.services.size).toBe(600);
   });
 });
 
@@ -171,8 +177,8 @@ describe('one Service', () => {
     const one = followed(storeOf([service(), pod(), node(), endpoints({ bytes: 300 })]));
     one.serviceAuditor.begin(1);
     give(one, slice({ bytes: 400 }), service({ name: 'api', selector: { app: 'none' } }));
-    one.tally.refresh(one.serviceAuditor);
-    const before = one.tally.services.get('shop/web');
+    refreshTotals(one.totals, one.serviceAuditor);
+    const before = one.totals.services.get('shop/web');
     expect(before).toMatchObject({
       namespace: 'shop',
       name: 'web',
@@ -183,11 +189,11 @@ describe('one Service', () => {
       share: { exists: true, verdicts: { endpoints: 'conform', endpointslices: 'conform' } },
     });
     give(one, service({ name: 'api', selector: { app: 'web' } }));
-    one.tally.refresh(one.serviceAuditor);
-    expect(one.tally.services.get('shop/web')).toBe(before);
+    refreshTotals(one.totals, one.serviceAuditor);
+    expect(one.totals.services.get('shop/web')).toBe(before);
     give(one, slice({ name: 'web-copy', endpoints: [endpoint()], bytes: 100 }));
-    one.tally.refresh(one.serviceAuditor);
-    const after = one.tally.services.get('shop/web');
+    refreshTotals(one.totals, one.serviceAuditor);
+    const after = one.totals.services.get('shop/web');
     expect(after).toMatchObject({ slices: 2, bytes: { endpointslices: 500 } });
     expect(after?.audits).toBe((before?.audits ?? 0) + 1);
   });
@@ -198,8 +204,8 @@ describe('one Service', () => {
     give(one, service());
     const deleted = one.store.apply(event('deleted', service(), 2));
     if (deleted !== null) one.serviceAuditor.apply(deleted);
-    one.tally.refresh(one.serviceAuditor);
-    expect([one.tally.services.size, one.tally.open.size]).toEqual([0, 0]);
+    refreshTotals(one.totals, one.serviceAuditor);
+    expect([one.totals.services.size, one.totals.open.size]).toEqual([0, 0]);
   });
 });
 
@@ -223,8 +229,8 @@ describe('hints', () => {
       ...hinted('plain', {}, null),
       service({ name: 'empty', selector: { app: 'empty' }, topologyAuto: true }),
     );
-    one.tally.refresh(one.serviceAuditor);
-    expect(one.tally.hints(one.serviceAuditor)).toEqual({
+    refreshTotals(one.totals, one.serviceAuditor);
+    expect(countHints(one.totals, one.serviceAuditor)).toEqual({
       auto: { all: 0, some: 0, absent: { 'one-zone': 1, 'no-ready-endpoints': 1 } },
       zone: { all: 1, some: 0, absent: {} },
       node: { all: 0, some: 0, absent: {} },

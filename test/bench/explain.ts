@@ -2,6 +2,7 @@
 // their rules, and on a running server with 150,000 pods. CPU milliseconds of the process: of the
 // first run, when nothing is warm, and the median and the most of the others.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { createReadStream } from 'node:fs';
 import { join } from 'node:path';
 
@@ -9,11 +10,9 @@ import { explain } from '../../src/audit/explain/explain.ts';
 import type { ExplainTarget } from '../../src/audit/explain/explanation.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { lookOf, sightOf } from '../../src/auditor/explanations.ts';
+import { nodeLookup, verdictInput } from '../../src/auditor/explanations.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
 import { resources } from '../../src/model/objects.ts';
-import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
-import { throwProblem } from '../problems.ts';
 import { eventOf, rawObjects } from './fleet.ts';
 import type { Shape } from './generate.ts';
 import { createFleet } from './generate.ts';
@@ -30,7 +29,7 @@ function measure(auditor: Auditor, subject: ExplainTarget): readonly [number, nu
   const spent: number[] = [];
   for (let run = 0; run < runs; run++) {
     const begun = cpuMicros();
-    explain(sightOf(auditor), serviceAuditor, subject, lookOf(auditor));
+    explain(verdictInput(auditor), serviceAuditor, subject, nodeLookup(auditor));
     spent.push((cpuMicros() - begun) / 1000);
   }
   const [first = 0, ...others] = spent;
@@ -78,13 +77,7 @@ const measureAll = (auditor: Auditor, input: string): ExplainRow[] =>
     ...measure(auditor, subject),
   ]);
 
-const newAuditor = (): Auditor =>
-  createAuditor({
-    settle: 30,
-    release: null,
-    maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
-    onProblem: throwProblem,
-  });
+const newAuditor = (): Auditor => createAuditor({ ...auditorDefaults });
 
 async function ofRecording(): Promise<Auditor> {
   const auditor = newAuditor();

@@ -2,6 +2,7 @@
 // program does it. The file is in memory, so the disk does not count, and arrives in chunks as
 // from a disk.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 
@@ -11,7 +12,6 @@ import { replay } from '../../src/auditor/replay.ts';
 import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
 import type { Pod } from '../../src/model/objects.ts';
-import { throwProblem } from '../problems.ts';
 import { cpuMicros, sweep } from './measure.ts';
 
 const file = new URL('../recordings/shop.ndjson.gz', import.meta.url);
@@ -58,8 +58,7 @@ async function entriesOf(bytes: Uint8Array): Promise<RecordingEntry[]> {
   return entries;
 }
 
-const newAuditor = (): Auditor =>
-  createAuditor({ settle: 30, release: null, maxEndpointsPerSlice: 100, onProblem: throwProblem });
+const newAuditor = (): Auditor => createAuditor({ ...auditorDefaults });
 
 /** Runs the recording through, several times. */
 export async function measureReplay(runs: number): Promise<ReplaySamples> {
@@ -101,7 +100,7 @@ async function runTogether(packed: Uint8Array, samples: ReplaySamples): Promise<
   const began = performance.now();
   await replay(
     auditor,
-    read(packed, (key) => auditor.previousPod(key)),
+    read(packed, (key) => auditor.store.listers.pods.get(key)),
     { speed: Infinity, until: null },
   );
   samples.elapsed.push((performance.now() - began) * 1000);

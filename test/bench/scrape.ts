@@ -8,18 +8,18 @@
 // process, a registry of prom-client: all Services are summed up at the scrape, and a Gauge holds
 // each series.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { Gauge, Registry } from 'prom-client';
 
 import { summarize } from '../../src/audit/summary.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { answersOf, notLive } from '../../src/auditor/queries.ts';
+import { createQueries, notLive } from '../../src/auditor/queries.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { PerServiceOptions } from '../../src/output/metrics/service-rows.ts';
-import { throwProblem } from '../problems.ts';
 import { eventOf, rawObjects } from './fleet.ts';
 import type { Fleet } from './generate.ts';
 import { createFleet, rawSlice } from './generate.ts';
@@ -53,12 +53,7 @@ function give(auditor: Auditor, resource: Resource, raw: object, at: number): vo
 }
 
 function auditorOf(of: Fleet): Auditor {
-  const auditor = createAuditor({
-    settle: 30,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
-  });
+  const auditor = createAuditor({ ...auditorDefaults });
   auditor.take({ kind: 'header', at: 0, kubernetes: 'v1.36.3', resources });
   for (const resource of resources) {
     for (const raw of rawObjects(of, resource)) give(auditor, resource, raw, 0);
@@ -146,7 +141,7 @@ async function overHttp(
   perService: PerServiceOptions,
   headers: Record<string, string>,
 ): Promise<Row> {
-  const app = createApp(answersOf(auditor, 'bench', notLive, perService));
+  const app = createApp(createQueries(auditor, 'bench', notLive, perService));
   const server = await listen(app, { host: '127.0.0.1', port: 0 });
   const row = await measure(auditor, () => scraper.scrape({ port: server.port, headers }));
   await server.close();
@@ -155,7 +150,7 @@ async function overHttp(
 
 /** What is rendered for a scrape, without pauses and HTTP. */
 function rendered(auditor: Auditor, perService: PerServiceOptions): Promise<Row> {
-  const answers = answersOf(auditor, 'bench', notLive, perService);
+  const answers = createQueries(auditor, 'bench', notLive, perService);
   const render = createMetricsRenderer();
   const make = async (): Promise<Buffer> => {
     const steps = answers.scrape();

@@ -3,6 +3,7 @@
 // does is run in this process, and what the recording says is read once and kept, since nothing
 // changes what was read; that the command line leads to it, a few real processes show.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { execFile } from 'node:child_process';
 import { createReadStream, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,7 +18,7 @@ import { explain } from '../../src/audit/explain/explain.ts';
 import type { Explanation } from '../../src/audit/explain/explanation.ts';
 import { causes } from '../../src/audit/finding/causes.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { answersOf } from '../../src/auditor/queries.ts';
+import { createQueries } from '../../src/auditor/queries.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
 import { explainSubject } from '../../src/commands/explain.ts';
 import type { recordingOf } from '../../src/commands/replay.ts';
@@ -26,7 +27,6 @@ import { createApp, listen } from '../../src/output/http/server.ts';
 import type { ExplainDocument } from '../../src/output/text/explain.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 import { emptySlice, liveCluster } from '../clusters.ts';
-import { throwProblem } from '../problems.ts';
 import { printed } from './printed.ts';
 
 type Entries = Awaited<ReturnType<typeof recordingOf>>;
@@ -152,7 +152,7 @@ const cases: readonly Case[] = truth.faults.flatMap((fault) =>
 
 /** The explanations of the Services of all faults, each at its moment, in one replay. */
 async function explained(): Promise<ReadonlyMap<Case, Explanation>> {
-  const auditor = createAuditor({ ...usual, release: null, onProblem: throwProblem });
+  const auditor = createAuditor({ ...auditorDefaults, ...usual });
   const found = new Map<Case, Explanation>();
   const waiting = [...cases].sort((a, b) => b.moment - a.moment);
   const lookUpTo = (at: number): void => {
@@ -164,7 +164,7 @@ async function explained(): Promise<ReadonlyMap<Case, Explanation>> {
       const service = `${String(one.want.namespace)}/${String(one.want.service)}`;
       const context = {
         listers: auditor.store.listers,
-        release: auditor.release(),
+        release: auditor.released().release,
         maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
         stale: auditor.stale(),
       };
@@ -420,13 +420,13 @@ describe('a live cluster', () => {
 });
 
 test('a server that runs answers as the command does', async () => {
-  const auditor = createAuditor({ ...usual, release: null, onProblem: throwProblem });
+  const auditor = createAuditor({ ...auditorDefaults, ...usual });
   const source = { name: recording, bytes: createReadStream(recording) };
   for await (const entry of readRecording(source, () => undefined)) {
     if (entry.kind !== 'node-rules') auditor.take(entry);
   }
   const at = { host: '127.0.0.1', port: 0 };
-  const server = await listen(createApp(answersOf(auditor, recording)), at);
+  const server = await listen(createApp(createQueries(auditor, recording)), at);
   const { out } = printed();
   const options = {
     ...usual,

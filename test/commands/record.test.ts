@@ -1,5 +1,6 @@
 // A recording of a live cluster, and its replay: each file by itself, whatever was before it.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +14,6 @@ import { record } from '../../src/commands/record.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import { virtualClock } from '../apiserver/clock.ts';
 import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../clusters.ts';
-import { throwProblem } from '../problems.ts';
 import { printed, usual } from './printed.ts';
 
 let folder: string;
@@ -37,12 +37,7 @@ function textOf(path: string): string {
 const syncedIn = (path: string): number => textOf(path).split('"kind":"synced"').length - 1;
 
 async function codesIn(path: string): Promise<string[]> {
-  const auditor = createAuditor({
-    settle: 0,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
-  });
+  const auditor = createAuditor({ ...auditorDefaults, settle: 0 });
   const entries = await recordingOf(path, auditor, ({ message }) => {
     throw new Error(message);
   });

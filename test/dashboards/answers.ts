@@ -3,6 +3,7 @@
 // recording, for promtool to make blocks of. So rates are those of the cluster, and it takes no
 // longer than reading.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { createWriteStream, readFileSync, readdirSync } from 'node:fs';
@@ -11,14 +12,13 @@ import { promisify } from 'node:util';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { answersOf, notLive } from '../../src/auditor/queries.ts';
+import { createQueries, notLive } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import type { RecordingEntry } from '../../src/cluster/files/recording.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import type { AuditorQueries } from '../../src/output/http/server.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import { folder as rulesFolder, ruleFiles } from '../alerts/alertmanager.ts';
-import { throwProblem } from '../problems.ts';
 import { ask, programOf, startPrometheus } from '../prometheus/server.ts';
 
 const run = promisify(execFile);
@@ -82,13 +82,8 @@ async function* scraped(
 
 /** Writes down what was shown while the recording of this path is taken in. */
 async function writeSamples(recording: string, file: string): Promise<Span> {
-  const auditor = createAuditor({
-    settle: 30,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
-  });
-  const answers = answersOf(auditor, recording, notLive, { mode: 'all', max: 1000 });
+  const auditor = createAuditor({ ...auditorDefaults });
+  const answers = createQueries(auditor, recording, notLive, { mode: 'all', max: 1000 });
   const entries = await recordingOf(recording, auditor, () => undefined);
   const out = createWriteStream(file);
   const moments: number[] = [];

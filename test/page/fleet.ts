@@ -3,19 +3,18 @@
 // that it reads prints two figures since the line before, in milliseconds: the most that one answer
 // cost, and the longest turn of its loop, whatever was done in it.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { createInterface } from 'node:readline';
 
 import express from 'express';
 
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { answersOf } from '../../src/auditor/queries.ts';
+import { createQueries } from '../../src/auditor/queries.ts';
 import type { Pod } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
-import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 import { eventOf, rawObjects } from '../bench/fleet.ts';
 import { createFleet } from '../bench/generate.ts';
-import { throwProblem } from '../problems.ts';
 
 const begun = 1_795_260_000;
 
@@ -27,12 +26,7 @@ const fleet = createFleet({
     { services: 9999, pods: 3 },
   ],
 });
-const auditor = createAuditor({
-  settle: 1,
-  release: null,
-  maxEndpointsPerSlice: defaultMaxEndpointsPerSlice,
-  onProblem: throwProblem,
-});
+const auditor = createAuditor({ ...auditorDefaults, settle: 1 });
 auditor.take({ kind: 'header', at: begun, kubernetes: 'v1.36.3', resources });
 for (const resource of resources) {
   let index = 0;
@@ -78,7 +72,7 @@ app.use((_request, _response, next) => {
   next();
   longest = Math.max(longest, cpuMillis() - before);
 });
-const web = createApp(answersOf(auditor, 'fleet'));
+const web = createApp(createQueries(auditor, 'fleet'));
 app.use(web.express);
 const server = await listen({ ...web, express: app }, { host: '127.0.0.1', port: 0 });
 setInterval(() => {

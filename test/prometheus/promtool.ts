@@ -3,15 +3,15 @@
 // is no package of npm. What promtool reads is the text format; this test compares
 // the series with those in OpenMetrics, and a real Prometheus reads those (prometheus.ts).
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { answersOf, notLive } from '../../src/auditor/queries.ts';
+import { createQueries, notLive } from '../../src/auditor/queries.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
-import { throwProblem } from '../problems.ts';
 import { programOf } from './server.ts';
 
 const path = join(import.meta.dirname, '../recordings/shop.ndjson.gz');
@@ -22,15 +22,10 @@ interface Expositions {
 }
 
 async function expositions(): Promise<Expositions> {
-  const auditor = createAuditor({
-    settle: 1,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
-  });
+  const auditor = createAuditor({ ...auditorDefaults, settle: 1 });
   const entries = await recordingOf(path, auditor, () => undefined);
   await replay(auditor, entries, { speed: Infinity, until: null });
-  const answers = answersOf(auditor, path, notLive, { mode: 'all', max: 1000 });
+  const answers = createQueries(auditor, path, notLive, { mode: 'all', max: 1000 });
   const server = await listen(createApp(answers), { host: '127.0.0.1', port: 0 });
   const url = `http://127.0.0.1:${String(server.port)}/metrics`;
   const read = async (accept: string): Promise<string> =>

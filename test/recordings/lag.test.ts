@@ -2,6 +2,7 @@
 // reads each moment from the raw lines of the file and by other means than the
 // program: the pods that are Ready, the addresses that outputs list, and nothing else.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -15,7 +16,6 @@ import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
 import type { WorstSample } from '../../src/output/text/lag.ts';
-import { throwProblem } from '../problems.ts';
 
 interface Fault {
   readonly what: string;
@@ -178,14 +178,11 @@ async function readRaw(): Promise<Read> {
 
 async function audited(): Promise<{ auditor: Auditor; journeys: Journey[] }> {
   const journeys: Journey[] = [];
-  const auditor = createAuditor({
-    settle: 30,
-    release: null,
-    maxEndpointsPerSlice: 100, onProblem: throwProblem,
+  const auditor = createAuditor({ ...auditorDefaults, 
     onJourney: (journey) => journeys.push(journey),
   });
   const source = { name: 'shop', bytes: createReadStream(file) };
-  const options = { previousPod: (key: string) => auditor.previousPod(key) };
+  const options = { previousPod: (key: string) => auditor.store.listers.pods.get(key) };
   for await (const entry of readRecording(source, () => undefined, options)) auditor.take(entry);
   return { auditor, journeys };
 }
@@ -198,7 +195,7 @@ let samples: readonly WorstSample[];
 beforeAll(async () => {
   raw = await readRaw();
   ({ auditor, journeys } = await audited());
-  samples = auditor.measured.worst.convergence.list(auditor.now() ?? 0);
+  samples = auditor.samples.worst.convergence.list(auditor.now() ?? 0);
 });
 
 /** What hung, and what changed meanwhile: outputs that the truth says were late. */
@@ -272,7 +269,7 @@ test('ordinary rolling updates are followed within two seconds, at the 99th perc
 });
 
 test('no sample is negative', () => {
-  const { convergence, trigger, travel } = auditor.measured;
+  const { convergence, trigger, travel } = auditor.samples;
   const histograms = [
     ...Object.values(convergence).flatMap((of) => Object.values(of)),
     ...Object.values(trigger.lag),
@@ -291,7 +288,7 @@ test('no sample is negative', () => {
 });
 
 test.each(outputs)('%s: every writing of the controllers has a quality, and no other', (output) => {
-  const counts = auditor.measured.trigger.counts[output];
+  const counts = auditor.samples.trigger.counts[output];
   const { with: stamped, without } = raw.writings[output];
   // A writing has no trigger of its own where the controller cleared the annotation (deletions), or
   // where another client wrote and kept the old one. Everything else is known by its age.
@@ -303,11 +300,11 @@ test.each(outputs)('%s: every writing of the controllers has a quality, and no o
   // Only what was written after the hang is late by more than the resolution of the annotation.
   expect(counts.coarse).toBeGreaterThan(10 * counts.ok);
   expect(counts.ok).toBeGreaterThan(0);
-  expect(auditor.measured.trigger.lag[output].count).toBe(counts.ok + counts.coarse);
+  expect(auditor.samples.trigger.lag[output].count).toBe(counts.ok + counts.coarse);
 });
 
 test('journeys are coarse if kubelet and auditor share a clock; updates have no time', () => {
-  const { begun } = auditor.measured.travel;
+  const { begun } = auditor.samples.travel;
   const { add, remove, update } = begun;
   // Fake kubelets write a transition and are seen at once: below the resolution of a second.
   for (const { skewed, gap, ok, arrival } of [add, remove]) {

@@ -2,6 +2,7 @@
 // what the auditor says, and when, against what was done. Nodes are seen
 // in dumps only, five seconds apart.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -11,10 +12,8 @@ import type { Finding, Severity } from '../../src/audit/finding/catalogue.ts';
 import { isWorse } from '../../src/audit/finding/catalogue.ts';
 import type { Summary } from '../../src/audit/summary.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
-import { reportOf } from '../../src/auditor/reports.ts';
+import { createReport } from '../../src/auditor/queries.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
-import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
-import { throwProblem } from '../problems.ts';
 
 interface Expected {
   readonly output: string;
@@ -67,15 +66,13 @@ async function replayed(settle: number, timers: boolean): Promise<Replayed> {
   const resolved: Said[] = [];
   let problems = 0;
   let last = 0;
-  const auditor = createAuditor({
-    settle,
-    release: null,
-    maxEndpointsPerSlice: defaultMaxEndpointsPerSlice, onProblem: throwProblem,
+  const auditor = createAuditor({ ...auditorDefaults,
+    settle,  
     onOpen: (finding) => opened.push({ finding, at: last }),
     onResolve: (finding) => resolved.push({ finding, at: last }),
   });
   const source = { name: 'shop', bytes: createReadStream(recording) };
-  const options = { previousPod: (key: string) => auditor.previousPod(key) };
+  const options = { previousPod: (key: string) => auditor.store.listers.pods.get(key) };
   for await (const entry of readRecording(source, () => problems++, options)) {
     const now = entry.kind === 'event' ? entry.event.at : entry.at;
     for (let next = auditor.nextAt(); timers && next !== null && next < now; ) {
@@ -87,7 +84,7 @@ async function replayed(settle: number, timers: boolean): Promise<Replayed> {
     auditor.take(entry);
   }
   const input = { kind: 'replay', sources: [], namespace: null, problems: [] } as const;
-  const { nodes } = reportOf(auditor, input);
+  const { nodes } = createReport(auditor, input);
   return { opened, resolved, open: auditor.findings.open(), problems, nodes };
 }
 

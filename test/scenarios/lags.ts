@@ -3,12 +3,12 @@
 import type { Journey } from '../../src/audit/measure/journey.ts';
 import { triggerSample } from '../../src/audit/measure/lag.ts';
 import type { ConvergenceSample } from '../../src/audit/service/reconcile.ts';
-import type { LagMeasuring } from '../../src/auditor/lag-samples.ts';
-import { createLags } from '../../src/auditor/lag-samples.ts';
+import type { JourneyTracker } from '../../src/auditor/open-journeys.ts';
+import { createJourneyTracker, trackPod } from '../../src/auditor/open-journeys.ts';
 import type { Change, Endpoints, EndpointSlice, Listers } from '../../src/model/objects.ts';
 
 export interface LagLines {
-  readonly measuring: LagMeasuring;
+  readonly journeys: JourneyTracker;
   readonly converged: (sample: ConvergenceSample) => void;
   /** Takes in a change that the auditor has evaluated. */
   readonly take: (change: Change) => void;
@@ -29,16 +29,18 @@ function journeyLine({ namespace, service, pod, operation, ...journey }: Journey
 
 export function createLagLines(listers: Listers): LagLines {
   let lines: string[] = [];
-  const measuring = createLags(listers, (journey) => void lines.push(journeyLine(journey)));
+  const journeys = createJourneyTracker(listers, {
+    onStage: () => undefined,
+    onEnd: (journey) => void lines.push(journeyLine(journey)),
+  });
   return {
-    measuring,
+    journeys,
     converged(sample) {
       const { namespace, service, output, operation, seconds } = sample;
       lines.push(`converged ${namespace}/${service} ${output} ${operation} ${text(seconds)}`);
-      measuring.converged(sample);
     },
     take(change) {
-      measuring.take(change);
+      trackPod(journeys, change);
       const { resource, before, after, at } = change;
       if (resource !== 'endpoints' && resource !== 'endpointslices') return;
       const object = after as Endpoints | EndpointSlice | null;

@@ -18,6 +18,7 @@ import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
 import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
 import type { AuditContext } from '../../src/audit/service/cache.ts';
 import { isForeign, verdictOf, serviceOutputs } from '../../src/audit/service/verdict.ts';
+import { advanceJourneys, restartJourneys } from '../../src/auditor/open-journeys.ts';
 import { jsonBytes, project } from '../../src/cluster/decode/json-objects.ts';
 import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
@@ -81,11 +82,12 @@ export function createWorld(scenario: Scenario): World {
     onResolve: (finding) => void resolved.push(finding),
   });
   const lags = createLagLines(store.listers);
-  const onJudged = lags.measuring.judged;
   const serviceAuditor = createServiceAuditor({
     context,
     settle,
-    onEvaluated: onJudged,
+    onEvaluated(item, change) {
+      advanceJourneys(lags.journeys, item, change);
+    },
     onConvergence: lags.converged,
   });
   return {
@@ -128,7 +130,7 @@ export function deliver(world: World, { resource, type, key, raw }: RawEvent, at
 export function begin(world: World, events: Iterable<RawEvent>, at: number): void {
   for (const event of events) deliver(world, event, at);
   world.serviceAuditor.begin(epoch + at);
-  world.lags.measuring.follow(world.serviceAuditor, world.context.release);
+  restartJourneys(world.lags.journeys, world.serviceAuditor, world.context.release);
   world.begun = true;
   for (const lost of world.lost.values()) world.serviceAuditor.markUnreadable(lost, epoch + at);
 }

@@ -6,6 +6,7 @@
 //
 // Everything is on the loopback and ends with the test.
 
+import { auditorDefaults } from '../auditor-defaults.ts';
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -23,7 +24,6 @@ import { recordingOf } from '../../src/commands/replay.ts';
 import type { SpanPlan } from '../../src/output/traces/spans.ts';
 import { planTrace } from '../../src/output/traces/spans.ts';
 import { startTracing } from '../../src/output/traces/tracing.ts';
-import { throwProblem } from '../problems.ts';
 import { cacheFolder, endProgram, freePort } from '../processes.ts';
 
 const run = promisify(execFile);
@@ -87,10 +87,7 @@ async function sendAll(url: string): Promise<readonly Sent[]> {
   });
   const sent: Sent[] = [];
   const auditor = createAuditor({
-    settle: 30,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
+    ...auditorDefaults,
     onJourney(journey) {
       const endedAt = auditor.now() ?? 0;
       const traceId = tracing.take(journey, endedAt);

@@ -8,9 +8,10 @@ import type { LiveAuditor } from '../../auditor/live.ts';
 import { connectAuditor } from '../../auditor/live.ts';
 import { createConnection, environmentOf } from '../../cluster/api/transport/connection.ts';
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
+import type { OnProblem } from '../../cluster/decode/problem.ts';
 import type { Environment } from '../../cluster/api/transport/request.ts';
 import type { ClusterFlags, AuditFlags } from './options.ts';
-import { scopeOf } from './options.ts';
+import { auditorOptions, scopeOf } from './options.ts';
 
 /** Whether a cluster is named, or can be found. */
 export function hasCluster({ kubeconfig, context }: ClusterFlags): boolean {
@@ -48,30 +49,32 @@ export function openCluster(options: ClusterFlags): Cluster {
   };
 }
 
-/** The auditor of a live cluster, and what keeps it up to date. */
+/** Listeners of `serve`. Commands that audit once have none. */
+type LiveListeners = Partial<Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney'>> & {
+  readonly onQuiet?: () => void;
+};
+
+/** The auditor of a live cluster, and the watches that keep it up to date. */
 export function auditorOf(
   cluster: Cluster,
   options: ClusterFlags & AuditFlags,
-  more: Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney' | 'onProblem'> & {
-    readonly onQuiet?: () => void;
-  },
+  onProblem: OnProblem,
+  listeners: LiveListeners = {},
 ): { auditor: Auditor; attached: LiveAuditor } {
-  const { onQuiet, ...listeners } = more;
+  const { onQuiet = () => undefined, ...others } = listeners;
   const auditor = createAuditor({
-    settle: options.settle,
-    release: options.kubernetesVersion ?? null,
-    maxEndpointsPerSlice: options.maxEndpointsPerSlice,
+    ...auditorOptions(options, onProblem),
     scope: scopeOf(options),
     live: true,
-    ...listeners,
+    ...others,
   });
   const attached = connectAuditor({
     environment: cluster.environment,
     clock: cluster.clock,
     auditor,
     endpoints: options.endpoints,
-    onProblem: listeners.onProblem,
-    ...(onQuiet === undefined ? {} : { onQuiet }),
+    onProblem,
+    onQuiet,
   });
   return { auditor, attached };
 }

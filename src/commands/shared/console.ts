@@ -87,6 +87,6 @@ export function exitCodeOf(report: AuditReport): 0 | 1 | 2 {
 export function warnIfReleaseUnknown(auditor: Auditor): void {
   const named = auditor.kubernetes();
   if (named === null || releaseOf(named) !== null) return;
-  const minor = String(auditor.release().minor);
+  const minor = String(auditor.released().release.minor);
   fail(`Kubernetes ${named} is not known; judged as 1.${minor} (see --kubernetes-version)`);
 }

@@ -3,7 +3,10 @@
 
 import { Command, Option } from 'commander';
 
+import type { AuditorOptions } from '../../auditor/auditor.ts';
+import type { OnProblem } from '../../cluster/decode/problem.ts';
 import type { Scope, Shard } from '../../model/scope.ts';
+import { wholeCluster } from '../../model/scope.ts';
 import type { PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import { perServiceModes } from '../../output/metrics/service-rows.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
@@ -72,6 +75,24 @@ export const scopeOf = ({ namespaces, excludeNamespaces, shard }: ClusterFlags):
   namespaces: namespaces ?? null,
   excluded: excludeNamespaces ?? [],
   shard: shard ?? null,
+});
+
+const ignore = (): void => undefined;
+
+/** The options of an auditor of a recording or a dump that prints no findings as they open. */
+export const auditorOptions = (
+  { settle, kubernetesVersion, maxEndpointsPerSlice }: AuditFlags,
+  onProblem: OnProblem,
+): AuditorOptions => ({
+  settle,
+  release: kubernetesVersion ?? null,
+  maxEndpointsPerSlice,
+  scope: wholeCluster,
+  live: false,
+  onOpen: ignore,
+  onResolve: ignore,
+  onJourney: ignore,
+  onProblem,
 });
 
 export function withAuditFlags(command: Command): Command {

@@ -33,7 +33,7 @@ export async function auditOnce(
   begin: (auditor: Auditor, attached: LiveAuditor) => Beside | null = () => null,
 ): Promise<Auditor | null> {
   const stop = stopSignal();
-  const { auditor, attached } = auditorOf(cluster, options, { onProblem });
+  const { auditor, attached } = auditorOf(cluster, options, onProblem);
   const beside = begin(auditor, attached);
   const longest = options.settle + confirming + (beside?.seconds ?? 0);
   const { clock } = cluster;

@@ -24,17 +24,12 @@ export async function tracingOf(
   }
 }
 
-/** What becomes of journeys that end: those with a trace are exemplars of what was measured. */
-export function traced(
-  tracing: Tracing | null,
-  auditor: () => Auditor,
-): { readonly onJourney?: (journey: Journey) => void } {
-  if (tracing === null) return {};
-  return {
-    onJourney(journey) {
-      const of = auditor();
-      const id = tracing.take(journey, of.now() ?? journey.begun);
-      if (id !== null) exemplifyJourney(of.measured.travel, journey, id);
-    },
+/** Sends the trace of a journey that ends, and keeps the trace as an exemplar of its lag. */
+export const traceJourneys =
+  (tracing: Tracing | null, auditorOf: () => Auditor) =>
+  (journey: Journey): void => {
+    if (tracing === null) return;
+    const auditor = auditorOf();
+    const id = tracing.take(journey, auditor.now() ?? journey.begun);
+    if (id !== null) exemplifyJourney(auditor.samples.travel, journey, id);
   };
-}

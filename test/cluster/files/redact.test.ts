@@ -1,6 +1,7 @@
 // What a redacted recording still tells, and what it does not: names are gone, and verdicts are the
 // same.
 
+import { auditorDefaults } from '../../auditor-defaults.ts';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -14,7 +15,6 @@ import { readRecording } from '../../../src/cluster/files/recording.ts';
 import { createRedactor } from '../../../src/cluster/files/redact.ts';
 import type { Resource } from '../../../src/model/objects.ts';
 import { rawEndpoints, rawPod, rawService, rawSlice } from '../../clusters.ts';
-import { throwProblem } from '../../problems.ts';
 
 const key = Buffer.from('a key that is no secret');
 
@@ -93,12 +93,7 @@ interface Judged {
 }
 
 async function judged(text: string): Promise<Judged> {
-  const auditor = createAuditor({
-    settle: 30,
-    release: null,
-    maxEndpointsPerSlice: 100,
-    onProblem: throwProblem,
-  });
+  const auditor = createAuditor({ ...auditorDefaults });
   const bytes = (async function* () {
     yield await Promise.resolve(Buffer.from(text));
   })();

@@ -1,5 +1,6 @@
 // The options that name agents, and what becomes of agents that answer.
 
+import { auditorDefaults } from '../../auditor-defaults.ts';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,18 +14,12 @@ import { fleetOf } from '../../../src/commands/shared/agents.ts';
 import type { Cluster } from '../../../src/commands/shared/cluster.ts';
 import type { AgentsFlags, ClusterFlags } from '../../../src/commands/shared/options.ts';
 import { newestRelease } from '../../../src/shadow/release.ts';
-import { throwProblem } from '../../problems.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-fleet-'));
 const empty = join(folder, 'empty');
 writeFileSync(empty, '\n');
 
-const auditor = createAuditor({
-  settle: 30,
-  release: newestRelease,
-  maxEndpointsPerSlice: 100,
-  onProblem: throwProblem,
-});
+const auditor = createAuditor({ ...auditorDefaults, release: newestRelease });
 
 const clock = { now: () => 5, after: () => () => undefined, soon: () => undefined };
 const cluster = {

@@ -65,8 +65,8 @@ test('the auditor of a live cluster reports node rules that it cannot read', asy
   const problems: string[] = [];
   const { cluster } = liveCluster(rawSlice);
   const options = { ...usual, settle: 0 };
-  const { auditor, attached } = auditorOf(cluster, options, {
-    onProblem: (problem) => problems.push(problemText(problem)),
+  const { auditor, attached } = auditorOf(cluster, options, (problem) => {
+    problems.push(problemText(problem));
   });
   const stop = new AbortController();
   const ended = attached.run(stop.signal);

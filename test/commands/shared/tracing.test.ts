@@ -1,3 +1,4 @@
+import { auditorDefaults } from '../../auditor-defaults.ts';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -10,10 +11,9 @@ import type { Auditor } from '../../../src/auditor/auditor.ts';
 import { createAuditor } from '../../../src/auditor/auditor.ts';
 import { replay } from '../../../src/auditor/replay.ts';
 import { recordingOf } from '../../../src/commands/replay.ts';
-import { traced, tracingOf } from '../../../src/commands/shared/tracing.ts';
+import { traceJourneys, tracingOf } from '../../../src/commands/shared/tracing.ts';
 import { createTracing, noTracingCounts } from '../../../src/output/traces/tracing.ts';
 import { keeping, settingsOf } from '../../output/journeys.ts';
-import { throwProblem } from '../../problems.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();
@@ -49,20 +49,18 @@ test('an endpoint is there: traces are taken', async () => {
 describe('journeys of a replay', () => {
   const shop = join(import.meta.dirname, '../../recordings/shop.ndjson.gz');
 
+  const until = Date.parse('2026-11-21T10:57:00Z') / 1000;
+
   /** The recording up to a rolling update, and what a sender that may have room gets of it. */
   async function replayed(isOpen: () => boolean) {
     const counts = noTracingCounts();
     const { sender, sent } = keeping(isOpen);
     const tracing = createTracing(settingsOf(), sender, counts);
     const auditor: Auditor = createAuditor({
-      settle: 30,
-      release: null,
-      maxEndpointsPerSlice: 100,
-      onProblem: throwProblem,
-      ...traced(tracing, () => auditor),
+      ...auditorDefaults,
+      onJourney: traceJourneys(tracing, () => auditor),
     });
     const entries = await recordingOf(shop, auditor, () => undefined);
-    const until = Date.parse('2026-11-21T10:57:00Z') / 1000;
     await replay(auditor, entries, { speed: Infinity, until });
     await tracing.close();
     return { auditor, counts, sent };
@@ -76,13 +74,13 @@ describe('journeys of a replay', () => {
 
   test('are traced, and are exemplars of what was measured', () => {
     const { auditor, counts, sent } = open;
-    const ended = Object.values(auditor.measured.journeys.ended).reduce((sum, one) => sum + one);
+    const ended = Object.values(auditor.journeys.ended).reduce((sum, one) => sum + one);
     expect(ended).toBeGreaterThan(10);
     expect(sent).toHaveLength(ended);
     expect(counts.journeys.none).toBe(0);
     const ids = new Set(sent.map(({ traceId }) => traceId));
     const exemplars = journeyLagOutputs.flatMap((output) =>
-      Object.values(auditor.measured.travel.readiness[output].exemplars ?? []),
+      Object.values(auditor.samples.travel.readiness[output].exemplars ?? []),
     );
     expect(exemplars.length).toBeGreaterThan(0);
     for (const exemplar of exemplars) expect(ids).toContain(exemplar?.traceId);
@@ -93,18 +91,20 @@ describe('journeys of a replay', () => {
     expect(shut.sent).toEqual([]);
     expect(shut.counts.dropped.queue + shut.counts.dropped.shutdown).toBeGreaterThan(0);
     const measuredOf = ({ auditor }: typeof open) => [
-      auditor.measured.journeys.ended,
-      auditor.measured.travel.begun,
-      journeyLagOutputs.map((output) => auditor.measured.travel.readiness[output].counts),
-      auditor.measured.convergence,
+      auditor.journeys.ended,
+      auditor.samples.travel.begun,
+      journeyLagOutputs.map((output) => auditor.samples.travel.readiness[output].counts),
+      auditor.samples.convergence,
       auditor.findings.open(),
       auditor.findings.resolved(),
     ];
     expect(measuredOf(shut)).toEqual(measuredOf(open));
   });
 
-  test('without traces nobody asks for journeys', () => {
-    expect(traced(null, () => expect.unreachable())).toEqual({});
+  test('are ignored without a tracing backend', () => {
+    const { auditor } = open;
+    const [journey = expect.unreachable()] = auditor.samples.worst.journeys.list(until);
+    traceJourneys(null, () => expect.unreachable())(journey.journey);
   });
 });
 

@@ -1,0 +1,113 @@
+// Counts and samples that the auditor collects while input arrives: lags, sizes, durations and
+// opened findings. The files of audit/measure define how each of them is measured.
+
+import type { ClockSkew } from '../audit/measure/clock-skew.ts';
+import { createClockSkew, observeCreated } from '../audit/measure/clock-skew.ts';
+import type { JourneyLag } from '../audit/measure/journey-lag.ts';
+import { createJourneyLag, isMeasured } from '../audit/measure/journey-lag.ts';
+import type { Journey } from '../audit/measure/journey.ts';
+import { journeyLength } from '../audit/measure/journey.ts';
+import type { ConvergenceLag, TriggerLag } from '../audit/measure/lag.ts';
+import {
+  countConvergence,
+  countTrigger,
+  createConvergenceLag,
+  createHistogram,
+  createTriggerLag,
+  durationBounds,
+  triggerSample,
+} from '../audit/measure/lag.ts';
+import type { LagHistory } from '../audit/measure/sample-history.ts';
+import { createLagHistory } from '../audit/measure/sample-history.ts';
+import type { Sizes } from '../audit/measure/size.ts';
+import { countUpdate, createSizes, trackSize } from '../audit/measure/size.ts';
+import type { TopSamples } from '../audit/measure/top-samples.ts';
+import { createTopSamples } from '../audit/measure/top-samples.ts';
+import type { ConvergenceSample } from '../audit/service/reconcile.ts';
+import type { Change, Endpoints, EndpointSlice, Key, Listers } from '../model/objects.ts';
+import { isOutput, label } from '../model/objects.ts';
+import type { AuditDurations, OpenedFindings } from '../output/metrics/state.ts';
+
+/** A journey that ended, with its length and its end in seconds. */
+interface EndedJourney {
+  readonly journey: Journey;
+  readonly seconds: number;
+  readonly at: number;
+}
+
+export interface Samples {
+  readonly sizes: Sizes;
+  readonly trigger: TriggerLag;
+  readonly convergence: ConvergenceLag;
+  readonly travel: JourneyLag;
+  readonly skew: ClockSkew;
+  /** Convergence samples of the last hours, for charts. */
+  readonly history: LagHistory;
+  /** The worst lags of the last day. */
+  readonly worst: {
+    readonly journeys: TopSamples<EndedJourney>;
+    readonly convergence: TopSamples<ConvergenceSample>;
+  };
+  readonly durations: AuditDurations;
+  /** Findings opened since the start. */
+  readonly opened: OpenedFindings;
+}
+
+/** How many of the worst journeys, and of the worst convergence samples, are kept. */
+const keptWorst = 100;
+
+export const createSamples = (): Samples => ({
+  sizes: createSizes(),
+  trigger: createTriggerLag(),
+  convergence: createConvergenceLag(),
+  travel: createJourneyLag(),
+  skew: createClockSkew(),
+  history: createLagHistory(),
+  worst: { journeys: createTopSamples(keptWorst), convergence: createTopSamples(keptWorst) },
+  durations: { full: createHistogram(durationBounds), change: createHistogram(durationBounds) },
+  opened: {},
+});
+
+/** Counts a change that the listers contains. Before the first audit, only sizes are counted. */
+export function countChange(
+  samples: Samples,
+  listers: Listers,
+  change: Change,
+  isAuditing: boolean,
+): void {
+  const { resource, at } = change;
+  const created = change.before === null ? (change.after?.created ?? null) : null;
+  if (isAuditing && created !== null) observeCreated(samples.skew, created, at);
+  if (!isOutput(resource)) return;
+  trackSize(samples.sizes, change);
+  // The first list is not an update: its objects were written long before they arrived.
+  if (!isAuditing) return;
+  countUpdate(samples.sizes, change, listers.nodes.size);
+  const before = change.before as Endpoints | EndpointSlice | null;
+  const after = change.after as Endpoints | EndpointSlice | null;
+  const object = after ?? before;
+  const service = object === null ? null : (listers.services.get(serviceKey(object)) ?? null);
+  const sample = triggerSample(before, after, service, at);
+  if (sample !== null) countTrigger(samples.trigger, sample);
+}
+
+/** The Service of an output, by its label or by its name. */
+function serviceKey(object: Endpoints | EndpointSlice): Key {
+  if ('subsets' in object) return object.key;
+  return `${object.namespace}/${object.labels[label.serviceName] ?? ''}`;
+}
+
+/** Counts an output that became correct. */
+export function addConvergence(samples: Samples, sample: ConvergenceSample): void {
+  countConvergence(samples.convergence, sample);
+  samples.worst.convergence.note(sample);
+  samples.history.note({ ...sample, service: `${sample.namespace}/${sample.service}` });
+}
+
+/** Keeps a journey that ended. Abandoned journeys have no length. */
+export function addJourney(samples: Samples, journey: Journey): void {
+  const { end, stages } = journey;
+  if (end === 'gone' || !isMeasured(journey)) return;
+  const at = stages.at(-1)?.at ?? journey.begun;
+  samples.worst.journeys.note({ journey, seconds: journeyLength(journey), at });
+}
