@@ -2,7 +2,7 @@
 
 import { explain } from '../audit/explain/explain.ts';
 import type { NodeLookup } from '../audit/explain/node.ts';
-import { worstVerdict } from '../audit/explain/pod-in-service.ts';
+import { worstVerdict } from '../audit/explain/explanation.ts';
 import { serviceTable } from '../audit/explain/table.ts';
 import { parseTarget, resolveTarget, unresolvedTarget } from '../audit/explain/target.ts';
 import type { Verdict } from '../audit/finding/verdicts.ts';

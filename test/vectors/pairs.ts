@@ -1,6 +1,6 @@
 // Every pair of a pod and a Service of the vector files: of each case line, the Services and the
-// pods of its namespace with the Nodes of its step, all combinations. What the conditions of any
-// pair must be is checked here too.
+// pods of its namespace with the Nodes of its step, all combinations. Also checks the conditions
+// of a pair.
 
 import { createReadStream, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,17 +9,17 @@ import { createGunzip } from 'node:zlib';
 
 import { expect } from 'vitest';
 
-import type { Condition, ExpectedEntry, PodAndService } from '../../src/audit/explain/condition.ts';
-import { expectedEntries } from '../../src/audit/explain/condition.ts';
-import type { Conditions } from '../../src/audit/explain/conditions.ts';
+import type { ExpectedEntry, PodAndService } from '../../src/audit/explain/conditions.ts';
 import {
-  concludedState,
   decidingCondition,
+  entryStates,
   evaluateConditions,
+  expectedEntries,
 } from '../../src/audit/explain/conditions.ts';
 import { nodeOf } from '../../src/audit/service/cache.ts';
 import type { Release } from '../../src/shadow/release.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
+import { fixCondition } from './fix-condition.ts';
 import type { Raw, World } from './world.ts';
 import { createWorld, takeStep } from './world.ts';
 
@@ -76,46 +76,44 @@ export function* pairsOf({ context: { listers } }: World): Generator<PodAndServi
   }
 }
 
-const isWhole = (outcomes: readonly ExpectedEntry[]): boolean =>
-  outcomes.every(({ state: standing }) => standing === 'ready');
+const isReady = ({ state }: ExpectedEntry): boolean => state === 'ready';
 
-const fails = ({ conditions: steps }: Conditions): Condition[] =>
-  steps.filter(({ passes }) => passes === false);
-
-const mended = (pair: PodAndService, steps: readonly Condition[]): PodAndService =>
-  steps.reduce((now, step) => step.fix(now), pair);
-
-const nameOf = ({ service, pod }: PodAndService): string => `${service.key} ${pod.key}`;
-
-/** What a chain must be; throws where it is not. `counts` counts the comparisons. */
+/**
+ * Compares the conditions of a pair with its desired state, also after the changes that they
+ * propose. `counts` counts the comparisons.
+ */
 export function checkConditions(
   pair: PodAndService,
   release: Release,
   counts: Record<string, number>,
 ): void {
-  const chain = evaluateConditions(pair, release);
-  const wrong = fails(chain);
+  const evaluated = evaluateConditions(pair, release);
+  const failed = evaluated.conditions.filter(({ passes }) => passes === false);
+  const name = `${pair.service.key} ${pair.pod.key}`;
   counts.pairs = (counts.pairs ?? 0) + 1;
-  for (const { place, state: standing } of expectedEntries(pair, release)) {
-    expect(concludedState(chain, place), `${nameOf(pair)} at ${place}`).toBe(standing);
-    const deciding = decidingCondition(chain, place);
-    expect(deciding === null, `${nameOf(pair)} at ${place}`).toBe(standing === 'ready');
+  for (const { place, state } of expectedEntries(pair, release)) {
+    const effects = evaluated.conditions.map((condition) => condition.effects.get(place));
+    const worst = entryStates.find((known) => effects.includes(known)) ?? 'ready';
+    expect(worst, `${name} at ${place}`).toBe(state);
+    const deciding = decidingCondition(evaluated, place);
+    expect(deciding === null, `${name} at ${place}`).toBe(state === 'ready');
     if (deciding === null) continue;
     counts[deciding.name] = (counts[deciding.name] ?? 0) + 1;
     counts.counterfactuals = (counts.counterfactuals ?? 0) + 1;
-    if (wrong.length === 1) counts.alone = (counts.alone ?? 0) + 1;
-    // Whatever else is in the way: put right, it is this step that keeps the pod from being ready,
-    // and mending it moves on to another, or is enough.
-    const others = mended(
-      pair,
-      wrong.filter((step) => step !== deciding),
+    if (failed.length === 1) counts.alone = (counts.alone ?? 0) + 1;
+    // After all other changes, this condition alone keeps the pod from being ready.
+    const others = failed.filter((condition) => condition !== deciding).reduce(fixCondition, pair);
+    const text = `${name} at ${place}: ${deciding.name}`;
+    const stateOf = (changed: PodAndService) =>
+      expectedEntries(changed, release).find((entry) => entry.place === place)?.state;
+    expect(stateOf(others), text).not.toBe('ready');
+    expect(stateOf(fixCondition(others, deciding)), text).toBe('ready');
+    const after = decidingCondition(
+      evaluateConditions(fixCondition(pair, deciding), release),
+      place,
     );
-    const text = `${nameOf(pair)} at ${place}: ${deciding.name}`;
-    const at = (outcomes: readonly ExpectedEntry[]) => outcomes.find((one) => one.place === place);
-    expect(at(expectedEntries(others, release))?.state, text).not.toBe('ready');
-    expect(at(expectedEntries(deciding.fix(others), release))?.state, text).toBe('ready');
-    const after = decidingCondition(evaluateConditions(deciding.fix(pair), release), place);
     expect(after?.text, text).not.toBe(deciding.text);
   }
-  expect(isWhole(expectedEntries(mended(pair, wrong), release)), nameOf(pair)).toBe(true);
+  const fixed = failed.reduce(fixCondition, pair);
+  expect(expectedEntries(fixed, release).every(isReady), name).toBe(true);
 }

@@ -1,398 +1,467 @@
-// Why one pod is expected in one Service, or is not: every question that the controllers ask, in
-// the order in which a person would ask them, each with its answer, the field that decides it, and
-// the smallest change that would turn it.
+// Evaluates the conditions under which a Service lists a pod, in the order in which a person checks
+// them. Endpoints and the slices of each address type are separate places, because one condition
+// can have another effect at each.
 //
-// The shadows decide and this file only tells. What is expected comes from shadow/endpoints.ts and
-// shadow/endpointslice.ts, and a step fails by the same predicates (isSelected, selects, findPort,
-// isStranded, primaryFamily, addressTypesOf). A change can be made, so that it can be held against
-// the shadow: with all failing steps mended the pod is ready everywhere, with all but one it is
-// not. Endpoints and the slices of each address type are places of their own, since one and the
-// same fact (a deletion, a missing Node, a port that is not there) means another thing to each.
+// The desired state comes from shadow/endpoints.ts and shadow/endpointslice.ts. A condition fails
+// by the same predicates, and a test compares the conclusions with the desired state.
 //
-// Left out, since no controller reads it and so nothing is held of it: which phase exactly, which
-// container or readiness gate keeps a pod from being ready, ports that containers do not name.
+// Left out, because no controller reads it: the exact phase, the container or readiness gate that
+// keeps a pod from being ready, and container ports without a name.
 
 import { parseIP } from '../../model/ip.ts';
-import type { Node, Pod } from '../../model/objects.ts';
-import { selectorText } from '../../model/selector.ts';
-import { primaryFamily } from '../../shadow/endpoints.ts';
-import { addressTypesOf, isStranded } from '../../shadow/endpointslice.ts';
+import type { AddressType, Node, Pod, Service, ServicePort } from '../../model/objects.ts';
+import { selects, selectorText } from '../../model/selector.ts';
+import { expectedAddress, isSelected, primaryFamily } from '../../shadow/endpoints.ts';
+import { addressTypesOf, expectedEndpoints, isStranded } from '../../shadow/endpointslice.ts';
+import { findPort } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
-import type {
-  ExpectedEntry,
-  PodAndService,
-  ListingPlace,
-  ConditionQuestion,
-  EntryState,
-  Condition,
-} from './condition.ts';
-import {
-  endpointsController,
-  everywhere,
-  failing,
-  listing,
-  objectOf,
-  expectedEntries,
-  passing,
-  podOf,
-  reconciler,
-  sliceUtils,
-  entryStates,
-} from './condition.ts';
-import type { MissedPair } from './near-miss.ts';
-import { missedPairs } from './near-miss.ts';
-import { portConditions } from './port-conditions.ts';
+import { isNear, missedLabelText, missedPairs } from './near-miss.ts';
+
+/** The objects that the conditions read; `node` as nodeOf returns it. */
+export interface PodAndService {
+  readonly service: Service;
+  readonly pod: Pod;
+  readonly node: Node | null | undefined;
+}
+
+/** The Endpoints object, or the slices of one address type. */
+export type ListingPlace = 'endpoints' | AddressType;
+
+/** How a place lists a pod, worst first. `fewer-ports`: without some ports of the Service. */
+export const entryStates = ['absent', 'no-ports', 'not-ready', 'fewer-ports', 'ready'] as const;
+
+export type EntryState = (typeof entryStates)[number];
+
+export const stateWords: Readonly<Record<EntryState, string>> = {
+  absent: 'absent',
+  'no-ports': 'listed without ports',
+  'not-ready': 'listed as not ready',
+  'fewer-ports': 'ready on some ports only',
+  ready: 'ready',
+};
+
+/** `Endpoints`, `IPv4 EndpointSlices`. */
+export const placeName = (place: ListingPlace): string =>
+  place === 'endpoints' ? 'Endpoints' : `${place} EndpointSlices`;
+
+export interface ExpectedEntry {
+  readonly place: ListingPlace;
+  readonly state: EntryState;
+}
+
+type Effects = ReadonlyMap<ListingPlace, EntryState>;
+
+export type ConditionName =
+  | 'type'
+  | 'selector'
+  | 'namespace'
+  | 'labels'
+  | 'phase'
+  | 'address'
+  | 'family'
+  | 'node'
+  | 'deletion'
+  | 'port'
+  | 'readiness';
+
+export interface Condition {
+  readonly name: ConditionName;
+  /** `unknown` if the input lacks the object that decides. */
+  readonly passes: boolean | 'unknown';
+  readonly text: string;
+  /** `Kind namespace/name`, its field, and the upstream code that reads it. */
+  readonly object: string;
+  readonly field: string;
+  readonly source: string;
+  /** What a failed condition does to the pod; empty if it passes. */
+  readonly effects: Effects;
+  /** The smallest change after which it passes; null if it passes. */
+  readonly change: string | null;
+}
 
 export interface Conditions {
   readonly conditions: readonly Condition[];
+  /** The desired state at each place of the Service. */
   readonly expected: readonly ExpectedEntry[];
 }
 
-function typeStep({ service }: PodAndService): Condition {
-  const question: ConditionQuestion = {
+/** What one check finds; without `change` it passes. */
+interface Result extends Partial<Pick<Condition, 'field' | 'source' | 'passes' | 'effects'>> {
+  readonly text: string;
+  readonly change?: string;
+}
+
+interface Check extends Pick<Condition, 'name' | 'field' | 'source'> {
+  readonly kind: 'Pod' | 'Service';
+  readonly run: (pair: PodAndService, release: Release) => Result | readonly Result[];
+}
+
+const placesOf = (service: Service): ListingPlace[] => ['endpoints', ...addressTypesOf(service)];
+
+const everywhere = (service: Service, inSlices: EntryState, inEndpoints = inSlices): Effects =>
+  new Map(
+    placesOf(service).map((place) => [place, place === 'endpoints' ? inEndpoints : inSlices]),
+  );
+
+const utils = 'k8s.io/endpointslice utils.go';
+const shouldPodBeInEndpoints =
+  'k8s.io/endpointslice util/controller_utils.go ShouldPodBeInEndpoints';
+const endpointsController = 'pkg/controller/endpoint/endpoints_controller.go';
+const syncService = `${endpointsController} syncService`;
+
+/** A failed check has the effect `absent` everywhere, if it names no other. */
+const checks: readonly Check[] = [
+  {
     name: 'type',
-    object: objectOf(service),
+    kind: 'Service',
     field: 'spec.type',
-    source: `${endpointsController} syncService`,
-  };
-  if (service.type !== 'ExternalName') {
-    return passing(question, `the Service is of type ${service.type}`);
-  }
-  return failing(
-    question,
-    'the Service is of type ExternalName: it is an alias in DNS and has no endpoints',
-    {
-      effects: everywhere(service, 'absent'),
-      change: 'make it a Service of type ClusterIP',
-      fix: (pair) => ({ ...pair, service: { ...pair.service, type: 'ClusterIP' } }),
-    },
-  );
-}
-
-/** Labels by which a new selector would take the pod; those that people select by come first. */
-function selectorFor(pod: Pod): Record<string, string> {
-  const usual = ['app.kubernetes.io/name', 'app', 'k8s-app'];
-  const keys = [
-    ...usual.filter((key) => Object.hasOwn(pod.labels, key)),
-    ...Object.keys(pod.labels),
-  ];
-  const key = keys[0];
-  return key === undefined ? { app: pod.name } : { [key]: pod.labels[key] ?? '' };
-}
-
-function selectorStep({ service, pod }: PodAndService): Condition {
-  const { selector } = service;
-  const question: ConditionQuestion = {
+    source: syncService,
+    run: ({ service: { type } }) =>
+      type !== 'ExternalName'
+        ? { text: `the Service is of type ${type}` }
+        : {
+            text: 'the Service is of type ExternalName: it is an alias in DNS and has no endpoints',
+            change: 'make it a Service of type ClusterIP',
+          },
+  },
+  {
     name: 'selector',
-    object: objectOf(service),
+    kind: 'Service',
     field: 'spec.selector',
-    source: `${endpointsController} syncService`,
-  };
-  if (selector !== null && Object.keys(selector).length > 0) {
-    return passing(question, `it selects pods by ${selectorText(selector)}`);
-  }
-  const wanted = selectorFor(pod);
-  return failing(
-    question,
-    'the Service has no selector: no pod is in it unless somebody else writes so',
-    {
-      effects: everywhere(service, 'absent'),
-      change: `give the Service a selector, such as ${selectorText(wanted)}`,
-      fix: (pair) => ({
-        ...pair,
-        service: { ...pair.service, selector: wanted },
-        pod: { ...pair.pod, labels: { ...pair.pod.labels, ...wanted } },
-      }),
-    },
-  );
-}
-
-function namespaceStep({ service, pod }: PodAndService): Condition {
-  const question: ConditionQuestion = {
+    source: syncService,
+    run: ({ service: { selector }, pod }) =>
+      hasSelector(selector)
+        ? { text: `it selects pods by ${selectorText(selector)}` }
+        : {
+            text: 'the Service has no selector: no pod is in it unless somebody else writes so',
+            change: `give the Service a selector, such as ${selectorText(selectorFor(pod))}`,
+          },
+  },
+  {
     name: 'namespace',
-    object: podOf(pod),
+    kind: 'Pod',
     field: 'metadata.namespace',
-    source: `${endpointsController} syncService`,
-  };
-  if (service.namespace === pod.namespace) {
-    return passing(question, `both are in namespace ${pod.namespace}`);
-  }
-  return failing(
-    question,
-    `the pod is in namespace ${pod.namespace}, the Service in ${service.namespace}: a Service ` +
-      'selects pods of its own namespace only',
-    {
-      effects: everywhere(service, 'absent'),
-      change: `create the pod in namespace ${service.namespace}, or a Service in ${pod.namespace}`,
-      fix: (pair) => ({ ...pair, pod: { ...pair.pod, namespace: pair.service.namespace } }),
-    },
-  );
-}
-
-/** `label app is "thumb", the selector wants "thumbnail"`. */
-export function missedLabelText({ key, want, got, nearKey }: MissedPair): string {
-  if (got !== null) return `label ${key} is "${got}", the selector wants "${want}"`;
-  const meant = nearKey === null ? '' : ` (but one of key ${nearKey})`;
-  return `there is no label ${key}${meant}, the selector wants ${key}="${want}"`;
-}
-
-function labelStep({ service, pod }: PodAndService): Condition {
-  const question: ConditionQuestion = {
+    source: syncService,
+    run: ({ service: { namespace }, pod }) =>
+      namespace === pod.namespace
+        ? { text: `both are in namespace ${namespace}` }
+        : {
+            text:
+              `the pod is in namespace ${pod.namespace}, the Service in ${namespace}: a Service ` +
+              'selects pods of its own namespace only',
+            change: `create the pod in namespace ${namespace}, or a Service in ${pod.namespace}`,
+          },
+  },
+  {
     name: 'labels',
-    object: podOf(pod),
+    kind: 'Pod',
     field: 'metadata.labels',
     source: 'k8s.io/apimachinery pkg/labels Set.AsSelectorPreValidated',
-  };
-  const selector = service.selector ?? {};
-  const missed = missedPairs(selector, pod.labels);
-  if (missed.length === 0) return passing(question, 'the pod has all labels that it selects by');
-  const wanted = Object.fromEntries(missed.map(({ key, want }) => [key, want]));
-  const labels = selectorText(wanted);
-  return failing(
-    { ...question, field: `metadata.labels ${missed.map(({ key }) => key).join(', ')}` },
-    missed.map(missedLabelText).join('; '),
-    {
-      effects: everywhere(service, 'absent'),
-      change: `label the pod ${labels} (in its template, if it has one), or change the selector`,
-      fix: (pair) => ({
-        ...pair,
-        pod: { ...pair.pod, labels: { ...pair.pod.labels, ...wanted } },
-      }),
-    },
-  );
-}
-
-function phaseStep({ service, pod }: PodAndService): Condition {
-  const question: ConditionQuestion = {
+    run: checkLabels,
+  },
+  {
     name: 'phase',
-    object: podOf(pod),
+    kind: 'Pod',
     field: 'status.phase',
-    source: listing,
-  };
-  if (!pod.terminal) return passing(question, 'the pod has not finished');
-  return failing(
-    question,
-    'the pod has finished (phase Succeeded or Failed): nothing runs at its address any more',
-    {
-      effects: everywhere(service, 'absent'),
-      change: 'delete the pod, so that a new one takes its place: a finished one never runs again',
-      fix: (pair) => ({ ...pair, pod: { ...pair.pod, terminal: false } }),
-    },
-  );
-}
-
-type Family = 'IPv4' | 'IPv6';
-
-const exampleOf: Readonly<Record<Family, string>> = { IPv4: '192.0.2.1', IPv6: '2001:db8::1' };
-
-const familyOfEndpoints = ({ service, pod }: PodAndService): Family =>
-  primaryFamily(service, pod) === 'IPv6' ? 'IPv6' : 'IPv4';
-
-/** The families that count, the one of the Endpoints first. */
-function familiesOf(pair: PodAndService): Family[] {
-  const families = new Set<Family>([familyOfEndpoints(pair)]);
-  for (const type of addressTypesOf(pair.service)) if (type !== 'FQDN') families.add(type);
-  return [...families];
-}
-
-function addressSteps(pair: PodAndService): Condition[] {
-  const { service, pod } = pair;
-  const object = podOf(pod);
-  const question: ConditionQuestion = {
+    source: shouldPodBeInEndpoints,
+    run: ({ pod }) =>
+      !pod.terminal
+        ? { text: 'the pod has not finished' }
+        : {
+            text:
+              'the pod has finished (phase Succeeded or Failed): nothing runs at its address ' +
+              'any more',
+            change:
+              'delete the pod, so that a new one takes its place: a finished one never runs again',
+          },
+  },
+  {
     name: 'address',
-    object,
+    kind: 'Pod',
     field: 'status.podIPs',
-    source: listing,
-  };
-  const families = familiesOf(pair);
-  if (pod.ips.length === 0) {
-    const why =
-      pod.node === ''
-        ? 'it is not bound to a Node yet'
-        : `the kubelet of ${pod.node} has reported none yet`;
-    return [
-      failing(question, `the pod has no address: ${why}`, {
-        effects: everywhere(service, 'absent'),
-        change:
-          pod.node === ''
-            ? 'let the scheduler bind the pod; its events say what keeps it'
-            : 'let the pod start; its events say what keeps it',
-        fix: (now) => ({
-          ...now,
-          pod: { ...now.pod, ips: families.map((family) => exampleOf[family]) },
-        }),
-      }),
-    ];
-  }
-  const primary = familyOfEndpoints(pair);
-  const steps = families.map((family) => familyStep(pair, family, family === primary));
-  return [passing(question, `its addresses are ${pod.ips.join(', ')}`), ...steps];
+    source: shouldPodBeInEndpoints,
+    run: checkAddress,
+  },
+  {
+    name: 'family',
+    kind: 'Pod',
+    field: 'status.podIPs',
+    source: `${utils} getEndpointAddresses`,
+    run: checkFamilies,
+  },
+  {
+    name: 'node',
+    kind: 'Pod',
+    field: 'spec.nodeName',
+    source: 'k8s.io/endpointslice reconciler.go reconcileByAddressType',
+    run: checkNode,
+  },
+  {
+    name: 'deletion',
+    kind: 'Pod',
+    field: 'metadata.deletionTimestamp',
+    source: shouldPodBeInEndpoints,
+    run: ({ service, pod }) =>
+      !pod.deleting
+        ? { text: 'it is not being deleted' }
+        : service.publishNotReadyAddresses
+          ? { text: 'it is being deleted, but not ready addresses are published' }
+          : {
+              text:
+                'it is being deleted: Endpoints drop it at once, EndpointSlices show it ' +
+                'terminating',
+              effects: everywhere(service, 'not-ready', 'absent'),
+              change:
+                'none: a deletion cannot be taken back; the pod that replaces it will be listed',
+            },
+  },
+  {
+    name: 'port',
+    kind: 'Pod',
+    field: 'spec.containers.ports.name',
+    source: 'k8s.io/endpointslice util/controller_utils.go FindPort',
+    run: checkPorts,
+  },
+  {
+    name: 'port',
+    kind: 'Service',
+    field: 'spec.ports',
+    source: syncService,
+    run: checkPortless,
+  },
+  {
+    name: 'readiness',
+    kind: 'Pod',
+    field: 'status.conditions Ready',
+    source: `${utils} podToEndpoint`,
+    run: ({ service, pod }) =>
+      pod.ready
+        ? { text: 'its condition Ready is True' }
+        : service.publishNotReadyAddresses
+          ? { text: 'it is not ready, but not ready addresses are published' }
+          : {
+              text: 'condition Ready is not True, so no traffic is to come',
+              effects: everywhere(service, 'not-ready'),
+              change:
+                'make the pod ready: kubectl describe pod names the readiness probe or readiness ' +
+                'gate that fails',
+            },
+  },
+];
+
+const hasSelector = (selector: Service['selector']): selector is Record<string, string> =>
+  selector !== null && Object.keys(selector).length > 0;
+
+/** A selector that takes the pod, by one of the labels that people usually select by. */
+function selectorFor({ name, labels }: Pod): Record<string, string> {
+  const usual = ['app.kubernetes.io/name', 'app', 'k8s-app'];
+  const key = usual.find((label) => Object.hasOwn(labels, label)) ?? Object.keys(labels)[0];
+  return key === undefined ? { app: name } : { [key]: labels[key] ?? '' };
 }
 
-function familyStep(
-  { service, pod }: PodAndService,
-  family: Family,
-  isPrimary: boolean,
-): Condition {
-  const question: ConditionQuestion = {
-    name: 'family',
-    object: podOf(pod),
-    field: 'status.podIPs',
-    source: isPrimary
-      ? `${endpointsController} podToEndpointAddressForService`
-      : `${sliceUtils} getEndpointAddresses`,
-  };
-  const ip = pod.ips.find((text) => parseIP(text)?.family === family);
-  const what = service.ipFamilies.length > 1 ? `, one of the Service's families` : '';
-  if (ip !== undefined) return passing(question, `${ip} is ${family}${what}`);
-  const effects = new Map<ListingPlace, EntryState>();
-  if (isPrimary) effects.set('endpoints', 'absent');
-  if (addressTypesOf(service).includes(family)) effects.set(family, 'absent');
-  const families = service.ipFamilies.join(', ');
-  return failing(
-    question,
-    `the pod has no ${family} address (it has ${pod.ips.join(', ')}), ` +
-      `the Service wants ${families === '' ? 'both families' : families}`,
+function checkLabels({ service: { selector }, pod }: PodAndService): Result[] {
+  if (!hasSelector(selector)) return [];
+  const missed = missedPairs(selector, pod.labels);
+  if (missed.length === 0) return [{ text: 'the pod has all labels that it selects by' }];
+  const labels = selectorText(Object.fromEntries(missed.map(({ key, want }) => [key, want])));
+  return [
     {
+      field: `metadata.labels ${missed.map(({ key }) => key).join(', ')}`,
+      text: missed.map(missedLabelText).join('; '),
+      change: `label the pod ${labels} (in its template, if it has one), or change the selector`,
+    },
+  ];
+}
+
+function checkAddress({ pod: { ips, node } }: PodAndService): Result {
+  if (ips.length > 0) return { text: `its addresses are ${ips.join(', ')}` };
+  return node === ''
+    ? {
+        text: 'the pod has no address: it is not bound to a Node yet',
+        change: 'let the scheduler bind the pod; its events say what keeps it',
+      }
+    : {
+        text: `the pod has no address: the kubelet of ${node} has reported none yet`,
+        change: 'let the pod start; its events say what keeps it',
+      };
+}
+
+/** One result for each family of the Service, that of the Endpoints first. */
+function checkFamilies({ service, pod }: PodAndService): Result[] {
+  if (pod.ips.length === 0) return [];
+  const primary = primaryFamily(service, pod) === 'IPv6' ? 'IPv6' : 'IPv4';
+  const types = addressTypesOf(service).filter((type) => type !== 'FQDN');
+  return [...new Set<'IPv4' | 'IPv6'>([primary, ...types])].map((family) => {
+    const isPrimary = family === primary;
+    const source = isPrimary
+      ? { source: `${endpointsController} podToEndpointAddressForService` }
+      : {};
+    const ip = pod.ips.find((text) => parseIP(text)?.family === family);
+    if (ip !== undefined) {
+      const which = service.ipFamilies.length > 1 ? `, one of the Service's families` : '';
+      return { ...source, text: `${ip} is ${family}${which}` };
+    }
+    const effects = new Map<ListingPlace, EntryState>();
+    if (isPrimary) effects.set('endpoints', 'absent');
+    if (types.includes(family)) effects.set(family, 'absent');
+    const wanted = service.ipFamilies.join(', ') || 'both families';
+    return {
+      ...source,
+      text:
+        `the pod has no ${family} address (it has ${pod.ips.join(', ')}), ` +
+        `the Service wants ${wanted}`,
       effects,
       change: `give the pod an ${family} address, or drop ${family} from the Service`,
-      fix: (pair) => ({
-        ...pair,
-        pod: { ...pair.pod, ips: [...pair.pod.ips, exampleOf[family]] },
-      }),
-    },
-  );
-}
-
-function nodeStep({ service, pod, node }: PodAndService): Condition {
-  const question: ConditionQuestion = {
-    name: 'node',
-    object: podOf(pod),
-    field: 'spec.nodeName',
-    source: reconciler,
-  };
-  const name = pod.node === '' ? 'the Node' : `Node ${pod.node}`;
-  if (node === undefined) {
-    const text = `whether ${name} exists is not known: the input has no Nodes`;
-    return { ...passing(question, text), passes: 'unknown' };
-  }
-  if (node !== null) {
-    return passing(question, `${name} exists${node.zone === '' ? '' : `, in zone ${node.zone}`}`);
-  }
-  const missing = pod.node === '' ? 'it is bound to no Node' : `${name} does not exist`;
-  if (!isStranded(service, node)) {
-    return passing(question, `${missing}, but not ready addresses are published all the same`);
-  }
-  const frozen = pod.node === '' && pod.ips.length > 0;
-  return failing(
-    question,
-    `${missing}: EndpointSlices leave it out, and the controller tries again and again` +
-      (frozen ? '; Endpoints with it are refused by the API server, so they freeze' : ''),
-    {
-      effects: new Map(addressTypesOf(service).map((type) => [type, 'absent'])),
-      change:
-        pod.node === ''
-          ? 'let the scheduler bind the pod, or delete it'
-          : `bring ${name} back, or delete the pod`,
-      fix: (pair) => ({ ...pair, ...bound(pair.pod) }),
-    },
-  );
-}
-
-/** The pod on a Node that exists. */
-function bound(pod: Pod): { pod: Pod; node: Node } {
-  const name = pod.node === '' ? 'a-node' : pod.node;
-  const { uid, created } = pod;
-  const meta = {
-    key: name,
-    namespace: '',
-    name,
-    uid,
-    resourceVersion: '',
-    labels: {},
-    created,
-    deleting: false,
-  };
-  const state = { zone: '', ready: true, controlPlane: false, cpuMillis: 0 };
-  const hosts = { addresses: [], externalIPs: [], podCIDRs: [], kubeletMinor: null };
-  const node = { ...meta, ...state, ...hosts };
-  return { pod: { ...pod, node: name }, node };
-}
-
-function deletionStep({ service, pod }: PodAndService): Condition {
-  const question: ConditionQuestion = {
-    name: 'deletion',
-    object: podOf(pod),
-    field: 'metadata.deletionTimestamp',
-    source: listing,
-  };
-  if (!pod.deleting) return passing(question, 'it is not being deleted');
-  if (service.publishNotReadyAddresses) {
-    return passing(question, 'it is being deleted, but not ready addresses are published');
-  }
-  const effects = everywhere(service, 'not-ready');
-  effects.set('endpoints', 'absent');
-  return failing(
-    question,
-    'it is being deleted: Endpoints drop it at once, EndpointSlices show it terminating',
-    {
-      effects,
-      change: 'none: a deletion cannot be taken back; the pod that replaces it will be listed',
-      fix: (pair) => ({ ...pair, pod: { ...pair.pod, deleting: false } }),
-    },
-  );
-}
-
-function readyStep({ service, pod }: PodAndService): Condition {
-  const question: ConditionQuestion = {
-    name: 'readiness',
-    object: podOf(pod),
-    field: 'status.conditions Ready',
-    source: `${sliceUtils} podToEndpoint`,
-  };
-  if (pod.ready) return passing(question, 'its condition Ready is True');
-  if (service.publishNotReadyAddresses) {
-    return passing(question, 'it is not ready, but not ready addresses are published');
-  }
-  return failing(question, 'condition Ready is not True, so no traffic is to come', {
-    effects: everywhere(service, 'not-ready'),
-    change:
-      'make the pod ready: kubectl describe pod names the readiness probe or readiness gate that ' +
-      'fails',
-    fix: (pair) => ({ ...pair, pod: { ...pair.pod, ready: true } }),
+    };
   });
 }
 
-/** Asks everything that decides whether and how the pod is listed. */
-export function evaluateConditions(pair: PodAndService, release: Release): Conditions {
-  const { service } = pair;
-  const type = typeStep(pair);
-  const selector = selectorStep(pair);
-  const hasSelector = service.selector !== null && Object.keys(service.selector).length > 0;
-  const steps = [
-    type,
-    selector,
-    namespaceStep(pair),
-    ...(hasSelector ? [labelStep(pair)] : []),
-    phaseStep(pair),
-    ...addressSteps(pair),
-    nodeStep(pair),
-    deletionStep(pair),
-    ...portConditions(pair, release),
-    readyStep(pair),
-  ];
-  return { conditions: steps, expected: expectedEntries(pair, release) };
+function checkNode({ service, pod, node }: PodAndService): Result {
+  const name = pod.node === '' ? 'the Node' : `Node ${pod.node}`;
+  if (node === undefined) {
+    const text = `whether ${name} exists is not known: the input has no Nodes`;
+    return { text, passes: 'unknown' };
+  }
+  if (node !== null) {
+    return { text: `${name} exists${node.zone === '' ? '' : `, in zone ${node.zone}`}` };
+  }
+  const missing = pod.node === '' ? 'it is bound to no Node' : `${name} does not exist`;
+  if (!isStranded(service, node)) {
+    return { text: `${missing}, but not ready addresses are published all the same` };
+  }
+  const frozen =
+    pod.node === '' && pod.ips.length > 0
+      ? '; Endpoints with it are refused by the API server, so they freeze'
+      : '';
+  return {
+    text:
+      `${missing}: EndpointSlices leave it out, and the controller tries again and again` + frozen,
+    effects: new Map(addressTypesOf(service).map((type) => [type, 'absent'])),
+    change:
+      pod.node === ''
+        ? 'let the scheduler bind the pod, or delete it'
+        : `bring ${name} back, or delete the pod`,
+  };
 }
 
-/** The worst standing that any step leads to at a place: what the chain concludes. */
-export function concludedState({ conditions: steps }: Conditions, place: ListingPlace): EntryState {
-  return (
-    entryStates.find((one) => steps.some(({ effects }) => effects.get(place) === one)) ?? 'ready'
+function checkPortless({ service }: PodAndService): Result[] {
+  if (service.ports.length > 0) return [];
+  if (service.clusterIP === 'None') {
+    return [{ text: 'the Service is headless and has no ports: addresses are enough' }];
+  }
+  const effects = everywhere(service, 'no-ports', 'absent');
+  return [{ text: 'the Service has no ports', effects, change: 'give the Service a port' }];
+}
+
+/** One result for each container port that the Service's ports target. */
+function checkPorts({ service, pod }: PodAndService, release: Release): Result[] {
+  const byTarget = Map.groupBy(
+    service.ports,
+    ({ targetPort, protocol }) => `${typeof targetPort} ${String(targetPort)}/${protocol}`,
   );
+  return [...byTarget.values()].map((ports) => {
+    const effects = new Map<ListingPlace, EntryState>();
+    for (const place of placesOf(service)) {
+      const isEndpoints = place === 'endpoints';
+      const sidecars = isEndpoints ? release.sidecarPortsInEndpoints : release.sidecarPortsInSlices;
+      const isFound = (port: ServicePort): boolean => findPort(pod, port, sidecars) !== null;
+      if (ports.every(isFound)) continue;
+      const none = isEndpoints ? 'absent' : 'no-ports';
+      effects.set(place, service.ports.some(isFound) ? 'fewer-ports' : none);
+    }
+    return portResult(pod, ports, effects);
+  });
 }
 
-/** The step that decides at a place: the first of those that lead to the worst; null: none. */
-export function decidingCondition(chain: Conditions, place: ListingPlace): Condition | null {
-  const worst = concludedState(chain, place);
-  return chain.conditions.find(({ effects }) => effects.get(place) === worst) ?? null;
+const servicePortText = ({ name, port, protocol }: ServicePort): string =>
+  `${name === '' ? '' : `${name} `}${String(port)}/${protocol}`;
+
+/** `ports` have one target and protocol. */
+function portResult(pod: Pod, ports: readonly ServicePort[], effects: Effects): Result {
+  const which = ports.map(servicePortText).join(', ');
+  const { targetPort: target = 0, protocol = '' } = ports[0] ?? {};
+  if (effects.size === 0) {
+    const found = ports[0] === undefined ? null : findPort(pod, ports[0], true);
+    return typeof target === 'number'
+      ? { text: `port ${which} goes to ${target} of the pod, a number that is taken unchecked` }
+      : { text: `port ${which} goes to ${String(found)}, which a container names ${target}` };
+  }
+  const named = pod.ports.filter(({ name }) => name === target);
+  const other = named.find((port) => port.protocol !== protocol);
+  const names = new Set(pod.ports.map(({ name }) => name));
+  const list =
+    names.size === 0 ? 'no ports are named at all' : `ports named: ${[...names].join(', ')}`;
+  const missing =
+    other !== undefined
+      ? `a container names a port ${target} for ${other.protocol}, not for ${protocol}`
+      : `no container names a port ${target}; ${list}`;
+  const sidecar = named.some((port) => port.sidecar && port.protocol === protocol)
+    ? ', but for a restartable init container, which this release does not look at everywhere'
+    : '';
+  const text = `port ${which}: ${missing}${sidecar}`;
+  return { text, effects, change: portChange(pod, String(target), protocol, which) };
+}
+
+function portChange(pod: Pod, target: string, protocol: string, which: string): string {
+  const ports = pod.ports.filter((port) => port.protocol === protocol);
+  const names = [...new Set(ports.map(({ name }) => name))];
+  const meant =
+    names.find((name) => isNear(name, target)) ?? (names.length === 1 ? names[0] : undefined);
+  const change = `name a container port ${target} (${protocol}) in the pod template`;
+  if (meant === undefined || meant === target) return change;
+  return `${change}, or set targetPort of port ${which} to ${meant}`;
+}
+
+/** How each place of the Service must list the pod. */
+export function expectedEntries(pair: PodAndService, release: Release): ExpectedEntry[] {
+  const { service, pod, node } = pair;
+  const isMember =
+    isSelected(service) &&
+    service.namespace === pod.namespace &&
+    selects(service.selector, pod.labels);
+  const address = isMember ? expectedAddress(service, pod, release) : null;
+  const endpoints = isMember ? expectedEndpoints(service, pod, node, release) : [];
+  return placesOf(service).map((place) => {
+    const want =
+      place === 'endpoints' ? address : endpoints.find(({ addressType }) => addressType === place);
+    const state = want ? stateOf(service, want.ready, want.ports.length) : 'absent';
+    return { place, state };
+  });
+}
+
+/** The state of an entry with this many ports; `service` is null if it does not exist. */
+export function stateOf(service: Service | null, ready: boolean, ports: number): EntryState {
+  const wanted = service?.ports.length ?? 0;
+  const isHeadless = service?.clusterIP === 'None';
+  if (ports === 0 && (wanted > 0 || !isHeadless)) return 'no-ports';
+  if (!ready) return 'not-ready';
+  return ports < wanted ? 'fewer-ports' : 'ready';
+}
+
+/** Evaluates everything that decides whether and how the pod is listed. */
+export function evaluateConditions(pair: PodAndService, release: Release): Conditions {
+  const conditions = checks.flatMap(({ name, kind, field, source, run }): Condition[] => {
+    const results = run(pair, release);
+    const object = `${kind} ${kind === 'Pod' ? pair.pod.key : pair.service.key}`;
+    return ('text' in results ? [results] : results).map(({ change = null, ...result }) => ({
+      name,
+      object,
+      field,
+      source,
+      passes: change === null,
+      effects: change === null ? new Map() : everywhere(pair.service, 'absent'),
+      ...result,
+      change,
+    }));
+  });
+  return { conditions, expected: expectedEntries(pair, release) };
+}
+
+/** The first condition that causes the state at a place; null if the state is `ready`. */
+export function decidingCondition(
+  { conditions, expected }: Conditions,
+  place: ListingPlace,
+): Condition | null {
+  const state = expected.find((entry) => entry.place === place)?.state;
+  return conditions.find(({ effects }) => effects.get(place) === state) ?? null;
 }

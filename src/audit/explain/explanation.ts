@@ -1,25 +1,15 @@
-// The types of an explanation: its subject, its conditions and its differences.
+// Contains the types of an explanation and its reasons: a tree of marked sentences, each with the
+// object and field that decide it, the upstream code that reads them, and the smallest change that
+// helps. Conditions and differences become reasons here.
 
 import type { Key } from '../../model/objects.ts';
 import type { Severity } from '../finding/catalogue.ts';
-import type { Verdict } from '../finding/verdicts.ts';
-import type { Reason } from './reason.ts';
+import { catalogue, isWorse } from '../finding/catalogue.ts';
+import { causes } from '../finding/causes.ts';
+import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
+import type { PendingDifference } from '../pending/pending.ts';
 
-export interface Explanation {
-  readonly subject: ExplainTarget;
-  /** Whether what is asked about exists, or is at least spoken of somewhere. */
-  readonly found: boolean;
-  /** The worst over the outputs concerned; null where there is nothing to judge. */
-  readonly verdict: Verdict | null;
-  /** The worst of the findings concerned; null: there is none. */
-  readonly severity: Severity | null;
-  /** One sentence. */
-  readonly answer: string;
-  readonly change: string | null;
-  readonly reasons: readonly Reason[];
-}
-
-/** What is asked about. Keys are `namespace/name`. */
+/** The object of an explanation. Keys are `namespace/name`. */
 export type ExplainTarget =
   | { readonly kind: 'service'; readonly service: Key }
   | { readonly kind: 'pod'; readonly pod: Key }
@@ -29,6 +19,161 @@ export type ExplainTarget =
       readonly kind: 'node';
       readonly node: string;
       readonly service: Key;
-      /** The name of the port; null: all of them. */
+      /** The name of a port; null for all ports. */
       readonly port: string | null;
     };
+
+/** An explanation of one object, without its target. */
+export interface ExplanationBody {
+  /** The worst verdict on the outputs concerned; null if there is no output to compare. */
+  readonly verdict: Verdict | null;
+  /** The worst severity of the findings concerned; null if there is none. */
+  readonly severity: Severity | null;
+  /** One sentence. */
+  readonly answer: string;
+  readonly change: string | null;
+  readonly reasons: readonly Reason[];
+}
+
+export interface Explanation extends ExplanationBody {
+  readonly subject: ExplainTarget;
+  /** Whether the target exists, or another object refers to it. */
+  readonly found: boolean;
+}
+
+/** yes: as traffic needs it; no: not so; note: worth knowing, decides nothing. */
+export type ReasonMark = 'yes' | 'no' | 'unknown' | 'note';
+
+export interface Reason {
+  readonly mark: ReasonMark;
+  readonly text: string;
+  /** `Kind namespace/name` of the API object that decides, and its field. */
+  readonly object: string | null;
+  readonly field: string | null;
+  readonly source: string | null;
+  /** The smallest change that helps. */
+  readonly change: string | null;
+  /** Unix seconds on the input's clock; null if unknown. */
+  readonly since: number | null;
+  readonly parts: readonly Reason[];
+}
+
+const bare = { object: null, field: null, source: null, change: null, since: null, parts: [] };
+
+export const reason = (mark: ReasonMark, text: string, rest: Partial<Reason> = {}): Reason => ({
+  mark,
+  text,
+  ...bare,
+  ...rest,
+});
+
+export const note = (text: string, rest: Partial<Reason> = {}): Reason =>
+  reason('note', text, rest);
+
+/** `1 pod`, `2 pods`. */
+export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${count} ${count === 1 ? noun : plural}`;
+
+/** The first few names: `a, b, c and 4 more`. */
+export function fewOf(names: readonly string[], few = 3): string {
+  const rest = names.length - few;
+  const first = names.slice(0, few).join(', ');
+  return rest > 0 ? `${first} and ${rest} more` : first;
+}
+
+/** The change that the first of the reasons with a change proposes. */
+export const firstChange = (reasons: readonly Reason[]): string | null =>
+  reasons.find(({ change }) => change !== null)?.change ?? null;
+
+const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
+
+/** The worst verdict; `conform` without any. */
+export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
+  worstFirst.find((verdict) => verdicts.includes(verdict)) ?? 'conform';
+
+/** The worst severity; null without any. */
+export const worstSeverity = (severities: readonly (Severity | null)[]): Severity | null =>
+  severities.reduce((a, b) => (a === null || (b !== null && isWorse(b, a)) ? b : a), null);
+
+/** Sorts differences worst first, then oldest first. */
+export const worstItemsFirst = (items: readonly PendingDifference[]): PendingDifference[] =>
+  [...items].sort(
+    (a, b) =>
+      Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)) ||
+      a.since - b.since,
+  );
+
+/** The worst severity of the differences that are findings; null without any. */
+export const severityOf = (items: readonly PendingDifference[]): Severity | null =>
+  worstSeverity(items.filter(({ openedAt }) => openedAt !== null).map(({ severity }) => severity));
+
+const fewSides = 3;
+const fewGroups = 5;
+
+/** One reason for each group of differences with equal code, object and cause, worst first. */
+export function itemReasons(items: readonly PendingDifference[]): Reason[] {
+  const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, openedAt }) =>
+    [difference.code, cause, openedAt === null, difference.object].join(' '),
+  );
+  const reasons = [...groups.values()].slice(0, fewGroups).flatMap(groupReasons);
+  const rest = groups.size - fewGroups;
+  return rest > 0 ? [...reasons, note(`and ${counted(rest, 'more kind')} of difference`)] : reasons;
+}
+
+function groupReasons(items: readonly PendingDifference[]): Reason[] {
+  const [first] = items;
+  if (first === undefined) return [];
+  const { difference, output, cause, openedAt, proven } = first;
+  const { code, object, field } = difference;
+  const { title, meaning, upstream } = catalogue[code];
+  const parts = [note(meaning), ...items.slice(0, fewSides).flatMap(sides)];
+  const rest = items.length - fewSides;
+  if (rest > 0) parts.push(note(`and ${rest} more of the same kind`));
+  if (cause !== null) {
+    const known = proven ? 'cause' : 'likely cause, as the state looks';
+    const text = `${known}: ${causes[cause].title} (${cause})`;
+    parts.push(note(text, { source: causes[cause].upstream }));
+  }
+  const hope = output === 'input' ? 'too new to be a finding' : 'it may be on its way';
+  const pending = openedAt === null ? `, pending: ${hope}` : '';
+  const since = Math.min(...items.map((item) => item.since));
+  const change = itemChange(first);
+  const details = { object, field, source: upstream, change, since, parts };
+  return [reason('no', `${title} (${code}${pending})`, details)];
+}
+
+/** The change that resolves a difference. */
+export const itemChange = ({ difference: { object, code }, cause }: PendingDifference): string =>
+  `${object}: ${cause === null ? catalogue[code].remedy : causes[cause].cure}`;
+
+function sides({ difference: { expected, actual } }: PendingDifference): Reason[] {
+  const found = note(`found: ${actual ?? 'nothing'}`);
+  return expected === null ? [found] : [note(`expected: ${expected}`), found];
+}
+
+/** A difference in one clause, with its cause if it has one. */
+export function itemText({
+  difference: { code, expected, actual },
+  cause,
+}: PendingDifference): string {
+  const got = actual ?? `missing is ${expected ?? 'all of it'}`;
+  const why = cause === null ? '' : `. Cause: ${causes[cause].title}`;
+  return `${catalogue[code].title}: ${got}${why}`;
+}
+
+export const unknownText: Readonly<Record<UnknownReason, string>> = {
+  'pods-not-known': 'the input has no Pods',
+  'nodes-not-known': 'the input has no Nodes',
+  'endpoints-not-known': 'the input has no Endpoints',
+  'endpointslices-not-known': 'the input has no EndpointSlices',
+  'object-unreadable': 'an object that has a say in it could not be read',
+  'input-stale': 'an input cannot be seen just now',
+  'node-not-known': 'the input has no such Node',
+  'proxy-mode-not-modelled': 'the mode of kube-proxy there is not modelled',
+  'rules-not-known': 'the rules of the node are not known',
+  'rules-not-whole': 'the dumps do not tell all rules of the node',
+  'rules-not-understood': 'rules of the node are not understood',
+  'agent-absent': 'no agent runs on the node',
+  'agent-refused': 'the agent of the node did not answer as it must',
+  'agent-stale': 'the agent of the node is not heard of',
+};

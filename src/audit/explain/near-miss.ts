@@ -1,29 +1,37 @@
-// Near misses: which Services nearly select a pod, and which pods a Service nearly selects. People
-// misspell a label, forget one of several pairs, or look in the wrong namespace, and nothing in the
-// API says so, because a selector that matches nothing is legal.
-//
-// A near miss is a guess for people and decides nothing: what selects what, model/selector.ts says.
-// Everything is bounded: some Services or groups of pods are named, the others are counted.
+// Finds near misses: Services that nearly select a pod, and pods that a Service nearly selects. A
+// selector that matches nothing is legal, so the API reports neither a misspelled label nor a wrong
+// namespace. A near miss is a guess and decides nothing. Only the nearest few are named.
 
 import type { Labels, Pod, Service, Listers } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 
-/** One pair of a selector that a pod does not carry. */
+/** One pair of a selector that a pod does not have. */
 export interface MissedPair {
   readonly key: string;
   readonly want: string;
-  /** null: the pod has no label of this key. */
+  /** null if the pod has no label of this key. */
   readonly got: string | null;
-  /** The value, or where there is none the key, is spelt nearly the same. */
+  /** The value is spelled nearly the same; without a value, the key. */
   readonly near: boolean;
-  /** A key of the pod that is spelt nearly as the one that is wanted. */
+  /** A label key of the pod that is spelled nearly like the missing one. */
   readonly nearKey: string | null;
 }
 
-/** Longer texts are compared no further: labels have at most 63 characters. */
+/** `label app is "thumb", the selector wants "thumbnail"`. */
+export function missedLabelText({ key, want, got, nearKey }: MissedPair): string {
+  if (got !== null) return `label ${key} is "${got}", the selector wants "${want}"`;
+  const meant = nearKey === null ? '' : ` (but one of key ${nearKey})`;
+  return `there is no label ${key}${meant}, the selector wants ${key}="${want}"`;
+}
+
+/** `app=web,tier=front`: the labels that the selector wants. */
+export const wantedLabels = (missed: readonly MissedPair[]): string =>
+  missed.map(({ key, want }) => `${key}=${want}`).join(',');
+
+/** The longest label; longer texts are not compared. */
 const longest = 63;
 
-/** How many characters two texts differ by: insertions, deletions, exchanges. */
+/** The Levenshtein distance of two texts. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 1; i <= a.length; i++) {
@@ -37,32 +45,64 @@ function editDistance(a: string, b: string): number {
   return row[b.length] ?? 0;
 }
 
-/** Whether somebody may have meant the one and written the other. */
+/** Whether one text may be a misspelling of the other. */
 export function isNear(a: string, b: string): boolean {
   if (a === b || a.length > longest || b.length > longest) return false;
-  const [one, other] = [a.toLowerCase(), b.toLowerCase()];
-  const shorter = Math.min(one.length, other.length);
-  if (one === other) return true;
-  if (shorter >= 3 && (one.startsWith(other) || other.startsWith(one))) return true;
+  const [left, right] = [a.toLowerCase(), b.toLowerCase()];
+  const shorter = Math.min(left.length, right.length);
+  if (left === right) return true;
+  if (shorter >= 3 && (left.startsWith(right) || right.startsWith(left))) return true;
   const most = Math.min(2, Math.floor(shorter / 3));
-  return Math.abs(one.length - other.length) <= most && editDistance(one, other) <= most;
+  return Math.abs(left.length - right.length) <= most && editDistance(left, right) <= most;
 }
 
-/** The pairs of a selector that labels do not carry, in the order of the selector. */
+/** The pairs of a selector that the labels lack, in the order of the selector. */
 export function missedPairs(selector: Labels, labels: Labels): MissedPair[] {
   const missed: MissedPair[] = [];
   for (const [key, want] of Object.entries(selector)) {
     const got = Object.hasOwn(labels, key) ? (labels[key] ?? null) : null;
     if (got === want) continue;
     const nearKey =
-      got === null ? (Object.keys(labels).find((one) => isNear(one, key)) ?? null) : null;
-    const near = got === null ? nearKey !== null : isNear(want, got);
-    missed.push({ key, want, got, near, nearKey });
+      got === null ? (Object.keys(labels).find((other) => isNear(other, key)) ?? null) : null;
+    missed.push({
+      key,
+      want,
+      got,
+      near: got === null ? nearKey !== null : isNear(want, got),
+      nearKey,
+    });
   }
   return missed;
 }
 
-/** How a Service and a pod just miss each other. */
+/** The smaller, the nearer; null if it is no near miss. */
+function rankOf(selector: Labels, missed: readonly MissedPair[]): number | null {
+  if (missed.length === 1 && missed[0]?.near === true) return 0;
+  if (missed.length === 1 && Object.keys(selector).length > 1) return 1;
+  return missed.length > 1 && missed.every(({ near }) => near) ? 2 : null;
+}
+
+/** The nearest candidates, and the number of the others. */
+export interface Nearest<T> {
+  readonly nearest: readonly T[];
+  readonly more: number;
+}
+
+interface Ranked<T> {
+  readonly rank: number;
+  readonly name: string;
+  readonly candidate: T;
+}
+
+const shown = 5;
+
+function nearestOf<T>(ranked: readonly Ranked<T>[]): Nearest<T> {
+  const sorted = [...ranked].sort((a, b) => a.rank - b.rank || (a.name < b.name ? -1 : 1));
+  const nearest = sorted.slice(0, shown).map(({ candidate }) => candidate);
+  return { nearest, more: ranked.length - nearest.length };
+}
+
+/** A Service that nearly selects a pod. */
 export interface NearService {
   readonly service: Service;
   readonly missed: readonly MissedPair[];
@@ -70,104 +110,70 @@ export interface NearService {
   readonly otherNamespace: boolean;
 }
 
-/** The smaller, the nearer; null: not near at all. */
-function rankOf(selector: Labels, missed: readonly MissedPair[]): number | null {
-  const pairs = Object.keys(selector).length;
-  if (missed.length === 1 && missed[0]?.near === true) return 0;
-  if (missed.length === 1 && pairs > 1) return 1;
-  if (missed.length > 1 && missed.every(({ near }) => near)) return 2;
-  return null;
-}
-
-export interface Near<T> {
-  readonly nearest: readonly T[];
-  /** How many more there are. */
-  readonly more: number;
-}
-
-const shown = 5;
-
-function nearest<T>(found: readonly { rank: number; name: string; one: T }[]): Near<T> {
-  const sorted = [...found].sort((a, b) => a.rank - b.rank || (a.name < b.name ? -1 : 1));
-  const best = sorted.slice(0, shown).map(({ one }) => one);
-  return { nearest: best, more: found.length - best.length };
-}
-
-/** The Services that nearly select a pod, nearest first. Linear in the number of Services. */
-export function servicesNear(listers: Listers, pod: Pod): Near<NearService> {
-  const found: { rank: number; name: string; one: NearService }[] = [];
-  for (const service of listers.services.values()) {
-    const { selector, namespace, key } = service;
+/** The Services that nearly select a pod, nearest first; linear in the number of Services. */
+export function servicesNear({ services }: Listers, pod: Pod): Nearest<NearService> {
+  const found: Ranked<NearService>[] = [];
+  for (const service of services.values()) {
+    const { selector, namespace, key: name } = service;
     if (selector === null) continue;
-    if (namespace !== pod.namespace) {
-      if (!selects(selector, pod.labels)) continue;
-      found.push({ rank: 3, name: key, one: { service, missed: [], otherNamespace: true } });
-      continue;
-    }
-    if (selects(selector, pod.labels)) continue;
+    const otherNamespace = namespace !== pod.namespace;
+    if (otherNamespace && !selects(selector, pod.labels)) continue;
     const missed = missedPairs(selector, pod.labels);
-    const rank = rankOf(selector, missed);
-    if (rank !== null)
-      found.push({ rank, name: key, one: { service, missed, otherNamespace: false } });
+    const rank = otherNamespace ? 3 : rankOf(selector, missed);
+    if (rank !== null) found.push({ rank, name, candidate: { service, missed, otherNamespace } });
   }
-  return nearest(found);
+  return nearestOf(found);
 }
 
-/** Pods that miss a selector by the same pairs. */
+/** Pods that lack the same pairs of a selector. */
 export interface NearPods {
   readonly missed: readonly MissedPair[];
   readonly count: number;
-  /** One of them. */
+  /** The first of them by name. */
   readonly pod: Pod;
-  /** They are what somebody may have meant; otherwise only the closest there is. */
+  /** They are a near miss; otherwise they only have the keys with other values. */
   readonly near: boolean;
 }
 
 /**
- * The pods of the Service's namespace that come closest to its selector, in groups that miss the
- * same pairs: near misses first, then those that have the keys with other values. Linear in the
- * pods of the namespace.
+ * The pods of the Service's namespace that come closest to its selector, in groups that lack the
+ * same pairs: near misses first. Linear in the pods of the namespace.
  */
-export function podsNear(listers: Listers, service: Service): Near<NearPods> {
+export function podsNear(listers: Listers, service: Service): Nearest<NearPods> {
   const { selector, namespace } = service;
   if (selector === null) return { nearest: [], more: 0 };
-  const byLabels = new Map<Labels, { group: string; missed: MissedPair[] }>();
-  const groups = new Map<string, { missed: MissedPair[]; count: number; pod: Pod }>();
-  for (const pod of listers.podsIn(namespace)) {
-    let known = byLabels.get(pod.labels);
-    if (known === undefined) {
-      const missed = missedPairs(selector, pod.labels);
-      const group = JSON.stringify(missed.map(({ key, got, nearKey }) => [key, got, nearKey]));
-      byLabels.set(pod.labels, (known = { group, missed }));
-    }
-    if (known.missed.length === 0) continue;
-    const there = groups.get(known.group);
-    if (there === undefined) groups.set(known.group, { missed: known.missed, count: 1, pod });
-    else {
-      there.count++;
-      if (pod.name < there.pod.name) there.pod = pod;
-    }
+  // Pods of one template share their labels by reference.
+  const byLabels = Map.groupBy(listers.podsIn(namespace), ({ labels }) => labels);
+  const groups = new Map<string, { missed: MissedPair[]; pods: Pod[] }>();
+  for (const [labels, pods] of byLabels) {
+    const missed = missedPairs(selector, labels);
+    if (missed.length === 0) continue;
+    const name = JSON.stringify(missed.map(({ key, got, nearKey }) => [key, got, nearKey]));
+    const group = groups.get(name);
+    if (group === undefined) groups.set(name, { missed, pods });
+    else group.pods.push(...pods);
   }
-  const found = [...groups.entries()].flatMap(([name, { missed, count, pod }]) => {
+  const found = [...groups].flatMap(([name, { missed, pods }]): Ranked<NearPods>[] => {
     const rank = rankOf(selector, missed);
+    const near = rank !== null;
+    const count = pods.length;
     // A pod without any of the keys has nothing to do with the selector.
-    if (rank === null && missed.every(({ got }) => got === null)) return [];
-    const one = { missed, count, pod, near: rank !== null };
-    return [{ rank: rank ?? 3 + missed.length + 1 / (1 + count), name, one }];
+    if (!near && missed.every(({ got }) => got === null)) return [];
+    const pod = pods.reduce((first, other) => (other.name < first.name ? other : first));
+    const candidate = { missed, count, pod, near };
+    return [{ rank: rank ?? 3 + missed.length + 1 / (1 + count), name, candidate }];
   });
-  return nearest(found);
+  return nearestOf(found);
 }
 
-/** Some namespaces, other than the Service's, whose pods its selector matches; at most five. */
+/** Up to five other namespaces with pods that the Service's selector matches. */
 export function namespacesMatching(listers: Listers, service: Service): string[] {
-  const { selector, namespace } = service;
   const found = new Set<string>();
   let last: Labels | null = null;
-  for (const pod of listers.pods.values()) {
-    // Pods of one template share their labels by reference and mostly come in a row.
-    if (pod.labels === last || pod.namespace === namespace) continue;
-    last = pod.labels;
-    if (selects(selector, pod.labels)) found.add(pod.namespace);
+  for (const { labels, namespace } of listers.pods.values()) {
+    if (labels === last || namespace === service.namespace) continue;
+    last = labels;
+    if (selects(service.selector, labels)) found.add(namespace);
     if (found.size === shown) break;
   }
   return [...found].sort();

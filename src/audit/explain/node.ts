@@ -1,279 +1,251 @@
-// What a node does with a Service: what kube-proxy must do with packets to each of its ports, what
-// the rules that stand there do, and which rules decide it, as the node prints them. Where the
-// rules are not known, what is expected is told all the same, as kube-proxy's defaults have it.
+// Explains what a node does with a Service: what kube-proxy must do with packets to each port, what
+// the rules of the node do, and which rules decide it. Without rules, it explains what kube-proxy
+// with default flags must do.
 //
-// Verdicts are those of the audit (nodes.ts), which waits before it believes a dump; what is walked
-// shows the rules as they were last seen.
+// Verdicts are those of audit/node, which waits before it reports a difference. The packets are
+// walked through the rules as they were last read.
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
-import type { Key, Node, Service, Listers } from '../../model/objects.ts';
+import type { Key, Listers, Node, Service } from '../../model/objects.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import type { Finding } from '../finding/catalogue.ts';
 import { catalogue, isWorse } from '../finding/catalogue.ts';
-import type { Verdict } from '../finding/verdicts.ts';
 import type { PacketTrace } from '../node/audit-node.ts';
 import { fateText } from '../node/compare-packet.ts';
-import { probesOf, probeSender } from '../node/probes.ts';
+import { probeSender, probesOf } from '../node/probes.ts';
 import type { NodeVerdict } from '../node/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
-import type { Explanation } from './explanation.ts';
-import { worstVerdict } from './pod-in-service.ts';
-import type { Reason } from './reason.ts';
-import { counted, fewOf, reason, unknownText } from './reason.ts';
+import type { ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
+import { counted, fewOf, note, reason, unknownText, worstVerdict } from './explanation.ts';
 
 /** What is known of the rules of nodes. */
 export interface NodeLookup {
-  /** null: nothing is told of that node. */
+  /** null if nothing is known of the node. */
   verdicts(node: string): readonly NodeVerdict[] | null;
-  /** Packets of a Service port through its rules; null: these are not known. */
+  /** Packets to a Service port, walked through the rules; null if these are unknown. */
   walked(node: string, service: Key, port: string): readonly PacketTrace[] | null;
 }
 
-/** Nothing is known of any node. */
+/** Knows nothing of any node. */
 export const noNodeLookup: NodeLookup = { verdicts: () => null, walked: () => null };
 
-interface Asked {
-  readonly node: string;
-  readonly service: Key;
-  readonly port: string | null;
-}
+type NodeTarget = Omit<Extract<ExplainTarget, { kind: 'node' }>, 'kind'>;
 
-type Explained = Omit<Explanation, 'subject' | 'found'>;
-
-/** Explains a Service that exists on a Node that may; `port` is the name of one of its ports. */
+/** Explains an existing Service on a node; null as its port means all ports. */
 export function explainNode(
   context: VerdictInput,
   serviceAuditor: ServiceAuditor,
-  asked: Asked,
-  look: NodeLookup,
-): Explained {
-  const { node: name, service: key, port } = asked;
-  const { listers } = context;
-  const [service, node] = [listers.services.get(key), listers.nodes.get(name)];
+  target: NodeTarget,
+  lookup: NodeLookup,
+): ExplanationBody {
+  const { node: name, service: key, port } = target;
+  const { services, nodes } = context.listers;
+  const service = services.get(key);
   const what = `Service ${key}${port === null ? '' : `:${port}`}`;
-  const names = service === undefined ? [] : namesOf(service, port);
+  const names = service === undefined ? [] : portNames(service, port);
   if (names.length === 0 || service === undefined) {
-    const ports = service?.ports.map((one) => one.name || String(one.port)).join(', ') ?? '';
+    const ports = (service?.ports ?? [])
+      .map((known) => known.name || String(known.port))
+      .join(', ');
     const answer = `${what} has no such port; ports: ${ports || 'none'}`;
     return { verdict: null, severity: null, answer, change: null, reasons: [] };
   }
-  const verdicts = verdictsOf(look.verdicts(name), names);
-  const walked = names.map((one) => {
-    const packets = look.walked(name, key, one);
-    return { port: one, alike: packets === null ? null : alikeOf(listers, packets) };
+  const all = lookup.verdicts(name);
+  const verdicts = (all ?? []).filter(
+    (one) => one.port === '' || names.includes(one.port.split(' ')[0] ?? ''),
+  );
+  const walked = names.map((portName) => {
+    const packets = lookup.walked(name, key, portName);
+    return { portName, groups: packets === null ? null : groupPackets(context.listers, packets) };
   });
-  const unknown = whyUnknown(look.verdicts(name), verdicts);
+  const isWalked = walked.some(({ groups }) => groups !== null);
+  const unknown = whyUnknown(all, verdicts);
   const findings = findingsAt(serviceAuditor, name, key);
-  const [worst] = findings;
   const verdict = verdicts.length === 0 ? 'unknown' : worstVerdict(verdicts.map((v) => v.verdict));
-  const reasons = [
-    ...walked.flatMap(({ port: of, alike }) =>
-      alike === null
-        ? expectedReasons(context, serviceAuditor, service, node, of)
-        : packetReasons(of, alike, port !== null),
-    ),
-    ...findings.map((one) =>
-      findingReason(
-        one,
-        walked.some(({ alike }) => alike !== null),
-      ),
-    ),
-  ];
-  const [wrong = ''] = walked.flatMap(({ alike }) => alike ?? []).flatMap((one) => one.wrong);
-  if (unknown !== null) reasons.unshift(reason('unknown', unknown, { object: `Node ${name}` }));
+  const wrong = walked.flatMap(({ groups }) => groups ?? []).flatMap((group) => group.wrong)[0];
   return {
     verdict,
-    severity: worst?.severity ?? null,
-    answer: `${answerOf(what, name, verdict, unknown, worst)}${wrong === '' ? '' : `: ${wrong}`}`,
-    change: worst === undefined ? null : catalogue[worst.code].remedy,
-    reasons,
+    severity: findings[0]?.severity ?? null,
+    answer: answerOf(what, name, verdict, unknown, findings[0]) + (wrong ? `: ${wrong}` : ''),
+    change: findings[0] === undefined ? null : catalogue[findings[0].code].remedy,
+    reasons: [
+      ...(unknown === null ? [] : [reason('unknown', unknown, { object: `Node ${name}` })]),
+      ...walked.flatMap(({ portName, groups }) =>
+        groups === null
+          ? expectedReasons(context, serviceAuditor, service, nodes.get(name), portName)
+          : packetReasons(portName, groups, port !== null),
+      ),
+      ...findings.map((finding) => findingReason(finding, isWalked)),
+    ],
   };
 }
 
-/** Names of Service ports as forwarding has them. */
-function namesOf({ key, ports }: Service, port: string | null): string[] {
-  return ports
-    .filter((one) => port === null || one.name === port || String(one.port) === port)
+/** The ports of a Service as forwarding names them. */
+const portNames = ({ key, ports }: Service, port: string | null): string[] =>
+  ports
+    .filter((known) => port === null || known.name === port || String(known.port) === port)
     .map(({ name }) => (name === '' ? key : `${key}:${name}`));
-}
-
-const verdictsOf = (
-  verdicts: readonly NodeVerdict[] | null,
-  names: readonly string[],
-): NodeVerdict[] =>
-  (verdicts ?? []).filter(({ port }) => port === '' || names.includes(port.split(' ')[0] ?? ''));
 
 function whyUnknown(
   all: readonly NodeVerdict[] | null,
-  own: readonly NodeVerdict[],
+  verdicts: readonly NodeVerdict[],
 ): string | null {
   if (all === null) return unknownText['rules-not-known'];
-  const found = own.find(({ verdict }) => verdict === 'unknown');
-  if (found !== undefined && found.reason !== null) return unknownText[found.reason];
-  return own.length === 0 ? 'nothing is to be forwarded for it there' : null;
+  const found = verdicts.find(({ verdict }) => verdict === 'unknown')?.reason ?? null;
+  if (found !== null) return unknownText[found];
+  return verdicts.length === 0 ? 'nothing is to be forwarded for it there' : null;
 }
 
-/** What stands about the Service at the node, or about all of the node; worst first. */
-function findingsAt({ settle }: ServiceAuditor, node: string, service: Key): Finding[] {
+/** Open findings about the Service at the node, or about the whole node; worst first. */
+function findingsAt({ settle }: ServiceAuditor, node: string, key: Key): Finding[] {
   return settle
     .open()
-    .filter((one) => one.node === node)
-    .filter((one) => one.service === '' || `${one.namespace}/${one.service}` === service)
+    .filter((finding) => finding.node === node)
+    .filter(({ service, namespace }) => service === '' || `${namespace}/${service}` === key)
     .sort(
       (a, b) => Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)),
     );
 }
 
-/** `isWalked`: packets of the Service were, and say what is expected and found. */
+/** `isWalked`: the reasons of packets already contain what is expected and found. */
 function findingReason(finding: Finding, isWalked: boolean): Reason {
   const { code, node, service, object, expected, actual, since } = finding;
   const { title, meaning, remedy, upstream } = catalogue[code];
-  const parts = [reason('note', meaning)];
+  const parts = [note(meaning)];
   const start = `Node ${node ?? ''}`;
   if (service === '') {
     const ports = object.startsWith(`${start}: `) ? object.slice(start.length + 2) : object;
-    parts.push(reason('note', `it concerns Service ports ${ports}`));
+    parts.push(note(`it concerns Service ports ${ports}`));
   }
   if (!isWalked) {
-    if (expected !== null) parts.push(reason('note', `expected: ${expected}`));
-    parts.push(reason('note', `found: ${actual ?? 'nothing'}`));
+    if (expected !== null) parts.push(note(`expected: ${expected}`));
+    parts.push(note(`found: ${actual ?? 'nothing'}`));
   }
-  return reason('no', `${title} (${code})`, {
-    object: start,
-    field: 'rules',
-    source: upstream,
-    change: remedy,
-    since,
-    parts,
-  });
+  const details = { object: start, field: 'rules', source: upstream, change: remedy, since, parts };
+  return reason('no', `${title} (${code})`, details);
 }
 
-/** Rules of one packet in a tree that is to be read at once. */
+/** Rules of one packet that are shown. */
 const mostRules = 8;
-/** Endpoints that are named one by one. */
+/** Endpoints that are named. */
 const mostNamed = 5;
 
-const marks = { conform: 'yes', different: 'no', unknown: 'unknown' } as const;
-
-/** Packets to one frontend with which the same is wrong; the first speaks for the others. */
-interface Alike {
+/** Packets to one frontend with equal results. */
+interface PacketGroup {
   readonly first: PacketTrace;
   readonly origins: Set<string>;
   readonly wrong: readonly string[];
 }
 
-/** Packets by frontend and what is wrong with them, those that differ first. */
-function alikeOf(listers: Listers, packets: readonly PacketTrace[]): Alike[] {
-  const groups = new Map<string, Alike>();
-  for (const packet of packets) {
-    const { kind, frontend, verdict, origin, unknown } = packet;
-    const wrong = verdict === 'conform' ? [] : wrongOf(listers, packet);
-    // Where no endpoint is missed or met in error, what the fate itself is tells them apart.
-    const fate = verdict === 'different' && wrong.length === 0 ? packet.actual : '';
-    const key = [kind, frontend, verdict, fate, ...wrong, ...unknown].join('\n');
-    const there = groups.get(key);
-    if (there === undefined) groups.set(key, { first: packet, origins: new Set([origin]), wrong });
-    else there.origins.add(origin);
+/** Packets by frontend and result, those that differ first. */
+function groupPackets(listers: Listers, packets: readonly PacketTrace[]): PacketGroup[] {
+  const groups = new Map<string, PacketGroup>();
+  for (const first of packets) {
+    const { kind, frontend, verdict, origin, unknown, actual } = first;
+    const wrong = verdict === 'conform' ? [] : wrongEndpoints(listers, first);
+    // If the endpoints are right, the outcomes themselves differ.
+    const outcome = verdict === 'different' && wrong.length === 0 ? actual : '';
+    const key = [kind, frontend, verdict, outcome, ...wrong, ...unknown].join('\n');
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, { first, origins: new Set([origin]), wrong });
+    else group.origins.add(origin);
   }
-  const rank = ({ first }: Alike): number => (first.verdict === 'conform' ? 1 : 0);
+  const rank = ({ first }: PacketGroup): number => (first.verdict === 'conform' ? 1 : 0);
   return [...groups.values()].sort((a, b) => rank(a) - rank(b));
 }
 
-/** Which endpoints a packet does not come to, and to which it comes in error. */
-function wrongOf(listers: Listers, { wanted, allowed, got }: PacketTrace): string[] {
-  const missed = wanted.filter((one) => !got.includes(one));
-  const stray = got.filter((one) => !allowed.includes(one));
-  const named = (endpoints: readonly string[]): string =>
-    fewOf(
-      endpoints.map((endpoint) => `${endpoint} ${ownerOf(listers, endpoint)}`),
-      mostNamed,
-    );
+/** The endpoints that a packet fails to reach, and those that it reaches wrongly. */
+function wrongEndpoints(listers: Listers, { wanted, allowed, got }: PacketTrace): string[] {
+  const missed = wanted.filter((endpoint) => !got.includes(endpoint));
+  const stray = got.filter((endpoint) => !allowed.includes(endpoint));
+  const named = (endpoints: readonly string[]): string => {
+    const texts = endpoints.map((endpoint) => {
+      const [pod] = listers.podsAt(canonicalIP(ipOf(endpoint)));
+      return `${endpoint} ${pod === undefined ? '(of no pod)' : `(Pod ${pod.key})`}`;
+    });
+    return fewOf(texts, mostNamed);
+  };
   const none = missed.length > 1 && missed.length === wanted.length;
   return [
-    ...(none ? [`it comes to none of its ${String(wanted.length)} endpoints`] : []),
+    ...(none ? [`it comes to none of its ${wanted.length} endpoints`] : []),
     ...(missed.length > 0 && !none ? [`it never comes to ${named(missed)}`] : []),
     ...(stray.length > 0 ? [`it comes to what is no endpoint: ${named(stray)}`] : []),
   ];
 }
 
-/** Whose an `ip:port` is, for people. */
-function ownerOf(listers: Listers, endpoint: string): string {
-  const [pod] = listers.podsAt(canonicalIP(ipOf(endpoint)));
-  return pod === undefined ? '(of no pod)' : `(Pod ${pod.key})`;
-}
+const marks = { conform: 'yes', different: 'no', unknown: 'unknown' } as const;
 
-/** `isFull`: rules are told where all is as it must be, too. */
-function packetReasons(port: string, alike: readonly Alike[], isFull: boolean): Reason[] {
-  if (alike.length === 0) return [reason('note', `${port} is not served there`)];
-  const quiet = !isFull || alike.some(({ first }) => first.verdict !== 'conform');
-  return alike.map(({ first, origins, wrong }) => {
+/** `isFull`: the rules of conform packets are shown if no packet differs. */
+function packetReasons(port: string, groups: readonly PacketGroup[], isFull: boolean): Reason[] {
+  if (groups.length === 0) return [note(`${port} is not served there`)];
+  const isBrief = !isFull || groups.some(({ first }) => first.verdict !== 'conform');
+  return groups.map(({ first, origins, wrong }) => {
     const { kind, frontend, verdict, expected, actual, unknown } = first;
     const text = `${port} at ${frontend} (${kind}), from ${[...origins].join(', ')}: ${verdict}`;
-    if (verdict === 'conform' && quiet) return reason('yes', text);
+    if (verdict === 'conform' && isBrief) return reason('yes', text);
     const parts = [
-      ...wrong.map((one) => reason('no', one)),
-      reason('note', `expected: ${expected}`),
-      ...(verdict === 'conform' ? [] : [reason('note', `found: ${actual}`)]),
-      ...unknown.map((one) => reason('unknown', one)),
+      ...wrong.map((problem) => reason('no', problem)),
+      note(`expected: ${expected}`),
+      ...(verdict === 'conform' ? [] : [note(`found: ${actual}`)]),
+      ...unknown.map((rule) => reason('unknown', rule)),
       ...rulesReasons(first, origins.size),
     ];
     return reason(marks[verdict], text, { parts });
   });
 }
 
-/** The rules that a packet met; `origins`: from how many places packets are alike. */
+/** The rules that a packet met; `origins` is the size of its group. */
 function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[] {
   if (rules.length === 0) return [];
-  const met = rules.slice(0, mostRules).map((rule) => reason('note', rule));
-  const more = rules.length - met.length;
-  if (more > 0) {
-    met.push(reason('note', `and ${String(more)} more rules, which the page of the node shows`));
-  }
+  const parts = rules.slice(0, mostRules).map((rule) => note(rule));
+  const rest = rules.length - parts.length;
+  if (rest > 0) parts.push(note(`and ${rest} more rules, which the page of the node shows`));
   const from = origins > 1 ? `, from ${origin}` : '';
-  return [reason('note', `rules met${from}: ${counted(rules.length, 'rule')}`, { parts: met })];
+  return [note(`rules met${from}: ${counted(rules.length, 'rule')}`, { parts })];
 }
 
-/** What must be forwarded where nobody knows what is; kube-proxy's mode and flags are guessed. */
+/** What a kube-proxy with default flags must do, if the rules of the node are unknown. */
 function expectedReasons(
   { release }: VerdictInput,
-  serviceAuditor: ServiceAuditor,
+  { audited }: ServiceAuditor,
   service: Service,
   node: Node | undefined,
-  name: string,
+  portName: string,
 ): Reason[] {
   if (node === undefined) return [];
   const config = defaultProxyConfig('iptables', node.kubeletMinor ?? release.minor);
-  const slices = slicesByService(serviceAuditor.audited.get(service.key)?.record.slices ?? []);
+  const slices = slicesByService(audited.get(service.key)?.record.slices ?? []);
   const forwarding = expectedForwarding([service], slices, node, config, node.addresses);
   const sender = probeSender(forwarding, node);
-  return forwarding.frontends
-    .filter(({ port }) => port.name === name)
-    .flatMap((frontend) => {
-      const [probe] = probesOf(sender, frontend);
-      if (probe === undefined) return [];
-      const { outcomes: fates } = forwarding.expect(probe.packet);
-      const at = `${joinHostPort(frontend.address, frontend.dport)}/${frontend.protocol}`;
-      const text = `${name} at ${at} (${frontend.kind}), from ${probe.origin}, is expected to `;
-      const source = 'pkg/proxy/iptables/proxier.go syncProxyRules';
-      return [reason('note', `${text}go to: ${fates.map(fateText).join(' or ')}`, { source })];
-    });
+  const frontends = forwarding.frontends.filter(({ port }) => port.name === portName);
+  return frontends.flatMap((frontend) => {
+    const [probe] = probesOf(sender, frontend);
+    if (probe === undefined) return [];
+    const { address, dport, protocol, kind } = frontend;
+    const outcomes = forwarding.expect(probe.packet).outcomes.map(fateText).join(' or ');
+    const text =
+      `${portName} at ${joinHostPort(address, dport)}/${protocol} (${kind}), ` +
+      `from ${probe.origin}, is expected to go to: ${outcomes}`;
+    return [note(text, { source: 'pkg/proxy/iptables/proxier.go syncProxyRules' })];
+  });
 }
 
 function answerOf(
   what: string,
   node: string,
-  verdict: Verdict,
+  verdict: NodeVerdict['verdict'],
   unknown: string | null,
   worst: Finding | undefined,
 ): string {
-  const at = `Node ${node}`;
   if (verdict === 'unknown') {
-    return `What ${at} does with ${what} cannot be told: ${unknown ?? 'nothing is known of it'}`;
+    const why = unknown ?? 'nothing is known of it';
+    return `What Node ${node} does with ${what} cannot be told: ${why}`;
   }
-  if (verdict === 'conform') return `${at} forwards ${what} as it must`;
-  if (worst === undefined)
-    return `${at} does not forward ${what} as it must, as its rules last were`;
-  return `${at} does not forward ${what} as it must: ${catalogue[worst.code].title}`;
+  if (verdict === 'conform') return `Node ${node} forwards ${what} as it must`;
+  const start = `Node ${node} does not forward ${what} as it must`;
+  return worst === undefined
+    ? `${start}, as its rules last were`
+    : `${start}: ${catalogue[worst.code].title}`;
 }

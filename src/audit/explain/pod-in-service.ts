@@ -1,9 +1,6 @@
-// One pod and one Service: what is expected of the pod and why (chain.ts), what stands of it
-// (stands.ts), and what the audit says of the difference, in one answer and a tree of reasons.
-//
-// The answer follows the slices, because nodes read nothing else; where the Endpoints differ from
-// them, the tree says so. A pod that is absent because it must be is no difference: the verdict is
-// then conform, and the answer names the step that decides.
+// Explains one pod and one Service: the desired state with its conditions, the actual entries, and
+// the differences. The answer follows the slices, because nodes read nothing else. A pod that is
+// rightly absent is no difference: the verdict is `conform`, and the answer names the condition.
 
 import type { Pod } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
@@ -18,31 +15,37 @@ import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { unknownReason, serviceOutputs } from '../service/verdict.ts';
 import type {
-  ExpectedEntry,
-  PodAndService,
-  ListingPlace,
-  EntryState,
   Condition,
-} from './condition.ts';
-import { placeName, entryStates, stateWords } from './condition.ts';
-import type { Conditions } from './conditions.ts';
-import { evaluateConditions, decidingCondition } from './conditions.ts';
-import type { ObservedEntry } from './observed.ts';
-import { observedState, itemsAbout, managerText, entriesOfPod } from './observed.ts';
-import type { Reason } from './reason.ts';
+  Conditions,
+  EntryState,
+  ExpectedEntry,
+  ListingPlace,
+  PodAndService,
+} from './conditions.ts';
 import {
-  inOrder,
-  itemReason,
+  decidingCondition,
+  entryStates,
+  evaluateConditions,
+  placeName,
+  stateWords,
+} from './conditions.ts';
+import type { Reason } from './explanation.ts';
+import {
+  itemChange,
   itemReasons,
   itemText,
+  note,
   reason,
-  conditionReason,
+  severityOf,
   unknownText,
-  worstOf,
-} from './reason.ts';
+  worstItemsFirst,
+  worstVerdict,
+} from './explanation.ts';
+import type { ObservedEntry } from './observed.ts';
+import { entriesOfPod, itemsAbout, managerText, observedState } from './observed.ts';
 
-/** What is expected at a place, and what stands there; the two agree where the audit is content. */
-export interface PlaceComparison {
+/** The desired and the actual state at a place. */
+interface PlaceComparison {
   readonly place: ListingPlace;
   readonly expected: EntryState;
   readonly actual: EntryState;
@@ -51,126 +54,115 @@ export interface PlaceComparison {
 
 export interface PairExplanation {
   readonly service: string;
-  readonly pod: string;
   readonly answer: string;
   readonly change: string | null;
-  /** Over all places; conform also where nobody has to list the pod and nobody does. */
+  /** The worst over all places; also `conform` if no place must list the pod, and none does. */
   readonly verdict: Verdict;
   readonly severity: Severity | null;
-  /** The step that decides where nodes look; null where nothing keeps traffic from the pod. */
+  /** The condition that decides in the slices; null if the pod gets all traffic. */
   readonly decides: Condition | null;
+  /** The best desired state in slices. */
+  readonly state: EntryState;
+  /** Whether the selector takes the pod. */
+  readonly selected: boolean;
   readonly places: readonly PlaceComparison[];
   readonly conditions: readonly Reason[];
   readonly entries: readonly Reason[];
   readonly others: readonly Reason[];
 }
 
-interface Asked {
+interface Input {
   readonly context: VerdictInput;
-  readonly of: ServiceAudit;
+  readonly audited: ServiceAudit;
   readonly pair: PodAndService;
-  readonly chain: Conditions;
-  readonly stands: readonly ObservedEntry[];
+  readonly evaluated: Conditions;
+  readonly entries: readonly ObservedEntry[];
   readonly items: readonly PendingDifference[];
 }
 
 const outputOf = (place: ListingPlace): ServiceOutput =>
   place === 'endpoints' ? 'endpoints' : 'endpointslices';
 
-const better = (a: EntryState, b: EntryState): EntryState =>
-  entryStates.indexOf(a) >= entryStates.indexOf(b) ? a : b;
-
-const itemsAt = (items: readonly PendingDifference[], place: ListingPlace): PendingDifference[] =>
-  items.filter((item) => item.output === outputOf(place));
-
-/** The verdict on some of the differences of an output, as verdictOf has it on all of them. */
+/** The verdict on some of the differences of an output. */
 export function verdictOn(
   { stale }: VerdictInput,
-  of: ServiceAudit,
+  audited: ServiceAudit,
   items: readonly PendingDifference[],
   output: ServiceOutput,
 ): Verdict {
-  const loud = items.filter((item) => item.output === output && !legal.has(item.difference.code));
-  const unknown = unknownReason(of, output, stale);
+  const wrong = items.filter((item) => item.output === output && !legal.has(item.difference.code));
+  const unknown = unknownReason(audited, output, stale);
   if (unknown === 'input-stale') return 'unknown';
-  if (loud.some(({ openedAt }) => openedAt !== null)) return 'different';
+  if (wrong.some(({ openedAt }) => openedAt !== null)) return 'different';
   if (unknown !== null) return 'unknown';
-  return loud.length > 0 ? 'pending' : 'conform';
+  return wrong.length > 0 ? 'pending' : 'conform';
 }
 
-function verdictAt({ context, of, items, pair }: Asked, place: ListingPlace): Verdict {
-  // Nobody has to list it, so that only what is found there can be judged.
-  if (!isSelected(pair.service) && itemsAt(items, place).length === 0) return 'conform';
-  return verdictOn(context, of, items, outputOf(place));
-}
+/** The first reason for an unknown verdict on an output of a Service; null if all are known. */
+export const anyUnknown = ({ stale }: VerdictInput, audited: ServiceAudit): UnknownReason | null =>
+  serviceOutputs
+    .map((output) => unknownReason(audited, output, stale))
+    .find((known) => known !== null) ?? null;
 
-/** Why some of a Service cannot be judged; null where all can. */
-export const anyUnknown = ({ stale }: VerdictInput, of: ServiceAudit): UnknownReason | null =>
-  serviceOutputs.map((output) => unknownReason(of, output, stale)).find((one) => one !== null) ??
-  null;
-
-const worstFirst: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
-
-/** The worst of several verdicts. */
-export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
-  worstFirst.find((one) => verdicts.includes(one)) ?? 'conform';
-
-/** Explains a pod and a Service; `of` is what the ledger holds of that Service. */
+/** Explains a pod and a Service; null if the Service does not exist. */
 export function explainPair(
   context: VerdictInput,
-  of: ServiceAudit,
+  audited: ServiceAudit,
   pod: Pod,
 ): PairExplanation | null {
-  const { service } = of.record;
+  const { service } = audited.record;
   if (service === null) return null;
   const { listers, release } = context;
   const pair = { service, pod, node: nodeOf(listers, pod) };
-  const stands = entriesOfPod(listers, of.record, pod);
-  const items = itemsAbout(listers, of, pod, stands);
-  const asked: Asked = {
-    context,
-    of,
-    pair,
-    chain: evaluateConditions(pair, release),
-    stands,
-    items,
-  };
-  const places = asked.chain.expected.map(({ place, state: expected }) => {
-    const actual = observedState(stands, place);
-    return { place, expected, actual, verdict: verdictAt(asked, place) };
-  });
-  const best = bestSlice(asked.chain.expected);
-  const decides = best === null ? null : decidingCondition(asked.chain, best.place);
-  const { answer, change } = answerOf(asked, places, best, decides);
+  const entries = entriesOfPod(listers, audited.record, pod);
+  const items = itemsAbout(listers, audited, pod, entries);
+  const evaluated = evaluateConditions(pair, release);
+  const input: Input = { context, audited, pair, evaluated, entries, items };
+  const places = evaluated.expected.map((expected) => comparePlace(input, expected));
+  const best = bestInSlices(evaluated.expected);
+  const decides = best === null ? null : decidingCondition(evaluated, best.place);
+  const state = best?.state ?? 'absent';
   return {
     service: service.key,
-    pod: pod.key,
-    answer,
-    change,
+    ...answerOf(input, places, state, decides),
+    state,
+    selected: !evaluated.conditions.some(
+      ({ name, passes }) => (name === 'labels' || name === 'selector') && passes === false,
+    ),
     verdict: worstVerdict(places.map(({ verdict }) => verdict)),
-    severity: worstOf(items),
+    severity: severityOf(items),
     decides,
     places,
-    conditions: asked.chain.conditions.map((step) =>
-      conditionReason(step, step.name === 'readiness' && !pod.deleting ? pod.turnedAt : null),
-    ),
-    entries: places.map((one) => placeReason(asked, one)),
-    others: besidesOf(asked),
+    conditions: evaluated.conditions.map((condition) => conditionReason(condition, pod)),
+    entries: places.map((place) => placeReason(input, place)),
+    others: otherReasons(input),
   };
 }
 
-/** The slices in which the pod is expected to stand best. */
-function bestSlice(outcomes: readonly ExpectedEntry[]): ExpectedEntry | null {
-  let best: ExpectedEntry | null = null;
-  for (const one of outcomes) {
-    if (one.place === 'endpoints') continue;
-    const worse = best !== null && better(best.state, one.state) === best.state;
-    if (!worse) best = one;
-  }
-  return best;
+function comparePlace(input: Input, { place, state: expected }: ExpectedEntry): PlaceComparison {
+  const { context, audited, pair, entries, items } = input;
+  const output = outputOf(place);
+  // No controller writes for a Service without a selector, so without differences nothing is wrong.
+  const isIdle = !isSelected(pair.service) && !items.some((item) => item.output === output);
+  const verdict = isIdle ? 'conform' : verdictOn(context, audited, items, output);
+  return { place, expected, actual: observedState(entries, place), verdict };
 }
 
-const expectations: Readonly<Record<EntryState, string>> = {
+/** The best desired state in slices; null if the Service has no address type. */
+export function bestInSlices(expected: readonly ExpectedEntry[]): ExpectedEntry | null {
+  const slices = expected.filter(({ place }) => place !== 'endpoints');
+  const rank = ({ state }: ExpectedEntry): number => entryStates.indexOf(state);
+  return slices.sort((a, b) => rank(b) - rank(a))[0] ?? null;
+}
+
+function conditionReason(condition: Condition, pod: Pod): Reason {
+  const { name, passes, text, object, field, source, change } = condition;
+  const mark = passes === 'unknown' ? 'unknown' : passes ? 'yes' : 'no';
+  const since = name === 'readiness' && !pod.deleting ? pod.turnedAt : null;
+  return reason(mark, text, { object, field, source, change, since });
+}
+
+const isStates: Readonly<Record<EntryState, string>> = {
   absent: 'is not in',
   'no-ports': 'is listed without ports, and so gets no traffic, in',
   'not-ready': 'is listed as not ready, and so gets no traffic, in',
@@ -178,7 +170,7 @@ const expectations: Readonly<Record<EntryState, string>> = {
   ready: 'is in',
 };
 
-const obligations: Readonly<Record<EntryState, string>> = {
+const shouldStates: Readonly<Record<EntryState, string>> = {
   absent: 'should not be in',
   'no-ports': 'should be listed without ports in',
   'not-ready': 'should be listed as not ready in',
@@ -186,104 +178,96 @@ const obligations: Readonly<Record<EntryState, string>> = {
   ready: 'should be ready in',
 };
 
-interface Answer {
-  readonly answer: string;
-  readonly change: string | null;
-}
-
 function answerOf(
-  { context, pair, chain, items, of }: Asked,
+  { context, audited, pair, evaluated, items }: Input,
   places: readonly PlaceComparison[],
-  best: ExpectedEntry | null,
+  expected: EntryState,
   decides: Condition | null,
-): Answer {
-  const expected = best?.state ?? 'absent';
+): { answer: string; change: string | null } {
   const [pod, service] = [`Pod ${pair.pod.key}`, `Service ${pair.service.key}`];
   const why = decides === null ? '' : `: ${decides.text}`;
-  const wrong = inOrder(items).filter(({ difference }) => !legal.has(difference.code));
-  const loud = wrong.find(({ output }) => output !== 'input');
-  const first = loud ?? wrong[0];
-  if (loud !== undefined) {
-    const but = butText(places, loud);
-    const answer = `${pod} ${obligations[expected]} ${service}${why}. But: ${but}`;
-    return { answer, change: itemReason(loud).change };
+  const wrong = worstItemsFirst(items).filter(({ difference }) => !legal.has(difference.code));
+  const written = wrong.find(({ output }) => output !== 'input');
+  if (written !== undefined) {
+    const but = actualText(places) || itemText(written);
+    const answer = `${pod} ${shouldStates[expected]} ${service}${why}. But: ${but}`;
+    return { answer, change: itemChange(written) };
   }
-  const reasons = chain.conditions.filter(({ passes }) => passes === false);
+  const [first] = wrong;
+  const failed = evaluated.conditions.filter(({ passes }) => passes === false);
+  const rest = failed.length - 1;
   const more =
-    reasons.length > 1 && decides !== null ? `, and ${reasonsMore(reasons.length - 1)}` : '';
+    rest < 1 || decides === null
+      ? ''
+      : `, and ${rest === 1 ? 'for one more reason' : `for ${rest} more reasons`}`;
   const end = expected === 'ready' ? ' and gets its traffic' : '';
-  const unknown = isSelected(pair.service) ? anyUnknown(context, of) : null;
+  const unknown = isSelected(pair.service) ? anyUnknown(context, audited) : null;
   const doubt = unknown === null ? '' : `; not all of it can be judged: ${unknownText[unknown]}`;
   const trouble = first === undefined ? '' : `. But: ${itemText(first)}`;
-  const answer = `${pod} ${expectations[expected]} ${service}${end}${why}${more}${trouble}${doubt}`;
-  const changes = reasons.map(({ change }) => change).filter((change) => change !== null);
-  const change = first === undefined ? changes.join('; then ') : itemReason(first).change;
-  return { answer, change: change === '' ? null : change };
+  const answer = `${pod} ${isStates[expected]} ${service}${end}${why}${more}${trouble}${doubt}`;
+  const changes = failed.flatMap(({ change }) => change ?? []).join('; then ') || null;
+  return { answer, change: first === undefined ? changes : itemChange(first) };
 }
 
-const reasonsMore = (count: number): string =>
-  count === 1 ? 'for one more reason' : `for ${String(count)} more reasons`;
-
-/** What stands instead of what should, in one clause. */
-function butText(places: readonly PlaceComparison[], worst: PendingDifference): string {
-  const wrong = places.filter(({ expected, actual, verdict }) => {
-    return expected !== actual && (verdict === 'different' || verdict === 'pending');
-  });
-  if (wrong.length === 0) return itemText(worst);
-  return wrong
+/** The actual state where it is wrong, in one clause; empty if no state is. */
+const actualText = (places: readonly PlaceComparison[]): string =>
+  places
+    .filter(({ expected, actual }) => expected !== actual)
+    .filter(({ verdict }) => verdict === 'different' || verdict === 'pending')
     .map(({ place, actual }) =>
       actual === 'absent'
         ? `${placeName(place)} leave it out`
         : `${placeName(place)} have it ${stateWords[actual]}`,
     )
     .join(' and ');
-}
 
-function placeReason(asked: Asked, { place, expected, actual, verdict }: PlaceComparison): Reason {
-  const { stands, items, of } = asked;
-  const there = stands.filter((stand) => stand.place === place);
+function placeReason(input: Input, { place, expected, actual, verdict }: PlaceComparison): Reason {
+  const { entries, items, audited, pair, context } = input;
   const parts = [
-    ...there.map(({ object, text }) => reason('note', `${object}: ${text}`, { object })),
-    ...itemReasons(itemsAt(items, place)),
+    ...entries
+      .filter((entry) => entry.place === place)
+      .map(({ object, text }) => note(`${object}: ${text}`, { object })),
+    ...itemReasons(items.filter(({ output }) => output === outputOf(place))),
   ];
   const name = placeName(place);
-  const unknown = unknownReason(of, outputOf(place), asked.context.stale);
+  const unknown = unknownReason(audited, outputOf(place), context.stale);
   if (verdict === 'unknown' && unknown !== null) {
     return reason('unknown', `${name}: unknown, since ${unknownText[unknown]}`, { parts });
   }
-  if (!isSelected(asked.pair.service) && actual !== 'absent') {
+  if (!isSelected(pair.service) && actual !== 'absent') {
     const whose = 'written by somebody else or left from a selector before';
     const text = `${name}: ${stateWords[actual]}, ${whose}; no pod is expected there`;
-    return reason('note', text, { parts });
+    return note(text, { parts });
   }
-  if (verdict === 'conform' && expected !== actual && place === 'endpoints') {
-    parts.push(...truncatedReason(asked));
+  const isEqual = expected === actual;
+  if (verdict === 'conform' && !isEqual && place === 'endpoints') {
+    parts.push(...truncationReasons(audited));
   }
-  const so =
-    expected === actual
-      ? stateWords[expected]
-      : `expected ${stateWords[expected]}, found ${stateWords[actual]}`;
-  const end = verdict === 'conform' && expected === actual ? ', as it must be' : '';
+  const states = isEqual
+    ? stateWords[expected]
+    : `expected ${stateWords[expected]}, found ${stateWords[actual]}`;
+  const end = verdict === 'conform' && isEqual ? ', as it must be' : '';
   const mark = verdict === 'conform' ? 'yes' : 'no';
-  return reason(mark, `${name}: ${verdict}: ${so}${end}`, { parts });
+  return reason(mark, `${name}: ${verdict}: ${states}${end}`, { parts });
 }
 
-function truncatedReason({ of }: Asked): Reason[] {
-  if (truncationOf(of.record) === null) return [];
+function truncationReasons({ record }: ServiceAudit): Reason[] {
+  if (truncationOf(record) === null) return [];
   const text =
     'an Endpoints object holds 1,000 addresses at most, this Service has more, and which of them ' +
     'are left out is arbitrary; EndpointSlices hold all of them';
   const source = 'pkg/controller/endpoint/endpoints_controller.go truncateEndpoints';
-  return [reason('note', text, { source })];
+  return [note(text, { source })];
 }
 
-/** Trouble in the input, and entries that nobody judges. */
-function besidesOf({ of, stands, items }: Asked): Reason[] {
-  const others = stands.filter(({ place }) => place === null);
-  const entries = others.map(({ object, text, role }) => {
-    const slice = of.record.slices.find(({ key }) => object.endsWith(` ${key}`));
-    return reason('note', `${object}, ${managerText(role, slice)}: ${text}`, { object });
-  });
-  const input = items.filter(({ output }) => output === 'input' || output === 'mirrored');
-  return [...itemReasons(input), ...entries];
+/** Differences of the input and of mirrored slices, and entries of other managers. */
+function otherReasons({ audited, entries, items }: Input): Reason[] {
+  const others = entries.filter(({ place }) => place === null);
+  return [
+    ...itemReasons(items.filter(({ output }) => output === 'input' || output === 'mirrored')),
+    ...others.map(({ object, text, role }) => {
+      const slice = audited.record.slices.find(({ key }) => object.endsWith(` ${key}`));
+      return note(`${object}, ${managerText(role, slice)}: ${text}`, { object });
+    }),
+  ];
 }

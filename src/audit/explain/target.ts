@@ -1,146 +1,120 @@
-// What is asked about, in words as kubectl has them: `pod/web-1`, `svc/shop/web`,
-// `node/a service/web:http`. Names may lack their namespace; the snapshot tells which is meant, or
-// that several may be.
+// Parses the target of an explanation, as kubectl writes objects: `pod/web-1`, `svc/shop/web`,
+// `node/a service/web:http`. Names may lack their namespace; the listers resolve it.
 
 import { parseIP } from '../../model/ip.ts';
 import type { Key, Listers } from '../../model/objects.ts';
 import type { ExplainTarget } from './explanation.ts';
 
-/** Names as they were given: the namespace may be missing. */
-interface Named {
+/** A name as the user wrote it. */
+interface ObjectName {
   readonly namespace: string | null;
   readonly name: string;
 }
 
-/** What is asked about, before it is known in which namespace. */
+/** A target whose namespaces may be unknown. */
 export interface ParsedTarget {
-  readonly pod: Named | null;
-  readonly service: Named | null;
+  readonly pod: ObjectName | null;
+  readonly service: ObjectName | null;
   readonly address: string | null;
   readonly node: string | null;
-  /** The name of a port of the Service, where a node is asked about; null: all. */
+  /** The name of a port of the Service, for a node; null for all ports. */
   readonly port: string | null;
 }
+
+type Objects = ReadonlyMap<Key, { readonly name: string }>;
 
 const usage =
   'Expected service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS or ' +
   'node/NAME service/NAME:PORT';
 
-const kinds: Readonly<Record<string, 'service' | 'pod' | 'address' | 'node'>> = {
-  service: 'service',
-  services: 'service',
-  svc: 'service',
-  pod: 'pod',
-  pods: 'pod',
-  po: 'pod',
-  ip: 'address',
-  node: 'node',
-  nodes: 'node',
-  no: 'node',
-};
+const kinds = new Map<string, 'service' | 'pod' | 'address' | 'node'>([
+  ...['service', 'services', 'svc'].map((kind) => [kind, 'service'] as const),
+  ...['pod', 'pods', 'po'].map((kind) => [kind, 'pod'] as const),
+  ...['node', 'nodes', 'no'].map((kind) => [kind, 'node'] as const),
+  ['ip', 'address'],
+]);
 
-/**
- * What the words ask about, as kubectl writes names: `pod/web-1`, or `pod/shop/web-1` with the
- * namespace. Throws what is wrong with them.
- */
+/** Parses the words of a target; throws an Error with the usage if they name none. */
 export function parseTarget(words: readonly string[], namespace: string | null): ParsedTarget {
-  const asked: { -readonly [K in keyof ParsedTarget]: ParsedTarget[K] } = { ...nothing };
+  const target: { -readonly [K in keyof ParsedTarget]: ParsedTarget[K] } = {
+    pod: null,
+    service: null,
+    address: null,
+    node: null,
+    port: null,
+  };
   for (const word of words) {
     const [kind = '', ...rest] = word.split('/');
-    const field = Object.hasOwn(kinds, kind.toLowerCase()) ? kinds[kind.toLowerCase()] : undefined;
-    if (field === undefined || rest.length === 0 || rest.some((part) => part === '')) {
+    const [first = '', second] = rest;
+    const field = kinds.get(kind.toLowerCase());
+    if (field === undefined || rest.length === 0 || rest.includes('')) {
       throw new Error(`${usage}: "${word}" is none of them`);
     }
-    if (asked[field] !== null) throw new Error(`${usage}: more than one ${kind}`);
-    const most = field === 'node' ? 1 : 2;
-    if (field === 'address') asked.address = addressOf(rest.join('/'));
-    else if (rest.length > most) throw new Error(`${usage}: "${word}" has too many parts`);
-    else if (field === 'node') asked.node = rest[0] ?? '';
-    else asked[field] = namedBy(rest, namespace);
+    if (target[field] !== null) throw new Error(`${usage}: more than one ${kind}`);
+    if (field === 'address') {
+      const address = rest.join('/');
+      if (parseIP(address) === null) throw new Error(`${usage}: "${address}" is no IP address`);
+      target.address = address;
+    } else if (rest.length > (field === 'node' ? 1 : 2)) {
+      throw new Error(`${usage}: "${word}" has too many parts`);
+    } else if (field === 'node') target.node = first;
+    else {
+      target[field] =
+        second === undefined ? { namespace, name: first } : { namespace: first, name: second };
+    }
   }
-  const { pod, service, address, node } = asked;
-  const alone = address !== null && (pod !== null || service !== null || node !== null);
-  const lost = node !== null && (service === null || pod !== null);
-  if (words.length === 0 || alone || lost) throw new Error(usage);
-  return node === null || service === null ? asked : { ...asked, ...portOf(service) };
+  const { pod, service, address, node } = target;
+  const isNotAlone = address !== null && (pod !== null || service !== null || node !== null);
+  const isIncomplete = node !== null && (service === null || pod !== null);
+  if (words.length === 0 || isNotAlone || isIncomplete) throw new Error(usage);
+  if (node === null || service === null) return target;
+  const [name = '', port = null] = service.name.split(':');
+  return { ...target, service: { namespace: service.namespace, name }, port };
 }
 
-function addressOf(text: string): string {
-  if (parseIP(text) === null) throw new Error(`${usage}: "${text}" is no IP address`);
-  return text;
-}
-
-const nothing: ParsedTarget = { pod: null, service: null, address: null, node: null, port: null };
-
-function namedBy([first = '', name]: readonly string[], namespace: string | null): Named {
-  return name === undefined ? { namespace, name: first } : { namespace: first, name };
-}
-
-/** `web:http` is port http of web. */
-function portOf({ namespace, name }: Named): Pick<ParsedTarget, 'service' | 'port'> {
-  const [service = '', port] = name.split(':');
-  return { service: { namespace, name: service }, port: port ?? null };
-}
-
-/** The keys that a name may stand for; without a namespace, of all namespaces. */
-function keysOf({ namespace, name }: Named, held: ReadonlyMap<Key, { name: string }>): Key[] {
-  if (namespace !== null) return [`${namespace}/${name}`];
-  const keys: Key[] = [];
-  for (const [key, object] of held) if (object.name === name) keys.push(key);
-  return keys;
-}
-
-/** The one key that is meant; the namespace of what is asked beside it comes first. */
-function keyOf(
-  named: Named,
-  held: ReadonlyMap<Key, { name: string }>,
-  beside: Named | null,
+/**
+ * The key of the object of that name; `preferred` is the namespace that wins if several have it.
+ * null if there is none. Throws an Error if several remain.
+ */
+function resolveKey(
+  { namespace, name }: ObjectName,
+  objects: Objects,
+  preferred: string | null,
 ): Key | null {
-  const keys = keysOf(named, held);
-  const near = beside?.namespace ?? null;
-  const preferred = keys.find((key) => near !== null && key.startsWith(`${near}/`));
-  if (preferred !== undefined) return preferred;
-  const [key, ...others] = keys;
-  if (others.length === 0) return key ?? null;
+  if (namespace !== null) return `${namespace}/${name}`;
+  const keys = [...objects].filter(([, object]) => object.name === name).map(([key]) => key);
+  const near = keys.find((key) => preferred !== null && key.startsWith(`${preferred}/`));
+  if (near !== undefined || keys.length < 2) return near ?? keys[0] ?? null;
   throw new Error(`${keys.join(', ')} have that name: say which with -n NAMESPACE`);
 }
 
-const named = (key: Key | null): Named | null => {
-  const [namespace, name] = key?.split('/') ?? [];
-  return namespace === undefined || name === undefined ? null : { namespace, name };
-};
-
-/** The subject, once it is known where its objects are; null before that. */
-export function resolveTarget(asked: ParsedTarget, listers: Listers): ExplainTarget | null {
-  const { pod, service, address, node, port } = asked;
+/** The target with its namespaces; null if one of its objects does not exist in any namespace. */
+export function resolveTarget(target: ParsedTarget, listers: Listers): ExplainTarget | null {
+  const { pod, service, address, node, port } = target;
   if (address !== null) return { kind: 'address', address };
-  if (node !== null && service !== null) {
-    const key = keyOf(service, listers.services, null);
-    return key === null ? null : { kind: 'node', node, service: key, port };
-  }
-  const podKey = pod === null ? null : keyOf(pod, listers.pods, service);
-  const beside = (service?.namespace ?? null) === null ? named(podKey) : null;
-  const serviceKey = service === null ? null : keyOf(service, listers.services, beside);
-  if (pod === null) return serviceKey === null ? null : { kind: 'service', service: serviceKey };
-  if (podKey === null) return null;
-  if (service === null) return { kind: 'pod', pod: podKey };
-  return serviceKey === null ? null : { kind: 'pair', pod: podKey, service: serviceKey };
+  const podKey = pod && resolveKey(pod, listers.pods, service?.namespace ?? null);
+  const preferred = podKey?.split('/')[0] ?? null;
+  const serviceKey = service && resolveKey(service, listers.services, preferred);
+  if ((pod !== null && podKey === null) || (service !== null && serviceKey === null)) return null;
+  return targetOf(podKey, serviceKey, node, port);
 }
 
-/**
- * What was never met, for the answer that says so: a name that no namespace has is of the namespace
- * `*`, which none can be called.
- */
-export function unresolvedTarget(
-  { pod, service, node, port }: ParsedTarget,
-  { services, pods }: Listers,
-): ExplainTarget {
-  const keyIn = (held: ReadonlyMap<Key, { name: string }>, one: Named): Key =>
-    keyOf(one, held, null) ?? `*/${one.name}`;
-  const podKey = keyIn(pods, pod ?? { namespace: null, name: '' });
-  if (service === null) return { kind: 'pod', pod: podKey };
-  const serviceKey = keyIn(services, service);
-  if (node !== null) return { kind: 'node', node, service: serviceKey, port };
-  if (pod === null) return { kind: 'service', service: serviceKey };
-  return { kind: 'pair', pod: podKey, service: serviceKey };
+/** The target of a missing object, whose namespace is `*` if no namespace has it. */
+export function unresolvedTarget(target: ParsedTarget, { services, pods }: Listers): ExplainTarget {
+  const { pod, service, node, port } = target;
+  const keyIn = (objects: Objects, name: ObjectName): Key =>
+    resolveKey(name, objects, null) ?? `*/${name.name}`;
+  const serviceKey = service && keyIn(services, service);
+  return targetOf(pod && keyIn(pods, pod), serviceKey, node, port) ?? { kind: 'pod', pod: '*/' };
+}
+
+function targetOf(
+  pod: Key | null,
+  service: Key | null,
+  node: string | null,
+  port: string | null,
+): ExplainTarget | null {
+  if (service === null) return pod === null ? null : { kind: 'pod', pod };
+  if (node !== null) return { kind: 'node', node, service, port };
+  return pod === null ? { kind: 'service', service } : { kind: 'pair', pod, service };
 }

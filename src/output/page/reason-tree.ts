@@ -1,8 +1,7 @@
 // Renders an explanation on a page: the answer, the suggested change, and the tree of reasons, with
 // the same signs as in a terminal (text/explain.ts).
 
-import type { Explanation } from '../../audit/explain/explanation.ts';
-import type { ReasonMark, Reason } from '../../audit/explain/reason.ts';
+import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import { formatOrigin, reasonSigns } from '../text/explain.ts';
 import { formatMoment } from './parts.ts';
 import type { Html } from './template.ts';

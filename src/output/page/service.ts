@@ -2,8 +2,8 @@
 // one table: what is expected, what stands in the Endpoints and in each slice, what nodes do with
 // it. What differs is marked with a sign and said in words, and comes first.
 
-import type { EntryState } from '../../audit/explain/condition.ts';
-import { stateWords } from '../../audit/explain/condition.ts';
+import type { EntryState } from '../../audit/explain/conditions.ts';
+import { stateWords } from '../../audit/explain/conditions.ts';
 import type { Explanation } from '../../audit/explain/explanation.ts';
 import type { ObservedEntry } from '../../audit/explain/observed.ts';
 import type { ServiceTable, ServiceTableRow } from '../../audit/explain/table.ts';

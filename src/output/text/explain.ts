@@ -2,9 +2,8 @@
 // terminal. Every mark has a word beside it, so neither colour nor a font is necessary.
 // docs/explain.md describes the JSON document.
 
-import type { Explanation } from '../../audit/explain/explanation.ts';
+import type { Explanation, Reason, ReasonMark } from '../../audit/explain/explanation.ts';
 import type { HistoryEntry } from '../../audit/explain/history.ts';
-import type { Reason, ReasonMark } from '../../audit/explain/reason.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import type { RenderOptions, TextStyle } from './format.ts';
 import {

@@ -15,9 +15,9 @@ describe('every pod and Service of the vectors', () => {
     expect(counts.pairs).toBeGreaterThan(known);
   });
 
-  test('are many, and every step decides some of them', () => {
+  test('are many, and every condition decides some of them', () => {
     expect(counts.pairs).toBeGreaterThanOrEqual(20_000);
-    // How often a step was mended and the shadow asked again, and how often it was the only one.
+    // Conditions that were fixed and evaluated again, and those that failed alone.
     expect(counts.counterfactuals).toBeGreaterThanOrEqual(20_000);
     expect(counts.alone).toBeGreaterThanOrEqual(5000);
     const names = ['type', 'selector', 'labels', 'phase', 'address', 'family', 'node', 'deletion'];

@@ -1,16 +1,17 @@
-// The conditions of random pods and Services: they conclude what the shadows expect, those that
-// fail are all that keeps the pod out, and each change does what its text says.
+// The conditions of a pod and a Service: of random pairs, with their conclusions and changes, and
+// single ones by example.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import type { PodAndService } from '../../../src/audit/explain/condition.ts';
-import { evaluateConditions } from '../../../src/audit/explain/conditions.ts';
-import { newestRelease, releases } from '../../../src/shadow/release.ts';
+import type { Condition, PodAndService } from '../../../src/audit/explain/conditions.ts';
+import { evaluateConditions, expectedEntries } from '../../../src/audit/explain/conditions.ts';
+import type { Release } from '../../../src/shadow/release.ts';
+import { newestRelease, releaseOf, releases } from '../../../src/shadow/release.ts';
 import { containerPort, node, pod, service, servicePort } from '../../build.ts';
 import { checkConditions } from '../../vectors/pairs.ts';
 
-// Random pairs of what seldom meets: releases, odd families, sidecars, Services without ports.
+// Random pairs of rare facts: releases, odd families, sidecars, Services without ports.
 
 const { constantFrom, boolean, record } = fc;
 const labels = constantFrom<Record<string, string>>(
@@ -42,7 +43,7 @@ const pairs: fc.Arbitrary<PodAndService> = record({
     publishNotReadyAddresses: boolean(),
     ipFamilies: families,
     ports: servicePorts,
-  }).map((of) => service(of)),
+  }).map((fields) => service(fields)),
   pod: record({
     namespace: constantFrom('shop', 'bank'),
     labels,
@@ -52,12 +53,12 @@ const pairs: fc.Arbitrary<PodAndService> = record({
     ready: boolean(),
     ips,
     ports,
-  }).map((of) => pod(of)),
+  }).map((fields) => pod(fields)),
   node: constantFrom(node(), null, undefined),
 });
 
 describe('random pairs', () => {
-  test('are explained as the shadows have them', () => {
+  test('have the conclusions of the shadows', () => {
     fc.assert(
       fc.property(pairs, constantFrom(...releases), (pair, release) => {
         checkConditions(pair, release, {});
@@ -66,14 +67,14 @@ describe('random pairs', () => {
     );
   });
 
-  test('a text for every step', () => {
+  test('have a text for every condition, and a change if it fails', () => {
     const seen = new Set<string>();
     fc.assert(
       fc.property(pairs, (pair) => {
-        for (const step of evaluateConditions(pair, newestRelease).conditions) {
-          expect(step.text).not.toBe('');
-          expect(step.change === null).toBe(step.passes !== false);
-          if (step.passes === false) seen.add(step.name);
+        for (const condition of evaluateConditions(pair, newestRelease).conditions) {
+          expect(condition.text).not.toBe('');
+          expect(condition.change === null).toBe(condition.passes !== false);
+          if (condition.passes === false) seen.add(condition.name);
         }
       }),
       { numRuns: 1000 },
@@ -94,10 +95,123 @@ describe('random pairs', () => {
   });
 });
 
-test('Nodes that are not known leave the step open', () => {
-  const { conditions: steps } = evaluateConditions(
+test('the node condition is unknown if the input has no Nodes', () => {
+  const { conditions } = evaluateConditions(
     { service: service(), pod: pod(), node: undefined },
     newestRelease,
   );
-  expect(steps.find(({ name }) => name === 'node')?.passes).toBe('unknown');
+  expect(conditions.find(({ name }) => name === 'node')?.passes).toBe('unknown');
+});
+
+const statesOf = (pair: Partial<PodAndService>): string =>
+  expectedEntries({ service: service(), pod: pod(), node: node(), ...pair }, newestRelease)
+    .map(({ place, state }) => `${place} ${state}`)
+    .join(', ');
+
+const dual = service({ ipFamilies: ['IPv4', 'IPv6'] });
+const named = service({ ports: [servicePort({ targetPort: 'http' })] });
+const two = service({
+  ports: [servicePort({ targetPort: 'http' }), servicePort({ name: 'x', targetPort: 'x' })],
+});
+const httpPorts = [containerPort('http', 8080)];
+
+test.each([
+  ['a ready pod', {}, 'endpoints ready, IPv4 ready'],
+  ['another label', { pod: pod({ labels: {} }) }, 'endpoints absent, IPv4 absent'],
+  ['another namespace', { pod: pod({ namespace: 'bank' }) }, 'endpoints absent, IPv4 absent'],
+  ['not ready', { pod: pod({ ready: false }) }, 'endpoints not-ready, IPv4 not-ready'],
+  ['being deleted', { pod: pod({ deleting: true }) }, 'endpoints absent, IPv4 not-ready'],
+  ['no Node', { node: null }, 'endpoints ready, IPv4 absent'],
+  ['Nodes not known', { node: undefined }, 'endpoints ready, IPv4 ready'],
+  ['one family of two', { service: dual }, 'endpoints ready, IPv4 ready, IPv6 absent'],
+  ['no port of the name', { service: named }, 'endpoints absent, IPv4 no-ports'],
+  [
+    'one port of two',
+    { service: two, pod: pod({ ports: httpPorts }) },
+    'endpoints fewer-ports, IPv4 fewer-ports',
+  ],
+  ['an alias', { service: service({ type: 'ExternalName' }) }, 'endpoints absent, IPv4 absent'],
+])('%s', (_, pair, want) => {
+  expect(statesOf(pair)).toBe(want);
+});
+
+const metrics = service({
+  ports: [servicePort({ name: 'metrics', port: 9100, targetPort: 'metrics' })],
+});
+
+function portConditions(
+  webService: typeof metrics,
+  fields: Parameters<typeof pod>[0],
+  release = newestRelease,
+): Condition[] {
+  const pair = { service: webService, pod: pod(fields), node: node() };
+  return evaluateConditions(pair, release).conditions.filter(({ name }) => name === 'port');
+}
+
+const only = (conditions: readonly Condition[]): Condition => {
+  const [condition] = conditions;
+  if (condition === undefined || conditions.length > 1) throw new Error('Not one condition');
+  return condition;
+};
+
+test('a port that no container names fails, and the only named port is proposed', () => {
+  const condition = only(portConditions(metrics, { ports: [containerPort('http', 8080)] }));
+  expect(condition.passes).toBe(false);
+  expect(condition.text).toBe(
+    'port metrics 9100/TCP: no container names a port metrics; ports named: http',
+  );
+  expect(condition.change).toContain('set targetPort of port metrics 9100/TCP to http');
+  expect([...condition.effects]).toEqual([
+    ['endpoints', 'absent'],
+    ['IPv4', 'no-ports'],
+  ]);
+});
+
+test('of several ports only one with a similar name is proposed', () => {
+  const others = [containerPort('http', 8080), containerPort('admin', 8081)];
+  expect(only(portConditions(metrics, { ports: others })).change).not.toContain('set targetPort');
+  const near = [...others, containerPort('metric', 9100)];
+  expect(only(portConditions(metrics, { ports: near })).change).toContain('to metric');
+});
+
+test('a port with the name, but another protocol, fails', () => {
+  const ports = [{ ...containerPort('metrics', 9100), protocol: 'UDP' }];
+  const { text } = only(portConditions(metrics, { ports }));
+  expect(text).toContain('names a port metrics for UDP, not for TCP');
+});
+
+test('a pod without named ports is described', () => {
+  expect(only(portConditions(metrics, {})).text).toContain('no ports are named at all');
+});
+
+test('a numeric target port passes unchecked', () => {
+  const condition = only(portConditions(service(), {}));
+  expect(condition.passes).toBe(true);
+  expect(condition.text).toContain('8080 of the pod, a number that is taken unchecked');
+});
+
+test('two Service ports with one target share a condition', () => {
+  const ports = ['a', 'b'].map((name) => servicePort({ name, targetPort: 'metrics' }));
+  only(portConditions(service({ ports }), {}));
+});
+
+describe('a restartable init container', () => {
+  const ports = [containerPort('metrics', 9100, true)];
+  const at = (release: Release) => [
+    ...only(portConditions(metrics, { ports }, release)).effects.keys(),
+  ];
+
+  test.each([
+    ['1.31', ['endpoints', 'IPv4']],
+    ['1.32', ['IPv4']],
+    ['1.33', []],
+  ])('in %s', (version, want) => {
+    expect(at(releaseOf(version) ?? newestRelease)).toEqual(want);
+  });
+});
+
+test('a Service without ports passes only if it is headless', () => {
+  expect(only(portConditions(service({ ports: [], clusterIP: 'None' }), {})).passes).toBe(true);
+  const condition = only(portConditions(service({ ports: [] }), {}));
+  expect(condition.effects.get('endpoints')).toBe('absent');
 });

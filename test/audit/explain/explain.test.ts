@@ -1,4 +1,4 @@
-// What is asked about, by example: a Service, a pod, both, an address, and what does not exist.
+// Explanations by example: of a Service, a pod, both, an address, and of objects that do not exist.
 
 import { expect, test } from 'vitest';
 
@@ -34,7 +34,13 @@ test.each([
   ['both', aPair, right, 'conform', 'is in Service shop/web and gets its traffic'],
   ['an address', anAddress('10.0.0.1'), right, 'conform', '10.0.0.1 is of Pod shop/web-1'],
   ['its long form', anAddress('10.0.0.01'), right, 'conform', '10.0.0.1 is of Pod shop/web-1'],
-  ['an address of nobody', anAddress('10.0.0.1'), right.slice(1), 'different', 'belongs to no pod'],
+  [
+    'an address without a pod',
+    anAddress('10.0.0.1'),
+    right.slice(1),
+    'different',
+    'belongs to no pod',
+  ],
   ['a cluster IP', anAddress('10.96.0.1'), right, null, 'is the cluster IP of Service shop/web'],
   [
     'a pod that is gone',
@@ -76,7 +82,7 @@ test.each([
   expect(got.answer).toContain(want);
 });
 
-test('what may have been meant is named', () => {
+test('a missing object names those with a similar name', () => {
   const texts = (subject: ExplainTarget) => ask(subject, right).reasons.map(({ text }) => text);
   expect(texts({ kind: 'service', service: 'shop/wep' })).toContain('there is shop/web');
   expect(texts({ kind: 'service', service: 'bank/web' })).toEqual([
@@ -85,7 +91,7 @@ test('what may have been meant is named', () => {
   ]);
 });
 
-test('what the input does not deliver cannot be explained', () => {
+test('a resource that the input lacks makes the verdict unknown', () => {
   const known = resources.filter((one) => one !== 'pods');
   expect(ask(aPod, [], known).answer).toContain('the input has no Pods');
   expect(ask(aService, [endpoints()], known).verdict).toBe('unknown');
@@ -93,7 +99,7 @@ test('what the input does not deliver cannot be explained', () => {
   expect(ask(aPair, right, without).verdict).toBe('unknown');
 });
 
-test.each(resources)('while %s cannot be seen, nothing is called right or wrong', (resource) => {
+test.each(resources)('while %s are stale, every verdict is unknown', (resource) => {
   const isOfSlices = restsOn.endpointslices.includes(resource);
   const wrong = isOfSlices
     ? [pod(), endpoints(), slice({ endpoints: [], ports: [] })]
@@ -107,13 +113,13 @@ test.each(resources)('while %s cannot be seen, nothing is called right or wrong'
   }
 });
 
-test('what does not rest on an input is judged without it', () => {
+test('an output that does not depend on a stale resource keeps its verdict', () => {
   const texts = ask(aPair, right, resources, ['nodes']).reasons.map(({ text }) => text);
   expect(texts).toContain('Endpoints: conform: ready, as it must be');
   expect(texts).toContain('IPv4 EndpointSlices: unknown, since an input cannot be seen just now');
 });
 
-test('where several Services differ alike, the controllers are to be looked at first', () => {
+test('several differing Services without a cause point to the controllers', () => {
   const alone = ask(aPair, [pod(), ...empty]);
   expect(alone.change).toMatch(/^Endpoints shop\/web: First see that kube-controller-manager runs/);
   const other = service({ name: 'other', uid: 'other' });
@@ -126,7 +132,7 @@ test('where several Services differ alike, the controllers are to be looked at f
   expect(edited.change).toBeNull();
 });
 
-test('several Services of one pod are told together', () => {
+test('a pod of several Services has one reason for each', () => {
   const more = times(3, (index) =>
     service({ name: `more-${index}`, uid: `more-${index}`, clusterIP: 'None' }),
   );
@@ -136,7 +142,7 @@ test('several Services of one pod are told together', () => {
   expect(texts.join('\n')).toContain('look whether kube-controller-manager runs');
 });
 
-test('another pod at the address is named', () => {
+test('another pod with the same address is named', () => {
   const twin = pod({ namespace: 'bank', name: 'twin', labels: {} });
   const texts = ask(aPod, [...right, twin]).reasons.map(({ text }) => text);
   expect(texts).toContain('its address 10.0.0.1 is also that of bank/twin');

@@ -1,4 +1,4 @@
-// What became of a subject: changes of the pod, of what is expected, of what stands, and the lag.
+// The history of a target: changes of the pod, of its desired state and of its entries, and lags.
 
 import { expect, test } from 'vitest';
 
@@ -21,7 +21,7 @@ import {
   times,
 } from '../../build.ts';
 
-/** Follows a subject from a conform state through changes, each with its time. */
+/** Follows a target from a conform state through changes, each with its time. */
 function follow(
   subject: Parameters<typeof createTargetHistory>[0],
   changes: readonly [number, WatchEvent['type'], AnyObject][],
@@ -57,7 +57,7 @@ const pair: Parameters<typeof createTargetHistory>[0] = {
 const notReady = subset([address({ ready: false })]);
 const unready = endpoint({ ready: false, serving: false });
 
-test('each hop of a change, with its lag', () => {
+test('each place that follows a change has its lag', () => {
   const moments = follow(pair, [
     [10, 'modified', pod({ ready: false })],
     [11, 'modified', endpoints({ subsets: [notReady] })],
@@ -72,7 +72,7 @@ test('each hop of a change, with its lag', () => {
   ]);
 });
 
-test('a pod that goes is followed to the end', () => {
+test('a deleted pod is followed until its entries are gone', () => {
   const moments = follow({ kind: 'pod', pod: 'shop/web-1' }, [
     [10, 'deleted', pod()],
     [12, 'modified', slice({ endpoints: [], ports: [] })],
@@ -81,7 +81,7 @@ test('a pod that goes is followed to the end', () => {
   expect(lines(moments)).toContain('12 Service shop/web, IPv4 EndpointSlices: absent 2');
 });
 
-test('a Service by its verdicts, an address by who has it', () => {
+test('a Service has its verdicts as history, an address its pods', () => {
   const changes: [number, WatchEvent['type'], AnyObject][] = [[10, 'deleted', pod()]];
   const ofService = follow({ kind: 'service', service: 'shop/web' }, changes);
   expect(lines(ofService)).toContain('10 Endpoints: pending null');
@@ -89,7 +89,7 @@ test('a Service by its verdicts, an address by who has it', () => {
   expect(lines(ofAddress)).toEqual(['10 pods with the address: none null']);
 });
 
-test('a Service that goes', () => {
+test('a deleted Service ends the history', () => {
   const changes: [number, WatchEvent['type'], AnyObject][] = [[10, 'deleted', service()]];
   expect(lines(follow(pair, changes))).toEqual(
     ['Endpoints', 'IPv4 EndpointSlices'].map(
@@ -100,7 +100,7 @@ test('a Service that goes', () => {
   expect(ofService[0]).toBe('10 Service shop/web: gone null');
 });
 
-test('what is not about it is not looked at, and old moments are forgotten', () => {
+test('events of other namespaces are ignored, and at most 1,000 entries are kept', () => {
   const elsewhere = pod({ namespace: 'bank', name: 'x' });
   expect(lines(follow({ kind: 'pod', pod: 'shop/web-1' }, [[1, 'added', elsewhere]]))).toEqual([]);
   const flaps = times(400, (at): [number, WatchEvent['type'], AnyObject] => [

@@ -1,5 +1,4 @@
-// Near misses by example: what somebody may have meant, what is something else altogether, and that
-// nothing grows with the cluster.
+// Near misses by example: names that may be meant, names that differ too much, and the limits.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -31,7 +30,7 @@ describe('isNear', () => {
     expect(isNear(b, a)).toBe(want);
   });
 
-  test('of very long texts nothing is said', () => {
+  test('very long texts are never near', () => {
     expect(isNear('x'.repeat(100_000), `${'x'.repeat(100_000)}y`)).toBe(false);
   });
 });
@@ -39,7 +38,7 @@ describe('isNear', () => {
 const words = fc.constantFrom('app', 'tier', 'web', 'wep', 'x');
 const labels = fc.dictionary(words, words, { maxKeys: 3 });
 
-test('pairs are missed exactly where the selector does not select', () => {
+test('pairs are missed exactly if the selector does not select', () => {
   fc.assert(
     fc.property(labels, labels, (selector, of) => {
       if (Object.keys(selector).length === 0) return;
@@ -48,7 +47,7 @@ test('pairs are missed exactly where the selector does not select', () => {
   );
 });
 
-test('a missed pair says what is there, and which key may be meant', () => {
+test('a missed pair has the value of the pod and the key that may be meant', () => {
   const got = missedPairs({ app: 'web', tier: 'x' }, { App: 'web', tier: 'y' });
   expect(got).toEqual([
     { key: 'app', want: 'web', got: null, near: true, nearKey: 'App' },
@@ -63,7 +62,7 @@ describe('servicesNear', () => {
     return servicesNear(listers, pod({ labels })).nearest.map((one) => one.service.key);
   };
 
-  test('a misspelt value comes before a pair too many, and that before another namespace', () => {
+  test('a misspelled value comes before a surplus pair, and that before another namespace', () => {
     const got = keysOf(
       { app: 'wep', tier: 'a' },
       [{ namespace: 'bank', name: 'there', selector: { app: 'wep' } }],
@@ -75,7 +74,7 @@ describe('servicesNear', () => {
     expect(got).toEqual(['shop/web', 'shop/strict', 'bank/there']);
   });
 
-  test('at most five are named, the others counted', () => {
+  test('at most five Services are named, the others are counted', () => {
     const services = times(9, (index) =>
       service({ name: `web-${index}`, selector: { app: 'web' } }),
     );
@@ -103,13 +102,13 @@ describe('podsNear', () => {
     ]);
   });
 
-  test('without a selector nothing is near', () => {
+  test('a Service without a selector has no near pods', () => {
     const { listers } = storeOf([pod()]);
     expect(podsNear(listers, service({ selector: null })).nearest).toEqual([]);
   });
 });
 
-test('namespaces whose pods match are named, but never the own one', () => {
+test('other namespaces with matching pods are named', () => {
   const pods = [
     pod(),
     pod({ namespace: 'bank' }),

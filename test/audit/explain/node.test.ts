@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { explain } from '../../../src/audit/explain/explain.ts';
 import type { NodeLookup } from '../../../src/audit/explain/node.ts';
 import { explainNode, noNodeLookup } from '../../../src/audit/explain/node.ts';
-import type { Reason } from '../../../src/audit/explain/reason.ts';
+import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import type { PacketTrace } from '../../../src/audit/node/audit-node.ts';
 import { endpoints, node, pod, service, slice } from '../../build.ts';
 import { judged } from '../judge.ts';
@@ -35,14 +35,14 @@ const asked = { node: 'node-a', service: 'shop/web', port: null };
 const textsOf = (reasons: readonly Reason[]): string[] =>
   reasons.flatMap(({ text, parts }) => [text, ...textsOf(parts)]);
 
-test('a node that does as it must', () => {
+test('a conform node shows no rules', () => {
   const got = explainNode(context, serviceAuditor, asked, lookWith('conform'));
   expect(got).toMatchObject({ verdict: 'conform', severity: null, change: null });
   expect(got.answer).toBe('Node node-a forwards Service shop/web as it must');
   expect(textsOf(got.reasons)).not.toContain('-A FORWARD -j DROP');
 });
 
-test('a node that does not, with the rules that packets met', () => {
+test('a node that differs shows the rules that packets met', () => {
   const got = explainNode(context, serviceAuditor, asked, lookWith('different'));
   expect(got.verdict).toBe('different');
   expect(got.answer).toContain('does not forward Service shop/web as it must');
@@ -55,7 +55,7 @@ test('a node that does not, with the rules that packets met', () => {
   ]);
 });
 
-test('packets with which the same is wrong are told once, and whose endpoints these are', () => {
+test('packets with equal results share one reason, which names the pods of the endpoints', () => {
   const wrong = {
     ...packet('different'),
     wanted: ['10.0.0.1:80', '10.0.0.2:80'],
@@ -92,7 +92,7 @@ test('packets with which the same is wrong are told once, and whose endpoints th
   ]);
 });
 
-test('of a node that nobody told of, what is expected is told', () => {
+test('a node without known rules shows what is expected', () => {
   const got = explainNode(context, serviceAuditor, asked, noNodeLookup);
   expect(got.verdict).toBe('unknown');
   const texts = textsOf(got.reasons);
@@ -108,7 +108,7 @@ test('a cluster IP of IPv6 is written in brackets', () => {
   expect(textsOf(reasons).join()).toContain(`${name} at [fd96::1]:80/tcp (cluster IP)`);
 });
 
-test('a port that the Service has not', () => {
+test('an unknown port is an answer of its own', () => {
   const got = explainNode(context, serviceAuditor, { ...asked, port: 'nope' }, noNodeLookup);
   expect(got.answer).toContain('Service shop/web:nope has no such port; ports: ');
   expect(got.verdict).toBeNull();

@@ -1,9 +1,9 @@
-// One pod and one Service, against the audit: over every pair of the vectors, and again after
-// slices and Endpoints were taken away, the verdict of the explanation is what the ledger holds.
+// Compares the verdict on every pod and Service of the vectors with the differences of the audit,
+// also after slices and Endpoints were deleted.
 
 import { describe, expect, test } from 'vitest';
 
-import { expectedEntries } from '../../../src/audit/explain/condition.ts';
+import { expectedEntries } from '../../../src/audit/explain/conditions.ts';
 import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
 import { truncationOf } from '../../../src/audit/service/endpoints.ts';
 import { selects } from '../../../src/model/selector.ts';
@@ -11,7 +11,7 @@ import { isSelected } from '../../../src/shadow/endpoints.ts';
 import { caseFiles, pairsOf, worldsOf } from '../../vectors/pairs.ts';
 import type { World } from '../../vectors/world.ts';
 
-/** Takes away what one controller wrote, as nobody but a fault does; the ledger follows. */
+/** Deletes an object that a controller wrote; the auditor follows. */
 function takeAway(world: World, number: number): void {
   const { store, serviceAuditor } = world;
   const [one] = [...store.listers.slices.values()].slice(number % 3);
@@ -76,7 +76,7 @@ describe('every pod and Service of the vectors', () => {
     expect(counts.pairs).toBeGreaterThan(known);
   });
 
-  test('are many, and of every verdict but unknown', () => {
+  test('are many, and have every verdict except unknown', () => {
     expect(counts.pairs).toBeGreaterThanOrEqual(20_000);
     for (const verdict of ['conform', 'different', 'pending']) {
       expect(counts[verdict], verdict).toBeGreaterThan(0);

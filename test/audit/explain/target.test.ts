@@ -37,7 +37,7 @@ describe('words', () => {
   });
 });
 
-describe('what is meant', () => {
+describe('names without a namespace', () => {
   const { listers } = storeOf([
     service(),
     service({ namespace: 'bank' }),
@@ -46,7 +46,7 @@ describe('what is meant', () => {
   ]);
   const meant = (...words: string[]) => resolveTarget(parseTarget(words, null), listers);
 
-  test('a name of one namespace is known without it', () => {
+  test('a name that one namespace has needs no namespace', () => {
     expect(meant('service/only')).toEqual({ kind: 'service', service: 'bank/only' });
     expect(meant('node/n', 'service/only:x')).toEqual({
       kind: 'node',
@@ -56,11 +56,11 @@ describe('what is meant', () => {
     });
   });
 
-  test('a name of two is asked for again', () => {
+  test('a name that two namespaces have is refused', () => {
     expect(() => meant('service/web')).toThrow('bank/web have that name: say which with -n');
   });
 
-  test('beside a pod, its namespace is meant', () => {
+  test('the namespace of the pod wins for its Service', () => {
     expect(meant('pod/web-1', 'service/web')).toEqual({
       kind: 'pair',
       pod: 'shop/web-1',

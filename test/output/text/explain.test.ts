@@ -4,8 +4,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import type { Reason } from '../../../src/audit/explain/reason.ts';
-import { reason } from '../../../src/audit/explain/reason.ts';
+import type { Reason } from '../../../src/audit/explain/explanation.ts';
+import { reason } from '../../../src/audit/explain/explanation.ts';
 import type { ExplainDocument } from '../../../src/output/text/explain.ts';
 import { renderExplanation } from '../../../src/output/text/explain.ts';
 import { hostileText } from '../hostile.ts';

@@ -1,15 +1,15 @@
-// Differences as reasons: the catalogue's words, those alike together, the worst first.
+// The reasons of differences: the texts of the catalogue, in groups, the worst first.
 
 import { expect, test } from 'vitest';
 
 import {
   counted,
   fewOf,
-  inOrder,
   itemReasons,
   itemText,
-  worstOf,
-} from '../../../src/audit/explain/reason.ts';
+  severityOf,
+  worstItemsFirst,
+} from '../../../src/audit/explain/explanation.ts';
 import {
   address,
   endpoint,
@@ -27,7 +27,7 @@ const pods = times(5, (index) => pod({ name: `web-${index}`, ips: [`10.0.0.${ind
 const empty = slice({ endpoints: [], ports: [] });
 const absent = judged([service(), node(), ...pods, endpoints({ subsets: [] }), empty]);
 
-test('differences of one code, object and cause are one reason', () => {
+test('differences of equal code, object and cause share one reason', () => {
   const reasons = itemReasons(absent.items);
   expect(reasons.map(({ text }) => text)).toEqual([
     'A pod is absent from the Endpoints of its Service (endpoints-address-missing, ' +
@@ -42,7 +42,7 @@ test('differences of one code, object and cause are one reason', () => {
   );
 });
 
-test('a cause is named with its cure', () => {
+test('a cause is named, with its cure as the change', () => {
   const stray = [subset(), subset([address({ ip: '10.9.9.9', target: null })])];
   const edited = judged([service(), node(), pod(), endpoints({ subsets: stray }), slice()]);
   const [reason] = itemReasons(edited.items);
@@ -51,18 +51,18 @@ test('a cause is named with its cure', () => {
   expect(texts[0]).toContain('Cause: Somebody else changed the object');
 });
 
-test('only what is open has a severity', () => {
-  expect(worstOf(absent.items)).toBeNull();
+test('only open findings have a severity, and the worst counts', () => {
+  expect(severityOf(absent.items)).toBeNull();
   absent.serviceAuditor.settle.advance(1000);
-  expect(worstOf(absent.items)).toBe('warning');
+  expect(severityOf(absent.items)).toBe('warning');
   const wrong = slice({ endpoints: [endpoint({ addresses: ['10.9.9.9'] })] });
   const both = judged([service(), node(), pod(), endpoints(), wrong]);
   both.serviceAuditor.settle.advance(1000);
-  expect(worstOf(both.items)).toBe('critical');
-  expect(inOrder(both.items)[0]?.severity).toBe('critical');
+  expect(severityOf(both.items)).toBe('critical');
+  expect(worstItemsFirst(both.items)[0]?.severity).toBe('critical');
 });
 
-test('counts and names', () => {
+test('counts have a singular, and long lists are cut', () => {
   expect(counted(1, 'pod')).toBe('1 pod');
   expect(counted(2, 'address', 'addresses')).toBe('2 addresses');
   expect(fewOf(['a', 'b'])).toBe('a, b');
