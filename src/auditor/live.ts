@@ -8,7 +8,7 @@ import type { Reflectors } from '../cluster/api/reflectors.ts';
 import { createReflectors } from '../cluster/api/reflectors.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
-import { heldObjects } from '../cluster/store/store.ts';
+import { cachedObjects } from '../cluster/store/store.ts';
 import type { Key } from '../model/objects.ts';
 import type { Auditor, Entry } from './auditor.ts';
 import type { MonotonicClock } from './event-loop.ts';
@@ -51,7 +51,7 @@ export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
   });
   const reflectors = createReflectors({
     environment,
-    held: (resource) => heldObjects(auditor.store)[resource],
+    held: (resource) => cachedObjects(auditor.store)[resource],
     deliver: (entries) => live.deliver(entries),
     onProblem,
     endpoints,

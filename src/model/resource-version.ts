@@ -30,3 +30,22 @@ export function newest(a: string, b: string): string {
   if (!isDecimal(a)) return b;
   return compareVersions(a, b) === -1 ? b : a;
 }
+
+/** How the version of an event compares with the one that is known. */
+export type VersionVerdict = 'new' | 'repeated' | 'stale';
+
+/**
+ * The verdict on an event about an object of which `known` is the newest version. Versions that are
+ * not numbers are new. A deletion is new with the same version too: old servers send the last one.
+ */
+export function versionVerdict(
+  known: string,
+  {
+    type,
+    object,
+  }: { readonly type: string; readonly object: { readonly resourceVersion: string } },
+): VersionVerdict {
+  const order = compareVersions(object.resourceVersion, known);
+  if (order === -1) return 'stale';
+  return order === 0 && type !== 'deleted' ? 'repeated' : 'new';
+}

@@ -25,7 +25,7 @@ import { connectAuditor } from '../../src/auditor/live.ts';
 import { createReflectors } from '../../src/cluster/api/reflectors.ts';
 import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/api-request.ts';
 import type { Environment } from '../../src/cluster/api/transport/request.ts';
-import { heldObjects } from '../../src/cluster/store/store.ts';
+import { cachedObjects } from '../../src/cluster/store/store.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import type { VirtualClock } from './clock.ts';
@@ -436,7 +436,7 @@ async function fresh({ clock, environment }: State): Promise<Auditor> {
   const auditor = createAuditor({ ...auditorDefaults, settle: 0 });
   const reflectors = createReflectors({
     environment,
-    held: (resource) => heldObjects(auditor.store)[resource],
+    held: (resource) => cachedObjects(auditor.store)[resource],
     deliver(entries) {
       for (const entry of entries) auditor.take(entry);
     },
@@ -460,7 +460,7 @@ async function checkEnd(state: State): Promise<void> {
     const want = [...truth.held[resource].values()].map(
       ({ metadata: { name, uid, resourceVersion } }) => `${name} ${uid} ${resourceVersion}`,
     );
-    const got = [...heldObjects(auditor.store)[resource].values()].map(
+    const got = [...cachedObjects(auditor.store)[resource].values()].map(
       ({ name, uid, resourceVersion }) => `${name} ${uid} ${resourceVersion}`,
     );
     if (got.sort().join() !== want.sort().join()) {

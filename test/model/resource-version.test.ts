@@ -1,7 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import { compareVersions, isAtLeast, newest } from '../../src/model/resource-version.ts';
+import {
+  compareVersions,
+  isAtLeast,
+  newest,
+  versionVerdict,
+} from '../../src/model/resource-version.ts';
 
 const versions = fc.bigInt({ min: 1n, max: 2n ** 63n - 1n });
 
@@ -27,4 +32,15 @@ describe('versions', () => {
       expect(newest('7', text)).toBe('7');
     },
   );
+});
+
+test.each([
+  ['modified', '8', 'new'],
+  ['modified', '7', 'repeated'],
+  ['modified', '6', 'stale'],
+  ['modified', 'x', 'new'],
+  ['deleted', '7', 'new'],
+  ['deleted', '6', 'stale'],
+])('an object that is %s in version %s, where 7 is known, is %s', (type, resourceVersion, want) => {
+  expect(versionVerdict('7', { type, object: { resourceVersion } })).toBe(want);
 });

@@ -1,9 +1,7 @@
-// What slices and Endpoints repeat of pods, and versions of their own version before, is held once.
+// Shares equal parts of Endpoints and slices with earlier versions and with pods, to save memory.
 //
-// Nearly every endpoint has the address, the name and the uid of a pod, and an update of a slice
-// changes few of its endpoints. So an output takes what is equal from what is held already, and
-// stays equal to what arrived. Whoever compares two versions, or an endpoint with its pod, often
-// finds the same reference and need not look further.
+// Nearly every endpoint has the address, name and uid of a pod, and an update of a slice changes
+// few endpoints. Comparisons then often find the same reference, and need not look further.
 
 import { equalEndpoints, equalRefs, equalTexts } from '../../model/equality.ts';
 import type {
@@ -15,58 +13,57 @@ import type {
   Pod,
 } from '../../model/objects.ts';
 
-/** The pods that are held at an address in canonical form. */
+/** The stored pods with an address in canonical form. */
 type PodsAt = (address: string) => readonly Pod[];
 
-/** The pod that an output refers to at an address as written; none where it is not held there. */
-function podOf(podsAt: PodsAt, target: ObjectRef | null, address: string): Pod | undefined {
+/** The pod that `target` refers to; undefined if no stored pod has this address and reference. */
+function targetPod(podsAt: PodsAt, target: ObjectRef | null, address: string): Pod | undefined {
   if (target === null) return undefined;
   return podsAt(address).find(({ ref }) => equalRefs(ref, target));
 }
 
-/** How far to look for what follows, at most. */
 const lookAhead = 16;
 
 /**
- * Finds what is asked for, in order, in the list of the version before: where the one before it
- * stood, or some places behind that, since few come, go or change at a time.
+ * Finds equal items, in order, in the list of the version before: at the position behind the latest
+ * one found, or a few places further, since few items come, go or change at a time.
  */
 function createFollower<T>(
   known: readonly T[],
-  isSame: (known: T, one: T) => boolean,
-): (one: T) => T | undefined {
-  let at = 0;
+  isSame: (a: T, b: T) => boolean,
+): (item: T) => T | undefined {
+  let next = 0;
   let missed = 0;
-  return (one) => {
-    const end = Math.min(at + Math.min(2 * missed + 2, lookAhead), known.length);
-    for (let index = at; index < end; index++) {
-      const there = known[index];
-      if (there === undefined || !isSame(there, one)) continue;
-      [at, missed] = [index + 1, 0];
-      return there;
+  return (item) => {
+    const end = Math.min(next + Math.min(2 * missed + 2, lookAhead), known.length);
+    for (let index = next; index < end; index++) {
+      const candidate = known[index];
+      if (candidate === undefined || !isSame(candidate, item)) continue;
+      [next, missed] = [index + 1, 0];
+      return candidate;
     }
     missed++;
     return undefined;
   };
 }
 
-/** The slice with what is equal in the version before, and in the pods, taken from there. */
+/** The slice, with the equal parts of the version before and of pods. */
 export function sharedSlice(
   slice: EndpointSlice,
   before: EndpointSlice | null,
   podsAt: PodsAt,
 ): EndpointSlice {
   const find = createFollower(before?.endpoints ?? [], equalEndpoints);
-  const share = (one: Endpoint): Endpoint => find(one) ?? sharedEndpoint(one, podsAt);
-  return { ...slice, endpoints: slice.endpoints.map(share) };
+  const endpoints = slice.endpoints.map((item) => find(item) ?? sharedEndpoint(item, podsAt));
+  return { ...slice, endpoints };
 }
 
 function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
   const { addresses, hostname } = endpoint;
-  const pod = podOf(podsAt, endpoint.target, addresses[0] ?? '');
+  const pod = targetPod(podsAt, endpoint.target, addresses[0] ?? '');
   if (pod === undefined) return endpoint;
   return {
-    addresses: equalTexts(addresses, pod.ips) ? pod.ips : addresses.map((ip) => ownText(ip, pod)),
+    addresses: equalTexts(addresses, pod.ips) ? pod.ips : addresses.map((ip) => sameText(ip, pod)),
     ready: endpoint.ready,
     serving: endpoint.serving,
     terminating: endpoint.terminating,
@@ -79,9 +76,9 @@ function sharedEndpoint(endpoint: Endpoint, podsAt: PodsAt): Endpoint {
   };
 }
 
-const ownText = (ip: string, pod: Pod): string => pod.ips.find((own) => own === ip) ?? ip;
+const sameText = (ip: string, pod: Pod): string => pod.ips.find((text) => text === ip) ?? ip;
 
-/** The Endpoints with what is equal in the version before, and in the pods, taken from there. */
+/** The Endpoints, with the equal parts of the version before and of pods. */
 export function sharedEndpoints(
   endpoints: Endpoints,
   before: Endpoints | null,
@@ -89,14 +86,13 @@ export function sharedEndpoints(
 ): Endpoints {
   const subsets = endpoints.subsets.map((subset, index) => {
     const find = createFollower(before?.subsets[index]?.addresses ?? [], isSame);
-    const share = (one: EndpointAddress): EndpointAddress =>
-      find(one) ?? sharedAddress(one, podsAt);
-    return { ...subset, addresses: subset.addresses.map(share) };
+    const addresses = subset.addresses.map((item) => find(item) ?? sharedAddress(item, podsAt));
+    return { ...subset, addresses };
   });
   return { ...endpoints, subsets };
 }
 
-/** Ports are shared by reference within a subset, and must stay so. */
+/** The addresses of a subset share its list of ports by reference. */
 const isSame = (a: EndpointAddress, b: EndpointAddress): boolean =>
   a.ports === b.ports &&
   a.ip === b.ip &&
@@ -107,10 +103,10 @@ const isSame = (a: EndpointAddress, b: EndpointAddress): boolean =>
 
 function sharedAddress(address: EndpointAddress, podsAt: PodsAt): EndpointAddress {
   const { ip, hostname } = address;
-  const pod = podOf(podsAt, address.target, ip);
+  const pod = targetPod(podsAt, address.target, ip);
   if (pod === undefined) return address;
   return {
-    ip: ownText(ip, pod),
+    ip: sameText(ip, pod),
     ready: address.ready,
     ports: address.ports,
     node: address.node,
