@@ -10,10 +10,10 @@ import type { CatalogueEntry, Code, Output } from '../src/audit/finding/catalogu
 import { catalogue, severities } from '../src/audit/finding/catalogue.ts';
 import type { CauseEntry } from '../src/audit/finding/causes.ts';
 import { causes } from '../src/audit/finding/causes.ts';
-import { summarizeNode, behaviorOfRules } from '../src/audit/node/audit-node.ts';
+import { behaviorOfRules } from '../src/audit/node/audit-node.ts';
 import { toDifference } from '../src/audit/node/node-findings.ts';
 import { findAlert } from '../src/output/text/documentation-links.ts';
-import { forwardingOf } from './nodes/audit.ts';
+import { forwardingOf, summarizeNode } from './nodes/audit.ts';
 import { readFolder } from './nodes/folder.ts';
 
 const introduction = `# Findings

@@ -1,9 +1,12 @@
 // Runs work that is divided into steps.
 
 /** Work that can be interrupted after every step. */
-export type Steps = Generator<undefined, void>;
+export type Steps<T = void> = Generator<undefined, T>;
 
-/** Runs all steps without interruption. */
-export function runToEnd(steps: Steps): void {
-  while (steps.next().done !== true);
+/** Runs all steps without interruption and returns the result. */
+export function runToEnd<T>(steps: Steps<T>): T {
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
 }

@@ -89,7 +89,7 @@ function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxyC
   const rules = behaviorOfReport({
     ...{ asking, claims, digests, localAddresses: node.addresses, outcomes: new Map() },
   });
-  return { node, rules, brief: { asking, digests }, config, own: node.addresses };
+  return { node, rules, digest: { asking, digests }, config, localAddresses: node.addresses };
 }
 
 const spent = (work: () => void): number => {
@@ -104,10 +104,10 @@ export function measureAlike(services: number): NodeRow[] {
   const told = nodes.map((node) => toldBy(node, proxied));
   const alike = createNodeClasses(proxied);
   const judge = (on: (typeof told)[number]): void => {
-    const steps = alike.observing({ ...on, before: new Set() });
+    const steps = alike.auditInSteps({ ...on, before: new Set() });
     for (let step = steps.next(); ; step = steps.next()) {
       if (step.done !== true) continue;
-      const { differences } = step.value.observed;
+      const { differences } = step.value.audit;
       if (differences.length > 0) throw new Error(JSON.stringify(differences[0]));
       return;
     }

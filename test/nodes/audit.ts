@@ -7,9 +7,11 @@ import { join, resolve } from 'node:path';
 import { parse } from 'yaml';
 
 import type { NodeFinding } from '../../src/audit/node/aggregate.ts';
-import type { NodeAuditSummary } from '../../src/audit/node/audit-node.ts';
-import { summarizeNode, behaviorOfRules } from '../../src/audit/node/audit-node.ts';
+import { aggregateFindings } from '../../src/audit/node/aggregate.ts';
+import { auditNode, behaviorOfRules } from '../../src/audit/node/audit-node.ts';
+import type { NodeInput } from '../../src/audit/node/node-behavior.ts';
 import { configOf } from '../../src/audit/node/observation.ts';
+import { proxiedPortKey } from '../../src/audit/node/probes.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
 import { readProxyConfig } from '../../src/cluster/decode/proxy-config.ts';
 import type { EndpointSlice, Node, ObjectOf, Resource, Service } from '../../src/model/objects.ts';
@@ -103,6 +105,28 @@ export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: No
   return input === null ? null : { forwarding: expectedOf(folder, input), node: input.node };
 }
 
+/** Findings and verdicts of one audit. */
+export interface NodeAuditSummary {
+  /** Worst first. */
+  readonly findings: readonly NodeFinding[];
+  /** Service ports by verdict. */
+  readonly conform: number;
+  readonly different: number;
+  readonly unknown: number;
+}
+
+export function summarizeNode(input: NodeInput): NodeAuditSummary {
+  const { forwarding, node } = input;
+  const { differences, coverage, translated, others, unknown } = auditNode(input);
+  const findings = [...aggregateFindings(node.name, differences, coverage, translated), ...others];
+  const names = new Set(forwarding.ports.map(proxiedPortKey));
+  const harmful = differences.filter(({ harmless }) => !harmless);
+  const different = new Set(harmful.flatMap(({ port }) => (port ? proxiedPortKey(port) : [])));
+  const unknowns = [...unknown].filter((name) => !different.has(name)).length;
+  const conform = names.size - different.size - unknowns;
+  return { findings, conform, different: different.size, unknown: unknowns };
+}
+
 /** The configuration of kube-proxy: given, or inferred from the rules. */
 export type Configured = 'by a file' | 'by its rules';
 
@@ -142,7 +166,7 @@ export function checkAudit(
   const kind = counts.falseFindings > 0 ? 'false finding' : problem;
   if (kind !== null) {
     // What was rolled up is long, and its ranges of IPv6 are no JSON.
-    const texts = found.map((finding) => ({ ...finding, of: finding.differences.length }));
+    const texts = found.map((finding) => ({ ...finding, differences: finding.differences.length }));
     report(JSON.stringify({ problem: kind, path, about: fault?.about, found: texts }));
   }
   return counts;

@@ -12,7 +12,7 @@ import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts'
 import type { Finding } from '../finding/catalogue.ts';
 import { catalogue, isWorse } from '../finding/catalogue.ts';
 import type { PacketTrace } from '../node/audit-node.ts';
-import { fateText } from '../node/compare-packet.ts';
+import { expectedText } from '../node/compare-packet.ts';
 import { probeSender, probesOf } from '../node/probes.ts';
 import type { NodeVerdict } from '../node/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
@@ -224,7 +224,7 @@ function expectedReasons(
     const [probe] = probesOf(sender, frontend);
     if (probe === undefined) return [];
     const { address, dport, protocol, kind } = frontend;
-    const outcomes = forwarding.expect(probe.packet).outcomes.map(fateText).join(' or ');
+    const outcomes = forwarding.expect(probe.packet).outcomes.map(expectedText).join(' or ');
     const text =
       `${portName} at ${joinHostPort(address, dport)}/${protocol} (${kind}), ` +
       `from ${probe.origin}, is expected to go to: ${outcomes}`;

@@ -1,70 +1,68 @@
-// From the differences of one node to its findings: one cause, one finding. What is wrong for most
-// of the Service ports that could show it is wrong with the node: its rules are gone, packets do
-// not come to them, or what all of them share is broken. Several Services that differ each in the
-// way of a sound but older state mean rules that are no longer kept up to date. What remains is one
-// finding for each Service port, under the worst of its codes.
+// Aggregates the packet differences of one node into findings, one for each cause. A difference at
+// most of the Service ports that could show it is a finding about the node: its rules are gone,
+// packets do not reach them, or a part that all of them share is broken. Several Services in an
+// earlier state mean stale rules. The rest becomes one finding for each Service port, with the
+// worst code of the port.
 
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code, Severity } from '../finding/catalogue.ts';
 import { catalogue, isWorse } from '../finding/catalogue.ts';
 
-/** How one Service port fared at one kind of its frontends. */
+/** One difference between the expected and the actual outcome of a packet. */
 export interface PacketDifference {
   readonly code: Code;
-  /** null: of no Service. */
+  /** null if no Service has the frontend. */
   readonly port: ProxiedPort | null;
   readonly frontend: string;
-  /** Tells differences at one frontend, from one origin, apart; not shown. */
+  /** Distinguishes differences of one frontend and origin; not shown. */
   readonly subject: string;
   readonly kind: string;
   readonly family: 'IPv4' | 'IPv6';
   readonly origin: string;
   readonly expected: string;
   readonly actual: string;
-  /** The rule of somebody else, or of kube-proxy, that makes it so; null: none, or many. */
+  /** The rule that causes it; null if none does, or several do. */
   readonly rule: string | null;
-  /** No rule translated the packet: it did not come to those of its Service. */
+  /** No rule translated the packet: it did not reach the rules of its Service. */
   readonly untranslated: boolean;
-  /** Nobody suffers from it. */
+  /** Traffic does not suffer. */
   readonly harmless: boolean;
 }
 
-/** How much could have been found, and was asked for: the whole of which findings are a part. */
-export type Coverage = ReadonlyMap<string, { readonly size: number }>;
+/** The number of tested Service ports by coverage group. */
+export type Coverage = ReadonlyMap<string, number>;
 
-/** What shares one part of the rules: differences of one group have one cause if many have it. */
-export function coverageGroup(code: Code, kind: string, family: string): string {
-  return `${code} ${kind} ${family}`;
-}
+/** The group of differences that share a part of the rules. */
+export const coverageGroup = (code: Code, kind: string, family: string): string =>
+  `${code} ${kind} ${family}`;
 
-/** A finding about one node as its rules stand; whether it has stood for long is not said here. */
+/** A finding about one node, before the settle window. */
 export interface NodeFinding {
   readonly code: Code;
   readonly severity: Severity;
   readonly node: string;
-  /** '' where it concerns the node and not one Service. */
+  /** '' if it is about the node and not about one Service. */
   readonly namespace: string;
   readonly service: string;
   /** `namespace/name:port`; '' as above. */
   readonly port: string;
-  /** What was asked for: address, port and protocol, and from where. */
+  /** Address, port and protocol, and the origin of the packets. */
   readonly object: string;
   readonly expected: string;
   readonly actual: string;
-  /** The rule that does it, where one is to blame. */
+  /** null if no single rule causes it. */
   readonly rule: string | null;
-  /** About the node and not one Service port, or one frontend that no Service claims. */
+  /** About the node, not about one Service port or one frontend without a Service. */
   readonly nodeWide: boolean;
-  /** What was rolled up. */
   readonly differences: readonly PacketDifference[];
 }
 
 export type TranslationCounts = Readonly<Record<'IPv4' | 'IPv6', number>>;
 
-/** Fewer than these are not most of anything. */
+/** A node-wide difference needs this many ports, and this share of the tested ones. */
 const most = { ports: 3, share: 0.5 };
 
-/** So many Services with an old state are not so many accidents. */
+/** This many Services in an earlier state are one stale node. */
 const staleServices = 4;
 
 /** From worst to least. */
@@ -85,135 +83,125 @@ const order: readonly Code[] = [
   'node-unlike-others',
 ];
 
-/**
- * Findings of one node, worst first. `claims` counts what its rules translate, by address family.
- */
-export function aggregateFindings(
-  node: string,
-  differences: readonly PacketDifference[],
-  asked: Coverage,
-  claims: TranslationCounts,
-): NodeFinding[] {
-  const [unlike, known] = parted(differences, ({ code }) => code === 'node-unlike-others');
-  const wide = wideGroups(known, asked);
-  const [common, own] = parted(known, (one) => !one.harmless && wide.has(keyOf(one)));
-  const findings: NodeFinding[] = [];
-  if (unlike.length > 0) findings.push(nodeFinding(node, 'node-unlike-others', unlike));
-  if (common.length > 0) findings.push(wideFinding(node, common, asked, claims));
-  const rest = unexplained(
-    own,
-    common,
-    findings.some(({ code }) => rulesGoneCodes.has(code)),
-  );
-  const [harmless, real] = parted(rest, (one) => one.harmless);
-  if (isStale(real)) findings.push(staleFinding(node, real));
-  else findings.push(...byPort(real).map((list) => portFinding(node, list)));
-  findings.push(...byPort(harmless).map((list) => portFinding(node, list)));
-  return findings.sort(
-    (a, b) => Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)),
-  );
-}
-
-/** What is left when that which is wrong for most explains all that it may explain. */
-function unexplained(
-  own: readonly PacketDifference[],
-  common: readonly PacketDifference[],
-  isGone: boolean,
-): readonly PacketDifference[] {
-  if (isGone) return [];
-  const codes = new Set(common.map(({ code }) => code));
-  if (unserved.some((code) => codes.has(code))) for (const code of unserved) codes.add(code);
-  const ports = new Set(common.map(portName));
-  return own.filter((one) => !codes.has(one.code) && !ports.has(portName(one)));
-}
-
-/** A frontend that is not served goes on untouched, or to what stops strays. */
+/** A packet to a frontend that is not served passes untranslated, or a stray rule rejects it. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
 
-/** What other programs do at many Services is told as that. */
-const ofOthers: readonly Code[] = ['node-foreign-rule', 'node-endpoint-blocked'];
+/** Other programs cause these; they keep their code when most Services have them. */
+const foreign: readonly Code[] = ['node-foreign-rule', 'node-endpoint-blocked'];
 
-/** Findings after which there are no rules, or none that packets come to. */
+/** Differences that rules of an earlier state show. */
+const stale: readonly Code[] = [
+  ...unserved,
+  'node-frontend-unexpected',
+  'node-endpoint-missing',
+  'node-endpoint-unexpected',
+  'node-policy-different',
+  'node-reject-missing',
+];
+
+/** Findings of nodes without rules, or with rules that no packet reaches. */
 export const rulesGoneCodes: ReadonlySet<Code> = new Set([
   'node-rules-flushed',
   'node-rules-unreachable',
 ]);
 
-const keyOf = ({ code, kind, family }: PacketDifference): string =>
-  coverageGroup(code, kind, family);
-
-function parted<T>(list: readonly T[], is: (one: T) => boolean): [T[], T[]] {
-  return [list.filter(is), list.filter((one) => !is(one))];
+/**
+ * Findings of one node, worst first. `translated` counts the frontends that its rules translate.
+ */
+export function aggregateFindings(
+  node: string,
+  differences: readonly PacketDifference[],
+  coverage: Coverage,
+  translated: TranslationCounts,
+): NodeFinding[] {
+  const [outliers, known] = partition(differences, ({ code }) => code === 'node-unlike-others');
+  const wideGroups = wideGroupsOf(known, coverage);
+  const [wide, single] = partition(known, (it) => !it.harmless && wideGroups.has(groupOf(it)));
+  const findings: NodeFinding[] = [];
+  if (outliers.length > 0) findings.push(nodeFinding(node, 'node-unlike-others', outliers));
+  if (wide.length > 0) {
+    findings.push(nodeFinding(node, wideCode(wide, coverage, translated), wide));
+  }
+  const isGone = findings.some(({ code }) => rulesGoneCodes.has(code));
+  const [harmless, real] = partition(isGone ? [] : unexplained(single, wide), (it) => it.harmless);
+  if (isStale(real)) findings.push(staleFinding(node, real));
+  else findings.push(...portFindings(node, real));
+  findings.push(...portFindings(node, harmless));
+  return findings.sort(
+    (a, b) => Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)),
+  );
 }
 
-const portName = ({ port }: PacketDifference): string => (port === null ? '' : port.name);
+/** Differences whose code and port no node-wide difference has. */
+function unexplained(
+  single: readonly PacketDifference[],
+  wide: readonly PacketDifference[],
+): readonly PacketDifference[] {
+  const codes = new Set(wide.map(({ code }) => code));
+  if (unserved.some((code) => codes.has(code))) for (const code of unserved) codes.add(code);
+  const ports = new Set(wide.map(portName));
+  return single.filter((it) => !codes.has(it.code) && !ports.has(portName(it)));
+}
 
-/** What is one difference from one dump to the next, whatever else is wrong beside it. */
+const groupOf = ({ code, kind, family }: PacketDifference): string =>
+  coverageGroup(code, kind, family);
+
+const partition = <T>(list: readonly T[], matches: (item: T) => boolean): [T[], T[]] => [
+  list.filter(matches),
+  list.filter((item) => !matches(item)),
+];
+
+const portName = ({ port }: PacketDifference): string => port?.name ?? '';
+
+/** Identifies a difference from one dump to the next. */
 export const differenceKey = ({ frontend, origin, subject }: PacketDifference): string =>
   `${frontend} ${origin} ${subject}`;
 
-/** Groups in which most of those that were asked differ. */
-function wideGroups(differences: readonly PacketDifference[], asked: Coverage): Set<string> {
-  const found = new Map<string, Set<string>>();
-  for (const one of differences) {
-    if (one.port === null || one.harmless) continue;
-    const names = found.get(keyOf(one)) ?? new Set();
-    found.set(keyOf(one), names.add(`${one.port.name} ${one.port.protocol}`));
-  }
-  const wide = [...found].filter(([key, names]) => {
-    const all = asked.get(key)?.size ?? 0;
-    return names.size >= most.ports && names.size >= most.share * all;
+/** Groups in which most of the tested ports differ. */
+function wideGroupsOf(
+  differences: readonly PacketDifference[],
+  coverage: Coverage,
+): ReadonlySet<string> {
+  const real = differences.filter(({ port, harmless }) => port !== null && !harmless);
+  const wide = [...Map.groupBy(real, groupOf)].filter(([group, list]) => {
+    const { size } = new Set(list.map((it) => `${portName(it)} ${it.port?.protocol ?? ''}`));
+    return size >= most.ports && size >= most.share * (coverage.get(group) ?? 0);
   });
-  return new Set(wide.map(([key]) => key));
+  return new Set(wide.map(([group]) => group));
 }
 
-function wideFinding(
-  node: string,
+/** The code of differences at most of the Service ports. */
+function wideCode(
   differences: readonly PacketDifference[],
-  asked: Coverage,
-  claims: TranslationCounts,
-): NodeFinding {
+  coverage: Coverage,
+  translated: TranslationCounts,
+): Code {
+  const { code } = worst(differences);
+  if (foreign.includes(code)) return code;
   const lost = differences.find(
-    ({ code, untranslated, kind }) =>
-      untranslated && kind === 'cluster IP' && unserved.includes(code),
+    (it) => it.untranslated && it.kind === 'cluster IP' && unserved.includes(it.code),
   );
-  const first = worst(differences);
-  if (ofOthers.includes(first.code)) return nodeFinding(node, first.code, differences);
-  if (lost === undefined) return nodeFinding(node, 'node-rules-different', differences);
-  const all = asked.get(coverageGroup('node-frontend-missing', lost.kind, lost.family))?.size ?? 0;
-  const flushed = claims[lost.family] < all / 10;
-  return nodeFinding(node, flushed ? 'node-rules-flushed' : 'node-rules-unreachable', differences);
+  if (lost === undefined) return 'node-rules-different';
+  const all = coverage.get(coverageGroup('node-frontend-missing', lost.kind, lost.family)) ?? 0;
+  return translated[lost.family] < all / 10 ? 'node-rules-flushed' : 'node-rules-unreachable';
 }
 
 function worst(differences: readonly PacketDifference[]): PacketDifference {
   const [first, ...others] = differences;
   if (first === undefined) throw new Error('No difference to choose from');
   const rank = ({ code }: PacketDifference): number => order.indexOf(code);
-  return others.reduce((least, one) => (rank(one) < rank(least) ? one : least), first);
+  return others.reduce((least, it) => (rank(it) < rank(least) ? it : least), first);
 }
 
-/** Differences as old rules show them, at so many Services that they have one cause. */
+/** Whether so many Services differ as rules of an earlier state do that they have one cause. */
 function isStale(differences: readonly PacketDifference[]): boolean {
-  const old: ReadonlySet<Code> = new Set([
-    'node-frontend-missing',
-    'node-frontend-blocked',
-    'node-frontend-unexpected',
-    'node-endpoint-missing',
-    'node-endpoint-unexpected',
-    'node-policy-different',
-    'node-reject-missing',
-  ]);
-  const services = new Set(
-    differences
-      .filter(({ code }) => old.has(code))
-      .map(({ port, frontend }) =>
-        port === null ? frontend : `${port.namespace}/${port.service}`,
-      ),
-  );
-  return services.size >= staleServices;
+  const services = differences
+    .filter(({ code }) => stale.includes(code))
+    .map(({ port, frontend }) => (port === null ? frontend : `${port.namespace}/${port.service}`));
+  return new Set(services).size >= staleServices;
 }
 
-/** These differences are those of rules that are kept up to date no longer. */
+/** The finding of rules that are no longer updated. */
 export const staleFinding = (node: string, differences: readonly PacketDifference[]): NodeFinding =>
   nodeFinding(node, 'node-rules-stale', differences);
 
@@ -222,55 +210,33 @@ function nodeFinding(
   code: Code,
   differences: readonly PacketDifference[],
 ): NodeFinding {
-  const first = worst(differences);
-  const names = [...new Set(differences.map((one) => portName(one) || one.frontend))].sort();
-  const more = names.length > 5 ? ` and ${names.length - 5} more` : '';
+  const { frontend, origin, expected, actual, rule } = worst(differences);
+  const names = [...new Set(differences.map((it) => portName(it) || it.frontend))].sort();
+  const rest = names.length > 5 ? ` and ${names.length - 5} more` : '';
   return {
-    code,
-    severity: catalogue[code].severity,
-    node,
-    namespace: '',
-    service: '',
-    port: '',
-    object: `Node ${node}: ${names.slice(0, 5).join(', ')}${more}`,
-    expected: `${first.frontend} from ${first.origin}: ${first.expected}`,
-    actual: first.actual,
-    rule: first.rule,
-    nodeWide: true,
-    differences: differences,
+    ...{ code, severity: catalogue[code].severity, node, namespace: '', service: '', port: '' },
+    object: `Node ${node}: ${names.slice(0, 5).join(', ')}${rest}`,
+    expected: `${frontend} from ${origin}: ${expected}`,
+    ...{ actual, rule, nodeWide: true, differences },
   };
 }
 
-/** Differences by Service port; of no Service, by frontend. */
-function byPort(differences: readonly PacketDifference[]): PacketDifference[][] {
-  const found = new Map<string, PacketDifference[]>();
-  for (const one of differences) {
-    const key = portName(one) || one.frontend;
-    const known = found.get(key);
-    if (known === undefined) found.set(key, [one]);
-    else known.push(one);
-  }
-  return [...found.values()];
-}
+const portFindings = (node: string, differences: readonly PacketDifference[]): NodeFinding[] =>
+  [...Map.groupBy(differences, (it) => portName(it) || it.frontend).values()].map((list) =>
+    portFinding(node, list),
+  );
 
 /** The finding of one Service port; at least one difference. */
 export function portFinding(node: string, differences: readonly PacketDifference[]): NodeFinding {
-  const first = worst(differences);
-  const { code, port, frontend, origin, expected, actual, harmless } = first;
-  const others = new Set(differences.map((one) => `${one.frontend} from ${one.origin}`)).size - 1;
-  const more = others === 0 ? '' : ` and ${others} more way${others === 1 ? '' : 's'}`;
+  const { code, port, frontend, origin, expected, actual, rule, harmless } = worst(differences);
+  const others = new Set(differences.map((it) => `${it.frontend} from ${it.origin}`)).size - 1;
+  const rest = others === 0 ? '' : ` and ${others} more way${others === 1 ? '' : 's'}`;
   return {
-    code,
-    severity: harmless ? 'info' : catalogue[code].severity,
-    node,
+    ...{ code, severity: harmless ? 'info' : catalogue[code].severity, node },
     namespace: port?.namespace ?? '',
     service: port?.service ?? '',
     port: port?.name ?? '',
-    object: `${frontend} from ${origin}${more}`,
-    expected,
-    actual,
-    rule: first.rule,
-    nodeWide: false,
-    differences: differences,
+    object: `${frontend} from ${origin}${rest}`,
+    ...{ expected, actual, rule, nodeWide: false, differences },
   };
 }

@@ -1,12 +1,15 @@
-// One node: every frontend that kube-proxy must serve there is asked for from everywhere that makes
-// a difference, by walking packets through the rules that stand, and so is everything that the
-// rules answer for and no Service claims. What differs is rolled up into findings (rollup.ts).
+// Audits one node: walks probe packets through its rules, for every frontend that kube-proxy must
+// serve and for every other frontend of the rules, and lists where the outcomes differ. Also traces
+// the packets of one Service port for people, with the same probes and the same comparison.
 //
-// Not evidence: names of chains, comments, and rules that no packet meets. Whose a rule is, and
-// what others may do, foreign.ts says.
+// Names of chains, comments, and rules that no packet reaches are no evidence. Which rules belong
+// to kube-proxy, and what other programs may do, is in foreign-rules.ts.
+//
+// Left out of a trace: since when it is so. It shows the rules as they were last read.
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
-import type { RuleFrontend } from '../../rules/report/frontends.ts';
+import type { Steps } from '../../model/run-to-end.ts';
+import { runToEnd } from '../../model/run-to-end.ts';
 import { frontendsInRules } from '../../rules/report/frontends.ts';
 import type { RuleSet } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
@@ -16,39 +19,38 @@ import type { ExpectedOutcome, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
 import { catalogue } from '../finding/catalogue.ts';
-import type { Coverage, TranslationCounts, NodeFinding, PacketDifference } from './aggregate.ts';
-import { aggregateFindings } from './aggregate.ts';
-import type { PacketComparison, AttributedDeviation, RuleOwnership } from './compare-packet.ts';
+import type { Coverage, NodeFinding, PacketDifference, TranslationCounts } from './aggregate.ts';
+import type { AttributedDeviation, RuleOwnership } from './compare-packet.ts';
 import {
   comparePacket,
   describePacket,
   listText,
   rounding,
-  translation,
+  translationStep,
 } from './compare-packet.ts';
 import {
-  allowedMasquerade,
   findUnexpectedFrontends,
   isForeignRuleAbout,
   isKnownPolicyChain,
   isKubernetesRule,
   onlyValue,
+  ownershipOn,
   policyRule,
 } from './foreign-rules.ts';
-import type { NodeInput, NodeBehavior } from './node-behavior.ts';
-import type { Probe } from './probes.ts';
+import type { NodeBehavior, NodeInput } from './node-behavior.ts';
+import type { CoveredPorts, Probe, ProbeSender } from './probes.ts';
 import {
   addToCoverage,
+  countPorts,
   countTranslated,
-  addServedToCoverage,
-  proxiedPortKey,
-  probesOf,
-  rangeProbes,
   probeSender,
+  probesOf,
+  proxiedPortKey,
+  rangeProbes,
   strayProbes,
 } from './probes.ts';
 
-/** Rules that are at hand: all that stands on the node, of both backends. */
+/** What the rules of a node's dumps do. */
 export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
   frontends: frontendsInRules(ruleset),
   localAddresses: context.localAddresses,
@@ -59,174 +61,135 @@ export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBeh
   digestsAt: () => null,
 });
 
-/** What was seen at one moment, before it is rolled up. */
+/** The result of one audit of a node. */
 export interface NodeAudit {
   readonly differences: readonly PacketDifference[];
   readonly coverage: Coverage;
   readonly translated: TranslationCounts;
-  /** Findings that need no rolling up. */
+  /** Findings that need no aggregation. */
   readonly others: readonly NodeFinding[];
-  /** Names of the Service ports of which something is unknown, and their frontends. */
+  /** Keys of Service ports with a packet whose outcome is unknown. */
   readonly unknown: ReadonlySet<string>;
+  /** Frontends with a rule that the walk could not evaluate. */
   readonly doubtful: ReadonlySet<Frontend>;
 }
 
-export interface NodeAuditSummary {
-  /** Worst first. */
-  readonly findings: readonly NodeFinding[];
-  /** Service ports by verdict. */
-  readonly conform: number;
-  readonly different: number;
-  readonly unknown: number;
-}
-
-interface Audit {
+interface Progress {
   readonly input: NodeInput;
-  readonly view: RuleOwnership;
+  readonly ownership: RuleOwnership;
+  readonly sender: ProbeSender;
   readonly differences: PacketDifference[];
-  readonly asked: Map<string, Set<string>>;
-  /** Names of the Service ports of which something is unknown. */
+  readonly covered: CoveredPorts;
   readonly unknown: Set<string>;
   readonly doubtful: Set<Frontend>;
 }
 
-/** Judges one node; pure, and as expensive as its frontends are many. */
-export function summarizeNode(input: NodeInput): NodeAuditSummary {
-  const { forwarding, node } = input;
-  const seen = auditNode(input);
-  const { differences, coverage: asked, translated: claims } = seen;
-  const findings = [...aggregateFindings(node.name, differences, asked, claims), ...seen.others];
-  const names = new Set(forwarding.ports.map(proxiedPortKey));
-  const bad = differences.filter(({ harmless }) => !harmless);
-  const different = new Set(bad.flatMap(({ port }) => (port === null ? [] : proxiedPortKey(port))));
-  const unknown = [...seen.unknown].filter((name) => !different.has(name)).length;
-  const conform = names.size - different.size - unknown;
-  return { findings, conform, different: different.size, unknown };
-}
-
-/** Whether the rules do for these Services what once was expected; unknown counts as no. */
-export function isServedAsExpected(input: NodeInput): boolean {
-  const audit = newAudit(input);
-  const steps = asking(audit, false);
-  while (steps.next().done !== true) {
-    if (audit.unknown.size > 0 || audit.differences.some(({ harmless }) => !harmless)) return false;
-  }
-  return true;
-}
-
-/** Asks for all frontends, and for all that the rules answer for. */
-export function auditNode(input: NodeInput): NodeAudit {
-  const steps = auditNodeInSteps(input);
-  for (;;) {
-    const step = steps.next();
-    if (step.done === true) return step.value;
-  }
-}
-
-/** The same in small steps. */
-export function* auditNodeInSteps(input: NodeInput): Generator<undefined, NodeAudit> {
-  const audit = newAudit(input);
-  yield* asking(audit, true);
-  const { frontends: claims } = input.rules;
-  audit.differences.push(...(yield* findUnexpectedFrontends(input, audit.view)));
-  const { differences, asked, unknown, doubtful } = audit;
-  const others = splitFinding(audit, claims);
-  return {
-    differences,
-    coverage: asked,
-    unknown,
-    doubtful,
-    translated: countTranslated(claims),
-    others,
-  };
-}
-
-/** What is known of rules of others on the node, for a comparison. */
-const viewOf = ({ forwarding, node }: NodeInput): RuleOwnership => ({
-  isAllowed: allowedMasquerade(forwarding, node),
-  isAbout: isForeignRuleAbout,
-  // In another mode its rules are left over.
-  isOwn: (step) =>
-    isKubernetesRule(step) &&
-    (forwarding.config.mode === 'nftables') === (step.base.table.name === 'kube-proxy'),
-});
-
-const newAudit = (input: NodeInput): Audit => ({
+const newProgress = (input: NodeInput): Progress => ({
   input,
-  view: viewOf(input),
+  ownership: ownershipOn(input),
+  sender: probeSender(input.forwarding, input.node),
   differences: [],
-  asked: new Map(),
+  covered: new Map(),
   unknown: new Set(),
   doubtful: new Set(),
 });
 
-/** Asks packet by packet, so that one may stop. */
-function* asking(audit: Audit, isNow: boolean): Generator<undefined> {
-  const { forwarding, node, rules } = audit.input;
-  const sender = probeSender(forwarding, node);
-  const strays = forwarding.config.mode === 'nftables';
+/** Whether the rules do what an earlier state expected; unknown counts as no. */
+export function isServedAsExpected(input: NodeInput): boolean {
+  const progress = newProgress(input);
+  const steps = probeFrontends(progress, false);
+  while (steps.next().done !== true) {
+    const { unknown, differences } = progress;
+    if (unknown.size > 0 || differences.some(({ harmless }) => !harmless)) return false;
+  }
+  return true;
+}
+
+/** Audits a node without interruption; the cost grows with the number of frontends. */
+export const auditNode = (input: NodeInput): NodeAudit => runToEnd(auditNodeInSteps(input));
+
+export function* auditNodeInSteps(input: NodeInput): Steps<NodeAudit> {
+  const progress = newProgress(input);
+  yield* probeFrontends(progress, true);
+  const unexpected = yield* findUnexpectedFrontends(input, progress.ownership, progress.sender);
+  const { differences, covered, unknown, doubtful } = progress;
+  return {
+    differences: [...differences, ...unexpected],
+    coverage: countPorts(covered),
+    translated: countTranslated(input.rules.frontends),
+    others: findSeveralBackends(input),
+    unknown,
+    doubtful,
+  };
+}
+
+function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
+  const { sender, covered } = progress;
+  const { forwarding, rules } = progress.input;
   for (const frontend of forwarding.frontends) {
-    const isServed = rules.isKnownToServe(forwarding, frontend, isNow);
-    const all = probesOf(sender, frontend);
-    if (isServed) addServedToCoverage(audit.asked, forwarding, frontend, all);
-    const probes = isServed ? rangeProbes(sender, frontend) : all;
+    const isServed = rules.isKnownToServe(forwarding, frontend, isCurrent);
+    let probes = probesOf(sender, frontend);
+    if (isServed) {
+      for (const { packet } of probes) {
+        addToCoverage(covered, forwarding.expect(packet).outcomes, frontend);
+      }
+      // No digest covers source ranges.
+      probes = rangeProbes(sender, frontend);
+    } else if (forwarding.config.mode === 'nftables' && frontend.kind === 'cluster IP') {
+      probes.push(...strayProbes(sender, frontend));
+    }
     for (const probe of probes) {
-      ask(audit, frontend, probe);
+      testPacket(progress, frontend, probe);
       yield;
     }
     yield;
-    if (!strays || isServed || frontend.kind !== 'cluster IP') continue;
-    for (const probe of strayProbes(sender, frontend)) {
-      ask(audit, frontend, probe);
-      yield;
-    }
   }
 }
 
-const unasked: PacketComparison = { verdict: 'unknown', deviants: [] };
-
-function ask(audit: Audit, frontend: Frontend, probe: Probe): void {
-  const { forwarding, rules } = audit.input;
-  const { outcomes: fates } = forwarding.expect(probe.packet);
-  const outcome = rules.walk(probe.packet);
+function testPacket(progress: Progress, frontend: Frontend, probe: Probe): void {
+  const { forwarding, rules } = progress.input;
+  const { packet } = probe;
+  const { outcomes } = forwarding.expect(packet);
+  const outcome = rules.walk(packet);
   const { port } = frontend;
-  addToCoverage(audit.asked, fates, frontend);
-  const { verdict, deviants } =
-    outcome === null ? unasked : comparePacket(fates, outcome, audit.view, probe.packet);
-  if (verdict === 'unknown') {
-    audit.unknown.add(proxiedPortKey(port));
-    // Where nobody has walked the packet no rule is to blame, and neighbours tell nothing.
-    if (outcome !== null) audit.doubtful.add(frontend);
+  addToCoverage(progress.covered, outcomes, frontend);
+  if (outcome === null) {
+    progress.unknown.add(proxiedPortKey(port));
+    return;
   }
-  if (verdict !== 'different' || outcome === null) return;
-  const texts = describePacket(probe, fates, outcome);
-  const isLocal = isAnsweredHere(probe, outcome);
-  const policed = policedIn(fates, outcome);
-  for (const deviant of deviants) {
-    const policy = policed?.kinds.has(deviant.deviation.kind) === true ? policed : null;
-    const code = policy ? 'node-endpoint-blocked' : codeOf(deviant, fates, outcome, port);
-    const isMeant =
-      policy === null ? isHarmless(deviant, frontend, probe, outcome) : policy.isMeant;
-    audit.differences.push({
+  const { verdict, deviations } = comparePacket(outcomes, outcome, progress.ownership, packet);
+  if (verdict === 'unknown') {
+    progress.unknown.add(proxiedPortKey(port));
+    progress.doubtful.add(frontend);
+  }
+  if (verdict !== 'different') return;
+  const texts = describePacket(probe, outcomes, outcome);
+  const isLocal = isAnsweredByNode(probe, outcome);
+  const policies = policyEffects(outcomes, outcome);
+  for (const attributed of deviations) {
+    const { deviation, step } = attributed;
+    const policy = policies?.kinds.has(deviation.kind) === true ? policies : null;
+    const isIntended = policy?.isIntended ?? isHarmless(attributed, frontend, probe, outcome);
+    progress.differences.push({
       ...texts,
-      code,
+      code: policy ? 'node-endpoint-blocked' : codeOf(attributed, outcomes, outcome, port),
       port,
-      subject: subjectOf(deviant),
+      subject: 'endpoint' in deviation ? `${deviation.kind} ${deviation.endpoint}` : deviation.kind,
       kind: frontend.kind,
       family: port.family,
-      rule: deviant.step?.rule.text ?? policy?.rule ?? null,
-      untranslated: isNothing(outcome) && !isTranslated(outcome),
-      harmless: isLocal || isMeant,
+      rule: step?.rule.text ?? policy?.rule ?? null,
+      untranslated: isUnreachable(outcome) && !isTranslated(outcome),
+      harmless: isLocal || isIntended,
     });
   }
 }
 
 /**
- * Whether somebody wants the packet to come to the node itself, as NodeLocal DNSCache does: it
- * binds the cluster IP there, and a rule for just this address and port keeps conntrack, and so
- * kube-proxy, from it. Whether a process listens, no rule tells.
+ * Whether the packet is meant for the node itself, as with NodeLocal DNSCache. That binds the
+ * cluster IP on the node, and a rule for this address and port disables conntrack and thereby
+ * kube-proxy. No rule shows whether a process listens.
  */
-function isAnsweredHere({ packet }: Probe, outcome: PacketOutcome): boolean {
+function isAnsweredByNode({ packet }: Probe, outcome: PacketOutcome): boolean {
   const { destinations, pass, reject } = outcome;
   if (destinations.size > 0 || !isPassed(outcome) || isStopped(outcome, reject)) return false;
   return pass
@@ -239,7 +202,7 @@ function isAnsweredHere({ packet }: Probe, outcome: PacketOutcome): boolean {
     );
 }
 
-/** Whether packets pass, and none is known to be dropped. */
+/** Whether packets pass and none is known to be dropped. */
 const isPassed = (outcome: PacketOutcome): boolean =>
   outcome.pass.probability > 0 && !isStopped(outcome, outcome.drop);
 
@@ -247,10 +210,10 @@ const isStopped = ({ unknown }: PacketOutcome, { probability }: PacketOutcome['d
   probability > 0 && unknown.length === 0;
 
 /**
- * Two differences that nobody suffers from. A node port without endpoints that others let by, as
- * most hosts accept all from themselves, comes to the node, where nothing listens, and is refused
- * all the same. And where another program translates, how endpoints meet themselves is its own
- * affair.
+ * Two differences are harmless. If another program accepts packets to a node port without
+ * endpoints, as most hosts accept their own packets, they reach the node, where nothing listens and
+ * the kernel refuses them. If another program translates packets, it decides how endpoints reach
+ * themselves.
  */
 function isHarmless(
   { deviation, step }: AttributedDeviation,
@@ -260,156 +223,130 @@ function isHarmless(
 ): boolean {
   if (deviation.kind === 'not stopped') {
     const isRefused = kind === 'node port' && deviation.want === 'reject' && isPassed(outcome);
-    return isRefused && outcome.pass.trace().some(isLetBy);
+    return isRefused && outcome.pass.trace().some(isAcceptedByOthers);
   }
   if (deviation.kind !== 'not masqueraded' || step === null || isKubernetesRule(step)) return false;
   return ipOf(deviation.endpoint) === packet.src;
 }
 
-/** What accepts it, or sends it for good into a chain that ends. */
-const isLetBy = (step: TraceStep): boolean =>
+const isAcceptedByOthers = (step: TraceStep): boolean =>
   !isKubernetesRule(step) &&
   step.rule.statements.some(({ kind }) => kind === 'accept' || kind === 'goto');
 
-const subjectOf = ({ deviation }: AttributedDeviation): string =>
-  'endpoint' in deviation ? `${deviation.kind} ${deviation.endpoint}` : deviation.kind;
-
-/** Whether a difference is about one of these addresses, or about no single one. */
-export function isAt({ subject }: PacketDifference, addresses: readonly string[]): boolean {
+/** Whether a difference is about one of these addresses, or about all endpoints. */
+export function concernsAddress(
+  { subject }: PacketDifference,
+  addresses: readonly string[],
+): boolean {
   const endpoint = subject.slice(subject.lastIndexOf(' ') + 1);
   if (!endpoint.includes(':')) return true;
   const ip = canonicalIP(ipOf(endpoint));
   return addresses.some((address) => canonicalIP(address) === ip);
 }
 
-/** What network policies, and nothing else, do to the packets of a frontend. */
-interface Policed {
-  readonly kinds: ReadonlySet<AttributedDeviation['deviation']['kind']>;
-  readonly rule: string;
-  readonly isMeant: boolean;
-}
-
 /**
- * Deviations that come of rules about endpoints, so far as can be seen: all that is stopped was
- * sent to an endpoint first. Endpoints are not missing where the others get no more than their
- * share. null: none do.
+ * The deviations that network policies cause, if nothing else stops packets: every stopped packet
+ * was sent to an endpoint first. An endpoint is not missing if the others get only their share.
+ * null if another cause is possible.
  */
-function policedIn(
-  fates: readonly ExpectedOutcome[],
+function policyEffects(
+  outcomes: readonly ExpectedOutcome[],
   { destinations, pass, reject, drop }: PacketOutcome,
-): Policed | null {
+) {
   const stops = [reject, drop].filter(({ probability }) => probability > 0);
-  const fate = fates.find((one) => one.kind === 'endpoints');
-  if (fate === undefined || pass.probability > 0) return null;
-  const { endpoints } = fate;
+  const expected = outcomes.find(({ kind }) => kind === 'endpoints');
+  if (expected?.kind !== 'endpoints' || pass.probability > 0) return null;
+  const { endpoints } = expected;
   const ips = new Set([...endpoints.keys()].map(ipOf));
-  const found = stops.map((stop) => policyRule(stop, ips));
-  const [first] = found;
-  if (first === undefined || first === null || found.includes(null)) return null;
+  const steps = stops.map((stop) => policyRule(stop, ips)).filter((step) => step !== null);
+  const [first] = steps;
+  if (first === undefined || steps.length < stops.length) return null;
   const isEven = [...destinations].every(
     ([endpoint, { probability }]) =>
       endpoints.has(endpoint) && Math.abs(probability - 1 / endpoints.size) < rounding,
   );
   return {
-    kinds: new Set(isEven ? ['reject', 'drop', 'missing'] : ['reject', 'drop']),
+    kinds: new Set<string>(isEven ? ['reject', 'drop', 'missing'] : ['reject', 'drop']),
     rule: first.rule.text,
-    isMeant: found.every((step) => step !== null && isKnownPolicyChain(step)),
+    isIntended: steps.every(isKnownPolicyChain),
   };
 }
 
-const certain = 1 - rounding;
-
 function codeOf(
   { deviation, step }: AttributedDeviation,
-  fates: readonly ExpectedOutcome[],
+  outcomes: readonly ExpectedOutcome[],
   outcome: PacketOutcome,
-  port: ProxiedPort,
+  { usable }: ProxiedPort,
 ): Code {
-  const foreign = step !== null && !isKubernetesRule(step);
+  const isForeign = step !== null && !isKubernetesRule(step);
+  const stopped =
+    outcome.pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
   switch (deviation.kind) {
     case 'shadowed':
       return 'node-foreign-rule';
     case 'missing':
-      return isNothing(outcome) ? stopCode(outcome) : 'node-endpoint-missing';
-    case 'unexpected':
-      if (foreign) return 'node-foreign-rule';
-      return isEndpoint(port, deviation.endpoint)
-        ? 'node-policy-different'
-        : 'node-endpoint-unexpected';
-    case 'pass':
-    case 'reject':
-    case 'drop':
-      if (foreign) return 'node-foreign-rule';
-      return isNothing(outcome) || fates.some(({ kind }) => kind === 'pass')
-        ? stopCode(outcome)
-        : 'node-endpoint-missing';
-    case 'not stopped':
-      return foreign ? 'node-foreign-rule' : 'node-reject-missing';
+      return isUnreachable(outcome) ? stopped : 'node-endpoint-missing';
     case 'share':
       return 'node-share-different';
     case 'not masqueraded':
       return 'node-masquerade-missing';
-    case 'masqueraded':
-      return foreign ? 'node-foreign-rule' : 'node-masquerade-unexpected';
     case 'affinity':
       return 'node-affinity-different';
+    default:
+      if (isForeign) return 'node-foreign-rule';
+  }
+  switch (deviation.kind) {
+    case 'unexpected': {
+      const listed = (usable ?? []).flatMap(({ all }) => all);
+      const isListed = listed.some(({ text }) => text === deviation.endpoint);
+      return isListed ? 'node-policy-different' : 'node-endpoint-unexpected';
+    }
+    case 'not stopped':
+      return 'node-reject-missing';
+    case 'masqueraded':
+      return 'node-masquerade-unexpected';
+    default: {
+      const isStop = isUnreachable(outcome) || outcomes.some(({ kind }) => kind === 'pass');
+      return isStop ? stopped : 'node-endpoint-missing';
+    }
   }
 }
 
-/** No packet comes to any destination. */
-const isNothing = ({ destinations, pass, drop, reject }: PacketOutcome): boolean =>
-  destinations.size === 0 || pass.probability + drop.probability + reject.probability >= certain;
+/** No packet reaches any destination. */
+const isUnreachable = ({ destinations, pass, drop, reject }: PacketOutcome): boolean =>
+  destinations.size === 0 ||
+  pass.probability + drop.probability + reject.probability >= 1 - rounding;
 
-/** Some rule sent the packet to a destination, whatever came of it then. */
+/** A rule sent the packet to a destination, even if another stopped it later. */
 const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
-  [pass, drop, reject].some((fate) => fate.probability > 0 && translation(fate) !== null);
-
-const stopCode = ({ pass }: PacketOutcome): Code =>
-  pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
-
-const isEndpoint = ({ usable }: ProxiedPort, endpoint: string): boolean =>
-  (usable ?? []).some(({ all }) => all.some(({ text }) => text === endpoint));
+  [pass, drop, reject].some((end) => end.probability > 0 && translationStep(end) !== null);
 
 /**
- * Two tables that translate for one frontend: rules of two backends or modes. Which of them runs
- * first, no dump tells, so what they do differently is unknown.
+ * Finds frontends that two tables translate, such as rules of two backends or modes. The dump does
+ * not show which table is first, so the outcome of packets is unknown where they differ.
  */
-function splitFinding({ input }: Audit, claims: readonly RuleFrontend[]): NodeFinding[] {
-  const { forwarding, node } = input;
-  const twice = claims.filter(({ address, translators }) => address !== null && translators > 1);
-  const texts = twice.flatMap(({ address, protocol, port }) => {
-    const packet = { from: 'outside', src: '', dst: address ?? '', protocol, dport: port } as const;
+function findSeveralBackends({ forwarding, node, rules }: NodeInput): NodeFinding[] {
+  const texts = rules.frontends.flatMap(({ address, protocol, port, translators }) => {
+    if (address === null || translators < 2) return [];
+    const packet = { from: 'outside', src: '', dst: address, protocol, dport: port } as const;
     const { frontend } = forwarding.expect(packet);
-    const place = joinHostPort(packet.dst, port);
+    const place = joinHostPort(address, port);
     return frontend === null ? [] : `${frontend.port.name} at ${place}/${protocol}`;
   });
   if (texts.length === 0) return [];
   const code = 'node-backends-both';
   return [
     {
-      code,
-      severity: catalogue[code].severity,
-      node: node.name,
-      namespace: '',
-      service: '',
-      port: '',
+      ...{ code, severity: catalogue[code].severity, node: node.name },
+      ...{ namespace: '', service: '', port: '' },
       object: `Node ${node.name}: ${listText(texts)}`,
-      expected: 'one table',
-      actual: 'several tables',
-      rule: null,
-      nodeWide: true,
-      differences: [],
+      ...{ expected: 'one table', actual: 'several tables', rule: null },
+      ...{ nodeWide: true, differences: [] },
     },
   ];
 }
 
-// One Service port on one node, packet by packet: what should come of each, what the rules that
-// stand do with it, and which rules it met on its ways, as the node prints them. The packets and
-// the comparison are those of the audit (node.ts), so that both say the same.
-//
-// Left out: how long it has been so; a walk is of the rules as they were last seen.
-
-/** What becomes of one packet. */
+/** What the rules do with one packet, compared with what kube-proxy should do. */
 export interface PacketTrace {
   readonly kind: string;
   /** `10.96.0.1:80/tcp` */
@@ -419,63 +356,62 @@ export interface PacketTrace {
   readonly verdict: 'conform' | 'different' | 'unknown';
   readonly expected: string;
   readonly actual: string;
-  /** Endpoints, `ip:port`, to which it must be able to come, may come, and does come. */
+  /** Endpoints, `ip:port`, that it must be able to reach, may reach, and reaches. */
   readonly wanted: readonly string[];
   readonly allowed: readonly string[];
   readonly got: readonly string[];
-  /** Rules that decided on any of its ways, in their order, each once. */
+  /** Rules that decided about it, in their order, each once. */
   readonly rules: readonly string[];
-  /** Rules on which the outcome depends and that are not understood. */
+  /** Rules that decide about it and that the walk could not evaluate. */
   readonly unknown: readonly string[];
 }
 
-const mostRules = 40;
+const maxTracedRules = 40;
 
-/** Walks the packets of the port of that name; none: it is not served there. */
+/** Walks the packets of the port of that name; none if the node does not serve it. */
 export function tracePackets(input: NodeInput, name: string): PacketTrace[] {
   const { forwarding, node, rules } = input;
   const sender = probeSender(forwarding, node);
-  const view = viewOf(input);
-  return forwarding.frontends
-    .filter(({ port }) => port.name === name)
-    .flatMap((frontend) =>
-      probesOf(sender, frontend).flatMap((probe) => {
-        const { outcomes: fates } = forwarding.expect(probe.packet);
-        const outcome = rules.walk(probe.packet);
-        if (outcome === null) return [];
-        const { verdict } = comparePacket(fates, outcome, view, probe.packet);
-        return {
-          kind: frontend.kind,
-          ...describePacket(probe, fates, outcome),
-          verdict,
-          ...endpointsOf(fates),
-          got: [...outcome.destinations]
-            .filter(([, { probability }]) => probability > 0)
-            .map(([endpoint]) => endpoint),
-          rules: rulesMet(outcome),
-          unknown: outcome.unknown.map(({ reason, rule }) => `${reason}: ${rule}`),
-        };
-      }),
-    );
+  const ownership = ownershipOn(input);
+  const frontends = forwarding.frontends.filter(({ port }) => port.name === name);
+  return frontends.flatMap((frontend) =>
+    probesOf(sender, frontend).flatMap((probe) => {
+      const { outcomes } = forwarding.expect(probe.packet);
+      const outcome = rules.walk(probe.packet);
+      if (outcome === null) return [];
+      const { verdict } = comparePacket(outcomes, outcome, ownership, probe.packet);
+      const reached = [...outcome.destinations].filter(([, { probability }]) => probability > 0);
+      return {
+        kind: frontend.kind,
+        ...describePacket(probe, outcomes, outcome),
+        verdict,
+        ...endpointsOf(outcomes),
+        got: reached.map(([endpoint]) => endpoint),
+        rules: decidingRules(outcome),
+        unknown: outcome.unknown.map(({ reason, rule }) => `${reason}: ${rule}`),
+      };
+    }),
+  );
 }
 
-/** Of several fates any is right: a must is what all of them have, a may what one has. */
-function endpointsOf(fates: readonly ExpectedOutcome[]): Pick<PacketTrace, 'wanted' | 'allowed'> {
-  const sets = fates.map((fate) => new Set(fate.kind === 'endpoints' ? fate.endpoints.keys() : []));
+/**
+ * Each expected outcome is right: all of them have the wanted endpoints, one has an allowed one.
+ */
+function endpointsOf(
+  outcomes: readonly ExpectedOutcome[],
+): Pick<PacketTrace, 'wanted' | 'allowed'> {
+  const sets = outcomes.map((it) => new Set(it.kind === 'endpoints' ? it.endpoints.keys() : []));
   const allowed = [...new Set(sets.flatMap((set) => [...set]))];
-  return { allowed, wanted: allowed.filter((one) => sets.every((set) => set.has(one))) };
+  return { allowed, wanted: allowed.filter((endpoint) => sets.every((set) => set.has(endpoint))) };
 }
 
-const lineOf = ({ rule, base }: TraceStep): string =>
-  base.table.source === 'nft' ? rule.text : `-t ${base.table.name} ${rule.text}`;
-
-function rulesMet({ destinations, reject, drop, pass }: PacketOutcome): string[] {
-  const met = new Set<string>();
-  for (const fate of [...destinations.values(), reject, drop, pass]) {
-    if (fate.probability === 0) continue;
-    for (const step of fate.trace()) met.add(lineOf(step));
-  }
-  const rules = [...met];
-  const more = rules.length - mostRules;
-  return more > 0 ? [...rules.slice(0, mostRules), `and ${more} more`] : rules;
+function decidingRules({ destinations, reject, drop, pass }: PacketOutcome): string[] {
+  const ends = [...destinations.values(), reject, drop, pass];
+  const steps = ends.flatMap((end) => (end.probability === 0 ? [] : end.trace()));
+  const texts = steps.map(({ rule, base }) =>
+    base.table.source === 'nft' ? rule.text : `-t ${base.table.name} ${rule.text}`,
+  );
+  const rules = [...new Set(texts)];
+  const more = rules.length - maxTracedRules;
+  return more > 0 ? [...rules.slice(0, maxTracedRules), `and ${more} more`] : rules;
 }

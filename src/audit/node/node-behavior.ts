@@ -1,4 +1,4 @@
-// The input of a node audit: the node, its rules and the forwarding that kube-proxy should program.
+// The input of a node audit: the node, what its rules do and what kube-proxy should program.
 
 import type { Node } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
@@ -13,30 +13,30 @@ export interface NodeInput {
   readonly rules: NodeBehavior;
 }
 
-/** What a node does, whoever walks its rules. */
+/** What the rules of a node do, from its dumps or from the report of its agent. */
 export interface NodeBehavior {
-  /** What they answer for. */
+  /** Addresses and ports that the rules handle. */
   readonly frontends: readonly RuleFrontend[];
-  /** Addresses that are the node's own. */
+  /** Addresses of the node's interfaces. */
   readonly localAddresses: readonly string[];
-  /** null: nobody has walked this packet. */
+  /** null if the agent has not walked this packet. */
   walk(packet: Packet): PacketOutcome | null;
-  /** Packets that somebody wanted to know of, and that nobody has walked. */
+  /** Packets that the agent has yet to walk. */
   missingPackets(): readonly Packet[];
   /**
-   * Whether it is known without a walk that a frontend is served as it must be. `isNow`: that is
-   * what is expected, and not what once was.
+   * Whether a digest shows, without a walk, that the rules serve a frontend as expected.
+   * `isCurrent`: the expectation is the current one and not an earlier one.
    */
-  isKnownToServe(forwarding: Forwarding, frontend: Frontend, isNow: boolean): boolean;
-  /** What its agent tells in short; null: it has none. */
+  isKnownToServe(forwarding: Forwarding, frontend: Frontend, isCurrent: boolean): boolean;
+  /** null if the rules come from dumps. */
   readonly digest: NodeDigest | null;
-  /** What the node says of a frontend in short; null: nobody has asked it. */
+  /** The digests of one frontend; null if the rules come from dumps. */
   digestsAt(frontend: Frontend): Digests | null;
 }
 
-/** What an agent tells of its node before it is asked. */
+/** The part of an agent's report that needs no further questions. */
 export interface NodeDigest {
   readonly asking: NodeSenders;
-  /** By the keys of claims. */
+  /** By the keys of frontends. */
   readonly digests: ReadonlyMap<string, string>;
 }

@@ -1,131 +1,130 @@
-// What is expected of nodes that are alike, worked out once for all of them. Of 10,000 Services a
-// node has endpoints of a few; what must come of packets to all others is the same on every node of
-// its zone whose kube-proxy is configured alike. So each kind of node has the digests of all
-// frontends (rules/digest.ts), which follow the Services that change, one by one. A node that tells
-// the same digest needs nothing else; what it tells otherwise, and every Service of which the node
-// itself matters, is judged as if there were no others (node.ts):
+// Caches the expected forwarding of nodes of one class. Of 10,000 Services a node has endpoints of
+// a few. The others need the same forwarding on every node of the zone whose kube-proxy has the
+// same configuration. A class therefore has the expected digests of all frontends
+// (rules/report/digest.ts) and updates those of Services that change. A node whose digests are
+// equal needs nothing else. These Services are audited for the node itself, as audit-node.ts does
+// without a cache:
 //
-//   Services with an endpoint, or a hint, of the node      what is local decides
-//   endpoints, or frontends, at addresses of the node      such packets stay on it
-//   source ranges, health checks, several possible sets    no digest tells of them
-//   two Services at one address and port                   either is right
-//   addresses of the node, where the agent does not ask    node ports there have no digest
-//   what rules answer for and no Service claims            nothing must come of it
-//
-// How much could have been found (rollup.ts) is what the kind has, and those Services again.
+//   Services with another digest than expected
+//   Services with an endpoint on the node, or a hint for it
+//   endpoints or frontends at addresses of the node    their packets stay on the node
+//   source ranges, health checks, several possible sets of endpoints    no digest covers them
+//   two Services with one address and port             either is right
+//   node ports at addresses that the agent leaves out  no digest covers them
+//   frontends of the rules that no Service has         they must do nothing
 
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Node, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
+import type { Steps } from '../../model/run-to-end.ts';
 import type { NodeSenders } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
+import type { Coverage } from './aggregate.ts';
 import type { NodeAudit } from './audit-node.ts';
 import { auditNodeInSteps } from './audit-node.ts';
-import type { NodeDigest, NodeBehavior } from './node-behavior.ts';
-import { fullCoverage, countTranslated, proxiedPortKey } from './probes.ts';
+import type { NodeBehavior, NodeDigest } from './node-behavior.ts';
+import { countTranslated, fullCoverage } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
-import type { PortName } from './verdicts.ts';
+import type { NodeVerdict } from './verdicts.ts';
+import { conformVerdicts } from './verdicts.ts';
 
 export interface NodeClasses {
-  /** Judges a node by what its agent tells, in small steps. */
-  observing(on: ReportingNode): Generator<undefined, ReportingNodeAudit>;
+  /** Audits a node by the report of its agent. */
+  auditInSteps(node: ReportingNode): Steps<ReportingNodeAudit>;
 }
 
-/** A node, and all that is known of it. */
 export interface ReportingNode {
   readonly node: Node;
   readonly rules: NodeBehavior;
-  readonly brief: NodeDigest;
+  readonly digest: NodeDigest;
   readonly config: ProxyConfig;
-  /** Its own addresses, in canonical form. */
-  readonly own: readonly string[];
-  /** Services that were looked at by themselves the last time. */
+  /** Addresses of the node's interfaces, in canonical form. */
+  readonly localAddresses: readonly string[];
+  /** Services that were audited for this node itself the last time. */
   readonly before: ReadonlySet<Key>;
 }
 
 export interface ReportingNodeAudit {
-  readonly observed: NodeAudit;
-  /** The same list for nodes that are alike. */
-  readonly ports: readonly PortName[];
-  readonly apart: ReadonlySet<Key>;
+  readonly audit: NodeAudit;
+  /** The conform verdicts of all ports; nodes of a class share the list. */
+  readonly ports: readonly NodeVerdict[];
+  /** Services that were audited for this node itself. */
+  readonly individual: ReadonlySet<Key>;
 }
 
-/** One Service, as it is on all nodes of a kind. */
+/** One Service on the nodes of a class that have none of its endpoints. */
 interface ClassEntry {
-  readonly service: Service;
-  /** By the keys of frontends; null: no digest tells enough. */
+  readonly key: Key;
+  /** By the keys of frontends; null if no digest covers the frontend. */
   readonly digests: ReadonlyMap<string, string | null>;
-  readonly addresses: readonly string[];
-  readonly hasNodePort: boolean;
-  readonly ports: readonly PortName[];
-  readonly asked: ReadonlyMap<string, number>;
+  /**
+   * The keys of its frontends and their addresses, `nodePorts` if it has one, the nodes that its
+   * endpoints and hints name, and addresses of endpoints that may be a node's own.
+   */
+  readonly indexKeys: ReadonlySet<string>;
+  readonly ports: readonly NodeVerdict[];
+  readonly coverage: Coverage;
 }
 
-/** Nodes of which the same is expected, as far as they are not mentioned themselves. */
 interface NodeClass {
   readonly entries: Map<Key, ClassEntry>;
-  /** Of all entries, by the keys of frontends: whose they are. */
-  readonly claimed: Map<string, ClassEntry[]>;
-  readonly byAddress: Map<string, Set<Key>>;
-  readonly withNodePort: Set<Key>;
-  readonly asked: Map<string, number>;
-  /** null: must be put together anew. */
-  ports: readonly PortName[] | null;
-  /** Of what is told of Services (proxied.ts); -1: nothing is known yet. */
+  readonly index: Map<string, readonly ClassEntry[]>;
+  /** The sum over all entries. */
+  readonly coverage: Map<string, number>;
+  /** null if ports have changed. */
+  ports: readonly NodeVerdict[] | null;
+  /** The revision of the proxy cache up to which the entries are known; -1 before the first. */
   revision: number;
-  /** Services to be looked at before that is so. */
-  readonly due: Set<Key>;
 }
 
-/** More kinds than these are nodes that are alike no more; the one unused for longest goes. */
-const mostKinds = 32;
+/** The key of Services with node ports in the index. */
+const nodePorts = 'node ports';
 
-/** After more changes than these all is made anew. */
-const mostChanges = 10_000;
+/** The cache keeps this many classes and evicts the least recently used. */
+const maxClasses = 32;
 
 export function createNodeClasses(proxied: ProxyCache): NodeClasses {
-  const kinds = new Map<string, NodeClass>();
-  const mentioned = createMentioned(proxied);
+  const classes = new Map<string, NodeClass>();
+  /** The reports of nodes share their frontends. */
+  const keys = new WeakMap<RuleFrontend, string>();
+  const cachedKeyOf = (frontend: RuleFrontend): string => {
+    const key = keys.get(frontend) ?? keyOf(frontend);
+    keys.set(frontend, key);
+    return key;
+  };
   return {
-    *observing(on) {
-      const signature = signatureOf(on);
-      const kind = kinds.get(signature) ?? newKind();
-      kinds.delete(signature);
-      kinds.set(signature, kind);
-      const [oldest] = kinds.keys();
-      if (kinds.size > mostKinds && oldest !== undefined) kinds.delete(oldest);
-      yield* bringUp(kind, proxied, on);
-      return yield* judging(kind, proxied, on, mentioned(on));
+    *auditInSteps(node) {
+      const signature = signatureOf(node);
+      const nodeClass = classes.get(signature) ?? newClass();
+      classes.delete(signature);
+      classes.set(signature, nodeClass);
+      const [oldest] = classes.keys();
+      if (classes.size > maxClasses && oldest !== undefined) classes.delete(oldest);
+      yield* updateClass(nodeClass, proxied, node);
+      return yield* auditByClass(nodeClass, proxied, node, cachedKeyOf);
     },
   };
 }
 
-const newKind = (): NodeClass => ({
+const newClass = (): NodeClass => ({
   entries: new Map(),
-  claimed: new Map(),
-  byAddress: new Map(),
-  withNodePort: new Set(),
-  asked: new Map(),
+  index: new Map(),
+  coverage: new Map(),
   ports: null,
   revision: -1,
-  due: new Set(),
 });
 
-/** All of a node that decides on Services which do not mention it. */
-function signatureOf({ node, config, own, brief: { asking } }: ReportingNode): string {
-  const place = proxyNode(node, config, own);
+/** Everything about a node that matters to Services without endpoints on it. */
+function signatureOf({ node, config, localAddresses, digest: { asking } }: ReportingNode): string {
+  const place = proxyNode(node, config, localAddresses);
+  const isFromPod = (from: 'node' | 'pod' | 'outside', src: string): boolean =>
+    place.isFromPod({ from, src, dst: src, protocol: 'tcp', dport: 1 });
   const sender = (from: 'node' | 'pod' | 'outside', src: string | null): unknown =>
-    src === null
-      ? null
-      : [
-          place.isLocal(src),
-          place.isFromPod({ from, src, dst: src, protocol: 'tcp', dport: 1 }),
-          asking.addresses.includes(src),
-        ];
+    src && [place.isLocal(src), isFromPod(from, src), asking.addresses.includes(src)];
   const senders = [asking.ip, asking.ip6].map(({ node, pod, outside }) => [
     sender('node', node),
     sender('pod', pod),
@@ -133,242 +132,158 @@ function signatureOf({ node, config, own, brief: { asking } }: ReportingNode): s
   ]);
   const addresses = asking.addresses.map((address) => [
     ...[address.includes(':'), isLoopback(address), place.isLocal(address)],
-    place.servesNodePorts(address),
-    place.isFromPod({ from: 'node', src: address, dst: address, protocol: 'tcp', dport: 1 }),
+    ...[place.servesNodePorts(address), isFromPod('node', address)],
   ]);
   return JSON.stringify([config, node.zone, asking.strays, senders, addresses, place.detects]);
 }
 
-/**
- * A function that names the Services which mention a node: by endpoints on it, hints for it, or
- * endpoints at an address of its own. A pod is on its node whatever its address is.
- */
-function createMentioned(proxied: ProxyCache): (on: ReportingNode) => Iterable<Key> {
-  /** By the name or the address of a node. */
-  const byNode = new Map<string, Set<Key>>();
-  const byService = new Map<Key, ReadonlySet<string>>();
-  let revision = -1;
-  const renew = (key: Key): void => {
-    for (const node of byService.get(key) ?? []) byNode.get(node)?.delete(key);
-    const nodes = new Set<string>();
-    for (const { endpoints } of proxied.slices.get(key) ?? []) {
-      for (const { node, forNodes, target, addresses } of endpoints) {
-        if (node !== null) nodes.add(node);
-        for (const one of forNodes ?? []) nodes.add(one);
-        if (node !== null && target !== null) continue;
-        for (const address of addresses) nodes.add(canonicalIP(address));
-      }
+/** Updates the entries of Services that have changed. */
+function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: ReportingNode): Steps {
+  // Other nodes of the class, and changes, may come between two steps.
+  while (nodeClass.revision !== proxied.revision()) {
+    const revision = proxied.revision();
+    const changed = proxied.changedSince(nodeClass.revision);
+    for (const key of changed ??
+      new Set([...proxied.services.keys(), ...nodeClass.entries.keys()])) {
+      const service = proxied.services.get(key);
+      setEntry(nodeClass, key, service === undefined ? null : entryOf(service, proxied, node));
+      yield;
     }
-    if (nodes.size === 0) byService.delete(key);
-    else byService.set(key, nodes);
-    for (const node of nodes) put(byNode, node, key);
-  };
-  return ({ node, own }) => {
-    const changed = changedSince(proxied, revision);
-    if (changed === null) {
-      byNode.clear();
-      byService.clear();
-    }
-    for (const key of changed ?? proxied.slices.keys()) renew(key);
-    revision = proxied.revision();
-    return [node.name, ...own].flatMap((name) => [...(byNode.get(name) ?? [])]);
-  };
-}
-
-function put<K, V>(map: Map<K, Set<V>>, key: K, value: V): void {
-  const known = map.get(key);
-  if (known === undefined) map.set(key, new Set([value]));
-  else known.add(value);
-}
-
-/** The Services that changed; null: all must be looked at. */
-function changedSince(proxied: ProxyCache, revision: number): ReadonlySet<Key> | null {
-  if (revision < 0 || proxied.revision() - revision > mostChanges) return null;
-  return new Set([...proxied.changesSince(revision)].map(({ key }) => key));
-}
-
-/** Takes in what changed since the kind was last asked for; whoever else asks goes on with it. */
-function* bringUp(kind: NodeClass, proxied: ProxyCache, on: ReportingNode): Generator<undefined> {
-  for (;;) {
-    if (kind.revision !== proxied.revision()) {
-      const changed = changedSince(proxied, kind.revision);
-      const all = [...proxied.services.keys(), ...kind.entries.keys()];
-      for (const key of changed ?? all) kind.due.add(key);
-      kind.revision = proxied.revision();
-    }
-    const [next] = kind.due;
-    if (next === undefined) return;
-    kind.due.delete(next);
-    renew(kind, proxied, on, next);
-    yield;
+    nodeClass.revision = revision;
   }
 }
 
-function renew(kind: NodeClass, proxied: ProxyCache, on: ReportingNode, key: Key): void {
-  const before = kind.entries.get(key);
-  const service = proxied.services.get(key);
-  const now = service === undefined ? undefined : entryOf(service, proxied, on);
-  if (before !== undefined) takeOut(kind, before);
-  if (now !== undefined) putIn(kind, now);
-  const names = (entry: ClassEntry | undefined): string =>
-    (entry?.ports ?? []).map(({ port }) => port).join('\n');
-  if (names(before) !== names(now)) kind.ports = null;
+function setEntry(nodeClass: NodeClass, key: Key, entry: ClassEntry | null): void {
+  const { entries, index, coverage } = nodeClass;
+  const before = entries.get(key);
+  if (entry === null) entries.delete(key);
+  else entries.set(key, entry);
+  for (const name of before?.indexKeys ?? []) {
+    const others = index.get(name)?.filter((other) => other !== before) ?? [];
+    if (others.length === 0) index.delete(name);
+    else index.set(name, others);
+  }
+  for (const name of entry?.indexKeys ?? []) {
+    index.set(name, entry === null ? [] : [...(index.get(name) ?? []), entry]);
+  }
+  addCoverage(coverage, before?.coverage ?? [], -1);
+  addCoverage(coverage, entry?.coverage ?? [], 1);
+  const names = (ports: readonly NodeVerdict[] = []) => ports.map(({ port }) => port).join('\n');
+  if (names(before?.ports) !== names(entry?.ports)) nodeClass.ports = null;
 }
 
-function putIn(kind: NodeClass, entry: ClassEntry): void {
-  const { key } = entry.service;
-  kind.entries.set(key, entry);
-  for (const name of entry.digests.keys()) {
-    const known = kind.claimed.get(name);
-    if (known === undefined) kind.claimed.set(name, [entry]);
-    else known.push(entry);
-  }
-  for (const address of entry.addresses) put(kind.byAddress, address, key);
-  if (entry.hasNodePort) kind.withNodePort.add(key);
-  for (const [group, count] of entry.asked) {
-    kind.asked.set(group, (kind.asked.get(group) ?? 0) + count);
-  }
+function addCoverage(
+  sum: Map<string, number>,
+  coverage: Iterable<readonly [string, number]>,
+  sign: 1 | -1,
+): void {
+  for (const [group, count] of coverage) sum.set(group, (sum.get(group) ?? 0) + sign * count);
 }
 
-function takeOut(kind: NodeClass, entry: ClassEntry): void {
-  const { key } = entry.service;
-  kind.entries.delete(key);
-  for (const name of entry.digests.keys()) {
-    const others = (kind.claimed.get(name) ?? []).filter((other) => other !== entry);
-    if (others.length === 0) kind.claimed.delete(name);
-    else kind.claimed.set(name, others);
-  }
-  for (const address of entry.addresses) kind.byAddress.get(address)?.delete(key);
-  kind.withNodePort.delete(key);
-  for (const [group, count] of entry.asked) {
-    kind.asked.set(group, (kind.asked.get(group) ?? 0) - count);
-  }
-}
-
-/** The Service on a node of this kind that nobody mentions. */
-function entryOf(service: Service, { slices }: ProxyCache, on: ReportingNode): ClassEntry {
-  const { config, own, brief } = on;
-  const node = { ...on.node, name: '' };
-  const forwarding = expectedForwarding([service], slices, node, config, own);
+function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingNode): ClassEntry {
+  const { config, localAddresses, digest } = reporting;
+  const node = { ...reporting.node, name: '' };
+  const forwarding = expectedForwarding([service], slices, node, config, localAddresses);
   const { ports, frontends } = forwarding;
   const digests = new Map<string, string | null>();
+  const indexKeys = new Set<string>();
   for (const frontend of frontends) {
-    const claim = claimAt(frontend, brief.asking);
-    const key = keyOf(claim);
-    if (!digests.has(key)) digests.set(key, digestAt(forwarding, frontend, claim, brief.asking));
+    const inRules = ruleFrontend(frontend, digest.asking);
+    const key = keyOf(inRules);
+    if (!digests.has(key)) {
+      digests.set(key, expectedDigest(forwarding, frontend, inRules, digest.asking));
+    }
+    indexKeys.add(key).add(isAtNode(frontend.kind) ? nodePorts : frontend.address);
   }
-  const asked = [...fullCoverage(forwarding, node)].map(
-    ([group, { size }]) => [group, size] as const,
-  );
-  return {
-    service,
-    digests,
-    addresses: frontends.filter(({ kind }) => !isAtNode(kind)).map(({ address }) => address),
-    hasNodePort: frontends.some(({ kind }) => isAtNode(kind)),
-    ports: ports.map((port) => {
-      return { port: proxiedPortKey(port), namespace: port.namespace, family: port.family };
-    }),
-    asked: new Map(asked),
-  };
+  for (const { endpoints } of slices.get(service.key) ?? []) {
+    for (const { node: name, forNodes, target, addresses } of endpoints) {
+      for (const named of [name ?? [], forNodes ?? []].flat()) indexKeys.add(named);
+      // A pod is on its node, whatever its address is.
+      if (name !== null && target !== null) continue;
+      for (const address of addresses) indexKeys.add(canonicalIP(address));
+    }
+  }
+  const coverage = fullCoverage(forwarding, node);
+  return { key: service.key, digests, indexKeys, ports: conformVerdicts(ports), coverage };
 }
 
-/** What rules must answer for: at addresses of the node at any of them. */
-function claimAt(
+/** The frontend that the rules must have. */
+function ruleFrontend(
   { port, kind, address, protocol, dport }: Frontend,
   asking: NodeSenders,
 ): RuleFrontend {
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
-  const isAny = isAtNode(kind) && asking.addresses.some((one) => canonicalIP(one) === address);
+  const isAny = isAtNode(kind) && asking.addresses.some((own) => canonicalIP(own) === address);
   return { family, address: isAny ? null : address, protocol, port: dport, translators: 1 };
 }
 
-function digestAt(
+function expectedDigest(
   forwarding: Forwarding,
   { port, kind, address }: Frontend,
-  claim: RuleFrontend,
+  inRules: RuleFrontend,
   asking: NodeSenders,
 ): string | null {
   const isRanged = kind === 'load balancer IP' && port.sourceRanges.length > 0;
   if (isRanged || kind === 'health check node port' || port.usable?.length !== 1) return null;
-  // What is this node's own is no other's, though both are alike.
+  // Nodes of a class have different addresses.
   const { isLocal } = forwarding.node;
   const [usable] = port.usable;
   const endpoints = [...(usable?.cluster ?? []), ...(usable?.local ?? [])];
   if ((!isAtNode(kind) && isLocal(address)) || endpoints.some(({ ip }) => isLocal(ip))) return null;
-  const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).outcomes);
+  const words = expectedWordsAt(inRules, asking, (packet) => forwarding.expect(packet).outcomes);
   return words === null ? null : digestOf(words);
 }
 
-/** Reports of nodes have the same claims (fleet/report.ts). */
-const keys = new WeakMap<RuleFrontend, string>();
-
-function keyOfKnown(claim: RuleFrontend): string {
-  const known = keys.get(claim);
-  if (known !== undefined) return known;
-  const key = keyOf(claim);
-  keys.set(claim, key);
-  return key;
-}
-
-/** Services to be looked at by themselves, and what rules answer for besides. */
-function partOf(kind: NodeClass, on: ReportingNode, mentioned: Iterable<Key>) {
-  const { rules, brief, config, node, own } = on;
-  const apart = new Set(mentioned);
-  const add = (keys: Iterable<Key> = []): void => {
-    for (const key of keys) apart.add(key);
+/** The Services to audit for the node itself, and the rules' frontends that the class lacks. */
+function individualParts(
+  { entries, index }: NodeClass,
+  { rules, digest, config, node, localAddresses }: ReportingNode,
+  cachedKeyOf: (frontend: RuleFrontend) => string,
+) {
+  const services = new Set<Key>();
+  const addAll = (name: string): void => {
+    for (const { key } of index.get(name) ?? []) services.add(key);
   };
-  const owners = (entries: readonly ClassEntry[]): Key[] =>
-    entries.map(({ service }) => service.key);
-  for (const [key, entries] of kind.claimed) {
-    const [entry] = entries;
-    const digest = entries.length === 1 ? (entry?.digests.get(key) ?? null) : null;
-    if (digest === null || brief.digests.get(key) !== digest) add(owners(entries));
+  for (const name of [node.name, ...localAddresses]) addAll(name);
+  for (const entry of entries.values()) {
+    for (const [key, expected] of entry.digests) {
+      const isOnly = index.get(key)?.length === 1;
+      const isExpected = expected !== null && digest.digests.get(key) === expected;
+      if (!isOnly || !isExpected) services.add(entry.key);
+    }
   }
-  const place = proxyNode(node, config, own);
-  const isAsked = new Set(brief.asking.addresses.map(canonicalIP));
-  const isUnasked = (one: string): boolean => place.servesNodePorts(one) && !isAsked.has(one);
-  if ([...place.addresses, '127.0.0.1'].some(isUnasked)) add(kind.withNodePort);
-  for (const address of own) add(kind.byAddress.get(address));
-  const claims = rules.frontends.filter((claim) => {
-    const entries = kind.claimed.get(keyOfKnown(claim));
-    if (entries !== undefined && claim.translators < 2) return false;
-    add(owners(entries ?? []));
-    add(kind.byAddress.get(claim.address ?? ''));
+  const place = proxyNode(node, config, localAddresses);
+  const covered = new Set(digest.asking.addresses.map(canonicalIP));
+  const isMissing = (ip: string): boolean => place.servesNodePorts(ip) && !covered.has(ip);
+  if ([...place.addresses, '127.0.0.1'].some(isMissing)) addAll(nodePorts);
+  const frontends = rules.frontends.filter((frontend) => {
+    const key = cachedKeyOf(frontend);
+    if (index.has(key) && frontend.translators < 2) return false;
+    addAll(key);
+    if (frontend.address !== null) addAll(frontend.address);
     return true;
   });
-  return { apart, claims };
+  return { services, frontends };
 }
 
-/** Judges what is not as the kind has it. */
-function* judging(
-  kind: NodeClass,
+/** Audits these parts, and takes the rest from the class. */
+function* auditByClass(
+  nodeClass: NodeClass,
   proxied: ProxyCache,
-  on: ReportingNode,
-  mentioned: Iterable<Key>,
-): Generator<undefined, ReportingNodeAudit> {
-  const { node, rules, config, own, before } = on;
-  const { apart, claims } = partOf(kind, on, mentioned);
-  const looked = new Set([...apart, ...before]);
-  const asked = new Map(kind.asked);
-  const count = (group: string, more: number): void => {
-    asked.set(group, (asked.get(group) ?? 0) + more);
-  };
-  for (const key of looked) {
-    for (const [group, size] of kind.entries.get(key)?.asked ?? []) count(group, -size);
-  }
-  const ports = (kind.ports ??= [...kind.entries.values()].flatMap((entry) => entry.ports));
-  const services = [...looked].flatMap((key) => proxied.services.get(key) ?? []);
-  const forwarding = expectedForwarding(services, proxied.slices, node, config, own);
-  const observed = yield* auditNodeInSteps({
-    forwarding,
-    node,
-    rules: { ...rules, frontends: claims },
-  });
-  for (const [group, { size }] of observed.coverage) count(group, size);
-  const sizes = new Map([...asked].map(([group, size]) => [group, { size }]));
-  return {
-    observed: { ...observed, coverage: sizes, translated: countTranslated(rules.frontends) },
-    ports,
-    apart,
-  };
+  reporting: ReportingNode,
+  cachedKeyOf: (frontend: RuleFrontend) => string,
+): Steps<ReportingNodeAudit> {
+  const { node, rules, config, localAddresses, before } = reporting;
+  const { services: individual, frontends } = individualParts(nodeClass, reporting, cachedKeyOf);
+  const { entries } = nodeClass;
+  const keys = [...new Set([...individual, ...before])];
+  const coverage = new Map(nodeClass.coverage);
+  for (const key of keys) addCoverage(coverage, entries.get(key)?.coverage ?? [], -1);
+  const ports = (nodeClass.ports ??= [...entries.values()].flatMap((entry) => entry.ports));
+  const services = keys.flatMap((key) => proxied.services.get(key) ?? []);
+  const forwarding = expectedForwarding(services, proxied.slices, node, config, localAddresses);
+  const audit = yield* auditNodeInSteps({ forwarding, node, rules: { ...rules, frontends } });
+  addCoverage(coverage, audit.coverage, 1);
+  const translated = countTranslated(rules.frontends);
+  return { audit: { ...audit, coverage, translated }, ports, individual };
 }

@@ -1,5 +1,6 @@
-// Which findings of a node must be open: what is left behind since a change that did not come, what
-// was open before and still differs, and what has stood for long enough now.
+// Decides which findings of a node must be open, and converts them for the pending findings. Open
+// must be: the finding of a stale node, findings that were open and still differ, and those past
+// the settle window.
 
 import type { Code } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
@@ -8,156 +9,142 @@ import type { PendingDifference } from '../pending/pending.ts';
 import { operationOf } from '../service/reconcile.ts';
 import type { NodeFinding, PacketDifference } from './aggregate.ts';
 import {
-  differenceKey,
-  rulesGoneCodes,
-  portFinding,
   aggregateFindings,
+  differenceKey,
+  portFinding,
+  rulesGoneCodes,
   staleFinding,
 } from './aggregate.ts';
 import type { NodeAudit } from './audit-node.ts';
 import type { DifferenceClock } from './programming-lag.ts';
-import type { ObservedNode } from './staleness.ts';
+import type { NodeStaleness, ObservedNode } from './staleness.ts';
 import { divergedAt, servicesOfDifference, staleness } from './staleness.ts';
 
-/** A finding that is open, and the differences that make it. */
+/** An open finding. */
 export interface OpenNodeFinding {
   readonly item: PendingDifference;
-  readonly wide: boolean;
+  readonly nodeWide: boolean;
+  /** The keys of its differences. */
   keys: ReadonlySet<string>;
 }
 
-/** What is followed of a node: its clocks by difference, its findings by identity. */
+/** The part of a node's state that decides on its findings. */
 export interface TrackedNode {
   readonly name: string;
+  /** By the keys of differences, and by the codes of findings without differences. */
   readonly clocks: ReadonlyMap<string, DifferenceClock>;
-  readonly held: ReadonlyMap<string, OpenNodeFinding>;
+  /** By identity. */
+  readonly open: ReadonlyMap<string, OpenNodeFinding>;
 }
 
-/** A finding that must be open, and since when it has been so. */
-export interface DesiredFinding {
-  readonly finding: NodeFinding;
+/** A finding that must be open. */
+export interface DesiredFinding extends NodeFinding {
+  /** Unix seconds. */
   readonly since: number;
 }
 
-const identityOf = ({ nodeWide: wide, code, port, differences: of }: NodeFinding): string =>
-  wide ? code : port || (of[0]?.frontend ?? '');
+/** A node-wide finding has its code, others their Service port or frontend. */
+const identityOf = ({ nodeWide, code, port, differences }: NodeFinding): string =>
+  nodeWide ? code : port || (differences[0]?.frontend ?? '');
 
-/** What must be open by identity: what is left behind, what was open before, and what is new. */
+/** The findings that must be open, by identity. `settled`: differences past the settle window. */
 export function desiredFindings(
   state: TrackedNode,
-  observed: NodeAudit,
-  observer: ObservedNode,
-  standing: readonly PacketDifference[],
-  ripe: (key: string) => boolean,
+  audit: NodeAudit,
+  observed: ObservedNode,
+  settled: readonly PacketDifference[],
+  isSettled: (key: string) => boolean,
 ): Map<string, DesiredFinding> {
-  const { name, held } = state;
-  const { coverage: asked, translated: claims, differences, others } = observed;
-  const { proxied } = observer;
-  // Without rules a node does what was right before there were Services.
-  const isGone = aggregateFindings(name, standing, asked, claims).some(({ code }) =>
-    rulesGoneCodes.has(code),
-  );
-  const stale = isGone ? null : staleIn(observer, differences, standing);
-  const isLeft = (one: PacketDifference): boolean =>
-    stale !== null && servicesOfDifference(proxied, one).some((key) => stale.services.has(key));
-  const rest = differences.filter((one) => !isLeft(one));
-  const kept = [...held.values()].flatMap(({ wide, keys }) => {
-    const own = wide ? [] : rest.filter((one) => keys.has(differenceKey(one)));
-    return own.length === 0 ? [] : [portFinding(name, own)];
+  const { name, open } = state;
+  const { coverage, translated, differences } = audit;
+  const aggregate = (list: readonly PacketDifference[]): NodeFinding[] =>
+    aggregateFindings(name, list, coverage, translated);
+  // A node without rules matches versions from before its Services existed, and is not stale.
+  const isGone = aggregate(settled).some(({ code }) => rulesGoneCodes.has(code));
+  const stale = isGone ? null : stalenessOf(observed, differences, settled);
+  const isStale = (it: PacketDifference): boolean =>
+    servicesOfDifference(observed.proxied, it).some((key) => stale?.services.has(key) === true);
+  const fresh = differences.filter((it) => !isStale(it));
+  const stillOpen = [...open.values()].flatMap(({ nodeWide, keys }) => {
+    const list = nodeWide ? [] : fresh.filter((it) => keys.has(differenceKey(it)));
+    return list.length === 0 ? [] : [portFinding(name, list)];
   });
-  const known = new Set(kept.flatMap(({ differences: of }) => of));
-  const free = rest.filter((one) => !known.has(one));
-  const now = new Set(standing);
-  const old = free.filter((one) => now.has(one));
-  const soon = aggregateFindings(name, free, asked, claims);
-  const fresh = [
-    ...admitted(aggregateFindings(name, old, asked, claims), soon, held),
-    ...others.filter(({ code }) => ripe(code)),
+  const explained = new Set(stillOpen.flatMap((finding) => finding.differences));
+  const rest = fresh.filter((it) => !explained.has(it));
+  const isOld = new Set(settled);
+  const findings = [
+    ...admitted(aggregate(rest.filter((it) => isOld.has(it))), aggregate(rest), open),
+    ...audit.others.filter(({ code }) => isSettled(code)),
+    ...stillOpen,
   ];
-  const found = [...fresh, ...kept].map((finding): [string, DesiredFinding] => {
-    return [identityOf(finding), { finding, since: beginning(state, observer, finding) }];
+  const desired = findings.map((finding): DesiredFinding => {
+    return { ...finding, since: beginOf(state, observed, finding) };
   });
   if (stale !== null) {
-    const finding = staleFinding(name, standing.filter(isLeft));
-    found.push([identityOf(finding), { finding, since: stale.since }]);
+    desired.push({ ...staleFinding(name, settled.filter(isStale)), since: stale.since });
   }
-  return new Map(found);
+  return new Map(desired.map((finding) => [identityOf(finding), finding]));
 }
 
-function staleIn(
-  observer: ObservedNode,
+function stalenessOf(
+  observed: ObservedNode,
   differences: readonly PacketDifference[],
-  standing: readonly PacketDifference[],
-): ReturnType<typeof staleness> {
-  const real = standing.filter(({ harmless }) => !harmless);
+  settled: readonly PacketDifference[],
+): NodeStaleness | null {
+  const real = settled.filter(({ harmless }) => !harmless);
   if (real.length === 0) return null;
-  const differing = differences.flatMap((one) => servicesOfDifference(observer.proxied, one));
-  return staleness(observer, real, new Set(differing));
+  const services = differences.flatMap((it) => servicesOfDifference(observed.proxied, it));
+  return staleness(observed, real, new Set(services));
 }
 
 /**
- * Of what has stood for long enough, what is no part of a finding about the whole node that will
- * have stood soon; and what is so of the whole node still.
+ * Settled findings, except those that a pending node-wide finding will soon replace; and open
+ * node-wide findings that still apply.
  */
 function admitted(
-  now: readonly NodeFinding[],
-  soon: readonly NodeFinding[],
-  held: ReadonlyMap<string, OpenNodeFinding>,
+  settled: readonly NodeFinding[],
+  all: readonly NodeFinding[],
+  open: ReadonlyMap<string, OpenNodeFinding>,
 ): NodeFinding[] {
-  const own = new Set(soon.map(identityOf));
-  const going = soon.filter((one) => one.nodeWide && held.has(identityOf(one)));
-  return [...now.filter((one) => one.nodeWide || own.has(identityOf(one))), ...going];
+  const identities = new Set(all.map(identityOf));
+  const isOpen = (it: NodeFinding): boolean => it.nodeWide && open.has(identityOf(it));
+  return [
+    ...settled.filter((it) => it.nodeWide || identities.has(identityOf(it))),
+    ...all.filter(isOpen),
+  ];
 }
 
-/** When a finding began: when the expectation left the node, where that is known. */
-function beginning({ clocks }: TrackedNode, observer: ObservedNode, finding: NodeFinding): number {
-  const { nodeWide: wide, differences: of, code } = finding;
-  const keys = of.length === 0 ? [code] : of.map(differenceKey);
+/** When a finding began: when its Service diverged, if that is known. */
+function beginOf({ clocks }: TrackedNode, observed: ObservedNode, finding: NodeFinding): number {
+  const { nodeWide, differences, code } = finding;
+  const keys = differences.length === 0 ? [code] : differences.map(differenceKey);
   const seen = Math.min(...keys.map((key) => clocks.get(key)?.since ?? Infinity));
-  const [key] = wide || of[0] === undefined ? [] : servicesOfDifference(observer.proxied, of[0]);
-  return Math.min(seen, (key === undefined ? null : divergedAt(observer, key)) ?? Infinity);
+  const [first] = nodeWide ? [] : differences;
+  const [service] = first === undefined ? [] : servicesOfDifference(observed.proxied, first);
+  return Math.min(seen, (service === undefined ? null : divergedAt(observed, service)) ?? Infinity);
 }
 
-// A finding about a node as an item of the settle window: what the report shows of it.
-
-/** An item that has not opened yet. */
-export function toPendingItem(finding: NodeFinding, since: number, at: number): PendingDifference {
-  const port = finding.differences.find((one) => one.port !== null)?.port;
+/** A pending item that has not opened yet; `at` and the finding's `since` are Unix seconds. */
+export function toPendingItem(finding: DesiredFinding, at: number): PendingDifference {
+  const port = finding.differences.find((it) => it.port !== null)?.port;
   return {
     ...(finding.nodeWide && port ? { witness: `${port.namespace}/${port.service}` } : {}),
-    difference: toDifference(finding),
-    output: 'node',
-    node: finding.node,
-    severity: finding.severity,
-    cause: null,
-    shown: false,
-    proven: false,
-    causeAt: at,
-    since,
-    unseen: 0,
-    byInput: false,
-    operation: operationOf(finding.code),
-    lateSince: since,
-    openedAt: null,
-    gone: false,
+    ...{ difference: toDifference(finding), output: 'node', node: finding.node },
+    ...{ severity: finding.severity, operation: operationOf(finding.code) },
+    ...{ since: finding.since, lateSince: finding.since, unseen: 0, byInput: false },
+    ...{ cause: null, causeAt: at, shown: false, proven: false, openedAt: null, gone: false },
   };
 }
 
-/** What of a finding is shown. */
-export function toDifference({
-  code,
-  port,
-  object,
-  expected,
-  actual,
-  rule,
-}: NodeFinding): Difference {
-  const what = port === '' ? object : `${port} at ${object}`;
+/** What reports show of a finding. */
+export function toDifference(finding: NodeFinding): Difference {
+  const { code, port, object, expected, actual, rule } = finding;
+  const place = port === '' ? object : `${port} at ${object}`;
   const by = rule === null ? '' : ` by ${rule}`;
-  return differenceOf(code, what, fieldOf(code), expected, `${actual}${by}`);
+  return differenceOf(code, place, fieldOf(code), expected, `${actual}${by}`);
 }
 
-/** What of a frontend differs. */
+/** The field that differs. */
 function fieldOf(code: Code): string {
   if (code.startsWith('node-masquerade')) return 'masquerade';
   if (code === 'node-affinity-different') return 'affinity';

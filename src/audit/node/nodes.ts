@@ -1,5 +1,5 @@
-// The nodes of a cluster under audit: compares each dump or report of a node's rules with the
-// expected forwarding, and opens and resolves findings.
+// Compares each dump or report of a node's rules with the expected forwarding, and opens and
+// resolves findings.
 //
 // kube-proxy follows the cluster a second or two behind. A difference is pending until every dump
 // of a settle window (at least two) has shown it. The first dump without it resolves it. Frontend,
@@ -16,6 +16,8 @@
 
 import type { Key, Node, Listers } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
+import type { Steps } from '../../model/run-to-end.ts';
+import { runToEnd } from '../../model/run-to-end.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { Lack } from '../../rules/ruleset.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
@@ -26,77 +28,73 @@ import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
 import type { NodeAudit, PacketTrace } from './audit-node.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
+import type { NodeBehavior } from './node-behavior.ts';
 import type { NodeClasses } from './node-class.ts';
 import { createNodeClasses } from './node-class.ts';
-import type { OpenNodeFinding, DesiredFinding } from './node-findings.ts';
-import { toPendingItem, toDifference, desiredFindings } from './node-findings.ts';
-import type { NodeInput, NodeBehavior } from './node-behavior.ts';
+import type { DesiredFinding, OpenNodeFinding } from './node-findings.ts';
+import { desiredFindings, toDifference, toPendingItem } from './node-findings.ts';
 import type { NodeObservation } from './observation.ts';
-import { relevantLacks, observeDumps, unreadableReason } from './observation.ts';
+import { observeDumps, relevantLacks, unreadableReason } from './observation.ts';
 import { outliersAmongPeers } from './peers.ts';
 import { proxiedPortKey } from './probes.ts';
-import type { DifferenceClock, ProgrammingState, NodeReading } from './programming-lag.ts';
+import type { DifferenceClock, NodeReading, ProgrammingState } from './programming-lag.ts';
 import {
-  updateClocks,
-  readingOf,
   newProgrammingState,
+  readingOf,
   resetProgrammingState,
+  updateClocks,
 } from './programming-lag.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import type { Divergence, ObservedNode } from './staleness.ts';
-import { divergedAt, noteConforming, servicesOfDifference, persistedSince } from './staleness.ts';
-import type { NodeVerdict, Ported, PortName } from './verdicts.ts';
-import { createPortNames, portVerdicts } from './verdicts.ts';
+import { divergedAt, noteConforming, persistedSince, servicesOfDifference } from './staleness.ts';
+import type { NodeVerdict } from './verdicts.ts';
+import { conformVerdicts, portVerdicts } from './verdicts.ts';
 
 export interface Nodes {
-  /** How kube-proxy is configured; what is not given is as its rules tell, or by default. */
+  /** Sets the known configuration of kube-proxy; the rules or the defaults show the rest. */
   configure(node: string, given: Partial<ProxyConfig>): void;
   /**
-   * Takes in a dump as of this moment and judges the node. `source` tells dumps of one node apart
-   * that together are its rules; null: the dump is the same as the last of this source.
+   * Audits the node with a dump of this moment. The dumps of all sources together are the node's
+   * rules. `dump` is null if it is equal to the last one of its source.
    */
   applyDump(node: string, source: string, dump: RulesDump | null, at: number): void;
-  /** A dump that cannot be read: the node is unknown until the next. */
+  /** The dump of a source could not be read; the node is unknown until the next one. */
   markUnreadable(node: string, source: string, at: number): void;
   /**
-   * Takes in what an agent tells of its node as of this moment, in small steps. Returns packets of
-   * which the agent must be asked before the node can be judged; none: it was. With `isLast`, what
-   * is not known stays unknown.
+   * Audits the node with a report of its agent. Returns the packets that the agent must walk first;
+   * empty if the audit is complete. With `isLast`, missing outcomes stay unknown.
    */
   applyReport(
     node: string,
-    reported: NodeReport,
+    report: NodeReport,
     at: number,
     isLast: boolean,
-  ): Generator<undefined, readonly Packet[]>;
-  /** The node cannot be seen any more, for this reason. */
+  ): Steps<readonly Packet[]>;
+  /** The node can no longer be observed. */
   markUnknown(node: string, reason: NodeUnknownReason): void;
-  /** There is no such node any more. */
+  /** The node no longer exists. */
   remove(node: string, at: number): void;
   summary(now: number): NodesSummary;
   /**
-   * Walks the packets of a port of a Service (`name` as Service ports have it) through the rules of
-   * a node as they were last seen; null: these, or the node, are not known.
+   * Traces the packets of a Service port through the last rules of a node. `name` is the name in
+   * verdicts, without protocol and family. null if the node or its rules are not known.
    */
   tracePort(node: string, service: Key, name: string): PacketTrace[] | null;
-  /** What stands on the node and its dumps do not tell: it is unknown for that. */
+  /** Missing parts of the dumps, which make the node unknown. */
   lacks(node: string): readonly Lack[];
 }
 
-/** What an agent tells of its node. */
-export interface NodeReport {
-  readonly rules: NodeBehavior;
-  /** The same text while what it tells is the same. */
+export interface NodeReport extends Pick<NodeObservation, 'rules' | 'config'> {
+  /** Changes with the content of the report. */
   readonly version: string;
-  readonly config: ProxyConfig;
-  /** For how many seconds there may be no other report. */
+  /** Seconds for which the agent may send no other report. */
   readonly lasting: number;
 }
 
 export interface NodesSummary {
   /** The verdicts by node, in the order of their names. */
   readonly verdicts: ReadonlyMap<string, readonly NodeVerdict[]>;
-  /** When the oldest difference that is pending was first seen; null: none is. */
+  /** When the oldest pending difference began, Unix seconds; null if none is pending. */
   readonly pendingSince: number | null;
 }
 
@@ -104,114 +102,127 @@ export interface NodesOptions {
   readonly listers: Listers;
   readonly proxied: ProxyCache;
   readonly settle: PendingFindings;
-  /** Seconds; 0: a difference is a finding at once. */
+  /** The settle window in seconds; 0 opens a finding at once. */
   readonly window: number;
-  /** Minor version of the kube-proxies of which the Node does not tell the kubelet's. */
+  /** Minor version of kube-proxies whose Node does not show the kubelet's. */
   readonly minor: () => number;
   /** Called after each reading. */
-  onReading?(judgement: NodeReading): void;
+  onReading?(reading: NodeReading): void;
   onConvergence?(sample: ConvergenceSample): void;
 }
 
 interface Options extends NodesOptions {
-  readonly portNames: ReturnType<typeof createPortNames>;
-  readonly alike: NodeClasses;
-  /** The rules of all other nodes that can be seen. */
-  readonly othersThan: (state: NodeState) => Iterable<NodeBehavior>;
+  readonly classes: NodeClasses;
+  /** The rules of all other nodes that can be observed. */
+  readonly peersOf: (state: NodeState) => Iterable<NodeBehavior>;
 }
 
-/** Dumps are not as regular as clocks: seconds by which a window may be short. */
+/** Dumps come less regularly than a clock: a window may be this many seconds shorter. */
 const jitter = 0.25;
 
-/** Rules that were not seen for so many windows, and seconds, are not known any more. */
+/** Rules are unknown after this many windows, and at least these seconds, without a reading. */
 const unseen = { windows: 3, seconds: 60 };
 
 interface NodeState {
   readonly name: string;
-  /** What somebody has said of the configuration of its kube-proxy. */
+  /** The known configuration of kube-proxy. */
   given: Partial<ProxyConfig>;
-  /** null: it could not be read. */
+  /** By source; null if the dump could not be read. */
   readonly dumps: Map<string, RulesDump | null>;
-  /** null: they must be made of the dumps. */
-  sight: NodeObservation | null;
-  /** Of the report that was judged. */
+  /** null if it must be made from the dumps. */
+  observation: NodeObservation | null;
+  /** The version of the audited report. */
   version: string | null;
-  /** For how many seconds the rules are known after they were seen. */
+  /** Seconds for which the rules are known after a reading. */
   lasting: number;
-  /** Why the node cannot be seen; null: it can. */
-  blind: NodeUnknownReason | null;
-  observed: NodeAudit | null;
-  /** What `observed` was made from. */
-  madeFrom: string;
-  ports: readonly PortName[];
-  /** Services that were not as on nodes that are alike. */
-  apart: ReadonlySet<Key>;
-  readonly left: Map<Key, Divergence>;
-  /** The rules are those of the last time. */
+  /** Why the node cannot be observed; null if it can. */
+  unknownReason: NodeUnknownReason | null;
+  last: LastAudit | null;
+  readonly divergences: Map<Key, Divergence>;
+  /** The rules are equal to those of the last reading. */
   isSame: boolean;
-  /** Services that differed the last time. */
+  /** Services that differed in the last reading. */
   differing: ReadonlySet<Key>;
   readonly clocks: Map<string, DifferenceClock>;
-  /** By Service port, or by code where it is the node's. */
-  readonly held: Map<string, OpenNodeFinding>;
+  readonly open: Map<string, OpenNodeFinding>;
   verdicts: readonly NodeVerdict[];
+  /** The last reading, Unix seconds. */
   at: number | null;
-  readonly following: ProgrammingState;
+  readonly programming: ProgrammingState;
+}
+
+/** The last audit; it is repeated only if its inputs change. */
+interface LastAudit {
+  readonly audit: NodeAudit;
+  /** The conform verdicts of all ports. */
+  readonly ports: readonly NodeVerdict[];
+  /** Services that the class of the node did not cover. */
+  readonly individual: ReadonlySet<Key>;
+  /** What it was made from, in addition to the rules. */
+  readonly inputs: string;
+}
+
+/** The audit of the current rules. */
+interface CurrentAudit {
+  readonly audit: NodeAudit;
+  readonly observed: ObservedNode;
+  readonly families: ReadonlySet<string>;
+  readonly ports: readonly NodeVerdict[];
 }
 
 export function createNodes(given: NodesOptions): Nodes {
   const states = new Map<string, NodeState>();
-  function* othersThan(state: NodeState): Generator<NodeBehavior> {
-    for (const other of states.values()) {
-      const isSeen = other !== state && other.blind === null && other.at !== null;
-      if (isSeen && other.sight !== null && relevantLacks(other).length === 0)
-        yield other.sight.rules;
+  function* peersOf(state: NodeState): Generator<NodeBehavior> {
+    for (const { name, at, unknownReason, observation, ...sources } of states.values()) {
+      if (name === state.name || at === null || unknownReason !== null) continue;
+      if (observation === null || relevantLacks({ ...sources, observation }).length > 0) continue;
+      yield observation.rules;
     }
   }
-  const alike = createNodeClasses(given.proxied);
-  const options: Options = { ...given, portNames: createPortNames(), alike, othersThan };
-  const of = (name: string): NodeState => {
-    const known = states.get(name) ?? newState(name);
-    states.set(name, known);
-    return known;
+  const options: Options = { ...given, classes: createNodeClasses(given.proxied), peersOf };
+  const stateOf = (name: string): NodeState => {
+    const state = states.get(name) ?? newState(name);
+    states.set(name, state);
+    return state;
   };
   return {
     configure(name, given) {
-      const state = of(name);
+      const state = stateOf(name);
       state.given = given;
-      if (state.dumps.size > 0) state.sight = null;
-      state.madeFrom = '';
+      if (state.dumps.size > 0) state.observation = null;
+      if (state.last !== null) state.last = { ...state.last, inputs: '' };
     },
     applyDump(name, source, dump, at) {
-      const state = of(name);
+      const state = stateOf(name);
       if (dump !== null) {
         state.dumps.set(source, dump);
-        state.sight = null;
-        state.left.clear();
+        state.observation = null;
+        state.divergences.clear();
       }
-      judge(options, state, at);
+      runToEnd(readInSteps(options, state, at, true));
     },
     markUnreadable(name, source, at) {
-      const state = of(name);
+      const state = stateOf(name);
       state.dumps.set(source, null);
-      state.sight = null;
-      judge(options, state, at);
+      state.observation = null;
+      runToEnd(readInSteps(options, state, at, true));
     },
     *applyReport(name, { rules, version, config, lasting }, at, isLast) {
-      const state = of(name);
+      const state = stateOf(name);
       state.isSame = state.version === version;
-      if (!state.isSame) state.left.clear();
-      Object.assign(state, { sight: { rules, config, families: allFamilies, lacks: [] }, lasting });
-      const needed = yield* judging(options, state, at, isLast);
-      state.version = needed.length === 0 ? version : null;
-      return needed;
+      if (!state.isSame) state.divergences.clear();
+      state.observation = { rules, config, families: allFamilies, lacks: [] };
+      state.lasting = lasting;
+      const missing = yield* readInSteps(options, state, at, isLast);
+      state.version = missing.length === 0 ? version : null;
+      return missing;
     },
     markUnknown(name, reason) {
-      of(name).blind = reason;
+      stateOf(name).unknownReason = reason;
     },
     remove(name, at) {
       const state = states.get(name);
-      if (state !== undefined) release(options, state, at);
+      if (state !== undefined) dropFindings(options, state, at);
       states.delete(name);
     },
     summary: (now) => ({
@@ -220,13 +231,13 @@ export function createNodes(given: NodesOptions): Nodes {
       ),
       pendingSince: oldestPending(options, states.values()),
     }),
-    tracePort: (node, service, name) => walked(options, states.get(node), service, name),
-    lacks: (node) => (states.has(node) ? relevantLacks(of(node)) : []),
+    tracePort: (node, service, name) => tracePort(options, states.get(node), service, name),
+    lacks: (node) => (states.has(node) ? relevantLacks(stateOf(node)) : []),
   };
 }
 
-/** Only what is expected of this Service is made: others cost as much as they are many. */
-function walked(
+/** Expects the forwarding of this Service only. */
+function tracePort(
   { listers, proxied, minor }: NodesOptions,
   state: NodeState | undefined,
   key: Key,
@@ -236,11 +247,11 @@ function walked(
   const service = proxied.services.get(key);
   if (state === undefined || node === undefined || state.dumps.size === 0) return null;
   if (unreadableReason(state) !== null || service === undefined) return null;
-  const seen = observeDumps(state.dumps.values(), node, minor(), state.given);
-  const { rules, families } = seen;
-  const config = ofKubelet(seen.config, node);
-  const { addresses } = node;
-  const forwarding = expectedForwarding([service], proxied.slices, node, config, addresses);
+  const { rules, families, ...seen } = observeDumps(
+    ...[state.dumps.values(), node, minor(), state.given],
+  );
+  const config = withKubeletMinor(seen.config, node);
+  const forwarding = expectedForwarding([service], proxied.slices, node, config, node.addresses);
   const frontends = forwarding.frontends.filter(({ port }) => families.has(port.family));
   return tracePackets({ forwarding: { ...forwarding, frontends }, node, rules }, name);
 }
@@ -251,22 +262,19 @@ const newState = (name: string): NodeState => ({
   name,
   given: {},
   dumps: new Map(),
-  sight: null,
+  observation: null,
   version: null,
   lasting: 0,
-  blind: null,
-  observed: null,
-  madeFrom: '',
-  ports: [],
-  apart: new Set(),
-  left: new Map(),
+  unknownReason: null,
+  last: null,
+  divergences: new Map(),
   isSame: false,
   differing: new Set(),
   clocks: new Map(),
-  held: new Map(),
+  open: new Map(),
   verdicts: [],
   at: null,
-  following: newProgrammingState(),
+  programming: newProgrammingState(),
 });
 
 const unknownNode = (reason: NodeUnknownReason): NodeVerdict[] => [
@@ -276,224 +284,215 @@ const unknownNode = (reason: NodeUnknownReason): NodeVerdict[] => [
 function verdictsOf(
   { window }: NodesOptions,
   name: string,
-  { verdicts, at, blind, lasting }: NodeState,
+  { verdicts, at, unknownReason, lasting }: NodeState,
   now: number,
 ): [string, readonly NodeVerdict[]][] {
-  if (blind !== null) return [[name, unknownNode(blind)]];
+  if (unknownReason !== null) return [[name, unknownNode(unknownReason)]];
   if (at === null) return [];
   const isUnseen = now - at > Math.max(unseen.windows * Math.max(window, lasting), unseen.seconds);
   return [[name, isUnseen && window > 0 ? unknownNode('rules-not-known') : verdicts]];
 }
 
 function oldestPending({ window }: NodesOptions, states: Iterable<NodeState>): number | null {
-  let oldest = Infinity;
+  let oldest: number | null = null;
   for (const { clocks, at } of states) {
     for (const clock of clocks.values()) {
-      if (!hasStood(clock, at ?? 0, window)) oldest = Math.min(oldest, clock.since);
+      if (isPastWindow(clock, at ?? 0, window)) continue;
+      oldest = Math.min(oldest ?? Infinity, clock.since);
     }
   }
-  return oldest === Infinity ? null : oldest;
+  return oldest;
 }
 
-function judge(options: Options, state: NodeState, at: number): void {
-  const steps = judging(options, state, at);
-  while (steps.next().done !== true);
-}
-
-function* judging(
+/** Audits the node and updates its findings; returns packets that the agent must walk first. */
+function* readInSteps(
   options: Options,
   state: NodeState,
   at: number,
-  isLast = true,
-): Generator<undefined, readonly Packet[]> {
+  isLast: boolean,
+): Steps<readonly Packet[]> {
   const node = options.listers.nodes.get(state.name);
-  if (node !== undefined) look(options, state, node);
+  if (node !== undefined) readDumps(options, state, node);
   const reason = node === undefined ? 'node-not-known' : unreadableReason(state);
   if (reason !== null || node === undefined) {
-    release(options, state, at);
+    dropFindings(options, state, at);
     state.at = at;
     state.verdicts = unknownNode(reason ?? 'node-not-known');
-    resetProgrammingState(state.following);
+    resetProgrammingState(state.programming);
     options.onReading?.({ node: state.name, at, before: null, differs: null, programmed: [] });
     return [];
   }
-  const walked = yield* observe(options, state, node);
-  const { observer } = walked;
-  const needed = observer.rules.missingPackets();
-  if (needed.length > 0 && !isLast) return needed;
-  const seen = besideOthers(options, state, walked);
-  const { observed } = seen;
-  if (state.blind !== null) forgetPending(state);
-  const differing = new Set(
-    observed.differences.flatMap((one) => servicesOfDifference(options.proxied, one)),
-  );
-  remember(state, observer, differing);
-  for (const sample of updateClocks(state, seen, at)) options.onConvergence?.(sample);
-  options.onReading?.(readingOf(state, seen, at));
-  const ripe = ripeness(options, state, seen, at);
-  const standing = observed.differences.filter((one) => ripe(differenceKey(one)));
-  settle(options, state, desiredFindings(state, observed, observer, standing, ripe), at);
-  state.verdicts = portVerdicts(state.ports, seen.families, portedOf(observed, standing));
+  const own = yield* auditInSteps(options, state, node);
+  const missing = own.observed.rules.missingPackets();
+  if (missing.length > 0 && !isLast) return missing;
+  const current = withOutliers(options, state, own);
+  const { audit, observed } = current;
+  if (state.unknownReason !== null) restartPending(state);
+  noteDivergences(state, current, options.proxied);
+  for (const sample of updateClocks(state, current, at)) options.onConvergence?.(sample);
+  options.onReading?.(readingOf(state, current, at));
+  const isSettled = settledKeys(options, state, current, at);
+  const settled = audit.differences.filter((it) => isSettled(differenceKey(it)));
+  applyFindings(options, state, desiredFindings(state, audit, observed, settled, isSettled), at);
+  state.verdicts = portVerdicts(current.ports, current.families, {
+    different: portKeys(settled),
+    pending: portKeys(audit.differences),
+    unknown: audit.unknown,
+  });
   state.at = at;
   return [];
 }
 
-/** Dumps are read together when one of them is new. */
-function look(options: Options, state: NodeState, node: Node): void {
-  if (state.dumps.size === 0) return;
-  state.isSame = state.sight !== null;
-  const isRead = ![...state.dumps.values()].includes(null);
-  if (isRead)
-    state.sight ??= observeDumps(state.dumps.values(), node, options.minor(), state.given);
+/** Reads all dumps together if one of them is new. */
+function readDumps({ minor }: Options, state: NodeState, node: Node): void {
+  const { dumps, given } = state;
+  if (dumps.size === 0) return;
+  state.isSame = state.observation !== null;
+  if ([...dumps.values()].includes(null)) return;
+  state.observation ??= observeDumps(dumps.values(), node, minor(), given);
 }
 
-/** Differences that a finding does not hold must be seen to stand anew. */
-function forgetPending(state: NodeState): void {
-  state.blind = null;
-  resetProgrammingState(state.following);
-  const held = new Set([...state.held.values()].flatMap(({ keys }) => [...keys]));
-  for (const key of state.clocks.keys()) if (!held.has(key)) state.clocks.delete(key);
+/** Restarts the clocks of differences without an open finding. */
+function restartPending(state: NodeState): void {
+  state.unknownReason = null;
+  resetProgrammingState(state.programming);
+  const open = openKeys(state);
+  for (const key of state.clocks.keys()) if (!open.has(key)) state.clocks.delete(key);
   state.at = null;
 }
 
+const openKeys = ({ open }: NodeState): ReadonlySet<string> =>
+  new Set([...open.values()].flatMap(({ keys }) => [...keys]));
+
 /**
- * Which differences have stood for long enough. Those that no finding holds yet must have been
- * differences all that time.
+ * Returns a function that tests whether a difference is past the settle window. Without an open
+ * finding, every version of its Service since then must show it.
  */
-function ripeness(
+function settledKeys(
   { proxied, window }: NodesOptions,
-  { clocks, held }: NodeState,
-  { observed, observer }: Seen,
+  state: NodeState,
+  { audit, observed }: CurrentAudit,
   at: number,
 ): (key: string) => boolean {
-  const known = new Set([...held.values()].flatMap(({ keys }) => [...keys]));
-  const own = new Map(observed.differences.map((one) => [differenceKey(one), one]));
-  const stood = persistedSince(observer);
+  const { clocks } = state;
+  const open = openKeys(state);
+  const differences = new Map(audit.differences.map((it) => [differenceKey(it), it]));
+  const findPersistence = persistedSince(observed);
   return (key) => {
     const clock = clocks.get(key);
-    if (clock === undefined || !hasStood(clock, at, window)) return false;
-    const difference = own.get(key);
-    if (window === 0 || difference === undefined || known.has(key)) return true;
+    if (clock === undefined || !isPastWindow(clock, at, window)) return false;
+    const difference = differences.get(key);
+    if (window === 0 || difference === undefined || open.has(key)) return true;
     const [service] = servicesOfDifference(proxied, difference);
-    const until = service === undefined ? null : stood(service, key, clock.since);
-    if (until === null) return true;
-    const later = { ...clock, before: until, since: until };
-    clocks.set(key, later);
-    return hasStood(later, at, window);
+    const since = service === undefined ? null : findPersistence(service, key, clock.since);
+    if (since === null) return true;
+    const restarted = { ...clock, before: since, since };
+    clocks.set(key, restarted);
+    return isPastWindow(restarted, at, window);
   };
 }
 
-/** Versions are many, and kept for a while only: their match is looked for at first sight. */
-function remember(state: NodeState, observer: ObservedNode, differing: ReadonlySet<Key>): void {
+/** Notes when Services diverged at once, since earlier versions are cached for a limited time. */
+function noteDivergences(
+  state: NodeState,
+  { audit, observed }: CurrentAudit,
+  proxied: ProxyCache,
+): void {
+  const differing = new Set(audit.differences.flatMap((it) => servicesOfDifference(proxied, it)));
   for (const key of differing) {
     const isNew = !state.differing.has(key);
-    if (state.isSame && isNew && state.at !== null) noteConforming(observer, key, state.at);
-    divergedAt(observer, key);
+    if (state.isSame && isNew && state.at !== null) noteConforming(observed, key, state.at);
+    divergedAt(observed, key);
   }
   state.differing = differing;
 }
 
-/** What was seen of the node ends with the sight of it. */
-function release({ settle }: NodesOptions, state: NodeState, at: number): void {
-  for (const { item } of state.held.values()) settle.drop(item, at);
-  state.held.clear();
+/** Drops all findings and clocks of a node that is no longer observed. */
+function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): void {
+  for (const { item } of state.open.values()) settle.drop(item, at);
+  state.open.clear();
   state.clocks.clear();
 }
 
-/** Of the release of its kubelet, where the Node tells it: no dump and no configuration does. */
-function ofKubelet(config: ProxyConfig, { kubeletMinor: minor }: Node): ProxyConfig {
-  return minor === null || minor === config.minor ? config : { ...config, minor };
-}
+/** Takes the kubelet's minor version if the Node has one; dumps and configurations have none. */
+const withKubeletMinor = (config: ProxyConfig, { kubeletMinor }: Node): ProxyConfig => ({
+  ...config,
+  minor: kubeletMinor ?? config.minor,
+});
 
-interface Seen {
-  readonly observed: NodeAudit;
-  readonly observer: ObservedNode;
-  readonly families: ReadonlySet<string>;
-}
-
-/** Walks the rules, unless neither they nor what is expected of them has changed. */
-function* observe(options: Options, state: NodeState, node: Node): Generator<undefined, Seen> {
-  const { proxied } = options;
-  const sight = state.sight ?? observeDumps([], node, options.minor(), state.given);
-  const { rules, families } = sight;
+/** Audits the rules, unless the rules and the expectation are those of the last audit. */
+function* auditInSteps(
+  { proxied, classes, minor }: Options,
+  state: NodeState,
+  node: Node,
+): Steps<CurrentAudit> {
+  const { given, divergences } = state;
+  const { rules, families, ...seen } = state.observation ?? observeDumps([], node, minor(), given);
   const { zone, addresses, externalIPs, podCIDRs } = node;
-  const config = ofKubelet({ ...sight.config, ...state.given }, node);
-  const observer: ObservedNode = { node, rules, config, proxied, left: state.left };
-  const own = rules.localAddresses;
-  const ips = [addresses, externalIPs];
-  const from = JSON.stringify([proxied.revision(), zone, own, ips, podCIDRs, config]);
-  if (state.isSame && from === state.madeFrom && state.observed !== null) {
-    return { observed: state.observed, observer, families };
+  const { localAddresses, digest } = rules;
+  const config = withKubeletMinor({ ...seen.config, ...given }, node);
+  const place = [zone, localAddresses, addresses, externalIPs, podCIDRs];
+  const inputs = JSON.stringify([proxied.revision(), place, config]);
+  if (!state.isSame || state.last?.inputs !== inputs) {
+    const before = state.last?.individual ?? new Set();
+    if (digest !== null) {
+      const reporting = { node, rules, digest, config, localAddresses, before };
+      state.last = { ...(yield* classes.auditInSteps(reporting)), inputs };
+    } else {
+      const { services, slices } = proxied;
+      const all = expectedForwarding(services.values(), slices, node, config, localAddresses);
+      const frontends = all.frontends.filter(({ port }) => families.has(port.family));
+      const forwarding = { ...all, frontends };
+      const audit = yield* auditNodeInSteps({ forwarding, node, rules });
+      state.last = { audit, ports: conformVerdicts(all.ports), individual: before, inputs };
+    }
   }
-  if (rules.digest !== null) {
-    const on = { node, rules, brief: rules.digest, config, own, before: state.apart };
-    const { observed: seen, ports, apart } = yield* options.alike.observing(on);
-    Object.assign(state, { observed: seen, madeFrom: from, ports, apart });
-    return { observed: seen, observer, families };
-  }
-  const { services, slices } = proxied;
-  const whole = expectedForwarding(services.values(), slices, node, config, own);
-  const frontends = whole.frontends.filter(({ port }) => families.has(port.family));
-  const input: NodeInput = { forwarding: { ...whole, frontends }, node, rules };
-  const observed = sized(yield* auditNodeInSteps(input));
-  Object.assign(state, { observed, madeFrom: from, ports: options.portNames(whole) });
-  return { observed, observer, families };
+  const { audit, ports } = state.last;
+  return { audit, ports, families, observed: { node, rules, config, proxied, divergences } };
 }
 
-/** What others do tells more of what is unknown. */
-function besideOthers({ othersThan }: Options, state: NodeState, seen: Seen): Seen {
-  const { observed, observer } = seen;
-  const unlike = outliersAmongPeers(observed.doubtful, observer.rules, othersThan(state));
-  if (unlike.length === 0) return seen;
-  return { ...seen, observed: { ...observed, differences: [...observed.differences, ...unlike] } };
+/** Adds frontends with unknown outcomes where the node differs from its peers. */
+function withOutliers({ peersOf }: Options, state: NodeState, current: CurrentAudit): CurrentAudit {
+  const { audit, observed } = current;
+  const outliers = outliersAmongPeers(audit.doubtful, observed.rules, peersOf(state));
+  if (outliers.length === 0) return current;
+  return { ...current, audit: { ...audit, differences: [...audit.differences, ...outliers] } };
 }
 
-/** How much was asked for says enough. */
-function sized(observed: NodeAudit): NodeAudit {
-  const sizes = [...observed.coverage].map(([key, { size }]) => [key, { size }] as const);
-  return { ...observed, coverage: new Map(sizes) };
-}
-
-/** Whether all dumps of a window have shown it, and more than one where there is a window. */
-const hasStood = ({ before, since }: DifferenceClock, at: number, window: number): boolean =>
+/** Whether all dumps of a window have shown it, and at least two if there is a window. */
+const isPastWindow = ({ before, since }: DifferenceClock, at: number, window: number): boolean =>
   window === 0 || (at > since && at - before >= window - jitter);
 
-/** Opens what is wanted and not open, and resolves what is open and not wanted. */
-function settle(
-  options: NodesOptions,
-  state: NodeState,
-  wanted: ReadonlyMap<string, DesiredFinding>,
+/** Opens desired findings that are not open, and drops open findings that are not desired. */
+function applyFindings(
+  { settle }: NodesOptions,
+  { open }: NodeState,
+  desired: ReadonlyMap<string, DesiredFinding>,
   at: number,
 ): void {
-  const { held } = state;
-  for (const [id, { item }] of held) {
-    if (wanted.has(id)) continue;
-    options.settle.drop(item, at);
-    held.delete(id);
+  for (const [id, { item }] of open) {
+    if (desired.has(id)) continue;
+    settle.drop(item, at);
+    open.delete(id);
   }
   const opened: OwnedDifference[] = [];
-  for (const [id, { finding, since }] of wanted) {
-    const known = held.get(id);
+  for (const [id, finding] of desired) {
+    const known = open.get(id);
     const keys = new Set(finding.differences.map(differenceKey));
-    const difference = toDifference(finding);
     if (known !== undefined) {
       known.keys = keys;
-      known.item.difference = difference;
+      known.item.difference = toDifference(finding);
       known.item.severity = finding.severity;
-      options.settle.reweigh(known.item);
+      settle.reweigh(known.item);
       continue;
     }
-    const item = toPendingItem(finding, since, at);
-    held.set(id, { item, keys, wide: finding.nodeWide });
+    const item = toPendingItem(finding, at);
+    open.set(id, { item, keys, nodeWide: finding.nodeWide });
     opened.push({ item, namespace: finding.namespace, service: finding.service });
   }
-  options.settle.openNow(opened, at);
+  settle.openNow(opened, at);
 }
 
-/** Those of which it is known, and those that are in doubt. */
-function portedOf(observed: NodeAudit, standing: readonly PacketDifference[]): Ported {
-  const names = (list: readonly PacketDifference[]): Set<string> =>
-    new Set(list.flatMap(({ port, harmless }) => (port && !harmless ? proxiedPortKey(port) : [])));
-  const { differences, unknown } = observed;
-  return { different: names(standing), pending: names(differences), unknown };
-}
+/** The keys of Service ports with harmful differences. */
+const portKeys = (differences: readonly PacketDifference[]): ReadonlySet<string> =>
+  new Set(differences.flatMap((it) => (it.port && !it.harmless ? proxiedPortKey(it.port) : [])));

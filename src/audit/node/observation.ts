@@ -1,11 +1,17 @@
-// What is seen of a node: its rules, and what they tell of the kube-proxy that wrote them.
+// What is known of a node's rules and of the kube-proxy that wrote them, from dumps or from an
+// agent.
+//
+// An agent reports a digest for each frontend of the rules, and the outcomes of packets that it was
+// asked for. A frontend with the expected digest (rules/report/digest.ts) needs no walk. For the
+// others the agent must walk packets; until then their outcome is unknown. Digests cover packets
+// from the node, a pod and outside. Packets of another node's pod are taken to have the same
+// outcome unless the digest of the frontend differs.
 
 import { canonicalIP } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
-import type { NodeSenders } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf, packetText } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../rules/report/infer-proxy-config.ts';
@@ -16,19 +22,19 @@ import type { Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import { behaviorOfRules } from './audit-node.ts';
-import type { NodeBehavior } from './node-behavior.ts';
+import type { NodeBehavior, NodeDigest } from './node-behavior.ts';
 
-/** The rules of a node, and what is known with them. */
 export interface NodeObservation {
   readonly rules: NodeBehavior;
-  /** Of kube-proxy. */
+  /** Of the kube-proxy. */
   readonly config: ProxyConfig;
+  /** Families whose rules are known. */
   readonly families: ReadonlySet<string>;
-  /** What stands on the node and the dumps do not tell. */
+  /** Parts of the rules that the dumps lack. */
   readonly lacks: readonly Lack[];
 }
 
-/** What stands on the node by its dumps; null: one could not be read. `given`: see configOf. */
+/** Combines the dumps of a node; skips null, a dump that could not be read. */
 export function observeDumps(
   dumps: Iterable<RulesDump | null>,
   { addresses }: Pick<Node, 'addresses'>,
@@ -45,10 +51,7 @@ export function observeDumps(
   };
 }
 
-/**
- * kube-proxy's configuration: what is given of it, else what its rules tell, else as it is by
- * default.
- */
+/** kube-proxy's configuration: the given fields, else those that its rules show, else defaults. */
 export function configOf(
   ruleset: RuleSet,
   minor: number,
@@ -58,114 +61,107 @@ export function configOf(
   return { ...defaultProxyConfig(mode, minor), ...settingsIn(ruleset, mode), ...given };
 }
 
-/** Why there is nothing to judge by; null: there is. A dump that is null could not be read. */
-export function unreadableReason({ dumps, given, sight }: Seen): NodeUnknownReason | null {
-  if ([...dumps.values()].includes(null)) return 'rules-not-known';
-  if (modeOf({ given, sight }) === 'ipvs') return 'proxy-mode-not-modelled';
-  return relevantLacks({ given, sight }).length === 0 ? null : 'rules-not-whole';
-}
-
-/** What must be known besides: not where rules send that are left over from another mode. */
-export function relevantLacks({ given, sight }: Omit<Seen, 'dumps'>): readonly Lack[] {
-  const isNftables = modeOf({ given, sight }) === 'nftables';
-  return (sight?.lacks ?? []).filter(({ kind }) => kind !== 'targets' || !isNftables);
-}
-
-const modeOf = ({ given, sight }: Omit<Seen, 'dumps'>): ProxyConfig['mode'] | undefined =>
-  given.mode ?? sight?.config.mode;
-
-interface Seen {
+/** What a node's observation is made from. */
+interface ObservationSources {
+  /** By source; null if the dump could not be read. */
   readonly dumps: ReadonlyMap<string, RulesDump | null>;
-  /** What somebody has said of kube-proxy's configuration. */
+  /** Known configuration of kube-proxy. */
   readonly given: Partial<ProxyConfig>;
-  readonly sight: NodeObservation | null;
+  readonly observation: NodeObservation | null;
 }
 
-// The rules of a node as its agent tells them: a digest for each frontend that they answer for, and
-// what becomes of the packets that it was asked about. Where the digest is that of a frontend which
-// is served as it must be (rules/digest.ts), nothing needs to be walked; for the rest the packets
-// are named that the agent must walk. Until it has, what becomes of them is not known.
-//
-// The digest is of packets from the node, a pod and outside. A pod of another node is taken to fare
-// as one of those, unless the digest says otherwise of the frontend.
+/** Why the node cannot be audited; null if it can. */
+export function unreadableReason(sources: ObservationSources): NodeUnknownReason | null {
+  if ([...sources.dumps.values()].includes(null)) return 'rules-not-known';
+  if (modeOf(sources) === 'ipvs') return 'proxy-mode-not-modelled';
+  return relevantLacks(sources).length === 0 ? null : 'rules-not-whole';
+}
 
-/** What an agent has told of one round. */
-export interface AgentAnswers {
-  readonly asking: NodeSenders;
-  /** The node's own addresses. */
+/** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */
+export function relevantLacks(sources: ObservationSources): readonly Lack[] {
+  const isNftables = modeOf(sources) === 'nftables';
+  return (sources.observation?.lacks ?? []).filter(({ kind }) => kind !== 'targets' || !isNftables);
+}
+
+const modeOf = ({ given, observation }: ObservationSources): ProxyConfig['mode'] | undefined =>
+  given.mode ?? observation?.config.mode;
+
+/** The answers of an agent in one round. */
+export interface AgentAnswers extends NodeDigest {
   readonly localAddresses: readonly string[];
   readonly claims: readonly RuleFrontend[];
-  /** By the keys of claims. */
-  readonly digests: ReadonlyMap<string, string>;
-  /** What it was asked, by the text of the packet. */
+  /** By the text of the packet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome>;
 }
 
 export interface ReportedBehavior extends NodeBehavior {
-  /** Frontends whose digest is not that of what must be there, where it would be known. */
+  /** How many frontends have another digest than expected. */
   readonly divergent: () => number;
 }
 
-export function behaviorOfReport(told: AgentAnswers): ReportedBehavior {
-  const needed = new Map<string, Packet>();
-  /** What is expected where it is not what is told; null: several things are. */
-  const otherwise = new Map<string, string | null>();
+export function behaviorOfReport(answers: AgentAnswers): ReportedBehavior {
+  const { asking, digests, claims: frontends, localAddresses } = answers;
+  const missing = new Map<string, Packet>();
+  /** Expected digests that differ from the actual ones; null if several outcomes are right. */
+  const expectedInstead = new Map<string, string | null>();
   const divergent = new Set<string>();
-  const isAsked = new Set(told.asking.addresses.map(canonicalIP));
+  const nodeAddresses = new Set(asking.addresses.map(canonicalIP));
+  const find = (frontend: Frontend) => frontendInReport(digests, nodeAddresses, frontend);
   return {
-    digest: told,
-    frontends: told.claims,
-    localAddresses: told.localAddresses,
+    digest: answers,
+    frontends,
+    localAddresses,
     walk(packet) {
       const text = packetText(packet);
-      const outcome = told.outcomes.get(text) ?? null;
-      if (outcome === null) needed.set(text, packet);
+      const outcome = answers.outcomes.get(text) ?? null;
+      if (outcome === null) missing.set(text, packet);
       return outcome;
     },
-    isKnownToServe(forwarding, frontend, isNow) {
-      const [claim, key] = claimOf(told.digests, frontend, isAsked.has(frontend.address));
-      const digest = told.digests.get(key);
-      const right = expectedWordsAt(claim, told.asking, (packet) => {
+    isKnownToServe(forwarding, frontend, isCurrent) {
+      const [inRules, key] = find(frontend);
+      const digest = digests.get(key);
+      const words = expectedWordsAt(inRules, asking, (packet) => {
         return forwarding.expect(packet).outcomes;
       });
-      const expected = right === null ? null : digestOf(right);
+      const expected = words === null ? null : digestOf(words);
       const isServed = digest !== undefined && expected === digest;
-      if (!isNow) return isServed;
-      if (isServed) otherwise.delete(key);
-      else otherwise.set(key, expected);
-      // Rules need not answer for what is sent nowhere, nor by itself for one of any addresses.
-      const isAnswered =
-        digest !== undefined || told.digests.has(keyOf({ ...claim, address: null }));
-      const mustBe = right?.some(isSent) === true && !isAnswered;
-      if (!isServed && right !== null && (digest !== undefined || mustBe)) divergent.add(key);
+      if (!isCurrent) return isServed;
+      if (isServed) expectedInstead.delete(key);
+      else expectedInstead.set(key, expected);
+      // Rules need no frontend that sends packets nowhere, nor one that `any address` includes.
+      const isHandled = digest !== undefined || digests.has(keyOf({ ...inRules, address: null }));
+      const isMissing = words?.some(isSent) === true && !isHandled;
+      const isDivergent = words !== null && (digest !== undefined || isMissing);
+      if (!isServed && isDivergent) divergent.add(key);
       else divergent.delete(key);
       return isServed;
     },
     digestsAt(frontend) {
-      const [, key] = claimOf(told.digests, frontend, isAsked.has(frontend.address));
-      const actual = told.digests.get(key) ?? null;
-      return { actual, expected: otherwise.has(key) ? (otherwise.get(key) ?? null) : actual };
+      const [, key] = find(frontend);
+      const actual = digests.get(key) ?? null;
+      const expected = expectedInstead.get(key);
+      return { actual, expected: expected === undefined ? actual : expected };
     },
-    missingPackets: () => [...needed.values()],
+    missingPackets: () => [...missing.values()],
     divergent: () => divergent.size,
   };
 }
 
-/** Whether words are of packets that are sent to an endpoint, as `ip:port`. */
+/** Whether words describe packets that are sent to an endpoint, as `ip:port`. */
 const isSent = (words: string): boolean => words.includes(':');
 
 /**
- * What rules must answer for, so that the frontend is served, and its key. At the node's own
- * addresses that is any of them or one; of any, the digest tells of those that were asked for.
+ * The frontend that the rules must have, with its key. A node port is at any address of the node if
+ * the digest of that covers its address, else at its own.
  */
-function claimOf(
-  digests: AgentAnswers['digests'],
+function frontendInReport(
+  digests: ReadonlyMap<string, string>,
+  nodeAddresses: ReadonlySet<string>,
   { port, kind, address, protocol, dport }: Frontend,
-  isAsked: boolean,
 ): readonly [RuleFrontend, string] {
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
-  const claim: RuleFrontend = { family, address, protocol, port: dport, translators: 1 };
-  const any = { ...claim, address: null };
-  if (isAtNode(kind) && isAsked && digests.has(keyOf(any))) return [any, keyOf(any)];
-  return [claim, keyOf(claim)];
+  const frontend: RuleFrontend = { family, address, protocol, port: dport, translators: 1 };
+  const any = { ...frontend, address: null };
+  const isAny = isAtNode(kind) && nodeAddresses.has(address) && digests.has(keyOf(any));
+  return isAny ? [any, keyOf(any)] : [frontend, keyOf(frontend)];
 }

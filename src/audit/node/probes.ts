@@ -1,7 +1,7 @@
-// Which packets to put to a node's rules, so that every frontend is seen from everywhere that makes
-// a difference to kube-proxy: a pod of the node, a pod elsewhere, the node itself, the world
-// outside, each end of each source range, and every endpoint of the node that may meet itself. A
-// source address stands for its class; a rule about one address of a class is met by chance only.
+// The packets with which a node's rules are tested, and how many Service ports they cover. Every
+// frontend gets packets from every source that matters to kube-proxy: the node, a pod of the node,
+// a pod of another node, outside the cluster, the ends of each source range, and the node's own
+// endpoints. One source address represents its class; a rule for one address of a class is missed.
 
 import { addressIn, isWithin, parseCIDR, parseIP } from '../../model/ip.ts';
 import type { Node } from '../../model/objects.ts';
@@ -15,29 +15,28 @@ import { coverageGroup } from './aggregate.ts';
 
 type Family = 'IPv4' | 'IPv6';
 
-/** Where packets come from, in one address family. */
+/** Source addresses in one address family. */
 export interface PacketSources {
-  /** null: no address that a pod of the node could have is known. */
+  /** null if no range of pods is known. */
   readonly pod: string | null;
-  /** A pod of another node. */
+  /** A pod of another node; null if no such range is known. */
   readonly elsewhere: string | null;
   readonly outside: string;
 }
 
-/** A packet, and what it stands for. */
 export interface Probe {
   readonly packet: Packet;
-  /** `a pod of the node`, as people say it. */
+  /** The source as findings show it, such as `a pod of the node`. */
   readonly origin: string;
 }
 
-/** Addresses for documentation, which are nobody's: RFC 5737 and RFC 3849. */
-const nobodys: Readonly<Record<Family, readonly string[]>> = {
+/** Addresses for documentation: RFC 5737 and RFC 3849. */
+const documentation: Readonly<Record<Family, readonly string[]>> = {
   IPv4: ['203.0.113.77', '198.51.100.77', '192.0.2.77'],
   IPv6: ['2001:db8:ffff::77', '2001:db8:5e:77::77'],
 };
 
-/** Offset of a pod that is none of those with low or round numbers, which gateways have. */
+/** Offset of a pod in its range; gateways have low or round numbers. */
 const podOffset: Readonly<Record<Family, bigint>> = { IPv4: 251n, IPv6: 0xfeedn };
 
 export interface ProbeSender {
@@ -45,15 +44,15 @@ export interface ProbeSender {
   readonly forwarding: Forwarding;
 }
 
-/** `node` is the one whose rules are asked. */
 export function probeSender(forwarding: Forwarding, node: Node): ProbeSender {
   const sources = (family: Family): PacketSources => {
     const own = rangeOf(node.podCIDRs, family);
     const all = rangeOf(forwarding.config.clusterCIDRs, family);
     const inCluster = [own, all].filter((range) => range !== null);
-    const isElsewhere = (address: string): boolean =>
-      !inCluster.some((range) => has(range, address));
-    const outside = nobodys[family].find(isElsewhere) ?? nobodys[family][0] ?? '';
+    const outside =
+      documentation[family].find((ip) => !inCluster.some((range) => contains(range, ip))) ??
+      documentation[family][0] ??
+      '';
     const pod = inCluster[0] === undefined ? null : addressIn(inCluster[0], podOffset[family]);
     return { pod, elsewhere: elsewhereIn(all, own, family), outside };
   };
@@ -65,63 +64,64 @@ type Range = NonNullable<ReturnType<typeof parseCIDR>>;
 const rangeOf = (texts: readonly string[], family: Family): Range | null =>
   texts.map(parseCIDR).find((range) => range?.family === family) ?? null;
 
-function has(range: Range, address: string): boolean {
+function contains(range: Range, address: string): boolean {
   const ip = parseIP(address);
   return ip !== null && isWithin(ip, range);
 }
 
-/** An address of the cluster that is in none of the node's own ranges; null: none. */
+/** An address of the cluster outside the node's own range. */
 function elsewhereIn(all: Range | null, own: Range | null, family: Family): string | null {
   if (all === null || own === null) return null;
   const last = (1n << all.hostBits) - 1n;
-  const tries = [podOffset[family], last - podOffset[family]].filter((offset) => offset > 0n);
-  return tries.map((offset) => addressIn(all, offset)).find((one) => !has(own, one)) ?? null;
+  const offsets = [podOffset[family], last - podOffset[family]].filter((offset) => offset > 0n);
+  return offsets.map((offset) => addressIn(all, offset)).find((ip) => !contains(own, ip)) ?? null;
 }
 
-/** The packets that are put to a frontend. */
+/** The packets for one frontend; none in ipvs mode. */
 export function probesOf(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   const { node, config } = sender.forwarding;
+  if (config.mode === 'ipvs') return [];
   const { pod, elsewhere, outside } = sender.sources[port.family];
   const probes: Probe[] = [];
-  const put = (from: Packet['from'], src: string | null, origin: string): void => {
+  const add = (from: Packet['from'], src: string | null, origin: string): void => {
     if (src !== null) probes.push(probeOf(sender, { from, src, dst, protocol, dport }, origin));
   };
-  put('node', node.isLocal(dst) ? dst : node.nodeIP[port.family], 'the node itself');
-  // Nobody but the node itself can ask for its loopback address.
+  add('node', node.isLocal(dst) ? dst : node.nodeIP[port.family], 'the node itself');
+  // Only the node itself can send to its loopback address.
   if (dst === '127.0.0.1' || dst === '::1') return probes;
-  put('pod', pod, 'a pod of the node');
-  put('outside', outside, 'outside the cluster');
-  put('outside', elsewhere, 'a pod of another node');
+  add('pod', pod, 'a pod of the node');
+  add('outside', outside, 'outside the cluster');
+  add('outside', elsewhere, 'a pod of another node');
   probes.push(...rangeProbes(sender, frontend));
   if (kind === 'cluster IP') {
-    for (const src of ownEndpoints(frontend)) {
-      if (!node.isLocal(src)) put('pod', src, 'an endpoint that meets itself');
+    for (const src of localEndpoints(frontend)) {
+      if (!node.isLocal(src)) add('pod', src, 'an endpoint that meets itself');
     }
   }
-  return config.mode === 'ipvs' ? [] : probes;
+  return probes;
 }
 
-/** Those from within the source ranges, which only the Service names, and from beside them. */
+/** Packets from the ends of each source range, and from the addresses next to it. */
 export function rangeProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
   const { address: dst, protocol, dport, kind, port } = frontend;
   if (kind !== 'load balancer IP' || sender.forwarding.config.mode === 'ipvs') return [];
   const ranges = port.sourceRanges;
-  const put = (text: string, origin: string): Probe => {
-    const [from, src] = comesFrom(sender, text);
+  const probe = (text: string, origin: string): Probe => {
+    const [from, src] = senderWith(sender, text);
     return probeOf(sender, { from, src, dst, protocol, dport }, origin);
   };
-  // A range that is widened takes one of its neighbours.
-  const beside = new Set(ranges.flatMap(neighboursOf));
+  // A rule with a wider range accepts one of its neighbors.
+  const neighbors = new Set(ranges.flatMap(neighborsOf));
   return [
-    ...ranges.flatMap((range) => [...endsOf(range)].map((text) => put(text, 'a source range'))),
-    ...[...beside]
-      .filter((text) => !ranges.some((range) => has(range, text)))
-      .map((text) => put(text, 'beside a source range')),
+    ...ranges.flatMap((range) => [...endsOf(range)].map((text) => probe(text, 'a source range'))),
+    ...[...neighbors]
+      .filter((text) => !ranges.some((range) => contains(range, text)))
+      .map((text) => probe(text, 'beside a source range')),
   ];
 }
 
-function neighboursOf(range: Range): string[] {
+function neighborsOf(range: Range): string[] {
   const size = 1n << range.hostBits;
   const first = range.network << range.hostBits;
   const end = 1n << (range.family === 'IPv4' ? 32n : 128n);
@@ -131,28 +131,28 @@ function neighboursOf(range: Range): string[] {
   ];
 }
 
-/** A packet that comes in by the interface that its sender is told by. */
+const endsOf = (range: Range): ReadonlySet<string> =>
+  new Set([addressIn(range, 0n), addressIn(range, (1n << range.hostBits) - 1n)]);
+
+/** Adds the interface that the packet must come in by. */
 function probeOf(sender: ProbeSender, packet: Packet, origin: string): Probe {
   const iif = interfaceOf(sender, packet.from);
   return { packet: iif === null ? packet : { ...packet, iif }, origin };
 }
 
-const endsOf = (range: Range): ReadonlySet<string> =>
-  new Set([addressIn(range, 0n), addressIn(range, (1n << range.hostBits) - 1n)]);
-
-/** From where a packet with this source comes. */
-function comesFrom({ forwarding, sources }: ProbeSender, src: string): [Packet['from'], string] {
+/** Where a packet with this source comes from. */
+function senderWith({ forwarding, sources }: ProbeSender, src: string): [Packet['from'], string] {
   if (forwarding.node.isLocal(src)) return ['node', src];
   const family = src.includes(':') ? 'IPv6' : 'IPv4';
   return [src === sources[family].pod ? 'pod' : 'outside', src];
 }
 
-function ownEndpoints({ port }: Frontend): ReadonlySet<string> {
-  const sets = (port.usable ?? []).flatMap(({ cluster, local }) => [...cluster, ...local]);
-  return new Set(sets.filter(({ local }) => local).map(({ ip }) => ip));
+function localEndpoints({ port }: Frontend): ReadonlySet<string> {
+  const all = (port.usable ?? []).flatMap(({ cluster, local }) => [...cluster, ...local]);
+  return new Set(all.filter(({ local }) => local).map(({ ip }) => ip));
 }
 
-/** Where kube-proxy tells pods by interfaces the packet must have one; null: as the node says. */
+/** null if kube-proxy does not detect pods by interface. */
 function interfaceOf({ forwarding }: ProbeSender, from: Packet['from']): string | null {
   const { detectLocalMode, bridgeInterface, interfaceNamePrefix } = forwarding.config;
   if (from === 'node') return null;
@@ -161,97 +161,78 @@ function interfaceOf({ forwarding }: ProbeSender, from: Packet['from']): string 
   return from === 'pod' ? `${interfaceNamePrefix}0` : 'uplink';
 }
 
-/** A port of a cluster IP that no Service has there: a packet to it must not get through. */
+/** Packets to a port of a cluster IP that no Service has there; they must not pass. */
 export function strayProbes(sender: ProbeSender, frontend: Frontend): Probe[] {
-  const stray = [9, 7, 13].find(
-    (dport) => sender.forwarding.expect(packetTo(frontend, dport)).frontend === null,
-  );
-  if (stray === undefined) return [];
-  return probesOf(sender, { ...frontend, protocol: 'tcp', dport: stray, kind: 'external IP' });
+  const { address: dst, port } = frontend;
+  const src = documentation[port.family][0] ?? '';
+  const isFree = (dport: number): boolean =>
+    sender.forwarding.expect({ from: 'outside', src, dst, protocol: 'tcp', dport }).frontend ===
+    null;
+  const dport = [9, 7, 13].find(isFree);
+  if (dport === undefined) return [];
+  return probesOf(sender, { ...frontend, protocol: 'tcp', dport, kind: 'external IP' });
 }
 
-const packetTo = ({ address: dst, port }: Frontend, dport: number): Packet => ({
-  from: 'outside',
-  src: nobodys[port.family][0] ?? '',
-  dst,
-  protocol: 'tcp',
-  dport,
-});
-
-// How much could have been found on a node: what is wrong with most of what could show it is wrong
-// with the node, and not with its Services one by one (rollup.ts).
-
-/** Names of Service ports by group. */
-type Counted = Map<string, Set<string>>;
+/** Keys of Service ports by coverage group. */
+export type CoveredPorts = Map<string, Set<string>>;
 
 export const proxiedPortKey = ({ name, protocol, family }: ProxiedPort): string =>
   `${name} ${protocol} ${family}`;
 
-/** Counts a frontend with those that could show what may differ from these fates. */
+const endpointCodes: readonly Code[] = [
+  'node-frontend-missing',
+  'node-frontend-blocked',
+  'node-endpoint-missing',
+  'node-endpoint-unexpected',
+  'node-policy-different',
+  'node-share-different',
+  'node-foreign-rule',
+  'node-endpoint-blocked',
+];
+
+/** Adds a frontend to the groups of differences that a packet with these outcomes can show. */
 export function addToCoverage(
-  asked: Counted,
-  fates: readonly ExpectedOutcome[],
-  frontend: Frontend,
+  covered: CoveredPorts,
+  outcomes: readonly ExpectedOutcome[],
+  { port, kind }: Frontend,
 ): void {
-  const { port, kind } = frontend;
-  const name = proxiedPortKey(port);
   const add = (code: Code): void => {
-    const key = coverageGroup(code, kind, port.family);
-    const known = asked.get(key);
-    if (known === undefined) asked.set(key, new Set([name]));
-    else known.add(name);
+    const group = coverageGroup(code, kind, port.family);
+    const ports = covered.get(group) ?? new Set();
+    covered.set(group, ports.add(proxiedPortKey(port)));
   };
-  for (const fate of fates) {
-    if (fate.kind === 'pass') continue;
-    if (fate.kind !== 'endpoints') {
+  for (const outcome of outcomes) {
+    if (outcome.kind === 'pass') continue;
+    if (outcome.kind !== 'endpoints') {
       add('node-reject-missing');
       continue;
     }
-    const own: readonly Code[] = [
-      'node-frontend-missing',
-      'node-frontend-blocked',
-      'node-endpoint-missing',
-      'node-endpoint-unexpected',
-      'node-policy-different',
-      'node-share-different',
-      'node-foreign-rule',
-      'node-endpoint-blocked',
-    ];
-    for (const code of own) add(code);
-    const marks = [...fate.endpoints.values()];
-    if (marks.includes(true)) add('node-masquerade-missing');
-    if (marks.includes(false)) add('node-masquerade-unexpected');
-    if (fate.affinitySeconds !== null) add('node-affinity-different');
+    endpointCodes.forEach(add);
+    const masqueraded = [...outcome.endpoints.values()];
+    if (masqueraded.includes(true)) add('node-masquerade-missing');
+    if (masqueraded.includes(false)) add('node-masquerade-unexpected');
+    if (outcome.affinitySeconds !== null) add('node-affinity-different');
   }
 }
 
-/** Counts what is as it must be with those that were asked for. */
-export function addServedToCoverage(
-  asked: Counted,
-  forwarding: Forwarding,
-  frontend: Frontend,
-  probes: readonly Probe[],
-): void {
-  for (const { packet } of probes)
-    addToCoverage(asked, forwarding.expect(packet).outcomes, frontend);
-}
-
-/** All that a node may be asked for. */
-export function fullCoverage(
-  forwarding: Forwarding,
-  node: Parameters<typeof probeSender>[1],
-): Coverage {
-  const asked: Counted = new Map();
+/** The coverage of a node whose frontends are all tested. */
+export function fullCoverage(forwarding: Forwarding, node: Node): Coverage {
+  const covered: CoveredPorts = new Map();
   const sender = probeSender(forwarding, node);
   for (const frontend of forwarding.frontends) {
-    addServedToCoverage(asked, forwarding, frontend, probesOf(sender, frontend));
+    for (const { packet } of probesOf(sender, frontend)) {
+      addToCoverage(covered, forwarding.expect(packet).outcomes, frontend);
+    }
   }
-  return asked;
+  return countPorts(covered);
 }
 
-/** How much the rules translate, by address family. */
-export function countTranslated(claims: readonly RuleFrontend[]): TranslationCounts {
-  const of = (wanted: string): number =>
-    claims.filter(({ family, translators }) => family === wanted && translators > 0).length;
-  return { IPv4: of('ip'), IPv6: of('ip6') };
+export const countPorts = (covered: CoveredPorts): Coverage =>
+  new Map([...covered].map(([group, { size }]) => [group, size]));
+
+/** How many frontends the rules translate, by address family. */
+export function countTranslated(frontends: readonly RuleFrontend[]): TranslationCounts {
+  const count = (wanted: string): number =>
+    frontends.filter(({ family, translators }) => family === wanted && translators > 0).length;
+  return { IPv4: count('ip'), IPv6: count('ip6') };
 }

@@ -1,20 +1,18 @@
-// How long nodes take to follow the cluster, from the readings of their rules.
+// Measures how long nodes take to follow the cluster, from the readings of their rules.
 //
-// Rules are read now and then, so that all that is known of the moment when they became right is
-// that it lies between two readings. Programming lag is told with both ends: from the arrival of a
-// slice or a Service it is at least the time to the last reading that was still wrong, and at most
-// that to the first which is right. Of several changes of one Service that a node has yet to
-// follow, the first counts. Changes that came and were followed between two readings count too;
-// without them, slow nodes alone would be measured.
+// Programming lag: a node follows a change between two readings, so a sample has two ends. From the
+// arrival of a slice or Service it is at least the time to the last reading that was still wrong,
+// and at most the time to the first one that is right. Of several changes of one Service that a
+// node has yet to follow, the first counts. Changes that arrive and are followed between two
+// readings count too; otherwise only slow nodes would be measured.
 //
-// Convergence lag is told of what was seen to differ because the expectation had left the node:
-// from when it did (stale.ts) to the first reading without the difference. Rules that somebody
-// spoiled and somebody repaired followed nothing, and are no sample.
+// Convergence lag: from the change after which the node diverged (staleness.ts) to the first
+// reading without the difference. A repair of broken rules follows no change and is no sample.
 //
-// Where the rules are those of the reading before, the node followed nothing: what differs no more
-// was taken back, and changes that came meanwhile asked nothing of it.
+// If the rules are equal to those of the last reading, the node followed nothing: differences ended
+// because a change was reverted, and other changes required nothing of the node.
 //
-// Left out: whether a change asks anything of a node whose rules did change. One that does not
+// Left out: whether a change requires anything of a node whose rules have changed. If not, it
 // counts as followed at once.
 
 import type { Key } from '../../model/objects.ts';
@@ -24,30 +22,30 @@ import { operationOf } from '../service/reconcile.ts';
 import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
 import type { NodeAudit } from './audit-node.ts';
-import { isAt } from './audit-node.ts';
+import { concernsAddress } from './audit-node.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import type { ObservedNode } from './staleness.ts';
 import { divergedAt, servicesOfDifference } from './staleness.ts';
 
-/** A change that a node followed; seconds. */
+/** A change that a node followed; bounds of the lag in seconds. */
 export interface ProgrammedChange {
   readonly service: Key;
   readonly least: number;
   readonly most: number;
 }
 
-/** What is known of one node's way behind the changes. */
+/** How far a node has followed the changes. */
 export interface ProgrammingState {
-  /** Up to which change of the cluster it was looked at. */
+  /** The revision of the proxy cache that the last reading covers. */
   revision: number;
-  /** The last reading; null: there was none. */
+  /** The last reading, Unix seconds; null if there is none. */
   at: number | null;
-  /** Services whose change it has yet to follow, and when that arrived. */
+  /** When the first change arrived that the node has yet to follow, by Service. */
   readonly late: Map<Key, number>;
 }
 
-/** Services that one node may be late with; further ones are not measured. */
-const mostLate = 1024;
+/** Further late Services of a node are not measured. */
+const maxLate = 1024;
 
 export const newProgrammingState = (): ProgrammingState => ({
   revision: 0,
@@ -55,31 +53,31 @@ export const newProgrammingState = (): ProgrammingState => ({
   late: new Map(),
 });
 
-/** Begins anew: nothing is known of the node's rules any more. */
-export function resetProgrammingState(following: ProgrammingState): void {
-  following.at = null;
-  following.late.clear();
+/** Starts again after the node's rules were unknown. */
+export function resetProgrammingState(state: ProgrammingState): void {
+  state.at = null;
+  state.late.clear();
 }
 
-/** The changes that a node followed, whose rules were read `at` and differ for these Services. */
-function followed(
-  { following, isSame }: Read,
+/** The changes that the node has followed by the reading `at`. */
+function followedChanges(
+  { programming, isSame }: TrackedReadings,
   proxied: ProxyCache,
   at: number,
-  differing: ReadonlySet<Key>,
+  differing: ReadonlyMap<Key, unknown>,
 ): ProgrammedChange[] {
-  const { late, at: before } = following;
-  following.at = at;
+  const { late, at: before } = programming;
+  programming.at = at;
   if (before === null) {
-    // What was told before the first reading is not known to be late.
-    following.revision = proxied.revision();
+    // It is unknown whether the node is late with earlier changes.
+    programming.revision = proxied.revision();
     return [];
   }
-  for (const change of proxied.changesSince(following.revision)) {
-    // Rules that were read before a change tell nothing of it.
+  for (const change of proxied.changesSince(programming.revision)) {
+    // Rules that were read before a change show nothing about it.
     if (change.at > at) break;
-    following.revision = change.revision;
-    if (!late.has(change.key) && late.size < mostLate) late.set(change.key, change.at);
+    programming.revision = change.revision;
+    if (!late.has(change.key) && late.size < maxLate) late.set(change.key, change.at);
   }
   const done = [...late].filter(([key]) => !differing.has(key));
   for (const [key] of done) late.delete(key);
@@ -91,118 +89,120 @@ function followed(
   }));
 }
 
-/** What a reading of a node's rules tells. */
+/** What one reading of a node's rules shows. */
 export interface NodeReading {
   readonly node: string;
   readonly at: number;
-  /** When they were read before; null: they were not, or could not be. */
+  /** The reading before; null if there is none or it failed. */
   readonly before: number | null;
   /**
-   * Whether the rules differ from what this Service wants at these addresses, or at all; null: that
-   * is not known.
+   * Whether the rules differ from what this Service needs at these addresses; null if that is not
+   * known.
    */
   readonly differs: ((service: Key, addresses: readonly string[]) => boolean) | null;
-  /** Changes that it followed since the reading before. */
+  /** Changes that the node followed since the reading before. */
   readonly programmed: readonly ProgrammedChange[];
 }
 
-/** The clock of one difference. */
+/** Since when a difference is known. */
 export interface DifferenceClock {
   /** The last dump without the difference, and the first with it. */
   readonly before: number;
   readonly since: number;
-  readonly lag: Lag | null;
+  /** null if no change of the cluster caused the difference. */
+  readonly lag: ConvergenceStart | null;
 }
 
-/** What is measured when a difference ends; null: no change of the input made it. */
-interface Lag {
-  /** When the expectation left the node. */
-  readonly left: number;
+interface ConvergenceStart {
+  readonly divergedAt: number;
   readonly service: Key;
   readonly operation: Operation;
 }
 
-/** What is kept of a node between readings. */
-interface Read {
+/** The part of a node's state that is compared with the next reading. */
+interface TrackedReadings {
   readonly name: string;
-  /** The last reading. */
+  /** The last reading; null if there is none. */
   readonly at: number | null;
   readonly clocks: Map<string, DifferenceClock>;
-  readonly following: ProgrammingState;
-  /** The rules are those of that reading. */
+  readonly programming: ProgrammingState;
+  /** The rules are those of the last reading. */
   readonly isSame: boolean;
 }
 
-interface Seen {
-  readonly observed: NodeAudit;
-  readonly observer: ObservedNode;
+interface CurrentReading {
+  readonly audit: NodeAudit;
+  readonly observed: ObservedNode;
 }
 
-/** Starts and ends the clocks of differences; a Service's that ended alike are one sample. */
+/** Starts and ends the clocks of differences; one sample for each Service and operation. */
 export function updateClocks(
-  { clocks, name, at: before, isSame }: Read,
-  { observed, observer }: Seen,
+  { clocks, name, at: before, isSame }: TrackedReadings,
+  { audit, observed }: CurrentReading,
   at: number,
 ): ConvergenceSample[] {
   const found = new Map<string, PacketDifference | null>();
-  for (const one of observed.differences) found.set(differenceKey(one), one);
-  for (const { code } of observed.others) found.set(code, null);
-  const ended = new Map<string, Lag>();
+  for (const difference of audit.differences) found.set(differenceKey(difference), difference);
+  for (const { code } of audit.others) found.set(code, null);
+  const ended = new Map<string, ConvergenceStart>();
   for (const [key, { lag }] of clocks) {
     if (found.has(key)) continue;
     clocks.delete(key);
     if (lag === null || isSame) continue;
-    const of = `${lag.service} ${lag.operation}`;
-    if (lag.left < (ended.get(of)?.left ?? Infinity)) ended.set(of, lag);
+    const group = `${lag.service} ${lag.operation}`;
+    if (lag.divergedAt < (ended.get(group)?.divergedAt ?? Infinity)) ended.set(group, lag);
   }
-  for (const [key, one] of found) {
-    if (clocks.has(key)) continue;
-    const lag = one === null ? null : lagOf(observer, one);
-    // It may be the latest change that made it so, which may be newer than what is seen.
-    const changed = one === null ? -Infinity : changedAt(observer.proxied, one);
-    const [known, since] = [Math.max(before ?? at, changed), Math.max(at, changed)];
-    clocks.set(key, { before: known, since, lag });
+  for (const [key, difference] of found) {
+    if (!clocks.has(key)) clocks.set(key, newClock(observed, difference, before ?? at, at));
   }
-  return [...ended.values()].map(({ left, service: key, operation }) => {
+  return [...ended.values()].map(({ divergedAt, service: key, operation }) => {
     const [namespace = '', service = ''] = key.split('/');
-    const seconds = Math.max(0, at - left);
+    const seconds = Math.max(0, at - divergedAt);
     return { output: 'node', operation, namespace, service, node: name, seconds, at };
   });
 }
 
-/** When the Service that it is about last changed; -Infinity: it did not since all is known. */
-function changedAt(proxied: ProxyCache, one: PacketDifference): number {
-  const [service] = servicesOfDifference(proxied, one);
-  const past = service === undefined ? undefined : proxied.past.get(service);
-  return past?.at(-1)?.until ?? -Infinity;
+function newClock(
+  observed: ObservedNode,
+  difference: PacketDifference | null,
+  before: number,
+  at: number,
+): DifferenceClock {
+  if (difference === null) return { before, since: at, lag: null };
+  const { proxied } = observed;
+  const [service] = servicesOfDifference(proxied, difference);
+  if (service === undefined) return { before, since: at, lag: null };
+  // The latest change may have caused the difference, and be newer than the rules.
+  const changed = proxied.past.get(service)?.at(-1)?.until ?? -Infinity;
+  const diverged = difference.harmless ? null : divergedAt(observed, service);
+  return {
+    before: Math.max(before, changed),
+    since: Math.max(at, changed),
+    lag:
+      diverged === null
+        ? null
+        : { divergedAt: diverged, service, operation: operationOf(difference.code) },
+  };
 }
 
-function lagOf(observer: ObservedNode, one: PacketDifference): Lag | null {
-  const [service] = one.harmless ? [] : servicesOfDifference(observer.proxied, one);
-  const left = service === undefined ? null : divergedAt(observer, service);
-  if (service === undefined || left === null) return null;
-  return { left, service, operation: operationOf(one.code) };
-}
-
-/** What the reading shows of each Service. */
+/** Evaluates a reading for each Service. */
 export function readingOf(
-  read: Read,
-  { observed, observer: { proxied } }: Seen,
+  state: TrackedReadings,
+  { audit, observed: { proxied } }: CurrentReading,
   at: number,
 ): NodeReading {
   const wrong = new Map<Key, PacketDifference[]>();
-  for (const one of observed.differences) {
-    if (one.harmless) continue;
-    for (const key of servicesOfDifference(proxied, one)) {
+  for (const difference of audit.differences) {
+    if (difference.harmless) continue;
+    for (const key of servicesOfDifference(proxied, difference)) {
       const known = wrong.get(key);
-      if (known === undefined) wrong.set(key, [one]);
-      else known.push(one);
+      if (known === undefined) wrong.set(key, [difference]);
+      else known.push(difference);
     }
   }
-  const { name: node } = read;
-  const before = read.following.at;
-  const programmed = followed(read, proxied, at, new Set(wrong.keys()));
+  const before = state.programming.at;
+  const programmed = followedChanges(state, proxied, at, wrong);
   const differs = (service: Key, addresses: readonly string[]): boolean =>
-    wrong.get(service)?.some((one) => isAt(one, addresses)) === true;
-  return { node, at, before, differs, programmed };
+    wrong.get(service)?.some((it) => concernsAddress(it, addresses)) === true;
+  return { node: state.name, at, before, differs, programmed };
 }

@@ -1,99 +1,100 @@
-// What kube-proxies are told of each Service, now and in the past: the Service and the slices that
-// name it. The past is kept so that rules which are no longer right can be recognized as those of
-// an earlier moment, which tells since when a node is not kept up to date.
+// Caches what kube-proxies watch, by Service: the Service and the EndpointSlices that name it, now
+// and in earlier versions. Rules that match an earlier version show since when a node is stale.
 //
-// Objects never change, so that the past costs what has changed since. It is bounded: of a Service
-// the last versions, and of all Services those that changed last.
+// Objects are immutable, so a version costs only what has changed. Bounds: the last versions of a
+// Service, and the Services that changed last.
 
 import type { Change, EndpointSlice, Key, Service, Listers } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { slicesByService } from '../../shadow/forwarding.ts';
 
-/** A Service as it was until then; null: there was none. */
+/** A Service and its slices as they were until a moment. */
 export interface ServiceVersion {
+  /** null if the Service did not exist. */
   readonly service: Service | null;
   readonly slices: readonly EndpointSlice[];
   /** Unix seconds. */
   readonly until: number;
 }
 
-/** That something changed of what is told of a Service. */
+/** A change of a Service or one of its slices. */
 export interface ServiceChange {
   readonly key: Key;
   /** Unix seconds. */
   readonly at: number;
-  /** The revision that it made. */
+  /** The revision after the change. */
   readonly revision: number;
 }
 
 export interface ProxyCache {
   readonly services: ReadonlyMap<Key, Service>;
   readonly slices: ReadonlyMap<Key, readonly EndpointSlice[]>;
-  /** Services that have a past, by key: oldest first. */
+  /** Earlier versions of Services that have changed, oldest first. */
   readonly past: ReadonlyMap<Key, readonly ServiceVersion[]>;
-  /** Becomes another number whenever something changes. */
+  /** Grows by one with every change. */
   revision(): number;
-  /** Changes after a revision, oldest first; of very many, the last. */
+  /** Changes after a revision, oldest first, as far as they are cached. */
   changesSince(revision: number): Iterable<ServiceChange>;
-  /** Takes in one change, which the snapshot already holds. */
+  /** Services that changed after a revision; null if not all of these changes are cached. */
+  changedSince(revision: number): ReadonlySet<Key> | null;
+  /** Applies one change, which the listers already contain. */
   apply(change: Change): void;
 }
 
-const bounds = { versions: 64, services: 4096, changes: 65_536 };
+const limits = { versions: 64, services: 4096, changes: 65_536 };
 
-/** Begins with what the snapshot holds, and without a past. */
+/** Starts with the listers' objects, without earlier versions. */
 export function createProxyCache(listers: Listers): ProxyCache {
   const slices = new Map(slicesByService(listers.slices.values()));
   const past = new Map<Key, ServiceVersion[]>();
   let revision = 0;
   let changes: ServiceChange[] = [];
-  const note = (key: Key, service: Service | null, until: number): void => {
+  const addVersion = (key: Key, service: Service | null, until: number): void => {
     revision++;
     changes.push({ key, at: until, revision });
-    if (changes.length > 2 * bounds.changes) changes = changes.slice(-bounds.changes);
-    const known = past.get(key) ?? [];
-    // What changed last comes last.
+    if (changes.length > 2 * limits.changes) changes = changes.slice(-limits.changes);
+    const versions = past.get(key) ?? [];
+    // The map is in the order of the last changes.
     past.delete(key);
-    past.set(key, known);
-    known.push({ service, slices: slices.get(key) ?? [], until });
-    if (known.length > bounds.versions) known.shift();
+    past.set(key, versions);
+    versions.push({ service, slices: slices.get(key) ?? [], until });
+    if (versions.length > limits.versions) versions.shift();
     const [oldest] = past.keys();
-    if (past.size > bounds.services && oldest !== undefined) past.delete(oldest);
+    if (past.size > limits.services && oldest !== undefined) past.delete(oldest);
   };
+  const changesSince = (after: number): Iterable<ServiceChange> =>
+    changes.slice(Math.max(0, after - (revision - changes.length)));
   return {
     services: listers.services,
     slices,
     past,
     revision: () => revision,
-    *changesSince(after) {
-      // Each change makes one revision.
-      const missed = revision - changes.length;
-      for (let index = Math.max(0, after - missed); index < changes.length; index++) {
-        const change = changes[index];
-        if (change !== undefined) yield change;
-      }
+    changesSince,
+    changedSince(after) {
+      if (after < revision - changes.length) return null;
+      return new Set([...changesSince(after)].map(({ key }) => key));
     },
     apply({ resource, before, after, at }) {
       if (resource === 'services') {
         const object = after ?? before;
-        if (object !== null) note(object.key, before as Service | null, at);
+        if (object !== null) addVersion(object.key, before as Service | null, at);
       }
       if (resource !== 'endpointslices') return;
       const [old, now] = [before as EndpointSlice | null, after as EndpointSlice | null];
-      const keys = new Set([old, now].flatMap((slice) => (slice === null ? [] : keyOf(slice))));
-      for (const key of keys) {
-        note(key, listers.services.get(key) ?? null, at);
-        const others = (slices.get(key) ?? []).filter((slice) => slice !== old);
-        const own = now !== null && keyOf(now).includes(key) ? [...others, now] : others;
-        if (own.length === 0) slices.delete(key);
-        else slices.set(key, own);
+      for (const key of new Set([serviceKey(old), serviceKey(now)])) {
+        if (key === null) continue;
+        addVersion(key, listers.services.get(key) ?? null, at);
+        const list = (slices.get(key) ?? []).filter((slice) => slice !== old);
+        if (now !== null && serviceKey(now) === key) list.push(now);
+        if (list.length === 0) slices.delete(key);
+        else slices.set(key, list);
       }
     },
   };
 }
 
-/** The Service that a slice names; none: it names none. */
-function keyOf({ namespace, labels }: EndpointSlice): readonly Key[] {
-  const service = labels[label.serviceName] ?? '';
-  return service === '' ? [] : [`${namespace}/${service}`];
+/** The Service that a slice names; null if it names none. */
+function serviceKey(slice: EndpointSlice | null): Key | null {
+  const service = slice?.labels[label.serviceName] ?? '';
+  return slice === null || service === '' ? null : `${slice.namespace}/${service}`;
 }

@@ -1,9 +1,14 @@
-// Rules that were right once. Where a node differs from what is expected now, what was expected
-// earlier is tried: if the node does exactly that, it is known when the expectation went on without
-// it. Is that so, and has nothing that changed since come to the node, then it is the node that is
-// left behind, with one cause, and not its Services one by one.
+// Compares the rules of a node with earlier versions of Services.
 //
-// Left out: Nodes as they were. Their zones and addresses hardly change.
+// A node that does what an earlier version expected diverged when that version ended. If no later
+// change has reached the node either, the node is stale: one cause, not one finding per Service.
+//
+// Reports of a node may be far apart, and a Service may change back and forth between them. A
+// difference has therefore persisted only since the last version that does not show it with the
+// rules as they are now.
+//
+// Left out: earlier versions of Nodes, whose zones and addresses hardly change; and what a node did
+// between two readings.
 
 import type { EndpointSlice, Key, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
@@ -13,88 +18,90 @@ import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
 import { auditNode, isServedAsExpected } from './audit-node.ts';
 import type { NodeInput } from './node-behavior.ts';
-import type { ServiceVersion, ProxyCache } from './proxy-cache.ts';
+import type { ProxyCache, ServiceVersion } from './proxy-cache.ts';
 
-/** One node with its rules, and what is known of its past as long as they stand. */
+/** One node with its rules, and the divergences of its Services. */
 export interface ObservedNode extends Pick<NodeInput, 'node' | 'rules'> {
   readonly config: ProxyConfig;
   readonly proxied: ProxyCache;
-  /** When the expectation left what the node does, by Service; null: it never was so. */
-  readonly left: Map<Key, Divergence>;
+  /** By Service; valid while the rules stay the same. */
+  readonly divergences: Map<Key, Divergence>;
 }
 
-/** When the expectation left what the node does, and up to when that was tried. */
+/** The first change of a Service that did not reach the node; Unix seconds. */
 export interface Divergence {
+  /** null if the rules match no cached version. */
   readonly at: number | null;
-  readonly tried: number;
+  /** Versions up to this moment were compared. */
+  readonly comparedUntil: number;
 }
 
 export interface NodeStaleness {
-  /** The first change that did not come to the node, Unix seconds. */
+  /** The first change that did not reach the node, Unix seconds. */
   readonly since: number;
   readonly services: ReadonlySet<Key>;
 }
 
 /**
- * Whether the node is left behind. `standing` are its differences that have stood for long enough,
- * `differing` names all Services that differ at all.
+ * Since when the node is stale; null if it is not. `settled` are its differences past the settle
+ * window, `differing` all Services that differ.
  */
 export function staleness(
-  observer: ObservedNode,
-  standing: readonly PacketDifference[],
+  observed: ObservedNode,
+  settled: readonly PacketDifference[],
   differing: ReadonlySet<Key>,
 ): NodeStaleness | null {
   const services = new Set<Key>();
   let since = Infinity;
-  for (const key of new Set(
-    standing.flatMap((one) => servicesOfDifference(observer.proxied, one)),
-  )) {
-    const left = divergedAt(observer, key);
-    if (left === null) continue;
+  for (const key of new Set(settled.flatMap((it) => servicesOfDifference(observed.proxied, it)))) {
+    const at = divergedAt(observed, key);
+    if (at === null) continue;
     services.add(key);
-    since = Math.min(since, left);
+    since = Math.min(since, at);
   }
-  if (services.size === 0 || isAlive(observer, since, differing)) return null;
+  if (services.size === 0 || hasFollowedSince(observed, since, differing)) return null;
   return { since, services };
 }
 
-/** The Service that a difference is about, also where it is gone; none: it never was. */
+/** The Service of a difference, even if it no longer exists; empty if it never did. */
 export function servicesOfDifference(
   { past, services }: ProxyCache,
   { port, frontend }: PacketDifference,
 ): readonly Key[] {
   if (port !== null) return [`${port.namespace}/${port.service}`];
+  const [address] = frontend.split(/:(?=\d+\/)/);
   for (const [key, versions] of past) {
     const service = services.has(key) ? null : versions.findLast(({ service }) => service)?.service;
     const addresses = [...(service?.clusterIPs ?? []), service?.clusterIP];
-    const [address] = frontend.split(/:(?=\d+\/)/);
-    if (addresses.some((one) => one === address || `[${one ?? ''}]` === address)) return [key];
+    if (addresses.some((ip) => ip === address || `[${ip ?? ''}]` === address)) return [key];
   }
   return [];
 }
 
-/**
- * Notes that the rules are those of a moment at which the Service was as expected: the next change
- * of it is the one that did not come.
- */
-export function noteConforming({ left, proxied }: ObservedNode, key: Key, at: number): void {
-  const next = proxied.past.get(key)?.find(({ until }) => until > at);
-  if (next !== undefined) left.set(key, { at: next.until, tried: next.until });
+/** Notes that the rules matched a Service at a moment, so that its next change diverged. */
+export function noteConforming(
+  { divergences, proxied }: ObservedNode,
+  key: Key,
+  moment: number,
+): void {
+  const next = proxied.past.get(key)?.find(({ until }) => until > moment);
+  if (next !== undefined) divergences.set(key, { at: next.until, comparedUntil: next.until });
 }
 
-/** When the expectation of a Service left what the node does; null: not within what is kept. */
-export function divergedAt(observer: ObservedNode, key: Key): number | null {
-  const { at = null, tried = -Infinity } = observer.left.get(key) ?? {};
-  const past = observer.proxied.past.get(key) ?? [];
-  const last = past.at(-1)?.until ?? tried;
-  if (at !== null || last <= tried) return at;
-  const left = past.findLast((one) => one.until > tried && does(observer, key, one));
-  observer.left.set(key, { at: left?.until ?? null, tried: last });
-  return left?.until ?? null;
+/** When a Service diverged from the rules; null if the rules match no cached version. */
+export function divergedAt(observed: ObservedNode, key: Key): number | null {
+  const { at = null, comparedUntil = -Infinity } = observed.divergences.get(key) ?? {};
+  const versions = observed.proxied.past.get(key) ?? [];
+  const last = versions.at(-1)?.until ?? comparedUntil;
+  if (at !== null || last <= comparedUntil) return at;
+  const matched = versions.findLast((it) => it.until > comparedUntil && matches(observed, key, it));
+  const found = matched?.until ?? null;
+  observed.divergences.set(key, { at: found, comparedUntil: last });
+  return found;
 }
 
-/** What must be done on the node for one Service, were it so. */
-function forwardingAt(
+/** The forwarding that the node needs for one version of one Service. */
+function forwardingFor(
   { node, config, rules }: ObservedNode,
   key: Key,
   service: Service | null,
@@ -104,63 +111,58 @@ function forwardingAt(
   return expectedForwarding(services, new Map([[key, slices]]), node, config, rules.localAddresses);
 }
 
-/** Whether the node does what was expected of this Service at an earlier time. */
-function does(observer: ObservedNode, key: Key, { service, slices }: ServiceVersion): boolean {
-  const { node, rules, proxied } = observer;
-  const then = forwardingAt(observer, key, service, slices);
+/** Whether the rules do what an earlier version expected, and do not serve newer frontends. */
+function matches(observed: ObservedNode, key: Key, { service, slices }: ServiceVersion): boolean {
+  const { node, rules, proxied } = observed;
+  const then = forwardingFor(observed, key, service, slices);
   if (!isServedAsExpected({ node, rules, forwarding: then })) return false;
-  // What is new must not be served yet.
-  const { services, slices: bySlices } = proxied;
-  const now = forwardingAt(observer, key, services.get(key) ?? null, bySlices.get(key) ?? []);
-  const old = new Set(then.frontends.map(placeOf));
-  const frontends = now.frontends.filter((one) => !old.has(placeOf(one)));
+  const current = proxied.services.get(key) ?? null;
+  const now = forwardingFor(observed, key, current, proxied.slices.get(key) ?? []);
+  const old = new Set(then.frontends.map(frontendKey));
+  const frontends = now.frontends.filter((frontend) => !old.has(frontendKey(frontend)));
   return isServedAsExpected({ node, rules, forwarding: { ...then, frontends } });
 }
 
-const placeOf = ({ address, protocol, dport }: Frontend): string =>
+const frontendKey = ({ address, protocol, dport }: Frontend): string =>
   `${address} ${protocol} ${String(dport)}`;
 
-/** Whether something that changed after this moment has come to the node. */
-function isAlive(observer: ObservedNode, since: number, differing: ReadonlySet<Key>): boolean {
-  for (const [key, versions] of observer.proxied.past) {
-    if (differing.has(key)) continue;
+/** Whether a change after this moment has reached the node. */
+function hasFollowedSince(
+  observed: ObservedNode,
+  since: number,
+  differing: ReadonlySet<Key>,
+): boolean {
+  return [...observed.proxied.past].some(([key, versions]) => {
+    if (differing.has(key)) return false;
     const then = versions.find(({ until }) => until > since);
-    if (then !== undefined && !does(observer, key, then)) return true;
-  }
-  return false;
+    return then !== undefined && !matches(observed, key, then);
+  });
 }
 
-// Whether a difference was one all the time. Reports of a node may be far apart, and a Service may
-// change to and fro between them: then what differs now differed the last time, too, and was in
-// order meanwhile. So each version that the Service has had since is held against the rules as they
-// are now; the last of them that does not show the difference began it.
-//
-// Left out: what a node did meanwhile, of which nobody knows.
-
 /**
- * A function that tells until when a difference of a Service was none, since this moment; null: it
- * was one by all versions of the Service.
+ * Returns a function that finds since when a difference of a Service has persisted, not before
+ * `since`. null if every version since then shows it.
  */
 export function persistedSince(
-  observer: ObservedNode,
+  observed: ObservedNode,
 ): (service: Key, difference: string, since: number) => number | null {
-  const known = new Map<ServiceVersion, ReadonlySet<string>>();
-  const keysAt = (service: Key, past: ServiceVersion): ReadonlySet<string> => {
-    const before = known.get(past);
-    if (before !== undefined) return before;
-    const { node, rules } = observer;
-    const forwarding = forwardingAt(observer, service, past.service, past.slices);
-    // What no Service claims is no affair of one Service.
-    const seen = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } });
-    const keys = new Set(seen.differences.map(differenceKey));
-    known.set(past, keys);
+  const cached = new Map<ServiceVersion, ReadonlySet<string>>();
+  const keysAt = (service: Key, version: ServiceVersion): ReadonlySet<string> => {
+    const known = cached.get(version);
+    if (known !== undefined) return known;
+    const { node, rules } = observed;
+    const forwarding = forwardingFor(observed, service, version.service, version.slices);
+    // Frontends that no Service has do not depend on one Service.
+    const audit = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } });
+    const keys = new Set(audit.differences.map(differenceKey));
+    cached.set(version, keys);
     return keys;
   };
   return (service, difference, since) => {
     if (difference.endsWith(' claim')) return null;
-    const versions = observer.proxied.past.get(service) ?? [];
+    const versions = observed.proxied.past.get(service) ?? [];
     const last = versions.findLast(
-      (past) => past.until > since && !keysAt(service, past).has(difference),
+      (version) => version.until > since && !keysAt(service, version).has(difference),
     );
     return last?.until ?? null;
   };

@@ -1,13 +1,13 @@
-// The verdicts on all Service ports of a node. Nodes of a cluster have the same ports and nearly
-// always the same verdicts, so both are held once, however many nodes there are.
+// The verdicts on all Service ports of a node. Nodes with the same ports share one list of conform
+// verdicts.
 
-import type { Forwarding } from '../../shadow/forwarding.ts';
+import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { UnknownReason, NodeUnknownReason, Verdict } from '../finding/verdicts.ts';
 import { proxiedPortKey } from './probes.ts';
 
-/** One Service port on one node. */
+/** The verdict on one Service port at one node. */
 export interface NodeVerdict {
-  /** Name, protocol and family; '' for all of the node. */
+  /** Name, protocol and family; '' for the whole node. */
   readonly port: string;
   readonly namespace: string;
   readonly verdict: Verdict;
@@ -15,57 +15,35 @@ export interface NodeVerdict {
   readonly reason: UnknownReason | null;
 }
 
-/** A Service port, as verdicts name it. */
-export type PortName = Pick<NodeVerdict, 'port' | 'namespace'> & {
-  readonly family: 'IPv4' | 'IPv6';
-};
-
-/** A function that names the ports of a node, as those of the one before it where they are. */
-export function createPortNames(): (forwarding: Forwarding) => readonly PortName[] {
-  let last: readonly PortName[] = [];
-  return ({ ports }) => {
-    const isSame = (one: PortName, at: number): boolean => {
-      const port = ports[at];
-      return port !== undefined && proxiedPortKey(port) === one.port;
-    };
-    if (ports.length !== last.length || !last.every(isSame)) {
-      last = ports.map((port) => {
-        return { port: proxiedPortKey(port), namespace: port.namespace, family: port.family };
-      });
-    }
-    return last;
-  };
-}
-
-/** The ports that are not conform, by name. */
-export interface Ported {
+/** The keys of ports that are not conform. */
+export interface PortKeys {
   readonly different: ReadonlySet<string>;
   readonly pending: ReadonlySet<string>;
   readonly unknown: ReadonlySet<string>;
 }
 
-const conform = new WeakMap<readonly PortName[], readonly NodeVerdict[]>();
+export const conformVerdicts = (ports: readonly ProxiedPort[]): readonly NodeVerdict[] =>
+  ports.map((port) => {
+    const { namespace } = port;
+    return { port: proxiedPortKey(port), namespace, verdict: 'conform', reason: null };
+  });
 
-/** `families` are those of which the rules are known. */
+/** Replaces the conform verdicts that do not apply. `families`: those whose rules are known. */
 export function portVerdicts(
-  ports: readonly PortName[],
+  conform: readonly NodeVerdict[],
   families: ReadonlySet<string>,
-  ported: Ported,
+  { different, pending, unknown }: PortKeys,
 ): readonly NodeVerdict[] {
-  const { different, pending, unknown } = ported;
-  const isQuiet = different.size + pending.size + unknown.size === 0 && families.size === 2;
-  const known = isQuiet ? conform.get(ports) : undefined;
-  if (known !== undefined) return known;
-  const verdictOn = (port: string, family: string): [Verdict, NodeUnknownReason | null] => {
+  if (different.size + pending.size + unknown.size === 0 && families.size === 2) return conform;
+  const verdictOn = (port: string): [Verdict, NodeUnknownReason | null] => {
+    const family = port.slice(port.lastIndexOf(' ') + 1);
     if (!families.has(family)) return ['unknown', 'rules-not-known'];
     if (different.has(port)) return ['different', null];
     if (pending.has(port)) return ['pending', null];
     return unknown.has(port) ? ['unknown', 'rules-not-understood'] : ['conform', null];
   };
-  const verdicts = ports.map(({ port, namespace, family }) => {
-    const [verdict, reason] = verdictOn(port, family);
-    return { port, namespace, verdict, reason };
+  return conform.map((entry) => {
+    const [verdict, reason] = verdictOn(entry.port);
+    return verdict === 'conform' ? entry : { ...entry, verdict, reason };
   });
-  if (isQuiet) conform.set(ports, verdicts);
-  return verdicts;
 }

@@ -1,4 +1,4 @@
-// One cause, one finding.
+// One finding for each cause.
 
 import { describe, expect, test } from 'vitest';
 
@@ -37,10 +37,9 @@ function difference(
 
 const claims = { IPv4: 100, IPv6: 100 };
 
-/** As if so many Services had been asked for everything. */
-function asked(count: number, ...codes: readonly Code[]): Coverage {
-  const names = new Set(times(count, (n) => `shop/web-${n}`));
-  return new Map(codes.map((code) => [coverageGroup(code, 'cluster IP', 'IPv4'), names]));
+/** This many tested Services for each code. */
+function coverageOf(count: number, ...codes: readonly Code[]): Coverage {
+  return new Map(codes.map((code) => [coverageGroup(code, 'cluster IP', 'IPv4'), count]));
 }
 
 const codesOf = (differences: PacketDifference[], all: Coverage, counted = claims): string[] =>
@@ -54,11 +53,11 @@ const missing = (count: number, more: Partial<PacketDifference> = {}) =>
   );
 
 describe('rollUp', () => {
-  test('nothing', () => {
-    expect(codesOf([], asked(9))).toEqual([]);
+  test('makes no finding of no difference', () => {
+    expect(codesOf([], coverageOf(9))).toEqual([]);
   });
 
-  test('a finding for each Service port, under the worst of its codes', () => {
+  test('makes one finding for each Service port, with its worst code', () => {
     const differences = [
       difference('web', 'node-share-different'),
       difference('web', 'node-endpoint-unexpected', { origin: 'a pod of the node' }),
@@ -67,7 +66,7 @@ describe('rollUp', () => {
     const findings = aggregateFindings(
       'node-a',
       differences,
-      asked(9, 'node-share-different'),
+      coverageOf(9, 'node-share-different'),
       claims,
     );
     expect(findings.map(({ code, port }) => `${code} ${port}`)).toEqual([
@@ -78,21 +77,21 @@ describe('rollUp', () => {
     expect(findings[0]?.object).toBe('10.96.0.1:80/tcp from a pod of the node and 1 more way');
   });
 
-  test('most of those asked are the node’s', () => {
-    const all = asked(9, 'node-frontend-missing');
+  test('makes one node-wide finding of most tested ports', () => {
+    const all = coverageOf(9, 'node-frontend-missing');
     expect(codesOf(missing(5), all)).toEqual(['node-rules-unreachable']);
     expect(codesOf(missing(5), all, { IPv4: 0, IPv6: 100 })).toEqual(['node-rules-flushed']);
     expect(codesOf(missing(5, { untranslated: false }), all)).toEqual(['node-rules-different']);
   });
 
-  test('fewer are not, and two are never most', () => {
-    expect(codesOf(missing(3), asked(9, 'node-frontend-missing'))).toHaveLength(3);
-    expect(codesOf(missing(2), asked(2, 'node-frontend-missing'))).toHaveLength(2);
+  test('makes no node-wide finding of fewer ports, nor of two', () => {
+    expect(codesOf(missing(3), coverageOf(9, 'node-frontend-missing'))).toHaveLength(3);
+    expect(codesOf(missing(2), coverageOf(2, 'node-frontend-missing'))).toHaveLength(2);
   });
 
-  test('rules that are gone explain everything, others what they have in common', () => {
+  test('missing rules explain all differences, other causes those with their code', () => {
     const other = difference('api', 'node-affinity-different');
-    const all = asked(5, 'node-frontend-missing', 'node-masquerade-missing');
+    const all = coverageOf(5, 'node-frontend-missing', 'node-masquerade-missing');
     expect(codesOf([...missing(5), other], all)).toEqual(['node-rules-unreachable']);
     const marks = times(5, (n) => difference(`web-${n}`, 'node-masquerade-missing'));
     expect(codesOf([...marks, other], all)).toEqual([
@@ -101,35 +100,40 @@ describe('rollUp', () => {
     ]);
   });
 
-  test('several Services in an old state are one stale node', () => {
+  test('makes one stale node of several Services in an earlier state', () => {
     const old: Code[] = [
       'node-endpoint-missing',
       'node-endpoint-unexpected',
       'node-reject-missing',
     ];
     const differences = old.map((code, n) => difference(`web-${n}`, code));
-    expect(codesOf(differences, asked(99, ...old))).toHaveLength(3);
+    expect(codesOf(differences, coverageOf(99, ...old))).toHaveLength(3);
     const gone = difference('', 'node-frontend-unexpected', { port: null, frontend: 'x' });
-    expect(codesOf([...differences, gone], asked(99, ...old))).toEqual(['node-rules-stale']);
+    expect(codesOf([...differences, gone], coverageOf(99, ...old))).toEqual(['node-rules-stale']);
   });
 
-  test('one foreign rule for most is one finding that names it', () => {
+  test('names the one foreign rule of most ports', () => {
     const rule = '-A PREROUTING -j DROP';
     const differences = times(6, (n) => difference(`web-${n}`, 'node-foreign-rule', { rule }));
     const findings = aggregateFindings(
       'node-a',
       differences,
-      asked(9, 'node-foreign-rule'),
+      coverageOf(9, 'node-foreign-rule'),
       claims,
     );
     expect(findings).toMatchObject([{ code: 'node-foreign-rule', service: '', rule }]);
   });
 
-  test('what harms nobody is information, and no part of what is wrong for most', () => {
+  test('harmless differences are information and not node-wide', () => {
     const harmless = times(5, (n) =>
       difference(`web-${n}`, 'node-reject-missing', { harmless: true }),
     );
-    const findings = aggregateFindings('node-a', harmless, asked(5, 'node-reject-missing'), claims);
+    const findings = aggregateFindings(
+      'node-a',
+      harmless,
+      coverageOf(5, 'node-reject-missing'),
+      claims,
+    );
     expect(findings.map(({ severity }) => severity)).toEqual(times(5, () => 'info'));
   });
 });

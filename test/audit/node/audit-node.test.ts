@@ -1,25 +1,25 @@
-// What changes in the cluster and not on the node is found at the Service that changed. That nodes
-// as real kube-proxies left them are clean, and that broken ones are found out, is held by
-// test/nodes/walk.test.ts for all recordings.
+// A change of the cluster that does not reach a node is found at the Service that changed, and a
+// trace agrees with the audit. test/nodes/walk.test.ts audits all recordings, sound and broken.
 
 import { join } from 'node:path';
-
-import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-
-import { summarizeNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import { auditNode, behaviorOfRules, tracePackets } from '../../../src/audit/node/audit-node.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { label } from '../../../src/model/objects.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import type { Forwarding } from '../../../src/shadow/forwarding.ts';
 import type { Input } from '../../nodes/audit.ts';
-import { expectedOf, inputOf } from '../../nodes/audit.ts';
+import { expectedOf, inputOf, summarizeNode } from '../../nodes/audit.ts';
 import type { Folder } from '../../nodes/folder.ts';
 import { readFolder } from '../../nodes/folder.ts';
+import fc from 'fast-check';
+import type { NodeInput } from '../../../src/audit/node/node-behavior.ts';
+import type { RuleSet } from '../../../src/rules/ruleset.ts';
+import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 
 const nodes = join(import.meta.dirname, '../../nodes');
-/** A recording, and what it is judged by. */
+/** A recording with its objects. */
 function folderAt(path: string): { folder: Folder; input: Input } {
   const folder = readFolder(join(nodes, path));
   const input = inputOf(folder);
@@ -40,7 +40,7 @@ function expectations({ ports }: Forwarding): Map<string, string> {
 }
 
 describe.each(['recordings/main/iptables-nft/node-a', 'recordings/main/nftables/node-b'])(
-  'a cluster that goes on without %s',
+  'a cluster that changes without %s',
   (path) => {
     const { folder, input } = folderAt(path);
     const context = { node: input.node, rules: behaviorOfRules(folder.ruleset, folder.node) };
@@ -59,7 +59,7 @@ describe.each(['recordings/main/iptables-nft/node-a', 'recordings/main/nftables/
         return { ...slice, endpoints };
       });
 
-    test('differs at the Services that changed, and nowhere else', () => {
+    test('differs at the Services that changed and at no other', () => {
       const place = fc.constantFrom(...places);
       const how = fc.constantFrom('gone', 'not ready');
       const check = ([at = 0, index = 0]: number[], how: 'gone' | 'not ready'): void => {
@@ -79,7 +79,7 @@ describe.each(['recordings/main/iptables-nft/node-a', 'recordings/main/nftables/
   },
 );
 
-test('a Service that is gone still answers, which is said of its address', () => {
+test('the frontend of a deleted Service is unexpected', () => {
   const { folder, input } = folderAt('recordings/main/nftables/node-a');
   const services = input.services.filter(({ key }) => key !== 'shop/ten');
   const gone = input.services.find(({ key }) => key === 'shop/ten')?.clusterIP ?? '';
@@ -93,7 +93,7 @@ test('a Service that is gone still answers, which is said of its address', () =>
   expect(findings[0]?.object).toContain(`${gone}:80/tcp`);
 });
 
-test('no rules at all are one finding', () => {
+test('missing rules are one finding', () => {
   const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
   const ruleset = mergeRuleSets([parseIptablesSave('', 'ip'), parseIptablesSave('', 'ip6')]);
   const forwarding = expectedOf(folder, input);
@@ -103,7 +103,7 @@ test('no rules at all are one finding', () => {
   expect(audit.conform + audit.different + audit.unknown).toBe(forwarding.ports.length);
 });
 
-describe('packets that NodeLocal DNSCache takes out of connection tracking', () => {
+describe('packets that NodeLocal DNSCache exempts from conntrack', () => {
   const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
   const vip = input.services.find(({ name }) => name === 'kube-dns')?.clusterIP ?? '';
   const dns = (protocol: string): string => `-d ${vip}/32 -p ${protocol} -m ${protocol} --dport 53`;
@@ -122,7 +122,7 @@ describe('packets that NodeLocal DNSCache takes out of connection tracking', () 
     return own.map(({ code, severity, port }) => `${severity} ${code} ${port}`).sort();
   };
 
-  test('are information, with its rule', () => {
+  test('are information', () => {
     expect(foundWith(...cache)).toEqual([
       'info node-foreign-rule infra/kube-dns:dns',
       'info node-foreign-rule infra/kube-dns:dns-tcp',
@@ -140,10 +140,52 @@ describe('packets that NodeLocal DNSCache takes out of connection tracking', () 
     ]);
   });
 
-  test('are critical where they do not come through', () => {
+  test('are critical if another rule drops them', () => {
     const drop = `-A PREROUTING -d ${vip}/32 -p udp -j DROP`;
     expect(foundWith(untracked('PREROUTING', dns('udp')), drop)).toEqual([
       'critical node-foreign-rule infra/kube-dns:dns',
     ]);
+  });
+});
+
+describe('a trace', () => {
+  const { folder, input } = folderAt('recordings/main/iptables-nft/node-a');
+  const { services, slices, node, config } = input;
+  const { addresses } = node;
+  const bySlices = slicesByService(slices);
+  const forwarding = expectedForwarding(services, bySlices, node, config, addresses);
+  const inputWith = (ruleset: RuleSet): NodeInput => ({
+    forwarding,
+    node,
+    rules: behaviorOfRules(ruleset, { localAddresses: addresses }),
+  });
+  const names = [...new Set(forwarding.ports.map(({ name }) => name))];
+
+  test('of recorded rules conforms and lists the rules that translate', () => {
+    const walked = names.flatMap((name) => tracePackets(inputWith(folder.ruleset), name));
+    expect(walked.length).toBeGreaterThan(names.length);
+    expect(walked.filter(({ verdict }) => verdict !== 'conform')).toEqual([]);
+    const served = walked.filter(({ wanted }) => wanted.length > 0);
+    expect(served.length).toBeGreaterThan(0);
+    for (const { wanted, got, rules } of served) {
+      expect([...got].sort()).toEqual([...wanted].sort());
+      expect(rules.some((rule) => rule.includes('DNAT'))).toBe(true);
+      expect(new Set(rules).size).toBe(rules.length);
+    }
+  });
+
+  test('of missing rules differs for the same packets as the audit', () => {
+    const bare = inputWith(parseIptablesSave('', 'ip'));
+    const { differences } = auditNode(bare);
+    for (const name of names) {
+      const own = tracePackets(bare, name).filter(({ verdict }) => verdict === 'different');
+      const wanted = differences.filter(({ port }) => port?.name === name);
+      const textOf = (one: { frontend: string; origin: string }) => `${one.frontend} ${one.origin}`;
+      expect(new Set(own.map(textOf))).toEqual(new Set(wanted.map(textOf)));
+    }
+  });
+
+  test('of an unknown port is empty', () => {
+    expect(tracePackets(inputWith(folder.ruleset), 'no/such:port')).toEqual([]);
   });
 });

@@ -1,5 +1,4 @@
-// One packet: each way in which an outcome may differ from what is expected, with and without
-// unknowns.
+// Each deviation of an outcome from the expected one, with and without unknowns.
 
 import { describe, expect, test } from 'vitest';
 
@@ -68,14 +67,14 @@ const certain: Case[] = [
   ],
   ['one missing', [two], outcome({ 'a:1': { probability: 1 } }), 'different', ['missing']],
   [
-    'one too many',
+    'an unexpected endpoint',
     [endpoints({ 'a:1': false })],
     outcome({ 'a:1': half, 'b:1': half }),
     'different',
     ['unexpected'],
   ],
   [
-    'a share that is lost',
+    'a share of packets that pass',
     [two],
     outcome({ 'a:1': half, 'b:1': { probability: 0.25 } }, { pass: 0.25 }),
     'different',
@@ -97,7 +96,7 @@ const certain: Case[] = [
     ['masqueraded'],
   ],
   [
-    'masqueraded by leave',
+    'an allowed masquerade',
     [endpoints({ 'c:1': false })],
     outcome({ 'c:1': { probability: 1, masqueraded: true } }),
     'conform',
@@ -111,7 +110,7 @@ const certain: Case[] = [
     [],
   ],
   [
-    'another time',
+    'another affinity time',
     [endpoints({ 'a:1': false }, 90)],
     outcome({ 'a:1': { probability: 1, ...kept } }),
     'different',
@@ -125,14 +124,14 @@ const certain: Case[] = [
     ['affinity'],
   ],
   [
-    'unasked affinity',
+    'an unexpected affinity',
     [endpoints({ 'a:1': false })],
     outcome({ 'a:1': { probability: 1, ...kept } }),
     'different',
     ['affinity'],
   ],
   [
-    'a stranger by memory',
+    'an unexpected endpoint by affinity',
     [endpoints({ 'a:1': false })],
     outcome({ 'a:1': { probability: 1 }, 'b:1': kept }),
     'different',
@@ -155,7 +154,7 @@ const certain: Case[] = [
   ],
   ['either of two', [two, { kind: 'reject' }], outcome({}, { reject: 1 }), 'conform', []],
   [
-    'the nearer of two',
+    'the nearer of two expected outcomes',
     [two, { kind: 'reject' }],
     outcome({ 'a:1': { probability: 1 } }),
     'different',
@@ -166,12 +165,12 @@ const certain: Case[] = [
   ['nothing to expect', [], outcome({}, { drop: 1 }), 'unknown', []],
 ];
 
-// With unknowns a probability is the highest that any answer allows.
+// With unknowns, a probability is the highest that any of their values allows.
 const open = { unknown: true };
 const whole = { probability: 1 };
 const uncertain: Case[] = [
   [
-    'a drop that may be',
+    'a possible drop',
     [endpoints({ 'a:1': false })],
     outcome({ 'a:1': whole }, { drop: 1, ...open }),
     'unknown',
@@ -179,42 +178,42 @@ const uncertain: Case[] = [
   ],
   ['no difference either way', [two], outcome({ 'a:1': half, 'b:1': half }, open), 'conform', []],
   [
-    'an endpoint that no answer reaches',
+    'an endpoint that no packet reaches',
     [two],
     outcome({ 'a:1': whole }, open),
     'different',
     ['missing'],
   ],
   [
-    'a stop that no answer brings',
+    'an impossible stop',
     [{ kind: 'reject' }],
     outcome({}, { pass: 1, ...open }),
     'different',
     ['not stopped'],
   ],
   [
-    'a stop that may be',
+    'a possible stop',
     [{ kind: 'reject' }],
     outcome({}, { pass: 1, reject: 1, ...open }),
     'unknown',
     [],
   ],
   [
-    'nobody knows where',
+    'an unknown destination',
     [endpoints({ 'a:1': false })],
     outcome({ 'a:1': whole, unknown: whole }, open),
     'different',
     ['shadowed'],
   ],
   [
-    'a mask that may be',
+    'a possible masquerade',
     [endpoints({ 'a:1': false })],
     outcome({ 'a:1': { ...whole, masqueraded: 'unknown' } }, open),
     'unknown',
     [],
   ],
   [
-    'a mask in any case',
+    'a certain masquerade',
     [endpoints({ 'a:1': false })],
     outcome({ 'a:1': { ...whole, masqueraded: true } }, open),
     'different',
@@ -222,8 +221,8 @@ const uncertain: Case[] = [
   ],
 ];
 
-describe('compare', () => {
-  test('a mask of the node by the address that it has may not show', () => {
+describe('comparePacket', () => {
+  test('a masquerade of the node by its own address conforms', () => {
     const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
     const chain = table?.chains.get('OUTPUT');
     if (table === undefined || !chain?.base) throw new Error('No chain');
@@ -243,7 +242,7 @@ describe('compare', () => {
     expect(verdict('pod', [step])).toBe('different');
   });
 
-  test('a program that is handed packets on their way may let them by', () => {
+  test('a queue to a program is shadowing before routing and unknown after it', () => {
     const verdicts = ['PREROUTING', 'FORWARD'].map((name) => {
       const dump = `*filter\n:${name} ACCEPT [0:0]\nCOMMIT\n`;
       const [table] = parseIptablesSave(dump, 'ip').tables;
@@ -259,7 +258,7 @@ describe('compare', () => {
     expect(verdicts).toEqual(['different', 'unknown']);
   });
 
-  test("where kube-proxy's own rule sends a packet may be right, if it is not told", () => {
+  test("an unknown destination of kube-proxy's own rule is unknown", () => {
     const [table] = parseIptablesSave('*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n', 'ip').tables;
     const chain = table?.chains.get('OUTPUT');
     if (table === undefined || !chain?.base) throw new Error('No chain');
@@ -276,6 +275,6 @@ describe('compare', () => {
   test.each([...certain, ...uncertain])('%s', (_, fates, got, verdict, kinds) => {
     const comparison = comparePacket(fates, got, view, packet);
     expect(comparison.verdict).toBe(verdict);
-    expect(comparison.deviants.map(({ deviation }) => deviation.kind)).toEqual(kinds);
+    expect(comparison.deviations.map(({ deviation }) => deviation.kind)).toEqual(kinds);
   });
 });

@@ -1,20 +1,21 @@
-// Rules of others beside those that a real kube-proxy wrote: what flannel and network policies do
-// on purpose, and what is like it and is not. Heard over the wire, they are the same.
+// Rules of other programs beside recorded rules of kube-proxy: what flannel and network policies
+// do, and similar rules with an effect. Rules of kube-proxy that match more than a Service has are
+// found. Outcomes have the same effect after the JSON encoding of an agent.
 
 import { join } from 'node:path';
-
 import { describe, expect, test } from 'vitest';
-
-import type { NodeAuditSummary } from '../../../src/audit/node/audit-node.ts';
-import { summarizeNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
 import { isKubernetesRule } from '../../../src/audit/node/foreign-rules.ts';
 import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../../src/rules/report/outcome-json.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import type { TraceStep } from '../../../src/rules/walk/match.ts';
-import { expectedOf, inputOf } from '../../nodes/audit.ts';
+import type { NodeAuditSummary } from '../../nodes/audit.ts';
+import { expectedOf, inputOf, summarizeNode } from '../../nodes/audit.ts';
 import { readBytes, readFolder } from '../../nodes/folder.ts';
+import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
+import type { RuleSet } from '../../../src/rules/ruleset.ts';
 
 const path = join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a');
 const folder = readFolder(path);
@@ -33,7 +34,7 @@ function dumpWith(table: string, rules: readonly string[]): string {
   return `${head}${lines.join('\n')}\n${v4.slice(first)}`;
 }
 
-const overTheWire = (rules: NodeBehavior): NodeBehavior => ({
+const throughJSON = (rules: NodeBehavior): NodeBehavior => ({
   ...rules,
   walk: (packet) => {
     const outcome = rules.walk(packet);
@@ -50,29 +51,29 @@ function audits(table: string, ...rules: readonly string[]): NodeAuditSummary[] 
   const dump = parseIptablesSave(dumpWith(table, rules), 'ip');
   const own = behaviorOfRules(mergeRuleSets([dump, parseIptablesSave(v6, 'ip6')]), folder.node);
   const forwarding = expectedOf(folder, input);
-  return [own, overTheWire(own)].map((one) =>
+  return [own, throughJSON(own)].map((one) =>
     summarizeNode({ forwarding, node: input.node, rules: one }),
   );
 }
 
 /** What is found with these rules first in a table, about this Service; null: about any. */
 function found(table: string, service: string | null, ...rules: readonly string[]): string[] {
-  const [own, told] = audits(table, ...rules).map(({ findings }) =>
+  const [own, decoded] = audits(table, ...rules).map(({ findings }) =>
     findings
       .filter((one) => service === null || one.service === service)
       .map(({ severity, code, rule }) => `${severity} ${code} ${rule ?? ''}`.trim()),
   );
-  expect(told).toEqual(own);
+  expect(decoded).toEqual(own);
   return [...new Set(own)];
 }
 
 const pods = '10.244.0.0/16';
 const here = '10.244.1.0/24';
-/** Where a pod is that is of another node. */
+/** Pods of another node. */
 const elsewhere = '10.244.0.0/24';
 
 describe('a masquerade', () => {
-  test('of flannel is none of ours', () => {
+  test('by flannel is allowed', () => {
     const rules = [
       '-A POSTROUTING -j FLANNEL-POSTRTG',
       '-A FLANNEL-POSTRTG -m mark --mark 0x4000/0x4000 -j RETURN',
@@ -85,12 +86,12 @@ describe('a masquerade', () => {
     expect(found('nat', null, ...rules)).toEqual([]);
   });
 
-  test('of what bounces off the node neither', () => {
+  test('of packets that leave the node again is allowed', () => {
     const rule = `-A POSTROUTING -s ${elsewhere} ! -d ${here} -j MASQUERADE`;
     expect(found('nat', null, rule)).toEqual([]);
   });
 
-  test('hides clients of other nodes from the pods of this one', () => {
+  test('of other nodes’ pods to pods of this node is critical', () => {
     const rule = `-A POSTROUTING -s ${elsewhere} -d ${here} -j MASQUERADE`;
     expect(found('nat', null, rule)).toContain(`critical node-foreign-rule ${rule}`);
   });
@@ -100,7 +101,7 @@ describe('a masquerade', () => {
     expect(found('nat', null, rule)).toEqual([`critical node-foreign-rule ${rule}`]);
   });
 
-  test('by kube-proxy itself is judged, wherever packets come from', () => {
+  test('by kube-proxy is critical for packets of every origin', () => {
     const rule = `-A KUBE-POSTROUTING -s ${elsewhere} -j MASQUERADE`;
     expect(found('nat', null, rule)).toEqual([`critical node-rules-different ${rule}`]);
   });
@@ -126,7 +127,7 @@ describe('a rule that rejects what is sent to one endpoint', () => {
     ]);
   });
 
-  test('is no excuse for one that stops all', () => {
+  test('does not explain a rule that stops all packets', () => {
     const [lead, call] = policy('KUBE-ROUTER-FORWARD', 'KUBE-POD-FW-A');
     const all = `-A FORWARD -d ${pods} -j DROP`;
     const accepted = '-A KUBE-POD-FW-A -j RETURN';
@@ -147,7 +148,75 @@ test.each([
   ['KUBE-NWPLCY-WXRM6UQP4DEVWOEZ', false],
   ['KUBE-NWPLCY-DEFAULT', false],
   ['FORWARD', false],
-])('%s is kube-proxy’s or the kubelet’s: %s', (chain, own) => {
+])('%s is a chain of kube-proxy or the kubelet: %s', (chain, own) => {
   const base = { table: { name: 'filter' } };
   expect(isKubernetesRule({ chain, base } as TraceStep)).toBe(own);
+});
+
+const recordings = join(import.meta.dirname, '../../nodes/recordings/main');
+
+/** Unexpected frontends, with the Service port that they are attributed to. */
+function unexpected(
+  name: string,
+  dump: string,
+  read: (text: string) => RuleSet,
+  edit: readonly [string | RegExp, string],
+): string[] {
+  const folder = readFolder(join(recordings, name));
+  const input = inputOf(folder);
+  const text = readBytes(join(recordings, name, dump))?.toString() ?? '';
+  if (input === null) throw new Error('No objects');
+  const edited = text.replace(...edit);
+  expect(edited).not.toBe(text);
+  const { differences } = auditNode({
+    forwarding: expectedOf(folder, input),
+    node: input.node,
+    rules: behaviorOfRules(read(edited), folder.node),
+  });
+  return differences
+    .filter(({ code }) => code === 'node-frontend-unexpected')
+    .map(({ port, frontend, origin }) => `${port?.name ?? ''} ${frontend} from ${origin}`)
+    .sort();
+}
+
+const readIptables = (text: string): RuleSet => parseIptablesSave(text, 'ip');
+const web = '-d 10.96.236.25/32 -p tcp -m comment --comment "shop/web:http cluster IP" -m tcp';
+
+test.each<[string, string, readonly [string | RegExp, string], string[]]>([
+  [
+    'a port range',
+    'iptables-nft/node-a',
+    [`-A KUBE-SERVICES ${web} --dport 80`, `-A KUBE-SERVICES ${web} --dport 80:90`],
+    ['shop/web:http 10.96.236.25:90/tcp from a pod of the node'],
+  ],
+  [
+    'any port',
+    'iptables-nft/node-a',
+    [`-A KUBE-SERVICES ${web} --dport 80`, '-A KUBE-SERVICES -d 10.96.236.25/32 -p tcp'],
+    ['shop/web:http 10.96.236.25:9/tcp from a pod of the node'],
+  ],
+  [
+    'a network that has one Service',
+    'iptables-nft/node-a',
+    [`-A KUBE-SERVICES ${web}`, '-A KUBE-SERVICES -d 10.96.236.0/24 -p tcp -m tcp'],
+    [
+      'shop/web:http 10.96.236.0:80/tcp from a pod of the node',
+      'shop/web:http 10.96.236.255:80/tcp from a pod of the node',
+    ],
+  ],
+  [
+    'node ports at any address',
+    'iptables-nft/node-a',
+    [/-m addrtype --dst-type LOCAL (?=-j KUBE-NODEPORTS)/, ''],
+    [expect.stringMatching(/^ 203\.0\.113\.77:\d+\/(tcp|udp) from a pod of the node$/) as string],
+  ],
+])('iptables rules that match %s have unexpected frontends', (_, name, edit, want) => {
+  expect(unexpected(name, 'iptables-save.txt', readIptables, edit)).toEqual(want);
+});
+
+test('nftables: node ports at another address of the node', () => {
+  const edit = ['"elem": ["172.18.0.2"]', '"elem": ["172.18.0.2", "10.244.1.1"]'] as const;
+  expect(unexpected('nftables/node-a', 'nft.json', parseNft, edit)).toEqual([
+    expect.stringMatching(/^ 10\.244\.1\.1:\d+\/(tcp|udp) from a pod of the node$/),
+  ]);
 });

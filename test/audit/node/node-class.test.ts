@@ -1,5 +1,5 @@
-// Nodes that are alike are judged as if each were judged by itself: every recorded node, sound or
-// broken, one after the other over the same objects; and while these change.
+// The audit by class gives the result of an audit of each node: for every recorded node, sound or
+// broken, with the same objects, and while these change.
 
 import { join } from 'node:path';
 
@@ -45,13 +45,13 @@ const shown = ({
   others,
 }: NodeAudit): unknown => ({
   differences: differences.map((one) => JSON.stringify({ ...one, port: one.port?.name })).sort(),
-  asked: [...asked].flatMap(([group, { size }]) => (size > 0 ? [`${group} ${size}`] : [])).sort(),
+  asked: [...asked].flatMap(([group, size]) => (size > 0 ? [`${group} ${size}`] : [])).sort(),
   unknown: [...unknown].sort(),
   others,
   claims,
 });
 
-function judge(
+function auditByClass(
   alike: NodeClasses,
   one: Recorded,
   rules: ReportedBehavior,
@@ -61,14 +61,21 @@ function judge(
   const { node, config } = input;
   const own = [...new Set([...node.addresses, ...folder.node.localAddresses])];
   if (rules.digest === null) throw new Error('No report');
-  const steps = alike.observing({ node, rules, brief: rules.digest, config, own, before });
+  const steps = alike.auditInSteps({
+    node,
+    rules,
+    digest: rules.digest,
+    config,
+    localAddresses: own,
+    before,
+  });
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
   }
 }
 
-/** The node by itself, from all that there is now. */
+/** The audit of the node on its own, with all objects. */
 function alone(
   { services, slices }: ProxyCache,
   one: Recorded,
@@ -80,7 +87,7 @@ function alone(
   return auditNode({ forwarding, node, rules });
 }
 
-/** What its agent would tell, and answer. */
+/** What its agent would report. */
 const reportedOf = ({ folder, input }: Recorded): ReportedBehavior =>
   rulesReported(folder, { forwarding: expectedOf(folder, input), node: input.node }).rules;
 
@@ -88,7 +95,7 @@ const sound = recordedIn('recordings');
 const all = [...sound, ...recordedIn('faults').filter((_, at) => at % 3 === 1)];
 
 describe('recorded nodes', () => {
-  test('are judged as each would be by itself', () => {
+  test('have the same audit by class as on their own', () => {
     const kinds = new Map<string, { readonly proxied: ProxyCache; readonly alike: NodeClasses }>();
     for (const one of all) {
       const { services, slices, node } = one.input;
@@ -99,23 +106,23 @@ describe('recorded nodes', () => {
       const alike = known?.alike ?? createNodeClasses(proxied);
       kinds.set(objects, { proxied, alike });
       const rules = reportedOf(one);
-      const { observed, ports } = judge(alike, one, rules, new Set());
-      expect(shown(observed), one.path).toEqual(shown(alone(proxied, one, rules)));
+      const { audit, ports } = auditByClass(alike, one, rules, new Set());
+      expect(shown(audit), one.path).toEqual(shown(alone(proxied, one, rules)));
       const whole = expectedForwarding(services, proxied.slices, node, one.input.config);
       expect(ports.map(({ port }) => port).sort()).toEqual(whole.ports.map(proxiedPortKey).sort());
     }
     expect(kinds.size).toBeLessThan(all.length / 4);
   }, 120_000);
 
-  test('that are sound are asked for few Services by themselves', () => {
+  test('that are sound have few individual Services', () => {
     for (const one of sound) {
       const { services, slices, node } = one.input;
       if (one.folder.isForeign) continue;
       const alike = createNodeClasses(
         createProxyCache(storeOf([node, ...services, ...slices]).listers),
       );
-      const { apart } = judge(alike, one, reportedOf(one), new Set());
-      expect(apart.size, one.path).toBeLessThan(services.length);
+      const { individual } = auditByClass(alike, one, reportedOf(one), new Set());
+      expect(individual.size, one.path).toBeLessThan(services.length);
     }
   });
 });
@@ -126,7 +133,7 @@ function having(address: string, { path, folder, input }: Recorded): Recorded {
   return { path, input, folder: { ...folder, node } };
 }
 
-/** Addresses that others than the node may have as well: of frontends, and of endpoints. */
+/** Addresses of frontends and of an endpoint. */
 function addressesOf(one: Recorded): string[] {
   const { frontends } = expectedOf(one.folder, one.input);
   const kinds = new Map(frontends.map(({ kind, address }) => [kind, address]));
@@ -135,9 +142,9 @@ function addressesOf(one: Recorded): string[] {
   return shared.filter((address) => address !== undefined);
 }
 
-describe('a recorded node with an address of a Service on its own interface', () => {
+describe('a recorded node with an address of a Service on its interface', () => {
   test.each(sound.filter((_, at) => at % 3 === 0).map((one) => [one.path, one] as const))(
-    '%s is judged as it would be by itself, and so is the next without',
+    '%s has the same audit by class as on its own, and so has the next node',
     (_path, one) => {
       const { services, slices, node } = one.input;
       const proxied = createProxyCache(storeOf([node, ...services, ...slices]).listers);
@@ -146,8 +153,8 @@ describe('a recorded node with an address of a Service on its own interface', ()
       expect(addresses).not.toEqual([]);
       for (const other of [...addresses.map((address) => having(address, one)), one]) {
         const rules = reportedOf(other);
-        const { observed } = judge(alike, other, rules, new Set());
-        expect(shown(observed)).toEqual(shown(alone(proxied, other, rules)));
+        const { audit } = auditByClass(alike, other, rules, new Set());
+        expect(shown(audit)).toEqual(shown(alone(proxied, other, rules)));
       }
     },
     60_000,
@@ -159,7 +166,7 @@ if (first === undefined) throw new Error('No node');
 const subject: Recorded = first;
 const rules = reportedOf(subject);
 
-/** A slice without some of its endpoints, or as it was; or a Service that goes and comes again. */
+/** A slice without some of its endpoints, or a Service that is deleted and added again. */
 type Step =
   | { readonly kind: 'slice'; readonly slice: EndpointSlice; readonly left: number }
   | { readonly kind: 'service'; readonly service: Service };
@@ -172,7 +179,7 @@ const step = fc.oneof(
 );
 
 property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 })(
-  'what changes is followed',
+  'the classes follow changes of Services and slices',
   (steps) => {
     const { services, slices, node } = subject.input;
     const store = storeOf([node, ...services, ...slices]);
@@ -190,9 +197,9 @@ property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 }
         apply('modified', { ...one.slice, endpoints });
       } else if (store.listers.services.has(one.service.key)) apply('deleted', one.service);
       else apply('added', one.service);
-      const judged = judge(alike, subject, rules, before);
-      before = judged.apart;
-      expect(shown(judged.observed)).toEqual(shown(alone(proxied, subject, rules)));
+      const audited = auditByClass(alike, subject, rules, before);
+      before = audited.individual;
+      expect(shown(audited.audit)).toEqual(shown(alone(proxied, subject, rules)));
     }
   },
 );

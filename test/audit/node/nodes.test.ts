@@ -1,4 +1,5 @@
-// A node as a real kube-proxy left it, dumped every five seconds while its cluster goes on.
+// A node with the rules of a real kube-proxy and a dump every five seconds, while the cluster
+// changes.
 
 import { join } from 'node:path';
 
@@ -45,10 +46,10 @@ function begun(window = 30) {
   const proxied = createProxyCache(store.listers);
   const minor = () => 36;
   const samples: string[] = [];
-  const judgements: NodeReading[] = [];
+  const readings: NodeReading[] = [];
   const nodes = createNodes({
     ...{ listers: store.listers, proxied, settle, window, minor },
-    onReading: (judgement) => judgements.push(judgement),
+    onReading: (reading) => readings.push(reading),
     onConvergence: ({ service, operation, seconds, node: name }) =>
       samples.push(`${service} ${operation} ${seconds} ${name ?? ''}`),
   });
@@ -67,7 +68,7 @@ function begun(window = 30) {
     }
     return found;
   };
-  return { opened, resolved, nodes, take, give, counts, samples, judgements };
+  return { opened, resolved, nodes, take, give, counts, samples, readings };
 }
 
 const original = slices.find(({ labels }) => labels['kubernetes.io/service-name'] === 'ten');
@@ -82,7 +83,7 @@ const version = (n: number, isWhole: boolean): EndpointSlice => ({
 });
 
 describe('a difference', () => {
-  test('opens when all dumps of a window have shown it, and not between them', () => {
+  test('opens after a window in which every dump has shown it', () => {
     const { opened, take, give, counts, nodes } = begun();
     take(0, dump);
     expect(counts(0)).toEqual({ conform: services.length > 0 ? counts(0).conform : 0 });
@@ -96,7 +97,7 @@ describe('a difference', () => {
     expect(counts(35)).toMatchObject({ different: 1 });
   });
 
-  test('that one dump does not show begins anew', () => {
+  test('that one dump does not show restarts its window', () => {
     const { opened, take, give } = begun();
     take(0, dump);
     for (let at = 5; at <= 200; at += 5) {
@@ -116,7 +117,7 @@ describe('a difference', () => {
     expect(resolved).toMatchObject([{ node: 'node-a', resolvedAt: 20 }]);
   });
 
-  test('of a single dump is none while there is a window', () => {
+  test('of a single dump opens no finding', () => {
     const { opened, take } = begun();
     take(0, dump);
     take(60, nothing);
@@ -128,27 +129,27 @@ describe('lag', () => {
   /** The same rules, as another reading of them. */
   const again = (): RulesDump => ({ ...dump });
 
-  test('is from the change that the rules did not follow to the reading that did', () => {
-    const { take, give, samples, judgements } = begun();
+  test('is from the change that the rules did not follow to the reading that followed it', () => {
+    const { take, give, samples, readings } = begun();
     give(version(1, false), -5);
     take(0, dump);
-    // The cluster returns to what the rules are only at 2; nothing was followed until then.
+    // The cluster returns to the state of the rules at 2; the node followed nothing until then.
     give(version(2, true), 2);
     take(5);
     give(version(3, false), 7);
     take(10);
     expect(samples).toEqual([]);
     take(15, nothing);
-    expect(judgements.at(-1)?.programmed).toEqual([]);
+    expect(readings.at(-1)?.programmed).toEqual([]);
     give(version(4, true), 16);
     take(20, again());
     expect(samples.every((sample) => sample.startsWith('ten '))).toBe(true);
-    const late = judgements.at(-1)?.programmed.find(({ service }) => service.endsWith('/ten'));
+    const late = readings.at(-1)?.programmed.find(({ service }) => service.endsWith('/ten'));
     expect(late).toEqual({ service: `${ten.namespace}/ten`, least: 8, most: 13 });
   });
 
-  test('is none where the input came back, and where rules were only spoilt', () => {
-    const { take, give, samples, judgements } = begun();
+  test('has no sample for a reverted change, nor for repaired rules', () => {
+    const { take, give, samples, readings } = begun();
     take(0, dump);
     give(version(1, false), 2);
     take(5);
@@ -157,18 +158,18 @@ describe('lag', () => {
     take(15, nothing);
     take(20, again());
     expect(samples).toEqual([]);
-    expect(judgements.flatMap(({ programmed }) => programmed)).toEqual([]);
+    expect(readings.flatMap(({ programmed }) => programmed)).toEqual([]);
   });
 
-  test('nothing is told of a node that cannot be read', () => {
-    const { take, nodes, judgements } = begun();
+  test('of a node with an unreadable dump is unknown', () => {
+    const { take, nodes, readings } = begun();
     take(0, dump);
     nodes.markUnreadable('node-a', 'all', 5);
-    expect(judgements.map(({ differs }) => differs === null)).toEqual([false, true]);
+    expect(readings.map(({ differs }) => differs === null)).toEqual([false, true]);
   });
 });
 
-test('rules that were right once are left behind since the first change', () => {
+test('rules of an earlier version are stale since the first change', () => {
   const { opened, take, give } = begun();
   take(0, dump);
   give(version(1, false), 2);
@@ -176,14 +177,14 @@ test('rules that were right once are left behind since the first change', () => 
   expect(opened).toMatchObject([{ code: 'node-rules-stale', service: '', since: 2 }]);
 });
 
-test('rules that are gone are one finding', () => {
+test('missing rules are one finding', () => {
   const { opened, take } = begun();
   take(0, dump);
   for (let at = 5; at <= 40; at += 5) take(at, nothing);
   expect(opened).toMatchObject([{ code: 'node-rules-flushed', since: 5, openedAt: 30 }]);
 });
 
-test('what cannot be known is unknown, with its reason', () => {
+test('unknown verdicts have a reason', () => {
   const { nodes, take, counts } = begun();
   take(0, { ...dump, families: ['IPv4'] });
   const reasons = nodes
@@ -201,11 +202,11 @@ test('what cannot be known is unknown, with its reason', () => {
 });
 
 describe('time', () => {
-  test('a dump that is older than the change does not make a difference of it', () => {
+  test('a dump from before a change does not settle a difference', () => {
     const { opened, take, give, counts } = begun(10);
     take(0, dump);
     give(version(1, false), 20);
-    // These are of moments before the change, and come after it.
+    // These readings are from before the change, and arrive after it.
     for (const at of [5, 10, 15, 19]) take(at);
     expect(opened).toEqual([]);
     expect(counts(20)).toMatchObject({ pending: 1 });
@@ -215,7 +216,7 @@ describe('time', () => {
     expect(opened).toMatchObject([{ openedAt: 30 }]);
   });
 
-  test('what was in order between two dumps has not stood from the one to the other', () => {
+  test('a difference that a version between two dumps ends has not persisted', () => {
     const { opened, take, give } = begun(10);
     take(0, dump);
     give(version(1, false), 2);
@@ -233,7 +234,7 @@ describe('time', () => {
 describe('a report', () => {
   const atHand = behaviorOfRules(folder.ruleset, { localAddresses: node.addresses });
   const gone = { ...behaviorOfRules(nothing.ruleset, { localAddresses: node.addresses }) };
-  const telling =
+  const reporterOf =
     (nodes: Nodes) =>
     (at: number, rules: NodeBehavior, version = '1', isLast = true) => {
       const reported = { rules, version, config, lasting: 30 };
@@ -244,51 +245,51 @@ describe('a report', () => {
       }
     };
 
-  test('is judged as a dump is', () => {
+  test('is audited like a dump', () => {
     const { nodes, opened, counts } = begun(10);
-    const tell = telling(nodes);
-    expect(tell(0, atHand)).toEqual([]);
+    const report = reporterOf(nodes);
+    expect(report(0, atHand)).toEqual([]);
     expect(Object.keys(counts(0))).toEqual(['conform']);
-    for (const at of [5, 10, 15]) tell(at, gone, '2');
+    for (const at of [5, 10, 15]) report(at, gone, '2');
     expect(opened).toMatchObject([{ code: 'node-rules-flushed' }]);
   });
 
-  test('that is short is not judged until what is needed was asked for', () => {
+  test('with missing outcomes is audited only after their packets are walked', () => {
     const { nodes, counts } = begun(10);
-    const tell = telling(nodes);
-    tell(0, atHand);
+    const report = reporterOf(nodes);
+    report(0, atHand);
     const [packet] = [{ from: 'pod', src: '10.0.0.1', dst: '10.0.0.2', protocol: 'tcp', dport: 1 }];
     const short = { ...gone, missingPackets: () => [packet as Packet] };
-    expect(tell(5, short, '2', false)).toEqual([packet]);
+    expect(report(5, short, '2', false)).toEqual([packet]);
     expect(Object.keys(counts(5))).toEqual(['conform']);
-    expect(tell(5, short, '2', true)).toEqual([]);
+    expect(report(5, short, '2', true)).toEqual([]);
     expect(counts(5)).toHaveProperty('pending');
   });
 
-  test('not heard makes a node unknown; what was found stands, what is pending begins anew', () => {
+  test('that is missing makes the node unknown, keeps findings and restarts pending ones', () => {
     const { nodes, opened, resolved, counts } = begun(10);
-    const tell = telling(nodes);
-    tell(0, atHand);
-    tell(5, gone, '2');
+    const report = reporterOf(nodes);
+    report(0, atHand);
+    report(5, gone, '2');
     nodes.markUnknown(node.name, 'agent-stale');
     expect(counts(6)).toEqual({ unknown: 1 });
-    tell(100, gone, '2');
+    report(100, gone, '2');
     expect(opened).toEqual([]);
-    tell(110, gone, '2');
+    report(110, gone, '2');
     expect(opened).toHaveLength(1);
     nodes.markUnknown(node.name, 'agent-stale');
     expect(resolved).toEqual([]);
-    tell(120, gone, '2');
+    report(120, gone, '2');
     expect(resolved).toEqual([]);
-    tell(130, atHand, '1');
+    report(130, atHand, '1');
     expect(resolved).toHaveLength(1);
   });
 
-  test('a node that is gone has no verdicts, and nothing stands', () => {
+  test('of a removed node has no verdicts and no findings', () => {
     const { nodes, resolved, counts } = begun(10);
-    const tell = telling(nodes);
-    tell(0, gone);
-    tell(10, gone);
+    const report = reporterOf(nodes);
+    report(0, gone);
+    report(10, gone);
     nodes.remove(node.name, 20);
     expect(counts(20)).toEqual({});
     expect(resolved).toHaveLength(1);

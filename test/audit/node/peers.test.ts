@@ -1,5 +1,4 @@
-// A node beside others, where a rule is not understood: told apart by digests, and only where
-// nearly all others do alike.
+// A node is compared with its peers where a rule cannot be evaluated.
 
 import { join } from 'node:path';
 
@@ -30,7 +29,7 @@ const ten = services.find(({ key }) => key === 'shop/ten');
 if (ten === undefined) throw new Error('No Service shop/ten');
 const web: Service = ten;
 
-/** Rules of which one is not understood: packets to the Service may pass by its endpoints. */
+/** Rules with one that the walk cannot evaluate: packets to the Service may miss its endpoints. */
 const doubtful = (digests: Digests): NodeBehavior => ({
   ...known,
   frontends: [],
@@ -48,7 +47,7 @@ const does = (actual: string | null, expected: string | null = 'right'): Digests
   expected,
 });
 
-/** Nodes with these digests, each told of every ten seconds; the codes of what was opened. */
+/** Nodes with these digests, each with a report every ten seconds; the codes of opened findings. */
 function openedOn(all: readonly Digests[], seconds: number): string[] {
   const names = all.map((_, at) => `node-${at}`);
   const opened: Finding[] = [];
@@ -66,34 +65,34 @@ function openedOn(all: readonly Digests[], seconds: number): string[] {
   const nodes = createNodes({ listers, proxied, settle, window: 30, minor: () => 36 });
   for (let at = 0; at <= seconds; at += 10) {
     for (const [index, digests] of all.entries()) {
-      const told = { rules: doubtful(digests), version: 'same', config, lasting: 10 };
-      const steps = nodes.applyReport(names[index] ?? '', told, at, true);
+      const report = { rules: doubtful(digests), version: 'same', config, lasting: 10 };
+      const steps = nodes.applyReport(names[index] ?? '', report, at, true);
       while (steps.next().done !== true);
     }
   }
   return opened.map(({ node: name, code, severity }) => `${String(name)} ${code} ${severity}`);
 }
 
-describe('a node on which a rule is not understood', () => {
-  test('is told when it is unlike the others for a window', () => {
+describe('a node with a rule that cannot be evaluated', () => {
+  test('is an outlier after a window of another behavior than its peers', () => {
     const all = [...times(4, () => does('as usual')), does('otherwise')];
     expect(openedOn(all, 20)).toEqual([]);
     expect(openedOn(all, 60)).toEqual(['node-4 node-unlike-others info']);
   });
 
   test.each<[string, readonly Digests[]]>([
-    ['all do alike', times(5, () => does('as usual'))],
+    ['all do the same', times(5, () => does('as usual'))],
     ['there are too few', [does('as usual'), does('as usual'), does('otherwise')]],
     ['half of them do so', times(8, (n) => does(n % 2 === 0 ? 'as usual' : 'otherwise'))],
     ['each does something else', times(8, (n) => does(`thing ${n}`))],
     ['other things are expected', [...times(7, () => does('usual', 'there')), does('otherwise')]],
     ['several things are right', times(8, (n) => does(n === 7 ? 'otherwise' : 'usual', null))],
-  ])('is not where %s', (_, all) => {
+  ])('is no outlier where %s', (_, all) => {
     expect(openedOn(all, 60)).toEqual([]);
   });
 });
 
-test('a packet that nobody has walked is unknown, and no rule is to blame', () => {
+test('a packet without a walk is unknown and not doubtful', () => {
   const forwarding = expectedOf(folder, input);
   const unwalked = (packet: Packet): boolean => packet.dst === web.clusterIP;
   const walk = (packet: Packet) => (unwalked(packet) ? null : known.walk(packet));
@@ -102,7 +101,7 @@ test('a packet that nobody has walked is unknown, and no rule is to blame', () =
   expect(seen.doubtful).toEqual(new Set());
 });
 
-test('where nothing is unknown the others do not matter', () => {
+test('a node without doubtful frontends is not compared', () => {
   const others = times(9, () => doubtful(does('as usual')));
   expect(outliersAmongPeers(new Set(), doubtful(does('otherwise')), others)).toEqual([]);
 });

@@ -1,18 +1,30 @@
-// Every class of source is asked from, and never by an address of another class.
+// The packets for a frontend, from an address of every class of source, and the coverage of an
+// audit.
 
 import { describe, expect, test } from 'vitest';
-
-import { probesOf, probeSender, strayProbes } from '../../../src/audit/node/probes.ts';
+import {
+  countTranslated,
+  fullCoverage,
+  probeSender,
+  probesOf,
+  proxiedPortKey,
+  strayProbes,
+} from '../../../src/audit/node/probes.ts';
 import type { Service } from '../../../src/model/objects.ts';
 import type { ProxyConfig } from '../../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 import type { Of } from '../../build.ts';
 import { node, service, servicePort, slice } from '../../build.ts';
+import { join } from 'node:path';
+import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
+import { forwardingOf } from '../../nodes/audit.ts';
+import { readFolder } from '../../nodes/folder.ts';
 
 const own = node({ addresses: ['172.18.0.2'], podCIDRs: ['10.0.0.0/24'] });
 
-function asked(more: Of<Service>, config: Partial<ProxyConfig> = {}, kind = 'cluster IP') {
+function probed(more: Of<Service>, config: Partial<ProxyConfig> = {}, kind = 'cluster IP') {
   const full = { ...defaultProxyConfig('iptables', 36), clusterCIDRs: ['10.0.0.0/8'], ...config };
   const forwarding = expectedForwarding([service(more)], slicesByService([slice()]), own, full);
   const sender = probeSender(forwarding, own);
@@ -25,8 +37,8 @@ const sources = (probes: ReturnType<typeof probesOf>): string[] =>
   probes.map(({ packet }) => `${packet.from} ${packet.src}`);
 
 describe('probesOf', () => {
-  test('a cluster IP: the node, pods here and there, outside, and what meets itself', () => {
-    expect(sources(asked({}).probes)).toEqual([
+  test('a cluster IP gets packets from the node, pods, outside and its own endpoints', () => {
+    expect(sources(probed({}).probes)).toEqual([
       'node 172.18.0.2',
       'pod 10.0.0.251',
       'outside 203.0.113.77',
@@ -35,13 +47,13 @@ describe('probesOf', () => {
     ]);
   });
 
-  test('both ends of every source range, by whoever has the address, and beside it', () => {
+  test('a source range gets packets from both ends and from both neighbors', () => {
     const lb: Of<Service> = {
       type: 'LoadBalancer',
       loadBalancerIPs: ['192.0.2.1'],
       loadBalancerSourceRanges: ['198.51.100.0/24', '172.18.0.2/32'],
     };
-    expect(sources(asked(lb, {}, 'load balancer IP').probes).slice(4)).toEqual([
+    expect(sources(probed(lb, {}, 'load balancer IP').probes).slice(4)).toEqual([
       'outside 198.51.100.0',
       'outside 198.51.100.255',
       'node 172.18.0.2',
@@ -52,10 +64,10 @@ describe('probesOf', () => {
     ]);
   });
 
-  test('nothing is beside everything, nor what another range has', () => {
+  test('a neighbor in another range, or outside all addresses, is left out', () => {
     const lb: Of<Service> = { type: 'LoadBalancer', loadBalancerIPs: ['192.0.2.1'] };
     const beside = (...loadBalancerSourceRanges: string[]): string[] =>
-      asked({ ...lb, loadBalancerSourceRanges }, {}, 'load balancer IP')
+      probed({ ...lb, loadBalancerSourceRanges }, {}, 'load balancer IP')
         .probes.filter(({ origin }) => origin === 'beside a source range')
         .map(({ packet }) => packet.src);
     expect(beside('0.0.0.0/0')).toEqual([]);
@@ -66,15 +78,15 @@ describe('probesOf', () => {
     ]);
   });
 
-  test('localhost is asked for by the node alone', () => {
+  test('a loopback address gets packets from the node only', () => {
     const port = { type: 'NodePort' as const, ports: [servicePort({ nodePort: 30_000 })] };
-    const { sender, frontend } = asked(port, {}, 'node port');
+    const { sender, frontend } = probed(port, {}, 'node port');
     const home = probesOf(sender, { ...frontend, address: '127.0.0.1' });
     expect(sources(home)).toEqual(['node 127.0.0.1']);
   });
 
-  test('pods come in by the interface that tells them', () => {
-    const { probes } = asked(
+  test('packets have the interface by which kube-proxy detects pods', () => {
+    const { probes } = probed(
       {},
       { detectLocalMode: 'InterfaceNamePrefix', interfaceNamePrefix: 'veth' },
     );
@@ -82,7 +94,7 @@ describe('probesOf', () => {
     expect(names).toEqual(new Set(['node undefined', 'pod veth0', 'outside uplink']));
   });
 
-  test('without ranges there is no pod to ask from, but its own endpoints', () => {
+  test('without a pod range, only endpoints of the node send as pods', () => {
     const bare = node({ podCIDRs: [] });
     const config = defaultProxyConfig('iptables', 36);
     const forwarding = expectedForwarding([service()], slicesByService([slice()]), bare, config);
@@ -95,16 +107,42 @@ describe('probesOf', () => {
     ]);
   });
 
-  test('a cluster that uses documentation’s addresses is asked from outside of them', () => {
-    const { probes } = asked({}, { clusterCIDRs: ['203.0.113.0/24'] });
+  test('the address outside is not in a pod range of documentation addresses', () => {
+    const { probes } = probed({}, { clusterCIDRs: ['203.0.113.0/24'] });
     expect(sources(probes)).toContain('outside 198.51.100.77');
   });
 });
 
-test('a stray port is one that no Service has there', () => {
-  const { sender, frontend } = asked({
+test('a stray port is one without a Service', () => {
+  const { sender, frontend } = probed({
     ports: [servicePort(), servicePort({ name: 'x', port: 9 })],
   });
   const ports = new Set(strayProbes(sender, frontend).map(({ packet }) => packet.dport));
   expect(ports).toEqual(new Set([7]));
+});
+
+const recorded = readFolder(
+  join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a'),
+);
+const expected = forwardingOf(recorded);
+if (expected === null) throw new Error('No objects');
+const { forwarding, node: recordedNode } = expected;
+
+test('full coverage is equal to the coverage of an audit', () => {
+  const rules = behaviorOfRules(recorded.ruleset, recorded.node);
+  const all = fullCoverage(forwarding, recordedNode);
+  expect(all).toEqual(auditNode({ forwarding, node: recordedNode, rules }).coverage);
+  const names = new Set(forwarding.ports.map(proxiedPortKey));
+  expect(all.get('node-frontend-missing cluster IP IPv4')).toBeLessThanOrEqual(names.size);
+});
+
+test('frontends without translation are not counted', () => {
+  const claims = frontendsInRules(recorded.ruleset);
+  const { IPv4, IPv6 } = countTranslated(claims);
+  expect(IPv4).toBeGreaterThan(0);
+  expect(IPv4 + IPv6).toBe(claims.filter(({ translators }) => translators > 0).length);
+  expect(countTranslated(claims.map((claim) => ({ ...claim, translators: 0 })))).toEqual({
+    IPv4: 0,
+    IPv6: 0,
+  });
 });

@@ -1,5 +1,4 @@
-// Whether what readings of a node's rules tell of time is true: against changes and a node whose
-// delay is known.
+// Programming lag, compared with changes and nodes whose delay is known.
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -14,7 +13,7 @@ import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 import { event, service, slice, storeOf } from '../../build.ts';
 
-/** A difference at a Service port; nothing else of it is read. */
+/** A difference at a Service port, with the fields that are read. */
 const differing = (name: string, subject: string, harmless = false): PacketDifference =>
   ({
     code: 'node-endpoint-missing',
@@ -34,17 +33,17 @@ function begun() {
     const applied = store.apply(event('modified', object, at));
     if (applied !== null) proxied.apply(applied);
   };
-  const following = newProgrammingState();
+  const programming = newProgrammingState();
   const read = (at: number, differences: readonly PacketDifference[] = [], isSame = false) =>
     readingOf(
-      { name: 'a', at: following.at, clocks: new Map(), following, isSame },
-      { observed: { differences } as never, observer: { proxied } as never },
+      { name: 'a', at: programming.at, clocks: new Map(), programming, isSame },
+      { audit: { differences } as never, observed: { proxied } as never },
       at,
     );
-  return { change, read, following };
+  return { change, read, programming };
 }
 
-test('lag lies between the last reading that was wrong and the first that is right', () => {
+test('lag is between the last wrong and the first right reading', () => {
   const { change, read } = begun();
   expect(read(0).programmed).toEqual([]);
   change('web', 2);
@@ -57,7 +56,7 @@ test('lag lies between the last reading that was wrong and the first that is rig
   expect(read(15).programmed).toEqual([]);
 });
 
-test('changes that are followed between two readings count, those after a reading wait', () => {
+test('changes followed between two readings are samples, later ones wait', () => {
   const { change, read } = begun();
   read(0);
   change('api', 2);
@@ -66,7 +65,7 @@ test('changes that are followed between two readings count, those after a readin
   expect(read(10).programmed).toEqual([{ service: 'shop/web', least: 0, most: 4 }]);
 });
 
-test('rules that are the same followed nothing', () => {
+test('equal rules followed no change', () => {
   const { change, read } = begun();
   read(0);
   change('web', 2);
@@ -78,7 +77,7 @@ test('rules that are the same followed nothing', () => {
   expect(read(15).programmed).toEqual([]);
 });
 
-test('what nobody suffers from is no delay', () => {
+test('a harmless difference is no delay', () => {
   const { change, read } = begun();
   read(0);
   change('web', 2);
@@ -87,17 +86,17 @@ test('what nobody suffers from is no delay', () => {
   expect(differs?.('shop/web', ['10.0.0.1'])).toBe(false);
 });
 
-test('what came before the first reading, or while nothing was known, is not measured', () => {
-  const { change, read, following } = begun();
+test('changes before the first reading, or without known rules, are not measured', () => {
+  const { change, read, programming } = begun();
   change('web', 1);
   expect(read(5).programmed).toEqual([]);
   change('web', 6);
-  resetProgrammingState(following);
+  resetProgrammingState(programming);
   expect(read(10).programmed).toEqual([]);
   expect(read(15).programmed).toEqual([]);
 });
 
-test('a difference at another address does not keep a pod from the node', () => {
+test('a difference at another address does not concern a pod', () => {
   const { read } = begun();
   const { differs } = read(0, [
     differing('web', 'missing 10.0.0.1:80'),
@@ -106,13 +105,13 @@ test('a difference at another address does not keep a pod from the node', () => 
   ]);
   expect(differs?.('shop/web', ['10.0.0.1'])).toBe(true);
   expect(differs?.('shop/web', ['10.0.0.2'])).toBe(false);
-  // Nobody comes to a frontend that others shadow.
+  // A shadowed frontend concerns all of its pods.
   expect(differs?.('shop/api', ['10.0.0.2'])).toBe(true);
   expect(differs?.('shop/six', ['fd00:0::1'])).toBe(true);
   expect(differs?.('shop/other', ['10.0.0.1'])).toBe(false);
 });
 
-test('the true delay lies between what is told, whatever the readings', () => {
+test('the true delay is between both bounds for all readings', () => {
   const gaps = fc.array(fc.double({ min: 0.1, max: 9, noNaN: true }), { minLength: 3 });
   const delays = fc.double({ min: 0, max: 30, noNaN: true });
   fc.assert(

@@ -1,3 +1,5 @@
+// Earlier versions of Services, as changes arrive.
+
 import { expect, test } from 'vitest';
 
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
@@ -16,13 +18,13 @@ function begun() {
 const version = (n: number) =>
   slice({ resourceVersion: String(n), endpoints: [endpoint({ addresses: [`10.0.0.${n}`] })] });
 
-test('it begins without a past', () => {
+test('a new cache has no earlier versions', () => {
   const { proxied } = begun();
   expect(proxied.past.size).toBe(0);
   expect([...proxied.slices.keys()]).toEqual(['shop/web']);
 });
 
-test('what was is kept until when it was so, and what is follows the changes', () => {
+test('a change adds the earlier version with its end', () => {
   const { proxied, give } = begun();
   give('modified', version(100), 5);
   give('deleted', version(101), 6);
@@ -34,13 +36,13 @@ test('what was is kept until when it was so, and what is follows the changes', (
   expect(proxied.revision()).toBe(2);
 });
 
-test('a Service that is gone had been there', () => {
+test('a deleted Service has an earlier version', () => {
   const { proxied, give } = begun();
   give('deleted', service({ resourceVersion: '9' }), 5);
   expect(proxied.past.get('shop/web')?.map(({ service }) => service?.name)).toEqual(['web']);
 });
 
-test('the past is bounded', () => {
+test('the number of earlier versions is limited', () => {
   const { proxied, give } = begun();
   for (const n of times(200, (n) => n + 10)) give('modified', version(n), n);
   const past = proxied.past.get('shop/web') ?? [];

@@ -1,14 +1,14 @@
-// Verdicts of Service ports, held once for all nodes.
+// Verdicts of Service ports, shared by all nodes with the same ports.
 
 import { expect, test } from 'vitest';
 
-import { createPortNames, portVerdicts } from '../../../src/audit/node/verdicts.ts';
-import type { Forwarding } from '../../../src/shadow/forwarding.ts';
+import { conformVerdicts, portVerdicts } from '../../../src/audit/node/verdicts.ts';
+import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 
-const forwarding = (...names: readonly string[]): Forwarding =>
-  ({
-    ports: names.map((name) => ({ name, namespace: 'shop', protocol: 'tcp', family: 'IPv4' })),
-  }) as unknown as Forwarding;
+const ports = (...names: readonly string[]) =>
+  names.map((name) => {
+    return { name, namespace: 'shop', protocol: 'tcp', family: 'IPv4' } as ProxiedPort;
+  });
 
 const none = {
   different: new Set<string>(),
@@ -17,26 +17,26 @@ const none = {
 };
 const both = new Set(['IPv4', 'IPv6']);
 
-test('nodes with the same ports have one list of names, and one of verdicts', () => {
-  const names = createPortNames();
-  const first = names(forwarding('shop/web:http', 'shop/api:http'));
-  expect(names(forwarding('shop/web:http', 'shop/api:http'))).toBe(first);
-  expect(portVerdicts(first, both, none)).toBe(portVerdicts(first, both, none));
-  const other = names(forwarding('shop/web:http'));
-  expect(other.map(({ port }) => port)).toEqual(['shop/web:http tcp IPv4']);
+test('a node without differences shares the list of conform verdicts', () => {
+  const conform = conformVerdicts(ports('shop/web:http'));
+  expect(conform.map(({ port }) => port)).toEqual(['shop/web:http tcp IPv4']);
+  expect(portVerdicts(conform, both, none)).toBe(conform);
 });
 
-test('the worst that is known of a port is its verdict', () => {
-  const names = createPortNames()(forwarding('a', 'b', 'c', 'd'));
-  const of = (name: string): string => `${name} tcp IPv4`;
-  const ported = {
-    different: new Set([of('a')]),
-    pending: new Set([of('a'), of('b')]),
-    unknown: new Set([of('b'), of('c')]),
+test('the worst state of a port is its verdict', () => {
+  const conform = conformVerdicts(ports('a', 'b', 'c', 'd'));
+  const key = (name: string): string => `${name} tcp IPv4`;
+  const keys = {
+    different: new Set([key('a')]),
+    pending: new Set([key('a'), key('b')]),
+    unknown: new Set([key('b'), key('c')]),
   };
-  expect(portVerdicts(names, both, ported).map(({ verdict }) => verdict)).toEqual([
+  expect(portVerdicts(conform, both, keys).map(({ verdict }) => verdict)).toEqual([
     ...['different', 'pending', 'unknown', 'conform'],
   ]);
-  const blind = portVerdicts(names, new Set(['IPv6']), ported);
-  expect(new Set(blind.map(({ reason }) => reason))).toEqual(new Set(['rules-not-known']));
+});
+
+test('ports of a family without known rules are unknown', () => {
+  const verdicts = portVerdicts(conformVerdicts(ports('a', 'b')), new Set(['IPv6']), none);
+  expect(new Set(verdicts.map(({ reason }) => reason))).toEqual(new Set(['rules-not-known']));
 });
