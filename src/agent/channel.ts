@@ -22,7 +22,7 @@ export interface NodeSettings {
   readonly programs?: readonly Program[];
 }
 
-/** The dumps of a round, whose packed bytes stand one behind the other. */
+/** The dumps of a round; their packed bytes follow each other. */
 export interface Packed {
   readonly dumps: readonly { readonly program: Program; readonly size: number }[];
   readonly place: Place;
@@ -36,9 +36,9 @@ export interface Reading {
   /** A text that is the same while the report is. */
   readonly etag: string;
   readonly frontends: number;
-  /** null: what stands on the node is not known. */
+  /** null if the rules of the node are unknown. */
   readonly packed: Packed | null;
-  /** Of what was read (fingerprint.ts); null: what stands on the node is not known. */
+  /** A hash of the rules (fingerprint.ts); null if the rules of the node are unknown. */
   readonly fingerprint: string | null;
   readonly spent: Spent;
 }
@@ -78,7 +78,7 @@ export type Reply =
 /** The file descriptor of the pipe. */
 export const pipe = 4;
 
-/** So many bytes of a stream, in one piece. Rejects where it ends before. */
+/** Reads a number of bytes of a stream into one buffer. Rejects if the stream ends before. */
 export async function gather(stream: Readable, size: number): Promise<Buffer> {
   const whole = Buffer.allocUnsafeSlow(size);
   let at = 0;

@@ -1,16 +1,16 @@
-// Asks the programs of a node for its rules. Each is run with arguments that are written here and
-// nowhere else, without a shell, with an environment of its own, until a deadline, up to so many
-// bytes. Nothing is ever written: -save and list are all that is asked for, and none of them waits
-// for a lock.
+// Reads the rules of a node by running the programs iptables-save and nft. Their arguments are
+// written here only. They run without a shell, with an environment of their own, with a deadline
+// and a limit of bytes. They never write: -save and list only read, and none of them waits for a
+// lock.
 //
 // Which of the backends is in use is not asked first, as kubernetes-sigs/iptables-wrappers does to
-// run the right one: rules may stand in both, and both count. An empty dump is no failure: the
-// programs of the backend that is not in use print nothing. A program that is not there is told;
-// one that fails, or is cut off, leaves the node unknown.
+// run the right one: both may contain rules, and both count. An empty dump is no failure: the
+// programs of the unused backend print nothing. A missing program is reported. A program that
+// fails, or whose output is too long, makes the node unknown.
 //
-// `nft -j list ruleset` shows the tables of iptables-nft too, which iptables-nft-save tells better,
-// and costs as much again: it is run only where nft has a table that no dump has shown, or not all
-// of it, as iptables-nft-save itself says.
+// `nft -j list ruleset` also shows the tables of iptables-nft, which iptables-nft-save shows
+// better, and costs the same again: it is run only where nft has a table that no dump has shown, or
+// not all of it, as iptables-nft-save itself says.
 
 import { execFile } from 'node:child_process';
 
@@ -71,7 +71,7 @@ export interface Collected {
   readonly dumps: readonly Dump[];
   /** What became of each program: `read`, `empty`, `absent` or `failed`. */
   readonly states: Readonly<Record<string, string>>;
-  /** Why the dumps are not all that stands on the node; empty: they are. */
+  /** Reasons why the dumps are incomplete; empty if they are complete. */
   readonly problems: readonly string[];
 }
 
@@ -113,7 +113,7 @@ function problemOf(error: ProgramError, stderr: Buffer, limits: Limits): string 
   return said === '' ? how : `${how}: ${said}`;
 }
 
-/** Asks for everything that stands on the node; `all` are the programs. */
+/** Reads all rules of the node; `all` are the programs. */
 export async function collect(limits: Limits, all = programs): Promise<Collected> {
   const dumps: Dump[] = [];
   const problems: string[] = [];
@@ -176,7 +176,7 @@ function shownIn(bytes: Buffer): string[] {
   return linesWith(bytes, '*').filter((name) => !partly.has(name));
 }
 
-/** What stands behind this at the beginning of lines. */
+/** The text after this prefix at the beginning of lines. */
 function linesWith(bytes: Buffer, start: string): string[] {
   const lines: string[] = [];
   const keep = (from: number): void => {

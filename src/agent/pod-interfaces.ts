@@ -1,10 +1,9 @@
-// Walks packets on a node where pods have interfaces of their own, as those of Calico and of other
-// networks without a bridge: what rules do with one pod's packets, by its interface, is a policy of
-// that pod, and says nothing of a Service. So one that nobody stops stands for the pods of the
-// node; and where rules that name one pod's interface stop a packet, on either side, by which it
-// comes and goes is taken for unknown.
+// Walks packets on a node where each pod has an interface, as with Calico and other networks
+// without a bridge. A rule that matches the interface of one pod is a policy of that pod, and no
+// property of a Service. So the walk uses a pod that no policy blocks. If a rule for one pod's
+// interface blocks a packet on either side, the interfaces of the packet are unknown.
 //
-// Which interface is a pod's, routes tell: one to a single address, without a gateway.
+// A route to a single address without a gateway shows the interface of a pod.
 
 import type { Packet } from '../model/proxy-config.ts';
 import { formatAddress, parseAddress, parseNetwork } from '../rules/address.ts';
@@ -17,10 +16,10 @@ import { walk } from '../rules/walk/walk.ts';
 
 export type Walker = (packet: Packet) => PacketOutcome;
 
-/** So many pods are tried until one is found whose packets nobody stops. */
+/** The largest number of pods to try until the packets of one pass. */
 const mostTried = 16;
 
-/** Addresses for documentation, which are nobody's: RFC 5737 and RFC 3849. */
+/** Addresses for documentation, which no host has: RFC 5737 and RFC 3849. */
 export const nobodys = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
 
 /** Walks through these rules; `podCIDRs` are networks of the node's pods. */
@@ -58,8 +57,8 @@ export function walkerOf(
     const someone = typeof source === 'number' ? standIn : undefined;
     const known = lookup.from('pod', source) ?? someone?.interface ?? null;
     if (iif === undefined) return known;
-    // Where kube-proxy tells pods by a prefix, whoever asks makes up a name with it; then those
-    // that begin so are pods', whatever their addresses. A name that nobody has is dropped.
+    // If kube-proxy detects pods by an interface prefix, the auditor asks with an invented name;
+    // all interfaces with that prefix are pods'. A name that no interface has is dropped.
     if (context.interfaces?.all?.includes(iif) !== false) return null;
     const isOne = (name: string): boolean => name.startsWith(iif.slice(0, -1));
     return known !== null && isOne(known) ? known : ([...own].find(isOne) ?? null);

@@ -1,6 +1,6 @@
-// From dumps to a report: which backends hold rules, in which mode kube-proxy works here, and a
-// digest for every frontend that the rules answer for (rules/digest.ts). The walk goes in slices,
-// so that whoever asks the agent meanwhile is answered.
+// Makes a report from dumps: the backends that contain rules, the mode of kube-proxy, and a digest
+// for every frontend that the rules serve (rules/report/digest.ts). The walk runs in slices, so
+// that the agent can answer requests meanwhile.
 //
 // The mode is found as kubernetes-sigs/iptables-wrappers finds the backend: by the chains that
 // kubelet leaves in mangle, KUBE-IPTABLES-HINT (since 1.24) or KUBE-KUBELET-CANARY (since 1.17),
@@ -26,7 +26,7 @@ import type { Dump } from './collect.ts';
 import type { Walker } from './pod-interfaces.ts';
 import { nobodys, walkerOf } from './pod-interfaces.ts';
 
-/** What the agent knows of its node besides the rules. */
+/** Facts about the node that are not rules. */
 export interface Place {
   readonly node: string;
   /** Of the node's interfaces, in canonical form. */
@@ -41,7 +41,7 @@ export interface Place {
 
 export type Mode = 'iptables' | 'nftables';
 
-/** Everything that stands on a node, read. */
+/** All rules of a node, parsed. */
 export interface Standing {
   readonly ruleset: RuleSet;
   readonly claims: readonly RuleFrontend[];
@@ -59,7 +59,7 @@ export interface Detail {
   /** As in the digest. */
   readonly words: string;
   readonly unknown: readonly { readonly reason: string; readonly rule: string }[];
-  /** By fate: the rules on one of the ways there. */
+  /** By outcome: the rules on one of the ways there. */
   readonly rules: Readonly<Record<string, readonly string[]>>;
 }
 
@@ -120,8 +120,8 @@ const podsOf = ({ podCIDRs }: Place, standing: Standing | null): readonly string
   podCIDRs.length > 0 ? podCIDRs : (standing?.settings.clusterCIDRs ?? []);
 
 /**
- * Who is asked for, as the report tells it: whoever compares must ask for the same. Where nobody
- * has said which pods are the node's, any of those that its rules tell from others will do.
+ * The sources that the report assumes: the auditor must compare with the same. Without a
+ * configured pod range, any address that the rules treat as a pod's is suitable.
  */
 export function askingOf(place: Place, standing: Standing | null): NodeSenders {
   const { nodeIPs, podCIDRs } = place;
@@ -170,7 +170,7 @@ export function outcomesOf(
   return encodeOutcomes(packets.map(walkerAt(standing, place)));
 }
 
-/** What stands behind the digest of one frontend; null: no rule answers for it. */
+/** The details behind the digest of one frontend; null if no rule serves it. */
 export function detailsOf(standing: Standing, place: Place, key: string): Detail[] | null {
   const claim = standing.claims.find((one) => keyOf(one) === key);
   if (claim === undefined) return null;

@@ -1,9 +1,9 @@
-// A round of the agent in a process of its own: the rules of the node are asked for, read and
-// walked here, and whoever asks for details is answered for a while. Then the process ends, and
-// with it all that it held, which is many times what an agent must hold while it rests. A limit of
-// memory that is met here ends no agent either: its node is unknown.
+// One round of the agent in a process of its own. It reads the rules of the node, walks packets
+// through them, and answers questions about details for a while. Then it exits, which frees many
+// times the memory that an idle agent needs. If this process reaches its memory limit, the agent
+// continues and the node is unknown.
 //
-// The agent (run.ts) gives an order, and then asks questions (channel.ts).
+// The agent (schedule.ts) sends an order, and then questions (channel.ts).
 
 import { createHash } from 'node:crypto';
 import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
@@ -43,7 +43,7 @@ export interface Report {
   readonly version: 1;
   readonly node: string;
   readonly nodeIPs: readonly string[];
-  /** What is local in the walk, and must be where it is judged; loopback ones not among them. */
+  /** The node's own addresses in the walk and in the comparison, without loopback addresses. */
   readonly localAddresses: readonly string[];
   readonly podCIDRs: readonly string[];
   readonly mode: Mode | null;
@@ -51,7 +51,7 @@ export interface Report {
   readonly proxyConfig: NodeSettings['proxyConfig'];
   /** By program: `read`, `empty`, `absent` or `failed`. */
   readonly programs: Readonly<Record<string, string>>;
-  /** Not empty: what stands on the node is not known, and there are no frontends. */
+  /** Reasons why the rules are unknown; then there are no frontends. */
   readonly problems: readonly string[];
   /** Of kube-proxy, as far as its rules show them. */
   readonly settings: InferredSettings;
@@ -83,14 +83,14 @@ function cpuSeconds(): number {
   return (user + system) / 1e6;
 }
 
-/** Of one node; whoever has more, as IPVS does on its own interface, is told of these alone. */
+/** The largest number of addresses of one node; IPVS binds more to its own interface. */
 const mostAddresses = 256;
 
 const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
 
 /**
- * Interfaces can come and go: asked for in every round. Link-local addresses, of which each pod
- * brings one, are nobody's to ask for. Virtual IPs may be bound to the loopback interface.
+ * Read in every round, because interfaces change. Link-local addresses are left out: each pod
+ * adds one, and no client uses them. Virtual IPs may be bound to the loopback interface.
  */
 function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): Place {
   const known = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
@@ -114,7 +114,7 @@ function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): Place {
 
 const links = '/sys/class/net';
 
-/** null: sysfs does not tell; then what rules ask of interfaces is unknown. */
+/** null if sysfs does not list them; then matches on interfaces are unknown. */
 function interfaceNames(): readonly string[] | null {
   try {
     const entries = readdirSync(links, { withFileTypes: true });
@@ -124,7 +124,7 @@ function interfaceNames(): readonly string[] | null {
   }
 }
 
-/** null: nobody tells; then what rules ask of interfaces is mostly unknown. */
+/** null if the routes cannot be read; then most matches on interfaces are unknown. */
 function routesTold(interfaces: readonly string[] | null): Routes | null {
   try {
     // An interface that has gone meanwhile is none of them.
@@ -160,12 +160,12 @@ function readShort(path: string): string {
 }
 
 interface Known {
-  /** null: what stands on the node is not known. */
+  /** null if the rules of the node are unknown. */
   readonly standing: Standing | null;
   readonly place: Place;
 }
 
-/** A round: what is known after it, what is told of it, and what goes over the pipe. */
+/** The result of a round: the state, the report, and the bytes for the pipe. */
 interface Round extends Known {
   readonly reading: Reading;
   readonly bytes: readonly Buffer[];

@@ -33,7 +33,7 @@ import type { Detail } from './report.ts';
 export interface Settings extends NodeSettings {
   /** Seconds between two rounds, where they cost little. */
   readonly interval: number;
-  /** A round may cost one part in so many of a core; default: 100. */
+  /** A round may use one n-th of a core; default: 100. */
   readonly share?: number;
 }
 
@@ -56,11 +56,11 @@ export interface Cost {
 export interface Agent {
   /** One round. */
   round(): Promise<void>;
-  /** Rounds, until it is told to stop. */
+  /** Runs rounds until `stop` is called. */
   run(signal: AbortSignal): Promise<void>;
   /** null: no round is over yet. */
   report(): Published | null;
-  /** Why the last round could not even tell that nothing is known; null: it could. */
+  /** Why the last round made no report at all; null if it made one. */
   problem(): string | null;
   /** null: no rule answers for this frontend, or nothing is known. */
   details(key: string): Promise<readonly Detail[] | null>;
@@ -80,7 +80,7 @@ export interface Published extends Pick<Reading, 'etag' | 'frontends'> {
   readonly round: string;
 }
 
-/** The part of a core that rounds may cost: one in so many. */
+/** Rounds may use one n-th of a core. */
 const usualShare = 100;
 
 /** What is read stays for so long: who asks for one thing asks for more. */
@@ -107,7 +107,7 @@ function cpuSeconds(): number {
   return (user + system) / 1e6;
 }
 
-/** What a round leaves: what is told of it, and what came over the pipe. */
+/** The result of a round: its report, and the bytes that came over the pipe. */
 interface Made {
   readonly reading: Reading;
   readonly text: Buffer;
@@ -212,7 +212,7 @@ async function round(state: State, signal: AbortSignal): Promise<void> {
   signal.removeEventListener('abort', stop);
   if (signal.aborted) return;
   if (typeof made === 'string') {
-    // Where not even that can be, the last report becomes old, and its age is told.
+    // If even that fails, the last report becomes old, and the Age header shows it.
     state.problem = made;
     process.stderr.write(`endpoint-auditor: ${made}\n`);
     state.cost = { ...cost, failed: cost.failed + 1, pause: Math.max(interval, cost.pause) };
@@ -266,7 +266,7 @@ function startReader(order: Order, bytes?: Buffer): Reader {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc', 'pipe'],
   });
   const beside = child.stdio[pipe] as Socket;
-  // Whoever is gone says so by its end.
+  // The exit of the process reports its end.
   beside.on('error', () => undefined);
   const waiting: ((reply: Extract<Reply, { kind: 'answer' }> | null) => void)[] = [];
   const made = new Promise<Made | Same | string>((resolve) => {
@@ -329,7 +329,7 @@ function ended(child: ChildProcess, told: (how: string) => void): void {
   });
 }
 
-/** Ends the reader when nobody has asked it for a while. */
+/** Ends the reader when no question has come for a while. */
 function lingering(state: State, reader: Reader): Reader {
   let timer: NodeJS.Timeout | undefined;
   const linger = (): void => {

@@ -1,6 +1,6 @@
-// What the agent answers, to whom. Everything is read, nothing can be asked of it to do. The
-// auditor comes with a client certificate or with a token that both were given; without either
-// configured the agent listens on loopback only. /livez alone answers anybody.
+// The HTTP server of the agent. It is read-only. The auditor authenticates with a client
+// certificate or with a shared token. Without either, the agent listens on loopback only. Only
+// /livez needs no authentication.
 //
 //   GET /v1/report            digests of all frontends; ETag, 304 while nothing has changed. Age is
 //                             the seconds since its round began, which `round` names, in 304 too;
@@ -12,7 +12,7 @@
 //   GET /metrics              what the agent costs
 //   GET /livez
 //
-// Node's own server: express would double what an idle agent holds.
+// It uses the server of Node: express would double the memory of an idle agent.
 
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
@@ -56,7 +56,7 @@ export function createAgentServer(agent: Agent, access: Access): Server {
   const limits = { ...waits, maxHeaderSize: longestQuery + 4096 };
   if (tls === null) return createServer(limits, answer);
   const { cert, key, ca } = tls;
-  // Whoever asks for /livez has no certificate: it is asked for by each request (isAllowed).
+  // The kubelet has no certificate for /livez, so each request checks for one (isAllowed).
   const client = ca === null ? {} : { ca, requestCert: true, rejectUnauthorized: false };
   return createTlsServer({ ...limits, cert, key, ...client, minVersion: 'TLSv1.2' }, answer);
 }
@@ -83,7 +83,7 @@ async function respond(
   } else send(response, 404, { error: `nothing is at ${url.slice(0, longestPath)}` });
 }
 
-/** Compares hashes, so that how long it takes tells nothing of the token. */
+/** Compares hashes, so that the time reveals nothing about the token. */
 function isAllowed({ token, tls }: Access, { headers, socket }: IncomingMessage): boolean {
   const isCertain = socket instanceof TLSSocket && socket.authorized;
   if ((tls?.ca ?? null) !== null && !isCertain) return false;

@@ -1,10 +1,10 @@
-// Asks agents over HTTP: one connection to each, kept between two rounds; with a deadline for the
-// whole answer and a limit of bytes; with a client certificate, a bearer token, or neither, as the
-// agents are configured (agent/http.ts). All agents present certificates for one name, that of
-// their Service: their addresses come and go.
+// Sends requests to agents over HTTP. Each agent has one connection, which stays open between two
+// rounds. A request has a deadline for the whole answer and a limit of bytes. It uses a client
+// certificate, a bearer token, or neither, as the agents are configured (agent/server.ts). All
+// agents present certificates for the name of their Service, because their addresses change.
 //
-// Never throws for what an agent or the network does: that is the answer. `refused` is an agent
-// that is there and does not answer us; `silent` is one of which nothing is heard.
+// A failure of an agent or of the network is an answer, never an exception. `refused`: the agent
+// rejects the request. `silent`: no answer arrives.
 
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http';
 import { Agent as PlainAgent, request as plainRequest } from 'node:http';

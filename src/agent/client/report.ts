@@ -1,7 +1,7 @@
-// Reads the report of an agent (docs/decisions/0016): what it knows of its node, and a digest for
-// each frontend that its rules answer for. Texts that all nodes have in common are held once.
+// Decodes the report of an agent (docs/decisions/0016): facts about its node, and a digest for each
+// frontend that its rules serve. Texts that nodes share are stored once.
 //
-// What arrives is somebody else's: everything in it is checked.
+// A report is untrusted input, so every field is checked.
 
 import { canonicalIP } from '../../model/ip.ts';
 import type { NodeSenders, Senders } from '../../rules/report/digest.ts';
@@ -19,7 +19,7 @@ export interface AgentReport {
   /** The text of kube-proxy's configuration; null: it was not given. */
   readonly proxyConfig: string | null;
   readonly settings: InferredSettings;
-  /** Not empty: what stands on the node is not known. */
+  /** Reasons why the rules of the node are unknown; empty if they are known. */
   readonly problems: readonly string[];
   readonly asking: NodeSenders;
   readonly claims: readonly RuleFrontend[];
@@ -62,7 +62,7 @@ export function readReport(raw: unknown): AgentReport {
   }
   return {
     node,
-    // Agents before told no more than the node IPs.
+    // Earlier agents reported only the node IPs.
     localAddresses: texts(fields.localAddresses ?? nodeIPs, 'localAddresses').map(canonicalIP),
     mode,
     proxyConfig: proxyConfig === null ? null : configText(proxyConfig),

@@ -1,6 +1,6 @@
-// One visit to one agent: its report, and where the report alone does not tell enough, what becomes
-// of the packets that whoever judges wants to know of. What was seen is of the moment at which the
-// agent's round began, or later; that moment is told as the earliest that it can have been.
+// One scrape of one agent: its report, and the outcomes of packets if the auditor needs more than
+// the report. The answers describe the start of the agent's round, or a later moment. The result
+// has the earliest possible start.
 
 import type { Packet } from '../../model/proxy-config.ts';
 import { packetText } from '../../rules/report/digest.ts';

@@ -1,13 +1,13 @@
-// The agents of all nodes, each asked once in every round of its own:
+// Scrapes the agents of all nodes, each once in every round of its own:
 //
-//   slices of their Service ──► whom to ask ──► visit ──► deliver ──► packets to be asked for
+//   slices of their Service ──► addresses ──► scrape ──► deliver ──► packets to request
 //                                    ▲                       │
 //                                    └── when the next report should be there
 //
-// An agent says for how long there will be no other report, so whoever asks knows when to ask
-// again: no sooner, and a moment later for one than for the other, so that not all are asked at
-// once. Few visits go on at one time. Who does not answer is asked again soon, then ever more
-// rarely; from the second time on its node is unknown. A node without an agent is unknown at once.
+// A report says for how long it is valid, so the scraper knows when to ask again. It adds a small
+// delay per agent, so that the agents are not all asked at the same time. Few scrapes run at one
+// time. An agent that does not answer is asked again soon, then with growing pauses. From its
+// second failure on, its node is unknown. A node without an agent is unknown at once.
 
 import type { Packet } from '../../model/proxy-config.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
@@ -17,12 +17,12 @@ import type { AgentReport } from './report.ts';
 import type { Sight, Visited } from './scrape.ts';
 import { outcomesOf, visit } from './scrape.ts';
 
-/** How an agent stands. */
+/** The state of an agent. */
 export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
 
 export type AgentState = (typeof agentStates)[number];
 
-/** What an agent has told of its node. */
+/** The last report of an agent. */
 export interface NodeReportEntry {
   readonly kind: 'node-report';
   /** Unix seconds; `seenAt` is the moment that the report is of. */
@@ -30,13 +30,13 @@ export interface NodeReportEntry {
   readonly seenAt: number;
   readonly node: string;
   readonly report: AgentReport;
-  /** The same text while what is told is the same. */
+  /** The same text while the report is the same. */
   readonly version: string;
   /** Seconds from the report to the next. */
   readonly lasting: number;
   /** What becomes of packets that the agent was asked for; null: it was not asked yet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome> | null;
-  /** Told of the packets that the agent must be asked for before the node can be judged. */
+  /** The packets that the agent must evaluate before the node can be compared. */
   readonly onNeed: (packets: readonly Packet[]) => void;
 }
 
@@ -105,7 +105,7 @@ interface State {
 /** Visits at one time. */
 const mostVisits = 16;
 
-/** Seconds between looks at whom to ask. */
+/** Seconds between checks for agents that are due. */
 const tick = 0.25;
 
 /** Seconds over which the first visits are spread for each hundred agents. */
@@ -242,7 +242,7 @@ async function failed(
   await unseen(options, one, kind === 'refused' ? 'refused' : 'stale');
 }
 
-/** A report that is older than so many rounds, and seconds, is stale. */
+/** A report is stale if it is older than this many rounds and this many seconds. */
 const stale = { rounds: 3, seconds: 60 };
 
 async function take(

@@ -1,6 +1,6 @@
-// What a reflector delivers, and how: in batches, each handed over before more is read. While a
-// batch grows, what is held lags behind it, so the batch is looked at first. Decoding gives way to
-// everything else in the loop after a few milliseconds.
+// The queue between a reflector and the event loop. It delivers batches, each before more is read.
+// While a batch grows, the cache is behind it, so lookups search the batch first. Decoding yields
+// to the event loop after a few milliseconds.
 
 import type { AnyObject, Key } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
@@ -10,7 +10,7 @@ import type { Held } from './version-filter.ts';
 export type Deliver = (entries: readonly LiveEntry[]) => void | Promise<void>;
 
 export interface Delivery {
-  /** What is held with all that was added to the batch; `values` without that. */
+  /** The cached objects with the changes of the batch; `values` is without them. */
   readonly current: Held;
   /** Adds to the batch. */
   add(entry: LiveEntry): void;
@@ -22,13 +22,13 @@ export interface Delivery {
   breathe(): Promise<void>;
 }
 
-/** The loop did not take a batch, which no reflector can mend. */
+/** The event loop failed to apply a batch. A reflector cannot recover from that. */
 export class Undeliverable extends Error {}
 
 /** Seconds that frames are decoded before others have the loop. */
 const sliceSeconds = 0.008;
 
-/** `held` must show what was delivered once `deliver` has resolved. */
+/** `held` must contain the delivered changes once `deliver` has resolved. */
 export function createDelivery(
   environment: Pick<Environment, 'monotonic' | 'sleep'>,
   held: Held,

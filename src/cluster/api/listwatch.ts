@@ -1,5 +1,5 @@
-// One list or one watch of a resource, from the request to its end: frames are decoded, compared
-// with what is held, and delivered. What is done after the end is the reflector's.
+// One list or one watch of a resource, from the request to its end: it decodes frames, compares
+// them with the cache, and delivers changes. The reflector decides what follows.
 
 import type { AnyObject, Resource, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, newest } from '../../model/resource-version.ts';
@@ -39,7 +39,7 @@ export interface Following {
   readonly onProblem: OnProblem;
   /** Where raw objects are asked for, those of objects that are on their way. */
   readonly raws: WeakMap<AnyObject, unknown> | null;
-  /** The watch stands, and the list is complete. */
+  /** The watch is open, and the list is complete. */
   readonly established: () => void;
   /** Whether the server may know WatchList. */
   watchList: boolean;
@@ -53,7 +53,7 @@ export interface Following {
   doubtedAt: number;
   /** Whether the server must show its version before the next watch. */
   suspicious: boolean;
-  /** Monotonic times: when the server last told a version, when a list was last complete. */
+  /** Monotonic times: of the last version from the server, and of the last complete list. */
   provenAt: number;
   listedAt: number;
   /** Where frames could not be decoded, and how many are passed over there. */
@@ -337,7 +337,7 @@ function takeObject(following: Following, frame: ObjectFrame): Outcome | null {
 type Page = Extract<Frame, { kind: 'page' }>;
 type ObjectFrame = Extract<Frame, { kind: 'object' }>;
 
-/** The event of an object frame; null when the object cannot be read, which is told. */
+/** The event of an object frame; null if the object cannot be decoded, which is reported. */
 function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null {
   const { resource, delivery, reading, counters, onProblem } = following;
   const { projection, type, raw } = frame;

@@ -1,10 +1,10 @@
-// Reads Services with all that belongs to them anew, to confirm differences before they are told:
-// one Service by its name and selector, or several of a namespace by one list of each resource
-// there, since the API server looks at all pods of the namespace for each selector.
+// Reads Services and their objects again, to confirm differences before they become findings. One
+// Service is read by its name and selector. Several Services of a namespace are read by one list
+// per resource, because the API server scans all pods of the namespace for each selector.
 //
 // Every list asks for the newest state (no resourceVersion), so what it shows is not older than the
-// request. The lists are not of one moment: each tells its version. What the Services select is
-// read after them.
+// request. The lists are not of one moment: each has its version. The selected pods are read after
+// the Services.
 
 import type { Key, Labels, ObjectOf, Pod, Resource } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
@@ -15,7 +15,7 @@ import type { Environment } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
 
-/** A list, and the version as of which it is true. */
+/** A list and its version. */
 export interface Read<R extends Resource> {
   readonly objects: readonly ObjectOf[R][];
   readonly resourceVersion: string;

@@ -1,7 +1,7 @@
-// Keeps up with one resource of the API server: lists it, watches it, and goes on whatever happens,
-// as k8s.io/client-go@v0.36.3 tools/cache/reflector.go does, but for what only an auditor needs:
-// nothing known is forgotten before a new list is complete, nothing goes back in time (history.ts),
-// every frame that is not used is counted, and it is always told whether the watch stands.
+// Lists and watches one resource of the API server, and recovers from every failure, as
+// k8s.io/client-go@v0.36.3 tools/cache/reflector.go does. In addition, an auditor needs this: the
+// cache keeps all objects until a new list is complete, versions never go back (version-filter.ts),
+// every unused frame is counted, and the state of the watch is always known.
 //
 //   list (WatchList, or pages) ──► synced ──► watch ──► ended ──► watch …
 //     ▲                                        └─ gone, expired, disorder, history went back ─┐
@@ -10,7 +10,7 @@
 // Lists ask for the newest state (no resourceVersion), which the API server answers by a quorum
 // read or a cache that is as new; upstream's first list may be older. docs/decisions/0007 says why.
 //
-// There is no clock, no chance and no socket here: the environment brings them.
+// Clock, random numbers and sockets come from the environment.
 
 import type { Pod, Resource } from '../../model/objects.ts';
 import type { WatchState } from '../decode/entry.ts';
@@ -31,7 +31,7 @@ import { denialText, outcomeOfError } from './watch-result.ts';
 export interface ReflectorOptions {
   readonly resource: Resource;
   readonly environment: Environment;
-  /** What is held of the resource; shows what was delivered once `deliver` has resolved. */
+  /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
   readonly held: Held;
   /** Nothing more is read before it resolves. */
   readonly deliver: Deliver;
@@ -174,7 +174,7 @@ function isInDoubt({ suspicious, provenAt, environment }: State): boolean {
   return suspicious || environment.monotonic() - provenAt > proofSeconds;
 }
 
-/** Counts an outcome, tells the state that follows from it, and returns the seconds to wait. */
+/** Counts a result, reports the state that follows, and returns the seconds to wait. */
 function settle(state: State, outcome: Outcome): number {
   const { counters } = state;
   if (outcome.kind !== 'denied') Object.assign(state, { denied: '', denials: 0 });
@@ -193,7 +193,7 @@ function settle(state: State, outcome: Outcome): number {
     case 'throttled': {
       counters.throttled++;
       interrupt(state);
-      // Those who were told the same shall not all come back at once.
+      // Clients that got the same answer must not all come back at once.
       const { seconds } = outcome;
       return seconds === null ? backoffSeconds(state) : seconds + state.environment.random();
     }
@@ -252,7 +252,7 @@ function enter(state: State, next: WatchState): void {
   delivery.add({ kind: 'watch', at, resource, state: next });
 }
 
-/** A watch that stood does not any more. */
+/** An open watch has ended. */
 function interrupt(state: State): void {
   if (state.status.state === 'synced') enter(state, 'stale');
 }

@@ -21,7 +21,7 @@ import type { WatchCounters } from './watch-counters.ts';
 
 export interface ReflectorsOptions {
   readonly environment: Environment;
-  /** What is held; shows what was delivered once `deliver` has resolved. */
+  /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
   readonly held: (resource: Resource) => Held;
   /** Called for one batch of a resource at a time; that resource waits until it resolves. */
   readonly deliver: Deliver;
@@ -149,7 +149,7 @@ function createTeller(
   };
 }
 
-/** The version of the control plane; null: it does not tell. Asks until there is an answer. */
+/** The version of the control plane; null if it has none. Retries until there is an answer. */
 async function readVersion(environment: Environment, signal: AbortSignal): Promise<string | null> {
   let pause: number = versionPause.first;
   while (!signal.aborted) {
@@ -161,7 +161,7 @@ async function readVersion(environment: Environment, signal: AbortSignal): Promi
   return null;
 }
 
-/** undefined: no answer, or none that will stand. */
+/** undefined without a final answer. */
 async function askVersion(
   environment: Environment,
   signal: AbortSignal,

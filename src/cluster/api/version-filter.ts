@@ -1,16 +1,17 @@
-// What is delivered of what arrives, so that nothing known ever goes back in time.
+// Filters watch events and list items by resourceVersion, so that the cache never goes back in
+// time.
 //
 // Watches: the API server sends the changes of a resource in the order of their versions. A frame
-// that is older than what is held of its object, or repeats it, is dropped. One that comes behind
-// its time and is about an object that is not held may be a creation that was missed or a deletion
-// undone; only a list can tell.
+// that is older than the cached object, or repeats it, is dropped. A late frame about an object
+// that is not cached can be a missed creation or a deletion that was undone; only a list can
+// decide.
 //
-// Lists: what is held stays until the list is complete. Items with a version beyond all that is
-// known can only be news and are delivered as they come. All others (an older version, another uid,
-// an object that is not held) are put aside until the version of the list is known: if it is not
-// older than what was known, they are the truth, and so is the absence of what was not listed. An
-// item that is held as it is says nothing. So a list that turns out to be too old has done no harm,
-// and hardly anything is kept of one that is not.
+// Lists: cached objects stay until the list is complete. Items with a version above all known ones
+// are new and are delivered at once. All others (an older version, another uid, an object that is
+// not cached) wait until the version of the list is known. If it is not older than the cache, these
+// items replace the cache, and objects that are not listed are gone. An item that equals the cached
+// object changes nothing. So a list that turns out to be too old does no harm, and only a few items
+// of a list have to wait.
 //
 // k8s.io/client-go@v0.36.3 tools/cache/reflector.go (handleAnyWatch, watchList) and
 // the_real_fifo.go promise the same, with a second copy of all objects while a list arrives.
@@ -18,7 +19,7 @@
 import type { AnyObject, Key, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, isAtLeast } from '../../model/resource-version.ts';
 
-/** What is held of a resource, with all that was delivered. */
+/** The cached objects of a resource, with all delivered changes. */
 export interface Held {
   get(key: Key): AnyObject | undefined;
   values(): Iterable<AnyObject>;
@@ -32,7 +33,7 @@ export type Taken =
   /** It is not known whether this is news. */
   | { readonly kind: 'disorder' };
 
-/** What a watch event is against what is held; all up to version `known` has been delivered. */
+/** Compares a watch event with the cache, which is complete up to version `known`. */
 export function takeChange(held: Held, known: string, event: WatchEvent): Taken {
   const { object, type } = event;
   const before = held.get(object.key);
@@ -51,7 +52,7 @@ export function takeChange(held: Held, known: string, event: WatchEvent): Taken 
   return { kind: 'news', events: type === 'deleted' ? [gone] : [gone, event] };
 }
 
-/** The end of an object of which no deletion was seen. */
+/** The deletion of an object without a deletion event. */
 function deletion(object: AnyObject, { resource, at }: Pick<WatchEvent, 'resource' | 'at'>) {
   return { resource, type: 'deleted', object, at, gap: true } satisfies WatchEvent;
 }
@@ -60,14 +61,14 @@ function deletion(object: AnyObject, { resource, at }: Pick<WatchEvent, 'resourc
 export interface Listing {
   /** All up to this version was delivered before; null: nothing was. */
   readonly known: string | null;
-  /** The history of the server may have begun anew: no item is taken for one that is held. */
+  /** The server may have been restored: no item is taken for a cached object. */
   readonly doubted: boolean;
   /**
-   * Every key that was listed, also of objects that cannot be read; null: nothing was held when the
-   * list began, so what is held was listed.
+   * Every listed key, also of objects that cannot be decoded; null if the cache was empty when the
+   * list began, so that all cached objects were listed.
    */
   readonly seen: Set<Key> | null;
-  /** What can be judged only when the list is complete. */
+  /** Items that wait until the list is complete. */
   readonly aside: Map<Key, WatchEvent>;
 }
 
@@ -105,9 +106,9 @@ export function takeItem(listing: Listing, held: Held, event: WatchEvent): reado
 }
 
 /**
- * What the completed list changes besides: what was not listed, and what was put aside. `reset`:
- * the server's history began anew, so equal versions need not be the same. null now and then, when
- * others may have the loop.
+ * The further changes of a complete list: objects that were not listed, and items that waited.
+ * `reset`: the server was restored, so equal versions can be different objects. Yields null now
+ * and then, so that the caller can yield to the event loop.
  */
 export function* completeListing(
   { known, seen, aside }: Listing,
@@ -129,12 +130,12 @@ export function* completeListing(
 const isHeld = (before: AnyObject | undefined, { uid, resourceVersion }: AnyObject): boolean =>
   before?.uid === uid && before.resourceVersion === resourceVersion && resourceVersion !== '';
 
-/** Whether a version is newer than another, where it can be told. */
+/** Whether a version is newer than another; false if they cannot be compared. */
 function isBeyond({ resourceVersion }: AnyObject, version: string | null): boolean {
   return version === null || compareVersions(resourceVersion, version) === 1;
 }
 
-/** The events by which a listed object takes the place of what is held. */
+/** The events with which a listed object replaces the cached one. */
 function replacing(
   before: AnyObject | undefined,
   event: WatchEvent,

@@ -1,11 +1,11 @@
 // The bodies of the API server's answers, cut into frames and decoded: the events of a watch, and
 // the items of a list page (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/watch.go, types.go).
 //
-// A codec reads one media type; the Content-Type of the answer chooses it. Protobuf is asked for
-// first, which every API server has and which costs a third of JSON; JSON comes from what stands
-// before one and speaks nothing else, and where raw objects are wanted. Both kinds of body give
-// frames of one type, in batches as they arrive, and each batch is lazy: nothing is decoded before
-// it is asked for, so whoever reads can stop between two objects and let others have the loop.
+// A codec reads one media type; the Content-Type of the answer chooses it. Requests prefer
+// protobuf, which every API server has and which costs a third of JSON. JSON comes from proxies
+// that support nothing else, and where raw objects are wanted. Both kinds of body give frames of
+// one type, in batches as they arrive. Each batch is lazy: an object is decoded when it is read, so
+// the reader can yield to the event loop between two objects.
 //
 // What cannot be decoded is a frame too, and the next one is read. A list ends with its page; a
 // body that ends without one was cut off.

@@ -9,7 +9,7 @@ export interface WatchCounters {
   pages: number;
   /** Watches that the server accepted. */
   watches: number;
-  /** Changes delivered, and those that were not: repeated, or older than what is held. */
+  /** Delivered changes, and dropped ones: repeated, or older than the cached object. */
   events: number;
   repeated: number;
   stale: number;

@@ -16,15 +16,15 @@ export type RelistReason = 'gone' | 'expired' | 'reset' | 'disorder';
 
 /**
  * Why a connection was lost or left: the server ended it in order (eof) or never did (timeout), the
- * network did (reset), nothing was heard (idle), the server refused (status), a frame could not be
- * read (frame), or what it told was older than what is known (older).
+ * network did (reset), no byte arrived (idle), the server refused (status), a frame could not be
+ * read (frame), or the answer was older than the cache (older).
  */
 export type ReconnectReason = 'eof' | 'timeout' | 'reset' | 'idle' | 'status' | 'frame' | 'older';
 
 export type Outcome =
   /** The list is complete. */
   | { readonly kind: 'listed' }
-  /** A watch ended in order; `short`: it told nothing and lasted less than a second. */
+  /** A watch ended in order; `short`: it delivered nothing and lasted less than a second. */
   | { readonly kind: 'ended'; readonly short: boolean }
   | { readonly kind: 'relist'; readonly reason: RelistReason }
   /** The server does not send initial events with a watch. */
@@ -34,7 +34,7 @@ export type Outcome =
   | { readonly kind: 'denied'; readonly verb: Verb; readonly status: ApiStatus }
   | { readonly kind: 'failed'; readonly reason: ReconnectReason; readonly message: string };
 
-/** What a refusal means, be it the answer's own status or an event in a watch. */
+/** The meaning of a refusal, from the status of an answer or an event in a watch. */
 export function outcomeOf(status: ApiStatus, verb: Verb, watchList: boolean): Outcome {
   const { code, reason, message, retryAfter } = status;
   const failed = { kind: 'failed', reason: 'status', message: `${code} ${message}` } as const;
@@ -72,7 +72,7 @@ export function outcomeOfError(error: unknown): Outcome {
   return { kind: 'failed', reason: 'reset', message };
 }
 
-/** What can still be judged without a resource. */
+/** What can still be compared without a resource. */
 const without: Readonly<Record<Resource, string>> = {
   services: 'Nothing can be judged without it',
   pods: 'Without it only EndpointSlices mirrored from Endpoints are judged',

@@ -21,6 +21,6 @@ export interface ApiRequest {
 /** Sends one request; rejects when no answer comes. */
 export type Ask = (request: ApiRequest) => Promise<ApiAnswer>;
 export interface Body extends AsyncIterable<Uint8Array> {
-  /** Whether another chunk has come already; without it, nobody knows. */
+  /** Whether another chunk has arrived already; absent if that is unknown. */
   readonly hasMore?: () => boolean;
 }

@@ -1,7 +1,6 @@
-// The connection to the API server: one door for all requests, each with the credentials of its
-// moment. A token or certificate that was replaced is used from the next request on; when the
-// server does not accept a token that was fine before, it is read anew, once, before anybody hears
-// of it.
+// The connection to the API server: every request goes through it, with the current credentials. A
+// replaced token or certificate is used from the next request on. If the server rejects a token
+// that it accepted before, the token is read again once before the request fails.
 
 import type { ApiAnswer, ApiRequest, Ask } from './api-request.ts';
 import type { Patience, Transport } from './http2.ts';
@@ -45,7 +44,7 @@ export function createConnection(account: Account, patience?: Patience): Connect
   };
 }
 
-/** Reads an answer that nobody wants to its end, so that its connection can be used again. */
+/** Reads an unused answer to its end, so that its connection can be used again. */
 async function drain({ body }: ApiAnswer): Promise<void> {
   const chunks = body[Symbol.asyncIterator]();
   while ((await chunks.next()).done !== true);

@@ -2,10 +2,10 @@
 // watches in one connection; HTTP/1.1 through proxies, over plain HTTP and where nothing else is
 // spoken.
 //
-// A connection whose peer has gone looks like one on which nothing happens. Over HTTP/2 a ping is
-// sent when nothing was heard for a while, and the connection is given up when it is not answered,
-// 43 s after the last byte at the latest (golang.org/x/net http2 Transport, as client-go sets it:
-// 30 s and 15 s). Over HTTP/1.1 nobody can ask; the reader must limit silence.
+// A connection to a lost peer looks like an idle one. Over HTTP/2 the transport sends a ping after
+// some time without a byte, and closes the connection without an answer, at the latest 43 s after
+// the last byte (golang.org/x/net http2 Transport, as client-go sets it: 30 s and 15 s). HTTP/1.1
+// has no ping; there the reader must limit the silence.
 //
 // The windows are wider than Node's 64 KiB, which a round trip of a millisecond would make the
 // limit of a large list. A slow reader has at most one window of unread bytes for each stream.
@@ -254,10 +254,9 @@ const bodyOf = (response: IncomingMessage): Body =>
 const waitingLimit = 256 * 1024;
 
 /**
- * The chunks of a stream as they came; `verify` says what is wrong with one that has ended. (A
- * stream's own iterator puts all that waits into one new buffer: a copy of every byte, and garbage
- * outside the heap that brings on full collections. A generator would cost every chunk, of which
- * a first list has 100,000, some promises more.)
+ * The chunks of a stream as they came; `verify` reports a stream that ended with an error. (A
+ * stream's own iterator copies all waiting chunks into a new buffer, which causes full collections.
+ * A generator would cost some promises for each of the 100,000 chunks of a first list.)
  */
 function chunksOf(stream: Readable, verify: () => Error | null): Body {
   let waiting: Uint8Array[] = [];

@@ -1,12 +1,13 @@
-// Which API server, and as whom: what kubectl would take, by @kubernetes/client-node's KubeConfig,
-// which reads kubeconfig files and the service account of a pod, runs exec plugins and reads
-// rotating token files. Of that package nothing else is used, but that it knows where home is.
+// Chooses the API server and the credentials as kubectl does, by KubeConfig of
+// @kubernetes/client-node. KubeConfig reads kubeconfig files and the service account of a pod, runs
+// exec plugins and reads rotating token files. Only KubeConfig and the home folder of that package
+// are used.
 //
 // KubeConfig does not know the field tokenFile of a user, ignores a cluster's certificate authority
 // where the context names no user, refuses plain HTTP, does not look for a proxy in the environment
-// and tells exec plugins nothing of what is asked of them; all of that is made up for here. It
-// keeps tokens for a minute and the output of an exec plugin until that expires; to read them anew
-// before, everything is loaded anew.
+// and passes exec plugins no exec information. This file adds all of that. KubeConfig keeps tokens
+// for a minute and the output of an exec plugin until it expires. To read them earlier, this file
+// loads everything again.
 
 import { existsSync, readFileSync } from 'node:fs';
 import type { RequestOptions } from 'node:https';
@@ -48,7 +49,7 @@ export interface Account {
 /** Where a pod finds the token of its service account. */
 const podToken = '/var/run/secrets/kubernetes.io/serviceaccount/token';
 
-/** Whether there is anything to connect to without being told. */
+/** Whether a default configuration names a cluster. */
 export function isConfigured(environment: Readonly<Record<string, string | undefined>>): boolean {
   return filesIn(environment).some((path) => existsSync(path)) || isInPod(environment);
 }
@@ -117,7 +118,7 @@ async function through(
   return { ...options, agent: applied.agent };
 }
 
-/** None where nobody has a home, as in some pods. */
+/** Empty without a home folder, as in some pods. */
 function filesIn(environment: Readonly<Record<string, string | undefined>>): string[] {
   const named = (environment.KUBECONFIG ?? '').split(delimiter).filter((path) => path !== '');
   if (named.length > 0) return named;
@@ -187,8 +188,8 @@ interface Exec {
 }
 
 /**
- * A user whose exec plugin is told which version of its answer is wanted, that nobody can be asked,
- * and, if it wants to know, of which cluster (k8s.io/client-go@v0.36.3
+ * A user whose exec plugin gets its exec information: the version, that the session is not
+ * interactive, and the cluster if the plugin requests it (k8s.io/client-go@v0.36.3
  * plugin/pkg/client/auth/exec).
  */
 function informed(user: User, cluster: Cluster, proxyUrl: string | null): User {

@@ -1,6 +1,5 @@
-// One request and its answer, under supervision: it is given up when nothing is heard for too long,
-// or when it lasts longer than it may. Time in which the reader is busy with what it got does not
-// count, since nothing can be heard then.
+// One request and its answer, with two limits: the silence between two chunks, and the whole time.
+// Time in which the reader processes a chunk does not count as silence.
 
 import type { ApiAnswer, ApiRequest, Ask, Body } from './api-request.ts';
 
@@ -12,7 +11,7 @@ export interface Environment {
   monotonic(): number;
   /** At least 0, less than 1. */
   random(): number;
-  /** Resolves after so many seconds, or when aborted; 0: after everything else that waits. */
+  /** Resolves after a number of seconds, or when aborted; 0: after all waiting work. */
   sleep(seconds: number, signal: AbortSignal): Promise<void>;
   readonly ask: Ask;
   /** Whether the connection itself finds out that the server has gone, within 45 s. */
