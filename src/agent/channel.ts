@@ -6,8 +6,8 @@ import type { Readable } from 'node:stream';
 
 import type { Packet } from '../model/proxy-config.ts';
 import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
-import type { Limits, Program } from './collect.ts';
-import type { Detail, Place } from './report.ts';
+import type { ProgramLimits, RulesProgram } from './collect.ts';
+import type { FrontendDetail, NodeFacts } from './report.ts';
 
 /** What is known of the node before its rules are, and how they are asked for. */
 export interface NodeSettings {
@@ -17,19 +17,19 @@ export interface NodeSettings {
   readonly podCIDRs: readonly string[];
   /** The text of kube-proxy's configuration file, and where it is from; null: not given. */
   readonly proxyConfig: { readonly source: string; readonly text: string } | null;
-  readonly limits: Limits;
+  readonly limits: ProgramLimits;
   /** What is run; default: all. */
-  readonly programs?: readonly Program[];
+  readonly programs?: readonly RulesProgram[];
 }
 
 /** The dumps of a round; their packed bytes follow each other. */
-export interface Packed {
-  readonly dumps: readonly { readonly program: Program; readonly size: number }[];
-  readonly place: Place;
+export interface PackedRules {
+  readonly dumps: readonly { readonly program: RulesProgram; readonly size: number }[];
+  readonly place: NodeFacts;
 }
 
 /** What comes of a round; over the pipe come the report as JSON and the packed dumps. */
-export interface Reading {
+export interface RoundResult {
   /** Bytes of both. */
   readonly reportSize: number;
   readonly packedSize: number;
@@ -37,14 +37,14 @@ export interface Reading {
   readonly etag: string;
   readonly frontends: number;
   /** null if the rules of the node are unknown. */
-  readonly packed: Packed | null;
+  readonly packed: PackedRules | null;
   /** A hash of the rules (fingerprint.ts); null if the rules of the node are unknown. */
   readonly fingerprint: string | null;
-  readonly spent: Spent;
+  readonly spent: RoundCost;
 }
 
 /** What a round has cost. */
-export interface Spent {
+export interface RoundCost {
   /** Bytes of the dumps. */
   readonly bytes: number;
   /** Seconds that the programs took, and of CPU that the process has taken. */
@@ -56,24 +56,24 @@ export interface Spent {
  * What is said first: make a round, where the last fingerprint was this one; say why there was
  * none; or read what was packed.
  */
-export type Order =
+export type RoundOrder =
   | { readonly kind: 'collect'; readonly settings: NodeSettings; readonly last: string | null }
   | { readonly kind: 'unread'; readonly settings: NodeSettings; readonly problem: string }
-  | { readonly kind: 'unpack'; readonly packed: Packed; readonly packedSize: number };
+  | { readonly kind: 'unpack'; readonly packed: PackedRules; readonly packedSize: number };
 
-export type Question =
+export type ReaderQuestion =
   | { readonly kind: 'details'; readonly key: string }
   | { readonly kind: 'outcomes'; readonly packets: readonly Packet[] };
 
 /** By the kind of the question; null: it is not known. */
-export type Answer = readonly Detail[] | EncodedOutcomes | null;
+export type ReaderAnswer = readonly FrontendDetail[] | EncodedOutcomes | null;
 
 /** What comes back, answers in the order of the questions; `cpu`: seconds since the last one. */
-export type Reply =
-  | { readonly kind: 'read'; readonly reading: Reading }
+export type ReaderReply =
+  | { readonly kind: 'read'; readonly reading: RoundResult }
   /** All is as it was in the last round. */
-  | { readonly kind: 'same'; readonly spent: Spent }
-  | { readonly kind: 'answer'; readonly answer: Answer; readonly cpu: number };
+  | { readonly kind: 'same'; readonly spent: RoundCost }
+  | { readonly kind: 'answer'; readonly answer: ReaderAnswer; readonly cpu: number };
 
 /** The file descriptor of the pipe. */
 export const pipe = 4;

@@ -14,7 +14,7 @@
 
 import { execFile } from 'node:child_process';
 
-export interface Program {
+export interface RulesProgram {
   /** The file, and what it is called in reports. */
   readonly name: string;
   readonly args: readonly string[];
@@ -22,7 +22,7 @@ export interface Program {
   readonly family: 'ip' | 'ip6';
 }
 
-const save = (name: string, family: 'ip' | 'ip6'): Program => ({
+const save = (name: string, family: 'ip' | 'ip6'): RulesProgram => ({
   name,
   args: [],
   prints: 'iptables-save',
@@ -33,7 +33,7 @@ const listTables = ['-j', 'list', 'tables'];
 const listRuleset = ['-j', 'list', 'ruleset'];
 
 /** All programs, in the order in which they are run. */
-export const programs: readonly Program[] = [
+export const programs: readonly RulesProgram[] = [
   save('iptables-nft-save', 'ip'),
   save('ip6tables-nft-save', 'ip6'),
   save('iptables-legacy-save', 'ip'),
@@ -42,33 +42,33 @@ export const programs: readonly Program[] = [
   { name: 'nft', args: listRuleset, prints: 'nft', family: 'ip' },
 ];
 
-export interface Limits {
+export interface ProgramLimits {
   readonly deadlineSeconds: number;
   readonly maxBytes: number;
   /** Folders in which programs are looked for. */
   readonly path: string;
 }
 
-export const defaultLimits: Limits = {
+export const defaultLimits: ProgramLimits = {
   deadlineSeconds: 60,
   maxBytes: 512 * 1024 * 1024,
   path: '/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin',
 };
 
-export type Ran =
+export type ProgramResult =
   /** `warning`: that other tables are there; null: it said no such thing. */
   | { readonly state: 'read'; readonly bytes: Buffer; readonly warning: string | null }
   | { readonly state: 'absent' }
   | { readonly state: 'failed'; readonly problem: string };
 
-export interface Dump {
-  readonly program: Program;
+export interface CollectedDump {
+  readonly program: RulesProgram;
   readonly bytes: Buffer;
 }
 
-export interface Collected {
+export interface CollectedRules {
   /** Those that are not empty. */
-  readonly dumps: readonly Dump[];
+  readonly dumps: readonly CollectedDump[];
   /** What became of each program: `read`, `empty`, `absent` or `failed`. */
   readonly states: Readonly<Record<string, string>>;
   /** Reasons why the dumps are incomplete; empty if they are complete. */
@@ -76,7 +76,10 @@ export interface Collected {
 }
 
 /** Runs one program. Never throws: what went wrong is the answer. */
-export function runProgram({ name, args }: Program, limits: Limits): Promise<Ran> {
+export function runProgram(
+  { name, args }: RulesProgram,
+  limits: ProgramLimits,
+): Promise<ProgramResult> {
   const { deadlineSeconds, maxBytes, path } = limits;
   return new Promise((resolve) => {
     const options = {
@@ -103,7 +106,7 @@ const warningIn = (stderr: Buffer): string | null =>
 
 type ProgramError = NonNullable<Parameters<NonNullable<Parameters<typeof execFile>[3]>>[0]>;
 
-function problemOf(error: ProgramError, stderr: Buffer, limits: Limits): string {
+function problemOf(error: ProgramError, stderr: Buffer, limits: ProgramLimits): string {
   if (error.code === 'ERR_CHILD_PROCESS_STDIO_MAXBUFFER') {
     return `printed more than ${limits.maxBytes} bytes`;
   }
@@ -114,8 +117,8 @@ function problemOf(error: ProgramError, stderr: Buffer, limits: Limits): string 
 }
 
 /** Reads all rules of the node; `all` are the programs. */
-export async function collect(limits: Limits, all = programs): Promise<Collected> {
-  const dumps: Dump[] = [];
+export async function collect(limits: ProgramLimits, all = programs): Promise<CollectedRules> {
+  const dumps: CollectedDump[] = [];
   const problems: string[] = [];
   const states: Record<string, string> = {};
   const warnings = new Map<string, string>();
@@ -161,7 +164,7 @@ function tablesOf(bytes: Buffer): string[] | null {
 }
 
 /** Whether nft has a table that no dump by iptables-nft-save has shown, or not all of it. */
-function hasOthers(tables: readonly string[], dumps: readonly Dump[]): boolean {
+function hasOthers(tables: readonly string[], dumps: readonly CollectedDump[]): boolean {
   const shown = new Set(
     dumps
       .filter(({ program }) => program.name.includes('-nft-'))

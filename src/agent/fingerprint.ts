@@ -7,11 +7,14 @@
 
 import { createHash } from 'node:crypto';
 
-import type { Collected } from './collect.ts';
-import type { Place } from './report.ts';
+import type { CollectedRules } from './collect.ts';
+import type { NodeFacts } from './report.ts';
 
 /** The same text while digests must be the same; null: not all rules are known. */
-export function fingerprintOf({ dumps, states, problems }: Collected, place: Place): string | null {
+export function fingerprintOf(
+  { dumps, states, problems }: CollectedRules,
+  place: NodeFacts,
+): string | null {
   if (problems.length > 0) return null;
   const hash = createHash('sha256').update(JSON.stringify([states, place]));
   for (const { program, bytes } of dumps) {

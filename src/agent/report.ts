@@ -10,7 +10,7 @@ import { addressIn, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Packet } from '../model/proxy-config.ts';
 import { parseIptablesSave } from '../rules/parse/iptables-save.ts';
 import { parseNft } from '../rules/parse/nft-ruleset.ts';
-import type { NodeSenders, Senders, PacketWords } from '../rules/report/digest.ts';
+import type { NodeSenders, PacketWords, Senders } from '../rules/report/digest.ts';
 import { digestOf, keyOf, packetsOf, wordsAt, wordsOf } from '../rules/report/digest.ts';
 import type { RuleFrontend } from '../rules/report/frontends.ts';
 import { frontendsInRules } from '../rules/report/frontends.ts';
@@ -22,12 +22,12 @@ import type { RuleSet } from '../rules/ruleset.ts';
 import { mergeRuleSets } from '../rules/ruleset.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import type { NodeContext } from '../rules/walk/walk.ts';
-import type { Dump } from './collect.ts';
+import type { CollectedDump } from './collect.ts';
 import type { Walker } from './pod-interfaces.ts';
 import { nobodys, walkerOf } from './pod-interfaces.ts';
 
 /** Facts about the node that are not rules. */
-export interface Place {
+export interface NodeFacts {
   readonly node: string;
   /** Of the node's interfaces, in canonical form. */
   readonly localAddresses: readonly string[];
@@ -39,14 +39,14 @@ export interface Place {
   readonly podCIDRs: readonly string[];
 }
 
-export type Mode = 'iptables' | 'nftables';
+export type ProxyMode = 'iptables' | 'nftables';
 
 /** All rules of a node, parsed. */
-export interface Standing {
+export interface NodeRuleSet {
   readonly ruleset: RuleSet;
   readonly claims: readonly RuleFrontend[];
   /** null: kube-proxy left nothing here. */
-  readonly mode: Mode | null;
+  readonly mode: ProxyMode | null;
   /** Of iptables; null: neither has rules. */
   readonly backend: 'nft' | 'legacy' | null;
   /** Of kube-proxy, as far as its rules show them. */
@@ -54,7 +54,7 @@ export interface Standing {
 }
 
 /** Details of one packet: what becomes of it, and by which rules. */
-export interface Detail {
+export interface FrontendDetail {
   readonly packet: Packet;
   /** As in the digest. */
   readonly words: string;
@@ -68,7 +68,7 @@ export interface Detail {
  *
  * @throws DumpError where one of them is none.
  */
-export function readDumps(dumps: readonly Dump[]): Standing {
+export function readDumps(dumps: readonly CollectedDump[]): NodeRuleSet {
   const read = dumps.map((dump) => ({ dump, ruleset: rulesetOf(dump) }));
   const ruleset = mergeRuleSets(read.map((one) => one.ruleset));
   const of = (word: string): { ruleset: RuleSet; bytes: number }[] =>
@@ -80,7 +80,7 @@ export function readDumps(dumps: readonly Dump[]): Standing {
   return { ruleset, claims: frontendsInRules(ruleset), mode: modeOf(ruleset), backend, settings };
 }
 
-function rulesetOf({ program, bytes }: Dump): RuleSet {
+function rulesetOf({ program, bytes }: CollectedDump): RuleSet {
   return program.prints === 'nft' ? parseNft(bytes) : parseIptablesSave(bytes, program.family);
 }
 
@@ -89,7 +89,7 @@ interface Sized {
   readonly bytes: number;
 }
 
-function backendOf(nft: readonly Sized[], legacy: readonly Sized[]): Standing['backend'] {
+function backendOf(nft: readonly Sized[], legacy: readonly Sized[]): NodeRuleSet['backend'] {
   const sized = { nft, legacy };
   for (const hint of ['KUBE-IPTABLES-HINT', 'KUBE-KUBELET-CANARY']) {
     for (const backend of ['nft', 'legacy'] as const) {
@@ -104,7 +104,7 @@ function backendOf(nft: readonly Sized[], legacy: readonly Sized[]): Standing['b
 const hasChain = ({ tables }: RuleSet, table: string, chain: string): boolean =>
   tables.some(({ name, chains }) => name === table && chains.get(chain) !== undefined);
 
-function modeOf(ruleset: RuleSet): Mode | null {
+function modeOf(ruleset: RuleSet): ProxyMode | null {
   const { tables } = ruleset;
   if (tables.some(({ source, name }) => source === 'nft' && name === 'kube-proxy')) {
     return 'nftables';
@@ -116,14 +116,14 @@ function modeOf(ruleset: RuleSet): Mode | null {
 const podOffset = 251n;
 
 /** Networks of the node's pods. */
-const podsOf = ({ podCIDRs }: Place, standing: Standing | null): readonly string[] =>
+const podsOf = ({ podCIDRs }: NodeFacts, standing: NodeRuleSet | null): readonly string[] =>
   podCIDRs.length > 0 ? podCIDRs : (standing?.settings.clusterCIDRs ?? []);
 
 /**
  * The sources that the report assumes: the auditor must compare with the same. Without a
  * configured pod range, any address that the rules treat as a pod's is suitable.
  */
-export function askingOf(place: Place, standing: Standing | null): NodeSenders {
+export function askingOf(place: NodeFacts, standing: NodeRuleSet | null): NodeSenders {
   const { nodeIPs, podCIDRs } = place;
   const ranges = podsOf(place, standing);
   const senders = (family: 'ip' | 'ip6'): Senders => {
@@ -140,18 +140,21 @@ export function askingOf(place: Place, standing: Standing | null): NodeSenders {
   return { ip: senders('ip'), ip6: senders('ip6'), addresses, pods: podCIDRs, strays };
 }
 
-export function contextOf({ localAddresses, interfaces, nodeIPs }: Place): NodeContext {
+export function contextOf({ localAddresses, interfaces, nodeIPs }: NodeFacts): NodeContext {
   const own = [...new Set([...localAddresses, ...nodeIPs])];
   return interfaces === null
     ? { localAddresses: own }
     : { localAddresses: own, interfaces: { all: interfaces } };
 }
 
-const walkerAt = (standing: Standing, place: Place): Walker =>
+const walkerAt = (standing: NodeRuleSet, place: NodeFacts): Walker =>
   walkerOf(standing.ruleset, contextOf(place), place.routes, podsOf(place, standing));
 
 /** Digests by frontend, one step after each: the caller decides when to go on. */
-export function* digestsOf(standing: Standing, place: Place): Generator<readonly [string, string]> {
+export function* digestsOf(
+  standing: NodeRuleSet,
+  place: NodeFacts,
+): Generator<readonly [string, string]> {
   const asking = askingOf(place, standing);
   const walk = walkerAt(standing, place);
   const look = (packet: Packet): PacketWords => {
@@ -163,15 +166,19 @@ export function* digestsOf(standing: Standing, place: Place): Generator<readonly
 
 /** What becomes of these packets. */
 export function outcomesOf(
-  standing: Standing,
-  place: Place,
+  standing: NodeRuleSet,
+  place: NodeFacts,
   packets: readonly Packet[],
 ): EncodedOutcomes {
   return encodeOutcomes(packets.map(walkerAt(standing, place)));
 }
 
 /** The details behind the digest of one frontend; null if no rule serves it. */
-export function detailsOf(standing: Standing, place: Place, key: string): Detail[] | null {
+export function detailsOf(
+  standing: NodeRuleSet,
+  place: NodeFacts,
+  key: string,
+): FrontendDetail[] | null {
   const claim = standing.claims.find((one) => keyOf(one) === key);
   if (claim === undefined) return null;
   const walk = walkerAt(standing, place);
@@ -185,7 +192,7 @@ export function detailsOf(standing: Standing, place: Place, key: string): Detail
       packet,
       words: wordsOf(outcome),
       unknown,
-      rules: Object.fromEntries(met) as Detail['rules'],
+      rules: Object.fromEntries(met) as FrontendDetail['rules'],
     };
   });
 }

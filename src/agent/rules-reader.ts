@@ -22,20 +22,20 @@ import { lackText } from '../rules/ruleset.ts';
 import type { Routes } from '../rules/walk/routes.ts';
 import { readRoutes } from '../rules/walk/routes.ts';
 import type {
-  Answer,
   NodeSettings,
-  Order,
-  Packed,
-  Question,
-  Reading,
-  Reply,
-  Spent,
+  PackedRules,
+  ReaderAnswer,
+  ReaderQuestion,
+  ReaderReply,
+  RoundCost,
+  RoundOrder,
+  RoundResult,
 } from './channel.ts';
 import { gather, pipe } from './channel.ts';
-import type { Collected, Dump } from './collect.ts';
+import type { CollectedDump, CollectedRules } from './collect.ts';
 import { collect, programs } from './collect.ts';
 import { fingerprintOf } from './fingerprint.ts';
-import type { Mode, Place, Standing } from './report.ts';
+import type { NodeFacts, NodeRuleSet, ProxyMode } from './report.ts';
 import { askingOf, contextOf, detailsOf, digestsOf, outcomesOf, readDumps } from './report.ts';
 
 /** What GET /v1/report answers. All that changes from round to round by itself is left out. */
@@ -46,7 +46,7 @@ export interface Report {
   /** The node's own addresses in the walk and in the comparison, without loopback addresses. */
   readonly localAddresses: readonly string[];
   readonly podCIDRs: readonly string[];
-  readonly mode: Mode | null;
+  readonly mode: ProxyMode | null;
   readonly backend: 'nft' | 'legacy' | null;
   readonly proxyConfig: NodeSettings['proxyConfig'];
   /** By program: `read`, `empty`, `absent` or `failed`. */
@@ -92,7 +92,7 @@ const isLoopback = (address: string): boolean => address === '::1' || address.st
  * Read in every round, because interfaces change. Link-local addresses are left out: each pod
  * adds one, and no client uses them. Virtual IPs may be bound to the loopback interface.
  */
-function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): Place {
+function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): NodeFacts {
   const known = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
   const global = known.filter(({ address }) => !isLoopback(address) && !/^fe[89ab]/i.test(address));
   const first = (family: string): string[] =>
@@ -161,21 +161,21 @@ function readShort(path: string): string {
 
 interface Known {
   /** null if the rules of the node are unknown. */
-  readonly standing: Standing | null;
-  readonly place: Place;
+  readonly standing: NodeRuleSet | null;
+  readonly place: NodeFacts;
 }
 
 /** The result of a round: the state, the report, and the bytes for the pipe. */
 interface Round extends Known {
-  readonly reading: Reading;
+  readonly reading: RoundResult;
   readonly bytes: readonly Buffer[];
 }
 
 /** Reads what was collected, and packs it for later. */
 async function roundOf(
   settings: NodeSettings,
-  place: Place,
-  collected: Collected,
+  place: NodeFacts,
+  collected: CollectedRules,
   fingerprint: string | null,
   collecting: number,
 ): Promise<Round> {
@@ -186,7 +186,7 @@ async function roundOf(
   const packed = await Promise.all(kept.map((dump) => pack(dump.bytes)));
   const sizes = packed.map((bytes) => bytes.length);
   const text = Buffer.from(`${JSON.stringify(report)}\n`);
-  const reading: Reading = {
+  const reading: RoundResult = {
     reportSize: text.length,
     packedSize: total(sizes),
     etag: `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`,
@@ -201,13 +201,13 @@ async function roundOf(
   return { standing, place, reading, bytes: [text, ...packed] };
 }
 
-const spentOn = ({ dumps }: Collected, collecting: number): Spent => ({
+const spentOn = ({ dumps }: CollectedRules, collecting: number): RoundCost => ({
   bytes: total(dumps.map(({ bytes }) => bytes.length)),
   collecting,
   cpu: cpuSeconds(),
 });
 
-function readAll({ dumps, problems }: Collected): [readonly string[], Standing | null] {
+function readAll({ dumps, problems }: CollectedRules): [readonly string[], NodeRuleSet | null] {
   if (problems.length > 0) return [problems, null];
   try {
     const standing = readDumps(dumps);
@@ -221,9 +221,9 @@ function readAll({ dumps, problems }: Collected): [readonly string[], Standing |
 
 function reportOf(
   { proxyConfig }: NodeSettings,
-  place: Place,
-  { states, problems }: Collected,
-  standing: Standing | null,
+  place: NodeFacts,
+  { states, problems }: CollectedRules,
+  standing: NodeRuleSet | null,
 ): Report {
   return {
     version: 1,
@@ -249,8 +249,8 @@ const isDoubled = ({ address, translators }: RuleFrontend): boolean =>
 const total = (sizes: readonly number[]): number => sizes.reduce((sum, size) => sum + size, 0);
 
 /** Reads what an earlier round packed. */
-async function unpacked({ dumps, place }: Packed, bytes: Buffer): Promise<Known> {
-  const read: Promise<Dump>[] = [];
+async function unpacked({ dumps, place }: PackedRules, bytes: Buffer): Promise<Known> {
+  const read: Promise<CollectedDump>[] = [];
   let at = 0;
   for (const { program, size } of dumps) {
     const part = bytes.subarray(at, at + size);
@@ -260,14 +260,14 @@ async function unpacked({ dumps, place }: Packed, bytes: Buffer): Promise<Known>
   return { standing: readDumps(await Promise.all(read)), place };
 }
 
-function answerTo({ standing, place }: Known, question: Question): Answer {
+function answerTo({ standing, place }: Known, question: ReaderQuestion): ReaderAnswer {
   if (standing === null) return null;
   return question.kind === 'details'
     ? detailsOf(standing, place, question.key)
     : outcomesOf(standing, place, question.packets);
 }
 
-async function carryOut(order: Order, beside: Socket, send: (reply: Reply) => void) {
+async function carryOut(order: RoundOrder, beside: Socket, send: (reply: ReaderReply) => void) {
   if (order.kind === 'unpack') {
     return unpacked(order.packed, await gather(beside, order.packedSize));
   }
@@ -298,11 +298,11 @@ async function carryOut(order: Order, beside: Socket, send: (reply: Reply) => vo
 
 /** Serves the process that started this one, until it lets go of it. */
 function serve(): void {
-  const send = (reply: Reply): void => void process.send?.(reply);
+  const send = (reply: ReaderReply): void => void process.send?.(reply);
   const beside = new Socket({ fd: pipe });
   let known: Promise<Known> | null = null;
   let told = 0;
-  process.on('message', (message: Order | Question) => {
+  process.on('message', (message: RoundOrder | ReaderQuestion) => {
     if (message.kind !== 'details' && message.kind !== 'outcomes') {
       known = carryOut(message, beside, (reply) => {
         told = cpuSeconds();

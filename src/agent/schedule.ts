@@ -18,19 +18,19 @@ import { runInNewContext } from 'node:vm';
 import type { Packet } from '../model/proxy-config.ts';
 import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
 import type {
-  Answer,
   NodeSettings,
-  Order,
-  Packed,
-  Question,
-  Reading,
-  Reply,
-  Spent,
+  PackedRules,
+  ReaderAnswer,
+  ReaderQuestion,
+  ReaderReply,
+  RoundCost,
+  RoundOrder,
+  RoundResult,
 } from './channel.ts';
 import { gather, pipe } from './channel.ts';
-import type { Detail } from './report.ts';
+import type { FrontendDetail } from './report.ts';
 
-export interface Settings extends NodeSettings {
+export interface ScheduleSettings extends NodeSettings {
   /** Seconds between two rounds, where they cost little. */
   readonly interval: number;
   /** A round may use one n-th of a core; default: 100. */
@@ -38,7 +38,7 @@ export interface Settings extends NodeSettings {
 }
 
 /** What rounds have cost, and how they went. */
-export interface Cost {
+export interface AgentCost {
   readonly rounds: number;
   readonly failed: number;
   /** Of these nothing was read: all was as it had been. */
@@ -53,25 +53,25 @@ export interface Cost {
   readonly bytes: number;
 }
 
-export interface Agent {
+export interface ScheduledAgent {
   /** One round. */
   round(): Promise<void>;
   /** Runs rounds until `stop` is called. */
   run(signal: AbortSignal): Promise<void>;
   /** null: no round is over yet. */
-  report(): Published | null;
+  report(): PublishedReport | null;
   /** Why the last round made no report at all; null if it made one. */
   problem(): string | null;
   /** null: no rule answers for this frontend, or nothing is known. */
-  details(key: string): Promise<readonly Detail[] | null>;
+  details(key: string): Promise<readonly FrontendDetail[] | null>;
   /** What becomes of these packets, and in which round; null: nothing is known. */
   outcomes(
     packets: readonly Packet[],
   ): Promise<(EncodedOutcomes & { readonly round: string }) | null>;
-  cost(): Cost;
+  cost(): AgentCost;
 }
 
-export interface Published extends Pick<Reading, 'etag' | 'frontends'> {
+export interface PublishedReport extends Pick<RoundResult, 'etag' | 'frontends'> {
   /** The report as JSON (reading.ts). */
   readonly text: Buffer;
   /** Before this moment nothing of it was read: seconds of the monotonic clock. */
@@ -109,7 +109,7 @@ function cpuSeconds(): number {
 
 /** The result of a round: its report, and the bytes that came over the pipe. */
 interface Made {
-  readonly reading: Reading;
+  readonly reading: RoundResult;
   readonly text: Buffer;
   readonly bytes: Buffer;
 }
@@ -117,7 +117,7 @@ interface Made {
 /** A round that has found all as it was. */
 interface Same {
   readonly reading: null;
-  readonly spent: Spent;
+  readonly spent: RoundCost;
 }
 
 /** Gives back what a round took: an idle agent must be small, and V8 is in no hurry by itself. */
@@ -132,29 +132,31 @@ interface Reader {
   /** What comes of the order to make a round; a text: why nothing does. */
   readonly made: Promise<Made | Same | string>;
   /** null: the process has ended. */
-  ask(question: Question): Promise<{ readonly answer: Answer; readonly cpu: number } | null>;
+  ask(
+    question: ReaderQuestion,
+  ): Promise<{ readonly answer: ReaderAnswer; readonly cpu: number } | null>;
   /** It does not keep this process from its end. */
   unref(): void;
   end(): boolean;
 }
 
 interface State {
-  readonly settings: Settings;
-  published: Published | null;
+  readonly settings: ScheduleSettings;
+  published: PublishedReport | null;
   problem: string | null;
-  packed: { readonly packed: Packed; readonly bytes: Buffer } | null;
+  packed: { readonly packed: PackedRules; readonly bytes: Buffer } | null;
   /** Of what the report is of; null: the next round must read. */
   fingerprint: string | null;
   /** Of this report, while it lasts. */
   reader: Reader | null;
-  cost: Cost;
+  cost: AgentCost;
   /** CPU seconds that answers have taken since the last round. */
   answering: number;
   readonly name: string;
 }
 
 /** An agent that has not begun. */
-export function createAgent(settings: Settings): Agent {
+export function createAgent(settings: ScheduleSettings): ScheduledAgent {
   const state: State = {
     settings,
     published: null,
@@ -186,7 +188,8 @@ export function createAgent(settings: Settings): Agent {
     },
     report: () => state.published,
     problem: () => state.problem,
-    details: async (key) => (await asked(state, { kind: 'details', key })) as Detail[] | null,
+    details: async (key) =>
+      (await asked(state, { kind: 'details', key })) as FrontendDetail[] | null,
     async outcomes(packets) {
       const { published } = state;
       const told = (await asked(state, { kind: 'outcomes', packets })) as EncodedOutcomes | null;
@@ -236,7 +239,7 @@ async function round(state: State, signal: AbortSignal): Promise<void> {
 }
 
 /** Makes known what a round has read; returns what it cost. */
-function publish(state: State, made: Made | Same, reader: Reader, at: number): Spent {
+function publish(state: State, made: Made | Same, reader: Reader, at: number): RoundCost {
   const round = `${state.name}-${state.cost.rounds + 1}`;
   if (made.reading === null) {
     reader.end();
@@ -258,7 +261,7 @@ const program = join(
   import.meta.filename.endsWith('.ts') ? 'rules-reader.ts' : 'reading.cjs',
 );
 
-function startReader(order: Order, bytes?: Buffer): Reader {
+function startReader(order: RoundOrder, bytes?: Buffer): Reader {
   const child = fork(program, {
     execArgv: readerFlags,
     env: { ...process.env, ...environment },
@@ -268,9 +271,9 @@ function startReader(order: Order, bytes?: Buffer): Reader {
   const beside = child.stdio[pipe] as Socket;
   // The exit of the process reports its end.
   beside.on('error', () => undefined);
-  const waiting: ((reply: Extract<Reply, { kind: 'answer' }> | null) => void)[] = [];
+  const waiting: ((reply: Extract<ReaderReply, { kind: 'answer' }> | null) => void)[] = [];
   const made = new Promise<Made | Same | string>((resolve) => {
-    child.on('message', (reply: Reply) => {
+    child.on('message', (reply: ReaderReply) => {
       if (reply.kind === 'answer') {
         waiting.shift()?.(reply);
         return;
@@ -296,7 +299,7 @@ function startReader(order: Order, bytes?: Buffer): Reader {
       for (const take of waiting.splice(0)) take(null);
     });
   });
-  const send = (message: Order | Question): void => {
+  const send = (message: RoundOrder | ReaderQuestion): void => {
     if (child.connected) child.send(message, () => undefined);
   };
   send(order);
@@ -352,7 +355,7 @@ function lingering(state: State, reader: Reader): Reader {
 }
 
 /** What the last report is of is asked; null: nothing is known. */
-async function asked(state: State, question: Question): Promise<Answer> {
+async function asked(state: State, question: ReaderQuestion): Promise<ReaderAnswer> {
   const { packed: held } = state;
   if (held === null) return null;
   const { bytes } = held;

@@ -22,7 +22,7 @@ import { TLSSocket } from 'node:tls';
 
 import type { Packet } from '../model/proxy-config.ts';
 import { readPacket } from '../rules/report/digest.ts';
-import type { Agent, Cost } from './schedule.ts';
+import type { AgentCost, ScheduledAgent } from './schedule.ts';
 
 export interface Access {
   /** null: no token is asked for. */
@@ -44,7 +44,7 @@ const longestQuery = 12_000;
 const keepAliveTimeout = 600_000;
 
 /** A server that answers for the agent; it does not listen yet. */
-export function createAgentServer(agent: Agent, access: Access): Server {
+export function createAgentServer(agent: ScheduledAgent, access: Access): Server {
   const answer = (request: IncomingMessage, response: ServerResponse): void => {
     respond(agent, access, request, response).catch((error: unknown) => {
       const text = error instanceof Error ? error.message : String(error);
@@ -62,7 +62,7 @@ export function createAgentServer(agent: Agent, access: Access): Server {
 }
 
 async function respond(
-  agent: Agent,
+  agent: ScheduledAgent,
   access: Access,
   request: IncomingMessage,
   response: ServerResponse,
@@ -103,7 +103,11 @@ function sendText(response: ServerResponse, text: string): void {
   response.end(text);
 }
 
-function sendReport(agent: Agent, request: IncomingMessage, response: ServerResponse): void {
+function sendReport(
+  agent: ScheduledAgent,
+  request: IncomingMessage,
+  response: ServerResponse,
+): void {
   const published = agent.report();
   if (published === null) {
     send(response, 503, { error: agent.problem() ?? 'the first round is not over' });
@@ -127,14 +131,22 @@ function sendReport(agent: Agent, request: IncomingMessage, response: ServerResp
   response.end(text);
 }
 
-async function sendDetails(agent: Agent, path: string, response: ServerResponse): Promise<void> {
+async function sendDetails(
+  agent: ScheduledAgent,
+  path: string,
+  response: ServerResponse,
+): Promise<void> {
   const key = decoded(path);
   const packets = key === null ? null : await agent.details(key);
   if (packets === null) send(response, 404, { error: `no rule answers for ${key ?? path}` });
   else send(response, 200, { key, packets });
 }
 
-async function sendOutcomes(agent: Agent, url: string, response: ServerResponse): Promise<void> {
+async function sendOutcomes(
+  agent: ScheduledAgent,
+  url: string,
+  response: ServerResponse,
+): Promise<void> {
   const asked = new URL(url, 'http://agent').searchParams.getAll('p');
   const packets: Packet[] = [];
   for (const text of asked) {
@@ -160,8 +172,8 @@ function decoded(path: string): string | null {
 
 type Metric = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number];
 
-function metricsOf(agent: Agent): string {
-  const { rounds, failed, unchanged, collecting, cpu, ...cost }: Cost = agent.cost();
+function metricsOf(agent: ScheduledAgent): string {
+  const { rounds, failed, unchanged, collecting, cpu, ...cost }: AgentCost = agent.cost();
   const published = agent.report();
   const frontends = published?.frontends ?? 0;
   const { rss } = process.memoryUsage();

@@ -9,7 +9,7 @@
 // ends. Outputs that need a missing resource are unknown. The caller passes the time in, either
 // with an entry or with `advance`.
 
-import type { FleetEntry } from '../agent/client/scraper.ts';
+import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { countProgrammed, countStage } from '../audit/measure/journey-lag.ts';
 import type { Journey, OpenJourneys } from '../audit/measure/journey.ts';
@@ -72,7 +72,7 @@ export interface AuditorOptions {
   readonly onJourney: (journey: Journey) => void;
 }
 
-export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | FleetEntry;
+export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | AgentEntry;
 
 export interface Auditor {
   readonly options: AuditorOptions;

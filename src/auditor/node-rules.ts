@@ -6,7 +6,7 @@
 import { parse, YAMLParseError } from 'yaml';
 
 import type { AgentReport } from '../agent/client/report.ts';
-import type { FleetEntry, NodeReportEntry } from '../agent/client/scraper.ts';
+import type { AgentEntry, NodeReportEntry } from '../agent/client/scraper.ts';
 import type { Nodes, NodesOptions } from '../audit/node/nodes.ts';
 import { createNodes } from '../audit/node/nodes.ts';
 import type { ReportedBehavior } from '../audit/node/observation.ts';
@@ -42,7 +42,7 @@ export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules;
 export interface NodeRules {
   take(entry: NodeEntry, at: number): void;
   /** Takes in what comes of an agent, once the cluster is known. */
-  takeAgentEntry(entry: FleetEntry): Generator<undefined, void>;
+  takeAgentEntry(entry: AgentEntry): Generator<undefined, void>;
   /** Frontends of all nodes that differ from what their rules should make of them. */
   readonly divergent: () => number;
   /** The cluster is known from now on. */
@@ -170,7 +170,7 @@ function sayLacking(state: State, entries: Iterable<NodeEntry>): void {
   }
 }
 
-function* hear(state: State, entry: FleetEntry): Generator<undefined, void> {
+function* hear(state: State, entry: AgentEntry): Generator<undefined, void> {
   const nodes = nodesOf(state);
   const { node, at } = entry;
   if (entry.kind === 'node-unseen') {

@@ -4,15 +4,15 @@
 // The auditor is ready when every list is complete and audited, and every required input was seen
 // within the last minute.
 
-import type { Fleet } from '../agent/client/scraper.ts';
+import type { Scraper } from '../agent/client/scraper.ts';
 import { skewSeconds } from '../audit/measure/clock-skew.ts';
 import { concerns, emptySummary, inOrder, summarize } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
 import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';
-import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
-import { noAgents, noHintCounts } from '../output/metrics/state.ts';
 import type { PerServiceOptions, ServiceSeries } from '../output/metrics/service-rows.ts';
 import { createServiceRows, noServiceSeries } from '../output/metrics/service-rows.ts';
+import type { AgentMetrics, MetricsState, WatchMetrics } from '../output/metrics/state.ts';
+import { noAgents, noHintCounts } from '../output/metrics/state.ts';
 import type { PageStatus } from '../output/page/status.ts';
 import type { LagReport } from '../output/text/lag.ts';
 import { listDistributions } from '../output/text/lag.ts';
@@ -33,7 +33,7 @@ export interface LiveStatus {
   readonly counters: () => WatchMetrics['counters'];
   readonly tracing: TracingCounts;
   /** The agents of nodes; `null` if they are not scraped. */
-  readonly fleet: Fleet | null;
+  readonly fleet: Scraper | null;
 }
 
 /** The state of input that is not live. */
@@ -147,7 +147,7 @@ function metricsState(
   };
 }
 
-function agentMetrics(auditor: Auditor, { status, visits, bytes }: Fleet): AgentMetrics {
+function agentMetrics(auditor: Auditor, { status, visits, bytes }: Scraper): AgentMetrics {
   const states = { ...noAgents.states };
   let oldest = Infinity;
   for (const { state, seenAt } of status().values()) {
@@ -179,7 +179,7 @@ function whyNotReady(auditor: Auditor, now: number): string | null {
   return reasons.length === 0 ? null : reasons.join('\n');
 }
 
-function nodeStatuses(auditor: Auditor, fleet: Fleet | null): NodeStatus[] {
+function nodeStatuses(auditor: Auditor, fleet: Scraper | null): NodeStatus[] {
   const services = auditor.serviceAuditor();
   if (services === null) return [];
   const agents = fleet?.status();

@@ -4,7 +4,7 @@
 // is as it should be, or has stood for the settle window and was confirmed by reading it again. A
 // cluster in which all conform is reported at once.
 
-import type { Fleet } from '../agent/client/scraper.ts';
+import type { Scraper } from '../agent/client/scraper.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { createReport } from '../auditor/queries.ts';
@@ -14,11 +14,11 @@ import { fleetOf } from './shared/agents.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { openCluster } from './shared/cluster.ts';
 import { exitCodeOf, fail, printReport, problemLog, progress } from './shared/console.ts';
+import type { AgentsFlags, AuditFlags, ClusterFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
-import type { AgentsFlags, ClusterFlags, AuditFlags, ReportFlags } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
 import { givenRules } from './shared/rules-files.ts';
-import { isSettled, auditOnce } from './shared/run-once.ts';
+import { auditOnce, isSettled } from './shared/run-once.ts';
 
 export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags & AgentsFlags;
 
@@ -64,7 +64,7 @@ const rounds = 240;
 const silence = 15;
 
 /** Whether every agent was heard, or will not be, and nothing on a node is pending. */
-function areSettled(auditor: Auditor, fleet: Fleet, now: number): boolean {
+function areSettled(auditor: Auditor, fleet: Scraper, now: number): boolean {
   for (const { state, seenAt, since } of fleet.status().values()) {
     if (state === 'stale' && seenAt === null && now - since < silence) return false;
   }

@@ -2,12 +2,12 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { Collected } from '../../src/agent/collect.ts';
+import type { CollectedRules } from '../../src/agent/collect.ts';
 import { programs } from '../../src/agent/collect.ts';
 import { fingerprintOf } from '../../src/agent/fingerprint.ts';
-import type { Place } from '../../src/agent/report.ts';
+import type { NodeFacts } from '../../src/agent/report.ts';
 
-const place: Place = {
+const place: NodeFacts = {
   ...{ node: 'node-a', localAddresses: ['172.18.0.2'], interfaces: ['lo', 'eth0'] },
   ...{ nodeIPs: ['172.18.0.2'], podCIDRs: ['10.244.1.0/24'], routes: null },
 };
@@ -33,7 +33,7 @@ COMMIT
   return Object.entries(changes).reduce((all, [from, to]) => all.replaceAll(from, to), text);
 };
 
-function collected(text: string, more: Partial<Collected> = {}, name = 'iptables-nft-save') {
+function collected(text: string, more: Partial<CollectedRules> = {}, name = 'iptables-nft-save') {
   const program = programs.find((one) => one.name === name) ?? expect.fail(name);
   const states = { [name]: 'read' };
   return { dumps: [{ program, bytes: Buffer.from(text) }], states, problems: [], ...more };

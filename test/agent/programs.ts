@@ -4,14 +4,14 @@ import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import type { Limits } from '../../src/agent/collect.ts';
+import type { ProgramLimits } from '../../src/agent/collect.ts';
 import { defaultLimits } from '../../src/agent/collect.ts';
 
 /** Limits with which these scripts are found, and besides only what every system has. */
 export function withPrograms(
   scripts: Readonly<Record<string, string>>,
-  more: Partial<Limits> = {},
-): Limits {
+  more: Partial<ProgramLimits> = {},
+): ProgramLimits {
   const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-programs-'));
   for (const [name, script] of Object.entries(scripts)) {
     const path = join(folder, name);

@@ -2,15 +2,15 @@
 
 import { describe, expect, test } from 'vitest';
 
-import type { Dump } from '../../src/agent/collect.ts';
+import type { CollectedDump } from '../../src/agent/collect.ts';
 import { programs } from '../../src/agent/collect.ts';
-import type { Place } from '../../src/agent/report.ts';
+import type { NodeFacts } from '../../src/agent/report.ts';
 import { askingOf, contextOf, detailsOf, digestsOf, readDumps } from '../../src/agent/report.ts';
 import { readBytes } from '../nodes/folder.ts';
 
 const recordings = `${import.meta.dirname}/../nodes/recordings/main`;
 
-const place: Place = {
+const place: NodeFacts = {
   node: 'node-a',
   localAddresses: ['172.18.0.2', 'fd00:18::2', '10.244.1.0', '10.244.1.1'],
   interfaces: ['lo', 'eth0', 'veth0a1b2c3d', 'sink0'],
@@ -19,13 +19,13 @@ const place: Place = {
   podCIDRs: ['10.244.1.0/24', 'fd00:10:244:1::/64'],
 };
 
-function dumpOf(name: string, bytes: Buffer | string | null): Dump {
+function dumpOf(name: string, bytes: Buffer | string | null): CollectedDump {
   const program = programs.findLast((one) => one.name === name);
   if (program === undefined || bytes === null) throw new Error(`There is no ${name}`);
   return { program, bytes: Buffer.from(bytes) };
 }
 
-const recorded = (name: string, path: string): Dump =>
+const recorded = (name: string, path: string): CollectedDump =>
   dumpOf(name, readBytes(`${recordings}/${path}`));
 
 const save = (table: string, ...lines: string[]): string =>
@@ -34,7 +34,7 @@ const save = (table: string, ...lines: string[]): string =>
 const [hint, canary] = [':KUBE-IPTABLES-HINT - [0:0]', ':KUBE-KUBELET-CANARY - [0:0]'];
 
 describe('backend and mode', () => {
-  test.each<[string, readonly Dump[], unknown, unknown]>([
+  test.each<[string, readonly CollectedDump[], unknown, unknown]>([
     ['no rules', [], null, null],
     [
       'iptables-nft',

@@ -7,7 +7,12 @@ import { join } from 'node:path';
 
 import { expect, test } from 'vitest';
 
-import type { NodeSettings, Order, Question, Reply } from '../../src/agent/channel.ts';
+import type {
+  NodeSettings,
+  ReaderQuestion,
+  ReaderReply,
+  RoundOrder,
+} from '../../src/agent/channel.ts';
 import { gather, pipe } from '../../src/agent/channel.ts';
 import type { Report } from '../../src/agent/rules-reader.ts';
 import { withPrograms } from './programs.ts';
@@ -23,7 +28,7 @@ const settings: NodeSettings = {
   limits: withPrograms({ 'iptables-nft-save': `echo '${rule}'` }),
 };
 
-function start(order: Order): ChildProcess {
+function start(order: RoundOrder): ChildProcess {
   const program = join(import.meta.dirname, '../../src/agent/rules-reader.ts');
   const child = fork(program, {
     execArgv: [],
@@ -34,7 +39,7 @@ function start(order: Order): ChildProcess {
   return child;
 }
 
-const replyOf = (child: ChildProcess): Promise<Reply> =>
+const replyOf = (child: ChildProcess): Promise<ReaderReply> =>
   new Promise((resolve) => child.once('message', resolve));
 
 async function letGo(child: ChildProcess): Promise<void> {
@@ -77,7 +82,7 @@ test('a round, and the same from what it packed', async () => {
   expect(reading.frontends).toBe(1);
   const { packed, packedSize } = reading;
   if (packed === null) throw new Error('Nothing was packed');
-  const question: Question = { kind: 'details', key: 'tcp 10.96.0.1:443' };
+  const question: ReaderQuestion = { kind: 'details', key: 'tcp 10.96.0.1:443' };
   child.send(question);
   const first = await replyOf(child);
   await letGo(child);

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import type { Report } from '../../src/agent/rules-reader.ts';
-import type { Agent, Settings } from '../../src/agent/schedule.ts';
+import type { ScheduledAgent, ScheduleSettings } from '../../src/agent/schedule.ts';
 import { createAgent } from '../../src/agent/schedule.ts';
 import { withPrograms } from './programs.ts';
 
@@ -19,7 +19,7 @@ const programs = {
   'ip6tables-nft-save': print('ip6tables-save'),
 };
 
-const settings = (scripts: Readonly<Record<string, string>>, more = {}): Settings => ({
+const settings = (scripts: Readonly<Record<string, string>>, more = {}): ScheduleSettings => ({
   node: 'node-a',
   nodeIPs: ['172.18.0.2', 'FD00:18:0::2'],
   podCIDRs: ['10.244.1.0/24'],
@@ -28,7 +28,7 @@ const settings = (scripts: Readonly<Record<string, string>>, more = {}): Setting
   limits: withPrograms(scripts, more),
 });
 
-const reportOf = (agent: Agent): Report =>
+const reportOf = (agent: ScheduledAgent): Report =>
   JSON.parse(agent.report()?.text.toString() ?? '') as Report;
 
 test('a round publishes digests, and keeps enough for details', async () => {

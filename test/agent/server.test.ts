@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 
 import type { Report } from '../../src/agent/rules-reader.ts';
-import type { Agent } from '../../src/agent/schedule.ts';
+import type { ScheduledAgent } from '../../src/agent/schedule.ts';
 import { createAgent } from '../../src/agent/schedule.ts';
 import type { Access } from '../../src/agent/server.ts';
 import { createAgentServer } from '../../src/agent/server.ts';
@@ -20,7 +20,7 @@ import { withPrograms } from './programs.ts';
 const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
 const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;
 
-const newAgent = (): Agent =>
+const newAgent = (): ScheduledAgent =>
   createAgent({
     nodeIPs: ['172.18.0.2'],
     podCIDRs: [],
@@ -38,7 +38,7 @@ afterEach(() => {
   }
 });
 
-async function serve(agent: Agent, access: Access): Promise<number> {
+async function serve(agent: ScheduledAgent, access: Access): Promise<number> {
   const server = createAgentServer(agent, access);
   servers.push(server);
   server.listen(0, '127.0.0.1');

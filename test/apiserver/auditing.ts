@@ -4,8 +4,8 @@
 //
 // - A finding that opens has lasted for the window, without a break, until now, or until the first
 //   change of the Service that a stream has not delivered yet. While streams are apart, breaks of
-//   less than a second do not count. Neither do breaks by objects that a stream has not delivered and
-//   that came and went, which no read shows. All its inputs are watched, and were for the window.
+//   less than a second do not count. Neither do breaks by objects that a stream has not delivered
+//   and that came and went, which no read shows. All its inputs are and were watched.
 // - A difference is found settle + 2 s after the Service was last touched and all streams are well.
 // - What is over is not said any more, once all streams are well.
 // - While a resource has no watch for longer than the grace, verdicts that rest on it are unknown.

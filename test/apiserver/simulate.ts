@@ -2,7 +2,7 @@
 // the real store behind. It keeps every entry and checks, as they come, what must always hold.
 
 import type { Environment } from '../../src/cluster/api/transport/request.ts';
-import type { Held } from '../../src/cluster/api/version-filter.ts';
+import type { CachedObjects } from '../../src/cluster/api/version-filter.ts';
 import type { LiveEntry } from '../../src/cluster/decode/entry.ts';
 import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
@@ -19,7 +19,7 @@ export interface World {
   readonly environment: Environment;
   readonly store: Store;
   readonly entries: LiveEntry[];
-  readonly held: (resource: Resource) => Held;
+  readonly held: (resource: Resource) => CachedObjects;
   readonly deliver: (entries: readonly LiveEntry[]) => void;
   /** Whether the connection pings. */
   pings: boolean;

@@ -6,8 +6,8 @@ import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 
 import type { NodeReportEntry } from '../../src/agent/client/scraper.ts';
-import type { Dump } from '../../src/agent/collect.ts';
-import type { Place } from '../../src/agent/report.ts';
+import type { CollectedDump } from '../../src/agent/collect.ts';
+import type { NodeFacts } from '../../src/agent/report.ts';
 import { askingOf, contextOf, digestsOf, outcomesOf, readDumps } from '../../src/agent/report.ts';
 import { createPendingFindings } from '../../src/audit/pending/pending.ts';
 import type { GivenRules, NodeEntry } from '../../src/auditor/node-rules.ts';
@@ -199,7 +199,7 @@ describe('a kube-proxy that masquerades all is known by its rules, and by what i
   });
 
   test('its agent tells what its rules show', () => {
-    const dumps = given(null).map((entry, at): Dump => ({
+    const dumps = given(null).map((entry, at): CollectedDump => ({
       program: { name: '', prints: 'iptables-save', family: at === 0 ? 'ip' : 'ip6', args: [] },
       bytes: Buffer.from('text' in entry ? (entry.text ?? '') : ''),
     }));
@@ -210,7 +210,7 @@ describe('a kube-proxy that masquerades all is known by its rules, and by what i
   });
 });
 
-const dumpOf = (family: 'ip' | 'ip6', name: string, file: string): Dump => ({
+const dumpOf = (family: 'ip' | 'ip6', name: string, file: string): CollectedDump => ({
   program: { name, prints: 'iptables-save', family, args: [] },
   bytes: Buffer.from(textOf(file)),
 });
@@ -224,7 +224,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   const { addresses: nodeIPs, podCIDRs } = node;
   const localAddresses = [...nodeIPs, ...more];
   const bare = { node: 'node-a', interfaces: null, routes: null };
-  const place: Place = { ...bare, localAddresses, nodeIPs, podCIDRs };
+  const place: NodeFacts = { ...bare, localAddresses, nodeIPs, podCIDRs };
   const digests = new Map(digestsOf(standing, place));
   const report: NodeReportEntry['report'] = {
     node: 'node-a',

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import type { Dump } from '../../src/agent/collect.ts';
+import type { CollectedDump } from '../../src/agent/collect.ts';
 import { programs } from '../../src/agent/collect.ts';
 import { digestsOf, readDumps } from '../../src/agent/report.ts';
 import type { Report } from '../../src/agent/rules-reader.ts';
@@ -97,7 +97,7 @@ async function reportOf(path: string, loaded: readonly Loaded[]): Promise<Report
 
 /** What an agent must say of recorded dumps. */
 function digestsOfFiles(path: string, loaded: readonly Loaded[]): Record<string, string> {
-  const dumps = loaded.map(({ file, shows }): Dump => {
+  const dumps = loaded.map(({ file, shows }): CollectedDump => {
     const program = programs.findLast(({ name }) => name === shows);
     const bytes = readBytes(join(path, file));
     if (program === undefined || bytes === null) throw new Error(`${path}: no ${file}`);

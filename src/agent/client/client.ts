@@ -12,7 +12,7 @@ import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
 
 import type { AgentAddress } from './agents.ts';
 
-export interface Credentials {
+export interface AgentCredentials {
   readonly token: string | null;
   /** PEM; null: plain HTTP. */
   readonly tls: {
@@ -24,39 +24,39 @@ export interface Credentials {
   } | null;
 }
 
-export interface Answer {
+export interface AgentAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
 
 export type Asked =
-  | { readonly kind: 'answer'; readonly answer: Answer }
+  | { readonly kind: 'answer'; readonly answer: AgentAnswer }
   | { readonly kind: 'refused' | 'silent'; readonly why: string };
 
-export interface Question {
+export interface AgentRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
 }
 
-export interface Asker {
-  ask(address: AgentAddress, question: Question): Promise<Asked>;
+export interface AgentClient {
+  ask(address: AgentAddress, question: AgentRequest): Promise<Asked>;
   /** Bytes of answers so far. */
   readonly bytes: () => number;
   close(): void;
 }
 
-export interface AskLimits {
+export interface AgentLimits {
   /** Seconds for a whole answer. */
   readonly deadline: number;
   readonly maxBytes: number;
 }
 
 /** A report of 10,000 frontends is half a megabyte. */
-export const usualLimits: AskLimits = { deadline: 10, maxBytes: 16 * 1024 * 1024 };
+export const usualLimits: AgentLimits = { deadline: 10, maxBytes: 16 * 1024 * 1024 };
 
-export function createAsker(credentials: Credentials, limits = usualLimits): Asker {
+export function createAsker(credentials: AgentCredentials, limits = usualLimits): AgentClient {
   const { token, tls } = credentials;
   const keeping = { keepAlive: true, maxSockets: 1, maxFreeSockets: 1 };
   const agent = tls === null ? new PlainAgent(keeping) : new TlsAgent(keeping);
@@ -99,7 +99,7 @@ export function createAsker(credentials: Credentials, limits = usualLimits): Ask
 
 const isLoopback = (host: string): boolean => host === '::1' || host.startsWith('127.');
 
-const secure = ({ ca, cert, key, servername }: NonNullable<Credentials['tls']>) => ({
+const secure = ({ ca, cert, key, servername }: NonNullable<AgentCredentials['tls']>) => ({
   ...(ca === null ? {} : { ca }),
   ...(cert === null ? {} : { cert }),
   ...(key === null ? {} : { key }),
@@ -107,7 +107,7 @@ const secure = ({ ca, cert, key, servername }: NonNullable<Credentials['tls']>) 
   minVersion: 'TLSv1.2' as const,
 });
 
-function answerOf(answer: Answer): Asked {
+function answerOf(answer: AgentAnswer): Asked {
   const { status, body } = answer;
   if (status !== 401 && status !== 403) return { kind: 'answer', answer };
   return { kind: 'refused', why: `status ${status}: ${body.trim().slice(0, 200)}` };
@@ -136,7 +136,7 @@ class Oversized extends Error {}
 /** Codes of errors by which one side does not accept the other's certificate. */
 const untrusted = /^ERR_(?:TLS|SSL)|CERT|SELF_SIGNED|UNABLE_TO_|^EPROTO$|HOSTNAME/;
 
-function failure(error: Error, { deadline }: AskLimits): Asked {
+function failure(error: Error, { deadline }: AgentLimits): Asked {
   const { code = '', name } = error as NodeJS.ErrnoException;
   if (error instanceof Oversized || untrusted.test(code)) {
     return { kind: 'refused', why: error.message };

@@ -4,15 +4,15 @@
 
 import type { Packet } from '../../model/proxy-config.ts';
 import { packetText } from '../../rules/report/digest.ts';
-import { fieldsOf, decodeOutcomes, InvalidReport } from '../../rules/report/outcome-json.ts';
+import { decodeOutcomes, fieldsOf, InvalidReport } from '../../rules/report/outcome-json.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import type { AgentAddress } from './agents.ts';
-import type { Answer, Asked, Asker } from './client.ts';
+import type { AgentAnswer, AgentClient, Asked } from './client.ts';
 import type { AgentReport } from './report.ts';
 import { readReport } from './report.ts';
 
 /** A report with its moment. */
-export interface Sight {
+export interface RulesSighting {
   readonly report: AgentReport;
   readonly etag: string;
   /** Another text for each round. */
@@ -25,14 +25,14 @@ export interface Sight {
   readonly nextAt: number;
 }
 
-export type Visited =
-  | { readonly kind: 'seen'; readonly sight: Sight }
+export type ScrapeResult =
+  | { readonly kind: 'seen'; readonly sight: RulesSighting }
   /** No round is over yet. */
   | { readonly kind: 'early' }
   | { readonly kind: 'refused' | 'silent'; readonly why: string };
 
-export interface Visit {
-  readonly asker: Asker;
+export interface Scrape {
+  readonly asker: AgentClient;
   readonly address: AgentAddress;
   readonly signal: AbortSignal;
   readonly now: () => number;
@@ -40,9 +40,9 @@ export interface Visit {
 
 /** Asks for the report; `before` is the last that was read. */
 export async function visit(
-  { asker, address, signal, now }: Visit,
-  before: Sight | null,
-): Promise<Visited> {
+  { asker, address, signal, now }: Scrape,
+  before: RulesSighting | null,
+): Promise<ScrapeResult> {
   const sent = now();
   const known: Record<string, string> = before === null ? {} : { 'if-none-match': before.etag };
   const asked = await asker.ask(address, { path: '/v1/report', headers: known, signal });
@@ -55,7 +55,10 @@ export async function visit(
 }
 
 /** The report; a text: why there is none. */
-function reportOf({ status, body }: Answer, before: Sight | null): AgentReport | string {
+function reportOf(
+  { status, body }: AgentAnswer,
+  before: RulesSighting | null,
+): AgentReport | string {
   if (status === 304 && before !== null) return before.report;
   if (status !== 200) return `status ${status}: ${body.trim().slice(0, 200)}`;
   return attempt(() => readReport(JSON.parse(body)));
@@ -74,11 +77,11 @@ function attempt<T>(work: () => T): T | string {
 const grain = 1;
 
 function sightOf(
-  { headers }: Answer,
+  { headers }: AgentAnswer,
   report: AgentReport,
   sent: number,
-  before: Sight | null,
-): Sight {
+  before: RulesSighting | null,
+): RulesSighting {
   const { etag = '', age } = headers;
   const round = String(headers.round ?? '');
   const lasting = Number(/max-age=(\d+)/.exec(headers['cache-control'] ?? '')?.[1] ?? 30);
@@ -106,7 +109,7 @@ const mostPackets = 32_768;
  * agent has begun one since.
  */
 export async function outcomesOf(
-  { asker, address, signal }: Visit,
+  { asker, address, signal }: Scrape,
   packets: readonly Packet[],
   round: string,
 ): Promise<ReadonlyMap<string, PacketOutcome> | string> {

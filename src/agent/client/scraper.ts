@@ -12,9 +12,9 @@
 import type { Packet } from '../../model/proxy-config.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
 import type { AgentAddress } from './agents.ts';
-import type { Asker } from './client.ts';
+import type { AgentClient } from './client.ts';
 import type { AgentReport } from './report.ts';
-import type { Sight, Visited } from './scrape.ts';
+import type { RulesSighting, ScrapeResult } from './scrape.ts';
 import { outcomesOf, visit } from './scrape.ts';
 
 /** The state of an agent. */
@@ -48,10 +48,10 @@ export interface NodeUnseenEntry {
   readonly state: Exclude<AgentState, 'answering'> | null;
 }
 
-export type FleetEntry = NodeReportEntry | NodeUnseenEntry;
+export type AgentEntry = NodeReportEntry | NodeUnseenEntry;
 
-export interface FleetOptions {
-  readonly asker: Asker;
+export interface ScraperOptions {
+  readonly asker: AgentClient;
   /** Unix seconds. */
   readonly now: () => number;
   readonly random: () => number;
@@ -61,7 +61,7 @@ export interface FleetOptions {
   /** The names of all Nodes. */
   readonly nodes: () => Iterable<string>;
   /** Resolves when the entry is taken in. */
-  readonly deliver: (entry: FleetEntry) => Promise<void>;
+  readonly deliver: (entry: AgentEntry) => Promise<void>;
   readonly onTrouble: (node: string, why: string) => void;
 }
 
@@ -74,12 +74,12 @@ export interface AgentStatus {
   readonly seenAt: number | null;
 }
 
-export interface Fleet {
+export interface Scraper {
   run(signal: AbortSignal): Promise<void>;
   /** By node. */
   readonly status: () => ReadonlyMap<string, AgentStatus>;
   /** Visits so far, by what came of them. */
-  readonly visits: Readonly<Record<Visited['kind'], number>>;
+  readonly visits: Readonly<Record<ScrapeResult['kind'], number>>;
   readonly bytes: () => number;
 }
 
@@ -88,7 +88,7 @@ interface Known {
   address: AgentAddress | null;
   state: AgentState;
   since: number;
-  sight: Sight | null;
+  sight: RulesSighting | null;
   /** The last report left packets to be asked for. */
   wasShort: boolean;
   failures: number;
@@ -97,9 +97,9 @@ interface Known {
 }
 
 interface State {
-  readonly options: FleetOptions;
+  readonly options: ScraperOptions;
   readonly known: Map<string, Known>;
-  readonly visits: Record<Visited['kind'], number>;
+  readonly visits: Record<ScrapeResult['kind'], number>;
 }
 
 /** Visits at one time. */
@@ -114,7 +114,7 @@ const spread = 1;
 /** Seconds until an agent is asked again which had no other report, or gave none. */
 const again = { same: 1, most: 60 };
 
-export function createFleet(options: FleetOptions): Fleet {
+export function createFleet(options: ScraperOptions): Scraper {
   const visits = { seen: 0, early: 0, refused: 0, silent: 0 };
   const state: State = { options, known: new Map(), visits };
   return {
@@ -201,7 +201,7 @@ function due({ options, known }: State, most: number): Known[] {
 }
 
 async function unseen(
-  { deliver, now }: FleetOptions,
+  { deliver, now }: ScraperOptions,
   one: Known,
   state: Exclude<AgentState, 'answering'>,
 ): Promise<void> {
@@ -229,7 +229,7 @@ async function goTo(state: State, one: Known, signal: AbortSignal): Promise<void
 }
 
 async function failed(
-  options: FleetOptions,
+  options: ScraperOptions,
   one: Known,
   kind: 'refused' | 'silent',
   why: string,
@@ -248,7 +248,7 @@ const stale = { rounds: 3, seconds: 60 };
 async function take(
   { options }: State,
   one: Known,
-  sight: Sight,
+  sight: RulesSighting,
   going: Parameters<typeof visit>[0],
 ): Promise<void> {
   const { node, sight: before } = one;

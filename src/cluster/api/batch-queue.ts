@@ -5,13 +5,13 @@
 import type { AnyObject, Key } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
 import type { Environment } from './transport/request.ts';
-import type { Held } from './version-filter.ts';
+import type { CachedObjects } from './version-filter.ts';
 
-export type Deliver = (entries: readonly LiveEntry[]) => void | Promise<void>;
+export type DeliverBatch = (entries: readonly LiveEntry[]) => void | Promise<void>;
 
-export interface Delivery {
+export interface BatchQueue {
   /** The cached objects with the changes of the batch; `values` is without them. */
-  readonly current: Held;
+  readonly current: CachedObjects;
   /** Adds to the batch. */
   add(entry: LiveEntry): void;
   /** Hands the batch over; rejects with Undeliverable when it is not taken. */
@@ -29,12 +29,12 @@ export class Undeliverable extends Error {}
 const sliceSeconds = 0.008;
 
 /** `held` must contain the delivered changes once `deliver` has resolved. */
-export function createDelivery(
+export function createBatchQueue(
   environment: Pick<Environment, 'monotonic' | 'sleep'>,
-  held: Held,
-  deliver: Deliver,
+  held: CachedObjects,
+  deliver: DeliverBatch,
   signal: AbortSignal,
-): Delivery {
+): BatchQueue {
   let changed = new Map<Key, AnyObject | null>();
   let batch: LiveEntry[] = [];
   let began = environment.monotonic();

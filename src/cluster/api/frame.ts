@@ -2,7 +2,7 @@
 
 /** What a Status object says. */
 
-import type { Key, UnreadableObject, Pod, Resource, WatchEvent } from '../../model/objects.ts';
+import type { Key, Pod, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import type { Projection } from '../decode/json-objects.ts';
 import type { Bytes } from '../decode/line-reader.ts';
 
@@ -19,8 +19,8 @@ export interface ApiStatus {
 export interface Codec {
   /** The media type without parameters. */
   readonly mediaType: string;
-  watch(body: Bytes, reading: Reading): AsyncIterable<Iterable<Frame>>;
-  list(body: Bytes, reading: Reading): AsyncIterable<Iterable<Frame>>;
+  watch(body: Bytes, reading: DecodeContext): AsyncIterable<Iterable<Frame>>;
+  list(body: Bytes, reading: DecodeContext): AsyncIterable<Iterable<Frame>>;
   /** The Status that is the body of a refusal with this code; null: it is none. */
   status(body: Uint8Array, code: number): ApiStatus | null;
 }
@@ -55,7 +55,7 @@ export type Frame =
       readonly cut: boolean;
     };
 /** What is known while a body is read. */
-export interface Reading {
+export interface DecodeContext {
   readonly resource: Resource;
   /** Arrival of the chunk that is decoded, Unix seconds. */
   readonly now: () => number;

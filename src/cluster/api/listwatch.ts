@@ -7,16 +7,16 @@ import { objectText } from '../decode/json-objects.ts';
 import type { Bytes } from '../decode/line-reader.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { problemAt } from '../decode/problem.ts';
-import type { Delivery } from './batch-queue.ts';
-import type { ApiStatus, Frame, Reading } from './frame.ts';
+import type { BatchQueue } from './batch-queue.ts';
+import type { ApiStatus, DecodeContext, Frame } from './frame.ts';
 import type { ApiAnswer } from './transport/api-request.ts';
-import type { Environment, Limits } from './transport/request.ts';
+import type { Environment, RequestLimits } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
-import type { Listing } from './version-filter.ts';
+import type { ListFilter } from './version-filter.ts';
 import { completeListing, newListing, takeChange, takeItem } from './version-filter.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
 import type { WatchCounters } from './watch-counters.ts';
-import type { Outcome, Verb } from './watch-result.ts';
+import type { WatchResult, WatchVerb } from './watch-result.ts';
 import { outcomeOf } from './watch-result.ts';
 
 /** The path of each resource. */
@@ -34,8 +34,8 @@ export interface Following {
   readonly environment: Environment;
   readonly signal: AbortSignal;
   readonly counters: WatchCounters;
-  readonly delivery: Delivery;
-  readonly reading: Reading;
+  readonly delivery: BatchQueue;
+  readonly reading: DecodeContext;
   readonly onProblem: OnProblem;
   /** Where raw objects are asked for, those of objects that are on their way. */
   readonly raws: WeakMap<AnyObject, unknown> | null;
@@ -61,7 +61,7 @@ export interface Following {
 }
 
 interface Paging {
-  readonly listing: Listing;
+  readonly listing: ListFilter;
   /** Of the first page. */
   version: string | null;
   next: string;
@@ -83,7 +83,7 @@ const grace = 30;
 // --- lists ---
 
 /** Lists page by page, going on where an earlier attempt was interrupted. */
-export async function list(following: Following): Promise<Outcome> {
+export async function list(following: Following): Promise<WatchResult> {
   const before = following.paging;
   // A first page that is asked for again may be of another moment: what it listed may be gone.
   if (before?.next === '') following.paging = newPaging(following, before.limit);
@@ -105,11 +105,11 @@ function newPaging(following: Following, limit: number | null): Paging {
   return { listing: listingOf(following), version: null, next: '', limit };
 }
 
-const listingOf = ({ delivery, version, doubts }: Following): Listing =>
+const listingOf = ({ delivery, version, doubts }: Following): ListFilter =>
   newListing(delivery.current, version, doubts > 0);
 
 /** Reads one page; null: it is complete. */
-function readPage(following: Following, paging: Paging): Promise<Outcome | null> {
+function readPage(following: Following, paging: Paging): Promise<WatchResult | null> {
   const query = {
     ...(paging.limit === null ? {} : { limit: String(paging.limit) }),
     ...(paging.next === '' ? {} : { continue: paging.next }),
@@ -137,7 +137,7 @@ function readPage(following: Following, paging: Paging): Promise<Outcome | null>
 }
 
 /** Asks the server for its version; null: it is not known to be older than what is known. */
-export function prove(following: Following): Promise<Outcome | null> {
+export function prove(following: Following): Promise<WatchResult | null> {
   return ask(following, 'list', { limit: '1' }, listLimits, async (frames) => {
     let version = '';
     for await (const batch of frames) {
@@ -167,10 +167,10 @@ function doubtOnce(following: Following): void {
 /** Takes what a list or a WatchList has of one object. */
 function takeListed(
   following: Following,
-  listing: Listing,
+  listing: ListFilter,
   frame: Frame,
   passing: Passing,
-): Outcome | null {
+): WatchResult | null {
   const { counters, delivery } = following;
   if (frame.kind === 'status') return outcomeOf(frame.status, 'watch', true);
   if (frame.kind === 'bad') return takeBad(following, frame, passing);
@@ -188,7 +188,11 @@ function takeListed(
 }
 
 /** Delivers what a complete list changes, unless it is older than what is known. */
-async function complete(following: Following, listing: Listing, version: string): Promise<Outcome> {
+async function complete(
+  following: Following,
+  listing: ListFilter,
+  version: string,
+): Promise<WatchResult> {
   const { delivery, environment, resource, counters } = following;
   const older = compareVersions(version, listing.known ?? '') === -1;
   following.paging = null;
@@ -216,12 +220,12 @@ async function complete(following: Following, listing: Listing, version: string)
 // --- watches ---
 
 /** Watches from the version on up to which all is delivered. */
-export function watch(following: Following): Promise<Outcome> {
+export function watch(following: Following): Promise<WatchResult> {
   return follow(following, { resourceVersion: following.version ?? '' }, null, () => undefined);
 }
 
 /** Lists by a watch that sends what there is first, and goes on with it. `listed` ends the list. */
-export function watchList(following: Following, listed: () => void): Promise<Outcome> {
+export function watchList(following: Following, listed: () => void): Promise<WatchResult> {
   const query = { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' };
   return follow(following, query, listingOf(following), listed);
 }
@@ -229,9 +233,9 @@ export function watchList(following: Following, listed: () => void): Promise<Out
 async function follow(
   following: Following,
   initial: Record<string, string>,
-  listing: Listing | null,
+  listing: ListFilter | null,
   listed: () => void,
-): Promise<Outcome> {
+): Promise<WatchResult> {
   const { environment, delivery } = following;
   const began = environment.monotonic();
   const { seconds, limits } = watchTimes(environment);
@@ -280,7 +284,7 @@ async function follow(
  * How long a watch may last. Where no ping watches over the connection, a server that has gone is
  * noticed only by what it does not send: its watches end before that.
  */
-function watchTimes(environment: Environment): { seconds: number; limits: Limits } {
+function watchTimes(environment: Environment): { seconds: number; limits: RequestLimits } {
   const pings = environment.pings();
   const [least, most] = pings ? [300, 600] : [30, 40];
   const seconds = Math.floor(least + environment.random() * (most - least));
@@ -288,7 +292,7 @@ function watchTimes(environment: Environment): { seconds: number; limits: Limits
 }
 
 /** Takes one frame of a watch; an outcome ends the watch. */
-function take(following: Following, frame: Frame, passing: Passing): Outcome | null {
+function take(following: Following, frame: Frame, passing: Passing): WatchResult | null {
   switch (frame.kind) {
     case 'page':
       return null;
@@ -303,7 +307,7 @@ function take(following: Following, frame: Frame, passing: Passing): Outcome | n
   }
 }
 
-function takeBookmark(following: Following, version: string): Outcome | null {
+function takeBookmark(following: Following, version: string): WatchResult | null {
   const { counters, delivery, environment, resource } = following;
   counters.bookmarks++;
   if (compareVersions(version, following.version ?? '') === -1) {
@@ -317,7 +321,7 @@ function takeBookmark(following: Following, version: string): Outcome | null {
   return null;
 }
 
-function takeObject(following: Following, frame: ObjectFrame): Outcome | null {
+function takeObject(following: Following, frame: ObjectFrame): WatchResult | null {
   const { counters, delivery } = following;
   const known = following.version ?? '';
   heard(following);
@@ -378,7 +382,7 @@ function takeBad(
   following: Following,
   frame: Extract<Frame, { kind: 'bad' }>,
   passing: Passing,
-): Outcome | null {
+): WatchResult | null {
   const { resource, counters, delivery, reading, onProblem, version } = following;
   const { message, value, lost, cut } = frame;
   counters.badFrames++;
@@ -412,22 +416,22 @@ function heard(following: Following): void {
 
 // --- requests ---
 
-const listLimits: Limits = { mayBeSilent: false, total: Infinity };
+const listLimits: RequestLimits = { mayBeSilent: false, total: Infinity };
 
 /** Reads frames; `hasMore` says whether more bytes have come already. */
 type ReadFrames = (
   frames: AsyncIterable<Iterable<Frame>>,
   hasMore: () => boolean,
-) => Promise<Outcome | null>;
+) => Promise<WatchResult | null>;
 
 /** Sends a request and reads its frames; a refusal is an outcome. */
 async function ask(
   following: Following,
-  verb: Verb,
+  verb: WatchVerb,
   query: Record<string, string>,
-  limits: Limits,
+  limits: RequestLimits,
   read: ReadFrames,
-): Promise<Outcome | null> {
+): Promise<WatchResult | null> {
   const { resource, environment, signal, counters, reading } = following;
   const request = { path: paths[resource], query, accept: acceptOf(verb, reading.raw) };
   const onBytes = (count: number) => {

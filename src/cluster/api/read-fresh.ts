@@ -16,19 +16,19 @@ import { exchange } from './transport/request.ts';
 import { acceptOf, codecOf } from './watch-codec.ts';
 
 /** A list and its version. */
-export interface Read<R extends Resource> {
+export interface FreshReader<R extends Resource> {
   readonly objects: readonly ObjectOf[R][];
   readonly resourceVersion: string;
 }
 
 /** What was read of one Service. */
 export interface ReadService {
-  readonly services: Read<'services'>;
+  readonly services: FreshReader<'services'>;
   /** null: not asked for. */
-  readonly endpoints: Read<'endpoints'> | null;
-  readonly endpointslices: Read<'endpointslices'>;
+  readonly endpoints: FreshReader<'endpoints'> | null;
+  readonly endpointslices: FreshReader<'endpointslices'>;
   /** null: not asked for, or the Service is gone or has no selector. */
-  readonly pods: Read<'pods'> | null;
+  readonly pods: FreshReader<'pods'> | null;
   /** The oldest of the versions: all that was written up to it has been seen. */
   readonly resourceVersion: string;
 }
@@ -40,7 +40,7 @@ interface Failed {
 
 export type Reread = ({ readonly kind: 'read' } & ReadService) | Failed;
 
-export interface RereadOptions {
+export interface FreshReaderOptions {
   readonly environment: Environment;
   /** Whether Endpoints are read. */
   readonly endpoints: boolean;
@@ -54,7 +54,7 @@ const listSeconds = 15;
 
 /** Reads a Service, its Endpoints, its slices and its pods. Never throws for what is read. */
 export async function readService(
-  options: RereadOptions,
+  options: FreshReaderOptions,
   namespace: string,
   name: string,
   signal: AbortSignal,
@@ -78,7 +78,7 @@ export async function readService(
 
 /** Reads all that a namespace has, once, and gives each of the Services its own, by name. */
 export async function readServices(
-  options: RereadOptions,
+  options: FreshReaderOptions,
   namespace: string,
   names: readonly string[],
   signal: AbortSignal,
@@ -119,10 +119,10 @@ const failed = (error: unknown): Failed => ({
 });
 
 function together(
-  services: Read<'services'>,
-  endpoints: Read<'endpoints'> | null,
-  endpointslices: Read<'endpointslices'>,
-  pods: Read<'pods'> | null,
+  services: FreshReader<'services'>,
+  endpoints: FreshReader<'endpoints'> | null,
+  endpointslices: FreshReader<'endpointslices'>,
+  pods: FreshReader<'pods'> | null,
 ): ReadService {
   const reads = [services, endpoints, endpointslices, pods].filter((read) => read !== null);
   const versions = reads.map(({ resourceVersion }) => resourceVersion);
@@ -131,7 +131,7 @@ function together(
 }
 
 /** The objects of a list by their names. */
-function byName<R extends Resource>(read: Read<R> | null): (name: string) => ObjectOf[R][] {
+function byName<R extends Resource>(read: FreshReader<R> | null): (name: string) => ObjectOf[R][] {
   const named = new Map((read?.objects ?? []).map((object) => [object.name, object]));
   return (name) => {
     const object = named.get(name);
@@ -158,12 +158,12 @@ function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
 }
 
 async function readList<R extends Resource>(
-  { environment, previousPod }: RereadOptions,
+  { environment, previousPod }: FreshReaderOptions,
   resource: R,
   namespace: string,
   query: Record<string, string>,
   signal: AbortSignal,
-): Promise<Read<R>> {
+): Promise<FreshReader<R>> {
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list', false) };
   const limits = { mayBeSilent: false, total: listSeconds };

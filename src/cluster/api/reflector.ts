@@ -16,25 +16,25 @@ import type { Pod, Resource } from '../../model/objects.ts';
 import type { WatchState } from '../decode/entry.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { problemAt, valueText } from '../decode/problem.ts';
-import type { Deliver } from './batch-queue.ts';
-import { createDelivery, Undeliverable } from './batch-queue.ts';
+import type { DeliverBatch } from './batch-queue.ts';
+import { createBatchQueue, Undeliverable } from './batch-queue.ts';
 import type { Following } from './listwatch.ts';
 import { list, paths, prove, watch, watchList } from './listwatch.ts';
 import type { Gate } from './transport/mutex.ts';
 import type { Environment } from './transport/request.ts';
-import type { Held } from './version-filter.ts';
+import type { CachedObjects } from './version-filter.ts';
 import type { WatchCounters } from './watch-counters.ts';
 import { newCounters } from './watch-counters.ts';
-import type { Outcome, ReconnectReason, RelistReason } from './watch-result.ts';
+import type { ReconnectReason, RelistReason, WatchResult } from './watch-result.ts';
 import { denialText, outcomeOfError } from './watch-result.ts';
 
 export interface ReflectorOptions {
   readonly resource: Resource;
   readonly environment: Environment;
   /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
-  readonly held: Held;
+  readonly held: CachedObjects;
   /** Nothing more is read before it resolves. */
-  readonly deliver: Deliver;
+  readonly deliver: DeliverBatch;
   readonly onProblem: OnProblem;
   /** Lists pass through it. */
   readonly gate: Gate;
@@ -91,7 +91,7 @@ function newState(
   signal: AbortSignal,
 ): State {
   const { resource, environment, held, gate, onLost, onProblem } = options;
-  const delivery = createDelivery(environment, held, options.deliver, signal);
+  const delivery = createBatchQueue(environment, held, options.deliver, signal);
   const state: State = {
     resource,
     environment,
@@ -145,7 +145,7 @@ async function run(state: State): Promise<void> {
 
 const isAborted = ({ signal }: State): boolean => signal.aborted;
 
-async function attempt(state: State): Promise<Outcome> {
+async function attempt(state: State): Promise<WatchResult> {
   try {
     if (!state.needsList && isInDoubt(state)) {
       const outcome = await prove(state);
@@ -175,7 +175,7 @@ function isInDoubt({ suspicious, provenAt, environment }: State): boolean {
 }
 
 /** Counts a result, reports the state that follows, and returns the seconds to wait. */
-function settle(state: State, outcome: Outcome): number {
+function settle(state: State, outcome: WatchResult): number {
   const { counters } = state;
   if (outcome.kind !== 'denied') Object.assign(state, { denied: '', denials: 0 });
   switch (outcome.kind) {
@@ -228,7 +228,7 @@ function relist(state: State, reason: RelistReason): number {
 }
 
 /** An API server that has just started knows of no permissions yet, so one refusal says little. */
-function deny(state: State, { verb, status }: Extract<Outcome, { kind: 'denied' }>): number {
+function deny(state: State, { verb, status }: Extract<WatchResult, { kind: 'denied' }>): number {
   const { resource, counters, environment, onProblem } = state;
   counters.denied++;
   if (++state.denials < backoff.denials) {

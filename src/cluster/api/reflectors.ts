@@ -10,21 +10,21 @@ import type { Resource } from '../../model/objects.ts';
 import type { WatchState } from '../decode/entry.ts';
 import { isFields } from '../decode/json-fields.ts';
 import type { OnProblem } from '../decode/problem.ts';
-import type { Deliver } from './batch-queue.ts';
+import type { DeliverBatch } from './batch-queue.ts';
 import type { Reflector } from './reflector.ts';
 import { createReflector } from './reflector.ts';
 import { createGate } from './transport/mutex.ts';
 import type { Environment } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
-import type { Held } from './version-filter.ts';
+import type { CachedObjects } from './version-filter.ts';
 import type { WatchCounters } from './watch-counters.ts';
 
 export interface ReflectorsOptions {
   readonly environment: Environment;
   /** The cached objects; they contain the delivered changes once `deliver` has resolved. */
-  readonly held: (resource: Resource) => Held;
+  readonly held: (resource: Resource) => CachedObjects;
   /** Called for one batch of a resource at a time; that resource waits until it resolves. */
-  readonly deliver: Deliver;
+  readonly deliver: DeliverBatch;
   readonly onProblem: OnProblem;
   /** Whether Endpoints are watched. */
   readonly endpoints: boolean;

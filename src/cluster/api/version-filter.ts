@@ -20,12 +20,12 @@ import type { AnyObject, Key, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, isAtLeast } from '../../model/resource-version.ts';
 
 /** The cached objects of a resource, with all delivered changes. */
-export interface Held {
+export interface CachedObjects {
   get(key: Key): AnyObject | undefined;
   values(): Iterable<AnyObject>;
 }
 
-export type Taken =
+export type FilteredEvent =
   /** To be delivered, in this order. */
   | { readonly kind: 'news'; readonly events: readonly WatchEvent[] }
   | { readonly kind: 'repeated' }
@@ -34,7 +34,7 @@ export type Taken =
   | { readonly kind: 'disorder' };
 
 /** Compares a watch event with the cache, which is complete up to version `known`. */
-export function takeChange(held: Held, known: string, event: WatchEvent): Taken {
+export function takeChange(held: CachedObjects, known: string, event: WatchEvent): FilteredEvent {
   const { object, type } = event;
   const before = held.get(object.key);
   if (before === undefined) {
@@ -58,7 +58,7 @@ function deletion(object: AnyObject, { resource, at }: Pick<WatchEvent, 'resourc
 }
 
 /** A list that arrives. */
-export interface Listing {
+export interface ListFilter {
   /** All up to this version was delivered before; null: nothing was. */
   readonly known: string | null;
   /** The server may have been restored: no item is taken for a cached object. */
@@ -72,7 +72,11 @@ export interface Listing {
   readonly aside: Map<Key, WatchEvent>;
 }
 
-export function newListing(held: Held, known: string | null, doubted: boolean): Listing {
+export function newListing(
+  held: CachedObjects,
+  known: string | null,
+  doubted: boolean,
+): ListFilter {
   const [anything] = held.values();
   return {
     known,
@@ -86,7 +90,11 @@ export function newListing(held: Held, known: string | null, doubted: boolean): 
  * Takes an item of the list, or an event that comes before the list is complete (WatchList).
  * Returns what can be delivered at once.
  */
-export function takeItem(listing: Listing, held: Held, event: WatchEvent): readonly WatchEvent[] {
+export function takeItem(
+  listing: ListFilter,
+  held: CachedObjects,
+  event: WatchEvent,
+): readonly WatchEvent[] {
   const { known, doubted, seen, aside } = listing;
   const { object, type } = event;
   if (aside.size > 0) aside.delete(object.key);
@@ -111,8 +119,8 @@ export function takeItem(listing: Listing, held: Held, event: WatchEvent): reado
  * and then, so that the caller can yield to the event loop.
  */
 export function* completeListing(
-  { known, seen, aside }: Listing,
-  held: Held,
+  { known, seen, aside }: ListFilter,
+  held: CachedObjects,
   place: Pick<WatchEvent, 'resource' | 'at'>,
   reset: boolean,
 ): Generator<WatchEvent | null> {

@@ -21,7 +21,7 @@ import type { Line } from '../decode/line-reader.ts';
 import { lineBatches } from '../decode/line-reader.ts';
 import { withoutManagedFields } from '../decode/managed-fields.ts';
 import { guessLost, valueText } from '../decode/problem.ts';
-import type { ApiStatus, Codec, Frame, Reading } from './frame.ts';
+import type { ApiStatus, Codec, DecodeContext, Frame } from './frame.ts';
 import { protobufCodec } from './protobuf-codec.ts';
 
 const jsonCodec: Codec = {
@@ -73,8 +73,8 @@ const textOf = (value: unknown): string => (typeof value === 'string' ? value : 
 
 function* decodeAll<T>(
   parts: readonly T[],
-  reading: Reading,
-  decode: (part: T, reading: Reading, at: number) => Frame | null,
+  reading: DecodeContext,
+  decode: (part: T, reading: DecodeContext, at: number) => Frame | null,
 ): Generator<Frame> {
   const at = reading.now();
   for (const part of parts) {
@@ -85,7 +85,7 @@ function* decodeAll<T>(
 
 // --- JSON ---
 
-function watchFrame(line: Line, reading: Reading, at: number): Frame | null {
+function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | null {
   if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);
   const whole = line.text.trim();
   if (whole === '') return null;
@@ -110,7 +110,7 @@ function bookmark(object: unknown): Frame {
   };
 }
 
-function listFrame(piece: Piece, reading: Reading, at: number): Frame | null {
+function listFrame(piece: Piece, reading: DecodeContext, at: number): Frame | null {
   switch (piece.type) {
     case 'head':
       return null;
@@ -143,7 +143,7 @@ function metadataOf(object: unknown): Fields {
 }
 
 /** What of a text is to be parsed. */
-const bareText = (whole: string, { raw }: Reading): string =>
+const bareText = (whole: string, { raw }: DecodeContext): string =>
   raw ? whole : withoutManagedFields(whole);
 
 function parse(text: string): unknown {
@@ -154,13 +154,18 @@ function parse(text: string): unknown {
   }
 }
 
-function badFrame(reading: Reading, message: string, text: string | null, cut: boolean): Frame {
+function badFrame(
+  reading: DecodeContext,
+  message: string,
+  text: string | null,
+  cut: boolean,
+): Frame {
   const lost = guessLost(reading.resource, text ?? '');
   return { kind: 'bad', message, value: text === null ? null : valueText(text), lost, cut };
 }
 
 function objectFrame(
-  { resource, previousPod, raw: wanted }: Reading,
+  { resource, previousPod, raw: wanted }: DecodeContext,
   type: WatchEvent['type'],
   raw: unknown,
   at: number,

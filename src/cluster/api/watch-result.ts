@@ -6,7 +6,7 @@ import type { Resource } from '../../model/objects.ts';
 import type { ApiStatus } from './frame.ts';
 import { GivenUp } from './transport/request.ts';
 
-export type Verb = 'list' | 'watch';
+export type WatchVerb = 'list' | 'watch';
 
 /**
  * Why a list must be had again: history is compacted (gone), a continue token or version is too old
@@ -21,7 +21,7 @@ export type RelistReason = 'gone' | 'expired' | 'reset' | 'disorder';
  */
 export type ReconnectReason = 'eof' | 'timeout' | 'reset' | 'idle' | 'status' | 'frame' | 'older';
 
-export type Outcome =
+export type WatchResult =
   /** The list is complete. */
   | { readonly kind: 'listed' }
   /** A watch ended in order; `short`: it delivered nothing and lasted less than a second. */
@@ -31,11 +31,11 @@ export type Outcome =
   | { readonly kind: 'no-watch-list' }
   | { readonly kind: 'throttled'; readonly seconds: number | null }
   | { readonly kind: 'unauthorised'; readonly message: string }
-  | { readonly kind: 'denied'; readonly verb: Verb; readonly status: ApiStatus }
+  | { readonly kind: 'denied'; readonly verb: WatchVerb; readonly status: ApiStatus }
   | { readonly kind: 'failed'; readonly reason: ReconnectReason; readonly message: string };
 
 /** The meaning of a refusal, from the status of an answer or an event in a watch. */
-export function outcomeOf(status: ApiStatus, verb: Verb, watchList: boolean): Outcome {
+export function outcomeOf(status: ApiStatus, verb: WatchVerb, watchList: boolean): WatchResult {
   const { code, reason, message, retryAfter } = status;
   const failed = { kind: 'failed', reason: 'status', message: `${code} ${message}` } as const;
   switch (code) {
@@ -64,7 +64,7 @@ export function outcomeOf(status: ApiStatus, verb: Verb, watchList: boolean): Ou
 }
 
 /** What an error of the connection means. */
-export function outcomeOfError(error: unknown): Outcome {
+export function outcomeOfError(error: unknown): WatchResult {
   if (error instanceof GivenUp) {
     return { kind: 'failed', reason: error.reason, message: error.message };
   }
@@ -82,7 +82,7 @@ const without: Readonly<Record<Resource, string>> = {
 };
 
 /** One line for people: which permission is missing, and what still works. */
-export function denialText(resource: Resource, verb: Verb, status: ApiStatus): string {
+export function denialText(resource: Resource, verb: WatchVerb, status: ApiStatus): string {
   const fault = status.code === 403 ? 'Not allowed to' : 'The server does not let anyone';
   return `${fault} ${verb} ${resource}: ${without[resource]}`;
 }

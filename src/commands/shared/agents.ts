@@ -3,9 +3,9 @@
 import { readFileSync } from 'node:fs';
 
 import { agentsOf } from '../../agent/client/agents.ts';
-import type { Credentials } from '../../agent/client/client.ts';
+import type { AgentCredentials } from '../../agent/client/client.ts';
 import { createAsker } from '../../agent/client/client.ts';
-import type { Fleet } from '../../agent/client/scraper.ts';
+import type { Scraper } from '../../agent/client/scraper.ts';
 import { createFleet } from '../../agent/client/scraper.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
 import type { LiveAuditor } from '../../auditor/live.ts';
@@ -17,7 +17,7 @@ import type { AgentsFlags, ClusterFlags } from './options.ts';
 const read = (path: string): string => readFileSync(path, 'utf8');
 
 /** Throws an Error for people where options do not fit together or a file cannot be read. */
-function credentialsOf(options: AgentsFlags): Credentials {
+function credentialsOf(options: AgentsFlags): AgentCredentials {
   const { agents, agentsTokenFile, agentsCa, agentsCert, agentsKey, agentsServerName } = options;
   if ((agentsCert === undefined) !== (agentsKey === undefined)) {
     throw new Error('--agents-cert and --agents-key belong together');
@@ -39,7 +39,7 @@ export function fleetOf(
   auditor: Auditor,
   attached: LiveAuditor,
   onProblem: OnProblem,
-): Fleet | null {
+): Scraper | null {
   const { agents, namespaces, excludeNamespaces, shard } = options;
   if (agents === undefined) return null;
   if (namespaces !== undefined || excludeNamespaces !== undefined || shard !== undefined) {

@@ -10,14 +10,14 @@ import { join } from 'node:path';
 
 import { afterEach, expect, test } from 'vitest';
 
-import type { Asker, Credentials } from '../../../src/agent/client/client.ts';
+import type { AgentClient, AgentCredentials } from '../../../src/agent/client/client.ts';
 import { createAsker } from '../../../src/agent/client/client.ts';
 
 const pem = (name: string): string =>
   readFileSync(join(import.meta.dirname, '../../apiserver', name), 'utf8');
 
 const servers: Server[] = [];
-const askers: Asker[] = [];
+const askers: AgentClient[] = [];
 
 afterEach(() => {
   for (const asker of askers.splice(0)) asker.close();
@@ -36,7 +36,7 @@ async function listening(server: Server): Promise<number> {
 
 const serve = (answer: RequestListener): Promise<number> => listening(createServer(answer));
 
-const nobody: Credentials = { token: null, tls: null };
+const nobody: AgentCredentials = { token: null, tls: null };
 
 function ask(port: number, credentials = nobody, host = '127.0.0.1', deadline = 300) {
   const asker = createAsker(credentials, { deadline, maxBytes: 1000 });

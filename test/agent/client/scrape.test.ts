@@ -6,11 +6,11 @@ import type { AddressInfo } from 'node:net';
 
 import { afterEach, expect, test } from 'vitest';
 
-import type { Asker } from '../../../src/agent/client/client.ts';
+import type { AgentClient } from '../../../src/agent/client/client.ts';
 import { createAsker } from '../../../src/agent/client/client.ts';
-import type { Sight, Visit } from '../../../src/agent/client/scrape.ts';
+import type { RulesSighting, Scrape } from '../../../src/agent/client/scrape.ts';
 import { outcomesOf, visit } from '../../../src/agent/client/scrape.ts';
-import type { Agent } from '../../../src/agent/schedule.ts';
+import type { ScheduledAgent } from '../../../src/agent/schedule.ts';
 import { createAgent } from '../../../src/agent/schedule.ts';
 import { createAgentServer } from '../../../src/agent/server.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
@@ -21,7 +21,7 @@ const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32
 const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;
 
 let server: Server | null = null;
-let asker: Asker | null = null;
+let asker: AgentClient | null = null;
 
 afterEach(() => {
   asker?.close();
@@ -29,7 +29,7 @@ afterEach(() => {
   server?.closeAllConnections();
 });
 
-async function begun(): Promise<{ readonly agent: Agent; readonly going: Visit }> {
+async function begun(): Promise<{ readonly agent: ScheduledAgent; readonly going: Scrape }> {
   const agent = createAgent({
     nodeIPs: ['172.18.0.2'],
     podCIDRs: [],
@@ -46,7 +46,7 @@ async function begun(): Promise<{ readonly agent: Agent; readonly going: Visit }
   return { agent, going: { asker, address: { host: '127.0.0.1', port }, signal, now: () => 1000 } };
 }
 
-async function seen(going: Visit, before: Sight | null): Promise<Sight> {
+async function seen(going: Scrape, before: RulesSighting | null): Promise<RulesSighting> {
   const visited = await visit(going, before);
   if (visited.kind !== 'seen') throw new Error(JSON.stringify(visited));
   return visited.sight;
@@ -100,7 +100,7 @@ test('of another round they are not taken', async () => {
   expect(await outcomesOf(going, packets.slice(0, 1), round)).toBe('another round');
 });
 
-const answering = (status: number, body: string): Asker => ({
+const answering = (status: number, body: string): AgentClient => ({
   ask: () => Promise.resolve({ kind: 'answer', answer: { status, headers: {}, body } }),
   bytes: () => 0,
   close: () => undefined,

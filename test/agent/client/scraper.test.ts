@@ -3,8 +3,8 @@
 import { expect, test } from 'vitest';
 
 import type { AgentAddress } from '../../../src/agent/client/agents.ts';
-import type { Answer, Asked } from '../../../src/agent/client/client.ts';
-import type { FleetEntry, NodeReportEntry } from '../../../src/agent/client/scraper.ts';
+import type { AgentAnswer, Asked } from '../../../src/agent/client/client.ts';
+import type { AgentEntry, NodeReportEntry } from '../../../src/agent/client/scraper.ts';
 import { agentStates, createFleet } from '../../../src/agent/client/scraper.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 
@@ -41,7 +41,7 @@ function agentOf(name: string, now: () => number, lasting = 10) {
     const body = path.startsWith('/v1/report')
       ? report(name)
       : JSON.stringify({ round: `r${round}`, rules: [], outcomes: [{ fates: {}, unknown: [] }] });
-    const answer: Answer = { status: 200, headers, body };
+    const answer: AgentAnswer = { status: 200, headers, body };
     return { kind: 'answer', answer };
   };
 }
@@ -59,7 +59,7 @@ async function run(
 ) {
   const clock = { now: 0 };
   const asked: { at: number; port: number; path: string }[] = [];
-  const entries: FleetEntry[] = [];
+  const entries: AgentEntry[] = [];
   const troubles: string[] = [];
   const stop = new AbortController();
   const fleet = createFleet({

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { createDelivery, Undeliverable } from '../../../src/cluster/api/batch-queue.ts';
+import { createBatchQueue, Undeliverable } from '../../../src/cluster/api/batch-queue.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import type { WatchEvent } from '../../../src/model/objects.ts';
 import { pod } from '../../build.ts';
@@ -29,7 +29,7 @@ describe('a batch', () => {
       batches.push(entries);
       held.clear();
     };
-    const delivery = createDelivery(environment, held, deliver, never);
+    const delivery = createBatchQueue(environment, held, deliver, never);
     delivery.add(event('deleted', 'a'));
     delivery.add(event('added', 'b'));
     expect(delivery.current.get('shop/a')).toBeUndefined();
@@ -48,7 +48,7 @@ describe('a batch', () => {
       taken++;
       return new Promise<void>((resolve) => (free = resolve));
     };
-    const delivery = createDelivery(environment, new Map(), deliver, never);
+    const delivery = createBatchQueue(environment, new Map(), deliver, never);
     delivery.add(event('added', 'a'));
     let done = false;
     const flushed = delivery.flush().then(() => (done = true));
@@ -56,7 +56,7 @@ describe('a batch', () => {
     expect([taken, done]).toEqual([1, false]);
     free();
     await flushed;
-    const refusing = createDelivery(
+    const refusing = createBatchQueue(
       environment,
       new Map(),
       () => Promise.reject(new Error('no')),
@@ -67,7 +67,7 @@ describe('a batch', () => {
   });
 
   test('is handed over, and the loop left to others, after 8 ms', async () => {
-    const delivery = createDelivery(environment, new Map(), () => undefined, never);
+    const delivery = createBatchQueue(environment, new Map(), () => undefined, never);
     time.now += 0.007;
     expect(delivery.isDue()).toBe(false);
     time.now += 0.002;

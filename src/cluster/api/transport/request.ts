@@ -18,7 +18,7 @@ export interface Environment {
   pings(): boolean;
 }
 
-export interface Limits {
+export interface RequestLimits {
   /** Whether silence is no sign of a lost connection, once the answer has begun. */
   readonly mayBeSilent: boolean;
   /** Seconds from the request to the end of the answer. */
@@ -28,7 +28,7 @@ export interface Limits {
 /** Seconds until an answer must begin, and between two bytes where silence is limited. */
 const silenceSeconds = 45;
 
-export interface Exchange {
+export interface OpenResponse {
   readonly answer: ApiAnswer;
   readonly body: Body;
   /** Ends it, also while the body is read. */
@@ -49,7 +49,7 @@ const ended = new Error('The request was ended');
 interface Watchdog {
   readonly environment: Environment;
   readonly controller: AbortController;
-  readonly limits: Limits;
+  readonly limits: RequestLimits;
   readonly began: number;
   /** Monotonic time of the last byte. */
   heard: number;
@@ -65,10 +65,10 @@ interface Watchdog {
 export async function exchange(
   environment: Environment,
   request: Omit<ApiRequest, 'signal'>,
-  limits: Limits,
+  limits: RequestLimits,
   signal: AbortSignal,
   onBytes: (count: number) => void = () => undefined,
-): Promise<Exchange> {
+): Promise<OpenResponse> {
   const controller = new AbortController();
   const began = environment.monotonic();
   const dog: Watchdog = {
