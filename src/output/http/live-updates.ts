@@ -1,39 +1,37 @@
-// Server-sent events: once a second, every page that is open is told the input's clock, whether it
-// moves, and a revision: another text whenever a page made now would look otherwise. A page that
-// is behind asks for itself again (page/browser/), so that nothing is sent that nobody looks at,
-// and nothing is done while no page is open.
+// Live updates of open pages, as server-sent events. Each second a page gets the input's clock,
+// whether it moves, and a revision: a text that changes if the page would look different. A page
+// with an old revision loads itself again (page/browser/). So the server renders only open pages.
 
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
 import { createChannel, createSession } from 'better-sse';
 
-/** What is told. */
 export interface LiveUpdate {
   readonly revision: string;
-  /** The input's clock, for people. */
+  /** The input's clock, formatted. */
   readonly moment: string;
 }
 
 export interface LiveUpdates {
-  /** Answers a request with events until it is closed; false: there are too many already. */
+  /** Sends events until the request is closed; false if too many pages are open. */
   follow(request: IncomingMessage, response: ServerResponse): Promise<boolean>;
-  /** Ends all, for good. */
+  /** Ends all responses. */
   close(): void;
 }
 
 const everyMs = 1000;
 
-/** Pages that may be open at one time. */
-const mostSessions = 200;
+/** The maximum number of open pages. */
+const maxSessions = 200;
 
-/** `look` is asked once a second while a page is open. */
-export function createLiveUpdates(look: () => LiveUpdate): LiveUpdates {
+/** Calls `read` once a second while a page is open. */
+export function createLiveUpdates(read: () => LiveUpdate): LiveUpdates {
   const channel = createChannel();
   const open = new Set<ServerResponse>();
   let timer: NodeJS.Timeout | null = null;
   let last: LiveUpdate | null = null;
-  const beat = (): void => {
-    const now = look();
+  const broadcast = (): void => {
+    const now = read();
     const moving = now.moment !== last?.moment;
     last = now;
     channel.broadcast({ ...now, moving }, 'beat');
@@ -46,7 +44,7 @@ export function createLiveUpdates(look: () => LiveUpdate): LiveUpdates {
   };
   return {
     async follow(request, response) {
-      if (open.size >= mostSessions) return false;
+      if (open.size >= maxSessions) return false;
       open.add(response);
       response.once('close', () => {
         leave(response);
@@ -54,8 +52,8 @@ export function createLiveUpdates(look: () => LiveUpdate): LiveUpdates {
       const session = await createSession(request, response, { keepAlive: null });
       if (!session.isConnected) return true;
       channel.register(session);
-      session.push({ ...look(), moving: true }, 'beat');
-      timer ??= setInterval(beat, everyMs).unref();
+      session.push({ ...read(), moving: true }, 'beat');
+      timer ??= setInterval(broadcast, everyMs).unref();
       return true;
     },
     close() {

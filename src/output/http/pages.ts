@@ -1,6 +1,5 @@
-// The pages and what they load, as paths of the server: what each path and its query ask for. What
-// stands behind them is asked of the auditor once per request; what a query says wrongly is taken
-// as if it said nothing, since a page is for people.
+// The routes of the pages and their assets: each queries the auditor once and renders the answer.
+// Pages are for people, so an invalid parameter counts as absent.
 
 import type { Express, Request, Response } from 'express';
 
@@ -17,32 +16,32 @@ import { renderServices } from '../page/services.ts';
 import type { PageStatus } from '../page/status.ts';
 import { compileTemplate } from '../page/template.ts';
 
-/** What the pages ask. */
+/** The queries of the pages. */
 export interface PageAnswers {
   status(): PageStatus;
-  /** The revision of the status, and the input's clock; asked once a second. */
+  /** The revision of the status, and the input's clock; called once a second. */
   beat(): { readonly revision: string; readonly now: number };
   services(): Iterable<ServiceNumbers>;
-  /** `from`: the first row of its table; null where there is no such Service. */
+  /** `from` is the first row of the table; null if the Service does not exist. */
   servicePage(namespace: string, name: string, from: number): ServiceView | null;
-  /** `port`: the Service port whose packets are walked; null where there is no such node. */
+  /** `port` is the Service port of the traced packets; null if the node is unknown. */
   nodePage(node: string, port: string | null): NodeView | null;
 }
 
-/** Words longer than any name are no names. */
-const longest = 300;
+/** Longer than any name. */
+const maxLength = 300;
 
-function word(request: Request, name: string): string {
+function readText(request: Request, name: string): string {
   const value = request.query[name];
-  return typeof value === 'string' ? value.slice(0, longest) : '';
+  return typeof value === 'string' ? value.slice(0, maxLength) : '';
 }
 
-function count(request: Request, name: string, least: number): number {
-  const value = Number(word(request, name));
-  return Number.isSafeInteger(value) && value >= least ? value : least;
+function readCount(request: Request, name: string, minimum: number): number {
+  const value = Number(readText(request, name));
+  return Number.isSafeInteger(value) && value >= minimum ? value : minimum;
 }
 
-const missingTemplate = compileTemplate<{ what: string }>(`
+const missingTemplate = compileTemplate(`
 <h1>Not there</h1><p class="lead"><%= it.what %></p>
 <p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
  <a href="/">overview</a></p>`);
@@ -69,30 +68,34 @@ export function addPages(app: Express, answers: PageAnswers): void {
     response.type('html').send(renderOverview(answers.status()));
   });
   app.get('/findings', (request, response) => {
-    const [q, state, severity] = ['q', 'state', 'severity'].map((one) => word(request, one));
-    const query = { q: q ?? '', state: state ?? '', severity: severity ?? '' };
-    const [output, code] = [word(request, 'output'), word(request, 'code')];
-    const page = count(request, 'page', 1);
-    response.type('html').send(renderFindings(answers.status(), { ...query, output, code, page }));
+    const query = {
+      q: readText(request, 'q'),
+      state: readText(request, 'state'),
+      severity: readText(request, 'severity'),
+      output: readText(request, 'output'),
+      code: readText(request, 'code'),
+      page: readCount(request, 'page', 1),
+    };
+    response.type('html').send(renderFindings(answers.status(), query));
   });
   app.get('/services', (request, response) => {
-    const [q, verdict] = [word(request, 'q'), word(request, 'verdict')];
-    const query = { q, verdict, page: count(request, 'page', 1) };
+    const [q, verdict] = [readText(request, 'q'), readText(request, 'verdict')];
+    const query = { q, verdict, page: readCount(request, 'page', 1) };
     response.type('html').send(renderServices(answers.status(), answers.services(), query));
   });
   app.get('/services/:namespace/:name', (request, response) => {
     const { namespace, name } = request.params;
-    const view = answers.servicePage(namespace, name, count(request, 'from', 0));
+    const view = answers.servicePage(namespace, name, readCount(request, 'from', 0));
     const status = answers.status();
     if (view !== null) response.type('html').send(renderService(status, view));
     else sendMissing(response, status, `There is no Service ${namespace}/${name}.`);
   });
   app.get('/nodes', (request, response) => {
-    response.type('html').send(renderNodes(answers.status(), word(request, 'q')));
+    response.type('html').send(renderNodes(answers.status(), readText(request, 'q')));
   });
   app.get('/nodes/:name', (request, response) => {
     const { name } = request.params;
-    const port = word(request, 'port');
+    const port = readText(request, 'port');
     const view = answers.nodePage(name, port === '' ? null : port);
     const status = answers.status();
     if (view !== null) response.type('html').send(renderNode(status, view));

@@ -1,12 +1,9 @@
-// The server: Prometheus' /metrics, the probes /livez and /readyz, findings as JSON, and the pages.
-// Everything is read, nothing can be changed; each answer is made of the state at its moment and is
-// never kept by anybody.
+// The web server: Prometheus' /metrics, the probes /livez and /readyz, findings as JSON, and pages.
+// All routes are read only. Each response shows the state at its moment, and no cache stores it.
 //
-// The pages show names that others chose, so no script runs on them but the server's own files,
-// whatever they say, and no other site may frame them. There is no authentication: the address it
-// listens on is who may read it.
-//
-// Left out: TLS, and paths of its own for scrapers of other programs.
+// Pages show names that others chose. So the content security policy allows only the server's own
+// scripts and no frames. There is no authentication: the listen address decides who has access.
+// Left out: TLS, and routes for the scrapers of other programs.
 
 import { once } from 'node:events';
 import type { Server } from 'node:http';
@@ -32,37 +29,37 @@ import { createLiveUpdates } from './live-updates.ts';
 import type { PageAnswers } from './pages.ts';
 import { addPages } from './pages.ts';
 
-/** What is known of one node. Times in Unix seconds. */
+/** The status of one node. Times in Unix seconds. */
 export interface NodeStatus {
   readonly node: string;
   /** Service ports by verdict. */
   readonly verdicts: Readonly<Record<Verdict, number>>;
-  /** How its agent stands, and since when; null: no agents are asked. */
+  /** The state of its agent; null if no agents are scraped. */
   readonly agent: {
     readonly state: string;
     readonly since: number;
-    /** The moment of its last report; null: there was none. */
+    /** The time of its last report; null without a report. */
     readonly seenAt: number | null;
   } | null;
 }
 
-/** What the server asks when it is asked. Probes come often, so they do not ask for everything. */
+/** The queries of the server. Probes are frequent, so they have cheap queries of their own. */
 export interface AuditorQueries extends PageAnswers {
-  /** What /metrics shows, in small steps, between which others may work. */
+  /** The state for /metrics, in small steps, between which other work can run. */
   scrape(): Iterator<undefined, MetricsState>;
-  /** One Service in full; null where there is none of that name. */
+  /** The status of one Service; null if it does not exist. */
   service(namespace: string, name: string): ServiceStatus | null;
   lag(): LagReport;
   /**
-   * Explains what the words name, as the command line has them; null: nothing is judged yet. Throws
-   * what is wrong with the words.
+   * Explains the subject in `words`, which are as on the command line; null before the first audit.
+   * Throws an error for people if the words are invalid.
    */
   explain(words: readonly string[], namespace: string | null): ExplainDocument | null;
-  /** The nodes whose rules are asked for. */
+  /** The nodes with known rules. */
   nodes(): readonly NodeStatus[];
-  /** Why too little is known, for people, a reason a line; null: it is enough. */
+  /** Why the auditor is not ready, for people, one reason per line; null if it is ready. */
   notReady(): string | null;
-  /** Why the loop does not get on, for people; null: it does. */
+  /** Why the event loop does not progress, for people; null if it does. */
   stuck(): string | null;
 }
 
@@ -95,16 +92,16 @@ function allowReading(request: Request, response: Response, next: NextFunction):
   response.set('Allow', 'GET, HEAD').status(405).type('text').send('Only GET and HEAD\n');
 }
 
-/** A probe: 200, or 503 with the reasons, one a line. */
-function probe(response: Response, failing: string | null): void {
+/** Sends 200, or 503 with the reasons, one per line. */
+function sendProbe(response: Response, failing: string | null): void {
   response.status(failing === null ? 200 : 503).type('text');
   response.send(failing === null ? 'ok\n' : `${failing}\n`);
 }
 
 const filters = ['namespace', 'service', 'code', 'severity', 'output'] as const;
 
-/** A moment as Unix seconds or RFC 3339; null for anything else. */
-function momentOf(text: unknown): number | null {
+/** Parses Unix seconds or RFC 3339; null for anything else. */
+function parseMoment(text: unknown): number | null {
   if (typeof text !== 'string') return null;
   if (/^\d{1,11}(?:\.\d+)?$/.test(text)) return Number(text);
   const moment = /^\d{4}-\d\d-\d\dT/.test(text) ? Date.parse(text) / 1000 : Number.NaN;
@@ -112,17 +109,17 @@ function momentOf(text: unknown): number | null {
 }
 
 /**
- * Which findings a query asks for; or what is wrong with it. A filter may be given repeatedly, and
- * `since` asks for what was opened or resolved from then on.
+ * The filter that a query describes, or the error in it. A parameter may occur repeatedly; `since`
+ * selects what was opened or resolved at or after a moment.
  */
-function filterOf(query: Request['query']): ((finding: Finding) => boolean) | string {
+function parseFilter(query: Request['query']): ((finding: Finding) => boolean) | string {
   const wanted: [(typeof filters)[number], readonly string[]][] = [];
   let from = -Infinity;
   for (const [name, value] of Object.entries(query)) {
-    const filter = filters.find((one) => one === name);
-    const values = [value].flat().filter((one) => typeof one === 'string');
+    const filter = filters.find((known) => known === name);
+    const values = [value].flat().filter((text) => typeof text === 'string');
     if (name === 'since') {
-      const moment = momentOf(value);
+      const moment = parseMoment(value);
       if (moment === null) return 'Expected Unix seconds or RFC 3339: since';
       from = moment;
       continue;
@@ -139,10 +136,10 @@ function filterOf(query: Request['query']): ((finding: Finding) => boolean) | st
     wanted.every(([filter, values]) => values.includes(finding[filter]));
 }
 
-/** Milliseconds that a scrape may keep the process busy before others have their turn. */
+/** Milliseconds of a scrape between two pauses for other work. */
 const sliceMs = 4;
 
-/** Lets others work where it has been a while since they last could. */
+/** Creates a function that lets other work run if the last pause was long ago. */
 function createPause(): () => Promise<void> {
   let ends = performance.now() + sliceMs;
   return async () => {
@@ -152,7 +149,7 @@ function createPause(): () => Promise<void> {
   };
 }
 
-/** Sends text as fast as it is taken, with pauses; whoever goes away ends it. */
+/** Sends text as fast as the client reads it, with pauses; a disconnect ends it without error. */
 async function sendPieces(
   response: Response,
   pieces: Iterable<string> | AsyncIterable<string>,
@@ -172,7 +169,7 @@ async function sendPieces(
 /** `?subject=pod/web-1&subject=service/web&namespace=shop`. */
 function sendExplanation({ query }: Request, response: Response, answers: AuditorQueries): void {
   const textsOf = (value: unknown): string[] =>
-    [value].flat().filter((one) => typeof one === 'string');
+    [value].flat().filter((text) => typeof text === 'string');
   const [namespace = null] = textsOf(query.namespace);
   let document: ExplainDocument | null;
   try {
@@ -215,11 +212,11 @@ async function sendMetrics(
   await sendPieces(response, render(step.value, format), pause);
 }
 
-/** Findings in a row that are made into text at once. */
+/** The number of findings in one piece of text. */
 const findingsInPiece = 256;
 
-/** `,"name":[…]`: a list of findings as a member of a JSON object, in pieces. */
-function* listText(name: string, findings: readonly Finding[]): Generator<string, void> {
+/** Renders `,"name":[…]`, a member of a JSON object, in pieces. */
+function* renderMember(name: string, findings: readonly Finding[]): Generator<string, void> {
   yield `,${JSON.stringify(name)}:[`;
   for (let at = 0; at < findings.length; at += findingsInPiece) {
     const text = JSON.stringify(findings.slice(at, at + findingsInPiece));
@@ -228,7 +225,7 @@ function* listText(name: string, findings: readonly Finding[]): Generator<string
   yield ']';
 }
 
-/** Findings that stand and that are over, worst first; there may be 10,000 of each. */
+/** Sends open and resolved findings, worst first; there may be 10,000 of each. */
 async function sendFindings(
   request: Request,
   response: Response,
@@ -236,15 +233,15 @@ async function sendFindings(
 ): Promise<void> {
   const { metrics, resolved, forgotten } = answers.status();
   const { summary, now } = metrics;
-  const wanted = filterOf(request.query);
+  const wanted = parseFilter(request.query);
   if (typeof wanted === 'string') {
     response.status(400).json({ format: 1, error: wanted });
     return;
   }
-  function* pieces(is: (finding: Finding) => boolean): Generator<string, void> {
+  function* pieces(isWanted: (finding: Finding) => boolean): Generator<string, void> {
     yield JSON.stringify({ format: 1, now, forgotten }).slice(0, -1);
-    yield* listText('standing', summary.findings.filter(is));
-    yield* listText('resolved', resolved.filter(is));
+    yield* renderMember('standing', summary.findings.filter(isWanted));
+    yield* renderMember('resolved', resolved.filter(isWanted));
     yield '}';
   }
   response.type('json');
@@ -279,12 +276,12 @@ export function createApp(
   app.get('/metrics', async (request, response) => {
     await sendMetrics(request, response, answers, render);
   });
-  // Kubernetes' own components still answer to the older name.
+  // Kubernetes' components still have the older name.
   app.get(['/livez', '/healthz'], (_request, response) => {
-    probe(response, answers.stuck());
+    sendProbe(response, answers.stuck());
   });
   app.get('/readyz', (_request, response) => {
-    probe(response, answers.notReady());
+    sendProbe(response, answers.notReady());
   });
   app.get('/api/v1/findings', async (request, response) => {
     await sendFindings(request, response, answers);
@@ -307,7 +304,7 @@ export function createApp(
   app.use((_request, response) => {
     response.status(404).type('text').send('Not found\n');
   });
-  // Express tells an error handler by its four parameters.
+  // Express recognizes an error handler by its four parameters.
   app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
     onError(error);
     if (response.headersSent) next(error);
@@ -322,15 +319,15 @@ export function createApp(
 }
 
 interface ListenAddress {
-  /** null: every address of the machine. */
+  /** null for every address of the machine. */
   readonly host: string | null;
-  /** 0: one that is free. */
+  /** 0 for a free port. */
   readonly port: number;
 }
 
 export interface RunningServer {
   readonly port: number;
-  /** Ends idle connections at once, and the others as soon as they are answered, or after 2 s. */
+  /** Ends idle connections at once, and the others after their response, or after 2 s. */
   close(): Promise<void>;
 }
 
@@ -343,15 +340,15 @@ const reasons: Readonly<Record<string, string>> = {
 
 const graceMs = 2000;
 
-/** Serves the application; throws an Error for people when it cannot listen there. */
+/** Starts to listen; throws an error for people if that fails. */
 export async function listen(app: WebApp, address: ListenAddress): Promise<RunningServer> {
   const { host, port } = address;
-  // A callback of app.listen would be called for errors too.
+  // The callback of app.listen is called for errors too.
   const server: Server = host === null ? app.express.listen(port) : app.express.listen(port, host);
-  // Slow requests must not hold connections: there is nothing to upload.
+  // Requests are short, so slow ones must not occupy connections.
   server.headersTimeout = 5000;
   server.requestTimeout = 10_000;
-  // Longer than scrapers wait from one scrape to the next would hold connections for nothing.
+  // Shorter than the usual scrape interval, so that idle connections end.
   server.keepAliveTimeout = 15_000;
   try {
     await once(server, 'listening');

@@ -1,7 +1,8 @@
-// The frame of every page: its head, the way to the other pages, how fresh it is, and the foot.
+// The frame of every page: its head, the links to the other pages, the state of the connection, and
+// the foot.
 //
-// A page is read without scripts as it is; whoever has none gets it anew every quarter of a minute.
-// With the script (browser/) it follows the cluster: the mark in the head says whether it does.
+// A page is complete without scripts; a browser without scripts reloads it every 15 seconds. With
+// the script (browser/) it follows the cluster, and a mark in the head shows whether it does.
 
 import { truncate, formatCount } from '../text/format.ts';
 import { assetPath } from './assets.ts';
@@ -18,23 +19,13 @@ const places = [
 ] as const;
 
 export interface PageContent {
-  /** The path of the place that the page belongs to. */
+  /** The path of the section of the page. */
   readonly place: (typeof places)[number][0];
   readonly title: string;
   readonly main: Html;
 }
 
-interface View extends PageContent {
-  readonly places: readonly { path: string; name: string; count: string; isHere: boolean }[];
-  readonly revision: string;
-  readonly moment: string;
-  readonly input: string;
-  readonly version: string;
-  readonly warnings: readonly string[];
-  readonly paths: Readonly<Record<'style' | 'script' | 'charts' | 'icon', string>>;
-}
-
-const frameTemplate = compileTemplate<View>(`<!doctype html>
+const frameTemplate = compileTemplate(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width,initial-scale=1">
 <meta name="color-scheme" content="light dark">
@@ -72,7 +63,7 @@ const frameTemplate = compileTemplate<View>(`<!doctype html>
 </body></html>
 `);
 
-/** What of the input cannot be seen just now, a sentence each. */
+/** One sentence for each resource whose watch is interrupted. */
 function warningsOf({ metrics, notReady }: PageStatus): string[] {
   if (notReady !== null) return [];
   const { inputs } = metrics.watches;
@@ -107,7 +98,7 @@ export function renderFrame(status: PageStatus, page: PageContent): string {
     places: places.map(([path, name]) => ({
       path,
       name,
-      count: counts[path] === undefined ? '' : counts[path].toLocaleString('en'),
+      count: counts[path]?.toLocaleString('en') ?? '',
       isHere: path === page.place,
     })),
     revision,

@@ -1,28 +1,27 @@
-// The pages of nodes: all of them with what is judged of the Service ports there, and one of them
-// with the frontends that differ, the rules that packets met, and what is not known and why.
+// The page of all nodes with the verdicts on their Service ports, and the page of one node with its
+// findings, its ports, and the traces of packets to one port.
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
-import { catalogue } from '../../audit/finding/catalogue.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
 import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import type { NodeVerdict } from '../../audit/node/verdicts.ts';
 import { truncate } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
-import { sortNodes, verdictBar, verdictOrder } from './overview.ts';
-import { renderFinding, renderFindingList, renderMark, nodePath, servicePath } from './parts.ts';
+import { sortNodes } from './overview.ts';
+import {
+  createSearch,
+  describeVerdicts,
+  nodePath,
+  renderFindingList,
+  renderMark,
+  servicePath,
+  verdictOrder,
+} from './parts.ts';
 import type { PageStatus } from './status.ts';
-import type { Html } from './template.ts';
 import { compileTemplate } from './template.ts';
 
 const perPage = 200;
 
-const listTemplate = compileTemplate<{
-  q: string;
-  count: string;
-  rows: readonly { name: string; href: string; bar: Html; counts: readonly number[] }[];
-  none: string;
-  more: string;
-}>(`
+const listTemplate = compileTemplate(`
 <h1>Nodes <small><%= it.count %></small></h1>
 <p class="lead">What the rules on each node do with the Service ports, as far as they are
  known.</p>
@@ -41,26 +40,22 @@ const listTemplate = compileTemplate<{
 <%= count %></td><% } %></tr><% } %></tbody></table></div><% } %></section>
 <% if (it.more !== '') { %><p class="dim"><%= it.more %></p><% } %>`);
 
-/** The list of nodes as HTML; `query` are words that must all be in the name. */
+/** Renders the page of nodes; each word of `query` must be in the name. */
 export function renderNodes(status: PageStatus, query: string): string {
   const { nodes } = status.metrics.summary;
-  const words = query
-    .toLowerCase()
-    .split(/\s+/)
-    .filter((word) => word !== '');
-  const found = sortNodes(nodes).filter(({ node }) => words.every((one) => node.includes(one)));
+  const matches = createSearch(query);
+  const found = sortNodes(nodes).filter(({ node }) => matches(node));
   const more = found.length - perPage;
-  const counted = found.length.toLocaleString('en');
+  const count = found.length.toLocaleString('en');
   const all = status.clusterNodes ?? found.length;
+  const isComplete = query.trim() !== '' || found.length === all;
   const main = listTemplate({
     q: query,
-    count:
-      words.length > 0 || found.length === all ? counted : `${counted} of ${all}, with rules known`,
-    rows: found.slice(0, perPage).map((one) => ({
-      name: one.node,
-      href: nodePath(one.node),
-      bar: verdictBar(one, `Node ${one.node}`).bar,
-      counts: verdictOrder.map((verdict) => one[verdict]),
+    count: isComplete ? count : `${count} of ${all}, with rules known`,
+    rows: found.slice(0, perPage).map((counts) => ({
+      ...describeVerdicts(counts.node, counts, `Node ${counts.node}`),
+      href: nodePath(counts.node),
+      counts: verdictOrder.map((verdict) => counts[verdict]),
     })),
     none:
       nodes.length === 0
@@ -71,43 +66,22 @@ export function renderNodes(status: PageStatus, query: string): string {
   return renderFrame(status, { place: '/nodes', title: 'Nodes', main });
 }
 
-/** All that the page of a node shows. */
+/** The data of the page of a node. */
 export interface NodeView {
   readonly node: string;
-  /** `zone a`, `10.0.0.1`: what is known of the Node. */
+  /** Facts about the Node, such as `zone a` or `10.0.0.1`. */
   readonly facts: readonly string[];
-  /** null: nothing is told of its rules. */
+  /** null if its rules are unknown. */
   readonly verdicts: readonly NodeVerdict[] | null;
   readonly standing: readonly Finding[];
   readonly resolved: readonly Finding[];
-  /** What was walked of the port that is asked for; null: none is, or it cannot be. */
+  /** The traces of packets to the port in the query; null without such a port. */
   readonly walked: readonly PacketTrace[] | null;
-  /** The Service port that is asked for. */
+  /** The Service port in the query. */
   readonly asked: string | null;
 }
 
-interface Walked {
-  readonly frontend: string;
-  readonly origin: string;
-  readonly mark: Html;
-  readonly expected: string;
-  readonly actual: string;
-  readonly rules: readonly string[];
-}
-
-const nodeTemplate = compileTemplate<{
-  node: string;
-  facts: string;
-  bar: Html;
-  text: string;
-  standing: Html;
-  none: string;
-  asked: string;
-  walked: readonly Walked[];
-  ports: readonly { name: string; href: string; service: string; mark: Html; reason: string }[];
-  morePorts: string;
-  resolved: Html;
-}>(`
+const nodeTemplate = compileTemplate(`
 <p class="crumbs"><a href="/nodes">Nodes</a> /</p>
 <h1><%= it.node %></h1><p class="lead"><%= it.facts %></p>
 <section class="card" aria-labelledby="h-all"><h2 id="h-all">Service ports
@@ -143,25 +117,28 @@ const nodeTemplate = compileTemplate<{
 
 const rank = ({ verdict }: NodeVerdict): number => verdictOrder.indexOf(verdict);
 
-/** The Service of a port: `shop/web:http TCP IPv4` is of shop/web. */
-const serviceIn = (port: string): string => port.split(/[ :]/)[0] ?? '';
-
-function countsOf(verdicts: readonly NodeVerdict[]): Record<Verdict, number> {
-  const counts = { conform: 0, pending: 0, different: 0, unknown: 0 };
-  for (const { verdict } of verdicts) counts[verdict]++;
-  return counts;
+function portRow(node: string, { port, verdict, reason }: NodeVerdict) {
+  // `shop/web:http TCP IPv4` is a port of shop/web.
+  const [namespace = '', name = ''] = (port.split(/[ :]/)[0] ?? '').split('/');
+  return {
+    name: port,
+    href: `${nodePath(node)}?port=${encodeURIComponent(port.split(' ')[0] ?? '')}`,
+    service: servicePath(namespace, name),
+    mark: renderMark(verdict),
+    reason: reason ?? '',
+  };
 }
 
-/** The page of a node as HTML. */
+/** Renders the page of a node. */
 export function renderNode(status: PageStatus, view: NodeView): string {
   const { node, standing, resolved } = view;
   const verdicts = [...(view.verdicts ?? [])].sort((a, b) => rank(a) - rank(b));
   const ports = verdicts.filter(({ port }) => port !== '');
   const whole = verdicts.find(({ port }) => port === '');
-  const { bar, text } = verdictBar(countsOf(verdicts), `Node ${node}`);
+  const counts = { conform: 0, pending: 0, different: 0, unknown: 0 };
+  for (const { verdict } of verdicts) counts[verdict]++;
+  const { bar, text } = describeVerdicts(`Node ${node}`, counts);
   const { now } = status.metrics;
-  const items = (list: readonly Finding[]): Html =>
-    renderFindingList(list.map((one) => renderFinding(one, catalogue[one.code].title, now)));
   const more = ports.length - perPage;
   const unknown = view.verdicts === null ? 'nothing is told of its rules' : whole?.reason;
   const main = nodeTemplate({
@@ -169,25 +146,13 @@ export function renderNode(status: PageStatus, view: NodeView): string {
     facts: view.facts.join(' · '),
     bar,
     text: unknown ?? text,
-    standing: items(standing),
+    standing: renderFindingList(standing, now),
     none: unknown === undefined ? 'Nothing: packets fare as they must.' : 'It is not known.',
     asked: view.asked ?? '',
-    walked: (view.walked ?? []).map((one) => ({
-      ...one,
-      mark: renderMark(one.verdict),
-    })),
-    ports: ports.slice(0, perPage).map(({ port, verdict, reason }) => {
-      const [namespace = '', name = ''] = serviceIn(port).split('/');
-      return {
-        name: port,
-        href: `${nodePath(node)}?port=${encodeURIComponent(port.split(' ')[0] ?? '')}`,
-        service: servicePath(namespace, name),
-        mark: renderMark(verdict),
-        reason: reason ?? '',
-      };
-    }),
+    walked: (view.walked ?? []).map((trace) => ({ ...trace, mark: renderMark(trace.verdict) })),
+    ports: ports.slice(0, perPage).map((port) => portRow(node, port)),
     morePorts: more > 0 ? `and ${more} more` : '',
-    resolved: items(resolved.slice(-10).reverse()),
+    resolved: renderFindingList(resolved.slice(-10).reverse(), now),
   });
   return renderFrame(status, { place: '/nodes', title: truncate(`Node ${node}`, 120), main });
 }

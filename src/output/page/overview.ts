@@ -1,31 +1,25 @@
-// The overview: what stands, now, on one screen of whatever size, and what every other page shows
-// besides its own.
-//
-// Order of the page is order of worth: is all well, which findings stand, the newest first, how all
-// is judged and why some is not, how fast controllers follow, whether the watches and nodes are
-// seen. It is made anew for each request and bounded, whatever the cluster holds.
+// The overview: the state of the cluster on one screen, in the order of importance. It shows if all
+// is well, the newest findings, the verdicts, the lags, the watches and the nodes. Each request
+// renders it again, and its size is limited for any size of the cluster.
 
-import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
-import { catalogue, severities } from '../../audit/finding/catalogue.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
+import { severities } from '../../audit/finding/catalogue.ts';
 import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
-import { verdictOutputs, serviceOutputs } from '../../audit/service/verdict.ts';
-import { formatLag, formatCount } from '../text/format.ts';
+import { serviceOutputs, verdictOutputs } from '../../audit/service/verdict.ts';
+import { formatCount, formatLag } from '../text/format.ts';
 import { summarizeLag } from '../text/report.ts';
 import { renderFrame } from './frame.ts';
 import type { Tone } from './parts.ts';
 import {
+  describeVerdicts,
   formatAge,
-  renderBar,
-  renderFinding,
+  nodePath,
   renderFindingList,
   renderMark,
-  nodePath,
+  sortNewestFirst,
 } from './parts.ts';
 import type { PageStatus } from './status.ts';
-import type { Html } from './template.ts';
 import { compileTemplate } from './template.ts';
 
 const shownFindings = 12;
@@ -39,31 +33,29 @@ interface Headline {
   readonly text: string;
 }
 
-/** How all is, in one line. */
-function headline({ metrics, notReady }: PageStatus): Headline {
-  const { summary } = metrics;
+/** The state of the cluster in one line. */
+function chooseHeadline({ metrics: { summary }, notReady }: PageStatus): Headline {
   if (notReady !== null) {
-    return {
-      tone: 'info',
-      sign: '◔',
-      title: 'Not ready yet',
-      text: notReady.replaceAll('\n', '; '),
-    };
+    const text = notReady.replaceAll('\n', '; ');
+    return { tone: 'info', sign: '◔', title: 'Not ready yet', text };
   }
   const among = `among ${formatCount(summary.services, 'Service')}`;
-  const [worst] = severities.filter((one) => summary.findings.some((f) => f.severity === one));
+  const counts = severities
+    .map((severity) => ({
+      severity,
+      count: summary.findings.filter((finding) => finding.severity === severity).length,
+    }))
+    .filter(({ count }) => count > 0);
+  const [worst] = counts;
   if (worst !== undefined) {
-    const counts = severities.flatMap((severity) => {
-      const count = summary.findings.filter((one) => one.severity === severity).length;
-      return count === 0 ? [] : [`${count} ${severity}`];
-    });
+    const sign = { critical: '▲', warning: '◆', info: '●' }[worst.severity];
     const title = formatCount(summary.findings.length, 'finding');
-    const sign = { critical: '▲', warning: '◆', info: '●' }[worst];
-    return { tone: worst, sign, title, text: `${counts.join(', ')}, ${among}` };
+    const texts = counts.map(({ severity, count }) => `${count} ${severity}`);
+    return { tone: worst.severity, sign, title, text: `${texts.join(', ')}, ${among}` };
   }
+  // Includes the Services that no version could be read of.
   const unknown = Object.values(summary.unknown).reduce((sum, count) => sum + count, 0);
   if (unknown > 0) {
-    // Among them are Services of which not even that is known.
     const title = `${formatCount(unknown, 'output')} cannot be judged`;
     return { tone: 'warning', sign: '?', title, text: `no findings ${among}` };
   }
@@ -72,32 +64,12 @@ function headline({ metrics, notReady }: PageStatus): Headline {
     return { tone: 'quiet', sign: '·', title: 'No Services', text };
   }
   const pending = verdictOutputs.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
+  const title = `${formatCount(summary.services, 'Service')} conform`;
   const text =
     pending === 0
       ? 'nothing differs'
       : `${formatCount(pending, 'output')} pending, may be on its way`;
-  return {
-    tone: 'conform',
-    sign: '✓',
-    title: `${formatCount(summary.services, 'Service')} conform`,
-    text,
-  };
-}
-
-export const verdictOrder: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
-
-/** Verdicts as a bar with its numbers. */
-export function verdictBar(counts: Readonly<Record<Verdict, number>>, what: string): VerdictBar {
-  const shares = verdictOrder.map((verdict) => ({ tone: verdict, count: counts[verdict] }));
-  const there = shares.filter(({ count }) => count > 0);
-  const text = there.map(({ tone, count }) => `${count.toLocaleString('en')} ${tone}`).join(', ');
-  return { name: what, text: text || 'none', bar: renderBar(shares, `${what}: ${text || 'none'}`) };
-}
-
-interface VerdictBar {
-  readonly name: string;
-  readonly text: string;
-  readonly bar: Html;
+  return { tone: 'conform', sign: '✓', title, text };
 }
 
 const outputWords = {
@@ -107,13 +79,8 @@ const outputWords = {
   node: 'Service ports on nodes',
 } as const;
 
-interface LagRow {
-  readonly name: string;
-  readonly cells: readonly string[];
-}
-
-function lagRows({ metrics: { convergence } }: PageStatus): LagRow[] {
-  return lagOutputs.flatMap((output) =>
+const lagRows = ({ metrics: { convergence } }: PageStatus) =>
+  lagOutputs.flatMap((output) =>
     lagOperations.flatMap((operation) => {
       const { count, p50, p99, max } = summarizeLag(convergence[output][operation]);
       if (count === 0) return [];
@@ -121,15 +88,17 @@ function lagRows({ metrics: { convergence } }: PageStatus): LagRow[] {
       return [{ name: `${outputWords[output]} ${operation}`, cells }];
     }),
   );
-}
 
-/** Seconds without any change after which a line is broken off. */
-const quiet = 40;
+/** Seconds without a change that interrupt a line. */
+const quietSeconds = 40;
 
-/** What a chart shows, as the script of the page reads it; '' where there is nothing to show. */
+const roundValue = (value: number | null): number | null =>
+  value === null ? null : Number(value.toPrecision(4));
+
+/** The data of the chart, as JSON for the script of the page; '' without data. */
 export function lagDrawing({ at, longest }: LagSeries): string {
   if (at.length < 2) return '';
-  const breaks = at.map((moment, index) => moment - (at[index - 1] ?? moment) > quiet);
+  const breaks = at.map((moment, index) => moment - (at[index - 1] ?? moment) > quietSeconds);
   const spread = <T>(values: readonly T[], gap: (before: T) => T): T[] =>
     values.flatMap((value, index) =>
       breaks[index] === true ? [gap(values[index - 1] ?? value), value] : [value],
@@ -138,35 +107,12 @@ export function lagDrawing({ at, longest }: LagSeries): string {
     .filter((output) => longest[output].some((value) => value !== null))
     .map((output) => ({
       name: outputWords[output],
-      values: spread(longest[output].map(rounded), () => null),
+      values: spread(longest[output].map(roundValue), () => null),
     }));
   return JSON.stringify({ at: spread(at, (before) => before + 1), lines });
 }
 
-const rounded = (value: number | null): number | null =>
-  value === null ? null : Number(value.toPrecision(4));
-
-interface View {
-  readonly head: Headline;
-  readonly findings: Html;
-  readonly count: string;
-  readonly moreFindings: string;
-  readonly resolved: Html;
-  readonly resolvedCount: string;
-  readonly moreResolved: string;
-  readonly isReady: boolean;
-  readonly verdicts: readonly VerdictBar[];
-  readonly unknown: readonly { reason: string; count: number }[];
-  readonly notes: readonly string[];
-  readonly chart: string;
-  readonly lag: readonly LagRow[];
-  readonly packing: string;
-  readonly watches: readonly { resource: string; mark: Html; text: string }[];
-  readonly nodes: readonly { name: string; href: string; bar: Html; text: string }[];
-  readonly moreNodes: string;
-}
-
-const overviewTemplate = compileTemplate<View>(`
+const overviewTemplate = compileTemplate(`
 <section class="head <%= it.head.tone %>" aria-label="How all is" role="status">
 <span class="sign" aria-hidden="true"><%= it.head.sign %></span>
 <div><h1><%= it.head.title %></h1><p><%= it.head.text %></p></div></section>
@@ -222,7 +168,7 @@ const overviewTemplate = compileTemplate<View>(`
 <h2 id="h-packing">Packing</h2><p class="lead"><%= it.packing %></p></section><% } %>
 </div></div>`);
 
-function packingText({ metrics: { fill, duplicates } }: PageStatus): string {
+function formatPacking({ metrics: { fill, duplicates } }: PageStatus): string {
   const ratio = fillRatio(fill, fill.max);
   if (ratio === null) return '';
   return [
@@ -240,77 +186,67 @@ const watchTones: Readonly<Record<string, Tone>> = {
   off: 'quiet',
 };
 
-function watchRows({ metrics: { watches, now } }: PageStatus): View['watches'] {
-  return [...watches.inputs].map(([resource, { state, blindSince }]) => ({
+const watchRows = ({ metrics: { watches, now } }: PageStatus) =>
+  [...watches.inputs].map(([resource, { state, blindSince }]) => ({
     resource,
     mark: renderMark(watchTones[state] ?? 'quiet', state),
     text:
       state === 'synced' || state === 'off' ? '' : `for ${formatAge(now - (blindSince ?? now))}`,
   }));
-}
 
-/** Nodes, those first that are not all conform. */
-export function sortNodes(
-  nodes: PageStatus['metrics']['summary']['nodes'],
-): PageStatus['metrics']['summary']['nodes'] {
-  const bad = (one: (typeof nodes)[number]): number => one.different + one.unknown + one.pending;
+type Nodes = PageStatus['metrics']['summary']['nodes'];
+
+/** Sorts nodes by the number of ports that do not conform, the most first. */
+export function sortNodes(nodes: Nodes): Nodes {
+  const bad = ({ different, unknown, pending }: Nodes[number]): number =>
+    different + unknown + pending;
   return [...nodes].sort((a, b) => bad(b) - bad(a) || (a.node < b.node ? -1 : 1));
 }
 
-function notesOf({ metrics: { summary, now } }: PageStatus): string[] {
+function listNotes({ metrics: { summary, now } }: PageStatus): string[] {
   const since = Object.values(summary.pendingSince);
-  return [
-    since.length === 0
-      ? ''
-      : `The oldest difference pends for ${formatAge(now - Math.min(...since))}.`,
-    summary.foreign === 0 ? '' : `Written by others, not judged: ${summary.foreign}.`,
-  ].filter((note) => note !== '');
+  const notes: string[] = [];
+  if (since.length > 0) {
+    notes.push(`The oldest difference pends for ${formatAge(now - Math.min(...since))}.`);
+  }
+  if (summary.foreign > 0) notes.push(`Written by others, not judged: ${summary.foreign}.`);
+  return notes;
 }
 
-/** Findings of the worst severity of each moment first. */
-export const sortNewestFirst = (findings: readonly Finding[]): Finding[] => {
-  const rank = (severity: Severity): number => severities.indexOf(severity);
-  return [...findings].sort(
-    (a, b) => b.openedAt - a.openedAt || rank(a.severity) - rank(b.severity),
-  );
-};
-
-const more = (count: number, what: string): string =>
+const formatMore = (count: number, what: string): string =>
   count <= 0 ? '' : `${count.toLocaleString('en')} more ${what}`;
 
-/** The overview as HTML. */
+/** Renders the overview. */
 export function renderOverview(status: PageStatus): string {
-  const { metrics, resolved, forgotten } = status;
-  const { summary, now } = metrics;
-  const standing = sortNewestFirst(summary.findings);
-  const gone = resolved.slice(-shownResolved).reverse();
-  const items = (list: readonly Finding[]): Html =>
-    renderFindingList(list.map((one) => renderFinding(one, catalogue[one.code].title, now)));
+  const { summary, now } = status.metrics;
+  const open = sortNewestFirst(summary.findings);
+  const resolved = status.resolved.slice(-shownResolved).reverse();
+  const resolvedCount = status.resolved.length + status.forgotten;
   const nodes = sortNodes(summary.nodes);
-  const hasNodes = nodes.length > 0;
+  const head = chooseHeadline(status);
   const main = overviewTemplate({
-    head: headline(status),
+    head,
     isReady: status.notReady === null,
-    findings: items(standing.slice(0, shownFindings)),
-    count: standing.length.toLocaleString('en'),
-    moreFindings: more(standing.length - shownFindings, 'findings'),
-    resolved: items(gone),
-    resolvedCount: (resolved.length + forgotten).toLocaleString('en'),
-    moreResolved: more(resolved.length + forgotten - gone.length, 'resolved'),
-    verdicts: (hasNodes ? verdictOutputs : serviceOutputs).map((output) =>
-      verdictBar(summary.verdicts[output], outputWords[output]),
+    findings: renderFindingList(open.slice(0, shownFindings), now),
+    count: open.length.toLocaleString('en'),
+    moreFindings: formatMore(open.length - shownFindings, 'findings'),
+    resolved: renderFindingList(resolved, now),
+    resolvedCount: resolvedCount.toLocaleString('en'),
+    moreResolved: formatMore(resolvedCount - resolved.length, 'resolved'),
+    verdicts: (nodes.length > 0 ? verdictOutputs : serviceOutputs).map((output) =>
+      describeVerdicts(outputWords[output], summary.verdicts[output]),
     ),
     unknown: Object.entries(summary.unknown).map(([reason, count]) => ({ reason, count })),
-    notes: notesOf(status),
+    notes: listNotes(status),
     chart: lagDrawing(status.lag),
     lag: lagRows(status),
-    packing: packingText(status),
+    packing: formatPacking(status),
     watches: watchRows(status),
-    nodes: nodes.slice(0, shownNodes).map((one) => {
-      const { text, bar } = verdictBar(one, `Node ${one.node}`);
-      return { name: one.node, href: nodePath(one.node), text, bar };
-    }),
-    moreNodes: more(nodes.length - shownNodes, 'nodes'),
+    nodes: nodes.slice(0, shownNodes).map((counts) => ({
+      ...describeVerdicts(counts.node, counts, `Node ${counts.node}`),
+      href: nodePath(counts.node),
+    })),
+    moreNodes: formatMore(nodes.length - shownNodes, 'nodes'),
   });
-  return renderFrame(status, { place: '/', title: headline(status).title, main });
+  return renderFrame(status, { place: '/', title: head.title, main });
 }

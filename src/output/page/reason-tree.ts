@@ -14,15 +14,8 @@ const words: Readonly<Record<ReasonMark, string>> = {
   note: '',
 };
 
-const reasonTemplate = compileTemplate<{
-  mark: ReasonMark;
-  sign: string;
-  word: string;
-  text: string;
-  by: string;
-  change: string;
-  parts: Html;
-}>(`<li class="<%= it.mark %>"><span class="sign" aria-hidden="true"><%= it.sign %></span>
+const reasonTemplate = compileTemplate(`
+<li class="<%= it.mark %>"><span class="sign" aria-hidden="true"><%= it.sign %></span>
 <% if (it.word !== '') { %><span class="sr"><%= it.word %></span> <% } %>
 <span><%= it.text %></span>
 <% if (it.by !== '') { %><small><%= it.by %></small><% } %>
@@ -40,12 +33,12 @@ function reasonItem(reason: Reason): Html {
     by: formatOrigin(reason),
     change: change ?? '',
     parts: parts.length === 0 ? noHtml : (`<ul>${reasonList(parts)}</ul>` as Html),
-  });
+  }).trimStart() as Html;
 }
 
 const reasonList = (reasons: readonly Reason[]): Html => joinHtml(reasons.map(reasonItem));
 
-const treeTemplate = compileTemplate<{ answer: string; change: string; list: Html }>(`
+const treeTemplate = compileTemplate(`
 <p class="answer"><%= it.answer %></p>
 <% if (it.change !== '') { %><p class="cure">→ <%= it.change %></p><% } %>
 <ul class="tree"><%~ it.list %></ul>`);

@@ -1,6 +1,6 @@
-// The page of one Service: what is judged of it, why in words, and all of its pods and addresses as
-// one table: what is expected, what stands in the Endpoints and in each slice, what nodes do with
-// it. What differs is marked with a sign and said in words, and comes first.
+// The page of one Service: its verdicts, the explanation in words, and a table of its pods and
+// addresses. The table compares the expected entry of each address with the Endpoints, the slices
+// and the nodes. Differences have a sign and a text, and come first.
 
 import type { EntryState } from '../../audit/explain/conditions.ts';
 import { stateWords } from '../../audit/explain/conditions.ts';
@@ -13,21 +13,20 @@ import { legal } from '../../audit/finding/verdicts.ts';
 import type { FollowedChange } from '../../audit/measure/sample-history.ts';
 import type { PacketTrace } from '../../audit/node/audit-node.ts';
 import { ipOf } from '../../model/ip.ts';
-import { truncate, formatLag } from '../text/format.ts';
+import { formatLag, truncate } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
 import {
-  renderBar,
-  renderFinding,
-  renderFindingList,
-  renderMark,
   formatMoment,
   nodePath,
+  renderBar,
+  renderFindingList,
+  renderMark,
+  renderPageLinks,
 } from './parts.ts';
+import { renderReasonTree } from './reason-tree.ts';
 import type { ServiceStatus } from './service-status.ts';
 import type { PageStatus } from './status.ts';
-import type { Html } from './template.ts';
-import { noHtml, compileTemplate } from './template.ts';
-import { renderReasonTree } from './reason-tree.ts';
+import { compileTemplate } from './template.ts';
 
 /** The verdict on a Service at one node, over its ports. */
 export interface NodeOfService {
@@ -35,56 +34,41 @@ export interface NodeOfService {
   readonly verdict: Verdict;
   /** null unless the verdict is unknown. */
   readonly reason: string | null;
-  /** The packets to its ports, of a few nodes that are not conform; else none. */
+  /** The traces of packets to its ports, on a few nodes that do not conform; else empty. */
   readonly walked: readonly PacketTrace[];
 }
 
-/** All that the page of a Service shows. */
+/** The data of the page of a Service. */
 export interface ServiceView {
   readonly status: ServiceStatus;
   readonly explanation: Explanation;
   readonly table: ServiceTable;
-  /** The first of the rows among all of them. */
+  /** The index of the first shown row. */
   readonly from: number;
   readonly maxEndpointsPerSlice: number;
-  /** null: nothing is told of any node's rules. */
+  /** null if the rules of no node are known. */
   readonly nodes: readonly NodeOfService[] | null;
   readonly lag: readonly FollowedChange[];
 }
 
-/** Rows that a page of the table has. */
+/** The number of rows on one page. */
 export const rowsPerPage = 100;
 
-/** Slices that have columns of their own; of more, each row names its own. */
+/** Above this number, all slices share one column, and each row names its slices. */
 const mostColumns = 5;
-/** Nodes that have columns of their own: those that are not conform. */
+/** The number of nodes with columns of their own: those that do not conform. */
 export const mostNodes = 4;
 
-interface Cell {
-  readonly tone: string;
-  readonly sign: string;
-  readonly word: string;
-  readonly detail: string;
-}
-
-interface Row {
-  readonly key: string;
-  readonly pod: string;
-  readonly address: string;
-  readonly node: string;
-  readonly expected: string;
-  readonly why: string;
-  readonly cells: readonly Cell[];
-}
-
-const cell = (tone: string, sign: string, word: string, detail = ''): Cell => ({
+const cell = (tone: string, sign: string, word: string, detail = '') => ({
   tone,
   sign,
   word,
   detail,
 });
 
-const standingTones: Readonly<Record<EntryState, readonly [string, string]>> = {
+type Cell = ReturnType<typeof cell>;
+
+const stateMarks: Readonly<Record<EntryState, readonly [tone: string, sign: string]>> = {
   absent: ['absent', '–'],
   'no-ports': ['not-ready', '○'],
   'not-ready': ['not-ready', '○'],
@@ -92,163 +76,132 @@ const standingTones: Readonly<Record<EntryState, readonly [string, string]>> = {
   ready: ['ready', '●'],
 };
 
-/** One place of one row: how the address stands there, marked where the audit holds it wrong. */
-function placeCell(
+const sliceOutputs = ['endpointslices', 'mirrored'];
+
+/** The state of an address in one object or several, with the first difference of `outputs`. */
+function entryCell(
   row: ServiceTableRow,
-  stands: readonly ObservedEntry[],
+  entries: readonly ObservedEntry[],
   expected: EntryState | null,
   outputs: readonly string[],
 ): Cell {
-  const [first] = stands;
-  const held = row.items.filter(
+  const state = entries[0]?.state ?? 'absent';
+  const [tone, sign] = stateMarks[state];
+  const word = entries.length === 0 ? 'absent' : stateWords[state];
+  const worst = row.items.find(
     ({ output, difference }) => outputs.includes(output) && !legal.has(difference.code),
   );
-  const standing = first?.state ?? 'absent';
-  const [tone, sign] = standingTones[standing];
-  const word = first === undefined ? 'absent' : stateWords[standing];
-  const [worst] = held;
-  if (worst === undefined || (first === undefined && expected === 'absent')) {
+  if (worst === undefined || (entries.length === 0 && expected === 'absent')) {
     return cell(tone, sign, word);
   }
-  const isOpen = worst.openedAt !== null;
-  const wanted =
-    expected === null || expected === standing ? '' : `, expected ${stateWords[expected]}`;
-  const text = `${isOpen ? '' : 'pending: '}${catalogue[worst.difference.code].title}`;
-  return cell(
-    `${isOpen ? 'wrong' : 'wait'}${standing === 'absent' ? '' : ` ${tone}`}`,
-    isOpen ? '✗' : '◔',
-    `${word}${wanted}`,
-    text,
-  );
+  const { title } = catalogue[worst.difference.code];
+  const suffix = state === 'absent' ? '' : ` ${tone}`;
+  const words =
+    expected === null || expected === state ? word : `${word}, expected ${stateWords[expected]}`;
+  return worst.openedAt === null
+    ? cell(`wait${suffix}`, '◔', words, `pending: ${title}`)
+    : cell(`wrong${suffix}`, '✗', words, title);
 }
 
-/** What a node that is not conform does with an address, by the packets that were walked. */
+/** The traffic of an address on a node that does not conform, by the traces of packets. */
 function nodeCell({ address }: ServiceTableRow, { verdict, reason, walked }: NodeOfService): Cell {
   if (verdict === 'unknown') return cell('absent', '?', 'unknown', reason ?? '');
-  const is = (endpoint: string): boolean => ipOf(endpoint) === address;
-  const of = walked.map(({ wanted, allowed, got }) => ({
-    want: wanted.some(is),
-    may: allowed.some(is),
-    got: got.some(is),
+  const isAddress = (endpoint: string): boolean => ipOf(endpoint) === address;
+  const packets = walked.map(({ wanted, allowed, got }) => ({
+    isWanted: wanted.some(isAddress),
+    isAllowed: allowed.some(isAddress),
+    isSent: got.some(isAddress),
   }));
-  const missing = of.filter(({ want, got }) => want && !got).length;
-  const extra = of.filter(({ may, got }) => got && !may).length;
-  const wants = of.filter(({ want }) => want).length;
+  const missing = packets.filter(({ isWanted, isSent }) => isWanted && !isSent).length;
+  const extra = packets.filter(({ isAllowed, isSent }) => isSent && !isAllowed).length;
+  const wanted = packets.filter(({ isWanted }) => isWanted).length;
   const part = (count: number, all: number): string =>
     count === all ? 'from anywhere' : `from ${count} of ${all} kinds of sender`;
-  if (missing > 0) return cell('wrong', '✗', 'gets nothing', part(missing, wants));
-  if (extra > 0) return cell('wrong', '✗', 'gets traffic, expected none', part(extra, of.length));
-  return wants > 0 ? cell('ready', '●', 'gets traffic') : cell('absent', '–', 'gets none');
-}
-
-function rowOf(row: ServiceTableRow, columns: Columns): Row {
-  const { address, pod, node, expected, why, selected } = row;
-  const { endpoints, slices } = expected;
-  const at = (stand: ObservedEntry): string => stand.object.split('/').at(-1) ?? '';
-  const listed = row.entries.filter(({ object }) => object.startsWith('EndpointSlice'));
-  const cells = columns.slices.map((name) => {
-    const here = listed.filter((stand) => at(stand) === name);
-    // Which slice must list it nobody says, so that what is missing is marked in the first.
-    const isMissing = listed.length === 0 && name === columns.slices[0];
-    const isHere = here.length > 0 || isMissing;
-    return placeCell(
-      row,
-      here,
-      isHere ? slices : 'absent',
-      isHere ? ['endpointslices', 'mirrored'] : [],
-    );
-  });
-  if (columns.slices.length === 0) {
-    const one = placeCell(row, listed, slices, ['endpointslices', 'mirrored']);
-    cells.push({
-      ...one,
-      detail: [listed.map(at).join(', '), one.detail].filter(Boolean).join(': '),
-    });
+  if (missing > 0) return cell('wrong', '✗', 'gets nothing', part(missing, wanted));
+  if (extra > 0) {
+    return cell('wrong', '✗', 'gets traffic, expected none', part(extra, packets.length));
   }
-  const whole = endpoints === slices || endpoints === null ? slices : null;
-  return {
-    key: `${address} ${pod ?? ''}`,
-    pod: pod?.split('/')[1] ?? (selected ? '' : 'no pod'),
-    address: address === '' ? 'no address' : address,
-    node,
-    expected: wordOf(endpoints, slices, whole),
-    why: why ?? (selected || slices === null ? '' : 'no selected pod has this address'),
-    cells: [
-      ...(columns.endpoints
-        ? [
-            placeCell(
-              row,
-              row.entries.filter(({ object }) => object.startsWith('Endpoints ')),
-              endpoints,
-              ['endpoints'],
-            ),
-          ]
-        : []),
-      ...cells,
-      ...columns.nodes.map((one) => nodeCell(row, one)),
-    ],
-  };
-}
-
-function wordOf(
-  endpoints: EntryState | null,
-  slices: EntryState | null,
-  whole: EntryState | null,
-): string {
-  if (whole !== null) return stateWords[whole];
-  if (slices === null && endpoints === null) return 'not judged';
-  const [a, b] = [endpoints, slices].map((one) => (one === null ? 'not judged' : stateWords[one]));
-  return `Endpoints: ${a ?? ''}; slices: ${b ?? ''}`;
+  return wanted > 0 ? cell('ready', '●', 'gets traffic') : cell('absent', '–', 'gets none');
 }
 
 interface Columns {
   readonly endpoints: boolean;
-  /** Empty: one column for all. */
+  /** Empty if all slices share one column. */
   readonly slices: readonly string[];
   readonly nodes: readonly NodeOfService[];
 }
 
-function columnsOf({ table: matrix, nodes, status }: ServiceView): Columns {
-  const names = matrix.slices.map(({ name }) => name);
+const endpointsEntries = ({ entries }: ServiceTableRow): ObservedEntry[] =>
+  entries.filter(({ object }) => object.startsWith('Endpoints '));
+
+function chooseColumns({ table, nodes, status }: ServiceView): Columns {
+  const names = table.slices.map(({ name }) => name);
   return {
     endpoints:
       status.outputs.some(({ output }) => output === 'endpoints') ||
-      matrix.rows.some(({ entries: stands }) =>
-        stands.some(({ object }) => object.startsWith('Endpoints ')),
-      ),
+      table.rows.some((row) => endpointsEntries(row).length > 0),
     slices: names.length > mostColumns ? [] : names,
     nodes: (nodes ?? []).filter(({ verdict }) => verdict !== 'conform').slice(0, mostNodes),
   };
 }
 
-const heads = ({ endpoints, slices, nodes }: Columns, count: number): string[] => [
-  ...(endpoints ? ['Endpoints'] : []),
-  ...(slices.length > 0
-    ? slices
-    : [count === 0 ? 'EndpointSlices (none)' : `EndpointSlices (${count})`]),
-  ...nodes.map(({ node }) => `node ${node}`),
-];
-
-interface View {
-  readonly namespace: string;
-  readonly name: string;
-  readonly outputs: readonly { output: string; mark: Html; reason: string }[];
-  readonly explained: Html;
-  readonly heads: readonly string[];
-  readonly rows: readonly Row[];
-  readonly total: string;
-  readonly before: string;
-  readonly after: string;
-  readonly fills: readonly { name: string; bar: Html; text: string; role: string }[];
-  readonly moreFills: string;
-  readonly nodes: readonly { node: string; href: string; mark: Html; text: string }[];
-  readonly nodesText: string;
-  readonly lag: readonly { name: string; lag: string; at: string }[];
-  readonly standing: Html;
-  readonly resolved: Html;
+function columnHeads({ endpoints, slices, nodes }: Columns, count: number): string[] {
+  const all = count === 0 ? 'EndpointSlices (none)' : `EndpointSlices (${count})`;
+  return [
+    ...(endpoints ? ['Endpoints'] : []),
+    ...(slices.length > 0 ? slices : [all]),
+    ...nodes.map(({ node }) => `node ${node}`),
+  ];
 }
 
-const serviceTemplate = compileTemplate<View>(`
+function sliceCells(row: ServiceTableRow, columns: readonly string[]): Cell[] {
+  const nameOf = ({ object }: ObservedEntry): string => object.split('/').at(-1) ?? '';
+  const entries = row.entries.filter(({ object }) => object.startsWith('EndpointSlice'));
+  const expected = row.expected.slices;
+  if (columns.length === 0) {
+    const all = entryCell(row, entries, expected, sliceOutputs);
+    const detail = [entries.map(nameOf).join(', '), all.detail].filter(Boolean).join(': ');
+    return [{ ...all, detail }];
+  }
+  return columns.map((name, index) => {
+    const found = entries.filter((entry) => nameOf(entry) === name);
+    // Any slice could contain a missing address, so its mark is in the first column.
+    const isMarked = found.length > 0 || (entries.length === 0 && index === 0);
+    return isMarked
+      ? entryCell(row, found, expected, sliceOutputs)
+      : entryCell(row, found, 'absent', []);
+  });
+}
+
+function tableRow(row: ServiceTableRow, columns: Columns) {
+  const { address, pod, node, expected, why, selected } = row;
+  const { endpoints, slices } = expected;
+  return {
+    key: `${address} ${pod ?? ''}`,
+    pod: pod?.split('/')[1] ?? (selected ? '' : 'no pod'),
+    address: address === '' ? 'no address' : address,
+    node,
+    expected: describeExpected(endpoints, slices),
+    why: why ?? (selected || slices === null ? '' : 'no selected pod has this address'),
+    cells: [
+      ...(columns.endpoints
+        ? [entryCell(row, endpointsEntries(row), endpoints, ['endpoints'])]
+        : []),
+      ...sliceCells(row, columns.slices),
+      ...columns.nodes.map((on) => nodeCell(row, on)),
+    ],
+  };
+}
+
+function describeExpected(endpoints: EntryState | null, slices: EntryState | null): string {
+  const word = (state: EntryState | null): string =>
+    state === null ? 'not judged' : stateWords[state];
+  return endpoints === slices || (endpoints === null && slices !== null)
+    ? word(slices)
+    : `Endpoints: ${word(endpoints)}; slices: ${word(slices)}`;
+}
+
+const serviceTemplate = compileTemplate(`
 <p class="crumbs"><a href="/services">Services</a> /
  <a href="/services?q=<%= encodeURIComponent(it.namespace + '/') %>"><%= it.namespace %></a> /</p>
 <h1><%= it.name %> <small>in <%= it.namespace %></small></h1>
@@ -288,18 +241,17 @@ const serviceTemplate = compileTemplate<View>(`
 <span class="sign" aria-hidden="true"><%= one.sign %></span> <b><%= one.word %></b>
 <% if (one.detail !== '') { %><small><%= one.detail %></small><% } %></td><% } %></tr><% } %>
 </tbody></table></div><% } %></section>
-<% if (it.before !== '' || it.after !== '') { %><nav class="pages" aria-label="Pages of pods">
-<% if (it.before !== '') { %><a rel="prev" href="<%= it.before %>">← before</a><% } %>
-<% if (it.after !== '') { %><a rel="next" href="<%= it.after %>">after →</a><% } %></nav><% } %>
+<%~ it.links %>
 <% if (it.standing !== '') { %><section class="card flush" aria-labelledby="h-standing">
 <h2 id="h-standing">Standing findings</h2><%~ it.standing %></section><% } %>
 <% if (it.resolved !== '') { %><section class="card flush" aria-labelledby="h-resolved">
 <h2 id="h-resolved">Resolved findings</h2><%~ it.resolved %></section><% } %>`);
 
-const mostFills = 12;
+/** The maximum length of the lists of slices and nodes. */
+const maxItems = 12;
 
-function fillsOf({ table: matrix, maxEndpointsPerSlice: max }: ServiceView): View['fills'] {
-  return matrix.slices.slice(0, mostFills).map(({ name, endpoints, role }) => ({
+const sliceRows = ({ table, maxEndpointsPerSlice: max }: ServiceView) =>
+  table.slices.slice(0, maxItems).map(({ name, endpoints, role }) => ({
     name,
     text: `${endpoints} / ${max}`,
     bar: renderBar(
@@ -311,34 +263,30 @@ function fillsOf({ table: matrix, maxEndpointsPerSlice: max }: ServiceView): Vie
     ),
     role: role === 'controller' ? '' : (role ?? 'nobody’s'),
   }));
-}
 
-function nodesOf({ nodes }: ServiceView): Pick<View, 'nodes' | 'nodesText'> {
+function nodeRows({ nodes }: ServiceView) {
   if (nodes === null) {
     return { nodes: [], nodesText: 'No node’s rules are known, so it is not judged what they do.' };
   }
   const bad = nodes.filter(({ verdict }) => verdict !== 'conform');
-  const good = nodes.length - bad.length;
   return {
-    nodes: bad.slice(0, mostFills).map(({ node, verdict, reason }) => ({
+    nodes: bad.slice(0, maxItems).map(({ node, verdict, reason }) => ({
       node,
       href: nodePath(node),
       mark: renderMark(verdict),
       text: reason ?? '',
     })),
-    nodesText: `${good} of ${nodes.length} nodes forward it as they must.`,
+    nodesText: `${nodes.length - bad.length} of ${nodes.length} nodes forward it as they must.`,
   };
 }
 
-/** The page of a Service as HTML. */
+/** Renders the page of a Service. */
 export function renderService(status: PageStatus, view: ServiceView): string {
   const { namespace, service: name, outputs, standing, resolved, now } = view.status;
-  const { table: matrix, from } = view;
-  const columns = columnsOf(view);
-  const more = matrix.slices.length - mostFills;
-  const rowsAt = (at: number): string => (at <= 0 ? '?' : `?from=${at}`);
-  const items = (list: typeof standing): Html =>
-    renderFindingList(list.map((one) => renderFinding(one, catalogue[one.code].title, now)));
+  const { table, from } = view;
+  const columns = chooseColumns(view);
+  const more = table.slices.length - maxItems;
+  const rowsFrom = (first: number): string => (first <= 0 ? '?' : `?from=${first}`);
   const main = serviceTemplate({
     namespace,
     name,
@@ -348,21 +296,24 @@ export function renderService(status: PageStatus, view: ServiceView): string {
       reason: reason ?? '',
     })),
     explained: renderReasonTree(view.explanation),
-    heads: heads(columns, matrix.slices.length),
-    rows: matrix.rows.map((row) => rowOf(row, columns)),
-    total: `${matrix.total.toLocaleString('en')}, ${matrix.differing} differ`,
-    before: from > 0 ? rowsAt(from - rowsPerPage) : '',
-    after: from + matrix.rows.length < matrix.total ? rowsAt(from + rowsPerPage) : '',
-    fills: fillsOf(view),
+    heads: columnHeads(columns, table.slices.length),
+    rows: table.rows.map((row) => tableRow(row, columns)),
+    total: `${table.total.toLocaleString('en')}, ${table.differing} differ`,
+    links: renderPageLinks({
+      what: 'pods',
+      before: from > 0 ? rowsFrom(from - rowsPerPage) : '',
+      after: from + table.rows.length < table.total ? rowsFrom(from + rowsPerPage) : '',
+    }),
+    fills: sliceRows(view),
     moreFills: more > 0 ? `and ${more} more slices` : '',
-    ...nodesOf(view),
+    ...nodeRows(view),
     lag: view.lag.map(({ output, operation, seconds, at }) => ({
       name: `${output} ${operation}`,
       lag: formatLag(seconds),
       at: formatMoment(at).slice(11),
     })),
-    standing: items(standing),
-    resolved: resolved.length === 0 ? noHtml : items(resolved.slice(-10).reverse()),
+    standing: renderFindingList(standing, now),
+    resolved: renderFindingList(resolved.slice(-10).reverse(), now),
   });
   const title = truncate(`${namespace}/${name}`, 120);
   return renderFrame(status, { place: '/services', title, main });

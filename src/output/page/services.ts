@@ -1,17 +1,24 @@
-// The list of Services: what is not as it should be first, filtered by what the address says, a
-// page at a time. With ten thousand Services it is found by name as fast as with ten.
+// The page of Services: those with the worst verdict first, filtered by the query and split into
+// pages.
 
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { serviceOutputs } from '../../audit/service/verdict.ts';
 import type { ServiceNumbers } from '../metrics/service-families.ts';
 import { renderFrame } from './frame.ts';
-import { verdictOrder } from './overview.ts';
-import { renderMark, formatQuery, servicePath } from './parts.ts';
+import {
+  createSearch,
+  formatQuery,
+  paginate,
+  renderMark,
+  renderPageLinks,
+  selectOptions,
+  servicePath,
+  verdictOrder,
+} from './parts.ts';
 import type { PageStatus } from './status.ts';
-import type { Html } from './template.ts';
-import { noHtml, compileTemplate } from './template.ts';
+import { compileTemplate, noHtml } from './template.ts';
 
-/** What the address asks for; '' where it says nothing. */
+/** The query of the page; '' for parameters that are absent. */
 export interface ServiceQuery {
   /** Words that must all be in `namespace/name`. */
   readonly q: string;
@@ -22,33 +29,13 @@ export interface ServiceQuery {
 
 const perPage = 100;
 
-/** The worst over the outputs of a Service; null: nobody writes anything for it. */
-function worstOf({ share: { verdicts } }: ServiceNumbers): Verdict | null {
-  const there = serviceOutputs.map((output) => verdicts[output]);
-  return verdictOrder.find((verdict) => there.includes(verdict)) ?? null;
+/** The worst verdict on an output of a Service; null if no controller writes any. */
+function worstVerdict({ share: { verdicts } }: ServiceNumbers): Verdict | null {
+  const found = serviceOutputs.map((output) => verdicts[output]);
+  return verdictOrder.find((verdict) => found.includes(verdict)) ?? null;
 }
 
-interface Row {
-  readonly href: string;
-  readonly key: string;
-  readonly name: string;
-  readonly namespace: string;
-  readonly marks: readonly Html[];
-  readonly cells: readonly string[];
-}
-
-interface View {
-  readonly q: string;
-  readonly count: string;
-  readonly verdicts: readonly { value: string; word: string; isChosen: boolean }[];
-  readonly rows: readonly Row[];
-  readonly none: string;
-  readonly before: string;
-  readonly after: string;
-  readonly pages: string;
-}
-
-const servicesTemplate = compileTemplate<View>(`
+const servicesTemplate = compileTemplate(`
 <h1>Services <small><%= it.count %></small></h1>
 <p class="lead">Each with the verdict on what the controllers wrote for it, the worst first.</p>
 <form class="filter" method="get" action="/services" data-filter role="search" data-key="filter">
@@ -69,15 +56,11 @@ const servicesTemplate = compileTemplate<View>(`
 <% for (const one of row.marks) { %><td class="left"><%~ one %></td><% } %>
 <% for (const one of row.cells) { %><td<% if (one === '0') { %> class="zero"<% } %>><%= one %></td>
 <% } %></tr><% } %></tbody></table></div><% } %></section>
-<% if (it.before !== '' || it.after !== '') { %><nav class="pages" aria-label="Pages of Services">
-<% if (it.before !== '') { %><a rel="prev" href="<%= it.before %>">← before</a><% } %>
-<span class="dim"><%= it.pages %></span>
-<% if (it.after !== '') { %><a rel="next" href="<%= it.after %>">after →</a><% } %></nav><% } %>`);
+<%~ it.links %>`);
 
-function rowOf(numbers: ServiceNumbers): Row {
-  const { namespace, name, share, conditions, slices } = numbers;
+function serviceRow({ namespace, name, share, conditions, slices }: ServiceNumbers) {
   const { ready, terminating } = conditions;
-  const others = conditions['not-ready'] + terminating + conditions['terminating-serving'];
+  const notReady = conditions['not-ready'] + terminating + conditions['terminating-serving'];
   return {
     href: servicePath(namespace, name),
     key: `${namespace}/${name}`,
@@ -87,21 +70,18 @@ function rowOf(numbers: ServiceNumbers): Row {
       const verdict = share.verdicts[output];
       return verdict === null ? noHtml : renderMark(verdict);
     }),
-    cells: [ready, others, slices].map((count) => count.toLocaleString('en')),
+    cells: [ready, notReady, slices].map((count) => count.toLocaleString('en')),
   };
 }
 
-/** Those that are asked for, the worst first, then by name. */
-function inOrder(services: Iterable<ServiceNumbers>, query: ServiceQuery): ServiceNumbers[] {
-  const words = query.q
-    .toLowerCase()
-    .split(/\s+/)
-    .filter((word) => word !== '');
+/** The Services that match the query, those with the worst verdict first, then by name. */
+function findServices(services: Iterable<ServiceNumbers>, query: ServiceQuery): ServiceNumbers[] {
+  const matches = createSearch(query.q);
   const found: { key: string; rank: number; numbers: ServiceNumbers }[] = [];
   for (const numbers of services) {
     const key = `${numbers.namespace}/${numbers.name}`;
-    if (!words.every((word) => key.includes(word))) continue;
-    const worst = worstOf(numbers);
+    if (!matches(key)) continue;
+    const worst = worstVerdict(numbers);
     if (query.verdict !== '' && query.verdict !== worst) continue;
     const rank = worst === null ? verdictOrder.length : verdictOrder.indexOf(worst);
     found.push({ key, rank, numbers });
@@ -110,32 +90,24 @@ function inOrder(services: Iterable<ServiceNumbers>, query: ServiceQuery): Servi
   return found.map(({ numbers }) => numbers);
 }
 
-/** The list of Services as HTML. */
+/** Renders the page of Services. */
 export function renderServices(
   status: PageStatus,
   services: Iterable<ServiceNumbers>,
   query: ServiceQuery,
 ): string {
-  const found = inOrder(services, query);
-  const last = Math.max(1, Math.ceil(found.length / perPage));
-  const page = Math.min(Math.max(1, query.page), last);
-  const at = (number: number): string => {
-    const { q, verdict } = query;
-    return `/services${formatQuery({ q, verdict, page: String(number) })}`;
-  };
+  const { q, verdict } = query;
+  const found = findServices(services, query);
+  const { shown, links } = paginate(found, query.page, perPage, (page) => {
+    return `/services${formatQuery({ q, verdict, page: String(page) })}`;
+  });
   const main = servicesTemplate({
-    q: query.q,
+    q,
     count: found.length.toLocaleString('en'),
-    verdicts: ['', ...verdictOrder].map((value) => ({
-      value,
-      word: value === '' ? 'any' : value,
-      isChosen: value === query.verdict,
-    })),
-    rows: found.slice((page - 1) * perPage, page * perPage).map(rowOf),
+    verdicts: selectOptions(['', ...verdictOrder], verdict),
+    rows: shown.map(serviceRow),
     none: status.notReady ?? 'None of that name and verdict.',
-    before: page > 1 ? at(page - 1) : '',
-    after: page < last ? at(page + 1) : '',
-    pages: `page ${page} of ${last}`,
+    links: renderPageLinks({ what: 'Services', ...links }),
   });
   return renderFrame(status, { place: '/services', title: 'Services', main });
 }

@@ -1,6 +1,6 @@
-// Templates of the pages: eta, with everything that is put into one escaped unless it says raw
-// (`<%~ %>`), which only what another template made may be. What the cluster named can so be
-// nothing but text, with nothing hidden in it (text.ts).
+// Templates of the pages, rendered by eta. A template escapes all its values except raw ones
+// (`<%~ %>`), which must be the result of another template. So a name from the cluster is never
+// more than text, and has no invisible characters (text/format.ts).
 
 import { Eta } from 'eta/core';
 
@@ -13,13 +13,11 @@ const eta = new Eta({
   escapeFunction: (value) => escapeMarkup(String(value)),
 });
 
-/** HTML that a template made: safe to be put into another as it is. */
+/** The result of a template, which another template may contain as it is. */
 export type Html = string & { readonly html: true };
 
-export type Template<View extends object> = (view: View) => Html;
-
-/** Compiles a template at its first use; in its text `it` is the view. */
-export function compileTemplate<View extends object>(text: string): Template<View> {
+/** Compiles a template at its first use; its text accesses the view as `it`. */
+export function compileTemplate(text: string): (view: object) => Html {
   let compiled: ReturnType<typeof eta.compile> | null = null;
   return (view) => {
     compiled ??= eta.compile(text);

@@ -1,6 +1,6 @@
 // Formats names, times, lags and tables for people, for all texts and for the pages.
 //
-// Names and values come from the cluster, and an attacker can choose the name of a Service. It could
+// Names and values come from the cluster, and an attacker may choose the name of a Service. It may
 // contain escape sequences, carriage returns or right-to-left overrides for a terminal, an XML
 // reader or a shell user who greps lines. So no text for people contains an invisible character,
 // and only this file decides how to write one.

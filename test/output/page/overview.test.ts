@@ -5,12 +5,8 @@ import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { setFill } from '../../../src/audit/measure/fill.ts';
 import { countConvergence } from '../../../src/audit/measure/lag.ts';
 import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
-import {
-  lagDrawing,
-  sortNewestFirst,
-  sortNodes,
-  renderOverview,
-} from '../../../src/output/page/overview.ts';
+import { lagDrawing, renderOverview, sortNodes } from '../../../src/output/page/overview.ts';
+import { sortNewestFirst } from '../../../src/output/page/parts.ts';
 import { endpoint, slice, times } from '../../build.ts';
 import {
   conformState,

@@ -53,25 +53,28 @@ test.each([
 
 test('a finding says what it is, for how long, and why', () => {
   const finding = findingOf({ cause: 'hand-edited', expected: 'nothing there' });
-  const text = wordsIn(renderFinding(finding, 'A title', moment));
-  expect(text).toContain('▲ critical shop/web endpointslices A title found 10.1.2.3 of pod web-1');
+  const text = wordsIn(renderFinding(finding, moment));
+  expect(text).toContain(
+    '▲ critical shop/web endpointslices A slice lists an endpoint that no selected pod has ' +
+      'found 10.1.2.3 of pod web-1',
+  );
   expect(text).toContain('expected nothing there');
   expect(text).toContain('for 30 s, since 2026-11-21 10:56:16 UTC · cause: hand-edited');
 });
 
 test('what is missing is said to be nothing', () => {
   const finding = findingOf({ actual: null, expected: '10.0.0.1' });
-  expect(wordsIn(renderFinding(finding, 'x', moment))).toContain('found nothing expected 10.0.0.1');
+  expect(wordsIn(renderFinding(finding, moment))).toContain('found nothing expected 10.0.0.1');
 });
 
 test('a resolved finding says when and after how long', () => {
-  const text = wordsIn(renderFinding(findingOf({ resolvedAt: moment }), 'x', moment + 99));
+  const text = wordsIn(renderFinding(findingOf({ resolvedAt: moment }), moment + 99));
   expect(text).toContain('✓ resolved critical');
   expect(text).toContain('resolved at 2026-11-21 10:56:46 UTC after 30 s');
 });
 
 test('no findings are no list', () => {
-  expect(renderFindingList([])).toBe('');
+  expect(renderFindingList([], moment)).toBe('');
 });
 
 test('a bar has the width of its shares together, and hides none', () => {

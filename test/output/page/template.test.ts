@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { joinHtml, noHtml, compileTemplate } from '../../../src/output/page/template.ts';
 import { hostileNames } from '../samples.ts';
 
-const item = compileTemplate<{ text: string }>('<li title="<%= it.text %>"><%= it.text %></li>');
-const list = compileTemplate<{ items: ReturnType<typeof item> }>('<ul><%~ it.items %></ul>');
+const item = compileTemplate('<li title="<%= it.text %>"><%= it.text %></li>');
+const list = compileTemplate('<ul><%~ it.items %></ul>');
 
 test.each(hostileNames)('%j is escaped in text and in attributes', (text) => {
   const html = item({ text });
