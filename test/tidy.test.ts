@@ -185,6 +185,17 @@ describe('layout of src', () => {
     expect(cyclesOf(ofFolders)).toEqual([]);
   });
 
+  test('every file that a document names exists', () => {
+    const paths = [...filesIn('docs', /\.md$/), 'CONTRIBUTING.md', 'README.md'].flatMap((path) =>
+      [...read(path).matchAll(/`((?:src|test)\/[\w./-]+\.\w+)`/g)].map(([, name = '']) => ({
+        path,
+        name,
+      })),
+    );
+    const lost = paths.filter(({ name }) => !existsSync(join(root, name)));
+    expect(lost.map(({ path, name }) => `${path}: ${name}`)).toEqual([]);
+  });
+
   test('the search for cycles finds them', () => {
     const pairs = [
       ['a', 'b'],
