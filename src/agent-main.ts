@@ -1,7 +1,7 @@
-// The agent as a program of its own, which the process of the command line becomes
-// (commands/agent.ts): `agent OPTIONS`, the options as JSON. In the bundle it is CommonJS: the
-// loader of modules costs 3 MiB, and `import` of Node's HTTP another 14, since it loads all that
-// this exports, a client for `fetch` among it.
+// The program of the node agent, which the `agent` command executes (commands/agent.ts). Its
+// argument is the options as JSON. The bundle is CommonJS: the module loader costs 3 MiB, and an
+// `import` of node:http another 14 MiB, since it loads every export, including the client of
+// `fetch`.
 
 import { systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';

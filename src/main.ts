@@ -1,13 +1,13 @@
 #!/usr/bin/env -S node --max-semi-space-size=4 --heap-growing-percent=40
-// The flags above keep what is garbage small beside what is held; without them the program needs
-// half as much memory again (docs/performance.md).
+// The command line: defines the commands and their flags, and sets the exit code. Each command is a
+// file in commands/, which is loaded when it runs, so that an agent does not load the server.
 //
-// The command line: argv → a command, and the only place that exits. What each command does is in
-// commands/, each of which is loaded when it is asked for: an agent must not hold what serve needs.
+// Exit codes: 0 conform, 1 a finding above information is open (audit) or was opened (replay), 2 an
+// output is unknown, or bad usage; 2 overrides 1. serve and record exit with 0 when they are
+// stopped.
 //
-// Exit codes: 0 conform, 1 a finding above information stands (audit) or was opened (replay), 2
-// something could not be judged, or bad usage; 2 overrides 1. serve and record end with 0 when they
-// are stopped.
+// The flags in the first line keep garbage small beside the live heap. Without them, the program
+// needs half as much memory again (docs/performance.md).
 
 import { basename } from 'node:path';
 
@@ -46,17 +46,17 @@ import {
 import type { NodeFile } from './commands/shared/rules-files.ts';
 import { version } from './model/program-version.ts';
 
-/** What it was called as: kubectl calls its plugins by names of their own. */
+/** The name of the executable, which differs for plugins of kubectl. */
 const invoked = basename(process.argv[1] ?? '');
 
 const programName = invoked.startsWith('kubectl-') ? 'kubectl audit-endpoints' : 'endpoint-auditor';
 
-const speedOption = (fallback: number, text: string): Option =>
+const speedOption = (speed: number, text: string): Option =>
   new Option('--speed <factor>', "a factor over the recording's own speed, or max")
     .argParser(parseSpeed)
-    .default(fallback, text);
+    .default(speed, text);
 
-/** An option that may be given several times. */
+/** Parser of a flag that can be repeated. */
 const repeated =
   <T>(parse: (text: string) => T) =>
   (text: string, before?: readonly T[]): T[] => [...(before ?? []), parse(text)];
@@ -67,22 +67,19 @@ const rulesOption = repeated((text: string): NodeFile => {
   throw new InvalidArgumentError('Expected NODE=FILE.');
 });
 
-/** The rules of nodes, of the moment of a dump. */
-function withRules(command: Command): Command {
-  return command
-    .addOption(
-      new Option(
-        '--rules <node=file>',
-        'what iptables-save or nft -j list ruleset says there',
-      ).argParser(rulesOption),
+/** The rules of nodes at the moment of a dump. */
+const withRules = (command: Command): Command =>
+  command
+    .option(
+      '--rules <node=file>',
+      'what iptables-save or nft -j list ruleset says there',
+      rulesOption,
     )
-    .addOption(
-      new Option(
-        '--proxy-config <node=file>',
-        'the KubeProxyConfiguration; without node, of all',
-      ).argParser(repeated(parseNodeFile)),
+    .option(
+      '--proxy-config <node=file>',
+      'the KubeProxyConfiguration; without node, of all',
+      repeated(parseNodeFile),
     );
-}
 
 type Run = (work: Promise<number>) => void;
 
@@ -92,14 +89,14 @@ function programOf(run: Run): Command {
     .version(version)
     .exitOverride()
     .showHelpAfterError('(see --help)');
-  addJudging(program, run);
-  addLasting(program, run);
-  addAnswering(program, run);
+  addAudits(program, run);
+  addRecord(program, run);
+  addQueries(program, run);
   addCompletion(program);
   return program;
 }
 
-/** For shells; kubectl asks in another way (main). */
+/** Completion for shells. kubectl calls the program under another name (main). */
 function addCompletion(program: Command): void {
   program
     .command('completion')
@@ -115,14 +112,14 @@ function addCompletion(program: Command): void {
     .action((words: string[]) => {
       process.stdout.write(
         completionsOf(program, words)
-          .map((one) => `${one}\n`)
+          .map((word) => `${word}\n`)
           .join(''),
       );
     });
 }
 
-/** Commands that judge or write what they are given, and end with it. */
-function addJudging(program: Command, run: Run): void {
+/** Commands that audit an input once. */
+function addAudits(program: Command, run: Run): void {
   withAgentsFlags(
     withRules(withClusterFlags(withAuditFlags(withReportFlags(program.command('audit'))))),
   )
@@ -140,40 +137,29 @@ function addJudging(program: Command, run: Run): void {
     .description('judge a recording, or a kwok snapshot recording, from its beginning to its end')
     .argument('<file>', 'the recording, plain or gzip; - for stdin')
     .addOption(speedOption(Infinity, 'max'))
-    .addOption(
-      new Option('--until <time>', 'stop there: Unix seconds or RFC 3339').argParser(parseTime),
-    )
+    .option('--until <time>', 'stop there: Unix seconds or RFC 3339', parseTime)
     .action((file: string, options: ReplayOptions) => {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
     });
 }
 
-/** Commands that go on until they are stopped. */
-function addLasting(program: Command, run: Run): void {
+function addRecord(program: Command, run: Run): void {
   withClusterFlags(program.command('record'))
     .description('write what a live cluster delivers to a file that replay reads')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
-    .addOption(
-      new Option('--max-size <size>', 'begin the next file after so many bytes: 64Mi').argParser(
-        parseSize,
-      ),
-    )
-    .addOption(
-      new Option('--max-age <duration>', 'begin the next file after that time: 1h').argParser(
-        parseDuration,
-      ),
-    )
+    .option('--max-size <size>', 'begin the next file after so many bytes: 64Mi', parseSize)
+    .option('--max-age <duration>', 'begin the next file after that time: 1h', parseDuration)
     .option('--redact', 'replace names and labels by hashes, and leave out what is not judged')
     .action((file: string, options: RecordOptions) => {
       run(import('./commands/record.ts').then(({ record }) => record(file, options)));
     });
 }
 
-/** A server that runs has these of its own. */
-const ofServer = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'proxyConfig'];
+/** Flags that have no effect with --server, which has its own values. */
+const serverFlags = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'proxyConfig'];
 
-/** What answers questions: once, or for as long as it runs. */
-function addAnswering(program: Command, run: Run): void {
+/** Commands that answer questions. */
+function addQueries(program: Command, run: Run): void {
   withRules(withClusterFlags(withAuditFlags(program.command('explain'))))
     .description('say why a pod is, or is not, in a Service, and what a node does with one')
     .argument(
@@ -183,18 +169,14 @@ function addAnswering(program: Command, run: Run): void {
     .option('--input <path...>', 'a dump, as audit reads it (default: the cluster)')
     .option('--recording <file>', 'a recording, as replay reads it')
     .option('--server <url>', 'a server that runs: its address, as serve prints it')
-    .addOption(
-      new Option('--at <time>', 'its moment: Unix seconds or RFC 3339').argParser(parseTime),
-    )
+    .option('--at <time>', 'its moment: Unix seconds or RFC 3339', parseTime)
     .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
     .addOption(new Option('-A, --all-namespaces', 'look in every namespace (the default)'))
-    .addOption(
-      new Option('-o, --output <format>', 'text or json').argParser(parseOutput).default('text'),
-    )
+    .option('-o, --output <format>', 'text or json', parseOutput, 'text')
     .action((words: string[], options: ExplainOptions, command: Command) => {
       if (options.recording !== undefined) refuseLive(command, '--recording', []);
       if (options.input !== undefined) refuseLive(command, '--input', ['settle']);
-      if (options.server !== undefined) refuseLive(command, '--server', ofServer);
+      if (options.server !== undefined) refuseLive(command, '--server', serverFlags);
       run(
         import('./commands/explain.ts').then(({ explainSubject }) =>
           explainSubject(words, options),
@@ -211,7 +193,7 @@ function addAnswering(program: Command, run: Run): void {
         .default('table'),
     )
     .action((options: LagOptions, command: Command) => {
-      if (options.server !== undefined) refuseLive(command, '--server', ofServer);
+      if (options.server !== undefined) refuseLive(command, '--server', serverFlags);
       run(import('./commands/lag.ts').then(({ lag }) => lag(options)));
     });
   const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
@@ -248,7 +230,7 @@ async function main(argv: readonly string[]): Promise<number> {
       work = started;
     });
     if (invoked.startsWith('kubectl_complete-')) {
-      // The last line tells kubectl that nothing is special about them (cobra's directives).
+      // The last line is the default directive of cobra.
       process.stdout.write([...completionsOf(program, argv.slice(2)), ':0', ''].join('\n'));
       return 0;
     }
@@ -262,7 +244,7 @@ async function main(argv: readonly string[]): Promise<number> {
   }
 }
 
-// A pipe that is closed early (head, less) is no error.
+// Programs such as head close the pipe early, which is not an error.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(0);
   throw error;

@@ -1,9 +1,9 @@
-// `agent`: walks the rules of the node that it runs on, and answers the auditor. It needs the
-// node's network namespace and CAP_NET_ADMIN (CAP_NET_RAW too, for iptables-legacy), no API token,
-// and writes nothing.
+// The `agent` command: evaluates the rules of its node and serves the results to the auditor. It
+// needs the node's network namespace and CAP_NET_ADMIN, and CAP_NET_RAW for iptables-legacy. It
+// needs no API token and writes nothing.
 //
-// It rests nearly all of its life, on every node, and must be small while it does. So the process
-// of the command line, which holds what all commands need, becomes another program (agent.ts).
+// The agent is idle most of the time, on every node, so it must be small. The process of the
+// command line, which loads more, therefore executes another program (agent-main.ts).
 
 import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { createAgent } from '../agent/schedule.ts';
 import type { Access } from '../agent/server.ts';
 import { createAgentServer } from '../agent/server.ts';
 import type { parseAddress } from './shared/flags.ts';
-import { stopSignal } from './shared/stop-signal.ts';
+import { stopSignal } from './shared/process.ts';
 
 export interface AgentOptions {
   readonly listen: ReturnType<typeof parseAddress>;
@@ -31,16 +31,13 @@ export interface AgentOptions {
   readonly clientCa?: string;
 }
 
-/** Nothing is run often enough to be compiled, and there is hardly any garbage. */
+/** No code runs often enough to be compiled, and there is hardly any garbage. */
 const flags = ['--max-semi-space-size=1', '--no-opt', '--no-maglev', '--no-sparkplug'];
 
-/** What came in pieces is given back when it has gone, and leaves no holes (mallopt(3)). */
+/** Returns freed memory to the kernel instead of keeping holes in the heap (mallopt(3)). */
 const environment = { MALLOC_MMAP_THRESHOLD_: '4096' };
 
-/**
- * Becomes the agent, in the same process: this never returns. Throws where no process can, which
- * is on no node that has rules.
- */
+/** Replaces this process by the agent. Throws on platforms without execve, which have no rules. */
 export function becomeAgent(options: AgentOptions): never {
   accessOf(options);
   if (process.execve === undefined) throw new Error(`There are no rules on ${process.platform}`);
@@ -53,7 +50,7 @@ export function becomeAgent(options: AgentOptions): never {
   return process.execve(process.execPath, args, { ...process.env, ...environment });
 }
 
-/** Runs until it is stopped. */
+/** Runs the agent until it is stopped. */
 export async function agent(options: AgentOptions, stop = stopSignal()): Promise<number> {
   const access = accessOf(options);
   const { node, nodeIps: nodeIPs, podCidrs: podCIDRs, proxyConfig, interval } = options;
@@ -87,7 +84,7 @@ export async function agent(options: AgentOptions, stop = stopSignal()): Promise
 const isLoopback = (host: string | null): boolean =>
   host !== null && (host === '::1' || host === 'localhost' || host.startsWith('127.'));
 
-/** Throws where anybody on the network could ask. */
+/** Throws an Error for people if any client on the network could read the reports. */
 function accessOf(options: AgentOptions): Access {
   const { tokenFile, tlsCert, tlsKey, clientCa, listen } = options;
   const read = (path: string): string => readFileSync(path, 'utf8');

@@ -1,8 +1,8 @@
-// `audit`: judges a cluster once, from a dump or live.
+// The `audit` command: audits a cluster once, from a dump or live.
 //
-// Live, it lists, judges, and goes on watching only where and while something differs: until that
-// is as it should be, or has stood for the settle window and was confirmed by reading it again. A
-// cluster in which all conform is reported at once.
+// Live, it lists and audits the cluster. It watches only while a difference is pending, until the
+// difference is gone, or was confirmed by a fresh read after the settle window. A cluster without
+// differences is reported at once.
 
 import type { Scraper } from '../agent/client/scraper.ts';
 import type { Auditor } from '../auditor/auditor.ts';
@@ -10,21 +10,20 @@ import { createAuditor } from '../auditor/auditor.ts';
 import { createReport } from '../auditor/queries.ts';
 import { problemAt } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
-import { fleetOf } from './shared/agents.ts';
+import { createAgentScraper } from './shared/agents.ts';
 import type { Cluster } from './shared/cluster.ts';
-import { openCluster } from './shared/cluster.ts';
+import { auditOnce, isSettled, openCluster } from './shared/cluster.ts';
 import { exitCodeOf, fail, printReport, problemLog, progress } from './shared/console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
 import { givenRules } from './shared/rules-files.ts';
-import { auditOnce, isSettled } from './shared/run-once.ts';
 
 export type AuditOptions = AuditFlags & ReportFlags & ClusterFlags & RulesFlags & AgentsFlags;
 
 export async function auditDump(paths: readonly string[], options: AuditOptions): Promise<number> {
   const { problems, onProblem } = problemLog();
-  // A dump is one moment: there is nothing to wait for.
+  // A dump shows one moment, so no difference is pending.
   const auditor = createAuditor({ ...auditorOptions(options, onProblem), settle: 0 });
   const rules = await givenRules(options);
   for (const given of rules) auditor.take(given);
@@ -43,10 +42,10 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
     const object = `Node ${node}`;
     onProblem(problemAt(source, null, `There is no such Node in ${paths.join(', ')}`, { object }));
   }
-  return reported(auditor, paths, options, problems);
+  return printed(auditor, paths, options, problems);
 }
 
-function reported(
+function printed(
   auditor: Auditor,
   sources: readonly string[],
   options: AuditOptions,
@@ -58,20 +57,20 @@ function reported(
   return exitCodeOf(report);
 }
 
-/** Seconds beyond that for agents, whose rounds may be far apart. */
-const rounds = 240;
-/** Seconds after which an agent that has said nothing is not waited for. */
-const silence = 15;
+/** Seconds that agents may prolong the audit, since their rounds may be far apart. */
+const roundsLimit = 240;
+/** Seconds after which the audit does not wait for an agent without a report. */
+const silenceLimit = 15;
 
-/** Whether every agent was heard, or will not be, and nothing on a node is pending. */
-function areSettled(auditor: Auditor, fleet: Scraper, now: number): boolean {
-  for (const { state, seenAt, since } of fleet.status().values()) {
-    if (state === 'stale' && seenAt === null && now - since < silence) return false;
+/** Whether every agent has reported or failed, and no difference on a node is pending. */
+function areAgentsDone(auditor: Auditor, scraper: Scraper, now: number): boolean {
+  for (const { state, seenAt, since } of scraper.status().values()) {
+    if (state === 'stale' && seenAt === null && now - since < silenceLimit) return false;
   }
   return (auditor.nodes()?.pendingSince ?? null) === null;
 }
 
-/** Audits a live cluster once; `cluster` is that of the options unless it is given. */
+/** Audits a live cluster once. */
 export async function auditLive(
   options: AuditOptions,
   cluster: Cluster = openCluster(options),
@@ -81,12 +80,12 @@ export async function auditLive(
     return 2;
   }
   const { problems, onProblem } = problemLog();
-  const auditor = await auditOnce(options, cluster, onProblem, isSettled, (judging, attached) => {
-    const fleet = fleetOf(options, cluster, judging, attached, onProblem);
+  const auditor = await auditOnce(options, cluster, onProblem, isSettled, (auditing, live) => {
+    const fleet = createAgentScraper(options, cluster, auditing, live, onProblem);
     if (fleet === null) return null;
-    const isDone = (now: number): boolean => areSettled(judging, fleet, now);
-    return { run: (signal) => fleet.run(signal), isDone, seconds: rounds };
+    const isDone = (now: number): boolean => areAgentsDone(auditing, fleet, now);
+    return { run: (signal) => fleet.run(signal), isDone, seconds: roundsLimit };
   });
   if (auditor === null) return 2;
-  return reported(auditor, [cluster.server], options, problems);
+  return printed(auditor, [cluster.server], options, problems);
 }

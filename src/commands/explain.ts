@@ -25,13 +25,12 @@ import { renderExplanation } from '../output/text/explain.ts';
 import { recordingOf } from './replay.ts';
 import { askServer } from './shared/ask-server.ts';
 import type { Cluster } from './shared/cluster.ts';
-import { openCluster } from './shared/cluster.ts';
+import { auditOnce, openCluster } from './shared/cluster.ts';
 import { colour, fail, problemLog, terminalWidth } from './shared/console.ts';
 import type { ClusterFlags, AuditFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
 import { givenRules } from './shared/rules-files.ts';
-import { auditOnce } from './shared/run-once.ts';
 
 /** What the command line says besides the subject. */
 export interface ExplainOptions extends AuditFlags, ClusterFlags, RulesFlags {

@@ -29,7 +29,7 @@ import { openCluster } from './shared/cluster.ts';
 import { problemLog } from './shared/console.ts';
 import type { ClusterFlags } from './shared/options.ts';
 import { scopeOf } from './shared/options.ts';
-import { stopSignal } from './shared/stop-signal.ts';
+import { stopSignal } from './shared/process.ts';
 
 export interface RecordOptions extends ClusterFlags {
   /** Bytes of a file after which the next begins. */

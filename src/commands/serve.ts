@@ -1,6 +1,6 @@
-// `serve`: audits a live cluster for as long as it runs, or replays a recording in its own time,
-// and serves what it finds. SIGTERM and SIGINT end it: the watches are closed, connections that are
-// idle at once, and requests that are being answered get two seconds.
+// The `serve` command: audits a live cluster until it is stopped, or replays a recording, and
+// serves the findings. SIGTERM and SIGINT stop it: it closes the watches and idle connections at once, and
+// requests under way within two seconds.
 
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -11,25 +11,24 @@ import { replay } from '../auditor/replay.ts';
 import type { AuditorQueries, RunningServer } from '../output/http/server.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import { recordingOf } from './replay.ts';
-import { fleetOf } from './shared/agents.ts';
+import { createAgentScraper } from './shared/agents.ts';
 import type { Cluster } from './shared/cluster.ts';
-import { auditorOf, openCluster } from './shared/cluster.ts';
+import { createLiveAuditor, openCluster } from './shared/cluster.ts';
 import { printReport, problemLog, printFinding, warnIfReleaseUnknown } from './shared/console.ts';
-import { growHeapFaster, keepNewObjectsYoung } from './shared/heap-flags.ts';
 import type { AgentsFlags, ClusterFlags, AuditFlags, MetricsFlags } from './shared/options.ts';
 import { auditorOptions, perServiceOf } from './shared/options.ts';
-import { stopSignal } from './shared/stop-signal.ts';
+import { growHeapFaster, keepNewObjectsYoung, stopSignal } from './shared/process.ts';
 import { traceJourneys, tracingOf } from './shared/tracing.ts';
 
 export interface ServeOptions extends AuditFlags, ClusterFlags, MetricsFlags, AgentsFlags {
-  /** true: the one that comes with the program. */
+  /** `true` for the recording that comes with the program. */
   readonly recording?: string | true;
   readonly listen: { host: string | null; port: number };
   readonly speed: number;
   readonly once?: boolean;
 }
 
-/** Audits the cluster, unless a recording is asked for. */
+/** Audits a live cluster, or replays a recording if the options name one. */
 export async function serve(options: ServeOptions): Promise<number> {
   const { recording } = options;
   if (recording === undefined) return serveLive(options);
@@ -48,7 +47,7 @@ async function listenFor(
   return server;
 }
 
-/** Audits a live cluster until it is stopped; `cluster` is that of the options unless given. */
+/** Audits a live cluster until it is stopped. */
 export async function serveLive(
   options: ServeOptions,
   cluster: Cluster = openCluster(options),
@@ -57,7 +56,7 @@ export async function serveLive(
   const stop = stopSignal();
   const tracing = await tracingOf(process.env);
   let named: string | null = null;
-  const { auditor, attached } = auditorOf(cluster, options, onProblem, {
+  const { auditor, live } = createLiveAuditor(cluster, options, onProblem, {
     onOpen: printFinding,
     onResolve: printFinding,
     onJourney: traceJourneys(tracing, () => auditor),
@@ -67,20 +66,20 @@ export async function serveLive(
       warnIfReleaseUnknown(auditor);
     },
   });
-  const fleet = fleetOf(options, cluster, auditor, attached, onProblem);
-  const live = {
+  const fleet = createAgentScraper(options, cluster, auditor, live, onProblem);
+  const status = {
     fleet,
-    stuck: () => attached.stuck(),
+    stuck: () => live.stuck(),
     counters: () =>
-      new Map([...attached.watches].map(([resource, { counters }]) => [resource, counters])),
+      new Map([...live.watches].map(([resource, { counters }]) => [resource, counters])),
     tracing: tracing?.counts ?? notLive.tracing,
   };
-  const answers = createQueries(auditor, cluster.server, live, perServiceOf(options));
+  const answers = createQueries(auditor, cluster.server, status, perServiceOf(options));
   const server = await listenFor(answers, `Auditing ${cluster.server}`, options);
   keepNewObjectsYoung();
   growHeapFaster(() => auditor.serviceAuditor() !== null);
   try {
-    await Promise.all([attached.run(stop.signal), fleet?.run(stop.signal)]);
+    await Promise.all([live.run(stop.signal), fleet?.run(stop.signal)]);
   } finally {
     stop.abort();
     cluster.close();
@@ -99,7 +98,7 @@ function embeddedRecording(): string {
   throw new Error(`${beside} is missing: it comes with the program; or name another recording`);
 }
 
-/** Replays a recording at its speed, says what it finds, and serves it until it is stopped. */
+/** Replays a recording, prints its findings, and serves them until it is stopped. */
 async function serveRecording(path: string, options: ServeOptions): Promise<number> {
   const { onProblem } = problemLog();
   const tracing = await tracingOf(process.env);
@@ -113,21 +112,21 @@ async function serveRecording(path: string, options: ServeOptions): Promise<numb
   const stop = stopSignal();
   const speed =
     options.speed === Infinity ? 'full speed' : `${String(options.speed)} times its speed`;
-  const live = { ...notLive, tracing: tracing?.counts ?? notLive.tracing };
-  const answers = createQueries(auditor, path, live, perServiceOf(options));
+  const status = { ...notLive, tracing: tracing?.counts ?? notLive.tracing };
+  const answers = createQueries(auditor, path, status, perServiceOf(options));
   const server = await listenFor(answers, `Replaying ${path} at ${speed}`, options);
   try {
     await replay(auditor, entries, { speed: options.speed, until: null, signal: stop.signal });
     if (!stop.signal.aborted) {
-      const ended = createReport(auditor, {
+      const report = createReport(auditor, {
         kind: 'replay',
         sources: [path],
         namespace: null,
         problems: [],
       });
-      const standing = ended.findings.filter(({ resolvedAt }) => resolvedAt === null);
+      const open = report.findings.filter(({ resolvedAt }) => resolvedAt === null);
       process.stdout.write('\n');
-      printReport({ ...ended, findings: standing }, 'table');
+      printReport({ ...report, findings: open }, 'table');
     }
     if (options.once !== true && !stop.signal.aborted) {
       process.stdout.write('\nThe recording has ended; serving until stopped (Ctrl-C)\n');

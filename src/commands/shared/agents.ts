@@ -1,4 +1,4 @@
-// The agents of a live cluster: who we are to them, and how what they tell comes to the auditor.
+// The scraper of the node agents of a live cluster, with the credentials of the flags.
 
 import { readFileSync } from 'node:fs';
 
@@ -16,7 +16,7 @@ import type { AgentsFlags, ClusterFlags } from './options.ts';
 
 const read = (path: string): string => readFileSync(path, 'utf8');
 
-/** Throws an Error for people where options do not fit together or a file cannot be read. */
+/** Throws an Error for people if flags conflict or a file cannot be read. */
 function credentialsOf(options: AgentsFlags): AgentCredentials {
   const { agents, agentsTokenFile, agentsCa, agentsCert, agentsKey, agentsServerName } = options;
   if ((agentsCert === undefined) !== (agentsKey === undefined)) {
@@ -24,20 +24,20 @@ function credentialsOf(options: AgentsFlags): AgentCredentials {
   }
   const token = agentsTokenFile === undefined ? null : read(agentsTokenFile).trim();
   if (token === '') throw new Error(`${String(agentsTokenFile)}: The token is empty`);
-  const pem = (path: string | undefined): string | null => (path === undefined ? null : read(path));
-  const isPlain = [agentsCa, agentsCert, agentsServerName].every((one) => one === undefined);
+  const pem = (path?: string): string | null => (path === undefined ? null : read(path));
+  const isPlain = [agentsCa, agentsCert, agentsServerName].every((value) => value === undefined);
   if (isPlain) return { token, tls: null };
   const servername = agentsServerName ?? `${agents?.name ?? ''}.${agents?.namespace ?? ''}.svc`;
   const tls = { ca: pem(agentsCa), cert: pem(agentsCert), key: pem(agentsKey), servername };
   return { token, tls };
 }
 
-/** What is asked of the agents' Service, and what comes of it; null: nobody wants to know. */
-export function fleetOf(
+/** Scrapes the agents and delivers their reports to the auditor; `null` without --agents. */
+export function createAgentScraper(
   options: AgentsFlags & ClusterFlags,
   { clock, environment }: Cluster,
   auditor: Auditor,
-  attached: LiveAuditor,
+  live: LiveAuditor,
   onProblem: OnProblem,
 ): Scraper | null {
   const { agents, namespaces, excludeNamespaces, shard } = options;
@@ -56,7 +56,7 @@ export function fleetOf(
       return serviceAuditor && agentsOf(serviceAuditor.audited.get(key)?.record.slices ?? []);
     },
     nodes: () => auditor.store.listers.nodes.keys(),
-    deliver: attached.deliver,
+    deliver: live.deliver,
     onTrouble(node, why) {
       onProblem(problemAt(`Agent of node ${node}`, null, why, {}));
     },

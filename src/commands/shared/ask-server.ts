@@ -1,10 +1,10 @@
-// Asking a server that runs for an explanation, over HTTP: it knows the cluster already, so that
-// the answer comes at once, and cannot know less than it says: what it does not see is unknown.
+// Client of a running server: requests an explanation over HTTP. The server has already listed the
+// cluster, so it answers at once.
 
 import type { ExplainDocument } from '../../output/text/explain.ts';
 
 /** Milliseconds to wait for an answer. */
-const patience = 10_000;
+const timeoutMs = 10_000;
 
 const isDocument = (value: unknown): value is ExplainDocument =>
   typeof value === 'object' &&
@@ -14,7 +14,7 @@ const isDocument = (value: unknown): value is ExplainDocument =>
   'kind' in value &&
   value.kind === 'explain';
 
-/** What the server explains; a text: why there is no explanation, for people. */
+/** The explanation; a text for people if there is none. */
 export async function askServer(
   server: string,
   words: readonly string[],
@@ -27,7 +27,7 @@ export async function askServer(
   if (namespace !== null) url.searchParams.set('namespace', namespace);
   let answer: unknown;
   try {
-    const response = await fetch(url, { signal: AbortSignal.timeout(patience) });
+    const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
     answer = await response.json();
     if (isDocument(answer)) return answer;
     if (typeof answer === 'object' && answer !== null && 'error' in answer) {

@@ -1,5 +1,5 @@
-// What commands say to people: problems and progress on stderr, findings and reports on stdout, and
-// how a report becomes an exit code.
+// The output of commands: problems and progress on stderr, findings and reports on stdout, and the
+// exit code of a report.
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
@@ -11,15 +11,14 @@ import { formatFindingLine, renderReport } from '../../output/text/report.ts';
 import { releaseOf } from '../../shadow/release.ts';
 import type { Format } from './flags.ts';
 
-/** Whether stdout shows colours. */
 export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
 
-/** One line about what went wrong. */
+/** Prints an error as one line on stderr. */
 export function fail(text: string): void {
   process.stderr.write(`endpoint-auditor: ${text}\n`);
 }
 
-/** Problems go to stderr as they are met; the report keeps the first of them. */
+/** Prints problems to stderr, and keeps the first of them for the report. */
 export function problemLog(): { problems: string[]; onProblem: (problem: Problem) => void } {
   const problems: string[] = [];
   return {
@@ -33,7 +32,7 @@ export function problemLog(): { problems: string[]; onProblem: (problem: Problem
   };
 }
 
-/** Says on a terminal how far a long input has been read. */
+/** Shows on a terminal how many entries of a long input were read. */
 export function progress(what: string): { count: (at: number | null) => void; done: () => void } {
   let entries = 0;
   let shown = performance.now() + 1000;
@@ -53,22 +52,22 @@ export function progress(what: string): { count: (at: number | null) => void; do
   };
 }
 
-/** One line on stdout, as it opens or is resolved. */
+/** Prints a finding that opened or was resolved as one line on stdout. */
 export function printFinding(finding: Finding): void {
   process.stdout.write(`${formatFindingLine(finding, colour)}\n`);
 }
 
-/** Columns of the terminal, or as COLUMNS says; null: what is written is not for a screen. */
+/** Columns of the terminal, else COLUMNS; `null` if the output is a pipe or a file. */
 function screenWidth(): number | null {
   if (process.stdout.isTTY) return process.stdout.columns;
   const columns = Number(process.env.COLUMNS ?? '');
   return Number.isSafeInteger(columns) && columns > 0 ? columns : null;
 }
 
-/** Columns into which sentences are broken. */
+/** Columns at which sentences wrap. */
 export const terminalWidth = (): number => screenWidth() ?? 120;
 
-/** A pipe or a file gets all that is wrong, as from kubectl. */
+/** Prints to stdout. A pipe or a file gets whole lines, as from kubectl. */
 export function printReport(report: AuditReport, format: Format): void {
   const text = renderReport(report, format, { colour, width: screenWidth() ?? Infinity });
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
@@ -78,12 +77,12 @@ const isLoud = ({ severity }: Pick<Finding, 'severity'>): boolean => severity !=
 
 export function exitCodeOf(report: AuditReport): 0 | 1 | 2 {
   if (Object.values(report.unknown).some((count) => count > 0)) return 2;
-  // Nothing was judged: a name that is mistyped must not look like a cluster that conforms.
+  // No Service was audited: a mistyped namespace must not look like a cluster that conforms.
   if (report.services === 0 && report.foreign === 0) return 2;
   return report.findings.some(isLoud) ? 1 : 0;
 }
 
-/** A release that is not known is judged as the newest that is, which must be said. */
+/** Warns that an unknown release is audited as the newest known one. */
 export function warnIfReleaseUnknown(auditor: Auditor): void {
   const named = auditor.kubernetes();
   if (named === null || releaseOf(named) !== null) return;

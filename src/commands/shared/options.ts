@@ -1,5 +1,5 @@
-// The options of the commands, each described once: what several commands share, and what tells
-// which cluster is meant.
+// The flags that several commands share, and the options that the auditor makes of them. Each flag
+// is defined once.
 
 import { Command, Option } from 'commander';
 
@@ -27,20 +27,20 @@ import {
   parseSize,
 } from './flags.ts';
 
-/** How the cluster is judged. */
+/** Parameters of the audit. */
 export interface AuditFlags {
   readonly kubernetesVersion?: Release;
   readonly maxEndpointsPerSlice: number;
   readonly settle: number;
 }
 
-/** How a report is printed. */
+/** Form of a report. */
 export interface ReportFlags {
   readonly output: Format;
   readonly namespace?: string;
 }
 
-/** Which live cluster, and what of it. */
+/** A live cluster, and the part of it to audit. */
 export interface ClusterFlags {
   readonly kubeconfig?: string;
   readonly context?: string;
@@ -50,7 +50,7 @@ export interface ClusterFlags {
   readonly endpoints: boolean;
 }
 
-/** The agents of nodes, and who we are to them. */
+/** The node agents, and the credentials for them. */
 export interface AgentsFlags {
   readonly agents?: ReturnType<typeof parseService>;
   readonly agentsTokenFile?: string;
@@ -60,7 +60,7 @@ export interface AgentsFlags {
   readonly agentsServerName?: string;
 }
 
-/** Which Services have series of their own. */
+/** Services with their own series. */
 export interface MetricsFlags {
   readonly 'metrics.perService': PerServiceOptions['mode'];
   readonly 'metrics.maxServices': number;
@@ -97,16 +97,16 @@ export const auditorOptions = (
 
 export function withAuditFlags(command: Command): Command {
   return command
-    .addOption(
-      new Option(
-        '--kubernetes-version <version>',
-        'release of the control plane (default: as the input says, else the newest known)',
-      ).argParser(parseRelease),
+    .option(
+      '--kubernetes-version <version>',
+      'release of the control plane (default: as the input says, else the newest known)',
+      parseRelease,
     )
-    .addOption(
-      new Option('--max-endpoints-per-slice <count>', 'the same flag of kube-controller-manager')
-        .argParser(parseCount)
-        .default(defaultMaxEndpointsPerSlice),
+    .option(
+      '--max-endpoints-per-slice <count>',
+      'the same flag of kube-controller-manager',
+      parseCount,
+      defaultMaxEndpointsPerSlice,
     )
     .addOption(
       new Option('--settle <duration>', 'how long a difference may stand before it is a finding')
@@ -117,11 +117,7 @@ export function withAuditFlags(command: Command): Command {
 
 export function withReportFlags(command: Command): Command {
   return command
-    .addOption(
-      new Option('-o, --output <format>', `one of ${formats.join(', ')}`)
-        .argParser(parseFormat)
-        .default('table'),
-    )
+    .option('-o, --output <format>', `one of ${formats.join(', ')}`, parseFormat, 'table')
     .option('-n, --namespace <name>', 'report this namespace only')
     .addOption(
       new Option('-A, --all-namespaces', 'report every namespace (the default)').conflicts(
@@ -134,32 +130,22 @@ export function withClusterFlags(command: Command): Command {
   return command
     .option('--kubeconfig <file>', 'the kubeconfig file (default: as kubectl finds it)')
     .option('--context <name>', 'the context of it (default: the current one)')
-    .addOption(
-      new Option('--namespaces <names>', 'only these, separated by commas').argParser(parseNames),
-    )
-    .addOption(
-      new Option('--exclude-namespaces <names>', 'all but these, separated by commas').argParser(
-        parseNames,
-      ),
-    )
+    .option('--namespaces <names>', 'only these, separated by commas', parseNames)
+    .option('--exclude-namespaces <names>', 'all but these, separated by commas', parseNames)
     .option('--no-endpoints', 'do not watch Endpoints: only EndpointSlices are judged');
 }
 
 export function withShardFlag(command: Command): Command {
-  return command.addOption(
-    new Option('--shard <i/n>', 'only every n-th Service, the i-th from 0, by a hash').argParser(
-      parseShard,
-    ),
-  );
+  const text = 'only every n-th Service, the i-th from 0, by a hash';
+  return command.option('--shard <i/n>', text, parseShard);
 }
 
 export function withAgentsFlags(command: Command): Command {
   return command
-    .addOption(
-      new Option(
-        '--agents <namespace/name>',
-        'audit the nodes, too: the headless Service of their agents',
-      ).argParser(parseService),
+    .option(
+      '--agents <namespace/name>',
+      'audit the nodes, too: the headless Service of their agents',
+      parseService,
     )
     .option('--agents-token-file <file>', 'the token that the agents ask for')
     .option('--agents-ca <file>', 'who signs the certificates of the agents, PEM')
@@ -171,26 +157,26 @@ export function withAgentsFlags(command: Command): Command {
     );
 }
 
-const ofLive = new Set(
-  withShardFlag(withAgentsFlags(withClusterFlags(new Command()))).options.map((one) =>
-    one.attributeName(),
+const liveFlags = new Set(
+  withShardFlag(withAgentsFlags(withClusterFlags(new Command()))).options.map((option) =>
+    option.attributeName(),
   ),
 );
 
 /**
- * Refuses options that say which live cluster is meant, and those named besides, where `instead` is
- * read: what would change nothing must not look as if it did.
+ * Rejects the flags of a live cluster, and those in `others`, when the command reads `instead`. A
+ * flag without an effect must not look as if it had one.
  */
-export function refuseLive(command: Command, instead: string, besides: readonly string[]): void {
+export function refuseLive(command: Command, instead: string, others: readonly string[]): void {
   for (const option of command.options) {
     const name = option.attributeName();
-    if (!ofLive.has(name) && !besides.includes(name)) continue;
+    if (!liveFlags.has(name) && !others.includes(name)) continue;
     if (command.getOptionValueSource(name) !== 'cli') continue;
     command.error(`error: option '${option.flags}' is of no use with ${instead}`);
   }
 }
 
-/** Which node, who may ask, and how much asking may cost. */
+/** The flags of the node agent. */
 export function withAgentCommandFlags(command: Command): Command {
   return command
     .addOption(
@@ -199,16 +185,13 @@ export function withAgentCommandFlags(command: Command): Command {
         .default({ host: '127.0.0.1', port: 9466 }, '127.0.0.1:9466'),
     )
     .option('--node <name>', 'name of the Node object (default: the name of the host)')
-    .addOption(
-      new Option('--node-ips <addresses>', 'its addresses (default: the first of each family)')
-        .argParser(parseIPs)
-        .default([], ''),
+    .option(
+      '--node-ips <addresses>',
+      'its addresses (default: the first of each family)',
+      parseIPs,
+      [],
     )
-    .addOption(
-      new Option('--pod-cidrs <ranges>', 'the ranges of its pods')
-        .argParser(parseCIDRs)
-        .default([], ''),
-    )
+    .option('--pod-cidrs <ranges>', 'the ranges of its pods', parseCIDRs, [])
     .option('--proxy-config <file>', "kube-proxy's configuration file, to be sent along")
     .addOption(
       new Option('--interval <duration>', 'the least time between two rounds')
@@ -238,9 +221,10 @@ export function withMetricsFlags(command: Command): Command {
         .choices(perServiceModes)
         .default('findings'),
     )
-    .addOption(
-      new Option('--metrics.max-services <count>', 'at most so many Services have them')
-        .argParser(parseCount)
-        .default(1000),
+    .option(
+      '--metrics.max-services <count>',
+      'at most so many Services have them',
+      parseCount,
+      1000,
     );
 }

@@ -1,6 +1,5 @@
-// The rules of nodes as files that the command line names: `--rules NODE=FILE`, as often as there
-// are dumps, and `--proxy-config NODE=FILE`, or one FILE for all nodes, with the
-// KubeProxyConfiguration. Files may be compressed.
+// Files with the rules of nodes: `--rules NODE=FILE`, which can be repeated, and `--proxy-config
+// NODE=FILE`, or one FILE for all nodes, with the KubeProxyConfiguration. Files can be gzipped.
 
 import { readFile } from 'node:fs/promises';
 import { gunzipSync } from 'node:zlib';
@@ -10,13 +9,12 @@ import { parse } from 'yaml';
 import type { GivenRules } from '../../auditor/node-rules.ts';
 import { isSystemError, systemReason } from '../../cluster/decode/problem.ts';
 
-/** A file, and the node that it is of; null: of all. */
+/** A file and its node; `null` for all nodes. */
 export interface NodeFile {
   readonly node: string | null;
   readonly path: string;
 }
 
-/** What the command line says of the rules of nodes. */
 export interface RulesFlags {
   readonly rules?: readonly NodeFile[];
   readonly proxyConfig?: readonly NodeFile[];
@@ -37,7 +35,7 @@ function reasonOf(error: unknown): string {
 
 const empty = 'The file is empty';
 
-/** The text, or why there is none: an empty one tells nothing, not even that there are no rules. */
+/** The text, or why there is none. An empty file does not mean that a node has no rules. */
 async function readRules(path: string): Promise<Pick<GivenRules, 'text' | 'unread'>> {
   try {
     const text = await read(path);
@@ -48,14 +46,12 @@ async function readRules(path: string): Promise<Pick<GivenRules, 'text' | 'unrea
 }
 
 /**
- * Reads the files. Rejects where a configuration cannot be read, or is no YAML; of rules that
- * cannot be read it says so. An empty file beside others of its node is passed over: the programs
- * of a backend that is not in use print nothing.
+ * Reads the files. Rejects if a configuration cannot be read or is not YAML. Rules that cannot be
+ * read are returned with the reason. An empty file is omitted if its node has another file, since
+ * the programs of an unused backend print nothing.
  */
-export async function givenRules({
-  rules = [],
-  proxyConfig = [],
-}: RulesFlags): Promise<GivenRules[]> {
+export async function givenRules(flags: RulesFlags): Promise<GivenRules[]> {
+  const { rules = [], proxyConfig = [] } = flags;
   const configs = new Map<string | null, unknown>();
   for (const { node, path } of proxyConfig) {
     try {
@@ -70,7 +66,6 @@ export async function givenRules({
     const kind = 'given-rules' as const;
     given.push({ kind, node: node ?? '', source: path, ...(await readRules(path)), config });
   }
-  const told = new Set(given.flatMap(({ node, unread }) => (unread === null ? [node] : [])));
-  const isNeeded = ({ node, unread }: GivenRules): boolean => unread !== empty || !told.has(node);
-  return given.filter(isNeeded);
+  const readable = new Set(given.flatMap(({ node, unread }) => (unread === null ? [node] : [])));
+  return given.filter(({ node, unread }) => unread !== empty || !readable.has(node));
 }

@@ -1,4 +1,4 @@
-// Traces of commands that go on: begun where OTEL_* asks for them, and never a reason not to audit.
+// Traces of journeys: OTEL_* variables turn them on. An error of tracing never stops the audit.
 
 import { exemplifyJourney } from '../../audit/measure/exemplar.ts';
 import type { Journey } from '../../audit/measure/journey.ts';
@@ -8,7 +8,7 @@ import type { Tracing } from '../../output/traces/tracing.ts';
 import { startTracing, readTracingSettings } from '../../output/traces/tracing.ts';
 import { fail } from './console.ts';
 
-/** null: no traces are sent; where something is wrong with what asks for them, that is said. */
+/** `null` if no traces are sent. An error in the settings is printed. */
 export async function tracingOf(
   environment: Readonly<Record<string, string | undefined>>,
 ): Promise<Tracing | null> {
@@ -18,7 +18,7 @@ export async function tracingOf(
     if (typeof settings === 'string') throw new Error(settings);
     return await startTracing({ ...settings, version, onTrouble: fail });
   } catch (error) {
-    // That it cannot be loaded, too: what sends traces is a file beside the program.
+    // The SDK is a file beside the program, which may be missing.
     fail(`${error instanceof Error ? error.message : String(error)}; no traces are sent`);
     return null;
   }

@@ -10,7 +10,7 @@ import { describe, expect, test } from 'vitest';
 import type { Entry } from '../../../src/auditor/auditor.ts';
 import { createAuditor } from '../../../src/auditor/auditor.ts';
 import type { LiveAuditor } from '../../../src/auditor/live.ts';
-import { fleetOf } from '../../../src/commands/shared/agents.ts';
+import { createAgentScraper } from '../../../src/commands/shared/agents.ts';
 import type { Cluster } from '../../../src/commands/shared/cluster.ts';
 import type { AgentsFlags, ClusterFlags } from '../../../src/commands/shared/options.ts';
 import { newestRelease } from '../../../src/shadow/release.ts';
@@ -28,13 +28,19 @@ const cluster = {
 } as unknown as Cluster;
 
 function fleetWith(options: Partial<AgentsFlags & ClusterFlags>, deliver: (entry: Entry) => void) {
-  const attached = {
+  const live = {
     deliver: (entry: Entry) => {
       deliver(entry);
       return Promise.resolve();
     },
   } as unknown as LiveAuditor;
-  return fleetOf({ endpoints: true, ...options }, cluster, auditor, attached, () => undefined);
+  return createAgentScraper(
+    { endpoints: true, ...options },
+    cluster,
+    auditor,
+    live,
+    () => undefined,
+  );
 }
 
 const agents = { namespace: 'auditor', name: 'agents' };
@@ -51,11 +57,11 @@ describe('refuses', () => {
   });
 });
 
-test('without a Service of agents nobody is asked', () => {
+test('without a Service of agents no agent is scraped', () => {
   expect(fleetWith({}, () => undefined)).toBeNull();
 });
 
-test('nobody is asked before the cluster is known', async () => {
+test('no agent is scraped before the cluster is known', async () => {
   const entries: Entry[] = [];
   const stop = new AbortController();
   const fleet = fleetWith({ agents }, (entry) => entries.push(entry));

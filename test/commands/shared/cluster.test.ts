@@ -4,15 +4,23 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { afterEach, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { problemText } from '../../../src/cluster/decode/problem.ts';
-import { auditorOf, hasCluster, openCluster } from '../../../src/commands/shared/cluster.ts';
-import { liveCluster, rawSlice } from '../../clusters.ts';
-import { usual } from '../printed.ts';
+import {
+  auditOnce,
+  createLiveAuditor,
+  hasCluster,
+  isSettled,
+  openCluster,
+} from '../../../src/commands/shared/cluster.ts';
+import { virtualClock } from '../../apiserver/clock.ts';
+import { emptySlice, liveCluster, rawSlice } from '../../clusters.ts';
+import { printed, usual } from '../printed.ts';
 
 afterEach(() => {
   vi.unstubAllEnvs();
+  vi.restoreAllMocks();
 });
 
 const nowhere = join(tmpdir(), 'endpoint-auditor-no-such-kubeconfig');
@@ -65,16 +73,45 @@ test('the auditor of a live cluster reports node rules that it cannot read', asy
   const problems: string[] = [];
   const { cluster } = liveCluster(rawSlice);
   const options = { ...usual, settle: 0 };
-  const { auditor, attached } = auditorOf(cluster, options, (problem) => {
+  const { auditor, live } = createLiveAuditor(cluster, options, (problem) => {
     problems.push(problemText(problem));
   });
   const stop = new AbortController();
-  const ended = attached.run(stop.signal);
+  const ended = live.run(stop.signal);
   await expect.poll(() => auditor.serviceAuditor() !== null).toBe(true);
   const rules = { kind: 'given-rules', node: 'node-a', source: 'a.rules', unread: null } as const;
-  await attached.deliver({ ...rules, text: '*nat\n:PREROUTING\n-A', config: null });
+  await live.deliver({ ...rules, text: '*nat\n:PREROUTING\n-A', config: null });
   stop.abort();
   await ended;
   expect(problems.join('\n')).toContain('a.rules');
   expect(problems.join('\n')).toContain('Node node-a');
+});
+
+const ignore = (): undefined => undefined;
+
+describe('an audit of a live cluster', () => {
+  test('ends as soon as the caller has seen enough', async () => {
+    const { cluster } = liveCluster(emptySlice);
+    let calls = 0;
+    const auditor = await auditOnce({ ...usual, settle: 3600 }, cluster, ignore, () => ++calls > 1);
+    expect(auditor?.serviceAuditor()?.audited.has('shop/web')).toBe(true);
+    expect(auditor === null ? null : isSettled(auditor)).toBe(false);
+  });
+
+  test('ends when no difference is left', async () => {
+    const { cluster } = liveCluster();
+    const auditor = await auditOnce(usual, cluster, ignore, isSettled);
+    expect(auditor === null ? null : auditor.nextAt()).toBeNull();
+  });
+
+  test('prints why the cluster cannot be read', async () => {
+    const clock = virtualClock();
+    const { cluster, server } = liveCluster(rawSlice, clock);
+    for (const verb of ['list', 'watch']) server.faults.forbidden.add(`${verb} services`);
+    const { err } = printed();
+    const audited = auditOnce(usual, cluster, ignore, isSettled);
+    await clock.runUntil(clock.now() + 120);
+    expect(await audited).toBeNull();
+    expect(err()).toContain('No Services could be read from https://fake.example');
+  });
 });

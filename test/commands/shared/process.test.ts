@@ -8,9 +8,10 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import {
   growHeapFaster,
   growth,
-  smallBytes,
   keepNewObjectsYoung,
-} from '../../../src/commands/shared/heap-flags.ts';
+  smallBytes,
+  stopSignal,
+} from '../../../src/commands/shared/process.ts';
 
 const root = join(import.meta.dirname, '../../..');
 
@@ -83,4 +84,12 @@ describe('flags of V8', () => {
     expect(known).toMatch(/^ {2}--heap-growing-percent /m);
     expect(known).toMatch(/^ {2}--allocation-site-pretenuring /m);
   });
+});
+
+test.each(['SIGTERM', 'SIGINT'] as const)('%s aborts the stop signal', (signal) => {
+  const before = process.listenerCount(signal);
+  const stop = stopSignal();
+  process.emit(signal);
+  expect(stop.signal.aborted).toBe(true);
+  expect(process.listenerCount(signal)).toBe(before);
 });

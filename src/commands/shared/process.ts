@@ -1,0 +1,60 @@
+// The process of a command that runs until it is stopped: its signals and its heap.
+//
+// The program starts with a small --heap-growing-percent (main.ts), so that garbage stays small
+// beside the live heap. While the first lists arrive, the heap doubles again and again, and each
+// collection would mark everything that arrived. So it may grow faster until it is no longer small
+// or the lists are complete. V8 reads the flag at the end of each collection.
+
+import v8 from 'node:v8';
+
+/** Is aborted by the first SIGINT or SIGTERM. The second signal ends the process as usual. */
+export function stopSignal(): AbortController {
+  const stop = new AbortController();
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  const end = (): void => {
+    for (const signal of signals) process.off(signal, end);
+    stop.abort();
+  };
+  for (const signal of signals) process.on(signal, end);
+  return stop;
+}
+
+/** Growth between two collections in percent: while the heap is small, and afterwards. */
+export const growth = { first: 100, then: 40 } as const;
+
+/** A heap of at least this many bytes is not small. */
+export const smallBytes = 70_000_000;
+
+const intervalMs = 50;
+
+interface Heap {
+  /** Bytes in use. */
+  size(): number;
+  setGrowth(percent: number): void;
+}
+
+const processHeap: Heap = {
+  size: () => v8.getHeapStatistics().used_heap_size,
+  setGrowth(percent) {
+    v8.setFlagsFromString(`--heap-growing-percent=${percent}`);
+  },
+};
+
+/**
+ * Makes V8 allocate all new objects in the young generation. Otherwise V8 learns from the first
+ * lists, which stay in memory, to allocate decoded objects in the old generation (pretenuring).
+ */
+export function keepNewObjectsYoung(): void {
+  v8.setFlagsFromString('--no-allocation-site-pretenuring');
+}
+
+/** Lets the heap grow faster until it is no longer small or `isDone` returns true. */
+export function growHeapFaster(isDone: () => boolean, heap: Heap = processHeap): void {
+  heap.setGrowth(growth.first);
+  const timer = setInterval(() => {
+    if (heap.size() < smallBytes && !isDone()) return;
+    heap.setGrowth(growth.then);
+    clearInterval(timer);
+  }, intervalMs);
+  timer.unref();
+}
