@@ -242,9 +242,9 @@ export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOption
 }
 
 /** What is written for such a Service has no verdict, so the Service itself is counted. */
-function unreadServices({ lost, listers }: ServiceAuditor, within: Within): number {
+function unreadServices({ unreadable, listers }: ServiceAuditor, within: Within): number {
   let count = 0;
-  for (const { resource, namespace, name } of lost.values()) {
+  for (const { resource, namespace, name } of unreadable.values()) {
     if (resource !== 'services' || (namespace !== null && !within({ namespace }))) continue;
     if (!listers.services.has(`${namespace ?? ''}/${name ?? ''}`)) count++;
   }

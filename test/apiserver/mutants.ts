@@ -89,14 +89,14 @@ const mutants: readonly Mutant[] = [
   {
     name: 'time in which nothing is seen counts',
     file: 'src/auditor/auditor.ts',
-    from: 'if (missed || to - from >= staleGrace) settle.delay',
-    to: 'if (from > to) settle.delay',
+    from: 'if (missed || to - from >= staleGrace) findings.delay',
+    to: 'if (from > to) findings.delay',
   },
   {
     name: 'a difference that goes on in another way forgets what nobody saw',
     file: 'src/audit/service/reconcile.ts',
-    from: '(item.since < oldest.since ? item : oldest)',
-    to: '(item.since < oldest.since ? { ...item, unseen: 0 } : oldest)',
+    from: 'item.unseen = first.unseen;',
+    to: 'item.unseen = 0;',
   },
   {
     name: 'no resource is ever stale',

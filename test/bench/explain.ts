@@ -43,11 +43,11 @@ function subjectsOf(auditor: Auditor): Record<string, ExplainTarget> {
   const audited = [...(auditor.serviceAuditor()?.audited.values() ?? [])].map(
     ({ record }) => record,
   );
-  const largest = audited.reduce((a, b) => (b.members.length > a.members.length ? b : a));
+  const largest = audited.reduce((a, b) => (b.members.size > a.members.size ? b : a));
   const nobody = audited.find(
-    (one) => one.service?.selector !== null && one.members.length === 0 && one.service !== null,
+    (one) => one.service?.selector !== null && one.members.size === 0 && one.service !== null,
   );
-  const [member] = largest.members;
+  const [member] = largest.members.keys();
   // Some nodes without rules come before the nodes that report their rules.
   const told = [...(auditor.nodes()?.verdicts.keys() ?? [])];
   const [node] = told.length > 0 ? told : [...auditor.store.listers.nodes.keys()];

@@ -95,7 +95,7 @@ function stateText(record: ServiceState, service: Service, pods: Reason | null):
     return `has no selector: no pod is in it by itself${end}`;
   }
   if (pods === null || pods.mark === 'unknown') return 'cannot be explained without its pods';
-  if (record.members.length === 0) {
+  if (record.members.size === 0) {
     const [closest] = pods.parts;
     const end = closest === undefined ? '' : `; closest: ${closest.text}`;
     return `selects nothing: ${pods.text}${end}`;
@@ -146,12 +146,12 @@ interface PodGroup {
 /** The selected pods in groups, largest first. */
 function groupPods(
   { listers, release }: AuditContext,
-  { members, memberKinds }: ServiceState,
+  { members }: ServiceState,
   service: Service,
 ): PodGroup[] {
   const ids = new Map<unknown, number>();
-  const groups = Map.groupBy(members, (pod, index) => {
-    const kind = memberKinds[index];
+  const groups = Map.groupBy(members.keys(), (pod) => {
+    const kind = members.get(pod);
     const id = ids.get(kind) ?? ids.size;
     ids.set(kind, id);
     return [id, pod.terminal, pod.deleting, pod.ready, pod.ips.length, pod.node === ''].join(' ');
@@ -197,12 +197,12 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
   if (!context.listers.knows('pods')) {
     return reason('unknown', `Pods: ${unknownText['pods-not-known']}`);
   }
-  if (record.members.length === 0) return noPodsReason(context, service);
+  if (record.members.size === 0) return noPodsReason(context, service);
   const groups = groupPods(context, record, service);
   const ready = groups
     .filter(({ state }) => state === 'ready' || state === 'fewer-ports')
     .reduce((sum, { pods }) => sum + pods.length, 0);
-  const text = `it selects ${counted(record.members.length, 'pod')}, ${ready} of them ready`;
+  const text = `it selects ${counted(record.members.size, 'pod')}, ${ready} of them ready`;
   return reason(ready > 0 ? 'yes' : 'no', text, { parts: groups.map(groupReason) });
 }
 

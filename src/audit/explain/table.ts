@@ -99,7 +99,7 @@ function itemsByAddress({ items }: ServiceAudit): Map<string, PendingDifference[
 
 /** Every row: those that differ, then those of selected pods by name, then the others. */
 function placesIn(record: ServiceState, differing: Iterable<string>): Place[] {
-  const pods = [...record.members].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const pods = [...record.members.keys()].sort((a, b) => (a.name < b.name ? -1 : 1));
   const owned = pods.flatMap((pod) => pod.ips.map((ip) => ({ address: canonicalIP(ip), pod })));
   const owners = Map.groupBy(owned, ({ address }) => address);
   const endpoints = (record.endpoints?.subsets ?? []).flatMap(({ addresses }) => addresses);

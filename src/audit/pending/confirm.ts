@@ -109,7 +109,7 @@ interface ConfirmedService {
   readonly service: Service | null;
   readonly endpoints: Endpoints | null;
   readonly slices: readonly EndpointSlice[];
-  readonly members: readonly Pod[];
+  readonly members: ReadonlyMap<Pod, unknown>;
 }
 
 interface Held {
@@ -257,7 +257,7 @@ function newestIn(record: ConfirmedService | undefined, output: Output): string 
   };
   of('endpoints', endpoints === null ? [] : [endpoints]);
   of('endpointslices', slices);
-  of('pods', members);
+  of('pods', members.keys());
   return most;
 }
 
@@ -301,5 +301,5 @@ function isCaughtUp(
     if (!isMatched(slices, own, (key) => listers.slices.get(key))) return false;
   }
   if (!rests('pods') || pods === null) return true;
-  return isMatched(pods, record?.members ?? [], (key) => listers.pods.get(key));
+  return isMatched(pods, [...(record?.members.keys() ?? [])], (key) => listers.pods.get(key));
 }

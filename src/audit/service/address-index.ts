@@ -1,155 +1,151 @@
-// What the Endpoints of a Service list at each address in canonical form: nearly always one entry.
+// What the Endpoints and the slices of a Service list at an address in canonical form.
 //
-// A few addresses are quickly looked through; only of larger objects an index is kept, since what
-// is kept for every address of a cluster is much. A new version mostly has what the one before has
-// but for a few addresses, and the store has made one of what is equal; so the two are walked along
-// together, and what is at the other addresses is not looked at.
+// One address is looked up by a scan of the objects. Work on many addresses builds an index first
+// and drops it afterwards, so that no memory is used per address of the cluster.
 
-import { equalPorts, equalRefs } from '../../model/equality.ts';
+import { equalEndpoints, equalPorts, equalRefs } from '../../model/equality.ts';
 import { canonicalIP, isAt } from '../../model/ip.ts';
-import type { Endpoints } from '../../model/objects.ts';
-import type { SubsetAddress as ListedIn } from '../../shadow/endpoints.ts';
+import type { Endpoint, EndpointAddress, Endpoints, EndpointSlice } from '../../model/objects.ts';
+import type { SubsetAddress } from '../../shadow/endpoints.ts';
 import { repack } from '../../shadow/endpoints.ts';
-import type { Listed, AddressIndex, ServiceState } from './cache.ts';
-import type { ListedAddress } from './compare.ts';
+import type { ServiceState } from './cache.ts';
 
-/** Up to how many addresses are looked through. */
-const few = 256;
-
-function isFew(endpoints: Endpoints | null): boolean {
-  if (endpoints === null) return true;
-  let addresses = 0;
-  for (const subset of endpoints.subsets) addresses += subset.addresses.length;
-  return addresses <= few;
+/** An endpoint and the slice that lists it. */
+export interface SlicedEndpoint {
+  readonly slice: EndpointSlice;
+  readonly endpoint: Endpoint;
 }
 
-const noneListed: readonly ListedAddress[] = [];
-
-const asList = (there: Listed | undefined): readonly ListedAddress[] =>
-  there === undefined ? noneListed : 'ip' in there ? [there] : there;
-
-/** What the Endpoints list at an address; one entry per pod. */
-export function listedAt(record: ServiceState, ip: string): readonly ListedAddress[] {
-  const { endpoints } = record;
-  if (endpoints === null) return noneListed;
-  if (record.listed === null && !isFew(endpoints)) record.listed = listingOf(endpoints);
-  if (record.listed !== null) return asList(record.listed.get(ip));
-  return lookedUp(endpoints, ip);
+/** The entries of a Service at one address. */
+export interface AddressEntries {
+  /** Of the Endpoints, repacked: one per pod and readiness. */
+  readonly listed: readonly EndpointAddress[];
+  /** Of all slices of the Service, in the order of the slices' names. */
+  readonly sliced: readonly SlicedEndpoint[];
 }
 
-/** What is listed at an address, by a look at all of them. */
-function lookedUp(endpoints: Endpoints, ip: string): readonly ListedAddress[] {
-  const there: ListedIn[] = [];
-  for (const [subset, { addresses }] of endpoints.subsets.entries()) {
-    for (const address of addresses) if (isAt(address.ip, ip)) there.push({ address, subset });
+export type AddressIndex = ReadonlyMap<string, AddressEntries>;
+
+const none: readonly never[] = [];
+const noEntries: AddressEntries = { listed: none, sliced: none };
+
+/** What is listed in several places is repacked, as the endpoints controller compares it. */
+const merged = (places: readonly SubsetAddress[]): readonly EndpointAddress[] =>
+  places.length > 1 ? repack(places) : places.map(({ address }) => address);
+
+/** The entries at an address, found by a scan, or in the index if there is one. */
+export function entriesAt(
+  { endpoints, slices }: ServiceState,
+  ip: string,
+  index: AddressIndex | null = null,
+): AddressEntries {
+  if (index !== null) return index.get(ip) ?? noEntries;
+  const places: SubsetAddress[] = [];
+  for (const [subset, { addresses }] of (endpoints?.subsets ?? none).entries()) {
+    for (const address of addresses) if (isAt(address.ip, ip)) places.push({ address, subset });
   }
-  return there.length > 1 ? repack(there) : there.map(({ address }) => address);
-}
-
-/** Takes in a new version of the Endpoints. */
-export function setEndpoints(record: ServiceState, endpoints: Endpoints | null): void {
-  record.endpoints = endpoints;
-  record.roles = null;
-  record.handWritten = null;
-  record.listed = null;
-}
-
-/** Takes in a new version of the Endpoints; returns the addresses at which it differs. */
-export function replaceEndpoints(record: ServiceState, endpoints: Endpoints | null): Set<string> {
-  const changed = changedAddresses(record.endpoints, endpoints);
-  return endpoints === null || changed === null
-    ? replaceAll(record, endpoints)
-    : replaceSome(record, endpoints, changed);
-}
-
-/** Up to how many addresses are looked up one by one. */
-const fewChanged = 8;
-
-/**
- * Addresses outside which two versions have the same entries, in canonical form; null: the versions
- * must be compared as wholes.
- */
-function changedAddresses(before: Endpoints | null, after: Endpoints | null): Set<string> | null {
-  if (before === null || after?.subsets.length !== before.subsets.length) return null;
-  const changed = new Set<string>();
-  for (const [index, { addresses }] of after.subsets.entries()) {
-    const was = before.subsets[index]?.addresses ?? [];
-    let [at, wasAt] = [0, 0];
-    while (at < addresses.length || wasAt < was.length) {
-      const [is, old] = [addresses[at], was[wasAt]];
-      if (is === old) {
-        at++;
-        wasAt++;
-        continue;
+  const sliced: SlicedEndpoint[] = [];
+  for (const slice of slices) {
+    for (const endpoint of slice.endpoints) {
+      for (const address of endpoint.addresses) {
+        if (!isAt(address, ip)) continue;
+        sliced.push({ slice, endpoint });
+        break;
       }
-      // One that came, one that went, or one in the place of another.
-      const came = old !== undefined && addresses[at + 1] === old;
-      const went = !came && is !== undefined && was[wasAt + 1] === is;
-      if (is !== undefined && !went) {
-        changed.add(canonicalIP(is.ip));
-        at++;
-      }
-      if (old !== undefined && !came) {
-        changed.add(canonicalIP(old.ip));
-        wasAt++;
-      }
-      if (changed.size > fewChanged) return null;
     }
   }
+  return { listed: merged(places), sliced };
+}
+
+function append<T>(lists: Map<string, T[]>, key: string, value: T): void {
+  const list = lists.get(key);
+  if (list === undefined) lists.set(key, [value]);
+  else list.push(value);
+}
+
+/** All entries of the Endpoints by address. */
+export function indexEndpoints(
+  endpoints: Endpoints | null,
+): Map<string, readonly EndpointAddress[]> {
+  const places = new Map<string, SubsetAddress[]>();
+  for (const [subset, { addresses }] of (endpoints?.subsets ?? none).entries()) {
+    for (const address of addresses) append(places, canonicalIP(address.ip), { address, subset });
+  }
+  return new Map([...places].map(([ip, all]) => [ip, merged(all)]));
+}
+
+function indexSlices(slices: readonly EndpointSlice[]): Map<string, SlicedEndpoint[]> {
+  const sliced = new Map<string, SlicedEndpoint[]>();
+  for (const slice of slices) {
+    for (const endpoint of slice.endpoints) {
+      const addresses = endpoint.addresses.map(canonicalIP);
+      for (const [at, ip] of addresses.entries()) {
+        if (addresses.indexOf(ip) === at) append(sliced, ip, { slice, endpoint });
+      }
+    }
+  }
+  return sliced;
+}
+
+/** All entries of a Service by address: those of the Endpoints first. */
+export function buildIndex({ endpoints, slices }: ServiceState): AddressIndex {
+  const index = new Map<string, AddressEntries>();
+  const sliced = indexSlices(slices);
+  for (const [ip, listed] of indexEndpoints(endpoints)) {
+    index.set(ip, { listed, sliced: sliced.get(ip) ?? none });
+  }
+  for (const [ip, entries] of sliced) {
+    if (!index.has(ip)) index.set(ip, { listed: none, sliced: entries });
+  }
+  return index;
+}
+
+/** The addresses that a slice lists. */
+export const addressesIn = (slice: EndpointSlice | null): Set<string> =>
+  new Set(slice?.endpoints.flatMap(({ addresses }) => addresses.map(canonicalIP)));
+
+/** The keys at which two maps differ. */
+function changedKeys<T>(
+  before: ReadonlyMap<string, readonly T[]>,
+  after: ReadonlyMap<string, readonly T[]>,
+  isSame: (a: T, b: T) => boolean,
+): Set<string> {
+  const changed = new Set<string>();
+  for (const [key, is] of after) {
+    const was = before.get(key);
+    if (was === undefined || !equalLists(was, is, isSame)) changed.add(key);
+  }
+  for (const key of before.keys()) if (!after.has(key)) changed.add(key);
   return changed;
 }
 
-/** As replaceEndpoints, where only these addresses can differ. */
-function replaceSome(
-  record: ServiceState,
-  endpoints: Endpoints,
-  changed: ReadonlySet<string>,
-): Set<string> {
-  const before = [...changed].map((ip) => [ip, listedAt(record, ip)] as const);
-  const index = record.listed;
-  setEndpoints(record, endpoints);
-  if (!isFew(endpoints)) record.listed = index;
-  const touched = new Set<string>();
-  for (const [ip, was] of before) {
-    const now = lookedUp(endpoints, ip);
-    const [only] = now;
-    if (only === undefined) index?.delete(ip);
-    else index?.set(ip, now.length === 1 ? only : now);
-    if (!isSame(was, now)) touched.add(ip);
-  }
-  return touched;
+function equalLists<T>(a: readonly T[], b: readonly T[], isSame: (a: T, b: T) => boolean): boolean {
+  if (a.length !== b.length) return false;
+  return a.every((value, index) => {
+    const other = b[index];
+    return other !== undefined && isSame(value, other);
+  });
 }
 
-function replaceAll(record: ServiceState, endpoints: Endpoints | null): Set<string> {
-  const before = record.listed ?? listingOf(record.endpoints);
-  const after = listingOf(endpoints);
-  setEndpoints(record, endpoints);
-  if (!isFew(endpoints)) record.listed = after;
-  const touched = new Set<string>();
-  for (const [ip, listed] of after) if (!isSame(before.get(ip), listed)) touched.add(ip);
-  for (const ip of before.keys()) if (!after.has(ip)) touched.add(ip);
-  return touched;
+/** Whether two versions of a slice list the same endpoints in the same order. */
+export const hasSameEndpoints = (a: EndpointSlice, b: EndpointSlice): boolean =>
+  equalLists(a.endpoints, b.endpoints, equalEndpoints);
+
+/** The addresses whose entries differ between two versions of the Endpoints. */
+export const changedInEndpoints = (
+  before: Endpoints | null,
+  after: Endpoints | null,
+): Set<string> => changedKeys(indexEndpoints(before), indexEndpoints(after), isSameAddress);
+
+/** The addresses whose entries differ between two versions of a slice. */
+export function changedInSlice(before: EndpointSlice, after: EndpointSlice): Set<string> {
+  return changedKeys(indexSlices([before]), indexSlices([after]), (a, b) =>
+    equalEndpoints(a.endpoint, b.endpoint),
+  );
 }
 
-/** Looks all addresses up at once, until `foldListed`. */
-export function buildIndex(record: ServiceState): AddressIndex {
-  return (record.listed ??= listingOf(record.endpoints));
-}
-
-export function dropIndex(record: ServiceState): void {
-  if (isFew(record.endpoints)) record.listed = null;
-}
-
-function isSame(before: Listed | undefined, after: Listed): boolean {
-  if (before === after) return true;
-  if (before !== undefined && 'ip' in before && 'ip' in after) return isSameEntry(before, after);
-  const [was, now] = [asList(before), asList(after)];
-  if (was.length !== now.length) return false;
-  return now.every((one, index) => isSameEntry(was[index], one));
-}
-
-function isSameEntry(a: ListedAddress | undefined, b: ListedAddress): boolean {
-  if (a === undefined) return false;
+function isSameAddress(a: EndpointAddress, b: EndpointAddress): boolean {
+  if (a === b) return true;
   return (
     a.ready === b.ready &&
     a.node === b.node &&
@@ -157,33 +153,4 @@ function isSameEntry(a: ListedAddress | undefined, b: ListedAddress): boolean {
     equalRefs(a.target, b.target) &&
     equalPorts(a.ports, b.ports)
   );
-}
-
-function listingOf(endpoints: Endpoints | null): AddressIndex {
-  const listing = new Map<string, Listed>();
-  const subsets = endpoints?.subsets ?? [];
-  const repeated = new Set<string>();
-  for (const { addresses } of subsets) {
-    for (const address of addresses) {
-      const ip = canonicalIP(address.ip);
-      if (listing.has(ip)) repeated.add(ip);
-      else listing.set(ip, address);
-    }
-  }
-  if (repeated.size === 0) return listing;
-  const listings = new Map<string, ListedIn[]>();
-  for (const [subset, { addresses }] of subsets.entries()) {
-    for (const address of addresses) {
-      const ip = canonicalIP(address.ip);
-      if (!repeated.has(ip)) continue;
-      const there = listings.get(ip);
-      if (there === undefined) listings.set(ip, [{ address, subset }]);
-      else there.push({ address, subset });
-    }
-  }
-  for (const [ip, there] of listings) {
-    const entries = repack(there);
-    listing.set(ip, entries.length === 1 && entries[0] !== undefined ? entries[0] : entries);
-  }
-  return listing;
 }

@@ -1,76 +1,62 @@
-// The ledger of a cluster under audit: what was judged of each Service, and since when. It follows
-// a snapshot one change at a time.
+// Audits the Services of a cluster: it follows the listers one change at a time.
 //
-//   change ─► touch.ts: units of the Services it concerns ─► judge (pure)
+//   change ─► cache-update.ts ─► enqueue.ts: work items ─► compare the outputs (pure)
 //                                                               │
-//             standing.ts: differences come and go ◄────────────┘
+//             reconcile.ts: differences appear and end ◄────────┘
 //                 │                     │
 //                 ▼                     ▼
-//             settle.ts: pending ─►    lag samples
+//             pending.ts: pending ─►   lag samples
 //             finding ─► resolved
 //
-// Judging every unit from nothing, as at the beginning, and following every change give the same
-// differences; only history, and with it some causes, is known to the one who followed.
+// A start from nothing and following every change give the same differences. Only the history, and
+// with it some causes, is known to an auditor that followed the changes.
 
 import { canonicalIP } from '../../model/ip.ts';
 import type {
   Change,
   EndpointSlice,
   Key,
-  UnreadableObject,
-  Service,
   Listers,
+  Service,
+  UnreadableObject,
 } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';
-import { hintMode } from '../../shadow/hints.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { PendingFindings } from '../pending/pending.ts';
-import { dropIndex, setEndpoints, buildIndex } from './address-index.ts';
-import type { AuditContext, ServiceState } from './cache.ts';
-import {
-  addPod,
-  addSlice,
-  createServiceState,
-  isEmpty,
-  isWedged,
-  setService,
-  slicesOf,
-  spreadSlices,
-  trimMembers,
-} from './cache.ts';
-import { judgeEndpoints, judgeEndpointsAddress, truncationOf } from './endpoints.ts';
-import { judgeSlice, judgeSliceAddress, judgeSlices } from './endpointslices.ts';
-import type { Records, WorkItem } from './enqueue.ts';
-import { recordsNamed, enqueue, createWorkItem } from './enqueue.ts';
-import { judgeInput, judgeInputAddress, leftBehindAddresses } from './input-checks.ts';
-import { judgeMirrored } from './mirroring.ts';
-import type { ServiceAudit, ConvergenceSample, FindingSink, Evaluation } from './reconcile.ts';
-import { noItems, reconcile, wake } from './reconcile.ts';
+import type { AddressIndex } from './address-index.ts';
+import { buildIndex, entriesAt } from './address-index.ts';
+import { loadCache, updateAffected, updateCache } from './cache-update.ts';
+import type { AuditContext, ServiceCache, ServiceState } from './cache.ts';
+import { createServiceState, isEmpty, isWedged } from './cache.ts';
+import { compareEndpoints, compareEndpointsAddress, truncationOf } from './endpoints.ts';
+import { compareSlice, compareSlices, compareSlicesAddress } from './endpointslices.ts';
+import type { WorkItem } from './enqueue.ts';
+import { createWorkItem, enqueue } from './enqueue.ts';
+import { checkInput, checkInputAddress } from './input-checks.ts';
+import { compareMirrored } from './mirroring.ts';
+import type { ConvergenceSample, Evaluation, FindingSink, ServiceAudit } from './reconcile.ts';
+import { noItems, reconcile, unitAddress, wake } from './reconcile.ts';
 import { isUnknown, isWithin, unknownOutputs } from './verdict.ts';
 
+/** Work that can be interrupted after every step. */
+type Steps = Generator<undefined, void>;
+
 export interface ServiceAuditor {
-  /** Takes in all that the snapshot holds, at the beginning. */
+  /** Starts with all objects of the listers. */
   begin(at: number): void;
-  /**
-   * The same in small steps, between which others may work; until the last the snapshot must not
-   * change.
-   */
-  beginInSteps(at: number): Generator<undefined, void>;
-  /**
-   * Takes in one change, which the snapshot already holds; `late`: it happened before others that
-   * were taken in.
-   */
+  /** The same in small steps, during which the listers must not change. */
+  beginInSteps(at: number): Steps;
+  /** Applies a change that the listers already contain; `late` if newer ones came before it. */
   apply(change: Change, late?: boolean): void;
-  /** Notes that a version of an object could not be read, or that it can be again. */
+  /** Notes that a version of an object cannot be read, or that a later one can. */
   markUnreadable(unreadable: UnreadableObject, at: number): void;
-  markReadable(lost: UnreadableObject, at: number): void;
-  /** The same in small steps, as `beginInSteps`. */
-  markUnreadableInSteps(lost: UnreadableObject, at: number): Generator<undefined, void>;
-  markReadableInSteps(lost: UnreadableObject, at: number): Generator<undefined, void>;
+  markReadable(unreadable: UnreadableObject, at: number): void;
+  markUnreadableInSteps(unreadable: UnreadableObject, at: number): Steps;
+  markReadableInSteps(unreadable: UnreadableObject, at: number): Steps;
   readonly audited: ReadonlyMap<Key, ServiceAudit>;
-  /** What could not be read, each object once. */
-  readonly lost: ReadonlyMap<string, UnreadableObject>;
+  /** The unreadable objects, each once. */
+  readonly unreadable: ReadonlyMap<string, UnreadableObject>;
   readonly listers: Listers;
   readonly settle: PendingFindings;
 }
@@ -78,304 +64,260 @@ export interface ServiceAuditor {
 export interface ServiceAuditorOptions {
   readonly context: AuditContext;
   readonly settle: PendingFindings;
+  /** Receives how long an output took to follow its input. */
   onConvergence?(sample: ConvergenceSample): void;
-  /** What is known of a Service, or of a name without one, may be another now. */
+  /** Called when the audit of a Service may have changed. */
   onChange?(key: Key): void;
-  /** What a change touched has been judged; called for each Service that it touched. */
-  onEvaluated?(touch: WorkItem, change: Change): void;
+  /** Called for each work item of a change after its evaluation. */
+  onEvaluated?(item: WorkItem, change: Change): void;
 }
 
 interface State {
-  readonly context: AuditContext;
-  readonly onTouch: (key: Key) => void;
-  readonly keeping: FindingSink;
-  readonly records: Records;
+  readonly options: ServiceAuditorOptions;
+  readonly sink: FindingSink;
+  readonly cache: ServiceCache;
   readonly audited: Map<Key, ServiceAudit>;
-  /** Services that left addresses behind, by address, and the reverse. */
-  readonly leftBehindAt: Map<string, Set<ServiceState>>;
-  readonly leftBehindOf: Map<ServiceState, string[]>;
-  /** Services with topology-mode Auto. */
-  readonly auto: Set<ServiceState>;
-  /** Services with slices of other managers, by namespace. */
-  readonly foreign: Map<string, Set<ServiceState>>;
-  readonly lost: Map<string, UnreadableObject>;
+  readonly unreadable: Map<string, UnreadableObject>;
 }
 
 export function createServiceAuditor(options: ServiceAuditorOptions): ServiceAuditor {
   const { context, settle } = options;
+  const { release } = context;
   const state: State = {
-    context,
-    onTouch: (key) => options.onChange?.(key),
-    keeping: {
-      settle,
-      release: context.release,
-      onConvergence: (sample) => options.onConvergence?.(sample),
-    },
-    records: {
+    options,
+    sink: { settle, release, onConvergence: (sample) => options.onConvergence?.(sample) },
+    cache: {
       context,
       get: (key) => state.audited.get(key)?.record,
-      getOrCreate: (key) => auditedOf(state, key).record,
-      leftBehindAt: (address) => state.leftBehindAt.get(address) ?? [],
-      auto: () => state.auto,
-      foreignIn: (namespace) => state.foreign.get(namespace) ?? [],
+      getOrCreate: (key, names) => getOrCreate(state, key, names).record,
+      autoHinted: new Set(),
+      foreign: new Set(),
+      leftBehind: new Map(),
     },
     audited: new Map(),
-    leftBehindAt: new Map(),
-    leftBehindOf: new Map(),
-    auto: new Set(),
-    foreign: new Map(),
-    lost: new Map(),
+    unreadable: new Map(),
   };
   return {
     audited: state.audited,
-    lost: state.lost,
+    unreadable: state.unreadable,
     listers: context.listers,
     settle,
-    begin(at) {
-      finish(begin(state, at));
+    begin: (at) => {
+      runToEnd(begin(state, at));
     },
     beginInSteps: (at) => begin(state, at),
-    apply(change, late = false) {
-      settle.advance(change.at);
+    apply: (change, late = false) => {
       const gap = change.gap === true || late;
-      for (const touch of enqueue(state.records, change)) {
-        // Any unit may have been as expected in between.
-        if (change.gap === true) touch.whole = true;
-        evaluate(state, touch, change.at, gap);
-        options.onEvaluated?.(touch, change);
+      updateCache(state.cache, change);
+      for (const item of enqueue(state.cache, change)) {
+        evaluate(state, item, change.at, gap);
+        options.onEvaluated?.(item, change);
       }
     },
-    markUnreadable(lost, at) {
-      finish(lose(state, lost, at));
+    markUnreadable: (unreadable, at) => {
+      runToEnd(markUnreadable(state, unreadable, at));
     },
-    markReadable(lost, at) {
-      finish(regain(state, lost, at));
+    markReadable: (unreadable, at) => {
+      runToEnd(markReadable(state, unreadable, at));
     },
-    markUnreadableInSteps: (lost, at) => lose(state, lost, at),
-    markReadableInSteps: (lost, at) => regain(state, lost, at),
+    markUnreadableInSteps: (unreadable, at) => markUnreadable(state, unreadable, at),
+    markReadableInSteps: (unreadable, at) => markReadable(state, unreadable, at),
   };
 }
 
-/** Work that can be interrupted after every step. */
-type Steps = Generator<undefined, void>;
-
-function finish(steps: Steps): void {
+function runToEnd(steps: Steps): void {
   while (steps.next().done !== true);
 }
 
-function* begin(state: State, at: number): Steps {
-  yield* load(state);
-  for (const of of state.audited.values()) {
-    of.unknown = unknownOutputs(state.context.listers, of.record, state.lost.values());
-    judgeWhole(state, of, { at, touch: createWorkItem(of.record), beginning: true, gap: false });
-    index(state, of.record);
-    state.onTouch(of.record.key);
-    yield;
-  }
-}
-
-function* lose(state: State, lost: UnreadableObject, at: number): Steps {
-  state.lost.set(unreadableKey(lost), lost);
-  yield* judgeLost(state, lost, at);
-}
-
-function* regain(state: State, lost: UnreadableObject, at: number): Steps {
-  if (state.lost.delete(unreadableKey(lost))) yield* judgeLost(state, lost, at);
-}
-
-function auditedOf(state: State, key: Key, service?: Service): ServiceAudit {
+function getOrCreate(
+  state: State,
+  key: Key,
+  names?: Pick<Service, 'namespace' | 'name'>,
+): ServiceAudit {
   const known = state.audited.get(key);
   if (known !== undefined) return known;
-  const record = createServiceState(key, service);
-  const unknown = unknownOutputs(state.context.listers, record, state.lost.values());
-  const made: ServiceAudit = { record, items: noItems, unknown, regime: -1 };
-  state.audited.set(key, made);
-  return made;
+  const record = createServiceState(key, names);
+  const unknown = unknownOf(state, record);
+  const audit: ServiceAudit = { record, items: noItems, unknown, regime: -1 };
+  state.audited.set(key, audit);
+  return audit;
 }
 
-function* load(state: State): Steps {
-  const { context } = state;
-  const { listers } = context;
-  for (const service of listers.services.values()) {
-    // Without its pods at first: going through the pods once is cheaper than once per Service.
-    setService(context, auditedOf(state, service.key, service).record, service, []);
-    yield;
-  }
-  for (const pod of listers.pods.values()) {
-    for (const { key } of listers.servicesSelecting(pod.namespace, pod.labels)) {
-      addPod(context, auditedOf(state, key).record, pod);
-    }
-    yield;
-  }
-  for (const { record } of state.audited.values()) trimMembers(record);
-  for (const endpoints of listers.endpoints.values()) {
-    setEndpoints(auditedOf(state, endpoints.key).record, endpoints);
-    yield;
-  }
-  for (const slice of listers.slices.values()) {
-    for (const record of recordsNamed(state.records, slice)) addSlice(record, slice);
+const unknownOf = ({ options, unreadable }: State, record: ServiceState): ServiceAudit['unknown'] =>
+  unknownOutputs(options.context.listers, record, unreadable.values());
+
+function* begin(state: State, at: number): Steps {
+  yield* loadCache(state.cache);
+  for (const audit of state.audited.values()) {
+    audit.unknown = unknownOf(state, audit.record);
+    evaluateFirst(state, audit, at);
+    updateAffected(state.cache, audit.record);
     yield;
   }
 }
 
-/** So many addresses are looked up; for more, each of which would walk a slice, all are spread. */
-const spreadFrom = 1000;
+function* markUnreadable(state: State, unreadable: UnreadableObject, at: number): Steps {
+  state.unreadable.set(unreadableKey(unreadable), unreadable);
+  yield* updateUnknown(state, unreadable, at);
+}
 
-function evaluate(state: State, touch: WorkItem, at: number, gap: boolean): void {
-  const { record } = touch;
-  const of = auditedOf(state, record.key);
-  const occasion: Evaluation = { at, touch, beginning: false, gap };
-  wake(state.keeping, of, touch.wakes, at);
-  const regime = regimeOf(state, record);
-  // What was touched may be gone, so that the whole Service would not come upon it.
-  const isSpread = touch.addresses.size > spreadFrom;
-  if (isSpread) spreadSlices(state.context.listers, record);
-  for (const address of touch.addresses) judgeAddress(state, of, address, occasion);
-  if (isSpread) record.entries = null;
-  for (const slice of touch.slices) judgeOneSlice(state, of, slice, occasion);
-  touch.whole ||= regime !== of.regime;
-  if (touch.whole) judgeWhole(state, of, occasion);
-  else {
-    if (touch.writes.size > 0) judgeMirror(state, of, occasion);
-    judgeOutputs(state, of, occasion);
+function* markReadable(state: State, unreadable: UnreadableObject, at: number): Steps {
+  const isNews = state.unreadable.delete(unreadableKey(unreadable));
+  if (isNews) yield* updateUnknown(state, unreadable, at);
+}
+
+/** Evaluates the Services again of which outputs became unknown, or known again. */
+function* updateUnknown(state: State, unreadable: UnreadableObject, at: number): Steps {
+  for (const audit of state.audited.values()) {
+    if (!isWithin(unreadable, audit.record)) continue;
+    const before = audit.unknown;
+    audit.unknown = unknownOf(state, audit.record);
+    const isSame =
+      audit.unknown.size === before.size &&
+      [...audit.unknown].every(([output, reason]) => before.get(output) === reason);
+    if (isSame) continue;
+    evaluateFirst(state, audit, at);
+    yield;
   }
-  index(state, record);
-  if (isEmpty(record) && of.items.size === 0) state.audited.delete(record.key);
-  state.onTouch(record.key);
 }
 
-/** What a judge finds, nothing where the output cannot be judged. */
-function judged(of: ServiceAudit, output: Output, judge: () => Difference[]): Difference[] {
-  return isUnknown(of.unknown, output) ? [] : judge();
+/** Evaluates a Service of which no history is known. */
+function evaluateFirst(state: State, audit: ServiceAudit, at: number): void {
+  const item = createWorkItem(audit.record);
+  evaluateWhole(state, audit, { at, item, beginning: true, gap: false });
+  state.options.onChange?.(audit.record.key);
 }
 
-const none: readonly Difference[] = [];
+/** From this number of addresses on, an index is built instead of a scan for each of them. */
+const indexFrom = 10;
 
-function judgeAddress(state: State, of: ServiceAudit, address: string, occasion: Evaluation): void {
-  const { context, keeping } = state;
-  const { record } = of;
-  const judges = (output: Output): boolean => !isUnknown(of.unknown, output);
-  const endpoints = judges('endpoints') ? judgeEndpointsAddress(context, record, address) : none;
-  const slices = judges('endpointslices') ? judgeSliceAddress(context, record, address) : none;
-  const input = judgeInputAddress(context, record, address);
-  if (of.items.size + endpoints.length + slices.length + input.length === 0) return;
-  reconcile(keeping, of, `endpoints ${address}`, endpoints, occasion);
-  reconcile(keeping, of, `endpointslices ${address}`, slices, occasion);
-  reconcile(keeping, of, `input ${address}`, input, occasion);
+function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void {
+  const { record } = item;
+  const audit = getOrCreate(state, record.key);
+  const evaluation: Evaluation = { at, item, beginning: false, gap };
+  wake(state.sink, audit, item.wakes, at);
+  // An affected address may no longer be in the Service, so that a full evaluation would miss it.
+  const index = item.addresses.size < indexFrom ? null : buildIndex(record);
+  for (const address of item.addresses) evaluateAddress(state, audit, address, evaluation, index);
+  for (const slice of item.slices) evaluateSlice(state, audit, slice, evaluation);
+  if (item.whole || regimeOf(state, record) !== audit.regime) {
+    evaluateWhole(state, audit, evaluation);
+  } else {
+    if (item.writes.size > 0) evaluateMirrored(state, audit, evaluation);
+    evaluateOutputs(state, audit, evaluation);
+  }
+  updateAffected(state.cache, record);
+  if (isEmpty(record) && audit.items.size === 0) state.audited.delete(record.key);
+  state.options.onChange?.(record.key);
 }
 
-function judgeOneSlice(
-  { context, keeping }: State,
-  of: ServiceAudit,
-  slice: EndpointSlice,
-  occasion: Evaluation,
+/** The differences of an output; none if it is unknown. */
+const known = (
+  { unknown }: ServiceAudit,
+  output: Output,
+  compare: () => Difference[],
+): Difference[] => (isUnknown(unknown, output) ? [] : compare());
+
+function evaluateAddress(
+  { options: { context }, sink }: State,
+  audit: ServiceAudit,
+  address: string,
+  evaluation: Evaluation,
+  index: AddressIndex | null,
 ): void {
-  const { record } = of;
-  // A slice that went, or names another Service now, leaves no differences behind.
+  const { record } = audit;
+  const entries = entriesAt(record, address, index);
+  const endpoints = known(audit, 'endpoints', () =>
+    compareEndpointsAddress(context, record, address, entries),
+  );
+  const slices = known(audit, 'endpointslices', () =>
+    compareSlicesAddress(context, record, address, entries),
+  );
+  const input = checkInputAddress(context, record, address, entries);
+  reconcile(sink, audit, { kind: 'address', output: 'endpoints', address }, endpoints, evaluation);
+  reconcile(
+    sink,
+    audit,
+    { kind: 'address', output: 'endpointslices', address },
+    slices,
+    evaluation,
+  );
+  reconcile(sink, audit, { kind: 'address', output: 'input', address }, input, evaluation);
+}
+
+function evaluateSlice(
+  { options: { context }, sink }: State,
+  audit: ServiceAudit,
+  slice: EndpointSlice,
+  evaluation: Evaluation,
+): void {
+  const { record } = audit;
+  // A slice that is gone, or names another Service now, has no differences.
   const found = record.slices.includes(slice)
-    ? judged(of, 'endpointslices', () => judgeSlice(context, record, slice))
+    ? known(audit, 'endpointslices', () => compareSlice(context, record, slice))
     : [];
-  reconcile(keeping, of, `slice ${slice.name}`, found, occasion);
+  reconcile(sink, audit, { kind: 'slice', name: slice.name }, found, evaluation);
 }
 
-function judgeMirror({ context, keeping }: State, of: ServiceAudit, occasion: Evaluation): void {
-  const found = judged(of, 'mirrored', () => judgeMirrored(context, of.record));
-  reconcile(keeping, of, 'mirrored', found, occasion);
+function evaluateMirrored(
+  { options: { context }, sink }: State,
+  audit: ServiceAudit,
+  evaluation: Evaluation,
+): void {
+  const found = known(audit, 'mirrored', () => compareMirrored(context, audit.record));
+  reconcile(sink, audit, { kind: 'output', output: 'mirrored' }, found, evaluation);
 }
 
-/** What is true of the outputs altogether; cheap, so that every touch judges it. */
-function judgeOutputs({ context, keeping }: State, of: ServiceAudit, occasion: Evaluation): void {
-  const { record } = of;
-  const endpoints = judged(of, 'endpoints', () => judgeEndpoints(context, record));
-  reconcile(keeping, of, 'endpoints', endpoints, occasion);
-  const slices = judged(of, 'endpointslices', () => judgeSlices(context, record));
-  reconcile(keeping, of, 'endpointslices', slices, occasion);
-  reconcile(keeping, of, 'input', judgeInput(context, record), occasion);
-}
-
-/** What bears on every address of a Service: truncation, wedges, and pods that make syncs fail. */
-function regimeOf({ context }: State, record: ServiceState): number {
-  const truncated = truncationOf(record) !== null;
-  const wedged = isWedged(context.listers, record);
-  const { nodeless, stranded } = record;
-  return (
-    Number(truncated) + 2 * Number(nodeless > 0) + 4 * Number(stranded > 0) + 8 * Number(wedged)
+/** Evaluates the outputs as wholes, which is cheap enough for every work item. */
+function evaluateOutputs(
+  { options: { context }, sink }: State,
+  audit: ServiceAudit,
+  evaluation: Evaluation,
+): void {
+  const { record } = audit;
+  const endpoints = known(audit, 'endpoints', () => compareEndpoints(context, record));
+  reconcile(sink, audit, { kind: 'output', output: 'endpoints' }, endpoints, evaluation);
+  const slices = known(audit, 'endpointslices', () => compareSlices(context, record));
+  reconcile(sink, audit, { kind: 'output', output: 'endpointslices' }, slices, evaluation);
+  reconcile(
+    sink,
+    audit,
+    { kind: 'output', output: 'input' },
+    checkInput(context, record),
+    evaluation,
   );
 }
 
-function judgeWhole(state: State, of: ServiceAudit, occasion: Evaluation): void {
-  const { record } = of;
-  of.regime = regimeOf(state, record);
-  const listed = buildIndex(record);
-  spreadSlices(state.context.listers, record);
-  for (const address of listed.keys()) judgeAddress(state, of, address, occasion);
-  for (const address of unlistedAddresses(of)) judgeAddress(state, of, address, occasion);
-  record.entries = null;
-  dropIndex(record);
-  for (const slice of record.slices) judgeOneSlice(state, of, slice, occasion);
-  judgeMirror(state, of, occasion);
-  judgeOutputs(state, of, occasion);
+/** What affects every address of a Service: truncation, wedges, and pods that make syncs fail. */
+function regimeOf({ options }: State, record: ServiceState): number {
+  const flags = [
+    truncationOf(record) !== null,
+    record.nodeless > 0,
+    record.stranded > 0,
+    isWedged(options.context.listers, record),
+  ];
+  return flags.reduce((sum, flag, bit) => sum + (flag ? 2 ** bit : 0), 0);
 }
 
-/** Addresses besides those that the Endpoints list, at which something stands or must stand. */
-function unlistedAddresses({ record, items }: ServiceAudit): Set<string> {
-  const { listed, entries, members } = record;
-  const addresses = new Set<string>();
-  const add = (address: string): void => {
-    if (listed?.has(address) !== true) addresses.add(address);
-  };
-  for (const ofRole of entries?.values() ?? []) for (const address of ofRole.keys()) add(address);
-  for (const { ips } of members) for (const ip of ips) add(canonicalIP(ip));
-  for (const unit of items.keys()) {
-    const [kind, address] = unit.split(' ');
-    if (address !== undefined && kind !== 'slice') add(address);
+function evaluateWhole(state: State, audit: ServiceAudit, evaluation: Evaluation): void {
+  const { record } = audit;
+  audit.regime = regimeOf(state, record);
+  const index = buildIndex(record);
+  for (const address of allAddresses(audit, index)) {
+    evaluateAddress(state, audit, address, evaluation, index);
+  }
+  for (const slice of record.slices) evaluateSlice(state, audit, slice, evaluation);
+  evaluateMirrored(state, audit, evaluation);
+  evaluateOutputs(state, audit, evaluation);
+}
+
+/** The addresses of entries, of pods and of known differences. */
+function allAddresses({ record, items }: ServiceAudit, index: AddressIndex): Set<string> {
+  const addresses = new Set(index.keys());
+  for (const { ips } of record.members.keys()) for (const ip of ips) addresses.add(canonicalIP(ip));
+  for (const key of items.keys()) {
+    const address = unitAddress(key);
+    if (address !== null) addresses.add(address);
   }
   return addresses;
-}
-
-/** Keeps the indexes by which pods and Nodes find Services that do not select them. */
-function index(state: State, record: ServiceState): void {
-  const { context, auto, leftBehindAt, leftBehindOf } = state;
-  const { service } = record;
-  if (service !== null && hintMode(service, context.release) === 'auto') auto.add(record);
-  else auto.delete(record);
-  indexForeign(state, record);
-  const addresses = [...leftBehindAddresses(context, record).keys()];
-  const before = leftBehindOf.get(record);
-  if (addresses.length === 0 && before === undefined) return;
-  for (const address of before ?? []) {
-    const there = leftBehindAt.get(address);
-    there?.delete(record);
-    if (there?.size === 0) leftBehindAt.delete(address);
-  }
-  leftBehindOf.delete(record);
-  if (addresses.length > 0) leftBehindOf.set(record, addresses);
-  for (const address of addresses) {
-    leftBehindAt.set(address, (leftBehindAt.get(address) ?? new Set()).add(record));
-  }
-}
-
-function indexForeign({ context, foreign }: State, record: ServiceState): void {
-  const { namespace } = record;
-  const there = foreign.get(namespace);
-  const isForeign = slicesOf(context.listers, record, 'foreign').length > 0;
-  if (isForeign) foreign.set(namespace, (there ?? new Set()).add(record));
-  else if (there?.delete(record) === true && there.size === 0) foreign.delete(namespace);
-}
-
-/** Judges anew the Services of which something became unknown, or known again. */
-function* judgeLost(state: State, lost: UnreadableObject, at: number): Steps {
-  for (const of of state.audited.values()) {
-    const { record } = of;
-    if (!isWithin(lost, record)) continue;
-    const unknown = unknownOutputs(state.context.listers, record, state.lost.values());
-    const same =
-      unknown.size === of.unknown.size &&
-      [...unknown].every(([output, reason]) => of.unknown.get(output) === reason);
-    of.unknown = unknown;
-    if (same) continue;
-    judgeWhole(state, of, { at, touch: createWorkItem(record), beginning: true, gap: false });
-    state.onTouch(record.key);
-    yield;
-  }
 }

@@ -1,14 +1,10 @@
-// Judges the output of the endpointslice controller: each address over all slices of a Service,
-// each slice as a whole, and what must be true of them together (placeholder, hints by
-// topology-mode). What must be there is the business of shadow/endpointslice.ts and
-// shadow/hints.ts.
+// Compares the output of the endpointslice controller: each address over all slices of a Service,
+// each slice as a whole, and all slices together (placeholder, hints by topology-mode).
+// shadow/endpointslice.ts and shadow/hints.ts compute what is expected.
 //
-// A slice counts for its Service by its service-name label, as nodes take it. Packing is no
-// difference; a duplicate with equal conditions or a surplus empty slice is one that nobody
-// suffers.
+// A slice belongs to the Service of its service-name label, as for nodes. Packing is no difference.
 
-import { isAt } from '../../model/ip.ts';
-import type { AddressType, EndpointSlice, Labels } from '../../model/objects.ts';
+import type { AddressType, EndpointSlice, Labels, Service } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import {
   addressTypesOf,
@@ -19,39 +15,26 @@ import {
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
+import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
-import { isMember, isWedged, nodeOf, podsInOrder, roleOf, slicesAt, slicesOf } from './cache.ts';
-import type { Leftover, SlicedEndpoint } from './compare.ts';
+import { isWedged, membersAt, nodeOf, roleOf, rolesOf, slicesOf } from './cache.ts';
+import type { Leftover } from './compare.ts';
 import { compareEndpoint, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
 
-const noEntries: readonly SlicedEndpoint[] = [];
-
-/** The entries at an address in slices of one role, in the order of the slices' names. */
-export function entriesAt(
-  context: AuditContext,
+/** The entries at an address in slices of one role. */
+export function entriesInRole(
+  { listers }: AuditContext,
   record: ServiceState,
-  address: string,
+  { sliced }: AddressEntries,
   role: Role,
 ): readonly SlicedEndpoint[] {
-  if (record.entries !== null) return record.entries.get(role)?.get(address) ?? noEntries;
-  const ofRole = slicesOf(context.listers, record, role);
-  if (ofRole.length === 0) return noEntries;
-  const entries: SlicedEndpoint[] = [];
-  for (const slice of slicesAt(record, address)) {
-    if (!ofRole.includes(slice)) continue;
-    for (const endpoint of slice.endpoints) {
-      for (const one of endpoint.addresses) {
-        if (!isAt(one, address)) continue;
-        entries.push({ slice, endpoint });
-        break;
-      }
-    }
-  }
-  return entries;
+  if (sliced.length === 0) return sliced;
+  const roles = rolesOf(listers, record);
+  return sliced.filter(({ slice }) => roles.get(slice) === role);
 }
 
-/** Names what keeps the controller from putting any slice of the Service right. */
+/** Adds what keeps the controller from writing any slice of the Service. */
 function withHindrance(
   { listers }: AuditContext,
   record: ServiceState,
@@ -66,40 +49,37 @@ function withHindrance(
 }
 
 /** One address over all slices of the controller. */
-export function judgeSliceAddress(
+export function compareSlicesAddress(
   context: AuditContext,
   record: ServiceState,
   address: string,
+  entries: AddressEntries,
 ): Difference[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
   const { listers, release } = context;
-  const expected = [];
-  for (const pod of podsInOrder(listers, address)) {
-    if (!isMember(record, pod)) continue;
-    for (const endpoint of expectedEndpoints(service, pod, nodeOf(listers, pod), release)) {
-      if (endpoint.addresses.includes(address)) expected.push(endpoint);
-    }
-  }
-  const actual = entriesAt(context, record, address, 'controller');
+  const expected = membersAt(listers, record, address).flatMap((pod) =>
+    expectedEndpoints(service, pod, nodeOf(listers, pod), release).filter(({ addresses }) =>
+      addresses.includes(address),
+    ),
+  );
   const found = compareEndpoint(
     `EndpointSlices of Service ${record.key}`,
     expected,
-    actual,
+    entriesInRole(context, record, entries, 'controller'),
     hintMode(service, release),
     release,
-    (entry) => leftover(context, record, address, entry),
+    (entry) => leftoverAt(context, record, address, entry),
   );
-  if (found.length === 0) return found;
-  // For a Service that is being deleted no slices are made, so what has no room stays out.
+  // The controller adds no endpoints for a Service that is being deleted.
   const left = service.deleting
     ? found.filter(({ code }) => code !== 'slice-endpoint-missing')
     : found;
   return withHindrance(context, record, left);
 }
 
-/** Why an endpoint may stand that no selected pod is to have. */
-function leftover(
+/** Why an endpoint without a selected pod may still exist. */
+function leftoverAt(
   context: AuditContext,
   record: ServiceState,
   address: string,
@@ -107,82 +87,64 @@ function leftover(
 ): Leftover {
   const pod = referredPod(context, record, address, endpoint.target);
   if (pod?.terminal === true) {
-    // A terminal pod that is not ready gets no traffic, however long it stays listed.
+    // A terminal pod that is not ready gets no traffic.
     return { cause: 'pod-phase-unnoticed', severity: endpoint.ready === false ? 'info' : null };
   }
-  const nodeGone = pod !== null && nodeOf(context.listers, pod) === null;
-  return {
-    cause: nodeGone ? 'node-change-unnoticed' : null,
-    severity: nodeGone ? 'warning' : null,
-  };
+  const isNodeGone = pod !== null && nodeOf(context.listers, pod) === null;
+  return isNodeGone
+    ? { cause: 'node-change-unnoticed', severity: 'warning' }
+    : { cause: null, severity: null };
 }
 
 /** One slice as a whole. */
-export function judgeSlice(
+export function compareSlice(
   context: AuditContext,
   record: ServiceState,
   slice: EndpointSlice,
 ): Difference[] {
   const { service } = record;
   const role = roleOf(context.listers, record, slice);
+  const object = sliceObject(slice);
   if (service === null) {
     if (role !== 'controller') return [];
     // The garbage collector follows owners, and the controller writes no slice without one.
     const cause = slice.owners.length === 0 ? 'hand-edited' : null;
-    const object = sliceObject(slice);
     return [difference('slice-orphaned', object, 'metadata', null, slice.name, { cause })];
   }
-  if (!isSelected(service) || (role !== 'controller' && role !== 'strayed')) return [];
+  if (!isSelected(service) || (role !== 'controller' && role !== 'unmanaged')) return [];
   const found: Difference[] = [];
-  const labels = compareLabels(
-    'slice-labels-different',
-    sliceObject(slice),
-    expectedSliceLabels(service),
-    slice.labels,
-  );
+  const want = expectedSliceLabels(service);
+  const labels = compareLabels('slice-labels-different', object, want, slice.labels);
   if (labels !== null) {
-    const kept =
-      isPlaceholder(slice) && isEmptyLabelKept(expectedSliceLabels(service), slice.labels);
-    found.push(kept ? { ...labels, cause: 'placeholder-taken-over' } : labels);
+    const isKept = isPlaceholder(slice) && differOnlyEmpty(want, slice.labels);
+    found.push(isKept ? { ...labels, cause: 'placeholder-taken-over' } : labels);
   }
-  if (role === 'controller') found.push(...judgeShape(context, record, slice));
+  if (role === 'controller') found.push(...compareShape(context, service, slice));
   return withHindrance(context, record, found);
 }
 
-/** The form in which the controller keeps a Service without endpoints. */
+/** Whether a slice has the form in which the controller keeps a Service without endpoints. */
 const isPlaceholder = (slice: EndpointSlice): boolean =>
   slice.endpoints.length === 0 && slice.portMap === '';
 
-/** Whether label maps differ only by labels of empty value, which placeholders are not told by. */
-function isEmptyLabelKept(want: Labels, got: Labels): boolean {
-  return differingKeys(want, got).every(
-    (key) => (want[key] ?? '') === '' && (got[key] ?? '') === '',
-  );
-}
+/** Whether label maps differ only in empty values, which upstream ignores in placeholders. */
+const differOnlyEmpty = (want: Labels, got: Labels): boolean =>
+  differingKeys(want, got).every((key) => (want[key] ?? '') === '' && (got[key] ?? '') === '');
 
-function judgeShape(
-  context: AuditContext,
-  record: ServiceState,
-  slice: EndpointSlice,
-): Difference[] {
-  const { service } = record;
-  if (service === null) return [];
+/** The owner, the address type and the size of a slice. */
+function compareShape(context: AuditContext, service: Service, slice: EndpointSlice): Difference[] {
   const object = sliceObject(slice);
   const found: Difference[] = [];
   if (service.uid !== '' && !isOwnedBy(slice, service)) {
     const owners = slice.owners.map(({ kind, name, uid }) => `${kind} ${name} (uid ${uid})`);
+    const want = `Service ${service.name} (uid ${service.uid})`;
+    const got = owners.length === 0 ? 'none' : owners.join(', ');
+    const field = 'metadata.ownerReferences';
     found.push(
-      difference(
-        'slice-owner-different',
-        object,
-        'metadata.ownerReferences',
-        `Service ${service.name} (uid ${service.uid})`,
-        owners.length === 0 ? 'none' : owners.join(', '),
-        {
-          cause: isPlaceholder(slice) ? 'placeholder-taken-over' : null,
-          likelyCause: owners.length === 0 ? 'hand-edited' : null,
-        },
-      ),
+      difference('slice-owner-different', object, field, want, got, {
+        cause: isPlaceholder(slice) ? 'placeholder-taken-over' : null,
+        likelyCause: owners.length === 0 ? 'hand-edited' : null,
+      }),
     );
   }
   const types = addressTypesOf(service);
@@ -198,61 +160,54 @@ function judgeShape(
   return found;
 }
 
-/** What must be true of the slices together. */
-export function judgeSlices(context: AuditContext, record: ServiceState): Difference[] {
+/** All slices of the controller together. */
+export function compareSlices(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
-  const found: Difference[] = [];
-  for (const type of addressTypesOf(service)) {
-    const slices = slicesOf(context.listers, record, 'controller').filter(
-      ({ addressType }) => addressType === type,
-    );
-    const isAuto = hintMode(service, context.release) === 'auto';
-    const empty = !record.kinds.some(({ types }) => types.includes(type));
-    if (slices.length === 0 && empty && !service.deleting) {
-      found.push(
-        difference(
-          'slice-placeholder-missing',
-          `EndpointSlices of Service ${record.key}`,
-          'addressType',
-          `an empty slice of address type ${type}`,
-          null,
-          { subject: type },
-        ),
-      );
-    }
-    found.push(...judgeEmpty(slices));
-    if (isAuto) {
-      found.push(...judgeAutoHints(context, record, type, slices));
-    }
-  }
+  const isAuto = hintMode(service, context.release) === 'auto';
+  const all = slicesOf(context.listers, record, 'controller');
+  const found = addressTypesOf(service).flatMap((type) => {
+    const slices = all.filter(({ addressType }) => addressType === type);
+    const hasNone = slices.length === 0 && !record.kinds.some(({ types }) => types.includes(type));
+    return [
+      ...(hasNone && !service.deleting ? [missingPlaceholder(record, type)] : []),
+      ...surplusEmpty(slices),
+      ...(isAuto ? compareAutoHints(context, record, type, slices) : []),
+    ];
+  });
   return withHindrance(context, record, found);
 }
 
-/** Empty slices beside others; one that stands alone is the placeholder. */
-function judgeEmpty(slices: readonly EndpointSlice[]): Difference[] {
+function missingPlaceholder({ key }: ServiceState, type: AddressType): Difference {
+  const object = `EndpointSlices of Service ${key}`;
+  const want = `an empty slice of address type ${type}`;
+  const more = { subject: type };
+  return difference('slice-placeholder-missing', object, 'addressType', want, null, more);
+}
+
+/** Empty slices next to others; a single one is the placeholder. */
+function surplusEmpty(slices: readonly EndpointSlice[]): Difference[] {
   if (slices.length < 2) return [];
   const empty = slices.filter(({ endpoints }) => endpoints.length === 0);
-  // All but one of them are too many where there is nothing else.
   const surplus = empty.length === slices.length ? empty.slice(1) : empty;
-  return surplus.map((slice) =>
-    difference('slice-surplus-empty', sliceObject(slice), 'endpoints', null, 'no endpoints', {
-      subject: slice.name,
-    }),
-  );
+  return surplus.map((slice) => {
+    const more = { subject: slice.name };
+    const object = sliceObject(slice);
+    return difference('slice-surplus-empty', object, 'endpoints', null, 'no endpoints', more);
+  });
 }
 
 interface HintCounts {
   readonly without: string[];
   readonly zones: Set<string>;
-  /** Those of `without` that are hinted to Nodes. */
+  /** Those of `without` that have hints for Nodes. */
   readonly toNodes: string[];
   ready: number;
-  /** Ready endpoints without a zone, one of which is enough to have no hints. */
+  /** Ready endpoints without a zone: a single one prevents all hints. */
   zoneless: number;
 }
 
-/** Ready endpoints without a hint by address, and the zones that the others are hinted to. */
+/** Counts ready endpoints with and without hints, and collects the zones of the hints. */
 export function countHints(slices: Iterable<EndpointSlice>): HintCounts {
   const counts: HintCounts = { without: [], zones: new Set(), toNodes: [], ready: 0, zoneless: 0 };
   for (const slice of slices) {
@@ -270,37 +225,38 @@ export function countHints(slices: Iterable<EndpointSlice>): HintCounts {
 }
 
 /**
- * All ready endpoints of an address type have a hint, or none has. Hints for Nodes beside those
- * for zones are not seen upstream, so they stay; alone they count as none and do not.
+ * Either all ready endpoints of an address type have a hint, or none has. Upstream ignores hints
+ * for Nodes next to those for zones, but removes them if they are alone.
  */
-function judgeAutoHints(
-  context: AuditContext,
+function compareAutoHints(
+  { listers }: AuditContext,
   record: ServiceState,
   type: AddressType,
   slices: readonly EndpointSlice[],
 ): Difference[] {
   const { without, zones, toNodes, ready } = countHints(slices);
   if (zones.size === 0 && toNodes.length === 0) return [];
-  const object = slices.length === 1 && slices[0] ? sliceObject(slices[0]) : `${type} slices`;
-  const where = slices.length === 1 ? object : `EndpointSlices of Service ${record.key}`;
-  const say = (field: string, want: string, got: string): Difference =>
-    difference('slice-hints-different', where, field, want, got, { subject: `${type} ${field}` });
+  const [only] = slices.length === 1 ? slices : [];
+  const object = only ? sliceObject(only) : `EndpointSlices of Service ${record.key}`;
+  const differ = (field: string, want: string, got: string): Difference[] => {
+    const more = { subject: `${type} ${field}` };
+    const texts = [`${type}: ${want}`, `${type}: ${got}`] as const;
+    return [difference('slice-hints-different', object, field, ...texts, more)];
+  };
   if (toNodes.length > 0) {
-    const got = `${type}: hints for Nodes alone at ${toNodes.slice(0, 100).join(', ')}`;
-    return [say('endpoints.hints.forNodes', `${type}: hints for zones, or none`, got)];
+    const got = `hints for Nodes alone at ${toNodes.slice(0, 100).join(', ')}`;
+    return differ('endpoints.hints.forNodes', 'hints for zones, or none', got);
   }
   if (without.length > 0) {
-    const got = `${type}: no hint at ${without.slice(0, 100).join(', ')}`;
-    return [say('endpoints.hints', `${type}: a hint at all ready endpoints or at none`, got)];
+    const got = `no hint at ${without.slice(0, 100).join(', ')}`;
+    return differ('endpoints.hints', 'a hint at all ready endpoints or at none', got);
   }
-  const { listers } = context;
-  const never = [...zones].filter((zone) => listers.knows('nodes') && !listers.zonesSeen.has(zone));
+  if (!listers.knows('nodes')) return [];
+  const never = [...zones].filter((zone) => !listers.zonesSeen.has(zone));
   if (never.length > 0) {
-    const got = `${type}: ${never.join(', ')}`;
-    return [say('endpoints.hints.forZones', `${type}: zones that Nodes have`, got)];
+    return differ('endpoints.hints.forZones', 'zones that Nodes have', never.join(', '));
   }
-  const reason = listers.knows('nodes') ? whyNoHints(listers.zoneCapacity, ready) : null;
+  const reason = whyNoHints(listers.zoneCapacity, ready);
   if (reason === null) return [];
-  const got = `${type}: hints for ${[...zones].join(', ')}`;
-  return [say('endpoints.hints', `${type}: no hints: ${reason}`, got)];
+  return differ('endpoints.hints', `no hints: ${reason}`, `hints for ${[...zones].join(', ')}`);
 }

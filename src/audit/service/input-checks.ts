@@ -1,152 +1,151 @@
-// Cross checks of the input itself: troubles that no controller can put right, because it does what
-// it must with what users and other managers wrote. They are findings of the output `input`, apart
-// from the verdicts on what the controllers wrote.
+// Checks the input itself: faults that no controller can fix, because the controllers must follow
+// what users and other managers wrote. Its findings have the output `input`.
 
 import { isOfUid } from '../../model/equality.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { EndpointSlice, Pod, Listers } from '../../model/objects.ts';
+import type { Endpoints, EndpointSlice, Listers, Pod, Service } from '../../model/objects.ts';
 import { endpointsCapacity, isSelected } from '../../shadow/endpoints.ts';
 import { addressTypesOf } from '../../shadow/endpointslice.ts';
 import { hintMode, whyNoHints } from '../../shadow/hints.ts';
 import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import { objectBytesLimit } from '../measure/size.ts';
+import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import { isMember, isWrittenByController, roleOf, slicesOf } from './cache.ts';
-import type { SlicedEndpoint } from './compare.ts';
 import { isReady, sliceObject } from './compare.ts';
 import { truncationOf } from './endpoints.ts';
-import { countHints, entriesAt } from './endpointslices.ts';
+import { countHints, entriesInRole } from './endpointslices.ts';
 
-/** Bytes of an object that comes near what the API server accepts. */
+/** The size in bytes from which an object is close to the limit of the API server. */
 const nearLimit = 0.8 * objectBytesLimit;
 
-/** What is left of a selector that is gone: the controllers' own slices and Endpoints. */
-const leftBehind = (context: AuditContext, record: ServiceState): readonly EndpointSlice[] =>
-  slicesOf(context.listers, record, 'controller');
+/** The controller's Endpoints for a selector that is gone; `null` if there are none. */
+function endpointsLeftBehind({ service, endpoints }: ServiceState): Endpoints | null {
+  if (service === null || isSelected(service) || endpoints === null) return null;
+  return isWrittenByController(endpoints) ? endpoints : null;
+}
 
-/** The addresses that were left behind, each with the uids of the pods it stood for. */
+/** The controller's slices for a selector that is gone. */
+function slicesLeftBehind(
+  { listers }: AuditContext,
+  record: ServiceState,
+): readonly EndpointSlice[] {
+  const { service } = record;
+  if (service === null || isSelected(service)) return [];
+  return slicesOf(listers, record, 'controller');
+}
+
+/** The addresses in outputs for a selector that is gone, with the uids of their target pods. */
 export function leftBehindAddresses(
   context: AuditContext,
   record: ServiceState,
 ): Map<string, Set<string>> {
-  const { service, endpoints } = record;
   const addresses = new Map<string, Set<string>>();
-  if (service === null || isSelected(service)) return addresses;
   const add = (address: string, uid: string | undefined): void => {
-    addresses.set(address, (addresses.get(address) ?? new Set()).add(uid ?? ''));
+    const ip = canonicalIP(address);
+    addresses.set(ip, (addresses.get(ip) ?? new Set()).add(uid ?? ''));
   };
-  for (const slice of leftBehind(context, record)) {
-    for (const endpoint of slice.endpoints) {
-      for (const ip of endpoint.addresses) add(canonicalIP(ip), endpoint.target?.uid);
-    }
+  for (const { endpoints } of slicesLeftBehind(context, record)) {
+    for (const { addresses: ips, target } of endpoints) for (const ip of ips) add(ip, target?.uid);
   }
-  if (endpoints !== null && isWrittenByController(endpoints)) {
-    for (const { addresses } of endpoints.subsets) {
-      for (const { ip, target } of addresses) add(canonicalIP(ip), target?.uid);
-    }
+  for (const { addresses: listed } of endpointsLeftBehind(record)?.subsets ?? []) {
+    for (const { ip, target } of listed) add(ip, target?.uid);
   }
   return addresses;
 }
 
-const isLiving = (pod: Pod): boolean => !pod.terminal && !pod.deleting;
+const isAlive = (pod: Pod): boolean => !pod.terminal && !pod.deleting;
 
-function judgeLeftBehind(context: AuditContext, record: ServiceState): Difference[] {
-  const { service, endpoints } = record;
-  if (service === null || isSelected(service)) return [];
-  const names = leftBehind(context, record).map(sliceObject);
-  if (endpoints !== null && isWrittenByController(endpoints)) {
-    names.unshift(`Endpoints ${endpoints.key}`);
-  }
+function checkLeftBehind(context: AuditContext, record: ServiceState): Difference[] {
+  const { listers } = context;
+  const endpoints = endpointsLeftBehind(record);
+  const names = [
+    ...(endpoints === null ? [] : [`Endpoints ${endpoints.key}`]),
+    ...slicesLeftBehind(context, record).map(sliceObject),
+  ];
   if (names.length === 0) return [];
   const object = `Service ${record.key}`;
-  const dead: string[] = [];
-  for (const [ip, uids] of leftBehindAddresses(context, record)) {
-    // A living pod of another uid makes it worse: traffic goes to somebody else.
-    const lives = context.listers
-      .podsAt(ip)
-      .some((pod) => isLiving(pod) && (pod.uid === '' || uids.has(pod.uid)));
-    if (!lives) dead.push(ip);
-  }
   const found = [difference('left-behind', object, 'spec.selector', null, names.join(', '))];
-  // Nodes program nothing for an ExternalName Service, so nothing goes to its dead addresses.
-  if (dead.length > 0 && service.type !== 'ExternalName' && context.listers.knows('pods')) {
+  // A running pod of another uid is no excuse: it gets traffic that is not meant for it.
+  const dead = [...leftBehindAddresses(context, record)].flatMap(([ip, uids]) => {
+    const isTarget = (pod: Pod): boolean => isAlive(pod) && (pod.uid === '' || uids.has(pod.uid));
+    return listers.podsAt(ip).some(isTarget) ? [] : [ip];
+  });
+  // Nodes program nothing for an ExternalName Service, so its dead addresses get no traffic.
+  const isProgrammed = record.service?.type !== 'ExternalName';
+  if (dead.length > 0 && isProgrammed && listers.knows('pods')) {
     const text = `${names.join(', ')}: ${dead.sort().slice(0, 100).join(', ')}`;
     found.push(difference('left-behind-dead', object, 'spec.selector', null, text));
   }
   return found;
 }
 
-function judgeSizes(context: AuditContext, record: ServiceState): Difference[] {
-  const near: [object: string, bytes: number][] = [];
-  for (const slice of record.slices) {
-    const bytes = slice.bytes ?? 0;
-    if (bytes <= nearLimit || roleOf(context.listers, record, slice) === null) continue;
-    near.push([sliceObject(slice), bytes]);
-  }
-  const { endpoints } = record;
-  const bytes = endpoints?.bytes ?? 0;
-  if (bytes > nearLimit) near.push([`Endpoints ${record.key}`, bytes]);
+function checkSizes({ listers }: AuditContext, record: ServiceState): Difference[] {
+  const { endpoints, slices } = record;
+  const sizes: [object: string, bytes: number][] = [
+    ...slices
+      .filter((slice) => roleOf(listers, record, slice) !== null)
+      .map((slice): [string, number] => [sliceObject(slice), slice.bytes ?? 0]),
+    [`Endpoints ${record.key}`, endpoints?.bytes ?? 0],
+  ];
   const most = `at most ${String(objectBytesLimit)} bytes`;
-  return near.map(([object, bytes]) =>
-    difference('object-near-size-limit', object, 'bytes', most, `${String(bytes)} bytes`, {
-      subject: object,
-    }),
-  );
+  return sizes
+    .filter(([, bytes]) => bytes > nearLimit)
+    .map(([object, bytes]) => {
+      const more = { subject: object };
+      const got = `${String(bytes)} bytes`;
+      return difference('object-near-size-limit', object, 'bytes', most, got, more);
+    });
 }
 
-function judgeHintsAbsent(context: AuditContext, record: ServiceState): Difference[] {
-  const { service } = record;
-  const { listers, release } = context;
-  if (service === null || hintMode(service, release) !== 'auto') return [];
-  const found: Difference[] = [];
-  for (const type of addressTypesOf(service)) {
-    const slices = slicesOf(listers, record, 'controller').filter(
-      ({ addressType }) => addressType === type,
-    );
+function checkHints(
+  { listers, release }: AuditContext,
+  record: ServiceState,
+  service: Service,
+): Difference[] {
+  if (hintMode(service, release) !== 'auto') return [];
+  const all = slicesOf(listers, record, 'controller');
+  return addressTypesOf(service).flatMap((type) => {
+    const slices = all.filter(({ addressType }) => addressType === type);
     const { zones, toNodes, ready, zoneless } = countHints(slices);
-    // Hints of another kind are told of where the slices are judged.
-    if (zones.size > 0 || toNodes.length > 0 || ready === 0) continue;
+    // endpointslices.ts compares hints of another kind.
+    if (zones.size > 0 || toNodes.length > 0 || ready === 0) return [];
     const reason = !listers.knows('nodes')
       ? 'Nodes are not known'
       : zoneless > 0
         ? `${String(zoneless)} ready endpoints do not have a zone`
         : whyNoHints(listers.zoneCapacity, ready);
-    found.push(
-      difference(
-        'hints-absent',
-        `Service ${record.key}`,
-        'metadata.annotations service.kubernetes.io/topology-mode',
-        `${type}: a hint at each of ${String(ready)} ready endpoints`,
-        `${type}: none: ${reason ?? 'the input shows no reason; they come back at a later sync'}`,
-        { subject: type },
-      ),
+    const text = reason ?? 'the input shows no reason; they come back at a later sync';
+    return difference(
+      'hints-absent',
+      `Service ${record.key}`,
+      'metadata.annotations service.kubernetes.io/topology-mode',
+      `${type}: a hint at each of ${String(ready)} ready endpoints`,
+      `${type}: none: ${text}`,
+      { subject: type },
     );
-  }
-  return found;
+  });
 }
 
-/** Pods by which the API server refuses the Endpoints of the Service. */
-function judgeNodeless(record: ServiceState): Difference[] {
-  const pods = record.members.filter((_, at) => record.memberKinds[at]?.nodeless === true);
-  return pods.map((pod) =>
-    difference(
-      'pod-without-node',
-      `Pod ${pod.key}`,
-      'spec.nodeName',
-      'the name of a Node',
-      `'' with address ${pod.ips.join(', ')}; Endpoints ${record.key} cannot be written`,
-      { subject: pod.uid },
-    ),
-  );
+/** The pods because of which the API server refuses the Endpoints of the Service. */
+function checkNodes({ key, members, nodeless }: ServiceState): Difference[] {
+  if (nodeless === 0) return [];
+  return [...members]
+    .filter(([, kind]) => kind.nodeless)
+    .map(([pod]) => {
+      const got = `'' with address ${pod.ips.join(', ')}; Endpoints ${key} cannot be written`;
+      const [object, want, more] = [`Pod ${pod.key}`, 'the name of a Node', { subject: pod.uid }];
+      return difference('pod-without-node', object, 'spec.nodeName', want, got, more);
+    });
 }
 
-/** What is true of a Service's input altogether. */
-export function judgeInput(context: AuditContext, record: ServiceState): Difference[] {
+/** Checks the input of a Service as a whole. */
+export function checkInput(context: AuditContext, record: ServiceState): Difference[] {
   const { service } = record;
-  const found = [...judgeLeftBehind(context, record), ...judgeSizes(context, record)];
+  const found = [...checkLeftBehind(context, record), ...checkSizes(context, record)];
   if (service === null || !isSelected(service)) return found;
-  if (record.nodeless > 0) found.push(...judgeNodeless(record));
+  found.push(...checkNodes(record));
   const foreign = slicesOf(context.listers, record, 'foreign');
   if (foreign.length > 0) {
     const names = foreign.map(sliceObject).join(', ');
@@ -154,101 +153,94 @@ export function judgeInput(context: AuditContext, record: ServiceState): Differe
     found.push(difference('managers-several', object, 'spec.selector', null, names));
   }
   if (truncationOf(record) !== null) {
-    const pods = `${String(record.members.length)} selected pods`;
+    const pods = `${String(record.members.size)} selected pods`;
     const most = `${String(endpointsCapacity)} addresses`;
     const object = `Endpoints ${record.key}`;
     found.push(difference('endpoints-truncated', object, 'subsets', pods, most));
   }
-  return [...found, ...judgeHintsAbsent(context, record)];
+  return [...found, ...checkHints(context, record, service)];
 }
 
-/** One address: whether pods share it, and what other managers say of it. */
-export function judgeInputAddress(
+/** Checks one address: whether pods share it, and what other managers list at it. */
+export function checkInputAddress(
   context: AuditContext,
   record: ServiceState,
   address: string,
+  entries: AddressEntries,
 ): Difference[] {
-  const found = judgeShared(context.listers, record, address);
-  const foreign = entriesAt(context, record, address, 'foreign');
+  const { listers } = context;
+  const found = checkShared(listers, record, address);
+  const foreign = entriesInRole(context, record, entries, 'foreign');
   if (foreign.length === 0) return found;
   const others = [
-    ...entriesAt(context, record, address, 'controller'),
-    ...entriesAt(context, record, address, 'mirror'),
+    ...entriesInRole(context, record, entries, 'controller'),
+    ...entriesInRole(context, record, entries, 'mirror'),
   ];
   for (const entry of foreign) {
-    const conflict = others.find((other) => conflicts(entry, other));
-    if (conflict !== undefined) found.push(conflicting(address, entry, conflict));
+    const conflict = others.find((other) => isConflict(entry, other));
+    if (conflict !== undefined) found.push(conflictDifference(address, entry, conflict));
     others.push(entry);
     const { target } = entry.endpoint;
-    if (target?.kind !== 'Pod' || !context.listers.knows('pods')) continue;
-    const pod = context.listers.pods.get(`${record.namespace}/${target.name}`);
+    if (target?.kind !== 'Pod' || !listers.knows('pods')) continue;
+    const pod = listers.pods.get(`${record.namespace}/${target.name}`);
     if (pod !== undefined && (target.uid === '' || isOfUid(target.uid, pod))) continue;
     const object = sliceObject(entry.slice);
     const text = `${address} of pod ${target.name} (uid ${target.uid}), which does not exist`;
+    const more = { subject: `${entry.slice.name} ${target.name}` };
     found.push(
-      difference('foreign-endpoint-dead', object, 'endpoints.targetRef', null, text, {
-        subject: `${entry.slice.name} ${target.name}`,
-      }),
+      difference('foreign-endpoint-dead', object, 'endpoints.targetRef', null, text, more),
     );
   }
   return found;
 }
 
 /**
- * Living pods that report one address; pods on the host network of one Node share it by right. It
- * is told once, at the Services of the pod that came later; where none selects that pod, at those
- * of the pod that was there first, since what is sent to it may go astray.
+ * Running pods that report one address, except host-network pods of one Node. The finding belongs
+ * to the Services of the later pod. If none selects it, it belongs to those of the earlier pod,
+ * since its traffic may reach the other one.
  */
-function judgeShared(listers: Listers, record: ServiceState, address: string): Difference[] {
+function checkShared(listers: Listers, record: ServiceState, address: string): Difference[] {
   const pods = listers.podsAt(address);
   if (pods.length < 2) return [];
-  const living = pods
-    .filter(isLiving)
+  const alive = pods
+    .filter(isAlive)
     .sort((a, b) => a.ipsSince - b.ipsSince || (a.uid < b.uid ? -1 : 1));
-  const found: Difference[] = [];
-  for (const [index, pod] of living.entries()) {
-    const elders = living
+  const isOurs = (pod: Pod): boolean => isMember(record, pod);
+  return alive.flatMap((pod, index) => {
+    const earlier = alive
       .slice(0, index)
       .filter((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
-    const isOurs = (one: Pod): boolean => isMember(record, one);
-    const elder = isOurs(pod) ? elders[0] : elders.find(isOurs);
-    if (elder === undefined || (!isOurs(pod) && isServed(listers, pod))) continue;
-    found.push(
-      difference(
-        'address-shared',
-        `Pod ${pod.key}`,
-        'status.podIPs',
-        `${address} of pod ${elder.key} alone`,
-        `${address} of pods ${elder.key} and ${pod.key}`,
-        { subject: pod.uid },
-      ),
-    );
-  }
-  return found;
+    const other = isOurs(pod) ? earlier[0] : earlier.find(isOurs);
+    if (other === undefined || (!isOurs(pod) && isServed(listers, pod))) return [];
+    const want = `${address} of pod ${other.key} alone`;
+    const got = `${address} of pods ${other.key} and ${pod.key}`;
+    const more = { subject: pod.uid };
+    return difference('address-shared', `Pod ${pod.key}`, 'status.podIPs', want, got, more);
+  });
 }
 
 /** Whether any Service selects the pod. */
 const isServed = (listers: Listers, { namespace, labels }: Pod): boolean =>
   listers.servicesSelecting(namespace, labels).some(isSelected);
 
-function conflicts(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
-  const shared = a.slice.ports.some((port) =>
+/** Whether two entries share a port but differ in readiness. */
+function isConflict(a: SlicedEndpoint, b: SlicedEndpoint): boolean {
+  const isShared = a.slice.ports.some((port) =>
     b.slice.ports.some((other) => other.port === port.port && other.protocol === port.protocol),
   );
-  if (!shared) return false;
+  if (!isShared) return false;
   const serving = ({ endpoint }: SlicedEndpoint): boolean => endpoint.serving ?? isReady(endpoint);
   return isReady(a.endpoint) !== isReady(b.endpoint) || serving(a) !== serving(b);
 }
 
-function conflicting(address: string, entry: SlicedEndpoint, other: SlicedEndpoint): Difference {
+function conflictDifference(
+  address: string,
+  entry: SlicedEndpoint,
+  other: SlicedEndpoint,
+): Difference {
   const text = ({ endpoint, slice }: SlicedEndpoint): string =>
     `${address} ${isReady(endpoint) ? 'ready' : 'not ready'} in ${slice.name}`;
-  return difference(
-    'duplicate-conflicting',
-    sliceObject(entry.slice),
-    'endpoints.conditions',
-    text(other),
-    text(entry),
-    { subject: entry.slice.name },
-  );
+  const [object, more] = [sliceObject(entry.slice), { subject: entry.slice.name }];
+  const field = 'endpoints.conditions';
+  return difference('duplicate-conflicting', object, field, text(other), text(entry), more);
 }

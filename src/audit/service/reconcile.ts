@@ -1,14 +1,11 @@
-// How the differences of one unit come and go: what was found now against what stood before, which
-// cause history shows for what is new, what a wake of a controller ends, and how long an output
-// took to follow its input.
+// Reconciles the known differences of one unit with those that an evaluation found: which appear,
+// continue or end, their cause, and how long an output took to follow its input.
 //
-// History is what the ledger saw happen: a unit was as expected, then one change was taken in, and
-// now it differs. If that change wakes nobody upstream (shadow/wake.ts), or if the object itself
-// changed while its input did not, the difference has a cause. A later wake ends that excuse and
-// starts the clock anew. Differences that stand when the ledger begins have no history: there, the
-// conditions of the catalogue stand in, and the cause counts as not proven. So they do after a gap
-// in the input, which hides what happened first; what is pending then may have been well in
-// between, and its clock starts anew.
+// The cause comes from history: a unit was as expected, one change followed, and now it differs. If
+// that change wakes no controller (shadow/event-handlers.ts), or wrote the object itself, it is the
+// cause. A later wake clears the cause and restarts the clock. Differences found at the start have
+// no history: the conditions of the catalogue suggest the cause, which is not proven. The same is
+// true after a gap in the input. A gap may hide the end of a difference, so its clock restarts.
 
 import type { Release } from '../../shadow/release.ts';
 import type { Code, Output, Severity } from '../finding/catalogue.ts';
@@ -16,9 +13,9 @@ import { catalogue } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { UnknownReason } from '../finding/verdicts.ts';
-import type { PendingDifference, Operation, PendingFindings } from '../pending/pending.ts';
+import type { Operation, PendingDifference, PendingFindings } from '../pending/pending.ts';
 import type { ServiceState } from './cache.ts';
-import type { WorkItem, ServiceOutput } from './enqueue.ts';
+import type { ServiceOutput, WorkItem } from './enqueue.ts';
 
 /** How long an output took to follow its input, at one address or in one object. */
 export interface ConvergenceSample {
@@ -26,70 +23,90 @@ export interface ConvergenceSample {
   readonly operation: Operation;
   readonly namespace: string;
   readonly service: string;
-  /** null for outputs that are no node's. */
+  /** `null` for outputs that belong to no node. */
   readonly node: string | null;
   readonly seconds: number;
   readonly at: number;
 }
 
-/** A Service with what was judged of it. */
+/** The smallest part of a Service that is evaluated by itself. */
+export type Unit =
+  | { readonly kind: 'address'; readonly output: Output; readonly address: string }
+  | { readonly kind: 'slice'; readonly name: string }
+  | { readonly kind: 'output'; readonly output: Output };
+
+/** The key of a unit among the differences of a Service. */
+function unitKey(unit: Unit): string {
+  if (unit.kind === 'slice') return `slice ${unit.name}`;
+  return unit.kind === 'output' ? unit.output : `${unit.output} ${unit.address}`;
+}
+
+/** The address of a unit by its key; `null` if the unit is no address. */
+export function unitAddress(key: string): string | null {
+  const [kind, address] = key.split(' ');
+  return kind === 'slice' ? null : (address ?? null);
+}
+
+/** The known differences of a Service, and why its outputs may be unknown. */
 export interface ServiceAudit {
   readonly record: ServiceState;
-  /** Differences that stand, by unit; units without any are absent. */
+  /** By the key of the unit; units without differences are absent. */
   items: Map<string, PendingDifference[]>;
-  /** Why an output cannot be judged. */
   unknown: ReadonlyMap<Output, UnknownReason>;
-  /** What holds for every unit alike; when it changes, all are judged anew. */
+  /** What affects every unit: when it changes, all are evaluated again. */
   regime: number;
 }
 
-/** What an evaluation is about: when, by which touch, or at the beginning. */
+/** When and because of which work item a unit is evaluated. */
 export interface Evaluation {
   readonly at: number;
-  readonly touch: WorkItem;
+  readonly item: WorkItem;
+  /** No history is known: the start, or the end of a time in which the output was unknown. */
   readonly beginning: boolean;
-  /** Changes were missed: what happened in which order is not known. */
+  /** Changes were missed, so the order of what happened is not known. */
   readonly gap: boolean;
 }
 
-/** Where differences are kept and samples go. */
+/** Receives the differences and the samples. */
 export interface FindingSink {
   readonly settle: PendingFindings;
   readonly release: Release;
-  readonly onConvergence: ((sample: ConvergenceSample) => void) | undefined;
+  readonly onConvergence: (sample: ConvergenceSample) => void;
 }
+
+/** The items of a Service without differences. Shared, since most Services have none. */
+export const noItems = new Map<string, PendingDifference[]>();
 
 const operations = { missing: 'add', unexpected: 'remove', different: 'update' } as const;
 
 /** What ends a difference of this code. */
 export const operationOf = (code: Code): Operation => operations[catalogue[code].difference];
 
-/** Blind spots in which upstream merely sleeps: nobody edited, and the next event cures. */
+/** Blind spots that the next event ends, without an edit by anyone. */
 const asleep: readonly (Cause | null)[] = [
   'pod-phase-unnoticed',
   'pod-change-unnoticed',
   'node-change-unnoticed',
 ];
 
-/**
- * Severity by what traffic suffers: none, where upstream was seen to sleep over a quiet difference.
- */
+/** Severity by the effect on traffic: `info` for a quiet difference with a proven blind spot. */
 function severityOf(difference: Difference, cause: Cause | null, proven: boolean): Severity {
   if (difference.severity !== null) return difference.severity;
-  const quiet = difference.quiet && proven && asleep.includes(cause);
-  return quiet ? 'info' : catalogue[difference.code].severity;
+  const isQuiet = difference.quiet && proven && asleep.includes(cause);
+  return isQuiet ? 'info' : catalogue[difference.code].severity;
 }
 
-/** Brings the standing differences of one unit in line with what was found now. */
+/** Replaces the known differences of one unit by those that an evaluation found. */
 export function reconcile(
-  keeping: FindingSink,
-  of: ServiceAudit,
-  unit: string,
+  sink: FindingSink,
+  audit: ServiceAudit,
+  unit: Unit,
   found: readonly Difference[],
-  occasion: Evaluation,
+  evaluation: Evaluation,
 ): void {
-  if (found.length === 0 && of.items.size === 0) return;
-  const before = of.items.get(unit) ?? [];
+  if (found.length === 0 && audit.items.size === 0) return;
+  const key = unitKey(unit);
+  const before = audit.items.get(key) ?? [];
   if (before.length === 0 && found.length === 0) return;
   const after: PendingDifference[] = [];
   const left = [...before];
@@ -101,38 +118,36 @@ export function reconcile(
     );
     const known = index < 0 ? undefined : left.splice(index, 1)[0];
     if (known === undefined) fresh.push(difference);
-    else after.push(carryOn(keeping, of, known, difference, occasion));
+    else after.push(carryOn(sink, audit, known, difference, evaluation));
   }
-  // A unit that is one address is right when nothing differs there any more.
-  const isAddress = unit.includes(' ');
+  const { at, gap } = evaluation;
+  // An address or slice is as expected only if it has no difference at all.
+  const isOneThing = unit.kind !== 'output';
   for (const difference of fresh) {
-    // An address that was wrong one way and is wrong another has been wrong all the time.
-    const wrong = isAddress && !occasion.gap ? oldestOf(left) : null;
     const { subject } = difference;
-    const same = left.filter((one) => subject !== '' && one.difference.subject === subject);
-    const first = wrong ?? (occasion.gap ? null : oldestOf(same));
-    const clock = { since: wrong?.since ?? occasion.at, unseen: wrong?.unseen ?? 0, first };
-    const item = started(keeping, difference, before, clock, occasion);
-    keeping.settle.watch(item, of.record.namespace, of.record.name, occasion.at);
+    const replaced = left.filter(
+      (item) => isOneThing || (subject !== '' && item.difference.subject === subject),
+    );
+    const first = gap ? null : oldestOf(replaced);
+    const item = createItem(sink, difference, before, first, evaluation);
+    // An address that is wrong in another way has been wrong since the first difference.
+    if (isOneThing && first !== null) {
+      item.since = first.since;
+      item.unseen = first.unseen;
+    }
+    sink.settle.watch(item, audit.record.namespace, audit.record.name, at);
     after.push(item);
   }
   for (const item of left) {
     const { subject } = item.difference;
-    const goesOn = fresh.some((one) => isAddress || one.subject === subject);
-    end(keeping, of, item, !goesOn, occasion);
+    const goesOn = fresh.some((difference) => isOneThing || difference.subject === subject);
+    end(sink, audit, item, !goesOn, evaluation);
   }
-  if (after.length === 0) of.items.delete(unit);
+  if (after.length === 0) audit.items.delete(key);
   else {
-    if (of.items === noItems) of.items = new Map();
-    of.items.set(unit, after);
+    if (audit.items === noItems) audit.items = new Map();
+    audit.items.set(key, after);
   }
-}
-
-export const noItems = new Map<string, PendingDifference[]>();
-
-/** The clock of a new difference, and the one that it takes the place of. */
-interface Clock extends Pick<PendingDifference, 'since' | 'unseen'> {
-  readonly first: PendingDifference | null;
 }
 
 const oldestOf = (items: readonly PendingDifference[]): PendingDifference | null =>
@@ -141,19 +156,20 @@ const oldestOf = (items: readonly PendingDifference[]): PendingDifference | null
     null,
   );
 
-function started(
-  keeping: FindingSink,
+/** A new difference; `first` is the oldest one that it replaces, whose lag it continues. */
+function createItem(
+  sink: FindingSink,
   difference: Difference,
-  standing: readonly PendingDifference[],
-  { since, unseen, first }: Clock,
-  { at, touch, beginning, gap }: Evaluation,
+  existing: readonly PendingDifference[],
+  first: PendingDifference | null,
+  { at, item, beginning, gap }: Evaluation,
 ): PendingDifference {
   const { output } = catalogue[difference.code];
-  const writes = touch.writes.has(output as ServiceOutput);
-  const seen = beginning ? null : causeOf(keeping, touch, output, standing);
+  const isWrite = item.writes.has(output as ServiceOutput);
+  const seen = beginning ? null : causeOf(sink, item, output, existing);
   const known = difference.cause ?? seen ?? difference.hindrance;
-  // What was missed may have woken the controller before the change that wakes nobody.
-  const guess = gap && output !== 'input' && !writes ? touch.blindSpot : null;
+  // A missed change may have woken the controller before the change that wakes no controller.
+  const guess = gap && output !== 'input' && !isWrite ? item.blindSpot : null;
   const cause = known ?? guess ?? (beginning || gap ? difference.likelyCause : null);
   const proven = known !== null;
   return {
@@ -164,79 +180,78 @@ function started(
     shown: cause !== null && (cause === difference.cause || cause === difference.hindrance),
     proven,
     causeAt: at,
-    since,
-    unseen,
+    since: at,
+    unseen: 0,
     lateSince: first?.lateSince ?? at,
-    // A controller that writes in several steps answers to the change that began them.
-    byInput: first?.byInput ?? (!beginning && !writes),
+    // A controller that writes in several steps responds to the change before the first of them.
+    byInput: first?.byInput ?? (!beginning && !isWrite),
     operation: first?.operation ?? operationOf(difference.code),
     openedAt: null,
     gone: false,
   };
 }
 
-/** The cause that history shows: the unit was as expected, and then this happened. */
+/** The cause that history shows: the unit was as expected before this change. */
 function causeOf(
   { release }: FindingSink,
-  touch: WorkItem,
+  item: WorkItem,
   output: Output,
-  standing: readonly PendingDifference[],
+  existing: readonly PendingDifference[],
 ): Cause | null {
   if (output === 'input' || output === 'node') return null;
-  const [first] = standing;
+  const [first] = existing;
   if (first !== undefined) {
-    return standing.every(({ cause }) => cause !== null) ? first.cause : null;
+    return existing.every(({ cause }) => cause !== null) ? first.cause : null;
   }
-  if (!touch.writes.has(output)) return touch.wakes.has(output) ? null : touch.blindSpot;
-  return output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : touch.unseen;
+  if (!item.writes.has(output)) return item.wakes.has(output) ? null : item.blindSpot;
+  return output === 'mirrored' && !release.mirrorRepairsEdits ? 'hand-edited' : item.unseen;
 }
 
-/** Writings of one controller that were missed hide nothing of what the other writes. */
+/** Whether missed changes may hide the end of a difference: a write hides only its own output. */
 function isHidden({ output }: PendingDifference, { writes }: WorkItem): boolean {
   if (writes.size === 0 || (output !== 'endpoints' && output !== 'endpointslices')) return true;
   return writes.has(output);
 }
 
-/** A difference that stood before and stands still; what is expected or actual may have moved. */
+/** Updates a difference that continues; its expected and actual state may have changed. */
 function carryOn(
-  keeping: FindingSink,
-  of: ServiceAudit,
+  sink: FindingSink,
+  audit: ServiceAudit,
   item: PendingDifference,
   difference: Difference,
-  { at, gap, touch }: Evaluation,
+  { at, gap, item: work }: Evaluation,
 ): PendingDifference {
   const likely = gap && item.causeAt === at ? difference.likelyCause : null;
-  // What kept the controller from its work may end by a change that wakes nobody.
-  const awake = item.output === 'input' || touch.wakes.has(item.output as ServiceOutput);
-  const kept = !item.shown ? item.cause : awake ? null : touch.blindSpot;
+  // A change that wakes no controller may end what the input showed as the cause.
+  const isWoken = item.output === 'input' || work.wakes.has(item.output as ServiceOutput);
+  const kept = !item.shown ? item.cause : isWoken ? null : work.blindSpot;
   const cause = difference.cause ?? kept ?? difference.hindrance ?? likely;
-  const proven = item.proven || cause !== item.cause;
+  const isOtherCause = cause !== item.cause;
+  const proven = item.proven || isOtherCause;
   const severity = severityOf(difference, cause, proven);
-  const isMissed = gap && isHidden(item, touch) && item.openedAt === null && item.since < at;
-  // When it was right in between, if it was, nobody saw, so that its end measures nothing.
-  const missed = { since: at, unseen: 0, byInput: false };
-  if (cause !== item.cause) {
+  const isMissed = gap && isHidden(item, work) && item.openedAt === null && item.since < at;
+  if (!isOtherCause && !isMissed) {
+    item.difference = difference;
+    item.severity = severity;
+    sink.settle.reweigh(item);
+    return item;
+  }
+  const next: PendingDifference = { ...item, difference, severity };
+  if (isOtherCause) {
     const shown = cause !== null && cause !== kept && cause !== likely;
-    // What kept the controller from its work is over: it has the window from now on.
-    const afresh = item.shown && cause === null ? { since: at, unseen: 0 } : {};
-    const clock = isMissed ? missed : afresh;
-    const next = { ...item, difference, severity, cause, shown, proven, ...clock, causeAt: at };
-    return again(keeping, of, next, item, at);
+    Object.assign(next, { cause, shown, proven, causeAt: at });
+    // The cause in the input is gone: the controller has the full window from now on.
+    if (item.shown && cause === null) Object.assign(next, { since: at, unseen: 0 });
   }
-  if (isMissed) {
-    const next = { ...item, difference, severity, ...missed };
-    return again(keeping, of, next, item, at);
-  }
-  item.difference = difference;
-  item.severity = severity;
-  keeping.settle.reweigh(item);
-  return item;
+  // The difference may have ended in between, so that its end is no measure of lag.
+  if (isMissed) Object.assign(next, { since: at, unseen: 0, byInput: false });
+  return restart(sink, audit, next, item, at);
 }
 
 /** Replaces an item by one that belongs to another finding. */
-function again(
+function restart(
   { settle }: FindingSink,
-  of: ServiceAudit,
+  { record }: ServiceAudit,
   next: PendingDifference,
   item: PendingDifference,
   at: number,
@@ -244,44 +259,44 @@ function again(
   settle.drop(item, at);
   next.openedAt = null;
   next.gone = false;
-  settle.watch(next, of.record.namespace, of.record.name, at);
+  settle.watch(next, record.namespace, record.name, at);
   return next;
 }
 
-/** `healed`: the unit is as expected now, and not just wrong in another way. */
+/** Ends a difference; `isCured` if the unit is as expected now, and not wrong in another way. */
 function end(
-  keeping: FindingSink,
+  sink: FindingSink,
   { record: { namespace, name: service } }: ServiceAudit,
   item: PendingDifference,
-  healed: boolean,
-  { at, touch }: Evaluation,
+  isCured: boolean,
+  { at, item: work }: Evaluation,
 ): void {
-  keeping.settle.drop(item, at);
+  sink.settle.drop(item, at);
   const output = item.output as ServiceOutput;
-  if (!healed || !item.byInput || item.severity === 'info' || !touch.writes.has(output)) return;
+  if (!isCured || !item.byInput || item.severity === 'info' || !work.writes.has(output)) return;
   const { operation } = item;
   const seconds = at - item.lateSince;
-  keeping.onConvergence?.({ output, operation, namespace, service, node: null, seconds, at });
+  sink.onConvergence({ output, operation, namespace, service, node: null, seconds, at });
 }
 
-/** A wake ends every excuse that is older, and starts the clock of what it excused. */
+/** Clears older causes of the outputs whose controllers wake, and restarts their clocks. */
 export function wake(
-  keeping: FindingSink,
-  of: ServiceAudit,
-  woken: ReadonlySet<ServiceOutput>,
+  sink: FindingSink,
+  audit: ServiceAudit,
+  wakes: ReadonlySet<ServiceOutput>,
   at: number,
 ): void {
-  if (woken.size === 0 || of.items.size === 0) return;
-  for (const [unit, items] of of.items) {
+  if (wakes.size === 0 || audit.items.size === 0) return;
+  for (const [key, items] of audit.items) {
     if (items.every(({ cause }) => cause === null)) continue;
     const next = items.map((item) => {
-      const excused = item.cause !== null && !item.shown;
-      if (!excused || item.causeAt >= at || !woken.has(item.output as ServiceOutput)) return item;
+      const isExcused = item.cause !== null && !item.shown && item.causeAt < at;
+      if (!isExcused || !wakes.has(item.output as ServiceOutput)) return item;
       const severity = severityOf(item.difference, null, false);
-      const fresh = { cause: null, causeAt: at, proven: false, byInput: true };
-      const awake = { ...item, severity, ...fresh, since: at, lateSince: at, unseen: 0 };
-      return again(keeping, of, awake, item, at);
+      const cleared = { cause: null, causeAt: at, proven: false, byInput: true };
+      const clock = { since: at, lateSince: at, unseen: 0 };
+      return restart(sink, audit, { ...item, severity, ...cleared, ...clock }, item, at);
     });
-    of.items.set(unit, next);
+    audit.items.set(key, next);
   }
 }

@@ -36,7 +36,7 @@ function check(world: World, counts: Record<string, number>): void {
     counts.pairs = (counts.pairs ?? 0) + 1;
     counts[got.verdict] = (counts[got.verdict] ?? 0) + 1;
     const selected = isSelected(service) && selects(service.selector, one.labels);
-    expect(of.record.members.includes(one), name).toBe(selected);
+    expect(of.record.members.has(one), name).toBe(selected);
     const outcomes = expectedEntries(pair, context.release);
     expect(
       got.places.map(({ expected }) => expected),

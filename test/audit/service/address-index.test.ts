@@ -1,67 +1,68 @@
-// What Endpoints list at an address is the same whether they are looked through or by an index.
+// A scan and an index find the same entries at an address.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
+import type { AddressIndex } from '../../../src/audit/service/address-index.ts';
 import {
-  dropIndex,
-  listedAt,
-  replaceEndpoints,
-  setEndpoints,
+  addressesIn,
   buildIndex,
+  changedInEndpoints,
+  changedInSlice,
+  entriesAt,
+  hasSameEndpoints,
+  indexEndpoints,
 } from '../../../src/audit/service/address-index.ts';
-import { createServiceState } from '../../../src/audit/service/cache.ts';
-import type { ListedAddress } from '../../../src/audit/service/compare.ts';
-import type { EndpointAddress, Endpoints } from '../../../src/model/objects.ts';
-import { address, endpoints, port, subset, target } from '../../build.ts';
+import type { ServiceState } from '../../../src/audit/service/cache.ts';
+import { createServiceState, setEndpoints, setSlice } from '../../../src/audit/service/cache.ts';
+import type { EndpointAddress, EndpointSlice } from '../../../src/model/objects.ts';
+import { address, endpoint, endpoints, port, slice, subset, target } from '../../build.ts';
 
-describe('replaceEndpoints', () => {
+describe('the addresses that differ between two versions of the Endpoints', () => {
   const one = subset([address(), address({ ip: '10.0.0.2', target: target('web-2') })]);
   const before = endpoints({ subsets: [one] });
   const cases: [string, ReturnType<typeof endpoints> | null, string[]][] = [
-    ['the same', endpoints({ subsets: [one] }), []],
+    ['equal versions: none', endpoints({ subsets: [one] }), []],
     [
-      'in another packing',
+      'another packing: none',
       endpoints({ subsets: [subset([address()]), subset(one.addresses.slice(1))] }),
       [],
     ],
-    ['gone', null, ['10.0.0.1', '10.0.0.2']],
-    ['one less', endpoints(), ['10.0.0.2']],
+    ['a deletion: all', null, ['10.0.0.1', '10.0.0.2']],
+    ['an address removed', endpoints(), ['10.0.0.2']],
     [
-      'readiness',
+      'a change of readiness',
       endpoints({ subsets: [subset([address({ ready: false }), ...one.addresses.slice(1)])] }),
       ['10.0.0.1'],
     ],
     [
-      'ports',
+      'a change of ports: all of the subset',
       endpoints({ subsets: [subset(one.addresses, [port({ port: 1 })])] }),
       ['10.0.0.1', '10.0.0.2'],
     ],
     [
-      'another pod',
+      'another target pod',
       endpoints({
         subsets: [subset([address({ target: target('x') }), ...one.addresses.slice(1)])],
       }),
       ['10.0.0.1'],
     ],
     [
-      'another node',
+      'another node name',
       endpoints({ subsets: [subset([address({ node: 'x' }), ...one.addresses.slice(1)])] }),
       ['10.0.0.1'],
     ],
   ];
   test.each(cases)('%s', (_, after, want) => {
-    const record = createServiceState('shop/web');
-    expect([...replaceEndpoints(record, before)]).toEqual(['10.0.0.1', '10.0.0.2']);
-    expect([...replaceEndpoints(record, after)].sort()).toEqual(want);
-    expect(record.endpoints).toBe(after);
+    expect([...changedInEndpoints(null, before)]).toEqual(['10.0.0.1', '10.0.0.2']);
+    expect([...changedInEndpoints(before, after)].sort()).toEqual(want);
   });
 
   test.each([
-    ['with all its ports', false, [port({ port: 1 })], [['web-1', false, [8080, 1]]]],
-    ['not ready at one port', true, [port()], [['web-1', false, [8080]]]],
+    ['with the ports of both subsets', false, [port({ port: 1 })], [['web-1', false, [8080, 1]]]],
+    ['not ready at a port that two subsets list', true, [port()], [['web-1', false, [8080]]]],
     [
-      'but apart where two ports say ready and not ready',
+      'except one entry each for ready and not ready ports',
       true,
       [port({ port: 1 })],
       [
@@ -69,7 +70,7 @@ describe('replaceEndpoints', () => {
         ['web-1', false, [1]],
       ],
     ],
-  ])('one entry per pod at an address, in canonical form, %s', (_, ready, ports, want) => {
+  ])('an address listed twice has one entry per pod, %s', (_, ready, ports, want) => {
     const record = createServiceState('shop/web');
     const other = address({ ip: '10.0.0.01', ready: false, target: target('web-2') });
     const subsets = [
@@ -78,9 +79,7 @@ describe('replaceEndpoints', () => {
     ];
     setEndpoints(record, endpoints({ subsets }));
     expect([...buildIndex(record).keys()]).toEqual(['10.0.0.1']);
-    dropIndex(record);
-    expect(record.listed).toBeNull();
-    const got = listedAt(record, '10.0.0.1').map((listed) => [
+    const got = entriesAt(record, '10.0.0.1').listed.map((listed) => [
       listed.target?.name,
       listed.ready,
       listed.ports.map((one) => one.port),
@@ -103,27 +102,9 @@ const anySubset = fc
   .tuple(fc.array(anyAddress, { maxLength: 4 }), fc.subarray([port(), port({ port: 1 })]))
   .map(([addresses, ports]) => subset(addresses, ports));
 
-const others = subset(
-  Array.from({ length: 300 }, (_, at) =>
-    address({ ip: `10.1.${String(at >> 8)}.${String(at & 255)}` }),
-  ),
-);
-
-/** The same, with so many more that an index is kept. */
-function enlarged({ subsets, ...more }: Endpoints): Endpoints {
-  return { ...more, subsets: [...subsets, others] };
-}
-
-/** What is listed at each address, whatever the record has held before. */
-function listingOf(of: Endpoints): Map<string, readonly ListedAddress[]> {
-  const record = createServiceState('shop/web');
-  setEndpoints(record, of);
-  return new Map([...buildIndex(record)].map(([ip]) => [ip, listedAt(record, ip)]));
-}
-
-/** What entries say, whatever the form in which their address is written. */
-const says = (listed: readonly ListedAddress[] = []): string =>
-  JSON.stringify(listed.map((one) => ({ ...one, ip: '' })));
+/** What entries contain, whatever the spelling of their address. */
+const textOf = (listed: readonly EndpointAddress[] = []): string =>
+  JSON.stringify(listed.map((entry) => ({ ...entry, ip: '' })));
 
 /** Another version: some addresses taken out, moved or changed, in what is otherwise the same. */
 const edited = fc
@@ -143,52 +124,75 @@ const edited = fc
     return [endpoints({ subsets }), endpoints({ subsets: after })] as const;
   });
 
-test('what is touched is what is listed otherwise, and all is listed as it is now', () => {
+test('the addresses that differ are exactly those with other entries', () => {
   fc.assert(
-    fc.property(edited, fc.boolean(), ([was, is], large) => {
-      const [before, after] = large ? [enlarged(was), enlarged(is)] : [was, is];
-      const record = createServiceState('shop/web');
-      setEndpoints(record, before);
-      if (large) listedAt(record, '10.0.0.1');
-      const [old, now] = [listingOf(before), listingOf(after)];
-      const touched = replaceEndpoints(record, after);
-      for (const ip of new Set([...old.keys(), ...now.keys()])) {
-        expect(listedAt(record, ip)).toEqual(now.get(ip) ?? []);
-        expect([ip, touched.has(ip)]).toEqual([ip, says(old.get(ip)) !== says(now.get(ip))]);
+    fc.property(edited, ([before, after]) => {
+      const [was, is] = [indexEndpoints(before), indexEndpoints(after)];
+      const changed = changedInEndpoints(before, after);
+      for (const ip of new Set([...was.keys(), ...is.keys()])) {
+        expect([ip, changed.has(ip)]).toEqual([ip, textOf(was.get(ip)) !== textOf(is.get(ip))]);
       }
     }),
     { numRuns: 500 },
   );
 });
 
-describe('listedAt', () => {
-  test('many addresses do not change what is listed at one', () => {
+const sliceOf = (name: string, ...addresses: string[]): EndpointSlice =>
+  slice({
+    name,
+    endpoints: addresses.map((ip) => endpoint({ addresses: [ip] })),
+  });
+
+function stateOf(...slices: EndpointSlice[]): ServiceState {
+  const record = createServiceState('shop/web');
+  for (const one of slices) setSlice(record, one.key, one);
+  return record;
+}
+
+describe('entriesAt', () => {
+  test('finds the same by a scan and in an index', () => {
     fc.assert(
-      fc.property(fc.array(anySubset, { maxLength: 3 }), (subsets) => {
-        const [small, large] = [createServiceState('shop/web'), createServiceState('shop/web')];
-        setEndpoints(small, endpoints({ subsets }));
-        setEndpoints(large, enlarged(endpoints({ subsets })));
-        for (const ip of ['10.0.0.1', '10.0.0.2', 'fd00::1', '10.0.0.3']) {
-          expect(listedAt(large, ip)).toEqual(listedAt(small, ip));
-        }
-        expect(small.listed).toBeNull();
-        expect(large.listed).not.toBeNull();
-      }),
+      fc.property(
+        fc.array(anySubset, { maxLength: 3 }),
+        fc.array(fc.array(fc.constantFrom(...ips)), { maxLength: 3 }),
+        (subsets, slices) => {
+          const record = stateOf(...slices.map((one, at) => sliceOf(`web-${String(at)}`, ...one)));
+          setEndpoints(record, endpoints({ subsets }));
+          const index: AddressIndex = buildIndex(record);
+          for (const ip of ['10.0.0.1', '10.0.0.2', 'fd00::1', '10.0.0.3']) {
+            expect(entriesAt(record, ip, index)).toEqual(entriesAt(record, ip));
+          }
+        },
+      ),
     );
   });
 
-  test('follows new versions, with an index or without', () => {
-    const record = createServiceState('shop/web');
-    const ready = (): boolean[] => listedAt(record, '10.0.0.1').map((one) => one.ready);
-    expect(ready()).toEqual([]);
-    replaceEndpoints(record, enlarged(endpoints()));
-    expect(ready()).toEqual([true]);
-    const other = endpoints({ subsets: [subset([address({ ready: false })])] });
-    expect([...replaceEndpoints(record, enlarged(other))]).toEqual(['10.0.0.1']);
-    expect(ready()).toEqual([false]);
-    replaceEndpoints(record, endpoints());
-    expect(ready()).toEqual([true]);
-    replaceEndpoints(record, null);
-    expect(ready()).toEqual([]);
+  test('lists the endpoints of several slices in the order of the slices', () => {
+    const record = stateOf(sliceOf('b', '10.0.0.01'), sliceOf('c'), sliceOf('a', '10.0.0.1'));
+    const { listed, sliced } = entriesAt(record, '10.0.0.1');
+    expect(listed).toEqual([]);
+    expect(sliced.map((entry) => entry.slice.name)).toEqual(['a', 'b']);
   });
+});
+
+describe('two versions of a slice', () => {
+  const before = sliceOf('a', '10.0.0.1', '10.0.0.2');
+
+  test('differ at the addresses whose endpoints differ', () => {
+    const after = sliceOf('a', '10.0.0.2', '10.0.0.3');
+    expect([...changedInSlice(before, after)].sort()).toEqual(['10.0.0.1', '10.0.0.3']);
+    expect([...changedInSlice(before, sliceOf('a', '10.0.0.2', '10.0.0.1'))]).toEqual([]);
+  });
+
+  test('have the same endpoints only in the same order', () => {
+    expect(hasSameEndpoints(before, sliceOf('a', '10.0.0.1', '10.0.0.2'))).toBe(true);
+    expect(hasSameEndpoints(before, sliceOf('a', '10.0.0.2', '10.0.0.1'))).toBe(false);
+    expect(hasSameEndpoints(before, sliceOf('a', '10.0.0.1'))).toBe(false);
+  });
+});
+
+test('a slice lists an address once, in canonical form', () => {
+  const listed = addressesIn(sliceOf('a', '10.0.0.1', '10.0.0.01', 'fd00::1'));
+  expect([...listed]).toEqual(['10.0.0.1', 'fd00::1']);
+  expect(addressesIn(null).size).toBe(0);
 });

@@ -1,30 +1,27 @@
-// What is kept of a Service between events can be rebuilt from the snapshot at any time.
+// The cached state of a Service.
 
 import { describe, expect, test } from 'vitest';
 
 import type { Role, ServiceState } from '../../../src/audit/service/cache.ts';
 import {
-  addressesIn,
-  addSlice,
+  addMember,
   createServiceState,
-  differingEndpoints,
   isEmpty,
   isWedged,
   isWrittenByController,
+  membersAt,
   nodeOf,
   portGroups,
-  recountPod,
-  removeSlice,
-  replaceSlice,
+  removeMember,
   roleOf,
   setService,
-  slicesAt,
+  setSlice,
+  slicesOf,
 } from '../../../src/audit/service/cache.ts';
 import type { AnyObject, EndpointSlice, Pod, Service } from '../../../src/model/objects.ts';
 import { label, manager, resources } from '../../../src/model/objects.ts';
 import {
   contextOf,
-  endpoint,
   endpoints,
   event,
   foreign,
@@ -47,17 +44,17 @@ function recordOf(of: Service | null, objects: readonly AnyObject[] = []) {
   return { store, context, record };
 }
 
-test('a record knows its names, and is empty until something is there', () => {
+test('a state has its names, and is empty until an object exists', () => {
   const record = createServiceState('shop/web');
   expect(record).toMatchObject({ key: 'shop/web', namespace: 'shop', name: 'web' });
   expect(isEmpty(record)).toBe(true);
-  addSlice(record, slice());
+  setSlice(record, slice().key, slice());
   expect(isEmpty(record)).toBe(false);
-  removeSlice(record, slice());
-  expect(isEmpty(record)).toBe(false);
+  setSlice(record, slice().key, null);
+  expect(isEmpty(record)).toBe(true);
 });
 
-/** What the counts say: pods, then addresses by readiness, then endpoints by family. */
+/** The counts as text: pods, then addresses by readiness, then endpoints by family. */
 function counted(record: ServiceState): string {
   const groups = portGroups(record).map(({ ready, notReady }) => `${ready}+${notReady}`);
   const types = (['IPv4', 'IPv6'] as const).flatMap((type) => {
@@ -65,30 +62,31 @@ function counted(record: ServiceState): string {
     const sum = pods.reduce((total, one) => total + one, 0);
     return sum === 0 ? [] : [`${type} ${String(sum)}`];
   });
-  return [record.members.length, ...groups.sort(), ...types.sort(), record.nodeless].join(', ');
+  return [record.members.size, ...groups.sort(), ...types.sort(), record.nodeless].join(', ');
 }
 
-describe('counts', () => {
+describe('the expected totals of a Service count', () => {
   const cases: [string, Parameters<typeof pod>[0], string][] = [
     ['a ready pod', {}, '1, 1+0, IPv4 1, 0'],
-    ['not ready', { ready: false }, '1, 0+1, IPv4 1, 0'],
-    ['terminating: in slices only', { deleting: true }, '1, IPv4 1, 0'],
-    ['terminal: selected, but nowhere', { terminal: true }, '1, 0'],
-    ['no node: in Endpoints, which it freezes', { node: '' }, '1, 1+0, 1'],
-    ['no such Node: in Endpoints', { node: 'node-z' }, '1, 1+0, 0'],
-    ['another family', { ips: ['fd00::1'] }, '1, 0'],
-    ['not selected', { labels: {} }, '0, 0'],
+    ['a pod that is not ready', { ready: false }, '1, 0+1, IPv4 1, 0'],
+    ['a terminating pod in slices only', { deleting: true }, '1, IPv4 1, 0'],
+    ['a terminal pod in no output', { terminal: true }, '1, 0'],
+    ['a pod without a node in Endpoints, which the API server refuses', { node: '' }, '1, 1+0, 1'],
+    ['a pod whose Node does not exist in Endpoints', { node: 'node-z' }, '1, 1+0, 0'],
+    ['a pod of another IP family in no output', { ips: ['fd00::1'] }, '1, 0'],
+    ['no pod that is not selected', { labels: {} }, '0, 0'],
   ];
   test.each(cases)('%s', (_, more, want) => {
     expect(counted(recordOf(service(), [node(), pod(more)]).record)).toBe(want);
   });
 
-  test('pods are counted in, anew and out', () => {
+  test('each version of a pod instead of the one before', () => {
     const { store, context, record } = recordOf(service(), [node(), pod()]);
     const change = (type: 'modified' | 'deleted', object: AnyObject): void => {
       const change = store.apply(event(type, object));
       const [before, after] = [change?.before ?? null, change?.after ?? null];
-      recountPod(context, record, before as Pod | null, after as Pod | null);
+      if (before !== null) removeMember(record, before as Pod);
+      if (after !== null) addMember(context, record, after as Pod);
     };
     change('modified', pod({ ready: false }));
     expect(counted(record)).toBe('1, 0+1, IPv4 1, 0');
@@ -100,7 +98,7 @@ describe('counts', () => {
     expect(record.kinds).toEqual([]);
   });
 
-  test('a new version of the Service counts all anew', () => {
+  test('all pods again for a new version of the Service', () => {
     const { store, context, record } = recordOf(service(), [node(), pod(), pod({ name: 'web-2' })]);
     const again = (of: Service | null): string => {
       setService(context, record, of, store.listers.podsIn('shop'));
@@ -115,99 +113,63 @@ describe('counts', () => {
   });
 });
 
-describe('slices by address', () => {
-  const at = (name: string, ...addresses: string[]): EndpointSlice =>
-    slice({ name, endpoints: addresses.map((one) => endpoint({ addresses: [one] })) });
-  const others = ['u', 'v', 'w', 'x'].map((name) => at(name, '10.0.0.9'));
-  const listing = (record: ServiceState, address: string): string[] =>
-    slicesAt(record, address)
-      .filter((one) => addressesIn(one).has(address))
-      .map(({ name }) => name);
-
-  test.each([
-    ['a few', []],
-    ['many', others],
-  ])('are found as long as they are there, among %s', (_, others) => {
-    const record = createServiceState('shop/web');
-    const [a, b, c] = [at('a', '10.0.0.1', '10.0.0.2'), at('b', '10.0.0.01'), at('c', '10.0.0.1')];
-    for (const one of [...others, c, a, b]) addSlice(record, one);
-    const names = (): string[] => listing(record, '10.0.0.1');
-    expect(record.slices.map(({ name }) => name)).toEqual(
-      ['a', 'b', 'c', 'u', 'v', 'w', 'x'].slice(0, 3 + others.length),
-    );
-    expect(names()).toEqual(['a', 'b', 'c']);
-    removeSlice(record, b);
-    expect(names()).toEqual(['a', 'c']);
-    removeSlice(record, a);
-    expect(names()).toEqual(['c']);
-    expect(listing(record, '10.0.0.2')).toEqual([]);
-    removeSlice(record, c);
-    for (const one of others) removeSlice(record, one);
-    expect(record.slices).toEqual([]);
-    expect(record.slicesAt?.size ?? 0).toBe(0);
-  });
-
-  test('a new version is found where it differs', () => {
-    const record = createServiceState('shop/web');
-    const [before, after] = [at('a', '10.0.0.1', '10.0.0.2'), at('a', '10.0.0.2', '10.0.0.3')];
-    for (const one of [...others, before]) addSlice(record, one);
-    const found = (): string[][] =>
-      ['10.0.0.1', '10.0.0.2', '10.0.0.3'].map((address) => listing(record, address));
-    expect(found()).toEqual([['a'], ['a'], []]);
-    replaceSlice(record, after, differingEndpoints(before, after));
-    expect(found()).toEqual([[], ['a'], ['a']]);
-    expect(slicesAt(record, '10.0.0.3')).toEqual([after]);
-  });
-
-  test('a slice that was not there takes nothing away', () => {
-    const record = createServiceState('shop/web');
-    addSlice(record, at('a', '10.0.0.1'));
-    removeSlice(record, at('b', '10.0.0.1'));
-    expect(listing(record, '10.0.0.1')).toEqual(['a']);
-  });
-
-  test('an address is in a slice once', () => {
-    expect([...addressesIn(at('a', '10.0.0.1', '10.0.0.01', 'fd00::1'))]).toEqual([
-      '10.0.0.1',
-      'fd00::1',
-    ]);
-  });
+test('the selected pods at an address are in the order of their uids', () => {
+  const pods = [pod({ name: 'b', uid: 'b' }), pod({ name: 'a', uid: 'a' }), pod({ labels: {} })];
+  const { store, record } = recordOf(service(), pods);
+  expect(membersAt(store.listers, record, '10.0.0.1').map(({ name }) => name)).toEqual(['a', 'b']);
+  expect(membersAt(store.listers, record, '10.0.0.2')).toEqual([]);
 });
 
-describe('roleOf', () => {
+test('slices are in the order of their names, each in its latest version', () => {
+  const { store, record } = recordOf(service());
+  const names = (): string[] => record.slices.map(({ name }) => name);
+  for (const name of ['c', 'a', 'b', 'a']) setSlice(record, `shop/${name}`, slice({ name }));
+  expect(names()).toEqual(['a', 'b', 'c']);
+  expect(slicesOf(store.listers, record, 'controller')).toEqual(record.slices);
+  expect(slicesOf(store.listers, record, 'foreign')).toEqual([]);
+  setSlice(record, 'shop/b', null);
+  setSlice(record, 'shop/x', null);
+  expect(names()).toEqual(['a', 'c']);
+});
+
+describe('the role of a slice', () => {
   const api = service({ name: 'api', selector: { app: 'api' } });
   const ofApi = [owner({ name: 'api', uid: 'uid-api' })];
   const named = (name: string) => ({ ...sliceLabels, [label.serviceName]: name });
   const cases: [string, EndpointSlice, Role | null][] = [
-    ['the controller’s', slice(), 'controller'],
-    ['without owner', slice({ owners: [] }), 'controller'],
+    ['of the controller', slice(), 'controller'],
+    ['of the controller without an owner', slice({ owners: [] }), 'controller'],
     [
-      'of a Service that is gone',
+      'whose owner is a deleted Service',
       slice({ owners: [owner({ name: 'x', uid: 'x' })] }),
       'controller',
     ],
     [
-      'of a Service of this name that is gone',
+      'whose owner is a deleted Service of this name',
       slice({ owners: [owner({ uid: 'old' })] }),
       'controller',
     ],
-    ['of another Service', slice({ owners: ofApi }), null],
-    ['pending deletion', slice({ deleting: true }), null],
-    ['the mirror’s', mirror(), 'mirror'],
-    ['somebody else’s', foreign(), 'foreign'],
-    ['nobody’s', slice({ labels: { [label.serviceName]: 'web' } }), 'foreign'],
-    ['ours under another name', slice({ labels: named('api') }), 'strayed'],
+    ['whose owner is another Service', slice({ owners: ofApi }), null],
+    ['that is pending deletion', slice({ deleting: true }), null],
+    ['of the mirroring controller', mirror(), 'mirror'],
+    ['of another manager', foreign(), 'foreign'],
+    ['without a manager', slice({ labels: { [label.serviceName]: 'web' } }), 'foreign'],
     [
-      'ours under no name',
+      'owned by this Service but labelled for another',
+      slice({ labels: named('api') }),
+      'unmanaged',
+    ],
+    [
+      'owned by this Service without a service-name label',
       slice({ labels: { [label.sliceManagedBy]: manager.slices } }),
-      'strayed',
+      'unmanaged',
     ],
     [
-      'a mirror of ours under another name',
+      'mirrored from its Endpoints but labelled for another',
       mirror({ labels: { ...mirror().labels, [label.serviceName]: 'api' } }),
-      'strayed mirror',
+      'unmanaged mirror',
     ],
-    ['neither by name nor by owner', slice({ labels: named('api'), owners: ofApi }), null],
+    ['of another Service by label and owner', slice({ labels: named('api'), owners: ofApi }), null],
   ];
   test.each(cases)('%s', (_, one, want) => {
     const of = service();
@@ -217,19 +179,19 @@ describe('roleOf', () => {
   });
 });
 
-describe('isWedged', () => {
-  const strayed = slice({ labels: { ...sliceLabels, [label.serviceName]: 'api' } });
+describe('the controller is wedged', () => {
+  const unmanaged = slice({ labels: { ...sliceLabels, [label.serviceName]: 'api' } });
 
-  test('by a slice that it owns and that names another Service', () => {
+  test('by an owned slice that is labelled for another Service', () => {
     const of = service();
     const { store, record } = recordOf(of, [of]);
-    addSlice(record, slice());
+    setSlice(record, slice().key, slice());
     expect(isWedged(store.listers, record)).toBe(false);
-    addSlice(record, strayed);
+    setSlice(record, 'shop/x', unmanaged);
     expect(isWedged(store.listers, record)).toBe(true);
   });
 
-  test('by what history remembers', () => {
+  test('by a slice that lost its labels earlier', () => {
     const of = service();
     const { store, record } = recordOf(of, [of]);
     record.relabelled = new Set(['uid']);
@@ -239,8 +201,8 @@ describe('isWedged', () => {
   });
 });
 
-describe('nodeOf', () => {
-  test('is there, is not, or is not known', () => {
+describe('the Node of a pod', () => {
+  test('exists, does not exist, or is not part of the input', () => {
     const store = storeOf([node()]);
     expect(nodeOf(store.listers, pod())?.name).toBe('node-a');
     expect(nodeOf(store.listers, pod({ node: 'node-z' }))).toBeNull();
@@ -253,7 +215,7 @@ describe('nodeOf', () => {
   });
 });
 
-test('Endpoints say themselves whether the controller wrote them', () => {
+test('the label managed-by shows whether the controller wrote Endpoints', () => {
   expect(isWrittenByController(endpoints())).toBe(true);
   expect(isWrittenByController(endpoints({ labels: {} }))).toBe(false);
   const other = { [label.endpointsManagedBy]: 'me' };

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Difference } from '../../../src/audit/finding/difference.ts';
 import { difference } from '../../../src/audit/finding/difference.ts';
-import type { Leftover, ListedAddress } from '../../../src/audit/service/compare.ts';
+import type { Leftover } from '../../../src/audit/service/compare.ts';
 import { compareAddress, compareEndpoint, isReady } from '../../../src/audit/service/compare.ts';
 import type { EndpointAddress } from '../../../src/model/objects.ts';
 import { expectedAddress } from '../../../src/shadow/endpoints.ts';
@@ -18,7 +18,7 @@ const brief = ({ code, severity, field, expected, actual }: Difference): string 
 
 const codes = (found: readonly Difference[]): string[] => found.map(({ code }) => code);
 
-const listed = (more: Partial<EndpointAddress> = {}, ports = [port()]): ListedAddress => {
+const listed = (more: Partial<EndpointAddress> = {}, ports = [port()]): EndpointAddress => {
   return { ...address(more), ports };
 };
 
@@ -26,7 +26,7 @@ const nothing: Leftover = { cause: null, severity: null };
 
 function atAddress(
   on: Parameters<typeof pod>[0] | null,
-  actual: readonly ListedAddress[],
+  actual: readonly EndpointAddress[],
   truncated = false,
   gone = nothing,
 ): Difference[] {
@@ -35,7 +35,7 @@ function atAddress(
   return compareAddress('Endpoints shop/web', expected, actual, truncated, () => gone);
 }
 
-const addressCases: [string, Parameters<typeof pod>[0] | null, ListedAddress[], string[]][] = [
+const addressCases: [string, Parameters<typeof pod>[0] | null, EndpointAddress[], string[]][] = [
   ['as expected', {}, [listed()], []],
   ['nothing on either side', null, [], []],
   ['missing', {}, [], ['endpoints-address-missing']],
@@ -71,7 +71,7 @@ const addressCases: [string, Parameters<typeof pod>[0] | null, ListedAddress[], 
   ],
 ];
 
-const truncatedCases: [string, ListedAddress[], string[]][] = [
+const truncatedCases: [string, EndpointAddress[], string[]][] = [
   ['an address that fell to truncation', [], []],
   ['some of its ports', [listed({}, [])], []],
   [
@@ -130,11 +130,11 @@ describe('entries are paired by the pod they refer to', () => {
   const [one, two] = [pod(), pod({ name: 'web-2', ready: false })];
   const expected = [one, two].flatMap((on) => expectedAddress(service(), on, newestRelease) ?? []);
   const ofTwo = listed({ target: target('web-2'), ready: false });
-  const compared = (...actual: ListedAddress[]): string[] =>
+  const compared = (...actual: EndpointAddress[]): string[] =>
     compareAddress('Endpoints shop/web', expected, actual, false, () => nothing).map(
       ({ code, subject }) => `${code} ${subject}`,
     );
-  const cases: [string, ListedAddress[], string[]][] = [
+  const cases: [string, EndpointAddress[], string[]][] = [
     ['in order', [listed(), ofTwo], []],
     ['in another order', [ofTwo, listed()], []],
     ['one missing', [ofTwo], ['endpoints-address-missing web-1']],

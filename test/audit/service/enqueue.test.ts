@@ -1,13 +1,13 @@
-// What a change touches and whom it wakes. Each case makes one change to a settled cluster of two
-// Services and says, per Service, which addresses are judged again, who was woken, or why nobody.
+// The work that a change causes. Each case makes one change to a settled cluster of two Services
+// and lists, per Service, the addresses to evaluate and the controllers that wake, if any.
 
 import { describe, expect, test } from 'vitest';
 
-import { setEndpoints } from '../../../src/audit/service/address-index.ts';
-import type { ServiceState } from '../../../src/audit/service/cache.ts';
-import { addSlice, createServiceState, setService } from '../../../src/audit/service/cache.ts';
-import type { Records, WorkItem } from '../../../src/audit/service/enqueue.ts';
-import { recordsNamed, enqueue } from '../../../src/audit/service/enqueue.ts';
+import { loadCache, updateCache } from '../../../src/audit/service/cache-update.ts';
+import type { ServiceCache, ServiceState } from '../../../src/audit/service/cache.ts';
+import { createServiceState } from '../../../src/audit/service/cache.ts';
+import type { WorkItem } from '../../../src/audit/service/enqueue.ts';
+import { enqueue } from '../../../src/audit/service/enqueue.ts';
 import type { AnyObject, EndpointSlice, Key } from '../../../src/model/objects.ts';
 import { annotation, label } from '../../../src/model/objects.ts';
 import {
@@ -51,58 +51,47 @@ const settled: AnyObject[] = [
 ];
 
 interface Prepared {
-  readonly records: Records;
   readonly all: Map<Key, ServiceState>;
   readonly change: (type: 'modified' | 'deleted', object: AnyObject) => WorkItem[];
 }
 
 function prepared(objects: readonly AnyObject[] = settled): Prepared {
   const store = storeOf(objects);
-  const context = contextOf(store);
-  const { listers } = store;
   const all = new Map<Key, ServiceState>();
-  const getOrCreate = (key: Key): ServiceState => {
-    const record = all.get(key) ?? createServiceState(key);
-    all.set(key, record);
-    return record;
-  };
-  const records: Records = {
-    context,
+  const cache: ServiceCache = {
+    context: contextOf(store),
     get: (key) => all.get(key),
-    getOrCreate,
-    leftBehindAt: () => [],
-    foreignIn: () => [...all.values()].filter(({ slices }) => [...slices.values()].some(isForeign)),
-    auto: () => [...all.values()].filter(({ service: of }) => of?.topologyAuto === true),
+    getOrCreate(key) {
+      const record = all.get(key) ?? createServiceState(key);
+      all.set(key, record);
+      return record;
+    },
+    leftBehind: new Map(),
+    foreign: new Set(),
+    autoHinted: new Set(),
   };
-  for (const of of listers.services.values()) {
-    setService(context, getOrCreate(of.key), of, listers.podsIn(of.namespace));
-  }
-  for (const one of listers.endpoints.values()) setEndpoints(getOrCreate(one.key), one);
-  for (const one of listers.slices.values()) {
-    for (const record of recordsNamed(records, one)) addSlice(record, one);
+  Array.from(loadCache(cache));
+  for (const record of all.values()) {
+    if (record.slices.some(isForeign)) cache.foreign.add(record);
+    if (record.service?.topologyAuto === true) cache.autoHinted.add(record);
   }
   const change: Prepared['change'] = (type, object) => {
     const done = store.apply(event(type, object, 1));
-    return done === null ? [] : enqueue(records, done);
+    if (done === null) return [];
+    updateCache(cache, done);
+    return enqueue(cache, done);
   };
-  return { records, all, change };
+  return { all, change };
 }
 
 const isForeign = (one: EndpointSlice): boolean =>
   one.labels[label.sliceManagedBy] === 'example.com/controller';
 
-/** `web: 10.0.0.1; endpoints, endpointslices`: name, what is judged, who was woken or why not. */
-function brief({
-  record,
-  addresses,
-  whole,
-  wakes: woken,
-  blindSpot: blind,
-  unseen,
-}: WorkItem): string {
+/** `web: 10.0.0.1; endpoints, endpointslices`: name, addresses, and who wakes or why none does. */
+function brief({ record, addresses, whole, wakes, blindSpot, unseen }: WorkItem): string {
   const what = whole ? 'whole' : [...addresses].sort().join(' ') || 'outputs';
-  const wakes = [...woken].sort().join(', ') || (blind ?? unseen ?? 'nobody');
-  return `${record.name}: ${what}; ${wakes}`;
+  const woken = [...wakes].sort().join(', ') || (blindSpot ?? unseen ?? 'none');
+  return `${record.name}: ${what}; ${woken}`;
 }
 
 type Case = [string, 'modified' | 'deleted', AnyObject, string[]];
@@ -113,7 +102,7 @@ function check(objects: readonly AnyObject[], [, type, object, want]: Case): voi
 
 const both = 'endpoints, endpointslices';
 
-test('whatever becomes of a pod, its latest version is the one that is counted', () => {
+test('the members contain the latest version of a pod after every change', () => {
   const { all, change } = prepared([service(), node(), pod()]);
   const versions = [
     pod({ turnedAt: 5 }),
@@ -124,67 +113,87 @@ test('whatever becomes of a pod, its latest version is the one that is counted',
   ];
   for (const version of versions) {
     change('modified', version);
-    expect(all.get('shop/web')?.members).toEqual([version]);
+    expect([...(all.get('shop/web')?.members.keys() ?? [])]).toEqual([version]);
   }
   change('deleted', pod({ uid: 'another' }));
-  expect(all.get('shop/web')).toMatchObject({ members: [], memberKinds: [], kinds: [] });
+  expect(all.get('shop/web')).toMatchObject({ members: new Map(), kinds: [] });
 });
 
-describe('pods', () => {
+describe('a change of a pod', () => {
   const cases: Case[] = [
     [
-      'one comes',
+      'created: wakes both controllers',
       'modified',
       pod({ name: 'web-2', ips: ['10.0.0.2'] }),
       [`web: 10.0.0.2; ${both}`],
     ],
-    ['one goes', 'deleted', pod(), [`web: 10.0.0.1; ${both}`]],
-    ['readiness', 'modified', pod({ ready: false }), [`web: 10.0.0.1; ${both}`]],
-    ['addresses', 'modified', pod({ ips: ['10.0.0.2'] }), [`web: 10.0.0.1 10.0.0.2; ${both}`]],
-    ['nothing that counts', 'modified', pod({ turnedAt: 5 }), []],
-    ['phase', 'modified', pod({ terminal: true }), ['web: 10.0.0.1; pod-phase-unnoticed']],
-    ['node', 'modified', pod({ node: 'node-b' }), ['web: 10.0.0.1; pod-change-unnoticed']],
+    ['deleted', 'deleted', pod(), [`web: 10.0.0.1; ${both}`]],
+    ['in readiness', 'modified', pod({ ready: false }), [`web: 10.0.0.1; ${both}`]],
     [
-      'container ports',
+      'in addresses: both are evaluated',
+      'modified',
+      pod({ ips: ['10.0.0.2'] }),
+      [`web: 10.0.0.1 10.0.0.2; ${both}`],
+    ],
+    ['in nothing that a controller reads', 'modified', pod({ turnedAt: 5 }), []],
+    [
+      'in phase: wakes no controller',
+      'modified',
+      pod({ terminal: true }),
+      ['web: 10.0.0.1; pod-phase-unnoticed'],
+    ],
+    [
+      'in its node name: wakes no controller',
+      'modified',
+      pod({ node: 'node-b' }),
+      ['web: 10.0.0.1; pod-change-unnoticed'],
+    ],
+    [
+      'in container ports: wakes no controller',
       'modified',
       pod({ ports: [containerPort('http', 1)] }),
       ['web: 10.0.0.1; pod-change-unnoticed'],
     ],
     // A hostname alone changes no membership.
-    ['hostname', 'modified', pod({ hostname: 'a' }), ['web: 10.0.0.1; pod-change-unnoticed']],
     [
-      'another Service',
+      'in hostname: wakes no controller',
+      'modified',
+      pod({ hostname: 'a' }),
+      ['web: 10.0.0.1; pod-change-unnoticed'],
+    ],
+    [
+      'in labels, so that another Service selects it',
       'modified',
       pod({ labels: { app: 'api' } }),
       [`api: 10.0.0.1; ${both}`, `web: 10.0.0.1; ${both}`],
     ],
     [
-      'a label that nobody selects',
+      'in a label that no Service selects',
       'modified',
       pod({ labels: { app: 'web', a: '1' } }),
       ['web: 10.0.0.1; pod-change-unnoticed'],
     ],
     ['recreated under its name', 'modified', pod({ uid: 'new' }), [`web: 10.0.0.1; ${both}`]],
-    ['not selected', 'modified', pod({ name: 'x', labels: {}, ips: ['10.0.9.9'] }), []],
-    ['of another namespace', 'modified', pod({ namespace: 'bank', ips: ['10.0.9.9'] }), []],
+    ['that no Service selects', 'modified', pod({ name: 'x', labels: {}, ips: ['10.0.9.9'] }), []],
+    ['in another namespace', 'modified', pod({ namespace: 'bank', ips: ['10.0.9.9'] }), []],
     [
-      'an address that another pod has',
+      'in another namespace with the address of a selected pod',
       'modified',
       pod({ namespace: 'bank', uid: 'b' }),
-      ['web: 10.0.0.1; nobody'],
+      ['web: 10.0.0.1; none'],
     ],
     [
-      'an address of the other Service’s pod',
+      'in addresses, to one of the other Service’s pod',
       'modified',
       pod({ ips: ['10.0.0.1', '10.0.1.1'] }),
-      ['api: 10.0.1.1; nobody', `web: 10.0.0.1 10.0.1.1; ${both}`],
+      ['api: 10.0.1.1; none', `web: 10.0.0.1 10.0.1.1; ${both}`],
     ],
   ];
   test.each(cases)('%s', (...one) => {
     check(settled, one);
   });
 
-  test('that another manager’s slice names', () => {
+  test('that another manager’s slice refers to', () => {
     const named = foreign({
       endpoints: [endpoint({ addresses: ['10.0.9.9'], target: target('x') })],
     });
@@ -193,24 +202,24 @@ describe('pods', () => {
       '',
       'modified',
       pod({ name: 'x', labels: {}, ips: [] }),
-      ['web: 10.0.9.9; nobody'],
+      ['web: 10.0.9.9; none'],
     ]);
   });
 });
 
-describe('Nodes', () => {
+describe('a change of a Node', () => {
   const unnoticed = 'node-change-unnoticed';
   const cases: Case[] = [
-    ['another zone', 'modified', node({ zone: 'zone-c' }), [`web: 10.0.0.1; ${unnoticed}`]],
-    ['one goes', 'deleted', node(), [`web: 10.0.0.1; ${unnoticed}`]],
-    ['readiness', 'modified', node({ ready: false }), []],
-    ['a Node without pods', 'modified', node({ name: 'node-c' }), []],
+    ['in its zone', 'modified', node({ zone: 'zone-c' }), [`web: 10.0.0.1; ${unnoticed}`]],
+    ['deleted', 'deleted', node(), [`web: 10.0.0.1; ${unnoticed}`]],
+    ['in readiness', 'modified', node({ ready: false }), []],
+    ['without pods', 'modified', node({ name: 'node-c' }), []],
   ];
   test.each(cases)('%s', (...one) => {
     check(settled, one);
   });
 
-  test('what topology hints count touches every Service that asks for them', () => {
+  test('in what hints depend on affects every Service with topology-mode Auto', () => {
     const objects = [...settled, service({ topologyAuto: true })];
     const want = [`web: outputs; ${unnoticed}`];
     for (const more of [{ ready: false }, { cpuMillis: 1 }, { controlPlane: true }]) {
@@ -220,14 +229,14 @@ describe('Nodes', () => {
   });
 });
 
-describe('Services', () => {
+describe('a change of a Service', () => {
   const selectorless = service({ selector: null });
   const cases: Case[] = [
-    ['any change', 'modified', service({ labels: { a: '1' } }), [`web: whole; ${both}`]],
-    ['it goes', 'deleted', service(), [`web: whole; ${both}`]],
-    ['its selector goes', 'modified', selectorless, [`web: whole; ${both}, mirrored`]],
+    ['in labels', 'modified', service({ labels: { a: '1' } }), [`web: whole; ${both}`]],
+    ['deleted', 'deleted', service(), [`web: whole; ${both}`]],
+    ['to no selector', 'modified', selectorless, [`web: whole; ${both}, mirrored`]],
     [
-      'one without selector comes',
+      'created without a selector',
       'modified',
       service({ name: 'db', selector: null }),
       [`db: whole; ${both}, mirrored`],
@@ -237,7 +246,7 @@ describe('Services', () => {
     check(settled, one);
   });
 
-  test('a new one of the name starts without a wedge', () => {
+  test('recreated under its name ends a wedge', () => {
     const { all, change } = prepared();
     const held = all.get('shop/web');
     if (held !== undefined) held.relabelled = new Set('x');
@@ -248,23 +257,23 @@ describe('Services', () => {
   });
 });
 
-describe('Endpoints', () => {
+describe('a change of Endpoints', () => {
   const leader = { [annotation.leader]: 'b' };
   const notReady = endpoints({ subsets: [subset([address({ ready: false })])] });
   const cases: Case[] = [
     [
-      'an edit: the endpoints controller does not watch',
+      'in an address: the endpoints controller does not wake',
       'modified',
       notReady,
       ['web: 10.0.0.1; mirrored'],
     ],
-    ['nothing but a label', 'modified', endpoints({ labels: {} }), ['web: outputs; mirrored']],
+    ['in a label only', 'modified', endpoints({ labels: {} }), ['web: outputs; mirrored']],
   ];
   test.each(cases)('%s', (...one) => {
     check(settled, one);
   });
 
-  test('an edit is told by its cause, a deletion is heard of', () => {
+  test('is unseen if it is an edit, but not if it is a deletion', () => {
     const [edit] = prepared().change('modified', notReady);
     expect(edit).toMatchObject({ unseen: 'hand-edited', blindSpot: null });
     expect([...(edit?.writes ?? [])]).toEqual(['endpoints']);
@@ -273,7 +282,7 @@ describe('Endpoints', () => {
     expect([...(gone?.wakes ?? [])].sort()).toEqual(['endpoints', 'mirrored']);
   });
 
-  test('leader election wakes nobody', () => {
+  test('with a leader election record wakes no controller', () => {
     const elected = endpoints({ name: 'lock', labels: {}, annotations: leader });
     const [touch] = prepared([...settled, elected]).change('modified', {
       ...elected,
@@ -288,49 +297,59 @@ const two = endpoint({ addresses: ['10.0.0.2'], target: target('web-2') });
 
 const sliceCases: Case[] = [
   [
-    'an endpoint',
+    'in an endpoint',
     'modified',
     slice({ generation: 2, endpoints: [off] }),
-    ['web: 10.0.0.1; nobody'],
+    ['web: 10.0.0.1; none'],
   ],
   [
-    'an endpoint more',
+    'in the number of endpoints',
     'modified',
     slice({ generation: 2, endpoints: [endpoint(), two] }),
-    ['web: 10.0.0.2; nobody'],
+    ['web: 10.0.0.2; none'],
   ],
   [
-    'its ports: every address',
+    'in its ports: every address is evaluated',
     'modified',
     slice({ generation: 2, ports: [] }),
-    ['web: 10.0.0.1; nobody'],
+    ['web: 10.0.0.1; none'],
   ],
-  ['owners, which nobody sees', 'modified', slice({ owners: [] }), ['web: 10.0.0.1; hand-edited']],
-  ['annotations', 'modified', slice({ annotations: { a: '1' } }), ['web: outputs; hand-edited']],
+  [
+    'in owners: the controller does not notice',
+    'modified',
+    slice({ owners: [] }),
+    ['web: 10.0.0.1; hand-edited'],
+  ],
+  [
+    'in annotations: the controller does not notice',
+    'modified',
+    slice({ annotations: { a: '1' } }),
+    ['web: outputs; hand-edited'],
+  ],
   // An API server raises the generation with every change of the content.
   [
-    'an endpoint, of unchanged generation',
+    'in an endpoint with an unchanged generation',
     'modified',
     slice({ endpoints: [off] }),
-    ['web: 10.0.0.1; nobody'],
+    ['web: 10.0.0.1; none'],
   ],
-  ['it goes', 'deleted', slice(), ['web: 10.0.0.1; nobody']],
+  ['deleted', 'deleted', slice(), ['web: 10.0.0.1; none']],
 ];
 
-describe('slices', () => {
+describe('a change of a slice', () => {
   test.each(sliceCases)('%s', (...one) => {
     check(settled, one);
   });
 
   test.each([
-    ['an empty one of a Service before', [], 'web: outputs; service-recreated'],
-    ['one of a Service before, with endpoints', [endpoint()], 'web: 10.0.0.1; nobody'],
-  ])('%s goes: nobody tracks it', (_, endpoints, want) => {
+    ['an empty slice of an earlier Service', [], 'web: outputs; service-recreated'],
+    ['a slice of an earlier Service with endpoints', [endpoint()], 'web: 10.0.0.1; none'],
+  ])('the deletion of %s, which the controller does not track', (_, endpoints, want) => {
     const old = slice({ owners: [owner({ uid: 'old' })], endpoints });
     check([...settled, old], ['', 'deleted', old, [want]]);
   });
 
-  test('one that is renamed touches both Services', () => {
+  test('in its service-name label affects both Services', () => {
     const renamed = slice({
       generation: 2,
       labels: { ...sliceLabels, [label.serviceName]: 'api' },
@@ -346,7 +365,7 @@ describe('slices', () => {
     expect(all.get('shop/web')?.relabelled.size).toBe(0);
   });
 
-  test('whose output it is', () => {
+  test('is a write of the controller that manages the slice', () => {
     const writes = (one: AnyObject): string[] => {
       const [touch] = prepared().change('modified', one);
       return [...(touch?.writes ?? [])];
@@ -355,20 +374,5 @@ describe('slices', () => {
     expect(writes(mirror())).toEqual(['mirrored']);
     // A slice that loses its managed-by label was the controller's.
     expect(writes(slice({ generation: 2, labels: {} }))).toEqual(['endpointslices']);
-  });
-});
-
-describe('recordsNamed', () => {
-  test('by label and by owner', () => {
-    const { records } = prepared();
-    const names = (one: EndpointSlice | null): string[] =>
-      [...recordsNamed(records, one)].map(({ name }) => name).sort();
-    expect(names(null)).toEqual([]);
-    expect(names(slice())).toEqual(['web']);
-    expect(names(slice({ owners: [owner({ name: 'api', uid: 'x' })] }))).toEqual(['api', 'web']);
-    expect(names(foreign({ labels: {}, owners: [owner({ kind: 'Pod', name: 'api' })] }))).toEqual(
-      [],
-    );
-    expect(names(slice({ labels: { [label.serviceName]: '' }, owners: [] }))).toEqual([]);
   });
 });
