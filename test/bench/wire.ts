@@ -8,7 +8,6 @@
 import { request } from 'node:https';
 
 import { project } from '../../src/cluster/decode/json-objects.ts';
-import { withoutManagedFields } from '../../src/cluster/decode/managed-fields.ts';
 import {
   createListReader,
   createWatchReader,
@@ -110,13 +109,6 @@ function readFrames(resource: Resource, chunks: readonly Buffer[]): number {
 }
 
 function readLines(resource: Resource, lines: readonly Buffer[]): number {
-  for (const line of lines) {
-    project(resource, JSON.parse(withoutManagedFields(line.toString())), 1);
-  }
-  return lines.length;
-}
-
-function readWholeLines(resource: Resource, lines: readonly Buffer[]): number {
   for (const line of lines) project(resource, JSON.parse(line.toString()), 1);
   return lines.length;
 }
@@ -136,8 +128,7 @@ async function measure(server: LoadServer, resource: Resource): Promise<void> {
   const ways: readonly (readonly [string, number, () => number])[] = [
     ['protobuf list', lengthOf(pages.flat()), () => readPages(resource, pages)],
     ['protobuf watch', lengthOf(frames), () => readFrames(resource, frames)],
-    ['JSON without managedFields', lengthOf(lines), () => readLines(resource, lines)],
-    ['JSON', lengthOf(lines), () => readWholeLines(resource, lines)],
+    ['JSON', lengthOf(lines), () => readLines(resource, lines)],
   ];
   const samples = ways.map((): number[] => []);
   for (let round = 0; round < rounds; round++) {

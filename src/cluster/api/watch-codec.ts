@@ -19,7 +19,6 @@ import { jsonPieces } from '../decode/json-items.ts';
 import { jsonBytes, project } from '../decode/json-objects.ts';
 import type { Line } from '../decode/line-reader.ts';
 import { lineBatches } from '../decode/line-reader.ts';
-import { withoutManagedFields } from '../decode/managed-fields.ts';
 import { guessLost, valueText } from '../decode/problem.ts';
 import type { ApiStatus, Codec, DecodeContext, Frame } from './frame.ts';
 import { protobufCodec } from './protobuf-codec.ts';
@@ -87,9 +86,8 @@ function* decodeAll<T>(
 
 function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | null {
   if (line.tooLong) return badFrame(reading, 'Event too long', line.text, !line.ended);
-  const whole = line.text.trim();
-  if (whole === '') return null;
-  const text = bareText(whole, reading);
+  const text = line.text.trim();
+  if (text === '') return null;
   const event = parse(text);
   if (!isFields(event)) return badFrame(reading, 'Expected a watch event', text, !line.ended);
   const { type: name, object } = event;
@@ -115,8 +113,7 @@ function listFrame(piece: Piece, reading: DecodeContext, at: number): Frame | nu
     case 'head':
       return null;
     case 'item': {
-      const text = bareText(piece.text, reading);
-      const object = parse(text);
+      const object = parse(piece.text);
       if (object === undefined) return badFrame(reading, 'Expected an item', piece.text, false);
       return objectFrame(reading, 'added', object, at);
     }
@@ -141,10 +138,6 @@ function listFrame(piece: Piece, reading: DecodeContext, at: number): Frame | nu
 function metadataOf(object: unknown): Fields {
   return isFields(object) && isFields(object.metadata) ? object.metadata : {};
 }
-
-/** What of a text is to be parsed. */
-const bareText = (whole: string, { raw }: DecodeContext): string =>
-  raw ? whole : withoutManagedFields(whole);
 
 function parse(text: string): unknown {
   try {

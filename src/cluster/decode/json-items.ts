@@ -11,7 +11,6 @@
 
 import type { Bytes } from './line-reader.ts';
 import { textLimit } from './line-reader.ts';
-import { withoutManagedFields } from './managed-fields.ts';
 
 /** A piece of a file that may hold several documents, each an object or a list of objects. */
 export interface Piece {
@@ -354,7 +353,7 @@ function isSpace(byte: number | undefined): boolean {
 
 function parseJson(text: string): Parsed {
   try {
-    return { value: JSON.parse(withoutManagedFields(text)) as unknown };
+    return { value: JSON.parse(text) as unknown };
   } catch (error) {
     return { fault: String(error), line: 0 };
   }

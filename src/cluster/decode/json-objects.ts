@@ -10,27 +10,22 @@
 
 import type {
   AnyObject,
-  ContainerPort,
   Endpoint,
   EndpointAddress,
   Endpoints,
   EndpointSlice,
   EndpointSubset,
-  Key,
   Labels,
   UnreadableObject,
   Node,
   ObjectOf,
-  Pod,
   Port,
   Resource,
   Service,
   ServicePort,
 } from '../../model/objects.ts';
-import { annotation, label, resources } from '../../model/objects.ts';
+import { annotation, label, portMapKey, resources } from '../../model/objects.ts';
 import { minorIn } from '../../model/proxy-config.ts';
-import type { PodSpec, PodStatus, SliceMeta } from './build-objects.ts';
-import { endpointSliceOf, endpointsOf, podOf, subsetOf } from './build-objects.ts';
 import { internList, internWord } from './intern.ts';
 import type { Fields, Meta } from './json-fields.ts';
 import {
@@ -64,6 +59,8 @@ import {
 } from './json-fields.ts';
 import type { Problem } from './problem.ts';
 import { valueText } from './problem.ts';
+import type { PreviousPod } from './read-pod.ts';
+import { readPod } from './read-pod.ts';
 import { loadBalancerIPs, nodeAddresses, podCIDRs, proxiedSpec } from './proxy-flags.ts';
 
 /** What is wrong with an object; the caller adds where it was found. */
@@ -78,7 +75,7 @@ export type Projection<R extends Resource> =
 /** What only the caller knows of an object. */
 export interface Known {
   /** The latest version of the pod of this key, for `ipsSince`. */
-  readonly previousPod?: ((key: Key) => Pod | undefined) | undefined;
+  readonly previousPod?: PreviousPod | undefined;
   /** The size of the object in bytes: of the message, or of JSON without managedFields. */
   readonly bytes?: number | null;
 }
@@ -166,7 +163,7 @@ type Reader<R extends Resource> = (raw: Fields, at: number, known: Known) => Obj
 const readers: { readonly [R in Resource]: Reader<R> } = {
   nodes: readNode,
   services: readService,
-  pods: readPod,
+  pods: (raw, at, { previousPod }) => readPod(raw, at, previousPod),
   endpoints: readEndpoints,
   endpointslices: readEndpointSlice,
 };
@@ -255,53 +252,6 @@ function targetPort(port: Fields): number | string {
   return target === 0 || target === '' ? number(port, 'port') : target;
 }
 
-function readPod(raw: Fields, at: number, known: Known): Pod {
-  const meta = within(raw, 'metadata', namespacedMeta);
-  const spec = within(raw, 'spec', podSpec);
-  const status = within(raw, 'status', podStatus);
-  return podOf(meta, at, spec, status, known.previousPod);
-}
-
-function podSpec(spec: Fields): PodSpec {
-  const containers = list(spec, 'containers', containerPorts).flat();
-  const sidecars = list(spec, 'initContainers', sidecarPorts).flat();
-  return {
-    node: word(spec, 'nodeName'),
-    hostNetwork: flag(spec, 'hostNetwork'),
-    hostname: text(spec, 'hostname'),
-    subdomain: word(spec, 'subdomain'),
-    ports: internList([...containers, ...sidecars]),
-  };
-}
-
-function containerPorts(container: Fields): readonly ContainerPort[] {
-  return list(container, 'ports', containerPort).filter((port) => port.name !== '');
-}
-
-/** The ports of an init container, if it is restartable; those of others nobody can reach. */
-function sidecarPorts(container: Fields): readonly ContainerPort[] {
-  if (text(container, 'restartPolicy') !== 'Always') return [];
-  return containerPorts(container).map((port) => ({ ...port, sidecar: true }));
-}
-
-function containerPort(port: Fields): ContainerPort {
-  return {
-    name: word(port, 'name'),
-    protocol: text(port, 'protocol') || 'TCP',
-    port: number(port, 'containerPort'),
-    sidecar: false,
-  };
-}
-
-function podStatus(status: Fields): PodStatus {
-  return {
-    phase: text(status, 'phase'),
-    ready: readyCondition(status),
-    podIP: text(status, 'podIP'),
-    podIPs: list(status, 'podIPs', (podIP) => text(podIP, 'ip')),
-  };
-}
-
 function readNode(raw: Fields): Node {
   const meta = within(raw, 'metadata', clusterMeta);
   const { labels } = meta;
@@ -335,7 +285,20 @@ function readEndpoints(raw: Fields, at: number, known: Known): Endpoints {
   const meta = within(raw, 'metadata', namespacedMeta);
   const annotations = within(raw, 'metadata', (metadata) => stringMap(metadata, 'annotations'));
   const subsets = list(raw, 'subsets', endpointSubset);
-  return endpointsOf(meta, at, annotations, subsets, known.bytes ?? null);
+  return {
+    key: meta.key,
+    namespace: meta.namespace,
+    name: meta.name,
+    uid: meta.uid,
+    resourceVersion: meta.resourceVersion,
+    labels: meta.labels,
+    created: meta.created,
+    deleting: meta.deleting,
+    at,
+    annotations,
+    subsets,
+    bytes: known.bytes ?? null,
+  };
 }
 
 function endpointSubset(subset: Fields): EndpointSubset {
@@ -343,7 +306,8 @@ function endpointSubset(subset: Fields): EndpointSubset {
   const read = (ready: boolean) => (item: Fields) => endpointAddress(item, ready, ports);
   const ready = list(subset, 'addresses', read(true));
   const notReady = list(subset, 'notReadyAddresses', read(false));
-  return subsetOf(ports, ready, notReady);
+  const addresses = notReady.length === 0 ? ready : [...ready, ...notReady];
+  return { ports, addresses, readyCount: ready.length };
 }
 
 function endpointAddress(address: Fields, ready: boolean, ports: readonly Port[]): EndpointAddress {
@@ -367,24 +331,39 @@ function subsetPort(port: Fields): Port {
 }
 
 function readEndpointSlice(raw: Fields, at: number, known: Known): EndpointSlice {
-  const meta = within(raw, 'metadata', sliceMeta);
+  const meta = within(raw, 'metadata', namespacedMeta);
+  const { generation, annotations, owners } = within(raw, 'metadata', sliceMeta);
   const addressType = oneOf(raw, 'addressType', addressTypes);
   const ports = internList(list(raw, 'ports', slicePort));
-  // Whether it is v1beta1 is known where the object says so; the items of a list may not.
+  // Only an object that names its version is known to be v1; the items of a list do not.
   const endpoints = list(raw, 'endpoints', raw.apiVersion === sliceV1 ? endpoint : betaEndpoint);
-  return endpointSliceOf(meta, at, addressType, ports, endpoints, known.bytes ?? null);
-}
-
-function sliceMeta(metadata: Fields): SliceMeta {
   return {
-    ...namespacedMeta(metadata),
-    generation: integer(metadata, 'generation'),
-    annotations: stringMap(metadata, 'annotations'),
-    owners: list(metadata, 'ownerReferences', ownerReference),
+    key: meta.key,
+    namespace: meta.namespace,
+    name: meta.name,
+    uid: meta.uid,
+    resourceVersion: meta.resourceVersion,
+    labels: meta.labels,
+    created: meta.created,
+    deleting: meta.deleting,
+    generation,
+    annotations,
+    owners,
+    at,
+    addressType,
+    ports,
+    portMap: internWord(portMapKey(ports)),
+    endpoints,
+    bytes: known.bytes ?? null,
   };
 }
 
-/** What a slice may hold. */
+const sliceMeta = (metadata: Fields) => ({
+  generation: integer(metadata, 'generation'),
+  annotations: stringMap(metadata, 'annotations'),
+  owners: list(metadata, 'ownerReferences', ownerReference),
+});
+
 const addressTypes = ['IPv4', 'IPv6', 'FQDN'] as const;
 
 /** The API server fills in the protocol; a null name is left, for that is how it is then stored. */

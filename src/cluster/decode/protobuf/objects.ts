@@ -5,9 +5,10 @@
 import type { Resource } from '../../../model/objects.ts';
 import { isOutput } from '../../../model/objects.ts';
 import { WrongType } from '../json-fields.ts';
-import type { Known, Projection } from '../json-objects.ts';
+import type { Projection } from '../json-objects.ts';
 import { kinds, project, unreadable } from '../json-objects.ts';
 import { readMessage } from './read-message.ts';
+import type { PreviousPod } from '../read-pod.ts';
 import type { Raw } from './schema.ts';
 import { messageNamed } from './schema.ts';
 
@@ -20,7 +21,7 @@ export function readObject<R extends Resource>(
   resource: R,
   message: Buffer,
   at: number,
-  previousPod?: Known['previousPod'],
+  previousPod?: PreviousPod,
 ): Projection<R> {
   const raw: Raw = {};
   try {
