@@ -1,14 +1,13 @@
-// Which release a dump is judged as, whose objects name no version of the control plane.
+// Infers the Kubernetes release of a dump that does not contain the version of the control plane.
 //
-// Two things in it rule releases out. A kubelet is never newer than its API server
-// (kubernetes.io/releases/version-skew-policy), so the newest kubelet is a lower bound. And since
-// 1.33 the endpoints controller labels all that it writes, also what stood before: it compares
-// labels at every sync (pkg/controller/endpoint/endpoints_controller.go syncService at
-// k8s.io/kubernetes@v1.33.13 and, without the label, at v1.32.13). So Endpoints none of which has
-// it are of an older one.
+// A kubelet is never newer than its API server (kubernetes.io/releases/version-skew-policy), so the
+// newest kubelet is a lower bound. Since 1.33 the endpoints controller labels all Endpoints of
+// Services with a selector at every sync, also old ones (pkg/controller/endpoint/
+// endpoints_controller.go syncService at kubernetes@v1.33.13; without the label at v1.32.13). If
+// none has the label, the release is older.
 //
-// The newest release that remains is taken. Where none does, a label is missing by somebody's hand,
-// and the kubelets count alone. It stays a guess, and a report says so.
+// The newest release that remains is chosen. If none remains, a user has removed labels, and only
+// the kubelets count. A report says that the release is a guess.
 
 import type { Listers } from '../model/objects.ts';
 import { label } from '../model/objects.ts';
@@ -18,17 +17,14 @@ import { newestRelease, releaseOf, releases } from './release.ts';
 
 export interface DetectedRelease {
   readonly release: Release;
-  /**
-   * What told it: the option --kubernetes-version, the version that the input names, or what of a
-   * dump rules others out; `newest`: nothing did.
-   */
+  /** The option --kubernetes-version, the version of the input, or evidence of the dump. */
   readonly by: 'option' | 'version' | 'kubelets' | 'labels' | 'kubelets and labels' | 'newest';
 }
 
-/** The newest known release, for nothing tells another. */
+/** The newest known release, without evidence. */
 export const assumedRelease: DetectedRelease = { release: newestRelease, by: 'newest' };
 
-/** What is judged as: the option, else the version that the input names, else what is guessed. */
+/** The option, else the version of the input, else the guess. */
 export function chooseRelease(
   option: Release | null,
   version: string | null,
@@ -39,7 +35,7 @@ export function chooseRelease(
   return release === null ? guessed : { release, by: 'version' };
 }
 
-/** The release of a dump whose newest kubelet has this minor version; null: none is told. */
+/** Infers the release. `kubelet`: the newest minor version; null if no Node has one. */
 export function detectRelease(listers: Listers, kubelet: number | null): DetectedRelease {
   const possible = releases.filter(({ minor }) => kubelet === null || minor >= kubelet);
   const labelled = areLabelled(listers);
@@ -51,7 +47,7 @@ export function detectRelease(listers: Listers, kubelet: number | null): Detecte
   return kubelet === null || release === undefined ? assumedRelease : { release, by: 'kubelets' };
 }
 
-/** Whether any Endpoints of a Service with a selector is labelled; null: there are none. */
+/** Whether any Endpoints of a Service with a selector has the label; null if there are none. */
 function areLabelled({ services, endpoints }: Listers): boolean | null {
   let found: boolean | null = null;
   for (const [key, service] of services) {

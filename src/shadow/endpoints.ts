@@ -1,18 +1,18 @@
 // Shadows the endpoints controller: pkg/controller/endpoint/endpoints_controller.go and
-// pkg/api/v1/endpoints/util.go (RepackSubsets) of k8s.io/kubernetes@v1.36.3; differences between
-// releases are in release.ts.
+// pkg/api/v1/endpoints/util.go (RepackSubsets) of k8s.io/kubernetes@v1.36.3; release.ts has the
+// differences between releases.
 //
-// The controller writes one Endpoints object per Service with a selector. Its subsets are a
-// repacked form of (address, port) pairs: ports that have the same addresses share a subset. The
-// controller itself accepts any other packing of the same pairs, so the shadow says per pod which
-// address with which ports must stand there, and leaves packing, order and hashes alone.
+// The controller writes one Endpoints object per Service with a selector. It repacks (address,
+// port) pairs into subsets: ports with the same addresses share a subset. It accepts any other
+// packing of the same pairs, so the shadow expects an address with ports for each pod, and ignores
+// packing, order and hashes.
 //
-// Above 1,000 address entries, counted over all subsets, the object is truncated. Which addresses
-// survive is arbitrary, how many of each subset survive is not, up to the order of the subsets.
+// Above 1,000 addresses over all subsets the object is truncated. Which addresses remain is
+// arbitrary; how many of each subset remain is not, except for the order of the subsets.
 //
 // Left out: resourceVersion of targetRef (ignored upstream), the trigger-time annotation (it
-// depends on how changes were batched), annotations of others (kept upstream), pods in which two
-// Service ports of the same name and number meet (the API forbids them).
+// depends on batches of changes), annotations of others (kept upstream), pods with two Service
+// ports of the same name and number (the API forbids them).
 
 import { parseIP } from '../model/ip.ts';
 import type { EndpointAddress, Labels, Pod, Port, PortMapKey, Service } from '../model/objects.ts';
@@ -20,7 +20,7 @@ import { label, manager, portKey } from '../model/objects.ts';
 import { carriesHostname, isListed, resolvePorts } from './pod.ts';
 import type { Release } from './release.ts';
 
-/** Addresses that one Endpoints object holds at most (maxCapacity). */
+/** The limit of addresses in one Endpoints object (maxCapacity). */
 export const endpointsCapacity = 1000;
 
 /** One pod as an Endpoints object must list it: the address under each of the ports. */
@@ -53,8 +53,8 @@ export function primaryFamily(service: Service, pod: Pod): string {
 }
 
 /**
- * The address of a selected pod in the Service's Endpoints, or null when it is not listed: it is
- * terminal, terminating, has no address of the primary family, or none of the Service's ports.
+ * The address of a selected pod in the Service's Endpoints; null if the pod is terminal or
+ * terminating, or has no address of the primary family or none of the Service's ports.
  * `endpoints_controller.go` syncService, podToEndpointAddressForService.
  */
 export function expectedAddress(
@@ -64,20 +64,13 @@ export function expectedAddress(
 ): ExpectedAddress | null {
   if (!isListed(pod, service.publishNotReadyAddresses)) return null;
   const wantIPv6 = primaryFamily(service, pod) === 'IPv6';
-  let ip: string | null = null;
-  for (const text of pod.ips) {
-    const parsed = parseIP(text);
-    if (parsed !== null && (parsed.family === 'IPv6') === wantIPv6) {
-      ip = parsed.text;
-      break;
-    }
-  }
-  if (ip === null) return null;
+  const parsed = pod.ips.map(parseIP).find((it) => it && (it.family === 'IPv6') === wantIPv6);
+  if (!parsed) return null;
   const { ports, portMap } = resolvePorts(service, pod, release.sidecarPortsInEndpoints);
   // Only a headless Service may have no ports; with ports, a pod that has none of them is left out.
   if (ports.length === 0 && (service.ports.length > 0 || service.clusterIP !== 'None')) return null;
   return {
-    ip,
+    ip: parsed.text,
     ready: service.publishNotReadyAddresses || pod.ready,
     node: pod.node,
     hostname: carriesHostname(service, pod) ? pod.hostname : '',
@@ -97,18 +90,18 @@ export function expectedLabels(service: Service, release: Release): Labels {
   return labels;
 }
 
-/** One place at which Endpoints list an address, with the index of its subset. */
+/** An address in Endpoints, with the index of its subset. */
 export interface SubsetAddress {
   readonly address: EndpointAddress;
   readonly subset: number;
 }
 
 /**
- * What repacking makes of an address that is listed several times, before the controller compares:
- * what has one uid is one address, and the first listing says all of it but its ports. At a port
- * that is listed twice not ready trumps ready, and where ports say both there is an entry for each.
- * Ports with an appProtocol are told apart by pointer, so two subsets never have the same one.
- * `util.go` mapAddressByPort.
+ * Repacks the entries of one IP, as the controller does before it compares. Entries with one uid
+ * are one address, with all fields but the ports from the first. A port with a ready and a not
+ * ready entry is not ready; an address with ready and not ready ports has two entries. Upstream
+ * compares ports with an appProtocol by pointer, so two subsets never share one. `util.go`
+ * mapAddressByPort.
  */
 export function repack(listings: readonly SubsetAddress[]): EndpointAddress[] {
   const entries = new Map<string, { first: EndpointAddress; ports: Map<string, Listed> }>();
@@ -135,13 +128,13 @@ export function repack(listings: readonly SubsetAddress[]): EndpointAddress[] {
   );
 }
 
-/** null: no port at all, as a subset without ports has it. */
+/** The port is null in a subset without ports. */
 interface Listed {
   readonly port: Port | null;
   ready: boolean;
 }
 
-/** How many pods share one list of ports; the counts are of addresses. */
+/** The numbers of addresses with one list of ports. */
 export interface PortGroup {
   readonly ports: readonly Port[];
   ready: number;
@@ -149,7 +142,7 @@ export interface PortGroup {
 }
 
 export interface SubsetCounts {
-  /** Keys of its ports, see portKey; a subset without ports has none. */
+  /** See portKey; empty for a subset without ports. */
   readonly portKeys: readonly string[];
   readonly ready: number;
   readonly notReady: number;
@@ -186,25 +179,19 @@ export function subsetCounts(groups: Iterable<PortGroup>): SubsetCounts[] {
   return [...subsets.values()];
 }
 
-export interface TruncatedSubset {
-  readonly portKeys: readonly string[];
-  /** Addresses that survive at most, when this subset's turn comes early enough. */
-  readonly ready: number;
-  readonly notReady: number;
-}
-
 export interface Truncation {
-  readonly subsets: readonly TruncatedSubset[];
-  /** Ready addresses are cut too, and no others survive. */
+  /** The most addresses that remain of each subset. */
+  readonly subsets: readonly SubsetCounts[];
+  /** Ready addresses are cut too, and no other remains. */
   readonly cutsReady: boolean;
-  /** How many of the kind that is cut (ready, else not ready) survive over all subsets. */
+  /** How many addresses of the cut kind (ready or not) remain over all subsets. */
   readonly kept: number;
 }
 
 /**
- * How upstream truncates subsets of these sizes, or null when they fit. Each subset keeps its
- * rounded up share, in the order of the subsets and until the capacity is used up; that order is a
- * hash, so any is allowed. `endpoints_controller.go` truncateEndpoints.
+ * How upstream truncates subsets of these sizes; null if they fit. Each subset keeps its share,
+ * rounded up, until the capacity is used up. The order of subsets is by hash, so any is allowed.
+ * `endpoints_controller.go` truncateEndpoints.
  */
 export function truncation(subsets: readonly SubsetCounts[]): Truncation | null {
   const ready = subsets.reduce((sum, subset) => sum + subset.ready, 0);
@@ -223,9 +210,9 @@ export function truncation(subsets: readonly SubsetCounts[]): Truncation | null 
 }
 
 /**
- * Whether subsets of these sizes could be left by that truncation, whatever the order: all of the
- * capacity is used, no subset has more than its share, and only one may have a part of its share,
- * since whoever comes after it got nothing. `actual` is in the order of `truncation.subsets`.
+ * Whether subsets of these sizes can remain after that truncation, in any order: the capacity is
+ * used up, no subset has more than its share, and only one has a part of its share, since later
+ * ones get nothing. `actual` is in the order of `allowed.subsets`.
  */
 export function isTruncationOf(
   allowed: Truncation,

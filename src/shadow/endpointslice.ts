@@ -1,12 +1,11 @@
 // Shadows the endpointslice controller: reconciler.go, utils.go and util/ of
-// k8s.io/endpointslice@v0.36.3, driven by pkg/controller/endpointslice of
-// k8s.io/kubernetes@v1.36.3; differences between releases are in release.ts.
+// k8s.io/endpointslice@v0.36.3, used by pkg/controller/endpointslice of k8s.io/kubernetes@v1.36.3;
+// release.ts has the differences between releases.
 //
-// The controller keeps, per Service and address type, sets of endpoints grouped by port map, and
-// spreads each set over slices of at most --max-endpoints-per-slice (100). How a set is spread
-// depends on every state before, so the shadow says which endpoints must stand in the slices of a
-// Service, and what must be true of every slice (labels, owner, address type, size); filling.ts
-// says whether one state of the slices can follow another.
+// The controller groups endpoints per Service and address type by port map, and spreads each group
+// over slices of at most --max-endpoints-per-slice (100). The spread depends on all earlier states,
+// so the shadow expects the endpoints in the slices of a Service, and properties of every slice
+// (labels, owner, address type, size).
 //
 // Left out: names of slices, order, trigger-time annotations and annotations of others (all without
 // meaning upstream), and hints (hints.ts).
@@ -31,7 +30,7 @@ import type { Release } from './release.ts';
 /** Default of kube-controller-manager's --max-endpoints-per-slice. */
 export const defaultMaxEndpointsPerSlice = 100;
 
-/** One pod as a slice of one address type must list it. */
+/** The endpoint of a pod in slices of one address type. */
 export interface ExpectedEndpoint {
   readonly addressType: AddressType;
   readonly addresses: readonly string[];
@@ -40,7 +39,7 @@ export interface ExpectedEndpoint {
   readonly terminating: boolean;
   readonly hostname: string | null;
   readonly node: string | null;
-  /** null: the Node has no zone; undefined: Nodes are not known, so any zone may be right. */
+  /** null if the Node has no zone; undefined if Nodes are not known and any zone may be right. */
   readonly zone: string | null | undefined;
   readonly pod: Pod;
   readonly ports: readonly Port[];
@@ -51,7 +50,7 @@ const bothTypes: readonly AddressType[] = ['IPv4', 'IPv6'];
 
 const typeLists = [['IPv4'], ['IPv6'], bothTypes, ['IPv6', 'IPv4'], []] as const;
 
-/** The one copy of a list of types: there are few lists, and every Service has some. */
+/** The shared copy of a list of types, since every Service has one. */
 const oneOf = (types: readonly AddressType[]): readonly AddressType[] =>
   typeLists.find((list) => equalTexts(list, types)) ?? types;
 
@@ -66,23 +65,22 @@ export function addressTypesOf(service: Service): readonly AddressType[] {
 }
 
 /**
- * Whether the slices leave a pod out because its Node does not exist; the controller retries it.
+ * Whether slices omit a pod because its Node does not exist; the controller retries it.
  * `node` is the pod's Node, null when it does not exist, undefined when Nodes are not known.
  */
 export function isStranded(service: Service, node: Node | null | undefined): boolean {
   return node === null && !service.publishNotReadyAddresses;
 }
 
-/** Whether slices list a selected pod; those of stranded pods wait. */
+/** Whether slices have an endpoint of a selected pod. */
 function isSliced(service: Service, pod: Pod, node: Node | null | undefined): boolean {
   return isListed(pod, true) && !isStranded(service, node);
 }
 
 /**
- * The endpoints of a selected pod, one per address type of the Service of which the pod has an
- * address; none where slices do not list it. `node` is the pod's Node, null when it does not exist,
- * undefined when Nodes are not known. `reconciler.go` reconcileByAddressType, `utils.go`
- * podToEndpoint.
+ * The endpoints of a selected pod, one per address type that the Service and the pod share. `node`
+ * is the pod's Node, null if it does not exist, undefined if Nodes are not known. `reconciler.go`
+ * reconcileByAddressType, `utils.go` podToEndpoint.
  */
 export function expectedEndpoints(
   service: Service,
@@ -125,12 +123,8 @@ export function expectedTypes(
 }
 
 function addressesOf(pod: Pod, addressType: AddressType): string[] {
-  const addresses: string[] = [];
-  for (const text of pod.ips) {
-    const ip = parseIP(text);
-    if (ip?.family === addressType) addresses.push(ip.text);
-  }
-  return addresses;
+  const parsed = pod.ips.map(parseIP);
+  return parsed.flatMap((ip) => (ip?.family === addressType ? ip.text : []));
 }
 
 /** Labels of slices that are never taken from the Service. `utils.go` isReservedLabelKey. */
@@ -149,8 +143,8 @@ export function expectedSliceLabels(service: Service): Labels {
 }
 
 /**
- * `utils.go` ownedBy: kind, API version and uid count, the controller flag does not. Of a Service
- * without uid the name must do.
+ * `utils.go` ownedBy: compares kind, API version and uid, or the name of a Service without uid. The
+ * controller flag does not matter.
  */
 export function isOwnedBy(slice: EndpointSlice, service: Service): boolean {
   return slice.owners.some(
@@ -162,7 +156,7 @@ export function isOwnedBy(slice: EndpointSlice, service: Service): boolean {
   );
 }
 
-/** The slice is in the endpointslice controller's care. */
+/** The endpointslice controller manages the slice. */
 export function isControllers(slice: EndpointSlice): boolean {
   return slice.labels[label.sliceManagedBy] === manager.slices;
 }

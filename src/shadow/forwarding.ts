@@ -1,20 +1,19 @@
-// What comes of a packet on a node where kube-proxy does what it must: the rules that
-// pkg/proxy/iptables/proxier.go and pkg/proxy/nftables/proxier.go of kubernetes@v1.36.3 write, read
-// as a function from a packet to its fate. Not rules are expected but fates, since these are what
-// both modes, all releases and other implementations have in common. The modes differ in manners:
+// The expected outcome of a packet on a node: the rules that pkg/proxy/iptables/proxier.go and
+// pkg/proxy/nftables/proxier.go of kubernetes@v1.36.3 write, as a function from a packet to its
+// outcome. The model predicts outcomes and not rules, because both modes, all releases and other
+// implementations have the outcomes in common. The modes differ in details:
 //
-//   node ports     iptables: every local address, 127.0.0.0/8 too; nftables: the primary address
-//   wrong ports    of a cluster IP: iptables lets them pass, nftables rejects them
-//   no endpoints   of an external or load balancer IP, asked for by the node itself: iptables has
+//   node ports     iptables: every local address, also 127.0.0.0/8; nftables: the primary address
+//   wrong ports    of a cluster IP: iptables passes them, nftables rejects them
+//   no endpoints   of an external or load balancer IP, for packets of the node itself: iptables has
 //                  no rule in OUTPUT, so the packet leaves the node; nftables rejects it
-//   source ranges  forbidden sources are dropped before all else in nftables mode; in iptables
-//                  mode only while there are endpoints
+//   source ranges  nftables drops forbidden sources first; iptables only if there are endpoints
 //   hairpin        an endpoint that reaches itself is masqueraded; in nftables mode since 1.36 only
-//                  where it is the node's own
+//                  an endpoint of the node
 //
-// Left out: unallocated addresses of the service range, which nftables mode drops but which no
-// object names here, so that both fates are right; IPVS; which of two Services that claim one
-// address and port is met first (each alone is right).
+// Left out: unallocated addresses of the service range, which nftables mode drops but no object
+// names here, so both outcomes are right; IPVS; which of two Services with one address and port
+// comes first (each is right).
 
 import { isWithin, parseIP } from '../model/ip.ts';
 import type { EndpointSlice, Key, Node, Service } from '../model/objects.ts';
@@ -33,7 +32,7 @@ export type FrontendKind =
 export const isAtNode = (kind: FrontendKind): boolean =>
   kind === 'node port' || kind === 'health check node port';
 
-/** An address and port at which a node answers for a Service port. */
+/** An address and port that a node serves for a Service port. */
 export interface Frontend {
   readonly port: ProxiedPort;
   readonly kind: FrontendKind;
@@ -43,21 +42,21 @@ export interface Frontend {
   readonly dport: number;
 }
 
-/** What comes of a packet. `pass` is to go on untranslated. */
+/** The outcome of a packet; with `pass` it continues untranslated. */
 export type ExpectedOutcome =
   | { readonly kind: 'reject' | 'drop' | 'pass' }
   | {
       readonly kind: 'endpoints';
-      /** By `ip:port`, each as probable as the other: whether its packets are masqueraded. */
+      /** By `ip:port`, all with the same probability: whether its packets are masqueraded. */
       readonly endpoints: ReadonlyMap<string, boolean>;
-      /** The same source comes to the same endpoint for so long; null: each connection anew. */
+      /** For this long a source keeps its endpoint; null without session affinity. */
       readonly affinitySeconds: number | null;
     };
 
 export interface PacketExpectation {
-  /** Any of them is right; empty: it cannot be told. */
+  /** Each of them is right; empty if the outcome is not known. */
   readonly outcomes: readonly ExpectedOutcome[];
-  /** The frontend that decided; null: none, the packet is not a Service's. */
+  /** The frontend of the packet; null if no Service has one there. */
   readonly frontend: Frontend | null;
 }
 
@@ -65,28 +64,24 @@ export interface Forwarding {
   readonly config: ProxyConfig;
   readonly node: ProxyNode;
   readonly ports: readonly ProxiedPort[];
-  /** Every frontend that must be served; node ports at the addresses that the Node tells. */
+  /** Every frontend that the node must serve; node ports at the addresses of the Node. */
   readonly frontends: readonly Frontend[];
   readonly expect: (packet: Packet) => PacketExpectation;
 }
 
-/** Slices by the Service they name: kube-proxy does not ask who wrote them. */
+/** Groups slices by the Service that they name. kube-proxy ignores who manages a slice. */
 export function slicesByService(
   slices: Iterable<EndpointSlice>,
 ): ReadonlyMap<Key, readonly EndpointSlice[]> {
-  const found = new Map<Key, EndpointSlice[]>();
-  for (const slice of slices) {
-    const service = slice.labels[label.serviceName] ?? '';
-    if (service === '') continue;
-    const key = `${slice.namespace}/${service}`;
-    const known = found.get(key);
-    if (known === undefined) found.set(key, [slice]);
-    else known.push(slice);
-  }
+  const found = Map.groupBy(slices, ({ namespace, labels }) => {
+    const service = labels[label.serviceName] ?? '';
+    return service === '' ? '' : `${namespace}/${service}`;
+  });
+  found.delete('');
   return found;
 }
 
-/** What kube-proxy with this configuration must do on the node, from all Services and slices. */
+/** The forwarding on a node, from all Services and slices. */
 export function expectedForwarding(
   services: Iterable<Service>,
   slices: ReadonlyMap<Key, readonly EndpointSlice[]>,
@@ -101,99 +96,96 @@ export function expectedForwarding(
     ports.push(...proxiedPorts(service, slices.get(service.key) ?? [], place, rules));
   }
   const own = proxyNode(node, config, localAddresses);
-  const world: World = { config, rules, own, ...claimsOf(ports) };
-  const frontends = [...world.byAddress.values()].flat();
-  for (const port of ports) frontends.push(...atNode(port, world));
-  return { config, node: own, ports, frontends, expect: (packet) => expectation(world, packet) };
+  const context: Context = {
+    config,
+    rules,
+    own,
+    byAddress: Map.groupBy(ports.flatMap(frontendsAtAddresses), addressKey),
+    byNodePort: Map.groupBy(
+      ports.filter(({ nodePort }) => nodePort !== 0),
+      ({ family, protocol, nodePort }) => nodePortKey(family, protocol, nodePort),
+    ),
+    clusterIPs: new Set(ports.map(({ clusterIP }) => clusterIP)),
+  };
+  const frontends = [...context.byAddress.values()].flat();
+  for (const port of ports) frontends.push(...frontendsAtNode(port, context));
+  return { config, node: own, ports, frontends, expect: (packet) => expectation(context, packet) };
 }
 
-interface World {
+interface Context {
   readonly config: ProxyConfig;
   readonly rules: ProxyRules;
   readonly own: ProxyNode;
-  /** Frontends at addresses of their own, by address, protocol and port. */
+  /** Frontends with an address of their own, by address, protocol and port. */
   readonly byAddress: ReadonlyMap<string, readonly Frontend[]>;
   /** By family, protocol and node port. */
   readonly byNodePort: ReadonlyMap<string, readonly ProxiedPort[]>;
   readonly clusterIPs: ReadonlySet<string>;
 }
 
-function claimsOf(
-  ports: readonly ProxiedPort[],
-): Pick<World, 'byAddress' | 'byNodePort' | 'clusterIPs'> {
-  const byAddress = new Map<string, Frontend[]>();
-  const byNodePort = new Map<string, ProxiedPort[]>();
-  for (const port of ports) {
-    for (const frontend of atAddresses(port)) {
-      push(byAddress, `${frontend.address} ${port.protocol} ${port.port}`, frontend);
-    }
-    if (port.nodePort !== 0) push(byNodePort, nodePortKey(port, port.nodePort), port);
-  }
-  return { byAddress, byNodePort, clusterIPs: new Set(ports.map(({ clusterIP }) => clusterIP)) };
-}
+const addressKey = ({ address, protocol, dport }: Omit<Frontend, 'port' | 'kind'>): string =>
+  `${address} ${protocol} ${dport}`;
 
-function push<T>(map: Map<string, T[]>, key: string, value: T): void {
-  const known = map.get(key);
-  if (known === undefined) map.set(key, [value]);
-  else known.push(value);
-}
+const nodePortKey = (family: string, protocol: Protocol, nodePort: number): string =>
+  `${family} ${protocol} ${nodePort}`;
 
-const nodePortKey = (
-  { family, protocol }: Pick<ProxiedPort, 'family' | 'protocol'>,
-  nodePort: number,
-): string => `${family} ${protocol} ${nodePort}`;
-
-function atAddresses(port: ProxiedPort): Frontend[] {
+function frontendsAtAddresses(port: ProxiedPort): Frontend[] {
   const { protocol, port: dport } = port;
-  const of = (kind: FrontendKind, addresses: readonly string[]): Frontend[] =>
+  const at = (kind: FrontendKind, addresses: readonly string[]): Frontend[] =>
     addresses.map((address) => ({ port, kind, address, protocol, dport }));
   return [
-    ...of('cluster IP', [port.clusterIP]),
-    ...of('external IP', port.externalIPs),
-    ...of('load balancer IP', port.loadBalancerIPs),
+    ...at('cluster IP', [port.clusterIP]),
+    ...at('external IP', port.externalIPs),
+    ...at('load balancer IP', port.loadBalancerIPs),
   ];
 }
 
-/** Frontends at the node's own addresses. nftables mode writes nothing for health checks. */
-function atNode(port: ProxiedPort, { own, config }: World): Frontend[] {
+/** Frontends at the node's own addresses. nftables mode has no rules for health checks. */
+function frontendsAtNode(port: ProxiedPort, { own, config }: Context): Frontend[] {
   const loopback = port.family === 'IPv4' ? '127.0.0.1' : '::1';
   const addresses = [...own.addresses, loopback].filter(
     (address) => address.includes(':') === (port.family === 'IPv6') && own.servesNodePorts(address),
   );
-  const of = (kind: FrontendKind, protocol: Protocol, dport: number): Frontend[] =>
+  const at = (kind: FrontendKind, protocol: Protocol, dport: number): Frontend[] =>
     dport === 0 ? [] : addresses.map((address) => ({ port, kind, address, protocol, dport }));
   const checks = config.mode === 'iptables' ? port.healthCheckNodePort : 0;
   return [
-    ...of('node port', port.protocol, port.nodePort),
-    ...of('health check node port', 'tcp', checks),
+    ...at('node port', port.protocol, port.nodePort),
+    ...at('health check node port', 'tcp', checks),
   ];
 }
 
-function expectation(world: World, packet: Packet): PacketExpectation {
-  const { dst, protocol, dport } = packet;
-  const frontends = world.byAddress.get(`${dst} ${protocol} ${dport}`) ?? nodePorts(world, packet);
+function expectation(context: Context, packet: Packet): PacketExpectation {
+  const { dst: address, protocol, dport } = packet;
+  const key = addressKey({ address, protocol, dport });
+  const frontends = context.byAddress.get(key) ?? nodePortFrontends(context, packet);
   const [frontend] = frontends;
-  if (frontend === undefined) return { outcomes: unclaimed(world, packet), frontend: null };
-  const fates: ExpectedOutcome[] = [];
-  for (const one of frontends) {
-    if (one.port.usable === null) return { outcomes: [], frontend };
-    for (const usable of one.port.usable) fates.push(fateOf(world, packet, one, usable));
+  if (frontend === undefined) {
+    return { outcomes: outcomesWithoutService(context, packet), frontend: null };
   }
-  // Nearly always there is one, which is not worth a text of all its endpoints.
-  if (fates.length < 2) return { outcomes: fates, frontend };
-  return { outcomes: [...new Map(fates.map((fate) => [keyOf(fate), fate])).values()], frontend };
+  const outcomes: ExpectedOutcome[] = [];
+  for (const possible of frontends) {
+    if (possible.port.usable === null) return { outcomes: [], frontend };
+    for (const usable of possible.port.usable) {
+      outcomes.push(outcomeAt(context, packet, possible, usable));
+    }
+  }
+  // Nearly always there is one outcome, which needs no text of all its endpoints.
+  if (outcomes.length < 2) return { outcomes, frontend };
+  const distinct = new Map(outcomes.map((outcome) => [outcomeKey(outcome), outcome]));
+  return { outcomes: [...distinct.values()], frontend };
 }
 
-function keyOf(fate: ExpectedOutcome): string {
-  if (fate.kind !== 'endpoints') return fate.kind;
-  return `${String(fate.affinitySeconds)} ${JSON.stringify([...fate.endpoints].sort())}`;
+function outcomeKey(outcome: ExpectedOutcome): string {
+  if (outcome.kind !== 'endpoints') return outcome.kind;
+  return `${String(outcome.affinitySeconds)} ${JSON.stringify([...outcome.endpoints].sort())}`;
 }
 
-function nodePorts({ own, byNodePort }: World, packet: Packet): readonly Frontend[] {
+function nodePortFrontends({ own, byNodePort }: Context, packet: Packet): readonly Frontend[] {
   const { dst: address, protocol, dport } = packet;
   if (!own.isLocal(address)) return [];
   const family = address.includes(':') ? 'IPv6' : 'IPv4';
-  const ports = byNodePort.get(nodePortKey({ family, protocol }, dport)) ?? [];
+  const ports = byNodePort.get(nodePortKey(family, protocol, dport)) ?? [];
   return ports.map((port) => ({ port, kind: 'node port', address, protocol, dport }));
 }
 
@@ -201,72 +193,74 @@ const pass: ExpectedOutcome = { kind: 'pass' };
 const reject: ExpectedOutcome = { kind: 'reject' };
 const drop: ExpectedOutcome = { kind: 'drop' };
 
-/** The fates of a packet that no Service claims. */
-function unclaimed(
-  { config, clusterIPs, own }: World,
+/** The outcomes of a packet to an address and port that no Service has. */
+function outcomesWithoutService(
+  { config, clusterIPs, own }: Context,
   { dst }: Packet,
 ): readonly ExpectedOutcome[] {
   if (config.mode !== 'nftables' || own.isLocal(dst)) return [pass];
   return clusterIPs.has(dst) ? [reject] : [pass, drop];
 }
 
-/** The fate at one frontend: in prerouting or output, and where nothing is translated, after it. */
-function fateOf(
-  world: World,
+/**
+ * The outcome at one frontend: in prerouting or output, and after that if nothing translates it.
+ */
+function outcomeAt(
+  context: Context,
   packet: Packet,
   frontend: Frontend,
   usable: UsableEndpoints,
 ): ExpectedOutcome {
+  const { own, config } = context;
   const { port, kind } = frontend;
-  if (kind === 'load balancer IP' && !isAllowed(world, packet, port)) {
-    if (world.config.mode === 'nftables' || usable.any) return drop;
+  if (kind === 'load balancer IP' && !isAllowed(context, packet, port)) {
+    if (config.mode === 'nftables' || usable.any) return drop;
   }
-  if (kind === 'node port' && !world.own.servesNodePorts(packet.dst)) {
-    return world.config.mode === 'nftables' ? pass : untranslated(world, packet, frontend, usable);
+  if (kind === 'node port' && !own.servesNodePorts(packet.dst)) {
+    return config.mode === 'nftables' ? pass : untranslated(context, packet, frontend, usable);
   }
-  const chosen = kind === 'cluster IP' ? internal(world, packet, port, usable) : null;
-  const { endpoints, marked } = chosen ?? external(world, packet, port, usable);
-  if (endpoints.length === 0) return untranslated(world, packet, frontend, usable);
+  const choose = kind === 'cluster IP' ? internalChoice : externalChoice;
+  const { endpoints, isMarked } = choose(context, packet, port, usable);
+  if (endpoints.length === 0) return untranslated(context, packet, frontend, usable);
+  const masqueraded = endpoints.map((endpoint): [string, boolean] => [
+    endpoint.text,
+    isMasqueraded(context, packet, endpoint, isMarked),
+  ]);
   const { affinitySeconds } = port;
-  const masqueraded = (one: ProxyEndpoint): boolean => isMasqueraded(world, packet, one, marked);
-  return {
-    kind: 'endpoints',
-    endpoints: new Map(endpoints.map((one) => [one.text, masqueraded(one)])),
-    affinitySeconds,
-  };
+  return { kind: 'endpoints', endpoints: new Map(masqueraded), affinitySeconds };
 }
 
-interface Chosen {
+interface Choice {
   readonly endpoints: readonly ProxyEndpoint[];
-  /** kube-proxy marks the packet for masquerading, whatever the endpoint. */
-  readonly marked: boolean;
+  /** kube-proxy marks the packet for masquerading, for every endpoint. */
+  readonly isMarked: boolean;
 }
 
-function internal(
-  { config, own }: World,
+function internalChoice(
+  { config, own }: Context,
   packet: Packet,
   port: ProxiedPort,
   usable: UsableEndpoints,
-): Chosen {
-  const marked = config.masqueradeAll || (own.detects[port.family] && !own.isFromPod(packet));
-  return { endpoints: port.internalLocal ? usable.local : usable.cluster, marked };
+): Choice {
+  const isMarked = config.masqueradeAll || (own.detects[port.family] && !own.isFromPod(packet));
+  return { endpoints: port.internalLocal ? usable.local : usable.cluster, isMarked };
 }
 
-/** Pods and the node itself are not subject to a Local policy: the short circuit. */
-function external(
-  { own }: World,
+/** A Local policy does not apply to pods and to the node itself. */
+function externalChoice(
+  { own }: Context,
   packet: Packet,
   port: ProxiedPort,
   usable: UsableEndpoints,
-): Chosen {
-  if (!port.externalLocal) return { endpoints: usable.cluster, marked: true };
-  if (own.isFromPod(packet)) return { endpoints: usable.cluster, marked: false };
-  if (own.isLocal(packet.src)) return { endpoints: usable.cluster, marked: true };
-  return { endpoints: usable.local, marked: false };
+): Choice {
+  if (!port.externalLocal) return { endpoints: usable.cluster, isMarked: true };
+  if (own.isFromPod(packet)) return { endpoints: usable.cluster, isMarked: false };
+  if (own.isLocal(packet.src)) return { endpoints: usable.cluster, isMarked: true };
+  return { endpoints: usable.local, isMarked: false };
 }
 
 /** Whether the source may use the load balancer IPs. */
-function isAllowed({ own }: World, { src }: Packet, port: ProxiedPort): boolean {
+function isAllowed({ own }: Context, { src }: Packet, port: ProxiedPort): boolean {
   const { sourceRanges, loadBalancerIPs, family } = port;
   const within = (address: string): boolean => {
     const ip = parseIP(address);
@@ -276,28 +270,27 @@ function isAllowed({ own }: World, { src }: Packet, port: ProxiedPort): boolean 
   return within(own.nodeIP[family]) && loadBalancerIPs.includes(src);
 }
 
-/** What the filters do with a packet for a frontend that was not translated. */
+/** What the filter chains do with a packet for a frontend that was not translated. */
 function untranslated(
-  world: World,
+  { config, own }: Context,
   packet: Packet,
-  frontend: Frontend,
+  { port, kind }: Frontend,
   usable: UsableEndpoints,
 ): ExpectedOutcome {
-  const { port, kind } = frontend;
   const isLocal = kind === 'cluster IP' ? port.internalLocal : port.externalLocal;
-  const fate = !usable.any ? reject : isLocal && usable.local.length === 0 ? drop : pass;
-  if (kind === 'cluster IP' || world.config.mode === 'nftables') return fate;
-  // KUBE-EXTERNAL-SERVICES is called in INPUT and FORWARD, not in OUTPUT.
-  return packet.from === 'node' && !world.own.isLocal(packet.dst) ? pass : fate;
+  const outcome = !usable.any ? reject : isLocal && usable.local.length === 0 ? drop : pass;
+  if (kind === 'cluster IP' || config.mode === 'nftables') return outcome;
+  // INPUT and FORWARD jump to KUBE-EXTERNAL-SERVICES, OUTPUT does not.
+  return packet.from === 'node' && !own.isLocal(packet.dst) ? pass : outcome;
 }
 
 function isMasqueraded(
-  { own, rules }: World,
+  { own, rules }: Context,
   { src, from }: Packet,
   { ip, local }: ProxyEndpoint,
-  marked: boolean,
+  isMarked: boolean,
 ): boolean {
-  // What came from elsewhere and is for the node itself goes to INPUT, never to POSTROUTING.
+  // A packet from elsewhere to the node itself goes to INPUT, never to POSTROUTING.
   if (from !== 'node' && own.isLocal(ip)) return false;
-  return marked || (src === ip && (local || !rules.localHairpins));
+  return isMarked || (src === ip && (local || !rules.localHairpins));
 }

@@ -1,21 +1,20 @@
-// Shadows topology hints of the endpointslice controller: trafficdist/trafficdist.go and
+// Shadows the topology hints of the endpointslice controller: trafficdist/trafficdist.go and
 // topologycache/ of k8s.io/endpointslice@v0.36.3.
 //
-// Hints by trafficDistribution are a function of the endpoint itself, so they are exactly expected.
-// Hints by the annotation topology-mode Auto depend on every sync before and on which Node events
-// were seen, so only what stands can be judged: hints are given to all ready endpoints of an
-// address type or to none, and to none at all where upstream's own conditions forbid them. Absent
-// hints are always allowed; the reason is named where it follows from the input.
+// Hints by trafficDistribution are a function of the endpoint, so they are expected exactly. Hints
+// by the annotation topology-mode Auto depend on all earlier syncs and Node events. They are only
+// checked for consistency: all ready endpoints of an address type have hints or none has, and none
+// has if upstream's conditions forbid them. Absent hints are always allowed.
 //
-// Left out: how many endpoints of one zone are given to another (it depends on history), and hints
-// of endpoints that are not ready under Auto (nothing reads them).
+// Left out: how many endpoints of one zone serve another (it depends on history), and hints of
+// endpoints that are not ready under Auto (no kube-proxy reads them).
 
 import type { Endpoint, Service, ZoneCapacity } from '../model/objects.ts';
 import type { Release } from './release.ts';
 
 export type HintMode = 'none' | 'auto' | 'zone' | 'node';
 
-/** Which hints the Service's slices carry. `reconciler.go` reconcileByAddressType. */
+/** The hints of the Service's slices. `reconciler.go` reconcileByAddressType. */
 export function hintMode(service: Service, release: Release): HintMode {
   if (service.topologyAuto) return 'auto';
   const wanted = service.trafficDistribution;
@@ -31,8 +30,8 @@ export interface Hints {
 const noHints: Hints = { forZones: null, forNodes: null };
 
 /**
- * The hints of one endpoint by trafficDistribution: its zone, and its Node where that is asked
- * for. `trafficdist.go` preferCloseHeuristic.
+ * The hints of one endpoint by trafficDistribution: its zone, and with `node` its Node.
+ * `trafficdist.go` preferCloseHeuristic.
  */
 export function expectedHints(
   mode: 'none' | 'zone' | 'node',
@@ -52,25 +51,22 @@ const overloadThreshold = 0.2;
 /** Why upstream gives no hints; `topologycache/event.go` has a message for each. */
 export type NoHints = 'node-information' | 'one-zone' | 'few-endpoints' | 'overload';
 
-/**
- * Why upstream gives no hints to `ready` endpoints at its next sync, or null when it would give
- * them. `topologycache.go` getAllocations.
- */
+/** Why the next sync gives no hints to `ready` endpoints; null if it does. getAllocations. */
 export function reasonOfNoHints(capacity: ZoneCapacity, ready: number): NoHints | null {
   const zones = capacity.cpuMillisByZone.size;
   if (capacity.insufficient) return 'node-information';
   if (zones < 2) return 'one-zone';
   if (zones > ready) return 'few-endpoints';
-  let total = 0;
-  for (const cpu of capacity.cpuMillisByZone.values()) total += cpu;
-  let least = 0;
-  for (const cpu of capacity.cpuMillisByZone.values()) {
-    least += Math.ceil(((cpu / total) * ready) / (1 + overloadThreshold));
-  }
+  const cpus = [...capacity.cpuMillisByZone.values()];
+  const total = cpus.reduce((sum, cpu) => sum + cpu, 0);
+  const least = cpus.reduce(
+    (sum, cpu) => sum + Math.ceil(((cpu / total) * ready) / (1 + overloadThreshold)),
+    0,
+  );
   return least > ready ? 'overload' : null;
 }
 
-/** The same in the words of upstream's events. */
+/** The same as a message of upstream's events. */
 export function whyNoHints(capacity: ZoneCapacity, ready: number): string | null {
   const counts = `${String(ready)} endpoints, ${String(capacity.cpuMillisByZone.size)} zones`;
   switch (reasonOfNoHints(capacity, ready)) {

@@ -1,17 +1,17 @@
 // Shadows the endpointslicemirroring controller: pkg/controller/endpointslicemirroring/ of
-// k8s.io/kubernetes@v1.36.3 (reconciler.go, reconciler_helpers.go, utils.go) and the repacking it
-// does first, pkg/api/v1/endpoints/util.go.
+// k8s.io/kubernetes@v1.36.3 (reconciler.go, reconciler_helpers.go, utils.go) and the repacking
+// before it, pkg/api/v1/endpoints/util.go.
 //
-// Endpoints that somebody else writes for a Service without selector are copied into slices: one
-// slice per port map and address type, with at most 1,000 addresses of each repacked subset. The
-// result is a function of the Endpoints object and of whether the Service has a selector.
+// The controller copies Endpoints of a Service without selector into slices: one slice per port map
+// and address type, with at most 1,000 addresses of each repacked subset. The result is a function
+// of the Endpoints and of whether the Service has a selector.
 //
-// Two oddities are followed: an address keeps what the first subset says of it (node, hostname),
-// and ports with an appProtocol are told apart by pointer, so no two of them ever merge;
-// where such subsets disagree about one address, either readiness is allowed.
+// The shadow follows two oddities. An address keeps node and hostname of its first subset. Ports
+// with an appProtocol are compared by pointer, so no two of them merge; if such subsets disagree
+// about the readiness of an address, both values are allowed.
 //
-// Left out: the trigger time (never mirrored), which of two addresses survives when the same
-// address stands in one repacked subset for two uids of one pod name (upstream keeps either).
+// Left out: the trigger time (never mirrored), and which of two addresses remains if one repacked
+// subset has the same address for two uids of one pod name (upstream keeps either).
 
 import { parseIP } from '../model/ip.ts';
 import type {
@@ -32,31 +32,31 @@ export const maxEndpointsPerSubset = 1000;
 
 export interface MirroredEndpoint {
   readonly address: string;
-  /** null: subsets disagree, and upstream keeps what comes last in an order of hashes. */
+  /** null if subsets disagree; upstream keeps the last in an order of hashes. */
   readonly ready: boolean | null;
   readonly source: EndpointAddress;
 }
 
-/** What one mirrored slice must hold. */
+/** The content of one mirrored slice. */
 export interface MirroredGroup {
   readonly addressType: AddressType;
   readonly ports: readonly Port[];
   readonly portMap: PortMapKey;
   /**
-   * Of more than maxEndpointsPerSubset, which several subsets can bring, a slice holds any so many.
-   * Keyed as upstream tells endpoints apart: address, hostname, namespace and name of targetRef.
+   * By endpointIdentity. Of more than maxEndpointsPerSubset, which several subsets can have, a
+   * slice has any maxEndpointsPerSubset.
    */
   readonly endpoints: ReadonlyMap<string, MirroredEndpoint>;
 }
 
-/** Whether slices are mirrored from these Endpoints: syncEndpoints. */
+/** Whether the controller mirrors these Endpoints: syncEndpoints. */
 export function isMirrored(service: Service | null, endpoints: Endpoints | null): boolean {
   return (
     endpoints !== null && service !== null && service.selector === null && isMirrorable(endpoints)
   );
 }
 
-/** The slice is in the mirroring controller's care. */
+/** The mirroring controller manages the slice. */
 export function isMirror(slice: EndpointSlice): boolean {
   return slice.labels[label.sliceManagedBy] === manager.mirroring;
 }
@@ -67,8 +67,8 @@ export function endpointIdentity(
   hostname: string | null,
   target: { namespace: string; name: string } | null,
 ): string {
-  const of = target === null ? '' : `${target.namespace}/${target.name}`;
-  return `${address}|${hostname ?? ''}|${of}`;
+  const name = target === null ? '' : `${target.namespace}/${target.name}`;
+  return `${address}|${hostname ?? ''}|${name}`;
 }
 
 interface Listed {
@@ -76,7 +76,7 @@ interface Listed {
   ready: boolean;
 }
 
-/** Addresses by port, by address and uid; not ready trumps ready. util.go mapAddressByPort. */
+/** Addresses by port, by address and uid; not ready wins. util.go mapAddressByPort. */
 function byPort(
   endpoints: Endpoints,
 ): Map<string, { port: Port | null; listed: Map<string, Listed> }> {
@@ -127,8 +127,8 @@ function inUpstreamOrder(listed: Iterable<Listed>): Listed[] {
 }
 
 /**
- * The groups that must be mirrored from these Endpoints, one slice each; a group is never empty.
- * Addresses that are no IP are skipped and do not count toward the limit of a subset.
+ * The content of the mirrored slices; none is empty. Addresses that are not an IP are skipped and
+ * do not count toward the limit of a subset.
  */
 export function expectedMirror(endpoints: Endpoints): MirroredGroup[] {
   const groups = new Map<string, MirroredGroup & { endpoints: Map<string, MirroredEndpoint> }>();

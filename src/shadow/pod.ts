@@ -1,29 +1,27 @@
-// What the endpoints and the endpointslice controller ask of a pod before they list it. Both use
-// the same functions: k8s.io/endpointslice@v0.36.3 util/controller_utils.go
-// (ShouldPodBeInEndpoints, ShouldSetHostname) and utils.go (FindPort, getEndpointPorts).
+// The conditions on pods that the endpoints and the endpointslice controller share:
+// k8s.io/endpointslice@v0.36.3 util/controller_utils.go (ShouldPodBeInEndpoints, ShouldSetHostname)
+// and utils.go (FindPort, getEndpointPorts).
 //
-// Restart policy, readiness gates and the phases Pending, Running and Unknown play no role
-// upstream, so they are not even projected; of the phase only "terminal" is.
+// Restart policy, readiness gates and the phases Pending, Running and Unknown do not matter
+// upstream, so they are not decoded; of the phase only "terminal" is.
 
 import type { Pod, Port, PortMapKey, Service, ServicePort } from '../model/objects.ts';
 import { portMapKey } from '../model/objects.ts';
 
-/** Whether a selected pod is listed at all; terminating pods only with `includeTerminating`. */
+/** Whether a selected pod has an endpoint; terminating pods only with `includeTerminating`. */
 export function isListed(pod: Pod, includeTerminating: boolean): boolean {
   if (pod.terminal || pod.ips.length === 0) return false;
   return includeTerminating || !pod.deleting;
 }
 
-/**
- * Whether an endpoint of this pod carries the pod's hostname; the Service may have a cluster IP.
- */
+/** Whether an endpoint of this pod has the pod's hostname; the Service may have a cluster IP. */
 export function carriesHostname(service: Service, pod: Pod): boolean {
   return (
     pod.hostname !== '' && pod.subdomain === service.name && pod.namespace === service.namespace
   );
 }
 
-/** The container port number behind a Service port, or null where the pod has no such port. */
+/** The container port of a Service port; null if the pod has no such port. */
 export function findPort(pod: Pod, servicePort: ServicePort, sidecars: boolean): number | null {
   const target = servicePort.targetPort;
   if (typeof target === 'number') return target;
@@ -52,16 +50,15 @@ function resolve(service: Service, pod: Pod, sidecars: boolean): ResolvedPorts {
   return ports.length === 0 ? noPorts : { ports, portMap: portMapKey(ports) };
 }
 
-// The ports depend on two lists, those of the Service and the named ones of the containers, and
-// equal lists are mostly one by reference; the answer is kept for as long as both live.
+// A cache by the two lists that the ports depend on. Equal lists are mostly the same object.
 type Resolved = WeakMap<Service['ports'], WeakMap<Pod['ports'], ResolvedPorts>>;
 const withSidecars: Resolved = new WeakMap();
 const withoutSidecars: Resolved = new WeakMap();
 
 /**
- * The ports that the Service's ports mean on this pod. A named port that the pod lacks is left out:
- * slices then list the pod with fewer ports or none, Endpoints list it for the ports it has.
- * `sidecars`: ports of restartable init containers count, after those of containers.
+ * The Service's ports on this pod, without named ports that the pod lacks: slices then have the pod
+ * with fewer ports or none, Endpoints have it for the ports it has. `sidecars`: ports of
+ * restartable init containers count, after those of containers.
  */
 export function resolvePorts(service: Service, pod: Pod, sidecars: boolean): ResolvedPorts {
   if (service.ports.length === 0) return noPorts;

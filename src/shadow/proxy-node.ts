@@ -1,7 +1,7 @@
-// What a kube-proxy knows of its own node: which addresses are local, at which of them it serves
-// node ports, which sources it takes for pods, and its node IPs. util/nodeport_addresses.go,
-// util/localdetector.go of pkg/proxy, detectNodeIPs of cmd/kube-proxy/app/server.go and
-// getLocalDetectors of server_linux.go, kubernetes@v1.36.3.
+// What kube-proxy derives from its Node: local addresses, addresses with node ports, sources that
+// are pods, and node IPs. util/nodeport_addresses.go, util/localdetector.go of pkg/proxy,
+// detectNodeIPs of cmd/kube-proxy/app/server.go and getLocalDetectors of server_linux.go,
+// kubernetes@v1.36.3.
 
 import type { CIDR } from '../model/ip.ts';
 import { isWithin, parseCIDR, parseIP } from '../model/ip.ts';
@@ -14,13 +14,13 @@ export interface ProxyNode {
   readonly isLocal: (address: string) => boolean;
   /** Node ports are served at this address, which is local. */
   readonly servesNodePorts: (address: string) => boolean;
-  /** Whether pods are told from others at all. */
+  /** Whether kube-proxy distinguishes pods from other senders. */
   readonly detects: Readonly<Record<Family, boolean>>;
-  /** The packet is taken to come from a pod. */
+  /** kube-proxy takes the packet to come from a pod. */
   readonly isFromPod: (packet: Packet) => boolean;
-  /** kube-proxy's node IP of the family; a loopback address where the Node has none. */
+  /** kube-proxy's node IP of the family; a loopback address if the Node has none. */
   readonly nodeIP: Readonly<Record<Family, string>>;
-  /** Those that the Node object tells and that are local: node ports are asked for there. */
+  /** Local addresses in the Node object. */
   readonly addresses: readonly string[];
 }
 
@@ -33,8 +33,8 @@ export function isLoopback(address: string): boolean {
 }
 
 /**
- * `localAddresses` are those of the node's interfaces; where nobody has told them, the InternalIPs.
- * An ExternalIP is local where an interface has it: kube-proxy asks the kernel (`--dst-type LOCAL`)
+ * `localAddresses` are the addresses of the node's interfaces, by default the InternalIPs. An
+ * ExternalIP is local only if an interface has it: kube-proxy asks the kernel (`--dst-type LOCAL`)
  * or reads the interfaces (GetNodeIPs), and never the Node.
  */
 export function proxyNode(
@@ -65,7 +65,7 @@ const canonical = (texts: readonly string[]): string[] => [
   ...new Set(texts.flatMap((text) => parseIP(text)?.text ?? [])),
 ];
 
-/** GetNodeHostIPs, and an address to bind to before it. */
+/** GetNodeHostIPs; an address to bind to comes first. */
 function nodeIPsOf(node: Node, { bindAddress }: ProxyConfig): Record<Family, string> {
   const found: Record<Family, string> = { ...loopback };
   for (const ip of [...nodeAddressesOf(node)].reverse()) found[familyOf(ip)] = ip;
@@ -119,7 +119,7 @@ function reachesLocalhost(cidr: CIDR): boolean {
 
 type Detector = (packet: Packet) => boolean;
 
-/** The first range of each family counts, as upstream has it. */
+/** The first range of each family counts, as upstream. */
 function detectorsOf(node: Node, config: ProxyConfig): Record<Family, Detector | null> {
   switch (config.detectLocalMode) {
     case 'ClusterCIDR':
@@ -149,7 +149,7 @@ function byRange(texts: readonly string[]): Record<Family, Detector | null> {
   return { IPv4: detector('IPv4'), IPv6: detector('IPv6') };
 }
 
-/** What a process of the node sends has come in by no interface. */
+/** Packets of the node's own processes have no input interface. */
 function byInterface(fits: (name: string) => boolean): Record<Family, Detector> {
   const detector: Detector = ({ from, iif }) => from !== 'node' && iif !== undefined && fits(iif);
   return { IPv4: detector, IPv6: detector };

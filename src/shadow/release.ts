@@ -1,20 +1,21 @@
-// What differs between releases of kube-controller-manager, as data. Read from the sources of
+// The differences between releases of kube-controller-manager, as data. Read from the sources of
 // k8s.io/kubernetes and k8s.io/endpointslice at 1.30.14, 1.31.14, 1.32.13, 1.33.13, 1.34.10, 1.35.4
-// and 1.36.3; the rows of 1.30, 1.33 and 1.36 are also held against what those releases wrote, the
-// others are not.
+// and 1.36.3. Only the rows of 1.30, 1.33 and 1.36 were compared with the output of those releases.
 //
 // Left out, since no comparison here can see it: the order of ports and subsets (md5 before 1.35,
-// FNV since), irregular addresses (copied as they are before 1.33, rewritten since; they are
-// compared in canonical form), and defects of single patch releases.
+// FNV since), irregular addresses (copied before 1.33, rewritten since, compared in canonical
+// form), and defects of single patch releases.
 
 import { minorIn } from '../model/proxy-config.ts';
 
 export interface Release {
-  /** The minor version whose row this is. */
   readonly minor: number;
-  /** The row was held against a real control plane of this release. */
+  /** The row was compared with a real control plane of this release. */
   readonly verified: boolean;
-  /** Endpoints carry endpoints.kubernetes.io/managed-by. endpoints_controller.go syncService. */
+  /**
+   * Endpoints have the label endpoints.kubernetes.io/managed-by. endpoints_controller.go
+   * syncService.
+   */
   readonly endpointsManagedBy: boolean;
   /** Named ports of restartable init containers count. FindPort. */
   readonly sidecarPortsInEndpoints: boolean;
@@ -23,12 +24,9 @@ export interface Release {
   readonly trafficDistributions: readonly string[];
   /** A ready endpoint without zone gets a zone hint of the empty name. trafficdist.go update. */
   readonly hintsEmptyZone: boolean;
-  /**
-   * Slices without ports are deleted and made anew at every sync. controller_utils.go
-   * NewPortMapKey.
-   */
+  /** Every sync deletes and recreates slices without ports. controller_utils.go NewPortMapKey. */
   readonly rebuildsPortless: boolean;
-  /** An edited mirrored slice is put right again. endpointslicemirroring onEndpointSliceUpdate. */
+  /** The controller reverts edits of mirrored slices. onEndpointSliceUpdate. */
   readonly mirrorRepairsEdits: boolean;
 }
 
@@ -67,16 +65,13 @@ const v34: Release = { ...v33, minor: 34, verified: false, trafficDistributions:
 const v35: Release = { ...v34, minor: 35 };
 const v36: Release = { ...v35, minor: 36, verified: true, rebuildsPortless: false };
 
-/** Every release that is known, oldest first. */
+/** Every known release, oldest first. */
 export const releases: readonly Release[] = [v30, v31, v32, v33, v34, v35, v36];
 
-/** The release that is assumed where the input does not say. */
+/** The release that is assumed without other evidence. */
 export const newestRelease: Release = v36;
 
-/**
- * The row for a version such as `v1.33.13`, `1.33` or `v1.31.2-eks-4f2c`; null when the text is no
- * version or the release is not known.
- */
+/** The row of a version such as `v1.33.13`, `1.33` or `v1.31.2-eks-4f2c`; null if unknown. */
 export function releaseOf(version: string): Release | null {
   const minor = minorIn(version);
   return releases.find((release) => release.minor === minor) ?? null;

@@ -1,7 +1,7 @@
-// The Service ports that a kube-proxy serves, and what it knows of each: serviceToServiceMap of
+// The Service ports that a kube-proxy serves: serviceToServiceMap of
 // pkg/proxy/servicechangetracker.go, newBaseServiceInfo of pkg/proxy/serviceport.go, and the
-// informers' selectors of cmd/kube-proxy/app/server.go, kubernetes@v1.36.3. What older releases did
-// otherwise is in `proxyRules`.
+// informers' selectors of cmd/kube-proxy/app/server.go, kubernetes@v1.36.3. `proxyRules` has the
+// differences of older releases.
 
 import type { CIDR } from '../model/ip.ts';
 import { parseCIDR, parseIP } from '../model/ip.ts';
@@ -11,18 +11,18 @@ import type { Protocol, ProxyConfig } from '../model/proxy-config.ts';
 import type { EndpointRules, UsableEndpoints } from './topology.ts';
 import { categorize, endpointSets } from './topology.ts';
 
-/** How releases of kube-proxy differ, as far as packets show it. */
+/** Differences between releases of kube-proxy that packets show. */
 export interface ProxyRules extends EndpointRules {
-  /** A Service with the headless label is not served although it has a cluster IP (till 1.35). */
+  /** kube-proxy ignores a Service with the headless label and a cluster IP (up to 1.35). */
   readonly skipsHeadlessLabel: boolean;
-  /** The label service-proxy-name is heeded on slices too (till 1.35). */
+  /** kube-proxy ignores slices with the label service-proxy-name (up to 1.35). */
   readonly skipsProxiedSlices: boolean;
   readonly externalIPs: boolean;
   /** A hairpin is masqueraded for the node's own endpoints only (nftables mode since 1.36). */
   readonly localHairpins: boolean;
 }
 
-/** Read from the sources of 1.33.13, 1.34.3, 1.35.4 and 1.36.3; of others the nearest is taken. */
+/** Read from the sources of 1.33.13, 1.34.3, 1.35.4 and 1.36.3; others use the nearest. */
 export function proxyRules({ mode, minor, featureGates }: ProxyConfig): ProxyRules {
   const recent = minor >= 36;
   return {
@@ -48,7 +48,7 @@ export interface ProxiedPort {
   readonly clusterIP: string;
   readonly externalIPs: readonly string[];
   readonly loadBalancerIPs: readonly string[];
-  /** Who may use the load balancer IPs; empty: everybody. */
+  /** Sources that may use the load balancer IPs; empty for all. */
   readonly sourceRanges: readonly CIDR[];
   /** 0: none. */
   readonly nodePort: number;
@@ -56,11 +56,10 @@ export interface ProxiedPort {
   readonly affinitySeconds: number | null;
   readonly internalLocal: boolean;
   readonly externalLocal: boolean;
-  /** What it may use: one of these; null: too many to tell. */
+  /** Possible sets of endpoints, one of which it uses; null if there are too many. */
   readonly usable: readonly UsableEndpoints[] | null;
 }
 
-/** Whether kube-proxy takes any notice of the Service. */
 function isServed(service: Service, rules: ProxyRules): boolean {
   if (service.clusterIP === '' || service.clusterIP === 'None') return false;
   if (service.type === 'ExternalName') return false;
@@ -84,7 +83,7 @@ const ofFamily = (texts: readonly string[], family: string): string[] =>
     return ip?.family === family ? ip.text : [];
   });
 
-/** A range of everything is as good as none. */
+/** A range of all addresses is equal to none. */
 function sourceRangesOf(service: Service, family: string): readonly CIDR[] {
   const ranges = service.loadBalancerSourceRanges
     .map(parseCIDR)
@@ -97,13 +96,13 @@ function sourceRangesOf(service: Service, family: string): readonly CIDR[] {
 
 const protocols: Readonly<Record<string, Protocol>> = { TCP: 'tcp', UDP: 'udp', SCTP: 'sctp' };
 
-/** What of the node decides on endpoints. */
+/** The properties of a node that decide on endpoints. */
 export interface ProxyPlacement {
   readonly node: string;
   readonly zone: string;
 }
 
-/** The ports of a Service that are served; `slices` are those that name it. */
+/** The ports of a Service that kube-proxy serves; `slices` are those that name it. */
 export function proxiedPorts(
   service: Service,
   slices: readonly EndpointSlice[],
@@ -123,25 +122,16 @@ export function proxiedPorts(
     return service.ports.flatMap((port) => {
       const protocol = protocols[port.protocol];
       if (protocol === undefined) return [];
-      const { name, nodePort } = port;
+      const name = port.name === '' ? service.key : `${service.key}:${port.name}`;
       const usable = usableOf(shared, seen, port, place, rules);
-      return {
-        ...shared,
-        name: nameOf(service, name),
-        protocol,
-        port: port.port,
-        nodePort,
-        usable,
-      };
+      return { ...shared, name, protocol, port: port.port, nodePort: port.nodePort, usable };
     });
   });
 }
 
-const nameOf = ({ key }: Service, port: string): string => (port === '' ? key : `${key}:${port}`);
-
 type Shared = Omit<ProxiedPort, 'name' | 'protocol' | 'port' | 'nodePort' | 'usable'>;
 
-/** What the ports of a Service have in common in one family. */
+/** The fields that all ports of a Service have in common in one family. */
 function sharedOf(
   service: Service,
   family: 'IPv4' | 'IPv6',

@@ -1,19 +1,19 @@
 // The endpoints that one kube-proxy may use for a Service port: pkg/proxy/endpointslicecache.go and
-// CategorizeEndpoints of pkg/proxy/topology.go, kubernetes@v1.36.3, and what older releases did
-// otherwise.
+// CategorizeEndpoints of pkg/proxy/topology.go, kubernetes@v1.36.3, and the differences of older
+// releases.
 //
-// An address may be in two slices, or twice in one, with other conditions each time. kube-proxy
-// goes through the slices in the order of a Go map and keeps one of them: which one, nobody knows.
-// So there is a list of possible sets; nearly always it has one member.
+// An address may be in two slices, or twice in one, with different conditions. kube-proxy iterates
+// over the slices in the random order of a Go map and keeps one entry. So there is a list of
+// possible sets; nearly always it has one member.
 
 import { joinHostPort, parseIP } from '../model/ip.ts';
 import type { Endpoint, EndpointSlice } from '../model/objects.ts';
 
-/** How releases of kube-proxy differ in what they take for an endpoint. */
+/** Differences between releases of kube-proxy in their endpoints. */
 export interface EndpointRules {
   /** Hints by node count: PreferSameTrafficDistribution. */
   readonly nodeHints: boolean;
-  /** Of an address listed twice, a running one is preferred (since 1.36) or a local one. */
+  /** The preferred entry of a duplicate address: a running one (since 1.36) or a local one. */
   readonly prefers: 'running' | 'local';
 }
 
@@ -23,19 +23,19 @@ export interface ProxyEndpoint {
   readonly ip: string;
   readonly local: boolean;
   readonly ready: boolean;
-  /** Serving and terminating: used where nothing is ready. */
+  /** Serving and terminating: used if no endpoint is ready. */
   readonly lastResort: boolean;
   readonly terminating: boolean;
   readonly zones: readonly string[];
   readonly nodes: readonly string[];
 }
 
-/** What of one Service port a node may use. `any`: there are usable endpoints on some node. */
+/** The endpoints of a Service port for one node. `any`: some node has usable endpoints. */
 export interface UsableEndpoints {
   readonly cluster: readonly ProxyEndpoint[];
   readonly local: readonly ProxyEndpoint[];
   readonly any: boolean;
-  /** All that are listed, whether usable or not. */
+  /** All endpoints, usable or not. */
   readonly all: readonly ProxyEndpoint[];
 }
 
@@ -46,12 +46,12 @@ export interface ServicePortName {
   readonly family: 'IPv4' | 'IPv6';
 }
 
-/** More sets than this are not told apart. */
+/** The limit of possible sets. */
 const possibleSets = 64;
 
 /**
- * The sets of endpoints that kube-proxy may hold for a Service port, each without doubles; null
- * when there are too many to be listed. `slices` are those of the Service.
+ * The possible sets of endpoints of a Service port, each without duplicates; null if there are too
+ * many. `slices` are those of the Service.
  */
 export function endpointSets(
   slices: readonly EndpointSlice[],
@@ -62,10 +62,10 @@ export function endpointSets(
   const listed = new Map<string, ProxyEndpoint[][]>();
   for (const slice of slices) {
     if (slice.addressType !== port.family) continue;
-    for (const [text, here] of endpointsIn(slice, port, node, rules)) {
-      const known = listed.get(text);
-      if (known === undefined) listed.set(text, [here]);
-      else known.push(here);
+    for (const [text, entries] of endpointsIn(slice, port, node, rules)) {
+      const lists = listed.get(text);
+      if (lists === undefined) listed.set(text, [entries]);
+      else lists.push(entries);
     }
   }
   let sets: ProxyEndpoint[][] = [[]];
@@ -101,7 +101,7 @@ function endpointsIn(
 
 const nowhere: readonly string[] = [];
 
-/** null conditions are as upstream takes them: ready, serving, not terminating. */
+/** null conditions mean ready, serving and not terminating, as upstream. */
 function proxyEndpoint(
   endpoint: Endpoint,
   port: number,
@@ -123,19 +123,19 @@ function proxyEndpoint(
   };
 }
 
-/** Those of one address that kube-proxy may keep; `lists` has one list for each slice. */
+/** The entries of one address that kube-proxy may keep; `lists` has one list for each slice. */
 function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules): ProxyEndpoint[] {
   const only = lists.length === 1 && lists[0]?.length === 1 ? lists[0] : null;
   if (only !== null) return only;
   const isPreferred = (one: ProxyEndpoint): boolean =>
     rules.prefers === 'running' ? !one.terminating : one.local;
-  // The last preferred one that is met stays; where there is none, the first of all.
+  // kube-proxy keeps the last preferred entry, or else the first entry.
   const preferred = lists.flatMap((list) => list.findLast(isPreferred) ?? []);
   const kept = preferred.length > 0 ? preferred : lists.flatMap((list) => list.slice(0, 1));
   return [...new Map(kept.map((one) => [JSON.stringify(one), one])).values()];
 }
 
-/** What a Service asks for: ServicePort.UsesClusterEndpoints and UsesLocalEndpoints. */
+/** ServicePort.UsesClusterEndpoints and UsesLocalEndpoints. */
 export interface EndpointUses {
   readonly cluster: boolean;
   readonly local: boolean;
@@ -165,8 +165,8 @@ export function categorize(
 }
 
 /**
- * Those that the hints mean for this node, or for its zone; all where the hints do not apply: one
- * ready endpoint has none, or none is for here.
+ * Endpoints with a hint for this node, or for its zone. All if the hints do not apply: a ready
+ * endpoint has none, or no hint is for this node or zone.
  */
 function hinted(
   ready: readonly ProxyEndpoint[],

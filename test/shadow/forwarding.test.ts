@@ -117,22 +117,25 @@ describe('what no recording shows', () => {
     ]);
   });
 
-  test('nothing can be told of a Service with too many contradictions', () => {
+  test('a Service with too many possible sets of endpoints has no outcomes', () => {
     const lists = Array.from({ length: 7 }, (_, n) => endpoint({ addresses: [`10.0.0.${n}`] }));
     const slices = [
       slice({ endpoints: lists }),
       slice({ name: 'web-2', endpoints: lists.map((one) => ({ ...one, ready: false })) }),
     ];
     const { expect: of } = expectedForwarding([web], slicesByService(slices), node(), config);
-    expect(of(to('10.96.0.1', 80))).toMatchObject({ fates: [], frontend: { kind: 'cluster IP' } });
+    expect(of(to('10.96.0.1', 80))).toMatchObject({
+      outcomes: [],
+      frontend: { kind: 'cluster IP' },
+    });
   });
 
-  test('a slice without the name of a Service is nobody’s', () => {
+  test('a slice without the name of a Service is ignored', () => {
     const bare = slice({ labels: { [label.serviceName]: '' } });
     expect(slicesByService([bare, slice()]).get('shop/web')).toEqual([slice()]);
   });
 
-  test('a load balancer IP that loops back is let in where the node is', () => {
+  test('a load balancer IP is allowed as a source if a range includes the node IP', () => {
     const lb = service({
       type: 'LoadBalancer',
       loadBalancerIPs: ['192.0.2.1'],
