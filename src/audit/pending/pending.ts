@@ -1,49 +1,48 @@
-// The settle window: a difference is pending until it has stood for a while, then it is a finding,
-// and when it is gone the finding is resolved. Time is passed in; it is the input's own clock.
+// The settle window: a difference is pending for its length, then it opens a finding. When the
+// difference ends, the finding is resolved. The caller passes the time, on the clock of the input.
 //
-// The clock of a difference starts when its unit ceases to be as expected, and anew when an event
-// wakes a controller that slept till then. A controller that keeps up with a flood of changes, each
-// a little late, is never reported, since every unit is as expected now and then. Differences that
-// stand at one output and have the same cause are one finding, under the code of the worst of them;
-// input findings are one per code.
+// The clock of a difference starts when its unit ceases to be as expected, and again when an event
+// wakes a controller. So a controller that keeps up with many changes, each a little late, is never
+// reported. Differences of one output with the same cause are one finding, under the code of the
+// worst of them. Findings of the output `input` are one per code.
 //
-// Where input is live, the end of the window is not enough: `admit` says whether everything that
-// the difference rests on is known up to that moment. Until then it waits, and is asked for again.
-// A time in which nothing could be seen does not count (`delay`).
+// For live input the end of the window is not enough: `admit` decides whether all that the
+// difference depends on is known up to that moment. Until then the difference waits and is tried
+// again. Time in which no watch could show its end does not count (`delay`).
 
 import type { Code, Finding, Output, Severity } from '../finding/catalogue.ts';
 import { catalogue, isWorse } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 
-/** What an output has to do to become as expected. */
+/** What an output must do to become as expected. */
 export type Operation = 'add' | 'remove' | 'update';
 
-/** A difference that stands, with its clock. */
+/** A known difference and its clock. It is pending until `openedAt` is set, then open. */
 export interface PendingDifference {
   difference: Difference;
   readonly output: Output;
-  /** Whose rules they are; absent for outputs that are no node's. */
+  /** The node whose rules differ; absent for outputs that belong to no node. */
   readonly node?: string;
-  /** Where it is about many Services: one of them, by which it can be confirmed. */
+  /** The key of one Service by which a difference of many Services can be confirmed. */
   readonly witness?: string;
   severity: Severity;
   cause: Cause | null;
-  /** The state of the input shows the cause, which ends with that state. */
+  /** Whether the state of the input shows the cause, which ends with that state. */
   readonly shown: boolean;
-  /** The cause was seen to happen; otherwise the input only looks like it. */
+  /** Whether the auditor saw the cause happen; otherwise it is only likely. */
   proven: boolean;
-  /** When that which the cause names happened. */
+  /** When the cause happened. */
   readonly causeAt: number;
-  /** When the clock was last started. */
+  /** When the clock was started last. */
   since: number;
-  /** Seconds since then that do not count, as nobody could see it end. */
+  /** Seconds since then that do not count, because no watch could show the end. */
   unseen: number;
-  /** Whether a change of the input made the difference, so that its end is a measure of lag. */
+  /** Whether a change of the input made the difference, so that its end is a sample of lag. */
   byInput: boolean;
-  /** What would have ended the difference as it began. */
+  /** The operation that would have ended the difference when it began. */
   readonly operation: Operation;
-  /** When that change came; a wake of whoever slept begins anew. */
+  /** When the change of the input came, or a later event that woke the controller. */
   readonly lateSince: number;
   openedAt: number | null;
   gone: boolean;
@@ -55,94 +54,102 @@ interface OpenFinding {
   readonly namespace: string;
   readonly service: string;
   readonly items: Set<PendingDifference>;
-  /** Those that belonged to it at any time, as many as are shown. */
-  readonly ever: PendingDifference[];
+  /** The first differences that belonged to it at any time, up to the number that is shown. */
+  readonly all: PendingDifference[];
   code: Code;
   severity: Severity;
   readonly openedAt: number;
-  /** As it was last asked for; null: it has changed since. */
+  /** The finding as last rendered; `null` if it has changed since. */
   rendered: Finding | null;
 }
 
-/** An item and the Service that it is about; '' and '' for a whole node. */
+/** A difference and its Service; both names are empty for a whole node. */
 export interface OwnedDifference {
   readonly item: PendingDifference;
   readonly namespace: string;
   readonly service: string;
 }
 
+/** A difference and the end of its window. */
+export interface Candidate extends OwnedDifference {
+  at: number;
+  /** The clock of the difference when the window started; a restart makes the candidate obsolete. */
+  readonly since: number;
+  /** The version up to which the input must be known; `null` until that is determined. */
+  point: string | null;
+}
+
 export interface PendingFindings {
-  /** Takes in a new or restarted item; it opens when the window has passed, not before `now`. */
+  /** Adds a new or restarted difference; it opens at the end of its window, not before `now`. */
   watch(item: PendingDifference, namespace: string, service: string, now: number): void;
-  /**
-   * Opens these items now, whose windows were judged by whoever saw them, and tells of each finding
-   * as a whole.
-   */
+  /** Opens differences whose windows the caller has measured. */
   openNow(items: readonly OwnedDifference[], at: number): void;
-  /** Takes note of an item that changed; a finding keeps the worst severity it ever had. */
+  /** Updates the finding of a changed difference; it keeps the worst severity that it ever had. */
   reweigh(item: PendingDifference): void;
-  /** Takes an item out; its finding is resolved if it was the last. */
+  /** Removes a difference; its finding is resolved if that was the last one. */
   drop(item: PendingDifference, at: number): void;
-  /** Opens what has stood for the window by `now`, at most `burst` differences. */
+  /** Opens differences whose window has ended by `now`, at most `burst`. */
   advance(now: number): void;
-  /** When the next window ends, or null. */
+  /** When the next window ends; `null` if no difference is pending. */
   nextAt(): number | null;
-  /** Differences whose window has passed and that were not admitted. */
+  /** Differences whose window has ended and that were not admitted. */
   waiting(): ReadonlySet<Candidate>;
-  /** Asks again for those that wait, at most `burst`, in turn; what is admitted opens now. */
+  /** Tries waiting differences again, at most `burst` in turn, and opens those that are admitted. */
   retry(now: number): void;
   /**
-   * Between `from` and `to`, nobody could have seen differences of these outputs end. Their windows
-   * are longer by that, and do not end before `to + least`.
+   * Notes that between `from` and `to` no watch could show the end of differences of these outputs.
+   * Their windows become longer by that, and do not end before `to + least`.
    */
   delay(outputs: ReadonlySet<Output>, from: number, to: number, least: number): void;
   open(): Finding[];
-  /** Resolved findings, oldest first; at most `keep`, `forgotten` counts the others. */
+  /** Resolved findings, oldest first, at most `keep`; `forgotten` is the number of the others. */
   resolved(): readonly Finding[];
   forgotten(): number;
 }
 
 export interface PendingFindingsOptions {
-  /** Seconds. */
+  /** The length of the settle window in seconds. */
   readonly window: number;
-  /** How many resolved findings are kept. */
+  /** The number of resolved findings to keep. */
   readonly keep: number;
-  /** Whether a difference whose window has passed may be a finding; without it, all are. */
-  admit?(due: Candidate): boolean;
-  /** How many differences are looked at in one go; without it, all. */
+  /** Whether a difference may open after its window; without it, every difference may. */
+  admit?(candidate: Candidate): boolean;
+  /** The number of differences to open at once; without it, all. */
   readonly burst?: number;
-  /** Called for every difference that becomes one of a finding, before the finding is told. */
-  onOpenDifference?(due: Candidate): void;
+  /** Called for every difference that opens, before `onOpen` for its finding. */
+  onOpenDifference?(candidate: Candidate): void;
   onOpen?(finding: Finding): void;
   onResolve?(finding: Finding): void;
 }
 
+/** The number of differences whose texts a finding contains. */
 const shownItems = 100;
+
+const codes = Object.keys(catalogue);
 
 function joined(
   items: readonly PendingDifference[],
-  pick: (item: PendingDifference) => string | null,
+  field: 'object' | 'field' | 'expected' | 'actual',
 ): string | null {
-  const texts = new Set(items.map(pick).filter((text) => text !== null));
+  const texts = new Set(items.flatMap(({ difference }) => difference[field] ?? []));
   if (texts.size === 0) return null;
   const shown = [...texts].slice(0, shownItems).join('; ');
   const more = texts.size - shownItems;
   return more > 0 ? `${shown}; and ${String(more)} more` : shown;
 }
 
-/**
- * The finding as it stands, or, when resolved, with all that belonged to it. Expected and actual
- * list up to 100 differences.
- */
-function render(standing: OpenFinding, resolvedAt: number | null): Finding {
-  // The worst first, so that object and field lead with what the code says.
-  const all = resolvedAt === null ? standing.items : standing.ever;
-  const items = [...all].sort(
+const severityOrder = (a: PendingDifference, b: PendingDifference): number =>
+  Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity));
+
+/** The finding with its current differences or, when it is resolved, with all that it had. */
+function render(open: OpenFinding, resolvedAt: number | null): Finding {
+  const { code, severity, namespace, service, openedAt } = open;
+  // The worst first, so that object and field begin with those of the code.
+  const items = [...(resolvedAt === null ? open.items : open.all)].sort(
     (a, b) =>
-      Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)) ||
-      Number(b.difference.code === standing.code) - Number(a.difference.code === standing.code),
+      severityOrder(a, b) ||
+      Number(b.difference.code === code) - Number(a.difference.code === code),
   );
-  const { code, severity, namespace, service, openedAt } = standing;
   return {
     code,
     severity,
@@ -151,10 +158,10 @@ function render(standing: OpenFinding, resolvedAt: number | null): Finding {
     namespace,
     service,
     node: items[0]?.node ?? null,
-    object: joined(items, ({ difference }) => difference.object) ?? '',
-    field: joined(items, ({ difference }) => difference.field) ?? '',
-    expected: joined(items, ({ difference }) => difference.expected),
-    actual: joined(items, ({ difference }) => difference.actual),
+    object: joined(items, 'object') ?? '',
+    field: joined(items, 'field') ?? '',
+    expected: joined(items, 'expected'),
+    actual: joined(items, 'actual'),
     cause: items[0]?.cause ?? null,
     since: items.reduce((least, { since }) => Math.min(least, since), Infinity),
     openedAt,
@@ -162,232 +169,178 @@ function render(standing: OpenFinding, resolvedAt: number | null): Finding {
   };
 }
 
-/** A difference and the end of its window. */
-export interface Candidate {
-  at: number;
-  readonly since: number;
-  readonly item: PendingDifference;
-  readonly namespace: string;
-  readonly service: string;
-  /** Up to which version its input must be known; null: that is not known yet. */
-  point: string | null;
+/** The worst difference gives the code; of equal ones that open together, the catalogue decides. */
+function weigh(open: OpenFinding, { severity, difference, openedAt }: PendingDifference): void {
+  const isEqual = severity === open.severity && openedAt === open.openedAt;
+  const isFirst = codes.indexOf(difference.code) < codes.indexOf(open.code);
+  if (!isWorse(severity, open.severity) && !(isEqual && isFirst)) return;
+  open.severity = severity;
+  open.code = difference.code;
 }
 
-/** A binary heap by time: items come in nearly, but not quite, in order. */
-function pushDue(heap: Candidate[], due: Candidate): void {
-  let index = heap.push(due) - 1;
-  while (index > 0) {
-    const parent = (index - 1) >> 1;
-    const above = heap[parent];
-    if (above === undefined || above.at <= due.at) break;
-    heap[index] = above;
-    heap[parent] = due;
-    index = parent;
-  }
-}
-
-function popDue(heap: Candidate[]): Candidate | undefined {
-  const top = heap[0];
-  const last = heap.pop();
-  if (top === undefined || last === undefined || heap.length === 0) return top;
-  let index = 0;
-  heap[0] = last;
-  for (;;) {
-    const left = 2 * index + 1;
-    const [a, b] = [heap[left], heap[left + 1]];
-    const [child, value] =
-      b !== undefined && a !== undefined && b.at < a.at ? [left + 1, b] : [left, a];
-    if (value === undefined || value.at >= last.at) return top;
-    heap[index] = value;
-    heap[child] = last;
-    index = child;
-  }
-}
-
-/** A time in which nothing could be seen. */
-interface Spell {
-  readonly from: number;
-  readonly to: number;
-  readonly least: number;
-}
-
-interface Watched {
+interface State {
   readonly options: PendingFindingsOptions;
-  readonly heap: Candidate[];
+  /** In the order of the ends of their windows. */
+  queue: Candidate[];
   readonly waiting: Set<Candidate>;
-  readonly standings: Map<string, OpenFinding>;
-  readonly homes: Map<PendingDifference, OpenFinding>;
+  readonly findings: Map<string, OpenFinding>;
+  readonly findingOf: Map<PendingDifference, OpenFinding>;
   readonly resolved: Finding[];
   forgotten: number;
 }
 
-/** Opens an item; returns its finding if that is new. */
-function openItem({ standings, homes }: Watched, due: Candidate, at: number): OpenFinding | null {
-  const { item, namespace, service } = due;
+/** Inserts a candidate by time: nearly always at the end. */
+function insert({ queue }: State, candidate: Candidate): void {
+  const before = queue.findLastIndex(({ at }) => at <= candidate.at);
+  queue.splice(before + 1, 0, candidate);
+}
+
+/** Opens a difference; returns its finding if that is new. */
+function openItem(state: State, candidate: Candidate, at: number): OpenFinding | null {
+  const { item, namespace, service } = candidate;
   const { severity, output, cause, node } = item;
   const { code } = item.difference;
   item.openedAt = at;
-  const apart = output === 'input' || (node !== undefined && service === '') ? code : (cause ?? '');
-  const key = `${namespace}/${service} ${output} ${node ?? ''} ${apart}`;
-  const known = standings.get(key);
-  const standing = known ?? {
-    key,
-    namespace,
-    service,
-    items: new Set(),
-    ever: [],
-    code,
-    severity,
-    openedAt: at,
-    rendered: null,
+  const isByCode = output === 'input' || (node !== undefined && service === '');
+  const group = isByCode ? code : (cause ?? '');
+  const key = `${namespace}/${service} ${output} ${node ?? ''} ${group}`;
+  const known = state.findings.get(key);
+  const open: OpenFinding = known ?? {
+    ...{ key, namespace, service, code, severity },
+    ...{ items: new Set(), all: [], openedAt: at, rendered: null },
   };
-  standings.set(key, standing);
-  homes.set(item, standing);
-  standing.rendered = null;
-  standing.items.add(item);
-  if (standing.ever.length < shownItems) standing.ever.push(item);
-  weigh(standing, item);
-  return known === undefined ? standing : null;
+  state.findings.set(key, open);
+  state.findingOf.set(item, open);
+  open.rendered = null;
+  open.items.add(item);
+  if (open.all.length < shownItems) open.all.push(item);
+  weigh(open, item);
+  return known === undefined ? open : null;
 }
 
-const codes = Object.keys(catalogue);
-
-/** The worst gives a finding its code; of equals that open together, the first of the catalogue. */
-function weigh(standing: OpenFinding, { severity, difference, openedAt }: PendingDifference): void {
-  const equal = severity === standing.severity && openedAt === standing.openedAt;
-  const first = codes.indexOf(difference.code) < codes.indexOf(standing.code);
-  if (!isWorse(severity, standing.severity) && !(equal && first)) return;
-  standing.severity = severity;
-  standing.code = difference.code;
-}
-
-function dropItem(watched: Watched, item: PendingDifference, at: number): void {
-  const { options, standings, homes, resolved } = watched;
+function dropItem(state: State, item: PendingDifference, at: number): void {
+  const { options, resolved } = state;
   item.gone = true;
-  const standing = homes.get(item);
-  if (standing === undefined) return;
-  homes.delete(item);
-  standing.rendered = null;
-  standing.items.delete(item);
-  if (standing.items.size > 0) return;
-  const finding = render(standing, at);
-  standings.delete(standing.key);
+  const open = state.findingOf.get(item);
+  if (open === undefined) return;
+  state.findingOf.delete(item);
+  open.rendered = null;
+  open.items.delete(item);
+  if (open.items.size > 0) return;
+  const finding = render(open, at);
+  state.findings.delete(open.key);
   resolved.push(finding);
   if (resolved.length > options.keep) {
     resolved.shift();
-    watched.forgotten++;
+    state.forgotten++;
   }
   options.onResolve?.(finding);
 }
 
-/** A due that was not overtaken: its item still stands, pending, with the clock it had then. */
-function isAlive({ item, since }: Candidate): boolean {
-  return !item.gone && item.openedAt === null && item.since === since;
-}
+/** Whether a candidate is still pending and its clock was not restarted. */
+const isCurrent = ({ item, since }: Candidate): boolean =>
+  !item.gone && item.openedAt === null && item.since === since;
 
-/** Opens what may be opened, and tells of it at the end, so that a finding is told as a whole. */
-function openThose(watched: Watched, dues: Iterable<Candidate>, at: number): void {
-  const { waiting, options } = watched;
+/** Opens admitted candidates, then reports new findings, so that each is reported with all of them. */
+function openAll(state: State, candidates: Iterable<Candidate>, at: number): void {
+  const { waiting, options } = state;
   const fresh = new Set<OpenFinding>();
-  for (const due of dues) {
-    waiting.delete(due);
-    if (!isAlive(due)) continue;
-    if (options.admit?.(due) === false) {
-      waiting.add(due);
+  for (const candidate of candidates) {
+    waiting.delete(candidate);
+    if (!isCurrent(candidate)) continue;
+    if (options.admit?.(candidate) === false) {
+      waiting.add(candidate);
       continue;
     }
-    const opened = openItem(watched, due, at);
-    options.onOpenDifference?.(due);
+    const opened = openItem(state, candidate, at);
+    options.onOpenDifference?.(candidate);
     if (opened !== null) fresh.add(opened);
   }
-  for (const standing of fresh) options.onOpen?.((standing.rendered ??= render(standing, null)));
+  for (const open of fresh) options.onOpen?.((open.rendered ??= render(open, null)));
 }
 
-function dueAt(heap: Candidate[], at: number, most: number): Candidate[] {
-  const dues: Candidate[] = [];
-  for (let due = heap[0]; due?.at === at && dues.length < most; due = heap[0]) {
-    popDue(heap);
-    dues.push(due);
-  }
-  return dues;
-}
-
-function first<T>(all: Iterable<T>, most: number): T[] {
-  const some: T[] = [];
-  for (const one of all) if (some.push(one) >= most) break;
-  return some;
-}
-
-function delayAll(watched: Watched, outputs: ReadonlySet<Output>, spell: Spell): void {
-  const { heap, waiting, options } = watched;
-  const { from, to, least } = spell;
-  const all = [...heap.splice(0), ...waiting].filter(isAlive);
-  waiting.clear();
-  for (const due of all) {
-    if (outputs.has(due.item.output)) {
-      // One that became another in that time came too late for its window, which is no reason to
-      // wait for that time again.
-      const ends = due.since + due.item.unseen + options.window;
-      due.at = Math.max(ends + to - Math.max(from, due.since), to + least);
-      due.item.unseen = due.at - options.window - due.since;
-      due.point = null;
-    }
-    pushDue(heap, due);
+/** Opens candidates up to a time; those of one moment together, so that they are one finding. */
+function advance(state: State, now: number): void {
+  const { burst = Infinity } = state.options;
+  const most = Math.min(state.queue.length, burst);
+  const end = state.queue.findIndex(({ at }) => at > now);
+  const due = state.queue.splice(0, end < 0 ? most : Math.min(end, most));
+  for (const [at, candidates] of Map.groupBy(due, (candidate) => candidate.at)) {
+    openAll(state, candidates, at);
   }
 }
 
-/** Watches items and keeps their findings. */
+function delay(
+  state: State,
+  outputs: ReadonlySet<Output>,
+  from: number,
+  to: number,
+  least: number,
+): void {
+  const { window } = state.options;
+  const candidates = [...state.queue, ...state.waiting].filter(isCurrent);
+  state.waiting.clear();
+  for (const candidate of candidates) {
+    const { item, since } = candidate;
+    if (!outputs.has(item.output)) continue;
+    // A restart after `from` shortens the unseen time of the new window.
+    const end = since + item.unseen + window;
+    candidate.at = Math.max(end + to - Math.max(from, since), to + least);
+    item.unseen = candidate.at - window - since;
+    candidate.point = null;
+  }
+  state.queue = candidates.sort((a, b) => a.at - b.at);
+}
+
+/** Watches pending differences and keeps their findings. */
 export function createPendingFindings(options: PendingFindingsOptions): PendingFindings {
-  const heap: Candidate[] = [];
-  const standings = new Map<string, OpenFinding>();
-  const homes = new Map<PendingDifference, OpenFinding>();
-  const resolved: Finding[] = [];
-  const waiting = new Set<Candidate>();
   const { burst = Infinity } = options;
-  const watched: Watched = { options, heap, waiting, standings, homes, resolved, forgotten: 0 };
+  const state: State = {
+    options,
+    queue: [],
+    waiting: new Set(),
+    findings: new Map(),
+    findingOf: new Map(),
+    resolved: [],
+    forgotten: 0,
+  };
+  const { waiting, findings, findingOf } = state;
   return {
     watch(item, namespace, service, now) {
       const at = Math.max(item.since + item.unseen + options.window, now);
-      pushDue(heap, { at, since: item.since, item, namespace, service, point: null });
+      insert(state, { at, since: item.since, item, namespace, service, point: null });
     },
     openNow(items, at) {
-      const dues = items.map((one) => ({ ...one, at, since: one.item.since, point: null }));
-      openThose(watched, dues, at);
+      const candidates = items.map((one) => ({ ...one, at, since: one.item.since, point: null }));
+      openAll(state, candidates, at);
     },
     reweigh(item) {
-      const standing = homes.get(item);
-      if (standing === undefined) return;
-      standing.rendered = null;
-      weigh(standing, item);
+      const open = findingOf.get(item);
+      if (open === undefined) return;
+      open.rendered = null;
+      weigh(open, item);
     },
     drop: (item, at) => {
-      dropItem(watched, item, at);
+      dropItem(state, item, at);
     },
-    advance(now) {
-      let left = burst;
-      for (let due = heap[0]; due !== undefined && due.at <= now && left > 0; due = heap[0]) {
-        const dues = dueAt(heap, due.at, left);
-        left -= dues.length;
-        openThose(watched, dues, due.at);
-      }
+    advance: (now) => {
+      advance(state, now);
     },
     waiting: () => waiting,
     retry(now) {
-      // Those that must wait on go to the end, so that each has its turn.
-      if (waiting.size > 0) openThose(watched, first(waiting, burst), now);
+      // Candidates that must wait again move to the end, so that each has its turn.
+      if (waiting.size > 0) openAll(state, [...waiting].slice(0, burst), now);
     },
-    delay(outputs, from, to, least) {
-      delayAll(watched, outputs, { from, to, least });
+    delay: (outputs, from, to, least) => {
+      delay(state, outputs, from, to, least);
     },
     nextAt() {
-      for (let due = heap[0]; due !== undefined; due = heap[0]) {
-        if (isAlive(due)) return due.at;
-        popDue(heap);
-      }
-      return null;
+      const first = state.queue.findIndex(isCurrent);
+      state.queue.splice(0, first < 0 ? state.queue.length : first);
+      return state.queue[0]?.at ?? null;
     },
-    open: () => [...standings.values()].map((one) => (one.rendered ??= render(one, null))),
-    resolved: () => resolved,
-    forgotten: () => watched.forgotten,
+    open: () => [...findings.values()].map((open) => (open.rendered ??= render(open, null))),
+    resolved: () => state.resolved,
+    forgotten: () => state.forgotten,
   };
 }
