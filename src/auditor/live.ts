@@ -1,5 +1,5 @@
-// A live cluster and an auditor, put together: what the reflectors deliver goes to the loop, what
-// the auditor holds goes back to them, and reads that confirm go over the same connection.
+// A live cluster: reflectors deliver their entries to the event loop, and the event loop confirms
+// differences by fresh reads over the same connection.
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { ReadService } from '../cluster/api/read-fresh.ts';
@@ -26,13 +26,13 @@ export interface LiveAuditorOptions {
 }
 
 export interface LiveAuditor {
-  /** Runs until the signal is aborted; rejects for an error of ours. */
+  /** Runs until the signal is aborted. Rejects for a programming error. */
   run(signal: AbortSignal): Promise<void>;
-  /** Why nothing is taken in any more, for people; null: it is. */
+  /** Why no entry is taken in any more, for people; `null` if the loop runs. */
   stuck(): string | null;
   /** State and counters of each watch. */
   readonly watches: Reflectors['status'];
-  /** Takes in what comes from elsewhere; resolves when it is taken in. */
+  /** Delivers an entry of another source. Resolves when it is taken in. */
   readonly deliver: (entry: Entry) => Promise<void>;
 }
 
@@ -40,7 +40,7 @@ export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
   const { environment, clock, auditor, endpoints, onProblem } = options;
   const stop = new AbortController();
   const broken = Promise.withResolvers<never>();
-  const live = createEventLoop({
+  const loop = createEventLoop({
     auditor,
     clock,
     reread: (namespace, names) => reread(options, namespace, names, stop.signal),
@@ -52,7 +52,7 @@ export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
   const reflectors = createReflectors({
     environment,
     held: (resource) => cachedObjects(auditor.store)[resource],
-    deliver: (entries) => live.deliver(entries),
+    deliver: (entries) => loop.deliver(entries),
     onProblem,
     endpoints,
     watchList: true,
@@ -67,49 +67,52 @@ export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
         await Promise.race([reflectors.run(signal), broken.promise]);
       } finally {
         stop.abort();
-        live.stop();
+        loop.stop();
       }
     },
-    stuck: () => live.stuck(),
+    stuck: () => loop.stuck(),
     watches: reflectors.status,
-    deliver: (entry) => live.deliver([entry]),
+    deliver: (entry) => loop.deliver([entry]),
   };
 }
 
-/** Services of a namespace as they are now; rejects where they cannot be read. */
+/** Rejects if the Services cannot be read. */
 async function reread(
   { environment, endpoints, auditor }: LiveAuditorOptions,
   namespace: string,
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, FreshRead>> {
+  const { listers } = auditor.store;
   const reading = {
     environment,
-    endpoints: endpoints && auditor.store.listers.knows('endpoints'),
-    pods: auditor.store.listers.knows('pods'),
-    previousPod: (key: Key) => auditor.store.listers.pods.get(key),
+    endpoints: endpoints && listers.knows('endpoints'),
+    pods: listers.knows('pods'),
+    previousPod: (key: Key) => listers.pods.get(key),
   };
   const [name = '', ...others] = names;
   if (others.length === 0) {
     const read = await readService(reading, namespace, name, signal);
     if (read.kind === 'failed') throw new Error(read.message);
-    return new Map([[name, rereadOf(read)]]);
+    return new Map([[name, freshRead(read)]]);
   }
   const read = await readServices(reading, namespace, names, signal);
   if (read.kind === 'failed') throw new Error(read.message);
-  return new Map([...read.all].map(([each, of]) => [each, rereadOf(of)]));
+  return new Map([...read.all].map(([service, objects]) => [service, freshRead(objects)]));
 }
 
-function rereadOf(read: ReadService): FreshRead {
-  const listed = <T>(list: { objects: readonly T[]; resourceVersion: string }) => ({
-    objects: list.objects,
-    version: list.resourceVersion,
-  });
+interface ReadList<T> {
+  readonly objects: readonly T[];
+  readonly resourceVersion: string;
+}
+
+function freshRead(read: ReadService): FreshRead {
+  const list = <T>({ objects, resourceVersion: version }: ReadList<T>) => ({ objects, version });
   return {
     service: read.services.objects[0] ?? null,
-    endpoints: read.endpoints === null ? null : listed(read.endpoints),
-    slices: listed(read.endpointslices),
-    pods: read.pods === null ? null : listed(read.pods),
+    endpoints: read.endpoints && list(read.endpoints),
+    slices: list(read.endpointslices),
+    pods: read.pods && list(read.pods),
     version: read.resourceVersion,
   };
 }

@@ -1,7 +1,6 @@
-// Nodes on their way into the audit: lines of a recording and dumps of the command line become the
-// configuration and the rules of a node, and so does what agents tell. What comes before the
-// cluster is known waits for it, the last of each kind. A dump is parsed when it changes, and what
-// cannot be read makes its node unknown.
+// The input of the node audit: rules and configurations of nodes from recordings, from files of the
+// command line and from agents. What arrives before the audit begins waits for it, the last entry of
+// each kind. A dump that cannot be read makes its node unknown.
 
 import { parse, YAMLParseError } from 'yaml';
 
@@ -21,19 +20,20 @@ import { readProxyConfig } from '../cluster/decode/proxy-config.ts';
 import type { Change } from '../model/objects.ts';
 import type { ProxyConfig } from '../model/proxy-config.ts';
 import { defaultProxyConfig } from '../model/proxy-config.ts';
+import type { Steps } from '../model/run-to-end.ts';
 import { readRulesDump } from '../rules/parse/rules-dump.ts';
 import { DumpError, lackText } from '../rules/ruleset.ts';
 
-/** A dump that somebody named, with what is known of it. */
+/** The rules of a node in a file that the command line names. */
 export interface GivenRules {
   readonly kind: 'given-rules';
   readonly node: string;
-  /** A path. */
+  /** The path of the file. */
   readonly source: string;
   readonly text: string;
-  /** Why there is no text to judge by, as a sentence; null: there is. */
+  /** Why there is no text, as a sentence; `null` if there is one. */
   readonly unread: string | null;
-  /** A KubeProxyConfiguration; null: the dump tells the mode, and the defaults the rest. */
+  /** A KubeProxyConfiguration; `null` to derive the mode from the rules. */
   readonly config: unknown;
 }
 
@@ -41,77 +41,73 @@ export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules;
 
 export interface NodeRules {
   take(entry: NodeEntry, at: number): void;
-  /** Takes in what comes of an agent, once the cluster is known. */
-  takeAgentEntry(entry: AgentEntry): Generator<undefined, void>;
-  /** Frontends of all nodes that differ from what their rules should make of them. */
-  readonly divergent: () => number;
-  /** The cluster is known from now on. */
+  /** Takes an entry of an agent. The audit must have begun. */
+  takeAgentEntry(entry: AgentEntry): Steps;
+  /** Frontends whose digest, as the agents report it, differs from the desired one. */
+  divergent(): number;
+  /** Begins the audit with the entries that wait. */
   begin(at: number): void;
-  /** Takes in one change, which the snapshot already holds. */
+  /** Takes a change that the listers contain. */
   apply(change: Change): void;
-  /** null: no node has been told of, or the cluster is not known yet. */
-  readonly nodes: () => Nodes | null;
-  /** Dumps that could not be read. */
-  readonly unreadable: () => number;
+  /** `null` if the audit has not begun or no entry of a node has arrived. */
+  nodes(): Nodes | null;
+  /** How many dumps could not be read. */
+  unreadable(): number;
 }
 
 export interface NodeRulesOptions extends Omit<NodesOptions, 'proxied'> {
   readonly onProblem: OnProblem;
 }
 
+/** The last report of an agent. */
+interface LastReport {
+  readonly version: string;
+  readonly rules: ReportedBehavior;
+  /** The configuration of kube-proxy and its text; `null` if it cannot be read or was not sent. */
+  readonly configText: string | null;
+  readonly config: ProxyConfig | null;
+  /** Mode and settings, as kube-proxy's rules showed them last. */
+  readonly detected: Pick<AgentReport, 'mode' | 'settings'>;
+}
+
 interface State {
   readonly options: NodeRulesOptions;
+  /** Entries that arrived before the audit began. */
   readonly waiting: Map<string, NodeEntry>;
   isBegun: boolean;
   proxied: ProxyCache | null;
   nodes: Nodes | null;
   unreadable: number;
-  readonly told: Map<string, ToldNode>;
-  /** What the dumps of a node lacked when it was last said. */
+  readonly reports: Map<string, LastReport>;
+  /** Missing parts of the dumps of a node, as they were reported last. */
   readonly lacking: Map<string, string>;
 }
 
-/** What an agent has told last. */
-interface ToldNode {
-  readonly version: string;
-  readonly rules: ReportedBehavior;
-  /** From what it was read, and what was read; null: it cannot be. */
-  readonly configText: string | null;
-  readonly config: ProxyConfig | null;
-  /** As kube-proxy's rules showed it while there were any. */
-  readonly detected: Pick<AgentReport, 'mode' | 'settings'>;
-}
-
 export function createNodeRules(options: NodeRulesOptions): NodeRules {
-  const waiting = new Map<string, NodeEntry>();
   const state: State = {
     options,
-    waiting,
+    waiting: new Map(),
     isBegun: false,
     proxied: null,
     nodes: null,
     unreadable: 0,
-    told: new Map(),
+    reports: new Map(),
     lacking: new Map(),
   };
+  const { waiting, reports } = state;
   return {
     take(entry, at) {
-      const isSame = entry.kind === 'node-rules' && entry.text === null;
-      if (state.isBegun) {
-        pass(state, entry, at);
-        sayLacking(state, [entry]);
-      } else if (!isSame) waiting.set(`${entry.kind} ${entry.node} ${sourceOf(entry)}`, entry);
+      const isUnchanged = entry.kind === 'node-rules' && entry.text === null;
+      if (state.isBegun) applyEntries(state, [entry], at);
+      else if (!isUnchanged) waiting.set(`${entry.kind} ${entry.node} ${sourceOf(entry)}`, entry);
     },
     begin(at) {
       state.isBegun = true;
-      for (const entry of waiting.values()) pass(state, entry, at);
-      sayLacking(state, waiting.values());
+      applyEntries(state, [...waiting.values()], at);
       waiting.clear();
     },
-    takeAgentEntry: (entry) => hear(state, entry),
-    divergent: () => {
-      return [...state.told.values()].reduce((sum, { rules }) => sum + rules.divergent(), 0);
-    },
+    takeAgentEntry: (entry) => takeAgentEntry(state, entry),
+    divergent: () => [...reports.values()].reduce((sum, { rules }) => sum + rules.divergent(), 0),
     apply: (change) => state.proxied?.apply(change),
     nodes: () => state.nodes,
     unreadable: () => state.unreadable,
@@ -123,15 +119,21 @@ function sourceOf(entry: NodeEntry): string {
   return entry.kind === 'node-rules' ? `${entry.tool} ${entry.family}` : entry.source;
 }
 
-function nodesOf(state: State): Nodes {
+/** Creates the audit of nodes with the first entry of a node. */
+function ensureNodes(state: State): Nodes {
   const { options } = state;
   state.proxied ??= createProxyCache(options.listers);
   return (state.nodes ??= createNodes({ ...options, proxied: state.proxied }));
 }
 
-function pass(state: State, entry: NodeEntry, now: number): void {
+function applyEntries(state: State, entries: readonly NodeEntry[], at: number): void {
+  for (const entry of entries) applyEntry(state, entry, at);
+  for (const node of new Set(entries.map((entry) => entry.node))) reportLacking(state, node);
+}
+
+function applyEntry(state: State, entry: NodeEntry, now: number): void {
   const { options } = state;
-  const nodes = nodesOf(state);
+  const nodes = ensureNodes(state);
   if (entry.kind === 'node-config') {
     const { mode, clusterCIDRs } = entry;
     nodes.configure(entry.node, { mode, ...(clusterCIDRs.length > 0 ? { clusterCIDRs } : {}) });
@@ -140,48 +142,45 @@ function pass(state: State, entry: NodeEntry, now: number): void {
   const { node, text } = entry;
   const source = sourceOf(entry);
   const isLine = entry.kind === 'node-rules';
-  // What waited is as old as it is, but was judged by nothing.
+  // A dump that waited is as old as it was when it arrived.
   const at = isLine ? Math.max(entry.dumpedAt, now - (entry.at - entry.dumpedAt)) : now;
   try {
-    if (!isLine && entry.unread !== null) throw new Unread(entry.unread);
+    if (!isLine && entry.unread !== null) throw new UnreadFile(entry.unread);
     if (!isLine && entry.config !== null) {
-      nodes.configure(node, readProxyConfig(entry.config, `v1.${String(options.minor())}.0`));
+      nodes.configure(node, readProxyConfig(entry.config, versionOf(options)));
     }
     const dump = text === null ? null : readRulesDump(text, isLine ? entry.family : null);
     nodes.applyDump(node, source, dump, at);
   } catch (error) {
-    options.onProblem(problemOf(error, source, `Node ${node}`));
+    options.onProblem(problemOf(error, source, node));
     state.unreadable++;
     nodes.markUnreadable(node, source, at);
   }
 }
 
-/** Says what the dumps of these nodes, all that were passed, do not tell: once while it is so. */
-function sayLacking(state: State, entries: Iterable<NodeEntry>): void {
-  for (const node of new Set([...entries].map((entry) => entry.node))) {
-    const texts = (state.nodes?.lacks(node) ?? []).map(lackText);
-    const text = [...new Set(texts)].join('; ');
-    if (text !== '' && text !== state.lacking.get(node)) {
-      state.options.onProblem(
-        problemAt(`rules of ${node}`, null, text, { object: `Node ${node}` }),
-      );
-    }
-    state.lacking.set(node, text);
+const versionOf = ({ minor }: NodeRulesOptions): string => `v1.${String(minor())}.0`;
+
+/** Reports the missing parts of the dumps of a node, once until they change. */
+function reportLacking({ options, nodes, lacking }: State, node: string): void {
+  const text = [...new Set((nodes?.lacks(node) ?? []).map(lackText))].join('; ');
+  if (text !== '' && text !== lacking.get(node)) {
+    options.onProblem(problemAt(`rules of ${node}`, null, text, { object: `Node ${node}` }));
   }
+  lacking.set(node, text);
 }
 
-function* hear(state: State, entry: AgentEntry): Generator<undefined, void> {
-  const nodes = nodesOf(state);
+function* takeAgentEntry(state: State, entry: AgentEntry): Steps {
+  const nodes = ensureNodes(state);
   const { node, at } = entry;
   if (entry.kind === 'node-unseen') {
     if (entry.state === null) nodes.remove(node, at);
     else nodes.markUnknown(node, `agent-${entry.state}`);
-    if (entry.state === null || entry.state === 'absent') state.told.delete(node);
+    if (entry.state === null || entry.state === 'absent') state.reports.delete(node);
     return;
   }
-  const told = toldBy(state, entry);
-  state.told.set(node, told);
-  const { rules, version, config } = told;
+  const report = readReport(state, entry);
+  state.reports.set(node, report);
+  const { rules, version, config } = report;
   if (entry.report.problems.length > 0 || config === null) {
     nodes.markUnknown(node, 'rules-not-known');
     return;
@@ -191,48 +190,49 @@ function* hear(state: State, entry: AgentEntry): Generator<undefined, void> {
   onNeed(yield* nodes.applyReport(node, { rules, version, config, lasting }, seenAt, isLast));
 }
 
-function toldBy(state: State, { node, report, version, outcomes }: NodeReportEntry): ToldNode {
-  const before = state.told.get(node);
+function readReport(
+  state: State,
+  { node, report, version, outcomes }: NodeReportEntry,
+): LastReport {
+  const before = state.reports.get(node);
   const isSame = before?.version === version && outcomes === null;
-  const { asking, claims, digests, localAddresses, proxyConfig: configText } = report;
-  const known = { asking, claims, digests, localAddresses, outcomes: outcomes ?? new Map() };
-  const rules = isSame ? before.rules : behaviorOfReport(known);
+  const { asking, claims, digests, localAddresses } = report;
+  const answers = { asking, claims, digests, localAddresses, outcomes: outcomes ?? new Map() };
+  const rules = isSame ? before.rules : behaviorOfReport(answers);
   const detected = report.mode === null ? (before?.detected ?? report) : report;
+  const { proxyConfig: configText } = report;
   if (configText !== null) {
-    const isRead = before?.configText === configText;
-    const config = isRead ? before.config : configOf(state, node, configText);
+    const isKnown = before?.configText === configText;
+    const config = isKnown ? before.config : parseConfig(state, node, configText);
     return { version, rules, configText, config, detected };
   }
   const { mode, settings } = detected;
-  const usual = defaultProxyConfig(mode ?? 'iptables', state.options.minor());
-  return { version, rules, configText, config: { ...usual, ...settings }, detected };
+  const defaults = defaultProxyConfig(mode ?? 'iptables', state.options.minor());
+  return { version, rules, configText, config: { ...defaults, ...settings }, detected };
 }
 
-/** What kube-proxy's configuration says; null: it cannot be read, which is told. */
-function configOf({ options }: State, node: string, text: string): ProxyConfig | null {
-  const source = `kube-proxy's configuration on ${node}`;
+/** The configuration of kube-proxy; `null`, after a problem, if it cannot be read. */
+function parseConfig({ options }: State, node: string, text: string): ProxyConfig | null {
   try {
-    return readProxyConfig(parse(text), `v1.${String(options.minor())}.0`);
+    return readProxyConfig(parse(text), versionOf(options));
   } catch (error) {
-    const isYaml = error instanceof YAMLParseError;
-    options.onProblem(
-      isYaml
-        ? problemAt(source, null, error.message, { object: `Node ${node}` })
-        : problemOf(error, source, `Node ${node}`),
-    );
+    options.onProblem(problemOf(error, `kube-proxy's configuration on ${node}`, node));
     return null;
   }
 }
 
-/** A file of which there is nothing to judge. */
-class Unread extends Error {}
+/** The error of a file that could not be read. */
+class UnreadFile extends Error {}
 
-/** What is wrong with a dump, or with the configuration; throws what is neither. */
-function problemOf(error: unknown, source: string, object: string): Problem {
+/** The problem of a dump or of a configuration. Throws other errors again. */
+function problemOf(error: unknown, source: string, node: string): Problem {
+  const object = `Node ${node}`;
   if (error instanceof DumpError) return problemAt(source, error.line, error.message, { object });
-  if (error instanceof Unread) return problemAt(source, null, error.message, { object });
+  if (error instanceof UnreadFile || error instanceof YAMLParseError) {
+    return problemAt(source, null, error.message, { object });
+  }
   if (!(error instanceof WrongType)) throw error;
   const { expected, field, value } = error;
-  const more = { object, field, value: valueText(value) };
-  return problemAt(source, null, `Expected ${expected} in the configuration`, more);
+  const details = { object, field, value: valueText(value) };
+  return problemAt(source, null, `Expected ${expected} in the configuration`, details);
 }

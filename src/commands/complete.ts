@@ -1,14 +1,12 @@
-// Completion of the command line, for shells and for kubectl, which asks a plugin's companion
-// `kubectl_complete-audit_endpoints`: what the word that is being typed may become, taken from the
-// commands and options themselves, so that it cannot fall behind them.
-//
-// Left out: names of a cluster, which nobody should have to wait for while typing.
+// Completion of the command line, for shells and for kubectl, which runs
+// `kubectl_complete-audit_endpoints`. The words come from the commands and options themselves, so
+// they are never out of date. Names of a cluster are not completed, since that would take time.
 
 import type { Command, Option } from 'commander';
 
 const subjects = ['service/', 'pod/', 'node/', 'ip/'];
 
-/** The options of a command that a word may name. */
+/** The flags of a command. */
 const flagsOf = (command: Command): string[] =>
   [...command.options, ...helpOf()].flatMap(({ long, short }) =>
     [long, short].filter((flag) => flag !== undefined),
@@ -16,29 +14,31 @@ const flagsOf = (command: Command): string[] =>
 
 const helpOf = (): Pick<Option, 'long' | 'short'>[] => [{ long: '--help', short: '-h' }];
 
-/** Values of an option that takes one; null: it takes none, or anything. */
+/** Values of an option; `null` if it has no value. */
 function valuesOf(command: Command, flag: string): readonly string[] | null {
   const option = command.options.find(({ long, short }) => flag === long || flag === short);
   if (option === undefined || option.isBoolean()) return null;
   return option.argChoices ?? wordsIn(option.description);
 }
 
-/** `one of table, wide, json` and `text or json` name the values themselves. */
+/** The values in a description such as `one of table, wide, json` or `text or json`. */
 function wordsIn(text: string): readonly string[] {
   const list = /^(?:one of )?((?:[a-z]+(?:, | or ))+[a-z]+)$/.exec(text)?.[1];
   return list?.split(/, | or /) ?? [];
 }
 
-/** What the last of the words may become; the first is the word after the program's name. */
+/** Completions of the last word. The first word is the one after the program's name. */
 export function completionsOf(program: Command, words: readonly string[]): string[] {
   const typed = words.at(-1) ?? '';
   const before = words.slice(0, -1);
   const name = before.find((word) => !word.startsWith('-'));
-  const command = program.commands.find((one) => one.name() === name);
+  const command = program.commands.find((candidate) => candidate.name() === name);
   const starting = (all: readonly string[]): string[] =>
-    all.filter((one) => one.startsWith(typed)).sort();
+    all.filter((word) => word.startsWith(typed)).sort();
   if (command === undefined) {
-    const names = program.commands.map((one) => one.name()).filter((one) => !one.startsWith('_'));
+    const names = program.commands
+      .map((each) => each.name())
+      .filter((word) => !word.startsWith('_'));
     return starting(typed.startsWith('-') ? flagsOf(program) : names);
   }
   const values = valuesOf(command, before.at(-1) ?? '');
@@ -72,5 +72,5 @@ export type Shell = keyof typeof scripts;
 
 export const shells = Object.keys(scripts) as Shell[];
 
-/** A script that teaches a shell to complete the program. */
+/** The completion script of a shell. */
 export const completionScript = (shell: Shell, program: string): string => scripts[shell](program);

@@ -1,6 +1,6 @@
-// The command `lag`: how long outputs took to follow their input, and the worst of it, over a
-// recording or on a running server. Exit codes: 0, or 2 where there is nothing to tell, or bad
-// usage. A lag is no verdict, however long it is.
+// The `lag` command: prints how long outputs took to follow their input, and the worst cases, of a
+// recording or of a running server. Exit codes: 0, or 2 if there is no report, or bad usage. A long
+// lag is not a finding, so it does not change the exit code.
 
 import { createAuditor } from '../auditor/auditor.ts';
 import { replay } from '../auditor/replay.ts';
@@ -18,10 +18,10 @@ export interface LagOptions extends AuditFlags {
   readonly output: 'table' | 'json';
 }
 
-/** Where a server is asked, for how long, and how much it may answer. */
+/** The path on the server, the timeout, and the largest answer that is read. */
 const path = '/api/v1/lag';
 const deadlineMs = 10_000;
-const mostBytes = 16 * 1024 * 1024;
+const maxBytes = 16 * 1024 * 1024;
 
 export async function lag(options: LagOptions): Promise<number> {
   const { recording, server, output } = options;
@@ -80,7 +80,7 @@ async function textOf({ body }: Response): Promise<string> {
   let bytes = 0;
   for await (const piece of (body ?? []) as AsyncIterable<Uint8Array>) {
     bytes += piece.length;
-    if (bytes > mostBytes) throw new Error(`its answer is longer than ${String(mostBytes)} bytes`);
+    if (bytes > maxBytes) throw new Error(`its answer is longer than ${String(maxBytes)} bytes`);
     pieces.push(piece);
   }
   return Buffer.concat(pieces).toString('utf8');
@@ -90,7 +90,7 @@ type Fields = Readonly<Record<string, unknown>>;
 
 const isFields = (value: unknown): value is Fields => typeof value === 'object' && value !== null;
 
-/** Whether every item of a list has what the table shows: texts, and numbers that may be null. */
+/** Whether every item of a list has these texts, and these numbers, which may be null. */
 function isListOf(list: unknown, texts: readonly string[], numbers: readonly string[]): boolean {
   if (!Array.isArray(list)) return false;
   return list.every(
@@ -103,7 +103,7 @@ function isListOf(list: unknown, texts: readonly string[], numbers: readonly str
 
 const counts = ['open', 'oldestBegun'] as const;
 
-/** Whether the table can be made of it. */
+/** Whether the document has every field that the table shows. */
 function isLagReport(document: unknown): document is LagReport {
   if (!isFields(document) || document.format !== 1) return false;
   const { distributions, journeys, triggerTimes, worst } = document;

@@ -1,10 +1,9 @@
-// `record`: writes what a live cluster delivers to a file, until it is stopped, so that a bug
-// report is one file that `replay` judges as it was judged live.
+// The `record` command: writes the entries of a live cluster to a file until it is stopped. `replay`
+// audits the file as the live cluster was audited, so a bug report is one file.
 //
-// A file that has become too large or too old is put aside under the time when it ended, and the
-// next begins with lists of its own, so that each can be replayed alone. What is there already is
-// put aside too, and never overwritten. Compressed output is flushed every second, so that a
-// recorder that is killed leaves nearly all of it.
+// A file that is too large or too old is renamed to the time of its end, and the next file begins
+// with its own lists, so each file can be replayed alone. Existing files are renamed too, and never
+// overwritten. Compressed output is flushed every second, so a killed recorder loses little.
 
 import { createWriteStream } from 'node:fs';
 import { rename, stat } from 'node:fs/promises';
@@ -39,7 +38,7 @@ export interface RecordOptions extends ClusterFlags {
   readonly redact?: boolean;
 }
 
-/** Records until it is stopped; `cluster` is that of the options unless it is given. */
+/** Records until it is stopped. */
 export async function record(
   path: string,
   options: RecordOptions,
@@ -80,7 +79,7 @@ interface Part {
   readonly signal: AbortSignal;
 }
 
-/** Seconds; a timer that is set for longer would fire at once. */
+/** Seconds. A longer timer would fire at once. */
 const longestTimer = 2_000_000;
 
 /** One file, from its first lists to its end. */
@@ -124,7 +123,7 @@ interface Taking {
   readonly scope: Scope;
 }
 
-/** The lines of what is in the scope. What is held must follow, since deletions are told by it. */
+/** The lines of entries in the scope. The store follows all of them to detect deletions. */
 function linesOf(entries: readonly LiveEntry[], { recorder, store, scope }: Taking): string {
   let lines = '';
   for (const entry of entries) {
@@ -144,25 +143,25 @@ function linesOf(entries: readonly LiveEntry[], { recorder, store, scope }: Taki
 }
 
 interface Output {
-  /** Resolves when more may be written. */
+  /** Resolves when the next text may be written. */
   write(text: string): Promise<void>;
-  /** Bytes that have reached the file. */
+  /** Bytes in the file. */
   bytes(): number;
   close(last: string): Promise<void>;
 }
 
 const flushMs = 1000;
 
-/** Errors of the file reject what is written next, and its end. */
+/** Errors of the file reject the next write, and `close`. */
 function openOutput(path: string, onError: () => void): Output {
   const file = createWriteStream(path, { flags: 'wx' });
   const gzip: Gzip | null = path.endsWith('.gz') ? createGzip() : null;
   const stream: Writable = gzip ?? file;
   gzip?.pipe(file);
   const ended = finished(file);
-  // Told by whoever writes next or closes.
+  // The next write or `close` reports the error.
   ended.catch(() => undefined);
-  // An error of the compressor is that of the file.
+  // The compressor is destroyed with the error of the file.
   gzip?.on('error', () => undefined);
   file.on('error', (error) => {
     gzip?.destroy(error);

@@ -1,4 +1,4 @@
-// `replay`: judges a recording from its beginning to its end.
+// The `replay` command: audits a recording from its beginning to its end.
 
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
@@ -29,7 +29,7 @@ export interface ReplayOptions extends AuditFlags, ReportFlags {
   readonly until?: number;
 }
 
-/** The entries of a recording, of our own or of kwok. */
+/** Entries of a recording of this program or of kwok. */
 export async function recordingOf(
   path: string,
   auditor: Auditor,
@@ -52,14 +52,14 @@ export async function recordingOf(
 export async function replayFile(path: string, options: ReplayOptions): Promise<number> {
   const { problems, onProblem } = problemLog();
   const isText = options.output === 'table' || options.output === 'wide';
-  const say = (finding: Finding): void => {
+  const printIfWanted = (finding: Finding): void => {
     const isWanted = options.namespace === undefined || finding.namespace === options.namespace;
     if (isText && isWanted) printFinding(finding);
   };
   const auditor = createAuditor({
     ...auditorOptions(options, onProblem),
-    onOpen: say,
-    onResolve: say,
+    onOpen: printIfWanted,
+    onResolve: printIfWanted,
   });
   const reading = progress(path);
   const entries = counted(await recordingOf(path, auditor, onProblem), auditor, (at) => {
