@@ -1,24 +1,22 @@
-// From bytes of a response to objects, as they come: lists and watches in protobuf.
+// Decodes protobuf responses of the API server while they arrive: lists, watches and errors.
 //
-// An API server writes `k8s\0` and a runtime.Unknown around what it sends
-// (k8s.io/apimachinery@v0.36.3 pkg/runtime/serializer/protobuf/protobuf.go); the message itself is
-// Unknown's field `raw`. Of a list that is ListMeta, field 1, and then the items, field 2, so items
-// can be told while the rest is still under way. A watch is a row of frames, each a length of four
-// bytes, big-endian, and a meta.v1.WatchEvent (without the prefix; with it, it is read too) whose
-// object has prefix and envelope of its own. Field numbers: generated.proto of
-// pkg/apis/meta/v1 and pkg/runtime there.
+// An API server writes `k8s\0` and a runtime.Unknown around a response
+// (k8s.io/apimachinery@v0.36.3 pkg/runtime/serializer/protobuf/protobuf.go); the message is
+// Unknown's field `raw`. A list is ListMeta, field 1, and then the items, field 2. A watch is a
+// sequence of frames: a length of four bytes, big-endian, and a meta.v1.WatchEvent, whose object
+// has prefix and envelope too. This file also reads a frame with prefix and envelope.
 //
-// Chunks end anywhere. What a chunk leaves incomplete is kept, which is less than an item or frame,
-// and all that is complete is read in place, so a page is never held whole. Reading is lazy: no
-// object is decoded before it is asked for, so whoever reads can stop between two. An object that
-// cannot be read is a problem of its own and the next is read; but when lengths or envelopes are
-// wrong, nothing after them can be found, and the reader says so and reads no more.
+// Chunks end anywhere. A reader keeps the part of a chunk that is not complete, and decodes an
+// object when the caller asks for it, so the caller can yield to the event loop between two. An
+// unreadable object is a problem, and the reader goes on. After a wrong length or envelope it
+// cannot find the next object, so it reports that and stops.
 
 import type { Resource, WatchEvent } from '../../../model/objects.ts';
 import { eventTypes, WrongType } from '../json-fields.ts';
-import type { Known, Projection, Unreadable } from '../json-objects.ts';
+import type { Projection, Unreadable } from '../json-objects.ts';
 import { kinds, unreadable } from '../json-objects.ts';
 import { textLimit } from '../line-reader.ts';
+import type { PreviousPod } from '../read-pod.ts';
 import { readObject } from './objects.ts';
 import { readMessage } from './read-message.ts';
 import type { Raw } from './schema.ts';
@@ -28,7 +26,7 @@ import { lengthType, readInt64, readTag, skip, tagOf } from './wire.ts';
 /** The prefix of everything that Kubernetes writes as protobuf. */
 const magic = Buffer.from('k8s\0', 'latin1');
 
-/** What an API server says instead of an object (meta.v1.Status). */
+/** A meta.v1.Status, which an API server sends instead of an object. */
 export interface Status {
   readonly code: number;
   readonly reason: string;
@@ -38,18 +36,21 @@ export interface Status {
   readonly causes: readonly string[];
 }
 
-/** Reads one page of a list. */
-export interface ListReader<R extends Resource> {
+interface Reader<T> {
   /**
-   * Takes bytes of the body and gives the items that they complete; `at` is their arrival. To be
-   * read to its end before the next chunk is given, and before the bytes are used for others.
+   * Reads a chunk of the body and yields what it completes; `at` is its arrival, Unix seconds. The
+   * caller must iterate to the end before the next chunk, and before it reuses the bytes.
    */
-  readonly read: (chunk: Uint8Array, at: number) => Generator<Projection<R>, void>;
-  /** Why nothing more can be read, as where lengths are wrong; null while all is well. */
+  readonly read: (chunk: Uint8Array, at: number) => Generator<T, void>;
+  /** Why the reader stopped; null if it did not. */
   readonly problem: () => Unreadable | null;
-  /** To be called after the last byte; null if the list is complete. */
+  /** Called after the last byte: null if the body is complete. */
   readonly end: () => Unreadable | null;
-  /** Of the list: known when the first item is, and in any case at the end; '' when not told. */
+}
+
+/** Reads one page of a list. */
+export interface ListReader<R extends Resource> extends Reader<Projection<R>> {
+  /** Of the list; '' before its first item. */
   readonly resourceVersion: () => string;
   readonly continueToken: () => string;
 }
@@ -58,99 +59,137 @@ export type WatchMessage<R extends Resource> =
   | {
       readonly type: WatchEvent['type'];
       readonly projection: Projection<R>;
-      /** metadata.resourceVersion, also of an object that cannot be projected; '': none. */
+      /** metadata.resourceVersion, also of an unreadable object; '' if there is none. */
       readonly version: string;
     }
   | {
       readonly type: 'bookmark';
       readonly resourceVersion: string;
-      /** Annotation k8s.io/initial-events-end: what was there at the beginning is complete. */
+      /** Annotation k8s.io/initial-events-end: the initial objects are complete. */
       readonly initialEventsEnd: boolean;
     }
   | { readonly type: 'error'; readonly status: Status }
-  /** A frame that is none of these; nothing is known of what it was about. */
+  /** Any other frame; its object is unknown. */
   | { readonly type: 'unreadable'; readonly problem: Unreadable };
 
-/** Reads the frames of a watch. */
-export interface WatchReader<R extends Resource> {
-  /** As that of ListReader. */
-  readonly read: (chunk: Uint8Array, at: number) => Generator<WatchMessage<R>, void>;
-  /** Why nothing more can be read, as where lengths are wrong; null while all is well. */
-  readonly problem: () => Unreadable | null;
-  /** To be called after the last byte; null if it ended between frames. */
-  readonly end: () => Unreadable | null;
+export type WatchReader<R extends Resource> = Reader<WatchMessage<R>>;
+
+interface ReaderOptions {
+  readonly previousPod?: PreviousPod;
 }
 
-/** What the objects of one reader need to be known of, besides their bytes. */
-type Held = Pick<Known, 'previousPod'>;
+// --- incomplete bytes ---
 
-// --- bytes that wait for more ---
-
-/**
- * What could not be read yet stands at the beginning of `carry`, which is used again and again:
- * with chunks of 16 KB, as TLS has them, every second object lies across an end.
- */
+/** The bytes that have not been read, and how many are needed to go on. */
 interface Intake {
-  carry: Buffer;
-  held: number;
-  /** How many bytes there must be before it is worth trying. */
+  parts: Buffer[];
+  length: number;
   needed: number;
+  problem: Unreadable | null;
 }
 
-const newIntake = (): Intake => ({ carry: Buffer.alloc(0), held: 0, needed: 0 });
+const newIntake = (): Intake => ({ parts: [], length: 0, needed: 0, problem: null });
 
-/** A carry that one long object has made larger is not kept. */
-const carryLimit = 1024 * 1024;
-
-/**
- * A chunk in the fewest pieces: first what was kept with as much of the chunk as that lacked, then
- * the rest of it in place. Whoever reads a piece keeps what it cannot read, before it goes on.
- */
-function* pieces(intake: Intake, chunk: Uint8Array): Generator<Buffer, void> {
-  let rest: Buffer = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-  while (intake.held > 0 && rest.length > 0) {
-    const part = rest.subarray(0, intake.needed - intake.held);
-    rest = rest.subarray(part.length);
-    carry(intake, part);
-    if (intake.held < intake.needed) return;
-    const whole = intake.carry.subarray(0, intake.held);
-    intake.held = 0;
-    yield whole;
-    if (intake.held === 0 && intake.carry.length > carryLimit) intake.carry = Buffer.alloc(0);
+/** The bytes that have not been read, with the chunk; null if more are needed. */
+function take(intake: Intake, chunk: Uint8Array): Buffer | null {
+  const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+  const { parts } = intake;
+  intake.length += bytes.length;
+  if (intake.length < intake.needed) {
+    parts.push(Buffer.from(bytes));
+    return null;
   }
-  if (rest.length > 0) yield rest;
+  intake.parts = [];
+  intake.length = 0;
+  return parts.length === 0 ? bytes : Buffer.concat([...parts, bytes]);
 }
 
-/** Copies a part behind what is held; what it comes from may be the carry itself. */
-function carry(intake: Intake, part: Buffer): void {
-  const to = intake.held + part.length;
-  if (to > intake.carry.length) {
-    const larger = Buffer.alloc(Math.max(to, 2 * intake.carry.length));
-    intake.carry.copy(larger, 0, 0, intake.held);
-    intake.carry = larger;
-  }
-  part.copy(intake.carry, intake.held);
-  intake.held = to;
-}
-
-/** Keeps what could not be read, in a copy, so that its chunk can go. */
+/** Keeps a copy of the bytes from here; the next value needs so many. */
 function keepRest(intake: Intake, whole: Buffer, from: number, needed: number): void {
-  intake.held = 0;
+  intake.parts = [Buffer.from(whole.subarray(from))];
+  intake.length = whole.length - from;
   intake.needed = needed;
-  carry(intake, whole.subarray(from));
 }
 
-/** A tag and a length, or a tag and a number, are at most so many bytes. */
-const headLimit = 15;
+/** A reader whose `parse` reads the values in some bytes and keeps the rest. */
+function createReader<T>(
+  resource: Resource,
+  intake: Intake,
+  parse: (whole: Buffer, at: number) => Generator<T, void>,
+  isComplete: () => boolean,
+): Reader<T> {
+  return {
+    *read(chunk, at) {
+      if (intake.problem !== null) return;
+      try {
+        const whole = take(intake, chunk);
+        if (whole !== null) yield* parse(whole, at);
+      } catch (error) {
+        intake.problem = streamProblem(resource, error);
+      }
+    },
+    problem: () => intake.problem,
+    end: () => intake.problem ?? (isComplete() ? null : unexpectedEnd(resource)),
+  };
+}
 
-/** Whether a tag and the number after it are there, which are never half of something. */
-function hasHead(whole: Buffer, at: number): boolean {
-  if (whole.length - at >= headLimit) return true;
-  let numbers = 0;
-  for (let index = at; index < whole.length && numbers < 2; index++) {
-    if ((whole[index] ?? 0) < 0x80) numbers++;
+// --- lists ---
+
+interface ListState {
+  readonly intake: Intake;
+  /** Bytes of the list that have not been read; null before the list begins. */
+  left: number | null;
+  meta: { readonly resourceVersion?: string; readonly continue?: string };
+}
+
+/** A reader for one page of this resource. */
+export function createListReader<R extends Resource>(
+  resource: R,
+  { previousPod }: ReaderOptions = {},
+): ListReader<R> {
+  const state: ListState = { intake: newIntake(), left: null, meta: {} };
+  function* parse(whole: Buffer, at: number): Generator<Projection<R>, void> {
+    let next = beginList(state, whole);
+    for (let head = nextField(state, whole, next); head !== null;) {
+      const message = whole.subarray(head.from, head.to);
+      if (head.tag === tagOf(1)) state.meta = decode('ListMeta', message);
+      else if (head.tag === tagOf(2)) yield readObject(resource, message, at, previousPod);
+      next = head.to;
+      head = nextField(state, whole, next);
+    }
   }
-  return numbers === 2;
+  return {
+    ...createReader(resource, state.intake, parse, () => state.left === 0),
+    resourceVersion: () => state.meta.resourceVersion ?? '',
+    continueToken: () => state.meta.continue ?? '',
+  };
+}
+
+/** Where the fields of the list continue in these bytes. */
+function beginList(state: ListState, whole: Buffer): number {
+  if (state.left !== null) return 0;
+  const envelope = readEnvelope(whole);
+  if (envelope === null) {
+    keepRest(state.intake, whole, 0, whole.length + 1);
+    return whole.length;
+  }
+  state.left = envelope.to - envelope.from;
+  return envelope.from;
+}
+
+/** The field of the list that begins here; null at the end, or if it is not complete. */
+function nextField(state: ListState, whole: Buffer, at: number): Head | null {
+  const { left, intake } = state;
+  if (left === null || left === 0) return null;
+  const least = Math.min(left, headLimit);
+  const head = whole.length - at < least ? null : readHead(whole, at, Math.min(left, textLimit));
+  if (head === null || head.to > whole.length) {
+    keepRest(intake, whole, at, head === null ? least : head.to - at);
+    return null;
+  }
+  state.left = left - (head.to - at);
+  if (state.left < 0) throw new WrongType('', 'a length', left);
+  return head;
 }
 
 interface Head {
@@ -160,120 +199,38 @@ interface Head {
   readonly to: number;
 }
 
-/** The field that begins here, of a length up to `limit`; null if more bytes are needed to tell. */
-function readHead(whole: Buffer, at: number, limit: number): Head | null {
-  if (!hasHead(whole, at)) return null;
+/** The most bytes of a tag with the number or length behind it. */
+const headLimit = 15;
+
+/** The tag of the field that begins here, and the place of its value, of a length up to `limit`. */
+function readHead(whole: Buffer, at: number, limit: number): Head {
   const cursor = { bytes: whole, at };
-  try {
-    const tag = readTag(cursor, whole.length);
-    const isLong = (tag & 7) === lengthType;
-    const length = isLong ? readInt64(cursor, whole.length) : 0;
-    if (length < 0 || length > limit) throw new WrongType('', 'a length', length);
-    const from = cursor.at;
-    if (!isLong) skip(cursor, tag, whole.length);
-    return { tag, from, to: cursor.at + length };
-  } catch (error) {
-    if (error instanceof WrongType && whole.length - at < headLimit) return null;
-    throw error;
-  }
+  const tag = readTag(cursor, whole.length);
+  const isLong = (tag & 7) === lengthType;
+  const length = isLong ? readInt64(cursor, whole.length) : 0;
+  if (length < 0 || length > limit) throw new WrongType('', 'a length', length);
+  const from = cursor.at;
+  if (!isLong) skip(cursor, tag, whole.length);
+  return { tag, from, to: cursor.at + length };
 }
 
-// --- lists ---
-
-interface ListState {
-  readonly intake: Intake;
-  /** Bytes of the list that have not been read; null: it has not begun. */
-  left: number | null;
-  resourceVersion: string;
-  continueToken: string;
-  problem: Unreadable | null;
-}
-
-/** A reader for one page of this resource. */
-export function createListReader<R extends Resource>(resource: R, held: Held = {}): ListReader<R> {
-  const state: ListState = {
-    intake: newIntake(),
-    left: null,
-    resourceVersion: '',
-    continueToken: '',
-    problem: null,
-  };
-  return {
-    *read(chunk, at) {
-      if (state.problem !== null || state.left === 0) return;
-      try {
-        for (const whole of pieces(state.intake, chunk)) {
-          for (let next = beginList(state, whole); next !== null;) {
-            const head = nextField(state, whole, next);
-            if (head === null) break;
-            if (head.tag === tagOf(2)) {
-              const message = whole.subarray(head.from, head.to);
-              yield readObject(resource, message, at, held.previousPod);
-            } else if (head.tag === tagOf(1)) readListMeta(state, whole, head);
-            next = head.to;
-          }
-        }
-      } catch (error) {
-        state.problem = streamProblem(resource, error);
-      }
-    },
-    problem: () => state.problem,
-    end: () => state.problem ?? (state.left === 0 ? null : unexpectedEnd(resource)),
-    resourceVersion: () => state.resourceVersion,
-    continueToken: () => state.continueToken,
-  };
-}
-
-/** Where the fields of the list go on in these bytes; null where it has not begun in them. */
-function beginList(state: ListState, whole: Buffer): number | null {
-  if (state.left !== null) return 0;
-  const begin = readEnvelope(whole);
-  if (begin === null) {
-    keepRest(state.intake, whole, 0, whole.length + 1);
-    return null;
-  }
-  state.left = begin.to - begin.from;
-  return begin.from;
-}
-
-/** The field of the list that begins here, if all of it is there; null: it is kept, or none is. */
-function nextField(state: ListState, whole: Buffer, at: number): Head | null {
-  const left = state.left ?? 0;
-  if (left <= 0) return null;
-  const head = readHead(whole, at, Math.min(left, textLimit));
-  if (head !== null && head.to - at > left) throw new WrongType('', 'a length', left);
-  if (head === null || head.to > whole.length) {
-    keepRest(state.intake, whole, at, head === null ? whole.length - at + 1 : head.to - at);
-    return null;
-  }
-  state.left = left - (head.to - at);
-  return head;
-}
-
-/** Where `raw` of the envelope begins and ends; null if more bytes are needed to tell. */
+/** The place of `raw` in the envelope; null if more bytes are needed. */
 function readEnvelope(whole: Buffer): Head | null {
   const prefix = Math.min(whole.length, magic.length);
   if (magic.compare(whole, 0, prefix, 0, prefix) !== 0) {
     throw new WrongType('', 'the prefix of protobuf', whole.toString('latin1', 0, magic.length));
   }
-  for (let at = magic.length; at < whole.length;) {
-    // The list itself may be of any length.
-    const head = readHead(whole, at, Infinity);
-    if (head === null || head.tag === tagOf(2)) return head;
-    at = head.to;
+  let at = magic.length;
+  try {
+    while (at < whole.length) {
+      const head = readHead(whole, at, Infinity); // a list may have any length
+      if (head.tag === tagOf(2)) return head;
+      at = head.to;
+    }
+  } catch (error) {
+    if (!(error instanceof WrongType) || whole.length - at >= headLimit) throw error;
   }
   return null;
-}
-
-function readListMeta(state: ListState, bytes: Buffer, { from, to }: Head): void {
-  const meta: ListMeta = decode('ListMeta', bytes.subarray(from, to));
-  state.resourceVersion = meta.resourceVersion ?? state.resourceVersion;
-  state.continueToken = meta.continue ?? state.continueToken;
-}
-
-interface ListMeta {
-  readonly resourceVersion?: string;
-  readonly continue?: string;
 }
 
 /** Decodes the message of this name in the schema. */
@@ -285,55 +242,32 @@ function decode(name: string, bytes: Buffer): Raw {
 
 // --- watches ---
 
-interface WatchState {
-  readonly intake: Intake;
-  problem: Unreadable | null;
-}
-
 /** The length before each frame. */
 const frameHead = 4;
 
 /** A reader for a watch of this resource. */
 export function createWatchReader<R extends Resource>(
   resource: R,
-  held: Held = {},
+  { previousPod }: ReaderOptions = {},
 ): WatchReader<R> {
-  const state: WatchState = { intake: newIntake(), problem: null };
-  return {
-    *read(chunk, at) {
-      if (state.problem !== null) return;
-      try {
-        for (const whole of pieces(state.intake, chunk)) {
-          for (let from = 0; ;) {
-            const to = endOfFrame(state, whole, from);
-            if (to === null) break;
-            yield readFrame(resource, whole.subarray(from + frameHead, to), at, held);
-            from = to;
-          }
-        }
-      } catch (error) {
-        state.problem = streamProblem(resource, error);
-      }
-    },
-    problem: () => state.problem,
-    end: () => state.problem ?? (state.intake.held === 0 ? null : unexpectedEnd(resource)),
-  };
+  const intake = newIntake();
+  function* parse(whole: Buffer, at: number): Generator<WatchMessage<R>, void> {
+    let from = 0;
+    for (let to = endOfFrame(whole, from); to <= whole.length; to = endOfFrame(whole, from)) {
+      yield readFrame(resource, whole.subarray(from + frameHead, to), at, previousPod);
+      from = to;
+    }
+    keepRest(intake, whole, from, endOfFrame(whole, from) - from);
+  }
+  return createReader(resource, intake, parse, () => intake.length === 0);
 }
 
-/** Where the frame that begins here ends; null: it is not all there, and is kept. */
-function endOfFrame({ intake }: WatchState, whole: Buffer, at: number): number | null {
-  if (whole.length - at < frameHead) {
-    keepRest(intake, whole, at, frameHead);
-    return null;
-  }
+/** Where the frame that begins here ends, or at least its length. */
+function endOfFrame(whole: Buffer, at: number): number {
+  if (whole.length - at < frameHead) return at + frameHead;
   const length = whole.readUInt32BE(at);
   if (length > textLimit) throw new WrongType('', 'a length', length);
-  const to = at + frameHead + length;
-  if (to > whole.length) {
-    keepRest(intake, whole, at, frameHead + length);
-    return null;
-  }
-  return to;
+  return at + frameHead + length;
 }
 
 interface TypeMeta {
@@ -368,7 +302,7 @@ function readFrame<R extends Resource>(
   resource: R,
   frame: Buffer,
   at: number,
-  { previousPod }: Held,
+  previousPod: PreviousPod | undefined,
 ): WatchMessage<R> {
   try {
     const event: { type?: string; object?: { raw?: Buffer } } = decode(
