@@ -1,5 +1,5 @@
-// What pages load besides themselves: style, scripts and the icon, each at an address that names
-// its content, so that browsers may keep it for good. Nothing is loaded from anywhere else.
+// The assets of the pages: style, scripts and the icon. The address of each contains a hash of its
+// content, so browsers may cache it forever. Pages load nothing from other servers.
 
 import { createHash } from 'node:crypto';
 
@@ -42,5 +42,5 @@ const byFile: ReadonlyMap<string, Asset> = new Map(
   (Object.keys(contents) as AssetName[]).map((name) => [paths[name], contents[name]]),
 );
 
-/** What is at an address below /assets/; null: nothing, or another version of it. */
+/** The asset at an address below /assets/; null if there is none of this version. */
 export const findAsset = (file: string): Asset | null => byFile.get(file) ?? null;

@@ -1,11 +1,11 @@
-// What browsers run, as text to be served: the script of the pages (browser/client.ts) and uPlot,
-// which draws the charts. Where the sources run, the one is joined from its functions and the other
-// read from the package; the bundle holds both texts instead of this file (esbuild.config.ts).
+// The scripts that the server sends to browsers: that of the pages (browser/client.ts) and uPlot,
+// which draws the charts. When the sources run, this file joins the first from its functions and
+// reads the other from its package. The bundle contains both texts instead (esbuild.config.ts).
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
-// An address, so that the compiler does not follow it: what a browser has is known nowhere else.
+// A URL, so that the compiler does not follow it: only browser/ has the types of a browser.
 const browser = new URL('./browser/client.ts', import.meta.url).href;
 const client = (await import(browser)) as { clientScript: string };
 

@@ -6,23 +6,23 @@ import type { PortMapFill } from '../../audit/measure/fill.ts';
 import type { InputState } from '../../audit/pending/progress.ts';
 import type { Resource } from '../../model/objects.ts';
 
-/** All that is known of one Service. Times in Unix seconds, ages in seconds. */
+/** The status of one Service. Times in Unix seconds, ages in seconds. */
 export interface ServiceStatus {
   readonly format: 1;
   readonly now: number;
   readonly namespace: string;
   readonly service: string;
-  /** An output that nobody has to write has no verdict. */
+  /** The outputs that a controller must write, with their verdicts. */
   readonly outputs: readonly {
     readonly output: string;
     readonly verdict: Verdict;
     readonly reason: string | null;
   }[];
-  /** Nodes by the worst verdict on a port of the Service there; null: no node is judged. */
+  /** Nodes by their worst verdict on a port of the Service; null if no rules are known. */
   readonly nodes: Readonly<Record<Verdict, number>> | null;
-  /** How full the controller's slices are, by address type and ports. */
+  /** The fill of the controller's slices, by address type and ports. */
   readonly fill: readonly PortMapFill[];
-  /** Some of the nodes on which it is not conform, those that differ first. */
+  /** Some of the nodes that do not conform, those that differ first. */
   readonly notConform: readonly {
     readonly node: string;
     readonly verdict: Verdict;
@@ -31,13 +31,13 @@ export interface ServiceStatus {
   readonly pending: readonly UnsettledDifference[];
   readonly standing: readonly Finding[];
   readonly resolved: readonly Finding[];
-  /** Of live input: the state of each watch, and for how long it has not been synced. */
+  /** The state of each watch of live input, and the time since it was synced. */
   readonly inputs: Readonly<
     Partial<Record<Resource, { readonly state: InputState; readonly unseenSeconds: number }>>
   >;
 }
 
-/** A difference that has not stood for the settle window, or is not confirmed yet. */
+/** A difference within the settle window, or without confirmation. */
 export interface UnsettledDifference {
   readonly code: Code;
   readonly output: Output;

@@ -4,21 +4,21 @@ import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
 import type { MetricsState } from '../metrics/state.ts';
 
-/** What the pages and the API show besides the metrics. */
+/** The metrics, and what else the pages and the API show. */
 export interface PageStatus {
   readonly metrics: MetricsState;
-  /** Resolved findings that are kept, oldest first; `forgotten` counts those that are not. */
+  /** Cached resolved findings, oldest first; `forgotten` counts the evicted ones. */
   readonly resolved: readonly Finding[];
   readonly forgotten: number;
-  /** Why too little is known, for people, a reason a line; null: all that was promised is. */
+  /** Why the auditor is not ready, for people, one reason per line; null if it is ready. */
   readonly notReady: string | null;
-  /** Nodes of the cluster, whether or not their rules are known; null: it is not known. */
+  /** The number of nodes of the cluster, with known rules or not; null if it is unknown. */
   readonly clusterNodes: number | null;
-  /** Where the input comes from, for people: a path, an address. */
+  /** The path or address of the input. */
   readonly source: string;
-  /** The version of the control plane as the input names it. */
+  /** The version of the control plane in the input. */
   readonly kubernetes: string | null;
-  /** Another text whenever a page may look otherwise, its ages left out. */
+  /** A text that changes if a page may look different, apart from ages. */
   readonly revision: string;
   readonly lag: LagSeries;
 }

@@ -1,6 +1,6 @@
-// The style of the pages, one text for all of them. Light and dark follow the reader's system; all
-// text has at least the contrast of WCAG AA on what it stands on, and whoever prefers less motion
-// sees none. Nothing is loaded: fonts are those of the system.
+// The style sheet of all pages. Light and dark follow the reader's system. All text has at least
+// the contrast of WCAG AA, and readers who prefer reduced motion get no animations. The fonts are
+// those of the system.
 
 /** CSS. */
 export const style = `

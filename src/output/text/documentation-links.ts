@@ -1,6 +1,6 @@
-// Where the documents are, for links out of pages and boards: findings by code and cause, and the
-// section of the runbook, which is that of the alert that a finding fires. Rules of alerts name
-// the same address; a test holds them, and whom each alert is about, against this.
+// Addresses of the documentation, for links in pages and dashboards: findings by code and cause,
+// and the section of the runbook, which is that of the alert that a finding fires. A test compares
+// them with the rules of the alerts.
 
 import type { Code } from '../../audit/finding/catalogue.ts';
 import type { Cause } from '../../audit/finding/causes.ts';
@@ -8,7 +8,7 @@ import type { Cause } from '../../audit/finding/causes.ts';
 /** The folder of the documents. */
 export const documents = 'https://github.com/endpoint-auditor/endpoint-auditor/blob/main/docs';
 
-/** Codes by the alert that is about them, or about the measurement behind them. */
+/** The codes by the alert about them, or about the measurement behind them. */
 const codesByAlert = {
   EndpointsMissing: [
     'endpoints-missing',
@@ -85,10 +85,10 @@ const alerts: ReadonlyMap<Code, string> = new Map(
   ),
 );
 
-/** The alert that a finding of this code fires; null: none does. */
+/** The alert that a finding of this code fires; null if there is none. */
 export const findAlert = (code: Code): string | null => alerts.get(code) ?? null;
 
-/** What is said of a code or a cause in the list of findings. */
+/** The section of a code or a cause in the list of findings. */
 export const findingUrl = (name: Code | `cause-${Cause}`): string =>
   `${documents}/findings.md#${name}`;
 

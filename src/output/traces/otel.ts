@@ -1,14 +1,10 @@
-// OpenTelemetry's SDK, behind one function, and loaded by nobody but who sends traces: it is as
-// large as the rest of the program. What a journey becomes is said by spans.ts, and which journeys
-// come here by tracing.ts.
+// Sends traces with OpenTelemetry's SDK. Only tracing.ts imports this file, and only if traces are
+// requested, since the SDK is as large as the rest of the program. spans.ts makes the spans.
 //
-// The SDK batches and sends; of what it drops it tells nobody. So no more spans are handed to it
-// than its queue holds, counted from what has neither been sent nor failed, and its exporter is
-// wrapped: every batch is answered for once, in time, and counted by how. A backend that never
-// answers holds a few batches, and later ones fail at once until it does.
-//
-// Left out: metrics and logs, of which the SDK would send its own; gRPC and JSON, which every
-// collector takes beside protobuf over HTTP.
+// The SDK batches and sends, but does not report what it drops. So this file gives the SDK only as
+// many spans as its queue has room for, and wraps its exporter: each batch has one answer, in time,
+// and is counted by its result. If a backend never answers, a few batches wait and later ones fail
+// at once. Left out: metrics and logs, and the protocols gRPC and JSON.
 
 import { randomBytes } from 'node:crypto';
 
@@ -33,24 +29,24 @@ import type { TracedJourney, TraceSender, SenderOptions } from './sender.ts';
 import type { SpanPlan } from './spans.ts';
 import { planTrace } from './spans.ts';
 
-/** Batches that may wait for an answer at one time. */
-const mostUnanswered = 4;
-/** Writings whose first span is remembered, for links. */
-const mostWritings = 4096;
+/** The maximum number of batches without an answer. */
+const maxUnanswered = 4;
+/** The maximum number of writings with a cached span, for links. */
+const maxWritings = 4096;
 /** Milliseconds that closing waits for the backend. */
 const closingMs = 2000;
 
-interface State {
+interface SenderState {
   readonly options: SenderOptions;
   readonly tracer: Tracer;
-  /** The trace that begins next. */
+  /** The id of the next trace. */
   readonly ids: { trace: string };
   /** The first span of each writing. */
   readonly writings: Map<string, SpanContext>;
   readonly flight: Flight;
 }
 
-/** Spans that were handed to the SDK and are not answered for. */
+/** Spans in the SDK without an answer. */
 interface Flight {
   spans: number;
 }
@@ -61,11 +57,11 @@ export function openSender(options: SenderOptions): TraceSender {
   const ids = { trace: '' };
   const bare = exporter === 'zipkin' ? new ZipkinExporter() : new OTLPTraceExporter();
   const processor = new BatchSpanProcessor({
-    exporter: answering(bare, options, flight),
+    exporter: wrapExporter(bare, options, flight),
     maxQueueSize: limits.queue,
     maxExportBatchSize: Math.min(limits.batch, limits.queue),
     scheduledDelayMillis: limits.delayMs,
-    // What is wrapped answers first.
+    // The wrapped exporter answers first.
     exportTimeoutMillis: limits.timeoutMs + 1000,
   });
   const sdk = new NodeSDK({
@@ -75,10 +71,10 @@ export function openSender(options: SenderOptions): TraceSender {
         [ATTR_SERVICE_VERSION]: version,
       }),
     ),
-    // OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME win over what is said here.
+    // OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME override the resource.
     resourceDetectors: [resourceAttributesEnvDetector, serviceNameEnvDetector],
     spanProcessors: [processor],
-    // Which journeys are traced is chosen before they come here.
+    // tracing.ts selects the journeys.
     sampler: new AlwaysOnSampler(),
     idGenerator: {
       generateTraceId: () => ids.trace,
@@ -91,52 +87,56 @@ export function openSender(options: SenderOptions): TraceSender {
   });
   sdk.start();
   const tracer = trace.getTracer('endpoint-auditor', version);
-  const state: State = { options, tracer, ids, writings: new Map(), flight };
+  const state: SenderState = { options, tracer, ids, writings: new Map(), flight };
   return {
-    send: (kept) => send(state, kept),
+    send: (traced) => send(state, traced),
     close: () => close(state, sdk),
   };
 }
 
-/** False: there is no room for them now. */
-function send(state: State, { journey, endedAt, traceId }: TracedJourney): boolean {
+/** Makes and ends all spans of a journey; false if the queue has no room. */
+function send(state: SenderState, { journey, endedAt, traceId }: TracedJourney): boolean {
   const { flight, options, ids } = state;
   const { root, stages } = planTrace(journey, endedAt);
   const spans = stages.length + 1;
   if (flight.spans > 0 && flight.spans + spans > options.limits.queue) return false;
   flight.spans += spans;
   ids.trace = traceId;
-  const parent = begin(state, root, null);
-  for (const stage of stages) begin(state, stage, parent).end(hrTime(stage.end));
-  parent.end(hrTime(root.end));
+  const parent = startSpan(state, root, null);
+  for (const stage of stages) startSpan(state, stage, parent).end(toHrTime(stage.end));
+  parent.end(toHrTime(root.end));
   return true;
 }
 
-function begin(state: State, plan: SpanPlan, parent: Span | null): Span {
+function startSpan(state: SenderState, plan: SpanPlan, parent: Span | null): Span {
   const { tracer, writings } = state;
   const { name, start, attributes, writing } = plan;
   const first = writing === null ? undefined : writings.get(writing);
   const links: Link[] = first === undefined ? [] : [{ context: first }];
-  const startTime = hrTime(start);
+  const startTime = toHrTime(start);
   const context = parent === null ? ROOT_CONTEXT : trace.setSpan(ROOT_CONTEXT, parent);
   const span = tracer.startSpan(name, { startTime, attributes, links }, context);
   if (writing !== null && first === undefined) {
     const [oldest] = writings.keys();
-    if (writings.size >= mostWritings && oldest !== undefined) writings.delete(oldest);
+    if (writings.size >= maxWritings && oldest !== undefined) writings.delete(oldest);
     writings.set(writing, span.spanContext());
   }
   return span;
 }
 
-/** Seconds and nanoseconds, since milliseconds would lose what a watch tells. */
-function hrTime(seconds: number): HrTime {
+/** Seconds and nanoseconds: milliseconds would be too coarse for the times of a watch. */
+function toHrTime(seconds: number): HrTime {
   const micros = Math.round(seconds * 1e6);
   const whole = Math.floor(micros / 1e6);
   return [whole, (micros - whole * 1e6) * 1000];
 }
 
-/** An exporter that answers for each batch once, in time, and counts what became of it. */
-function answering(exporter: SpanExporter, options: SenderOptions, flight: Flight): SpanExporter {
+/** Wraps an exporter: each batch has one answer in time, and is counted by its result. */
+function wrapExporter(
+  exporter: SpanExporter,
+  options: SenderOptions,
+  flight: Flight,
+): SpanExporter {
   const { counts, limits, onTrouble } = options;
   let unanswered = 0;
   return {
@@ -153,13 +153,13 @@ function answering(exporter: SpanExporter, options: SenderOptions, flight: Fligh
         onTrouble(isSent ? null : (result.error?.message ?? 'refused'));
         done(result);
       };
-      const fail = (why: string): void => {
-        settle({ code: ExportResultCode.FAILED, error: new Error(why) });
+      const fail = (reason: string): void => {
+        settle({ code: ExportResultCode.FAILED, error: new Error(reason) });
       };
       const timer = setTimeout(() => {
         fail(`no answer for ${limits.timeoutMs} ms`);
       }, limits.timeoutMs);
-      if (unanswered >= mostUnanswered) {
+      if (unanswered >= maxUnanswered) {
         fail('earlier batches are not answered');
         return;
       }
@@ -174,8 +174,8 @@ function answering(exporter: SpanExporter, options: SenderOptions, flight: Fligh
   };
 }
 
-/** Sends what it can; what is not answered for in time is lost. */
-async function close({ flight, options }: State, sdk: NodeSDK): Promise<void> {
+/** Flushes the queue; spans without an answer in time are lost. */
+async function close({ flight, options }: SenderState, sdk: NodeSDK): Promise<void> {
   const late = Promise.withResolvers<undefined>();
   const timer = setTimeout(() => {
     late.resolve(undefined);

@@ -1,4 +1,4 @@
-// A journey as one trace, still as plain data:
+// Plans the trace of a journey, as plain data:
 //
 //   endpoint add ───────────────────────────────────────────────────────┐ from the pod's own time
 //     pod seen ──────────┐                                              │ to the last stage
@@ -6,13 +6,12 @@
 //                        ├ EndpointSlice written ───────────┐           │
 //                                                           ├ node programmed ─┐ …
 //
-// Times are the real ones: the beginning by the clock of whoever wrote it, everything else by the
-// auditor's (measure/journey.ts). Where the two contradict each other, or a list hides when it
-// happened, a trace begins with the arrival: no span may tell of time that nobody measured. A stage
-// that was reached before the pod's change was seen takes no time.
+// The beginning is by the clock of its writer, all other times by the auditor's clock
+// (measure/journey.ts). If the two contradict each other, or a list hides the beginning, the trace
+// begins with the arrival. A stage before the arrival of the pod's change takes no time.
 //
-// Attributes are OpenTelemetry's for Kubernetes where it has one; our own have the prefix
-// endpoint_auditor. Names of spans are few, so that a backend can group by them.
+// Attributes are OpenTelemetry's for Kubernetes if they exist; others have the prefix
+// endpoint_auditor. There are few names of spans, so that a backend can group by them.
 
 import type { Attributes } from '@opentelemetry/api';
 import {
@@ -26,17 +25,17 @@ import {
 import type { Journey, JourneyStage, JourneyStageName } from '../../audit/measure/journey.ts';
 import { lastOf } from '../../audit/measure/journey.ts';
 
-/** Of the conventions' incubating part, whose names the package asks to copy. */
+/** Names of the incubating conventions, which the package asks to copy. */
 const serviceName = 'k8s.service.name';
 const addressType = 'k8s.service.endpoint.address_type';
 
-/** What becomes a span; times in Unix seconds. */
+/** A future span; times in Unix seconds. */
 export interface SpanPlan {
   readonly name: string;
   readonly start: number;
   readonly end: number;
   readonly attributes: Attributes;
-  /** The writing that it ends with: spans of other journeys with the same are linked. */
+  /** The writing at its end; spans of other journeys with the same writing are linked. */
   readonly writing: string | null;
 }
 
@@ -52,7 +51,7 @@ const names: Readonly<Record<JourneyStageName, string>> = {
   node: 'node programmed',
 };
 
-function writingOf({ object, resourceVersion }: JourneyStage): string | null {
+function formatWriting({ object, resourceVersion }: JourneyStage): string | null {
   return object === '' || resourceVersion === '' ? null : `${object} ${resourceVersion}`;
 }
 
@@ -88,7 +87,7 @@ function rootAttributes(journey: Journey): Attributes {
   };
 }
 
-/** The trace of a journey that ended at `endedAt`, Unix seconds. */
+/** Plans the trace of a journey that ended at `endedAt`, Unix seconds. */
 export function planTrace(journey: Journey, endedAt: number): TracePlan {
   const arrival = lastOf(journey, 'arrival')?.at ?? journey.begun;
   const isKnown = journey.quality !== 'gap' && journey.quality !== 'skewed';
@@ -106,7 +105,7 @@ export function planTrace(journey: Journey, endedAt: number): TracePlan {
       start: Math.min(follows[stage.stage], stage.at),
       end: stage.at,
       attributes: stageAttributes(journey, stage),
-      writing: writingOf(stage),
+      writing: formatWriting(stage),
     };
   });
   const last = journey.end === 'complete' ? begun : endedAt;

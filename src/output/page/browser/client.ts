@@ -1,28 +1,26 @@
-// The script of the pages. Every function here runs in the browser: their texts, which hold nothing
-// but JavaScript once the types are gone, are joined to one script and served (assets.ts). So they
-// may use each other and what a browser has, and nothing else of this file. What a browser has is
-// known here alone: the folder is a TypeScript project of its own, and scripts.ts hides it from the
-// rest of the program.
+// The script of the pages. All functions of this file run in the browser. The server joins their
+// texts, which are JavaScript without types, to one script (assets.ts). So they may use each other
+// and the browser's API, but nothing else of this file. Only this folder, a TypeScript project of
+// its own, has the types of a browser; scripts.ts hides them from the rest of the program.
 //
-// The server makes pages, the script keeps them fresh: when an event says that something has
-// changed, the page is asked for again and what is new in it is put in place, so that focus, scroll
-// position, open parts and what is being typed stay. There is one way to make a page, and it works
-// without the script too.
+// The server renders pages, and the script keeps them up to date: after an event it loads the page
+// again and replaces the changed parts. Focus, scroll position, open parts and typed text stay. So
+// there is one way to render a page, which works without the script too.
 
-/** What the server says once a second. */
+/** The event that the server sends once a second. */
 interface Beat {
   readonly revision: string;
   readonly moment: string;
   readonly moving: boolean;
 }
 
-interface Fresh {
-  /** Of what is shown. */
+interface PageState {
+  /** The revision of the shown page. */
   revision: string;
   isAsking: boolean;
-  /** Something came while a page was asked for. */
+  /** Whether the page changed during a request. */
   isBehind: boolean;
-  heardAt: number;
+  updatedAt: number;
   charts: Map<Element, { plot: Plot; drawn: string }>;
 }
 
@@ -32,7 +30,7 @@ interface Plot {
   destroy(): void;
 }
 
-/** A chart as the page describes it. */
+/** The data of a chart, from the page. */
 interface Drawing {
   readonly at: readonly number[];
   readonly lines: readonly { name: string; values: readonly (number | null)[] }[];
@@ -40,14 +38,14 @@ interface Drawing {
 
 type Draw = (width: number, drawing: Drawing, colours: string[], target: Element) => Plot;
 
-function say(state: string, word: string): void {
+function showConnection(state: string, word: string): void {
   const live = document.getElementById('live');
   const text = document.getElementById('live-word');
   if (live !== null) live.dataset.state = state;
   if (text !== null && text.textContent !== word) text.textContent = word;
 }
 
-function lost(text: string): void {
+function showLoss(text: string): void {
   const notice = document.getElementById('lost');
   if (notice !== null && notice.textContent !== text) notice.textContent = text;
   document.body.classList.toggle('is-lost', text !== '');
@@ -57,73 +55,73 @@ function shownMoment(): string {
   return document.getElementById('moment')?.textContent ?? '';
 }
 
-function connect(fresh: Fresh): void {
+function connect(state: PageState): void {
   const source = new EventSource('/api/v1/events');
   source.addEventListener('beat', (event) => {
     const beat = JSON.parse(String(event.data)) as Beat;
-    fresh.heardAt = Date.now();
-    lost('');
-    if (beat.moving) say('live', 'live');
-    else say('still', 'the input stands still at');
+    state.updatedAt = Date.now();
+    showLoss('');
+    if (beat.moving) showConnection('live', 'live');
+    else showConnection('still', 'the input stands still at');
     const moment = document.getElementById('moment');
     if (moment !== null) moment.textContent = beat.moment;
-    if (beat.revision !== fresh.revision) void refresh(fresh, false);
+    if (beat.revision !== state.revision) void refresh(state, false);
   });
   source.addEventListener('error', () => {
-    say('lost', 'not connected');
-    lost(`The connection is lost. This is what stood at ${shownMoment()}; trying again …`);
+    showConnection('lost', 'not connected');
+    showLoss(`The connection is lost. This is what stood at ${shownMoment()}; trying again …`);
   });
   setInterval(() => {
-    if (Date.now() - fresh.heardAt < 8000 || source.readyState !== EventSource.OPEN) return;
-    say('lost', 'no news');
-    lost(`Nothing was heard for a while. This is what stood at ${shownMoment()}.`);
+    if (Date.now() - state.updatedAt < 8000 || source.readyState !== EventSource.OPEN) return;
+    showConnection('lost', 'no news');
+    showLoss(`Nothing was heard for a while. This is what stood at ${shownMoment()}.`);
   }, 2000);
   document.addEventListener('visibilitychange', () => {
-    if (!document.hidden) void refresh(fresh, false);
+    if (!document.hidden) void refresh(state, false);
   });
 }
 
-/** Puts the page as it is now in the place of the one before. */
-async function refresh(fresh: Fresh, isAsked: boolean): Promise<void> {
-  if (fresh.isAsking || (document.hidden && !isAsked)) {
-    fresh.isBehind = true;
+/** Loads the page again and updates the shown one. */
+async function refresh(state: PageState, isAsked: boolean): Promise<void> {
+  if (state.isAsking || (document.hidden && !isAsked)) {
+    state.isBehind = true;
     return;
   }
-  fresh.isAsking = true;
-  fresh.isBehind = false;
+  state.isAsking = true;
+  state.isBehind = false;
   try {
     const response = await fetch(location.href);
     const text = await response.text();
     const next = new DOMParser().parseFromString(text, 'text/html');
-    const [here, there] = [document.querySelector('main'), next.querySelector('main')];
-    if (here === null || there === null) throw new Error('no page');
+    const [shown, loaded] = [document.querySelector('main'), next.querySelector('main')];
+    if (shown === null || loaded === null) throw new Error('no page');
     document.title = next.title;
     for (const part of ['header nav', 'footer']) {
       const [old, now] = [document.querySelector(part), next.querySelector(part)];
       if (old !== null && now !== null) morph(old, now);
     }
-    morph(here, there);
-    fresh.revision = next.body.dataset.revision ?? '';
-    drawAll(fresh);
+    morph(shown, loaded);
+    state.revision = next.body.dataset.revision ?? '';
+    drawAll(state);
   } catch {
-    say('lost', 'not connected');
+    showConnection('lost', 'not connected');
   }
-  // The page may be asked for once a second, however much happens.
+  // At most one request per second, for any number of changes.
   setTimeout(
     () => {
-      fresh.isAsking = false;
-      if (fresh.isBehind) void refresh(fresh, isAsked);
+      state.isAsking = false;
+      if (state.isBehind) void refresh(state, isAsked);
     },
     isAsked ? 50 : 1000,
   );
 }
 
-/** Makes one element as another is, and leaves alone what is the same. */
+/** Makes one element equal to another, and does not touch equal parts. */
 function morph(old: Element, now: Element): void {
   if (old.isEqualNode(now)) return;
   for (const { name } of [...old.attributes]) {
-    const isOwn = name === 'open' || (name === 'class' && old.classList.contains('is-new'));
-    if (!now.hasAttribute(name) && !isOwn) old.removeAttribute(name);
+    const isLocal = name === 'open' || (name === 'class' && old.classList.contains('is-new'));
+    if (!now.hasAttribute(name) && !isLocal) old.removeAttribute(name);
   }
   for (const { name, value } of now.attributes) {
     if (name !== 'open' && old.getAttribute(name) !== value) old.setAttribute(name, value);
@@ -132,21 +130,21 @@ function morph(old: Element, now: Element): void {
   morphChildren(old, now);
 }
 
-function keyOf(node: Node): string {
+function nodeKey(node: Node): string {
   if (!(node instanceof Element)) return `#${node.nodeType}`;
   return `${node.tagName} ${node.getAttribute('data-key') ?? node.id}`;
 }
 
-/** Children keep their place in the page by their keys; what has none goes by its order. */
+/** Matches children by their keys; those without a key match by their order. */
 function morphChildren(old: Element, now: Element): void {
   const known = new Map<string, ChildNode[]>();
   for (const child of old.childNodes) {
-    const key = keyOf(child);
+    const key = nodeKey(child);
     known.set(key, [...(known.get(key) ?? []), child]);
   }
   let place: ChildNode | null = old.firstChild;
   for (const child of [...now.childNodes]) {
-    const same = known.get(keyOf(child))?.shift();
+    const same = known.get(nodeKey(child))?.shift();
     if (same === undefined) {
       if (child instanceof Element && child.hasAttribute('data-key')) {
         child.classList.add('is-new');
@@ -162,8 +160,8 @@ function morphChildren(old: Element, now: Element): void {
   for (const rest of known.values()) for (const child of rest) child.remove();
 }
 
-/** Forms that filter do so while one types; the address says what is shown. */
-function filters(fresh: Fresh): void {
+/** Applies filters while the user types; the address has the values. */
+function handleFilters(state: PageState): void {
   let timer = 0;
   const apply = (form: HTMLFormElement): void => {
     const query = new URLSearchParams();
@@ -172,7 +170,7 @@ function filters(fresh: Fresh): void {
     }
     const text = query.toString();
     history.replaceState(null, '', location.pathname + (text === '' ? '' : `?${text}`));
-    void refresh(fresh, true);
+    void refresh(state, true);
   };
   const later = (event: Event): void => {
     const form = (event.target as Element | null)?.closest<HTMLFormElement>('form[data-filter]');
@@ -184,8 +182,8 @@ function filters(fresh: Fresh): void {
   for (const type of ['input', 'submit']) document.addEventListener(type, later);
 }
 
-/** `/` goes to the search of the page, arrows go through a list once it has the focus. */
-function keys(): void {
+/** `/` moves to the search of the page, arrows move through a list that has the focus. */
+function handleKeys(): void {
   document.addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target as HTMLElement;
@@ -219,16 +217,16 @@ function plotWith(draw: Draw, figure: HTMLElement): Plot | null {
   return draw(target.clientWidth, drawing, colours, target);
 }
 
-/** Draws the charts of the page that are not drawn, or not as they are now. */
-function drawAll(fresh: Fresh): void {
-  for (const [figure, { plot }] of fresh.charts) {
+/** Draws new and changed charts. */
+function drawAll(state: PageState): void {
+  for (const [figure, { plot }] of state.charts) {
     if (figure.isConnected) continue;
     plot.destroy();
-    fresh.charts.delete(figure);
+    state.charts.delete(figure);
   }
   for (const figure of document.querySelectorAll<HTMLElement>('[data-chart]')) {
     const drawn = figure.dataset.chart ?? '';
-    const known = fresh.charts.get(figure);
+    const known = state.charts.get(figure);
     if (known?.drawn === drawn) continue;
     if (known !== undefined) {
       const { at, lines } = JSON.parse(drawn) as Drawing;
@@ -237,11 +235,11 @@ function drawAll(fresh: Fresh): void {
       continue;
     }
     const plot = plotWith(drawLines, figure);
-    if (plot !== null) fresh.charts.set(figure, { plot, drawn });
+    if (plot !== null) state.charts.set(figure, { plot, drawn });
   }
 }
 
-/** Seconds as people say them, for an axis of powers of ten. */
+/** Formats seconds for an axis of powers of ten. */
 function secondsText(value: number | null): string {
   if (value === null) return '–';
   if (value < 0.9995) return `${Number((value * 1000).toPrecision(2))} ms`;
@@ -256,8 +254,8 @@ function drawLines(width: number, drawing: Drawing, colours: string[], target: E
     tzDate(date: Date, zone: string): Date;
   }
   const Library = (window as unknown as { uPlot: Library }).uPlot;
-  const [one = '', two = '', three = '', grid = '', dim = ''] = colours;
-  const strokes = [one, two, three];
+  const [first = '', second = '', third = '', grid = '', dim = ''] = colours;
+  const strokes = [first, second, third];
   const dashes = [[], [6, 4], [2, 3]];
   const axis = { stroke: dim, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
   const size = { width, height: 220 };
@@ -302,53 +300,53 @@ function drawLines(width: number, drawing: Drawing, colours: string[], target: E
   );
 }
 
-/** Charts follow the width of the page, and its colours. */
-function followShape(fresh: Fresh): void {
+/** Adapts charts to the width and the colours of the page. */
+function followShape(state: PageState): void {
   let timer = 0;
   addEventListener('resize', () => {
     clearTimeout(timer);
     timer = window.setTimeout(() => {
-      for (const [figure, { plot }] of fresh.charts) {
+      for (const [figure, { plot }] of state.charts) {
         const target = figure.querySelector('.plot');
         if (target !== null) plot.setSize({ width: target.clientWidth, height: 220 });
       }
     }, 100);
   });
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-    for (const [figure, { plot }] of fresh.charts) {
+    for (const [figure, { plot }] of state.charts) {
       plot.destroy();
-      fresh.charts.delete(figure);
+      state.charts.delete(figure);
     }
-    drawAll(fresh);
+    drawAll(state);
   });
 }
 
 function start(): void {
-  const fresh: Fresh = {
+  const state: PageState = {
     revision: document.body.dataset.revision ?? '',
     isAsking: false,
     isBehind: false,
-    heardAt: Date.now(),
+    updatedAt: Date.now(),
     charts: new Map(),
   };
-  keys();
-  filters(fresh);
-  drawAll(fresh);
-  followShape(fresh);
-  connect(fresh);
+  handleKeys();
+  handleFilters(state);
+  drawAll(state);
+  followShape(state);
+  connect(state);
 }
 
 const parts = [
-  say,
-  lost,
+  showConnection,
+  showLoss,
   shownMoment,
   connect,
   refresh,
   morph,
-  keyOf,
+  nodeKey,
   morphChildren,
-  filters,
-  keys,
+  handleFilters,
+  handleKeys,
   plotWith,
   drawAll,
   secondsText,
@@ -357,5 +355,5 @@ const parts = [
   start,
 ];
 
-/** The script as the browser gets it. */
+/** The script that the server sends. */
 export const clientScript = `'use strict';\n${parts.map(String).join('\n')}\n${start.name}();\n`;

@@ -9,7 +9,7 @@ import { clientScript } from '../../../../src/output/page/scripts.ts';
 
 test('is JavaScript, with nothing left of the types', () => {
   expect(() => new Script(clientScript)).not.toThrow();
-  expect(clientScript).not.toMatch(/\b(?:import|export|require)\b|__vi|: Fresh/);
+  expect(clientScript).not.toMatch(/\b(?:import|export|require)\b|__vi|: PageState/);
 });
 
 test('every function that it calls is in it, or is the browser\u2019s', () => {
