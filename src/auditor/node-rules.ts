@@ -1,6 +1,6 @@
 // The input of the node audit: rules and configurations of nodes from recordings, from files of the
-// command line and from agents. What arrives before the audit begins waits for it, the last entry of
-// each kind. A dump that cannot be read makes its node unknown.
+// command line and from agents. What arrives before the audit begins waits for it, the last entry
+// of each kind. A dump that cannot be read makes its node unknown.
 
 import { parse, YAMLParseError } from 'yaml';
 

@@ -1,8 +1,9 @@
 // The `explain` command: explains why a Pod is or is not in a Service, or what a node does with a
 // Service. Its input is a live cluster, a dump, a moment of a recording, or a running server.
 //
-// Exit codes: 0 the state is as expected (also for a Pod that must not be in the Service), 1 an open
-// finding above information concerns it, 2 the target does not exist or is unknown, or bad usage.
+// Exit codes: 0 the state is as expected (also for a Pod that must not be in the Service), 1 an
+// open finding above information concerns it, 2 the target does not exist or is unknown, or bad
+// usage.
 
 import { explain } from '../audit/explain/explain.ts';
 import type { Explanation, ExplainTarget } from '../audit/explain/explanation.ts';

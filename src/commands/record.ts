@@ -1,5 +1,5 @@
-// The `record` command: writes the entries of a live cluster to a file until it is stopped. `replay`
-// audits the file as the live cluster was audited, so a bug report is one file.
+// The `record` command: writes the entries of a live cluster to a file until it is stopped.
+// `replay` audits the file as the live cluster was audited, so a bug report is one file.
 //
 // A file that is too large or too old is renamed to the time of its end, and the next file begins
 // with its own lists, so each file can be replayed alone. Existing files are renamed too, and never
