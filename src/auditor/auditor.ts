@@ -13,7 +13,7 @@ import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { countProgrammed, countStage } from '../audit/measure/journey-lag.ts';
 import type { Journey, OpenJourneys } from '../audit/measure/journey.ts';
-import { observe } from '../audit/measure/lag.ts';
+import { observe } from '../audit/measure/histogram.ts';
 import type { PacketTrace } from '../audit/node/audit-node.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { Confirmer } from '../audit/pending/confirm.ts';

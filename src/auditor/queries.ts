@@ -5,7 +5,7 @@
 // within the last minute.
 
 import type { Scraper } from '../agent/client/scraper.ts';
-import { skewSeconds } from '../audit/measure/clock-skew.ts';
+import { skewSeconds } from '../audit/measure/lag.ts';
 import { concerns, emptySummary, inOrder, summarize } from '../audit/summary.ts';
 import { version } from '../model/program-version.ts';
 import type { AuditorQueries, NodeStatus } from '../output/http/server.ts';

@@ -1,30 +1,28 @@
 // Counts and samples that the auditor collects while input arrives: lags, sizes, durations and
 // opened findings. The files of audit/measure define how each of them is measured.
 
-import type { ClockSkew } from '../audit/measure/clock-skew.ts';
-import { createClockSkew, observeCreated } from '../audit/measure/clock-skew.ts';
+import { createHistogram } from '../audit/measure/histogram.ts';
+import type { ClockSkew, ConvergenceLag, TriggerLag } from '../audit/measure/lag.ts';
+import {
+  countConvergence,
+  countTrigger,
+  createClockSkew,
+  createConvergenceLag,
+  createTriggerLag,
+  durationBounds,
+  observeCreated,
+  triggerSample,
+} from '../audit/measure/lag.ts';
 import type { JourneyLag } from '../audit/measure/journey-lag.ts';
 import { createJourneyLag, isMeasured } from '../audit/measure/journey-lag.ts';
 import type { Journey } from '../audit/measure/journey.ts';
 import { journeyLength } from '../audit/measure/journey.ts';
-import type { ConvergenceLag, TriggerLag } from '../audit/measure/lag.ts';
-import {
-  countConvergence,
-  countTrigger,
-  createConvergenceLag,
-  createHistogram,
-  createTriggerLag,
-  durationBounds,
-  triggerSample,
-} from '../audit/measure/lag.ts';
-import type { LagHistory } from '../audit/measure/sample-history.ts';
-import { createLagHistory } from '../audit/measure/sample-history.ts';
+import type { LagHistory, TopSamples } from '../audit/measure/sample-history.ts';
+import { createLagHistory, createTopSamples } from '../audit/measure/sample-history.ts';
 import type { Sizes } from '../audit/measure/size.ts';
 import { countUpdate, createSizes, trackSize } from '../audit/measure/size.ts';
-import type { TopSamples } from '../audit/measure/top-samples.ts';
-import { createTopSamples } from '../audit/measure/top-samples.ts';
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
-import type { Change, Endpoints, EndpointSlice, Key, Listers } from '../model/objects.ts';
+import type { Change, EndpointSlice, Endpoints, Key, Listers } from '../model/objects.ts';
 import { isOutput, label } from '../model/objects.ts';
 import type { AuditDurations, OpenedFindings } from '../output/metrics/state.ts';
 

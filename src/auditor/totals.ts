@@ -5,16 +5,22 @@
 // Changed Services wait for the next `refreshTotals`, since most of them change again. At most
 // `maxWaiting` wait. Beyond that, each change recounts the Service that has waited for longest.
 
-import type { CapacityCounts, CapacityLimits } from '../audit/measure/capacity.ts';
-import { addCapacity, capacityOf, noCapacity } from '../audit/measure/capacity.ts';
-import type { ConditionCounts } from '../audit/measure/conditions.ts';
+import type {
+  CapacityCounts,
+  CapacityLimits,
+  ConditionCounts,
+  DuplicateTotals,
+} from '../audit/measure/endpoint-counts.ts';
 import {
+  addCapacity,
   addConditionCounts,
+  capacityOf,
   countConditions,
+  createDuplicateTotals,
+  noCapacity,
   noConditionCounts,
-} from '../audit/measure/conditions.ts';
-import type { DuplicateTotals } from '../audit/measure/duplicates.ts';
-import { createDuplicateTotals, setDuplicates } from '../audit/measure/duplicates.ts';
+  setDuplicates,
+} from '../audit/measure/endpoint-counts.ts';
 import type { FillTotals } from '../audit/measure/fill.ts';
 import { createFillTotals, setFill, surplusOf } from '../audit/measure/fill.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';

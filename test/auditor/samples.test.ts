@@ -3,7 +3,7 @@
 
 import { expect, test } from 'vitest';
 
-import { skewSeconds } from '../../src/audit/measure/clock-skew.ts';
+import { skewSeconds } from '../../src/audit/measure/lag.ts';
 import type { ConvergenceSample } from '../../src/audit/service/reconcile.ts';
 import { addConvergence, countChange, createSamples } from '../../src/auditor/samples.ts';
 

@@ -2,19 +2,21 @@
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { Verdict } from '../../src/audit/finding/verdicts.ts';
-import { noCapacity } from '../../src/audit/measure/capacity.ts';
-import { createClockSkew } from '../../src/audit/measure/clock-skew.ts';
-import { noConditionCounts } from '../../src/audit/measure/conditions.ts';
-import { createDuplicateTotals } from '../../src/audit/measure/duplicates.ts';
-import { createFillTotals } from '../../src/audit/measure/fill.ts';
-import { createJourneyLag } from '../../src/audit/measure/journey-lag.ts';
-import { createJourneys } from '../../src/audit/measure/journey.ts';
 import {
+  createDuplicateTotals,
+  noCapacity,
+  noConditionCounts,
+} from '../../src/audit/measure/endpoint-counts.ts';
+import { createHistogram } from '../../src/audit/measure/histogram.ts';
+import {
+  createClockSkew,
   createConvergenceLag,
-  createHistogram,
   createTriggerLag,
   durationBounds,
 } from '../../src/audit/measure/lag.ts';
+import { createFillTotals } from '../../src/audit/measure/fill.ts';
+import { createJourneyLag } from '../../src/audit/measure/journey-lag.ts';
+import { createJourneys } from '../../src/audit/measure/journey.ts';
 import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
 import { createSizes } from '../../src/audit/measure/size.ts';
 import type { ExpositionFormat } from '../../src/output/metrics/exposition.ts';

@@ -1,85 +1,60 @@
-// How well EndpointSlices are filled: how many slices stand, and how few would do.
+// Measures how well EndpointSlices are filled: the slices that exist, and the fewest that suffice.
 //
-// Follows what the endpointslice controller counts of itself, metrics/cache.go (numDesiredSlices,
-// totals) of k8s.io/endpointslice@v0.36.3: endpoints with equal ports share slices, each of at most
-// `max` endpoints, and where there are none at all one empty slice, the placeholder, stands.
-// Upstream keeps these numbers per Service and port map, but shows only their sums over the
-// cluster.
+// Follows metrics/cache.go (numDesiredSlices, totals) of k8s.io/endpointslice@v0.36.3: endpoints
+// with equal ports share slices of at most `max` endpoints, and a Service without endpoints has one
+// empty slice, the placeholder. It deviates in two ways. It counts endpoints as the slices list
+// them, with duplicates. And it counts both families of a dual-stack Service; upstream counts the
+// one that it synced last.
 //
-// Two deviations, both on purpose. Upstream counts endpoints as it wants them, this counts them as
-// the slices list them, duplicates too: it measures what stands, not what should. And upstream's
-// sums of a dual-stack Service are those of the address type that it synced last; here both count,
-// and each has its own placeholder.
-//
-// Left out: whether a surplus matters. The controller never moves an endpoint to save a slice, so a
-// surplus is what ordinary churn leaves behind.
+// A surplus is legal: the controller never moves an endpoint to save a slice.
 
 import type { AddressType, EndpointSlice, Key, Port } from '../../model/objects.ts';
 
 interface Fill {
-  /** Endpoints listed. */
   readonly endpoints: number;
-  /** Slices that stand. */
   readonly slices: number;
   /** The fewest slices that could list these endpoints. */
   readonly minimum: number;
 }
 
-/** The slices of one Service that share address type and ports. */
+/** The slices of one Service with one address type and port map. */
 export interface PortMapFill extends Fill {
   readonly addressType: AddressType;
   readonly ports: readonly Port[];
-  /** As `fillRatio` has it. */
+  /** As fillRatio returns it. */
   readonly ratio: number | null;
 }
 
-/**
- * The groups of one Service's slices that share address type and ports. `slices` are those of one
- * controller; `max` is its --max-endpoints-per-slice. A group without endpoints needs no slice,
- * unless it is the only one of its address type: then it is the placeholder.
- */
+/** Groups the slices of one Service and controller by address type and ports. */
 export function fillGroups(slices: Iterable<EndpointSlice>, max: number): PortMapFill[] {
-  const groups = new Map<string, { of: EndpointSlice; endpoints: number; slices: number }>();
-  const used = new Set<AddressType>();
-  for (const slice of slices) {
-    const key = `${slice.addressType} ${slice.portMap}`;
-    const known = groups.get(key);
-    if (known === undefined) {
-      groups.set(key, { of: slice, endpoints: slice.endpoints.length, slices: 1 });
-    } else {
-      known.endpoints += slice.endpoints.length;
-      known.slices++;
-    }
-    if (slice.endpoints.length > 0) used.add(slice.addressType);
-  }
-  return [...groups.values()].map(({ of: { addressType, ports }, endpoints, slices }) => {
+  const groups = Map.groupBy(slices, ({ addressType, portMap }) => `${addressType} ${portMap}`);
+  const counted = [...groups.values()].map((group) => ({
+    group,
+    endpoints: group.reduce((sum, slice) => sum + slice.endpoints.length, 0),
+  }));
+  const filled = counted.filter(({ endpoints }) => endpoints > 0);
+  const used = new Set(filled.map(({ group }) => group[0]?.addressType));
+  return counted.flatMap(({ group, endpoints }) => {
+    const [first] = group;
+    if (first === undefined) return [];
+    const { addressType, ports } = first;
+    // The first group without endpoints is the placeholder, if its address type has no other.
     const isPlaceholder = endpoints === 0 && !used.has(addressType);
-    // Of several groups without endpoints, the first is as good a placeholder as any.
     if (isPlaceholder) used.add(addressType);
     const minimum = isPlaceholder ? 1 : Math.ceil(endpoints / max);
-    const fill = { endpoints, slices, minimum };
-    return { addressType, ports, ...fill, ratio: fillRatio(fill, max) };
+    const fill = { endpoints, slices: group.length, minimum };
+    return [{ addressType, ports, ...fill, ratio: fillRatio(fill, max) }];
   });
 }
 
-/** One Service as a whole: the sum of its groups. */
-function fillOf(slices: Iterable<EndpointSlice>, max: number): Fill {
-  const sum = { endpoints: 0, slices: 0, minimum: 0 };
-  for (const group of fillGroups(slices, max)) add(sum, group, 1);
-  return sum;
-}
+/** Slices beyond the minimum. */
+export const surplusOf = (fill: Fill): number => fill.slices - fill.minimum;
 
-/** Slices beyond the fewest that would do. */
-export function surplusOf(fill: Fill): number {
-  return fill.slices - fill.minimum;
-}
+/** The used share of the places, above 1 if slices are oversized; null without slices. */
+export const fillRatio = (fill: Fill, max: number): number | null =>
+  fill.slices === 0 ? null : fill.endpoints / (fill.slices * max);
 
-/** The share of places that are taken, 0 to 1; more where slices are oversized; null: no slices. */
-export function fillRatio(fill: Fill, max: number): number | null {
-  return fill.slices === 0 ? null : fill.endpoints / (fill.slices * max);
-}
-
-/** The sum over all Services, with what each adds to it. */
+/** The sum over all Services. */
 export interface FillTotals {
   readonly max: number;
   readonly byService: Map<Key, Fill>;
@@ -92,26 +67,28 @@ export function createFillTotals(max: number): FillTotals {
   return { max, byService: new Map(), endpoints: 0, slices: 0, minimum: 0 };
 }
 
-function add(sum: { -readonly [K in keyof Fill]: number }, fill: Fill, by: 1 | -1): void {
+type FillSum = { -readonly [K in keyof Fill]: number };
+
+function add(sum: FillSum, fill: Fill, by: 1 | -1): void {
   sum.endpoints += by * fill.endpoints;
   sum.slices += by * fill.slices;
   sum.minimum += by * fill.minimum;
 }
 
-/** Puts what a Service adds in place of what it added before; no slices: it adds nothing. */
+/** Replaces what one Service adds. */
 export function setFill(totals: FillTotals, key: Key, slices: Iterable<EndpointSlice>): void {
   const before = totals.byService.get(key);
   if (before !== undefined) add(totals, before, -1);
-  const fill = fillOf(slices, totals.max);
+  const fill = { endpoints: 0, slices: 0, minimum: 0 };
+  for (const group of fillGroups(slices, totals.max)) add(fill, group, 1);
   if (fill.slices === 0) totals.byService.delete(key);
   else totals.byService.set(key, fill);
   add(totals, fill, 1);
 }
 
-/** The Services with the largest surplus, at most `count`, those without any left out. */
-export function mostSurplus(totals: FillTotals, count: number): [Key, Fill][] {
-  return [...totals.byService]
+/** The Services with the largest surplus, at most `count`; those without surplus are left out. */
+export const mostSurplus = (totals: FillTotals, count: number): [Key, Fill][] =>
+  [...totals.byService]
     .filter(([, fill]) => surplusOf(fill) > 0)
-    .sort(([a, one], [b, other]) => surplusOf(other) - surplusOf(one) || (a < b ? -1 : 1))
+    .sort(([a, fillA], [b, fillB]) => surplusOf(fillB) - surplusOf(fillA) || (a < b ? -1 : 1))
     .slice(0, count);
-}

@@ -1,22 +1,85 @@
-// --- histograms ---
-/** Counts of values by upper bound; plain data. */
-export interface Histogram {
-  /** Ascending; values above the last are counted too. */
-  readonly bounds: readonly number[];
-  /** Values up to each bound and above the one before; one more than bounds. */
-  readonly counts: number[];
-  count: number;
-  sum: number;
-  /** The largest value; 0 where there is none. */
-  largest: number;
-  /** Of each bucket that has one; absent: none has. */
-  exemplars?: (Exemplar | undefined)[];
-}
+// Contains histograms with fixed buckets, as Prometheus has them, and their exemplars.
 
+/** The latest traced value of a bucket. */
 export interface Exemplar {
   /** 32 hexadecimal digits. */
   readonly traceId: string;
   readonly value: number;
   /** When it was observed, Unix seconds. */
   readonly at: number;
+}
+
+/** Values by bucket. */
+export interface Histogram {
+  /** Upper bounds of the buckets, ascending; a last bucket without bound follows. */
+  readonly bounds: readonly number[];
+  /** Values of each bucket alone; one more than bounds. */
+  readonly counts: number[];
+  count: number;
+  sum: number;
+  /** The largest value; 0 without any. */
+  largest: number;
+  /** By bucket; absent if there is none. */
+  exemplars?: (Exemplar | undefined)[];
+}
+
+/** A histogram without values; `bounds` ascend. */
+export function createHistogram(bounds: readonly number[]): Histogram {
+  const counts = new Array<number>(bounds.length + 1).fill(0);
+  return { bounds, counts, count: 0, sum: 0, largest: 0 };
+}
+
+function bucketOf(bounds: readonly number[], value: number): number {
+  const index = bounds.findIndex((bound) => value <= bound);
+  return index === -1 ? bounds.length : index;
+}
+
+export function observe(histogram: Histogram, value: number): void {
+  const { bounds, counts, largest } = histogram;
+  const index = bucketOf(bounds, value);
+  counts[index] = (counts[index] ?? 0) + 1;
+  histogram.count++;
+  histogram.sum += value;
+  histogram.largest = Math.max(largest, value);
+}
+
+/** Makes an observed value the exemplar of its bucket. */
+export function exemplify(histogram: Histogram, exemplar: Exemplar): void {
+  const index = bucketOf(histogram.bounds, exemplar.value);
+  if ((histogram.counts[index] ?? 0) === 0) return;
+  (histogram.exemplars ??= [])[index] = exemplar;
+}
+
+/** The sum of histograms with equal bounds; there must be at least one. */
+export function merged(histograms: readonly Histogram[]): Histogram {
+  const total = createHistogram(histograms[0]?.bounds ?? []);
+  for (const { counts, count, sum, largest } of histograms) {
+    for (const [index, here] of counts.entries()) {
+      total.counts[index] = (total.counts[index] ?? 0) + here;
+    }
+    total.count += count;
+    total.sum += sum;
+    total.largest = Math.max(total.largest, largest);
+  }
+  return total;
+}
+
+/**
+ * Estimates a quantile (0 to 1) as Prometheus' histogram_quantile does: linear within the bucket.
+ * It never exceeds the largest value. null without values.
+ */
+export function quantile(histogram: Histogram, q: number): number | null {
+  const { bounds, counts, count, largest } = histogram;
+  if (count === 0) return null;
+  const rank = q * count;
+  let below = 0;
+  for (const [index, upper] of bounds.entries()) {
+    const here = counts[index] ?? 0;
+    if (here > 0 && below + here >= rank) {
+      const lower = bounds[index - 1] ?? 0;
+      return Math.min(largest, lower + ((upper - lower) * (rank - below)) / here);
+    }
+    below += here;
+  }
+  return largest;
 }

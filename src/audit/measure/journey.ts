@@ -1,63 +1,51 @@
-// Journeys: how one change of one pod comes to where traffic feels it.
+// Follows changes of pods to the places where traffic depends on them:
 //
 //   the pod turns ready, or is asked to go ─► arrival ─┬─► endpoints
 //                                                      └─► endpointslices ─► node, node, …
 //
-// There is one journey for each Service that the pod belongs to. It begins at the pod's own time:
-// lastTransitionTime of its Ready condition, or the moment its deletion was asked for. That time is
-// whole seconds by the clock of whoever wrote it, so what follows may seem up to a second later
-// than it was. Everything after that is told by the auditor's clock: when the change of the pod
-// arrived (`arrival`), when the output arrived that is as the change wants it, and when the rules
-// of a node were seen to be. The API server tells of no writing when it was made; arrival is the
-// earliest that anybody outside knows.
+// A change has one journey for each Service of the pod. It begins at the pod's own time: the
+// lastTransitionTime of its Ready condition, or its deletion. This time has whole seconds on
+// another clock. All later times are arrivals on the auditor's clock, or readings of the rules of
+// nodes. Journeys that share one write name the same object and resourceVersion.
 //
-// One writing carries many changes. Journeys that share it name the same object at the same
-// resourceVersion, so that whoever draws them can link them.
-//
-// A journey ends `complete` when everything awaited was reached; `overtaken` when the pod, or its
-// Service, changed again before that, so that nobody will see the outputs as this change wants
-// them; `gone` when nobody has to write the outputs any more; `dropped` when too many are open, the
-// oldest first.
-//
-// Nothing is kept of a pod that is not on a journey, and what is kept of those that are is bounded.
-//
-// Left out: changes of a Service. They concern all of its pods at once, and convergence lag
-// (lag.ts) measures them.
+// A journey ends `complete` if it reached everything that it awaits; `overtaken` if the pod or the
+// Service changed again before; `gone` if no controller must write the outputs any more; `dropped`
+// if too many are open. Only open journeys are stored, and their number is bounded. Changes of
+// Services have no journey: they concern all pods at once, and lag.ts measures them.
 
 import type { Key } from '../../model/objects.ts';
 
-/** What a change does to the endpoint; an update leaves it ready and changes what it says. */
+/** What a change does to the endpoint; an update leaves it ready. */
 export type JourneyOperation = 'add' | 'remove' | 'update';
 
-/** The outputs that a change of a pod must come to. */
+/** The outputs that must follow a change of a pod. */
 export const journeyOutputs = ['endpoints', 'endpointslices'] as const;
 
 export type JourneyOutput = (typeof journeyOutputs)[number];
 
 export type JourneyStageName = 'arrival' | JourneyOutput | 'node';
 
-/** A point that a journey came to. */
+/** A place that a journey reached. */
 export interface JourneyStage {
   readonly stage: JourneyStageName;
-  /** Unix seconds on the auditor's clock: an arrival; of a node, when its rules were read. */
+  /** Unix seconds on the auditor's clock: the arrival, or the reading of the rules. */
   readonly at: number;
   /**
-   * Seconds by which it may have been earlier: a node's rules are read now and then. null: it had
-   * come there before the change of the pod arrived, since watches overtake each other.
+   * Seconds by which it may have been earlier, because rules are read in intervals. null if it was
+   * reached before the change of the pod arrived: watches have no common order.
    */
   readonly within: number | null;
-  /** What arrived: `Pod shop/web-1`; of a node `Node a`; '' where nothing tells it. */
+  /** The object that arrived: `Pod shop/web-1`, `Node a`; '' if it is unknown. */
   readonly object: string;
-  /** Of that object; '' for a node. With `object` it tells one writing from another. */
+  /** The version of that object; '' for a node. */
   readonly resourceVersion: string;
   readonly node: string | null;
 }
 
 /**
- * What the beginning of a journey is worth. `ok`: the pod tells it. `coarse`: the same, less than
- * its resolution of a second before the arrival. `arrival`: the pod tells none (its labels changed,
- * it was deleted at once), so the arrival stands in. `skewed`: the pod tells a time after the
- * arrival. `gap`: the change arrived in a list, so that nobody knows what it overtook.
+ * The quality of the beginning. `ok`: the pod has a time. `coarse`: it is less than a second before
+ * the arrival. `arrival`: the pod has none (its labels changed, it was deleted at once), so the
+ * arrival replaces it. `skewed`: it is after the arrival. `gap`: the change arrived in a list.
  */
 export const journeyQualities = ['ok', 'coarse', 'arrival', 'skewed', 'gap'] as const;
 
@@ -67,48 +55,45 @@ export const journeyEnds = ['complete', 'overtaken', 'gone', 'dropped'] as const
 
 export type JourneyEnd = (typeof journeyEnds)[number];
 
-/** A change on its way, or at its end; times in Unix seconds. */
+/** A change on its way, or at its end; times are Unix seconds. */
 export interface Journey {
   readonly namespace: string;
   readonly service: string;
   readonly pod: string;
   readonly uid: string;
-  /** Where the pod runs; '' where it is not known. */
+  /** The node of the pod; '' if unknown. */
   readonly podNode: string;
-  /** In canonical form, those that any output lists or must list. */
+  /** In canonical form, those that an output lists or must list. */
   readonly addresses: readonly string[];
   readonly operation: JourneyOperation;
   readonly begun: number;
   readonly quality: JourneyQuality;
-  /**
-   * In the order in which they were reached; the first is the arrival. Of nodes, the first few and
-   * the last.
-   */
+  /** In order; the first is the arrival. Of the nodes, the first few and the last. */
   readonly stages: readonly JourneyStage[];
-  /** How many nodes it came to. */
+  /** The number of nodes that it reached. */
   readonly nodes: number;
-  /** null: it is still on its way. */
+  /** null while it is open. */
   readonly end: JourneyEnd | null;
 }
 
-/** A pod's change as it arrives. */
+/** A change of a pod as it arrives. */
 export interface JourneyStart extends Pick<
   Journey,
   'namespace' | 'service' | 'pod' | 'uid' | 'podNode' | 'addresses' | 'operation'
 > {
-  /** When it happened, as the pod tells; null: it does not. */
+  /** The pod's own time of the change; null if it has none. */
   readonly ownTime: number | null;
   readonly at: number;
   readonly gap: boolean;
   readonly resourceVersion: string;
-  /** The outputs that somebody must write. */
+  /** The outputs that a controller must write. */
   readonly awaits: readonly JourneyOutput[];
 }
 
-/** Seconds: the resolution of the times that pods tell. */
+/** Seconds: the resolution of the pod's own time. */
 const resolution = 1;
 
-/** What a pod's own time is worth as the beginning of a journey that arrived at `at`. */
+/** The quality of a pod's own time, for a change that arrived at `at`. */
 export function journeyQuality(ownTime: number | null, at: number, gap: boolean): JourneyQuality {
   if (gap) return 'gap';
   if (ownTime === null) return 'arrival';
@@ -116,17 +101,17 @@ export function journeyQuality(ownTime: number | null, at: number, gap: boolean)
   return at - ownTime < resolution ? 'coarse' : 'ok';
 }
 
-/** Seconds from the beginning to a stage; never negative, since no lag is. */
+/** Seconds from the beginning to a stage, at least 0. */
 export function journeySeconds({ begun }: Journey, { at }: JourneyStage): number {
   return Math.max(0, at - begun);
 }
 
-/** The stages that a journey came to at last, of each name; absent: it did not. */
+/** The last stage of that name; undefined if the journey did not reach it. */
 export function lastOf({ stages }: Journey, name: JourneyStageName): JourneyStage | undefined {
   return stages.findLast(({ stage }) => stage === name);
 }
 
-/** Seconds from the beginning to the last stage that was reached. */
+/** Seconds from the beginning to the last stage. */
 export function journeyLength(journey: Journey): number {
   const seconds = journey.stages.map((stage) => journeySeconds(journey, stage));
   return Math.max(0, ...seconds);
@@ -137,68 +122,62 @@ interface Open extends Journey {
   nodes: number;
   end: JourneyEnd | null;
   readonly awaits: Set<JourneyOutput>;
-  /** Nodes that the slices have yet to come to; null: the slices are not as wanted yet. */
+  /** Nodes whose rules must follow; null until the slices did. */
   awaitsNodes: Set<string> | null;
 }
 
-/** Journeys that are open, and those that ended counted. */
+/** The open journeys, and the number of the ended ones. */
 export interface OpenJourneys {
-  /** Begins one, and ends the one that it overtakes. */
-  begin(departure: JourneyStart): void;
-  /** Open journeys of a Service at these addresses, that await this output; null: at any. */
+  /** Begins a journey, and ends the one that it overtakes. */
+  begin(start: JourneyStart): void;
+  /** Open journeys of a Service that await this output, at these addresses; null for any. */
   awaiting(service: Key, output: JourneyOutput, addresses: ReadonlySet<string> | null): Journey[];
-  /**
-   * An output is as an open journey wants it. Once its slices are, these nodes have to follow; a
-   * journey that awaits nothing more is complete.
-   */
+  /** An output followed. After the slices, these nodes must follow. */
   reach(
     journey: Journey,
     stage: JourneyStage & { readonly stage: JourneyOutput },
     nodes: readonly string[],
   ): void;
-  /**
-   * The rules of a node were read at `at`, after a reading at `before`, and are as wanted but for
-   * what `differs` says.
-   */
+  /** The rules of a node were read at `at`, and `before`; some may still differ. */
   atNode(
     node: string,
     at: number,
     before: number | null,
     differs: (journey: Journey) => boolean,
   ): void;
-  /** Nothing is known of the node any more, so it is awaited no longer. */
+  /** The rules of a node are unknown from now on, so no journey awaits it. */
   loseNode(node: string): void;
-  /** Something else changed, so that the output will never be as an open journey wants it. */
+  /** Another change prevents that the output follows this journey. */
   overtake(journey: Journey): void;
-  /** Nobody has to write the outputs of the Service any more, or nobody knows what they are. */
+  /** No controller must write the outputs of the Service any more, or they are unknown. */
   release(service: Key): void;
-  /** Those that are on their way, in the order in which they began. */
+  /** In the order in which they began. */
   open(): Iterable<Journey>;
   openCount(): number;
   readonly ended: Readonly<Record<JourneyEnd, number>>;
 }
 
 interface JourneysOptions {
-  /** How many may be open. */
+  /** The most open journeys. */
   readonly most?: number;
   onStage?(journey: Journey, stage: JourneyStage): void;
   onEnd?(journey: Journey): void;
 }
 
-/** Open journeys at most: some 2 KB each where a journey goes to many nodes. */
+/** The most open journeys: about 2 KB each if many nodes must follow. */
 const mostOpen = 4096;
 
-/** Nodes that all open journeys together may await; further ones end with their outputs. */
+/** The most nodes that all open journeys await; others end with their outputs. */
 const mostAwaited = 65_536;
 
-/** Stages at nodes that a journey remembers. */
+/** Stages at nodes that a journey stores. */
 const shownNodes = 8;
 
 interface State {
   readonly options: JourneysOptions;
   readonly byPod: Map<string, Open>;
   readonly byService: Map<Key, Set<Open>>;
-  /** How many nodes are awaited. */
+  /** The number of awaited nodes. */
   awaited: number;
   readonly ended: Record<JourneyEnd, number>;
 }
@@ -207,7 +186,7 @@ const serviceKey = ({ namespace, service }: Journey | JourneyStart): Key =>
   `${namespace}/${service}`;
 
 /** No pod has a blank in its name. */
-const podKey = (of: Journey | JourneyStart): string => `${serviceKey(of)} ${of.pod}`;
+const podKey = (journey: Journey | JourneyStart): string => `${serviceKey(journey)} ${journey.pod}`;
 
 export function createJourneys(options: JourneysOptions = {}): OpenJourneys {
   const state: State = {
@@ -219,16 +198,14 @@ export function createJourneys(options: JourneysOptions = {}): OpenJourneys {
   };
   const { byPod, byService } = state;
   return {
-    begin(departure) {
-      begin(state, departure);
+    begin(start) {
+      begin(state, start);
     },
     awaiting(service, output, addresses) {
-      const there = byService.get(service);
-      if (there === undefined) return [];
-      const isThere = (one: Open): boolean =>
-        one.awaits.has(output) &&
-        (addresses === null || one.addresses.some((address) => addresses.has(address)));
-      return [...there].filter(isThere);
+      const isAwaiting = (open: Open): boolean =>
+        open.awaits.has(output) &&
+        (addresses === null || open.addresses.some((address) => addresses.has(address)));
+      return [...(byService.get(service) ?? [])].filter(isAwaiting);
     },
     reach(journey, stage, nodes) {
       const open = byPod.get(podKey(journey));
@@ -254,26 +231,19 @@ export function createJourneys(options: JourneysOptions = {}): OpenJourneys {
   };
 }
 
-function begin(state: State, departure: JourneyStart): void {
+function begin(state: State, start: JourneyStart): void {
   const { byPod, byService, options } = state;
-  const { ownTime, at, gap, resourceVersion, awaits, ...rest } = departure;
-  const overtaken = byPod.get(podKey(departure));
+  const { ownTime, at, gap, resourceVersion, awaits, ...rest } = start;
+  const overtaken = byPod.get(podKey(start));
   if (overtaken !== undefined) end(state, overtaken, 'overtaken');
   if (awaits.length === 0) return;
-  const quality = journeyQuality(ownTime, at, gap);
-  const object = `Pod ${departure.namespace}/${departure.pod}`;
-  const arrival: JourneyStage = {
-    stage: 'arrival',
-    at,
-    within: 0,
-    object,
-    resourceVersion,
-    node: null,
-  };
+  const object = `Pod ${start.namespace}/${start.pod}`;
+  const when = { at, within: 0 };
+  const arrival: JourneyStage = { stage: 'arrival', ...when, object, resourceVersion, node: null };
   const open: Open = {
     ...rest,
     begun: ownTime ?? at,
-    quality,
+    quality: journeyQuality(ownTime, at, gap),
     stages: [arrival],
     nodes: 0,
     end: null,
@@ -282,9 +252,9 @@ function begin(state: State, departure: JourneyStart): void {
   };
   byPod.set(podKey(open), open);
   const key = serviceKey(open);
-  const there = byService.get(key);
-  if (there === undefined) byService.set(key, new Set([open]));
-  else there.add(open);
+  const others = byService.get(key);
+  if (others === undefined) byService.set(key, new Set([open]));
+  else others.add(open);
   options.onStage?.(open, arrival);
   const [oldest] = byPod.values();
   if (oldest !== undefined && byPod.size > (options.most ?? mostOpen))
@@ -317,7 +287,7 @@ function reachNode(state: State, node: string, { at, before, differs }: Reading)
   for (const open of [...state.byPod.values()]) {
     if (open.awaitsNodes?.has(node) !== true) continue;
     const written = lastOf(open, 'endpointslices')?.at ?? Infinity;
-    // Rules that were read before the slices arrived show nothing of them.
+    // Rules that were read before the slices arrived cannot show them.
     if (at < written || differs(open)) continue;
     const within = at - Math.min(at, Math.max(written, before ?? written));
     const object = `Node ${node}`;
@@ -333,14 +303,14 @@ function reachNode(state: State, node: string, { at, before, differs }: Reading)
 
 const isNode = ({ stage }: JourneyStage): boolean => stage === 'node';
 
-/** Whether the node was awaited. */
+/** Returns whether the node was awaited. */
 function leaveNode(state: State, open: Open, node: string): boolean {
   const was = open.awaitsNodes?.delete(node) === true;
   if (was) state.awaited--;
   return was;
 }
 
-/** Ends what awaits nothing more. */
+/** Ends a journey that awaits nothing more. */
 function finish(state: State, open: Open): void {
   if (open.awaits.size > 0 || (open.awaitsNodes?.size ?? 0) > 0) return;
   end(state, open, 'complete');
@@ -353,9 +323,9 @@ function end(state: State, open: Open, how: JourneyEnd): void {
   open.end = how;
   byPod.delete(podKey(open));
   const key = serviceKey(open);
-  const there = byService.get(key);
-  there?.delete(open);
-  if (there?.size === 0) byService.delete(key);
+  const others = byService.get(key);
+  others?.delete(open);
+  if (others?.size === 0) byService.delete(key);
   ended[how]++;
   options.onEnd?.(open);
 }

@@ -1,97 +1,32 @@
-// How long outputs take to follow their input, in two measures that can be held against each other.
+// Measures how long outputs take to follow their input, and the skew of clocks.
 //
-// Convergence lag is the auditor's own: from the arrival of the change that made an output wrong to
-// the arrival of the writing that made it right, by one clock, for additions, removals and updates.
-// The ledger makes the samples, address by address and object by object, so that changes which
-// overlap are told apart; here they are counted. An address that is written in several steps is
-// late until the last, and what it had to do at first is the operation. Of a node it is up to the
-// first reading of its rules that is right, and one sample for each Service.
+// Convergence lag goes from the arrival of the change that made an output wrong to the arrival of
+// the write that made it right, by the auditor's clock. The audit makes the samples, by address and
+// by object, so changes may overlap. At a node it ends with the first reading of rules that is
+// right, with one sample for each Service.
 //
-// Trigger lag is upstream's: from the annotation endpoints.kubernetes.io/last-change-trigger-time
-// to the arrival of the object. k8s.io/endpointslice@v0.36.3 util/trigger_time_tracker.go admits
-// that the annotation may be wrong. What it says is the least, over the Service's creation and the
-// Ready transitions of its pods, of those times that are new since the last sync. It follows that
+// Trigger lag goes from the annotation endpoints.kubernetes.io/last-change-trigger-time to the
+// arrival of the object. k8s.io/endpointslice@v0.36.3 util/trigger_time_tracker.go writes the least
+// of the creation of the Service and the Ready transitions of its pods that are new since the last
+// sync. Therefore each write has a quality:
 //
-//   - it is whole seconds, so a lag is an upper bound that is up to a second too high: below one
-//     second nothing is known but that (coarse);
-//   - a sync without such news (a pod is deleted, the Service or a Node changes) clears it, and an
-//     edit by somebody else keeps it: that writing has no trigger of its own (absent);
-//   - pods of one rolling update become Ready in the same second, so an unchanged value alone is no
-//     edit; it is taken for one when it comes long after the version before;
-//   - for a Service that the controller process has not synced before it is the creation of the
-//     Service, so after a restart it may be months old (restarted);
-//   - a pod that was Ready long before the Service selects it brings its old time. It is left out
-//     (absent) where the Service itself changed, or where a version was written in between;
-//   - it is written by another clock than the arrival (skewed).
+//   - coarse: the annotation has whole seconds, so a lag below one second is only known as such
+//   - absent: a sync without such news clears the annotation, an edit by another client keeps it;
+//     pods that became Ready in one second share a value, so an equal value is an edit only if it
+//     comes long after the last version; a pod that was Ready long before the Service selected it
+//     brings its old time
+//   - restarted: it is the creation of the Service, which the controller process syncs for the
+//     first time; a first write that is over a minute late looks the same
+//   - skewed: another clock wrote it
 //
-// Every writing is counted by this quality. Only ok and coarse are measured; since the least bound
-// of trigger lag is one second, a coarse sample falls into the bucket it belongs to, and leaving
-// them out would leave only the slow ones. A first writing that is over a minute late cannot be
-// told from a restart; convergence lag shows it.
-//
-// Left out: from a pod's own Ready transition on, which journeys tell (journey.ts). The mirroring
-// controller writes no trigger time, and neither does anybody else, so their objects are not looked
-// at.
+// Only ok and coarse are measured. The mirroring controller writes no trigger time.
 
 import type { Endpoints, EndpointSlice, OutputResource, Service } from '../../model/objects.ts';
 import { annotation, label, manager } from '../../model/objects.ts';
 import type { Histogram } from './histogram.ts';
+import { createHistogram, observe } from './histogram.ts';
 
-/** A histogram without values; `bounds` ascend. */
-export function createHistogram(bounds: readonly number[]): Histogram {
-  const counts = new Array<number>(bounds.length + 1).fill(0);
-  return { bounds, counts, count: 0, sum: 0, largest: 0 };
-}
-
-export function observe(histogram: Histogram, value: number): void {
-  const { bounds, counts } = histogram;
-  let index = 0;
-  while (index < bounds.length && value > (bounds[index] ?? Infinity)) index++;
-  counts[index] = (counts[index] ?? 0) + 1;
-  histogram.count++;
-  histogram.sum += value;
-  histogram.largest = Math.max(histogram.largest, value);
-}
-
-/** All values of histograms with equal bounds, of which there must be one. */
-export function merged(histograms: readonly Histogram[]): Histogram {
-  const sum = createHistogram(histograms[0]?.bounds ?? []);
-  for (const { counts, count, sum: total, largest } of histograms) {
-    for (const [index, here] of counts.entries()) {
-      sum.counts[index] = (sum.counts[index] ?? 0) + here;
-    }
-    sum.count += count;
-    sum.sum += total;
-    sum.largest = Math.max(sum.largest, largest);
-  }
-  return sum;
-}
-
-/**
- * An estimate of a quantile (0 to 1), as Prometheus' histogram_quantile makes it: linear within the
- * bucket, whose lower end is 0 for the first. Never above the largest value, which is also the
- * answer where the bucket has no upper bound. null: there is no value.
- */
-export function quantile(histogram: Histogram, q: number): number | null {
-  const { bounds, counts, count, largest } = histogram;
-  if (count === 0) return null;
-  const rank = q * count;
-  let below = 0;
-  for (const [index, here] of counts.entries()) {
-    const upper = bounds[index];
-    if (upper === undefined) break;
-    if (here > 0 && below + here >= rank) {
-      const lower = bounds[index - 1] ?? 0;
-      return Math.min(largest, lower + ((upper - lower) * (rank - below)) / here);
-    }
-    below += here;
-  }
-  return largest;
-}
-
-// --- how long the auditor's own work takes ---
-
-/** Seconds: a change takes microseconds, a full audit of a large cluster a second. */
+/** Seconds of the auditor's own work: microseconds for a change, a second for a full audit. */
 export const durationBounds: readonly number[] = [
   0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5,
   1, 2.5, 10,
@@ -105,7 +40,7 @@ export const lagOperations = ['add', 'remove', 'update'] as const;
 export type LagOutput = (typeof lagOutputs)[number];
 export type LagOperation = (typeof lagOperations)[number];
 
-/** How long an output took to follow its input, at one address or in one object. */
+/** The time that an output took to follow its input, at one address or in one object. */
 interface LagSample {
   readonly output: LagOutput;
   readonly operation: LagOperation;
@@ -138,7 +73,7 @@ export function countConvergence(lag: ConvergenceLag, sample: LagSample): void {
 
 export const triggerQualities = ['ok', 'coarse', 'absent', 'restarted', 'skewed'] as const;
 
-/** What a trigger time is worth; see the head of this file. */
+/** The quality of a trigger time; see the head of this file. */
 export type TriggerQuality = (typeof triggerQualities)[number];
 
 const measured: ReadonlySet<TriggerQuality> = new Set<TriggerQuality>(['ok', 'coarse']);
@@ -146,20 +81,20 @@ const measured: ReadonlySet<TriggerQuality> = new Set<TriggerQuality>(['ok', 'co
 interface TriggerSample {
   readonly resource: OutputResource;
   readonly quality: TriggerQuality;
-  /** From the trigger time to the arrival, also where it is not measured; null: absent. */
+  /** From the trigger time to the arrival, also if it is not measured; null if absent. */
   readonly seconds: number | null;
 }
 
 /** Seconds: the resolution of the annotation. */
 const resolution = 1;
-/** Seconds within which pods that became Ready in the same second are written one after another. */
+/** Seconds within which the controller writes pods that became Ready in the same second. */
 const sameSecond = 10;
-/** Seconds after which a version is taken to be of another time. */
+/** Seconds after which a version belongs to another sync. */
 const longAfter = 60;
 
 const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$/;
 
-/** The trigger time of an object, Unix seconds; null where it has none that can be read. */
+/** The trigger time of an object, Unix seconds; null if it has none that is valid. */
 function triggerTimeOf(object: Endpoints | EndpointSlice): number | null {
   const text = object.annotations[annotation.triggerTime] ?? '';
   const seconds = rfc3339.test(text) ? Date.parse(text) / 1000 : Number.NaN;
@@ -172,8 +107,8 @@ function isStamped(object: Endpoints | EndpointSlice, service: Service | null): 
   return object.labels[label.sliceManagedBy] === manager.slices;
 }
 
-/** Whether a trigger time belongs to this writing and not to an older one. */
-function isOwn(
+/** Whether a trigger time belongs to this write and not to an older one. */
+function isNews(
   trigger: number,
   before: Endpoints | EndpointSlice | null,
   service: Service | null,
@@ -183,15 +118,13 @@ function isOwn(
   if (trigger === service?.created) return true;
   const last = before?.at ?? -Infinity;
   if (last - trigger > longAfter && at - last > longAfter) return false;
-  // A Service that changed after both the trigger and the last version may have selected anew.
+  // A Service that changed after both the trigger and the last version may select other pods.
   return service === null || service.at <= trigger + resolution || service.at <= last;
 }
 
 /**
- * The trigger lag of one writing of Endpoints or of an EndpointSlice: `before` is the version that
- * it replaced, `service` the Service as it stands, `at` the arrival in Unix seconds. null where
- * there is nothing to count: a deletion, or an object of somebody else. Not for the first list,
- * whose objects arrive long after they were written.
+ * The trigger lag of one write after the first list: `before` is the version that it replaced, `at`
+ * the arrival in Unix seconds. null for a deletion, or for an object of another client.
  */
 export function triggerSample(
   before: Endpoints | EndpointSlice | null,
@@ -202,7 +135,7 @@ export function triggerSample(
   if (after === null || !isStamped(after, service)) return null;
   const resource = 'subsets' in after ? 'endpoints' : 'endpointslices';
   const trigger = triggerTimeOf(after);
-  if (trigger === null || !isOwn(trigger, before, service, at)) {
+  if (trigger === null || !isNews(trigger, before, service, at)) {
     return { resource, quality: 'absent', seconds: null };
   }
   const seconds = at - trigger;
@@ -232,12 +165,51 @@ export function createTriggerLag(): TriggerLag {
   };
 }
 
-/** Counts a sample by its quality, and measures it where that is good enough. */
+/** Counts a sample by its quality, and measures it if the quality allows. */
 export function countTrigger(triggers: TriggerLag, sample: TriggerSample): void {
   const { resource, quality, seconds } = sample;
   triggers.counts[resource][quality]++;
-  // A coarse lag may be negative by less than the resolution; no lag is.
+  // A coarse lag may be negative by less than the resolution.
   if (seconds !== null && measured.has(quality)) {
     observe(triggers.lag[resource], Math.max(0, seconds));
   }
+}
+
+// --- clock skew ---
+
+/**
+ * The distance of the clocks of the API server and the auditor, from arrivals of new objects: the
+ * arrival minus the creation time is the distance, plus the delay, plus less than a second. The
+ * least of many is the best bound. It is too high, never too low, and no lag is corrected by it.
+ * Clocks of nodes are left out.
+ */
+export interface ClockSkew {
+  /** Start of the current interval, Unix seconds; null before the first object. */
+  from: number | null;
+  /** The least distance of this interval and of the one before, seconds. */
+  least: number;
+  before: number;
+}
+
+/** Seconds of an interval: a distance expires after one or two of them, because clocks are set. */
+const span = 900;
+
+export const createClockSkew = (): ClockSkew => ({ from: null, least: Infinity, before: Infinity });
+
+/** Observes a new object; objects of a list are older, and do no harm. */
+export function observeCreated(skew: ClockSkew, created: number, at: number): void {
+  skew.from ??= at;
+  if (at - skew.from >= span) {
+    skew.before = at - skew.from >= 2 * span ? Infinity : skew.least;
+    skew.least = Infinity;
+    skew.from = at;
+  }
+  skew.least = Math.min(skew.least, at - created);
+}
+
+/** Seconds by which the auditor's clock is ahead at most; null without a recent object. */
+export function skewSeconds({ from, least, before }: ClockSkew, now: number): number | null {
+  if (from === null || now - from >= 2 * span) return null;
+  const seconds = Math.min(least, now - from >= span ? Infinity : before);
+  return seconds === Infinity ? null : seconds;
 }

@@ -1,20 +1,18 @@
-// Convergence lag over time: by output, how many changes it followed in each stretch of ten
-// seconds, how long the middle one took and how long the longest; and of single Services the last
-// samples. All that is kept is bounded: an hour of stretches in which something happened, and of
-// the Services those that changed last.
-//
-// Left out: what has not followed yet, which no sample can tell of; the age of what is pending is
-// the sign of that.
+// Stores convergence lag over time: for each output and ten seconds the number of changes, their
+// median and longest lag; for each Service the last samples; and the longest lags of a day. An hour
+// of intervals with changes and the Services that changed last are stored. A change that no output
+// has followed yet has no sample.
 
 import type { Key } from '../../model/objects.ts';
 import type { Histogram } from './histogram.ts';
+import { createHistogram, observe, quantile } from './histogram.ts';
 import type { LagOperation, LagOutput } from './lag.ts';
-import { convergenceBounds, createHistogram, lagOutputs, observe, quantile } from './lag.ts';
+import { convergenceBounds } from './lag.ts';
 
-/** Seconds that one point stands for. */
-const stretch = 10;
+/** Seconds of one interval. */
+const intervalSeconds = 10;
 
-const kept = { stretches: 360, services: 2000, samples: 12 };
+const kept = { intervals: 360, services: 2000, samples: 12 };
 
 /** One change that an output of a Service followed. */
 export interface FollowedChange {
@@ -26,74 +24,100 @@ export interface FollowedChange {
   readonly at: number;
 }
 
-/** The stretches in which something followed, of all outputs on one axis of time, oldest first. */
+/** The intervals with changes, oldest first. */
 export interface LagSeries {
-  /** Their beginnings. */
+  /** The start of each interval. */
   readonly at: readonly number[];
   /** Changes of all outputs. */
   readonly changes: readonly number[];
-  /** Seconds; null: that output followed nothing then. */
+  /** Seconds; null if the output followed no change then. */
   readonly median: Readonly<Record<LagOutput, readonly (number | null)[]>>;
   readonly longest: Readonly<Record<LagOutput, readonly (number | null)[]>>;
 }
 
 export interface LagHistory {
-  note(followed: FollowedChange): void;
+  note(change: FollowedChange): void;
   series(): LagSeries;
   /** The last samples of one Service, latest first. */
   ofService(key: Key): readonly FollowedChange[];
 }
 
-type Stretch = Partial<Record<LagOutput, Histogram>>;
+type Interval = Partial<Record<LagOutput, Histogram>>;
 
 export function createLagHistory(): LagHistory {
-  const stretches = new Map<number, Stretch>();
+  const intervals = new Map<number, Interval>();
   const services = new Map<Key, FollowedChange[]>();
   return {
-    note(followed) {
-      const { output, seconds, at, service } = followed;
-      const begin = Math.floor(at / stretch) * stretch;
-      let there = stretches.get(begin);
-      if (there === undefined) {
-        there = {};
-        stretches.set(begin, there);
-        forget(stretches, kept.stretches);
-      }
-      observe((there[output] ??= createHistogram(convergenceBounds)), seconds);
+    note(change) {
+      const { output, seconds, at, service } = change;
+      const start = Math.floor(at / intervalSeconds) * intervalSeconds;
+      const interval = intervals.get(start) ?? {};
+      intervals.set(start, interval);
+      trim(intervals, kept.intervals);
+      observe((interval[output] ??= createHistogram(convergenceBounds)), seconds);
       const before = services.get(service) ?? [];
-      // What changed last comes last.
+      // The Services that changed last are the last in the map.
       services.delete(service);
-      services.set(service, [followed, ...before].slice(0, kept.samples));
-      forget(services, kept.services);
+      services.set(service, [change, ...before].slice(0, kept.samples));
+      trim(services, kept.services);
     },
-    series: () => seriesOf([...stretches].sort(([a], [b]) => a - b)),
+    series: () => seriesOf([...intervals].sort(([a], [b]) => a - b)),
     ofService: (key) => services.get(key) ?? [],
   };
 }
 
-/** Leaves the last `most` of what was put there. */
-function forget(map: Map<unknown, unknown>, most: number): void {
+/** Deletes the first entry if there are more than `most`. */
+function trim(map: Map<unknown, unknown>, most: number): void {
   const [oldest] = map.keys();
   if (map.size > most && oldest !== undefined) map.delete(oldest);
 }
 
-function seriesOf(stretches: readonly (readonly [number, Stretch])[]): LagSeries {
-  const of = (
-    pick: (histogram: Histogram) => number | null,
-  ): Record<LagOutput, (number | null)[]> => {
-    const lines = lagOutputs.map((output) => [
-      output,
-      stretches.map(([, there]) => (there[output] === undefined ? null : pick(there[output]))),
-    ]);
-    return Object.fromEntries(lines) as Record<LagOutput, (number | null)[]>;
+function seriesOf(intervals: readonly (readonly [number, Interval])[]): LagSeries {
+  const lines = (value: (histogram: Histogram) => number | null) => {
+    const line = (output: LagOutput) =>
+      intervals.map(([, { [output]: histogram }]) => (histogram ? value(histogram) : null));
+    return {
+      endpoints: line('endpoints'),
+      endpointslices: line('endpointslices'),
+      mirrored: line('mirrored'),
+      node: line('node'),
+    };
   };
-  const counts = stretches.map(([, there]) =>
-    Object.values(there).reduce((sum, { count }) => sum + count, 0),
-  );
   return {
-    at: stretches.map(([at]) => at),
-    changes: counts,
-    median: of((histogram) => quantile(histogram, 0.5)),
-    longest: of(({ largest }) => largest),
+    at: intervals.map(([at]) => at),
+    changes: intervals.map(([, interval]) =>
+      Object.values(interval).reduce((sum, { count }) => sum + count, 0),
+    ),
+    median: lines((histogram) => quantile(histogram, 0.5)),
+    longest: lines(({ largest }) => largest),
+  };
+}
+
+// --- longest lags ---
+
+interface Sample {
+  readonly seconds: number;
+  /** When it ended, Unix seconds. */
+  readonly at: number;
+}
+
+export interface TopSamples<T extends Sample> {
+  note(sample: T): void;
+  /** Longest first, none older than a day. */
+  list(now: number): readonly T[];
+}
+
+const day = 86_400;
+
+/** Stores the `most` longest samples of a day; of equal ones the earlier. */
+export function createTopSamples<T extends Sample>(most: number): TopSamples<T> {
+  let samples: T[] = [];
+  return {
+    note(sample) {
+      samples = [...samples.filter(({ at }) => sample.at - at < day), sample]
+        .sort((a, b) => b.seconds - a.seconds)
+        .slice(0, most);
+    },
+    list: (now) => samples.filter(({ at }) => now - at < day),
   };
 }

@@ -1,6 +1,6 @@
 // Traces of journeys: OTEL_* variables turn them on. An error of tracing never stops the audit.
 
-import { exemplifyJourney } from '../../audit/measure/exemplar.ts';
+import { exemplifyJourney } from '../../audit/measure/journey-lag.ts';
 import type { Journey } from '../../audit/measure/journey.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
 import { version } from '../../model/program-version.ts';

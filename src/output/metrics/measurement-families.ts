@@ -1,21 +1,21 @@
 // The metric families of measurements: lags, traces, and the objects that the controllers write.
 
-import { skewSeconds } from '../../audit/measure/clock-skew.ts';
-import { endpointConditions } from '../../audit/measure/conditions.ts';
-import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
-import {
-  journeyOperations,
-  programmingBounds,
-  journeyLagOutputs,
-} from '../../audit/measure/journey-lag.ts';
-import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
 import {
   convergenceBounds,
   lagOperations,
   lagOutputs,
-  triggerQualities,
+  skewSeconds,
   triggerBounds,
+  triggerQualities,
 } from '../../audit/measure/lag.ts';
+import { endpointConditions } from '../../audit/measure/endpoint-counts.ts';
+import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
+import {
+  journeyLagOutputs,
+  journeyOperations,
+  programmingBounds,
+} from '../../audit/measure/journey-lag.ts';
+import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
 import { largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
 import { outputResources } from '../../model/objects.ts';
 import { spanLosses, traceChoices } from '../traces/sender.ts';
@@ -110,7 +110,7 @@ export const lagFamilies = [
       'and the way too high; negative: it is behind. No lag is mended by it. Absent where ' +
       'nothing was created for half an hour.',
     stability: 'experimental',
-    source: 'audit/measure/clock-skew.ts',
+    source: 'audit/measure/lag.ts',
     value: ({ skew, now }) => skewSeconds(skew, now),
   }),
 ];
@@ -180,14 +180,14 @@ export const packingFamilies = [
     name: 'duplicate_endpoints',
     help: 'Endpoints listed more than once in the slices of one Service, by whether entries agree.',
     labels: { kind: ['equal', 'conflicting'] },
-    source: 'audit/measure/duplicates.ts',
+    source: 'audit/measure/endpoint-counts.ts',
     value: ({ duplicates }, { kind }) => duplicates[kind],
   }),
   gauge({
     name: 'endpoints',
     help: 'Endpoints by condition in the slices that the controllers wrote, mirrored ones too.',
     labels: { condition: endpointConditions },
-    source: 'audit/measure/conditions.ts',
+    source: 'audit/measure/endpoint-counts.ts',
     value: (state, { condition }) => state.conditions[condition],
   }),
   gauge({
@@ -238,7 +238,7 @@ export const sizeFamilies = [
   gauge({
     name: 'truncated_objects',
     help: 'Endpoints that say that they were cut down to 1000 addresses.',
-    source: 'audit/measure/capacity.ts',
+    source: 'audit/measure/endpoint-counts.ts',
     value: ({ capacity }) => capacity.truncated,
   }),
   gauge({
@@ -247,7 +247,7 @@ export const sizeFamilies = [
       'Endpoints with more than 1000 addresses, and slices of the controllers with more ' +
       'endpoints than --max-endpoints-per-slice.',
     labels: { resource: outputResources },
-    source: 'audit/measure/capacity.ts',
+    source: 'audit/measure/endpoint-counts.ts',
     value: ({ capacity }, { resource }) => capacity.over[resource],
   }),
   counter({

@@ -7,8 +7,8 @@
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import { severities } from '../../audit/finding/catalogue.ts';
 import { verdicts } from '../../audit/finding/verdicts.ts';
-import type { ConditionCounts } from '../../audit/measure/conditions.ts';
-import { endpointConditions } from '../../audit/measure/conditions.ts';
+import type { ConditionCounts } from '../../audit/measure/endpoint-counts.ts';
+import { endpointConditions } from '../../audit/measure/endpoint-counts.ts';
 import type { StaleResources } from '../../audit/service/verdict.ts';
 import { isStale, serviceOutputs } from '../../audit/service/verdict.ts';
 import type { ServiceShare } from '../../audit/summary.ts';
@@ -81,7 +81,7 @@ export const serviceFamilies = [
     name: 'endpoints',
     help: 'Endpoints by condition in the slices that the controllers wrote.',
     labels: { condition: endpointConditions },
-    source: 'audit/measure/conditions.ts',
+    source: 'audit/measure/endpoint-counts.ts',
     value: ({ numbers }, { condition }) => numbers.conditions[condition],
   }),
   gauge({

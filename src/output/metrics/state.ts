@@ -2,15 +2,16 @@
 // of the input: the metrics of a replayed recording show the time of the recording.
 
 import type { Code, Finding, Severity } from '../../audit/finding/catalogue.ts';
-import type { CapacityCounts } from '../../audit/measure/capacity.ts';
-import type { ClockSkew } from '../../audit/measure/clock-skew.ts';
-import type { ConditionCounts } from '../../audit/measure/conditions.ts';
-import type { DuplicateTotals } from '../../audit/measure/duplicates.ts';
-import type { FillTotals } from '../../audit/measure/fill.ts';
+import type {
+  CapacityCounts,
+  ConditionCounts,
+  DuplicateTotals,
+} from '../../audit/measure/endpoint-counts.ts';
 import type { Histogram } from '../../audit/measure/histogram.ts';
+import type { ClockSkew, ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
+import type { FillTotals } from '../../audit/measure/fill.ts';
 import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
 import type { OpenJourneys } from '../../audit/measure/journey.ts';
-import type { ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
 import type { Sizes } from '../../audit/measure/size.ts';
 import type { ConfirmCounts } from '../../audit/pending/confirm.ts';
 import type { Input } from '../../audit/pending/progress.ts';

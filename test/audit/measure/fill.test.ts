@@ -51,20 +51,20 @@ describe('the fewest slices of a Service', () => {
     expect(fillOf(slices)).toEqual({ endpoints, slices: count, minimum });
   });
 
-  test('groups tell address types and ports apart', () => {
+  test('groups have one address type and port map', () => {
     const slices = [of(5), of(2, 9090), of(1), of(4, 8080, 'IPv6')];
     // Six, two and four endpoints: any two groups taken as one would need a slice less.
     expect(fillOf(slices)).toEqual({ endpoints: 12, slices: 4, minimum: 3 });
   });
 });
 
-test('the ratio is of places taken, and of none there is none', () => {
+test('the ratio is the used share, and null without slices', () => {
   expect(fillRatio(fillOf([of(5), of(2)]), 10)).toBeCloseTo(0.35);
   expect(fillRatio(fillOf([]), 10)).toBeNull();
   expect(surplusOf(fillOf([of(5), of(2)]))).toBe(1);
 });
 
-test('the largest surplus comes first, and who has none is not named', () => {
+test('the largest surplus comes first, and Services without surplus are absent', () => {
   const totals = createFillTotals(10);
   setFill(totals, 'a/tidy', [of(10)]);
   setFill(totals, 'b/one', [of(1), of(1)]);
@@ -74,7 +74,7 @@ test('the largest surplus comes first, and who has none is not named', () => {
   expect(mostSurplus(totals, 1).map(([key]) => key)).toEqual(['c/three']);
 });
 
-test('totals that follow changes equal those that are counted anew', () => {
+test('totals that follow changes equal fresh ones', () => {
   const anySlices = fc.array(
     fc.tuple(fc.nat(25), fc.constantFrom(8080, 9090), fc.constantFrom('IPv4', 'IPv6')),
     { maxLength: 4 },
@@ -99,7 +99,7 @@ test('totals that follow changes equal those that are counted anew', () => {
   );
 });
 
-test('each address type and ports are told apart', () => {
+test('each address type and port map is a group', () => {
   const slices = [
     slice({ name: 'a', endpoints: times(5, () => endpoint()) }),
     slice({ name: 'b', endpoints: times(2, () => endpoint()) }),

@@ -1,11 +1,13 @@
 import { expect, test } from 'vitest';
 
+import type { JourneyLag } from '../../../src/audit/measure/journey-lag.ts';
 import {
   countProgrammed,
   countStage,
   createJourneyLag,
-  journeyOperations,
+  exemplifyJourney,
   journeyLagOutputs,
+  journeyOperations,
 } from '../../../src/audit/measure/journey-lag.ts';
 import type {
   Journey,
@@ -13,6 +15,8 @@ import type {
   JourneyQuality,
 } from '../../../src/audit/measure/journey.ts';
 import { journeyQualities } from '../../../src/audit/measure/journey.ts';
+import { journeyOf, usualStages } from '../../output/journeys.ts';
+import { moment } from '../../output/samples.ts';
 
 const journey = (operation: JourneyOperation, quality: JourneyQuality): Journey => ({
   namespace: 'shop',
@@ -32,7 +36,7 @@ const journey = (operation: JourneyOperation, quality: JourneyQuality): Journey 
 const stage = (name: 'arrival' | (typeof journeyLagOutputs)[number], at: number) =>
   ({ stage: name, at, within: 0, object: '', resourceVersion: '', node: null }) as const;
 
-test('an addition is readiness, a removal removal, and what is skewed or listed is neither', () => {
+test('additions are readiness, removals removal, skewed and listed journeys neither', () => {
   const lag = createJourneyLag();
   for (const operation of journeyOperations) {
     for (const quality of journeyQualities) {
@@ -51,7 +55,7 @@ test('an addition is readiness, a removal removal, and what is skewed or listed 
   }
 });
 
-test('a stage that seems to come before the beginning took no time', () => {
+test('a stage before the beginning took no time', () => {
   const lag = createJourneyLag();
   countStage(lag, journey('add', 'coarse'), stage('endpointslices', 99.6));
   expect(lag.readiness.endpointslices).toMatchObject({ count: 1, sum: 0, largest: 0 });
@@ -63,3 +67,36 @@ test('programming lag is counted by its least and by its most', () => {
   expect(lag.programming.least).toMatchObject({ count: 1, sum: 0.5 });
   expect(lag.programming.most).toMatchObject({ count: 1, sum: 5.5 });
 });
+
+const traceId = 'cd'.repeat(16);
+
+/** The lags of a journey, with its trace as exemplar. */
+function lagOf(journey: Journey): JourneyLag {
+  const lag = createJourneyLag();
+  for (const stage of journey.stages) countStage(lag, journey, stage);
+  exemplifyJourney(lag, journey, traceId);
+  return lag;
+}
+
+const exemplarsOf = (lag: JourneyLag, kind: 'readiness' | 'removal') =>
+  journeyLagOutputs.map((output) => Object.values(lag[kind][output].exemplars ?? []));
+
+test('a journey is the exemplar of all its measured stages', () => {
+  const lag = lagOf(journeyOf());
+  expect(exemplarsOf(lag, 'readiness')).toEqual([
+    [{ traceId, value: 0.625, at: moment + 0.625 }],
+    [{ traceId, value: 0.75, at: moment + 0.75 }],
+    [{ traceId, value: (usualStages[3]?.at ?? 0) - moment, at: usualStages[3]?.at }],
+  ]);
+  expect(exemplarsOf(lag, 'removal')).toEqual([[], [], []]);
+  const removal = lagOf(journeyOf({ operation: 'remove' }));
+  expect(exemplarsOf(removal, 'removal').flat()).toHaveLength(3);
+});
+
+test.each<Partial<Journey>>([{ operation: 'update' }, { quality: 'gap' }, { quality: 'skewed' }])(
+  '%j is not measured and gives no exemplar',
+  (more) => {
+    const lag = lagOf(journeyOf(more));
+    expect([exemplarsOf(lag, 'readiness'), exemplarsOf(lag, 'removal')].flat(2)).toEqual([]);
+  },
+);

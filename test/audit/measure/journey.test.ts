@@ -60,7 +60,7 @@ function arrive(
 
 const never = (): boolean => false;
 
-test('a journey is complete when both outputs and every node have come', () => {
+test('a journey is complete when both outputs and every node followed', () => {
   const { journeys, ended } = world();
   journeys.begin(departure());
   arrive(journeys, 'endpointslices', t0 + 2, ['a', 'b']);
@@ -86,7 +86,7 @@ test('a journey is complete when both outputs and every node have come', () => {
   expect(journey === undefined ? null : journeyLength(journey)).toBe(9.5);
 });
 
-test('rules that were read before the slices arrived tell nothing of them', () => {
+test('rules that were read before the slices arrived do not count', () => {
   const { journeys, ended } = world();
   journeys.begin(departure());
   arrive(journeys, 'endpoints', t0 + 2);
@@ -97,7 +97,7 @@ test('rules that were read before the slices arrived tell nothing of them', () =
   expect(ended.map(({ end, nodes }) => [end, nodes])).toEqual([['complete', 0]]);
 });
 
-test('a change of the same pod overtakes, one of another pod or Service does not', () => {
+test('only a change of the same pod and Service overtakes', () => {
   const { journeys, ended } = world();
   journeys.begin(departure());
   journeys.begin(departure({ pod: 'web-2' }));
@@ -113,7 +113,7 @@ test('a change of the same pod overtakes, one of another pod or Service does not
   ]);
 });
 
-test('a journey that will not come to its end is overtaken, once', () => {
+test('a journey is overtaken once', () => {
   const { journeys, ended } = world();
   journeys.begin(departure());
   const [journey] = journeys.awaiting('shop/web', 'endpoints', null);
@@ -124,7 +124,7 @@ test('a journey that will not come to its end is overtaken, once', () => {
   expect(ended.map(({ end }) => end)).toEqual(['overtaken']);
 });
 
-test('what nobody has to write any more is given up', () => {
+test('a released Service ends its journeys', () => {
   const { journeys, ended } = world();
   journeys.begin(departure({ awaits: ['endpointslices'] }));
   journeys.begin(departure({ pod: 'web-2' }));
@@ -137,7 +137,7 @@ test('what nobody has to write any more is given up', () => {
   expect(journeys.ended).toEqual({ complete: 0, overtaken: 0, gone: 2, dropped: 0 });
 });
 
-test('awaiting asks for a Service, an output and addresses', () => {
+test('awaiting filters by Service, output and addresses', () => {
   const { journeys } = world();
   journeys.begin(departure());
   journeys.begin(departure({ pod: 'web-2', addresses: ['10.0.0.2', 'fd00::2'] }));
@@ -153,7 +153,7 @@ test('awaiting asks for a Service, an output and addresses', () => {
   expect(pods('endpointslices', ['10.0.0.1', '10.9.9.9'])).toEqual(['web-1']);
 });
 
-describe('what the beginning is worth', () => {
+describe('the quality of the beginning', () => {
   const cases: [string, number | null, boolean, JourneyQuality][] = [
     ['told, two seconds before', -2, false, 'ok'],
     ['told, a second before', -1, false, 'ok'],
@@ -179,7 +179,7 @@ describe('what the beginning is worth', () => {
   });
 });
 
-test('of many nodes, the first few and the last are remembered', () => {
+test('of many nodes, the first few and the last are stored', () => {
   const { journeys, ended } = world();
   journeys.begin(departure());
   arrive(journeys, 'endpoints', t0 + 2);
@@ -193,7 +193,7 @@ test('of many nodes, the first few and the last are remembered', () => {
   expect(journey?.nodes).toBe(40);
 });
 
-test('as many journeys as may be are open, and each ends once', () => {
+test('the number of open journeys is bounded, and each ends once', () => {
   const ways: readonly JourneyEnd[] = ['complete', 'overtaken', 'gone', 'dropped'];
   const step = fc.oneof(
     fc.record({ kind: fc.constant('begin' as const), pod: fc.nat(9), service: fc.nat(1) }),

@@ -1,78 +1,19 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import type { Histogram } from '../../../src/audit/measure/histogram.ts';
 import type { TriggerQuality } from '../../../src/audit/measure/lag.ts';
 import {
-  convergenceBounds,
   countConvergence,
   countTrigger,
+  createClockSkew,
   createConvergenceLag,
   createTriggerLag,
-  merged,
-  quantile,
+  observeCreated,
+  skewSeconds,
   triggerSample,
 } from '../../../src/audit/measure/lag.ts';
-import type { Endpoints, EndpointSlice, Labels } from '../../../src/model/objects.ts';
+import type { EndpointSlice, Endpoints, Labels } from '../../../src/model/objects.ts';
 import { endpoints, foreign, mirror, service, slice } from '../../build.ts';
-
-const of = (values: readonly number[], bounds: readonly number[] = [1, 2, 4]): Histogram => {
-  const counts = new Array<number>(bounds.length + 1).fill(0);
-  const histogram: Histogram = { bounds, counts, count: 0, sum: 0, largest: 0 };
-  // Values get into a histogram by being counted; one with bounds of its own is counted alike.
-  const lag = createConvergenceLag();
-  const own = { ...lag, mirrored: { ...lag.mirrored, add: histogram } };
-  for (const seconds of values) {
-    countConvergence(own, { output: 'mirrored', operation: 'add', seconds });
-  }
-  return histogram;
-};
-
-describe('histogram', () => {
-  test('a bound belongs to the bucket below it', () => {
-    expect(of([0, 1, 1.001, 2, 4, 4.001, 1000])).toMatchObject({
-      counts: [2, 2, 1, 2],
-      count: 7,
-      largest: 1000,
-    });
-  });
-
-  const cases: [string, number[], number, number | null][] = [
-    ['of nothing', [], 0.5, null],
-    ['linear within the bucket', [1.5, 1.6, 1.7, 1.8], 0.5, 1.5],
-    ['the upper end of a bucket', [0.5, 0.5, 1.5, 1.9], 0.5, 1],
-    ['never above the largest', [1.1], 0.99, 1.1],
-    ['beyond the last bound, the largest', [100, 200], 0.5, 200],
-    ['the whole', [0.5, 3], 1, 3],
-  ];
-  test.each(cases)('quantile: %s', (_, values, q, want) => {
-    expect(quantile(of(values), q)).toBe(want);
-  });
-
-  test('a quantile lies in the bucket of the true one', () => {
-    const anyValues = fc.array(fc.double({ min: 0, max: 900, noNaN: true }), { minLength: 1 });
-    fc.assert(
-      fc.property(anyValues, fc.double({ min: 0.01, max: 1, noNaN: true }), (values, q) => {
-        const sorted = values.toSorted((a, b) => a - b);
-        const truth = sorted[Math.ceil(q * values.length) - 1] ?? 0;
-        const got = quantile(of(values, convergenceBounds), q) ?? Number.NaN;
-        const upper = convergenceBounds.find((bound) => truth <= bound) ?? Infinity;
-        const lower = convergenceBounds.findLast((bound) => bound < truth) ?? 0;
-        expect(got).toBeGreaterThanOrEqual(lower);
-        expect(got).toBeLessThanOrEqual(Math.min(upper, sorted.at(-1) ?? 0));
-      }),
-    );
-  });
-
-  test('merging is observing all', () => {
-    const anyValues = fc.array(fc.integer({ min: 0, max: 8 }));
-    fc.assert(
-      fc.property(anyValues, anyValues, (a, b) => {
-        expect(merged([of(a), of(b)])).toEqual(of([...a, ...b]));
-      }),
-    );
-  });
-});
 
 test('convergence is counted by output and operation', () => {
   const lag = createConvergenceLag();
@@ -96,7 +37,7 @@ const written = (trigger: number | null, at: number): EndpointSlice =>
 /** A Service of a day before, which arrived then. */
 const old = service({ created: t0 - 86_400, at: t0 - 86_400 });
 
-describe('what a trigger time is worth', () => {
+describe('the quality of a trigger time', () => {
   interface Case {
     readonly what: string;
     /** Trigger time and arrival of the version before; null: there was none. */
@@ -210,7 +151,7 @@ describe('what a trigger time is worth', () => {
   });
 });
 
-describe('whose writings count', () => {
+describe('objects with a trigger time', () => {
   const cases: [string, Endpoints | EndpointSlice | null, typeof old | null, boolean][] = [
     ['a slice of the controller', written(0, 2), old, true],
     ['even if its Service is not known', written(0, 2), null, true],
@@ -230,7 +171,7 @@ describe('whose writings count', () => {
   });
 });
 
-describe('trigger times as they are written', () => {
+describe('the format of trigger times', () => {
   const cases: [string, number | null][] = [
     ['2026-01-01T10:00:00Z', t0],
     ['2026-01-01T10:00:00.25Z', t0 + 0.25],
@@ -249,7 +190,7 @@ describe('trigger times as they are written', () => {
   });
 });
 
-test('every quality is counted, ok and coarse are measured', () => {
+test('all qualities are counted, ok and coarse are measured', () => {
   const lag = createTriggerLag();
   const resource = 'endpointslices';
   countTrigger(lag, { resource, quality: 'ok', seconds: 3 });
@@ -262,4 +203,57 @@ test('every quality is counted, ok and coarse are measured', () => {
   expect(lag.lag.endpointslices).toMatchObject({ count: 2, sum: 3, largest: 3 });
   expect(lag.lag.endpointslices.counts[0]).toBe(1);
   expect(lag.lag.endpoints.count).toBe(0);
+});
+
+describe('clock skew', () => {
+  const t0 = 1_800_000_000;
+
+  test('is unknown before the first object', () => {
+    expect(skewSeconds(createClockSkew(), t0)).toBeNull();
+  });
+
+  test('is never too low, and too high by a second and the delay at most', () => {
+    const object = fc.record({
+      // When it was created by the true time, and how long it took to arrive.
+      created: fc.double({ min: 0, max: 800, noNaN: true }),
+      way: fc.double({ min: 0, max: 3, noNaN: true }),
+    });
+    const ahead = fc.double({ min: -50, max: 50, noNaN: true });
+    fc.assert(
+      fc.property(fc.array(object, { minLength: 1 }), ahead, (objects, distance) => {
+        const skew = createClockSkew();
+        const arrivals = objects
+          .map(({ created, way }) => ({
+            created: Math.floor(t0 + created),
+            at: t0 + created + way + distance,
+          }))
+          .sort((a, b) => a.at - b.at);
+        for (const { created, at } of arrivals) observeCreated(skew, created, at);
+        const got = skewSeconds(skew, arrivals.at(-1)?.at ?? 0) ?? Number.NaN;
+        const least = Math.min(...objects.map(({ way }) => way));
+        expect(got).toBeGreaterThanOrEqual(distance - 1e-6);
+        expect(got).toBeLessThanOrEqual(distance + least + 1 + 1e-6);
+      }),
+    );
+  });
+
+  test('follows a clock that was set', () => {
+    const skew = createClockSkew();
+    observeCreated(skew, t0, t0 + 0.5 - 20);
+    expect(skewSeconds(skew, t0)).toBeCloseTo(-19.5);
+    // The clock is put right; a while later nothing of it is left.
+    observeCreated(skew, t0 + 100, t0 + 100.5);
+    expect(skewSeconds(skew, t0 + 100)).toBeCloseTo(-19.5);
+    for (let at = 0; at <= 2000; at += 100) observeCreated(skew, t0 + at, t0 + at + 0.5);
+    expect(skewSeconds(skew, t0 + 2000)).toBeCloseTo(0.5);
+  });
+
+  test('is unknown if the last object is old', () => {
+    const skew = createClockSkew();
+    observeCreated(skew, t0, t0 + 0.5);
+    expect(skewSeconds(skew, t0 + 1000)).toBeCloseTo(0.5);
+    expect(skewSeconds(skew, t0 + 2000)).toBeNull();
+    observeCreated(skew, t0 + 5000, t0 + 5003);
+    expect(skewSeconds(skew, t0 + 5003)).toBeCloseTo(3);
+  });
 });

@@ -1,7 +1,8 @@
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
 import type { FollowedChange } from '../../../src/audit/measure/sample-history.ts';
-import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
+import { createLagHistory, createTopSamples } from '../../../src/audit/measure/sample-history.ts';
 import { times } from '../../build.ts';
 
 const followed = (
@@ -17,7 +18,7 @@ const followed = (
   ...more,
 });
 
-test('samples of ten seconds are one point, each output for itself', () => {
+test('samples of ten seconds are one point of their output', () => {
   const history = createLagHistory();
   for (const seconds of [0.2, 0.1, 4]) history.note(followed(101, seconds));
   history.note(followed(109.9, 7, { output: 'endpointslices' }));
@@ -34,20 +35,20 @@ test('samples of ten seconds are one point, each output for itself', () => {
   expect(median.endpoints[0]).toBeLessThanOrEqual(0.25);
 });
 
-test('what comes late goes to its own time', () => {
+test('a late sample belongs to its own interval', () => {
   const history = createLagHistory();
   for (const at of [200, 100, 300]) history.note(followed(at, 1));
   expect(history.series().at).toEqual([100, 200, 300]);
 });
 
-test('an hour of stretches is kept', () => {
+test('an hour of intervals is stored', () => {
   const history = createLagHistory();
   for (const index of times(1000, (at) => at)) history.note(followed(index * 10, 1));
   const { at } = history.series();
   expect([at.length, at[0], at.at(-1)]).toEqual([360, 6400, 9990]);
 });
 
-test('of a Service the last samples are kept, the latest first', () => {
+test('the last samples of a Service are stored, latest first', () => {
   const history = createLagHistory();
   for (const at of times(20, (index) => index)) history.note(followed(at, 1));
   expect(history.ofService('shop/web').map(({ at }) => at)).toEqual(
@@ -56,7 +57,7 @@ test('of a Service the last samples are kept, the latest first', () => {
   expect(history.ofService('shop/other')).toEqual([]);
 });
 
-test('Services are forgotten in the order of their last change', () => {
+test('Services expire in the order of their last change', () => {
   const history = createLagHistory();
   history.note(followed(1, 1, { service: 'shop/first' }));
   history.note(followed(1, 1, { service: 'shop/second' }));
@@ -66,4 +67,30 @@ test('Services are forgotten in the order of their last change', () => {
   }
   expect(history.ofService('shop/first')).toHaveLength(2);
   expect(history.ofService('shop/second')).toEqual([]);
+});
+
+const day = 86_400;
+
+test('the longest samples are stored, longest first', () => {
+  const anySeconds = fc.array(fc.integer({ min: 0, max: 50 }), { maxLength: 40 });
+  fc.assert(
+    fc.property(anySeconds, fc.integer({ min: 1, max: 8 }), (all, most) => {
+      const longest = createTopSamples<{ seconds: number; at: number }>(most);
+      for (const [at, seconds] of all.entries()) longest.note({ seconds, at });
+      const want = all.toSorted((a, b) => b - a).slice(0, most);
+      expect(longest.list(all.length).map(({ seconds }) => seconds)).toEqual(want);
+    }),
+  );
+});
+
+test('samples older than a day expire', () => {
+  const longest = createTopSamples<{ seconds: number; at: number }>(2);
+  longest.note({ seconds: 90, at: 0 });
+  longest.note({ seconds: 80, at: 10 });
+  longest.note({ seconds: 1, at: 20 });
+  expect(longest.list(day - 1).map(({ seconds }) => seconds)).toEqual([90, 80]);
+  expect(longest.list(day).map(({ seconds }) => seconds)).toEqual([80]);
+  longest.note({ seconds: 2, at: day + 5 });
+  expect(longest.list(day + 5).map(({ seconds }) => seconds)).toEqual([80, 2]);
+  expect(longest.list(3 * day)).toEqual([]);
 });

@@ -22,7 +22,7 @@ const change = (before: Sized, after: Sized): Change => {
   return { resource, before, after, at: 0 };
 };
 
-test('the largest object is one that stands', () => {
+test('the largest object is an existing one', () => {
   const sizes = createSizes();
   const [small, large, grown] = [100, 2000, 300].map((bytes) => slice({ bytes }));
   trackSize(sizes, change(null, small ?? null));
@@ -48,7 +48,7 @@ test('objects without a size are counted apart from the sizes', () => {
   expect(countsByBound(sizes.endpoints).at(-1)).toBe(2);
 });
 
-test('bounds hold what is at most as large, up to the limit of a request', () => {
+test('a bound counts the objects of at most its size', () => {
   const sizes = createSizes();
   for (const bytes of [1024, 1025, objectBytesLimit, objectBytesLimit + 1]) {
     trackSize(sizes, change(null, slice({ bytes })));
@@ -81,7 +81,7 @@ test('kube-proxy does not watch headless Services, nor those of another proxy', 
   }
 });
 
-test('other resources are not looked at', () => {
+test('other resources are ignored', () => {
   const sizes = createSizes();
   const other: Change = { resource: 'pods', before: null, after: pod(), at: 0 };
   trackSize(sizes, other);
@@ -89,7 +89,7 @@ test('other resources are not looked at', () => {
   expect(sizes).toEqual(createSizes());
 });
 
-test('whatever comes and goes, what is counted is what stands', () => {
+test('the counts equal the existing objects after any changes', () => {
   const anyBytes = fc.oneof(fc.constant(null), fc.nat(2_000_000));
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(4), fc.option(anyBytes))), (steps) => {

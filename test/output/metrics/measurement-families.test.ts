@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 
-import { createClockSkew, observeCreated } from '../../../src/audit/measure/clock-skew.ts';
+import { createClockSkew, observeCreated } from '../../../src/audit/measure/lag.ts';
 import { countProgrammed, createJourneyLag } from '../../../src/audit/measure/journey-lag.ts';
 import { createJourneys } from '../../../src/audit/measure/journey.ts';
 import { createSizes, trackSize } from '../../../src/audit/measure/size.ts';

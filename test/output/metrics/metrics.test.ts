@@ -4,10 +4,9 @@ import { runInNewContext } from 'node:vm';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
-import { observeCreated } from '../../../src/audit/measure/clock-skew.ts';
-import { exemplify } from '../../../src/audit/measure/exemplar.ts';
+import { exemplify } from '../../../src/audit/measure/histogram.ts';
+import { countConvergence, countTrigger, observeCreated } from '../../../src/audit/measure/lag.ts';
 import { createFillTotals, setFill } from '../../../src/audit/measure/fill.ts';
-import { countConvergence, countTrigger } from '../../../src/audit/measure/lag.ts';
 import { families, processFamilies } from '../../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../../src/output/metrics/service-families.ts';
 import { createServiceRows } from '../../../src/output/metrics/service-rows.ts';

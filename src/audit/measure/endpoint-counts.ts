@@ -1,0 +1,152 @@
+// Counts the endpoints of one Service: by condition, those listed more than once, and the objects
+// that reach the limits of their kind.
+//
+// kube-proxy reads the conditions so (k8s.io/kubernetes@v1.36.3 pkg/proxy/endpointslicecache.go
+// addEndpoints): by default an endpoint is ready and serving, and not terminating. Of equal
+// addresses under one port map it takes one: a terminating entry gives way to another, otherwise
+// Go's map order decides. So nodes may differ where the entries differ in their conditions.
+
+import { canonicalIP } from '../../model/ip.ts';
+import type {
+  Endpoint,
+  Endpoints,
+  EndpointSlice,
+  Key,
+  OutputResource,
+} from '../../model/objects.ts';
+import { annotation } from '../../model/objects.ts';
+
+export const endpointConditions = [
+  'ready',
+  'terminating-serving',
+  'terminating',
+  'not-ready',
+] as const;
+
+/** Endpoints by condition, and the ready ones with topology hints. */
+export type ConditionCounts = Record<(typeof endpointConditions)[number] | 'hinted', number>;
+
+export function noConditionCounts(): ConditionCounts {
+  return { ready: 0, 'terminating-serving': 0, terminating: 0, 'not-ready': 0, hinted: 0 };
+}
+
+/** Counts every entry of some slices; duplicates count twice. */
+export function countConditions(slices: Iterable<EndpointSlice>): ConditionCounts {
+  const counts = noConditionCounts();
+  for (const { endpoints } of slices) {
+    for (const { ready, serving, terminating, forZones, forNodes } of endpoints) {
+      if (ready ?? true) {
+        counts.ready++;
+        if (forZones !== null || forNodes !== null) counts.hinted++;
+      } else if (terminating !== true) counts['not-ready']++;
+      else if (serving ?? true) counts['terminating-serving']++;
+      else counts.terminating++;
+    }
+  }
+  return counts;
+}
+
+/** Adds the counts of one Service, or subtracts them. */
+export function addConditionCounts(
+  sum: ConditionCounts,
+  counts: ConditionCounts,
+  by: 1 | -1,
+): void {
+  for (const condition of endpointConditions) sum[condition] += by * counts[condition];
+  sum.hinted += by * counts.hinted;
+}
+
+// --- capacity ---
+
+/** Objects that reach a limit. */
+export interface CapacityCounts {
+  /** Endpoints with the annotation over-capacity: truncated (since Kubernetes 1.22). */
+  truncated: number;
+  /** Objects that list more than one of their kind should. */
+  readonly over: Record<OutputResource, number>;
+}
+
+/** The most addresses of Endpoints, and endpoints of a slice. */
+export type CapacityLimits = Readonly<Record<OutputResource, number>>;
+
+export function noCapacity(): CapacityCounts {
+  return { truncated: 0, over: { endpoints: 0, endpointslices: 0 } };
+}
+
+/** Counts the Endpoints and slices of one Service. */
+export function capacityOf(
+  endpoints: Endpoints | null,
+  slices: readonly EndpointSlice[],
+  limits: CapacityLimits,
+): CapacityCounts {
+  const { subsets = [], annotations = {} } = endpoints ?? {};
+  const listed = subsets.reduce((sum, { addresses }) => sum + addresses.length, 0);
+  const large = slices.filter((slice) => slice.endpoints.length > limits.endpointslices);
+  return {
+    truncated: Number(annotations[annotation.overCapacity] === 'truncated'),
+    over: { endpoints: Number(listed > limits.endpoints), endpointslices: large.length },
+  };
+}
+
+/** Adds the counts of one Service, or subtracts them. */
+export function addCapacity(sum: CapacityCounts, counts: CapacityCounts, by: 1 | -1): void {
+  sum.truncated += by * counts.truncated;
+  sum.over.endpoints += by * counts.over.endpoints;
+  sum.over.endpointslices += by * counts.over.endpointslices;
+}
+
+// --- duplicates ---
+
+/** Endpoints that are listed more than once, by whether their conditions agree. */
+interface Duplicates {
+  readonly equal: number;
+  readonly conflicting: number;
+}
+
+const conditionsText = ({ ready, serving, terminating }: Endpoint): string =>
+  `${String(ready ?? true)} ${String(serving ?? true)} ${String(terminating ?? false)}`;
+
+/** Counts an address under a port map once, in however many slices it is. */
+function duplicatesOf(slices: Iterable<EndpointSlice>): Duplicates {
+  const first = new Map<string, Endpoint>();
+  const kinds = new Map<string, keyof Duplicates>();
+  for (const { endpoints, portMap } of slices) {
+    for (const endpoint of endpoints) {
+      for (const address of new Set(endpoint.addresses.map(canonicalIP))) {
+        const key = `${address} ${portMap}`;
+        const before = first.get(key);
+        if (before === undefined) first.set(key, endpoint);
+        else if (conditionsText(before) !== conditionsText(endpoint)) kinds.set(key, 'conflicting');
+        else if (!kinds.has(key)) kinds.set(key, 'equal');
+      }
+    }
+  }
+  const counts = { equal: 0, conflicting: 0 };
+  for (const kind of kinds.values()) counts[kind]++;
+  return counts;
+}
+
+/** The sum over all Services; `byService` contains those with duplicates. */
+export interface DuplicateTotals {
+  readonly byService: Map<Key, Duplicates>;
+  equal: number;
+  conflicting: number;
+}
+
+export function createDuplicateTotals(): DuplicateTotals {
+  return { byService: new Map(), equal: 0, conflicting: 0 };
+}
+
+/** Replaces the counts of one Service. */
+export function setDuplicates(
+  totals: DuplicateTotals,
+  key: Key,
+  slices: Iterable<EndpointSlice>,
+): void {
+  const before = totals.byService.get(key) ?? { equal: 0, conflicting: 0 };
+  const now = duplicatesOf(slices);
+  if (now.equal + now.conflicting === 0) totals.byService.delete(key);
+  else totals.byService.set(key, now);
+  totals.equal += now.equal - before.equal;
+  totals.conflicting += now.conflicting - before.conflicting;
+}
