@@ -34,26 +34,26 @@ const mutants: readonly Mutant[] = [
   {
     name: 'what waits opens without a watch',
     file: confirm,
-    from: '!cut.isBlind(due.item.output) && (isKnown',
-    to: '(isKnown',
+    from: 'if (progress.isBlind(candidate.item.output)) return false;',
+    to: '',
   },
   ...behind,
   {
     name: 'streams need not come to what a read has shown',
     file: confirm,
-    from: 'due.point = latest.version',
-    to: "due.point = ''",
+    from: 'candidate.point = latest.version',
+    to: "candidate.point = ''",
   },
   {
     name: 'a read from before the end of the window will do for streams',
     file: confirm,
-    from: 'latest.at >= due.at',
-    to: 'latest.at >= due.since',
+    from: 'latest.at >= candidate.at',
+    to: 'latest.at >= candidate.since',
   },
   {
     name: 'a read from before the end of the window proves it',
     file: confirm,
-    from: 'one.at < due.at || ',
+    from: 'request.at < candidate.at || ',
     to: '',
   },
   {
@@ -71,8 +71,8 @@ const mutants: readonly Mutant[] = [
   {
     name: 'what a read lacks may be held',
     file: confirm,
-    from: 'keys.has(one.key) || compareVersions(one.resourceVersion, version) === 1',
-    to: 'keys.has(one.key) || true',
+    from: 'keys.has(key) || compareVersions(resourceVersion, version) === 1',
+    to: 'keys.has(key) || true',
   },
   {
     name: 'nothing is late',

@@ -1,21 +1,21 @@
-// Confirms a difference before it becomes a finding: whether all that it rests on is known up to
-// the end of its window (cut.ts). What streams have shown by then may be old, since any of them may
-// lag. But what is read after the window has a version that is not older than its end, whatever
-// Service it is of. When all streams have come to that version, the difference stood throughout.
+// Confirms a difference before it becomes a finding: whether all that it depends on is known up to
+// the end of its window (progress.ts).
 //
-// A stream on which nothing happens shows that only about once a minute, by a bookmark. So the
-// Service itself is read: when what is held is at least as new, and the difference still stands, it
-// stood at that moment. When it is older, the watch lags, and the difference waits for the stream.
-// Where no read succeeds, streams are believed that are heard when none can lag any more.
+// Any stream may lag, so what the streams have shown may be old. But an object that is read after
+// the window has a version that is not older than its end. When all streams have reached that
+// version, the difference existed throughout.
 //
-// Beyond that point streams may be apart again, and then what is held is of two moments. So all
-// that an output rests on must also be known up to the newest version that is held of the Service.
+// A stream without events shows its version only about once a minute, by a bookmark. So the Service
+// itself is read. If the cache is at least as new and the difference still exists, it existed at
+// the time of the read. If the cache is older, the difference waits for the stream. If reads fail,
+// streams are trusted once no stream can lag any more.
 //
-// Only a difference that would be a finding causes a read, and the same Service is not read again
-// for some seconds, however many differences it has. Where many Services of a namespace wait, they
-// are read together, which costs the API server less. Nodes are not read: their stream must be
-// connected, and what it may still owe is not known. A finding about the rules of a whole node is
-// confirmed by one of the Services that differ there.
+// Streams may diverge again after that version, so that the cache mixes two moments. So all that an
+// output depends on must also be known up to the newest cached version of the Service.
+//
+// Only a candidate for a finding causes a read, and a Service is read once in some seconds at most.
+// If many Services of a namespace wait, they are read together. Nodes are not read: their stream
+// must be connected. A finding about the rules of a whole node is confirmed by one of its Services.
 
 import type {
   AnyObject,
@@ -34,26 +34,26 @@ import type { Candidate } from './pending.ts';
 import type { WatchProgress } from './progress.ts';
 import { restsOn } from './progress.ts';
 
-/** A list, and the version as of which it is true: what is newer was written after it. */
-interface Listed<T> {
+/** The objects of a list, and the version at which the list is complete. */
+interface FreshList<T> {
   readonly objects: readonly T[];
   readonly version: string;
 }
 
-/** The objects of one Service as they were after they were asked for. */
+/** The objects of one Service, read after the request. */
 export interface FreshRead {
   readonly service: Service | null;
-  /** null: not read. */
-  readonly endpoints: Listed<Endpoints> | null;
-  /** Those that are labelled with its name. */
-  readonly slices: Listed<EndpointSlice>;
-  /** Those that its selector selects; null: it has none. */
-  readonly pods: Listed<Pod> | null;
-  /** The oldest of the versions: all that was written up to it has been read. */
+  /** `null` if they were not read. */
+  readonly endpoints: FreshList<Endpoints> | null;
+  /** The slices that are labelled with its name. */
+  readonly slices: FreshList<EndpointSlice>;
+  /** The pods that its selector matches; `null` if it has no selector. */
+  readonly pods: FreshList<Pod> | null;
+  /** The oldest of the versions: everything up to it has been read. */
   readonly version: string;
 }
 
-/** What became of reads, by output; `lagging`: what was read was newer than what is held. */
+/** Reads by result; `lagging`: the objects that were read are newer than the cache. */
 export interface ConfirmCounts {
   asked: number;
   confirmed: number;
@@ -62,48 +62,45 @@ export interface ConfirmCounts {
 }
 
 export interface Confirmer {
-  /** Whether a difference is proven to have stood at the end of its window. */
-  admit(due: Candidate): boolean;
+  /** Whether a difference is proven to have existed at the end of its window. */
+  admit(candidate: Candidate): boolean;
   /**
-   * What has to be read now, which counts as asked at `now`: one Service, or all of a namespace
-   * that wait; nothing where none does.
+   * The Services to read now: one, or all of a namespace that wait; none if no read is due. Their
+   * reads count as requested at `now`.
    */
   next(waiting: Iterable<Candidate>, now: number): readonly Key[];
-  /** Takes in what was read; null: it could not be. */
+  /** Stores the result of a read; `null` if it failed. */
   answer(key: Key, read: FreshRead | null): void;
   readonly counts: Readonly<ConfirmCounts>;
 }
 
-/**
- * The same Service is not read again within so many seconds: after a failure; when what was read is
- * of no use, since it was read too early or what is held has moved on; and else.
- */
-const patience = { failed: 5, useless: 1, read: 30 };
+/** Seconds until a Service may be read again, by the state of its last read. */
+const retryAfter = { requested: 5, useless: 1, read: 30 };
 
-/** Seconds for which a stream may lag unseen, at most: pings and limits of silence end it. */
+/** The longest time in seconds that a stream may lag: pings and idle limits end it. */
 const longestLag = 60;
 
-/** From so many Services of a namespace on they are read together, unless it has more pods. */
-const together = { least: 5, mostPods: 5000 };
+/** Services of a namespace are read together from this number on, unless it has too many pods. */
+const together = { services: 5, mostPods: 5000 };
 
-interface Asked {
+/**
+ * A read of a Service.
+ *
+ * - requested: there is no answer yet, or the read failed
+ * - read: the answer can prove differences
+ * - overtaken: the cache is newer than the answer, which proves nothing
+ */
+interface ReadRequest {
+  state: 'requested' | 'read' | 'overtaken';
   readonly at: number;
   read: FreshRead | null;
-  /** It was read together with others. */
+  /** Whether the Service was read together with others. */
   readonly joint: boolean;
-  /** What is held is newer than what was read. */
-  overtaken: boolean;
-  /** Per output, whether all that it rests on has come on the streams. */
-  readonly looks: Map<Output, Look>;
+  /** By output, whether the cache has reached the answer, at a count of observed objects. */
+  readonly checks: Map<Output, { readonly caughtUp: boolean; readonly count: number }>;
 }
 
-interface Look {
-  caughtUp: boolean;
-  /** The count of the cut at that moment. */
-  at: number;
-}
-
-/** The objects of one Service that the confirmation compares with what it read. */
+/** The cached objects of one Service that are compared with the answer. */
 interface ConfirmedService {
   readonly name: string;
   readonly service: Service | null;
@@ -112,7 +109,7 @@ interface ConfirmedService {
   readonly members: ReadonlyMap<Pod, unknown>;
 }
 
-interface Held {
+interface ConfirmCache {
   readonly listers: Listers;
   readonly audited: ReadonlyMap<Key, { readonly record: ConfirmedService }>;
 }
@@ -120,128 +117,156 @@ interface Held {
 const keyOf = ({ namespace, service, item }: Candidate): Key =>
   item.witness ?? `${namespace}/${service}`;
 
-/** Of what is about no Service, and only rests on the streams being there, nothing can be read. */
-const isOfNone = (due: Candidate): boolean => due.item.output === 'node' && keyOf(due) === '/';
+/** A difference of no Service depends only on the streams: no object can be read for it. */
+const isOfNoService = (candidate: Candidate): boolean =>
+  candidate.item.output === 'node' && keyOf(candidate) === '/';
 
-/** The newest version that is held of what an output of a Service rests on. */
-function createNewestHeld(
-  cut: WatchProgress,
-  held: () => Held | null,
+/** Looks up the newest cached version of the objects that an output of a Service depends on. */
+function createNewestCached(
+  progress: WatchProgress,
+  cache: () => ConfirmCache | null,
 ): (key: Key, output: Output) => string {
   const known = new Map<string, string>();
   let countedAt = -1;
   return (key, output) => {
-    // A Service may have thousands of differences.
-    if (countedAt !== cut.count()) known.clear();
-    countedAt = cut.count();
+    // A Service may have thousands of differences: this is computed once per change.
+    if (countedAt !== progress.count()) known.clear();
+    countedAt = progress.count();
     const place = `${output} ${key}`;
-    const version = known.get(place) ?? newestIn(held()?.audited.get(key)?.record, output);
+    const version = known.get(place) ?? newestIn(cache()?.audited.get(key)?.record, output);
     known.set(place, version);
     return version;
   };
 }
 
-export function createConfirmer(cut: WatchProgress, held: () => Held | null): Confirmer {
-  const asked = new Map<Key, Asked>();
+/** Creates a confirmer; `cache` returns `null` before the audit has started. */
+export function createConfirmer(
+  progress: WatchProgress,
+  cache: () => ConfirmCache | null,
+): Confirmer {
+  const requests = new Map<Key, ReadRequest>();
   const counts: ConfirmCounts = { asked: 0, confirmed: 0, lagging: 0, failed: 0 };
-  const newestHeld = createNewestHeld(cut, held);
-  /** The latest read of any Service, and the newest version that it has shown. */
+  const newestCached = createNewestCached(progress, cache);
+  /** The latest read of any Service, and the newest version in it. */
   let latest = { at: -Infinity, version: '' };
 
-  /** Whether all that it rests on has come on the streams, up to the end of its window. */
-  function isKnown(due: Candidate): boolean {
-    const { output } = due.item;
-    if (due.point === null && latest.at >= due.at) due.point = latest.version;
-    const most = newestHeld(keyOf(due), output);
-    if (due.point === null) return cut.hasReached(output, most, due.at + longestLag);
-    return cut.hasReached(output, newest(due.point, most), -Infinity);
+  const hasReached = (version: string, output: Output, cached: string): boolean =>
+    isAtLeast(version, cached) || progress.hasReached(output, cached, -Infinity);
+
+  /** Whether the streams have shown all that a difference depends on, up to the window's end. */
+  function isKnown(candidate: Candidate): boolean {
+    const { output } = candidate.item;
+    if (candidate.point === null && latest.at >= candidate.at) candidate.point = latest.version;
+    const cached = newestCached(keyOf(candidate), output);
+    const [version, since] =
+      candidate.point === null
+        ? [cached, candidate.at + longestLag]
+        : [newest(candidate.point, cached), -Infinity];
+    return progress.hasReached(output, version, since);
   }
 
-  function isProven(due: Candidate): boolean {
-    const one = asked.get(keyOf(due));
-    const now = held();
-    if (one === undefined || one.read === null || one.at < due.at || now === null) return false;
-    // A Service may have thousands of differences: it is looked at once per change.
-    const { output } = due.item;
-    const before = one.looks.get(output);
-    if (before?.at === cut.count()) return before.caughtUp;
-    const most = newestHeld(keyOf(due), output);
-    const matched = isCaughtUp(now.listers, now.audited.get(keyOf(due))?.record, output, one.read);
-    const isOfOne = isAtLeast(one.read.version, most) || cut.hasReached(output, most, -Infinity);
-    const caughtUp = matched && isOfOne;
-    one.overtaken = matched && !isOfOne;
-    one.looks.set(output, { caughtUp, at: cut.count() });
+  /** Whether a read after the window proves a difference. */
+  function isProven(candidate: Candidate): boolean {
+    const [key, { output }, now] = [keyOf(candidate), candidate.item, cache()];
+    const request = requests.get(key);
+    if (!request?.read || request.at < candidate.at || now === null) return false;
+    const before = request.checks.get(output);
+    const count = progress.count();
+    if (before?.count === count) return before.caughtUp;
+    const cached = newestCached(key, output);
+    const record = now.audited.get(key)?.record;
+    const isMatched = isCaughtUp(now.listers, record, output, request.read);
+    const isOneMoment = hasReached(request.read.version, output, cached);
+    const caughtUp = isMatched && isOneMoment;
+    request.state = isMatched && !isOneMoment ? 'overtaken' : 'read';
+    request.checks.set(output, { caughtUp, count });
     if (before === undefined) counts[caughtUp ? 'confirmed' : 'lagging']++;
     return caughtUp;
   }
 
   return {
-    admit(due) {
-      if (cut.isBlind(due.item.output)) return false;
-      return isOfNone(due) || isKnown(due) || isProven(due);
+    admit(candidate) {
+      if (progress.isBlind(candidate.item.output)) return false;
+      return isOfNoService(candidate) || isKnown(candidate) || isProven(candidate);
     },
     next(waiting, now) {
-      for (const [key, { at }] of asked) if (now - at > 60) asked.delete(key);
-      const isUnread = (due: Candidate): boolean =>
-        !due.item.gone && !cut.isBlind(due.item.output) && isDue(asked.get(keyOf(due)), due, now);
-      const podsIn = (namespace: string): number => held()?.listers.podsIn(namespace).length ?? 0;
-      const keys = nextOf(waiting, isUnread, (due) => isReadAlone(asked, due, podsIn));
+      const keys = dueKeys(requests, waiting, now, progress, cache()?.listers);
       const joint = keys.length > 1;
       for (const key of keys) {
-        asked.set(key, { at: now, read: null, joint, overtaken: false, looks: new Map() });
+        requests.set(key, { state: 'requested', at: now, read: null, joint, checks: new Map() });
         counts.asked++;
       }
       return keys;
     },
     answer(key, read) {
-      const one = asked.get(key);
       if (read === null) counts.failed++;
-      else if (one !== undefined) {
-        cut.shown(read.version, one.at);
-        if (one.at >= latest.at) latest = { at: one.at, version: newestRead(read) };
-      }
-      if (one !== undefined) one.read = read;
+      const request = requests.get(key);
+      if (request === undefined || read === null) return;
+      request.read = read;
+      request.state = 'read';
+      progress.shown(read.version, request.at);
+      if (request.at >= latest.at) latest = { at: request.at, version: newestRead(read) };
     },
     counts,
   };
 }
 
-/** Whether its namespace is too large, or has what cannot be read. */
-function isReadAlone(
-  asked: ReadonlyMap<Key, Asked>,
-  due: Candidate,
-  podsIn: (namespace: string) => number,
-): boolean {
-  const before = asked.get(keyOf(due));
-  if (before?.joint === true && before.read === null) return true;
-  return podsIn(due.namespace) > together.mostPods;
+/** The Services to read now; forgets requests that are old. */
+function dueKeys(
+  requests: Map<Key, ReadRequest>,
+  waiting: Iterable<Candidate>,
+  now: number,
+  progress: WatchProgress,
+  listers: Listers | undefined,
+): readonly Key[] {
+  for (const [key, { at }] of requests) if (now - at > 60) requests.delete(key);
+  return nextKeys(waiting, {
+    isUnread: (candidate) =>
+      !candidate.item.gone &&
+      !progress.isBlind(candidate.item.output) &&
+      isDue(requests.get(keyOf(candidate)), candidate, now),
+    isReadAlone: (candidate) => isReadAlone(requests.get(keyOf(candidate)), candidate, listers),
+  });
 }
 
-/** The Service that has waited longest, and those of its namespace where they are many. */
-function nextOf(
+/** The Service that has waited longest, and the others of its namespace if they are many. */
+function nextKeys(
   waiting: Iterable<Candidate>,
-  isUnread: (due: Candidate) => boolean,
-  isReadAlone: (due: Candidate) => boolean,
+  {
+    isUnread,
+    isReadAlone,
+  }: Readonly<Record<'isUnread' | 'isReadAlone', (candidate: Candidate) => boolean>>,
 ): readonly Key[] {
   let namespace: string | null = null;
   const keys = new Set<Key>();
-  for (const due of waiting) {
-    if (namespace !== null && due.namespace !== namespace) continue;
-    if (keys.has(keyOf(due)) || !isUnread(due)) continue;
-    keys.add(keyOf(due));
-    if (namespace === null && isReadAlone(due)) break;
-    namespace = due.namespace;
+  for (const candidate of waiting) {
+    if (namespace !== null && candidate.namespace !== namespace) continue;
+    if (keys.has(keyOf(candidate)) || !isUnread(candidate)) continue;
+    keys.add(keyOf(candidate));
+    if (namespace === null && isReadAlone(candidate)) break;
+    namespace = candidate.namespace;
   }
-  return keys.size < together.least ? [...keys].slice(0, 1) : [...keys];
+  return keys.size < together.services ? [...keys].slice(0, 1) : [...keys];
 }
 
-/** Whether a Service that was asked for before, if it was, may be asked for again. */
-function isDue(before: Asked | undefined, due: Candidate, now: number): boolean {
-  if (before === undefined) return true;
-  const { at, read, overtaken } = before;
-  if (read === null) return now - at >= patience.failed;
-  // What was read before the window ended proves nothing.
-  return now - at >= (overtaken || at < due.at ? patience.useless : patience.read);
+/** Whether the namespace is too large, or may contain an object that no client can read. */
+function isReadAlone(
+  before: ReadRequest | undefined,
+  { namespace }: Candidate,
+  listers: Listers | undefined,
+): boolean {
+  if (before?.joint === true && before.state === 'requested') return true;
+  return (listers?.podsIn(namespace).length ?? 0) > together.mostPods;
+}
+
+/** Whether a Service may be read, or read again. */
+function isDue(request: ReadRequest | undefined, candidate: Candidate, now: number): boolean {
+  if (request === undefined) return true;
+  const { state, at } = request;
+  if (state === 'requested') return now - at >= retryAfter.requested;
+  // A read before the end of the window proves nothing.
+  const isUseless = state === 'overtaken' || at < candidate.at;
+  return now - at >= (isUseless ? retryAfter.useless : retryAfter.read);
 }
 
 const newestRead = ({ endpoints, slices, pods }: FreshRead): string =>
@@ -250,56 +275,57 @@ const newestRead = ({ endpoints, slices, pods }: FreshRead): string =>
 function newestIn(record: ConfirmedService | undefined, output: Output): string {
   if (record === undefined) return '';
   const { service, endpoints, slices, members } = record;
-  let most = service?.resourceVersion ?? '';
-  const of = (resource: Resource, objects: Iterable<AnyObject>): void => {
-    if (!restsOn[output].includes(resource)) return;
-    for (const { resourceVersion } of objects) most = newest(most, resourceVersion);
-  };
-  of('endpoints', endpoints === null ? [] : [endpoints]);
-  of('endpointslices', slices);
-  of('pods', members.keys());
-  return most;
+  const needs = (resource: Resource): boolean => restsOn[output].includes(resource);
+  const objects: AnyObject[] = [
+    ...(service === null ? [] : [service]),
+    ...(endpoints === null || !needs('endpoints') ? [] : [endpoints]),
+    ...(needs('endpointslices') ? slices : []),
+    ...(needs('pods') ? members.keys() : []),
+  ];
+  return objects.reduce((most, { resourceVersion }) => newest(most, resourceVersion), '');
 }
 
 const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>
   held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion);
 
-/** Whether a list has come on its stream, or what is newer; what it lacks is newer or gone. */
+/** Whether the cache has all objects of a list, or newer ones, and no older ones. */
 function isMatched<T extends AnyObject>(
-  { objects, version }: Listed<T>,
-  held: readonly T[],
+  { objects, version }: FreshList<T>,
+  cached: Iterable<T>,
   get: (key: Key) => T | undefined,
 ): boolean {
   const keys = new Set(objects.map(({ key }) => key));
   return (
-    objects.every((one) => isSameOrNewer(get(one.key), one)) &&
-    held.every((one) => keys.has(one.key) || compareVersions(one.resourceVersion, version) === 1)
+    objects.every((object) => isSameOrNewer(get(object.key), object)) &&
+    [...cached].every(
+      ({ key, resourceVersion }) =>
+        keys.has(key) || compareVersions(resourceVersion, version) === 1,
+    )
   );
 }
 
-/** Whether all that was read, of what an output rests on, has come on the streams too. */
+/** Whether the streams have delivered all that was read of what an output depends on. */
 function isCaughtUp(
   listers: Listers,
   record: ConfirmedService | undefined,
   output: Output,
-  { service, endpoints, slices, pods }: FreshRead,
+  read: FreshRead,
 ): boolean {
-  const held = record?.service ?? null;
-  if (held?.uid !== service?.uid || held?.resourceVersion !== service?.resourceVersion) {
-    return false;
+  const service = record?.service ?? null;
+  if (service?.uid !== read.service?.uid) return false;
+  if (service?.resourceVersion !== read.service?.resourceVersion) return false;
+  const { endpoints, slices, pods } = read;
+  const needs = (resource: Resource): boolean => restsOn[output].includes(resource);
+  if (needs('endpoints') && endpoints !== null) {
+    const cached = record?.endpoints ? [record.endpoints] : [];
+    if (!isMatched(endpoints, cached, (key) => listers.endpoints.get(key))) return false;
   }
-  const rests = (resource: Resource): boolean => restsOn[output].includes(resource);
-  if (rests('endpoints') && endpoints !== null) {
-    const own = record?.endpoints ?? null;
-    const get = (key: Key): Endpoints | undefined => listers.endpoints.get(key);
-    if (!isMatched(endpoints, own === null ? [] : [own], get)) return false;
-  }
-  if (rests('endpointslices')) {
-    const own = [...(record?.slices.values() ?? [])].filter(
+  if (needs('endpointslices')) {
+    const cached = (record?.slices ?? []).filter(
       ({ labels }) => labels[label.serviceName] === record?.name,
     );
-    if (!isMatched(slices, own, (key) => listers.slices.get(key))) return false;
+    if (!isMatched(slices, cached, (key) => listers.slices.get(key))) return false;
   }
-  if (!rests('pods') || pods === null) return true;
-  return isMatched(pods, [...(record?.members.keys() ?? [])], (key) => listers.pods.get(key));
+  if (!needs('pods') || pods === null) return true;
+  return isMatched(pods, record?.members.keys() ?? [], (key) => listers.pods.get(key));
 }

@@ -73,7 +73,7 @@ export interface OwnedDifference {
 /** A difference and the end of its window. */
 export interface Candidate extends OwnedDifference {
   at: number;
-  /** The clock of the difference when the window started; a restart makes the candidate obsolete. */
+  /** The clock when the window started; a restart makes the candidate obsolete. */
   readonly since: number;
   /** The version up to which the input must be known; `null` until that is determined. */
   point: string | null;
@@ -94,7 +94,7 @@ export interface PendingFindings {
   nextAt(): number | null;
   /** Differences whose window has ended and that were not admitted. */
   waiting(): ReadonlySet<Candidate>;
-  /** Tries waiting differences again, at most `burst` in turn, and opens those that are admitted. */
+  /** Tries waiting differences again, at most `burst` in turn; opens those that are admitted. */
   retry(now: number): void;
   /**
    * Notes that between `from` and `to` no watch could show the end of differences of these outputs.
@@ -241,7 +241,7 @@ function dropItem(state: State, item: PendingDifference, at: number): void {
 const isCurrent = ({ item, since }: Candidate): boolean =>
   !item.gone && item.openedAt === null && item.since === since;
 
-/** Opens admitted candidates, then reports new findings, so that each is reported with all of them. */
+/** Opens admitted candidates, then reports new findings, each with all of its differences. */
 function openAll(state: State, candidates: Iterable<Candidate>, at: number): void {
   const { waiting, options } = state;
   const fresh = new Set<OpenFinding>();

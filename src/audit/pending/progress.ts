@@ -1,22 +1,20 @@
-// The cut: up to which version each input is known, and which inputs cannot be seen just now.
+// The progress of the watches: up to which version each resource is known, and which watches are
+// not connected.
 //
-// Each resource comes on a stream of its own, and one may lag behind another: a pod is seen to be
-// ready at version 200 while its Endpoints, written at 201, are still on their way. So a difference
-// is not believed for having stood for its window. It becomes a finding when every stream that its
-// output rests on has come to a version that is not older than the end of its window, or when
-// reading the objects again proves it (confirm.ts). Versions of all resources are one sequence,
-// since the API server numbers them by the revision of etcd; a resource that is kept in an etcd of
-// its own would only make more reads.
+// Each resource has a stream of its own, and one may lag behind another: a pod becomes ready at
+// version 200 while its Endpoints, written at 201, have not arrived. So the end of its window alone
+// does not open a difference. Every stream that its output depends on must have reached a version
+// that is not older than that end, or a new read must prove it (confirm.ts). Versions of all
+// resources are one sequence, since the API server takes them from the revision of etcd.
 //
-// What comes on a stream a second after another stream has shown newer versions is late: in which
-// order things happened was not seen, so what differed may have been well in between. So is what
-// comes just after a newer version, where nothing else was shown for a second before that.
+// An object that arrives a second after another stream has shown newer versions is late: the order
+// of events is not known, so a difference may have ended in between. The same is true just after a
+// newer version, if no version was shown for a second before. The store drops repeated and older
+// versions of an object; this file only compares streams.
 //
-// An output is blind while a stream it rests on is not connected. A watch is closed and opened
-// again every few minutes, so a verdict is unknown only when that lasts. What was pending before
-// has seen nothing of that time, and gets it in addition.
-//
-// A dump and a recording have no streams: nothing of this concerns them.
+// An output is blind while a stream that it depends on is not connected. Watches end and reconnect
+// every few minutes, so a verdict becomes unknown only if that lasts. The windows of pending
+// differences become longer by that time. Dumps and recordings have no streams.
 
 import type { Resource } from '../../model/objects.ts';
 import { resources } from '../../model/objects.ts';
@@ -24,13 +22,17 @@ import { compareVersions, isAtLeast, newest } from '../../model/resource-version
 import type { Output } from '../finding/catalogue.ts';
 
 /**
- * Of one watch. listing: the first list is not complete. synced: the list is complete and the watch
- * established. stale: the watch is lost. relisting: so is history, and a new list is under way.
- * off: there is no watch, as it is switched off or not permitted.
+ * The state of one watch.
+ *
+ * - listing: the first list is not complete
+ * - synced: the list is complete and the watch is established
+ * - stale: the watch is lost
+ * - relisting: its history is lost as well, and a new list is in progress
+ * - off: there is no watch, because it is switched off or not permitted
  */
 export type InputState = 'listing' | 'synced' | 'relisting' | 'stale' | 'off';
 
-/** What an output is judged by. */
+/** The resources that each output depends on. */
 export const restsOn: Readonly<Record<Output, readonly Resource[]>> = {
   endpoints: ['services', 'pods', 'endpoints'],
   endpointslices: ['services', 'pods', 'nodes', 'endpointslices'],
@@ -41,58 +43,54 @@ export const restsOn: Readonly<Record<Output, readonly Resource[]>> = {
 
 const outputs = Object.keys(restsOn) as Output[];
 
-/** A watch that was closed and opens again within this many seconds makes nothing unknown. */
+/** Seconds within which a closed watch may reconnect without making a verdict unknown. */
 export const staleGrace = 5;
 
 export interface Input {
   readonly state: InputState;
-  /** Since when it has not been `synced`; null while it is. */
+  /** Since when it has not been `synced`; `null` while it is. */
   readonly blindSince: number | null;
-  /** All up to this version has been delivered; '' before anything was. */
+  /** Everything up to this version has been delivered; empty before the first delivery. */
   readonly version: string;
 }
 
-/** A time in which an output was blind, now over. */
+/** A time, now over, in which an output was blind. */
 export interface BlindSpell {
   readonly output: Output;
   readonly from: number;
   readonly to: number;
-  /** Changes were missed, and not just late. */
+  /** Whether changes were missed, and not just delayed. */
   readonly missed: boolean;
 }
 
 export interface WatchProgress {
-  /** An object of this version came on the stream of its resource; returns whether it was late. */
+  /** Notes an object on the stream of its resource; returns whether it was late. */
   observe(resource: Resource, version: string, at: number): boolean;
-  /** All up to this version has come. After a list it may be older than what was there before. */
+  /** Notes that everything up to a version has arrived. A list may be older than what was known. */
   bookmark(resource: Resource, version: string, at: number): void;
-  /** What was read shows that the cluster has come to this version. */
-  readonly shown: (version: string, at: number) => void;
-  /** Takes in the state of a watch; returns what of blindness ends with it. */
+  /** Notes that a read has shown that the cluster has reached a version. */
+  shown(version: string, at: number): void;
+  /** Sets the state of a watch; returns the spells of blindness that end with it. */
   setState(resource: Resource, state: InputState, at: number): BlindSpell[];
-  /** How many objects have come; while it stays the same, so does all that is held. */
+  /** The number of observed objects: the cache is unchanged while it is. */
   count(): number;
-  /** Whether all that an output rests on is known up to a version, and was heard of since then. */
-  hasReached(output: Output, point: string, since: number): boolean;
+  /** Whether all that an output depends on has reached a version, and was observed since then. */
+  hasReached(output: Output, version: string, since: number): boolean;
   isBlind(output: Output): boolean;
-  /** Resources that have not been seen for at least so many seconds. */
+  /** Resources whose watch has not been connected for at least this number of seconds. */
   unseenFor(seconds: number, now: number): ReadonlySet<Resource>;
   readonly inputs: ReadonlyMap<Resource, Input>;
 }
 
-/** Seconds by which a stream may be behind another before what comes on it is late. */
+/** Seconds by which a stream may lag behind another before its objects are late. */
 const lateness = 1;
 
-/** When which version was the newest that was known. */
-interface Past {
-  /** Takes note that there is such a version. */
-  readonly shown: (version: string, at: number) => void;
-  /**
-   * Whether a version that comes now was followed by others long before; or whether any came before
-   * it, and it may have been there for long by then, since nothing else was shown for a while.
-   */
+/** The newest version that was known at which time. */
+interface VersionHistory {
+  /** Notes that a version exists. */
+  shown(version: string, at: number): void;
   isLate(version: string, at: number): boolean;
-  /** Forgets all but this version. */
+  /** Forgets all versions except this one. */
   restart(version: string): void;
 }
 
@@ -103,9 +101,9 @@ interface Mark {
 
 const never: Mark = { version: '', at: -Infinity };
 
-function createPast(): Past {
+function createVersionHistory(): VersionHistory {
   let top = '';
-  /** As of `lateness` ago or earlier, and those since, oldest first, a few for each second. */
+  /** The newest version `lateness` ago, and the later ones, oldest first, a few per second. */
   let before = never;
   let marks: Mark[] = [];
   return {
@@ -114,7 +112,7 @@ function createPast(): Past {
       if (newer === top) return;
       top = newer;
       const last = marks.at(-1);
-      // What comes soon after another counts as if it had come with it.
+      // Versions in quick succession share a mark.
       if (last !== undefined && at - last.at < lateness / 4) last.version = top;
       else marks.push({ version: top, at });
     },
@@ -136,26 +134,20 @@ function createPast(): Past {
   };
 }
 
-/** A resource that was never known is done without; one that was known cannot be seen any more. */
-const isWithout = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
+/** Whether a resource was never known. One that was known before is blind instead. */
+const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
 
-interface Blindness {
-  readonly from: number;
-  missed: boolean;
-}
+type BlindOutputs = Map<Output, { readonly from: number; missed: boolean }>;
 
-type BlindOutputs = Map<Output, Blindness>;
-
-/** Begins or ends what of blindness a stream's new state brings; returns what has ended. */
-function turnBlind(
+/** Starts or ends the blindness of the outputs that depend on a stream; returns what has ended. */
+function updateBlind(
   blind: BlindOutputs,
   isSeen: (output: Output) => boolean,
   { resource, state, at }: { resource: Resource; state: InputState; at: number },
 ): BlindSpell[] {
   const over: BlindSpell[] = [];
-  for (const output of outputs) {
-    if (!restsOn[output].includes(resource)) continue;
+  for (const output of outputs.filter((one) => restsOn[one].includes(resource))) {
     const spell = blind.get(output);
     if (isSeen(output)) {
       if (spell !== undefined) over.push({ output, ...spell, to: at });
@@ -169,9 +161,9 @@ function turnBlind(
 
 export function createWatchProgress(): WatchProgress {
   const inputs = new Map<Resource, Input & { version: string }>();
-  const heard = new Map<Resource, number>();
+  const observedAt = new Map<Resource, number>();
   const blind: BlindOutputs = new Map();
-  const past = createPast();
+  const past = createVersionHistory();
   let count = 0;
 
   const highest = (): string =>
@@ -179,19 +171,19 @@ export function createWatchProgress(): WatchProgress {
   const rests = (output: Output): Resource[] =>
     restsOn[output].filter((resource) => {
       const input = inputs.get(resource);
-      return input !== undefined && !isWithout(input);
+      return input !== undefined && !isAbsent(input);
     });
   const set = (resource: Resource, more: Partial<Input>): void => {
     const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
     inputs.set(resource, { ...known, ...more });
   };
   const isSeen = (output: Output): boolean =>
-    rests(output).every((one) => inputs.get(one)?.state === 'synced');
+    rests(output).every((resource) => inputs.get(resource)?.state === 'synced');
 
   return {
     observe(resource, version, at) {
       count++;
-      heard.set(resource, at);
+      observedAt.set(resource, at);
       const input = inputs.get(resource);
       const newer = newest(input?.version ?? '', version);
       if (input !== undefined) input.version = newer;
@@ -201,27 +193,29 @@ export function createWatchProgress(): WatchProgress {
     },
     bookmark(resource, version, at) {
       count++;
-      heard.set(resource, at);
+      observedAt.set(resource, at);
       const input = inputs.get(resource);
-      // The history of a cluster that was restored from a backup begins anew, at a list.
+      // The versions of a cluster that was restored from a backup start again, with a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
       if (isList) past.restart(highest());
       past.shown(version, at);
     },
-    shown: past.shown,
+    shown: (version, at) => {
+      past.shown(version, at);
+    },
     setState(resource, state, at) {
       const before = inputs.get(resource);
-      const seen = state === 'synced' || isWithout({ state, version: before?.version ?? '' });
-      set(resource, { state, blindSince: seen ? null : (before?.blindSince ?? at) });
-      return turnBlind(blind, isSeen, { resource, state, at });
+      const isConnected = state === 'synced' || isAbsent({ state, version: before?.version ?? '' });
+      set(resource, { state, blindSince: isConnected ? null : (before?.blindSince ?? at) });
+      return updateBlind(blind, isSeen, { resource, state, at });
     },
     count: () => count,
-    hasReached: (output, point, since) =>
+    hasReached: (output, version, since) =>
       rests(output).every(
         (resource) =>
-          (heard.get(resource) ?? -Infinity) >= since &&
-          isAtLeast(inputs.get(resource)?.version ?? '', point),
+          (observedAt.get(resource) ?? -Infinity) >= since &&
+          isAtLeast(inputs.get(resource)?.version ?? '', version),
       ),
     isBlind: (output) => blind.has(output),
     unseenFor(seconds, now) {
