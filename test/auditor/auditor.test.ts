@@ -1,5 +1,5 @@
-// The loop: when judging begins, what unreadable input does to verdicts, and what streams that lag
-// or are lost do to them.
+// The auditor: when the audit begins, and the effects of unreadable objects and of watches that lag
+// or are lost.
 
 import { describe, expect, test } from 'vitest';
 
@@ -23,8 +23,8 @@ import {
   watches,
 } from '../entries.ts';
 
-describe('judging begins when every promised resource is complete', () => {
-  test('not before, and then with the clock of that moment', () => {
+describe('the audit begins when every promised resource is complete', () => {
+  test('pending differences start at the time of the last list', () => {
     const { auditor, opened } = auditorOf(30);
     for (const entry of [header(100), added('services', service, 100), ...synced(101, ['pods'])]) {
       auditor.take(entry);
@@ -43,7 +43,7 @@ describe('judging begins when every promised resource is complete', () => {
     ]);
   });
 
-  test('what is missing at the end is not known, and so are the outputs that need it', () => {
+  test('a resource without a list at the end makes the outputs that need it unknown', () => {
     const { auditor, opened } = auditorOf(0);
     for (const entry of [
       header(100),
@@ -57,7 +57,7 @@ describe('judging begins when every promised resource is complete', () => {
     expect(opened.map(({ output }) => output)).toEqual(['endpoints']);
   });
 
-  test('the release is the one that the input names, or the one that was asked for', () => {
+  test('the release comes from the input, else it is the newest one', () => {
     const { auditor } = auditorOf(0);
     auditor.take(header(100));
     expect(auditor.released().release.minor).toBe(33);
@@ -75,7 +75,7 @@ describe('an object that cannot be read', () => {
     labels: { app: 'web' },
   } as const;
 
-  test('makes the Services unknown that may select it, until it can be read again', () => {
+  test('makes the Services unknown that may select it, until a version can be read', () => {
     const { auditor, opened } = auditorOf(30);
     for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {
       auditor.take(entry);
@@ -97,7 +97,7 @@ describe('an object that cannot be read', () => {
   });
 });
 
-test('report, page and metrics count a Service that no version could be read of', () => {
+test('report, page and metrics count a Service whose versions all are unreadable', () => {
   const { auditor } = auditorOf(30);
   for (const entry of [header(100), ...synced(101)]) auditor.take(entry);
   const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
@@ -108,7 +108,7 @@ test('report, page and metrics count a Service that no version could be read of'
   expect(createQueries(auditor, 'test').status().metrics.summary.unknown).toEqual(want);
 });
 
-test('a Node that cannot be read makes slices unknown, and is known when it can be again', () => {
+test('an unreadable Node makes slices unknown until a version can be read', () => {
   const { auditor } = auditorOf(30);
   const node = { metadata: { name: 'n1', uid: 'n1', resourceVersion: '3' }, spec: {}, status: {} };
   const lost = { resource: 'nodes', namespace: '', name: 'n1', labels: null } as const;
@@ -124,7 +124,7 @@ test('a Node that cannot be read makes slices unknown, and is known when it can 
   expect(report(auditor).unknown).toEqual({});
 });
 
-test('a deletion whose object cannot be read still deletes it', () => {
+test('a deletion with an unreadable object deletes the cached object', () => {
   const { auditor } = auditorOf(30);
   for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {
     auditor.take(entry);
@@ -146,7 +146,7 @@ function hear(auditor: Auditor, at: number, without: readonly Resource[] = []): 
 describe('a live cluster', () => {
   const codes = ['endpoints-missing', 'slice-placeholder-missing'];
 
-  test('a difference opens when its streams are known up to the end of its window', () => {
+  test('a difference opens when its watches have passed the end of its window', () => {
     const { auditor, opened } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
     auditor.take(added('services', { ...service, metadata: other('60') }, 110));
@@ -168,7 +168,7 @@ describe('a live cluster', () => {
     resourceVersion,
   });
 
-  test('an input that is out of sight makes verdicts unknown, and nothing opens', () => {
+  test('a lost watch makes verdicts unknown, and no finding opens', () => {
     const { auditor, opened } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
     for (const entry of watches(110, 'stale', ['endpoints'])) auditor.take(entry);
@@ -193,7 +193,7 @@ describe('a live cluster', () => {
     expect(opened.at(-1)).toMatchObject({ since: 101, openedAt: 192 });
   });
 
-  test('an open finding stays open while nobody can see whether it is over', () => {
+  test('a finding stays open while its watch is lost', () => {
     const { auditor } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
     hear(auditor, 140);
@@ -205,7 +205,7 @@ describe('a live cluster', () => {
     });
   });
 
-  test('a watch that comes back at once changes nothing', () => {
+  test('a watch that reconnects at once changes no window', () => {
     const { auditor, opened } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
     for (const entry of watches(129, 'stale')) auditor.take(entry);
@@ -214,7 +214,7 @@ describe('a live cluster', () => {
     expect(opened.map(({ openedAt }) => openedAt)).toEqual([131, 131]);
   });
 
-  test('after missed changes, a difference must be seen for its window again', () => {
+  test('missed changes restart the window of a difference', () => {
     const { auditor, opened } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
     for (const entry of watches(129, 'relisting', ['pods'])) auditor.take(entry);
@@ -225,7 +225,7 @@ describe('a live cluster', () => {
     expect(opened).toHaveLength(2);
   });
 
-  test('what is not permitted is not waited for, and is judged once it is', () => {
+  test('a resource without permission is not awaited, and is audited when it is permitted', () => {
     const { auditor, opened } = auditorOf(30, { live: true });
     for (const entry of lively(['endpoints'])) auditor.take(entry);
     hear(auditor, 140, ['endpoints']);
@@ -250,7 +250,7 @@ describe('a live cluster', () => {
     expect(auditor.findings.open().map(({ code }) => code)).toEqual(codes);
   });
 
-  test('an unready auditor says which lists it waits for', () => {
+  test('an unready auditor names the lists that it awaits', () => {
     const { auditor } = auditorOf(30, { live: true });
     for (const entry of [header(100), ...watches(100, 'listing'), ...synced(101, ['pods'])]) {
       auditor.take(entry);
@@ -262,7 +262,7 @@ describe('a live cluster', () => {
 });
 
 describe('a scope', () => {
-  test('holds what is in it, and lets go of what leaves it', () => {
+  test('the store keeps objects in the scope and deletes objects that leave it', () => {
     const scope = { ...wholeCluster, namespaces: ['shop'] };
     const { auditor } = auditorOf(30, { scope });
     const other = { ...service, metadata: { ...service.metadata, namespace: 'pay' } };

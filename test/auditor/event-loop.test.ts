@@ -1,4 +1,4 @@
-// The loop for a live cluster: in slices, with its own timer, and with reads that confirm.
+// The event loop of a live cluster: slices, the timer, and fresh reads.
 
 import { describe, expect, test } from 'vitest';
 
@@ -64,7 +64,7 @@ const named = (name: string, resourceVersion: string) => ({
 });
 
 describe('delivering', () => {
-  test('resolves when everything is taken in', async () => {
+  test('resolves when all entries are taken in', async () => {
     const { live, auditor } = run();
     await live.deliver(lively());
     expect(auditor.serviceAuditor()).not.toBeNull();
@@ -72,7 +72,7 @@ describe('delivering', () => {
     live.stop();
   });
 
-  test('much work lets others work between', async () => {
+  test('a long queue yields to other work', async () => {
     const { live, auditor } = run();
     let turns = 0;
     const turn = (): void => {
@@ -90,7 +90,7 @@ describe('delivering', () => {
     live.stop();
   });
 
-  test('after the end is over at once, and so is what was queued', async () => {
+  test('resolves at once after the loop has stopped, as do queued batches', async () => {
     const { live, auditor } = run();
     const queued = live.deliver(lively());
     live.stop();
@@ -101,7 +101,7 @@ describe('delivering', () => {
 });
 
 describe('time', () => {
-  test('goes on without entries: a window ends by the timer', async () => {
+  test('the timer ends a window without entries', async () => {
     const begun = performance.now();
     const now = (): number => 101 + (performance.now() - begun) / 1000;
     const { live, opened, read } = run({
@@ -114,7 +114,7 @@ describe('time', () => {
     live.stop();
   });
 
-  test('waits for what is queued: what it ends does not open', async () => {
+  test('a difference that a queued event ends does not open', async () => {
     const { live, opened, at } = run();
     await live.deliver(lively());
     at(110);
@@ -128,7 +128,7 @@ describe('time', () => {
     live.stop();
   });
 
-  test('is Unix time and follows the monotonic clock', () => {
+  test('the clock is Unix time and follows the monotonic clock', () => {
     const clock = createClock();
     const now = (): number => clock.now();
     expect(Math.abs(now() - Date.now() / 1000)).toBeLessThan(1);
@@ -136,7 +136,7 @@ describe('time', () => {
   });
 });
 
-describe('a stream that is behind', () => {
+describe('a watch that lags', () => {
   const behind = async (setting: Setting = {}): Promise<Running> => {
     const made = run(setting);
     await made.live.deliver([...lively(), ...progress(102, '99', ['nodes'])]);
@@ -144,14 +144,14 @@ describe('a stream that is behind', () => {
     return made;
   };
 
-  test('is made up for by one read of the Service', async () => {
+  test('is compensated by one fresh read of the Service', async () => {
     const { live, opened, read } = await behind();
     await expect.poll(() => opened.length).toBe(2);
     expect(read).toEqual(['shop/web']);
     live.stop();
   });
 
-  test('that lags holds the finding back until it has come', async () => {
+  test('delays the finding until its events arrive', async () => {
     const newer = (auditor: Auditor): Partial<FreshRead> => {
       const held = auditor.store.listers.services.get('shop/web') ?? null;
       return { service: held === null ? null : { ...held, resourceVersion: '70' } };
@@ -164,7 +164,7 @@ describe('a stream that is behind', () => {
     live.stop();
   });
 
-  test('where reading fails, the streams decide when none can lag any more', async () => {
+  test('if fresh reads fail, the watches confirm once none can lag', async () => {
     const { live, opened, auditor, at } = await behind({
       options: { reread: () => Promise.reject(new Error('refused')) },
     });
@@ -181,7 +181,7 @@ describe('a stream that is behind', () => {
     live.stop();
   });
 
-  test('is read about a few Services at a time', async () => {
+  test('causes fresh reads of a few Services at a time', async () => {
     let most = 0;
     let open = 0;
     const reread = async (): Promise<Map<string, FreshRead>> => {
@@ -248,7 +248,7 @@ describe('many Services that differ at once', () => {
     [500, 1],
     [500, 20],
     [60, 60],
-  ])('%i in %i namespaces are told within 2 s of their windows', async (count, namespaces) => {
+  ])('%i in %i namespaces open within 2 s of their windows', async (count, namespaces) => {
     const { opened, read, auditor } = await differing(count, namespaces);
     expect(new Set(opened.map(({ namespace, service }) => `${namespace}/${service}`)).size).toBe(
       count + 1,
@@ -257,7 +257,7 @@ describe('many Services that differ at once', () => {
     expect(read.length).toBe(count + 1);
   });
 
-  test('are read one by one where their namespace cannot be read', async () => {
+  test('are read one by one if their namespace cannot be read', async () => {
     const refused: (readonly string[])[] = [];
     const { live, auditor, read, at } = run({
       options: {
@@ -281,7 +281,7 @@ describe('many Services that differ at once', () => {
   });
 });
 
-test('nothing opens while a watch is lost', async () => {
+test('no finding opens while a watch is lost', async () => {
   const { live, opened, at } = run();
   await live.deliver([...lively(), ...watches(110, 'stale')]);
   at(500);

@@ -1,4 +1,4 @@
-// What the pages show of an auditor, on the recording that comes with the program.
+// Queries about one Service and one node, on the recording that comes with the program.
 
 import { createReadStream } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 
 describe('a Service', () => {
-  test('is shown with its table, its explanation, its nodes and its lag', () => {
+  test('has a page with its table, explanation, nodes and lag', () => {
     const view = createQueries(auditor, path).servicePage('shop', 'search', 0);
     expect(view?.table).toMatchObject({ total: 6, differing: 0 });
     expect(view?.explanation.answer).toContain('Service shop/search has endpoints');
@@ -35,7 +35,7 @@ describe('a Service', () => {
     expect(view?.lag.some(({ seconds }) => seconds > 50)).toBe(true);
   });
 
-  test('every Service that exists has a page, and no other name', () => {
+  test('every existing Service has a page, other names have none', () => {
     const answers = createQueries(auditor, path);
     const services = [...answers.services()];
     expect(services.length).toBe(auditor.store.listers.services.size);
@@ -47,7 +47,7 @@ describe('a Service', () => {
 });
 
 describe('a node', () => {
-  test('is shown with its verdicts, its findings, and packets where a port is asked for', () => {
+  test('has a page with its verdicts, findings and the packets of a port', () => {
     const view = nodeView(auditor, 'node-c', 'shop/checkout:http');
     expect(view?.facts).toContain('zone eu-1c');
     expect(view?.verdicts?.length).toBeGreaterThan(10);
@@ -56,13 +56,13 @@ describe('a node', () => {
     expect(view?.walked?.some(({ verdict }) => verdict === 'different')).toBe(true);
   });
 
-  test('a node whose rules nobody told of has a page all the same, another name has none', () => {
+  test('a node without known rules has a page, an unknown name has none', () => {
     expect(nodeView(auditor, 'node-a', null)?.verdicts).toBeNull();
     expect(nodeView(auditor, 'node-zzz', null)).toBeNull();
   });
 });
 
-test('the revision changes with the input, and stays without', () => {
+test('the revision changes with the input only', () => {
   const fresh = createAuditor(auditorDefaults);
   const answers = createQueries(fresh, path);
   const before = answers.beat().revision;
@@ -72,7 +72,7 @@ test('the revision changes with the input, and stays without', () => {
   expect(answers.beat().revision).not.toBe(before);
 });
 
-test('an explanation is made of what is held just now', () => {
+test('an explanation uses the present state of the store', () => {
   expect(verdictInput(auditor)).toMatchObject({
     listers: auditor.store.listers,
     release: auditor.released().release,

@@ -1,5 +1,4 @@
-// An auditor attached to an API server: what it says of the cluster as it changes, and what it
-// reads before it says it.
+// An auditor of a live API server: its findings as the cluster changes, and its fresh reads.
 
 import { auditorDefaults } from '../auditor-defaults.ts';
 import { afterEach, describe, expect, test } from 'vitest';
@@ -54,8 +53,8 @@ afterEach(async () => {
 const codes = ({ auditor }: Running): string[] => auditor.findings.open().map(({ code }) => code);
 const pass = (seconds: number): Promise<void> => clock.runUntil(clock.now() + seconds);
 
-describe('an auditor that is attached', () => {
-  test('finds nothing where all is well, and reads nothing again', async () => {
+describe('an auditor of a live cluster', () => {
+  test('without differences, opens no finding and makes no fresh read', async () => {
     const running = run();
     await pass(60);
     expect(running.auditor.serviceAuditor()).not.toBeNull();
@@ -65,7 +64,7 @@ describe('an auditor that is attached', () => {
     expect(running.attached.stuck()).toBeNull();
   });
 
-  test('reads a Service once before it opens a finding, and sees it healed', async () => {
+  test('reads a Service once before a finding opens, and resolves it', async () => {
     const running = run(emptySlice);
     await pass(0.1);
     expect(running.auditor.serviceAuditor()).not.toBeNull();
@@ -80,7 +79,7 @@ describe('an auditor that is attached', () => {
     expect(running.auditor.findings.resolved()).toHaveLength(1);
   });
 
-  test('believes no stream that is silent: what was read is newer than what is held', async () => {
+  test('does not trust a silent watch if a fresh read is newer than the cache', async () => {
     const running = run();
     await pass(0.1);
     expect(running.auditor.serviceAuditor()).not.toBeNull();
@@ -100,7 +99,7 @@ describe('an auditor that is attached', () => {
     expect([...outputs]).toEqual(['endpoints']);
   });
 
-  test('says which permission is missing, and judges what it can', async () => {
+  test('names a missing permission, and audits the other outputs', async () => {
     const running = run(emptySlice, ({ faults }) => {
       for (const verb of ['list', 'watch']) faults.forbidden.add(`${verb} endpoints`);
     });

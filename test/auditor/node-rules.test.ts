@@ -1,4 +1,4 @@
-// Lines and files about nodes, before and after the cluster is known.
+// Entries about nodes, before and after the audit begins.
 
 import { join } from 'node:path';
 
@@ -62,7 +62,7 @@ function begun(own = node) {
 
 const both = [file('iptables-save.txt'), file('ip6tables-save.txt')];
 
-test('dumps that come first wait for the cluster, and tell how kube-proxy is configured', () => {
+test('dumps wait for the begin of the audit, and show how kube-proxy is configured', () => {
   const { rules, settle, problems, reasons } = begun();
   for (const entry of both) rules.take(entry, 0);
   expect(rules.nodes()).toBeNull();
@@ -72,7 +72,7 @@ test('dumps that come first wait for the cluster, and tell how kube-proxy is con
   expect(settle.open().filter(({ severity }) => severity !== 'info')).toEqual([]);
 });
 
-test('a dump that cannot be read makes the node unknown, and is told and counted', () => {
+test('an unreadable dump makes the node unknown, and is reported and counted', () => {
   const { rules, problems, reasons } = begun();
   rules.begin(0);
   rules.take(file('iptables-save.txt', { text: '*nat\n' }), 0);
@@ -81,7 +81,7 @@ test('a dump that cannot be read makes the node unknown, and is told and counted
   expect(reasons()).toEqual(['rules-not-known']);
 });
 
-test('dumps that do not tell all rules make the node unknown, and what is lacking is told', () => {
+test('incomplete dumps make the node unknown, and the missing parts are reported once', () => {
   const { rules, settle, problems, reasons } = begun();
   rules.begin(0);
   const said = "# Table `nat' contains incompatible base-chains, use 'nft' tool to list them.\n";
@@ -102,7 +102,7 @@ test('dumps that do not tell all rules make the node unknown, and what is lackin
   expect(problems.length).toBe(1);
 });
 
-test('the listing of nft alone does not tell where kube-proxy of iptables sends packets', () => {
+test('a listing of nft without iptables-save does not show the targets of kube-proxy', () => {
   const { rules, settle, problems, reasons } = begun();
   rules.begin(0);
   const target = { xt: { type: 'target', name: 'DNAT' } };
@@ -126,14 +126,14 @@ test('the listing of nft alone does not tell where kube-proxy of iptables sends 
   expect(problems.length).toBe(1);
 });
 
-test('a wrong configuration is told with its field', () => {
+test('an invalid configuration is reported with its field', () => {
   const { rules, problems } = begun();
   rules.begin(0);
   rules.take(file('iptables-save.txt', { config: { mode: 'userspace' } }), 0);
   expect(problems).toMatchObject([{ field: 'mode', source: 'iptables-save.txt' }]);
 });
 
-test('a mode that is not modelled is unknown', () => {
+test('a node in a mode without a model is unknown', () => {
   const { rules, reasons } = begun();
   rules.begin(0);
   rules.take(file('iptables-save.txt', { config: { mode: 'ipvs' } }), 0);
@@ -166,14 +166,14 @@ describe.each(['iptables-nft', 'nftables'])(
     test.each([
       ['with its configuration', config],
       ['by its dumps alone', null],
-    ])('is judged by its own release, %s', (_, given) => {
+    ])('is compared with its own release, %s', (_, given) => {
       expect(foundWith(33, given)).toEqual([]);
       expect(foundWith(null, given)).not.toEqual([]);
     });
   },
 );
 
-describe('a kube-proxy that masquerades all is known by its rules, and by what is said', () => {
+describe('masquerade-all is detected by the rules or by the configuration', () => {
   const folder = readFolder(path.replace(/node-a$/, 'node-c'));
   const own = inputOf(folder)?.node ?? node;
   const names = ['iptables-save.txt', 'ip6tables-save.txt'];
@@ -198,7 +198,7 @@ describe('a kube-proxy that masquerades all is known by its rules, and by what i
     expect(found.length === 0).toBe(isSound);
   });
 
-  test('its agent tells what its rules show', () => {
+  test('its agent reports the settings that the rules show', () => {
     const dumps = given(null).map((entry, at): CollectedDump => ({
       program: { name: '', prints: 'iptables-save', family: at === 0 ? 'ip' : 'ip6', args: [] },
       bytes: Buffer.from('text' in entry ? (entry.text ?? '') : ''),
@@ -258,7 +258,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
   return asked.length;
 }
 
-describe('a sound node that an agent tells of', () => {
+describe('a correct node with an agent', () => {
   const isOpen = ({ severity }: { readonly severity: string }): boolean => severity !== 'info';
   const clouds = { ...node, externalIPs: ['203.0.113.10'] };
   const remote = slices.flatMap(({ endpoints }) =>
@@ -282,7 +282,7 @@ describe('a sound node that an agent tells of', () => {
     expect(settle.open().filter(isOpen)).toEqual([]);
   });
 
-  test('is not asked for more where it has more addresses', () => {
+  test('is not asked for more packets if it has more addresses', () => {
     const { rules } = begun();
     rules.begin(0);
     const few = told(rules, []);
@@ -292,7 +292,7 @@ describe('a sound node that an agent tells of', () => {
     expect(told(again, many)).toBe(few);
   });
 
-  test('nor is an ExternalIP local where there are dumps alone', () => {
+  test('an ExternalIP is not local if only dumps exist', () => {
     const { rules, settle } = begun(clouds);
     rules.begin(0);
     for (const entry of both) rules.take(entry, 0);

@@ -1,4 +1,4 @@
-// Which changes of pods begin a journey and when, and what ends its stages: through the whole loop.
+// Which changes of Pods begin a journey, and what ends its stages, through the whole auditor.
 
 import { auditorDefaults } from '../auditor-defaults.ts';
 import { describe, expect, test } from 'vitest';
@@ -70,7 +70,7 @@ const notReady = (at: number) => pod({ ready: false, turnedAt: t0 + at });
 const unready = endpoint({ ready: false, serving: false });
 const endpointsNotReady = endpoints({ subsets: [subset([address({ ready: false })])] });
 
-test('a pod that turns not ready is on its way until both outputs say so', () => {
+test('the journey of a Pod that becomes unready ends with both outputs', () => {
   const { put, texts, open, ended } = following();
   put(11.5, notReady(10));
   expect(open()).toHaveLength(1);
@@ -83,7 +83,7 @@ test('a pod that turns not ready is on its way until both outputs say so', () =>
   expect(objects).toEqual(['Pod shop/web-1', 'EndpointSlice shop/web-abcde', 'Endpoints shop/web']);
 });
 
-test('one writing ends the journeys of many pods, and names itself', () => {
+test('one write ends the journeys of many Pods, and their stages name it', () => {
   const { put, ended } = following();
   const others = ['web-2', 'web-3'].map((name, index) =>
     pod({ name, ips: [`10.0.0.${index + 2}`], turnedAt: t0 + 9 }),
@@ -108,19 +108,19 @@ test('one writing ends the journeys of many pods, and names itself', () => {
 });
 
 describe('when a journey begins', () => {
-  test('a deletion with a grace period: when it was asked for', () => {
+  test('a deletion with a grace period: at the deletion request', () => {
     const { put, open } = following();
     put(10.25, pod({ deleting: true, turnedAt: t0 + 10 }));
     expect(open()).toMatchObject([{ operation: 'remove', quality: 'coarse', begun: t0 + 10 }]);
   });
 
-  test('a deletion at once, whose time nobody tells: its arrival', () => {
+  test('a deletion without a grace period: at its arrival', () => {
     const { gone, open } = following();
     gone(10.25, pod());
     expect(open()).toMatchObject([{ operation: 'remove', quality: 'arrival', begun: t0 + 10.25 }]);
   });
 
-  test('labels that take a ready pod in, however long it has been ready: their arrival', () => {
+  test('new labels of a Pod that has been ready for long: at their arrival', () => {
     const { put, open } = following();
     const other = pod({ name: 'web-2', ips: ['10.0.0.2'], labels: {}, turnedAt: t0 - 9000 });
     put(5, other);
@@ -129,7 +129,7 @@ describe('when a journey begins', () => {
     expect(open()).toMatchObject([{ operation: 'add', quality: 'arrival', begun: t0 + 10 }]);
   });
 
-  test('a change that came in a list is told as such', () => {
+  test('a change that arrived in a list has the quality gap', () => {
     const { listed, open } = following();
     listed(70, notReady(10));
     expect(open()).toMatchObject([{ quality: 'gap', begun: t0 + 10 }]);
@@ -143,7 +143,7 @@ describe('when a journey begins', () => {
   });
 });
 
-describe('what is no journey', () => {
+describe('a change without a journey', () => {
   const cases: [string, AnyObject[], AnyObject][] = [
     ['a pod that no Service selects', settled, pod({ name: 'x', ips: ['10.0.0.7'], labels: {} })],
     ['a pod that is not ready', settled, pod({ name: 'web-2', ips: ['10.0.0.2'], ready: false })],
@@ -166,7 +166,7 @@ describe('what is no journey', () => {
   });
 });
 
-test('watches overtake each other: a slice may come before the pod that made it', () => {
+test('a slice that arrives before its Pod ends the journey at once', () => {
   const { put, ended } = following();
   put(10, slice({ endpoints: [unready] }), endpointsNotReady);
   put(10.2, notReady(10));
@@ -174,7 +174,7 @@ test('watches overtake each other: a slice may come before the pod that made it'
   expect(ended[0]?.stages.map(({ within }) => within)).toEqual([0, null, null]);
 });
 
-test('a change that is taken back before anybody followed it measures nothing', () => {
+test('a change that is reverted before any output followed is not measured', () => {
   const { put, texts, auditor } = following();
   put(11, notReady(11));
   put(14, pod({ turnedAt: t0 + 14 }));
@@ -183,7 +183,7 @@ test('a change that is taken back before anybody followed it measures nothing', 
   expect([readiness.endpoints.count, removal.endpoints.count]).toEqual([0, 0]);
 });
 
-test('a Service that is deleted, or no longer selects, ends what was on its way to it', () => {
+test('a Service that is deleted or loses its selector ends its journeys', () => {
   const { put, gone, texts } = following();
   put(11, notReady(11));
   gone(12, service());
@@ -195,7 +195,7 @@ test('a Service that is deleted, or no longer selects, ends what was on its way 
   expect(other.open()).toEqual([]);
 });
 
-test('what has a difference of another kind is not there yet', () => {
+test('a stage does not end while another difference is left', () => {
   const { put, open } = following();
   put(11, notReady(11));
   // The pod is listed as terminating, which it is not.

@@ -1,4 +1,4 @@
-// What the server says of an auditor: readiness, and one Service in full.
+// Queries of the server: readiness and one Service. Reports.
 
 import { describe, expect, test } from 'vitest';
 
@@ -19,7 +19,7 @@ import {
 } from '../entries.ts';
 
 describe('one Service', () => {
-  test('is told with its verdicts, what is pending and since when, and its inputs', () => {
+  test('has its verdicts, pending differences and inputs', () => {
     const { auditor } = auditorOf(30, { live: true });
     for (const entry of lively(['nodes'])) auditor.take(entry);
     auditor.take(clock(110));
@@ -46,7 +46,7 @@ describe('one Service', () => {
     ]);
   });
 
-  test('has findings when the window is over, and none of them are its neighbours’', () => {
+  test('has its own findings after the window', () => {
     const { auditor } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
     readAnother(auditor, 140, '80');
@@ -67,7 +67,7 @@ describe('one Service', () => {
     expect(web?.inputs.endpoints).toEqual({ state: 'stale', unseenSeconds: 9 });
   });
 
-  test('that does not exist is none', () => {
+  test('is null if the Service does not exist', () => {
     const { auditor } = auditorOf(30, { live: true });
     expect(createQueries(auditor, 'test').service('shop', 'web')).toBeNull();
     for (const entry of lively()) auditor.take(entry);
@@ -83,7 +83,7 @@ test('the state of the event loop is the one that the caller passes', () => {
 });
 
 describe('a report', () => {
-  test('of one namespace counts no other', () => {
+  test('of one namespace counts no other namespace', () => {
     const { auditor } = auditorOf(0);
     const other = { ...service, metadata: { ...service.metadata, namespace: 'pay' } };
     const events = [added('services', service, 100), added('services', other, 100)];
@@ -95,7 +95,7 @@ describe('a report', () => {
     expect(new Set(one.findings.map(({ namespace }) => namespace))).toEqual(new Set(['pay']));
   });
 
-  test('of a dump tells no times, and one that never began is a mistake of the caller', () => {
+  test('of a dump has no times, and a report before the audit throws', () => {
     const { auditor } = auditorOf(0);
     const options = { kind: 'audit', sources: ['dump'], namespace: null, problems: [] } as const;
     expect(() => createReport(auditor, options)).toThrow('The input ended before it began');

@@ -1,4 +1,4 @@
-// How a replay keeps time.
+// The pace of a replay.
 
 import { describe, expect, test } from 'vitest';
 
@@ -18,7 +18,7 @@ import {
 describe('a replay', () => {
   const entries = [header(100), added('services', service, 100), ...synced(100), end(101)];
 
-  test('stops at the moment it is told to', async () => {
+  test('stops at `until`', async () => {
     const { auditor } = auditorOf(30);
     await replay(auditor, stream([...entries.slice(0, -1), clock(140), end(150)]), {
       speed: Infinity,
@@ -28,7 +28,7 @@ describe('a replay', () => {
     expect(report(auditor).findings).toEqual([]);
   });
 
-  test('fires timers between entries in its own time, and stops when it is aborted', async () => {
+  test('ends windows between entries at its speed, and stops when it is aborted', async () => {
     const { auditor, opened } = auditorOf(30);
     const stop = new AbortController();
     // 1,000 times its speed: the window of 30 s is over after 30 ms, the next entry is an hour

@@ -28,7 +28,7 @@ function begun(): Auditor {
   return auditor;
 }
 
-test('the first list has sizes, but is no update', () => {
+test('objects of the first list have sizes but are not updates', () => {
   const { sizes, trigger } = begun().samples;
   expect([...sizes.endpoints.objects]).toEqual([[300, 1]]);
   expect([...sizes.endpointslices.objects]).toEqual([[400, 1]]);
@@ -36,7 +36,7 @@ test('the first list has sizes, but is no update', () => {
   expect(Object.values(trigger.counts.endpointslices).every((count) => count === 0)).toBe(true);
 });
 
-test('a change is an update, sent to every Node, with a trigger sample of some quality', () => {
+test('a change is an update to every Node with a trigger sample', () => {
   const auditor = begun();
   const changed = slice({ bytes: 500, generation: 2, resourceVersion: '9', at: 5 });
   give(auditor, 'modified', changed, 5);
@@ -48,7 +48,7 @@ test('a change is an update, sent to every Node, with a trigger sample of some q
   expect(counts.reduce((sum, count) => sum + count, 0)).toBe(1);
 });
 
-test('fill and duplicates are those of the moment somebody asks', () => {
+test('fill and duplicates change with refreshTotals', () => {
   const auditor = begun();
   const totals = auditor.refreshTotals();
   expect([totals.fill.endpoints, totals.fill.slices]).toEqual([1, 1]);
@@ -72,7 +72,7 @@ const converged = (seconds: number, at = t0): ConvergenceSample => ({
   at,
 });
 
-test('samples are counted, and the worst are kept with what they are about', () => {
+test('samples are counted, and the worst are kept with their Service', () => {
   const samples = createSamples();
   const note = (sample: ConvergenceSample): void => {
     addConvergence(samples, sample);

@@ -1,4 +1,4 @@
-// Sums that are kept while a cluster changes are those of a look at all of it.
+// Sums that are updated with each change equal the sums of all Services.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -122,8 +122,8 @@ function expectTrue(followed: Followed, stale: ReadonlySet<Resource>): void {
 
 const numRuns = Number(process.env.RUNS ?? 300);
 
-describe('sums that are kept', () => {
-  test('are those of a look at everything, whatever happened and whatever is not seen', () => {
+describe('sums that are updated', () => {
+  test('equal the sums of all Services after any changes, with any stale resource', () => {
     const stale = fc.constantFrom<Resource[]>([], ['pods'], ['endpoints'], ['endpointslices']);
     const all = fc.array(steps, { minLength: 1, maxLength: 20 });
     const property = fc.property(all, fc.nat(10), stale, (all: readonly Step[], head, unseen) => {
@@ -146,7 +146,7 @@ describe('sums that are kept', () => {
     fc.assert(property, { numRuns });
   });
 
-  test('follow what cannot be read, and what can be again', () => {
+  test('follow objects that become unreadable and readable', () => {
     const one = followed(storeOf([service(), pod(), node(), endpoints(), slice()]));
     one.serviceAuditor.begin(1);
     const lost = { resource: 'pods', namespace: 'shop', name: 'web-2', labels: null } as const;
@@ -160,7 +160,7 @@ describe('sums that are kept', () => {
     expect(summaryOfTotals(one.totals, one.serviceAuditor, new Set(), null).unknown).toEqual({});
   });
 
-  test('are right for many Services, of which few wait to be counted', () => {
+  test('are right for more Services than may wait to be recounted', () => {
     const one = followed(storeOf([]));
     one.serviceAuditor.begin(1);
     for (const index of times(600, (index) => index))
@@ -173,7 +173,7 @@ describe('sums that are kept', () => {
 });
 
 describe('one Service', () => {
-  test('has its numbers, and a new object of them when something happens to it', () => {
+  test('has its numbers, in a new object after a change', () => {
     const one = followed(storeOf([service(), pod(), node(), endpoints({ bytes: 300 })]));
     one.serviceAuditor.begin(1);
     give(one, slice({ bytes: 400 }), service({ name: 'api', selector: { app: 'none' } }));
@@ -198,7 +198,7 @@ describe('one Service', () => {
     expect(after?.audits).toBe((before?.audits ?? 0) + 1);
   });
 
-  test('is gone with everything of it', () => {
+  test('has no numbers after its deletion', () => {
     const one = followed(storeOf([]));
     one.serviceAuditor.begin(1);
     give(one, service());
@@ -219,7 +219,7 @@ describe('hints', () => {
     }),
   ];
 
-  test('are there, for all or for some, or absent for a reason', () => {
+  test('are counted by how many endpoints have them, or by why they are absent', () => {
     const one = followed(storeOf([node()]));
     one.serviceAuditor.begin(1);
     give(

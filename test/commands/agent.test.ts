@@ -117,7 +117,7 @@ describe.skipIf(reason !== null && !isRequired)('in a network namespace', () => 
   test.each([
     ['iptables-nft/node-a', iptables, { mode: 'iptables', backend: 'nft' }],
     ['nftables/node-a', nftables, { mode: 'nftables', backend: null }],
-  ])('%s: the kernel gives back what was recorded', async (name, loaded, want) => {
+  ])('%s: the kernel lists the recorded rules', async (name, loaded, want) => {
     const path = join(recordings, name);
     const report = await reportOf(path, loaded);
     expect(report).toMatchObject({ ...want, nodeIPs: ['172.18.0.2', 'fd00:18::2'], problems: [] });
@@ -126,7 +126,7 @@ describe.skipIf(reason !== null && !isRequired)('in a network namespace', () => 
     expect(report.frontends).toEqual(digests);
   });
 
-  test('without rules there is nothing to tell, and no problem', async () => {
+  test('a node without rules has an empty report and no problem', async () => {
     const report = await reportOf(recordings, []);
     expect(report).toMatchObject({ mode: null, backend: null, problems: [], frontends: {} });
   });

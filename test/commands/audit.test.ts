@@ -1,5 +1,5 @@
-// One look at a live cluster: at once where all is well, and after the window where something is
-// not. Dumps are tested by the command line.
+// An audit of a live cluster: at once without differences, else after the window. The tests of the
+// command line cover dumps.
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
@@ -14,7 +14,7 @@ afterEach(() => {
 });
 
 describe('audit of a live cluster', () => {
-  test('ends with 0 at once where all conform', async () => {
+  test('exits with 0 at once if there is no difference', async () => {
     const { cluster, server } = liveCluster();
     const { out } = printed();
     expect(await auditLive({ ...usual, settle: 3600 }, cluster)).toBe(0);
@@ -26,7 +26,7 @@ describe('audit of a live cluster', () => {
     expect(report.verdicts.endpointslices).toMatchObject({ conform: 1, unknown: 0 });
   });
 
-  test('ends with 1 when a difference has stood for the window', async () => {
+  test('exits with 1 if a difference persists for the window', async () => {
     const clock = virtualClock();
     const { cluster } = liveCluster(emptySlice, clock);
     const { out } = printed();
@@ -38,7 +38,7 @@ describe('audit of a live cluster', () => {
     expect((finding?.openedAt ?? 0) - (finding?.since ?? 0)).toBeGreaterThan(0.29);
   });
 
-  test('ends with 2 where a permission is missing, and says which', async () => {
+  test('exits with 2 if a permission is missing, and names it', async () => {
     const clock = virtualClock();
     const { cluster, server } = liveCluster(rawSlice, clock);
     for (const verb of ['list', 'watch']) server.faults.forbidden.add(`${verb} endpoints`);
@@ -50,7 +50,7 @@ describe('audit of a live cluster', () => {
     expect(err()).toMatch(/(?:list|watch) endpoints/i);
   });
 
-  test('ends with 2 where Services cannot be read', async () => {
+  test('exits with 2 if Services cannot be read', async () => {
     const clock = virtualClock();
     const { cluster, server } = liveCluster(rawSlice, clock);
     for (const verb of ['list', 'watch']) server.faults.forbidden.add(`${verb} services`);

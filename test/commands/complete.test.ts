@@ -53,7 +53,7 @@ describe('the program', () => {
     expect(runAs('endpoint-auditor', '__complete', '--', 'expl')).toBe('explain\n');
   });
 
-  test('knows when kubectl calls it, and answers it as it wants', () => {
+  test('answers in the format of kubectl if kubectl calls it', () => {
     expect(runAs('kubectl-audit_endpoints', '--help')).toContain('Usage: kubectl audit-endpoints');
     expect(runAs('kubectl_complete-audit_endpoints', 'audit', '-o', 'j')).toBe('json\njunit\n:0\n');
   });

@@ -198,7 +198,7 @@ describe('faults of the recording', () => {
     expect(JSON.stringify(got?.reasons)).toContain(words[one.want.output]);
   });
 
-  test('the command says the same of a moment', async () => {
+  test('the command explains the same moment', async () => {
     const one = cases.find(({ want }) => want.service === 'search');
     if (one === undefined) throw new Error('No such fault');
     const got = await recorded('service/shop/search', '--at', String(one.moment), '-o', 'json');
@@ -206,14 +206,14 @@ describe('faults of the recording', () => {
     expect(json(got)).toMatchObject({ at: one.moment, ...explanations.get(one) });
   });
 
-  test('the hand that edited the Endpoints is named', async () => {
+  test('the field manager that edited the Endpoints is named', async () => {
     const { out, code } = await recorded('service/ledger', '-n', 'payments');
     expect(code).toBe(1);
     expect(out).toContain('10.244.99.99');
     expect(flat(out)).toContain('Cause: Somebody else changed the object');
   });
 
-  test('while nobody writes, the answer looks at kube-controller-manager', async () => {
+  test('without a write, the answer points to kube-controller-manager', async () => {
     const at = ['--at', '2026-11-21T10:58:20Z'];
     const { out } = await run('service/search', '-n', 'shop', '--recording', recording, ...at);
     expect(flat(out)).toContain('look whether kube-controller-manager runs');
@@ -289,7 +289,7 @@ describe('a dump', () => {
     expect(got.history).toBeNull();
   });
 
-  test('the namespace of the pod is that of the Service where nothing is said', async () => {
+  test('the namespace of the Pod defaults to that of the Service', async () => {
     const got = json(await run('pod/web-1', 'service/web', '--input', two, '-o', 'json'));
     expect(got.subject).toEqual({ kind: 'pair', pod: 'shop/web-1', service: 'shop/web' });
   });
@@ -311,7 +311,7 @@ describe('a dump', () => {
     expect(got.err).toContain(want);
   });
 
-  test('what does not exist exits with 2', async () => {
+  test('a target that does not exist exits with 2', async () => {
     const got = await run('service/wep', '--input', one);
     expect(got.code).toBe(2);
     expect(got.out).toContain('there is shop/web');
@@ -350,14 +350,14 @@ describe('docs/upstream-blind-spots.md', () => {
   });
 });
 
-test('what cannot be judged exits with 2', async () => {
+test('a target with an unknown verdict exits with 2', async () => {
   const bare = save('bare.json', [serviceOf('shop')]);
   const got = await run('service/web', '--input', bare);
   expect(got.code).toBe(2);
   expect(got.out).toContain('UNKNOWN');
 });
 
-test('what a recorder could not see exits with 2', async () => {
+test('a resource that the recorder could not read exits with 2', async () => {
   const kinds = { services: serviceOf, endpoints: endpointsOf };
   const resources = Object.keys(kinds);
   const lines: unknown[] = [
@@ -389,7 +389,7 @@ describe('a node', () => {
     expect(text).toContain('more rules, which the page of the node shows');
   });
 
-  test('whose rules nobody told of is unknown, with what is expected', async () => {
+  test('without known rules is unknown, with the expected outcome', async () => {
     const at = ['--at', '2026-11-21T10:56:00Z'];
     const got = await recorded('node/node-a', 'service/checkout:http', '-n', 'shop', ...at);
     expect(got.code).toBe(2);
@@ -401,7 +401,7 @@ describe('a node', () => {
 describe('a live cluster', () => {
   const live = { ...usual, settle: 0.3, output: 'json' } as const;
 
-  test('is listed, and what is pending is waited for', async () => {
+  test('is watched while the target is pending', async () => {
     const { cluster } = liveCluster(emptySlice);
     const { out } = printed();
     expect(await explainSubject(['service/web'], live, () => cluster)).toBe(1);
@@ -409,7 +409,7 @@ describe('a live cluster', () => {
     vi.restoreAllMocks();
   });
 
-  test('what conforms is said at once', async () => {
+  test('a target without differences is explained at once', async () => {
     const { cluster } = liveCluster();
     const { out } = printed();
     const patient = { ...live, settle: 3600 };
@@ -419,7 +419,7 @@ describe('a live cluster', () => {
   });
 });
 
-test('a server that runs answers as the command does', async () => {
+test('a running server gives the same explanation as the command', async () => {
   const auditor = createAuditor({ ...auditorDefaults, ...usual });
   const source = { name: recording, bytes: createReadStream(recording) };
   for await (const entry of readRecording(source, () => undefined)) {
@@ -446,12 +446,12 @@ test('a server that runs answers as the command does', async () => {
 describe('the command line', () => {
   const one = save('line.json', [podOf('shop', 'wep'), serviceOf('shop'), endpointsOf('shop')]);
 
-  test('explains what it is asked', async () => {
+  test('explains its target', async () => {
     const line = ['pod/web-1', 'svc/web', '-n', 'shop', '--input', one, '-o', 'json'];
     expect(await runProcess(...line)).toEqual(await run(...line));
   });
 
-  test('explains a moment of a recording, with the usual window', async () => {
+  test('explains a moment of a recording with the default window', async () => {
     const at = ['--at', '2026-11-21T10:58:20Z'];
     const line = ['service/search', '-n', 'shop', '--recording', recording, ...at];
     const got = await runProcess(...line);

@@ -1,4 +1,4 @@
-// What `lag` prints of a recording and of a running server, and what it says when it cannot.
+// The output of `lag` for a recording and for a running server, and its errors.
 
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import type { RequestListener } from 'node:http';
@@ -114,7 +114,7 @@ test('of a recording', async () => {
   ]);
 });
 
-test('of a recording in which there is nothing to judge', async () => {
+test('of a recording without Services', async () => {
   writeFileSync(file, '{"kind":"object"}\n');
   const { err } = printed();
   expect(await lag({ ...judged, recording: file, output: 'json' })).toBe(2);
@@ -140,7 +140,7 @@ async function ofServer(
 }
 
 describe('of a server', () => {
-  test('prints what it answers', async () => {
+  test('prints its report', async () => {
     const asked: (string | undefined)[] = [];
     const got = await ofServer((request, response) => {
       asked.push(request.url);
@@ -182,7 +182,7 @@ describe('of a server', () => {
     expect(got.err).toContain(want);
   });
 
-  test('that is not there', async () => {
+  test('that does not answer', async () => {
     const { err } = printed();
     expect(await lag({ ...judged, server: 'http://127.0.0.1:1', output: 'table' })).toBe(2);
     expect(err()).toMatch(/^endpoint-auditor: http:\/\/127\.0\.0\.1:1\/api\/v1\/lag: /);

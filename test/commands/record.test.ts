@@ -1,4 +1,4 @@
-// A recording of a live cluster, and its replay: each file by itself, whatever was before it.
+// A recording of a live cluster and its replay, file by file.
 
 import { auditorDefaults } from '../auditor-defaults.ts';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -55,7 +55,7 @@ describe('a recording', () => {
     ['plain', 'a.ndjson', false],
     ['compressed', 'a.ndjson.gz', false],
     ['redacted', 'a.ndjson.gz', true],
-  ])('%s replays to what happened', async (_name, name, redact) => {
+  ])('%s replays to the recorded findings', async (_name, name, redact) => {
     const { cluster, server } = liveCluster(emptySlice);
     printed();
     const stop = new AbortController();
@@ -74,7 +74,7 @@ describe('a recording', () => {
     expect(await codesIn(path)).toEqual(['resolved slice-endpoint-missing']);
   });
 
-  test('of some namespaces has nothing of others, but the Nodes', async () => {
+  test('of some namespaces contains no other objects except Nodes', async () => {
     const { cluster, server } = liveCluster();
     server.objects.put('pods', {
       ...structuredClone(rawPod),
@@ -97,7 +97,7 @@ describe('rotation', () => {
   test.each([
     ['size', { maxSize: 10_000 }],
     ['age', { maxAge: 60 }],
-  ])('by %s leaves files that each replay alone, and overwrites nothing', async (name, more) => {
+  ])('by %s writes files that replay alone, and overwrites no file', async (name, more) => {
     const clock = virtualClock();
     const { cluster, server } = liveCluster(emptySlice, clock);
     printed();
@@ -129,7 +129,7 @@ describe('rotation', () => {
     }
   });
 
-  test('a file that cannot be written ends it with an error', async () => {
+  test('a file that cannot be written ends the command with an error', async () => {
     const { cluster } = liveCluster();
     printed();
     const path = join(folder, 'none', 'a.ndjson.gz');

@@ -27,7 +27,7 @@ test('a recording is read line by line', async () => {
   expect(await read('a.ndjson', header)).toEqual({ kinds: ['header', 'end'], said: [] });
 });
 
-test('YAML that is no recording of kwok is read as ours, which says what it is', async () => {
+test('YAML that kwok did not record is read as a recording, which reports the format', async () => {
   await expect(read('a.yaml', 'kind: Pod\n')).rejects.toThrow(/a\.yaml: .*audit reads those/);
 });
 

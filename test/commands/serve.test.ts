@@ -18,7 +18,7 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-test('tells of a finding and its end, and ends with 0 when it is stopped', async () => {
+test('prints findings that open and resolve, and exits with 0 when stopped', async () => {
   const { cluster, server } = liveCluster(emptySlice);
   const { out } = printed();
   const port = await freePort();
@@ -63,7 +63,7 @@ const notReady = {
   endpointslices: changed(rawSlice, '"ready":true,"serving":true', '"ready":false,"serving":false'),
 };
 
-test('sends the journey of a pod as a trace, where a backend is named', async () => {
+test('sends the journey of a Pod as a trace if a backend is configured', async () => {
   const spans: string[] = [];
   const backend = createBackend((request, response) => {
     const pieces: Buffer[] = [];

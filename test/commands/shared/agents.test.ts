@@ -1,4 +1,4 @@
-// The options that name agents, and what becomes of agents that answer.
+// The flags of node agents, and the scraper that they create.
 
 import { auditorDefaults } from '../../auditor-defaults.ts';
 import { mkdtempSync, writeFileSync } from 'node:fs';

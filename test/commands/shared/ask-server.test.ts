@@ -23,7 +23,7 @@ afterAll(() => {
 
 const address = (): string => `127.0.0.1:${String((server.address() as AddressInfo).port)}`;
 
-test('asks for the words as they are, below whatever path', async () => {
+test('sends the words unchanged, below any path', async () => {
   answer = { code: 200, text: '{"format":1,"kind":"explain","answer":"so"}' };
   for (const url of [`http://${address()}`, address(), `http://${address()}/audit/`]) {
     expect(await askServer(url, ['pod/a&b', 'service/web'], 'shop')).toMatchObject({
@@ -46,7 +46,7 @@ test.each([
   else expect(got).toMatchObject(want);
 });
 
-test('nobody there is said', async () => {
+test('a server that does not answer is reported', async () => {
   expect(await askServer('http://127.0.0.1:1', ['service/web'], null)).toContain(
     'http://127.0.0.1:1 gives no explanation: ',
   );

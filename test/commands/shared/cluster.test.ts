@@ -1,4 +1,4 @@
-// Which cluster is meant, and what is said where none is.
+// Which cluster is opened, and an audit of it.
 
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,14 +25,14 @@ afterEach(() => {
 
 const nowhere = join(tmpdir(), 'endpoint-auditor-no-such-kubeconfig');
 
-test('without any configuration there is none, and that is said', () => {
+test('without any configuration, no cluster is opened and an error says so', () => {
   vi.stubEnv('KUBECONFIG', nowhere);
   vi.stubEnv('KUBERNETES_SERVICE_HOST', undefined);
   expect(hasCluster(usual)).toBe(false);
   expect(() => openCluster(usual)).toThrow('No cluster is configured');
 });
 
-test('one that is named, or that runs this program, is never replaced by anything else', () => {
+test('a named cluster, or the one of the pod, is never replaced by another', () => {
   vi.stubEnv('KUBECONFIG', nowhere);
   vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
   expect(hasCluster(usual)).toBe(true);
@@ -43,7 +43,7 @@ test('one that is named, or that runs this program, is never replaced by anythin
   expect(() => openCluster(named)).toThrow(nowhere);
 });
 
-test('its address is that of the context', () => {
+test('the address is that of the context', () => {
   const path = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-')), 'config');
   const one = (name: string, server: string): object => ({ name, cluster: { server } });
   const context = (name: string): object => ({ name, context: { cluster: name, user: 'u' } });

@@ -1,4 +1,4 @@
-// What commands say, and the exit code that a report makes.
+// The output of commands, and the exit code of a report.
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
@@ -36,7 +36,7 @@ describe('the exit code', () => {
   });
 });
 
-test('problems are said as they come, and some are kept', () => {
+test('problems are printed as they arrive, and the first 100 are kept', () => {
   const { err } = printed();
   const { problems, onProblem } = problemLog();
   for (let line = 1; line <= 150; line++) onProblem(problemAt('a.json', line, 'Expected JSON'));
@@ -51,7 +51,7 @@ test('a finding is one line', () => {
   expect(out()).toMatch(/^10:56:46 OPEN +critical shop\/web .*\n$/);
 });
 
-test('a release that is not known is named', () => {
+test('an unknown release is named in a warning', () => {
   const { err } = printed();
   const { auditor } = auditorOf(0);
   auditor.take(header(1, 'v1.99.0'));
@@ -65,7 +65,7 @@ test.each<[string | undefined, boolean]>([
   ['wide', true],
   ['-1', true],
   ['120', false],
-])('in a pipe with COLUMNS %j, all that is wrong is said: %s', (columns, isWhole) => {
+])('in a pipe with COLUMNS %j, long lines are whole: %s', (columns, isWhole) => {
   vi.stubEnv('COLUMNS', columns);
   const { out } = printed();
   const actual = `10.1.2.3 of pod web-1: ${'a port, '.repeat(30)}and a last`;

@@ -1,4 +1,4 @@
-// What the command line says: every value that is taken, and every message for one that is not.
+// Parsers of flag values: every accepted value, and every error message.
 
 import { describe, expect, test } from 'vitest';
 
@@ -157,7 +157,7 @@ describeParser(
   'Expected namespaces separated by commas, not',
 );
 
-test('parseNames says which name is wrong', () => {
+test('parseNames names the wrong item', () => {
   expect(() => parseNames('shop,Pay,x_y')).toThrow('not "Pay".');
   expect(() => parseNames('shop,,pay')).toThrow('not an empty name.');
 });

@@ -25,7 +25,7 @@ const parsed = (...args: string[]): ClusterFlags & AuditFlags & ReportFlags =>
     .parse(args, { from: 'user' })
     .opts();
 
-test('what is not said has a usual value, and the scope is everything', () => {
+test('flags have defaults, and the default scope is the whole cluster', () => {
   const options = parsed();
   expect(options).toMatchObject({
     settle: 30,
@@ -36,7 +36,7 @@ test('what is not said has a usual value, and the scope is everything', () => {
   expect(scopeOf(options)).toEqual({ namespaces: null, excluded: [], shard: null });
 });
 
-test('a scope is what is said of namespaces and shards', () => {
+test('the flags of namespaces and shards make the scope', () => {
   const args = ['--namespaces', 'a,b', '--exclude-namespaces', 'c', '--shard', '1/3'];
   const options = parsed(...args, '--no-endpoints');
   expect(options.endpoints).toBe(false);
@@ -47,7 +47,7 @@ test('a scope is what is said of namespaces and shards', () => {
   });
 });
 
-test('an agent answers on loopback and rests half a minute, unless told otherwise', () => {
+test('an agent listens on loopback and scans every 30 s by default', () => {
   const parse = (...args: string[]): object =>
     withAgentCommandFlags(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
   const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
@@ -65,17 +65,17 @@ test('an agent answers on loopback and rests half a minute, unless told otherwis
 const silent = (): Command =>
   new Command().exitOverride().configureOutput({ writeErr: () => undefined });
 
-describe('which Services have series of their own', () => {
+describe('Services with their own series', () => {
   const metered = (...args: string[]) => {
     const command = withMetricsFlags(silent());
     return perServiceOf(command.parse(args, { from: 'user' }).opts<MetricsFlags>());
   };
 
-  test('those with findings, of which there are not too many', () => {
+  test('are those with findings by default, up to a limit', () => {
     expect(metered()).toEqual({ mode: 'findings', max: 1000 });
   });
 
-  test('or as it is said', () => {
+  test('are those that the flags name', () => {
     const args = ['--metrics.per-service=all', '--metrics.max-services=20000'];
     expect(metered(...args)).toEqual({ mode: 'all', max: 20_000 });
   });
@@ -83,7 +83,7 @@ describe('which Services have series of their own', () => {
   test.each([
     ['--metrics.per-service=some', /some.*findings, all, off/s],
     ['--metrics.max-services=0', /max-services.*whole number above 0/s],
-  ])('%s is refused', (argument, message) => {
+  ])('%s is rejected', (argument, message) => {
     expect(() => metered(argument)).toThrow(message);
   });
 });
@@ -95,7 +95,7 @@ test.each<[string[], string | null]>([
   [['--no-endpoints'], '--no-endpoints'],
   [['--agents', 'auditor/agents'], '--agents <namespace/name>'],
   [['--settle', '30s'], '--settle <duration>'],
-])('where a dump is read, %j is refused as %s', (args, flags) => {
+])('with a dump, %j is rejected as %s', (args, flags) => {
   const command = withAgentsFlags(withClusterFlags(withAuditFlags(withReportFlags(silent()))));
   command.parse(args, { from: 'user' });
   const refuse = (): void => {

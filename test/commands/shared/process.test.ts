@@ -15,7 +15,7 @@ import {
 
 const root = join(import.meta.dirname, '../../..');
 
-describe('the heap grows fast', () => {
+describe('the heap grows faster', () => {
   beforeEach(() => {
     vi.useFakeTimers();
   });

@@ -1,4 +1,4 @@
-// Files with the rules of nodes, and what becomes of those that are none.
+// Files with the rules of nodes, and files that cannot be used.
 
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -19,7 +19,7 @@ const file = (name: string, bytes: string | Uint8Array): string => {
   return join(folder, name);
 };
 
-test('files are read, packed or not, with the configuration of their node or of all', async () => {
+test('plain and gzipped files are read with the configuration of their node or of all', async () => {
   const plain = file('a.txt', '*nat');
   const packed = file('b.txt.gz', gzipSync('*filter'));
   const own = file('own.yaml', 'mode: nftables');
@@ -55,7 +55,7 @@ test('files are read, packed or not, with the configuration of their node or of 
   ]);
 });
 
-test('a configuration that is no YAML names its file', async () => {
+test('an error about a configuration that is not YAML names its file', async () => {
   const path = file('bad.yaml', 'mode: [');
   await expect(givenRules({ proxyConfig: [{ node: null, path }] })).rejects.toThrow(path);
 });
@@ -103,7 +103,7 @@ async function auditWith(rules: readonly NodeFile[]) {
 
 const random = Uint8Array.from({ length: 4096 }, (_, at) => (at * 7919) % 251);
 
-describe('rules that cannot be judged by make their node unknown, and no other', () => {
+describe('unusable rules make only their own node unknown', () => {
   test.each<[string, string, RegExp | null]>([
     ['an empty file', file('empty', ''), /empty: Node node-a: The file is empty/],
     ['blank lines', file('blank', '\n \n'), /blank: Node node-a: The file is empty/],
@@ -150,7 +150,7 @@ describe('rules that cannot be judged by make their node unknown, and no other',
     ]);
   });
 
-  test('a node that the dump does not have is named', async () => {
+  test('a node that is not in the dump is named', async () => {
     const { code, report, err } = await auditWith([
       { node: 'nobody', path: wrong },
       { node: 'node-b', path: wrong },
@@ -161,7 +161,7 @@ describe('rules that cannot be judged by make their node unknown, and no other',
     expect(report.findings).toHaveLength(1);
   });
 
-  test('the same file twice is one; beside one that cannot be read nothing is known', async () => {
+  test('a repeated file counts once, and a node with an unreadable file is unknown', async () => {
     const one = { node: 'node-a', path: wrong };
     expect((await auditWith([one, one])).code).toBe(1);
     vi.restoreAllMocks();
@@ -170,12 +170,12 @@ describe('rules that cannot be judged by make their node unknown, and no other',
     expect(report.findings).toEqual([]);
   });
 
-  test('an empty file beside another is that of a backend which is not in use', async () => {
+  test('an empty file beside another one is ignored', async () => {
     const rules = [wrong, file('none', '')].map((path) => ({ node: 'node-a', path }));
     expect((await auditWith(rules)).code).toBe(1);
   });
 
-  test('a configuration that cannot be read ends it, in one line', async () => {
+  test('an unreadable configuration ends the command with one line', async () => {
     const rules = [{ node: 'node-a', path: wrong }];
     for (const path of [folder, wrong, join(folder, 'absent')]) {
       const failed = givenRules({ rules, proxyConfig: [{ node: null, path }] });

@@ -25,13 +25,13 @@ function saying(): string[] {
   return said;
 }
 
-test('nothing is asked for: nothing is said', async () => {
+test('without settings, there is no tracing and no message', async () => {
   const said = saying();
   expect(await tracingOf({})).toBeNull();
   expect(said).toEqual([]);
 });
 
-test('what is wrong is said, and the rest works', async () => {
+test('a wrong setting is printed, and there is no tracing', async () => {
   const said = saying();
   expect(await tracingOf({ OTEL_TRACES_EXPORTER: 'jaeger' })).toBeNull();
   expect(said).toEqual([
@@ -40,7 +40,7 @@ test('what is wrong is said, and the rest works', async () => {
   ]);
 });
 
-test('an endpoint is there: traces are taken', async () => {
+test('with an endpoint, traces are accepted', async () => {
   const tracing = await tracingOf({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' });
   expect(tracing?.counts.exported).toBe(0);
   await tracing?.close();
@@ -72,7 +72,7 @@ describe('journeys of a replay', () => {
     open = await replayed(() => true);
   });
 
-  test('are traced, and are exemplars of what was measured', () => {
+  test('are traced, and their traces are exemplars', () => {
     const { auditor, counts, sent } = open;
     const ended = Object.values(auditor.journeys.ended).reduce((sum, one) => sum + one);
     expect(ended).toBeGreaterThan(10);
@@ -86,7 +86,7 @@ describe('journeys of a replay', () => {
     for (const exemplar of exemplars) expect(ids).toContain(exemplar?.traceId);
   });
 
-  test('a backend that takes nothing changes nothing but spans', async () => {
+  test('a backend that rejects traces changes no measurement', async () => {
     const shut = await replayed(() => false);
     expect(shut.sent).toEqual([]);
     expect(shut.counts.dropped.queue + shut.counts.dropped.shutdown).toBeGreaterThan(0);
@@ -108,7 +108,7 @@ describe('journeys of a replay', () => {
   });
 });
 
-describe('the SDK is loaded where traces are sent, and nowhere else', () => {
+describe('the SDK is loaded only if traces are sent', () => {
   const directory = mkdtempSync(join(tmpdir(), 'tracing-'));
   const recording = join(directory, 'empty.ndjson');
   const header = { kind: 'header', format: 1, at: 1, kubernetes: 'v1.36.3', resources: ['pods'] };
@@ -152,7 +152,7 @@ describe('the SDK is loaded where traces are sent, and nowhere else', () => {
     expect(ofSdk(urls)).toEqual([]);
   });
 
-  test('with one', () => {
+  test('with an endpoint', () => {
     const urls = loadedWith({ OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:1' });
     expect(ofSdk(urls).length).toBeGreaterThan(10);
     expect(urls.some((url) => url.includes('@opentelemetry/sdk-node/'))).toBe(true);
