@@ -55,10 +55,9 @@ export interface Table {
 export interface Chains {
   /** Those that hooks call. */
   bases(): readonly Chain[];
-  get(name: string): Chain | undefined;
-  /** What it does, where it is an endpoint's and alike to others; null: it must be read. */
-  endpoint(name: string): DnatTarget | null;
-  values(): Iterable<Chain>;
+  readonly get: (name: string) => Chain | undefined;
+  /** All, or those whose names match. */
+  values(named?: RegExp): Iterable<Chain>;
 }
 
 export interface Base {
@@ -73,9 +72,11 @@ export interface Base {
 export interface Chain {
   readonly name: string;
   readonly base: Base | null;
-  /** Which chain of the dump it is, for `read`. */
-  readonly place: number;
+  /** Parses the rules; `rulesOf` caches them. */
   readonly read: (chain: Chain) => readonly Rule[];
+  /** Where the chain sends packets, if the reader knows that without parsing its rules. */
+  readonly target: DnatTarget | null;
+  /** null until they are read. */
   rules: readonly Rule[] | null;
   /** What the walker keeps about a long chain. */
   index: unknown;
@@ -85,26 +86,23 @@ export interface Rule {
   readonly statements: readonly Statement[];
   /** The rule as the dump has it. */
   readonly text: string;
-  /** Line of the dump, or the rule's handle in nft. */
-  readonly line: number;
 }
 
-/** What a chain of an endpoint does. */
+/** Where a chain translates all packets to, of a protocol and not from one source. */
 export interface DnatTarget {
-  /** Where it sends what `matches` hold for. */
   readonly address: Address;
   readonly port: number;
-  readonly matches: readonly Match[];
-  /** But for what comes from that address, which may go another way. */
-  readonly sparesItself: boolean;
+  /** null: all protocols. */
+  readonly protocol: number | null;
+  /** The source that other rules match; null: none. */
+  readonly except: Address | null;
 }
 
 /** The chains of a table that has them as objects. */
 export const chainsOf = (byName: ReadonlyMap<string, Chain>): Chains => ({
   bases: () => [...byName.values()].filter(({ base }) => base !== null),
   get: (name) => byName.get(name),
-  endpoint: () => null,
-  values: () => byName.values(),
+  values: (named = /^/) => [...byName.values()].filter(({ name }) => named.test(name)),
 });
 
 /** A chain's rules. They are read when they are first asked for. */
@@ -287,7 +285,8 @@ const lackName = ({ family, table: name }: Lack): string => nameOf({ family, nam
 function hiddenIn(table: Table, shown: Table): Table {
   const places = new Set(shown.chains.bases().map(placeOf));
   const hidden = table.chains.bases().filter((chain) => !places.has(placeOf(chain)));
-  return { ...table, chains: { ...table.chains, bases: () => hidden, values: () => hidden } };
+  const chains = chainsOf(new Map(hidden.map((chain) => [chain.name, chain])));
+  return { ...table, chains: { ...chains, get: table.chains.get } };
 }
 
 const placeOf = ({ name, base }: Chain): string => `${name} ${base?.hook} ${base?.priority}`;
@@ -301,10 +300,8 @@ function targetsLacking(tables: readonly Table[]): Lack[] {
   return listed.flatMap(({ family, name: table, chains }): Lack[] => {
     if (table !== 'nat' || family === 'inet') return [];
     if (listed.some((one) => one.family === family && one.name === 'kube-proxy')) return [];
-    for (const chain of chains.values()) {
-      if (chain.name.startsWith('KUBE-SEP-') && rulesOf(chain).some(isUntold)) {
-        return [{ kind: 'targets', family, table }];
-      }
+    for (const chain of chains.values(/^KUBE-SEP-/)) {
+      if (rulesOf(chain).some(isUntold)) return [{ kind: 'targets', family, table }];
     }
     return [];
   });

@@ -116,9 +116,10 @@ test('the rules of a chain are read once, when they are asked for', () => {
   let reads = 0;
   const read = (): readonly Rule[] => {
     reads++;
-    return [{ statements: [], text: '', line: 1 }];
+    return [{ statements: [], text: '' }];
   };
-  const chain: Chain = { name: 'x', base: null, place: 0, read, rules: null, index: null };
+  const unread = { rules: null, index: null };
+  const chain: Chain = { name: 'x', base: null, target: null, read, ...unread };
   expect(reads).toBe(0);
   for (let time = 0; time < 5; time++) expect(rulesOf(chain).length).toBe(1);
   expect(reads).toBe(1);

@@ -8,6 +8,26 @@ import { parseNetwork } from '../address.ts';
 import type { Match, Range, Statement } from '../ruleset.ts';
 import type { Option } from './iptables-option.ts';
 
+/** Numbers of IANA; iptables prints the names of /etc/protocols, or the number. */
+export const protocolNumbers: Readonly<Record<string, number>> = {
+  icmp: 1,
+  igmp: 2,
+  ipencap: 4,
+  tcp: 6,
+  udp: 17,
+  dccp: 33,
+  ipv6: 41,
+  gre: 47,
+  esp: 50,
+  ah: 51,
+  icmpv6: 58,
+  'ipv6-icmp': 58,
+  ospf: 89,
+  vrrp: 112,
+  sctp: 132,
+  udplite: 136,
+};
+
 type Reader = (options: readonly Option[], text: string) => Statement[];
 
 /** Reads option by option; what `read` does not know is unknown, with module and option. */

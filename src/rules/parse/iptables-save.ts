@@ -1,18 +1,26 @@
-// Reads what iptables-save and ip6tables-save print, of the nft and the legacy backend alike, with
-// or without counters. Format: iptables 1.8, iptables/iptables-save.c and xshared.c.
+// Reads the output of iptables-save and ip6tables-save of both backends, with or without counters.
+// Format: iptables 1.8, iptables/iptables-save.c and xshared.c.
 //
-// A dump of a large node has half a million rules, and nobody asks for most of them. So reading has
-// two steps. This file goes once over the text and learns which lines are which chain's; here a
-// line that is none, a quote without end or a table without COMMIT is an error, with its line. The
-// options of a rule are read when its chain is first walked (iptables-rule.ts), where whatever is
-// not understood becomes `unknown` and stays in its rule.
+// A dump of a large node has half a million rules, and few of them are walked. So this file only
+// finds the lines of each chain. The rules of a chain are parsed (iptables-rule.ts) when a walk
+// first reads it. A line in another form, an open quote or a table without COMMIT is an error.
 
-import type { Base, Family, Hook, Lack, Rule, RuleSet, Table } from '../ruleset.ts';
+import type {
+  Base,
+  Chain,
+  Chains,
+  Family,
+  Hook,
+  Lack,
+  Rule,
+  RuleSet,
+  Statement,
+  Table,
+} from '../ruleset.ts';
 import { DumpError } from '../ruleset.ts';
+import { targetAt } from './endpoint-chain.ts';
 import type { PartCache } from './iptables-rule.ts';
-import { newMemory, parseRule } from './iptables-rule.ts';
-import type { OpenChains, Spans } from './lazy-chains.ts';
-import { openChains } from './lazy-chains.ts';
+import { parseRule } from './iptables-rule.ts';
 
 /** Priorities of linux/netfilter_ipv4.h; nat has another one behind the routing decision. */
 const priorities: Readonly<Record<string, number>> = {
@@ -32,56 +40,46 @@ const hooks: Readonly<Record<string, Hook>> = {
 };
 
 interface OpenTable extends Table {
-  readonly chains: OpenChains;
+  readonly bases: Map<string, Base>;
+  /** By name of a chain: where its first rule is in the text; -1 if it has none. */
+  readonly starts: Map<string, number>;
+  /** The same for chains whose rules are not all in succession: where the other runs begin. */
+  readonly laterStarts: Map<string, number[]>;
 }
-
-/** What no rule begins with. */
-const noRule = '\n';
 
 interface Reading {
   readonly text: string;
   readonly family: Family;
   readonly tables: Table[];
   table: OpenTable | null;
-  /** Where the next quote is; the length of the text when there is none. */
+  /** How the rule in the line before begins: `-A NAME`; empty if that line has no rule. */
+  prefix: string;
+  /** The next quote; the length of the text if there is none. */
   quote: number;
-  /** How another rule of the last one's chain begins: `-A NAME `. */
-  same: string;
   line: number;
-  /** Where the line ends, or the last of those that were read at once. */
-  end: number;
-  /** What comments say that there is and the dump does not show. */
+  /** Tables that the dump mentions in comments but does not show. */
   readonly lacks: Lack[];
-  /** Comments say that it is of the nft backend. */
+  /** A comment names the nft backend. */
   isNft: boolean;
 }
 
 /**
- * One dump as a rule set. An empty dump has no tables: whether the node has none must be asked of
- * the other backend.
+ * Parses one dump. An empty dump has no tables, although the other backend may have some.
  *
- * @throws DumpError where the text is no such dump, or is cut off.
+ * @throws DumpError if the text is not such a dump or is truncated.
  */
 export function parseIptablesSave(dump: string | Uint8Array, family: Family): RuleSet {
   const text = typeof dump === 'string' ? dump : textOf(dump);
-  const quote = text.indexOf('"');
   const reading: Reading = {
-    text,
-    family,
-    tables: [],
-    table: null,
-    quote: quote < 0 ? text.length : quote,
-    same: noRule,
-    line: 0,
-    end: 0,
-    lacks: [],
-    isNft: false,
+    ...{ text, family, tables: [], table: null, prefix: '' },
+    ...{ quote: -1, line: 0, lacks: [], isNft: false },
   };
-  for (let at = 0; at < text.length; at = reading.end + 1) {
+  for (let at = 0; at < text.length;) {
     const newline = text.indexOf('\n', at);
-    reading.end = newline < 0 ? text.length : newline;
+    const end = newline < 0 ? text.length : newline;
     reading.line++;
-    readLine(reading, at, reading.end);
+    readLine(reading, at, end);
+    at = end + 1;
   }
   if (reading.table !== null) {
     throw new DumpError('the dump ends before COMMIT', reading.line, `*${reading.table.name}`);
@@ -90,7 +88,7 @@ export function parseIptablesSave(dump: string | Uint8Array, family: Family): Ru
   return { tables, lacks, legacy: isNft || tables.length === 0 ? [] : [family] };
 }
 
-/** Node keeps a longer string outside of V8's heap, where each of its characters is far away. */
+/** Node stores longer strings outside of V8's heap, where reading single characters is slow. */
 const pieceBytes = 500_000;
 
 function textOf(dump: Uint8Array): string {
@@ -107,37 +105,21 @@ function textOf(dump: Uint8Array): string {
 
 function readLine(reading: Reading, at: number, end: number): void {
   const { text } = reading;
-  const first = text.charCodeAt(at);
-  // - or [
-  if (first === 45 || first === 91) {
-    readRule(reading, at, end, first === 45 ? at : text.indexOf('] ', at) + 2);
+  const first = text.charAt(at);
+  if (first === '-' || first === '[') {
+    readRule(reading, at, end, first === '-' ? at : text.indexOf('] ', at) + 2);
     return;
   }
-  reading.same = noRule;
-  switch (first) {
-    case 58: {
-      // :
-      readChain(reading, at, end);
-      return;
-    }
-    case 42: {
-      // *
-      openTable(reading, at, end);
-      return;
-    }
-    case 35: {
-      // A quote in a header line opens nothing. // #
-      if (reading.quote < end) quoteFrom(reading, end);
-      readComment(reading, text.slice(at, end));
-      return;
-    }
-    default: {
-      const line = text.slice(at, end).trim();
-      if (line === '') return;
-      if (line !== 'COMMIT') throw new DumpError('not a line of iptables-save', reading.line, line);
-      if (reading.table === null) throw new DumpError('COMMIT without a table', reading.line, line);
-      reading.table = null;
-    }
+  reading.prefix = '';
+  if (first === ':') readChain(reading, at, end);
+  else if (first === '*') openTable(reading, text.slice(at + 1, end).trim());
+  else if (first === '#') readComment(reading, text.slice(at, end));
+  else {
+    const line = text.slice(at, end).trim();
+    if (line === '') return;
+    if (line !== 'COMMIT') throw new DumpError('not a line of iptables-save', reading.line, line);
+    if (reading.table === null) throw new DumpError('COMMIT without a table', reading.line, line);
+    reading.table = null;
   }
 }
 
@@ -162,18 +144,18 @@ function readComment(reading: Reading, comment: string): void {
   }
 }
 
-function openTable(reading: Reading, at: number, end: number): void {
-  const { text, family, line } = reading;
-  const name = text.slice(at + 1, end).trim();
+function openTable(reading: Reading, name: string): void {
+  const { family, line } = reading;
   if (reading.table !== null) {
     throw new DumpError(`table ${reading.table.name} has no COMMIT`, line, `*${name}`);
   }
   if (!(name in priorities)) throw new DumpError('not a table of iptables', line, `*${name}`);
-  const whole = { text, family, memory: newMemory() };
-  const chains = openChains(text, (chain, spans) => readRules(whole, chain, spans));
+  const bases = new Map<string, Base>();
+  const [starts, laterStarts] = [new Map<string, number>(), new Map<string, number[]>()];
+  const chains = openChains(reading, { bases, starts, laterStarts });
   const table = { family, name, source: 'iptables', chains, sets: new Map() } as const;
-  reading.table = table;
-  reading.tables.push(table);
+  reading.table = { ...table, bases, starts, laterStarts };
+  reading.tables.push(reading.table);
 }
 
 /** `:NAME POLICY [PACKETS:BYTES]`; the policy of a user's chain is `-`. */
@@ -184,8 +166,9 @@ function readChain(reading: Reading, at: number, end: number): void {
     const problem = table === null ? 'a chain outside of a table' : 'a chain without a policy';
     throw new DumpError(problem, line, text.slice(at, end));
   }
-  const isBase = text.charCodeAt(space + 1) !== 45;
-  table.chains.declare(at + 1, space, isBase ? baseOf(reading, table, at, end) : null);
+  const name = text.slice(at + 1, space);
+  if (text.charAt(space + 1) !== '-') table.bases.set(name, baseOf(reading, table, at, end));
+  table.starts.set(name, -1);
 }
 
 function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: number): Base {
@@ -201,50 +184,52 @@ function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: numb
     priority: isSource ? 100 : (priorities[table.name] ?? 0),
     type: table.name === 'nat' ? 'nat' : 'filter',
     policy: policy === 'DROP' ? 'drop' : 'accept',
-    created: table.chains.size(),
+    created: table.starts.size,
   };
 }
 
-/** `-A NAME OPTIONS`, with counters before it when they were asked for. */
+/** `-A NAME OPTIONS`, with counters before it if iptables-save ran with `-c`. */
 function readRule(reading: Reading, at: number, end: number, from: number): void {
-  const { text, table, line } = reading;
   if (reading.quote < end) checkQuotes(reading, at, end);
-  if (table !== null && text.startsWith(reading.same, from)) {
-    table.chains.addNext(end);
-    return;
-  }
+  const { text, table, line, prefix } = reading;
+  if (prefix !== '' && begins(text, prefix, from, end)) return;
   if (table === null || !text.startsWith('-A ', from)) {
     const problem = table === null ? 'a rule outside of a table' : 'not a line of iptables-save';
     throw new DumpError(problem, line, text.slice(at, end));
   }
   const space = text.indexOf(' ', from + 3);
   const nameEnd = space < 0 || space > end ? end : space;
-  const taken = table.chains.addRule({ at, end, nameAt: from + 3, nameEnd, number: line });
-  if (taken === null) {
+  const name = text.slice(from + 3, nameEnd);
+  const { starts, laterStarts } = table;
+  const start = starts.get(name);
+  if (start === undefined) {
     throw new DumpError('a rule of a chain that is not declared', line, text.slice(at, end));
   }
-  if (taken.lines > 1) {
-    reading.end = taken.end;
-    reading.line += taken.lines - 1;
-    if (reading.quote < taken.end) quoteFrom(reading, taken.end);
-  }
-  reading.same = nameEnd < end ? text.slice(from, nameEnd + 1) : noRule;
+  if (start < 0) starts.set(name, at);
+  else laterStarts.set(name, [...(laterStarts.get(name) ?? []), at]);
+  reading.prefix = text.slice(from, nameEnd);
 }
 
-/** Quotes come in pairs; within a pair a backslash takes the next character as it is. */
+/** Whether a line begins with the words of `prefix`. */
+function begins(text: string, prefix: string, from: number, end: number): boolean {
+  const after = from + prefix.length;
+  return text.startsWith(prefix, from) && (after >= end || text.charCodeAt(after) === 32);
+}
+
+/** Quotes come in pairs. Within a pair a backslash escapes the next character. */
 function checkQuotes(reading: Reading, at: number, end: number): void {
   const { text } = reading;
+  const quoteFrom = (from: number): number => {
+    const next = text.indexOf('"', from);
+    return next < 0 ? text.length : next;
+  };
+  if (reading.quote < at) reading.quote = quoteFrom(at);
   let open = false;
   while (reading.quote < end) {
     if (!open || !isEscaped(text, reading.quote)) open = !open;
-    quoteFrom(reading, reading.quote + 1);
+    reading.quote = quoteFrom(reading.quote + 1);
   }
   if (open) throw new DumpError('a quote without end', reading.line, text.slice(at, end));
-}
-
-function quoteFrom(reading: Reading, at: number): void {
-  const next = reading.text.indexOf('"', at);
-  reading.quote = next < 0 ? reading.text.length : next;
 }
 
 function isEscaped(text: string, at: number): boolean {
@@ -253,25 +238,77 @@ function isEscaped(text: string, at: number): boolean {
   return backslashes % 2 === 1;
 }
 
-interface Whole {
-  readonly text: string;
-  readonly family: Family;
-  readonly memory: PartCache;
+/** A chain of this many rules stays cached when it was read. */
+const minCachedRules = 256;
+
+/** Of the other chains this many stay cached: packets to one frontend read the same chains. */
+const maxRecentChains = 128;
+
+/** The end of the names that kube-proxy makes is random. */
+const slotOf = (name: string): number =>
+  (name.charCodeAt(name.length - 1) * 31 + name.charCodeAt(name.length - 2)) % maxRecentChains;
+
+/** The chains of a table. They are created when a walk looks for them. */
+function openChains(
+  { text, family }: Reading,
+  { bases, starts, laterStarts }: Pick<OpenTable, 'bases' | 'starts' | 'laterStarts'>,
+): Chains {
+  const cache = new Map<string, readonly Statement[]>();
+  const cached = new Map<string, Chain>();
+  const recent: (Chain | undefined)[] = Array.from({ length: maxRecentChains });
+  const startsOf = (name: string): number[] => [
+    starts.get(name) ?? -1,
+    ...(laterStarts.get(name) ?? []),
+  ];
+  const read = (chain: Chain): readonly Rule[] => {
+    const { name } = chain;
+    const rules = startsOf(name).flatMap((start) => rulesAt(text, start, name, family, cache));
+    if (rules.length >= minCachedRules) cached.set(name, chain);
+    return rules;
+  };
+  const get = (name: string): Chain | undefined => {
+    const slot = slotOf(name);
+    const last = recent[slot];
+    if (last?.name === name) return last;
+    const start = starts.get(name);
+    if (start === undefined) return undefined;
+    const target = laterStarts.has(name) ? null : targetAt(text, start, name);
+    const base = bases.get(name) ?? null;
+    const chain = cached.get(name) ?? { name, base, target, read, rules: null, index: null };
+    if (chain.base !== null) cached.set(name, chain);
+    recent[slot] = chain;
+    return chain;
+  };
+  function* listed(names: Iterable<string>, named = /^/): Generator<Chain> {
+    for (const name of names) {
+      const chain = named.test(name) ? get(name) : undefined;
+      if (chain !== undefined) yield chain;
+    }
+  }
+  return {
+    bases: () => [...listed(bases.keys())],
+    get,
+    values: (named) => listed(starts.keys(), named),
+  };
 }
 
-function readRules({ text, family, memory }: Whole, name: string, spans: Spans): readonly Rule[] {
-  const rules: Rule[] = [];
-  for (let span = 0; span < spans.length; span += 3) {
-    const stop = spans[span + 1] ?? 0;
-    let line = spans[span + 2] ?? 0;
-    for (let at = spans[span] ?? 0; at < stop; line++) {
-      const newline = text.indexOf('\n', at);
-      const end = newline < 0 || newline > stop ? stop : newline;
-      const from = text.charCodeAt(at) === 91 ? text.indexOf('] ', at) + 2 : at;
-      const place = { at, options: from + 3 + name.length, end, line, family };
-      rules.push(parseRule(text, place, memory));
-      at = end + 1;
-    }
+/** The rules of a chain in successive lines from `start` on. */
+function rulesAt(
+  text: string,
+  start: number,
+  name: string,
+  family: Family,
+  cache: PartCache,
+): readonly Rule[] {
+  const [prefix, rules] = [`-A ${name}`, [] as Rule[]];
+  for (let at = start; at >= 0 && at < text.length;) {
+    const newline = text.indexOf('\n', at);
+    const end = newline < 0 ? text.length : newline;
+    const from = text.charAt(at) === '[' ? text.indexOf('] ', at) + 2 : at;
+    if (!begins(text, prefix, from, end)) break;
+    const statements = parseRule(text.slice(from + prefix.length, end), family, cache);
+    rules.push({ statements, text: text.slice(at, end) });
+    at = end + 1;
   }
   return rules;
 }

@@ -11,7 +11,7 @@ import type {
   Match,
   Range,
 } from '../ruleset.ts';
-import { protocolNumbers } from './iptables-rule.ts';
+import { protocolNumbers } from './iptables-match.ts';
 
 /** An object with one key says what it is: `{"prefix": {…}}`. */
 export function tagOf(value: unknown): readonly [string, unknown] {

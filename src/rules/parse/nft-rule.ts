@@ -28,7 +28,6 @@ import {
 
 export interface RawRule {
   readonly chain: string;
-  readonly handle?: number;
   readonly comment?: string;
   readonly expr: readonly unknown[];
 }
@@ -43,7 +42,7 @@ export function readRule(raw: RawRule, table: NftTable): Rule {
   const statements = raw.expr.flatMap((expression) => statementsOf(expression, table));
   const shown = table.family === 'inet' ? statements : statements.filter((one) => !isFamily(one));
   const text = JSON.stringify(raw.comment === undefined ? raw.expr : [raw.comment, ...raw.expr]);
-  return { statements: shown, text, line: raw.handle ?? 0 };
+  return { statements: shown, text };
 }
 
 /** In a table of one family its packets need not be asked for theirs. */

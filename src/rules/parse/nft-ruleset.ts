@@ -166,7 +166,7 @@ function readChain(table: OpenTable, raw: RawChain): void {
   table.byName.set(raw.name, {
     name: raw.name,
     base: table.dormant ? null : baseOf(raw, table.byName.size),
-    place: 0,
+    target: null,
     read: () => rules.map((rule) => readRule({ ...rule, expr: [...guards, ...rule.expr] }, table)),
     rules: null,
     index: null,

@@ -94,8 +94,7 @@ function winner(votes: Votes): string | null {
 
 /** By rule that marks what goes to cluster IPs: the senders that it spares. */
 function* marked(table: Table): Generator<string> {
-  for (const chain of table.chains.values()) {
-    if (!/^KUBE-(?:SV[CL]-|SERVICES$)|^service-|^services$/.test(chain.name)) continue;
+  for (const chain of table.chains.values(/^KUBE-(?:SV[CL]-|SERVICES$)|^service-|^services$/)) {
     for (const rule of rulesOf(chain)) {
       if (!rule.statements.some(marks)) continue;
       const key = senderIn(rule, true);
@@ -127,8 +126,7 @@ const asksAddress = (one: Statement): boolean =>
 
 /** By rule that spares pods of the node a Local policy: the pods. */
 function* shortCut(table: Table): Generator<string> {
-  for (const chain of table.chains.values()) {
-    if (!/^KUBE-(?:EXT|XLB)-|^external-/.test(chain.name)) continue;
+  for (const chain of table.chains.values(/^KUBE-(?:EXT|XLB)-|^external-/)) {
     for (const rule of rulesOf(chain)) {
       const isTaken = rule.statements.some(
         (one) =>

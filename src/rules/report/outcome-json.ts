@@ -7,7 +7,7 @@
 
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
-import type { Hook, Rule, RuleSource, Statement, Table } from '../ruleset.ts';
+import type { Hook, RuleSource, Statement, Table } from '../ruleset.ts';
 import { DumpError, rulesOf } from '../ruleset.ts';
 import type { BaseChain } from '../walk/hooks.ts';
 import type { TraceStep } from '../walk/match.ts';
@@ -182,7 +182,11 @@ function stepOf(raw: unknown): TraceStep {
     const chain = table?.chains.get(told.chain);
     const [rule] = chain === undefined ? [] : rulesOf(chain);
     check(table !== undefined && base !== undefined && rule !== undefined, 'a rule of its table');
-    return { chain: told.chain, rule: plain(rule, told), base: baseOf(told, table, base) };
+    return {
+      chain: told.chain,
+      rule: { statements: rule.statements, text: told.text },
+      base: baseOf(told, table, base),
+    };
   } catch (error) {
     if (error instanceof DumpError) throw new InvalidReport(error.message, { cause: error });
     throw error;
@@ -193,12 +197,6 @@ const baseOf = ({ hook }: RuleJson, table: Table, chain: BaseChain['chain']): Ba
   chain,
   table,
   base: { hook, priority: 0, type: 'filter', policy: 'accept', created: 0 },
-});
-
-const plain = ({ statements, line }: Rule, { text }: RuleJson): Rule => ({
-  statements,
-  text,
-  line,
 });
 
 /** The table with this one rule. */

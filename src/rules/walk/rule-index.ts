@@ -70,7 +70,7 @@ const passive = new Set<Statement['kind']>([
 ]);
 
 /** The one value of this field that the rule asks for before it does anything; null: none. */
-export function onlyValue(rule: Rule, asked: PacketField): Address | null {
+function onlyValue(rule: Rule, asked: PacketField): Address | null {
   for (const statement of rule.statements) {
     if (statement.kind === 'field' && statement.field === asked) {
       const [range] = statement.ranges;

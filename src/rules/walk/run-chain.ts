@@ -12,8 +12,7 @@
 // follows a place, for a packet in the same state, is worked out once (`restOf`). Without this, n
 // forks one behind the other would make 2ⁿ ways.
 
-import type { Action, Chain, Element, Match, Rule } from '../ruleset.ts';
-import { straightTo } from './endpoint-chains.ts';
+import type { Action, Chain, DnatTarget, Element, Match, Rule } from '../ruleset.ts';
 import type { BaseChain } from './hooks.ts';
 import { changeMark } from './mark.ts';
 import type { PacketState } from './match.ts';
@@ -351,19 +350,24 @@ function performReturn(run: Run): Next {
 type Call = Action & { readonly chain: string };
 
 function call(run: Run, rule: Rule, { kind, chain: name }: Call): Next {
-  const { chains } = run.base.table;
-  const straight = straightTo(chains, name, run.traveller);
-  if (straight !== null) {
+  const chain = run.base.table.chains.get(name);
+  if (chain === undefined) return performUnknown(run, rule, `no chain ${name}`);
+  const { target } = chain;
+  if (target !== null && isForTarget(target, run.traveller)) {
     pass(run, name, null);
-    translateRun(run, rule, straight);
+    const [addresses, ports] = [onlyOne(target.address), onlyOne(target.port)];
+    translateRun(run, rule, { kind: 'dnat', to: { addresses, ports, random: false }, text: '' });
     return 'over';
   }
-  const chain = chains.get(name);
-  if (chain === undefined) return performUnknown(run, rule, `no chain ${name}`);
   const rules = candidatesOf(chain, run.traveller);
   enter(run, chain, rules, kind === 'jump' ? callerOf(run) : afterGoto(run));
   return 'next rule';
 }
+
+const onlyOne = <T>(value: T): { low: T; high: T } => ({ low: value, high: value });
+
+const isForTarget = ({ protocol, except }: DnatTarget, packet: PacketState): boolean =>
+  packet.source !== except && (protocol === null || protocol === packet.protocol);
 
 function callerOf(run: Run): Frame | null {
   if (run.forked) return run.parent;

@@ -1,15 +1,14 @@
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
+import { protocolNumbers } from '../../../src/rules/parse/iptables-match.ts';
 import type { PartCache } from '../../../src/rules/parse/iptables-rule.ts';
-import { newMemory, parseRule, protocolNumbers } from '../../../src/rules/parse/iptables-rule.ts';
+import { parseRule } from '../../../src/rules/parse/iptables-rule.ts';
 import type { Statement } from '../../../src/rules/ruleset.ts';
 import { foldersBelow, readBytes } from '../../nodes/folder.ts';
 
-function read(text: string, memory: PartCache = newMemory()): readonly Statement[] {
-  const place = { at: 0, options: 0, end: text.length, line: 7, family: 'ip' } as const;
-  return parseRule(text, place, memory).statements;
-}
+const read = (text: string, cache: PartCache = new Map()): readonly Statement[] =>
+  parseRule(text, 'ip', cache);
 
 const kinds = (text: string): string[] => read(text).map(({ kind }) => kind);
 
@@ -86,11 +85,11 @@ describe('rules', () => {
   });
 });
 
-describe('what was read before', () => {
+describe('the cache of parts', () => {
   /** Rules read one behind the other, and each by itself. */
   const readAll = (texts: readonly string[]): void => {
-    const memory = newMemory();
-    for (const text of texts) expect(read(text, memory), text).toEqual(read(text));
+    const cache: PartCache = new Map();
+    for (const text of texts) expect(read(text, cache), text).toEqual(read(text));
   };
 
   test('changes nothing in the rules of real nodes', () => {

@@ -62,9 +62,9 @@ describe('form', () => {
     const chains = parseIptablesSave(text, 'ip').tables[0]?.chains;
     const chain = chains?.get('X');
     const rules = chain === undefined ? [] : rulesOf(chain);
-    expect(rules.map(({ line, statements }) => [line, statements[0]?.kind])).toEqual([
-      [4, 'accept'],
-      [6, 'drop'],
+    expect(rules.map(({ text, statements }) => [text, statements[0]?.kind])).toEqual([
+      ['[1:60] -A X -j ACCEPT', 'accept'],
+      ['[2:3] -A X -j DROP', 'drop'],
     ]);
   });
 

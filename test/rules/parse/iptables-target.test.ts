@@ -6,8 +6,7 @@ import { isNoteTarget } from '../../../src/rules/parse/iptables-target.ts';
 import type { Statement } from '../../../src/rules/ruleset.ts';
 
 function target(text: string): Statement | undefined {
-  const place = { at: 0, options: 0, end: text.length, line: 1, family: 'ip' } as const;
-  return parseRule(text, place).statements[0];
+  return parseRule(text, 'ip')[0];
 }
 
 describe('targets', () => {

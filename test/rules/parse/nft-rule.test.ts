@@ -187,7 +187,7 @@ describe('statements', () => {
     expect(readRule(raw, table).statements.length).toBe(1);
     const mixed = readRule(raw, { ...table, family: 'inet' });
     expect(mixed.statements.length).toBe(2);
-    expect([mixed.line, mixed.text.startsWith('["why",')]).toEqual([9, true]);
+    expect(mixed.text.startsWith('["why",')).toBe(true);
   });
 
   test('what iptables asks and sets', () => {

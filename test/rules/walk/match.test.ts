@@ -7,8 +7,7 @@ import { evaluate, lookup } from '../../../src/rules/walk/match.ts';
 import { stateOf } from '../state.ts';
 
 function matchOf(text: string): Match {
-  const place = { at: 0, options: 0, end: text.length, line: 1, family: 'ip' } as const;
-  const [match] = parseRule(text, place).statements;
+  const [match] = parseRule(text, 'ip');
   if (match === undefined) throw new Error(`No match: ${text}`);
   return match as Match;
 }
