@@ -1,14 +1,14 @@
-// The types of entries that a live cluster delivers: object changes and watch states.
+// The entries that a live cluster delivers: object changes and watch states.
 
 import type { UnreadableObject, Resource, WatchEvent } from '../../model/objects.ts';
 
-/** What is delivered, in order for each resource. `at` is the arrival, Unix seconds. */
+/** One entry; those of a resource are in order. `at` is the arrival, Unix seconds. */
 export type LiveEntry =
   | {
-      /** First of all, and again when the control plane has become another. */
+      /** The first entry, and again when the control plane has changed. */
       readonly kind: 'header';
       readonly at: number;
-      /** The version of the control plane: `v1.36.3`; null: it does not tell. */
+      /** The version of the control plane, such as `v1.36.3`; null if it is unknown. */
       readonly kubernetes: string | null;
       /** What is watched. */
       readonly resources: readonly Resource[];
@@ -21,7 +21,7 @@ export type LiveEntry =
       readonly type: WatchEvent['type'] | null;
       readonly lost: UnreadableObject;
     }
-  /** A list is complete: what is held and was not in it has been delivered as deleted. */
+  /** A list is complete: objects that are missing in it have been delivered as deleted. */
   | { readonly kind: 'synced'; readonly at: number; readonly resource: Resource }
   | {
       /** All up to this version has been delivered. */

@@ -1,13 +1,10 @@
-// One copy of each value that repeats.
+// Interns values that repeat: one copy of each label set, port list and node name.
 //
-// A fleet has 150,000 pods and a handful of label sets, port lists and node names. Values that
-// repeat are therefore interned by content, in tables that are emptied when they grow too large.
-// What is interned again after that is another copy, so values that are not identical may be equal.
-// An interned value must never be changed, for others have it too.
+// 150,000 pods have few distinct label sets, port lists and nodes. The tables are emptied when they
+// are full, so equal values are not always identical. An interned value must never change.
 //
-// A table of words costs little more than the words. One of maps or lists holds the text of each
-// besides, so it is small: objects of one template come in a row, and later versions take what is
-// equal from the version before (assemble.ts).
+// The tables of maps and lists are small, because they also store the JSON of each value. Objects
+// of one template arrive together, and a later version takes equal parts from the one before.
 
 import type { Labels } from '../../model/objects.ts';
 

@@ -1,21 +1,17 @@
-// Reads the fields of parsed JSON as Go's decoder does: an absent or null field is the zero value
+// Reads the fields of plain objects as Go's decoder does: an absent or null field is the zero value
 // of its type, and a value of another type is an error.
 //
-// Readers are functions from an object and the name of one of its fields to a value. They throw
-// WrongType, which collects the field's path on its way out; so a path costs nothing until
-// something is wrong. Where there are two readers of a type, the one called `optional…` returns
-// null for an absent field, which the other does not tell from a zero value.
+// A reader takes an object and the name of a field. It throws WrongType, which collects the path of
+// the field on its way out. A reader named `optional…` returns null for an absent field.
 //
-// Go is more lenient in one thing: a null item of a list is a zero value to it, and an error here.
-// No API server ever stored one.
-//
-// Here is also what objects of all kinds are made of, as k8s.io/apimachinery has it: times,
-// quantities, metadata and references.
+// Go accepts a null item of a list as a zero value; here it is an error, since no API server stores
+// one. The file also reads what all kinds share in k8s.io/apimachinery: times, quantities, metadata
+// and references.
 
 import type { Labels, Node, ObjectRef, OwnerReference, WatchEvent } from '../../model/objects.ts';
 import { internLabels, internWord } from './intern.ts';
 
-/** What a watch calls its changes (apimachinery@v0.36.3 pkg/watch/watch.go). */
+/** The event types of a watch (apimachinery@v0.36.3 pkg/watch/watch.go). */
 export const eventTypes: ReadonlyMap<unknown, WatchEvent['type']> = new Map([
   ['ADDED', 'added'],
   ['MODIFIED', 'modified'],
@@ -295,21 +291,21 @@ export function quantity(fields: Fields, name: string): number {
 
 // --- what kinds have in common ---
 
-/** What the metadata of every object tell. */
+/** The metadata of every object. */
 export interface Meta extends Pick<
   Node,
   'key' | 'namespace' | 'name' | 'uid' | 'resourceVersion' | 'labels' | 'created' | 'deleting'
 > {
-  /** When its deletion was asked for, Unix seconds; null: it was not, or nothing tells when. */
+  /** When a client requested the deletion, Unix seconds; null if that is unknown. */
   readonly deletionAsked: number | null;
 }
 
 /** The metadata of an object without namespace; an error where it has no name. */
 export function clusterMeta(metadata: Fields): Meta {
-  const of = meta(metadata, '');
-  // Pods name their Node, and look it up by one and the same string.
-  const name = internWord(of.name);
-  return { ...of, key: name, name };
+  const common = meta(metadata, '');
+  // Pods refer to their Node by the same string.
+  const name = internWord(common.name);
+  return { ...common, key: name, name };
 }
 
 /** The metadata of an object; an error where it has no name or no namespace. */
@@ -337,8 +333,8 @@ const isDeleting = (metadata: Fields): boolean =>
   metadata.deletionTimestamp instanceof Date || text(metadata, 'deletionTimestamp') !== '';
 
 /**
- * When a deletion was asked for: deletionTimestamp is when it will be done, the grace period later.
- * apiserver's pkg/registry/rest/delete.go BeforeDelete.
+ * When a client requested the deletion: deletionTimestamp minus the grace period (BeforeDelete of
+ * apiserver's pkg/registry/rest/delete.go).
  */
 function deletionAsked(metadata: Fields): number | null {
   const at = moment(metadata, 'deletionTimestamp');

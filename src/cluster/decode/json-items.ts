@@ -1,13 +1,10 @@
-// Cuts JSON text into pieces that are small enough to parse, documents and the items of Kubernetes
-// lists, and parses them.
+// Cuts JSON text into pieces that are small enough to parse: documents and the items of lists.
 //
 // `kubectl get pods -A -o json` of a large cluster is longer than a string may be (512 MiB), so a
-// list is never parsed whole. A scanner that knows nothing but brackets, strings and newlines cuts
-// the elements of a document's `items` out of it; each is then parsed alone. That also makes a list
-// that ends early, or has one broken item, readable as far as it goes. What is left of the document
-// without its items (apiVersion, kind, metadata) is the envelope. Two things are assumed of text
-// that is no JSON, so that one fault does not swallow the rest: a string ends at the end of its
-// line, and text between documents is skipped by lines.
+// list is never parsed whole. A scanner of brackets, strings and newlines cuts out the elements of
+// a document's `items`, and each is parsed alone. So a list that ends early, or has a broken item,
+// is readable except there. The rest of the document (apiVersion, kind, metadata) is its envelope.
+// In invalid JSON, a string ends with its line, and text between documents is skipped by lines.
 
 import type { Bytes } from './line-reader.ts';
 import { textLimit } from './line-reader.ts';
@@ -300,7 +297,7 @@ for (const byte of [quote, backslash, newline]) meanings[byte] = byte;
 
 /**
  * Runs over nested values until no more than `floor` brackets are open; returns the index behind
- * the last byte taken. This is where nearly all bytes pass, hence the two tight loops.
+ * the last byte taken. Nearly all bytes pass here, so it has two tight loops.
  */
 function skipNested(scan: Scan, chunk: Uint8Array, from: number, floor: number): number {
   const { length } = chunk;

@@ -1,11 +1,10 @@
-// From an API object to the model: the only reader of API objects.
+// Reads API objects: the one adapter from plain objects (JSON, YAML or protobuf) to the model.
 //
-// An object is seen as a controller sees it, that is, through Go's decoder (fields.ts) and the
-// API's defaults (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3). A field that
-// nobody here reads is never looked at; a value of the wrong type anywhere else makes the whole
-// object unreadable.
+// It reads an object as a controller does: through Go's decoder (json-fields.ts) and the defaults
+// of the API (pkg/apis/core/v1 and pkg/apis/discovery/v1 of kubernetes@v1.36.3). It ignores fields
+// that the auditor does not use. A wrong type in any other field makes the object unreadable.
 //
-// What is read shares values with the raw object and with other objects (intern.ts): whoever calls
+// Model objects share values with the raw object and with each other (intern.ts), so the caller
 // must not change a raw object afterwards.
 
 import type {
@@ -63,7 +62,7 @@ import type { PreviousPod } from './read-pod.ts';
 import { readPod } from './read-pod.ts';
 import { loadBalancerIPs, nodeAddresses, podCIDRs, proxiedSpec } from './proxy-flags.ts';
 
-/** What is wrong with an object; the caller adds where it was found. */
+/** A problem of an object; the caller adds the source and line. */
 export type Unreadable = Omit<Problem, 'source' | 'line' | 'lost'> & {
   readonly lost: UnreadableObject;
 };
@@ -72,7 +71,7 @@ export type Projection<R extends Resource> =
   | { readonly object: ObjectOf[R]; readonly problem?: undefined }
   | { readonly object?: undefined; readonly problem: Unreadable };
 
-/** What only the caller knows of an object. */
+/** The parts of a model object that only the caller knows. */
 export interface Known {
   /** The latest version of the pod of this key, for `ipsSince`. */
   readonly previousPod?: PreviousPod | undefined;
@@ -126,8 +125,8 @@ export function project<R extends Resource>(
 }
 
 /**
- * The newest moment that a projected object tells of (creation, Ready transition, deletion, trigger
- * time), Unix seconds: no proof that it was read then, but it cannot have been read before.
+ * The newest time in an object (creation, Ready transition, deletion, trigger time), Unix seconds;
+ * null if it has none. The object cannot have been read before that.
  */
 export function newestTimestamp(object: AnyObject): number | null {
   const trigger = 'annotations' in object ? object.annotations[annotation.triggerTime] : '';
@@ -139,7 +138,7 @@ export function newestTimestamp(object: AnyObject): number | null {
   return times.length === 0 ? null : Math.max(...times);
 }
 
-/** Length of a raw object as JSON without managedFields, in bytes; null when it cannot be told. */
+/** Bytes of a raw object as JSON without managedFields; null if it is nested too deeply. */
 export function jsonBytes(raw: unknown): number | null {
   if (!isFields(raw)) return null;
   const { metadata } = raw;
@@ -147,7 +146,7 @@ export function jsonBytes(raw: unknown): number | null {
   try {
     return Buffer.byteLength(JSON.stringify({ ...raw, metadata: bare }));
   } catch {
-    return null; // nested too deeply for JSON.stringify
+    return null;
   }
 }
 
@@ -177,7 +176,7 @@ function readService(raw: Fields, at: number): Service {
   return within(raw, 'spec', (spec) => serviceOf(meta, at, spec, topologyAuto, virtualIPs));
 }
 
-/** Without a spread, which makes an object larger than its properties need. */
+/** Without a spread, which would make the object larger. */
 function serviceOf(
   meta: Meta,
   at: number,
@@ -245,7 +244,7 @@ function servicePort(port: Fields): ServicePort {
   };
 }
 
-/** 0 and '' are as good as absent to the API server, which then stores the port itself. */
+/** The API server stores the port itself for 0 and ''. */
 function targetPort(port: Fields): number | string {
   const value = port.targetPort;
   const target = typeof value === 'string' ? internWord(value) : number(port, 'targetPort');
@@ -262,7 +261,7 @@ function readNode(raw: Fields): Node {
     name: meta.name,
     uid: meta.uid,
     resourceVersion: meta.resourceVersion,
-    // Each Node has its hostname among them, so that they are many; what is read of them follows.
+    // Left out to save memory: the audit needs only the labels below.
     labels: noLabels,
     created: meta.created,
     deleting: meta.deleting,
@@ -421,7 +420,7 @@ function endpointHints(hints: Fields) {
 
 // --- what could not be read ---
 
-/** The problem of an object of which one field is wrong. */
+/** The problem of an object with a wrong field. */
 export function unreadable(resource: Resource, raw: unknown, error: WrongType): Unreadable {
   const lost = lostOf(resource, isFields(raw) && isFields(raw.metadata) ? raw.metadata : {});
   return {

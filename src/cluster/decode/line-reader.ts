@@ -1,11 +1,8 @@
-// From a stream of bytes to lines of text.
+// Cuts a stream of bytes into lines of text.
 //
-// Files come as people have them: plain or gzip, UTF-8 or UTF-16, cut off where a disk was full or
-// a recorder was killed. What can be read of a damaged file is delivered, and how it ended is told
-// after it, so whoever reads lines need not know what the file was.
-//
-// Everything arrives in chunks that end anywhere, and no more is held than a chunk and a line.
-// Lines are framed by `\n` alone, because other separators (U+2028 in a label, say) are content.
+// A file may be plain or gzip, UTF-8 or UTF-16, and end anywhere. The reader delivers what it can
+// read of a damaged file, and then reports the damage. It keeps no more than a chunk and a line.
+// Only `\n` ends a line, because other separators, such as U+2028, may be content.
 
 import { createGunzip } from 'node:zlib';
 
@@ -20,9 +17,8 @@ export const textLimit = 64 * 1024 * 1024;
 export type OnDamage = (message: string, detail: string | null) => void;
 
 /**
- * The bytes as UTF-8 without byte order mark: inflated if they begin as gzip does, recoded if they
- * begin with the mark of UTF-16, as files from Windows shells do. When compressed data end early or
- * are damaged, what could be inflated is delivered first, and then onDamage is called.
+ * The bytes as UTF-8 without byte order mark, from gzip or UTF-16 if they begin so. When compressed
+ * data end early or are damaged, it delivers what it could inflate, and then calls onDamage.
  */
 export async function* plainBytes(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8Array> {
   const inflated = withHead(source, 2, (head, whole) =>
@@ -75,8 +71,8 @@ async function* recode(source: Bytes, encoding: string): AsyncGenerator<Uint8Arr
 }
 
 /**
- * A stream iterator would drop what is inflated but not yet read when an error comes. So the stream
- * is driven by hand: one chunk in, all that it yields out.
+ * Writes one chunk at a time and yields all that results: the iterator of the stream would drop
+ * inflated data when an error occurs.
  */
 async function* inflate(source: Bytes, onDamage: OnDamage): AsyncGenerator<Uint8Array> {
   const gunzip = createGunzip({ chunkSize: 64 * 1024 });
@@ -111,7 +107,7 @@ export interface Line {
   readonly number: number;
   /** Without the newline. Of a line that is too long, only its first 4096 bytes. */
   readonly text: string;
-  /** Its length as it stands in the file, without the newline. */
+  /** Its length in the file, without the newline. */
   readonly bytes: number;
   readonly tooLong: boolean;
   /** Whether a newline ends it: the last line of a file that is still being written has none. */

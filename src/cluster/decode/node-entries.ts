@@ -1,12 +1,9 @@
-// The lines of a recording that are about nodes: how the kube-proxy of a node is configured
-// (`node-config`), and what stood on the node when its rules were dumped (`node-rules`). A dump
-// that equals the one before it says so instead of repeating it.
+// Reads the lines of a recording about nodes: the configuration of kube-proxy (`node-config`), and
+// dumps of rules (`node-rules`). A dump that equals the one before it is marked as unchanged.
 //
 //   {"kind":"node-config","at":T,"node":"node-a","mode":"iptables","clusterCIDR":"10.244.0.0/16"}
 //   {"kind":"node-rules","at":T,"node":"node-a","tool":"iptables-save","family":"IPv4","text":…}
 //   {"kind":"node-rules","at":T,"node":"node-a","tool":…,"family":"IPv4","unchanged":true}
-//
-// What the dump holds is read by rules/, not here.
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { proxyModes } from '../../model/proxy-config.ts';

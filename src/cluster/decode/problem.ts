@@ -1,10 +1,8 @@
-// What can be wrong with the input. A door never throws for content: what it cannot read becomes
-// a Problem, for people, and says what of the cluster's state is Lost by it, for the audit, which
-// must then call the verdicts that depend on it unknown.
+// Problems of the input. A reader never throws for content: it reports a Problem, for people, whose
+// `lost` names the objects that it could not read, for the audit.
 //
-// Messages are fixed texts, and everything that varies stands in the other fields, so problems can
-// be counted by message. A file of garbage must not flood a log: a door reports the first few
-// problems of each message and counts all of them.
+// A message is a fixed text, and the other fields contain what varies, so that problems can be
+// counted by message. A reader reports the first few problems of each message and counts all.
 
 import { getSystemErrorMap } from 'node:util';
 
@@ -18,7 +16,7 @@ export interface Problem {
   readonly object: string | null;
   /** The field's path: `status.podIPs[1].ip`. */
   readonly field: string | null;
-  /** What is there instead, as valueText writes it; null: nothing is. */
+  /** The value, as valueText writes it; null if the field is absent. */
   readonly value: string | null;
   /** A fixed sentence without full stop: `Expected a list`. */
   readonly message: string;
@@ -29,8 +27,8 @@ export type OnProblem = (problem: Problem) => void;
 
 const valueLimit = 80;
 
-// Input must not forge lines or move a terminal's cursor.
-// eslint-disable-next-line no-control-regex -- control characters are what it looks for
+// Input must not add lines or move the cursor of a terminal.
+// eslint-disable-next-line no-control-regex -- it replaces control characters
 const unprintable = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g;
 
 /** A value as JSON, cut to 80 characters; null for a value that is absent. */
@@ -56,8 +54,8 @@ export function problemText(problem: Problem): string {
 }
 
 /**
- * What the operating system refused, for people: `dump.json: Cannot read: no such file or
- * directory`; null for errors of any other kind.
+ * An error of the operating system, for people: `dump.json: Cannot read: no such file or
+ * directory`; null for other errors.
  */
 export function systemErrorText(error: unknown): string | null {
   if (!isSystemError(error)) return null;
@@ -75,14 +73,14 @@ export function isSystemError(error: unknown): error is NodeJS.ErrnoException {
   return error instanceof Error && 'syscall' in error;
 }
 
-/** A problem of one source, with nothing but a message unless more is said. */
+/** A problem of one source. */
 export function problemAt(
   source: string,
   line: number | null,
   message: string,
-  more: Partial<Problem> = {},
+  details: Partial<Problem> = {},
 ): Problem {
-  return { source, line, object: null, field: null, value: null, message, lost: null, ...more };
+  return { source, line, object: null, field: null, value: null, message, lost: null, ...details };
 }
 
 export interface BoundedProblems {
@@ -113,8 +111,7 @@ export function countWord(counts: Map<string, number>, word: string): void {
   const counted = counts.has(short) || counts.size < wordLimit ? short : '…';
   counts.set(counted, (counts.get(counted) ?? 0) + 1);
 }
-/** What is lost by an object of this resource that cannot be parsed, as its beginning tells. */
-
+/** The unreadable object of this resource, as far as the beginning of its JSON names it. */
 export function guessLost(resource: Resource, text: string): UnreadableObject {
   const [, name, namespace] = identityForm.exec(text) ?? [];
   const certain = name !== undefined && (resource === 'nodes') === (namespace === undefined);

@@ -1,6 +1,6 @@
-// Reads a KubeProxyConfiguration of kubeproxy.config.k8s.io/v1alpha1 into what rules follow from,
-// with the defaults of pkg/proxy/apis/config/v1alpha1 and cmd/kube-proxy/app/server_linux.go,
-// kubernetes@v1.36.3. Command-line flags are not read: a configuration file makes them void.
+// Reads a KubeProxyConfiguration of kubeproxy.config.k8s.io/v1alpha1, with the defaults of
+// pkg/proxy/apis/config/v1alpha1 and cmd/kube-proxy/app/server_linux.go, kubernetes@v1.36.3. Left
+// out: command-line flags, which a configuration file overrides.
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { defaultProxyConfig, minorIn, proxyModes } from '../../model/proxy-config.ts';
@@ -24,7 +24,7 @@ export function readProxyConfig(raw: unknown, version: string): ProxyConfig {
   const minor = minorIn(version);
   if (minor === null) throw new WrongType('version', 'a version of kube-proxy', version);
   const name = text(raw, 'mode') || 'iptables';
-  const mode = proxyModes.find((one) => one === name);
+  const mode = proxyModes.find((known) => known === name);
   if (mode === undefined) throw new WrongType('mode', 'iptables, nftables or ipvs', name);
   const defaults = defaultProxyConfig(mode, minor);
   const nodePortAddresses = texts(raw, 'nodePortAddresses');

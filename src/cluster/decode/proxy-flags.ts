@@ -1,8 +1,7 @@
-// The fields of Services and Nodes that only kube-proxy reads, with the API's defaults
+// Reads the fields of Services and Nodes that only kube-proxy reads, with the defaults of the API
 // (pkg/apis/core/v1 of kubernetes@v1.36.3).
 //
-// Left out: what kube-proxy itself ignores, such as loadBalancerIP, loadBalancerClass and
-// allocateLoadBalancerNodePorts: a node port is served exactly where a port has one.
+// Left out: fields that kube-proxy ignores, such as loadBalancerIP and loadBalancerClass.
 
 import type { Node, Service } from '../../model/objects.ts';
 import type { Fields } from './json-fields.ts';
@@ -33,8 +32,8 @@ export function proxiedSpec(spec: Fields): Proxied {
 }
 
 /**
- * The IPs of a Service's status.loadBalancer that nodes answer for. An ingress of ipMode Proxy is
- * the load balancer's own (IsVIPMode of pkg/proxy/util/utils.go), and one may have a hostname only.
+ * The IPs of a Service's status.loadBalancer that nodes answer for: not those of ipMode Proxy
+ * (IsVIPMode of pkg/proxy/util/utils.go). An ingress may have only a hostname.
  */
 export function loadBalancerIPs(status: Fields): readonly string[] {
   return within(status, 'loadBalancer', (loadBalancer) => {
@@ -46,7 +45,7 @@ export function loadBalancerIPs(status: Fields): readonly string[] {
   });
 }
 
-/** Every word but Local is as good as Cluster to kube-proxy. */
+/** kube-proxy treats every word except Local as Cluster. */
 function trafficPolicy(spec: Fields, name: string): 'Cluster' | 'Local' {
   return text(spec, name) === 'Local' ? 'Local' : 'Cluster';
 }
@@ -67,8 +66,9 @@ export function nodeAddresses(status: Fields): Pick<Node, 'addresses' | 'externa
     type: text(address, 'type'),
     address: word(address, 'address'),
   }));
-  const ofType = (wanted: string) => all.flatMap((one) => (one.type === wanted ? one.address : []));
-  return { addresses: ofType('InternalIP'), externalIPs: ofType('ExternalIP') };
+  const byType = (wanted: string) =>
+    all.flatMap(({ type, address }) => (type === wanted ? address : []));
+  return { addresses: byType('InternalIP'), externalIPs: byType('ExternalIP') };
 }
 
 /** A Node's spec.podCIDRs; spec.podCIDR where there is no list. */

@@ -1,14 +1,12 @@
-// A dump: the objects of a cluster in files, as kubectl, must-gather and people write them, all at
-// one moment, more or less, and without the order of changes.
+// Reads a dump: the objects of a cluster in files, as kubectl, must-gather and people write them.
 //
-// A file holds JSON or YAML, whatever its name says, plain or gzip; it may hold several documents,
-// and each is an object or a list of objects. Directories are read recursively and in order of
-// names; what is in them and is none of the five kinds is counted and else ignored, since a
-// must-gather holds everything there is. One fault does not hide the rest: lists are cut into items
-// before they are parsed (json-items.ts, yaml-items.ts).
+// A file contains JSON or YAML, plain or gzip, and one or more documents, each an object or a list.
+// Directories are read recursively, in order of names. Objects of other kinds are counted and
+// ignored. One fault does not hide the rest: lists are cut into items before they are parsed
+// (json-items.ts, yaml-items.ts).
 //
-// A dump holds a resource if it has a list or an object of it: only then does an absent object not
-// exist. Where a list is cut off or an item is broken, what is missing is Lost.
+// A dump covers a resource if it contains a list or an object of it. Only then does a missing
+// object not exist. Where a list is cut off or an item is broken, missing objects are unreadable.
 
 import { createReadStream } from 'node:fs';
 import { readdir, realpath, stat } from 'node:fs/promises';
@@ -53,7 +51,7 @@ export type DumpEntry =
     }
   | { readonly kind: 'unreadable'; readonly lost: UnreadableObject }
   | {
-      /** The dump holds this resource. Once for each, before its first object. */
+      /** The dump covers this resource: once for each, before its first object. */
       readonly kind: 'list';
       readonly resource: Resource;
     }
@@ -61,9 +59,9 @@ export type DumpEntry =
 
 export interface DumpEnd {
   readonly kind: 'end';
-  /** The newest moment that any object tells of, Unix seconds: the dump is no older than this. */
+  /** The newest time in any object, Unix seconds: the dump is no older than this. */
   readonly newest: number | null;
-  /** The minor version of the newest kubelet that a Node tells of: 36; null: none does. */
+  /** The minor version of the newest kubelet of a Node, such as 36; null if no Node has one. */
   readonly kubelet: number | null;
   /** Objects that were there more than once, with every repetition counted. */
   readonly duplicates: number;
@@ -74,8 +72,8 @@ export interface DumpEnd {
 }
 
 /**
- * Reads a dump from files, directories and `-` (stdin). Every object has the time 0, for a dump
- * does not say when it was made; the end says the newest moment it tells of.
+ * Reads a dump from files, directories and `-` (stdin). Every object has the time 0, because the
+ * time of a dump is unknown; the end has the newest time in it.
  *
  * Of an object that is there twice the version with the higher resourceVersion counts, or the later
  * one where these are no decimal numbers. Content never makes it throw: problems are reported, the
@@ -161,14 +159,14 @@ interface File {
   list: List | null;
 }
 
-/** A list of objects, of which usually not all is known before its end. */
+/** A list of objects; its kind may follow its items. */
 interface List {
   readonly apiVersion: unknown;
   /** The kind of items that do not say it themselves; null: not known (yet), or of any kind. */
   readonly kind: string | null;
   /** Items that wait for the kind, and how long their texts are. */
-  readonly held: { readonly value: Fields; readonly line: number }[];
-  heldLength: number;
+  readonly waiting: { readonly value: Fields; readonly line: number }[];
+  waitingLength: number;
   /** The resources of the items so far (null: another kind); whether each came in one run. */
   readonly seen: Set<Resource | null>;
   latest: Resource | null;
@@ -216,7 +214,7 @@ function formatOf(source: string, head: string): Format['name'] | null {
   return /^[[{]/m.test(begin) ? 'JSON' : null;
 }
 
-/** What is no API object is counted; in a file that was found it is none of ours, and no more. */
+/** Counts a value that is not an API object; a problem unless a directory contained the file. */
 function alien(file: File, line: number, message: string, value: string | null): void {
   countWord(file.dump.ignored, 'no kind');
   if (!file.found) report(file, line, message, { value });
@@ -238,7 +236,7 @@ function* readPiece(file: File, piece: Piece): Generator<DumpEntry> {
       break;
     case 'head':
       file.list = newList(envelopeOf(file, text));
-      yield* hold(file.dump, itemResource(file.list));
+      yield* announce(file.dump, itemResource(file.list));
       break;
     case 'tail':
       yield* closeList(file, envelopeOf(file, text));
@@ -248,12 +246,12 @@ function* readPiece(file: File, piece: Piece): Generator<DumpEntry> {
       report(file, line, 'Expected JSON', { value: valueText(text.trim()) });
       break;
     case 'tooLong':
-      yield* lose(file, line, 'Object too long', text, { value: null });
+      yield* reportLost(file, line, 'Object too long', text, { value: null });
       break;
     case 'unfinished': {
       const { message, value } = file.damage ?? { message: 'Unexpected end', value: null };
       file.damage = null;
-      yield* lose(file, line, message, text, { value, unfinished: true });
+      yield* reportLost(file, line, message, text, { value, unfinished: true });
       yield* closeList(file, {});
       break;
     }
@@ -264,7 +262,7 @@ function* readText(file: File, { type, line, text }: Piece): Generator<DumpEntry
   const parsed = file.format.parse(text);
   if ('fault' in parsed) {
     const message = `Expected ${file.format.name}`;
-    yield* lose(file, line + parsed.line, message, text, { value: valueText(parsed.fault) });
+    yield* reportLost(file, line + parsed.line, message, text, { value: valueText(parsed.fault) });
     return;
   }
   const { value } = parsed;
@@ -274,7 +272,7 @@ function* readText(file: File, { type, line, text }: Piece): Generator<DumpEntry
   for (const value of values) yield* readValue(file, value, line, text.length);
 }
 
-const heldLimit = 256 * 1024 * 1024;
+const waitingLimit = 256 * 1024 * 1024;
 const nestingLimit = 4;
 
 function* readValue(
@@ -291,13 +289,13 @@ function* readValue(
   const { list } = file;
   const kind = value.kind ?? list?.kind ?? undefined;
   if (kind === undefined && list !== null) {
-    list.heldLength += length;
-    if (list.heldLength <= heldLimit) list.held.push({ value, line });
+    list.waitingLength += length;
+    if (list.waitingLength <= waitingLimit) list.waiting.push({ value, line });
   } else if (typeof kind !== 'string') {
     alien(file, line, 'Expected a kind', valueText(kind));
   } else if (kind.endsWith('List') && nesting < nestingLimit) {
     file.list = newList(value);
-    yield* hold(file.dump, itemResource(file.list));
+    yield* announce(file.dump, itemResource(file.list));
     const items = Array.isArray(value.items) ? (value.items as unknown[]) : [];
     for (const item of items) yield* readValue(file, item, line, 0, nesting + 1);
     yield* closeList(file, value);
@@ -321,7 +319,7 @@ function* readObject(
     countWord(dump.ignored, kind);
     return;
   }
-  yield* hold(dump, resource);
+  yield* announce(dump, resource);
   const projection = project(resource, value, 0, {
     bytes: isOutput(resource) ? jsonBytes(value) : null,
   });
@@ -361,8 +359,8 @@ function isBest(dump: Dump, resource: Resource, key: Key, version: string): bool
   return true;
 }
 
-/** Says, once, that the dump holds a resource. */
-function* hold(dump: Dump, resource: Resource | null): Generator<DumpEntry> {
+/** Reports, once, that the dump covers a resource. */
+function* announce(dump: Dump, resource: Resource | null): Generator<DumpEntry> {
   if (resource === null || dump.versions.has(resource)) return;
   dump.versions.set(resource, new Map());
   yield { kind: 'list', resource };
@@ -374,8 +372,8 @@ function newList(envelope: Fields): List {
   return {
     apiVersion: apiVersion ?? undefined,
     kind: named ? kind.slice(0, -'List'.length) : null,
-    held: [],
-    heldLength: 0,
+    waiting: [],
+    waitingLength: 0,
     seen: new Set(),
     latest: null,
     grouped: true,
@@ -402,19 +400,19 @@ function* closeList(file: File, envelope: Fields): Generator<DumpEntry> {
   const { list } = file;
   const whole = newList(envelope);
   const resource = itemResource(whole);
-  yield* hold(file.dump, resource);
+  yield* announce(file.dump, resource);
   if (list === null) return;
-  const line = list.held[0]?.line ?? 0;
-  if (list.held.length > 0 && whole.kind === null) {
-    const value = `${list.held.length} objects`;
+  const line = list.waiting[0]?.line ?? 0;
+  if (list.waiting.length > 0 && whole.kind === null) {
+    const value = `${list.waiting.length} objects`;
     alien(file, line, 'Expected a kind of the list or of its items', value);
   }
-  if (list.heldLength > heldLimit) {
+  if (list.waitingLength > waitingLimit) {
     const lost = resource === null ? null : anyOf(resource);
     report(file, line, 'Expected the kind of a list before its items', { lost });
     if (lost !== null) yield { kind: 'unreadable', lost };
   }
-  for (const { value, line } of whole.kind === null ? [] : list.held) {
+  for (const { value, line } of whole.kind === null ? [] : list.waiting) {
     const apiVersion = value.apiVersion ?? whole.apiVersion;
     yield* readObject(file, value, line, apiVersion, whole.kind ?? '');
   }
@@ -437,8 +435,8 @@ const lostOf = (
 /** Any object of the resource may be lost. */
 const anyOf = (resource: Resource) => lostOf(resource, null, null);
 
-/** Reports what cannot be read and says what is lost by it, as far as its text tells. */
-function* lose(
+/** Reports unreadable text, and yields the objects that it may contain. */
+function* reportLost(
   file: File,
   line: number,
   message: string,
@@ -446,12 +444,12 @@ function* lose(
   what: { readonly value: string | null; readonly unfinished?: boolean },
 ): Generator<DumpEntry> {
   const { kind, namespace, name } = file.format.guess(text);
-  const own = kind === null ? null : resourceOfKind(undefined, kind.replace(/List$/, ''));
+  const resource = kind === null ? null : resourceOfKind(undefined, kind.replace(/List$/, ''));
   const lost: UnreadableObject[] = [];
-  if (own !== null) {
+  if (resource !== null) {
     // A cluster-wide object has no namespace, and a namespace is no certain sign of a name.
-    const place = own === 'nodes' ? '' : namespace;
-    lost.push(lostOf(own, place, place === null ? null : name));
+    const place = resource === 'nodes' ? '' : namespace;
+    lost.push(lostOf(resource, place, place === null ? null : name));
   }
   if (what.unfinished === true || kind === null) {
     lost.push(...behind(file.list, what.unfinished === true).map(anyOf));
@@ -459,7 +457,7 @@ function* lose(
   const [first = null] = lost;
   const object = first === null ? null : objectText(first);
   report(file, line, message, { value: what.value, object, lost: first });
-  for (const one of lost) yield { kind: 'unreadable', lost: one };
+  for (const item of lost) yield { kind: 'unreadable', lost: item };
 }
 
 /**

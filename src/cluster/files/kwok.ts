@@ -153,7 +153,7 @@ function* readPiece(
   const parsed: Parsed = type === 'document' ? parseYaml(text) : { fault: '', line: 0 };
   if ('fault' in parsed) {
     const lost = lostOf(text, kind);
-    // What is cut off is told of by the damage.
+    // The damage reports what is cut off.
     if (type !== 'unfinished') {
       const message = type === 'tooLong' ? 'Object too long' : 'Expected YAML';
       const object = lost === null ? null : objectText(lost);
@@ -251,7 +251,7 @@ function change(
   return { kind: 'event', event: { resource, type, object, at: reading.at } };
 }
 
-/** What is lost with a document that cannot be parsed, as far as its text tells. */
+/** The object of a document that cannot be parsed, as far as its text names it. */
 function lostOf(text: string, kind: string): UnreadableObject | null {
   const field = (name: string) =>
     new RegExp(`^ {2}${name}:[ \\t]+["']?([^\\s"']+)`, 'm').exec(text)?.[1] ?? null;
@@ -287,7 +287,7 @@ export function merge(base: unknown, patch: unknown, path = ''): unknown {
   const inner = (name: string) => (path === '' ? name : `${path}.${name}`);
   for (const [name, value] of Object.entries(patch)) {
     if (name.startsWith(orderPrefix)) {
-      // The order of a list, of which perhaps no item has changed.
+      // The order of a list; perhaps no item has changed.
       const list = name.slice(orderPrefix.length);
       const changed = patch[list] ?? (mergeKeys.has(inner(list)) ? [] : undefined);
       if (Array.isArray(changed)) {

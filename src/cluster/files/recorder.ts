@@ -1,8 +1,7 @@
-// Writes what a watch delivers as a recording: the lines that recording.ts reads, which says how
-// they look. managedFields are left out, as they are half of an object and nobody reads them.
+// Writes a live cluster's entries as the lines that recording.ts reads, without managedFields.
 //
-// A recording must be able to say what a live audit knew: not only what changed and when, but also
-// which watch could not be seen meanwhile, what was missed, and what could not be read.
+// A recording must contain what a live audit knew: also which watches were interrupted, which
+// changes were missed, and which objects could not be read.
 
 import type { UnreadableObject, Resource } from '../../model/objects.ts';
 import type { LiveEntry } from '../decode/entry.ts';
@@ -42,8 +41,8 @@ export function createRecorder(redactor: Redactor | null): Recorder {
 
   function lostLine(at: number, type: string | null, lost: UnreadableObject): string {
     const { resource, namespace, name, labels } = lost;
-    const hide = (one: string | null): string | null =>
-      redactor === null || one === null ? one : redactor.name(one);
+    const hide = (name: string | null): string | null =>
+      redactor === null || name === null ? name : redactor.name(name);
     return text({
       kind: 'unreadable',
       at: rounded(at),

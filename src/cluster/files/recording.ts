@@ -1,6 +1,5 @@
-// A recording: what a watch of the cluster delivered and when, one JSON object a line, plain or
-// gzip. It is read as a stream, so its length does not matter, and the entries come in the order of
-// the file.
+// Reads a recording: the entries that a watch of the cluster delivered, one JSON object a line,
+// plain or gzip.
 //
 //   {"kind":"header","format":1,"at":T,"kubernetes":"v1.36.3","resources":["nodes",…]}
 //   {"kind":"object","at":T,"resource":"pods","type":"SYNC","object":{…}}
@@ -10,27 +9,18 @@
 //   {"kind":"end","at":T}
 //
 // `at` is the arrival in Unix seconds. SYNC is an object of the first list, ADDED, MODIFIED and
-// DELETED are watch events; BOOKMARK only tells the time. Lines about nodes (node-config,
-// node-rules) are described in node-lines.ts. `synced` follows the first list of a resource: what
-// was not in it does not exist. A recording may also say how each watch stood (`watch`), that
-// changes before an object were missed (`"gap":true` in its line), and what the recorder itself
-// could not read (`unreadable`).
+// DELETED are watch events, and BOOKMARK has only a time. `"gap":true` marks an object with missed
+// changes before it. An object that is missing before `synced` does not exist. `watch` has the new
+// state of a watch, and `unreadable` an object that the recorder could not read. node-entries.ts
+// describes the lines about nodes.
 //
 // A recording may be damaged anywhere, above all at its end, since the recorder may have been
-// killed. Each line stands for itself: a bad one is a problem, says what is lost by it as far as
-// that can be guessed, and the next is read. Time never runs backwards: a line that is older than
-// the one before it, or has no time, has the time of that one.
+// killed. A bad line is a problem, with the object as far as it can be guessed, and the next line
+// is read. Time never decreases: a line that is older, or has no time, has that of the line before.
 
-import type {
-  Key,
-  Labels,
-  UnreadableObject,
-  Pod,
-  Resource,
-  WatchEvent,
-} from '../../model/objects.ts';
+import type { Key, Labels, Pod, Resource, WatchEvent } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
-import type { WatchState } from '../decode/entry.ts';
+import type { LiveEntry, WatchState } from '../decode/entry.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { eventTypes, isFields, WrongType } from '../decode/json-fields.ts';
 import { hasManagedFields, jsonBytes, objectText, project } from '../decode/json-objects.ts';
@@ -56,30 +46,7 @@ export interface RecordingOptions {
 
 /** One line of a recording. `at` is Unix seconds and never decreases. */
 export type RecordingEntry =
-  | {
-      readonly kind: 'header';
-      readonly at: number;
-      /** The version of the control plane: `v1.36.3`. */
-      readonly kubernetes: string | null;
-      /** What was watched; of other resources nothing is known. */
-      readonly resources: readonly Resource[];
-    }
-  | { readonly kind: 'event'; readonly event: WatchEvent }
-  | {
-      /** An event whose object could not be read. */
-      readonly kind: 'unreadable';
-      readonly at: number;
-      /** null when not even the type is known. */
-      readonly type: WatchEvent['type'] | null;
-      readonly lost: UnreadableObject;
-    }
-  | { readonly kind: 'synced'; readonly at: number; readonly resource: Resource }
-  | {
-      readonly kind: 'watch';
-      readonly at: number;
-      readonly resource: Resource;
-      readonly state: WatchState;
-    }
+  | Exclude<LiveEntry, { readonly kind: 'progress' }>
   | NodeConfigEntry
   | NodeRulesEntry
   | { readonly kind: 'clock'; readonly at: number }
@@ -232,7 +199,7 @@ function refuseDump({ source }: Reading): never {
   throw new Error(`${source}: Expected a recording, found API objects (audit reads those)`);
 }
 
-/** Time as far as this line tells it. */
+/** Advances the time to that of this line. */
 function advance(reading: Reading, { at, kind }: Fields): void {
   if (typeof at !== 'number' || !Number.isFinite(at)) {
     report(reading, 'Expected a time in Unix seconds', { field: 'at', value: valueText(at) });
@@ -277,7 +244,7 @@ function readResource(reading: Reading, name: unknown): Resource | null {
 const typeOf = (name: unknown): WatchEvent['type'] | null =>
   name === 'SYNC' ? 'added' : (eventTypes.get(name) ?? null);
 
-/** The event of an object line; null when it only tells the time. */
+/** The event of an object line; null if it has only a time. */
 function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntry | null {
   const { object, type: name } = fields;
   const resource = readResource(reading, fields.resource);
@@ -335,7 +302,7 @@ function readNode(
   }
 }
 
-/** What the recorder could not read; null where it is not said of which resource. */
+/** An object that the recorder could not read; null if the line has no resource. */
 function readUnreadable(reading: Reading, fields: Fields): RecordingEntry | null {
   const resource = readResource(reading, fields.resource);
   if (resource === null) return null;
@@ -367,7 +334,7 @@ function objectBytes(line: Line, object: unknown): number | null {
 
 const resourceForm = /"resource":"([a-z]+)"/;
 const typeForm = /"type":"([A-Z]+)"/;
-/** A line that cannot be parsed. Its beginning may still tell what it was about. */
+/** A line that cannot be parsed. Its beginning may still name the object. */
 function unreadableLine(
   reading: Reading,
   line: Line,

@@ -1,13 +1,11 @@
-// Redacts objects for a recording that strangers may read: names of everything (objects,
-// namespaces, Nodes, zones, hosts), labels and selectors become hashes, and what the audit does not
-// read is left out: images, commands, environments, most annotations.
+// Redacts objects for a recording that leaves the company: names (of objects, namespaces, Nodes,
+// zones, hosts), labels and selectors become hashes, and fields that the audit does not read are
+// left out: images, commands, environments, most annotations.
 //
-// One text has one hash throughout a recording, wherever it stands, so whatever was equal still is:
-// a selector and the labels of its pods, a slice and the Service that it names, a pod and its Node.
-// The hash is keyed, and the key is thrown away, so that names cannot be tried out. What Kubernetes
-// itself names stays, since it has a meaning: keys of labels under kubernetes.io and k8s.io, the
-// values of those that say who manages an object, phases, conditions and the like. So do uids,
-// versions, times, ports and their names, and IP addresses, whose ranges and families matter.
+// A text has the same hash everywhere in a recording, so that a selector still matches its pods.
+// The key of the hash is not stored, so that names cannot be guessed. Words of Kubernetes stay:
+// label keys under kubernetes.io and k8s.io, values that say who manages an object, phases and
+// conditions. So do uids, versions, times, ports and IP addresses.
 
 import { createHmac, randomBytes } from 'node:crypto';
 
@@ -16,9 +14,9 @@ import { annotation, label } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
 
 export interface Redactor {
-  /** The object without what must not be told; other values than objects become null. */
+  /** The object without secret parts; null for a value that is not an object. */
   object(resource: Resource, raw: unknown): unknown;
-  /** A name, or any other text that stands in the place of one. */
+  /** The hash of a name. */
   name(text: string): string;
   labels(labels: Readonly<Record<string, string>>): Record<string, string>;
 }
@@ -56,9 +54,9 @@ export function createRedactor(key: Uint8Array = randomBytes(32)): Redactor {
   const map: Read = (fields) =>
     isFields(fields)
       ? Object.fromEntries(
-          Object.entries(fields).map(([one, text]) => [
-            isPublicKey(one) ? one : name(one),
-            typeof text === 'string' ? value(one, text) : text,
+          Object.entries(fields).map(([key, text]) => [
+            isPublicKey(key) ? key : name(key),
+            typeof text === 'string' ? value(key, text) : text,
           ]),
         )
       : fields;
@@ -95,7 +93,7 @@ const each =
 const conditions: Read = (value) =>
   Array.isArray(value)
     ? value
-        .filter((one) => isFields(one) && one.type === 'Ready')
+        .filter((item) => isFields(item) && item.type === 'Ready')
         .map(shape({ type: plain, status: plain, lastTransitionTime: plain }))
     : value;
 

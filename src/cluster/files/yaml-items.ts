@@ -1,16 +1,11 @@
-// Cuts YAML text into documents and the items of Kubernetes lists, as json-items.ts does with JSON,
-// and parses them.
+// Cuts YAML text into documents and the items of lists, as json-items.ts does, and parses them.
 //
-// No parser is needed to find them: `---` at the beginning of a line is a separator even in the
-// middle of a string, and within the block sequence `items` of a document a line with a dash in the
-// column of the first dash begins an item, since whatever belongs to an item is indented further.
-// So one broken item does not hide the rest, and no list is too long.
+// `---` at the beginning of a line separates documents, even within a string. In the block sequence
+// `items` of a document, a line with a dash in the column of the first dash begins an item. So a
+// broken item does not hide the rest, and a list may have any length. The parser is slow (4 MB/s),
+// so objects of other kinds are not parsed.
 //
-// The parser is slow (4 MB/s). What can be told by a look at the lines is therefore not parsed: the
-// kind of an object, objects of kinds that are not read, and fields that are not read.
-//
-// YAML is version 1.2, so `yes` and `on` are strings; kubectl writes no such thing. Aliases reach
-// only within an item, since items are parsed alone.
+// YAML is version 1.2: `yes` and `on` are strings. Aliases reach only within an item.
 
 import { parseDocument } from 'yaml';
 
@@ -198,41 +193,13 @@ function absoluteTimes(text: string): string {
   });
 }
 
-/**
- * As parseYaml, but looks into nothing that is not read: neither into objects of other kinds nor
- * into the greater part of pods and nodes. The parser is slow, and a must-gather holds a lot.
- */
+/** As parseYaml, but of objects of other kinds it parses only the kind. */
 function parseKnownYaml(text: string): Parsed {
   const kind = yamlField(text, 'kind');
   if (kind === null || kind.endsWith('List')) return parseYaml(text);
   const apiVersion = yamlField(text, 'apiVersion') ?? undefined;
-  const resource = resourceOfKind(apiVersion, kind);
-  if (resource === null) return { value: { apiVersion, kind } };
-  if (resource !== 'pods' && resource !== 'nodes') return parseYaml(text);
-  const parsed = parseYaml(withoutUnread(text));
-  return 'value' in parsed ? parsed : parseYaml(text);
-}
-
-/** Fields of pods and nodes that are large and not read. */
-const unread = new Set([
-  ...['managedFields', 'annotations', 'ownerReferences', 'tolerations', 'affinity', 'volumes'],
-  ...['volumeMounts', 'env', 'envFrom', 'args', 'command', 'resources', 'securityContext'],
-  ...['livenessProbe', 'readinessProbe', 'startupProbe', 'lifecycle', 'containerStatuses'],
-  ...['initContainerStatuses', 'topologySpreadConstraints', 'capacity', 'images', 'nodeInfo'],
-]);
-
-/** The text without the blocks of unread fields. A label stays, for its value is on its line. */
-function withoutUnread(text: string): string {
-  let inside = -1; // the column of the field whose block is left out
-  const lines = text.split('\n').filter((line) => {
-    const column = line.search(/[^ ]/);
-    if (inside >= 0 && (column < 0 || column > inside)) return false;
-    if (column === inside && line.startsWith('- ', column)) return false;
-    const [, before, name] = /^( *(?:- +)?)(\w+):$/.exec(line) ?? [];
-    inside = before !== undefined && unread.has(name ?? '') ? before.length : -1;
-    return true;
-  });
-  return lines.join('\n');
+  const isRead = resourceOfKind(apiVersion, kind) !== null;
+  return isRead ? parseYaml(text) : { value: { apiVersion, kind } };
 }
 
 // --- without a parser ---

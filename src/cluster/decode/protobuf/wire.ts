@@ -24,7 +24,7 @@ export const lengthType = 2;
 /** The tag of a field that holds a string, bytes or a message. */
 export const tagOf = (field: number): number => (field << 3) | lengthType;
 
-/** The next varint, of which the low 32 bits are kept, as a signed number. */
+/** The low 32 bits of the next varint, as a signed number. */
 export function readInt32(cursor: Cursor, end: number): number {
   const { bytes } = cursor;
   let { at } = cursor;
@@ -115,7 +115,7 @@ export function skip(cursor: Cursor, tag: number, end: number): void {
   }
 }
 
-/** Groups may hold groups; what ends one is not told apart from what ends another. */
+/** Skips a group, which may contain groups. */
 function skipGroup(cursor: Cursor, end: number): void {
   for (let depth = 1; depth > 0;) {
     const tag = readTag(cursor, end);
