@@ -4,7 +4,7 @@
 import { auditorDefaults } from './auditor-defaults.ts';
 import type { Finding } from '../src/audit/finding/catalogue.ts';
 import type { InputState } from '../src/audit/pending/progress.ts';
-import type { Auditor, AuditorOptions, Entry } from '../src/auditor/auditor.ts';
+import type { Auditor, AuditorOptions, AuditorEntry } from '../src/auditor/auditor.ts';
 import { createAuditor } from '../src/auditor/auditor.ts';
 import { createReport } from '../src/auditor/queries.ts';
 import { project } from '../src/cluster/decode/json-objects.ts';
@@ -73,17 +73,17 @@ export const watches = (
   at: number,
   state: InputState,
   of: readonly Resource[] = resources,
-): Entry[] => of.map((resource) => ({ kind: 'watch', at, resource, state }));
+): AuditorEntry[] => of.map((resource) => ({ kind: 'watch', at, resource, state }));
 
 /** All up to a version is known, of all resources unless some are named. */
 export const progress = (
   at: number,
   resourceVersion: string,
   of: readonly Resource[] = resources,
-): Entry[] => of.map((resource) => ({ kind: 'progress', at, resource, resourceVersion }));
+): AuditorEntry[] => of.map((resource) => ({ kind: 'progress', at, resource, resourceVersion }));
 
 /** A live cluster with one Service whose outputs are missing, audited since 101. */
-export const lively = (without: readonly Resource[] = []): Entry[] => {
+export const lively = (without: readonly Resource[] = []): AuditorEntry[] => {
   const others = resources.filter((resource) => !without.includes(resource));
   return [
     header(100),

@@ -72,13 +72,13 @@ export interface AuditorOptions {
   readonly onJourney: (journey: Journey) => void;
 }
 
-export type Entry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | AgentEntry;
+export type AuditorEntry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | AgentEntry;
 
 export interface Auditor {
   readonly options: AuditorOptions;
-  take(entry: Entry): void;
+  take(entry: AuditorEntry): void;
   /** Takes an entry in small steps. The caller runs all steps before it takes another entry. */
-  takeInSteps(entry: Entry): Steps;
+  takeInSteps(entry: AuditorEntry): Steps;
   /** Sets the input's clock, and opens the differences whose settle window has ended. */
   advance(at: number): void;
   /** When the next settle window ends; `null` if no difference is pending. */
@@ -265,14 +265,14 @@ function advance(state: State, at: number): void {
 }
 
 /** The time of an entry on the input's clock; `null` if it has none. */
-function timeOf(entry: Entry): number | null {
+function timeOf(entry: AuditorEntry): number | null {
   if (entry.kind === 'event') return entry.event.at;
   if ('at' in entry) return entry.at;
   return entry.kind === 'end' ? entry.newest : null;
 }
 
 /** Takes an entry, and measures how long that kept the process busy, without the pauses. */
-function* takeInSteps(state: State, entry: Entry): Steps {
+function* takeInSteps(state: State, entry: AuditorEntry): Steps {
   const before = state.services;
   const steps = dispatch(state, entry);
   let seconds = 0;
@@ -287,7 +287,7 @@ function* takeInSteps(state: State, entry: Entry): Steps {
   observe(state.services === before ? change : full, seconds);
 }
 
-function* dispatch(state: State, entry: Entry): Steps {
+function* dispatch(state: State, entry: AuditorEntry): Steps {
   const at = timeOf(entry);
   if (at !== null) advance(state, at);
   switch (entry.kind) {
@@ -335,7 +335,7 @@ function* dispatch(state: State, entry: Entry): Steps {
 /** A header names the resources that follow, or a new version of the control plane. */
 function* takeHeader(
   state: State,
-  { kubernetes, resources, at }: Entry & { readonly kind: 'header' },
+  { kubernetes, resources, at }: AuditorEntry & { readonly kind: 'header' },
 ): Steps {
   const before = releasedOf(state).release;
   state.kubernetes = kubernetes;
@@ -348,7 +348,7 @@ function* completeList(state: State, resource: Resource, at: number): Steps {
   const isNew = !state.complete.has(resource);
   state.store.listed(resource);
   state.complete.add(resource);
-  const isReady = state.promised?.every((one) => state.complete.has(one)) === true;
+  const isReady = state.promised?.every((promised) => state.complete.has(promised)) === true;
   if (isReady && (state.services === null || isNew)) yield* begin(state, at);
 }
 
@@ -365,9 +365,9 @@ function* takeWatchState(state: State, entry: LiveEntry & { readonly kind: 'watc
   }
   if (services !== null || state.promised === null) return;
   // The audit begins without a resource that is not permitted. It may become permitted later.
-  const others = state.promised.filter((one) => one !== resource);
+  const others = state.promised.filter((promised) => promised !== resource);
   state.promised = entry.state === 'off' ? others : [...others, resource];
-  if (entry.state === 'off' && others.every((one) => state.complete.has(one))) {
+  if (entry.state === 'off' && others.every((other) => state.complete.has(other))) {
     yield* begin(state, at);
   }
 }

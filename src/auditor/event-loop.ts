@@ -14,7 +14,7 @@
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { Key } from '../model/objects.ts';
-import type { Auditor, Entry } from './auditor.ts';
+import type { Auditor, AuditorEntry } from './auditor.ts';
 import { openedAtOnce } from './auditor.ts';
 
 /** The clock and the timers of the event loop. */
@@ -43,7 +43,7 @@ export interface EventLoopOptions {
 
 export interface EventLoop {
   /** Resolves when the entries are taken in, or at once if the loop has stopped. */
-  deliver(entries: readonly Entry[]): Promise<void>;
+  deliver(entries: readonly AuditorEntry[]): Promise<void>;
   /** Why no entry is taken in any more, for people; `null` if the loop runs. */
   stuck(): string | null;
   stop(): void;
@@ -82,7 +82,7 @@ const stuckSeconds = 60;
 
 interface State {
   readonly options: EventLoopOptions;
-  readonly queue: { readonly entries: readonly Entry[]; readonly done: () => void }[];
+  readonly queue: { readonly entries: readonly AuditorEntry[]; readonly done: () => void }[];
   working: boolean;
   stopped: boolean;
   cancelTimer: () => void;

@@ -10,7 +10,7 @@ import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
 import { cachedObjects } from '../cluster/store/store.ts';
 import type { Key } from '../model/objects.ts';
-import type { Auditor, Entry } from './auditor.ts';
+import type { Auditor, AuditorEntry } from './auditor.ts';
 import type { MonotonicClock } from './event-loop.ts';
 import { createEventLoop } from './event-loop.ts';
 
@@ -33,7 +33,7 @@ export interface LiveAuditor {
   /** State and counters of each watch. */
   readonly watches: Reflectors['status'];
   /** Delivers an entry of another source. Resolves when it is taken in. */
-  readonly deliver: (entry: Entry) => Promise<void>;
+  readonly deliver: (entry: AuditorEntry) => Promise<void>;
 }
 
 export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {

@@ -3,7 +3,7 @@
 // the auditor itself makes of the versions that it has seen.
 
 import type { InputState } from '../../src/audit/pending/progress.ts';
-import type { Entry } from '../../src/auditor/auditor.ts';
+import type { AuditorEntry } from '../../src/auditor/auditor.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import type { Clock } from './clock.ts';
 import type { Change, Truth } from './truth.ts';
@@ -12,7 +12,7 @@ export interface Owed {
   /** What has not been taken in of a Service, as far as it is of `needed`. */
   of(name: string, needed: readonly Resource[]): readonly Missing[];
   /** An entry has been taken in. */
-  took(entry: Entry): void;
+  took(entry: AuditorEntry): void;
   /** The history of the server went back, and with it these objects. */
   restored(changes: readonly Change[]): void;
   /** Whether a list of the resource was ever complete. */

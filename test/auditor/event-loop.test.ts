@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { FreshRead } from '../../src/audit/pending/confirm.ts';
-import type { Auditor, AuditorOptions, Entry } from '../../src/auditor/auditor.ts';
+import type { Auditor, AuditorOptions, AuditorEntry } from '../../src/auditor/auditor.ts';
 import type { EventLoop, EventLoopOptions } from '../../src/auditor/event-loop.ts';
 import { createClock, createEventLoop } from '../../src/auditor/event-loop.ts';
 import type { Service } from '../../src/model/objects.ts';
@@ -81,7 +81,7 @@ describe('delivering', () => {
     };
     setImmediate(turn);
     const [header, ...rest] = lively();
-    const many = Array.from({ length: 3000 }, (_, one): Entry =>
+    const many = Array.from({ length: 3000 }, (_, one): AuditorEntry =>
       added('services', named(`s${one}`, String(one + 1)), 100),
     );
     await live.deliver([...(header === undefined ? [] : [header]), ...many, ...rest]);
@@ -118,7 +118,7 @@ describe('time', () => {
     const { live, opened, at } = run();
     await live.deliver(lively());
     at(110);
-    const gone = added('services', service, 120) as Entry & { kind: 'event' };
+    const gone = added('services', service, 120) as AuditorEntry & { kind: 'event' };
     const deleted = { ...gone.event, type: 'deleted' as const };
     const taken = live.deliver([{ kind: 'event', event: deleted }]);
     at(200);
@@ -231,7 +231,7 @@ describe('many Services that differ at once', () => {
       const raw = named(`s${one}`, String(one + 1));
       return { ...raw, metadata: { ...raw.metadata, namespace: `n${one % namespaces}` } };
     };
-    const services = Array.from({ length: count }, (_, one): Entry =>
+    const services = Array.from({ length: count }, (_, one): AuditorEntry =>
       added('services', inNamespace(one), 101),
     );
     await made.live.deliver([...lively(), ...services, ...progress(102, '99', ['nodes'])]);
@@ -267,7 +267,7 @@ describe('many Services that differ at once', () => {
         },
       },
     });
-    const services = Array.from({ length: 9 }, (_, one): Entry =>
+    const services = Array.from({ length: 9 }, (_, one): AuditorEntry =>
       added('services', named(`s${one}`, String(one + 1)), 101),
     );
     await live.deliver([...lively(), ...services, ...progress(102, '99', ['nodes'])]);

@@ -9,7 +9,7 @@ import { formatTime } from '../../output/text/format.ts';
 import type { AuditReport } from '../../output/text/report.ts';
 import { formatFindingLine, renderReport } from '../../output/text/report.ts';
 import { releaseOf } from '../../shadow/release.ts';
-import type { Format } from './flags.ts';
+import type { ReportFormat } from './flags.ts';
 
 export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
 
@@ -68,7 +68,7 @@ function screenWidth(): number | null {
 export const terminalWidth = (): number => screenWidth() ?? 120;
 
 /** Prints to stdout. A pipe or a file gets whole lines, as from kubectl. */
-export function printReport(report: AuditReport, format: Format): void {
+export function printReport(report: AuditReport, format: ReportFormat): void {
   const text = renderReport(report, format, { colour, width: screenWidth() ?? Infinity });
   process.stdout.write(text.endsWith('\n') ? text : `${text}\n`);
 }

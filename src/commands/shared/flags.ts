@@ -11,7 +11,7 @@ import { releaseOf, releases } from '../../shadow/release.ts';
 
 export const formats = ['table', 'wide', 'json', 'yaml', 'junit'] as const;
 
-export type Format = (typeof formats)[number];
+export type ReportFormat = (typeof formats)[number];
 
 function invalid(text: string): never {
   throw new InvalidArgumentError(text);
@@ -48,7 +48,7 @@ export function parseTime(text: string): number {
   return invalid('Expected Unix seconds or RFC 3339: 2026-11-21T10:56:46Z.');
 }
 
-export const parseFormat = (text: string): Format =>
+export const parseFormat = (text: string): ReportFormat =>
   formats.find((format) => format === text) ?? invalid(`Expected one of ${formats.join(', ')}.`);
 
 /** Parses the format of an explanation. */

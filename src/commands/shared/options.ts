@@ -11,7 +11,7 @@ import type { PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import { perServiceModes } from '../../output/metrics/service-rows.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import type { Release } from '../../shadow/release.ts';
-import type { Format } from './flags.ts';
+import type { ReportFormat } from './flags.ts';
 import {
   formats,
   parseAddress,
@@ -36,7 +36,7 @@ export interface AuditFlags {
 
 /** Form of a report. */
 export interface ReportFlags {
-  readonly output: Format;
+  readonly output: ReportFormat;
   readonly namespace?: string;
 }
 

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 
 import { describe, expect, test } from 'vitest';
 
-import type { Entry } from '../../../src/auditor/auditor.ts';
+import type { AuditorEntry } from '../../../src/auditor/auditor.ts';
 import { createAuditor } from '../../../src/auditor/auditor.ts';
 import type { LiveAuditor } from '../../../src/auditor/live.ts';
 import { createAgentScraper } from '../../../src/commands/shared/agents.ts';
@@ -27,9 +27,12 @@ const cluster = {
   environment: { random: () => 0, sleep: () => Promise.resolve() },
 } as unknown as Cluster;
 
-function fleetWith(options: Partial<AgentsFlags & ClusterFlags>, deliver: (entry: Entry) => void) {
+function fleetWith(
+  options: Partial<AgentsFlags & ClusterFlags>,
+  deliver: (entry: AuditorEntry) => void,
+) {
   const live = {
-    deliver: (entry: Entry) => {
+    deliver: (entry: AuditorEntry) => {
       deliver(entry);
       return Promise.resolve();
     },
@@ -62,7 +65,7 @@ test('without a Service of agents no agent is scraped', () => {
 });
 
 test('no agent is scraped before the cluster is known', async () => {
-  const entries: Entry[] = [];
+  const entries: AuditorEntry[] = [];
   const stop = new AbortController();
   const fleet = fleetWith({ agents }, (entry) => entries.push(entry));
   const running = fleet?.run(stop.signal);

@@ -19,7 +19,7 @@ const file = (name: string, bytes: string | Uint8Array): string => {
   return join(folder, name);
 };
 
-test('plain and gzipped files are read with the configuration of their node or of all', async () => {
+test("plain and gzipped files are read with their node's configuration", async () => {
   const plain = file('a.txt', '*nat');
   const packed = file('b.txt.gz', gzipSync('*filter'));
   const own = file('own.yaml', 'mode: nftables');
