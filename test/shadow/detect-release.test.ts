@@ -12,7 +12,7 @@ const plain = endpoints({ labels: {} });
 const other = service({ name: 'api' });
 const unselected = service({ selector: null });
 
-describe('releasedBy', () => {
+describe('detectRelease', () => {
   const cases: [string, Parameters<typeof storeOf>[0], number | null, string][] = [
     ['nothing tells', [], null, '36 newest'],
     ['the label is there', [service(), labelled], null, '36 labels'],

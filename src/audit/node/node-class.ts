@@ -72,7 +72,7 @@ interface ClassEntry {
 
 interface NodeClass {
   readonly entries: Map<Key, ClassEntry>;
-  readonly index: Map<string, readonly ClassEntry[]>;
+  readonly index: Map<string, ClassEntry[]>;
   /** The sum over all entries. */
   readonly coverage: Map<string, number>;
   /** null if ports have changed. */
@@ -92,7 +92,9 @@ export function createNodeClasses(proxied: ProxyCache): NodeClasses {
   /** The reports of nodes share their frontends. */
   const keys = new WeakMap<RuleFrontend, string>();
   const cachedKeyOf = (frontend: RuleFrontend): string => {
-    const key = keys.get(frontend) ?? keyOf(frontend);
+    const cached = keys.get(frontend);
+    if (cached !== undefined) return cached;
+    const key = keyOf(frontend);
     keys.set(frontend, key);
     return key;
   };
@@ -155,21 +157,27 @@ function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: Reporting
 
 function setEntry(nodeClass: NodeClass, key: Key, entry: ClassEntry | null): void {
   const { entries, index, coverage } = nodeClass;
-  const before = entries.get(key);
-  if (entry === null) entries.delete(key);
-  else entries.set(key, entry);
-  for (const name of before?.indexKeys ?? []) {
-    const others = index.get(name)?.filter((other) => other !== before) ?? [];
-    if (others.length === 0) index.delete(name);
-    else index.set(name, others);
+  const before = entries.get(key) ?? null;
+  if (before !== null) {
+    for (const name of before.indexKeys) {
+      const others = index.get(name)?.filter((other) => other !== before) ?? [];
+      if (others.length === 0) index.delete(name);
+      else index.set(name, others);
+    }
+    addCoverage(coverage, before.coverage, -1);
+    entries.delete(key);
   }
-  for (const name of entry?.indexKeys ?? []) {
-    index.set(name, entry === null ? [] : [...(index.get(name) ?? []), entry]);
+  if (entry !== null) {
+    for (const name of entry.indexKeys) {
+      const others = index.get(name);
+      if (others === undefined) index.set(name, [entry]);
+      else others.push(entry);
+    }
+    addCoverage(coverage, entry.coverage, 1);
+    entries.set(key, entry);
   }
-  addCoverage(coverage, before?.coverage ?? [], -1);
-  addCoverage(coverage, entry?.coverage ?? [], 1);
-  const names = (ports: readonly NodeVerdict[] = []) => ports.map(({ port }) => port).join('\n');
-  if (names(before?.ports) !== names(entry?.ports)) nodeClass.ports = null;
+  const names = (it: ClassEntry | null) => it?.ports.map(({ port }) => port).join('\n') ?? '';
+  if (names(before) !== names(entry)) nodeClass.ports = null;
 }
 
 function addCoverage(
@@ -247,9 +255,8 @@ function individualParts(
   for (const name of [node.name, ...localAddresses]) addAll(name);
   for (const entry of entries.values()) {
     for (const [key, expected] of entry.digests) {
-      const isOnly = index.get(key)?.length === 1;
       const isExpected = expected !== null && digest.digests.get(key) === expected;
-      if (!isOnly || !isExpected) services.add(entry.key);
+      if (!isExpected || index.get(key)?.length !== 1) services.add(entry.key);
     }
   }
   const place = proxyNode(node, config, localAddresses);

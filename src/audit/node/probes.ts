@@ -196,10 +196,12 @@ export function addToCoverage(
   outcomes: readonly ExpectedOutcome[],
   { port, kind }: Frontend,
 ): void {
+  const key = proxiedPortKey(port);
   const add = (code: Code): void => {
     const group = coverageGroup(code, kind, port.family);
-    const ports = covered.get(group) ?? new Set();
-    covered.set(group, ports.add(proxiedPortKey(port)));
+    const ports = covered.get(group);
+    if (ports === undefined) covered.set(group, new Set([key]));
+    else ports.add(key);
   };
   for (const outcome of outcomes) {
     if (outcome.kind === 'pass') continue;

@@ -52,7 +52,7 @@ const missing = (count: number, more: Partial<PacketDifference> = {}) =>
     difference(`web-${n}`, 'node-frontend-missing', { untranslated: true, ...more }),
   );
 
-describe('rollUp', () => {
+describe('aggregateFindings', () => {
   test('makes no finding of no difference', () => {
     expect(codesOf([], coverageOf(9))).toEqual([]);
   });

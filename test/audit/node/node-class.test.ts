@@ -112,7 +112,7 @@ describe('recorded nodes', () => {
       expect(ports.map(({ port }) => port).sort()).toEqual(whole.ports.map(proxiedPortKey).sort());
     }
     expect(kinds.size).toBeLessThan(all.length / 4);
-  }, 120_000);
+  });
 
   test('that are sound have few individual Services', () => {
     for (const one of sound) {
@@ -157,7 +157,6 @@ describe('a recorded node with an address of a Service on its interface', () => 
         expect(shown(audit)).toEqual(shown(alone(proxied, other, rules)));
       }
     },
-    60_000,
   );
 });
 

@@ -67,7 +67,7 @@ describe('recorded nodes', () => {
       audited++;
     }
     expect(audited).toBeGreaterThan(0.9 * paths.length);
-  }, 120_000);
+  });
 
   test('that are sound have no divergent frontend and need few walks', () => {
     for (const path of below('recordings')) {

@@ -21,7 +21,7 @@ const claims = (...rules: readonly string[]): string[] =>
 
 const dnat = '-j DNAT --to-destination 10.0.0.1:80';
 
-describe('claimsOf', () => {
+describe('frontendsInRules', () => {
   test.each<[string, string[], string[]]>([
     ['none', [], []],
     [
