@@ -1,10 +1,10 @@
-// The catalogue: every code a finding can have, with all that a person needs to act on it.
-// docs/findings.md is this catalogue, and that of the causes, in prose; a test keeps them equal.
+// The catalogue of findings: every code with its meaning and its remedy. A test keeps
+// docs/findings.md equal to this catalogue and to that of the causes.
 //
-// A finding says that one output differs from what the controllers mean to write (endpoints,
-// endpointslices, mirrored), or that the input itself is in trouble (input). Severity follows what
-// traffic suffers: critical, it goes astray or nowhere; warning, it does or will when something
-// else happens, or metadata that others rely on is wrong; info, nothing suffers.
+// A finding reports that an output differs from what the controllers should write (endpoints,
+// endpointslices, mirrored, node), or that the input itself has a fault (input). Severity follows
+// the effect on traffic: critical, it is lost or reaches a wrong pod; warning, it is or will be
+// after another event, or metadata that clients rely on is wrong; info, no traffic is affected.
 
 import type { Cause } from './causes.ts';
 
@@ -14,7 +14,7 @@ export type DifferenceKind = 'missing' | 'unexpected' | 'different';
 
 export interface CatalogueEntry {
   readonly output: Output;
-  /** Where traffic suffers more or less than usual, a finding may say so itself. */
+  /** The usual severity; a finding may have another one if its effect differs. */
   readonly severity: Severity;
   readonly difference: DifferenceKind;
   readonly title: string;
@@ -716,7 +716,7 @@ export const catalogue = {
 
 export type Code = keyof typeof catalogue;
 
-/** A finding as every output shows it; times in Unix seconds on the input's clock. */
+/** A finding as every output shows it; times in Unix seconds on the clock of the input. */
 export interface Finding {
   readonly code: Code;
   readonly severity: Severity;
@@ -733,7 +733,7 @@ export interface Finding {
   readonly cause: Cause | null;
   /** When the difference began. */
   readonly since: number;
-  /** When it had stood for the settle window. */
+  /** When it had lasted for the settle window. */
   readonly openedAt: number;
   readonly resolvedAt: number | null;
 }

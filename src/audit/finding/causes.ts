@@ -1,6 +1,6 @@
-// Every cause that can explain a finding: upstream's blind spots, where a difference stands
-// although every controller works as written. A cause is named only when the state or its history
-// shows the condition; which of several is named, standing.ts decides.
+// The catalogue of causes: upstream's blind spots, in which a difference lasts although every
+// controller works as written. A finding names a cause only if the state or its history shows the
+// condition; audit/service/reconcile.ts chooses one of several.
 
 export interface CauseEntry {
   readonly title: string;
@@ -10,7 +10,7 @@ export interface CauseEntry {
   readonly upstream: string;
 }
 
-/** Upstream's blind spots: what leaves a difference standing although every controller works. */
+/** Upstream's blind spots, in which a difference lasts although every controller works. */
 export const causes = {
   'pod-phase-unnoticed': {
     title: 'A pod became Failed or Succeeded, or left that phase, and nobody was woken',

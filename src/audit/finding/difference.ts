@@ -3,25 +3,25 @@
 import type { Code, Severity } from './catalogue.ts';
 import type { Cause } from './causes.ts';
 
-/** One difference, before time has told whether it is a finding. */
+/** One difference, which becomes a finding if it lasts. */
 export interface Difference {
   readonly code: Code;
-  /** Where it is not the one of the catalogue. */
+  /** `null` for the severity of the catalogue. */
   readonly severity: Severity | null;
   /** `Kind namespace/name` of the API object that differs. */
   readonly object: string;
   readonly field: string;
-  /** Tells differences of one code at one place apart; not shown. */
+  /** Distinguishes differences of one code at one place; not shown. */
   readonly subject: string;
   readonly expected: string | null;
   readonly actual: string | null;
-  /** No traffic suffers: where upstream's sleep explains it, it is information. */
+  /** Affects no traffic: its severity is `info` if a proven blind spot of upstream explains it. */
   readonly quiet: boolean;
-  /** Shown by the input as it is now. */
+  /** The cause that the current input shows. */
   readonly cause: Cause | null;
-  /** Shown by the input too, but what history shows comes first. */
+  /** A cause that the current input shows as well; a cause from history takes precedence. */
   readonly hindrance: Cause | null;
-  /** Stands in where there is no history that could show the cause. */
+  /** The cause if no history can show another one. */
   readonly likelyCause: Cause | null;
 }
 

@@ -3,7 +3,7 @@
 import type { Code } from './catalogue.ts';
 
 export type Verdict = 'conform' | 'pending' | 'different' | 'unknown';
-/** Why an output cannot be judged. */
+/** Why an output is unknown. */
 export type UnknownReason =
   | 'pods-not-known'
   | 'nodes-not-known'
@@ -12,7 +12,7 @@ export type UnknownReason =
   | 'object-unreadable'
   | 'input-stale'
   | NodeUnknownReason;
-/** Why a node, or a Service port on it, cannot be judged. */
+/** Why a node, or a Service port on it, is unknown. */
 export type NodeUnknownReason =
   | 'node-not-known'
   | 'proxy-mode-not-modelled'
@@ -22,11 +22,11 @@ export type NodeUnknownReason =
   | 'agent-absent'
   | 'agent-refused'
   | 'agent-stale';
-/** Differences that the API allows and nobody suffers from: what shows them is conform. */
+/** Differences that the API allows and that affect no client: the verdict stays conform. */
 export const legal: ReadonlySet<Code> = new Set([
   'slice-duplicate',
   'slice-surplus-empty',
   'mirror-slice-duplicate',
 ]);
-/** The verdicts, the good one first. */
+/** The verdicts, `conform` first. */
 export const verdicts: readonly Verdict[] = ['conform', 'pending', 'different', 'unknown'];

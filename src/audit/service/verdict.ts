@@ -1,15 +1,15 @@
-// The four verdicts, per Service and output:
+// The verdict on each output of a Service:
 //
-//   conform    what stands is a state that the controller may leave
+//   conform    the controller may leave the output in this state
 //   pending    it differs, for less than the settle window
 //   different  it differs for longer: there is a finding
-//   unknown    it cannot be judged, and is neither of the others
+//   unknown    the input does not allow a comparison
 //
-// An output that nobody has to write has no verdict. What other managers wrote is foreign: counted,
-// never judged, and it makes nothing unknown.
+// An output that no controller has to write has no verdict. Slices of other managers are foreign:
+// they are counted, but not compared, and make no output unknown.
 //
-// While an input cannot be seen (cut.ts), what was found with it still stands, but the verdict is
-// unknown: the difference may be over, or have come.
+// While a watch is not connected (progress.ts), known findings stay open, but the verdict is
+// unknown: the difference may have ended, or another may have begun.
 
 import type {
   EndpointSlice,
@@ -57,8 +57,8 @@ export const verdictOutputs: readonly VerdictOutput[] = [...serviceOutputs, 'nod
 export const isWithin = ({ namespace }: UnreadableObject, record: ServiceState): boolean =>
   namespace === null || namespace === '' || namespace === record.namespace;
 
-/** The version that is held of an unreadable object has a say too, until it can be read again. */
-function heldOf(
+/** The cached version of an unreadable object, which counts until the object is readable. */
+function cachedVersion(
   listers: Listers,
   { resource, namespace, name }: UnreadableObject,
 ): Pod | EndpointSlice | null {
@@ -67,7 +67,7 @@ function heldOf(
   return resource === 'endpointslices' ? (listers.slices.get(key) ?? null) : null;
 }
 
-/** Whether an unreadable object could have a say in an output of this Service. */
+/** Whether an unreadable object could affect an output of this Service. */
 function concerns(
   listers: Listers,
   lost: UnreadableObject,
@@ -75,8 +75,8 @@ function concerns(
   output: ServiceOutput,
 ): boolean {
   if (!isWithin(lost, record)) return false;
-  const held = heldOf(listers, lost);
-  if (held !== null && isAbout({ ...lost, labels: held.labels }, record, output)) return true;
+  const cached = cachedVersion(listers, lost);
+  if (cached !== null && isAbout({ ...lost, labels: cached.labels }, record, output)) return true;
   return isAbout(lost, record, output);
 }
 
@@ -101,7 +101,7 @@ function isAbout(lost: UnreadableObject, record: ServiceState, output: ServiceOu
   }
 }
 
-/** Why outputs of a Service cannot be judged; empty when all can. */
+/** The outputs of a Service that are unknown, each with the reason. */
 export function unknownOutputs(
   listers: Listers,
   record: ServiceState,
@@ -122,13 +122,13 @@ export function unknownOutputs(
 
 const nothingUnknown = new Map<Output, UnknownReason>();
 
-/** Without Nodes, all but zones and hints can still be judged; otherwise nothing is. */
+/** Whether nothing of an output can be compared. Without Nodes, only zones and hints cannot. */
 export function isUnknown(unknown: ReadonlyMap<Output, UnknownReason>, output: Output): boolean {
   const reason = unknown.get(output);
   return reason !== undefined && reason !== 'nodes-not-known';
 }
 
-/** Whether somebody has to write this output for the Service, so that it can be judged at all. */
+/** Whether a controller has to write this output for the Service, or already did. */
 function applies(
   listers: Listers,
   { record, items }: ServiceAudit,
@@ -138,28 +138,28 @@ function applies(
   if (output !== 'mirrored') {
     if (service !== null && isSelected(service)) return true;
   } else if (isMirrored(service, endpoints)) return true;
-  for (const standing of items.values()) {
-    if (standing.some((item) => item.output === output)) return true;
+  for (const known of items.values()) {
+    if (known.some((item) => item.output === output)) return true;
   }
   if (output !== 'mirrored') return false;
   return slicesOf(listers, record, 'mirror').length > 0;
 }
 
-/** Resources that cannot be seen at a moment. */
+/** Resources whose watches are not connected. */
 export type StaleResources = ReadonlySet<Resource>;
 
 export const noStaleResources: StaleResources = new Set();
 
-/** A context, with the resources that cannot be seen at its moment; absent: all can. */
+/** A context, with the stale resources if there are any. */
 export interface VerdictInput extends AuditContext {
   readonly stale?: StaleResources;
 }
 
-/** Whether an output rests on something that cannot be seen. */
+/** Whether an output depends on a stale resource. */
 export const isStale = (output: VerdictOutput, stale: StaleResources): boolean =>
   stale.size > 0 && restsOn[output].some((resource) => stale.has(resource));
 
-/** Why an output cannot be judged; null where it can. */
+/** Why an output is unknown; `null` if it is not. */
 export function unknownReason(
   audited: ServiceAudit,
   output: ServiceOutput,
@@ -168,7 +168,7 @@ export function unknownReason(
   return isStale(output, stale) ? 'input-stale' : (audited.unknown.get(output) ?? null);
 }
 
-/** The verdict on one output of a Service; null where there is nothing to judge. */
+/** The verdict on one output of a Service; `null` if no controller has to write it. */
 export function verdictOf(
   listers: Listers,
   audited: ServiceAudit,
@@ -189,12 +189,12 @@ export function verdictOf(
   return isUnknown && verdict !== 'different' ? 'unknown' : verdict;
 }
 
-/** Whether somebody else writes endpoints for this Service, or for none: counted, not judged. */
+/** Whether another manager writes endpoints for this Service, or for a name without a Service. */
 export function isForeign(listers: Listers, { record, unknown }: ServiceAudit): boolean {
   const { service, endpoints } = record;
   if (slicesOf(listers, record, 'foreign').length > 0) return true;
   if (endpoints === null) return false;
-  // There may be a Service, which nobody can read.
+  // A Service may exist that cannot be read.
   if (service === null) return unknown.get('endpoints') !== 'object-unreadable';
   return !isSelected(service) && !isMirrored(service, endpoints);
 }

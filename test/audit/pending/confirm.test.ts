@@ -1,5 +1,5 @@
-// A difference whose window has passed, and what proves it: streams that have come to that point,
-// or a read that says what is held.
+// What proves a difference whose window has ended: streams that have reached that version, or a
+// read that matches the cache.
 
 import { describe, expect, test } from 'vitest';
 
@@ -81,7 +81,7 @@ describe('streams', () => {
     for (const resource of resources) cut.bookmark(resource, version, at);
   };
 
-  /** A Service is read, as of a version; nothing is held of it that is as new. */
+  /** A read of the Service at a version that is newer than the cache. */
   const read = (
     { confirmer }: Confirming,
     dues: Iterable<Candidate>,
@@ -93,7 +93,7 @@ describe('streams', () => {
     confirmer.answer('shop/web', { ...asHeld, pods: newer, version });
   };
 
-  test('that have all come to what a read has shown confirm, also when they did before', () => {
+  test('that reached the version of a read confirm a difference, also earlier', () => {
     const made = confirming();
     heard(made, '90', 125);
     expect(made.opened(130)).toEqual([]);
@@ -101,7 +101,7 @@ describe('streams', () => {
     expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
   });
 
-  test('without a read do not, whatever they show: all may lag', () => {
+  test('without a read confirm no difference, since all of them may lag', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
     heard(made, '77', 131);
@@ -110,14 +110,14 @@ describe('streams', () => {
     expect(made.opened(189)).toEqual([]);
   });
 
-  test('without a read do when each is heard so late that none can lag any more', () => {
+  test('without a read confirm a difference once none of them can lag any more', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
     heard(made, '50', 190);
     expect(made.opened(190)).toEqual(['slice-endpoint-missing 190']);
   });
 
-  test('do not while they are apart: what is held of the Service is newer than one of them', () => {
+  test('confirm no difference while the cache of the Service is newer than one of them', () => {
     const made = confirming([
       ...all.slice(0, 3),
       { ...sliced, resourceVersion: '80' },
@@ -131,7 +131,7 @@ describe('streams', () => {
     expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
   });
 
-  test('must come to the newest version that a read after the window has shown', () => {
+  test('must reach the newest version of a read after the window', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
     const [first] = waiting(made);
@@ -148,7 +148,7 @@ describe('streams', () => {
     expect(made.opened(141)).toEqual(['slice-endpoint-missing 141']);
   });
 
-  test('are judged by a read of any Service', () => {
+  test('confirm a difference after a read of any Service', () => {
     const made = confirming();
     expect(made.opened(130)).toEqual([]);
     const [first] = waiting(made);
@@ -161,7 +161,7 @@ describe('streams', () => {
     expect(made.opened(132)).toEqual(['slice-endpoint-missing 132']);
   });
 
-  test('of which one is behind do not, until it has come to that point', () => {
+  test('confirm no difference until the last of them has reached the version', () => {
     const made = confirming();
     const { opened, cut } = made;
     expect(opened(130)).toEqual([]);
@@ -174,7 +174,7 @@ describe('streams', () => {
     expect(opened(141)).toEqual(['slice-endpoint-missing 141']);
   });
 
-  test('that are lost do not, whatever is known', () => {
+  test('that are not connected confirm no difference', () => {
     const made = confirming();
     const { opened, cut, confirmer, serviceAuditor } = made;
     expect(opened(130)).toEqual([]);
@@ -235,7 +235,7 @@ describe('a read', () => {
     });
   });
 
-  test('that was newer confirms when the stream has come to it', () => {
+  test('that is newer than the cache confirms once the stream has reached it', () => {
     const later = newer(sliced, '23');
     const made = lagging([web, one, written, later, node({ resourceVersion: '5' })]);
     made.confirmer.next(waiting(made), 130);
@@ -243,7 +243,7 @@ describe('a read', () => {
     expect(made.opened(131)).toEqual(['slice-endpoint-missing 131']);
   });
 
-  test('is not made twice in a short time, and again soon after it failed', () => {
+  test('is not repeated within a short time, but sooner if it failed', () => {
     const made = lagging();
     const next = (now: number): string | null => made.confirmer.next(waiting(made), now)[0] ?? null;
     expect([next(130), next(130), next(134.9)]).toEqual(['shop/web', null, null]);
@@ -254,7 +254,7 @@ describe('a read', () => {
     expect([next(140), next(164.9), next(165)]).toEqual([null, null, 'shop/web']);
   });
 
-  test('that what is held has overtaken proves nothing, and is soon made again', () => {
+  test('that the cache has overtaken proves nothing and is soon repeated', () => {
     const later = { ...sliced, resourceVersion: '70' };
     const made = lagging([web, one, written, later, node({ resourceVersion: '5' })]);
     const next = (now: number): string | null => made.confirmer.next(waiting(made), now)[0] ?? null;

@@ -59,8 +59,8 @@ function watching(window = 30, keep = 100): Watched {
   return { settle, said, watch };
 }
 
-describe('the clock', () => {
-  test('a difference opens when it has stood for the window, not before', () => {
+describe('the settle window', () => {
+  test('a difference opens at the end of its window, not before', () => {
     const { settle, said, watch } = watching();
     watch(item('slice-endpoint-missing', 100));
     settle.advance(129.9);
@@ -71,21 +71,21 @@ describe('the clock', () => {
     expect(settle.nextAt()).toBeNull();
   });
 
-  test('late is late: it opens when it was due', () => {
+  test('a late call opens a difference with the time of its end', () => {
     const { settle, watch } = watching();
     watch(item('slice-endpoint-missing', 100));
     settle.advance(500);
     expect(settle.open()).toMatchObject([{ since: 100, openedAt: 130, resolvedAt: null }]);
   });
 
-  test('what has stood for longer than the window opens now', () => {
+  test('a difference that is older than the window opens now', () => {
     const { settle, said, watch } = watching();
     watch(item('slice-endpoint-missing', 100), 200);
     settle.advance(200);
     expect(said).toEqual(['open web slice-endpoint-missing 200']);
   });
 
-  test('what is gone before does not open', () => {
+  test('a difference that ends before does not open', () => {
     const { settle, said, watch } = watching();
     const one = item('slice-endpoint-missing', 100);
     watch(one);
@@ -95,7 +95,7 @@ describe('the clock', () => {
     expect(said).toEqual([]);
   });
 
-  test('a clock that is started anew counts from there', () => {
+  test('a restarted clock counts from its restart', () => {
     const { settle, said, watch } = watching();
     const one = item('slice-endpoint-missing', 100);
     watch(one);
@@ -107,14 +107,14 @@ describe('the clock', () => {
     expect(said).toEqual(['open web slice-endpoint-missing 150']);
   });
 
-  test('without a window it opens at once', () => {
+  test('a window of no length opens a difference at once', () => {
     const { settle, said, watch } = watching(0);
     watch(item('slice-endpoint-missing', 100));
     settle.advance(100);
     expect(said).toHaveLength(1);
   });
 
-  test('items open in the order of their time, whatever order they come in', () => {
+  test('differences open in the order of their ends, in whichever order they were added', () => {
     const property = fc.property(fc.array(fc.nat(50), { maxLength: 40 }), (starts) => {
       const { settle, said, watch } = watching(10);
       for (const [index, since] of starts.entries()) {
@@ -179,7 +179,7 @@ const togetherCases: [string, [Code, Partial<PendingDifference>][], number][] = 
   ],
 ];
 
-describe('one output and cause, one finding', () => {
+describe('differences of one output and cause are one finding', () => {
   test.each(togetherCases)('%s', (_, items, want) => {
     const { settle, said, watch } = watching();
     for (const [code, more] of items) watch(item(code, 0, more));
@@ -188,7 +188,7 @@ describe('one output and cause, one finding', () => {
     expect(said).toHaveLength(want);
   });
 
-  test('two Services', () => {
+  test('differences of two Services are two findings', () => {
     const { settle, watch } = watching();
     watch(item('slice-endpoint-missing', 0), 0, 'web');
     watch(item('slice-endpoint-missing', 0), 0, 'api');
@@ -196,7 +196,7 @@ describe('one output and cause, one finding', () => {
     expect(settle.open().map(({ service }) => service)).toEqual(['web', 'api']);
   });
 
-  test('one that joins later is told by the finding, not anew', () => {
+  test('a difference that joins later is reported by the open finding', () => {
     const { settle, said, watch } = watching();
     watch(item('slice-endpoint-missing', 0, {}, ' 1'));
     watch(item('slice-endpoint-missing', 10, {}, ' 2'));
@@ -208,8 +208,8 @@ describe('one output and cause, one finding', () => {
   });
 });
 
-describe('severity', () => {
-  test('the worst gives the code, leads the text, and is kept', () => {
+describe('the severity of a finding', () => {
+  test('is that of the worst difference, which gives the code and the first text', () => {
     const { settle, watch } = watching();
     const worst = item('slice-endpoint-unexpected', 5, {}, ' worst');
     watch(item('slice-endpoint-missing', 0, {}, ' first'));
@@ -225,7 +225,7 @@ describe('severity', () => {
     expect(settle.open()).toMatchObject([{ ...bad, expected: 'want first' }]);
   });
 
-  test('an item that becomes worse makes its finding worse, never better', () => {
+  test('rises with a difference that becomes worse, and never falls', () => {
     const { settle, watch } = watching();
     const one = item('slice-conditions-different', 0);
     watch(one);
@@ -240,7 +240,7 @@ describe('severity', () => {
     }
   });
 
-  test('an item that is pending weighs nothing', () => {
+  test('does not depend on pending differences', () => {
     const { settle, watch } = watching();
     const one = item('slice-endpoint-missing', 0);
     watch(one);
@@ -249,8 +249,8 @@ describe('severity', () => {
   });
 });
 
-describe('the end', () => {
-  test('a finding is resolved when its last item is gone, and lists all that it had', () => {
+describe('the end of a finding', () => {
+  test('comes with its last difference, and lists all that it had', () => {
     const { settle, said, watch } = watching();
     const [one, two] = [
       item('slice-endpoint-missing', 0, {}, ' 1'),
@@ -268,7 +268,7 @@ describe('the end', () => {
     expect(settle.resolved()).toMatchObject([want]);
   });
 
-  test('the next one is another finding', () => {
+  test('makes a later difference another finding', () => {
     const { settle, said, watch } = watching();
     for (const since of [0, 100]) {
       const one = item('slice-endpoint-missing', since);
@@ -280,7 +280,7 @@ describe('the end', () => {
     expect(settle.resolved().map(({ openedAt }) => openedAt)).toEqual([30, 130]);
   });
 
-  test('more resolved findings than are kept are counted', () => {
+  test('is counted if more findings are resolved than kept', () => {
     const { settle, watch } = watching(0, 2);
     for (const since of times(5, (index) => index)) {
       const one = item('slice-endpoint-missing', since);
@@ -293,7 +293,7 @@ describe('the end', () => {
   });
 });
 
-describe('many at once', () => {
+describe('a finding with many differences', () => {
   function crowded(count: number): Finding {
     const { settle, watch } = watching(0);
     for (const index of times(count, (one) => one)) {
@@ -307,20 +307,20 @@ describe('many at once', () => {
     return finding;
   }
 
-  test('a hundred are listed, the others counted', () => {
+  test('lists a hundred and counts the others', () => {
     expect(crowded(100).expected?.split('; ')).toHaveLength(100);
     const many = crowded(150).expected?.split('; ') ?? [];
     expect(many).toHaveLength(101);
     expect(many.at(-1)).toBe('and 50 more');
   });
 
-  test('what they have in common is said once', () => {
+  test('lists a common text once', () => {
     const { object, field } = crowded(150);
     expect([object, field]).toEqual(['EndpointSlices of Service shop/web', 'field']);
   });
 });
 
-describe('what is not admitted', () => {
+describe('a difference that is not admitted', () => {
   const gated = (): Watched & { readonly admitted: Set<PendingDifference> } => {
     const said: string[] = [];
     const admitted = new Set<PendingDifference>();
@@ -334,7 +334,7 @@ describe('what is not admitted', () => {
     return { settle, said, watch, admitted };
   };
 
-  test('waits, and opens when it is asked for again', () => {
+  test('waits and opens when it is retried', () => {
     const { settle, said, watch, admitted } = gated();
     const one = item('slice-endpoint-missing', 100);
     watch(one);
@@ -347,7 +347,7 @@ describe('what is not admitted', () => {
     expect([...settle.waiting()]).toEqual([]);
   });
 
-  test('and is gone meanwhile never opens', () => {
+  test('never opens if it ends meanwhile', () => {
     const { settle, said, watch, admitted } = gated();
     const one = item('slice-endpoint-missing', 100);
     watch(one);
@@ -359,7 +359,7 @@ describe('what is not admitted', () => {
   });
 });
 
-describe('a time in which nothing could be seen', () => {
+describe('a time without connected watches', () => {
   const endpoints = new Set(['endpointslices'] as const);
   const cases: [string, number, number, number, number][] = [
     ['makes the window longer by itself', 100, 110, 120, 140],
@@ -374,7 +374,7 @@ describe('a time in which nothing could be seen', () => {
     expect(settle.nextAt()).toBe(due);
   });
 
-  test('is nothing to other outputs, nor to what is open', () => {
+  test('affects neither other outputs nor open differences', () => {
     const { settle, said, watch } = watching();
     watch(item('slice-endpoint-missing', 100));
     settle.advance(130);
@@ -385,7 +385,7 @@ describe('a time in which nothing could be seen', () => {
     expect(settle.open()).toHaveLength(1);
   });
 
-  test('keeps the order of windows', () => {
+  test('keeps the order of the windows', () => {
     const dues = fc.array(fc.tuple(fc.boolean(), fc.integer({ min: 0, max: 60 })));
     fc.assert(
       fc.property(dues, fc.nat(60), fc.nat(30), (all, from, length) => {

@@ -22,8 +22,8 @@ function cutOf(version = '100'): WatchProgress {
 const byOutput = (spells: readonly BlindSpell[]): string[] =>
   spells.map(({ output, from, to, missed }) => `${output} ${from}-${to}${missed ? ' missed' : ''}`);
 
-describe('what is known', () => {
-  test('an output is known up to a point when each stream it rests on is', () => {
+describe('a version is reached', () => {
+  test('when every stream that the output depends on has reached it', () => {
     const cut = cutOf();
     cut.observe('pods', '205', 5);
     for (const output of ['endpoints', 'endpointslices', 'mirrored'] as const) {
@@ -36,14 +36,14 @@ describe('what is known', () => {
     expect(cut.hasReached('endpointslices', '205', 0)).toBe(false);
   });
 
-  test('versions are compared as numbers of any length', () => {
+  test('by comparing versions as numbers of any length', () => {
     const cut = cutOf('99');
     cut.observe('pods', '9223372036854775807', 5);
     cut.observe('pods', '9223372036854775806', 5);
     expect(cut.inputs.get('pods')?.version).toBe('9223372036854775807');
   });
 
-  test('an event or a bookmark takes nothing back, a list does: history may begin anew', () => {
+  test('even if an older event or bookmark follows, but not if an older list does', () => {
     const cut = cutOf();
     cut.observe('pods', '90', 5);
     cut.bookmark('pods', '90', 5);
@@ -53,7 +53,7 @@ describe('what is known', () => {
     expect(cut.inputs.get('pods')?.version).toBe('90');
   });
 
-  test('a stream that was not heard of since then may have gone silent', () => {
+  test('only if every stream has delivered an object or bookmark since then', () => {
     const cut = cutOf();
     expect(cut.hasReached('endpoints', '100', 5)).toBe(true);
     expect(cut.hasReached('endpoints', '100', 6)).toBe(false);
@@ -61,7 +61,7 @@ describe('what is known', () => {
     expect(cut.hasReached('endpoints', '100', 6)).toBe(true);
   });
 
-  test('what was never watched is not waited for', () => {
+  test('without resources that were never watched', () => {
     const cut = createWatchProgress();
     const others = resources.filter((resource) => resource !== 'endpoints');
     cut.setState('endpoints', 'off', 0);
@@ -73,7 +73,7 @@ describe('what is known', () => {
     expect(cut.unseenFor(0, 1000).size).toBe(0);
   });
 
-  test('what was watched and may not be any more cannot be seen', () => {
+  test('a resource that is no longer permitted makes its outputs blind', () => {
     const cut = cutOf();
     cut.setState('endpoints', 'off', 10);
     expect([cut.isBlind('endpoints'), cut.isBlind('mirrored')]).toEqual([true, true]);
@@ -81,14 +81,14 @@ describe('what is known', () => {
     expect([...cut.unseenFor(5, 15)]).toEqual(['endpoints']);
   });
 
-  test('without streams, nothing is blind', () => {
+  test('without streams no output is blind', () => {
     const cut = createWatchProgress();
     expect(cut.isBlind('endpoints')).toBe(false);
   });
 });
 
-describe('what comes is late', () => {
-  test('just after something newer where nothing else was shown for a second before', () => {
+describe('an object is late', () => {
+  test('just after a newer version, if no version was shown for a second before', () => {
     const cut = cutOf();
     cut.observe('pods', '120', 10);
     cut.observe('pods', '130', 10.9);
@@ -97,7 +97,7 @@ describe('what comes is late', () => {
     expect(cut.observe('endpoints', '141', 12.1)).toBe(false);
   });
 
-  test('a second after something newer was shown, by a stream or by a read', () => {
+  test('a second after a stream or a read has shown a newer version', () => {
     const cut = cutOf();
     cut.observe('services', '115', 9.5);
     expect(cut.observe('pods', '120', 10)).toBe(false);
@@ -112,7 +112,7 @@ describe('what comes is late', () => {
     expect(cut.observe('pods', '140', 31)).toBe(true);
   });
 
-  test('not after history has begun anew', () => {
+  test('but not after a list with older versions', () => {
     const cut = cutOf();
     cut.observe('pods', '120', 10);
     for (const resource of resources) cut.setState(resource, 'relisting', 20);
@@ -123,7 +123,7 @@ describe('what comes is late', () => {
 });
 
 describe('blindness', () => {
-  test('lasts from the first stream that is lost to the last that is back', () => {
+  test('lasts from the first lost stream to the last reconnected one', () => {
     const cut = cutOf();
     expect(cut.setState('pods', 'stale', 10)).toEqual([]);
     expect([cut.isBlind('endpoints'), cut.isBlind('mirrored')]).toEqual([true, false]);
@@ -140,7 +140,7 @@ describe('blindness', () => {
     expect(cut.isBlind('endpoints')).toBe(false);
   });
 
-  test('remembers that changes were missed', () => {
+  test('states that changes were missed', () => {
     const cut = cutOf();
     cut.setState('nodes', 'stale', 10);
     cut.setState('nodes', 'relisting', 11);
@@ -151,7 +151,7 @@ describe('blindness', () => {
     ]);
   });
 
-  test('is told of after a while, counted from its beginning', () => {
+  test('is reported after some seconds, counted from its start', () => {
     const cut = cutOf();
     cut.setState('pods', 'stale', 10);
     cut.setState('pods', 'relisting', 13);
@@ -161,7 +161,7 @@ describe('blindness', () => {
     expect([...cut.unseenFor(0, 100)]).toEqual([]);
   });
 
-  test('an output is blind exactly while a stream it rests on is not synced', () => {
+  test('exists exactly while a stream that the output depends on is not synced', () => {
     const turns = fc.array(
       fc.tuple(
         fc.constantFrom(...resources),

@@ -1,5 +1,5 @@
-// The heart of the design: following a cluster change by change says the same as looking at it
-// anew, and history only adds causes and clocks.
+// Following a cluster change by change finds the same as a start at the end. History only adds
+// causes and clocks.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -31,7 +31,7 @@ function ledgerOf(context: AuditContext, window = 30): ServiceAuditor {
 }
 
 /**
- * Every standing difference in one line, with what the input says of its cause and severity. Only
+ * Every known difference in one line, with what the input says of its cause and severity. Only
  * history knows that a slice was relabelled.
  */
 function standing(serviceAuditor: ServiceAuditor): string[] {
@@ -56,7 +56,7 @@ interface Followed {
 }
 
 interface Setting {
-  /** How many steps the store takes before the ledger begins. */
+  /** How many steps the store takes before the auditor starts. */
   readonly head: number;
   readonly known: readonly Resource[];
   readonly context: Partial<AuditContext>;
@@ -110,7 +110,7 @@ describe('following change by change', () => {
     fc.assert(property, { numRuns });
   });
 
-  test('does not depend on the order in which objects came', () => {
+  test('does not depend on the order in which objects arrive', () => {
     const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
       const { context } = follow(all, setting);
       const { services, pods, nodes, endpoints, slices } = context.listers;
@@ -131,7 +131,7 @@ describe('following change by change', () => {
 });
 
 describe('the service auditor', () => {
-  test('forgets everything when everything is gone', () => {
+  test('forgets a Service when all of its objects are deleted', () => {
     const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
       const { serviceAuditor, context, store } = follow(all, setting);
       const { services, pods, nodes, endpoints, slices } = context.listers;
@@ -149,7 +149,7 @@ describe('the service auditor', () => {
     fc.assert(property, { numRuns });
   });
 
-  test('has a finding open for every difference that stands, and no other', () => {
+  test('has exactly one open finding for every output with a difference', () => {
     const property = fc.property(fc.array(steps, { maxLength: 25 }), settings, (all, setting) => {
       const { serviceAuditor } = follow(all, setting);
       serviceAuditor.settle.advance(1000);
@@ -165,8 +165,8 @@ describe('the service auditor', () => {
   });
 });
 
-describe('an object that cannot be read', () => {
-  test('leaves nothing behind once it can be read again', () => {
+describe('an unreadable object', () => {
+  test('has no effect once it is readable again', () => {
     const lost = fc.record({
       resource: fc.constantFrom(...resources),
       namespace: fc.constantFrom('shop', null),
@@ -195,7 +195,7 @@ describe('an object that cannot be read', () => {
   });
 });
 
-test('a slice of thousands of addresses is judged as one that was there', () => {
+test('a new slice with thousands of addresses is compared like one that existed before', () => {
   const one = '10.1.0.7';
   const many = foreign({
     endpoints: times(15, (at) =>

@@ -136,7 +136,7 @@ describe('the cause that history shows', () => {
     expect(cluster.texts()).toEqual(want);
   });
 
-  test('what stood at the beginning has likely causes only', () => {
+  test('differences at the start have likely causes only', () => {
     const { texts, find } = following([
       service(),
       pod({ terminal: true }),
@@ -151,13 +151,13 @@ describe('the cause that history shows', () => {
     expect(find('slice-endpoint-unexpected')?.proven).toBe(false);
   });
 
-  test('a quiet difference is information only where the cause was seen', () => {
+  test('a quiet difference is information only if its cause is proven', () => {
     const moved = node({ zone: 'zone-b' });
     const { texts } = following([service(), pod(), moved, endpoints(), slice()]);
     expect(texts()).toEqual(['slice-endpoint-different warning node-change-unnoticed']);
   });
 
-  test('a mirrored slice that is edited stays so before 1.31', () => {
+  test('an edited mirrored slice is not repaired before 1.31', () => {
     const selectorless = service({ selector: null });
     const from = endpoints({ labels: {}, subsets: [subset([address({ target: null })])] });
     const mirrored = (ready: boolean, generation: number) =>
@@ -182,8 +182,8 @@ describe('the cause that history shows', () => {
   });
 });
 
-describe('a wake ends an excuse', () => {
-  test('the clock starts anew, and no cause is named any more', () => {
+describe('a wake clears a cause', () => {
+  test('and restarts the clock', () => {
     const cluster = following();
     cluster.put(10, pod({ terminal: true }));
     cluster.put(25, service({ labels: { a: '1' } }));
@@ -195,7 +195,7 @@ describe('a wake ends an excuse', () => {
     expect(cluster.settle.open().map(({ cause }) => cause)).toEqual([null, null]);
   });
 
-  test('a wake of another Service does not', () => {
+  test('but not that of another Service', () => {
     const cluster = following();
     cluster.put(10, pod({ terminal: true }));
     cluster.put(25, service({ name: 'api', selector: { app: 'api' } }));
@@ -205,7 +205,7 @@ describe('a wake ends an excuse', () => {
     });
   });
 
-  test('a finding that was excused is resolved by the wake, and a new one waits', () => {
+  test('and resolves its finding, while the difference is pending again', () => {
     const cluster = following();
     cluster.put(10, pod({ terminal: true }));
     cluster.settle.advance(45);
@@ -220,14 +220,14 @@ describe('a wake ends an excuse', () => {
 });
 
 describe('the clock of a unit', () => {
-  test('goes on while the address is wrong in one way or another', () => {
+  test('continues while an address is wrong in one way or another', () => {
     const cluster = following();
     cluster.put(10, pod({ ready: false }));
     cluster.put(20, slice({ generation: 2, endpoints: [] }));
     expect(cluster.find('slice-endpoint-missing')?.since).toBe(10);
   });
 
-  test('still leaves out what nobody saw, when it is wrong in another way', () => {
+  test('keeps its unseen time when an address becomes wrong in another way', () => {
     const { put, gone, settle } = following();
     put(10, notReady);
     settle.delay(new Set(['endpointslices']), 15, 25, 5);
@@ -238,7 +238,7 @@ describe('the clock of a unit', () => {
     expect(settle.open().map(({ code }) => code)).toContain('slice-endpoint-unexpected');
   });
 
-  test('starts anew once the address was as expected', () => {
+  test('restarts once the address was as expected', () => {
     const cluster = following();
     cluster.put(10, notReady);
     cluster.put(20, sliceNotReady, endpointsNotReady);
@@ -247,7 +247,7 @@ describe('the clock of a unit', () => {
     expect(cluster.clocks()).toEqual([30, 30]);
   });
 
-  test('of a slice goes on when the slice is written and still wrong', () => {
+  test('continues if a slice is written and still wrong', () => {
     const wrong = { owners: [owner({ uid: 'old' })] };
     const cluster = following([service(), pod(), node(), endpoints(), slice(wrong)]);
     expect(cluster.find('slice-owner-different')?.since).toBe(0);
@@ -259,7 +259,7 @@ describe('the clock of a unit', () => {
     expect(finding).toMatchObject({ code: 'slice-owner-different', openedAt: 30 });
   });
 
-  test('one address that is as expected now and then is never reported', () => {
+  test('never opens a finding for an address that is as expected now and then', () => {
     const cluster = following();
     for (let at = 10; at < 200; at += 40) {
       cluster.put(at, notReady);
@@ -276,7 +276,7 @@ describe('the clock of a unit', () => {
 describe('causes that the input shows', () => {
   const unbound = pod({ name: 'web-2', ips: ['10.0.0.2'], node: '' });
 
-  test('begin and end with what shows them, for every address', () => {
+  test('begin and end with that input, for every address', () => {
     const cluster = following();
     cluster.put(10, notReady);
     expect(cluster.find('endpoints-readiness-different')?.cause).toBeNull();
@@ -292,7 +292,7 @@ describe('causes that the input shows', () => {
     });
   });
 
-  test('what was frozen has the window from when it thawed', () => {
+  test('give the controller the full window when they end', () => {
     const cluster = following();
     cluster.put(10, unbound);
     cluster.put(12, notReady);
@@ -304,8 +304,8 @@ describe('causes that the input shows', () => {
   });
 });
 
-describe('an object that comes and goes', () => {
-  test('Endpoints that are written anew are judged in all that they lack', () => {
+describe('an object that is created and deleted', () => {
+  test('recreated Endpoints are compared at every address', () => {
     const cluster = following();
     cluster.gone(10, endpoints());
     expect(cluster.texts()).toEqual(['endpoints-missing warning']);
@@ -315,7 +315,7 @@ describe('an object that comes and goes', () => {
     expect(cluster.texts()).toEqual(['endpoints-missing warning']);
   });
 
-  test('an empty slice is one too many as long as another stands', () => {
+  test('an empty slice is surplus as long as another slice exists', () => {
     const cluster = following();
     const empty = slice({ name: 'web-empty', endpoints: [], ports: [] });
     cluster.put(10, empty);
@@ -324,7 +324,7 @@ describe('an object that comes and goes', () => {
     expect(cluster.texts()).toEqual(['slice-endpoint-missing warning']);
   });
 
-  test('a Service that comes after the slices it owns', () => {
+  test('a Service that arrives after its slices owns them', () => {
     const [of, ...others] = settled;
     const cluster = following(others);
     expect(cluster.texts()).toEqual(['endpoints-orphaned info', 'slice-orphaned warning']);
@@ -333,7 +333,7 @@ describe('an object that comes and goes', () => {
   });
 });
 
-test('addresses that fell to truncation are missing once they fit', () => {
+test('addresses that were truncated are missing once they fit', () => {
   const ip = (index: number): string => `10.1.${index >> 8}.${index & 255}`;
   const pods = times(1001, (index) => pod({ name: `web-${index}`, ips: [ip(index)] }));
   const listed = pods
@@ -380,14 +380,14 @@ describe('convergence', () => {
     ]);
   });
 
-  test('is not measured where the output changed first', () => {
+  test('is not measured if the output changed first', () => {
     const cluster = following();
     cluster.put(10, sliceNotReady);
     cluster.put(15, slice({ generation: 3 }));
     expect(cluster.samples).toEqual([]);
   });
 
-  test('is not measured of what stood at the beginning', () => {
+  test('is not measured for differences at the start', () => {
     const cluster = following([service(), notReady, node(), endpointsNotReady, slice()]);
     cluster.put(10, sliceNotReady);
     expect(cluster.texts()).toEqual([]);
@@ -403,7 +403,7 @@ describe('convergence', () => {
       }),
     );
 
-  test('goes on while a controller writes in several steps, as what began it', () => {
+  test('continues with its first operation while a controller writes in several steps', () => {
     const cluster = following();
     cluster.put(10, fresh);
     cluster.put(12, slice({ generation: 2, endpoints: listed(true, false) }));
@@ -412,7 +412,7 @@ describe('convergence', () => {
     expect(cluster.samples.map(brief)).toEqual(['endpointslices add 4']);
   });
 
-  test('of slices is measured though Endpoints came late, and not though pods did', () => {
+  test('of slices is measured if Endpoints were late, but not if pods were', () => {
     const cluster = following();
     cluster.put(20, notReady);
     cluster.listed(21, endpointsNotReady);
@@ -426,7 +426,7 @@ describe('convergence', () => {
     expect(other.samples).toEqual([]);
   });
 
-  test('is told apart where changes overlap', () => {
+  test('is measured separately for overlapping changes', () => {
     const cluster = following();
     cluster.put(10, fresh);
     cluster.put(12, notReady);
@@ -435,7 +435,7 @@ describe('convergence', () => {
     expect(cluster.samples.map(brief)).toEqual(['endpointslices add 3', 'endpointslices update 3']);
   });
 
-  test('of mirrored slices goes on by address, though they are one unit', () => {
+  test('of mirrored slices continues per address, although they are one unit', () => {
     const from = (...ips: string[]) => {
       const addresses = ips.map((ip) => address({ ip, target: null, node: null }));
       return endpoints({ labels: {}, subsets: [subset(addresses)] });
@@ -463,7 +463,7 @@ describe('convergence', () => {
     expect(cluster.samples.map(brief)).toEqual(['mirrored add 3', 'mirrored add 5']);
   });
 
-  test('is not measured where nobody saw whether it was right in between', () => {
+  test('is not measured if a gap may hide the end of a difference', () => {
     const cluster = following();
     cluster.put(10, notReady);
     cluster.listed(20, pod({ ready: false, labels: { app: 'web', tier: 'a' } }));
@@ -472,7 +472,7 @@ describe('convergence', () => {
     expect(cluster.samples).toEqual([]);
   });
 
-  test('is not measured where the input came back', () => {
+  test('is not measured if the input changed back', () => {
     const cluster = following();
     cluster.put(10, notReady);
     cluster.put(15, pod());

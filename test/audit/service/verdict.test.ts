@@ -70,7 +70,7 @@ describe('verdictOf', () => {
     ['ExternalName', [service({ type: 'ExternalName' })], 30, '- - -'],
     ['no Service, leftovers', [endpoints(), slice()], 30, 'different different -'],
     ['somebody else’s', [selectorless, foreign()], 30, '- - -'],
-    // What the API allows and nobody suffers from is conform, though there is a finding.
+    // What the API allows and affects no client is conform, although there is a finding.
     ['a duplicate', [...settled, slice({ name: 'twice' })], 30, 'conform conform -'],
     [
       'an empty slice too many',
@@ -90,7 +90,7 @@ describe('verdictOf', () => {
   });
 });
 
-describe('unknown: a resource that was not delivered', () => {
+describe('a resource that the input does not deliver', () => {
   const cases: [string, Resource[], string][] = [
     ['pods', without('pods'), 'unknown unknown -'],
     ['Endpoints', without('endpoints'), 'unknown conform -'],
@@ -102,7 +102,7 @@ describe('unknown: a resource that was not delivered', () => {
     expect(verdicts(objects, { at: 30, known })).toBe(want);
   });
 
-  test('without Nodes all but zones is judged, and a difference is one', () => {
+  test('without Nodes, everything except zones is compared', () => {
     const known = without('nodes');
     expect(verdicts([service(), pod(), endpoints()], { at: 30, known })).toBe(
       'conform different -',
@@ -115,7 +115,7 @@ describe('unknown: a resource that was not delivered', () => {
   });
 });
 
-describe('unknown: an object that could not be read', () => {
+describe('an unreadable object', () => {
   const lost = (resource: Resource, more: Partial<UnreadableObject> = {}): UnreadableObject => ({
     resource,
     namespace: 'shop',
@@ -172,7 +172,7 @@ describe('unknown: an object that could not be read', () => {
     expect(got).toBe(want === '' ? '- - -' : want);
   });
 
-  test('it is no difference meanwhile, and counts again once it can be read', () => {
+  test('makes its output unknown, until it is readable again', () => {
     const store = storeOf(settled.slice(0, 3));
     const context = contextOf(store);
     const serviceAuditor = createServiceAuditor({
@@ -217,7 +217,7 @@ describe('isForeign', () => {
     expect(isForeign(store.listers, audited)).toBe(want);
   });
 
-  test('Endpoints of a Service that cannot be read are nobody else’s', () => {
+  test('Endpoints of an unreadable Service are not foreign', () => {
     const store = storeOf([endpoints()]);
     const settle = createPendingFindings({ window: 30, keep: 0 });
     const serviceAuditor = createServiceAuditor({ context: contextOf(store), settle });
@@ -229,11 +229,11 @@ describe('isForeign', () => {
   });
 });
 
-test('nothing is known of a Service that never was', () => {
+test('a Service that never existed has no audit', () => {
   expect(verdicts([pod(), node()])).toBe('not known');
 });
 
-test('a verdict follows the cluster', () => {
+test('a verdict changes with the cluster', () => {
   const store = storeOf(settled);
   const context = contextOf(store);
   const serviceAuditor = createServiceAuditor({
