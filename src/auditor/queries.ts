@@ -127,12 +127,9 @@ function metricsState(
         };
   return {
     ...samples,
+    ...totals,
     journeys,
     summary,
-    fill: totals.fill,
-    duplicates: totals.duplicates,
-    conditions: totals.conditions,
-    capacity: totals.capacity,
     hints: services === null ? noHintCounts() : countHints(totals, services),
     dropped: auditor.dropped(),
     now,

@@ -1,30 +1,24 @@
 // Counts and samples that the auditor collects while input arrives: lags, sizes, durations and
 // opened findings. The files of audit/measure define how each of them is measured.
 
-import { createHistogram } from '../audit/measure/histogram.ts';
-import type { ClockSkew, ConvergenceLag, TriggerLag } from '../audit/measure/lag.ts';
 import {
   countConvergence,
   countTrigger,
-  createClockSkew,
-  createConvergenceLag,
-  createTriggerLag,
-  durationBounds,
   observeCreated,
   triggerSample,
 } from '../audit/measure/lag.ts';
-import type { JourneyLag } from '../audit/measure/journey-lag.ts';
-import { createJourneyLag, isMeasured } from '../audit/measure/journey-lag.ts';
+import { isMeasured } from '../audit/measure/journey-lag.ts';
 import type { Journey } from '../audit/measure/journey.ts';
 import { journeyLength } from '../audit/measure/journey.ts';
+import type { Measurements } from '../audit/measure/measurements.ts';
+import { createMeasurements } from '../audit/measure/measurements.ts';
 import type { LagHistory, TopSamples } from '../audit/measure/sample-history.ts';
 import { createLagHistory, createTopSamples } from '../audit/measure/sample-history.ts';
-import type { Sizes } from '../audit/measure/size.ts';
-import { countUpdate, createSizes, trackSize } from '../audit/measure/size.ts';
+import { countUpdate, trackSize } from '../audit/measure/size.ts';
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
 import type { Change, EndpointSlice, Endpoints, Key, Listers } from '../model/objects.ts';
 import { isOutput, label } from '../model/objects.ts';
-import type { AuditDurations, OpenedFindings } from '../output/metrics/state.ts';
+import type { OpenedFindings } from '../output/metrics/state.ts';
 
 /** A journey that ended, with its length and its end in seconds. */
 interface EndedJourney {
@@ -33,12 +27,7 @@ interface EndedJourney {
   readonly at: number;
 }
 
-export interface Samples {
-  readonly sizes: Sizes;
-  readonly trigger: TriggerLag;
-  readonly convergence: ConvergenceLag;
-  readonly travel: JourneyLag;
-  readonly skew: ClockSkew;
+export interface Samples extends Measurements {
   /** Convergence samples of the last hours, for charts. */
   readonly history: LagHistory;
   /** The worst lags of the last day. */
@@ -46,7 +35,6 @@ export interface Samples {
     readonly journeys: TopSamples<EndedJourney>;
     readonly convergence: TopSamples<ConvergenceSample>;
   };
-  readonly durations: AuditDurations;
   /** Findings opened since the start. */
   readonly opened: OpenedFindings;
 }
@@ -55,14 +43,9 @@ export interface Samples {
 const keptWorst = 100;
 
 export const createSamples = (): Samples => ({
-  sizes: createSizes(),
-  trigger: createTriggerLag(),
-  convergence: createConvergenceLag(),
-  travel: createJourneyLag(),
-  skew: createClockSkew(),
+  ...createMeasurements(),
   history: createLagHistory(),
   worst: { journeys: createTopSamples(keptWorst), convergence: createTopSamples(keptWorst) },
-  durations: { full: createHistogram(durationBounds), change: createHistogram(durationBounds) },
   opened: {},
 });
 

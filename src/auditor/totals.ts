@@ -5,24 +5,17 @@
 // Changed Services wait for the next `refreshTotals`, since most of them change again. At most
 // `maxWaiting` wait. Beyond that, each change recounts the Service that has waited for longest.
 
-import type {
-  CapacityCounts,
-  CapacityLimits,
-  ConditionCounts,
-  DuplicateTotals,
-} from '../audit/measure/endpoint-counts.ts';
+import type { CapacityCounts, CapacityLimits } from '../audit/measure/endpoint-counts.ts';
 import {
   addCapacity,
   addConditionCounts,
   capacityOf,
   countConditions,
-  createDuplicateTotals,
-  noCapacity,
-  noConditionCounts,
   setDuplicates,
 } from '../audit/measure/endpoint-counts.ts';
-import type { FillTotals } from '../audit/measure/fill.ts';
-import { createFillTotals, setFill, surplusOf } from '../audit/measure/fill.ts';
+import { setFill, surplusOf } from '../audit/measure/fill.ts';
+import type { ServiceSums } from '../audit/measure/measurements.ts';
+import { createServiceSums } from '../audit/measure/measurements.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { slicesOf } from '../audit/service/cache.ts';
@@ -50,7 +43,7 @@ interface ServiceCounts extends ServiceNumbers {
 }
 
 /** The sums. Functions of this file write them, everyone else reads. */
-export interface ServiceTotals {
+export interface ServiceTotals extends ServiceSums {
   readonly limits: CapacityLimits;
   readonly release: Release;
   /** Services to recount, with the number of their audits. */
@@ -63,10 +56,6 @@ export interface ServiceTotals {
   /** Services that ask for topology hints. */
   readonly hinting: Set<Key>;
   readonly verdicts: SummaryTotals;
-  readonly fill: FillTotals;
-  readonly duplicates: DuplicateTotals;
-  readonly conditions: ConditionCounts;
-  readonly capacity: CapacityCounts;
 }
 
 /** Services that may wait to be recounted: some milliseconds of work. */
@@ -84,10 +73,7 @@ export const createServiceTotals = (
   pending: new Set(),
   hinting: new Set(),
   verdicts: createTotals(),
-  fill: createFillTotals(maxEndpointsPerSlice),
-  duplicates: createDuplicateTotals(),
-  conditions: noConditionCounts(),
-  capacity: noCapacity(),
+  ...createServiceSums(maxEndpointsPerSlice),
 });
 
 /** Notes that a Service, or a name without a Service, has changed. */

@@ -2,23 +2,10 @@
 
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { Verdict } from '../../src/audit/finding/verdicts.ts';
-import {
-  createDuplicateTotals,
-  noCapacity,
-  noConditionCounts,
-} from '../../src/audit/measure/endpoint-counts.ts';
-import { createHistogram } from '../../src/audit/measure/histogram.ts';
-import {
-  createClockSkew,
-  createConvergenceLag,
-  createTriggerLag,
-  durationBounds,
-} from '../../src/audit/measure/lag.ts';
-import { createFillTotals } from '../../src/audit/measure/fill.ts';
-import { createJourneyLag } from '../../src/audit/measure/journey-lag.ts';
+import { noConditionCounts } from '../../src/audit/measure/endpoint-counts.ts';
 import { createJourneys } from '../../src/audit/measure/journey.ts';
+import { createMeasurements, createServiceSums } from '../../src/audit/measure/measurements.ts';
 import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
-import { createSizes } from '../../src/audit/measure/size.ts';
 import type { ExpositionFormat } from '../../src/output/metrics/exposition.ts';
 import type { MetricsState } from '../../src/output/metrics/state.ts';
 import { noAgents, noHintCounts } from '../../src/output/metrics/state.ts';
@@ -85,19 +72,11 @@ export function stateOf(more: Partial<MetricsState> = {}): MetricsState {
       findings: [findingOf(), findingOf({ service: 'api', severity: 'info' })],
       pendingSince: { endpoints: moment - 12 },
     },
+    ...createServiceSums(100),
+    ...createMeasurements(),
     opened: {},
-    fill: createFillTotals(100),
-    duplicates: createDuplicateTotals(),
-    conditions: noConditionCounts(),
-    capacity: noCapacity(),
     hints: noHintCounts(),
-    durations: { full: createHistogram(durationBounds), change: createHistogram(durationBounds) },
-    sizes: createSizes(),
-    convergence: createConvergenceLag(),
-    trigger: createTriggerLag(),
-    travel: createJourneyLag(),
     journeys: createJourneys(),
-    skew: createClockSkew(),
     dropped: { stale: 3 },
     now: moment,
     startedAt: moment - 300,

@@ -2,17 +2,8 @@
 // of the input: the metrics of a replayed recording show the time of the recording.
 
 import type { Code, Finding, Severity } from '../../audit/finding/catalogue.ts';
-import type {
-  CapacityCounts,
-  ConditionCounts,
-  DuplicateTotals,
-} from '../../audit/measure/endpoint-counts.ts';
-import type { Histogram } from '../../audit/measure/histogram.ts';
-import type { ClockSkew, ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
-import type { FillTotals } from '../../audit/measure/fill.ts';
-import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
 import type { OpenJourneys } from '../../audit/measure/journey.ts';
-import type { Sizes } from '../../audit/measure/size.ts';
+import type { Measurements, ServiceSums } from '../../audit/measure/measurements.ts';
 import type { ConfirmCounts } from '../../audit/pending/confirm.ts';
 import type { Input } from '../../audit/pending/progress.ts';
 import type { Summary } from '../../audit/summary.ts';
@@ -20,21 +11,11 @@ import type { Resource } from '../../model/objects.ts';
 import type { TracingCounts } from '../traces/sender.ts';
 import type { ServiceSeries } from './service-rows.ts';
 
-export interface MetricsState {
+export interface MetricsState extends ServiceSums, Measurements {
   readonly summary: Summary;
   readonly opened: OpenedFindings;
-  readonly fill: FillTotals;
-  readonly duplicates: DuplicateTotals;
-  readonly conditions: ConditionCounts;
-  readonly capacity: CapacityCounts;
   readonly hints: HintCounts;
-  readonly durations: AuditDurations;
-  readonly sizes: Sizes;
-  readonly convergence: ConvergenceLag;
-  readonly trigger: TriggerLag;
-  readonly travel: JourneyLag;
   readonly journeys: Pick<OpenJourneys, 'openCount' | 'ended'>;
-  readonly skew: ClockSkew;
   /** Dropped input by reason; the reasons are few, fixed words. */
   readonly dropped: Readonly<Record<string, number>>;
   readonly now: number;
@@ -85,9 +66,6 @@ export const noAgents: AgentMetrics = {
   visits: { seen: 0, early: 0, refused: 0, silent: 0 },
   bytes: 0,
 };
-
-/** The time to process one entry: `full` for entries that start the audit, `change` otherwise. */
-export type AuditDurations = Readonly<Record<'full' | 'change', Histogram>>;
 
 /** Settings that request topology hints: an annotation, or either kind of trafficDistribution. */
 export const hintModes = ['auto', 'zone', 'node'] as const;

@@ -9,13 +9,12 @@ import { stringify } from 'yaml';
 import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
-import type { DuplicateTotals } from '../../audit/measure/endpoint-counts.ts';
-import type { FillTotals } from '../../audit/measure/fill.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../../audit/measure/fill.ts';
 import type { Histogram } from '../../audit/measure/histogram.ts';
 import { merged, quantile } from '../../audit/measure/histogram.ts';
 import type { ConvergenceLag, LagOutput, TriggerLag } from '../../audit/measure/lag.ts';
-import type { ResourceSizes, Sizes } from '../../audit/measure/size.ts';
+import type { Measurements, ServiceSums } from '../../audit/measure/measurements.ts';
+import type { ResourceSizes } from '../../audit/measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { Summary } from '../../audit/summary.ts';
@@ -72,13 +71,8 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince'> 
 }
 
 /** The measurements that a report contains. */
-export interface Accumulators {
-  readonly fill: FillTotals;
-  readonly duplicates: DuplicateTotals;
-  readonly sizes: Sizes;
-  readonly convergence: ConvergenceLag;
-  readonly trigger: TriggerLag;
-}
+type ReportedMeasurements = Pick<ServiceSums, 'fill' | 'duplicates'> &
+  Pick<Measurements, 'sizes' | 'convergence' | 'trigger'>;
 
 /** Seconds; null if there is no sample. */
 export function summarizeLag(histogram: Histogram) {
@@ -122,7 +116,7 @@ const summarizeTrigger = ({ lag, counts }: TriggerLag, resource: OutputResource)
 });
 
 /** The numbers of a report. */
-export function summarizeMeasures(measured: Accumulators) {
+export function summarizeMeasures(measured: ReportedMeasurements) {
   const { fill, duplicates, sizes, convergence, trigger } = measured;
   return {
     fill: {
