@@ -288,41 +288,24 @@ function closeItem(scan: Scan, chunk: Uint8Array, end: number): void {
   scan.mode = 'list';
 }
 
-/** What a byte may mean to a scanner: a quote, an opening or closing bracket, … */
-const meanings = new Uint8Array(256);
-const [opening, closing] = [1, 2];
-meanings[openBrace] = meanings[openBracket] = opening;
-meanings[closeBrace] = meanings[closeBracket] = closing;
-for (const byte of [quote, backslash, newline]) meanings[byte] = byte;
-
 /**
- * Runs over nested values until no more than `floor` brackets are open; returns the index behind
- * the last byte taken. Nearly all bytes pass here, so it has two tight loops.
+ * Skips nested values until no more than `floor` brackets are open; returns the index behind the
+ * last byte taken.
  */
 function skipNested(scan: Scan, chunk: Uint8Array, from: number, floor: number): number {
-  const { length } = chunk;
   let { depth, line, inString, escaped } = scan;
   let index = from;
-  while (index < length && (inString || depth > floor)) {
-    let meaning = meanings[chunk[index++] ?? 0] ?? 0;
+  while (index < chunk.length && (inString || depth > floor)) {
+    const byte = chunk[index++];
+    if (byte === newline) line++;
     if (inString) {
-      while (!escaped && meaning < quote && meaning !== newline && index < length) {
-        meaning = meanings[chunk[index++] ?? 0] ?? 0;
-      }
-      if (meaning === newline || (meaning === quote && !escaped)) inString = false;
-      escaped = inString && !escaped && meaning === backslash;
-    } else {
-      while (meaning === 0 && index < length) meaning = meanings[chunk[index++] ?? 0] ?? 0;
-      if (meaning === quote) inString = true;
-      else if (meaning === opening) depth++;
-      else if (meaning === closing) depth--;
-    }
-    if (meaning === newline) line++;
+      if (byte === newline || (byte === quote && !escaped)) inString = false;
+      escaped = inString && !escaped && byte === backslash;
+    } else if (byte === quote) inString = true;
+    else if (byte === openBrace || byte === openBracket) depth++;
+    else if (byte === closeBrace || byte === closeBracket) depth--;
   }
-  scan.depth = depth;
-  scan.line = line;
-  scan.inString = inString;
-  scan.escaped = escaped;
+  Object.assign(scan, { depth, line, inString, escaped });
   return index;
 }
 
