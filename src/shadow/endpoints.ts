@@ -121,7 +121,7 @@ export function repack(listings: readonly SubsetAddress[]): EndpointAddress[] {
   }
   return [...entries.values()].flatMap(({ first, ports }) =>
     [true, false].flatMap((ready) => {
-      const same = [...ports.values()].filter((one) => one.ready === ready);
+      const same = [...ports.values()].filter((port) => port.ready === ready);
       const own = same.flatMap(({ port }) => (port === null ? [] : [port]));
       return same.length === 0 ? [] : [{ ...first, ready, ports: own }];
     }),

@@ -95,11 +95,11 @@ export function expectedForwarding(
   for (const service of services) {
     ports.push(...proxiedPorts(service, slices.get(service.key) ?? [], place, rules));
   }
-  const own = proxyNode(node, config, localAddresses);
+  const thisNode = proxyNode(node, config, localAddresses);
   const context: Context = {
     config,
     rules,
-    own,
+    thisNode,
     byAddress: Map.groupBy(ports.flatMap(frontendsAtAddresses), addressKey),
     byNodePort: Map.groupBy(
       ports.filter(({ nodePort }) => nodePort !== 0),
@@ -109,13 +109,19 @@ export function expectedForwarding(
   };
   const frontends = [...context.byAddress.values()].flat();
   for (const port of ports) frontends.push(...frontendsAtNode(port, context));
-  return { config, node: own, ports, frontends, expect: (packet) => expectation(context, packet) };
+  return {
+    config,
+    node: thisNode,
+    ports,
+    frontends,
+    expect: (packet) => expectation(context, packet),
+  };
 }
 
 interface Context {
   readonly config: ProxyConfig;
   readonly rules: ProxyRules;
-  readonly own: ProxyNode;
+  readonly thisNode: ProxyNode;
   /** Frontends with an address of their own, by address, protocol and port. */
   readonly byAddress: ReadonlyMap<string, readonly Frontend[]>;
   /** By family, protocol and node port. */
@@ -141,10 +147,11 @@ function frontendsAtAddresses(port: ProxiedPort): Frontend[] {
 }
 
 /** Frontends at the node's own addresses. nftables mode has no rules for health checks. */
-function frontendsAtNode(port: ProxiedPort, { own, config }: Context): Frontend[] {
+function frontendsAtNode(port: ProxiedPort, { thisNode, config }: Context): Frontend[] {
   const loopback = port.family === 'IPv4' ? '127.0.0.1' : '::1';
-  const addresses = [...own.addresses, loopback].filter(
-    (address) => address.includes(':') === (port.family === 'IPv6') && own.servesNodePorts(address),
+  const addresses = [...thisNode.addresses, loopback].filter(
+    (address) =>
+      address.includes(':') === (port.family === 'IPv6') && thisNode.servesNodePorts(address),
   );
   const at = (kind: FrontendKind, protocol: Protocol, dport: number): Frontend[] =>
     dport === 0 ? [] : addresses.map((address) => ({ port, kind, address, protocol, dport }));
@@ -181,9 +188,9 @@ function outcomeKey(outcome: ExpectedOutcome): string {
   return `${String(outcome.affinitySeconds)} ${JSON.stringify([...outcome.endpoints].sort())}`;
 }
 
-function nodePortFrontends({ own, byNodePort }: Context, packet: Packet): readonly Frontend[] {
+function nodePortFrontends({ thisNode, byNodePort }: Context, packet: Packet): readonly Frontend[] {
   const { dst: address, protocol, dport } = packet;
-  if (!own.isLocal(address)) return [];
+  if (!thisNode.isLocal(address)) return [];
   const family = address.includes(':') ? 'IPv6' : 'IPv4';
   const ports = byNodePort.get(nodePortKey(family, protocol, dport)) ?? [];
   return ports.map((port) => ({ port, kind: 'node port', address, protocol, dport }));
@@ -195,10 +202,10 @@ const drop: ExpectedOutcome = { kind: 'drop' };
 
 /** The outcomes of a packet to an address and port that no Service has. */
 function outcomesWithoutService(
-  { config, clusterIPs, own }: Context,
+  { config, clusterIPs, thisNode }: Context,
   { dst }: Packet,
 ): readonly ExpectedOutcome[] {
-  if (config.mode !== 'nftables' || own.isLocal(dst)) return [pass];
+  if (config.mode !== 'nftables' || thisNode.isLocal(dst)) return [pass];
   return clusterIPs.has(dst) ? [reject] : [pass, drop];
 }
 
@@ -211,12 +218,12 @@ function outcomeAt(
   frontend: Frontend,
   usable: UsableEndpoints,
 ): ExpectedOutcome {
-  const { own, config } = context;
+  const { thisNode, config } = context;
   const { port, kind } = frontend;
   if (kind === 'load balancer IP' && !isAllowed(context, packet, port)) {
     if (config.mode === 'nftables' || usable.any) return drop;
   }
-  if (kind === 'node port' && !own.servesNodePorts(packet.dst)) {
+  if (kind === 'node port' && !thisNode.servesNodePorts(packet.dst)) {
     return config.mode === 'nftables' ? pass : untranslated(context, packet, frontend, usable);
   }
   const choose = kind === 'cluster IP' ? internalChoice : externalChoice;
@@ -237,42 +244,43 @@ interface Choice {
 }
 
 function internalChoice(
-  { config, own }: Context,
+  { config, thisNode }: Context,
   packet: Packet,
   port: ProxiedPort,
   usable: UsableEndpoints,
 ): Choice {
-  const isMarked = config.masqueradeAll || (own.detects[port.family] && !own.isFromPod(packet));
+  const isMarked =
+    config.masqueradeAll || (thisNode.detects[port.family] && !thisNode.isFromPod(packet));
   return { endpoints: port.internalLocal ? usable.local : usable.cluster, isMarked };
 }
 
 /** A Local policy does not apply to pods and to the node itself. */
 function externalChoice(
-  { own }: Context,
+  { thisNode }: Context,
   packet: Packet,
   port: ProxiedPort,
   usable: UsableEndpoints,
 ): Choice {
   if (!port.externalLocal) return { endpoints: usable.cluster, isMarked: true };
-  if (own.isFromPod(packet)) return { endpoints: usable.cluster, isMarked: false };
-  if (own.isLocal(packet.src)) return { endpoints: usable.cluster, isMarked: true };
+  if (thisNode.isFromPod(packet)) return { endpoints: usable.cluster, isMarked: false };
+  if (thisNode.isLocal(packet.src)) return { endpoints: usable.cluster, isMarked: true };
   return { endpoints: usable.local, isMarked: false };
 }
 
 /** Whether the source may use the load balancer IPs. */
-function isAllowed({ own }: Context, { src }: Packet, port: ProxiedPort): boolean {
+function isAllowed({ thisNode }: Context, { src }: Packet, port: ProxiedPort): boolean {
   const { sourceRanges, loadBalancerIPs, family } = port;
   const within = (address: string): boolean => {
     const ip = parseIP(address);
     return ip !== null && sourceRanges.some((range) => isWithin(ip, range));
   };
   if (sourceRanges.length === 0 || within(src)) return true;
-  return within(own.nodeIP[family]) && loadBalancerIPs.includes(src);
+  return within(thisNode.nodeIP[family]) && loadBalancerIPs.includes(src);
 }
 
 /** What the filter chains do with a packet for a frontend that was not translated. */
 function untranslated(
-  { config, own }: Context,
+  { config, thisNode }: Context,
   packet: Packet,
   { port, kind }: Frontend,
   usable: UsableEndpoints,
@@ -281,16 +289,16 @@ function untranslated(
   const outcome = !usable.any ? reject : isLocal && usable.local.length === 0 ? drop : pass;
   if (kind === 'cluster IP' || config.mode === 'nftables') return outcome;
   // INPUT and FORWARD jump to KUBE-EXTERNAL-SERVICES, OUTPUT does not.
-  return packet.from === 'node' && !own.isLocal(packet.dst) ? pass : outcome;
+  return packet.from === 'node' && !thisNode.isLocal(packet.dst) ? pass : outcome;
 }
 
 function isMasqueraded(
-  { own, rules }: Context,
+  { thisNode, rules }: Context,
   { src, from }: Packet,
   { ip, local }: ProxyEndpoint,
   isMarked: boolean,
 ): boolean {
   // A packet from elsewhere to the node itself goes to INPUT, never to POSTROUTING.
-  if (from !== 'node' && own.isLocal(ip)) return false;
+  if (from !== 'node' && thisNode.isLocal(ip)) return false;
   return isMarked || (src === ip && (local || !rules.localHairpins));
 }

@@ -73,7 +73,7 @@ export function endpointSets(
     const kept = keptOf(lists, rules);
     if (sets.length * kept.length > possibleSets) return null;
     if (kept.length === 1) for (const set of sets) set.push(...kept);
-    else sets = sets.flatMap((set) => kept.map((one) => [...set, one]));
+    else sets = sets.flatMap((set) => kept.map((entry) => [...set, entry]));
   }
   return sets;
 }
@@ -89,11 +89,11 @@ function endpointsIn(
   for (const { name: portName, protocol: portProtocol, port } of slice.ports) {
     if (portName !== name || portProtocol !== protocol || port === null || port === 0) continue;
     for (const endpoint of slice.endpoints) {
-      const one = proxyEndpoint(endpoint, port, node, rules);
-      if (one === null) continue;
-      const known = found.get(one.text);
-      if (known === undefined) found.set(one.text, [one]);
-      else known.push(one);
+      const entry = proxyEndpoint(endpoint, port, node, rules);
+      if (entry === null) continue;
+      const known = found.get(entry.text);
+      if (known === undefined) found.set(entry.text, [entry]);
+      else known.push(entry);
     }
   }
   return found;
@@ -127,12 +127,12 @@ function proxyEndpoint(
 function keptOf(lists: readonly ProxyEndpoint[][], rules: EndpointRules): ProxyEndpoint[] {
   const only = lists.length === 1 && lists[0]?.length === 1 ? lists[0] : null;
   if (only !== null) return only;
-  const isPreferred = (one: ProxyEndpoint): boolean =>
-    rules.prefers === 'running' ? !one.terminating : one.local;
+  const isPreferred = (entry: ProxyEndpoint): boolean =>
+    rules.prefers === 'running' ? !entry.terminating : entry.local;
   // kube-proxy keeps the last preferred entry, or else the first entry.
   const preferred = lists.flatMap((list) => list.findLast(isPreferred) ?? []);
   const kept = preferred.length > 0 ? preferred : lists.flatMap((list) => list.slice(0, 1));
-  return [...new Map(kept.map((one) => [JSON.stringify(one), one])).values()];
+  return [...new Map(kept.map((entry) => [JSON.stringify(entry), entry])).values()];
 }
 
 /** ServicePort.UsesClusterEndpoints and UsesLocalEndpoints. */
@@ -148,8 +148,8 @@ export function categorize(
   node: string,
   zone: string,
 ): UsableEndpoints {
-  const ready = endpoints.filter((one) => one.ready);
-  const lastResorts = endpoints.filter((one) => one.lastResort);
+  const ready = endpoints.filter((entry) => entry.ready);
+  const lastResorts = endpoints.filter((entry) => entry.lastResort);
   let cluster: readonly ProxyEndpoint[] = [];
   let local: readonly ProxyEndpoint[] = [];
   if (uses.cluster) {
@@ -157,8 +157,8 @@ export function categorize(
     if (cluster.length === 0) cluster = lastResorts;
   }
   if (uses.local) {
-    local = ready.filter((one) => one.local);
-    if (local.length === 0) local = lastResorts.filter((one) => one.local);
+    local = ready.filter((entry) => entry.local);
+    if (local.length === 0) local = lastResorts.filter((entry) => entry.local);
   }
   const any = cluster.length > 0 || (uses.local && ready.length + lastResorts.length > 0);
   return { cluster, local, any, all: endpoints };
@@ -177,8 +177,8 @@ function hinted(
     ['nodes', node],
     ['zones', zone],
   ] as const) {
-    if (ready.some((one) => one[key].length === 0)) continue;
-    const fitting = ready.filter((one) => one[key].includes(here));
+    if (ready.some((entry) => entry[key].length === 0)) continue;
+    const fitting = ready.filter((entry) => entry[key].includes(here));
     if (fitting.length > 0) return fitting;
   }
   return ready;
