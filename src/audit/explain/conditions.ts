@@ -85,16 +85,22 @@ export interface Conditions {
   readonly expected: readonly ExpectedEntry[];
 }
 
-/** What one check finds; without `change` it passes. */
+/** The result of one check; it passes without `change`. */
 interface Result extends Partial<Pick<Condition, 'field' | 'source' | 'passes' | 'effects'>> {
   readonly text: string;
   readonly change?: string;
 }
 
-interface Check extends Pick<Condition, 'name' | 'field' | 'source'> {
-  readonly kind: 'Pod' | 'Service';
-  readonly run: (pair: PodAndService, release: Release) => Result | readonly Result[];
-}
+const pass = (text: string): Result => ({ text });
+
+/** Without other effects, the pod is absent everywhere. */
+const fail = (text: string, change: string, effects?: Effects): Result =>
+  effects === undefined ? { text, change } : { text, change, effects };
+
+type Run = (pair: PodAndService, release: Release) => Result | readonly Result[];
+
+/** The name, the kind of the object, its field, the upstream code that reads it, and the check. */
+type Check = readonly [ConditionName, 'Pod' | 'Service', string, string, Run];
 
 const placesOf = (service: Service): ListingPlace[] => ['endpoints', ...addressTypesOf(service)];
 
@@ -104,150 +110,85 @@ const everywhere = (service: Service, inSlices: EntryState, inEndpoints = inSlic
   );
 
 const utils = 'k8s.io/endpointslice utils.go';
-const shouldPodBeInEndpoints =
-  'k8s.io/endpointslice util/controller_utils.go ShouldPodBeInEndpoints';
+const controllerUtils = 'k8s.io/endpointslice util/controller_utils.go';
+const reconciler = 'k8s.io/endpointslice reconciler.go reconcileByAddressType';
 const endpointsController = 'pkg/controller/endpoint/endpoints_controller.go';
 const syncService = `${endpointsController} syncService`;
+const listing = `${controllerUtils} ShouldPodBeInEndpoints`;
+const labelSet = 'k8s.io/apimachinery pkg/labels Set.AsSelectorPreValidated';
 
-/** A failed check has the effect `absent` everywhere, if it names no other. */
 const checks: readonly Check[] = [
-  {
-    name: 'type',
-    kind: 'Service',
-    field: 'spec.type',
-    source: syncService,
-    run: ({ service: { type } }) =>
-      type !== 'ExternalName'
-        ? { text: `the Service is of type ${type}` }
-        : {
-            text: 'the Service is of type ExternalName: it is an alias in DNS and has no endpoints',
-            change: 'make it a Service of type ClusterIP',
-          },
-  },
-  {
-    name: 'selector',
-    kind: 'Service',
-    field: 'spec.selector',
-    source: syncService,
-    run: ({ service: { selector }, pod }) =>
-      hasSelector(selector)
-        ? { text: `it selects pods by ${selectorText(selector)}` }
-        : {
-            text: 'the Service has no selector: no pod is in it unless somebody else writes so',
-            change: `give the Service a selector, such as ${selectorText(selectorFor(pod))}`,
-          },
-  },
-  {
-    name: 'namespace',
-    kind: 'Pod',
-    field: 'metadata.namespace',
-    source: syncService,
-    run: ({ service: { namespace }, pod }) =>
-      namespace === pod.namespace
-        ? { text: `both are in namespace ${namespace}` }
-        : {
-            text:
-              `the pod is in namespace ${pod.namespace}, the Service in ${namespace}: a Service ` +
-              'selects pods of its own namespace only',
-            change: `create the pod in namespace ${namespace}, or a Service in ${pod.namespace}`,
-          },
-  },
-  {
-    name: 'labels',
-    kind: 'Pod',
-    field: 'metadata.labels',
-    source: 'k8s.io/apimachinery pkg/labels Set.AsSelectorPreValidated',
-    run: checkLabels,
-  },
-  {
-    name: 'phase',
-    kind: 'Pod',
-    field: 'status.phase',
-    source: shouldPodBeInEndpoints,
-    run: ({ pod }) =>
-      !pod.terminal
-        ? { text: 'the pod has not finished' }
-        : {
-            text:
-              'the pod has finished (phase Succeeded or Failed): nothing runs at its address ' +
-              'any more',
-            change:
-              'delete the pod, so that a new one takes its place: a finished one never runs again',
-          },
-  },
-  {
-    name: 'address',
-    kind: 'Pod',
-    field: 'status.podIPs',
-    source: shouldPodBeInEndpoints,
-    run: checkAddress,
-  },
-  {
-    name: 'family',
-    kind: 'Pod',
-    field: 'status.podIPs',
-    source: `${utils} getEndpointAddresses`,
-    run: checkFamilies,
-  },
-  {
-    name: 'node',
-    kind: 'Pod',
-    field: 'spec.nodeName',
-    source: 'k8s.io/endpointslice reconciler.go reconcileByAddressType',
-    run: checkNode,
-  },
-  {
-    name: 'deletion',
-    kind: 'Pod',
-    field: 'metadata.deletionTimestamp',
-    source: shouldPodBeInEndpoints,
-    run: ({ service, pod }) =>
-      !pod.deleting
-        ? { text: 'it is not being deleted' }
-        : service.publishNotReadyAddresses
-          ? { text: 'it is being deleted, but not ready addresses are published' }
-          : {
-              text:
-                'it is being deleted: Endpoints drop it at once, EndpointSlices show it ' +
-                'terminating',
-              effects: everywhere(service, 'not-ready', 'absent'),
-              change:
-                'none: a deletion cannot be taken back; the pod that replaces it will be listed',
-            },
-  },
-  {
-    name: 'port',
-    kind: 'Pod',
-    field: 'spec.containers.ports.name',
-    source: 'k8s.io/endpointslice util/controller_utils.go FindPort',
-    run: checkPorts,
-  },
-  {
-    name: 'port',
-    kind: 'Service',
-    field: 'spec.ports',
-    source: syncService,
-    run: checkPortless,
-  },
-  {
-    name: 'readiness',
-    kind: 'Pod',
-    field: 'status.conditions Ready',
-    source: `${utils} podToEndpoint`,
-    run: ({ service, pod }) =>
-      pod.ready
-        ? { text: 'its condition Ready is True' }
-        : service.publishNotReadyAddresses
-          ? { text: 'it is not ready, but not ready addresses are published' }
-          : {
-              text: 'condition Ready is not True, so no traffic is to come',
-              effects: everywhere(service, 'not-ready'),
-              change:
-                'make the pod ready: kubectl describe pod names the readiness probe or readiness ' +
-                'gate that fails',
-            },
-  },
+  ['type', 'Service', 'spec.type', syncService, checkType],
+  ['selector', 'Service', 'spec.selector', syncService, checkSelector],
+  ['namespace', 'Pod', 'metadata.namespace', syncService, checkNamespace],
+  ['labels', 'Pod', 'metadata.labels', labelSet, checkLabels],
+  ['phase', 'Pod', 'status.phase', listing, checkPhase],
+  ['address', 'Pod', 'status.podIPs', listing, checkAddress],
+  ['family', 'Pod', 'status.podIPs', `${utils} getEndpointAddresses`, checkFamilies],
+  ['node', 'Pod', 'spec.nodeName', reconciler, checkNode],
+  ['deletion', 'Pod', 'metadata.deletionTimestamp', listing, checkDeletion],
+  ['port', 'Pod', 'spec.containers.ports.name', `${controllerUtils} FindPort`, checkPorts],
+  ['port', 'Service', 'spec.ports', syncService, checkPortless],
+  ['readiness', 'Pod', 'status.conditions Ready', `${utils} podToEndpoint`, checkReadiness],
 ];
+
+function checkType({ service: { type } }: PodAndService): Result {
+  if (type !== 'ExternalName') return pass(`the Service is of type ${type}`);
+  return fail(
+    'the Service is of type ExternalName: it is an alias in DNS and has no endpoints',
+    'make it a Service of type ClusterIP',
+  );
+}
+
+function checkSelector({ service: { selector }, pod }: PodAndService): Result {
+  if (hasSelector(selector)) return pass(`it selects pods by ${selectorText(selector)}`);
+  return fail(
+    'the Service has no selector: no pod is in it unless somebody else writes so',
+    `give the Service a selector, such as ${selectorText(selectorFor(pod))}`,
+  );
+}
+
+function checkNamespace({ service: { namespace }, pod }: PodAndService): Result {
+  if (namespace === pod.namespace) return pass(`both are in namespace ${namespace}`);
+  return fail(
+    `the pod is in namespace ${pod.namespace}, the Service in ${namespace}: a Service ` +
+      'selects pods of its own namespace only',
+    `create the pod in namespace ${namespace}, or a Service in ${pod.namespace}`,
+  );
+}
+
+function checkPhase({ pod }: PodAndService): Result {
+  if (!pod.terminal) return pass('the pod has not finished');
+  return fail(
+    'the pod has finished (phase Succeeded or Failed): nothing runs at its address any more',
+    'delete the pod, so that a new one takes its place: a finished one never runs again',
+  );
+}
+
+function checkDeletion({ service, pod }: PodAndService): Result {
+  if (!pod.deleting) return pass('it is not being deleted');
+  if (service.publishNotReadyAddresses) {
+    return pass('it is being deleted, but not ready addresses are published');
+  }
+  return fail(
+    'it is being deleted: Endpoints drop it at once, EndpointSlices show it terminating',
+    'none: a deletion cannot be taken back; the pod that replaces it will be listed',
+    everywhere(service, 'not-ready', 'absent'),
+  );
+}
+
+function checkReadiness({ service, pod }: PodAndService): Result {
+  if (pod.ready) return pass('its condition Ready is True');
+  if (service.publishNotReadyAddresses) {
+    return pass('it is not ready, but not ready addresses are published');
+  }
+  return fail(
+    'condition Ready is not True, so no traffic is to come',
+    'make the pod ready: kubectl describe pod names the readiness probe or readiness gate that ' +
+      'fails',
+    everywhere(service, 'not-ready'),
+  );
+}
 
 const hasSelector = (selector: Service['selector']): selector is Record<string, string> =>
   selector !== null && Object.keys(selector).length > 0;
@@ -262,7 +203,7 @@ function selectorFor({ name, labels }: Pod): Record<string, string> {
 function checkLabels({ service: { selector }, pod }: PodAndService): Result[] {
   if (!hasSelector(selector)) return [];
   const missed = missedPairs(selector, pod.labels);
-  if (missed.length === 0) return [{ text: 'the pod has all labels that it selects by' }];
+  if (missed.length === 0) return [pass('the pod has all labels that it selects by')];
   const labels = selectorText(Object.fromEntries(missed.map(({ key, want }) => [key, want])));
   return [
     {
@@ -274,16 +215,16 @@ function checkLabels({ service: { selector }, pod }: PodAndService): Result[] {
 }
 
 function checkAddress({ pod: { ips, node } }: PodAndService): Result {
-  if (ips.length > 0) return { text: `its addresses are ${ips.join(', ')}` };
+  if (ips.length > 0) return pass(`its addresses are ${ips.join(', ')}`);
   return node === ''
-    ? {
-        text: 'the pod has no address: it is not bound to a Node yet',
-        change: 'let the scheduler bind the pod; its events say what keeps it',
-      }
-    : {
-        text: `the pod has no address: the kubelet of ${node} has reported none yet`,
-        change: 'let the pod start; its events say what keeps it',
-      };
+    ? fail(
+        'the pod has no address: it is not bound to a Node yet',
+        'let the scheduler bind the pod; its events say what keeps it',
+      )
+    : fail(
+        `the pod has no address: the kubelet of ${node} has reported none yet`,
+        'let the pod start; its events say what keeps it',
+      );
 }
 
 /** One result for each family of the Service, that of the Endpoints first. */
@@ -317,40 +258,37 @@ function checkFamilies({ service, pod }: PodAndService): Result[] {
 }
 
 function checkNode({ service, pod, node }: PodAndService): Result {
-  const name = pod.node === '' ? 'the Node' : `Node ${pod.node}`;
+  const isBound = pod.node !== '';
+  const name = isBound ? `Node ${pod.node}` : 'the Node';
   if (node === undefined) {
     const text = `whether ${name} exists is not known: the input has no Nodes`;
     return { text, passes: 'unknown' };
   }
-  if (node !== null) {
-    return { text: `${name} exists${node.zone === '' ? '' : `, in zone ${node.zone}`}` };
-  }
-  const missing = pod.node === '' ? 'it is bound to no Node' : `${name} does not exist`;
+  if (node !== null) return pass(`${name} exists${node.zone && `, in zone ${node.zone}`}`);
+  const missing = isBound ? `${name} does not exist` : 'it is bound to no Node';
   if (!isStranded(service, node)) {
-    return { text: `${missing}, but not ready addresses are published all the same` };
+    return pass(`${missing}, but not ready addresses are published all the same`);
   }
   const frozen =
-    pod.node === '' && pod.ips.length > 0
+    !isBound && pod.ips.length > 0
       ? '; Endpoints with it are refused by the API server, so they freeze'
       : '';
-  return {
-    text:
-      `${missing}: EndpointSlices leave it out, and the controller tries again and again` + frozen,
-    effects: new Map(addressTypesOf(service).map((type) => [type, 'absent'])),
-    change:
-      pod.node === ''
-        ? 'let the scheduler bind the pod, or delete it'
-        : `bring ${name} back, or delete the pod`,
-  };
+  return fail(
+    `${missing}: EndpointSlices leave it out, and the controller tries again and again${frozen}`,
+    isBound
+      ? `bring ${name} back, or delete the pod`
+      : 'let the scheduler bind the pod, or delete it',
+    new Map(addressTypesOf(service).map((type) => [type, 'absent'])),
+  );
 }
 
 function checkPortless({ service }: PodAndService): Result[] {
   if (service.ports.length > 0) return [];
   if (service.clusterIP === 'None') {
-    return [{ text: 'the Service is headless and has no ports: addresses are enough' }];
+    return [pass('the Service is headless and has no ports: addresses are enough')];
   }
   const effects = everywhere(service, 'no-ports', 'absent');
-  return [{ text: 'the Service has no ports', effects, change: 'give the Service a port' }];
+  return [fail('the Service has no ports', 'give the Service a port', effects)];
 }
 
 /** One result for each container port that the Service's ports target. */
@@ -399,7 +337,7 @@ function portResult(pod: Pod, ports: readonly ServicePort[], effects: Effects): 
     ? ', but for a restartable init container, which this release does not look at everywhere'
     : '';
   const text = `port ${which}: ${missing}${sidecar}`;
-  return { text, effects, change: portChange(pod, String(target), protocol, which) };
+  return fail(text, portChange(pod, String(target), protocol, which), effects);
 }
 
 function portChange(pod: Pod, target: string, protocol: string, which: string): string {
@@ -440,7 +378,7 @@ export function stateOf(service: Service | null, ready: boolean, ports: number):
 
 /** Evaluates everything that decides whether and how the pod is listed. */
 export function evaluateConditions(pair: PodAndService, release: Release): Conditions {
-  const conditions = checks.flatMap(({ name, kind, field, source, run }): Condition[] => {
+  const conditions = checks.flatMap(([name, kind, field, source, run]): Condition[] => {
     const results = run(pair, release);
     const object = `${kind} ${kind === 'Pod' ? pair.pod.key : pair.service.key}`;
     return ('text' in results ? [results] : results).map(({ change = null, ...result }) => ({

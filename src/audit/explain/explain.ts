@@ -181,7 +181,8 @@ function listingOf(
     (output) => verdictOf(context.listers, audited, output) !== null,
   );
   const verdict = worstVerdict(outputs.map((output) => verdictOn(context, audited, items, output)));
-  return { entries, items, verdict, severity: severityOf(items), key: audited.record.key };
+  const { key } = audited.record;
+  return { audited, key, entries, items, verdict, severity: severityOf(items) };
 }
 
 interface Assessed {
@@ -231,7 +232,7 @@ function explainAddress(context: VerdictInput, auditor: ServiceAuditor, address:
       return note(`it is the cluster IP of ${object}`, { object, field: 'spec.clusterIP' });
     }),
     ...pods.map((pod) => note(`it is an address of Pod ${pod.key}`, { parts: [podReason(pod)] })),
-    ...listing.map((audited) => listingReason(context, audited, ip)),
+    ...listings.map((found) => listingReason(context, found)),
   ];
   return {
     found: pods.length + listing.length + fronts.length > 0,
@@ -242,8 +243,10 @@ function explainAddress(context: VerdictInput, auditor: ServiceAuditor, address:
   };
 }
 
-function listingReason(context: VerdictInput, audited: ServiceAudit, ip: string): Reason {
-  const { entries, items, key } = listingOf(context, audited, (address) => address === ip);
+function listingReason(
+  context: VerdictInput,
+  { audited, entries, items, key }: ReturnType<typeof listingOf>,
+): Reason {
   const parts = [
     ...entries.map(({ object, text, pod }) => {
       const named = pod === null ? 'of no pod' : `of Pod ${pod}`;
