@@ -96,7 +96,6 @@ interface State {
   readonly dropped: { stale: number; repeated: number };
   /** By the labels that the pods of one template share. */
   readonly selecting: Map<Labels, Selecting>;
-  lastAt: { ip: string; pods: readonly Pod[] } | null;
   /** null if it must be computed from the Nodes. */
   zoneCapacity: ZoneCapacity | null;
 }
@@ -117,7 +116,6 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
     dropped: { stale: 0, repeated: 0 },
     zoneCapacity: null,
     selecting: new Map(),
-    lastAt: null,
   };
   const listers = viewOf(state, delivered);
   return {
@@ -139,9 +137,7 @@ function apply(state: State, event: WatchEvent): Change | null {
   const after = type === 'deleted' ? null : withSharedParts(state, event, before);
   if (after === null) addTombstone(state, resource, object);
   replace(state, resource, before, after);
-  return gap === true
-    ? { resource, before, after, at, gap: true }
-    : { resource, before, after, at };
+  return { resource, before, after, at, ...(gap === true ? { gap } : {}) };
 }
 
 /** An object that is equal to that of the event, and shares equal parts with stored objects. */
@@ -193,7 +189,6 @@ function replace(
 ): void {
   const { cache, indexes } = state;
   if (resource === 'pods') {
-    state.lastAt = null;
     const { podsByNamespace, podsByNode, podsByAddress } = indexes;
     for (const index of [podsByNamespace, podsByNode, podsByAddress]) {
       index.replace(before as Pod | null, after as Pod | null);
@@ -221,11 +216,7 @@ function viewOf(state: State, delivered: ReadonlySet<Resource>): Listers {
     slices: cache.endpointslices,
     podsIn: (namespace) => indexes.podsByNamespace.get(namespace),
     podsOn: (node) => indexes.podsByNode.get(node),
-    podsAt(ip) {
-      // Several checks ask for the pods of one address in a row.
-      if (state.lastAt?.ip !== ip) state.lastAt = { ip, pods: indexes.podsByAddress.get(ip) };
-      return state.lastAt.pods;
-    },
+    podsAt: (ip) => indexes.podsByAddress.get(ip),
     servicesSelecting(namespace, labels) {
       // Pods of one template share their labels by reference.
       const { selecting } = state;

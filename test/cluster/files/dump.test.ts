@@ -271,7 +271,7 @@ describe('what is cut off', () => {
     }
   });
 
-  test('a list that says what it holds loses only that', async () => {
+  test('a list of a known kind loses only objects of that kind', async () => {
     const got = await read('{"kind":"EndpointsList","apiVersion":"v1","items":[\n{"metadata":{"na');
     expect(got.problems).toEqual(['stdin:2: Endpoints: Unexpected end']);
     expect(got.lost).toEqual([{ ...anyPod, resource: 'endpoints' }]);
@@ -531,7 +531,7 @@ describe('files', () => {
   });
 });
 
-test('never throws, whatever the bytes', async () => {
+test('any bytes are read without an error', async () => {
   const word = fc.constantFrom(
     ...[
       '{',

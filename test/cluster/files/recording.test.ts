@@ -242,7 +242,7 @@ describe('bad lines', () => {
   });
 });
 
-describe('what is known besides the object', () => {
+describe('values that only the reader knows', () => {
   const sliceLine = (object: object) => ({
     kind: 'object',
     at: 11,
@@ -353,7 +353,7 @@ describe('a recording of a real control plane', () => {
   });
 });
 
-test('every good line is delivered, whatever is around it', async () => {
+test('every good line is delivered between bad ones', async () => {
   const good = fc.record({
     name: fc.constantFrom('a', 'b', 'c'),
     type: fc.constantFrom('SYNC', 'ADDED', 'MODIFIED', 'DELETED'),

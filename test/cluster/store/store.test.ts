@@ -251,7 +251,7 @@ describe('Services by what they select', () => {
     gone: fc.boolean(),
   });
 
-  test('are all that match, whatever they were before', () => {
+  test('are all that match after any changes', () => {
     const property = fc.property(fc.array(one, { maxLength: 12 }), labels, (changes, wanted) => {
       const store = createStore(new Set(resources));
       for (const { gone, ...more } of changes) {
@@ -308,7 +308,7 @@ describe('what Nodes add up to', () => {
     expect(capacityOf(...nodes)).toEqual(want);
   });
 
-  test('is counted anew when a Node changes', () => {
+  test('is counted again when a Node changes', () => {
     const store = storeOf([node()]);
     const cpu = () => store.listers.zoneCapacity.cpuMillisByZone.get('zone-a');
     expect(cpu()).toBe(4000);

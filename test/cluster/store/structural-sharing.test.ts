@@ -1,4 +1,4 @@
-// What is held is equal to what arrived, and is one with what pods and earlier versions say alike.
+// A stored object equals the one that arrived, and shares equal parts with pods and older versions.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -37,7 +37,7 @@ const anyEndpoints = fc
   .array(fc.array(anyAddress, { maxLength: 4 }), { maxLength: 2 })
   .map((all) => endpoints({ subsets: all.map((one) => subset(one)) }));
 
-describe('what is held is equal to what arrived', () => {
+describe('a stored object is equal to the one that arrived', () => {
   test('slices', () => {
     fc.assert(
       fc.property(anySlice, fc.option(anySlice), (after, before) => {

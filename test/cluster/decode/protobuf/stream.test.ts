@@ -243,7 +243,7 @@ describe('createWatchReader', () => {
     expect(found).toEqual([wanted(frame)]);
   });
 
-  test('a frame that means nothing, and one of another kind, are told and passed over', () => {
+  test('a frame of noise, and one of another kind, are reported and skipped', () => {
     const [frame] = some;
     if (frame === undefined) throw new Error('Expected a frame');
     const noise = Buffer.from([0, 0, 0, 3, 0x0a, 0x7f, 0x41]);

@@ -95,7 +95,7 @@ describe('fields', () => {
     expect(() => skip(at(Buffer.from([0, 0])), 8 | type, 2)).toThrow('a wire type');
   });
 
-  test('a length that is negative, or longer than what holds it', () => {
+  test('a length that is negative, or longer than the bytes', () => {
     const negative = varint(-1n);
     expect(() => readEnd(at(negative), negative.length)).toThrow(WrongType);
     expect(() => readEnd(at(Buffer.from([3, 1, 2, 3])), 3)).toThrow(WrongType);
