@@ -136,7 +136,7 @@ export function keysNamed(slice: EndpointSlice | null): Set<Key> {
   const name = slice.labels[label.serviceName] ?? '';
   const owners = slice.owners.filter(({ kind }) => kind === 'Service' || kind === 'Endpoints');
   const names = [...(name === '' ? [] : [name]), ...owners.map((owner) => owner.name)];
-  return new Set(names.map((one) => `${slice.namespace}/${one}`));
+  return new Set(names.map((service) => `${slice.namespace}/${service}`));
 }
 
 function updateSlice(cache: ServiceCache, { before, after }: Change<'endpointslices'>): void {

@@ -51,14 +51,14 @@ function pair<E, A>(
 }
 
 /** A field with its expected and its actual value, `null` if it is absent. */
-export type Field = readonly [name: string, expected: string | null, actual: string | null];
+export type ComparedField = readonly [name: string, expected: string | null, actual: string | null];
 
 /** The difference between the fields of one entry; none if all are equal. */
 export function compareFields(
   code: Code,
   object: string,
   name: string,
-  fields: readonly Field[],
+  fields: readonly ComparedField[],
   more: Partial<Difference>,
 ): Difference[] {
   const differing = fields.filter(([, expected, actual]) => expected !== actual);
@@ -77,7 +77,10 @@ const readyText = (ready: boolean): string => (ready ? 'ready' : 'not ready');
 const targetText = (target: EndpointAddress['target']): string =>
   target === null ? 'no target' : `${target.kind.toLowerCase()} ${target.name}`;
 
-function targetField(pod: ExpectedAddress['pod'], target: EndpointAddress['target']): Field {
+function targetField(
+  pod: ExpectedAddress['pod'],
+  target: EndpointAddress['target'],
+): ComparedField {
   const text = (kind: string, ref: { namespace: string; name: string }, uid: string): string =>
     `${kind} ${ref.namespace}/${ref.name} (uid ${uid})`;
   const uid = target !== null && isOfUid(target.uid, pod) ? pod.uid : (target?.uid ?? '');
@@ -173,7 +176,7 @@ function compareListed(
     const [e, a] = portsTexts(name, want.ports, got.ports);
     found.push(difference('endpoints-ports-different', object, 'subsets.ports', e, a, more));
   }
-  const fields: Field[] = [
+  const fields: ComparedField[] = [
     targetField(want.pod, got.target),
     ['nodeName', want.node, got.node],
     ['hostname', want.hostname, got.hostname],
@@ -310,7 +313,7 @@ function compareSliced(
   const addresses = want.addresses.join(', ');
   // Another address is a difference at that address; this one reports duplicates.
   const listed = hasDuplicates(endpoint.addresses) ? endpoint.addresses.join(', ') : addresses;
-  const fields: Field[] = [
+  const fields: ComparedField[] = [
     targetField(want.pod, endpoint.target),
     ['nodeName', want.node, endpoint.node],
     ['zone', want.zone === undefined ? endpoint.zone : want.zone, endpoint.zone],

@@ -196,8 +196,8 @@ function withCause(context: AuditContext, record: ServiceState, found: Differenc
   if (found.length === 0) return found;
   if (record.nodeless > 0) {
     // The finding `pod-without-node` of the output `input` states what traffic suffers.
-    return found.map((one) => ({ ...one, cause: 'pod-without-node', severity: 'info' }));
+    return found.map((item) => ({ ...item, cause: 'pod-without-node', severity: 'info' }));
   }
   if (!isHandWritten(context, record)) return found;
-  return found.map((one) => ({ ...one, likelyCause: one.likelyCause ?? 'hand-edited' }));
+  return found.map((item) => ({ ...item, likelyCause: item.likelyCause ?? 'hand-edited' }));
 }

@@ -42,10 +42,10 @@ function withHindrance(
 ): Difference[] {
   if (found.length === 0) return found;
   if (isWedged(listers, record)) {
-    return found.map((one) => ({ ...one, cause: one.cause ?? 'slice-relabelled' }));
+    return found.map((item) => ({ ...item, cause: item.cause ?? 'slice-relabelled' }));
   }
   if (record.stranded === 0) return found;
-  return found.map((one) => ({ ...one, hindrance: 'node-missing-retried' }));
+  return found.map((item) => ({ ...item, hindrance: 'node-missing-retried' }));
 }
 
 /** One address over all slices of the controller. */

@@ -19,7 +19,7 @@ import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import { slicesOf } from './cache.ts';
-import type { Field } from './compare.ts';
+import type { ComparedField } from './compare.ts';
 import { compareFields, endpointText, isReady, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys } from './endpoints.ts';
 
@@ -49,10 +49,10 @@ export function compareMirrored(context: AuditContext, record: ServiceState): Di
   if (endpoints.deleting) return found.filter(({ code }) => code !== 'mirror-endpoint-missing');
   if (found.length === 0) return found;
   if (record.relabelledMirrors.size > 0) {
-    return found.map((one) => ({ ...one, cause: 'slice-relabelled' }));
+    return found.map((item) => ({ ...item, cause: 'slice-relabelled' }));
   }
   if (!mayFail(groups, serving)) return found;
-  return found.map((one) => ({ ...one, cause: 'mirror-recycling-fails' }));
+  return found.map((item) => ({ ...item, cause: 'mirror-recycling-fails' }));
 }
 
 /**
@@ -204,7 +204,7 @@ function compareEntry(want: MirroredEndpoint, { slice, endpoint }: MirroredEntry
   const { address, source } = want;
   const more = { subject: `${address} ${groupKey(slice)}` };
   const [from, to] = [source.target, endpoint.target];
-  const fields: Field[] = [
+  const fields: ComparedField[] = [
     // Each mirrored endpoint has one address; the pairing compared the first of several.
     ['addresses', address, [address, ...endpoint.addresses.slice(1)].join(', ')],
     ['nodeName', source.node, endpoint.node],
