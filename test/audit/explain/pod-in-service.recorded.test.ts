@@ -41,7 +41,7 @@ function check(world: World, counts: Record<string, number>): void {
     expect(
       got.places.map(({ expected }) => expected),
       name,
-    ).toEqual(outcomes.map(({ state: standing }) => standing));
+    ).toEqual(outcomes.map(({ state }) => state));
     if (!isSelected(service) || service.deleting) continue;
     for (const { place, expected, actual, verdict } of got.places) {
       if (place === 'endpoints' && truncationOf(of.record) !== null) continue;

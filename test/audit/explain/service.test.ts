@@ -1,5 +1,5 @@
-// A Service as a whole, by example: what it says where pods are ready, where none is, where nothing
-// is selected, where nobody has to write, and why there are no mirrored slices and no hints.
+// A Service as a whole: the pods that it selects and their groups, near misses, and the reasons why
+// there are no mirrored slices or no hints.
 
 import { describe, expect, test } from 'vitest';
 
@@ -134,7 +134,7 @@ test('pods that are gone and still listed are said to be gone', () => {
   expect(textsOf(explained(...of, pod()).reasons)).not.toContain(gone);
 });
 
-test('slices that are not packed are told, and no fault', () => {
+test('slices that are not packed are a note and no fault', () => {
   const [one, other] = [pod(), pod({ name: 'web-2', uid: 'web-2', ips: ['10.0.0.2'] })];
   const second = slice({
     name: 'web-b',

@@ -45,7 +45,7 @@ describe('the fewest slices of a Service', () => {
     ['two half empty slices', [of(5), of(5)], 10, 2, 1],
     ['ports are not mixed', [of(5), of(5, 9090)], 10, 2, 2],
     ['nor are address types', [of(5), of(5, 8080, 'IPv6')], 10, 2, 2],
-    ['an oversized slice needs more than stand', [of(11)], 11, 1, 2],
+    ['an oversized slice needs more slices than exist', [of(11)], 11, 1, 2],
   ];
   test.each(cases)('%s', (_, slices, endpoints, count, minimum) => {
     expect(fillOf(slices)).toEqual({ endpoints, slices: count, minimum });
@@ -89,11 +89,11 @@ test('totals that follow changes equal fresh ones', () => {
         setFill(totals, key, slices);
         newest.set(key, slices);
       }
-      const anew = createFillTotals(10);
-      for (const [key, slices] of newest) setFill(anew, key, slices);
+      const fresh = createFillTotals(10);
+      for (const [key, slices] of newest) setFill(fresh, key, slices);
       expect({ ...totals, byService: new Map([...totals.byService].sort()) }).toEqual({
-        ...anew,
-        byService: new Map([...anew.byService].sort()),
+        ...fresh,
+        byService: new Map([...fresh.byService].sort()),
       });
     }),
   );

@@ -155,12 +155,12 @@ test('awaiting filters by Service, output and addresses', () => {
 
 describe('the quality of the beginning', () => {
   const cases: [string, number | null, boolean, JourneyQuality][] = [
-    ['told, two seconds before', -2, false, 'ok'],
-    ['told, a second before', -1, false, 'ok'],
-    ['told, within its resolution', -0.999, false, 'coarse'],
-    ['told, in the same second by a clock that is a little ahead', 1, false, 'coarse'],
-    ['told, by a clock that is ahead', 1.01, false, 'skewed'],
-    ['not told', null, false, 'arrival'],
+    ['a pod time, two seconds before', -2, false, 'ok'],
+    ['a pod time, a second before', -1, false, 'ok'],
+    ['a pod time, within its resolution', -0.999, false, 'coarse'],
+    ['a pod time, in the same second by a clock that is a little ahead', 1, false, 'coarse'],
+    ['a pod time, by a clock that is ahead', 1.01, false, 'skewed'],
+    ['no pod time', null, false, 'arrival'],
     ['listed', -2, true, 'gap'],
   ];
   test.each(cases)('%s: %s', (_, own, gap, want) => {

@@ -94,16 +94,16 @@ test('the counts equal the existing objects after any changes', () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(4), fc.option(anyBytes))), (steps) => {
       const sizes = createSizes();
-      const held = new Map<number, EndpointSlice>();
+      const cached = new Map<number, EndpointSlice>();
       for (const [key, bytes] of steps) {
-        const before = held.get(key) ?? null;
+        const before = cached.get(key) ?? null;
         const after = bytes === null ? null : slice({ bytes });
         trackSize(sizes, change(before, after));
-        if (after === null) held.delete(key);
-        else held.set(key, after);
+        if (after === null) cached.delete(key);
+        else cached.set(key, after);
       }
-      const known = [...held.values()].map(({ bytes }) => bytes ?? 0);
-      expect(objectCount(sizes.endpointslices)).toBe(held.size);
+      const known = [...cached.values()].map(({ bytes }) => bytes ?? 0);
+      expect(objectCount(sizes.endpointslices)).toBe(cached.size);
       expect(largestBytes(sizes.endpointslices)).toBe(Math.max(0, ...known));
     }),
   );
