@@ -54,7 +54,7 @@ async function events(count: number): Promise<unknown[]> {
   return found();
 }
 
-test('a page is told at once, and again every second', async () => {
+test('a page gets an event at once, and again every second', async () => {
   const [first, second] = await events(2);
   expect(first).toMatchObject({ revision: 'a', moving: true });
   revision = 'b';
@@ -72,7 +72,7 @@ test('nothing is asked while no page is open', async () => {
   vi.useRealTimers();
 });
 
-test('closing ends what is open', async () => {
+test('closing ends open responses', async () => {
   const response = await fetch(url());
   const reader = response.body?.getReader();
   await reader?.read();

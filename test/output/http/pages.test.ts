@@ -47,7 +47,7 @@ test.each([
   expect(text).not.toContain(` ${hidden} `);
 });
 
-test('names come as they are, with what is asked besides', async () => {
+test('names arrive unescaped, with the parameters of the query', async () => {
   asked.length = 0;
   for (const path of [
     '/services/a%2Fb/c?from=100',
@@ -63,14 +63,14 @@ test('names come as they are, with what is asked besides', async () => {
   ]);
 });
 
-test('what is not there is said on a page', async () => {
+test('a missing Service or node has a page', async () => {
   const response = await get('/nodes/%3Cb%3E');
   expect(wordsIn(await response.text())).toContain(
     'There is no Node <b>, and nothing is told of one.',
   );
 });
 
-test('what pages load may be kept for good', async () => {
+test('browsers may cache assets forever', async () => {
   const response = await get(assetPath('page.js'));
   expect(response.headers.get('content-type')).toBe('text/javascript; charset=utf-8');
   expect(response.headers.get('cache-control')).toContain('immutable');

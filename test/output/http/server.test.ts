@@ -48,7 +48,7 @@ afterEach(async () => {
   await server.close();
 });
 
-describe('what each path answers', () => {
+describe('the response of each path', () => {
   const cases: [string, number, string, RegExp][] = [
     ['/', 200, 'text/html; charset=utf-8', /^<!doctype html>.*2 findings/s],
     ['/findings', 200, 'text/html; charset=utf-8', /^<!doctype html>.*shop\/web/s],
@@ -102,7 +102,7 @@ describe('what each path answers', () => {
     expect(headers.has('etag')).toBe(false);
   });
 
-  test('readiness says what is waited for, and the process lives meanwhile', async () => {
+  test('readiness has the reasons, and liveness succeeds meanwhile', async () => {
     more = { notReady: () => 'The first lists are not complete' };
     const response = await get('/readyz');
     expect([response.status, await response.text()]).toEqual([
@@ -193,7 +193,7 @@ describe('what each path answers', () => {
     expect([got.standing, got.resolved]).toEqual([findings, findings.slice(1)]);
   });
 
-  test('findings are those of the catalogue, standing and resolved', async () => {
+  test('findings are open and resolved ones', async () => {
     const resolved = [findingOf({ resolvedAt: moment, service: '\u001b<b>' })];
     current = statusOf({ resolved, forgotten: 3 });
     expect(await (await get('/api/v1/findings')).json()).toEqual({
@@ -244,7 +244,7 @@ describe('what each path answers', () => {
   });
 });
 
-describe('what is asked in another way', () => {
+describe('other methods and paths', () => {
   test.each(['POST', 'PUT', 'DELETE', 'OPTIONS'])('%s is refused', async (method) => {
     const response = await get('/metrics', { method });
     expect([response.status, response.headers.get('allow')]).toEqual([405, 'GET, HEAD']);
@@ -319,7 +319,7 @@ describe('/metrics', () => {
   });
 });
 
-test('a defect answers 500, tells nothing of itself, and leaves the server running', async () => {
+test('a defect has the response 500 without details, and the server continues', async () => {
   const errors: unknown[] = [];
   const defect = new Error('secret detail');
   const fail = (): never => {
@@ -343,13 +343,13 @@ test('a defect answers 500, tells nothing of itself, and leaves the server runni
 describe('listening', () => {
   const app = createApp(answers);
 
-  test('an address in use is said in words', async () => {
+  test('an address in use has an error for people', async () => {
     await expect(listen(app, { host: '127.0.0.1', port: server.port })).rejects.toThrow(
       `Cannot listen on 127.0.0.1:${String(server.port)}: the address is already in use`,
     );
   });
 
-  test('and so is one that the machine does not have', async () => {
+  test('an address that the machine does not have has an error for people', async () => {
     await expect(listen(app, { host: '192.0.2.1', port: 0 })).rejects.toThrow(
       'Cannot listen on 192.0.2.1:0: the machine has no such address',
     );
@@ -361,7 +361,7 @@ describe('listening', () => {
     await everywhere.close();
   });
 
-  test('closing does not wait for idle connections, and may be asked for twice', async () => {
+  test('closing does not wait for idle connections, and may be called twice', async () => {
     const short = await listen(app, { host: '127.0.0.1', port: 0 });
     const kept = connect(short.port, '127.0.0.1');
     await once(kept, 'connect');
@@ -375,7 +375,7 @@ describe('listening', () => {
     kept.destroy();
   });
 
-  test('nor longer than 2 s for one that asks slowly', async () => {
+  test('closing waits at most 2 s for a slow request', async () => {
     const slow = await listen(app, { host: '127.0.0.1', port: 0 });
     const asking = connect(slow.port, '127.0.0.1');
     await once(asking, 'connect');

@@ -213,7 +213,7 @@ describe('the exposition', () => {
     )?.value;
   };
 
-  test('says what the state says', () => {
+  test('has the values of the state', () => {
     const p = 'endpoint_auditor_';
     const add = { output: 'endpoints', operation: 'add' };
     const lag = parsed.get(`${p}convergence_lag_seconds`)?.samples ?? [];

@@ -47,7 +47,7 @@ function rowsFor(
 const names = ({ rows }: ServiceSeries): (string | undefined)[] =>
   rows.map((row) => /service="([^"]*)"/.exec(row.join(''))?.[1]);
 
-describe('which Services have series', () => {
+describe('the Services with series', () => {
   const services = [named('web', true), named('api'), named('db', true)];
 
   test.each([
@@ -59,7 +59,7 @@ describe('which Services have series', () => {
     expect([names(got), got.leftOut]).toEqual([want, 0]);
   });
 
-  test('names without a Service have none', () => {
+  test('a name without a Service has no series', () => {
     const share = { ...numbersOf().share, exists: false, open: true };
     const orphan = numbersOf({ name: 'gone', share });
     for (const mode of ['all', 'findings'] as const) {
@@ -69,7 +69,7 @@ describe('which Services have series', () => {
     }
   });
 
-  test('whoever has them keeps them, and the others wait for their turn', () => {
+  test('a Service keeps its series, and the others wait for a free place', () => {
     const rows = rowsFor({ mode: 'findings', max: 2 });
     const [a, b, c] = [named('a', true), named('b', true), named('c', true)];
     expect(names(rows(knownOf([b, c])))).toEqual(['b', 'c']);
@@ -79,7 +79,7 @@ describe('which Services have series', () => {
     expect([names(after), after.leftOut]).toEqual([['c', 'a'], 0]);
   });
 
-  test('whatever happens, they are as many as may be, and the rest is counted', () => {
+  test('as many Services as allowed have series, and the rest is counted', () => {
     const some = fc.uniqueArray(fc.record({ name: fc.nat(9), open: fc.boolean() }), {
       selector: ({ name }) => name,
     });
@@ -101,7 +101,7 @@ describe('which Services have series', () => {
 });
 
 describe('texts', () => {
-  test('are made once per change', () => {
+  test('are rendered once per change', () => {
     const rows = rowsFor({ mode: 'all', max: 10 });
     const [web, api] = [named('web'), named('api')];
     expect(rows(knownOf([web, api])).made).toBe(2);
@@ -113,7 +113,7 @@ describe('texts', () => {
     );
   });
 
-  test('are made anew when something cannot be seen any more, and when it can', () => {
+  test('are rendered again when an input becomes stale, and when it is back', () => {
     const rows = rowsFor({ mode: 'all', max: 10 });
     const services = [named('web'), named('api')];
     rows(knownOf(services));
@@ -136,7 +136,7 @@ describe('texts', () => {
     );
   });
 
-  test('spell names so that no name can end a label', () => {
+  test('escape names, so that no name ends a label', () => {
     const hostile = numbersOf({ name: 'a"} 1\nx{b="' });
     const row = rowsFor({ mode: 'all', max: 1 })(knownOf([hostile])).rows[0]?.join('') ?? '';
     expect(row).toContain('service="a\\"} 1\\nx{b=\\""');

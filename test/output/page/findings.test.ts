@@ -70,7 +70,7 @@ describe('the page of findings', () => {
     ]);
   });
 
-  test('goes page by page, and keeps what is asked for', () => {
+  test('has page links that keep the query', () => {
     const many = times(120, (index) => findingOf({ service: `s-${index}` }));
     const html = renderFindings(statusWith(many), { ...nothing, q: 'shop', page: 2 });
     expect(html).toContain('href="/findings?q=shop&amp;page=1"');
@@ -80,7 +80,7 @@ describe('the page of findings', () => {
     expect(wordsIn(last)).toContain('page 3 of 3');
   });
 
-  test('nothing is said to be none', () => {
+  test('an empty list has a text', () => {
     expect(wordsIn(renderFindings(statusWith([]), nothing))).toContain('None.');
     const text = wordsIn(renderFindings(statusWith(standing), { ...nothing, q: 'zzz' }));
     expect(text).toContain('None of these.');

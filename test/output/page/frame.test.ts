@@ -6,7 +6,7 @@ import { conformState, statusOf, wordsIn } from '../samples.ts';
 
 const page = { place: '/services', title: 'All', main: noHtml } as const;
 
-test('a page says where it is, of when, and of what', () => {
+test('a page shows its section, its time and its input', () => {
   const html = renderFrame(statusOf({ revision: '7 8' }), page);
   expect(html).toMatch(/^<!doctype html>\n<html lang="en">/);
   expect(html).toContain('<title>All · endpoint-auditor</title>');
@@ -18,13 +18,13 @@ test('a page says where it is, of when, and of what', () => {
   expect(text).toContain('as of 2026-11-21 10:56:46 UTC');
 });
 
-test('whoever has no script gets it anew', () => {
+test('a browser without scripts reloads the page', () => {
   expect(renderFrame(statusOf(), page)).toContain(
     '<noscript><meta http-equiv="refresh" content="15"></noscript>',
   );
 });
 
-test('what is not ready has no warnings besides', () => {
+test('an auditor that is not ready has no other warnings', () => {
   const status = statusOf({ metrics: conformState(), notReady: 'The first lists are awaited' });
   expect(renderFrame(status, page)).not.toContain('class="notice');
 });

@@ -54,7 +54,7 @@ describe('the list of nodes', () => {
 });
 
 describe('the page of a node', () => {
-  test('has what is known of it, what differs first', () => {
+  test('has the facts of the node, and its differences first', () => {
     const html = renderNode(statusOf(), viewOf());
     const text = wordsIn(html);
     expect(text).toContain('node-a Ready · zone z1');
@@ -65,7 +65,7 @@ describe('the page of a node', () => {
     expect(html).toContain('href="/services/shop/api"');
   });
 
-  test('what is not known is no praise', () => {
+  test('a node with unknown rules is not shown as conform', () => {
     const unknown = { port: '', namespace: '', verdict: 'unknown', reason: 'rules-not-known' };
     const text = wordsIn(renderNode(statusOf(), viewOf({ verdicts: [unknown as never] })));
     expect(text).toContain('rules-not-known');

@@ -22,7 +22,7 @@ import {
 const codes = Object.keys(catalogue) as Code[];
 
 describe('the overview', () => {
-  test('says how all is, and what stands', () => {
+  test('shows the headline and the open findings', () => {
     const text = wordsIn(renderOverview(statusOf()));
     expect(text).toContain('2 findings 1 critical, 1 info, among 21 Services');
     expect(text).toContain('2026-11-21 10:56:46 UTC');
@@ -38,7 +38,7 @@ describe('the overview', () => {
     expect(text).not.toMatch(/undefined|NaN|\[object/);
   });
 
-  test('lists what is newest first, the worst of one moment first', () => {
+  test('lists findings newest first, and those of one moment worst first', () => {
     const findings = [
       findingOf({ service: 'old', openedAt: moment - 9 }),
       findingOf({ service: 'mild', severity: 'info' }),
@@ -48,7 +48,7 @@ describe('the overview', () => {
     expect(order).toEqual(['bad', 'mild', 'old']);
   });
 
-  test('lists what is resolved, the latest first, and how many there are', () => {
+  test('lists resolved findings, the latest first, with their count', () => {
     const resolved = times(9, (index) =>
       findingOf({ service: `gone-${index}`, resolvedAt: moment - 9 + index }),
     );
@@ -146,7 +146,7 @@ describe('the chart', () => {
     expect(renderOverview(statusOf({ lag: history.series() }))).not.toContain('undefined');
   });
 
-  test('of less than two stretches there is none', () => {
+  test('fewer than two stretches have no chart', () => {
     expect(lagDrawing(createLagHistory().series())).toBe('');
   });
 });

@@ -29,7 +29,7 @@ test('a moment is in UTC, and says so', () => {
   expect(formatMoment(moment)).toBe('2026-11-21 10:56:46 UTC');
 });
 
-test('addresses of pages hold any name', () => {
+test('addresses of pages may contain any name', () => {
   expect(servicePath('a b', '../x')).toBe('/services/a%20b/..%2Fx');
   expect(nodePath('n/1')).toBe('/nodes/n%2F1');
   expect(formatQuery({ q: 'a&b', page: '' })).toBe('?q=a%26b');
@@ -51,7 +51,7 @@ test.each([
   expect([formatSubject(finding), findingPath(finding)]).toEqual([subject, path]);
 });
 
-test('a finding says what it is, for how long, and why', () => {
+test('a finding shows its title, its age and its cause', () => {
   const finding = findingOf({ cause: 'hand-edited', expected: 'nothing there' });
   const text = wordsIn(renderFinding(finding, moment));
   expect(text).toContain(
@@ -62,7 +62,7 @@ test('a finding says what it is, for how long, and why', () => {
   expect(text).toContain('for 30 s, since 2026-11-21 10:56:16 UTC · cause: hand-edited');
 });
 
-test('what is missing is said to be nothing', () => {
+test('a missing value is shown as nothing', () => {
   const finding = findingOf({ actual: null, expected: '10.0.0.1' });
   expect(wordsIn(renderFinding(finding, moment))).toContain('found nothing expected 10.0.0.1');
 });
@@ -73,11 +73,11 @@ test('a resolved finding says when and after how long', () => {
   expect(text).toContain('resolved at 2026-11-21 10:56:46 UTC after 30 s');
 });
 
-test('no findings are no list', () => {
+test('an empty list of findings is empty text', () => {
   expect(renderFindingList([], moment)).toBe('');
 });
 
-test('a bar has the width of its shares together, and hides none', () => {
+test('the shares of a bar fill it, and each is visible', () => {
   const html = renderBar(
     [
       { tone: 'different', count: 1 },

@@ -60,7 +60,7 @@ describe('the page of a Service', () => {
     expect(text).not.toMatch(/undefined|NaN|\[object/);
   });
 
-  test('marks what differs with a sign and says it', () => {
+  test('marks a difference with a sign and a text', () => {
     const bad = slice({ endpoints: [endpoint({ ready: false })] });
     const html = render(viewOf([service(), pod(), endpoints(), bad]));
     expect(html).toContain('class="cell wrong not-ready"');

@@ -12,7 +12,7 @@ test.each(hostileNames)('%j is escaped in text and in attributes', (text) => {
   expect(html.match(/"/g)).toHaveLength(2);
 });
 
-test('what a template made goes into another as it is', () => {
+test('a template inserts the result of another template unescaped', () => {
   const items = joinHtml(['a', '<b>'].map((text) => item({ text })));
   expect(list({ items })).toBe('<ul><li title="a">a</li><li title="&lt;b&gt;">&lt;b&gt;</li></ul>');
   expect(list({ items: noHtml })).toBe('<ul></ul>');

@@ -93,7 +93,7 @@ test('a dump has no times, and a long history shows its end', () => {
   expect(got).toContain('(5 earlier)');
 });
 
-test('what the controllers followed again and again is one row of each output', () => {
+test('consecutive followed changes are one row for each output', () => {
   const hop = (what: string, from: number, lag: number) => [
     { at: at + from, what, before: 'conform', after: 'pending', lag: null },
     { at: at + from + lag, what, before: 'pending', after: 'conform', lag },
@@ -115,7 +115,7 @@ test('what the controllers followed again and again is one row of each output', 
   ]);
 });
 
-test('a node is judged by what kube-proxy writes, a Service by what it asks for', () => {
+test('the meaning of a verdict names kube-proxy or the controllers', () => {
   const subject = { kind: 'node', node: 'node-a', service: 'shop/web', port: null } as const;
   expect(text({ subject })).toContain('CONFORM: kube-proxy wrote what it must');
   expect(text({ subject, verdict: 'different' })).toContain('not what kube-proxy should have');

@@ -28,7 +28,7 @@ describe('texts', () => {
     expect(escapeInvisible(text)).toBe(want);
   });
 
-  test('nothing printable hides anything, and what hides nothing is not changed', () => {
+  test('escapes every invisible character and no other', () => {
     fc.assert(
       fc.property(hostileText, (text) => {
         expect(escapeInvisible(text)).not.toMatch(invisible);
@@ -61,14 +61,14 @@ describe('texts', () => {
     expect(formatLag(seconds)).toBe(want);
   });
 
-  test('times are UTC, and one that is none is not shown', () => {
+  test('times are UTC, and a missing time is a dash', () => {
     expect(formatTime(moment)).toBe('2026-11-21T10:56:46Z');
     expect(formatClock(moment + 0.9)).toBe('10:56:46');
     for (const none of [null, Number.NaN, Infinity, 1e300]) expect(formatClock(none)).toBe('-');
   });
 });
 
-describe('what is wrong with a finding, in one line', () => {
+describe('the details of a finding in one line', () => {
   test.each<[Partial<Finding>, string]>([
     [{ difference: 'unexpected', actual: '10.1.2.3' }, '10.1.2.3'],
     [{ difference: 'missing', expected: '10.1.2.3', actual: null }, 'missing: 10.1.2.3'],
@@ -122,7 +122,7 @@ describe('what is wrong with a finding, in one line', () => {
     expect(formatDetail(finding, 34)).toBe(want);
   });
 
-  test('two sides that differ are told apart, whatever they share', () => {
+  test('two different sides stay different, for any common beginning', () => {
     const word = fc.stringMatching(/^[a-z0-9.]{1,12}$/);
     const shared = fc.array(word, { minLength: 1, maxLength: 30 });
     fc.assert(
@@ -150,7 +150,7 @@ describe('what is wrong with a finding, in one line', () => {
   });
 });
 
-test('one is one, and all else are many', () => {
+test('one has the singular, every other number the plural', () => {
   expect([0, 1, 2].map((count) => formatCount(count, 'finding'))).toEqual([
     '0 findings',
     '1 finding',

@@ -35,7 +35,7 @@ function xmlTags(text: string): string[] {
 }
 
 describe('JUnit', () => {
-  test('is red for what the command is red for', () => {
+  test('fails for the findings that make the command fail', () => {
     const findings = [
       findingOf(),
       findingOf({ severity: 'info', service: 'api', cause: 'hand-edited' }),
@@ -57,13 +57,13 @@ describe('JUnit', () => {
     expect(text).toContain('(resolved at 2026-11-21T10:56:47Z)');
   });
 
-  test('has one passing test case per output where all is well', () => {
+  test('has one passing test case for each output that conforms', () => {
     const text = junit(reportOf(conformState()));
     expect(text).toContain('tests="3" failures="0" errors="0" skipped="0">');
     expect(xmlTags(text).filter((tag) => tag === 'testcase').length).toBe(3);
   });
 
-  test('is red where a Service cannot be read, and where there is none', () => {
+  test('has an error for unreadable Services, and for an input without Services', () => {
     const unread = { 'object-unreadable': 2 } as const;
     const text = junit(reportOf(conformState(), { unknown: unread }));
     expect(text).toContain(

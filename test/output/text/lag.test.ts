@@ -11,7 +11,7 @@ import { listDistributions, renderLag } from '../../../src/output/text/lag.ts';
 import { lagReport } from '../samples.ts';
 
 describe('the table', () => {
-  test('shows what was measured, the worst with its stages, and what it is worth', () => {
+  test('shows the distributions, the worst samples with their stages, and their quality', () => {
     expect(renderLag(lagReport, 'table').split('\n')).toEqual([
       'Lag from 2026-11-21T10:51:46Z to 2026-11-21T10:56:46Z',
       '',
@@ -36,7 +36,7 @@ describe('the table', () => {
     ]);
   });
 
-  test('spells out what a server may have answered', () => {
+  test("escapes the texts of the server's answer", () => {
     const [journey] = lagReport.worst.journeys;
     if (journey === undefined) throw new Error('No journey');
     const journeys = [{ ...journey, pod: 'web\u001b[31m\n' }];

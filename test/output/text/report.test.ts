@@ -22,7 +22,7 @@ const plain = { colour: false, width: 80 };
 const table = (report: AuditReport, width = 80): string[] =>
   renderReport(report, 'table', { colour: false, width }).trimEnd().split('\n');
 
-describe('one line per finding as it opens or is resolved', () => {
+describe('one line for each finding that opens or is resolved', () => {
   test('open', () => {
     expect(formatFindingLine(findingOf({ cause: 'hand-edited' }), false)).toBe(
       '10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  ' +
@@ -63,7 +63,7 @@ describe('table', () => {
     findingOf({ service: 'd' }),
   ];
 
-  test('the worst first, those that are resolved last, what is wrong where there is room', () => {
+  test('sorts the worst findings first and resolved ones last, with details where there is room', () => {
     const lines = table(reportOf(stateOf(), { findings }), 140);
     const what = '10.1.2.3 of pod web-1, re…';
     const rows = [
@@ -102,7 +102,7 @@ describe('table', () => {
     ]);
   });
 
-  test('a table that leaves out what is wrong says where it is', () => {
+  test('a table without room for details has a hint to -o wide', () => {
     const report = reportOf(stateOf(), { kind: 'audit', findings: findings.slice(3) });
     const hint = 'What is wrong with them has no room in these columns: -o wide says it';
     expect(table(report, 80).at(-1)).toBe(hint);
@@ -133,7 +133,7 @@ describe('table', () => {
     expect(table({ ...report, input })[1]).toContain('   2026-11-21T10:56:46Z   -');
   });
 
-  test('one finding is one line, in order of its report, and hides nothing', () => {
+  test('each finding is one line, in the order of the report, without invisible characters', () => {
     fc.assert(
       fc.property(
         hostileReport,
@@ -210,7 +210,7 @@ describe('the headline', () => {
   });
 });
 
-test('a release that was guessed is said, with what told it', () => {
+test('an assumed release is shown with its source', () => {
   const { input } = reportOf(conformState());
   const said = (releaseBy: AuditReport['input']['releaseBy']): string =>
     table(reportOf(conformState(), { input: { ...input, release: '1.33', releaseBy } })).at(-1) ??
@@ -242,7 +242,7 @@ test('JSON and YAML lose nothing and hide nothing, whatever the cluster named', 
   );
 });
 
-test('JUnit lists what stands before what is resolved', () => {
+test('JUnit lists open findings before resolved ones', () => {
   const findings = [findingOf({ resolvedAt: moment }), findingOf({ severity: 'info' })];
   const report = reportOf(stateOf(), { findings });
   expect(renderReport(report, 'junit', plain)).toBe(

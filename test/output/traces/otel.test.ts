@@ -125,7 +125,7 @@ describe('OTLP over HTTP, decoded with the official definitions', () => {
     expect(textOf(scope?.resource ?? [], 'service.name')).toBe('auditor-of-kind');
   });
 
-  test('spans of one writing are linked to the first of it', async () => {
+  test('spans of one writing are linked to its first span', async () => {
     const another = (pod: string, version: string): Journey =>
       journeyOf({
         pod,
@@ -205,7 +205,7 @@ describe('a backend that is away, slow or in trouble costs spans, which are coun
     }
   }
 
-  test.each(['otlp', 'zipkin'] as const)('%s: nobody listens', async (exporter) => {
+  test.each(['otlp', 'zipkin'] as const)('%s: no backend listens', async (exporter) => {
     server.close();
     await once(server, 'close');
     vi.stubEnv('OTEL_EXPORTER_OTLP_TIMEOUT', '200');

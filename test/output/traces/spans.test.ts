@@ -19,7 +19,7 @@ function linesOf(journey: Journey, endedAt = moment + 60): string[] {
   return [root, ...stages].map(line);
 }
 
-test('a journey is one trace, its stages follow what they wait for', () => {
+test('a journey is one trace, and each stage starts at its input', () => {
   expect(linesOf(journeyOf())).toEqual([
     'endpoint add: 0 to 900',
     'pod seen: 0 to 500',
@@ -73,7 +73,7 @@ test('attributes are those of the conventions, and ours', () => {
   ]);
 });
 
-test('what is not known is no attribute, and an IPv6 address says so', () => {
+test('an unknown value has no attribute, and an IPv6 address has its type', () => {
   const bare = journeyOf({ podNode: '', addresses: [] });
   const keys = Object.keys(planTrace(bare, moment).root.attributes);
   expect(keys).not.toContain('k8s.node.name');
@@ -82,7 +82,7 @@ test('what is not known is no attribute, and an IPv6 address says so', () => {
   expect(attributes['k8s.service.endpoint.address_type']).toBe('IPv6');
 });
 
-test('a writing is an object at a version; what has none is no writing', () => {
+test('a stage without an object or a version has no writing', () => {
   const { root, stages } = planTrace(journeyOf(), moment);
   expect([root, ...stages].map(({ writing }) => writing)).toEqual([
     null,
@@ -130,7 +130,7 @@ const arbitrary = fc.record({
   operation: fc.constantFrom('add', 'remove', 'update'),
 });
 
-test('no span has less than no time, and none leaves its trace, whatever the clocks say', () => {
+test('no span is negative or outside its trace, for any clocks', () => {
   fc.assert(
     fc.property(arbitrary, ({ times, endedAt, ...more }) => {
       const kinds = ['arrival', 'endpoints', 'endpointslices'] as const;

@@ -10,7 +10,7 @@ import {
 import { journeyOf, keeping, settingsOf, spansCounted, usualStages } from '../journeys.ts';
 import { moment } from '../samples.ts';
 
-describe('what the environment says', () => {
+describe('the variables of the environment', () => {
   const endpoint = 'http://127.0.0.1:4318';
 
   test.each<[string, Record<string, string>]>([
@@ -124,7 +124,7 @@ describe('which journeys are traced', () => {
     expect(counts.journeys.ratio + counts.journeys.none).toBe(4000);
   });
 
-  test('one that is overtaken was on its way until then', () => {
+  test('an overtaken journey is slow if it lasted long until its end', () => {
     const counts = noTracingCounts();
     const tracing = createTracing(settingsOf({ ratio: 0 }), keeping().sender, counts);
     const overtaken = journeyOf({ end: 'overtaken', stages: usualStages.slice(0, 1) });
@@ -138,7 +138,7 @@ describe('which journeys are traced', () => {
     expect(tracing.take(journeyOf({ quality, begun: 0 }), moment + 60)).toBeNull();
   });
 
-  test('the queue is bounded, half of it for slow ones, and what finds no room is counted', () => {
+  test('half of the queue is for slow journeys, and journeys without room are counted', () => {
     const counts = noTracingCounts();
     let isOpen = false;
     const { sender, sent } = keeping(() => isOpen);
@@ -159,7 +159,7 @@ describe('which journeys are traced', () => {
     expect(tracing.take(journeyOf(), moment + 60)).not.toBeNull();
   });
 
-  test('what is left at the end is sent, or counted', async () => {
+  test('spans in the queue at the end are sent or counted', async () => {
     for (const isOpen of [true, false]) {
       const counts = noTracingCounts();
       const { sender, sent } = keeping(() => isOpen);

@@ -7,7 +7,7 @@ import { expect, test } from 'vitest';
 
 import { clientScript } from '../../../../src/output/page/scripts.ts';
 
-test('is JavaScript, with nothing left of the types', () => {
+test('the script is JavaScript without types', () => {
   expect(() => new Script(clientScript)).not.toThrow();
   expect(clientScript).not.toMatch(/\b(?:import|export|require)\b|__vi|: PageState/);
 });
