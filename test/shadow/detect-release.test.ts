@@ -1,4 +1,4 @@
-// Which release a dump is judged as: what its kubelets and its Endpoints rule out.
+// The inferred release of a dump: its kubelets and Endpoints rule others out.
 
 import { describe, expect, test } from 'vitest';
 
@@ -14,7 +14,7 @@ const unselected = service({ selector: null });
 
 describe('detectRelease', () => {
   const cases: [string, Parameters<typeof storeOf>[0], number | null, string][] = [
-    ['nothing tells', [], null, '36 newest'],
+    ['no evidence', [], null, '36 newest'],
     ['the label is there', [service(), labelled], null, '36 labels'],
     ['it is not', [service(), plain], null, '32 labels'],
     [

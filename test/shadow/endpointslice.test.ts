@@ -176,7 +176,7 @@ describe('isOwnedBy', () => {
     ['by a Service of another uid', [owner({ uid: 'old' })], false],
     ['by Endpoints of the same uid', [owner({ kind: 'Endpoints' })], false],
     ['of another API', [owner({ apiVersion: 'serving.knative.dev/v1' })], false],
-    ['by nobody', [], false],
+    ['without an owner', [], false],
   ];
   test.each(cases)('%s', (_, owners, want) => {
     expect(isOwnedBy(slice({ owners }), service())).toBe(want);

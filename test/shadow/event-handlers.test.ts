@@ -29,7 +29,7 @@ describe('wokenByPod', () => {
     ],
     ['an address in other words', {}, { ips: ['10.0.0.01'] }, 'all'],
     ['labels', {}, { labels: { app: 'api' } }, 'membership'],
-    ['labels that nobody selects', {}, { labels: { app: 'web', x: 'y' } }, 'membership'],
+    ['labels that no Service selects', {}, { labels: { app: 'web', x: 'y' } }, 'membership'],
     ['hostname', {}, { hostname: 'a' }, 'membership'],
     ['subdomain', {}, { subdomain: 'a' }, 'membership'],
     ['labels and readiness', {}, { labels: {}, ready: false }, 'all'],

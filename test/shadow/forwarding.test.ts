@@ -22,14 +22,14 @@ function packetsOf({ packet, srcs }: PacketLine): Packet[] {
   return (srcs ?? [packet.src]).map((src) => ({ ...packet, src, protocol }));
 }
 
-/** Whether what was seen is what this fate says. */
-function agrees(fate: ExpectedOutcome, line: PacketLine, isForeign: boolean): boolean {
+/** Whether a recorded outcome agrees with this expected one. */
+function agrees(expected: ExpectedOutcome, line: PacketLine, isForeign: boolean): boolean {
   const { outcomes, attempts, inconclusive, packet } = line;
   if (inconclusive !== undefined)
-    return fate.kind === 'endpoints' || inconclusive.includes(fate.kind);
-  if (typeof outcomes === 'string') return fate.kind === outcomes;
-  if (fate.kind !== 'endpoints') return false;
-  const { endpoints, affinitySeconds } = fate;
+    return expected.kind === 'endpoints' || inconclusive.includes(expected.kind);
+  if (typeof outcomes === 'string') return expected.kind === outcomes;
+  if (expected.kind !== 'endpoints') return false;
+  const { endpoints, affinitySeconds } = expected;
   const isWhole = packet.src !== 'varied' && affinitySeconds === null;
   if (
     isWhole &&
@@ -38,7 +38,7 @@ function agrees(fate: ExpectedOutcome, line: PacketLine, isForeign: boolean): bo
   ) {
     return false;
   }
-  // Other programs may masquerade too, and where `some` are the reply's address does not tell.
+  // Other programs may masquerade too; with `some`, the reply's address does not show it.
   const isMarked = (want: boolean, { masqueraded }: Seen): boolean =>
     typeof masqueraded !== 'boolean' || masqueraded === want || (isForeign && masqueraded);
   return Object.entries(outcomes).every(([text, seen]) => {
@@ -59,9 +59,9 @@ describe.each(recordings)('%s', (path) => {
   test('every packet fares as expected', () => {
     const wrong = folder.packets.flatMap((line) =>
       packetsOf(line).flatMap((packet) => {
-        const { outcomes: fates } = expected.forwarding.expect(packet);
-        const agreed = fates.some((fate) => agrees(fate, line, folder.isForeign));
-        return agreed ? [] : [{ line, fates }];
+        const { outcomes } = expected.forwarding.expect(packet);
+        const agreed = outcomes.some((outcome) => agrees(outcome, line, folder.isForeign));
+        return agreed ? [] : [{ line, outcomes }];
       }),
     );
     expect(wrong).toEqual([]);
@@ -70,10 +70,10 @@ describe.each(recordings)('%s', (path) => {
   test('every frontend that a packet asked for is one', () => {
     const { frontends, node: place } = expected.forwarding;
     const known = new Set(frontends.map(({ address, dport }) => `${address} ${dport}`));
-    const told: readonly string[] = expected.node.addresses;
+    const listed: readonly string[] = expected.node.addresses;
     const translated = folder.packets.filter(({ outcomes }) => typeof outcomes !== 'string');
-    // Of its local addresses those of the Node stand for all, and one for all of 127.0.0.0/8.
-    const isMeant = (dst: string): boolean => !place.isLocal(dst) || told.includes(dst);
+    // The Node's addresses represent all local ones, and one address all of 127.0.0.0/8.
+    const isMeant = (dst: string): boolean => !place.isLocal(dst) || listed.includes(dst);
     const asked = translated.flatMap(({ packet: { dst, dport } }) =>
       isMeant(dst) ? [`${dst} ${dport}`] : [],
     );
@@ -92,7 +92,7 @@ describe('what no recording shows', () => {
     dport,
   });
 
-  test('either of two fates where an endpoint is listed twice with other conditions', () => {
+  test('an endpoint with two different entries has two outcomes', () => {
     const slices = [slice(), slice({ name: 'web-2', endpoints: [endpoint({ ready: false })] })];
     const { expect: of } = expectedForwarding([web], slicesByService(slices), node(), config);
     expect(of(to('10.96.0.1', 80)).outcomes.map(({ kind }) => kind)).toEqual([

@@ -139,7 +139,7 @@ describe('expectedMirror: subsets', () => {
   });
 });
 
-describe('expectedMirror: ports with an appProtocol are told apart by pointer', () => {
+describe('expectedMirror: ports with an appProtocol are compared by pointer', () => {
   const h2c = port({ port: 1, appProtocol: 'h2c' });
   const cases: [string, EndpointSubset[], string[]][] = [
     [
@@ -152,7 +152,7 @@ describe('expectedMirror: ports with an appProtocol are told apart by pointer', 
       [subset([up('1.1.1.1')], [h2c]), subset([down('1.1.1.1')], [h2c])],
       ['IPv4 [1h2c] ?1.1.1.1'],
     ],
-    // The API refuses a slice with one port twice, so nothing is mirrored as long as this stands.
+    // The API refuses a slice with one port twice, so nothing is mirrored while the Endpoints have it.
     [
       'that say the same: one subset with the port twice',
       [subset([down('1.1.1.1')], [h2c]), subset([down('1.1.1.1')], [h2c])],
@@ -182,7 +182,7 @@ describe('expectedMirror: the limit', () => {
     expect(sizes(subset(many(1500, (index) => index % 3 !== 0)))).toEqual([[1000, 1000]]);
   });
 
-  test('which ones is told by the order of addresses as texts', () => {
+  test('the order of addresses as texts decides which ones', () => {
     const all = many(1010, () => true);
     const [group] = expectedMirror(endpoints({ subsets: [subset(all.toReversed())] }));
     const got = [...(group?.endpoints.values() ?? [])].map((one) => one.address).sort();

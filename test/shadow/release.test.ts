@@ -43,7 +43,7 @@ describe('releases', () => {
     expect(newestRelease).toBe(releases.at(-1));
   });
 
-  test('those are verified that were held against a real control plane', () => {
+  test('rows are verified if they were compared with a real control plane', () => {
     const verified = releases.filter((one) => one.verified).map(({ minor }) => minor);
     expect(verified).toEqual([30, 33, 36]);
   });
@@ -60,7 +60,7 @@ describe('releases', () => {
     ['PreferSameZone', (one) => one.trafficDistributions.includes('PreferSameZone'), '----yyy'],
     ['PreferSameNode', (one) => one.trafficDistributions.includes('PreferSameNode'), '----yyy'],
     ['hints for no zone', (one) => one.hintsEmptyZone, '-yy----'],
-    ['slices without ports are made anew', (one) => one.rebuildsPortless, 'yyyyyy-'],
+    ['slices without ports are recreated', (one) => one.rebuildsPortless, 'yyyyyy-'],
     ['mirrored edits are repaired', (one) => one.mirrorRepairsEdits, '-yyyyyy'],
   ];
   test.each(cases)('%s', (_, holds, want) => {

@@ -48,7 +48,12 @@ describe('proxiedPorts', () => {
     ['one of another proxy', { labels: { [label.serviceProxyName]: 'mine' } }, 36, 0],
     ['one with the headless label', { labels: { [label.headless]: '' } }, 36, 1],
     ['one with the headless label', { labels: { [label.headless]: '' } }, 35, 0],
-    ['one of a protocol nobody serves', { ports: [servicePort({ protocol: 'ICMP' })] }, 36, 0],
+    [
+      'a port of a protocol that kube-proxy does not serve',
+      { ports: [servicePort({ protocol: 'ICMP' })] },
+      36,
+      0,
+    ],
     ['one from before there were families', { ipFamilies: [], clusterIPs: [] }, 36, 1],
   ])('%s: %j in 1.%i', (_, more, minor, want) => {
     expect(read(more, minor)).toHaveLength(want);
