@@ -63,7 +63,7 @@ describe('table', () => {
     findingOf({ service: 'd' }),
   ];
 
-  test('sorts the worst findings first and resolved ones last, with details where there is room', () => {
+  test('sorts the worst findings first and resolved ones last, with details', () => {
     const lines = table(reportOf(stateOf(), { findings }), 140);
     const what = '10.1.2.3 of pod web-1, re…';
     const rows = [
