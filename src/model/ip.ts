@@ -64,7 +64,7 @@ const colon = 0x3a;
 const zero = 0x30;
 const toLower = 0x20;
 
-/** Tells most addresses apart without parsing them: all spellings of one end in the same digit. */
+/** Rules out most other addresses without parsing: all spellings of one end in the same digit. */
 function mayBeAt(text: string, canonical: string): boolean {
   const hasDots = text.includes('.');
   if (hasDots === canonical.includes('.')) return lastDigit(text) === lastDigit(canonical);

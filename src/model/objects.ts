@@ -3,8 +3,8 @@
 // never changed after that, so two versions of an object can be compared field by field.
 //
 // Strings and label maps are interned by the door: equal values are usually the same reference, but
-// only equality is promised. Absent and null fields of the API are told apart where a controller
-// tells them apart (conditions, nodeName, zone, hints), and nowhere else.
+// only equality is promised. Absent and null fields of the API differ where a controller
+// distinguishes them (conditions, nodeName, zone, hints), and nowhere else.
 
 /** `namespace/name`, as client-go's MetaNamespaceKeyFunc writes it. */
 export type Key = string;
@@ -106,8 +106,8 @@ export interface Pod extends Meta {
   /** The first condition of type Ready has status True. */
   readonly ready: boolean;
   /**
-   * When it last turned, as it tells itself, Unix seconds: when its deletion was asked for, or else
-   * lastTransitionTime of that condition. null: it does not tell.
+   * When it last turned, by its own fields, Unix seconds: when its deletion was asked for, or else
+   * lastTransitionTime of that condition. null: it has neither.
    */
   readonly turnedAt: number | null;
   /** status.podIPs as written (status.podIP where there is no list), in order. */
@@ -249,7 +249,7 @@ export interface WatchEvent<R extends Resource = Resource> {
   readonly gap?: boolean;
 }
 
-/** What an event did to the held state: the versions before and after; both are never null. */
+/** What an event did to the cached state: the versions before and after; both are never null. */
 export interface Change<R extends Resource = Resource> {
   readonly resource: R;
   readonly before: ObjectOf[R] | null;
@@ -279,14 +279,14 @@ export interface UnreadableObject {
   readonly labels: Labels | null;
 }
 
-/** What tells losses apart: a later one of the same key takes the place of the earlier. */
+/** The key of a loss: a later loss with the same key replaces the earlier one. */
 export const unreadableKey = ({
   resource,
   namespace,
   name,
 }: Omit<UnreadableObject, 'labels'>): string => `${resource} ${namespace ?? '*'}/${name ?? '*'}`;
 
-/** All that is held of the cluster at one moment, with the look-ups that judging needs. */
+/** The cached objects of the cluster at one moment, with the look-ups that audits need. */
 export interface Listers {
   /** Whether the input delivers this resource at all. */
   knows(resource: Resource): boolean;

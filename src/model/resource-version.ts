@@ -35,7 +35,7 @@ export function newest(a: string, b: string): string {
 export type VersionVerdict = 'new' | 'repeated' | 'stale';
 
 /**
- * The verdict on an event about an object of which `known` is the newest version. Versions that are
+ * The verdict on an event about an object whose newest version is `known`. Versions that are
  * not numbers are new. A deletion is new with the same version too: old servers send the last one.
  */
 export function versionVerdict(

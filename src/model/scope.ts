@@ -50,7 +50,7 @@ export function isInScope(scope: Scope, resource: Resource, object: AnyObject): 
       // Those that were taken from a Service by their label are still its own by their owner.
       const { labels, owners } = object as EndpointSlice;
       const names = [labels[label.serviceName] ?? '', ...owners.map((owner) => owner.name)];
-      return names.some((one) => isServiceInScope(scope, namespace, one));
+      return names.some((serviceName) => isServiceInScope(scope, namespace, serviceName));
     }
   }
 }

@@ -4,7 +4,7 @@
 
 import type { Address, Family, Range } from './ruleset.ts';
 
-/** The address that stands at this place of the text; null: none does. */
+/** The address between two offsets of a text; null if the text there is no address. */
 export function parseAddress(text: string, from = 0, to = text.length): Address | null {
   let value = 0;
   let octet = -1;
@@ -82,7 +82,7 @@ export function parseNetwork(text: string, from = 0, to = text.length): Range | 
   return address === null ? null : { low: address, high: address };
 }
 
-/** The network of so many bits that holds the address; null: it has not so many bits. */
+/** The network of this prefix length that contains the address; null if it is too long. */
 export function networkOf(address: Address, bits: number): Range | null {
   if (typeof address === 'number') {
     if (!(bits >= 0 && bits <= 32)) return null;

@@ -1,8 +1,7 @@
-// What stands on a node: tables, chains, rules, sets. Both readers make this, and the walker knows
-// nothing else. iptables and nft say the same things in two languages; here each thing has one
-// form: a rule is a list of statements in the order in which the kernel evaluates them, matches
-// first. Whatever a reader does not model is the statement `unknown`, with its text: it is never
-// left out and never taken to hold.
+// The rules of a node: tables, chains, rules, sets. Both parsers produce these types, and the walk
+// reads nothing else. iptables and nft have one form here: a rule is a list of statements in the
+// order in which the kernel evaluates them, matches first. A statement that a parser does not model
+// is `unknown` with its text: it is never left out and never assumed to match.
 //
 // Left out: families arp, bridge and netdev (no Service traffic of a node passes them), counters,
 // handles, and the times of a set's elements.
@@ -22,16 +21,16 @@ export type Hook = 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting'
 
 export interface RuleSet {
   readonly tables: readonly Table[];
-  /** What stands on the node besides, and is not told, or not in a form that can be read. */
+  /** Other rules of the node that the dump omits or has in another form. */
   readonly lacks: readonly Lack[];
-  /** Families of which this may be what iptables-legacy has. */
+  /** Families whose rules may be those of iptables-legacy. */
   readonly legacy: readonly Family[];
 }
 
 export interface Lack {
   /**
    * `table`, `chains`: iptables-nft-save cannot show the table, or some of its base chains.
-   * `legacy`: there are tables of iptables-legacy. `targets`: nft does not tell where rules of
+   * `legacy`: there are tables of iptables-legacy. `targets`: nft does not show where rules of
    * kube-proxy in the table, which iptables-nft wrote, send packets.
    */
   readonly kind: 'table' | 'chains' | 'legacy' | 'targets';
@@ -184,7 +183,7 @@ export type Match =
     }
   /** Holds in this share of connections; `every` is set where it counts instead of drawing. */
   | { readonly kind: 'random'; readonly probability: number; readonly every: number | null }
-  /** The source is remembered under this name, for so many seconds. */
+  /** The source is remembered under this name, for this many seconds. */
   | {
       readonly kind: 'remembered';
       readonly name: string;
@@ -202,7 +201,7 @@ export type Match =
   | { readonly kind: 'never'; readonly text: string }
   | { readonly kind: 'unknown'; readonly text: string };
 
-/** What changes the packet's fate or what goes with it. `note` changes nothing. */
+/** What changes the outcome of the packet or its metadata. `note` changes nothing. */
 export type Action =
   | { readonly kind: 'note'; readonly text: string }
   /** The mark becomes (mark & keep) ^ flip. */
@@ -226,7 +225,7 @@ export type Action =
   | { readonly kind: 'accept' | 'drop' | 'return' }
   | { readonly kind: 'reject'; readonly text: string }
   | { readonly kind: 'jump' | 'goto'; readonly chain: string }
-  /** null: the dump does not tell. */
+  /** null: the dump does not show it. */
   | { readonly kind: 'dnat'; readonly to: Translation | null; readonly text: string }
   | { readonly kind: 'dnat by map'; readonly key: LookupKey; readonly set: ElementSet }
   /** To the node itself. */
@@ -252,8 +251,8 @@ export type Statement = Match | Action;
 /**
  * One rule set of several dumps of a node: both families, both backends. Where one of them is
  * iptables' own output, its tables that an nft dump shows too (`ip nat`, with matches that nft
- * cannot tell) are taken from iptables alone, but for what it says that it cannot show. What one
- * dump lacks and another tells is not lacking.
+ * cannot show) are taken from iptables alone, except those that iptables cannot show. A part that
+ * one dump lacks and another has is not lacking.
  */
 export function mergeRuleSets(rulesets: readonly RuleSet[]): RuleSet {
   const all = rulesets.flatMap((ruleset) => ruleset.tables);
@@ -292,14 +291,14 @@ function hiddenIn(table: Table, shown: Table): Table {
 const placeOf = ({ name, base }: Chain): string => `${name} ${base?.hook} ${base?.priority}`;
 
 /**
- * Tables of nft in which kube-proxy's chains of endpoints translate, and it is not told into what.
+ * Tables of nft whose chains of endpoints translate without showing the destination.
  * Where kube-proxy has a table of its own they are what another mode has left.
  */
 function targetsLacking(tables: readonly Table[]): Lack[] {
   const listed = tables.filter(({ source }) => source === 'nft');
   return listed.flatMap(({ family, name: table, chains }): Lack[] => {
     if (table !== 'nat' || family === 'inet') return [];
-    if (listed.some((one) => one.family === family && one.name === 'kube-proxy')) return [];
+    if (listed.some((table) => table.family === family && table.name === 'kube-proxy')) return [];
     for (const chain of chains.values(/^KUBE-SEP-/)) {
       if (rulesOf(chain).some(isUntold)) return [{ kind: 'targets', family, table }];
     }
@@ -309,9 +308,10 @@ function targetsLacking(tables: readonly Table[]): Lack[] {
 
 const isUntold = ({ statements }: Rule): boolean =>
   statements.some(
-    (one) =>
-      (one.kind === 'unknown verdict' || (one.kind === 'dnat' && one.to === null)) &&
-      one.text.startsWith('{"xt"'),
+    (statement) =>
+      (statement.kind === 'unknown verdict' ||
+        (statement.kind === 'dnat' && statement.to === null)) &&
+      statement.text.startsWith('{"xt"'),
   );
 
 /** What is lacking, for people, and by what it would not be. */

@@ -1,4 +1,5 @@
-// Every field counts, and nothing but equality: two copies are equal, and any one change tells.
+// Every field counts, and nothing but equality: two copies are equal, and any one change makes them
+// differ.
 
 import { describe, expect, test } from 'vitest';
 

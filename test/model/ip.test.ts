@@ -200,7 +200,7 @@ describe('ranges', () => {
     ]);
   });
 
-  test.each(['10.0.0.1', 'fd00::1'])('the IP %s is told from its port again', (ip) => {
+  test.each(['10.0.0.1', 'fd00::1'])('the IP %s is separated from its port again', (ip) => {
     expect(ipOf(joinHostPort(ip, 80))).toBe(ip);
   });
 });

@@ -1,4 +1,4 @@
-// Ports are equal as sets: neither order nor absence written in two ways may tell them apart.
+// Ports are equal as sets: neither order nor absence written in two ways may make them differ.
 
 import { describe, expect, test } from 'vitest';
 
@@ -81,7 +81,7 @@ describe('portText', () => {
   });
 });
 
-test('resources come with inputs before outputs, as a judge needs them', () => {
+test('resources come with inputs before outputs, as an audit needs them', () => {
   const at = (name: (typeof resources)[number]): number => resources.indexOf(name);
   expect(new Set(resources).size).toBe(5);
   expect(at('nodes')).toBeLessThan(at('pods'));
@@ -93,7 +93,7 @@ test('outputs are what the controllers write', () => {
   expect(resources.filter(isOutput)).toEqual(outputResources);
 });
 
-test('lostKey tells losses apart, whatever is known of their labels', () => {
+test('lostKey distinguishes losses, whatever is known of their labels', () => {
   const lost = { resource: 'pods', namespace: 'shop', name: 'web-1' } as const;
   expect(unreadableKey({ ...lost, labels: {} } as UnreadableObject)).toBe(unreadableKey(lost));
   const others = [

@@ -91,7 +91,7 @@ describe('what dumps lack', () => {
     expect(lacks).toEqual([{ kind: 'legacy', family: 'ip6', table: '' }]);
   });
 
-  test('a chain that iptables does not show stands beside those that it shows', () => {
+  test('a chain that iptables does not show is kept beside those that it shows', () => {
     const names = mergeRuleSets([ip(partly), tables(hidden)]).tables.map(({ source, chains }) => [
       source,
       ...chains.bases().map(({ name }) => name),
@@ -105,7 +105,7 @@ describe('what dumps lack', () => {
     expect(rest?.chains.bases().map(({ name }) => name)).toEqual(['OUTPUT', 'custom']);
   });
 
-  test("a table that iptables-nft cannot show stands beside the other backend's", () => {
+  test("a table that iptables-nft cannot show is kept beside the other backend's", () => {
     const all = mergeRuleSets([ip(unshown), ip(header('1.8.9') + nat), tables(hidden)]).tables;
     const names = all.map(({ source, name }) => `${source} ${name}`);
     expect(names).toEqual(['iptables filter', 'iptables nat', 'nft nat']);

@@ -1,8 +1,7 @@
-// What stands behind `-m` in iptables-save: the matches of the extensions. Which options each has,
-// and how it prints them, is in iptables 1.8 (extensions/libxt_*.c, libipt_*.c and libip6t_*.c).
+// Parses the matches of iptables-save: `-m MODULE OPTIONS`. The options of each module are those of
+// iptables 1.8 (extensions/libxt_*.c, libipt_*.c and libip6t_*.c).
 //
-// Matches of modules that are not listed here become `unknown` with their text; so does an option
-// of a listed module that this file does not know, and a value that it cannot read.
+// A module, option or value that this file does not model becomes `unknown` with its text.
 
 import { parseNetwork } from '../address.ts';
 import type { Match, Range, Statement } from '../ruleset.ts';
@@ -97,7 +96,7 @@ const modules: Readonly<Record<string, Reader>> = {
       negate,
     }));
   },
-  // Packets that are put to rules come in where their answers leave: nobody forges addresses.
+  // The walked packets come in where their answers leave: no sender forges its address.
   rpfilter: (options, text) => {
     const isInverse = options.some(({ name }) => name === '--invert');
     return [{ kind: isInverse ? 'never' : 'note', text }];
@@ -212,7 +211,7 @@ function statistic(options: readonly Option[], text: string): Statement[] {
 }
 
 /**
- * libxt_recent. Only the plain question "was this source seen within so many seconds" is modelled:
+ * libxt_recent. Only the plain question "was this source seen within N seconds" is modelled:
  * it is how kube-proxy keeps a client with its endpoint.
  */
 function recent(options: readonly Option[], text: string): Statement[] {

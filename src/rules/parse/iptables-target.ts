@@ -1,10 +1,9 @@
-// What stands behind `-j` and `-g` in iptables-save: verdicts, chains, and the targets of the
-// extensions (iptables 1.8, extensions/libxt_*.c, libipt_*.c and libip6t_*.c).
+// Parses the targets of iptables-save: `-j` and `-g` with verdicts, chains and extensions (iptables
+// 1.8, extensions/libxt_*.c, libipt_*.c and libip6t_*.c).
 //
-// Modelled is what decides where a first packet goes: translations, marks, verdicts. Targets that
-// only write a log or change what Service traffic is not told apart by (DSCP, TTL, MSS) are notes.
-// A target that is neither, and not a chain, is an unknown verdict: the reader cannot know whether
-// a name is a chain's, so that is settled where it is walked.
+// Translations, marks and verdicts are modelled: they decide where a first packet goes. Targets
+// that write a log or change other fields (DSCP, TTL, MSS) are notes. A target that is neither, and
+// not a chain, is an unknown verdict. The walk finds out whether a name is a chain.
 
 import { parseNetwork } from '../address.ts';
 import type { Action, Family, Translation } from '../ruleset.ts';

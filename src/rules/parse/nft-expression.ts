@@ -52,7 +52,7 @@ export function componentOf(value: unknown, type: string): Component | null {
   return { low: low.low, high: high.high };
 }
 
-/** The types of a set's components: of a set by expressions, the listing tells none. */
+/** The types of a set's components: the listing has none for a set by expressions. */
 const typesOf = (type: unknown): readonly string[] =>
   Array.isArray(type) ? type.map(String) : typeof type === 'string' ? [type] : [];
 

@@ -1,7 +1,7 @@
-// Rules of nft as its JSON writes them (libnftables-json(5), "statements"). A statement that is not
-// known may do anything: it is an unknown verdict. An expression that is not modelled makes its
-// match unknown. Rules that iptables-nft wrote show their extensions as `xt`, with the name alone:
-// what such a match asks, and where such a target sends, this listing does not tell.
+// Parses rules of nft's JSON (libnftables-json(5), "statements"). An unknown statement is an
+// unknown verdict, since it may do anything. An unknown expression makes its match unknown. Rules
+// that iptables-nft wrote have their extensions as `xt` with the name alone: the listing contains
+// neither the options of such a match nor the destination of such a target.
 
 import type {
   Action,
@@ -40,7 +40,8 @@ export interface NftTable extends Table {
 /** Reads a rule of this table. Never throws: what it cannot read is unknown. */
 export function readRule(raw: RawRule, table: NftTable): Rule {
   const statements = raw.expr.flatMap((expression) => statementsOf(expression, table));
-  const shown = table.family === 'inet' ? statements : statements.filter((one) => !isFamily(one));
+  const shown =
+    table.family === 'inet' ? statements : statements.filter((statement) => !isFamily(statement));
   const text = JSON.stringify(raw.comment === undefined ? raw.expr : [raw.comment, ...raw.expr]);
   return { statements: shown, text };
 }
@@ -442,7 +443,7 @@ function mapTranslation(body: unknown, port: unknown, table: Table, text: string
   return [...guards, { kind: 'dnat by map', key, set: own }];
 }
 
-/** An extension of iptables, of which this listing shows the name alone. */
+/** An extension of iptables: the listing has its name alone. */
 function extensionOf(
   { type, name = '' }: { type?: string; name?: string },
   table: NftTable,

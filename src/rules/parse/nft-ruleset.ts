@@ -1,9 +1,9 @@
-// Reads what `nft -j list ruleset` prints: libnftables-json(5), nftables 0.9 to 1.1. Tables, base
-// chains and sets are read at once; rules when their chain is first walked (nft-rule.ts), for they
-// may name sets that come later.
+// Parses `nft -j list ruleset`: libnftables-json(5), nftables 0.9 to 1.1. Tables, base chains and
+// sets are parsed at once. Rules are parsed when a walk first reads their chain (nft-rule.ts),
+// since they may name sets that come later.
 //
-// Chains at a device (hooks ingress and egress) stand here before and after all others, behind a
-// match on the device. Left out: families arp and bridge, and objects that decide nothing
+// Chains of a device (hooks ingress and egress) run before and after all others here, behind a
+// match of the device. Left out: families arp and bridge, and objects that decide nothing
 // (counters, quotas, helpers, flow tables).
 
 import type { Base, Chain, ElementSet, Hook, RuleSet, Table } from '../ruleset.ts';
@@ -95,7 +95,7 @@ function objectsOf(text: string): readonly (object | null)[] {
   return objects as (object | null)[];
 }
 
-/** The JSON reader tells a position, or only that the text ended. */
+/** The message of JSON.parse has a position, or none if the text ended. */
 function notJson(text: string, message: string): DumpError {
   const position = Number(/position (\d+)/.exec(message)?.[1] ?? text.length);
   const line = text.slice(0, position).split('\n').length;
@@ -142,11 +142,11 @@ const listOf = (flags: string | readonly string[] = []): readonly string[] =>
 const hooks: readonly string[] = ['prerouting', 'input', 'forward', 'output', 'postrouting'];
 
 /**
- * Which bits a MARK target of iptables in this table may change. The listing tells neither its bits
- * nor its values. Who marks packets in iptables asks for the marks there; what is asked in a table
- * that sets marks is set there, and the rest may be set by any. All other bits stay: programs that
- * mark share them out (kube-proxy's is its own). This is the one thing that is taken for granted
- * of what cannot be seen; a dump by iptables-save beside the listing makes it needless.
+ * Which bits a MARK target of iptables in this table may change. The listing has neither its bits
+ * nor its values. A program that marks packets in iptables asks for the marks there; what is asked
+ * in a table that sets marks is set there, and the rest may be set by any. All other bits stay:
+ * programs that mark share them out (kube-proxy's is its own). This is the one thing that is taken
+ * for granted of what cannot be seen; a dump by iptables-save beside the listing makes it needless.
  */
 function bitsSetIn(table: OpenTable, tables: readonly OpenTable[]): number {
   const others = tables.filter((other) => other !== table && !rulesIn(other).some(setsMark));

@@ -11,13 +11,13 @@ type Family = 'IPv4' | 'IPv6';
 
 export interface RulesDump {
   readonly ruleset: RuleSet;
-  /** Of other families it does not tell whether there are rules. */
+  /** The families that the dump covers. */
   readonly families: readonly Family[];
 }
 
 /**
  * Reads what iptables-save, ip6tables-save or `nft -j list ruleset` printed. `family` is that of an
- * iptables dump; null: the dump tells.
+ * iptables dump; null: read it from the dump.
  *
  * @throws DumpError where the text is no such dump, or is cut off.
  */

@@ -1,20 +1,20 @@
-// What a node does with one frontend, as a text that says the same for the same behaviour, and as
-// 64 bits of it. A node walks packets through its own rules, and whoever knows what should come of
-// them computes the same digest: only frontends whose digests differ need words. Both sides must
-// put the same packets, in the same order, and round alike; so all of that is here.
+// Describes what a node does with one frontend: in words that are equal for equal behavior, and as
+// a digest of 64 bits. The agent computes the digest from the node's rules, and the auditor
+// computes it from the expected outcomes. Only frontends whose digests differ need more. Both sides
+// must walk the same packets in the same order and round equally, so this file contains all of
+// that.
 //
-// A frontend is what rules answer for (claims.ts). Asked are a process of the node, a pod of it and
-// a sender from outside. In words each fate has its share and whether it is masqueraded; endpoints
-// have their affinity. Shares are told as 1/n: kube-proxy writes probabilities with 31 bits
-// (iptables/proxier.go and KUBE-SVC jumps, kubernetes@v1.36.3), and what n of them multiply to is
-// off by no more than n of those roundings. What is not known is told as `unknown`, so that its
-// digest is equal to no expectation.
+// The senders of the packets are a process of the node, a pod of it and a client outside. The words
+// of an outcome have its share and whether it is masqueraded, and the affinity of endpoints. Shares
+// are written as 1/n: kube-proxy writes probabilities with 31 bits (iptables/proxier.go and
+// KUBE-SVC jumps, kubernetes@v1.36.3), so their product is off by at most n roundings. The word
+// `unknown` makes a digest differ from every expectation.
 //
-// Two more belong to a frontend with an address of its own. Where endpoints may be pods of the
-// node, each meets itself: whether that is masqueraded is nobody else's experience. And where a
-// mode rejects wrong ports of a cluster IP, one is asked for.
+// A frontend with an address of its own has two more packets. If its endpoints may be pods of the
+// node, each endpoint calls itself, which may be masqueraded. If the mode rejects wrong ports of a
+// cluster IP, one packet goes to such a port.
 //
-// Left out: source ranges, which only the Service names; whoever knows it asks for those packets.
+// Left out: source ranges, since only the Service has them; the auditor asks for those packets.
 
 import { ipOf } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
@@ -71,7 +71,7 @@ export function packetsOf(claim: RuleFrontend, asking: NodeSenders): Packet[] {
   const addresses = address === null ? asking.addresses.filter(isOwn) : [address];
   const senders = asking[family];
   return addresses.flatMap((dst) => {
-    // Nobody but the node itself can ask for its loopback address.
+    // Only the node itself can send to its loopback address.
     if (dst === '127.0.0.1' || dst === '::1') {
       return [{ from: 'node' as const, src: dst, dst, protocol, dport }];
     }
@@ -140,7 +140,7 @@ export function wordsAt(
   return [...words, strayWords(look(stray).words)];
 }
 
-/** Whether they are dropped or go on is nobody's affair; only cluster IPs reject them. */
+/** Only cluster IPs reject wrong ports. Others may drop them or let them pass. */
 function strayWords(words: string): string {
   if (words.startsWith('unknown')) return words;
   return words === rejected ? 'stray rejected' : 'stray not rejected';
@@ -149,8 +149,8 @@ function strayWords(words: string): string {
 const rejected = 'reject 1/1';
 
 /**
- * The words of a frontend that is as it should be, from the fates that are right for each packet;
- * null: several are, so that words alone tell too little.
+ * The words of a correct frontend, from the correct outcomes of each packet; null if a packet has
+ * several.
  */
 export function expectedWordsAt(
   claim: RuleFrontend,
@@ -213,7 +213,7 @@ function sentTo(to: string, { probability, masqueraded, affinity, affinitySecond
 /** Half the last of 31 bits, twice over for what the program rounds itself. */
 const rounding = 1e-9;
 
-/** `1/n` where it is that, but for the rounding of n probabilities; else six digits. */
+/** `1/n` if it is that, up to the rounding of n probabilities; else six digits. */
 function shareOf(probability: number): string {
   if (probability <= 0) return '0';
   const n = Math.round(1 / probability);
@@ -221,7 +221,7 @@ function shareOf(probability: number): string {
   return probability.toPrecision(6);
 }
 
-/** What should come of a packet: one of these fates, or endpoints, each as probable. */
+/** The expected outcome of a packet: one of these, or endpoints of equal probability. */
 export type ExpectedPacket =
   | { readonly kind: 'reject' | 'drop' | 'pass' }
   | {
@@ -259,7 +259,7 @@ export const digestOf = (words: readonly string[]): string => hash64(words.join(
 
 /**
  * FNV-1a in two halves with different beginnings, each mixed at its end as MurmurHash3 mixes. Good
- * enough to tell behaviours apart; nobody who can choose rules needs to forge it.
+ * enough to distinguish behaviors; an attacker who can choose rules need not forge it.
  */
 function hash64(text: string): string {
   let [high, low] = [0x811c9dc5, 0xc9dc5118];

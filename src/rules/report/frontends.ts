@@ -1,10 +1,9 @@
-// At which addresses and ports a rule set does something of its own with new connections, before
-// routing: what nodes answer for, whoever asked for it. Found by what rules match, never by names
-// or comments: from the base chains of type nat down through every jump, until an address and a
-// port are asked for.
+// Lists the frontends of a rule set: addresses and ports at which it handles new connections before
+// routing. They are found by what rules match, not by names or comments. The search goes from the
+// base chains of type nat through every jump until rules have matched an address and a port.
 //
-// A frontend has one address and one port. Of a rule that asks for a range of either, its ends
-// stand for what it takes besides, and where it asks for no port, one that hardly any Service has.
+// A frontend has one address and one port. For a rule that matches a range, the ends of the range
+// are used, and for a rule that matches no port, a port that hardly any Service has.
 // Left out: rules that exclude.
 
 import { familyOf, formatAddress } from '../address.ts';
@@ -125,7 +124,7 @@ function narrowed(asked: MatchedFields, statement: Statement): MatchedFields {
   return asking(asked, field, ranges);
 }
 
-/** Of the node's own, as all are that kube-proxy asks for where no address is told. */
+/** Loopback ranges are the node's own, as are the addresses of kube-proxy's node ports. */
 const isLoopback = ({ low, high }: Range): boolean =>
   typeof low === 'number' && low < high && low >= 0x7f000000 && high <= 0x7fffffff;
 
@@ -138,17 +137,20 @@ function asking(
   const before = asked[name];
   return {
     ...asked,
-    [name]: before === null ? ranges : before.flatMap((one) => meet(one, ranges)),
+    [name]: before === null ? ranges : before.flatMap((range) => meet(range, ranges)),
   };
 }
 
-const meet = (one: Range, others: readonly Range[]): Range[] =>
+const meet = (range: Range, others: readonly Range[]): Range[] =>
   others.flatMap(({ low, high }) => {
-    const both = { low: low > one.low ? low : one.low, high: high < one.high ? high : one.high };
+    const both = {
+      low: low > range.low ? low : range.low,
+      high: high < range.high ? high : range.high,
+    };
     return both.low > both.high ? [] : both;
   });
 
-/** More are a list that somebody keeps, and no frontend written wrong. */
+/** A rule with more ranges is a list of addresses and not a frontend. */
 const mostRanges = 16;
 
 const endsOf = (ranges: readonly Range[]): ReadonlySet<Address> =>

@@ -1,15 +1,14 @@
-// What a node's rules tell of the kube-proxy that wrote them, where nobody says how that is
-// configured: its mode, by what it tells pods from others, whether it masquerades everything that
-// goes to cluster IPs, and at which addresses it serves node ports. Read from
-// pkg/proxy/iptables/proxier.go and pkg/proxy/nftables/proxier.go, kubernetes@v1.36.3; to v1.35 the
-// latter wrote the mark of cluster IPs into the chain of every Service.
+// Infers the configuration of a kube-proxy from its rules: its mode, how it detects local pods,
+// whether it masquerades all packets to cluster IPs, and its node port addresses. Based on
+// pkg/proxy/iptables/proxier.go and pkg/proxy/nftables/proxier.go, kubernetes@v1.36.3; up to v1.35
+// the latter wrote the mark of cluster IPs into the chain of every Service.
 //
-// One rule may be broken, so it is no setting: rules of a kind vote. What no rule shows is not
-// told, and neither is what the families contradict each other in.
+// One rule may be broken, so rules of one kind vote. A setting that no rule shows is left out, and
+// so is one that the address families disagree about.
 //
-// Left out: masqueradeAll of releases whose KUBE-SERVICES marks cluster IPs (to v1.22), since
-// external IPs are marked there alike; addresses for node ports of which the node has none, since
-// then nothing leads to node ports, as where the rule is lost.
+// Left out: masqueradeAll of releases whose KUBE-SERVICES marks cluster IPs (up to v1.22), since
+// they mark external IPs in the same way; node port addresses that the node does not have, since
+// then no rule leads to node ports.
 
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import { formatAddress } from '../address.ts';
@@ -54,13 +53,14 @@ type Votes = Map<string, number>;
 /** Each address family has tables of its own. */
 function markingIn(tables: readonly Table[]): InferredSettings {
   const votes = tables.map((table) => votesOf(marked(table)));
-  const sum = (of: (one: Votes) => number): number => votes.reduce((all, one) => all + of(one), 0);
-  const all = sum((one) => one.get(everything) ?? 0);
+  const sum = (count: (entry: Votes) => number): number =>
+    votes.reduce((all, entry) => all + count(entry), 0);
+  const all = sum((entry) => entry.get(everything) ?? 0);
   const masqueradeAll = all > 0 && all > 0.9 * sum(total);
   const detected = tables.flatMap((table, at) => {
     const own: Votes = votes[at] ?? new Map<string, number>();
     const named = total(own) - (own.get(everything) ?? 0);
-    // Where few rules for cluster IPs tell, those for external traffic have a vote.
+    // If few rules for cluster IPs vote, those for external traffic vote too.
     return winner(named < enough ? votesOf(shortCut(table), own) : own) ?? [];
   });
   const byName = detected.find((key) => !key.includes('/'));
@@ -68,7 +68,7 @@ function markingIn(tables: readonly Table[]): InferredSettings {
   return { ...detection, ...(masqueradeAll ? { masqueradeAll } : {}) };
 }
 
-const total = (votes: Votes): number => [...votes.values()].reduce((sum, one) => sum + one, 0);
+const total = (votes: Votes): number => [...votes.values()].reduce((sum, entry) => sum + entry, 0);
 
 /** Adds the votes of these to others. */
 function votesOf(keys: Iterable<string>, others: Votes = new Map()): Votes {
@@ -86,7 +86,7 @@ function winner(votes: Votes): string | null {
   const named = [...votes].filter(([key]) => key !== everything);
   return (
     named.reduce<[string, number] | null>(
-      (best, one) => (best === null || one[1] > best[1] ? one : best),
+      (best, entry) => (best === null || entry[1] > best[1] ? entry : best),
       null,
     )?.[0] ?? null
   );
@@ -104,33 +104,34 @@ function* marked(table: Table): Generator<string> {
   }
 }
 
-const marks = (one: Statement): boolean =>
-  (one.kind === 'jump' &&
-    (one.chain === 'KUBE-MARK-MASQ' || one.chain === 'mark-for-masquerade')) ||
-  (one.kind === 'set mark' && one.field === 'mark');
+const marks = (statement: Statement): boolean =>
+  (statement.kind === 'jump' &&
+    (statement.chain === 'KUBE-MARK-MASQ' || statement.chain === 'mark-for-masquerade')) ||
+  (statement.kind === 'set mark' && statement.field === 'mark');
 
 /** It asks for an address, and for nothing of the sender. */
 function isForClusterIP({ statements }: Rule): boolean {
   const asksSender = statements.some(
-    (one) =>
-      one.kind === 'interface' ||
-      (one.kind === 'field' && one.field === 'source') ||
-      (one.kind === 'address type' && one.side === 'source'),
+    (statement) =>
+      statement.kind === 'interface' ||
+      (statement.kind === 'field' && statement.field === 'source') ||
+      (statement.kind === 'address type' && statement.side === 'source'),
   );
   return !asksSender && statements.some(asksAddress);
 }
 
-const asksAddress = (one: Statement): boolean =>
-  (one.kind === 'field' && one.field === 'destination' && !one.negate) ||
-  (one.kind === 'lookup' && one.set.name === 'cluster-ips' && !one.negate);
+const asksAddress = (statement: Statement): boolean =>
+  (statement.kind === 'field' && statement.field === 'destination' && !statement.negate) ||
+  (statement.kind === 'lookup' && statement.set.name === 'cluster-ips' && !statement.negate);
 
 /** By rule that spares pods of the node a Local policy: the pods. */
 function* shortCut(table: Table): Generator<string> {
   for (const chain of table.chains.values(/^KUBE-(?:EXT|XLB)-|^external-/)) {
     for (const rule of rulesOf(chain)) {
       const isTaken = rule.statements.some(
-        (one) =>
-          (one.kind === 'jump' || one.kind === 'goto') && /^KUBE-SVC-|^service-/.test(one.chain),
+        (statement) =>
+          (statement.kind === 'jump' || statement.kind === 'goto') &&
+          /^KUBE-SVC-|^service-/.test(statement.chain),
       );
       const key = isTaken ? senderIn(rule, false) : null;
       if (key !== null) yield key;
@@ -193,9 +194,10 @@ function* waysIn(table: Table): Generator<Way> {
   for (const { statements } of rulesOf(chain)) {
     if (!statements.some(leadsToNodePorts)) continue;
     const isLocal = statements.some(
-      (one) => one.kind === 'address type' && one.side === 'destination' && !one.negate,
+      (statement) =>
+        statement.kind === 'address type' && statement.side === 'destination' && !statement.negate,
     );
-    const ranges = statements.flatMap((one) => destinationsOf(one));
+    const ranges = statements.flatMap((statement) => destinationsOf(statement));
     const addresses = isLocal
       ? [table.family === 'ip6' ? '::/0' : '0.0.0.0/0']
       : ranges.flatMap((range) => networkOf(range) ?? []);
@@ -204,15 +206,19 @@ function* waysIn(table: Table): Generator<Way> {
   }
 }
 
-const leadsToNodePorts = (one: Statement): boolean =>
-  (one.kind === 'jump' && one.chain === 'KUBE-NODEPORTS') ||
-  (one.kind === 'verdict map' && one.set.name === 'service-nodeports');
+const leadsToNodePorts = (statement: Statement): boolean =>
+  (statement.kind === 'jump' && statement.chain === 'KUBE-NODEPORTS') ||
+  (statement.kind === 'verdict map' && statement.set.name === 'service-nodeports');
 
-const excludes = (one: Statement): boolean =>
-  one.kind === 'field' && one.field === 'destination' && one.negate;
+const excludes = (statement: Statement): boolean =>
+  statement.kind === 'field' && statement.field === 'destination' && statement.negate;
 
-function destinationsOf(one: Statement): readonly Range[] {
-  if (one.kind === 'field' && one.field === 'destination' && !one.negate) return one.ranges;
-  if (one.kind !== 'lookup' || one.set.name !== 'nodeport-ips' || one.negate) return [];
-  return one.set.elements.flatMap(({ key: [first] }) => (typeof first === 'object' ? first : []));
+function destinationsOf(statement: Statement): readonly Range[] {
+  if (statement.kind === 'field' && statement.field === 'destination' && !statement.negate)
+    return statement.ranges;
+  if (statement.kind !== 'lookup' || statement.set.name !== 'nodeport-ips' || statement.negate)
+    return [];
+  return statement.set.elements.flatMap(({ key: [first] }) =>
+    typeof first === 'object' ? first : [],
+  );
 }

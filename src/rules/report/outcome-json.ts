@@ -1,9 +1,8 @@
-// What becomes of packets, as a node tells it to whoever judges: the outcomes of walks, with those
-// of the rules on the way that decide something, each rule once. A rule travels as the text of its
-// dump and is read again where it arrives, so that both sides know the same of it; the elements of
-// sets that it refers to by name do not come with it.
+// Encodes walk outcomes as JSON, which the agent sends to the auditor, and decodes them. They
+// include the deciding rules, each once, as text of the dump. The auditor parses that text again,
+// so that both sides have the same rule. The elements of sets that a rule names are not included.
 //
-// What arrives is somebody else's: everything in it is checked.
+// The decoder checks all of its input, since any client may have sent it.
 
 import { parseIptablesSave } from '../parse/iptables-save.ts';
 import { parseNft } from '../parse/nft-ruleset.ts';
@@ -36,7 +35,7 @@ interface OutcomeJson {
   readonly by: readonly number[];
 }
 
-/** By fate: `reject`, `drop`, `pass`, or a destination; those of no probability are left out. */
+/** By outcome: `reject`, `drop`, `pass`, or a destination; those of no probability are left out. */
 interface WalkResultJson {
   readonly fates: Readonly<Record<string, OutcomeJson>>;
   readonly unknown: readonly UnknownRule[];
@@ -50,7 +49,7 @@ export interface EncodedOutcomes {
 
 /**
  * Rules that merely lead on, or ask, are left out, unless they say for which destination a filter's
- * chain is called; the last tells that nothing came after it.
+ * chain is called; the last rule shows that no other came after it.
  */
 const decides: ReadonlySet<Statement['kind']> = new Set<Statement['kind']>([
   ...(['accept', 'drop', 'reject', 'return', 'notrack', 'unknown verdict'] as const),
@@ -60,7 +59,7 @@ const decides: ReadonlySet<Statement['kind']> = new Set<Statement['kind']>([
 const isCallFor = ({ rule, base }: TraceStep): boolean =>
   base.base.type === 'filter' &&
   rule.statements.some(({ kind }) => kind === 'jump' || kind === 'goto') &&
-  rule.statements.some((one) => one.kind === 'field' && one.field === 'destination');
+  rule.statements.some((entry) => entry.kind === 'field' && entry.field === 'destination');
 
 const stops = ['reject', 'drop', 'pass'] as const;
 
@@ -100,7 +99,7 @@ export function encodeOutcomes(outcomes: readonly PacketOutcome[]): EncodedOutco
   return { rules, outcomes: told };
 }
 
-/** What was told is none of this. */
+/** A report does not have the expected form. */
 export class InvalidReport extends Error {}
 
 /** @throws NotTold unless it holds. */
@@ -110,13 +109,13 @@ export function check(holds: boolean, what: string): asserts holds {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** An object of what was told. */
+/** An object in a report. */
 export function fieldsOf(value: unknown, what: string): Fields {
   check(typeof value === 'object' && value !== null && !Array.isArray(value), what);
   return value as Fields;
 }
 
-/** A list of what was told. */
+/** A list in a report. */
 export function listOf(value: unknown, what: string): readonly unknown[] {
   check(Array.isArray(value), what);
   return value;
@@ -130,7 +129,7 @@ export function listOf(value: unknown, what: string): readonly unknown[] {
 export function decodeOutcomes(raw: unknown): readonly PacketOutcome[] {
   const { rules, outcomes } = fieldsOf(raw, 'outcomes');
   const steps = listOf(rules, 'rules: a list').map(stepOf);
-  return listOf(outcomes, 'outcomes: a list').map((one) => outcomeOf(one, steps));
+  return listOf(outcomes, 'outcomes: a list').map((entry) => outcomeOf(entry, steps));
 }
 
 function outcomeOf(raw: unknown, steps: readonly TraceStep[]): PacketOutcome {
@@ -140,12 +139,12 @@ function outcomeOf(raw: unknown, steps: readonly TraceStep[]): PacketOutcome {
   const destinations = new Map<string, Destination>();
   for (const [name, told] of Object.entries(fieldsOf(fates, 'fates'))) {
     const fate = fateOf(told, steps);
-    const stop = stops.find((one) => one === name);
+    const stop = stops.find((entry) => entry === name);
     if (stop === undefined) destinations.set(name, fate);
     else found[stop] = fate;
   }
-  const met = listOf(unknown, 'unknown: a list').map((one): UnknownRule => {
-    const { reason, rule } = fieldsOf(one, 'an unknown');
+  const met = listOf(unknown, 'unknown: a list').map((entry): UnknownRule => {
+    const { reason, rule } = fieldsOf(entry, 'an unknown');
     return { reason: String(reason), rule: String(rule) };
   });
   return { ...found, destinations, unknown: met };

@@ -1,7 +1,6 @@
-// Which base chains a packet passes at each hook, in which order. By priority; and of equal
-// priority the one that was registered last comes first (linux net/netfilter/core.c).
-// Within a table creation tells who was last. Between tables no dump does: then both orders are
-// given, and the walker goes both ways.
+// Orders the base chains that a packet passes at each hook: by priority, and at equal priority the
+// one that was registered last comes first (linux net/netfilter/core.c). Inside a table, the dump
+// has the order of creation. Across tables it has no order, so the walk tries both.
 //
 // Chains of type nat are no hooks of their own: the kernel has one NAT hook in each place, at the
 // priority of destination NAT before routing and of source NAT after it, and calls the nat chains
@@ -82,7 +81,8 @@ function stationsOf(chains: readonly BaseChain[]): readonly (readonly Station[])
     const orders = ordersOf(
       nat,
       ({ base }) => base.priority,
-      (one, other) => (one.table === other.table ? other.base.created - one.base.created : null),
+      (first, other) =>
+        first.table === other.table ? other.base.created - first.base.created : null,
     );
     const station: Station = { kind: 'nat', orders };
     placed.push({ priority: isSource ? 100 : -100, table: null, created: 0, station });
@@ -90,8 +90,8 @@ function stationsOf(chains: readonly BaseChain[]): readonly (readonly Station[])
   const orders = ordersOf(
     placed,
     ({ priority }) => priority,
-    (one, other) =>
-      one.table !== null && one.table === other.table ? other.created - one.created : null,
+    (first, other) =>
+      first.table !== null && first.table === other.table ? other.created - first.created : null,
   );
   return orders.map((order) => order.map(({ station }) => station));
 }
@@ -103,7 +103,7 @@ const mostTried = 4;
 function ordersOf<T>(
   members: readonly T[],
   priorityOf: (member: T) => number,
-  compare: (one: T, other: T) => number | null,
+  compare: (first: T, other: T) => number | null,
 ): readonly (readonly T[])[] {
   const priorities = [...new Set(members.map(priorityOf))].sort((a, b) => a - b);
   let orders: readonly (readonly T[])[] = [[]];
@@ -120,15 +120,17 @@ const rotations = <T>(members: readonly T[]): T[][] =>
 
 function permutations<T>(
   members: readonly T[],
-  compare: (one: T, other: T) => number | null,
+  compare: (first: T, other: T) => number | null,
 ): readonly (readonly T[])[] {
   if (members.length <= 1) return [members];
-  // Who may come first: nobody else must come before.
-  const firsts = members.filter((one) => members.every((other) => (compare(one, other) ?? 0) <= 0));
-  return firsts.flatMap((one) =>
+  // A member may come first if no other must come before it.
+  const firsts = members.filter((candidate) =>
+    members.every((other) => (compare(candidate, other) ?? 0) <= 0),
+  );
+  return firsts.flatMap((candidate) =>
     permutations(
-      members.filter((other) => other !== one),
+      members.filter((other) => other !== candidate),
       compare,
-    ).map((rest) => [one, ...rest]),
+    ).map((rest) => [candidate, ...rest]),
   );
 }

@@ -3,7 +3,7 @@
 // source port, the interface it leaves by, an address that a rule made without saying which).
 //
 // The packet is the first of its connection: conntrack's state is new, of TCP's flags only SYN is
-// set, and no connection mark stands yet. Facts: linux include/uapi/linux/netfilter/*.h and
+// set, and there is no connection mark yet. Source: linux include/uapi/linux/netfilter/*.h and
 // net/netfilter/nft_*.c, xt_*.c.
 
 import type {
@@ -41,11 +41,14 @@ export interface PacketState {
   /** null: a rule translated it, and does not say into what. */
   destination: Address | null;
   destinationPort: number | null;
-  /** Whether it is for the node itself, where its address does not tell; null: ask the address. */
+  /**
+   * Whether it is for the node itself, if its address does not show that; null: the address shows
+   * it.
+   */
   toNode: boolean | null;
   /** All interfaces of the node; null: not known. */
   readonly interfaces: readonly string[] | null;
-  /** By one of which an address is reached; null: not known. */
+  /** The interfaces that may reach an address; null: not known. */
   readonly interfacesTo: (address: Address) => readonly string[] | null;
   /** null: not known; empty: none. */
   in: string | null;
@@ -57,14 +60,14 @@ export interface PacketState {
   connectionMark: number;
   connectionMarkKnown: number;
   /**
-   * In conntrack's table: there is none before it is asked, or where a rule told it not to. An
+   * In conntrack's table: there is none before it is asked, or if a rule has NOTRACK. An
    * error that the node sends about a packet is related to its entry.
    */
   entry: 'none' | 'new' | 'untracked' | 'related';
   /** Destination NAT is settled: no rule can change it any more. */
   translated: boolean;
   sourceTranslated: boolean;
-  /** Where it goes: `ip:port`, or null while nobody translated it. */
+  /** Where it goes: `ip:port`, or null before a translation. */
   goal: string | null;
   /** Whether it goes elsewhere than it was sent: NAT to the same place leaves no DNAT status. */
   rewritten: boolean;
@@ -74,7 +77,7 @@ export interface PacketState {
   /** On the way of a source that is remembered: under which name, for how long. */
   affinity: { readonly name: string; readonly seconds: number | null } | null;
   trace: List<PassedRule> | null;
-  /** Takes up what is asked of where it goes; null: nobody wants to know. */
+  /** Takes up what is asked of where it goes; null: questions are not recorded. */
   questions: MatchQuestion[] | null;
 }
 
@@ -91,12 +94,12 @@ const nowhere = {
 };
 
 /**
- * Asks a packet something. An answer that is certain, and the same when nobody knows where the
- * packet goes, is the same wherever it goes.
+ * Asks a packet something. An answer that is certain, and the same for an unknown destination of
+ * the packet, is the same for every destination.
  */
 export function askPacket<Answer>(
   state: PacketState,
-  question: (of: PacketState) => Answer,
+  question: (packet: PacketState) => Answer,
 ): Answer {
   const answer = question(state);
   if (state.questions === null) return answer;
@@ -126,11 +129,14 @@ export interface PassedRule extends Omit<TraceStep, 'rule'> {
 
 const answer = (holds: boolean, negate: boolean): MatchResult => (holds !== negate ? 'yes' : 'no');
 
-/** Whether the match holds. Chance and memory (`random`, `remembered`) are the walker's affair. */
+/**
+ * Whether the match holds. Chance and memory (`random`, `remembered`) are evaluated in run-
+ * chain.ts.
+ */
 export const evaluate = (match: Match, state: PacketState): MatchResult =>
   state.questions === null
     ? answerTo(match, state)
-    : askPacket(state, (one) => answerTo(match, one));
+    : askPacket(state, (packet) => answerTo(match, packet));
 
 function answerTo(match: Match, state: PacketState): MatchResult {
   switch (match.kind) {
@@ -162,7 +168,7 @@ function answerTo(match: Match, state: PacketState): MatchResult {
 
 type FieldMatch = Extract<Match, { kind: 'field' }>;
 
-/** What stands in conntrack's entry, not in the packet. */
+/** Fields of conntrack's entry, not of the packet. */
 const ofEntry: readonly PacketField[] = [
   'connection mark',
   'original destination',
@@ -263,8 +269,8 @@ function interfaceAnswer({ side, names, negate }: InterfaceMatch, state: PacketS
 }
 
 /**
- * By one of which interfaces it leaves. To the rules of the hook output it still leaves as it was
- * sent, whatever they make of its destination: the route changes when all of them are through.
+ * The interfaces that it may leave by. To the rules of the hook output it still leaves as it
+ * was sent, whatever they make of its destination: the route changes when all of them are through.
  */
 function interfacesOut({
   hook,
@@ -364,7 +370,7 @@ type Found = Element | null | 'unknown';
 
 /** The element that the packet finds; null: there is none; unknown: not enough is known. */
 export const lookup = (key: LookupKey, set: ElementSet, state: PacketState): Found =>
-  askPacket(state, (one) => find(key, set, one));
+  askPacket(state, (packet) => find(key, set, packet));
 
 function find(key: LookupKey, set: ElementSet, state: PacketState): Found {
   if (key.kind !== 'fields') return 'unknown';

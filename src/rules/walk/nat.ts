@@ -1,9 +1,9 @@
 // What network address translation makes of a packet. Reference: linux net/netfilter/nf_nat_core.c
 // (get_unique_tuple, find_best_ips_proto), nf_nat_redirect.c, nf_nat_masquerade.c.
 //
-// Of several addresses the kernel picks one by a hash of the packet's own, which no dump tells: all
+// Of several addresses the kernel picks one by a hash of the packet's own, which no dump shows: all
 // are possible. Of several ports of a destination it keeps the packet's own if that is one of them,
-// and else takes the first, unless it is told to draw.
+// and else takes the first, unless the rule says random.
 
 import { formatEndpoint } from '../address.ts';
 import type { Action, Address, Range, Translation } from '../ruleset.ts';
@@ -25,7 +25,7 @@ const mostWays = 16;
 export function translate<State extends PacketState>(
   action: TranslationAction,
   state: State,
-  own: readonly Address[],
+  ownAddresses: readonly Address[],
 ): readonly State[] {
   if (action.kind !== 'snat' && action.kind !== 'masquerade' && state.questions !== null) {
     askPacket(state, ({ destination, destinationPort }) => `${destination} ${destinationPort}`);
@@ -42,7 +42,7 @@ export function translate<State extends PacketState>(
       break;
     case 'masquerade': {
       // The address of the interface that it leaves by: perhaps the one that it has.
-      const isOwn = own.includes(state.source);
+      const isOwn = ownAddresses.includes(state.source);
       state.masqueraded = isOwn && !action.random ? 'unknown' : true;
       break;
     }
@@ -76,7 +76,7 @@ function toDestination<State extends PacketState>(
   const [port] = ports;
   if (count === 1 && address !== undefined && port !== undefined)
     return [send(state, address, port)];
-  return addresses.flatMap((one) => ports.map((other) => send({ ...state }, one, other)));
+  return addresses.flatMap((target) => ports.map((other) => send({ ...state }, target, other)));
 }
 
 function lose<State extends PacketState>(state: State): State {
@@ -95,19 +95,25 @@ function send<State extends PacketState>(state: State, address: Address, port: n
   return state;
 }
 
-function portsOf({ ports, random }: Translation, own: number | null): readonly number[] | null {
-  if (ports === null) return own === null ? null : [own];
+function portsOf(
+  { ports, random }: Translation,
+  packetValue: number | null,
+): readonly number[] | null {
+  if (ports === null) return packetValue === null ? null : [packetValue];
   const { low, high } = ports;
   if (low === high) return [low];
-  if (random || own === null) return high - low < mostWays ? numbers(low, high) : null;
-  return [own >= low && own <= high ? own : low];
+  if (random || packetValue === null) return high - low < mostWays ? numbers(low, high) : null;
+  return [packetValue >= low && packetValue <= high ? packetValue : low];
 }
 
 const numbers = (low: number, high: number): number[] =>
   Array.from({ length: high - low + 1 }, (_, index) => low + index);
 
-function addressesOf({ addresses }: Translation, own: Address | null): readonly Address[] | null {
-  if (addresses === null) return own === null ? null : [own];
+function addressesOf(
+  { addresses }: Translation,
+  packetValue: Address | null,
+): readonly Address[] | null {
+  if (addresses === null) return packetValue === null ? null : [packetValue];
   const { low, high } = addresses;
   if (typeof low === 'number' && typeof high === 'number') {
     return high - low < mostWays ? numbers(low, high) : null;

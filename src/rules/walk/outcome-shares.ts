@@ -1,14 +1,13 @@
-// Where packets of one kind end, and how many of them: fates with their shares. Two rules make
-// shares: chance, which divides (exactly), and what is not known, which leaves open which of two
-// tallies is true. Of those only the hull is kept: for each fate the least and the most that any
-// answer gives. Where both answers give the same, nothing is open, and the unknown did not matter.
+// Outcomes of packets with their shares. Chance divides a share exactly. An unknown leaves open
+// which of two tallies is true, so the hull of both is stored: for each outcome the least and the
+// greatest share of any answer. If both answers agree, the unknown did not matter.
 
 import type { List, PacketState, PassedRule } from './match.ts';
 
 /** `pass`, `reject`, `drop`, `unknown`, or a destination. */
 export type OutcomeName = string;
 
-/** Whether a fate is a destination that is known. */
+/** Whether an outcome is a known destination. */
 export const isDestination = (fate: OutcomeName): boolean => fate.includes(':');
 
 export interface Share {
@@ -72,7 +71,7 @@ export function addShare(tally: Tally, fate: OutcomeName, part: Share): void {
 
 const rounding = 1e-9;
 
-/** Adds the hull of tallies one of which is true. Returns whether they differ. */
+/** Adds the hull of alternative tallies. Returns whether they differ. */
 export function addHull(tally: Tally, parts: readonly Tally[], weight: number): boolean {
   let differ = false;
   for (const fate of new Set(parts.flatMap((part) => [...part.keys()]))) {
@@ -91,7 +90,7 @@ export function addHull(tally: Tally, parts: readonly Tally[], weight: number): 
   return differ;
 }
 
-const isSame = (one: Share, other: Share): boolean =>
-  Math.abs(one.low - other.low) < rounding &&
-  Math.abs(one.high - other.high) < rounding &&
-  one.masquerade === other.masquerade;
+const isSame = (share: Share, other: Share): boolean =>
+  Math.abs(share.low - other.low) < rounding &&
+  Math.abs(share.high - other.high) < rounding &&
+  share.masquerade === other.masquerade;

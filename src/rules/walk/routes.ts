@@ -1,5 +1,5 @@
-// By which interface a node reaches an IPv4 address, as far as the kernel tells anybody, and so by
-// which one packets leave it, and come in. Two files of /proc/net tell it: `route` has the main
+// Finds the interface by which a node reaches an IPv4 address, and so the one by which packets
+// leave and come in. Two files of /proc/net have the routes: `route` has the main
 // table with interfaces, `fib_trie` the networks of every table, without them. Reference: linux
 // net/ipv4/fib_trie.c (fib_route_seq_show, fib_trie_seq_show).
 //
@@ -24,7 +24,7 @@ interface Route extends Range<number> {
   readonly hasGateway: boolean;
 }
 
-/** Routes as they were told. */
+/** Routes of the kernel. */
 export interface Routes {
   readonly main: readonly Route[];
   /** Networks that other tables have routes to. */
@@ -35,7 +35,7 @@ export interface Routes {
 
 /** Ways of packets; null: not known. */
 export interface RouteLookup {
-  /** Interfaces by one of which the address is reached, the likeliest first. */
+  /** The interfaces that may reach the address, the likeliest first. */
   readonly to: (address: Address) => readonly string[] | null;
   /** The interface by which a packet with this source comes in. */
   readonly from: (sender: 'pod' | 'outside', source: Address) => string | null;
@@ -83,7 +83,7 @@ const addressIn = (word: string): string =>
     .reverse()
     .join('.');
 
-/** The networks in `fib_trie` that tables besides main and local have; null: it is no such file. */
+/** The networks of `fib_trie` in tables other than main and local; null: it is no such file. */
 function networksIn(trie: string): Range[] | null {
   const networks: Range[] = [];
   let isOther: boolean | null = null;

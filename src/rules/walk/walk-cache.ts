@@ -1,10 +1,10 @@
-// Where packets go on once a rule has translated their destination. A Service of many endpoints
-// sends as many packets on, from Service to Service the same ones but for where they go; and the
-// rules behind hardly ever ask for that. So the first of a kind goes on by itself, and what it is
-// asked of where it goes is kept with the answers (match.ts), and what became of it. The first
-// question is the same for all of its kind, and by the answers so far so is the next: a tree that
-// others go through. Who comes to an end of it fares as the one that made it, with a goal of its
-// own. Who gives an answer that nobody gave before goes on by itself, too.
+// Caches the outcomes of packets whose destination was just translated. A Service with many
+// endpoints translates packets that differ only in their destination, and the rules behind rarely
+// depend on it. The first packet is walked in full. The cache records each question that depends on
+// its destination (match.ts), the answer, and the outcome: a path in a decision tree, with
+// questions as nodes, answers as branches and outcomes as leaves. A packet that reaches a leaf
+// takes the outcome recorded there, with its own destination. A packet whose answers match no
+// recorded branch is walked in full and adds a branch.
 
 import type { Hooks } from './hooks.ts';
 import type { MatchQuestion, List, PassedRule } from './match.ts';
@@ -12,7 +12,7 @@ import type { Tally } from './outcome-shares.ts';
 import { addShare } from './outcome-shares.ts';
 import type { DecisionTree, WalkState, DecisionNode, Walk, DecisionLeaf } from './walk-state.ts';
 
-/** A node has few kinds: by sender, protocol and mark. */
+/** A node needs few trees: by sender, protocol and mark. */
 const maxTrees = 16;
 
 /** Where rules ask for each destination by itself, there are many ways, each for a few packets. */
@@ -23,7 +23,7 @@ export const forkedTooOften = 'the rules fork too often';
 
 const known = new WeakMap<Hooks, WeakMap<object, DecisionTree[]>>();
 
-/** What is known of packets that these hooks of a node let go on; `node` stands for the node. */
+/** The decision trees for these hooks of a node; `node` is its identity. */
 export function treesOf(hooks: Hooks, node: object): DecisionTree[] {
   const ofNodes = known.get(hooks) ?? new WeakMap<object, DecisionTree[]>();
   known.set(hooks, ofNodes);
@@ -94,30 +94,30 @@ function addLeaf(walk: Walk, kind: DecisionTree, traveller: WalkState): Decision
   return way;
 }
 
-/** Whether two packets are alike but for where they go, and how they came there. */
-export function isSameButDestination(one: WalkState, other: WalkState): boolean {
+/** Whether two packets differ only in their destination and in how they came there. */
+export function isSameButDestination(state: WalkState, other: WalkState): boolean {
   return (
-    one.source === other.source &&
-    one.mark === other.mark &&
-    one.hook === other.hook &&
-    one.protocol === other.protocol &&
-    one.from === other.from &&
-    one.family === other.family &&
-    one.stations === other.stations &&
-    one.station === other.station &&
-    one.nat === other.nat &&
-    one.natNext === other.natNext &&
-    one.markKnown === other.markKnown &&
-    one.connectionMark === other.connectionMark &&
-    one.connectionMarkKnown === other.connectionMarkKnown &&
-    one.entry === other.entry &&
-    one.translated === other.translated &&
-    one.sourceTranslated === other.sourceTranslated &&
-    one.rewritten === other.rewritten &&
-    one.masqueraded === other.masqueraded &&
-    one.toNode === other.toNode &&
-    one.in === other.in &&
-    one.out === other.out
+    state.source === other.source &&
+    state.mark === other.mark &&
+    state.hook === other.hook &&
+    state.protocol === other.protocol &&
+    state.from === other.from &&
+    state.family === other.family &&
+    state.stations === other.stations &&
+    state.station === other.station &&
+    state.nat === other.nat &&
+    state.natNext === other.natNext &&
+    state.markKnown === other.markKnown &&
+    state.connectionMark === other.connectionMark &&
+    state.connectionMarkKnown === other.connectionMarkKnown &&
+    state.entry === other.entry &&
+    state.translated === other.translated &&
+    state.sourceTranslated === other.sourceTranslated &&
+    state.rewritten === other.rewritten &&
+    state.masqueraded === other.masqueraded &&
+    state.toNode === other.toNode &&
+    state.in === other.in &&
+    state.out === other.out
   );
 }
 
@@ -141,8 +141,10 @@ function follow(
 
 /** The steps of a way since it began, behind those of another. */
 const behind = (
-  own: List<PassedRule> | null,
+  ownSteps: List<PassedRule> | null,
   way: List<PassedRule> | null,
   begun: List<PassedRule> | null,
 ): List<PassedRule> | null =>
-  way === begun || way === null ? own : { head: way.head, tail: behind(own, way.tail, begun) };
+  way === begun || way === null
+    ? ownSteps
+    : { head: way.head, tail: behind(ownSteps, way.tail, begun) };

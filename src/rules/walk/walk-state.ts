@@ -25,7 +25,7 @@ export interface Walk {
   depth: number;
 }
 
-/** Packets that are alike but for where they go. */
+/** Outcomes of packets that differ only in their destination. */
 export interface DecisionTree {
   /** The first of them, as it was translated. */
   readonly first: WalkState;

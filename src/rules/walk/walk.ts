@@ -1,5 +1,5 @@
-// How a packet fares on a node. The walk takes the first packet of a connection through the rules
-// of all tables, in the kernel's order, and follows every way that is possible:
+// Computes the outcomes of a packet on a node. The walk takes the first packet of a connection
+// through the rules of all tables, in the kernel's order, and follows every way that is possible:
 //
 //   pod, outside   prerouting ─┬─ input                      (the destination is the node's own)
 //                              └─ forward ─── postrouting
@@ -9,10 +9,11 @@
 // At each hook base chains run by priority; NAT is one of them and stops at the first translation
 // (hooks.ts). Chance divides a way with exact shares. Affinity opens a way for those who came
 // before. A match that is unknown opens both ways, and only the hull of what they yield is kept
-// (chain.ts, tally.ts): an unknown that changes nothing leaves no trace in the outcome.
+// (run-chain.ts, outcome-shares.ts): an unknown that changes nothing leaves no trace in the
+// outcome.
 //
-// By which interfaces packets come in and leave, the routes of the node tell where they are given
-// (routes.ts); else it is unknown, but for lo.
+// The routes of the node, if they are given, have the interfaces by which packets come in and leave
+// (routes.ts). Without them all interfaces except lo are unknown.
 //
 // Left out: fragments, ICMP, packets that conntrack knows already, and what sysctls forbid.
 // Reference: linux net/netfilter/core.c, nf_nat_core.c, nf_tables_core.c, net/ipv4/ip_input.c,
@@ -52,7 +53,7 @@ export interface NodeContext {
 /** `probability` is exact, or the highest that the unknowns allow. */
 export interface OutcomeShare {
   readonly probability: number;
-  /** unknown: some are and some are not, or it cannot be told. */
+  /** unknown: some are and some are not, or the rules do not show it. */
   readonly masqueraded: boolean | 'unknown';
   /** The rules that decided on one of the ways here, in their order. */
   readonly trace: () => readonly TraceStep[];
@@ -74,7 +75,7 @@ export interface UnknownRule {
 export interface PacketOutcome {
   /**
    * By `ip:port` or `[ip6]:port`. `node:PORT` is the node itself, at the address of the interface
-   * by which the packet came in; `unknown` is a destination that the dump does not tell. Of
+   * by which the packet came in; `unknown` is a destination that the dump does not show. Of
    * probability 0 are those that only a source reaches which is remembered for them.
    */
   readonly destinations: ReadonlyMap<string, Destination>;
@@ -113,9 +114,9 @@ export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): Packe
   return outcomeOf(tally, [...journey.unknown.values()]);
 }
 
-function journeyOf(hooks: Hooks, own: readonly Address[], kinds: Walk['trees']): Journey {
+function journeyOf(hooks: Hooks, nodeAddresses: readonly Address[], kinds: Walk['trees']): Journey {
   const journey: Journey = {
-    ...{ hooks, own, trees: kinds, unknown: new Map(), steps: 0, depth: 0 },
+    ...{ hooks, own: nodeAddresses, trees: kinds, unknown: new Map(), steps: 0, depth: 0 },
     onward: (_walk, state, tally, weight) => onward(journey, state, tally, weight),
   };
   return journey;
@@ -123,8 +124,8 @@ function journeyOf(hooks: Hooks, own: readonly Address[], kinds: Walk['trees']):
 
 /**
  * Whether what the node answers where a rule rejects is surely dropped on its way out: then the
- * sender hears nothing. The answer is a packet of the node itself, related to what it is about. A
- * process of the node hears it whatever comes in may: so it is with real kernels.
+ * sender receives nothing. The answer is a packet of the node itself, related to what it is about.
+ * A process of the node receives it in any case, as with real kernels.
  */
 function isUnheard({ src, dst }: Packet, node: NodeContext, { hooks, own }: Journey): boolean {
   const [to, asked] = [addressOf('src', src), addressOf('dst', dst)];
@@ -163,7 +164,7 @@ function travellerOf(
   packet: Packet,
   node: NodeContext,
   destination: Address,
-  own: readonly Address[],
+  nodeAddresses: readonly Address[],
 ): WalkState {
   const { from } = packet;
   const source = addressOf('src', packet.src);
@@ -173,7 +174,7 @@ function travellerOf(
     from,
     source,
     protocol: protocols[packet.protocol],
-    isLocal: (address) => isLoopback(address) || own.includes(address),
+    isLocal: (address) => isLoopback(address) || nodeAddresses.includes(address),
     interfaces: interfaces?.all ?? null,
     interfacesTo: interfaces?.routes?.to ?? noWays,
     original: { address: destination, port: packet.dport },
@@ -206,7 +207,7 @@ function travellerOf(
 
 const noWays = (): null => null;
 
-/** By which a packet from there comes in; null: nobody says. */
+/** The interface by which a packet from there comes in; null: not known. */
 const interfaceOf = (
   known: NodeContext['interfaces'],
   from: 'pod' | 'outside',

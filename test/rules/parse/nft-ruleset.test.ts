@@ -115,7 +115,7 @@ describe('form', () => {
     ]);
   });
 
-  test('a chain at a device that is not told may be for any', () => {
+  test('a chain whose device is not listed may be for any device', () => {
     const chain = { family: 'netdev', table: 'd', name: 'x', type: 'filter', hook: 'ingress' };
     const rule = { family: 'netdev', table: 'd', chain: 'x', expr: [{ drop: null }] };
     const [read] = parseNft(

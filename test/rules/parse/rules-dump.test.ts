@@ -11,7 +11,7 @@ test.each([
   [nat('-A KUBE-SVC-A -d fd00::1/128 -j KUBE-MARK-MASQ'), ['IPv6']],
   [nat('-A KUBE-SVC-A -d 10.0.0.1/32 -j KUBE-MARK-MASQ'), ['IPv4']],
   ['{"nftables": []}', ['IPv4', 'IPv6']],
-])('%j tells its family', (text, families) => {
+])('%j shows its family', (text, families) => {
   expect(readRulesDump(text, null).families).toEqual(families);
 });
 

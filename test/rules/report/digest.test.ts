@@ -1,4 +1,4 @@
-// What a node tells of itself in 64 bits is what follows from its objects, on every recorded node.
+// The digests that a node reports follow from its objects, on every recorded node.
 
 import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
@@ -58,7 +58,7 @@ describe('recorded nodes', () => {
     }
   });
 
-  test('where a kube-proxy stands still, say something else', () => {
+  test('differ if kube-proxy has stopped', () => {
     const stale = foldersBelow(`${nodes}/faults`)
       .filter((path) => path.includes('node-stale'))
       .map((path) => compareDigests(readFolder(path)));
@@ -99,7 +99,7 @@ function outcome(destinations: Readonly<Record<string, Partial<Destination>>>): 
   };
 }
 
-/** The shares of so many endpoints as a kernel has them: each jump's probability with 31 bits. */
+/** The shares of this many endpoints as a kernel has them: each jump's probability with 31 bits. */
 function shares(count: number): number[] {
   let left = 1;
   return Array.from({ length: count }, (_, at) => {
@@ -136,7 +136,7 @@ describe('words', () => {
     ['who is remembered', outcome({ ...even, c: { probability: 0, affinity: true } })],
     ['something unknown', { ...outcome(even), unknown: [{ reason: 'x', rule: '' }] }],
     ['a reject', { ...outcome(even), reject: { probability: 0.1, masqueraded: false, trace } }],
-  ])('tell %s', (_, other) => {
+  ])('differ for %s', (_, other) => {
     expect(digestOf([wordsOf(other)])).not.toBe(digestOf([wordsOf(outcome(even))]));
   });
 

@@ -175,7 +175,7 @@ describe('of nftables', () => {
     expect(settingsIn(ruleset)).toEqual(want);
   });
 
-  test('external traffic has a vote where few rules tell of cluster IPs', () => {
+  test('external traffic has a vote if few rules match cluster IPs', () => {
     const other = { prefix: { addr: '10.99.0.0', len: 16 } };
     const wrong = kubeProxy('services', [toClusterIP, match(payload('saddr'), other, '!='), marks]);
     const expr = [match(payload('saddr'), pods), { goto: { target: 'service-A' } }];
@@ -188,7 +188,7 @@ describe('of nftables', () => {
     expect(settingsIn(wrong)).toEqual({ clusterCIDRs: ['10.99.0.0/16'] });
   });
 
-  test('what iptables left behind tells nothing', () => {
+  test('rules that iptables left behind have no vote', () => {
     const both = mergeRuleSets([kubeProxy('services', [toClusterIP, marks]), nat('ip', spared)]);
     expect(settingsIn(both)).toEqual({ masqueradeAll: true });
     expect(settingsOf(both, 'iptables')).toEqual(cidr);

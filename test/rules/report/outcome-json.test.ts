@@ -1,4 +1,4 @@
-// What goes over the wire between a node and whoever judges it.
+// Outcomes that an agent encodes are decoded unchanged by the auditor.
 
 import { join } from 'node:path';
 
@@ -27,7 +27,7 @@ const decisive = new Set([
 
 const isDecisive = ({ kind }: { readonly kind: string }): boolean => decisive.has(kind);
 
-/** Everything that is told of an outcome, in a form that compares. */
+/** All encoded fields of an outcome, in a form that compares. */
 function shownOf({ reject, drop, pass, destinations, unknown }: PacketOutcome): unknown {
   const fateOf = ({ probability, masqueraded, trace }: OutcomeShare) => ({
     probability,
@@ -52,10 +52,10 @@ function shownOf({ reject, drop, pass, destinations, unknown }: PacketOutcome): 
 const wire = (outcomes: readonly PacketOutcome[]): readonly PacketOutcome[] =>
   decodeOutcomes(JSON.parse(JSON.stringify(encodeOutcomes(outcomes))));
 
-describe('what a recorded node tells', () => {
+describe('the outcomes of a recorded node', () => {
   const folders = foldersBelow(join(import.meta.dirname, '../../nodes')).map(readFolder);
 
-  test('is heard as it was', () => {
+  test('are decoded unchanged', () => {
     let count = 0;
     for (const { path, ruleset, node } of folders) {
       const outcomes = frontendsInRules(ruleset)

@@ -90,7 +90,7 @@ describe('routes as the kernel shows them', () => {
     expect(ways.from(sender, addressOf(text))).toBe(want);
   });
 
-  test('an address with an interface of its own is told', () => {
+  test('an address with an interface of its own is listed', () => {
     expect(hostsOf(routesOf())).toEqual([
       { address: addressOf('10.245.1.5'), interface: 'cali12ab' },
     ]);

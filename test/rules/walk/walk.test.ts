@@ -272,7 +272,7 @@ describe('a rejection that the node may not answer is a drop', () => {
     ['DROP', ['-p icmp -j ACCEPT'], packet, 'reject'],
     ['DROP', ['-p tcp -j ACCEPT'], packet, 'drop'],
     ['ACCEPT', ['-m conntrack --ctstate INVALID -j DROP'], packet, 'reject'],
-    // What nobody can tell does not count.
+    // Unknown outcomes do not count.
     ['DROP', ['-m string --algo bm -j ACCEPT'], packet, 'reject'],
     ['ACCEPT', [rejectsAll], own, 'reject'],
     ['DROP', [rejectsAll], own, 'drop'],
@@ -315,7 +315,7 @@ describe('places', () => {
     expect(walk(mergeRuleSets([raw, nat]), node, packet).pass.probability).toBe(1);
   });
 
-  // As docker writes them, and somebody's VPN.
+  // As docker writes them, and a VPN.
   const others = parseIptablesSave(
     [
       '*filter',
@@ -356,7 +356,7 @@ describe('places', () => {
     ['outside', '192.0.2.1', '10.96.0.1', '10.0.0.1:1'],
     ['pod', '10.0.0.251', '10.96.0.1', '10.0.0.1:1'],
     ['pod', '10.0.0.251', '10.96.0.2', 'drop'],
-  ] as const)('routes tell by what it comes and goes: %s to %s', (from, src, dst, want) => {
+  ] as const)('routes show the interfaces: %s to %s', (from, src, dst, want) => {
     const one = { ...packet, from, src, dst };
     const untold = walk(others, { ...node, interfaces: { all } }, one);
     expect(untold.unknown.length).toBeGreaterThan(0);
@@ -368,7 +368,7 @@ describe('places', () => {
     }
   });
 
-  test('a pod of whose network nobody tells comes in by any interface', () => {
+  test('a pod whose network is unknown comes in by any interface', () => {
     const one = { ...packet, from: 'pod', src: '10.1.0.251' } as const;
     expect(walk(others, { ...node, interfaces: { all, routes: ways } }, one).unknown).not.toEqual(
       [],
