@@ -172,14 +172,14 @@ export interface Endpoints extends Arrived {
 }
 
 /** A tri-state condition: null where the object says nothing. */
-export type Condition = boolean | null;
+export type ConditionValue = boolean | null;
 
 /** One endpoint of an EndpointSlice. */
 export interface Endpoint {
   readonly addresses: readonly string[];
-  readonly ready: Condition;
-  readonly serving: Condition;
-  readonly terminating: Condition;
+  readonly ready: ConditionValue;
+  readonly serving: ConditionValue;
+  readonly terminating: ConditionValue;
   readonly hostname: string | null;
   readonly node: string | null;
   readonly zone: string | null;
