@@ -2,7 +2,20 @@
 // not say is a ready pod `web-1` at 10.0.0.1 on node-a in zone-a, selected by Service shop/web,
 // whose one port http leads to 8080, with the Endpoints and the slice that the controllers write.
 
-import type { AuditContext } from '../src/audit/service/cache.ts';
+import type { Finding } from '../src/audit/finding/catalogue.ts';
+import type { PendingDifference } from '../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../src/audit/pending/pending.ts';
+import type { InputState } from '../src/audit/pending/progress.ts';
+import type { ServiceAuditor } from '../src/audit/service/auditor.ts';
+import { createServiceAuditor } from '../src/audit/service/auditor.ts';
+import type { AuditContext, ServiceState } from '../src/audit/service/cache.ts';
+import type { Auditor, AuditorEntry, AuditorOptions } from '../src/auditor/auditor.ts';
+import { createAuditor } from '../src/auditor/auditor.ts';
+import { createReport } from '../src/auditor/queries.ts';
+import { project } from '../src/cluster/decode/json-objects.ts';
+import type { Problem } from '../src/cluster/decode/problem.ts';
+import { problemText } from '../src/cluster/decode/problem.ts';
+import type { RecordingEntry } from '../src/cluster/files/recording.ts';
 import type { Store } from '../src/cluster/store/store.ts';
 import { createStore } from '../src/cluster/store/store.ts';
 import type {
@@ -10,9 +23,9 @@ import type {
   ContainerPort,
   Endpoint,
   EndpointAddress,
-  Endpoints,
   EndpointSlice,
   EndpointSubset,
+  Endpoints,
   Labels,
   Node,
   ObjectRef,
@@ -25,6 +38,7 @@ import type {
   WatchEvent,
 } from '../src/model/objects.ts';
 import { label, manager, portMapKey, resources } from '../src/model/objects.ts';
+import { wholeCluster } from '../src/model/scope.ts';
 import { newestRelease } from '../src/shadow/release.ts';
 
 interface Named {
@@ -277,4 +291,181 @@ export function contextOf(store: Store, more: Partial<AuditContext> = {}): Audit
 /** `count` made by their index, from 0. */
 export function times<T>(count: number, make: (index: number) => T): T[] {
   return Array.from({ length: count }, (_, index) => make(index));
+}
+
+// What the tests of the loop share: entries as the doors make them, and an auditor that collects
+// what opens. The Service selects pods that are not there, so both of its outputs are missing.
+
+export const rawService = {
+  metadata: { name: 'web', namespace: 'shop', uid: 'web', resourceVersion: '1' },
+  spec: { clusterIP: '10.96.0.9', ipFamilies: ['IPv4'], selector: { app: 'web' }, ports: [] },
+};
+
+function projected(resource: Resource, raw: object, at: number): AnyObject {
+  const projection = project(resource, raw, at);
+  if (projection.problem !== undefined) throw new Error(projection.problem.message);
+  return projection.object;
+}
+
+export const added = (resource: Resource, raw: object, at: number): RecordingEntry => ({
+  kind: 'event',
+  event: { resource, type: 'added', object: projected(resource, raw, at), at },
+});
+
+export const header = (at: number, kubernetes: string | null = 'v1.33.1'): RecordingEntry => ({
+  kind: 'header',
+  at,
+  kubernetes,
+  resources,
+});
+
+export const synced = (at: number, without: readonly Resource[] = []): RecordingEntry[] =>
+  resources
+    .filter((resource) => !without.includes(resource))
+    .map((resource) => ({ kind: 'synced', at, resource }));
+
+export const clock = (at: number): RecordingEntry => ({ kind: 'clock', at });
+
+export const end = (at: number): RecordingEntry => {
+  const none = new Map<string, number>();
+  return { kind: 'end', at, complete: true, skipped: none, problems: none };
+};
+
+export function auditorOf(
+  settle: number,
+  more: Partial<AuditorOptions> = {},
+): { auditor: Auditor; opened: Finding[] } {
+  const opened: Finding[] = [];
+  const auditor = createAuditor({
+    ...auditorDefaults,
+    settle,
+    onOpen: (finding) => opened.push(finding),
+    ...more,
+  });
+  return { auditor, opened };
+}
+
+export const report = (auditor: Auditor, namespace: string | null = null) =>
+  createReport(auditor, { kind: 'replay', sources: ['test'], namespace, problems: [] });
+
+export async function* stream(entries: readonly RecordingEntry[]): AsyncGenerator<RecordingEntry> {
+  for (const entry of entries) yield await Promise.resolve(entry);
+}
+
+/** Changes of the state of watches, of all resources unless some are named. */
+export const watches = (
+  at: number,
+  state: InputState,
+  of: readonly Resource[] = resources,
+): AuditorEntry[] => of.map((resource) => ({ kind: 'watch', at, resource, state }));
+
+/** All up to a version is known, of all resources unless some are named. */
+export const progress = (
+  at: number,
+  resourceVersion: string,
+  of: readonly Resource[] = resources,
+): AuditorEntry[] => of.map((resource) => ({ kind: 'progress', at, resource, resourceVersion }));
+
+/** A live cluster with one Service whose outputs are missing, audited since 101. */
+export const lively = (without: readonly Resource[] = []): AuditorEntry[] => {
+  const others = resources.filter((resource) => !without.includes(resource));
+  return [
+    header(100),
+    ...watches(100, 'listing', others),
+    ...watches(100, 'off', without),
+    added('services', rawService, 100),
+    ...progress(101, '50', others),
+    ...synced(101, without),
+    ...watches(101, 'synced', others),
+  ];
+};
+
+/** Another Service is read, as of a version; what waits needs to be known up to that. */
+export function readAnother(auditor: Auditor, at: number, version: string): void {
+  auditor.advance(at);
+  const dues = [...auditor.findings.waiting()];
+  const others = dues.map((due) => ({ ...due, service: `another-${String(at)}` }));
+  const keys = auditor.confirmer.next(others, at);
+  const slices = { objects: [], version };
+  const read = { service: null, endpoints: null, slices, pods: null, version };
+  for (const key of keys) auditor.confirmer.answer(key, read);
+}
+
+// What tests do with problems that they do not expect.
+
+/** Fails the test that reports a problem which it does not expect. */
+function throwProblem(problem: Problem): never {
+  throw new Error(`unexpected problem: ${problemText(problem)}`);
+}
+
+// The options of an auditor in a test: a recording of the whole cluster, problems are thrown.
+
+const ignore = (): void => undefined;
+
+export const auditorDefaults: AuditorOptions = {
+  settle: 30,
+  release: null,
+  maxEndpointsPerSlice: 100,
+  scope: wholeCluster,
+  live: false,
+  onOpen: ignore,
+  onResolve: ignore,
+  onJourney: ignore,
+  onProblem: throwProblem,
+};
+
+// Judges a Service of a store as a ledger does at its beginning, for tests of single judges.
+
+interface Judged {
+  readonly context: AuditContext;
+  readonly serviceAuditor: ServiceAuditor;
+  readonly record: ServiceState;
+  /** Everything that stands at this Service, in the order of its units. */
+  readonly items: readonly PendingDifference[];
+}
+
+/** Everything about the Service of this name in namespace shop. */
+export function judged(
+  objects: readonly AnyObject[],
+  more: Partial<AuditContext> = {},
+  known: readonly Resource[] = resources,
+  name = 'web',
+): Judged {
+  const context = contextOf(storeOf(objects, known), more);
+  const serviceAuditor = createServiceAuditor({
+    context,
+    settle: createPendingFindings({ window: 0, keep: 100 }),
+  });
+  serviceAuditor.begin(0);
+  const audited = serviceAuditor.audited.get(`shop/${name}`);
+  if (audited === undefined) throw new Error(`Nothing is known of ${name}`);
+  const items = [...audited.items.values()].flat();
+  return { context, serviceAuditor, record: audited.record, items };
+}
+
+/** A difference in a few words: code, severity as it is, and its cause if it has one. */
+export function itemText({ difference, severity, cause }: PendingDifference): string {
+  return [difference.code, severity, cause].filter((part) => part !== null).join(' ');
+}
+
+/** The differences at one output, in a few words. */
+export function textsOf(of: Judged, output: PendingDifference['output']): string[] {
+  return of.items.filter((item) => item.output === output).map(itemText);
+}
+
+/** The bytes in chunks of these lengths, over and over. */
+export async function* chunks(bytes: Uint8Array, lengths: readonly number[] = [1000]) {
+  await Promise.resolve();
+  for (let start = 0, index = 0; start < bytes.length; index++) {
+    const length = Math.max(lengths[index % lengths.length] ?? 1, 1);
+    yield bytes.subarray(start, start + length);
+    start += length;
+  }
+}
+
+/** The items of all batches. */
+export async function all<T>(batches: AsyncIterable<T[]>): Promise<T[]> {
+  const result: T[] = [];
+  for await (const batch of batches) result.push(...batch);
+  return result;
 }

@@ -2,12 +2,17 @@
 // kept, a free port, and their end.
 
 import type { ChildProcess } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { createServer } from 'node:net';
-import { homedir } from 'node:os';
+import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+
+import type { ProgramLimits } from '../src/agent/collect.ts';
+import { defaultLimits } from '../src/agent/collect.ts';
 
 /** A folder of ours in the user's cache ($XDG_CACHE_HOME). */
 export function cacheFolder(...names: readonly string[]): string {
@@ -43,4 +48,91 @@ export async function endProgram(
   const gone = once(child, 'exit');
   child.kill(signal);
   await gone;
+}
+
+// Programs that stand in for those of a node: scripts in a folder of their own.
+
+/** Limits with which these scripts are found, and besides only what every system has. */
+export function withPrograms(
+  scripts: Readonly<Record<string, string>>,
+  more: Partial<ProgramLimits> = {},
+): ProgramLimits {
+  const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-programs-'));
+  for (const [name, script] of Object.entries(scripts)) {
+    const path = join(folder, name);
+    writeFileSync(path, `#!/bin/sh\n${script}\n`);
+    chmodSync(path, 0o755);
+  }
+  return { ...defaultLimits, deadlineSeconds: 300, path: folder, ...more };
+}
+
+// A network namespace for a test, with the rules of a recorded node in it. It needs root, iproute2,
+// iptables and nftables; where they are missing, tests say so and are left out, unless
+// NETNS_TESTS=required.
+
+/** Why there can be no namespace; null: there can. */
+export function whyNot(): string | null {
+  if (process.getuid?.() !== 0) return 'not root';
+  for (const program of ['ip', 'iptables-nft-restore', 'ip6tables-nft-restore', 'nft']) {
+    const paths = ['/usr/sbin', '/sbin', '/usr/bin', '/bin'];
+    if (!paths.some((path) => existsSync(`${path}/${program}`))) return `no ${program}`;
+  }
+  const name = `ea-try-${process.pid}`;
+  const made = spawnSync('ip', ['netns', 'add', name]);
+  if (made.status !== 0) return made.stderr.toString().trim();
+  const listed = spawnSync('ip', ['netns', 'exec', name, 'nft', 'list', 'ruleset']);
+  spawnSync('ip', ['netns', 'delete', name]);
+  return listed.status === 0 ? null : listed.stderr.toString().trim();
+}
+
+interface Namespace {
+  /** A command and its arguments, to be run inside. */
+  inside(...command: string[]): [string, string[]];
+  /** Gives a recorded dump to a program inside, as a file behind its arguments. */
+  load(dump: string, ...program: string[]): void;
+  remove(): void;
+}
+
+/** A namespace with the addresses of the recorded nodes `a`. */
+export function createNamespace(name: string): Namespace {
+  const ip = (...args: string[]): void => {
+    execFileSync('ip', args, { stdio: 'pipe' });
+  };
+  ip('netns', 'add', name);
+  const link = (...args: string[]): void => {
+    ip('-n', name, ...args);
+  };
+  link('link', 'set', 'lo', 'up');
+  link('link', 'add', 'eth0', 'type', 'veth', 'peer', 'name', 'far0');
+  link('addr', 'add', '172.18.0.2/24', 'dev', 'eth0');
+  link('-6', 'addr', 'add', 'fd00:18::2/64', 'dev', 'eth0', 'nodad');
+  link('link', 'set', 'far0', 'up');
+  link('link', 'set', 'eth0', 'up');
+  const inside: Namespace['inside'] = (...command) => ['ip', ['netns', 'exec', name, ...command]];
+  return {
+    inside,
+    load(dump, ...program) {
+      const text = gunzipSync(readFileSync(dump)).toString();
+      // Accounting objects are made by kube-proxy, not by rules.
+      const isListing = text.startsWith('{');
+      const input = isListing ? inOrder(text) : text.replace(/ -m nfacct --nfacct-name +\S+/g, '');
+      // As a file: nft cannot open a standard input that is a socket.
+      const file = join(mkdtempSync(join(tmpdir(), 'endpoint-auditor-dump-')), 'dump');
+      writeFileSync(file, input);
+      const [command, args] = inside(...program, file);
+      execFileSync(command, args, { stdio: 'pipe' });
+    },
+    remove() {
+      ip('netns', 'delete', name);
+    },
+  };
+}
+
+const kinds = ['metainfo', 'table', 'chain', 'set', 'map', 'rule'];
+
+/** A listing as nft takes it back: chains before the maps that lead to them. */
+function inOrder(listing: string): string {
+  const { nftables } = JSON.parse(listing) as { nftables: Readonly<Record<string, unknown>>[] };
+  const place = (one: object): number => kinds.findIndex((kind) => kind in one);
+  return JSON.stringify({ nftables: nftables.toSorted((a, b) => place(a) - place(b)) });
 }

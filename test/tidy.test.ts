@@ -11,7 +11,7 @@ import { describe, expect, test } from 'vitest';
 
 import { catalogue } from '../src/audit/finding/catalogue.ts';
 import { causes } from '../src/audit/finding/causes.ts';
-import { findingsDocument } from './findings-document.ts';
+import { findingsDocument } from './documents.ts';
 
 const root = join(import.meta.dirname, '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');

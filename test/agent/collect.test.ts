@@ -3,7 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { collect, programs, runProgram } from '../../src/agent/collect.ts';
-import { withPrograms } from './programs.ts';
+import { withPrograms } from '../processes.ts';
 
 const [save] = programs;
 if (save === undefined) throw new Error('There are no programs');

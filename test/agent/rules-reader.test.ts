@@ -15,7 +15,7 @@ import type {
 } from '../../src/agent/channel.ts';
 import { gather, pipe } from '../../src/agent/channel.ts';
 import type { Report } from '../../src/agent/rules-reader.ts';
-import { withPrograms } from './programs.ts';
+import { withPrograms } from '../processes.ts';
 
 const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
 const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;

@@ -9,7 +9,7 @@ import { afterEach, expect, test, vi } from 'vitest';
 import type { Report } from '../../src/agent/rules-reader.ts';
 import type { ScheduledAgent, ScheduleSettings } from '../../src/agent/schedule.ts';
 import { createAgent } from '../../src/agent/schedule.ts';
-import { withPrograms } from './programs.ts';
+import { withPrograms } from '../processes.ts';
 
 const recording = join(import.meta.dirname, '../nodes/recordings/main/iptables-nft/node-a');
 const print = (name: string): string => `/bin/gzip -dc ${recording}/${name}.txt.gz`;

@@ -15,7 +15,7 @@ import type { ScheduledAgent } from '../../src/agent/schedule.ts';
 import { createAgent } from '../../src/agent/schedule.ts';
 import type { Access } from '../../src/agent/server.ts';
 import { createAgentServer } from '../../src/agent/server.ts';
-import { withPrograms } from './programs.ts';
+import { withPrograms } from '../processes.ts';
 
 const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
 const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;

@@ -14,11 +14,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parse } from 'yaml';
 
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
-import type { Tally } from '../controlplane/checks.ts';
-import { report, say } from '../controlplane/checks.ts';
+import type { Tally } from '../controlplane/auditor.ts';
+import { report, say } from '../controlplane/auditor.ts';
 import { freePort } from '../processes.ts';
-import { startPrometheus, whenReady } from '../prometheus/server.ts';
-import { groupedBy } from '../promql.ts';
+import { groupedBy, startPrometheus, whenReady } from '../prometheus/server.ts';
 
 export const folder = join(import.meta.dirname, '../../alerts');
 

@@ -6,7 +6,7 @@ import { parse } from 'yaml';
 
 import type { Code } from '../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
-import { exposed, groupedBy, problemsOf } from '../promql.ts';
+import { exposed, groupedBy, problemsOf } from '../prometheus/server.ts';
 import {
   alerts,
   codesOf,

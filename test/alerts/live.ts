@@ -13,22 +13,31 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { parse } from 'yaml';
 
-import { createAccount } from '../controlplane/account.ts';
-import type { Auditor } from '../controlplane/auditor.ts';
-import { startAuditor } from '../controlplane/auditor.ts';
-import { carry } from '../controlplane/bridge.ts';
-import type { Tally } from '../controlplane/checks.ts';
-import { report, say, secondsSince, textOfError } from '../controlplane/checks.ts';
+import {
+  awaitSettled,
+  clientOf,
+  createAccount,
+  newestVersion,
+  startControlPlane,
+} from '../controlplane/controlplane.ts';
+import type { Auditor, Tally } from '../controlplane/auditor.ts';
+import {
+  awaitSoon,
+  report,
+  say,
+  secondsSince,
+  startAuditor,
+  startProxy,
+  textOfError,
+} from '../controlplane/auditor.ts';
+import { carry } from '../controlplane/inside.ts';
 import type { Churn } from '../controlplane/churn.ts';
 import { startChurn } from '../controlplane/churn.ts';
-import type { Client } from '../controlplane/client.ts';
-import { awaitSettled, clientOf } from '../controlplane/client.ts';
-import type { ControlPlane } from '../controlplane/controlplane.ts';
-import { newestVersion, startControlPlane } from '../controlplane/controlplane.ts';
-import type { Fleet } from '../controlplane/fleet.ts';
-import { createMembersOf, createNodesOf } from '../controlplane/fleet.ts';
-import { injectedFor } from '../controlplane/injected.ts';
-import type { Injected, Undo } from '../controlplane/injecting.ts';
+import type { Client, ControlPlane } from '../controlplane/controlplane.ts';
+import type { Fleet } from '../controlplane/cluster.ts';
+import { createMembersOf, createNodesOf } from '../controlplane/cluster.ts';
+import { createFaulty, injectedFor } from '../controlplane/injected.ts';
+import type { Injected, Undo } from '../controlplane/faults.ts';
 import {
   managedBy,
   namespace,
@@ -36,16 +45,18 @@ import {
   serviceName,
   sliceNamed,
   slicesIn,
-} from '../controlplane/injecting.ts';
-import { liveFlags, populate } from '../controlplane/live.ts';
-import type { NodeSpace } from '../controlplane/netns.ts';
-import type { Scene } from '../controlplane/nodefaults.ts';
-import { nodeFaults, putBack, rulesOf, setEndpoints } from '../controlplane/nodefaults.ts';
-import type { Nodes } from '../controlplane/nodes.ts';
-import { awaitConform, whyNoNamespaces, withNodes } from '../controlplane/nodes.ts';
-import { startProxy } from '../controlplane/proxy.ts';
-import { createFaulty } from '../controlplane/spoil.ts';
-import { awaitSoon } from '../controlplane/stage.ts';
+} from '../controlplane/faults.ts';
+import { liveFlags, populate } from '../controlplane/e2e.ts';
+import type { Nodes, NodeSpace, Scene } from '../controlplane/nodes.ts';
+import {
+  awaitConform,
+  nodeFaults,
+  putBack,
+  rulesOf,
+  setEndpoints,
+  whyNoNamespaces,
+  withNodes,
+} from '../controlplane/nodes.ts';
 import { endProgram, freePort } from '../processes.ts';
 import type { Arrivals, Expected, Notice, Rule, Theatre } from './alertmanager.ts';
 import {

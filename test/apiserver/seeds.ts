@@ -3,7 +3,7 @@
 // complete in the end. `runSeed` is one of them; a seed that fails can be run alone. Many seeds are
 // shared out to threads, as many as there are cores. With --auditor as the first argument, the
 // whole auditor is on top of the reflectors, and its findings are compared with the truth
-// (auditing.ts, lives.ts).
+// (auditing.ts).
 
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
@@ -13,10 +13,9 @@ import { createReflectors } from '../../src/cluster/api/reflectors.ts';
 import type { WatchCounters } from '../../src/cluster/api/watch-counters.ts';
 import type { LiveEntry } from '../../src/cluster/decode/entry.ts';
 import type { Resource } from '../../src/model/objects.ts';
-import { live } from './chaos.ts';
-import { auditSeed } from './lives.ts';
-import type { World } from './simulate.ts';
-import { chanceFrom, compared, createWorld, heldIn } from './simulate.ts';
+import { chanceFrom, compared, createWorld, heldIn, live } from './life.ts';
+import { auditSeed } from './auditing.ts';
+import type { World } from './life.ts';
 
 export interface Run {
   /** What was not as it must be. */

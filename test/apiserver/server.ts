@@ -1,18 +1,28 @@
 // A fake API server: lists in pages, watches with bookmarks and timeouts, WatchList, over the five
 // resources, as kube-apiserver v1.36.3 answers them (staging/src/k8s.io/apiserver
 // pkg/endpoints/handlers/get.go, pkg/storage/cacher/cacher.go). It has no sockets and no time of
-// its own: `ask` is called in process, or by listen.ts for requests over TLS.
+// its own: `ask` is called in process, or by `listen` for requests over TLS.
 //
 // Faults come on demand. `faults.before` may answer any request in the server's place; every watch
 // that runs is in `watches`, where it can be cut, frozen, or have its next frame spoilt.
 
-import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/api-request.ts';
+import { readFileSync } from 'node:fs';
+import type {
+  IncomingHttpHeaders,
+  IncomingMessage,
+  Server as HttpServer,
+  ServerResponse,
+} from 'node:http';
+import { createServer as createHttp } from 'node:http';
+import type { Http2SecureServer, Http2ServerResponse } from 'node:http2';
+import { constants, createSecureServer } from 'node:http2';
+import { createServer as createHttps } from 'node:https';
+import type { AddressInfo, Server, Socket } from 'node:net';
+import { connect, createServer as createTcp } from 'node:net';
+import { join } from 'node:path';
+
+import type { ApiAnswer, ApiRequest, Ask } from '../../src/cluster/api/transport/api-request.ts';
 import type { Resource } from '../../src/model/objects.ts';
-import type { Clock } from './clock.ts';
-import type { Event, Objects, Stored } from './objects.ts';
-import { apiVersionOf, createObjects, kindOf } from './objects.ts';
-import type { Stream } from './stream.ts';
-import { createStream } from './stream.ts';
 
 /** How the next frame of a watch is spoilt. */
 export type Spoil = 'garbled' | 'cut' | 'twice' | 'swapped';
@@ -44,7 +54,7 @@ export interface Asked {
 /** An answer in the server's place; `hang`: none ever; `reset`: the connection is lost. */
 export type Instead = ApiAnswer | 'hang' | 'reset' | null;
 
-export interface Faults {
+interface Faults {
   before: (asked: Asked) => Instead;
   /** `verb resource` that the client has no permission for. */
   readonly forbidden: Set<string>;
@@ -366,4 +376,489 @@ function keepTime(watching: Watching, clock: Clock, timeout: number): void {
     cancelBookmark();
     cancelEnd();
   });
+}
+
+// Time for tests: a clock that waits until every possible step has happened, and then
+// jumps to the next timer. What runs on it is deterministic, and hours cost milliseconds.
+
+export interface Clock {
+  /** Unix seconds. */
+  now(): number;
+  /** Calls back once after a number of seconds; returns a function that cancels it. */
+  after(seconds: number, call: () => void): () => void;
+}
+
+export interface VirtualClock extends Clock {
+  /** Resolves after a number of seconds, or as soon as the signal is aborted. */
+  sleep(seconds: number, signal?: AbortSignal): Promise<void>;
+  /** Lets time pass, to this moment. */
+  runUntil(at: number): Promise<void>;
+  /** How many timers are set. */
+  pending(): number;
+}
+
+interface Timer {
+  readonly at: number;
+  readonly order: number;
+  readonly call: () => void;
+}
+
+/** Everything that waits for a promise that is settled has run. */
+const idle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+export function virtualClock(start = 1_700_000_000): VirtualClock {
+  let now = start;
+  let order = 0;
+  const timers: Timer[] = []; // the next one last
+  const after = (seconds: number, call: () => void) => {
+    const timer = { at: now + Math.max(seconds, 0), order: order++, call };
+    let place = timers.length;
+    while (place > 0 && (timers[place - 1]?.at ?? 0) <= timer.at) place--;
+    timers.splice(place, 0, timer);
+    return () => {
+      const index = timers.indexOf(timer);
+      if (index >= 0) timers.splice(index, 1);
+    };
+  };
+  return {
+    now: () => now,
+    after,
+    sleep: (seconds, signal) =>
+      new Promise((resolve) => {
+        if (signal?.aborted === true) {
+          resolve();
+          return;
+        }
+        const done = () => {
+          cancel();
+          signal?.removeEventListener('abort', done);
+          resolve();
+        };
+        const cancel = after(seconds, done);
+        signal?.addEventListener('abort', done);
+      }),
+    async runUntil(at) {
+      await idle();
+      for (let next = timers.at(-1); next !== undefined && next.at <= at; next = timers.at(-1)) {
+        timers.pop();
+        now = next.at;
+        next.call();
+        await idle();
+      }
+      now = Math.max(now, at);
+    },
+    pending: () => timers.length,
+  };
+}
+
+/** The machine's own time. */
+export const realClock: Clock = {
+  now: () => Date.now() / 1000,
+  after(seconds, call) {
+    const timer = setTimeout(call, seconds * 1000);
+    return () => clearTimeout(timer);
+  },
+};
+
+// The versioned store of the fake API server: objects as the API writes them, the history of their
+// changes as far as it is not compacted, and the one sequence of versions of them all.
+
+interface RawMeta {
+  name: string;
+  namespace?: string;
+  uid?: string;
+  resourceVersion?: string;
+  labels?: Record<string, string>;
+  [field: string]: unknown;
+}
+
+export interface Raw {
+  metadata: RawMeta;
+  [field: string]: unknown;
+}
+
+interface Stored {
+  readonly resource: Resource;
+  readonly key: string;
+  readonly version: number;
+  readonly raw: Raw;
+}
+
+/** One change; `raw` has the version of the change, also where it is a deletion. */
+export interface Event extends Stored {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED';
+}
+
+export interface Saved {
+  readonly version: number;
+  readonly objects: ReadonlyMap<string, Stored>;
+}
+
+interface Objects {
+  /** The latest version of all. */
+  version(): number;
+  /** Creates or replaces, with a new version, and a new uid where it is created. */
+  readonly put: (resource: Resource, raw: Raw) => Raw;
+  /** False when there is no such object. */
+  remove(resource: Resource, key: string): boolean;
+  get(resource: Resource, key: string): Raw | undefined;
+  /** Sorted by key, as etcd has them; as they were at a version that is not compacted. */
+  readonly list: (resource: Resource, at?: number) => readonly Stored[];
+  /** Changes after a version; null when they are compacted. */
+  readonly after: (version: number) => readonly Event[] | null;
+  /** Forgets the history up to now. */
+  compact(): void;
+  save(): Saved;
+  /** The history goes back to what was saved, as when etcd is restored from a backup. */
+  restore(saved: Saved): void;
+  /** Calls back after every change. */
+  onChange(call: (event: Event) => void): void;
+}
+
+const apiVersions: Partial<Record<Resource, string>> = { endpointslices: 'discovery.k8s.io/v1' };
+
+const kindOf: Readonly<Record<Resource, string>> = {
+  nodes: 'Node',
+  services: 'Service',
+  pods: 'Pod',
+  endpoints: 'Endpoints',
+  endpointslices: 'EndpointSlice',
+};
+
+const apiVersionOf = (resource: Resource): string => apiVersions[resource] ?? 'v1';
+
+export const keyOf = ({ namespace, name }: RawMeta): string =>
+  namespace === undefined ? name : `${namespace}/${name}`;
+
+interface ObjectsState {
+  objects: Map<string, Stored>;
+  history: Event[];
+  compacted: number;
+  version: number;
+  uids: number;
+  readonly listeners: ((event: Event) => void)[];
+}
+
+function record(state: ObjectsState, event: Event): void {
+  state.history.push(event);
+  for (const call of state.listeners) call(event);
+}
+
+function put(state: ObjectsState, resource: Resource, draft: Raw): Raw {
+  const key = keyOf(draft.metadata);
+  const place = `${resource} ${key}`;
+  const before = state.objects.get(place);
+  const uid = before?.raw.metadata.uid ?? `uid-${++state.uids}`;
+  const version = ++state.version;
+  const raw: Raw = {
+    kind: kindOf[resource],
+    apiVersion: apiVersionOf(resource),
+    ...draft,
+    metadata: { ...draft.metadata, uid, resourceVersion: String(version) },
+  };
+  const type = before === undefined ? 'ADDED' : 'MODIFIED';
+  state.objects.set(place, { resource, key, version, raw });
+  record(state, { resource, key, version, raw, type });
+  return raw;
+}
+
+function remove(state: ObjectsState, resource: Resource, key: string): boolean {
+  const place = `${resource} ${key}`;
+  const before = state.objects.get(place);
+  if (before === undefined) return false;
+  state.objects.delete(place);
+  const version = ++state.version;
+  const metadata = { ...before.raw.metadata, resourceVersion: String(version) };
+  const raw = { ...before.raw, metadata };
+  record(state, { resource, key, version, raw, type: 'DELETED' });
+  return true;
+}
+
+function listAt(state: ObjectsState, resource: Resource, at: number): readonly Stored[] {
+  const objects = new Map(state.objects);
+  for (const event of state.history.filter(({ version }) => version > at).reverse()) {
+    const place = `${event.resource} ${event.key}`;
+    const before = state.history.findLast(
+      (other) => other.version < event.version && `${other.resource} ${other.key}` === place,
+    );
+    if (before === undefined || before.type === 'DELETED') objects.delete(place);
+    else objects.set(place, before);
+  }
+  return [...objects.values()]
+    .filter((one) => one.resource === resource)
+    .sort((a, b) => (a.key < b.key ? -1 : 1));
+}
+
+function createObjects(): Objects {
+  const state: ObjectsState = {
+    objects: new Map(),
+    history: [],
+    compacted: 0,
+    version: 100,
+    uids: 0,
+    listeners: [],
+  };
+  return {
+    version: () => state.version,
+    put: (resource, raw) => put(state, resource, raw),
+    remove: (resource, key) => remove(state, resource, key),
+    get: (resource, key) => state.objects.get(`${resource} ${key}`)?.raw,
+    list: (resource, at = state.version) => listAt(state, resource, at),
+    after: (version) =>
+      version < state.compacted ? null : state.history.filter((one) => one.version > version),
+    compact() {
+      // Older versions stay for listAt: a lagging server answers from its memory.
+      state.compacted = state.version;
+    },
+    save: () => ({ version: state.version, objects: new Map(state.objects) }),
+    restore(saved) {
+      state.objects = new Map(saved.objects);
+      state.version = saved.version;
+      state.history = state.history.filter(({ version }) => version <= saved.version);
+      state.compacted = saved.version;
+    },
+    onChange: (call) => void state.listeners.push(call),
+  };
+}
+
+// The body of an answer that is written while it is read.
+
+export interface Stream extends AsyncIterable<Uint8Array> {
+  write(chunk: Uint8Array): void;
+  end(): void;
+  fail(error: Error): void;
+  /** The reader has gone, or the stream has ended. */
+  readonly closed: boolean;
+  /** Calls back once the stream is closed by either side. */
+  onClose(call: () => void): void;
+}
+
+interface StreamState {
+  readonly chunks: Uint8Array[];
+  readonly calls: (() => void)[];
+  ended: boolean;
+  closed: boolean;
+  error: Error | null;
+  wake: (() => void) | null;
+}
+
+function close(state: StreamState): void {
+  if (state.closed) return;
+  state.closed = true;
+  for (const call of state.calls) call();
+}
+
+function finish(state: StreamState, error: Error | null): void {
+  if (state.ended) return;
+  state.ended = true;
+  state.error = error;
+  close(state);
+  state.wake?.();
+}
+
+async function* read(state: StreamState): AsyncGenerator<Uint8Array> {
+  try {
+    while (true) {
+      const chunk = state.chunks.shift();
+      if (chunk !== undefined) {
+        yield chunk;
+        continue;
+      }
+      if (state.error !== null) throw state.error;
+      if (state.ended) return;
+      await new Promise<void>((resolve) => (state.wake = resolve));
+      state.wake = null;
+    }
+  } finally {
+    finish(state, null);
+  }
+}
+
+/** A stream; when the signal is aborted its reader gets an error. */
+export function createStream(signal: AbortSignal): Stream {
+  const state: StreamState = {
+    chunks: [],
+    calls: [],
+    ended: false,
+    closed: false,
+    error: null,
+    wake: null,
+  };
+  const abort = () => finish(state, new Error('aborted'));
+  signal.addEventListener('abort', abort);
+  state.calls.push(() => signal.removeEventListener('abort', abort));
+  return {
+    [Symbol.asyncIterator]: () => read(state),
+    write(chunk) {
+      if (state.ended) return;
+      state.chunks.push(chunk);
+      state.wake?.();
+    },
+    end: () => finish(state, null),
+    fail: (error) => finish(state, error),
+    get closed() {
+      return state.closed;
+    },
+    onClose: (call) => void state.calls.push(call),
+  };
+}
+
+// The fake API server behind real sockets: TLS with HTTP/2 and HTTP/1.1, or plain HTTP, on
+// loopback; and a relay before it that can stop to relay, as a network does that has lost one of
+// its ends.
+
+export interface Listener {
+  readonly port: number;
+  /** The headers of every request, and the protocol that it came by. */
+  readonly requests: { readonly headers: IncomingHttpHeaders; readonly protocol: string }[];
+  /** The common names of the certificates that clients have shown. */
+  readonly clients: (string | undefined)[];
+  /** Ends all connections at once. */
+  readonly drop: () => void;
+  readonly close: () => Promise<void>;
+}
+
+type KeyName = 'server' | 'other';
+
+/** The path of a certificate, or of its key. */
+export const keyPath = (name: KeyName, what: 'crt' | 'key'): string =>
+  join(import.meta.dirname, `${name}.${what}`);
+
+export interface ListenOptions {
+  readonly protocols?: 'h2' | 'http/1.1' | 'plain';
+  readonly key?: KeyName;
+  /** Answers 401 to every other token. */
+  readonly token?: () => string;
+}
+
+function serverFor({ protocols, key = 'server' }: ListenOptions): Http2SecureServer | HttpServer {
+  if (protocols === 'plain') return createHttp();
+  const options = {
+    key: readFileSync(keyPath(key, 'key')),
+    cert: readFileSync(keyPath(key, 'crt')),
+    requestCert: true,
+    rejectUnauthorized: false,
+  };
+  return protocols === 'http/1.1'
+    ? createHttps(options)
+    : createSecureServer({ ...options, allowHTTP1: true });
+}
+
+/** Listens on a free port of loopback and answers as `ask` does. */
+export async function listen(ask: Ask, options: ListenOptions = {}): Promise<Listener> {
+  const server: Server = serverFor(options);
+  const sockets = new Set<Socket>();
+  const requests: Listener['requests'] = [];
+  const clients: Listener['clients'] = [];
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+    socket.on('error', () => undefined);
+  });
+  server.on('secureConnection', (socket: { getPeerCertificate: () => Certificate }) => {
+    clients.push(socket.getPeerCertificate().subject?.CN);
+  });
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    requests.push({ headers: request.headers, protocol: request.httpVersion });
+    const { authorization } = request.headers;
+    if (options.token !== undefined && authorization !== `Bearer ${options.token()}`) {
+      response.writeHead(401, { 'content-type': 'application/json' });
+      response.end('{"kind":"Status","code":401}');
+      return;
+    }
+    void answerRequest(ask, request, response);
+  });
+  const drop = () => {
+    for (const socket of sockets) socket.destroy();
+  };
+  const port = await portOf(server);
+  const close = () =>
+    new Promise<void>((resolve) => {
+      server.close(() => resolve());
+      drop();
+    });
+  return { port, requests, clients, drop, close };
+}
+
+interface Certificate {
+  readonly subject?: { readonly CN?: string };
+}
+
+function portOf(server: Server): Promise<number> {
+  return new Promise((resolve) => {
+    server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
+  });
+}
+
+/** HTTP/2's request and response are used as those of HTTP/1.1, which they imitate. */
+async function answerRequest(
+  ask: Ask,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const url = new URL(request.url ?? '/', 'https://localhost');
+  const controller = new AbortController();
+  response.on('close', () => controller.abort());
+  const query = Object.fromEntries(url.searchParams);
+  const accept = request.headers.accept ?? '';
+  try {
+    const got = await ask({ path: url.pathname, query, accept, signal: controller.signal });
+    for (const [name, value] of Object.entries(got.headers))
+      if (value !== undefined) response.setHeader(name, value);
+    response.statusCode = got.status;
+    response.flushHeaders();
+    for await (const chunk of got.body) {
+      if (!response.write(chunk)) await new Promise((resolve) => response.once('drain', resolve));
+    }
+    response.end();
+  } catch {
+    // A lost connection: the client must not take the received part for a complete answer.
+    const { stream } = response as { stream?: Http2ServerResponse['stream'] };
+    if (stream !== undefined) stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+    else response.socket?.destroy();
+  }
+}
+
+interface Relay {
+  readonly port: number;
+  /** Nothing passes any more, and neither side notices. */
+  readonly freeze: () => void;
+  readonly connections: () => number;
+  readonly close: () => Promise<void>;
+}
+
+/** Relays connections to a port of loopback. */
+export async function relay(to: number): Promise<Relay> {
+  const sockets = new Set<Socket>();
+  let frozen = false;
+  let connections = 0;
+  const server = createTcp((near) => {
+    connections++;
+    const far = connect(to, '127.0.0.1');
+    for (const [from, into] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(from);
+      from.on('data', (chunk) => {
+        if (!frozen) into.write(chunk);
+      });
+      from.on('close', () => {
+        sockets.delete(from);
+        if (!frozen) into.destroy();
+      });
+      from.on('error', () => undefined);
+    }
+  });
+  const port = await portOf(server);
+  return {
+    port,
+    freeze: () => (frozen = true),
+    connections: () => connections,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
+  };
 }

@@ -5,10 +5,9 @@ import { describe, expect, test } from 'vitest';
 
 import type { Resource } from '../../src/model/objects.ts';
 import type { Simulation } from './auditing.ts';
-import { createSimulation, settle } from './auditing.ts';
-import { auditSeed } from './lives.ts';
+import { auditSeed, createSimulation, settle } from './auditing.ts';
 import { statusAnswer } from './server.ts';
-import { sync } from './truth.ts';
+import { sync } from './life.ts';
 
 test('random lives', async () => {
   const failed: string[] = [];

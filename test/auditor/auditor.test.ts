@@ -18,15 +18,19 @@ import {
   progress,
   readAnother,
   report,
-  service,
+  rawService,
   synced,
   watches,
-} from '../entries.ts';
+} from '../build.ts';
 
 describe('the audit begins when every promised resource is complete', () => {
   test('pending differences start at the time of the last list', () => {
     const { auditor, opened } = auditorOf(30);
-    for (const entry of [header(100), added('services', service, 100), ...synced(101, ['pods'])]) {
+    for (const entry of [
+      header(100),
+      added('services', rawService, 100),
+      ...synced(101, ['pods']),
+    ]) {
       auditor.take(entry);
     }
     auditor.take(clock(200));
@@ -47,7 +51,7 @@ describe('the audit begins when every promised resource is complete', () => {
     const { auditor, opened } = auditorOf(0);
     for (const entry of [
       header(100),
-      added('services', service, 100),
+      added('services', rawService, 100),
       ...synced(101, ['endpointslices']),
       end(102),
     ]) {
@@ -77,7 +81,7 @@ describe('an object that cannot be read', () => {
 
   test('makes the Services unknown that may select it, until a version can be read', () => {
     const { auditor, opened } = auditorOf(30);
-    for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {
+    for (const entry of [header(100), added('services', rawService, 100), ...synced(101)]) {
       auditor.take(entry);
     }
     auditor.take({ kind: 'unreadable', at: 110, type: 'added', lost });
@@ -112,7 +116,7 @@ test('an unreadable Node makes slices unknown until a version can be read', () =
   const { auditor } = auditorOf(30);
   const node = { metadata: { name: 'n1', uid: 'n1', resourceVersion: '3' }, spec: {}, status: {} };
   const lost = { resource: 'nodes', namespace: '', name: 'n1', labels: null } as const;
-  const events = [added('services', service, 100), added('nodes', node, 100)];
+  const events = [added('services', rawService, 100), added('nodes', node, 100)];
   for (const entry of [header(100), ...events, ...synced(101)]) auditor.take(entry);
   auditor.take({ kind: 'unreadable', at: 110, type: 'modified', lost });
   expect(report(auditor).unknown).toEqual({ 'object-unreadable': 1 });
@@ -126,7 +130,7 @@ test('an unreadable Node makes slices unknown until a version can be read', () =
 
 test('a deletion with an unreadable object deletes the cached object', () => {
   const { auditor } = auditorOf(30);
-  for (const entry of [header(100), added('services', service, 100), ...synced(101)]) {
+  for (const entry of [header(100), added('services', rawService, 100), ...synced(101)]) {
     auditor.take(entry);
   }
   const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
@@ -149,7 +153,7 @@ describe('a live cluster', () => {
   test('a difference opens when its watches have passed the end of its window', () => {
     const { auditor, opened } = auditorOf(30, { live: true });
     for (const entry of lively()) auditor.take(entry);
-    auditor.take(added('services', { ...service, metadata: other('60') }, 110));
+    auditor.take(added('services', { ...rawService, metadata: other('60') }, 110));
     auditor.advance(140);
     readAnother(auditor, 140, '60');
     auditor.findings.retry(140);
@@ -162,7 +166,7 @@ describe('a live cluster', () => {
     ]);
   });
   const other = (resourceVersion: string) => ({
-    ...service.metadata,
+    ...rawService.metadata,
     name: 'api',
     uid: 'api',
     resourceVersion,
@@ -265,7 +269,7 @@ describe('a scope', () => {
   test('the store keeps objects in the scope and deletes objects that leave it', () => {
     const scope = { ...wholeCluster, namespaces: ['shop'] };
     const { auditor } = auditorOf(30, { scope });
-    const other = { ...service, metadata: { ...service.metadata, namespace: 'pay' } };
+    const other = { ...rawService, metadata: { ...rawService.metadata, namespace: 'pay' } };
     const slice = (name: string, resourceVersion: string) => ({
       metadata: {
         name: 'web-x',
@@ -277,7 +281,7 @@ describe('a scope', () => {
       addressType: 'IPv4',
       endpoints: [],
     });
-    const events = [added('services', service, 100), added('services', other, 100)];
+    const events = [added('services', rawService, 100), added('services', other, 100)];
     for (const entry of [header(100), ...events, ...synced(101)]) auditor.take(entry);
     expect([...auditor.store.listers.services.keys()]).toEqual(['shop/web']);
     const shard = [0, 1]

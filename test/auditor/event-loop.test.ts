@@ -8,8 +8,8 @@ import type { Auditor, AuditorOptions, AuditorEntry } from '../../src/auditor/au
 import type { EventLoop, EventLoopOptions } from '../../src/auditor/event-loop.ts';
 import { createClock, createEventLoop } from '../../src/auditor/event-loop.ts';
 import type { Service } from '../../src/model/objects.ts';
-import { virtualClock } from '../apiserver/clock.ts';
-import { added, auditorOf, lively, progress, service, watches } from '../entries.ts';
+import { virtualClock } from '../apiserver/server.ts';
+import { added, auditorOf, lively, progress, rawService, watches } from '../build.ts';
 
 interface Running {
   readonly live: EventLoop;
@@ -59,8 +59,8 @@ function run({ settle = 30, reread = () => ({}), options, more }: Setting = {}):
 }
 
 const named = (name: string, resourceVersion: string) => ({
-  ...service,
-  metadata: { ...service.metadata, name, uid: name, resourceVersion },
+  ...rawService,
+  metadata: { ...rawService.metadata, name, uid: name, resourceVersion },
 });
 
 describe('delivering', () => {
@@ -118,7 +118,7 @@ describe('time', () => {
     const { live, opened, at } = run();
     await live.deliver(lively());
     at(110);
-    const gone = added('services', service, 120) as AuditorEntry & { kind: 'event' };
+    const gone = added('services', rawService, 120) as AuditorEntry & { kind: 'event' };
     const deleted = { ...gone.event, type: 'deleted' as const };
     const taken = live.deliver([{ kind: 'event', event: deleted }]);
     at(200);

@@ -10,7 +10,7 @@ import { createAuditor } from '../../src/auditor/auditor.ts';
 import { nodeView, verdictInput } from '../../src/auditor/explanations.ts';
 import { createQueries } from '../../src/auditor/queries.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 
 const path = fileURLToPath(new URL('../recordings/shop.ndjson.gz', import.meta.url));
 let auditor: Auditor = createAuditor(auditorDefaults);

@@ -1,6 +1,6 @@
 // An auditor of a live API server: its findings as the cluster changes, and its fresh reads.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import { afterEach, describe, expect, test } from 'vitest';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
@@ -8,11 +8,9 @@ import { createAuditor } from '../../src/auditor/auditor.ts';
 import type { LiveAuditor } from '../../src/auditor/live.ts';
 import { connectAuditor } from '../../src/auditor/live.ts';
 import { problemText } from '../../src/cluster/decode/problem.ts';
-import type { VirtualClock } from '../apiserver/clock.ts';
-import { virtualClock } from '../apiserver/clock.ts';
-import type { Raw } from '../apiserver/objects.ts';
-import type { FakeServer } from '../apiserver/server.ts';
-import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../clusters.ts';
+import type { FakeServer, Raw, VirtualClock } from '../apiserver/server.ts';
+import { virtualClock } from '../apiserver/server.ts';
+import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../live-cluster.ts';
 
 interface Running {
   readonly server: FakeServer;

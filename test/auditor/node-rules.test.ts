@@ -18,7 +18,7 @@ import type { Packet } from '../../src/model/proxy-config.ts';
 import { packetText, readKey } from '../../src/rules/report/digest.ts';
 import { decodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import { storeOf } from '../build.ts';
-import { inputOf } from '../nodes/audit.ts';
+import { inputOf } from '../nodes/walk.ts';
 import { readBytes, readFolder } from '../nodes/folder.ts';
 
 const path = join(import.meta.dirname, '../nodes/recordings/main/iptables-nft/node-a');

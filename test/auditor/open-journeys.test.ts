@@ -1,14 +1,8 @@
 // Which changes of Pods begin a journey, and what ends its stages, through the whole auditor.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
-import { describe, expect, test } from 'vitest';
-
-import type { Journey } from '../../src/audit/measure/journey.ts';
-import { createAuditor } from '../../src/auditor/auditor.ts';
-import type { AnyObject } from '../../src/model/objects.ts';
-import { resources } from '../../src/model/objects.ts';
 import {
   address,
+  auditorDefaults,
   endpoint,
   endpoints,
   event,
@@ -19,6 +13,12 @@ import {
   subset,
   target,
 } from '../build.ts';
+import { describe, expect, test } from 'vitest';
+
+import type { Journey } from '../../src/audit/measure/journey.ts';
+import { createAuditor } from '../../src/auditor/auditor.ts';
+import type { AnyObject } from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
 
 const t0 = 1_800_000_000;
 

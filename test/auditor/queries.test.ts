@@ -13,10 +13,10 @@ import {
   progress,
   readAnother,
   report,
-  service,
+  rawService,
   synced,
   watches,
-} from '../entries.ts';
+} from '../build.ts';
 
 describe('one Service', () => {
   test('has its verdicts, pending differences and inputs', () => {
@@ -85,8 +85,8 @@ test('the state of the event loop is the one that the caller passes', () => {
 describe('a report', () => {
   test('of one namespace counts no other namespace', () => {
     const { auditor } = auditorOf(0);
-    const other = { ...service, metadata: { ...service.metadata, namespace: 'pay' } };
-    const events = [added('services', service, 100), added('services', other, 100)];
+    const other = { ...rawService, metadata: { ...rawService.metadata, namespace: 'pay' } };
+    const events = [added('services', rawService, 100), added('services', other, 100)];
     for (const entry of [header(100), ...events, ...synced(101), end(102)]) auditor.take(entry);
     expect(report(auditor)).toMatchObject({ services: 2 });
     const one = report(auditor, 'pay');
@@ -99,7 +99,12 @@ describe('a report', () => {
     const { auditor } = auditorOf(0);
     const options = { kind: 'audit', sources: ['dump'], namespace: null, problems: [] } as const;
     expect(() => createReport(auditor, options)).toThrow('The input ended before it began');
-    for (const entry of [header(100), added('services', service, 100), ...synced(101), end(102)]) {
+    for (const entry of [
+      header(100),
+      added('services', rawService, 100),
+      ...synced(101),
+      end(102),
+    ]) {
       auditor.take(entry);
     }
     const { findings, input } = createReport(auditor, options);

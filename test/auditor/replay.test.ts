@@ -10,13 +10,13 @@ import {
   end,
   header,
   report,
-  service,
+  rawService,
   stream,
   synced,
-} from '../entries.ts';
+} from '../build.ts';
 
 describe('a replay', () => {
-  const entries = [header(100), added('services', service, 100), ...synced(100), end(101)];
+  const entries = [header(100), added('services', rawService, 100), ...synced(100), end(101)];
 
   test('stops at `until`', async () => {
     const { auditor } = auditorOf(30);

@@ -11,8 +11,17 @@ import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import type { AnyObject, Change } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
-import { auditorDefaults } from '../auditor-defaults.ts';
-import { endpoint, endpoints, event, node, pod, service, slice, storeOf } from '../build.ts';
+import {
+  auditorDefaults,
+  endpoint,
+  endpoints,
+  event,
+  node,
+  pod,
+  service,
+  slice,
+  storeOf,
+} from '../build.ts';
 
 const listed = [node(), service(), pod(), endpoints({ bytes: 300 }), slice({ bytes: 400 })];
 

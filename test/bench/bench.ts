@@ -15,18 +15,15 @@ import { spawnSync } from 'node:child_process';
 import { cpus, loadavg, release, totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 
-import type { Effort } from './events.ts';
-import { measureEvents } from './events.ts';
-import { measureExplain } from './explain.ts';
-import { buildWorld } from './fleet.ts';
+import type { Effort } from './replay.ts';
+import { measureEvents, measureExplain, measureReplay } from './replay.ts';
+import { buildWorld, createFleet } from './generate.ts';
 import type { Shape } from './generate.ts';
-import { createFleet } from './generate.ts';
 import type { LivePart, LiveRow } from './live.ts';
 import { liveParts, measureLive, variants } from './live.ts';
 import type { Figure, Samples } from './measure.ts';
 import { figure, merge, round } from './measure.ts';
-import { measureNode } from './node.ts';
-import { measureReplay } from './replay.ts';
+import { benchRules, measureNode } from './node.ts';
 
 interface Plan {
   readonly shape: Shape;
@@ -360,6 +357,7 @@ const part = argumentOf('part');
 const named = liveParts.find((one) => one === process.argv[2]);
 if (named !== undefined) await live(named);
 else if (process.argv[2] === 'node') await node();
+else if (process.argv[2] === 'rules') benchRules(Number(process.argv[3] ?? 10_000));
 else if (process.argv[2] === 'explain') await explanations(plan);
 else if (part === 'replay') process.stdout.write(JSON.stringify(await replayPart(plan)));
 else if (part === 'fleet') process.stdout.write(JSON.stringify(fleetPart(plan)));

@@ -1,3 +1,154 @@
+// kube-state-metrics v2.18.0 beside the auditor: the exporter that everybody has, on the same
+// cluster and the same resources, for what it costs. Built from its module
+// (kube-state-metrics/go.mod).
+//
+// It has no signal for "everything is listed". The test derives it from its own metrics: a watch
+// of every resource has begun, which follows the list. Whether the first scrape then has all pods
+// is counted, and it is repeated until it has.
+//
+// Run alone, it measures: `node test/bench/live.ts [SHARE]`.
+
+import { request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import { freePort } from '../processes.ts';
+import { quantile, round } from './measure.ts';
+import type { Auditing, LoadServer, Stamp, Usage } from './program.ts';
+import { build, sampleOf, start, startAuditing, startLoadServer, usageOf } from './program.ts';
+
+const watched = ['pods', 'services', 'endpoints', 'endpointslices', 'nodes'];
+
+/** What a scrape gave, counted while it came. */
+interface Scrape {
+  readonly seconds: number;
+  readonly bytes: number;
+  /** Lines that begin with `kube_pod_info{`. */
+  readonly pods: number;
+}
+
+interface StateMetrics {
+  readonly pid: number;
+  readonly url: string;
+  /** When it was started, by performance.now(). */
+  readonly started: number;
+  readonly scrape: () => Promise<Scrape>;
+  /** Whether a watch of every resource has begun. */
+  readonly isWatching: () => Promise<boolean>;
+  readonly usage: () => Promise<Usage>;
+  readonly hasEnded: () => boolean;
+  readonly stop: () => Promise<void>;
+}
+
+/** Asks for a page and hands its parts on as they come. */
+async function get(url: string, onPart: (part: Buffer) => void): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<undefined>();
+  const asked = request(url, (answer) => {
+    answer.on('data', onPart);
+    answer.on('error', reject);
+    answer.on('end', () => resolve(undefined));
+  });
+  asked.on('error', reject);
+  asked.end();
+  await promise;
+}
+
+async function scrape(url: string): Promise<Scrape> {
+  const begun = performance.now();
+  const line = Buffer.from('\nkube_pod_info{');
+  let [bytes, pods] = [0, 0];
+  let rest: Buffer = Buffer.alloc(0);
+  await get(url, (part) => {
+    bytes += part.length;
+    const text = Buffer.concat([rest, part]);
+    for (let at = text.indexOf(line); at >= 0; at = text.indexOf(line, at + 1)) pods++;
+    rest = text.subarray(Math.max(text.length - line.length + 1, 0));
+  });
+  return { seconds: (performance.now() - begun) / 1000, bytes, pods };
+}
+
+const watchForm = /^kube_state_metrics_watch_total\{[^}]*resource="\*v1\.(\w+)"[^}]*\} [1-9]/gm;
+
+/** Starts kube-state-metrics against a server; it is built first, which may take minutes. */
+async function startStateMetrics(
+  { kubeconfig }: Pick<LoadServer, 'kubeconfig'>,
+  core: number | null = null,
+): Promise<StateMetrics> {
+  const name = 'kube-state-metrics';
+  const path = await build(name, 'k8s.io/kube-state-metrics/v2', name);
+  const [port, ownPort] = [await freePort(), await freePort()];
+  const args = [
+    `--kubeconfig=${kubeconfig}`,
+    `--resources=${watched.join(',')}`,
+    '--host=127.0.0.1',
+    `--port=${port}`,
+    '--telemetry-host=127.0.0.1',
+    `--telemetry-port=${ownPort}`,
+  ];
+  // It logs everything to stderr.
+  const program = start(path, args, core, { stderr: 'ignore' });
+  program.child.stdout?.resume();
+  const url = `http://127.0.0.1:${port}/metrics`;
+  const isWatching = async (): Promise<boolean> => {
+    const parts: Buffer[] = [];
+    await get(`http://127.0.0.1:${ownPort}/metrics`, (part) => parts.push(part));
+    const text = Buffer.concat(parts).toString();
+    return new Set([...text.matchAll(watchForm)].map((match) => match[1])).size >= watched.length;
+  };
+  return {
+    pid: program.pid,
+    url,
+    started: program.started,
+    scrape: () => scrape(url),
+    isWatching,
+    usage: () => usageOf(program.pid),
+    hasEnded: () => program.child.exitCode !== null,
+    stop: program.stop,
+  };
+}
+
+/** What kube-state-metrics needs from its start until a scrape has every pod. */
+interface FirstScrape {
+  /** Seconds from its start until all watches have begun, and until the scrape has ended. */
+  readonly watching: number;
+  readonly scraped: number;
+  readonly scrape: Scrape;
+  /** What it had used by then. */
+  readonly beforeScrape: Usage;
+  readonly usage: Usage;
+}
+
+async function measureFirstScrape(
+  load: LoadServer,
+  core: number | null = null,
+): Promise<FirstScrape> {
+  const { pods = 0 } = await load.world();
+  const metrics = await startStateMetrics(load, core);
+  const passed = (): number => (performance.now() - metrics.started) / 1000;
+  try {
+    while (!(await metrics.isWatching().catch(() => false))) {
+      if (metrics.hasEnded()) throw new Error('kube-state-metrics has ended');
+      await sleep(100);
+    }
+    const [watching, beforeScrape] = [passed(), await metrics.usage()];
+    let scrape = await metrics.scrape();
+    while (scrape.pods < pods) scrape = await metrics.scrape();
+    const usage = await metrics.usage();
+    return { watching, scraped: passed(), scrape, beforeScrape, usage };
+  } finally {
+    await metrics.stop();
+  }
+}
+
+if (import.meta.main) {
+  const load = await startLoadServer({ share: Number(process.argv[2] ?? 1), core: 0 });
+  try {
+    const found = await measureFirstScrape(load, 1);
+    process.stdout.write(`${JSON.stringify({ ...found, requests: await load.requests() })}\n`);
+  } finally {
+    await load.stop();
+  }
+}
+
 // The program on a live cluster as large as clusters get: `npm run -s bench -- sync`, `events` or
 // `scrape`, with `--share=10` for a tenth of it, `--only=protobuf,JSON` for some of the variants,
 // and `--path=` for another page to be scraped.
@@ -8,21 +159,11 @@
 // also what the program's own metric says. Other work on the two cores makes times longer, and
 // stalls, which are nothing but time; it makes CPU time little larger.
 
-import { setTimeout as sleep } from 'node:timers/promises';
-
-import type { StateMetrics } from './ksm.ts';
-import { startStateMetrics } from './ksm.ts';
-import type { LoadServer, Stamp } from './loadserver.ts';
-import { startLoadServer } from './loadserver.ts';
-import { quantile, round } from './measure.ts';
-import type { Auditing } from './program.ts';
-import { sampleOf, startAuditing } from './program.ts';
-
 export const liveParts = ['sync', 'events', 'scrape'] as const;
 
 export type LivePart = (typeof liveParts)[number];
 
-export interface LivePlan {
+interface LivePlan {
   readonly part: LivePart;
   /** Divides the size of the cluster. */
   readonly share: number;
@@ -40,7 +181,7 @@ export interface LiveRow {
 
 export const variants = ['protobuf', 'JSON', 'kube-state-metrics'] as const;
 
-export type Variant = (typeof variants)[number];
+type Variant = (typeof variants)[number];
 
 type Figures = Record<string, number>;
 

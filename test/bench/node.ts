@@ -1,10 +1,6 @@
-// The cost of a large node for its agent: `npm run -s bench -- node [SERVICES]`. The rules of
-// SERVICES Services with 15 endpoints each are loaded for real in a network namespace, which needs
-// root; a process of its own reads what iptables-legacy-save prints there and walks all frontends,
-// as the agent does in every round; then the agent itself runs there and reports. For a tenth of
-// the Services iptables-nft-save runs beside it, for the ratio of both.
-//
-// Times are of the CPU: of programs by the shell's `times`.
+// A dump of iptables-save as kube-proxy's iptables mode fills it on a large node, from a seed: in
+// large-cluster form (no comments in chains of endpoints), nat and filter of one family. The rules
+// of a chain are together, as iptables-save prints them.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -16,13 +12,287 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { build } from 'esbuild';
 
 import { readerFlags } from '../../src/agent/schedule.ts';
-import { measureAlike } from './alike.ts';
-import { generateDump } from './dump.ts';
-import { round } from './measure.ts';
+import { auditNode } from '../../src/audit/node/audit-node.ts';
+import { createNodeClasses } from '../../src/audit/node/node-class.ts';
+import { behaviorOfReport } from '../../src/audit/node/observation.ts';
+import { createProxyCache } from '../../src/audit/node/proxy-cache.ts';
+import type { EndpointSlice, Node } from '../../src/model/objects.ts';
+import { label } from '../../src/model/objects.ts';
+import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
+import { parseIptablesSave } from '../../src/rules/parse/iptables-save.ts';
+import { digestOf, expectedWordsAt, keyOf } from '../../src/rules/report/digest.ts';
+import type { RuleFrontend } from '../../src/rules/report/frontends.ts';
+import { walk } from '../../src/rules/walk/walk.ts';
+import { expectedForwarding } from '../../src/shadow/forwarding.ts';
+import {
+  endpoint,
+  event,
+  node as newNode,
+  service,
+  slice,
+  sliceLabels,
+  storeOf,
+  times,
+} from '../build.ts';
+import { cpuMicros, round } from './measure.ts';
 import { buildBundle } from './program.ts';
 import type { Walked } from './walking.ts';
 
+/** A random number below `below`, from a linear congruential generator (Numerical Recipes). */
+function generatorOf(seed: number): (below: number) => number {
+  let state = seed >>> 0;
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}
+
+interface GeneratedDump {
+  readonly text: string;
+  /** Cluster IPs; the port is 80. */
+  readonly frontends: readonly string[];
+}
+
+const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567';
+
+/** A number of Services, and the number of endpoints of each. */
+function generateDump(services: number, endpoints: number, seed: number): GeneratedDump {
+  const random = generatorOf(seed);
+  const hash = (): string => Array.from({ length: 16 }, () => letters[random(32)]).join('');
+  const chains: string[] = [];
+  const ofServices: string[] = [];
+  const ofEndpoints: string[] = [];
+  const dispatch: string[] = [];
+  const frontends: string[] = [];
+  for (let service = 0; service < services; service++) {
+    const name = `KUBE-SVC-${hash()}`;
+    const address = `10.${96 + (service >> 16)}.${(service >> 8) & 255}.${service & 255}`;
+    const about = `-m comment --comment "team-${service % 40}/service-${service}:http cluster IP"`;
+    frontends.push(address);
+    chains.push(`:${name} - [0:0]`);
+    const frontend = `-d ${address}/32 -p tcp ${about} -m tcp --dport 80`;
+    dispatch.push(`-A KUBE-SERVICES ${frontend} -j ${name}`);
+    ofServices.push(`-A ${name} ! -s 10.244.0.0/16 ${frontend} -j KUBE-MARK-MASQ`);
+    for (let endpoint = 0; endpoint < endpoints; endpoint++) {
+      const pod = `10.${128 + random(64)}.${random(256)}.${random(256)}`;
+      const separate = `KUBE-SEP-${hash()}`;
+      const left = endpoints - endpoint;
+      const share = `-m statistic --mode random --probability ${(1 / left).toFixed(11)} `;
+      chains.push(`:${separate} - [0:0]`);
+      ofServices.push(`-A ${name} ${left > 1 ? share : ''}-j ${separate}`);
+      ofEndpoints.push(`-A ${separate} -s ${pod}/32 -j KUBE-MARK-MASQ`);
+      ofEndpoints.push(`-A ${separate} -p tcp -m tcp -j DNAT --to-destination ${pod}:8080`);
+    }
+  }
+  return { text: textOf(chains, dispatch, [...ofServices, ...ofEndpoints]), frontends };
+}
+
+const header = `*filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:KUBE-FORWARD - [0:0]
+-A FORWARD -m comment --comment "kubernetes forwarding rules" -j KUBE-FORWARD
+-A KUBE-FORWARD -m conntrack --ctstate INVALID -j DROP
+-A KUBE-FORWARD -m mark --mark 0x4000/0x4000 -j ACCEPT
+-A KUBE-FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+COMMIT
+*nat
+:PREROUTING ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
+:KUBE-MARK-MASQ - [0:0]
+:KUBE-NODEPORTS - [0:0]
+:KUBE-POSTROUTING - [0:0]
+:KUBE-SERVICES - [0:0]
+`;
+
+const base = `-A PREROUTING -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A OUTPUT -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
+-A POSTROUTING -m comment --comment "kubernetes postrouting rules" -j KUBE-POSTROUTING
+-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000
+-A KUBE-POSTROUTING -m mark ! --mark 0x4000/0x4000 -j RETURN
+-A KUBE-POSTROUTING -j MARK --set-xmark 0x4000/0x0
+-A KUBE-POSTROUTING -j MASQUERADE --random-fully
+`;
+
+const last = '-A KUBE-SERVICES -m addrtype --dst-type LOCAL -j KUBE-NODEPORTS\nCOMMIT\n';
+
+const textOf = (chains: string[], dispatch: string[], rules: string[]): string =>
+  `${header}${chains.join('\n')}\n${base}${rules.join('\n')}\n${dispatch.join('\n')}\n${last}`;
+
+// What reading and walking a large node costs: `npm run -s bench -- rules [SERVICES]`
+// makes a dump of 10,000 Services with 15 endpoints each, reads it, and walks every frontend from a
+// pod. Times are of the CPU, of one process, the best of the rounds.
+
+function cpuMilliseconds(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1000;
+}
+
+function timed<T>(work: () => T): readonly [T, number] {
+  const start = cpuMilliseconds();
+  const result = work();
+  return [result, cpuMilliseconds() - start];
+}
+
+/** Prints a line for each of three rounds. */
+export function benchRules(services: number): void {
+  const { text, frontends } = generateDump(services, 15, 1);
+  const bytes = new TextEncoder().encode(text);
+  const megabytes = bytes.length / 1e6;
+  const place = { localAddresses: ['172.18.0.2'] };
+  globalThis.gc?.();
+  const before = process.memoryUsage().rss;
+
+  for (let times = 0; times < 3; times++) {
+    const [ruleset, parse] = timed(() => parseIptablesSave(bytes, 'ip'));
+    const afterParse = process.memoryUsage().rss;
+    const [destinations, walks] = timed(() => {
+      let count = 0;
+      for (const dst of frontends) {
+        const packet = { from: 'pod', src: '10.244.1.5', dst, protocol: 'tcp', dport: 80 } as const;
+        count += walk(ruleset, place, packet).destinations.size;
+      }
+      return count;
+    });
+    console.log(
+      JSON.stringify({
+        megabytes: Math.round(megabytes),
+        parseMilliseconds: Math.round(parse),
+        megabytesPerSecond: Math.round(megabytes / (parse / 1000)),
+        walkMilliseconds: Math.round(walks),
+        destinations,
+        parseMemoryRatio: Math.round((afterParse - before) / bytes.length),
+        memoryMegabytes: Math.round((process.memoryUsage().rss - before) / 1e6),
+      }),
+    );
+  }
+}
+
+// The cost of a node report at the server: `npm run -s bench -- node` prints it next to the cost of
+// the agent. Services with 15 endpoints each, on nodes of three zones; each node
+// reports correct rules. The reference is one node that is evaluated alone, with all Services.
+
 const endpoints = 15;
+const nodeCount = 500;
+/** Nodes that report. */
+const measured = 12;
+
+const config = { ...defaultProxyConfig('iptables', 36), clusterCIDRs: ['10.128.0.0/9'] };
+
+const nodeAt = (at: number): Node =>
+  newNode({
+    name: `node-${at}`,
+    zone: `zone-${at % 3}`,
+    addresses: [`172.18.${at >> 8}.${at & 255}`],
+    podCIDRs: [`10.${128 + (at >> 8)}.${at & 255}.0/24`],
+  });
+
+function sliceAt(at: number, count = endpoints): EndpointSlice {
+  const ofNode = (n: number): number => (at * 7 + n * 31) % nodeCount;
+  return slice({
+    name: `web-${at}-1`,
+    labels: { ...sliceLabels, [label.serviceName]: `web-${at}` },
+    endpoints: times(count, (n) => {
+      const own = ofNode(n);
+      const address = `10.${128 + (own >> 8)}.${own & 255}.${1 + (at % 250)}`;
+      return endpoint({ addresses: [address], node: `node-${own}`, zone: `zone-${own % 3}` });
+    }),
+  });
+}
+
+function worldOf(services: number) {
+  const nodes = times(measured, nodeAt);
+  const store = storeOf([
+    ...nodes,
+    ...times(services, (at) => {
+      const clusterIP = `10.96.${at >> 8}.${at & 255}`;
+      return service({ name: `web-${at}`, clusterIP, clusterIPs: [clusterIP] });
+    }),
+    ...times(services, (at) => sliceAt(at)),
+  ]);
+  const proxied = createProxyCache(store.listers);
+  return { nodes, store, proxied };
+}
+
+/** The report of a node with correct rules. */
+function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxyCache>) {
+  const forwarding = expectedForwarding(services.values(), slices, node, config);
+  const [own = ''] = node.addresses;
+  const [range = ''] = node.podCIDRs;
+  const pod = range.replace(/0\/24$/, '251');
+  const asking = {
+    ip: { node: own, pod, outside: '198.51.100.7' },
+    ip6: { node: null, pod: null, outside: '2001:db8::7' },
+    ...{ addresses: [own, '127.0.0.1'], pods: node.podCIDRs, strays: false },
+  };
+  const digests = new Map<string, string>();
+  const claims: RuleFrontend[] = [];
+  for (const { address, protocol, dport: port } of forwarding.frontends) {
+    const claim: RuleFrontend = { family: 'ip', address, protocol, port, translators: 1 };
+    const words = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).outcomes);
+    digests.set(keyOf(claim), digestOf(words ?? []));
+    claims.push(claim);
+  }
+  const rules = behaviorOfReport({
+    ...{ asking, claims, digests, localAddresses: node.addresses, outcomes: new Map() },
+  });
+  return { node, rules, digest: { asking, digests }, config, localAddresses: node.addresses };
+}
+
+const spent = (work: () => void): number => {
+  const begun = cpuMicros();
+  work();
+  return (cpuMicros() - begun) / 1000;
+};
+
+/** CPU ms for a node: by itself, first and later ones of a kind, and after a Service changed. */
+function measureAlike(services: number): NodeRow[] {
+  const { nodes, store, proxied } = worldOf(services);
+  const told = nodes.map((node) => toldBy(node, proxied));
+  const alike = createNodeClasses(proxied);
+  const judge = (on: (typeof told)[number]): void => {
+    const steps = alike.auditInSteps({ ...on, before: new Set() });
+    for (let step = steps.next(); ; step = steps.next()) {
+      if (step.done !== true) continue;
+      const { differences } = step.value.audit;
+      if (differences.length > 0) throw new Error(JSON.stringify(differences[0]));
+      return;
+    }
+  };
+  const alone = (on: (typeof told)[number]): void => {
+    const { node, rules } = on;
+    const { services: all, slices } = proxied;
+    auditNode({
+      forwarding: expectedForwarding(all.values(), slices, node, config),
+      node,
+      rules,
+    });
+  };
+  const few = told.slice(0, 3);
+  const single = spent(() => few.forEach(alone)) / few.length;
+  const first = spent(() => few.forEach(judge)) / few.length;
+  const later = spent(() => told.forEach(judge)) / told.length;
+  const change = store.apply(event('modified', sliceAt(0, endpoints - 1), 1));
+  if (change !== null) proxied.apply(change);
+  const changed = spent(() => told.forEach(judge)) / told.length;
+  return [
+    [`server, ${services} Services: a node by itself, CPU ms`, round(single), ''],
+    ['the first node of a kind, CPU ms', round(first), ''],
+    ['each other node of a kind, CPU ms', round(later), ''],
+    ['each of them when one Service has changed, CPU ms', round(changed), ''],
+    ['the last in per cent of the first', round((100 * changed) / single), 10],
+  ];
+}
+
+// The cost of a large node for its agent: `npm run -s bench -- node [SERVICES]`. The rules of
+// SERVICES Services with 15 endpoints each are loaded for real in a network namespace, which needs
+// root; a process of its own reads what iptables-legacy-save prints there and walks all frontends,
+// as the agent does in every round; then the agent itself runs there and reports. For a tenth of
+// the Services iptables-nft-save runs beside it, for the ratio of both.
+//
+// Times are of the CPU: of programs by the shell's `times`.
 
 type Backend = 'legacy' | 'nft';
 
@@ -139,7 +409,7 @@ async function agentIn({ inside }: Space): Promise<AgentCost> {
   }
 }
 
-export type NodeRow = readonly [name: string, reached: number, most: number | ''];
+type NodeRow = readonly [name: string, reached: number, most: number | ''];
 
 /** Measures a node with a number of Services. Throws if it cannot create a namespace. */
 export async function measureNode(services: number): Promise<NodeRow[]> {

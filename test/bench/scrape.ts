@@ -8,7 +8,7 @@
 // process, a registry of prom-client: all Services are summed up at the scrape, and a Gauge holds
 // each series.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import { Gauge, Registry } from 'prom-client';
 
 import { summarize } from '../../src/audit/summary.ts';
@@ -20,9 +20,8 @@ import { resources } from '../../src/model/objects.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { PerServiceOptions } from '../../src/output/metrics/service-rows.ts';
-import { eventOf, rawObjects } from './fleet.ts';
+import { createFleet, eventOf, rawObjects, rawSlice } from './generate.ts';
 import type { Fleet } from './generate.ts';
-import { createFleet, rawSlice } from './generate.ts';
 import { cpuMicros, figure, quantile, round } from './measure.ts';
 import type { Scraped } from './scraper.ts';
 import { seriesIn, startScraper } from './scraper.ts';

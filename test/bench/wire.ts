@@ -14,8 +14,8 @@ import {
   readStatus,
 } from '../../src/cluster/decode/protobuf/stream.ts';
 import type { Resource } from '../../src/model/objects.ts';
-import type { LoadServer } from './loadserver.ts';
-import { startLoadServer } from './loadserver.ts';
+import type { LoadServer } from './program.ts';
+import { startLoadServer } from './program.ts';
 import { cpuMicros, figure, round, sweep } from './measure.ts';
 
 const protobuf = 'application/vnd.kubernetes.protobuf';

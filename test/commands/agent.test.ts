@@ -15,7 +15,7 @@ import type { Report } from '../../src/agent/rules-reader.ts';
 import type { AgentOptions } from '../../src/commands/agent.ts';
 import { agent } from '../../src/commands/agent.ts';
 import { readBytes } from '../nodes/folder.ts';
-import { createNamespace, whyNot } from './namespace.ts';
+import { createNamespace, whyNot } from '../processes.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-agent-'));
 const empty = join(folder, 'empty');

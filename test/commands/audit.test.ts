@@ -5,9 +5,8 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import { auditLive } from '../../src/commands/audit.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
-import { virtualClock } from '../apiserver/clock.ts';
-import { emptySlice, liveCluster, rawSlice } from '../clusters.ts';
-import { printed, usual } from './printed.ts';
+import { virtualClock } from '../apiserver/server.ts';
+import { emptySlice, liveCluster, printed, rawSlice, usual } from '../live-cluster.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

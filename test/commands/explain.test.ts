@@ -3,7 +3,7 @@
 // does is run in this process, and what the recording says is read once and kept, since nothing
 // changes what was read; that the command line leads to it, a few real processes show.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import { execFile } from 'node:child_process';
 import { createReadStream, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,8 +26,7 @@ import { parseOutput, parseTime } from '../../src/commands/shared/flags.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
 import type { ExplainDocument } from '../../src/output/text/explain.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
-import { emptySlice, liveCluster } from '../clusters.ts';
-import { printed } from './printed.ts';
+import { emptySlice, liveCluster, printed } from '../live-cluster.ts';
 
 type Entries = Awaited<ReturnType<typeof recordingOf>>;
 type Entry = Entries extends AsyncIterable<infer T> ? T : never;

@@ -12,7 +12,7 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import { lag } from '../../src/commands/lag.ts';
 import type { LagReport } from '../../src/output/text/lag.ts';
 import { lagReport } from '../output/samples.ts';
-import { printed } from './printed.ts';
+import { printed } from '../live-cluster.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

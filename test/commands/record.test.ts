@@ -1,6 +1,6 @@
 // A recording of a live cluster and its replay, file by file.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,9 +12,17 @@ import { createAuditor } from '../../src/auditor/auditor.ts';
 import { replay } from '../../src/auditor/replay.ts';
 import { record } from '../../src/commands/record.ts';
 import { recordingOf } from '../../src/commands/replay.ts';
-import { virtualClock } from '../apiserver/clock.ts';
-import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../clusters.ts';
-import { printed, usual } from './printed.ts';
+import { virtualClock } from '../apiserver/server.ts';
+import {
+  emptySlice,
+  liveCluster,
+  printed,
+  rawNode,
+  rawPod,
+  rawSlice,
+  usual,
+  withUids,
+} from '../live-cluster.ts';
 
 let folder: string;
 

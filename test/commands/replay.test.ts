@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 
 import { recordingOf } from '../../src/commands/replay.ts';
-import { auditorOf } from '../entries.ts';
+import { auditorOf } from '../build.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'endpoint-auditor-'));
 

@@ -7,11 +7,19 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import { serveLive } from '../../src/commands/serve.ts';
-import type { Raw } from '../apiserver/objects.ts';
-import { emptySlice, liveCluster, rawEndpoints, rawPod, rawSlice, withUids } from '../clusters.ts';
-import { decodeTraces } from '../output/otlp.ts';
+import type { Raw } from '../apiserver/server.ts';
+import {
+  emptySlice,
+  liveCluster,
+  printed,
+  rawEndpoints,
+  rawPod,
+  rawSlice,
+  usual,
+  withUids,
+} from '../live-cluster.ts';
+import { decodeTraces } from '../output/samples.ts';
 import { freePort } from '../processes.ts';
-import { printed, usual } from './printed.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

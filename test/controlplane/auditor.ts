@@ -3,8 +3,15 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
+import type { AddressInfo, Socket } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+
+import type { Pod } from './cluster.ts';
+import { addressing, createService, reportState } from './cluster.ts';
+import type { Account, Client, ControlPlane } from './controlplane.ts';
+import { awaitSettled } from './controlplane.ts';
 
 export const program = join(import.meta.dirname, '..', '..', 'src', 'main.ts');
 
@@ -25,7 +32,7 @@ export interface Found {
   readonly resolvedAt: number | null;
 }
 
-export interface Findings {
+interface Findings {
   readonly standing: readonly Found[];
   readonly resolved: readonly Found[];
 }
@@ -50,7 +57,7 @@ export interface Auditor {
   readonly stop: () => Promise<void>;
 }
 
-export interface AuditorOptions {
+interface AuditorOptions {
   readonly kubeconfig: string;
   readonly folder: string;
   /** Seconds. */
@@ -137,4 +144,275 @@ export async function startAuditor(options: AuditorOptions): Promise<Auditor> {
     tail,
     stop,
   };
+}
+
+// What the parts of the end-to-end test say: a line for every check, and how many passed.
+
+export interface Tally {
+  passed: number;
+  failed: number;
+}
+
+export function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
+
+/** Counts a check and prints its line; `wrong` is what is wrong with it, a line each. */
+export function report(tally: Tally, title: string, wrong: readonly string[]): void {
+  if (wrong.length === 0) tally.passed++;
+  else tally.failed++;
+  say(`${wrong.length === 0 ? 'ok  ' : 'FAIL'} ${title}`);
+  for (const line of wrong) say(`     ${line}`);
+}
+
+export const secondsSince = (begun: number): number => (performance.now() - begun) / 1000;
+
+export const textOfError = (error: unknown): string =>
+  error instanceof Error ? (error.stack ?? error.message) : String(error);
+
+// A connection between the auditor and the API server that can be cut, or blocked so that nothing
+// comes through and neither side notices, as when a packet filter forgets a connection. All others
+// reach the API server by themselves: what the auditor does not see goes on.
+
+interface Proxy {
+  /** `https://127.0.0.1:1234`. */
+  readonly server: string;
+  /** Resets all connections. */
+  readonly cut: () => void;
+  /** Holds all that is said on connections, old and new, until `release`. */
+  readonly hold: () => void;
+  readonly release: () => void;
+  readonly close: () => void;
+}
+
+export async function startProxy(server: string): Promise<Proxy> {
+  const port = Number(new URL(server).port);
+  const sockets = new Set<Socket>();
+  let held = false;
+  const keep = (socket: Socket, other: Socket): void => {
+    sockets.add(socket);
+    socket.on('data', (bytes) => {
+      if (!other.write(bytes)) socket.pause();
+    });
+    other.on('drain', () => {
+      if (!held) socket.resume();
+    });
+    if (held) socket.pause();
+    socket.on('end', () => other.end());
+    socket.on('error', () => other.destroy());
+    socket.on('close', () => {
+      sockets.delete(socket);
+      other.destroy();
+    });
+  };
+  const listener = createServer((near) => {
+    const far = connect(port, '127.0.0.1');
+    keep(near, far);
+    keep(far, near);
+  });
+  listener.listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const cut = (): void => {
+    for (const socket of sockets) socket.resetAndDestroy();
+  };
+  return {
+    server: `https://127.0.0.1:${(listener.address() as AddressInfo).port}`,
+    cut,
+    hold: () => {
+      held = true;
+      for (const socket of sockets) socket.pause();
+    },
+    release: () => {
+      held = false;
+      for (const socket of sockets) socket.resume();
+    },
+    close: () => {
+      cut();
+      listener.close();
+    },
+  };
+}
+
+// What every part of the live test has: the control plane, those who act on it, and the auditor.
+
+export interface Stage {
+  readonly plane: ControlPlane;
+  readonly client: Client;
+  /** Between the auditor and the API server. */
+  readonly proxy: Proxy;
+  readonly account: Account;
+  readonly auditor: Auditor;
+  /** Seconds of the settle window. */
+  readonly settle: number;
+  readonly tally: Tally;
+}
+
+/** Findings above information that were opened at a time or later, in Unix seconds. */
+export async function loudSince({ findings }: Auditor, from: number): Promise<Found[]> {
+  const { standing, resolved } = await findings();
+  return [...standing, ...resolved].filter(({ openedAt }) => openedAt >= from);
+}
+
+/** A finding in one line, with its times. */
+export const textOf = (found: Found): string => JSON.stringify(found);
+
+/** Waits until something is so; returns the seconds it took, null when it was too late. */
+export async function awaitSoon(
+  isSo: () => boolean | Promise<boolean>,
+  seconds: number,
+): Promise<number | null> {
+  const begun = performance.now();
+  for (;;) {
+    if (await isSo()) return secondsSince(begun);
+    if (secondsSince(begun) > seconds) return null;
+    await sleep(50);
+  }
+}
+
+// The lag of the controllers, as the auditor measures it, against the clock of the test: they sleep
+// for a while, a pod turns not ready meanwhile, and they are woken. Who sleeps for longer than the
+// settle window is found, which is true, and the finding ends when they are awake.
+
+/** The namespace of what is looked at while the controllers sleep. */
+export const pausing = 'pauses';
+const namespace = pausing;
+export const outputs = ['endpoints', 'endpointslices'] as const;
+export type Output = (typeof outputs)[number];
+
+/** What the lag may be wrong by, and a finding late. */
+const tolerance = 0.5;
+
+/** A Service with one ready pod, in the namespace that measureLags makes. */
+export async function createCanary(
+  { client }: Stage,
+  name: string,
+  places: ReturnType<typeof addressing>,
+): Promise<Pod> {
+  let ips: string[] = [];
+  const plan = { name, spec: { ports: [{ port: 80 }] }, pods: { count: 1 } };
+  await createService(client, namespace, plan, (families) => (ips = places(families)));
+  const node = { name: 'node-a1', zone: 'zone-a', number: 1 };
+  const pod = { namespace, name: `${name}-0`, node, ips, labels: { app: name } };
+  return { ...pod, state: 'ready', spec: {}, ports: [{ containerPort: 8080 }] };
+}
+
+/** Whether an output lists no ready endpoint of a Service. */
+export async function isFollowed(
+  { client }: Stage,
+  output: Output,
+  name: string,
+): Promise<boolean> {
+  if (output === 'endpoints') {
+    const path = `/api/v1/namespaces/${namespace}/endpoints/${name}`;
+    const { subsets } = (await client.call('GET', path)) as { subsets?: object[] };
+    return (subsets ?? []).every((subset) => !('addresses' in subset));
+  }
+  const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices`;
+  const query = `?labelSelector=kubernetes.io/service-name=${name}`;
+  const { items } = (await client.call('GET', path + query)) as {
+    items: { endpoints: { conditions: { ready: boolean } }[] | null }[];
+  };
+  return items.every(({ endpoints }) =>
+    (endpoints ?? []).every(({ conditions }) => !conditions.ready),
+  );
+}
+
+interface Sample {
+  readonly count: number;
+  readonly sum: number;
+}
+
+const measured = async ({ auditor }: Stage, output: Output): Promise<Sample> => ({
+  count: await auditor.metric('convergence_lag_seconds_count', { output }),
+  sum: await auditor.metric('convergence_lag_seconds_sum', { output }),
+});
+
+/** What the clock of the test says of one Service: seconds from the change to each writing. */
+interface Truth {
+  readonly name: string;
+  readonly lag: Readonly<Record<Output, number>>;
+}
+
+/**
+ * Has the controllers sleep for the longest of these times; for each, a pod turns not ready that
+ * many seconds before they are woken.
+ */
+export async function measureLags(stage: Stage, pauses: readonly number[]): Promise<void> {
+  const { plane, client, auditor } = stage;
+  await client.call('POST', '/api/v1/namespaces', { metadata: { name: namespace } });
+  const places = addressing(3);
+  const longest = Math.max(...pauses);
+  const canaries: { readonly seconds: number; readonly name: string; readonly pod: Pod }[] = [];
+  for (const seconds of pauses) {
+    const name = `paused-${seconds}`;
+    canaries.push({ seconds, name, pod: await createCanary(stage, name, places) });
+  }
+  await awaitSettled(client);
+  const from = Date.now() / 1000;
+  const before = { endpoints: await measured(stage, 'endpoints') };
+  const was = { ...before, endpointslices: await measured(stage, 'endpointslices') };
+  plane.pauseControllerManager();
+  const begun = await Promise.all(
+    canaries.map(async ({ seconds, pod }) => {
+      await sleep((longest - seconds) * 1000);
+      await reportState(client, pod, 'unready');
+      return performance.now();
+    }),
+  );
+  const flippedAt = begun[pauses.indexOf(longest)] ?? 0;
+  await sleep(Math.max(0, longest * 1000 - (performance.now() - flippedAt)));
+  plane.resumeControllerManager();
+  const truths = await Promise.all(
+    canaries.map(async ({ name }, index): Promise<Truth> => {
+      const followed = async (output: Output): Promise<number> => {
+        await awaitSoon(() => isFollowed(stage, output, name), 60);
+        return secondsSince(begun[index] ?? 0);
+      };
+      const [endpoints, endpointslices] = await Promise.all(outputs.map(followed));
+      return { name, lag: { endpoints: endpoints ?? 0, endpointslices: endpointslices ?? 0 } };
+    }),
+  );
+  await sleep(1000);
+  await reportSums(stage, truths, was);
+  reportFindings(stage, truths, await loudSince(auditor, from));
+}
+
+/** The histogram has one sample more for every Service, which add up to the truth. */
+async function reportSums(
+  stage: Stage,
+  truths: readonly Truth[],
+  was: Readonly<Record<Output, Sample>>,
+): Promise<void> {
+  const lags = truths.map(({ lag }) => lag);
+  for (const output of outputs) {
+    const now = await measured(stage, output);
+    const count = now.count - was[output].count;
+    const sum = now.sum - was[output].sum;
+    const want = lags.reduce((all, lag) => all + lag[output], 0);
+    const wrong: string[] = [];
+    if (count !== lags.length) wrong.push(`${count} samples, not ${lags.length}`);
+    if (Math.abs(sum - want) > tolerance) wrong.push(`${sum} s, not ${want} s`);
+    const figures = lags.map((lag) => `${lag[output].toFixed(2)} s`).join(' and ');
+    const title = `lag of ${output} after ${figures}: measured ${sum.toFixed(2)} s in all`;
+    report(stage.tally, title, wrong);
+  }
+}
+
+/** None but those of the Services that the controllers are late with, and their times. */
+function reportFindings({ settle, tally }: Stage, truths: readonly Truth[], found: Found[]): void {
+  const names = truths.map(({ name }) => name);
+  const wrong = found.filter((one) => !names.includes(one.service)).map(textOf);
+  for (const { name, lag } of truths) {
+    for (const output of outputs) {
+      const own = found.filter((one) => one.service === name && one.output === output);
+      if (own.length === 0 && lag[output] > settle + 2) wrong.push(`${name} ${output}: not found`);
+      if (lag[output] < settle - tolerance) wrong.push(...own.map(textOf));
+      for (const { since, resolvedAt } of own) {
+        const lasted = (resolvedAt ?? 0) - since;
+        const isTrue = Math.abs(lasted - lag[output]) <= tolerance;
+        if (!isTrue) wrong.push(`${name} ${output}: found for ${lasted} s, not ${lag[output]} s`);
+      }
+    }
+  }
+  report(tally, 'lag: who sleeps for too long is found, with the right times', wrong);
 }

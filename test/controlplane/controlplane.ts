@@ -7,9 +7,9 @@ import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, existsSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
-import { request as httpsRequest } from 'node:https';
+import { Agent, request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -37,10 +37,10 @@ const tools = {
   'kube-controller-manager': 'k8s.io/kubernetes/cmd/kube-controller-manager',
 } as const;
 
-export type Tool = keyof typeof tools;
+type Tool = keyof typeof tools;
 
 /** Paths of the binaries. */
-export type Binaries = Readonly<Record<Tool, string>>;
+type Binaries = Readonly<Record<Tool, string>>;
 
 export interface Options {
   readonly version?: Version;
@@ -84,7 +84,7 @@ export interface ControlPlane {
 }
 
 /** Where binaries of a version are kept. */
-export const cacheOf = (version: Version): string => cacheFolder('controlplane', version);
+const cacheOf = (version: Version): string => cacheFolder('controlplane', version);
 
 /** The binary of KUBEBUILDER_ASSETS, if there is one of this version; etcd may be of any. */
 async function assetOf(tool: Tool, version: Version): Promise<string | null> {
@@ -117,7 +117,7 @@ async function build(tool: Tool, version: Version, path: string): Promise<void> 
 }
 
 /** Finds the binaries of a version and builds those that are nowhere yet, which takes minutes. */
-export async function ensureBinaries(version: Version = newestVersion): Promise<Binaries> {
+async function ensureBinaries(version: Version = newestVersion): Promise<Binaries> {
   await mkdir(cacheOf(version), { recursive: true });
   const paths: Partial<Record<Tool, string>> = {};
   for (const tool of Object.keys(tools) as Tool[]) {
@@ -460,4 +460,269 @@ async function startIn(
       }),
     stop,
   };
+}
+
+// What the end-to-end test says to a control plane: requests of the REST API, a dump of the five
+// resources as kubectl writes it, and waiting until the controllers have nothing left to do.
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+interface Meta {
+  name: string;
+  namespace?: string;
+  labels?: Record<string, string>;
+  ownerReferences?: { uid: string }[];
+  [field: string]: unknown;
+}
+
+export interface Thing {
+  metadata: Meta;
+  [field: string]: unknown;
+}
+
+export interface Client {
+  /** One request; a body of PATCH is a merge patch. Throws when the server refuses it. */
+  readonly call: (method: Method, path: string, body?: object) => Promise<unknown>;
+  /** The metrics of the controller manager. */
+  readonly metrics: () => Promise<string>;
+  readonly close: () => void;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+}
+
+function ask(
+  agent: Agent,
+  url: string,
+  how: { method: Method; headers: Record<string, string> },
+  body: string,
+): Promise<Answer> {
+  const { method, headers } = how;
+  return new Promise((resolve, reject) => {
+    const request = httpsRequest(url, { agent, method, headers, timeout: 60_000 }, (response) => {
+      let text = '';
+      response.setEncoding('utf8');
+      response.on('data', (part: string) => {
+        text += part;
+      });
+      response.on('end', () => {
+        resolve({ status: response.statusCode ?? 0, text });
+      });
+      response.on('error', reject);
+    });
+    request.on('timeout', () => request.destroy(new Error(`${method} ${url}: no answer`)));
+    request.on('error', (error) => {
+      // A server may close a connection that was idle at the moment when it is used again.
+      if (method === 'GET' && request.reusedSocket) resolve(ask(agent, url, how, body));
+      else reject(error);
+    });
+    request.end(body);
+  });
+}
+
+export function clientOf(plane: ControlPlane): Client {
+  const agent = new Agent({ keepAlive: true, maxSockets: 16, ca: plane.ca });
+  const authorization = `Bearer ${plane.token}`;
+  const demand = async (
+    method: Method,
+    url: string,
+    headers: Record<string, string>,
+    body = '',
+  ): Promise<string> => {
+    const answer = await ask(agent, url, { method, headers }, body);
+    if (answer.status < 300) return answer.text;
+    throw new Error(`${method} ${url}: ${answer.status} ${answer.text.slice(0, 500)}`);
+  };
+  return {
+    async call(method, path, body) {
+      const type = method === 'PATCH' ? 'application/merge-patch+json' : 'application/json';
+      const text = body === undefined ? '' : JSON.stringify(body);
+      const headers = {
+        authorization,
+        accept: 'application/json',
+        'content-type': type,
+        // Node would leave it out of a DELETE, and the server would take the body for a request.
+        'content-length': String(Buffer.byteLength(text)),
+      };
+      return JSON.parse(await demand(method, plane.server + path, headers, text)) as unknown;
+    },
+    metrics: () => demand('GET', `${plane.controllerManager}/metrics`, { authorization }),
+    close: () => agent.destroy(),
+  };
+}
+
+const resources = [
+  { path: '/api/v1/pods', apiVersion: 'v1', kind: 'Pod' },
+  { path: '/api/v1/services', apiVersion: 'v1', kind: 'Service' },
+  { path: '/api/v1/nodes', apiVersion: 'v1', kind: 'Node' },
+  { path: '/api/v1/endpoints', apiVersion: 'v1', kind: 'Endpoints' },
+  {
+    path: '/apis/discovery.k8s.io/v1/endpointslices',
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+  },
+] as const;
+
+async function list({ call }: Client, path: string): Promise<Thing[]> {
+  const { items } = (await call('GET', path)) as { items: Thing[] };
+  return items;
+}
+
+interface Dump {
+  readonly text: string;
+  /** How many objects of each kind it holds. */
+  readonly counts: ReadonlyMap<string, number>;
+}
+
+/** As `kubectl get pods,services,nodes,endpoints,endpointslices -A -o json` writes it. */
+export async function takeDump(client: Client): Promise<Dump> {
+  const counts = new Map<string, number>();
+  const lists = resources.map(async ({ path, apiVersion, kind }) => {
+    const items = await list(client, path);
+    counts.set(kind, items.length);
+    for (const { metadata } of items) delete metadata.managedFields;
+    // The items of a list do not say what they are; kubectl does.
+    return items.map((item) => ({ apiVersion, kind, ...item }));
+  });
+  const items = (await Promise.all(lists)).flat();
+  const document = { apiVersion: 'v1', items, kind: 'List', metadata: { resourceVersion: '' } };
+  return { text: `${JSON.stringify(document, null, 4)}\n`, counts };
+}
+
+/** What the controllers have written, as one text that changes whenever they write. */
+async function writtenNow(client: Client): Promise<string> {
+  const written = resources.filter(({ kind }) => kind.startsWith('Endpoint'));
+  const lists = await Promise.all(written.map(({ path }) => list(client, path)));
+  return lists
+    .flat()
+    .map(({ metadata }) => `${String(metadata.uid)} ${String(metadata.resourceVersion)}`)
+    .join('\n');
+}
+
+/** Whether a queue holds work now, and how often work had to be done again. */
+function workOf(metrics: string): { busy: boolean; retries: string } {
+  const lines = metrics.split('\n').filter((line) => /\{name="[^"]*(?:endpoint|gc_)/.test(line));
+  const of = (name: string): string[] => lines.filter((line) => line.startsWith(`${name}{`));
+  const open = [...of('workqueue_depth'), ...of('workqueue_unfinished_work_seconds')];
+  return {
+    busy: open.length === 0 || open.some((line) => !line.endsWith(' 0')),
+    retries: of('workqueue_retries_total').join('\n'),
+  };
+}
+
+/**
+ * Waits until the queues are empty and nothing was written or retried for five seconds: work that
+ * failed comes back after a second or two, and is in no queue until then.
+ */
+export async function awaitSettled(client: Client): Promise<void> {
+  const deadline = Date.now() + 180_000;
+  let since = Date.now();
+  let before = '';
+  while (Date.now() < deadline) {
+    const [written, metrics] = await Promise.all([writtenNow(client), client.metrics()]);
+    const { busy, retries } = workOf(metrics);
+    const now = `${written}\n${retries}`;
+    if (busy || now !== before) since = Date.now();
+    if (Date.now() - since >= 5000) return;
+    before = now;
+    await sleep(250);
+  }
+  throw new Error('The controllers were still at work after three minutes');
+}
+
+// The account of the auditor, with the permissions that it asks for and no other: get, list and
+// watch of the five resources. It reads its token from a file, as in a pod.
+
+const rbac = '/apis/rbac.authorization.k8s.io/v1';
+const verbs = ['get', 'list', 'watch'];
+
+/** What of the core group the auditor reads. */
+export const core = ['pods', 'services', 'nodes', 'endpoints'];
+
+const role = `${rbac}/clusterroles/auditor`;
+
+const roleFor = (resources: readonly string[]) => ({
+  metadata: { name: 'auditor' },
+  rules: [
+    { apiGroups: [''], resources, verbs },
+    { apiGroups: ['discovery.k8s.io'], resources: ['endpointslices'], verbs },
+  ],
+});
+
+/** Lets the account read these resources of the core group, and EndpointSlices. */
+export const permit = (client: Client, resources: readonly string[]): Promise<unknown> =>
+  client.call('PUT', role, roleFor(resources));
+
+export interface Account {
+  /** The kubeconfig file, which names the token's. */
+  readonly kubeconfig: string;
+  /** Has a token made that dies with the Secret of that name, which is created; returns it. */
+  readonly newToken: (secret: string) => Promise<string>;
+  /** Replaces the token file. */
+  readonly write: (token: string) => void;
+  /** Every token of before is invalid from then on, after the ten seconds it is cached. */
+  readonly revoke: (secret: string) => Promise<unknown>;
+}
+
+const namespace = 'auditor';
+const within = `/api/v1/namespaces/${namespace}`;
+
+/** Creates the account with its role; `server` is where the kubeconfig finds the API server. */
+export async function createAccount(
+  plane: ControlPlane,
+  client: Client,
+  folder: string,
+  server = plane.server,
+): Promise<Account> {
+  await client.call('POST', '/api/v1/namespaces', { metadata: { name: namespace } });
+  await client.call('POST', `${within}/serviceaccounts`, { metadata: { name: 'auditor' } });
+  await client.call('POST', `${rbac}/clusterroles`, roleFor(core));
+  await client.call('POST', `${rbac}/clusterrolebindings`, {
+    metadata: { name: 'auditor' },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'auditor' },
+    subjects: [{ kind: 'ServiceAccount', name: 'auditor', namespace }],
+  });
+  const newToken = async (name: string): Promise<string> => {
+    const secret = await client.call('POST', `${within}/secrets`, { metadata: { name } });
+    const { uid } = (secret as { metadata: { uid: string } }).metadata;
+    const boundObjectRef = { kind: 'Secret', apiVersion: 'v1', name, uid };
+    const made = await client.call('POST', `${within}/serviceaccounts/auditor/token`, {
+      spec: { boundObjectRef },
+    });
+    return (made as { status: { token: string } }).status.token;
+  };
+  const write = (token: string): void => {
+    writeFileSync(join(folder, 'token'), `${token}\n`);
+  };
+  write(await newToken('first'));
+  writeFileSync(join(folder, 'ca.crt'), plane.ca);
+  const config = {
+    'current-context': 'it',
+    clusters: [{ name: 'it', cluster: { server, 'certificate-authority': 'ca.crt' } }],
+    users: [{ name: 'auditor', user: { tokenFile: 'token' } }],
+    contexts: [{ name: 'it', context: { cluster: 'it', user: 'auditor' } }],
+  };
+  writeFileSync(join(folder, 'config'), JSON.stringify(config));
+  return {
+    kubeconfig: join(folder, 'config'),
+    newToken,
+    write,
+    revoke: (secret) => client.call('DELETE', `${within}/secrets/${secret}`),
+  };
+}
+
+// The binary of the real kube-proxy, built by Go from the module beside this file, once, and kept
+// where the binaries of the control plane are.
+
+/** Its path; takes minutes when it is not built yet. There is one of the newest version only. */
+export async function kubeProxyOf(version: Version): Promise<string> {
+  const path = join(cacheOf(version), 'kube-proxy');
+  if (existsSync(path)) return path;
+  const stamp = `-X k8s.io/component-base/version.gitVersion=${version}`;
+  const flags = ['-buildvcs=false', '-ldflags', stamp, '-o', path];
+  const cwd = join(import.meta.dirname, 'kube-proxy');
+  await run(goProgram(), ['build', ...flags, 'k8s.io/kubernetes/cmd/kube-proxy'], { cwd });
+  return path;
 }

@@ -20,12 +20,17 @@ import { problemText } from '../../src/cluster/decode/problem.ts';
 import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
 import { resources } from '../../src/model/objects.ts';
-import { heldIn } from '../apiserver/simulate.ts';
-import { core, createAccount, permit } from './account.ts';
-import type { Client, Thing } from './client.ts';
-import { clientOf } from './client.ts';
-import type { ControlPlane } from './controlplane.ts';
-import { newestVersion, startControlPlane, versions } from './controlplane.ts';
+import { heldIn } from '../apiserver/life.ts';
+import {
+  clientOf,
+  core,
+  createAccount,
+  newestVersion,
+  permit,
+  startControlPlane,
+  versions,
+} from './controlplane.ts';
+import type { Client, ControlPlane, Thing } from './controlplane.ts';
 
 const shop = '/api/v1/namespaces/shop';
 async function createPod(client: Client, index: number): Promise<void> {

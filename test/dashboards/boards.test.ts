@@ -9,9 +9,9 @@ import { dashboardOf } from '../../dashboards/board.ts';
 import { boards } from '../../dashboards/boards.ts';
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
 import { recorded } from '../alerts/alertmanager.ts';
-import { groupedBy, metricsOf, problemsOf } from '../promql.ts';
-import type { Panel } from './answers.ts';
-import { folder, listedBy, names, readBoard, shownPanels, substituted, textOf } from './answers.ts';
+import { groupedBy, metricsOf, problemsOf } from '../prometheus/server.ts';
+import type { Panel } from './panels.ts';
+import { folder, listedBy, names, readBoard, shownPanels, substituted, textOf } from './panels.ts';
 
 // The checker of types is to be had as CommonJS alone, and must meet its own kind of state.
 const require = createRequire(import.meta.url);

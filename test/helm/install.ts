@@ -9,15 +9,18 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
-import { carry } from '../controlplane/bridge.ts';
-import type { Client } from '../controlplane/client.ts';
-import { awaitSettled, clientOf } from '../controlplane/client.ts';
+import { carry } from '../controlplane/inside.ts';
+import type { Client, ControlPlane } from '../controlplane/controlplane.ts';
+import {
+  awaitSettled,
+  clientOf,
+  kubeProxyOf,
+  newestVersion,
+  startControlPlane,
+} from '../controlplane/controlplane.ts';
 import { createCluster } from '../controlplane/cluster.ts';
-import type { ControlPlane } from '../controlplane/controlplane.ts';
-import { newestVersion, startControlPlane } from '../controlplane/controlplane.ts';
-import { kubeProxyOf } from '../controlplane/kube-proxy.ts';
-import type { ProxiedSpace, Running, Space } from '../controlplane/netns.ts';
-import { createProxiedSpace, createSpace, proxyConfig, script } from '../controlplane/netns.ts';
+import type { ProxiedSpace, Running, Space } from '../controlplane/nodes.ts';
+import { createProxiedSpace, createSpace, proxyConfig, script } from '../controlplane/nodes.ts';
 import { endProgram, freePort } from '../processes.ts';
 import type { Pod } from './files.ts';
 import { chart, crds, startPod } from './files.ts';
@@ -239,7 +242,7 @@ async function createPair(plane: ControlPlane, client: Client, folder: string): 
     `${file('agent.sock')}=${of.address}:${agentPort}`,
   ];
   const bridge: Running = outside.start(
-    [process.execPath, script('bridge.ts'), ...carried],
+    [process.execPath, script('inside.ts'), 'carry', ...carried],
     file('bridge.log'),
   );
   const [server, agent] = [`127.0.0.1:${await freePort()}`, `127.0.0.1:${await freePort()}`];

@@ -3,9 +3,8 @@
 import { expect, test } from 'vitest';
 
 import { catalogue } from '../../src/audit/finding/catalogue.ts';
-import { checkAudit } from './audit.ts';
+import { checkAudit, isTrue, walkFolders } from './walk.ts';
 import { foldersBelow, readFolder } from './folder.ts';
-import { isTrue, walkFolders } from './walk.ts';
 
 test('walks agree with real kernels, and findings with the faults of nodes', () => {
   const problems: string[] = [];

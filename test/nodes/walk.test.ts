@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { PacketOutcome } from '../../src/rules/walk/walk.ts';
 import type { PacketLine } from './folder.ts';
-import { fits, problemOf } from './packets.ts';
+import { fits, problemOf } from './folder.ts';
 import { isTrue } from './walk.ts';
 
 describe('the comparison', () => {

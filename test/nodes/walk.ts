@@ -1,19 +1,318 @@
+// Audits the node of a folder and holds the findings against what is known of it: a sound recording
+// and a fault that changes no behaviour must yield nothing above information, a violation must be
+// found, and at the Service port that it is about where it names one.
+
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+
+import { parse } from 'yaml';
+
+import type { NodeFinding } from '../../src/audit/node/aggregate.ts';
+import { aggregateFindings } from '../../src/audit/node/aggregate.ts';
+import { auditNode, behaviorOfRules } from '../../src/audit/node/audit-node.ts';
+import type { NodeInput } from '../../src/audit/node/node-behavior.ts';
+import type { AgentAnswers, ReportedBehavior } from '../../src/audit/node/observation.ts';
+import { behaviorOfReport, configOf } from '../../src/audit/node/observation.ts';
+import { proxiedPortKey } from '../../src/audit/node/probes.ts';
+import { project } from '../../src/cluster/decode/json-objects.ts';
+import { readProxyConfig } from '../../src/cluster/decode/proxy-config.ts';
+import { addressIn, parseCIDR } from '../../src/model/ip.ts';
+import type { EndpointSlice, Node, ObjectOf, Resource, Service } from '../../src/model/objects.ts';
+import type { Packet, ProxyConfig } from '../../src/model/proxy-config.ts';
+import type { NodeSenders } from '../../src/rules/report/digest.ts';
+import {
+  digestOf,
+  expectedWordsAt,
+  keyOf,
+  packetText,
+  wordsAt,
+  wordsOf,
+} from '../../src/rules/report/digest.ts';
+import { frontendsInRules } from '../../src/rules/report/frontends.ts';
+import { decodeOutcomes, encodeOutcomes } from '../../src/rules/report/outcome-json.ts';
+import { walk } from '../../src/rules/walk/walk.ts';
+import type { Forwarding } from '../../src/shadow/forwarding.ts';
+import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
+import type { Folder, PacketCounts } from './folder.ts';
+import { checkPackets, foldersBelow, readBytes, readFolder } from './folder.ts';
+
+interface AuditCounts {
+  /** Folders that hold a fault. */
+  faults: number;
+  /** Findings above information where there is nothing to find. */
+  falseFindings: number;
+  /** Violations without a finding. */
+  missed: number;
+  /** Violations that are found, but not at the Service port that they are about. */
+  misplaced: number;
+}
+
+interface ProxyFile {
+  readonly version: string;
+  readonly nodeName: string;
+  readonly objects?: string;
+  readonly config: unknown;
+}
+
+interface Fault {
+  readonly about: string;
+  readonly violation: boolean;
+  readonly base: string;
+}
+
+/** A list as the API has it, or its items alone. */
+type List = readonly unknown[] | { readonly items: readonly unknown[] };
+
+type Lists = Readonly<Partial<Record<Resource, List>>>;
+
+const textOf = (path: string): string | null => readBytes(path)?.toString() ?? null;
+
+function faultIn(path: string): Fault | null {
+  const text = textOf(join(path, 'fault.json'));
+  return text === null ? null : (JSON.parse(text) as Fault);
+}
+
+function objectsOf<R extends Resource>(lists: Lists, resource: R): ObjectOf[R][] {
+  const list: List = lists[resource] ?? [];
+  const items: readonly unknown[] = 'items' in list ? list.items : list;
+  return items.map((raw) => {
+    const read = project(resource, raw, 0);
+    if (read.problem === undefined) return read.object;
+    throw new Error(`${read.problem.object}: ${read.problem.message}`);
+  });
+}
+
+/** What a kube-proxy sees. */
+export interface Input {
+  readonly services: readonly Service[];
+  readonly slices: readonly EndpointSlice[];
+  readonly node: Node;
+  readonly config: ProxyConfig;
+}
+
+/** The expected state of the node of a folder; null if the folder does not contain it. */
+export function inputOf({ path }: Folder): Input | null {
+  const fault = faultIn(path);
+  const base = fault === null ? path : resolve(path, fault.base);
+  const proxy = parse(textOf(join(base, 'proxy-config.yaml')) ?? '{}') as ProxyFile;
+  if (proxy.objects === undefined) return null;
+  const own = textOf(join(path, 'objects.json')) ?? textOf(join(base, proxy.objects));
+  const lists = JSON.parse(own ?? '{}') as Lists;
+  const node = objectsOf(lists, 'nodes').find(({ name }) => name === proxy.nodeName);
+  if (node === undefined) throw new Error(`${path}: no Node ${proxy.nodeName} in its objects`);
+  return {
+    services: objectsOf(lists, 'services'),
+    slices: objectsOf(lists, 'endpointslices'),
+    node,
+    config: readProxyConfig(proxy.config, proxy.version),
+  };
+}
+
+/** What the node must do, given what its kube-proxy sees. */
+export function expectedOf(folder: Folder, { services, slices, node, config }: Input): Forwarding {
+  const { localAddresses } = folder.node;
+  return expectedForwarding(services, slicesByService(slices), node, config, localAddresses);
+}
+
+/** Both, as a folder has them. */
+export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: Node } | null {
+  const input = inputOf(folder);
+  return input === null ? null : { forwarding: expectedOf(folder, input), node: input.node };
+}
+
+/** Findings and verdicts of one audit. */
+export interface NodeAuditSummary {
+  /** Worst first. */
+  readonly findings: readonly NodeFinding[];
+  /** Service ports by verdict. */
+  readonly conform: number;
+  readonly different: number;
+  readonly unknown: number;
+}
+
+export function summarizeNode(input: NodeInput): NodeAuditSummary {
+  const { forwarding, node } = input;
+  const { differences, coverage, translated, others, unknown } = auditNode(input);
+  const findings = [...aggregateFindings(node.name, differences, coverage, translated), ...others];
+  const names = new Set(forwarding.ports.map(proxiedPortKey));
+  const harmful = differences.filter(({ harmless }) => !harmless);
+  const different = new Set(harmful.flatMap(({ port }) => (port ? proxiedPortKey(port) : [])));
+  const unknowns = [...unknown].filter((name) => !different.has(name)).length;
+  const conform = names.size - different.size - unknowns;
+  return { findings, conform, different: different.size, unknown: unknowns };
+}
+
+/** The configuration of kube-proxy: given, or inferred from the rules. */
+type Configured = 'by a file' | 'by its rules';
+
+/** Audits the node of a folder; null: there are no objects to hold it against. */
+function auditFolder(folder: Folder, configured: Configured): NodeAuditSummary | null {
+  const input = inputOf(folder);
+  if (input === null) return null;
+  const { node, config: given } = input;
+  const config = configured === 'by a file' ? given : configOf(folder.ruleset, given.minor);
+  const forwarding = expectedOf(folder, { ...input, config });
+  return summarizeNode({ forwarding, node, rules: behaviorOfRules(folder.ruleset, folder.node) });
+}
+
+/**
+ * Audits one folder and counts what is wrong with the audit; `codes` takes up what was found.
+ */
+export function checkAudit(
+  folder: Folder,
+  report: (line: string) => void,
+  codes: Set<string>,
+  configured: Configured = 'by a file',
+): AuditCounts {
+  const counts = { faults: 0, falseFindings: 0, missed: 0, misplaced: 0 };
+  const { path } = folder;
+  const audit = auditFolder(folder, configured);
+  if (audit === null) return counts;
+  for (const { code } of audit.findings) codes.add(code);
+  const fault = faultIn(path);
+  const found = audit.findings.filter(({ severity }) => severity !== 'info');
+  if (fault !== null) counts.faults = 1;
+  const problem =
+    fault?.violation === true
+      ? missOf(fault.about, found, folder.hasBothBackends && audit.unknown > 0)
+      : null;
+  if (fault?.violation !== true) counts.falseFindings = found.length;
+  else if (problem !== null) counts[problem]++;
+  const kind = counts.falseFindings > 0 ? 'false finding' : problem;
+  if (kind !== null) {
+    // What was rolled up is long, and its ranges of IPv6 are no JSON.
+    const texts = found.map((finding) => ({ ...finding, differences: finding.differences.length }));
+    report(JSON.stringify({ problem: kind, path, about: fault?.about, found: texts }));
+  }
+  return counts;
+}
+
+/** How a violation was not met; null: it was. Where both backends hold rules, unknown is met. */
+function missOf(
+  about: string,
+  found: readonly NodeFinding[],
+  isUnknown: boolean,
+): 'missed' | 'misplaced' | null {
+  const isMet = (): boolean => {
+    // One Service port, or no one; a list of many is a node that is not kept up to date.
+    if (about === '') return found.length > 0;
+    if (about.includes(' ')) return found.length === 1 && found[0]?.service === '';
+    return found.some(({ port }) => port === about);
+  };
+  if (isMet() || (found.length === 0 && isUnknown)) return null;
+  return found.length === 0 ? 'missed' : 'misplaced';
+}
+
+// A recorded node as its agent would report it: digests of what its rules answer for, and the
+// outcomes of packets that it is asked about, as they come over the wire.
+
+/** Who an agent on this node asks for. */
+function askingOf(folder: Folder, node: Node, mode: ProxyConfig['mode']): NodeSenders {
+  const own = (six: boolean): string | null =>
+    folder.node.localAddresses.find((text) => text.includes(':') === six) ?? null;
+  const pod = (family: 'IPv4' | 'IPv6'): string | null => {
+    const range = node.podCIDRs.map(parseCIDR).find((one) => one?.family === family) ?? null;
+    return range === null ? null : addressIn(range, 251n);
+  };
+  const [four, six] = [own(false), own(true)];
+  return {
+    ip: { node: four, pod: pod('IPv4'), outside: '198.51.100.7' },
+    ip6: { node: six, pod: pod('IPv6'), outside: '2001:db8::7' },
+    addresses: [four, six, '127.0.0.1'].filter((address) => address !== null),
+    pods: node.podCIDRs,
+    strays: mode === 'nftables',
+  };
+}
+
+/** The report of the agent before it is asked for packets. */
+export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'): AgentAnswers {
+  const asking = askingOf(folder, node, mode);
+  const claims = frontendsInRules(folder.ruleset);
+  const digests = claims.map((claim): [string, string] => {
+    const words = wordsAt(claim, asking, (packet) => {
+      const outcome = walk(folder.ruleset, folder.node, packet);
+      return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
+    });
+    return [keyOf(claim), digestOf(words)];
+  });
+  return {
+    asking,
+    claims,
+    digests: new Map(digests),
+    outcomes: new Map(),
+    localAddresses: folder.node.localAddresses,
+  };
+}
+
+/** Answers of the agent, over the wire. */
+function answered(folder: Folder, told: AgentAnswers, packets: readonly Packet[]): AgentAnswers {
+  const sent = JSON.stringify(
+    encodeOutcomes(packets.map((packet) => walk(folder.ruleset, folder.node, packet))),
+  );
+  const outcomes = decodeOutcomes(JSON.parse(sent));
+  const pairs = packets.flatMap((packet, at) => {
+    const outcome = outcomes[at];
+    return outcome === undefined ? [] : [[packetText(packet), outcome] as const];
+  });
+  return { ...told, outcomes: new Map([...told.outcomes, ...pairs]) };
+}
+
+/** The rules of a folder as the auditor knows them after all questions are answered. */
+export function rulesReported(
+  folder: Folder,
+  { forwarding, node }: Pick<NodeInput, 'node'> & { readonly forwarding: Forwarding },
+): { readonly rules: ReportedBehavior; readonly asked: number } {
+  const mode = forwarding.config.mode === 'nftables' ? 'nftables' : 'iptables';
+  const told = toldOf(folder, node, mode);
+  const first = behaviorOfReport(told);
+  auditNode({ forwarding, node, rules: first });
+  const needed = first.missingPackets();
+  return { rules: behaviorOfReport(answered(folder, told, needed)), asked: needed.length };
+}
+
+// Compares the digests that a node computes from its rules with those that follow from its objects:
+// for every frontend with only one correct outcome for every client.
+
+interface DigestCounts {
+  readonly equal: number;
+  /** Frontends whose digests differ, with the words of both sides. */
+  readonly different: readonly string[];
+  /** More than one outcome is correct, or the correct one is unknown. */
+  readonly open: number;
+}
+
+/** null: there are no objects to hold the node against. */
+export function compareDigests(folder: Folder): DigestCounts | null {
+  const expected = forwardingOf(folder);
+  if (expected === null) return null;
+  const { forwarding, node } = expected;
+  const asking = askingOf(folder, node, forwarding.config.mode);
+  let [equal, open] = [0, 0];
+  const different: string[] = [];
+  for (const claim of frontendsInRules(folder.ruleset)) {
+    const want = expectedWordsAt(claim, asking, (packet) => forwarding.expect(packet).outcomes);
+    if (want === null) {
+      open++;
+      continue;
+    }
+    const got = wordsAt(claim, asking, (packet) => {
+      const outcome = walk(folder.ruleset, folder.node, packet);
+      return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
+    });
+    if (digestOf(want) === digestOf(got)) equal++;
+    else different.push(`${keyOf(claim)}: want ${want.join(' | ')} got ${got.join(' | ')}`);
+  }
+  return { equal, different, open };
+}
+
 // Holds the walker against real kernels: `npm run -s walk -- DIR…` finds all folders of recordings
 // and faults below the given ones (a folder with proxy-config.yaml or fault.json), walks every
 // packet of packets.ndjson through the folder's dump, and compares with what the kernel did. One
 // line per disagreement with the rules that led there, last a JSON summary. Then it audits the node
-// (audit.ts): sound ones must be clean, violations must be found. Nothing here looks at the names
+// (checkAudit): sound ones must be clean, violations must be found. Nothing here looks at the names
 // of folders, at classes of faults or at notes.
 
-import { existsSync } from 'node:fs';
-
-import type { AuditCounts } from './audit.ts';
-import { checkAudit } from './audit.ts';
-import { foldersBelow, readFolder } from './folder.ts';
-import type { PacketCounts } from './packets.ts';
-import { checkPackets } from './packets.ts';
-
-export interface Summary extends PacketCounts, AuditCounts {
+interface Summary extends PacketCounts, AuditCounts {
   recordings: number;
 }
 

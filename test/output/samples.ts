@@ -1,21 +1,31 @@
 // What the tests of the outputs share: findings, and a state of the metrics, with defaults.
 
+import { createRequire } from 'node:module';
+
+import fc from 'fast-check';
+
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { Verdict } from '../../src/audit/finding/verdicts.ts';
 import { noConditionCounts } from '../../src/audit/measure/endpoint-counts.ts';
+import type { Journey, JourneyStage } from '../../src/audit/measure/journey.ts';
 import { createJourneys } from '../../src/audit/measure/journey.ts';
 import { createMeasurements, createServiceSums } from '../../src/audit/measure/measurements.ts';
 import { createLagHistory } from '../../src/audit/measure/sample-history.ts';
 import type { ExpositionFormat } from '../../src/output/metrics/exposition.ts';
-import type { MetricsState } from '../../src/output/metrics/state.ts';
-import { noAgents, noHintCounts } from '../../src/output/metrics/state.ts';
 import { createMetricsRenderer } from '../../src/output/metrics/metrics.ts';
 import type { ServiceNumbers } from '../../src/output/metrics/service-families.ts';
 import { noServiceSeries } from '../../src/output/metrics/service-rows.ts';
+import type { MetricsState } from '../../src/output/metrics/state.ts';
+import { noAgents, noHintCounts } from '../../src/output/metrics/state.ts';
 import type { PageStatus } from '../../src/output/page/status.ts';
 import type { LagReport } from '../../src/output/text/lag.ts';
 import type { AuditReport } from '../../src/output/text/report.ts';
 import { summarizeMeasures } from '../../src/output/text/report.ts';
+import type {
+  TraceSender,
+  TracingCounts,
+  TracingSettings,
+} from '../../src/output/traces/sender.ts';
 import { noTracingCounts } from '../../src/output/traces/tracing.ts';
 
 /** 2026-11-21T10:56:46Z */
@@ -319,3 +329,201 @@ export const hostileNames = [
   'javascript:alert(1)',
   '../../metrics?x=1#y',
 ];
+
+// Journeys with defaults that go well together: pod shop/web-1 of Service shop/web turned ready at
+// `moment`, was seen half a second later, and came to Endpoints, its slice and one node by 0.9 s.
+
+export function stageOf(more: Partial<JourneyStage> = {}): JourneyStage {
+  return {
+    stage: 'arrival',
+    at: moment + 0.5,
+    within: 0,
+    object: 'Pod shop/web-1',
+    resourceVersion: '100',
+    node: null,
+    ...more,
+  };
+}
+
+export const usualStages: readonly JourneyStage[] = [
+  stageOf(),
+  stageOf({
+    stage: 'endpoints',
+    at: moment + 0.625,
+    object: 'Endpoints shop/web',
+    resourceVersion: '101',
+  }),
+  stageOf({
+    stage: 'endpointslices',
+    at: moment + 0.75,
+    object: 'EndpointSlice shop/web-abcde',
+    resourceVersion: '102',
+  }),
+  stageOf({
+    stage: 'node',
+    at: moment + 0.9,
+    within: 0.1,
+    object: 'Node node-b',
+    resourceVersion: '',
+    node: 'node-b',
+  }),
+];
+
+export function journeyOf(more: Partial<Journey> = {}): Journey {
+  return {
+    namespace: 'shop',
+    service: 'web',
+    pod: 'web-1',
+    uid: 'uid-web-1',
+    podNode: 'node-a',
+    addresses: ['10.0.0.1'],
+    operation: 'add',
+    begun: moment,
+    quality: 'coarse',
+    stages: usualStages,
+    nodes: 1,
+    end: 'complete',
+    ...more,
+  };
+}
+
+export const settingsOf = (more: Partial<TracingSettings> = {}): TracingSettings => ({
+  exporter: 'otlp',
+  ratio: 1,
+  limits: { queue: 2048, batch: 512, delayMs: 20, timeoutMs: 1000 },
+  ...more,
+});
+
+/** All that was counted must come to this. */
+export function spansCounted({ exported, dropped }: TracingCounts): number {
+  return exported + dropped.queue + dropped.export + dropped.shutdown;
+}
+
+/** A sender that keeps what it is sent while `isOpen` says so. */
+export function keeping(isOpen: () => boolean = () => true) {
+  const sent: Parameters<TraceSender['send']>[0][] = [];
+  const sender: TraceSender = {
+    send(kept) {
+      if (!isOpen()) return false;
+      sent.push(kept);
+      return true;
+    },
+    close: () => Promise.resolve(),
+  };
+  return { sender, sent };
+}
+
+// What a cluster may have named by somebody who wants it to be read as something else: texts,
+// findings and reports for properties, and what a text for people may not hold.
+
+/** Text as somebody would write it who wants it to be read as something else. */
+export const hostileText = fc
+  .array(
+    fc.oneof(
+      fc.constantFrom('\u001b[31m', '\u009b2J', '\r', '\n', '\t', '\u202e', '\u2028', '\u0000'),
+      fc.constantFrom('<b>', '&amp;', '"', "'", ']]>', '<!--', '\ufffe', '\ud800', '\udc00', '😀'),
+      fc.integer({ min: 0, max: 0xffff }).map((unit) => String.fromCharCode(unit)),
+      fc.string({ unit: 'binary' }),
+    ),
+    { maxLength: 12 },
+  )
+  .map((parts) => parts.join(''));
+
+export const hostileFinding: fc.Arbitrary<Finding> = fc
+  .record({
+    namespace: hostileText,
+    service: hostileText,
+    object: hostileText,
+    field: hostileText,
+    expected: fc.option(hostileText),
+    actual: fc.option(hostileText),
+    resolvedAt: fc.option(fc.constant(moment + 5)),
+    severity: fc.constantFrom('critical', 'warning', 'info'),
+    difference: fc.constantFrom('missing', 'unexpected', 'different'),
+  })
+  .map((more) => findingOf(more as Partial<Finding>));
+
+export const hostileReport: fc.Arbitrary<AuditReport> = fc
+  .tuple(fc.array(hostileFinding, { maxLength: 4 }), hostileText)
+  .map(([findings, text]) =>
+    reportOf(stateOf(), {
+      findings,
+      problems: [text],
+      dropped: { [text]: 3 },
+      input: { ...reportOf(stateOf()).input, sources: [text], release: text, verified: false },
+    }),
+  );
+
+/** What no text for people may hold, newlines apart: what cannot be seen, and half characters. */
+export const invisible = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
+/** Whether a text hides something; newlines are for the eye. */
+export const hides = (text: string): boolean => invisible.test(text.replaceAll('\n', ''));
+
+// What was sent over OTLP, decoded by what protobufjs made of the protocol's own definitions. The
+// package has it from a time when the exporters used it themselves; those of today encode by hand.
+
+interface Value {
+  readonly stringValue?: string | null;
+  readonly doubleValue?: number | null;
+}
+
+export interface Valued {
+  readonly key: string;
+  readonly value?: Value | null;
+}
+
+interface Reference {
+  readonly traceId: Uint8Array;
+  readonly spanId: Uint8Array;
+}
+
+export interface OtlpSpan extends Reference {
+  readonly parentSpanId: Uint8Array;
+  readonly name: string;
+  /** A Long, whose text is its number. */
+  readonly startTimeUnixNano: unknown;
+  readonly endTimeUnixNano: unknown;
+  readonly attributes: readonly Valued[];
+  readonly links: readonly Reference[];
+}
+
+interface Request {
+  readonly resourceSpans: readonly {
+    readonly resource: { readonly attributes: readonly Valued[] };
+    readonly scopeSpans: readonly {
+      readonly scope: { readonly name: string };
+      readonly spans: readonly OtlpSpan[];
+    }[];
+  }[];
+}
+
+interface Definitions {
+  readonly opentelemetry: {
+    readonly proto: {
+      readonly collector: {
+        readonly trace: {
+          readonly v1: {
+            readonly ExportTraceServiceRequest: { decode(bytes: Uint8Array): Request };
+          };
+        };
+      };
+    };
+  };
+}
+
+const require = createRequire(import.meta.url);
+const definitions = require('otlp-protos/build/src/generated/root') as Definitions;
+
+export const hex = (id: Uint8Array | undefined): string => Buffer.from(id ?? []).toString('hex');
+
+/** The scopes of a request, each with the attributes of its resource. */
+export function decodeTraces(bytes: Uint8Array) {
+  const { ExportTraceServiceRequest } = definitions.opentelemetry.proto.collector.trace.v1;
+  return ExportTraceServiceRequest.decode(bytes).resourceSpans.flatMap(({ resource, scopeSpans }) =>
+    scopeSpans.map(({ scope, spans }) => ({
+      resource: resource.attributes,
+      name: scope.name,
+      spans,
+    })),
+  );
+}

@@ -3,7 +3,7 @@
 // that it reads prints two figures since the line before, in milliseconds: the most that one answer
 // cost, and the longest turn of its loop, whatever was done in it.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import { createInterface } from 'node:readline';
 
 import express from 'express';
@@ -13,8 +13,7 @@ import { createQueries } from '../../src/auditor/queries.ts';
 import type { Pod } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { createApp, listen } from '../../src/output/http/server.ts';
-import { eventOf, rawObjects } from '../bench/fleet.ts';
-import { createFleet } from '../bench/generate.ts';
+import { createFleet, eventOf, rawObjects } from '../bench/generate.ts';
 
 const begun = 1_795_260_000;
 

@@ -21,7 +21,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 import { families, processFamilies } from '../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../src/output/metrics/service-families.ts';
-import { decodeTraces, hex } from '../output/otlp.ts';
+import { decodeTraces, hex } from '../output/samples.ts';
 import { ask, programOf, startPrometheus } from './server.ts';
 
 const root = join(import.meta.dirname, '../..');

@@ -3,7 +3,7 @@
 // is no package of npm. What promtool reads is the text format; this test compares
 // the series with those in OpenMetrics, and a real Prometheus reads those (prometheus.ts).
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 

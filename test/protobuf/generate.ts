@@ -1,7 +1,7 @@
 // Makes objects.bin.gz: `node test/protobuf/generate.ts`, which needs Go.
 //
 // Of the recording, the first list of each resource; of the vectors, objects of every shape that is
-// there, some of each; the odd objects of objects.ts; and the other frames of a watch.
+// there, some of each; the odd objects of fixtures.ts; and the other frames of a watch.
 // main.go writes them.
 
 import { spawnSync } from 'node:child_process';
@@ -11,7 +11,7 @@ import { gunzipSync, gzipSync } from 'node:zlib';
 
 import { resources } from '../../src/model/objects.ts';
 import { goProgram } from '../processes.ts';
-import { oddLines } from './objects.ts';
+import { oddLines } from './fixtures.ts';
 
 type Raw = Record<string, unknown>;
 

@@ -2,7 +2,7 @@
 // reads each moment from the raw lines of the file and by other means than the
 // program: the pods that are Ready, the addresses that outputs list, and nothing else.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';

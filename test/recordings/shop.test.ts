@@ -2,7 +2,7 @@
 // what the auditor says, and when, against what was done. Nodes are seen
 // in dumps only, five seconds apart.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 

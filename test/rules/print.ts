@@ -4,6 +4,7 @@
 import { formatAddress } from '../../src/rules/address.ts';
 import type { Range, Rule, RuleSet, Statement } from '../../src/rules/ruleset.ts';
 import { rulesOf } from '../../src/rules/ruleset.ts';
+import type { PacketState } from '../../src/rules/walk/match.ts';
 
 /** The whole dump. */
 export function printIptables(ruleset: RuleSet): string {
@@ -111,3 +112,37 @@ function flagNames(bits: number): string {
   const names = ['FIN', 'SYN', 'RST', 'PSH', 'ACK', 'URG'].filter((_, at) => bits & (1 << at));
   return names.length === 0 ? 'NONE' : names.join(',');
 }
+
+// A packet's state for tests: the first of a TCP connection from a pod, before any rule.
+
+export const stateOf = (changes: Partial<PacketState> = {}): PacketState => ({
+  family: 'ip',
+  from: 'pod',
+  source: 0x0a000001,
+  protocol: 6,
+  isLocal: (address) => address === 0x7f000001,
+  interfaces: null,
+  interfacesTo: () => null,
+  original: { address: 0x0a600001, port: 80 },
+  hook: 'prerouting',
+  destination: 0x0a600001,
+  destinationPort: 80,
+  toNode: null,
+  in: 'veth1',
+  out: '',
+  mark: 0,
+  markKnown: 0xffffffff,
+  connectionMark: 0,
+  connectionMarkKnown: 0xffffffff,
+  entry: 'new',
+  translated: false,
+  sourceTranslated: false,
+  goal: null,
+  rewritten: false,
+  masqueraded: false,
+  remembered: null,
+  affinity: null,
+  trace: null,
+  questions: null,
+  ...changes,
+});

@@ -2,7 +2,7 @@
 // from the Services, pods and Nodes of every recorded case they must write the same endpoints. They
 // know no history, so the few cases in which upstream's blind spots show may differ, and the share
 // is bounded; topology hints by annotation, truncation, and addresses that one Endpoints object
-// lists twice are left out, as controllers.ts leaves them out.
+// lists twice are left out, as api.ts leaves them out.
 
 import { createReadStream, existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -22,8 +22,7 @@ import type {
   ServiceObject,
   SliceObject,
 } from './api.ts';
-import { keyOf } from './api.ts';
-import { syncEndpoints, syncMirror, syncSlices } from './controllers.ts';
+import { keyOf, syncEndpoints, syncMirror, syncSlices } from './api.ts';
 
 interface CaseLine {
   readonly kind: 'case';

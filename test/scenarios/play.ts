@@ -1,3 +1,95 @@
+// What was measured of lag while a scenario was played, as lines that its `lag` blocks expect.
+
+import { isDeepStrictEqual } from 'node:util';
+
+import type { Code, Finding, Output, Severity } from '../../src/audit/finding/catalogue.ts';
+import { catalogue, isWorse } from '../../src/audit/finding/catalogue.ts';
+import type { Cause } from '../../src/audit/finding/causes.ts';
+import type { Journey } from '../../src/audit/measure/journey.ts';
+import { triggerSample } from '../../src/audit/measure/lag.ts';
+import type { PendingDifference } from '../../src/audit/pending/pending.ts';
+import { createPendingFindings } from '../../src/audit/pending/pending.ts';
+import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
+import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
+import type { AuditContext } from '../../src/audit/service/cache.ts';
+import type { ConvergenceSample } from '../../src/audit/service/reconcile.ts';
+import { isForeign, serviceOutputs, verdictOf } from '../../src/audit/service/verdict.ts';
+import type { JourneyTracker } from '../../src/auditor/open-journeys.ts';
+import {
+  advanceJourneys,
+  createJourneyTracker,
+  restartJourneys,
+  trackPod,
+} from '../../src/auditor/open-journeys.ts';
+import { jsonBytes, project } from '../../src/cluster/decode/json-objects.ts';
+import type { Store } from '../../src/cluster/store/store.ts';
+import { createStore } from '../../src/cluster/store/store.ts';
+import type {
+  Change,
+  EndpointSlice,
+  Endpoints,
+  Listers,
+  UnreadableObject,
+} from '../../src/model/objects.ts';
+import { resources } from '../../src/model/objects.ts';
+import type { RawEvent } from './api.ts';
+import { createApi, epoch } from './api.ts';
+import type { Scenario } from './parse.ts';
+import { perform } from './statements.ts';
+
+interface LagLines {
+  readonly journeys: JourneyTracker;
+  readonly converged: (sample: ConvergenceSample) => void;
+  /** Takes in a change that the auditor has evaluated. */
+  readonly take: (change: Change) => void;
+  /** Lines since they were last asked for, in the order of the alphabet. */
+  readonly lines: () => string[];
+}
+
+const text = (seconds: number): string => `${String(Math.round(seconds * 1000) / 1000)}s`;
+
+function journeyLine({ namespace, service, pod, operation, ...journey }: Journey): string {
+  const { begun, quality, stages, end } = journey;
+  const reached = stages
+    .filter(({ stage }) => stage !== 'arrival')
+    .map(({ stage, at }) => `${stage}=${text(at - begun)}`);
+  const words = [`${namespace}/${service}`, pod, operation, quality, ...reached, end ?? 'open'];
+  return `journey ${words.join(' ')}`;
+}
+
+function createLagLines(listers: Listers): LagLines {
+  let lines: string[] = [];
+  const journeys = createJourneyTracker(listers, {
+    onStage: () => undefined,
+    onEnd: (journey) => void lines.push(journeyLine(journey)),
+  });
+  return {
+    journeys,
+    converged(sample) {
+      const { namespace, service, output, operation, seconds } = sample;
+      lines.push(`converged ${namespace}/${service} ${output} ${operation} ${text(seconds)}`);
+    },
+    take(change) {
+      trackPod(journeys, change);
+      const { resource, before, after, at } = change;
+      if (resource !== 'endpoints' && resource !== 'endpointslices') return;
+      const object = after as Endpoints | EndpointSlice | null;
+      const name = object?.labels['kubernetes.io/service-name'] ?? object?.name ?? '';
+      const key = `${object?.namespace ?? ''}/${name}`;
+      const service = listers.services.get(key) ?? null;
+      const was = before as Endpoints | EndpointSlice | null;
+      const sample = triggerSample(was, object, service, at);
+      const { quality = '', seconds = null } = sample ?? {};
+      if (seconds !== null) lines.push(`trigger ${key} ${resource} ${quality} ${text(seconds)}`);
+    },
+    lines() {
+      const told = lines.sort();
+      lines = [];
+      return told;
+    },
+  };
+}
+
 // Plays a scenario: compiles it into watch events, feeds them to the real store and the real
 // auditor in one of several ways, and returns the findings after each step.
 //
@@ -6,30 +98,6 @@
 // What is compiled once, the events of each step and the state after it, is what all ways of
 // playing share: forward as written, with every event repeated, shuffled within each step, the
 // states visited backwards, and every state met for the first time.
-
-import { isDeepStrictEqual } from 'node:util';
-
-import type { Code, Finding, Output, Severity } from '../../src/audit/finding/catalogue.ts';
-import { catalogue, isWorse } from '../../src/audit/finding/catalogue.ts';
-import type { Cause } from '../../src/audit/finding/causes.ts';
-import type { PendingDifference } from '../../src/audit/pending/pending.ts';
-import { createPendingFindings } from '../../src/audit/pending/pending.ts';
-import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
-import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
-import type { AuditContext } from '../../src/audit/service/cache.ts';
-import { isForeign, verdictOf, serviceOutputs } from '../../src/audit/service/verdict.ts';
-import { advanceJourneys, restartJourneys } from '../../src/auditor/open-journeys.ts';
-import { jsonBytes, project } from '../../src/cluster/decode/json-objects.ts';
-import type { Store } from '../../src/cluster/store/store.ts';
-import { createStore } from '../../src/cluster/store/store.ts';
-import type { UnreadableObject } from '../../src/model/objects.ts';
-import { resources } from '../../src/model/objects.ts';
-import type { RawEvent } from './api.ts';
-import { createApi, epoch } from './api.ts';
-import type { LagLines } from './lags.ts';
-import { createLagLines } from './lags.ts';
-import type { Scenario } from './parse.ts';
-import { perform } from './statements.ts';
 
 /** What happens in one step, and all objects after it. */
 export interface CompiledStep {
@@ -71,7 +139,7 @@ export interface World {
   begun: boolean;
 }
 
-export function createWorld(scenario: Scenario): World {
+function createWorld(scenario: Scenario): World {
   const store = createStore(scenario.delivered);
   const { release, maxEndpointsPerSlice, window } = scenario;
   const context: AuditContext = { listers: store.listers, release, maxEndpointsPerSlice };
@@ -103,7 +171,7 @@ export function createWorld(scenario: Scenario): World {
 }
 
 /** Delivers one event at a second of the scenario, as a reflector would. */
-export function deliver(world: World, { resource, type, key, raw }: RawEvent, at: number): void {
+function deliver(world: World, { resource, type, key, raw }: RawEvent, at: number): void {
   const { store, serviceAuditor, lost, scenario } = world;
   if (!scenario.delivered.has(resource)) return;
   const place = `${resource} ${key}`;
@@ -127,7 +195,7 @@ export function deliver(world: World, { resource, type, key, raw }: RawEvent, at
 }
 
 /** Takes in a first list and begins the audit. */
-export function begin(world: World, events: Iterable<RawEvent>, at: number): void {
+function begin(world: World, events: Iterable<RawEvent>, at: number): void {
   for (const event of events) deliver(world, event, at);
   world.serviceAuditor.begin(epoch + at);
   restartJourneys(world.lags.journeys, world.serviceAuditor, world.context.release);
@@ -173,7 +241,7 @@ function showItem(
   };
 }
 
-export function itemsOf(world: World): { key: string; item: PendingDifference }[] {
+function itemsOf(world: World): { key: string; item: PendingDifference }[] {
   return [...world.serviceAuditor.audited].flatMap(([key, { items }]) =>
     [...items.values()].flat().map((item) => ({ key, item })),
   );
@@ -300,7 +368,7 @@ export function caused(world: World): Set<string> {
 
 // --- ways of playing ---
 
-export type Visit = (world: World, step: number) => void;
+type Visit = (world: World, step: number) => void;
 
 /** Forward as written. `arrange` says in which order, and how often, the events of a step come. */
 export function playForward(

@@ -11,7 +11,7 @@ import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
 import type { ExpectedOutcome } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
 import { endpoint, node, service, servicePort, slice } from '../build.ts';
-import { forwardingOf } from '../nodes/audit.ts';
+import { forwardingOf } from '../nodes/walk.ts';
 import type { PacketLine, Seen } from '../nodes/folder.ts';
 import { foldersBelow, readFolder } from '../nodes/folder.ts';
 

@@ -6,7 +6,7 @@ import type { EndpointSlice, PortMapKey } from '../../src/model/objects.ts';
 import { portMapKey } from '../../src/model/objects.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
 import { endpoint, owner, port, service, slice, target, times } from '../build.ts';
-import { identities, isReachable } from './slice-filling.ts';
+import { identities, isReachable } from './conform.ts';
 
 const [a, b] = [port({ port: 1 }), port({ port: 2 })];
 const max = 5;

@@ -6,7 +6,7 @@
 //
 // Everything is on the loopback and ends with the test.
 
-import { auditorDefaults } from '../auditor-defaults.ts';
+import { auditorDefaults } from '../build.ts';
 import type { ChildProcess } from 'node:child_process';
 import { execFile, spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';

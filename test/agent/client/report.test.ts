@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { readReport } from '../../../src/agent/client/report.ts';
 import { createAgent } from '../../../src/agent/schedule.ts';
 import { InvalidReport } from '../../../src/rules/report/outcome-json.ts';
-import { withPrograms } from '../programs.ts';
+import { withPrograms } from '../../processes.ts';
 
 const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32 -p tcp -m tcp'];
 const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;

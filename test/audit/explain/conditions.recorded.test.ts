@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { caseFiles, checkConditions, pairsOf, worldsOf } from '../../vectors/pairs.ts';
+import { caseFiles, checkConditions, pairsOf, worldsOf } from '../../vectors/world.ts';
 
 describe('every pod and Service of the vectors', () => {
   const counts: Record<string, number> = {};

@@ -9,7 +9,7 @@ import { evaluateConditions, expectedEntries } from '../../../src/audit/explain/
 import type { Release } from '../../../src/shadow/release.ts';
 import { newestRelease, releaseOf, releases } from '../../../src/shadow/release.ts';
 import { containerPort, node, pod, service, servicePort } from '../../build.ts';
-import { checkConditions } from '../../vectors/pairs.ts';
+import { checkConditions } from '../../vectors/world.ts';
 
 // Random pairs of rare facts: releases, odd families, sidecars, Services without ports.
 

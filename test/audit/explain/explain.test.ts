@@ -7,8 +7,7 @@ import type { Explanation, ExplainTarget } from '../../../src/audit/explain/expl
 import { restsOn } from '../../../src/audit/pending/progress.ts';
 import type { AnyObject, Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
-import { endpoints, node, pod, service, slice, times } from '../../build.ts';
-import { judged } from '../judge.ts';
+import { endpoints, judged, node, pod, service, slice, times } from '../../build.ts';
 
 function ask(
   subject: ExplainTarget,

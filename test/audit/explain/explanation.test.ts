@@ -14,6 +14,7 @@ import {
   address,
   endpoint,
   endpoints,
+  judged,
   node,
   pod,
   service,
@@ -21,7 +22,6 @@ import {
   subset,
   times,
 } from '../../build.ts';
-import { judged } from '../judge.ts';
 
 const pods = times(5, (index) => pod({ name: `web-${index}`, ips: [`10.0.0.${index + 1}`] }));
 const empty = slice({ endpoints: [], ports: [] });

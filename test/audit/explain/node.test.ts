@@ -5,8 +5,7 @@ import type { NodeLookup } from '../../../src/audit/explain/node.ts';
 import { explainNode, noNodeLookup } from '../../../src/audit/explain/node.ts';
 import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import type { PacketTrace } from '../../../src/audit/node/audit-node.ts';
-import { endpoints, node, pod, service, slice } from '../../build.ts';
-import { judged } from '../judge.ts';
+import { endpoints, judged, node, pod, service, slice } from '../../build.ts';
 
 const { context, serviceAuditor } = judged([node(), service(), pod(), endpoints(), slice()]);
 const [port] = service().ports;

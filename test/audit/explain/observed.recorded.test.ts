@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 
 import { observedEntries, servicesListing } from '../../../src/audit/explain/observed.ts';
 import { canonicalIP } from '../../../src/model/ip.ts';
-import { caseFiles, worldsOf } from '../../vectors/pairs.ts';
+import { caseFiles, worldsOf } from '../../vectors/world.ts';
 import type { World } from '../../vectors/world.ts';
 
 /** Every address that is somewhere in a world, some of them at least. */

@@ -14,6 +14,7 @@ import {
   endpoint,
   endpoints,
   foreign,
+  judged,
   mirror,
   node,
   pod,
@@ -21,7 +22,6 @@ import {
   slice,
   subset,
 } from '../../build.ts';
-import { judged } from '../judge.ts';
 
 const twin = pod({ name: 'web-2', uid: 'uid-web-2' });
 const both = judged([service(), node(), pod(), twin, endpoints(), slice(), foreign(), mirror()]);

@@ -8,7 +8,7 @@ import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
 import { truncationOf } from '../../../src/audit/service/endpoints.ts';
 import { selects } from '../../../src/model/selector.ts';
 import { isSelected } from '../../../src/shadow/endpoints.ts';
-import { caseFiles, pairsOf, worldsOf } from '../../vectors/pairs.ts';
+import { caseFiles, pairsOf, worldsOf } from '../../vectors/world.ts';
 import type { World } from '../../vectors/world.ts';
 
 /** Deletes an object that a controller wrote; the auditor follows. */

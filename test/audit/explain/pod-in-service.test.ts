@@ -5,8 +5,7 @@ import { expect, test } from 'vitest';
 import type { PairExplanation } from '../../../src/audit/explain/pod-in-service.ts';
 import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
-import { endpoint, endpoints, node, pod, service, slice } from '../../build.ts';
-import { judged } from '../judge.ts';
+import { endpoint, endpoints, judged, node, pod, service, slice } from '../../build.ts';
 
 function pairOf(objects: readonly AnyObject[]): PairExplanation {
   const { context, serviceAuditor } = judged(objects);

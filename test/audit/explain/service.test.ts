@@ -11,6 +11,7 @@ import {
   endpoint,
   endpoints,
   foreign,
+  judged,
   mirror,
   node,
   pod,
@@ -19,7 +20,6 @@ import {
   slice,
   times,
 } from '../../build.ts';
-import { judged } from '../judge.ts';
 
 function explained(...objects: AnyObject[]) {
   const { context, serviceAuditor } = judged([node(), ...objects]);

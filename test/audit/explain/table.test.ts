@@ -12,6 +12,7 @@ import {
   endpoint,
   endpoints,
   foreign,
+  judged,
   node,
   pod,
   service,
@@ -19,7 +20,6 @@ import {
   subset,
   times,
 } from '../../build.ts';
-import { judged } from '../judge.ts';
 
 function tableOf(objects: AnyObject[], from = 0, most = 100) {
   const { context, serviceAuditor } = judged([node(), ...objects]);

@@ -15,8 +15,7 @@ import type {
   JourneyQuality,
 } from '../../../src/audit/measure/journey.ts';
 import { journeyQualities } from '../../../src/audit/measure/journey.ts';
-import { journeyOf, usualStages } from '../../output/journeys.ts';
-import { moment } from '../../output/samples.ts';
+import { journeyOf, moment, usualStages } from '../../output/samples.ts';
 
 const journey = (operation: JourneyOperation, quality: JourneyQuality): Journey => ({
   namespace: 'shop',

@@ -17,11 +17,10 @@ import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import type { EndpointSlice, Key, Service } from '../../../src/model/objects.ts';
 import { expectedForwarding } from '../../../src/shadow/forwarding.ts';
 import { event, storeOf } from '../../build.ts';
-import type { Input } from '../../nodes/audit.ts';
-import { expectedOf, inputOf } from '../../nodes/audit.ts';
+import type { Input } from '../../nodes/walk.ts';
+import { expectedOf, inputOf, rulesReported } from '../../nodes/walk.ts';
 import type { Folder } from '../../nodes/folder.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
-import { rulesReported } from '../../nodes/reporting.ts';
 
 interface Recorded {
   readonly path: string;

@@ -15,7 +15,7 @@ import type { NodeInput } from '../../../src/audit/node/node-behavior.ts';
 import type { DifferenceClock } from '../../../src/audit/node/programming-lag.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { storeOf } from '../../build.ts';
-import { forwardingOf, inputOf } from '../../nodes/audit.ts';
+import { forwardingOf, inputOf } from '../../nodes/walk.ts';
 import { readFolder } from '../../nodes/folder.ts';
 import type { NodeFinding, PacketDifference } from '../../../src/audit/node/aggregate.ts';
 

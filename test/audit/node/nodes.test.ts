@@ -18,7 +18,7 @@ import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { RulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import { event, storeOf } from '../../build.ts';
-import { inputOf } from '../../nodes/audit.ts';
+import { inputOf } from '../../nodes/walk.ts';
 import { readFolder } from '../../nodes/folder.ts';
 
 const folder = readFolder(

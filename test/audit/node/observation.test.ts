@@ -9,9 +9,8 @@ import { foldersBelow, readBytes, readFolder } from '../../nodes/folder.ts';
 import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
 import type { NodeInput } from '../../../src/audit/node/node-behavior.ts';
 import type { Forwarding } from '../../../src/shadow/forwarding.ts';
-import type { NodeAuditSummary } from '../../nodes/audit.ts';
-import { forwardingOf, summarizeNode } from '../../nodes/audit.ts';
-import { rulesReported, toldOf } from '../../nodes/reporting.ts';
+import type { NodeAuditSummary } from '../../nodes/walk.ts';
+import { forwardingOf, rulesReported, summarizeNode, toldOf } from '../../nodes/walk.ts';
 
 const recordings = join(import.meta.dirname, '../../nodes/recordings/main');
 const dump = (name: string) =>

@@ -15,7 +15,7 @@ import type { Service } from '../../../src/model/objects.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import type { Digests } from '../../../src/rules/report/digest.ts';
 import { storeOf, times } from '../../build.ts';
-import { expectedOf, inputOf } from '../../nodes/audit.ts';
+import { expectedOf, inputOf } from '../../nodes/walk.ts';
 import { readFolder } from '../../nodes/folder.ts';
 
 const folder = readFolder(

@@ -19,7 +19,7 @@ import { node, service, servicePort, slice } from '../../build.ts';
 import { join } from 'node:path';
 import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
 import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
-import { forwardingOf } from '../../nodes/audit.ts';
+import { forwardingOf } from '../../nodes/walk.ts';
 import { readFolder } from '../../nodes/folder.ts';
 
 const own = node({ addresses: ['172.18.0.2'], podCIDRs: ['10.0.0.0/24'] });

@@ -15,7 +15,7 @@ import {
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { expectedForwarding } from '../../../src/shadow/forwarding.ts';
 import { event, storeOf } from '../../build.ts';
-import { inputOf } from '../../nodes/audit.ts';
+import { inputOf } from '../../nodes/walk.ts';
 import { readFolder } from '../../nodes/folder.ts';
 import { differenceKey } from '../../../src/audit/node/aggregate.ts';
 

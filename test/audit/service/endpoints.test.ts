@@ -19,6 +19,7 @@ import { releaseOf } from '../../../src/shadow/release.ts';
 import {
   address,
   endpoints,
+  judged,
   node,
   owner,
   pod,
@@ -28,9 +29,9 @@ import {
   slice,
   subset,
   target,
+  textsOf,
   times,
 } from '../../build.ts';
-import { judged, textsOf } from '../judge.ts';
 
 const release = releaseOf('1.32');
 const before33 = release === null ? {} : { release };

@@ -10,6 +10,7 @@ import {
   endpoint,
   endpoints,
   foreign,
+  judged,
   node,
   owner,
   pod,
@@ -18,9 +19,9 @@ import {
   sliceLabels,
   subset,
   target,
+  textsOf,
   times,
 } from '../../build.ts';
-import { judged, textsOf } from '../judge.ts';
 
 type Slices = Parameters<typeof slice>[0];
 

@@ -10,6 +10,7 @@ import {
   endpoint,
   endpoints,
   foreign,
+  judged,
   mirror,
   node,
   owner,
@@ -19,9 +20,9 @@ import {
   slice,
   subset,
   target,
+  textsOf,
   times,
 } from '../../build.ts';
-import { judged, textsOf } from '../judge.ts';
 
 const judge = (objects: readonly AnyObject[], known: readonly Resource[] = resources): string[] =>
   textsOf(judged(objects, {}, known), 'input');

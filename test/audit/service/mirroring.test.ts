@@ -9,6 +9,7 @@ import {
   endpoint,
   endpoints,
   foreign,
+  judged,
   mirror,
   owner,
   port,
@@ -16,8 +17,8 @@ import {
   slice,
   subset,
   target,
+  textsOf,
 } from '../../build.ts';
-import { judged, textsOf } from '../judge.ts';
 
 const selectorless = service({ selector: null });
 const byHand = (more: Parameters<typeof endpoints>[0] = {}): Endpoints =>

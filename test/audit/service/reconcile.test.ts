@@ -17,6 +17,7 @@ import {
   endpoint,
   endpoints,
   event,
+  itemText,
   mirror,
   node,
   owner,
@@ -28,7 +29,6 @@ import {
   target,
   times,
 } from '../../build.ts';
-import { itemText } from '../judge.ts';
 
 const settled: AnyObject[] = [
   service(),

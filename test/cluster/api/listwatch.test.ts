@@ -5,8 +5,8 @@ import { createReflector } from '../../../src/cluster/api/reflector.ts';
 import { createGate } from '../../../src/cluster/api/transport/mutex.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { resources } from '../../../src/model/objects.ts';
-import type { World } from '../../apiserver/simulate.ts';
-import { createWorld } from '../../apiserver/simulate.ts';
+import type { World } from '../../apiserver/life.ts';
+import { createWorld } from '../../apiserver/life.ts';
 
 function prepared(count: number): World {
   const world = createWorld();

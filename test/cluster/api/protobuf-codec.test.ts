@@ -7,7 +7,7 @@ import type { Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
 import type { Answer, Raw } from '../../protobuf/fixtures.ts';
 import { answers } from '../../protobuf/fixtures.ts';
-import { chunks } from '../chunks.ts';
+import { chunks } from '../../build.ts';
 
 const all = answers();
 const json = codecOf('application/json');

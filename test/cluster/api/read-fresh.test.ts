@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 
 import { readService, readServices } from '../../../src/cluster/api/read-fresh.ts';
 import { statusAnswer } from '../../apiserver/server.ts';
-import type { World } from '../../apiserver/simulate.ts';
-import { createWorld } from '../../apiserver/simulate.ts';
+import type { World } from '../../apiserver/life.ts';
+import { createWorld } from '../../apiserver/life.ts';
 
 function shop(): World {
   const world = createWorld();

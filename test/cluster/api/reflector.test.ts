@@ -8,10 +8,9 @@ import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';
 import { addCounters, runSeed } from '../../apiserver/seeds.ts';
 import type { Instead, Watch } from '../../apiserver/server.ts';
-import { statusAnswer, statusOf } from '../../apiserver/server.ts';
-import type { World } from '../../apiserver/simulate.ts';
-import { compared, createWorld } from '../../apiserver/simulate.ts';
-import { createStream } from '../../apiserver/stream.ts';
+import { createStream, statusAnswer, statusOf } from '../../apiserver/server.ts';
+import type { World } from '../../apiserver/life.ts';
+import { compared, createWorld } from '../../apiserver/life.ts';
 
 interface Scene {
   readonly world: World;

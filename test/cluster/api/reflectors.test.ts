@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import type { ReflectorsOptions } from '../../../src/cluster/api/reflectors.ts';
 import { createReflectors } from '../../../src/cluster/api/reflectors.ts';
 import { statusAnswer } from '../../apiserver/server.ts';
-import type { World } from '../../apiserver/simulate.ts';
-import { createWorld } from '../../apiserver/simulate.ts';
+import type { World } from '../../apiserver/life.ts';
+import { createWorld } from '../../apiserver/life.ts';
 
 function start(world: World, options: Partial<ReflectorsOptions> = {}) {
   const controller = new AbortController();

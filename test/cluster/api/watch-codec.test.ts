@@ -4,7 +4,7 @@ import type { Frame } from '../../../src/cluster/api/frame.ts';
 import { acceptOf, codecOf, readStatus } from '../../../src/cluster/api/watch-codec.ts';
 import { jsonBytes } from '../../../src/cluster/decode/json-objects.ts';
 import type { Resource } from '../../../src/model/objects.ts';
-import { chunks } from '../chunks.ts';
+import { chunks } from '../../build.ts';
 
 const type = 'application/json';
 const protobuf = 'application/vnd.kubernetes.protobuf';

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Piece } from '../../../src/cluster/decode/json-items.ts';
 import { jsonFormat, jsonPieces } from '../../../src/cluster/decode/json-items.ts';
-import { all, chunks } from '../chunks.ts';
+import { all, chunks } from '../../build.ts';
 
 const lengthsOf = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 5 });
 

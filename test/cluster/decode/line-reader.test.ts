@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import { lineBatches, plainBytes, withHead } from '../../../src/cluster/decode/line-reader.ts';
-import { all, chunks } from '../chunks.ts';
+import { all, chunks } from '../../build.ts';
 
 const lengthsOf = fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 5 });
 

@@ -12,7 +12,7 @@ import { problemText } from '../../../src/cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../../../src/cluster/files/dump.ts';
 import { readDump } from '../../../src/cluster/files/dump.ts';
 import type { UnreadableObject } from '../../../src/model/objects.ts';
-import { chunks } from '../chunks.ts';
+import { chunks } from '../../build.ts';
 
 let folder = '';
 beforeAll(async () => {

@@ -13,7 +13,7 @@ import {
   readKwok,
 } from '../../../src/cluster/files/kwok.ts';
 import type { RecordingEntry } from '../../../src/cluster/files/recording.ts';
-import { chunks } from '../chunks.ts';
+import { chunks } from '../../build.ts';
 
 async function read(content: string | Uint8Array) {
   const entries: RecordingEntry[] = [];

@@ -9,7 +9,7 @@ import type { RecordingEntry } from '../../../src/cluster/files/recording.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
 import { createRedactor } from '../../../src/cluster/files/redact.ts';
 import type { Pod, WatchEvent } from '../../../src/model/objects.ts';
-import { rawPod } from '../../clusters.ts';
+import { rawPod } from '../../live-cluster.ts';
 
 const raw = { ...rawPod, metadata: { ...rawPod.metadata, uid: 'u', resourceVersion: '7' } };
 

@@ -10,7 +10,7 @@ import { problemText, valueText } from '../../../src/cluster/decode/problem.ts';
 import type { RecordingEnd, RecordingEntry } from '../../../src/cluster/files/recording.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
 import type { Pod } from '../../../src/model/objects.ts';
-import { chunks } from '../chunks.ts';
+import { chunks } from '../../build.ts';
 
 interface Got {
   readonly entries: RecordingEntry[];

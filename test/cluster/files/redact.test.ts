@@ -1,7 +1,7 @@
 // What a redacted recording still tells, and what it does not: names are gone, and verdicts are the
 // same.
 
-import { auditorDefaults } from '../../auditor-defaults.ts';
+import { auditorDefaults } from '../../build.ts';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -14,7 +14,7 @@ import { replay } from '../../../src/auditor/replay.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
 import { createRedactor } from '../../../src/cluster/files/redact.ts';
 import type { Resource } from '../../../src/model/objects.ts';
-import { rawEndpoints, rawPod, rawService, rawSlice } from '../../clusters.ts';
+import { rawEndpoints, rawPod, rawService, rawSlice } from '../../live-cluster.ts';
 
 const key = Buffer.from('a key that is no secret');
 

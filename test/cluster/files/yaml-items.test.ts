@@ -9,7 +9,7 @@ import {
   yamlFormat,
   yamlPieces,
 } from '../../../src/cluster/files/yaml-items.ts';
-import { all, chunks } from '../chunks.ts';
+import { all, chunks } from '../../build.ts';
 
 describe('YAML pieces', () => {
   const pieces = (text: string, lengths?: readonly number[], damaged = false) =>

@@ -1,6 +1,6 @@
 // The flags of node agents, and the scraper that they create.
 
-import { auditorDefaults } from '../../auditor-defaults.ts';
+import { auditorDefaults } from '../../build.ts';
 import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

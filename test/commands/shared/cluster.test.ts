@@ -14,9 +14,8 @@ import {
   isSettled,
   openCluster,
 } from '../../../src/commands/shared/cluster.ts';
-import { virtualClock } from '../../apiserver/clock.ts';
-import { emptySlice, liveCluster, rawSlice } from '../../clusters.ts';
-import { printed, usual } from '../printed.ts';
+import { virtualClock } from '../../apiserver/server.ts';
+import { emptySlice, liveCluster, printed, rawSlice, usual } from '../../live-cluster.ts';
 
 afterEach(() => {
   vi.unstubAllEnvs();

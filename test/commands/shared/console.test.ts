@@ -10,9 +10,9 @@ import {
   printFinding,
   warnIfReleaseUnknown,
 } from '../../../src/commands/shared/console.ts';
-import { auditorOf, header } from '../../entries.ts';
+import { auditorOf, header } from '../../build.ts';
 import { conformState, findingOf, reportOf, stateOf } from '../../output/samples.ts';
-import { printed } from '../printed.ts';
+import { printed } from '../../live-cluster.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

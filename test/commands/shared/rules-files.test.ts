@@ -11,7 +11,7 @@ import { auditDump } from '../../../src/commands/audit.ts';
 import type { NodeFile } from '../../../src/commands/shared/rules-files.ts';
 import { givenRules } from '../../../src/commands/shared/rules-files.ts';
 import type { AuditReport } from '../../../src/output/text/report.ts';
-import { printed, usual } from '../printed.ts';
+import { printed, usual } from '../../live-cluster.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'rules-'));
 const file = (name: string, bytes: string | Uint8Array): string => {

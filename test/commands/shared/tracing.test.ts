@@ -1,4 +1,4 @@
-import { auditorDefaults } from '../../auditor-defaults.ts';
+import { auditorDefaults } from '../../build.ts';
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import { replay } from '../../../src/auditor/replay.ts';
 import { recordingOf } from '../../../src/commands/replay.ts';
 import { traceJourneys, tracingOf } from '../../../src/commands/shared/tracing.ts';
 import { createTracing, noTracingCounts } from '../../../src/output/traces/tracing.ts';
-import { keeping, settingsOf } from '../../output/journeys.ts';
+import { keeping, settingsOf } from '../../output/samples.ts';
 
 afterEach(() => {
   vi.restoreAllMocks();

@@ -12,12 +12,16 @@ import { walk } from '../../../src/rules/walk/walk.ts';
 import type { Api, ServiceObject, SliceObject } from '../../scenarios/api.ts';
 import { createApi } from '../../scenarios/api.ts';
 import { readBytes, readFolder } from '../folder.ts';
-import { iptablesDump, iptablesLines } from './iptables.ts';
+import {
+  iptablesDump,
+  iptablesLines,
+  nftablesDump,
+  nftablesLines,
+  servicePortsOf,
+} from './kubeproxy.ts';
 import type { ProxiedNode, ProxiedService } from './kubeproxy.ts';
-import { servicePortsOf } from './kubeproxy.ts';
-import { nftablesDump, nftablesLines } from './nftables.ts';
-import type { Variant } from './variants.ts';
-import { variants } from './variants.ts';
+import type { Variant } from './play.ts';
+import { variants } from './play.ts';
 
 const recordings = join(import.meta.dirname, '../recordings/main');
 const clusterCIDRs = { IPv4: '10.244.0.0/16', IPv6: 'fd00:10:244::/48' };

@@ -3,8 +3,7 @@
 import { describe, expect, test } from 'vitest';
 
 import { parseScenario } from '../../scenarios/parse.ts';
-import { createWorld, playStep } from './play.ts';
-import { textFor, variants } from './variants.ts';
+import { createWorld, playStep, textFor, variants } from './play.ts';
 
 const head = `# A scenario.
 settle 0s

@@ -1,9 +1,6 @@
-// Plays a scenario of a node: its Services, slices and rules, step by step, and what the audit of
-// the node finds. README.md describes the notation; Services, slices and nodes are those of
-// test/scenarios, with the words that only kube-proxy needs.
-//
-//   statements ─► API objects ─► store ─► expected forwarding ─┐
-//              └► kube-proxy's rules, changed in words ─► dump ┴► audit of the node ─► findings
+// The four ways in which a scenario is run: either mode of kube-proxy in either address family. A
+// scenario is written for IPv4; its text becomes that of another way line by line, so that errors
+// name the lines of the file.
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
 import type { PendingFindings } from '../../../src/audit/pending/pending.ts';
@@ -14,24 +11,337 @@ import { project } from '../../../src/cluster/decode/json-objects.ts';
 import type { Store } from '../../../src/cluster/store/store.ts';
 import { createStore } from '../../../src/cluster/store/store.ts';
 import { resources } from '../../../src/model/objects.ts';
+import type { Packet, ProxyConfig } from '../../../src/model/proxy-config.ts';
+import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import type { RuleSet } from '../../../src/rules/ruleset.ts';
+import type { PacketOutcome } from '../../../src/rules/walk/walk.ts';
+import { walk } from '../../../src/rules/walk/walk.ts';
+import type { ExpectedOutcome } from '../../../src/shadow/forwarding.ts';
+import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 import type { Api, NodeObject } from '../../scenarios/api.ts';
 import { createApi, epoch } from '../../scenarios/api.ts';
 import type { Scenario, Statement, Step } from '../../scenarios/parse.ts';
 import { splitWords } from '../../scenarios/parse.ts';
-import { perform } from '../../scenarios/statements.ts';
-import type { Place } from '../../scenarios/words.ts';
-import { addressAfter, expandName, fail, splitWord } from '../../scenarios/words.ts';
-import type { NodeLines } from './edits.ts';
-import { edit } from './edits.ts';
-import { iptablesDump, iptablesLines } from './iptables.ts';
+import type { Place } from '../../scenarios/statements.ts';
+import { addressAfter, expandName, fail, perform, splitWord } from '../../scenarios/statements.ts';
 import type { ProxiedNode, ProxiedService } from './kubeproxy.ts';
-import { servicePortsOf } from './kubeproxy.ts';
-import { nftablesDump, nftablesLines } from './nftables.ts';
-import type { PacketStatement } from './packets.ts';
-import { parsePacket } from './packets.ts';
-import type { Variant } from './variants.ts';
+import {
+  hashOf,
+  iptablesDump,
+  iptablesLines,
+  nftablesDump,
+  nftablesLines,
+  servicePortsOf,
+} from './kubeproxy.ts';
+
+export interface Variant {
+  readonly mode: 'iptables' | 'nftables';
+  readonly family: 'IPv4' | 'IPv6';
+}
+
+export const variants: readonly Variant[] = (['iptables', 'nftables'] as const).flatMap((mode) =>
+  (['IPv4', 'IPv6'] as const).map((family) => ({ mode, family })),
+);
+
+/** The text of a scenario in this way: no lines for others, and addresses of the family. */
+export function textFor(text: string, { mode, family }: Variant): string {
+  let dropped = Infinity;
+  const lines = text.split('\n').map((line) => {
+    const indent = line.length - line.trimStart().length;
+    // A line for another way goes with the deeper ones that continue it.
+    if (indent > dropped) return '';
+    dropped = Infinity;
+    const match = /^( *)in (iptables|nftables|IPv4|IPv6) (.*)$/.exec(line);
+    if (match === null) return line;
+    const [, space = '', way = '', rest = ''] = match;
+    if (way === mode || way === family) return `${space}${rest}`;
+    dropped = indent;
+    return '';
+  });
+  const own = lines.join('\n');
+  return family === 'IPv4' ? own : own.replaceAll(address, inIPv6);
+}
+
+const address = /(?<![\d.])((?:\d+\.){3}\d+)(?:\/(\d+)|:(\d+))?(?![\d.])/g;
+
+/** `10.0.1.5` becomes `fd00:10:0:1::5`: each octet is a group; 127.0.0.1 becomes `::1`. */
+function inIPv6(_: string, ip: string, bits?: string, port?: string): string {
+  const [a = '', b = '', c = '', d = ''] = ip.split('.');
+  const groups = ['fd00', a, b, c];
+  while (groups.at(-1) === '0') groups.pop();
+  const text = a === '127' ? '::1' : `${groups.join(':')}::${d === '0' ? '' : d}`;
+  // A prefix ends at an octet, so at a group: 16 bits for `fd00`, then 16 for each octet.
+  if (bits !== undefined) return `${text}/${bits === '32' ? 128 : 16 + 2 * Number(bits)}`;
+  return port === undefined ? text : `[${text}]:${port}`;
+}
+
+// Edits of a node's rules in words, in addition to what kube-proxy writes: rules that are lost,
+// changed, or written by others. Each phrase is translated into both languages. The lines are those
+// of kubeproxy.ts.
+
+/** The rules of a node, line by line; those of others come first in their chains. */
+interface NodeLines {
+  readonly own: readonly string[];
+  readonly foreign: readonly string[];
+}
+
+/** By phrase: the lines that go, in either language. */
+const lost: Readonly<Record<string, Readonly<Record<Variant['mode'], RegExp>>>> = {
+  'all rules': { iptables: /./, nftables: /./ },
+  'the jump from PREROUTING': {
+    iptables: /^nat PREROUTING /,
+    nftables: /"rule".*"chain":"nat-prerouting"/,
+  },
+  'the jump from OUTPUT': { iptables: /^nat OUTPUT /, nftables: /"rule".*"chain":"nat-output"/ },
+  'the jump to node ports': {
+    iptables: /-j KUBE-NODEPORTS$/,
+    nftables: /"data":"@service-nodeports"/,
+  },
+  'the marks': { iptables: /^nat KUBE-MARK-MASQ /, nftables: /"rule".*"mangle".*"\|"/ },
+  masquerading: {
+    iptables: /^nat KUBE-POSTROUTING .*MASQUERADE/,
+    nftables: /"rule".*"masquerade"/,
+  },
+  rejects: { iptables: /-j REJECT$/, nftables: /"rule".*"reject"/ },
+};
+
+/** Does `rules without WORDS` or `rules with WORDS`. */
+function edit(place: Place, lines: NodeLines, words: readonly string[], way: Variant): NodeLines {
+  const text = words.slice(1).join(' ');
+  if (words[0] === 'without') {
+    const pattern = lost[text]?.[way.mode];
+    if (pattern === undefined) fail(place, `Unknown rules to be without: ${text}`);
+    const own = lines.own.filter((line) => !pattern.test(line));
+    if (own.length === lines.own.length) fail(place, `There are no such rules: ${text}`);
+    return { ...lines, own };
+  }
+  if (words[0] !== 'with') fail(place, `Expected \`with\` or \`without\`: ${words.join(' ')}`);
+  const share = /^(?<percent>\d0)% of (?<name>\S+) to its first endpoint$/.exec(text)?.groups;
+  if (share !== undefined) {
+    const { percent = '', name = '' } = share;
+    const own = lines.own.map((line) => skew(line, name, Number(percent) / 100, way));
+    if (own.join() === lines.own.join()) fail(place, `No two endpoints to choose from: ${name}`);
+    return { ...lines, own };
+  }
+  const foreign = drop(text, way) ?? translation(text, way);
+  if (foreign === null) fail(place, `Unknown rules to be with: ${text}`);
+  // A table of others is declared once.
+  return { ...lines, foreign: [...new Set([...lines.foreign, ...foreign])] };
+}
+
+/** Of two endpoints the first gets this share. */
+function skew(line: string, name: string, share: number, { mode }: Variant): string {
+  if (mode === 'iptables') {
+    const isOwn = line.startsWith(`nat KUBE-SVC-${hashOf(`${name}tcp`)} `);
+    return isOwn ? line.replace('0.50000000000', share.toFixed(11)) : line;
+  }
+  const pattern = /"mod":2,(.*)"set":\[\[0,(.*)\],\[1,(.*)\]\]/;
+  const match = line.includes(`"chain":"service-${name}/`) ? pattern.exec(line) : null;
+  if (match === null) return line;
+  const [whole, middle = '', first = '', second = ''] = match;
+  const tenths = Array.from(
+    { length: 10 },
+    (_, index) => `[${index},${index < 10 * share ? first : second}]`,
+  );
+  return line.replace(whole, `"mod":10,${middle}"set":[${tenths.join()}]`);
+}
+
+const is = (protocol: string, field: string, right: unknown): unknown => ({
+  match: { op: '==', left: { payload: { protocol, field } }, right },
+});
+
+/** A table of another program with one chain and one rule. */
+function tableOf(
+  { family }: Variant,
+  name: string,
+  base: { readonly type: string; readonly hook: string; readonly prio: number },
+  expr: readonly unknown[],
+): string[] {
+  const own = { family: family === 'IPv4' ? 'ip' : 'ip6', table: name };
+  return [
+    { table: { family: own.family, name } },
+    { chain: { ...own, name: 'first', ...base, policy: 'accept' } },
+    { rule: { ...own, chain: 'first', expr } },
+  ].map((object) => JSON.stringify(object));
+}
+
+/**
+ * `a rule of others that drops tcp 8080`: of packets that are forwarded. `of Linux` asks for the
+ * fingerprint of the sender, which no dump shows.
+ */
+function drop(text: string, way: Variant): string[] | null {
+  const drops = /^a rule of others that drops (?<protocol>tcp|udp) (?<port>\d+)/;
+  const only = /(?: to (?<ip>\S+)| of (?<system>\w+))?$/;
+  const groups = new RegExp(drops.source + only.source).exec(text)?.groups;
+  if (groups === undefined) return null;
+  const { protocol = '', port = '', ip, system } = groups;
+  if (way.mode === 'iptables') {
+    const to = ip === undefined ? '' : ` -d ${ip}`;
+    const from = system === undefined ? '' : ` -m osf --genre ${system}`;
+    return [`filter FORWARD${to} -p ${protocol}${from} -m ${protocol} --dport ${port} -j DROP`];
+  }
+  const to = ip === undefined ? [] : [is(way.family === 'IPv4' ? 'ip' : 'ip6', 'daddr', ip)];
+  const osf = { match: { op: '==', left: { osf: { key: 'name' } }, right: system } };
+  const from = system === undefined ? [] : [osf];
+  const expr = [...to, ...from, is(protocol, 'dport', Number(port)), { drop: null }];
+  return tableOf(way, 'firewall', { type: 'filter', hook: 'forward', prio: 0 }, expr);
+}
+
+/** `a rule of others that sends 10.96.0.10:80/tcp to 10.0.0.9:8080`, or to a range of ports. */
+function translation(text: string, way: Variant): string[] | null {
+  const asks = /^a rule of others that sends (?<ip>\S+):(?<port>\d+)\/(?<protocol>tcp|udp)/;
+  const sends = / to (?<goal>\S+):(?<ports>[\d-]+)$/;
+  const groups = new RegExp(asks.source + sends.source).exec(text)?.groups;
+  if (groups === undefined) return null;
+  const { protocol = '', port = '', goal = '', ports = '' } = groups;
+  const bare = (address = ''): string => address.replace(/^\[(.*)\]$/, '$1');
+  const ip = bare(groups.ip);
+  if (way.mode === 'iptables') {
+    const asked = `-d ${ip}/${ip.includes(':') ? 128 : 32} -p ${protocol} -m ${protocol}`;
+    return [`nat PREROUTING ${asked} --dport ${port} -j DNAT --to-destination ${goal}:${ports}`];
+  }
+  const [low, high] = ports.split('-').map(Number);
+  const dnat = { addr: bare(goal), port: high === undefined ? low : { range: [low, high] } };
+  const family = way.family === 'IPv4' ? 'ip' : 'ip6';
+  const asked = [is(family, 'daddr', ip), is(protocol, 'dport', Number(port))];
+  const base = { type: 'nat', hook: 'prerouting', prio: -110 };
+  return tableOf(way, 'other', base, [...asked, { dnat }]);
+}
+
+// What a scenario says of packets:
+//
+//   packet from pod 10.0.1.9 to 10.96.0.1:80 goes to 10.0.1.1:80 0.9, 10.0.2.1:80 0.1
+//   packet from outside 192.0.2.1 to 10.96.0.1:53/udp is rejected
+//   packet from node 172.18.0.2 to 10.96.0.1:80 must go to 10.0.1.1:8080 masqueraded
+//
+// Without `must` the line says what the rules do.
+
+interface PacketStatement {
+  readonly place: Place;
+  readonly packet: Packet;
+  /** It is about what must come of the packet, and not about what the rules make of it. */
+  readonly isMust: boolean;
+  /** Where it goes, in canonical order and words. */
+  readonly outcome: string;
+}
+
+const form = new RegExp(
+  [
+    /^packet from (?<from>pod|node|outside) (?<src>\S+)/,
+    / to (?<dst>\S+):(?<port>\d+)(?:\/(?<protocol>tcp|udp|sctp))?/,
+    / (?<verb>goes to|is|must go to|must be) (?<outcome>.+)$/,
+  ]
+    .map(({ source }) => source)
+    .join(''),
+);
+
+const words = ['rejected', 'dropped', 'untranslated'];
+
+function parsePacket(place: Place, all: readonly string[]): PacketStatement {
+  const text = all.join(' ');
+  const groups = form.exec(text)?.groups;
+  if (groups === undefined) {
+    fail(place, `Expected \`packet from pod|node|outside IP to IP:PORT goes to …\`: ${text}`);
+  }
+  const { from, src = '', dst = '', port, protocol = 'tcp', verb = '', outcome = '' } = groups;
+  const packet = { from, src, dst: dst.replace(/^\[(.*)\]$/, '$1'), protocol, dport: Number(port) };
+  const isMust = verb.startsWith('must');
+  const isUnknown = outcome === 'unknown' && verb === 'is';
+  const canonical = isUnknown ? outcome : outcomeOf(place, outcome.split(', '));
+  return { place, packet: packet as Packet, isMust, outcome: canonical };
+}
+
+/** `10.0.0.1:8080 0.5 masqueraded affinity=60s`: shares are even where none is given. */
+function outcomeOf(place: Place, parts: readonly string[]): string {
+  const texts = parts.map((part) => {
+    const [name = '', ...rest] = part.split(' ');
+    if (!words.includes(name) && !/:[\d-]+$/.test(name)) {
+      fail(place, `Expected ENDPOINT, ${words.join(', ')}: ${part}`);
+    }
+    const share = rest.find((word) => /^[\d.]+$/.test(word));
+    const about = rest.filter((word) => word !== share);
+    const unknown = about.find((word) => word !== 'masqueraded' && !/^affinity=\d+s$/.test(word));
+    if (unknown !== undefined) fail(place, `Unknown word of a packet: ${unknown}`);
+    return entryText(name, Number(share ?? 1 / parts.length), about);
+  });
+  return texts.sort().join(', ');
+}
+
+const entryText = (name: string, share: number, about: readonly string[]): string =>
+  [name, Number(share.toFixed(6)), ...[...about].sort()].join(' ');
+
+const about = (masqueraded: boolean | 'unknown', seconds: number | null): string[] => [
+  ...(masqueraded === true ? ['masqueraded'] : masqueraded === 'unknown' ? ['masqueraded?'] : []),
+  ...(seconds === null ? [] : [`affinity=${seconds}s`]),
+];
+
+/** What the rules make of a packet, in the same words. */
+function actualOutcome(world: World, { packet, place }: PacketStatement): string {
+  const { ip } = nodeOf(place);
+  const outcome = walk(world.ruleset, { localAddresses: [ip] }, packet);
+  return outcome.unknown.length > 0 ? 'unknown' : outcomeText(outcome);
+}
+
+function outcomeText({ destinations, reject, drop, pass }: PacketOutcome): string {
+  const others = Object.entries({ rejected: reject, dropped: drop, untranslated: pass });
+  return [
+    ...[...destinations].map(([name, { probability, masqueraded, affinitySeconds }]) =>
+      entryText(name, probability, about(masqueraded, affinitySeconds)),
+    ),
+    ...others.flatMap(([name, { probability, masqueraded }]) =>
+      probability === 0 ? [] : entryText(name, probability, about(masqueraded, null)),
+    ),
+  ]
+    .sort()
+    .join(', ');
+}
+
+/** What may come of a packet on a node in order: any of these. */
+function expectedOutcomes(world: World, { packet, place }: PacketStatement): string[] {
+  const { store, variant, clusterCIDR, scenario } = world;
+  const { services, slices, nodes } = store.listers;
+  const node = nodes.get(nodeOf(place).name);
+  if (node === undefined) fail(place, 'No such node');
+  const config: ProxyConfig = {
+    ...defaultProxyConfig(variant.mode, scenario.release.minor),
+    clusterCIDRs: [clusterCIDR],
+  };
+  const byService = slicesByService(slices.values());
+  const { outcomes: fates } = expectedForwarding(services.values(), byService, node, config).expect(
+    packet,
+  );
+  return fates.map(expectedText);
+}
+
+const kinds = { reject: 'rejected', drop: 'dropped', pass: 'untranslated' } as const;
+
+function expectedText(outcome: ExpectedOutcome): string {
+  if (outcome.kind !== 'endpoints') return entryText(kinds[outcome.kind], 1, []);
+  const { endpoints, affinitySeconds } = outcome;
+  return [...endpoints]
+    .map(([name, masked]) => entryText(name, 1 / endpoints.size, about(masked, affinitySeconds)))
+    .sort()
+    .join(', ');
+}
+
+/** What is wrong with what is said of a packet; null: nothing. */
+export function problemOf(world: World, statement: PacketStatement): string | null {
+  const { outcome, isMust, place } = statement;
+  const expected = expectedOutcomes(world, statement);
+  if ((isMust || isInSync(world, place)) && !expected.includes(outcome)) {
+    return `must be ${expected.join(' or ')}, and not ${outcome}`;
+  }
+  const actual = isMust ? outcome : actualOutcome(world, statement);
+  return actual === outcome ? null : `is ${actual}, and not ${outcome}`;
+}
+
+// Plays a scenario of a node: its Services, slices and rules, step by step, and what the audit of
+// the node finds. README.md describes the notation; Services, slices and nodes are those of
+// test/scenarios, with the words that only kube-proxy needs.
+//
+//   statements ─► API objects ─► store ─► expected forwarding ─┐
+//              └► kube-proxy's rules, changed in words ─► dump ┴► audit of the node ─► findings
 
 /** A node under audit. */
 export interface World {
@@ -89,7 +399,7 @@ function dumpOf({ own, foreign }: NodeLines, { mode }: Variant): string {
 }
 
 /** The node whose rules are written: the first that has an address. */
-export function nodeOf(place: Place): ProxiedNode {
+function nodeOf(place: Place): ProxiedNode {
   const nodes = place.api.list('nodes') as (NodeObject & Addressed)[];
   const node = nodes.find(({ status }) => status.addresses !== undefined);
   if (node === undefined) fail(place, 'No node has an address: `node a ip=…`');
@@ -153,7 +463,7 @@ function writeRules(world: World, place: Place, { words, under }: Statement): vo
 }
 
 /** What kube-proxy writes once these statements, too, are done. */
-export function ownLines(world: World, place: Place, others: readonly Statement[] = []): string[] {
+function ownLines(world: World, place: Place, others: readonly Statement[] = []): string[] {
   const { scenario, statements, clusterCIDR } = world;
   const api = createApi();
   for (const statement of [...statements, ...others]) performProxied(scenario, api, statement);
@@ -163,7 +473,7 @@ export function ownLines(world: World, place: Place, others: readonly Statement[
 }
 
 /** Whether the rules are those that kube-proxy writes, without rules of others. */
-export function isInSync(world: World, place: Place): boolean {
+function isInSync(world: World, place: Place): boolean {
   const { own, foreign } = world.lines;
   return foreign.length === 0 && ownLines(world, place).join('\n') === own.join('\n');
 }
@@ -266,7 +576,7 @@ function observe(world: World, step: Step): void {
 }
 
 /** A finding as a row of an `expect` table, and what it says. */
-export interface Shown {
+interface Shown {
   readonly text: string;
   readonly details: string;
 }

@@ -9,11 +9,8 @@ import { describe, expect, test } from 'vitest';
 import type { Scenario, Step } from '../../scenarios/parse.ts';
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { parseScenario, ScenarioError } from '../../scenarios/parse.ts';
-import { problemOf } from './packets.ts';
-import type { World } from './play.ts';
-import { createWorld, playStep, show, showVerdict } from './play.ts';
-import type { Variant } from './variants.ts';
-import { textFor, variants } from './variants.ts';
+import { createWorld, playStep, problemOf, show, showVerdict, textFor, variants } from './play.ts';
+import type { Variant, World } from './play.ts';
 
 const folder = relative(process.cwd(), import.meta.dirname);
 const first: Variant = { mode: 'nftables', family: 'IPv4' };

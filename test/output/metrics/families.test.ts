@@ -4,7 +4,7 @@ import { families, processFamilies } from '../../../src/output/metrics/families.
 import { serviceFamilies } from '../../../src/output/metrics/service-families.ts';
 import type { OpenedFindings, WatchCounts } from '../../../src/output/metrics/state.ts';
 import { countOpened } from '../../../src/output/metrics/state.ts';
-import { metricsDocument } from '../../metrics-document.ts';
+import { metricsDocument } from '../../documents.ts';
 import { findingOf, moment, seriesOf, stateOf } from '../samples.ts';
 
 describe('the name follows the rules of promtool check metrics', () => {

@@ -11,7 +11,7 @@ import { families, processFamilies } from '../../../src/output/metrics/families.
 import { serviceFamilies } from '../../../src/output/metrics/service-families.ts';
 import { createServiceRows } from '../../../src/output/metrics/service-rows.ts';
 import { endpoint, slice } from '../../build.ts';
-import { cardinality } from '../../metrics-document.ts';
+import { cardinality } from '../../documents.ts';
 import { conformState, exposition, findingOf, moment, numbersOf, stateOf } from '../samples.ts';
 
 interface Parsed {

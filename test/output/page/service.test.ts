@@ -5,8 +5,7 @@ import { serviceTable } from '../../../src/audit/explain/table.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import type { NodeOfService, ServiceView } from '../../../src/output/page/service.ts';
 import { renderService } from '../../../src/output/page/service.ts';
-import { judged } from '../../audit/judge.ts';
-import { endpoint, endpoints, node, pod, service, slice, times } from '../../build.ts';
+import { endpoint, endpoints, judged, node, pod, service, slice, times } from '../../build.ts';
 import { findingOf, hostileNames, moment, statusOf, tagsIn, wordsIn } from '../samples.ts';
 
 const conform = { output: 'endpoints', verdict: 'conform', reason: null } as const;

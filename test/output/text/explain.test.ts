@@ -8,7 +8,7 @@ import type { Reason } from '../../../src/audit/explain/explanation.ts';
 import { reason } from '../../../src/audit/explain/explanation.ts';
 import type { ExplainDocument } from '../../../src/output/text/explain.ts';
 import { renderExplanation } from '../../../src/output/text/explain.ts';
-import { hostileText } from '../hostile.ts';
+import { hostileText } from '../samples.ts';
 
 const at = 1_795_258_700;
 

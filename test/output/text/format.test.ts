@@ -12,8 +12,7 @@ import {
   escapeInvisible,
   formatTime,
 } from '../../../src/output/text/format.ts';
-import { hostileFinding, hostileText, invisible } from '../hostile.ts';
-import { findingOf, moment } from '../samples.ts';
+import { findingOf, hostileFinding, hostileText, invisible, moment } from '../samples.ts';
 
 describe('texts', () => {
   test.each<[string, string]>([

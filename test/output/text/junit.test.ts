@@ -3,8 +3,15 @@ import { describe, expect, test } from 'vitest';
 
 import { renderJunit } from '../../../src/output/text/junit.ts';
 import type { AuditReport } from '../../../src/output/text/report.ts';
-import { hides, hostileReport } from '../hostile.ts';
-import { conformState, findingOf, moment, reportOf, stateOf } from '../samples.ts';
+import {
+  conformState,
+  findingOf,
+  hides,
+  hostileReport,
+  moment,
+  reportOf,
+  stateOf,
+} from '../samples.ts';
 
 const junit = (report: AuditReport): string => renderJunit(report);
 

@@ -15,8 +15,17 @@ import {
   renderReport,
 } from '../../../src/output/text/report.ts';
 import { endpoint, slice, times } from '../../build.ts';
-import { hides, hostileFinding, hostileReport, invisible } from '../hostile.ts';
-import { conformState, findingOf, moment, reportOf, stateOf } from '../samples.ts';
+import {
+  conformState,
+  findingOf,
+  hides,
+  hostileFinding,
+  hostileReport,
+  invisible,
+  moment,
+  reportOf,
+  stateOf,
+} from '../samples.ts';
 
 const plain = { colour: false, width: 80 };
 const table = (report: AuditReport, width = 80): string[] =>

@@ -15,10 +15,17 @@ import {
   noTracingCounts,
   startTracing,
 } from '../../../src/output/traces/tracing.ts';
-import { journeyOf, settingsOf, spansCounted, stageOf, usualStages } from '../journeys.ts';
-import type { OtlpSpan, Valued } from '../otlp.ts';
-import { decodeTraces, hex } from '../otlp.ts';
-import { moment } from '../samples.ts';
+import {
+  decodeTraces,
+  hex,
+  journeyOf,
+  moment,
+  settingsOf,
+  spansCounted,
+  stageOf,
+  usualStages,
+} from '../samples.ts';
+import type { OtlpSpan, Valued } from '../samples.ts';
 
 const limits = { queue: 512, batch: 128, delayMs: 20, timeoutMs: 60_000 };
 const perTrace = usualStages.length + 1;

@@ -5,8 +5,7 @@ import type { Journey } from '../../../src/audit/measure/journey.ts';
 import { journeyQualities } from '../../../src/audit/measure/journey.ts';
 import type { SpanPlan } from '../../../src/output/traces/spans.ts';
 import { planTrace } from '../../../src/output/traces/spans.ts';
-import { journeyOf, stageOf, usualStages } from '../journeys.ts';
-import { moment } from '../samples.ts';
+import { journeyOf, moment, stageOf, usualStages } from '../samples.ts';
 
 /** Milliseconds from `moment`, so that tables can be read. */
 function line({ name, start, end }: SpanPlan): string {

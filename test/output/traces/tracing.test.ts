@@ -7,8 +7,7 @@ import {
   slowSeconds,
   readTracingSettings,
 } from '../../../src/output/traces/tracing.ts';
-import { journeyOf, keeping, settingsOf, spansCounted, usualStages } from '../journeys.ts';
-import { moment } from '../samples.ts';
+import { journeyOf, keeping, moment, settingsOf, spansCounted, usualStages } from '../samples.ts';
 
 describe('the variables of the environment', () => {
   const endpoint = 'http://127.0.0.1:4318';

@@ -12,7 +12,7 @@ import {
 } from '../../../src/rules/report/digest.ts';
 import type { RuleFrontend } from '../../../src/rules/report/frontends.ts';
 import type { Destination, PacketOutcome } from '../../../src/rules/walk/walk.ts';
-import { compareDigests } from '../../nodes/digests.ts';
+import { compareDigests } from '../../nodes/walk.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
 
 const nodes = `${import.meta.dirname}/../../nodes`;

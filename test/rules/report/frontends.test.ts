@@ -6,7 +6,7 @@ import { describe, expect, test } from 'vitest';
 
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
-import { forwardingOf } from '../../nodes/audit.ts';
+import { forwardingOf } from '../../nodes/walk.ts';
 import { foldersBelow, readFolder } from '../../nodes/folder.ts';
 
 const dump = (...rules: readonly string[]): string =>

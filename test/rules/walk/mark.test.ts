@@ -2,7 +2,7 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect } from 'vitest';
 
 import { changeMark } from '../../../src/rules/walk/mark.ts';
-import { stateOf } from '../state.ts';
+import { stateOf } from '../print.ts';
 
 const word = fc.integer({ min: 0, max: 0xffffffff });
 

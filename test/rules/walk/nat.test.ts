@@ -4,7 +4,7 @@ import { parseNetwork } from '../../../src/rules/address.ts';
 import type { Translation } from '../../../src/rules/ruleset.ts';
 import type { PacketState } from '../../../src/rules/walk/match.ts';
 import { translate } from '../../../src/rules/walk/nat.ts';
-import { stateOf } from '../state.ts';
+import { stateOf } from '../print.ts';
 
 const range = (low: number, high = low): { low: number; high: number } => ({ low, high });
 

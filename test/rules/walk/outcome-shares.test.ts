@@ -8,7 +8,7 @@ import {
   holds,
   isDestination,
 } from '../../../src/rules/walk/outcome-shares.ts';
-import { stateOf } from '../state.ts';
+import { stateOf } from '../print.ts';
 
 function tallyOf(shares: Readonly<Record<string, number>>, masqueraded = false): Tally {
   const tally: Tally = new Map();

@@ -9,7 +9,7 @@ import { isSameButDestination } from '../../../src/rules/walk/walk-cache.ts';
 import type { WalkState } from '../../../src/rules/walk/walk-state.ts';
 import type { OutcomeShare, PacketOutcome } from '../../../src/rules/walk/walk.ts';
 import { walk } from '../../../src/rules/walk/walk.ts';
-import { stateOf } from '../state.ts';
+import { stateOf } from '../print.ts';
 
 const endpoint = fc.constantFrom(
   ...['10.244.0.5:80', '10.244.0.5:81', '10.244.0.6:80', '10.244.1.6:80'],

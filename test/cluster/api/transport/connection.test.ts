@@ -17,11 +17,9 @@ import {
 import { openAccount } from '../../../../src/cluster/api/transport/kubeconfig.ts';
 import { createStore } from '../../../../src/cluster/store/store.ts';
 import { resources } from '../../../../src/model/objects.ts';
-import { realClock } from '../../../apiserver/clock.ts';
-import type { Listener, ListenOptions } from '../../../apiserver/listen.ts';
-import { keyPath, listen } from '../../../apiserver/listen.ts';
-import { createServer } from '../../../apiserver/server.ts';
-import { heldIn } from '../../../apiserver/simulate.ts';
+import { createServer, keyPath, listen, realClock } from '../../../apiserver/server.ts';
+import type { Listener, ListenOptions } from '../../../apiserver/server.ts';
+import { heldIn } from '../../../apiserver/life.ts';
 
 let folder: string;
 const closing: (() => Promise<void> | void)[] = [];

@@ -6,9 +6,8 @@ import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { ApiAnswer, Ask } from '../../../../src/cluster/api/transport/api-request.ts';
 import type { Transport } from '../../../../src/cluster/api/transport/http2.ts';
 import { createTransport } from '../../../../src/cluster/api/transport/http2.ts';
-import type { ListenOptions } from '../../../apiserver/listen.ts';
-import { keyPath, listen, relay } from '../../../apiserver/listen.ts';
-import { createStream } from '../../../apiserver/stream.ts';
+import type { ListenOptions } from '../../../apiserver/server.ts';
+import { createStream, keyPath, listen, relay } from '../../../apiserver/server.ts';
 
 const closing: (() => Promise<void> | void)[] = [];
 

@@ -2,9 +2,8 @@ import { describe, expect, test } from 'vitest';
 
 import type { Ask } from '../../../../src/cluster/api/transport/api-request.ts';
 import { exchange } from '../../../../src/cluster/api/transport/request.ts';
-import { virtualClock } from '../../../apiserver/clock.ts';
-import type { Stream } from '../../../apiserver/stream.ts';
-import { createStream } from '../../../apiserver/stream.ts';
+import { createStream, virtualClock } from '../../../apiserver/server.ts';
+import type { Stream } from '../../../apiserver/server.ts';
 
 const asked = { path: '/', query: {}, accept: '' };
 

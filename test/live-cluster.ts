@@ -1,16 +1,15 @@
 // A live cluster for tests: the fake API server in process, on the machine's own time or on a
 // virtual clock, with one Service in it that is as the controllers leave it.
 
+import { vi } from 'vitest';
+
 import type { MonotonicClock } from '../src/auditor/event-loop.ts';
 import { createClock } from '../src/auditor/event-loop.ts';
 import { environmentOf } from '../src/cluster/api/transport/connection.ts';
 import type { Cluster } from '../src/commands/shared/cluster.ts';
 import type { Resource } from '../src/model/objects.ts';
-import type { VirtualClock } from './apiserver/clock.ts';
-import { realClock } from './apiserver/clock.ts';
-import type { Raw } from './apiserver/objects.ts';
-import type { FakeServer } from './apiserver/server.ts';
-import { createServer } from './apiserver/server.ts';
+import type { FakeServer, Raw, VirtualClock } from './apiserver/server.ts';
+import { createServer, realClock } from './apiserver/server.ts';
 
 const target = { kind: 'Pod', namespace: 'shop', name: 'web-1', uid: 'uid-of-web-1' };
 
@@ -85,7 +84,7 @@ export const rawSlice: Raw = {
 /** A slice that lacks the pod. */
 export const emptySlice: Raw = { ...rawSlice, endpoints: [] };
 
-export interface Live {
+interface Live {
   readonly server: FakeServer;
   readonly cluster: Cluster;
 }
@@ -137,3 +136,34 @@ export function withUids({ objects }: FakeServer, raw: Raw): Raw {
     .replaceAll('uid-of-web', uidOf('services', 'shop/web'));
   return JSON.parse(text) as Raw;
 }
+
+// What a command prints while a test runs it in this process.
+
+interface Printed {
+  readonly out: () => string;
+  readonly err: () => string;
+}
+
+/** Collects what is written from now on, until mocks are restored. */
+export function printed(): Printed {
+  const texts = { out: '', err: '' };
+  const collect = (stream: NodeJS.WriteStream, name: 'out' | 'err'): void => {
+    vi.spyOn(stream, 'write').mockImplementation((chunk) => {
+      texts[name] += String(chunk);
+      return true;
+    });
+  };
+  collect(process.stdout, 'out');
+  collect(process.stderr, 'err');
+  return { out: () => texts.out, err: () => texts.err };
+}
+
+/** What the options of every command on a cluster are when none is given. */
+export const usual = {
+  settle: 0.3,
+  maxEndpointsPerSlice: 100,
+  endpoints: true,
+  output: 'json',
+  'metrics.perService': 'findings',
+  'metrics.maxServices': 1000,
+} as const;
