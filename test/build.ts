@@ -414,13 +414,13 @@ export const auditorDefaults: AuditorOptions = {
   onProblem: throwProblem,
 };
 
-// Judges a Service of a store as a ledger does at its beginning, for tests of single judges.
+// Evaluates a Service of a store as an auditor does at its start, for tests of single comparers.
 
-interface Judged {
+interface Evaluated {
   readonly context: AuditContext;
   readonly serviceAuditor: ServiceAuditor;
   readonly record: ServiceState;
-  /** Everything that stands at this Service, in the order of its units. */
+  /** All differences of this Service, in the order of its units. */
   readonly items: readonly PendingDifference[];
 }
 
@@ -430,7 +430,7 @@ export function judged(
   more: Partial<AuditContext> = {},
   known: readonly Resource[] = resources,
   name = 'web',
-): Judged {
+): Evaluated {
   const context = contextOf(storeOf(objects, known), more);
   const serviceAuditor = createServiceAuditor({
     context,
@@ -449,7 +449,7 @@ export function itemText({ difference, severity, cause }: PendingDifference): st
 }
 
 /** The differences at one output, in a few words. */
-export function textsOf(of: Judged, output: PendingDifference['output']): string[] {
+export function textsOf(of: Evaluated, output: PendingDifference['output']): string[] {
   return of.items.filter((item) => item.output === output).map(itemText);
 }
 

@@ -50,9 +50,9 @@ export async function endProgram(
   await gone;
 }
 
-// Programs that stand in for those of a node: scripts in a folder of their own.
+// Scripts that replace the programs of a node, in a folder of their own.
 
-/** Limits with which these scripts are found, and besides only what every system has. */
+/** Limits with which only these scripts and the programs of every system are found. */
 export function withPrograms(
   scripts: Readonly<Record<string, string>>,
   more: Partial<ProgramLimits> = {},

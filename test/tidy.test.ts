@@ -1,7 +1,6 @@
-// Reads the repository and keeps what a reader relies on: which room may see which, what pure
-// rooms do without, short functions, a test for every file, no export that nobody uses, documents
-// that say what the code says. Every failure names the place; where a rule is broken on purpose,
-// change the rule here and say why.
+// Checks the rules of the repository: the layout of src and its imports, pure folders, short
+// functions, a test for every file, no unused export, names, plain English, and documents that
+// match the code. Every failure names the place.
 
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
@@ -12,6 +11,7 @@ import { describe, expect, test } from 'vitest';
 import { catalogue } from '../src/audit/finding/catalogue.ts';
 import { causes } from '../src/audit/finding/causes.ts';
 import { findingsDocument } from './documents.ts';
+import { bannedPattern } from './words.ts';
 
 const root = join(import.meta.dirname, '..');
 const read = (path: string): string => readFileSync(join(root, path), 'utf8');
@@ -150,7 +150,7 @@ describe('layout of src', () => {
     expect(table.filter(({ contents }) => contents === '')).toEqual([]);
   });
 
-  test('only the two entry points are outside the folders, of which there are at most nine', () => {
+  test('only the two entry points are outside the folders, which are at most nine', () => {
     expect(sources.filter((path) => folderOf(path) === 'src')).toEqual([
       'src/agent-main.ts',
       'src/main.ts',
@@ -329,7 +329,7 @@ describe('files of src', () => {
   });
 });
 
-/** Programs besides src that count as users; tests do not. */
+/** Programs outside src that count as users; tests do not. */
 const programs = [
   ...filesIn('test/vectors', /^(?!.*\.test).*\.ts$/),
   ...filesIn('test/bench', /\.ts$/),
@@ -361,7 +361,7 @@ function exportsOf(path: string): Exported[] {
   return found;
 }
 
-/** What a declaration shows to whoever uses it: all of a type, a function without its body. */
+/** The names that a declaration shows to its users: all of a type, a function without its body. */
 function shownBy(node: ts.Statement): Set<string> {
   const names = new Set<string>();
   const visit = (one: ts.Node): void => {
@@ -427,6 +427,32 @@ function deadExports(): string[] {
   });
 }
 
+/** Names of parameters that say nothing about the value. */
+const vagueNames = new Set(['of', 'one', 'own', 'there', 'so', 'more']);
+
+describe('names', () => {
+  test('an exported type has a name that no other file of src exports', () => {
+    const types = sources.flatMap((path) =>
+      exportsOf(path)
+        .filter(({ node }) => ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node))
+        .map(({ name }) => ({ name, path })),
+    );
+    const shared = [...Map.groupBy(types, ({ name }) => name)].filter(([, all]) => all.length > 1);
+    expect(
+      shared.map(([name, all]) => `${name}: ${all.map(({ path }) => path).join(', ')}`),
+    ).toEqual([]);
+  });
+
+  test('a parameter of src has a name that says what it is', () => {
+    const vague = sources.flatMap((path) =>
+      [...nodesOf(parse(path))].filter(
+        (node) => ts.isParameter(node) && vagueNames.has(node.name.getText()),
+      ),
+    );
+    expect(vague.map(placeOf)).toEqual([]);
+  });
+});
+
 // Words.
 
 const documents = [
@@ -453,7 +479,41 @@ function linesWith(words: RegExp, paths: readonly string[]): string[] {
   );
 }
 
+/** The comments of a file, and the names of its tests. */
+function proseOf(path: string): { readonly line: number; readonly text: string }[] {
+  const file = parse(path);
+  const text = file.text;
+  const found: { line: number; text: string }[] = [];
+  const lineAt = (position: number): number =>
+    file.getLineAndCharacterOfPosition(position).line + 1;
+  const seen = new Set<number>();
+  for (const node of nodesOf(file)) {
+    for (const { pos, end } of ts.getLeadingCommentRanges(text, node.getFullStart()) ?? []) {
+      if (seen.has(pos)) continue;
+      seen.add(pos);
+      found.push({ line: lineAt(pos), text: text.slice(pos, end) });
+    }
+    if (!path.endsWith('.test.ts') || !ts.isCallExpression(node)) continue;
+    const [name] = node.arguments;
+    if (!/^(?:test|it|describe)\b/.test(node.expression.getText()) || name === undefined) continue;
+    if (ts.isStringLiteralLike(name)) found.push({ line: lineAt(name.pos), text: name.text });
+  }
+  return found;
+}
+
 describe('words', () => {
+  test('comments, test names and decision records are plain English', () => {
+    const code = [...sources, ...tests].flatMap((path) =>
+      proseOf(path).flatMap(({ line, text }) =>
+        [...text.matchAll(bannedPattern)].map(([word]) => `${path}:${line} ${word}`),
+      ),
+    );
+    const records = filesIn('docs/decisions', /\.md$/).flatMap((path) =>
+      [...read(path).matchAll(bannedPattern)].map(([word]) => `${path} ${word}`),
+    );
+    expect([...code, ...records]).toEqual([]);
+  });
+
   test('nothing is left to do', () => {
     // Put together, so that this line is none of them.
     const leftovers = new RegExp(`\\b(?:${['TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X'].join('|')})\\b`);

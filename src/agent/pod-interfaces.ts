@@ -36,7 +36,7 @@ export function walkerOf(
   const own = new Set(hosts.map((host) => host.interface));
   const walker: Walker = (packet) => {
     const outcome = walk(ruleset, informed, packet);
-    if (own.size === 0 || !isOnesAffair(outcome, own)) return outcome;
+    if (own.size === 0 || !isPolicy(outcome, own)) return outcome;
     const { from, src, dst, protocol, dport } = packet;
     return walk(ruleset, context, { from, src, dst, protocol, dport });
   };
@@ -70,10 +70,10 @@ export function walkerOf(
 }
 
 /** Whether a rule that names one of these interfaces stopped a packet, or called what did. */
-const isOnesAffair = ({ drop, reject }: PacketOutcome, own: ReadonlySet<string>): boolean =>
+const isPolicy = ({ drop, reject }: PacketOutcome, interfaces: ReadonlySet<string>): boolean =>
   [drop, reject].some(
     ({ probability, trace }) =>
-      probability > 0 && callersIn(trace()).some(({ rule }) => isAbout(rule, own)),
+      probability > 0 && callersIn(trace()).some(({ rule }) => isAbout(rule, interfaces)),
   );
 
 /** The last step, and those that called its chain. */
@@ -87,24 +87,25 @@ function callersIn(trace: readonly TraceStep[]): TraceStep[] {
 }
 
 function calls({ rule, base }: TraceStep, called: TraceStep): boolean {
-  const isCall = (one: Statement | Element['verdict']): boolean =>
-    (one?.kind === 'jump' || one?.kind === 'goto') && one.chain === called.chain;
+  const isCall = (target: Statement | Element['verdict']): boolean =>
+    (target?.kind === 'jump' || target?.kind === 'goto') && target.chain === called.chain;
   return (
     base === called.base &&
     rule.statements.some(
-      (one) =>
-        isCall(one) ||
-        (one.kind === 'verdict map' && one.set.elements.some(({ verdict }) => isCall(verdict))),
+      (statement) =>
+        isCall(statement) ||
+        (statement.kind === 'verdict map' &&
+          statement.set.elements.some(({ verdict }) => isCall(verdict))),
     )
   );
 }
 
-function isAbout({ statements }: Rule, own: ReadonlySet<string>): boolean {
-  const isNamed = (name: unknown): boolean => typeof name === 'string' && own.has(name);
-  return statements.some((one) => {
-    if (one.kind === 'interface') return one.names.some(isNamed);
-    if (one.kind !== 'verdict map' && one.kind !== 'lookup') return false;
-    const { key, set } = one;
+function isAbout({ statements }: Rule, interfaces: ReadonlySet<string>): boolean {
+  const isNamed = (name: unknown): boolean => typeof name === 'string' && interfaces.has(name);
+  return statements.some((statement) => {
+    if (statement.kind === 'interface') return statement.names.some(isNamed);
+    if (statement.kind !== 'verdict map' && statement.kind !== 'lookup') return false;
+    const { key, set } = statement;
     const asks = key.kind === 'fields' && (key.fields.includes('in') || key.fields.includes('out'));
     return asks && set.elements.some((element) => element.key.some(isNamed));
   });

@@ -70,11 +70,11 @@ export interface FrontendDetail {
  */
 export function readDumps(dumps: readonly CollectedDump[]): NodeRuleSet {
   const read = dumps.map((dump) => ({ dump, ruleset: rulesetOf(dump) }));
-  const ruleset = mergeRuleSets(read.map((one) => one.ruleset));
+  const ruleset = mergeRuleSets(read.map((item) => item.ruleset));
   const of = (word: string): { ruleset: RuleSet; bytes: number }[] =>
     read
       .filter(({ dump }) => dump.program.name.includes(word))
-      .map((one) => ({ ruleset: one.ruleset, bytes: one.dump.bytes.length }));
+      .map((item) => ({ ruleset: item.ruleset, bytes: item.dump.bytes.length }));
   const backend = backendOf(of('-nft-'), of('-legacy-'));
   const settings = settingsIn(ruleset, modeIn(ruleset));
   return { ruleset, claims: frontendsInRules(ruleset), mode: modeOf(ruleset), backend, settings };
@@ -96,7 +96,8 @@ function backendOf(nft: readonly Sized[], legacy: readonly Sized[]): NodeRuleSet
       if (sized[backend].some(({ ruleset }) => hasChain(ruleset, 'mangle', hint))) return backend;
     }
   }
-  const size = (dumps: readonly Sized[]): number => dumps.reduce((sum, one) => sum + one.bytes, 0);
+  const size = (dumps: readonly Sized[]): number =>
+    dumps.reduce((sum, dump) => sum + dump.bytes, 0);
   if (nft.length + legacy.length === 0) return null;
   return size(legacy) > size(nft) ? 'legacy' : 'nft';
 }
@@ -128,7 +129,7 @@ export function askingOf(place: NodeFacts, standing: NodeRuleSet | null): NodeSe
   const ranges = podsOf(place, standing);
   const senders = (family: 'ip' | 'ip6'): Senders => {
     const name = family === 'ip' ? 'IPv4' : 'IPv6';
-    const range = ranges.map(parseCIDR).find((one) => one?.family === name) ?? null;
+    const range = ranges.map(parseCIDR).find((item) => item?.family === name) ?? null;
     return {
       node: nodeIPs.find((text) => parseIP(text)?.family === name) ?? null,
       pod: range === null ? null : addressIn(range, podOffset),
@@ -179,7 +180,7 @@ export function detailsOf(
   place: NodeFacts,
   key: string,
 ): FrontendDetail[] | null {
-  const claim = standing.claims.find((one) => keyOf(one) === key);
+  const claim = standing.claims.find((claim) => keyOf(claim) === key);
   if (claim === undefined) return null;
   const walk = walkerAt(standing, place);
   return packetsOf(claim, askingOf(place, standing)).map((packet) => {

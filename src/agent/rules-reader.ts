@@ -97,7 +97,7 @@ function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): NodeFacts {
   const global = known.filter(({ address }) => !isLoopback(address) && !/^fe[89ab]/i.test(address));
   const first = (family: string): string[] =>
     global
-      .filter((one) => !one.internal && one.family === family)
+      .filter((item) => !item.internal && item.family === family)
       .slice(0, 1)
       .map(({ address }) => address);
   const all = new Set(global.map(({ address }) => canonicalIP(address)));
@@ -310,8 +310,8 @@ function serve(): void {
       });
       return;
     }
-    void known?.then((one) => {
-      const answer = answerTo(one, message);
+    void known?.then((item) => {
+      const answer = answerTo(item, message);
       const cpu = cpuSeconds() - told;
       told += cpu;
       send({ kind: 'answer', answer, cpu });

@@ -122,7 +122,7 @@ function sendReport(
   response.setHeader('cache-control', `private, max-age=${Math.ceil(pause + last)}`);
   response.setHeader('server-timing', `round;dur=${Math.round(last * 1000)}`);
   const known = request.headers['if-none-match'] ?? '';
-  if (known.split(',').some((one) => one.trim() === etag)) {
+  if (known.split(',').some((item) => item.trim() === etag)) {
     response.statusCode = 304;
     response.end();
     return;

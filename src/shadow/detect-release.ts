@@ -39,7 +39,7 @@ export function chooseRelease(
 export function detectRelease(listers: Listers, kubelet: number | null): DetectedRelease {
   const possible = releases.filter(({ minor }) => kubelet === null || minor >= kubelet);
   const labelled = areLabelled(listers);
-  const both = possible.findLast((one) => one.endpointsManagedBy === labelled);
+  const both = possible.findLast((item) => item.endpointsManagedBy === labelled);
   if (both !== undefined) {
     return { release: both, by: kubelet === null ? 'labels' : 'kubelets and labels' };
   }

@@ -56,7 +56,7 @@ export interface ProxiedPort {
   readonly affinitySeconds: number | null;
   readonly internalLocal: boolean;
   readonly externalLocal: boolean;
-  /** Possible sets of endpoints, one of which it uses; null if there are too many. */
+  /** Possible sets of endpoints; the node uses one of them. null if there are too many. */
   readonly usable: readonly UsableEndpoints[] | null;
 }
 

@@ -18,7 +18,7 @@ property.prop([pieces])('whatever the pieces are, they make the whole', async (p
   expect(await gather(stream, whole.length)).toEqual(whole);
 });
 
-test('one that ends too early is told', async () => {
+test('a stream that ends too early is an error', async () => {
   const stream = Readable.from([Buffer.from('abc')], { objectMode: false });
   await expect(gather(stream, 4)).rejects.toThrow('the pipe ended after 3 of 4 bytes');
 });

@@ -1,4 +1,4 @@
-// Programs of a node, by scripts that stand in for them.
+// Programs of a node, replaced by scripts.
 
 import { describe, expect, test } from 'vitest';
 
@@ -62,7 +62,7 @@ describe('all programs', () => {
     ]);
   });
 
-  test('one that is not there is told, one that prints nothing is empty', async () => {
+  test('a missing program is reported, one that prints nothing is empty', async () => {
     const limits = withPrograms({
       'iptables-nft-save': commented,
       'iptables-legacy-save': 'true',
@@ -110,7 +110,7 @@ describe('all programs', () => {
     expect(dumps.map(({ program }) => program.prints)).toEqual(['iptables-save', 'nft']);
   });
 
-  test('a warning of the other backend is a problem where nobody can show it', async () => {
+  test('a warning of the other backend is a problem if no program can show it', async () => {
     const warning =
       '# Warning: iptables-legacy tables present, use iptables-legacy-save to see them';
     const warns = { 'iptables-nft-save': `echo '${warning}' >&2` };

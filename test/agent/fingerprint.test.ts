@@ -67,7 +67,7 @@ describe('another', () => {
     expect(other).not.toBe(own);
   });
 
-  test('place, routes, program, state, or dump besides', () => {
+  test('place, routes, program, state, or an additional dump', () => {
     const away = { ...place, interfaces: ['lo'] };
     const led = { ...place, routes: { main: [], others: [], uplinks: [] } };
     const { dumps } = collected(dump());
@@ -82,7 +82,7 @@ describe('another', () => {
     expect(new Set([own, ...others]).size).toBe(7);
   });
 
-  test('whenever nft tells, whose counters and sets change: all of it counts', () => {
+  test('all output of nft counts, although its counters and sets change', () => {
     const [one, other] = [1, 2].map((packets) =>
       fingerprintOf(collected(`{"nftables":[{"counter":${packets}}]}`, {}, 'nft'), place),
     );

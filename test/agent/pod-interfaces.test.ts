@@ -1,5 +1,5 @@
 // Rules as Calico 3.28 writes them for pods with interfaces of their own, without their comments:
-// who stands for the pods of a node, and whose affair it is that a packet is stopped.
+// the pod that represents the pods of a node, and the rules that are policies of one pod.
 
 import { describe, expect, test } from 'vitest';
 
@@ -120,7 +120,7 @@ describe('pods with interfaces of their own', () => {
     expect(wordsFor(outside, { known: null })).toMatch(/^unknown/);
   });
 
-  test('where nobody has a policy, all come through', () => {
+  test('without policies all packets pass', () => {
     expect(wordsFor({})).toBe(one);
     expect(wordsFor(outside)).toBe(one);
     expect(wordsFor({ src: pods.cali1 })).toBe(one);
@@ -160,7 +160,7 @@ describe('pods with interfaces of their own', () => {
     expect(wordsFor({ ...outside, dst: '10.96.0.9' })).toBe('reject 1/1');
   });
 
-  test('one whose packets nobody stops stands for all', () => {
+  test('a pod without a policy represents all pods', () => {
     const policies = { 'cali-fw-cali1': deny, 'cali-fw-cali2': allowSome };
     expect(wordsFor({}, { policies })).toBe(one);
     expect(wordsFor({ src: pods.cali3 }, { policies })).toBe(one);
@@ -182,7 +182,7 @@ describe('pods with interfaces of their own', () => {
     }
   });
 
-  test('a masquerade by a set that no dump tells stays unknown', () => {
+  test('a masquerade by a set that no dump contains is unknown', () => {
     const pools = [
       '-A POSTROUTING -m set --match-set cali40masq-ipam-pools src ' +
         '-m set ! --match-set cali40all-ipam-pools dst -j MASQUERADE --random-fully',

@@ -112,7 +112,7 @@ describe('frontends', () => {
     for (const [key, digest] of digests) expect(other.get(key), key).toBe(digest);
   });
 
-  test('details tell packets, words and the rules that decided', () => {
+  test('details contain packets, words and the rules that decided', () => {
     const [key = ''] = [...digests.keys()].filter((one) => one.startsWith('tcp 10.96.'));
     const details = detailsOf(standing, place, key) ?? [];
     expect(details.map(({ packet }) => packet.from)).toEqual(['node', 'pod', 'outside']);
@@ -122,7 +122,7 @@ describe('frontends', () => {
   });
 });
 
-test('senders are the node, a pod of it, and nobody', () => {
+test('senders are the node, one of its pods, and an unknown host', () => {
   expect(askingOf(place, null)).toEqual({
     ip: { node: '172.18.0.2', pod: '10.244.1.251', outside: '198.51.100.7' },
     ip6: { node: 'fd00:18::2', pod: 'fd00:10:244:1::fb', outside: '2001:db8::7' },
@@ -137,7 +137,7 @@ test('senders are the node, a pod of it, and nobody', () => {
   });
 });
 
-test('where nobody says which pods are those of the node, any that its rules tell will do', () => {
+test('without a pod range, any address that the rules treat as a pod address is used', () => {
   const standing = readDumps([
     recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt'),
   ]);

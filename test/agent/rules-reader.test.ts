@@ -58,7 +58,7 @@ async function readingOf(child: ChildProcess) {
   return { reading, report, bytes: whole.subarray(reportSize) };
 }
 
-test('a node of which the dumps do not tell all rules is not known', async () => {
+test('a node with incomplete dumps is unknown', async () => {
   const said = "# Table \\`nat' is incompatible, use 'nft' tool.";
   const limits = withPrograms({ 'iptables-nft-save': `echo "${said}"` });
   const child = start({ kind: 'collect', settings: { ...settings, limits }, last: null });
@@ -95,7 +95,7 @@ test('a round, and the same from what it packed', async () => {
   expect({ ...second, cpu: 0 }).toEqual({ ...first, cpu: 0 });
 });
 
-test('what stands as it did in the last round is not read again', async () => {
+test('rules that did not change since the last round are not parsed again', async () => {
   const first = start({ kind: 'collect', settings, last: null });
   const { fingerprint, spent } = (await readingOf(first)).reading;
   await letGo(first);

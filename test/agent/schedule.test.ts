@@ -60,7 +60,7 @@ test.each([
   ['a dump is cut off', { 'iptables-nft-save': "echo '*nat'" }, {}, 'ends before COMMIT'],
   ['nothing is there', {}, {}, 'none of'],
   ['reading is ended', { nft: 'kill -KILL $PPID' }, {}, 'reading the rules was ended by SIGKILL'],
-])('nothing is told of a node where %s', async (_, scripts, more, problem) => {
+])('a node is unknown if %s', async (_, scripts, more, problem) => {
   const agent = createAgent(settings(scripts, more));
   await agent.round();
   const report = reportOf(agent);
@@ -70,7 +70,7 @@ test.each([
   expect(agent.cost()).toMatchObject({ rounds: 1, failed: 1 });
 });
 
-test('why no round can be made is told, and forgotten when one is', async () => {
+test('the reason why no round is possible is reported until a round succeeds', async () => {
   const agent = createAgent(settings(programs));
   const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
   vi.stubEnv('NODE_OPTIONS', '--import=/nowhere');
@@ -98,7 +98,7 @@ test('it rests a hundred times as long as a round has cost', async () => {
   expect(idle.cost().pause).toBeGreaterThanOrEqual(100_000);
 });
 
-test('it runs until it is told to stop, in the middle of its rest', async () => {
+test('it runs until it is stopped, also during its pause', async () => {
   const agent = createAgent(settings(programs));
   const stop = new AbortController();
   const running = agent.run(stop.signal);

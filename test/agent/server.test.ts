@@ -1,4 +1,4 @@
-// What an agent answers to whom, over real sockets of the loopback interface.
+// The answers of an agent to each client, over real sockets of the loopback interface.
 
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';

@@ -1,6 +1,5 @@
 // An auditor of a live API server: its findings as the cluster changes, and its fresh reads.
 
-import { auditorDefaults } from '../build.ts';
 import { afterEach, describe, expect, test } from 'vitest';
 
 import type { Auditor } from '../../src/auditor/auditor.ts';
@@ -10,6 +9,7 @@ import { connectAuditor } from '../../src/auditor/live.ts';
 import { problemText } from '../../src/cluster/decode/problem.ts';
 import type { FakeServer, Raw, VirtualClock } from '../apiserver/server.ts';
 import { virtualClock } from '../apiserver/server.ts';
+import { auditorDefaults } from '../build.ts';
 import { emptySlice, liveCluster, rawNode, rawPod, rawSlice, withUids } from '../live-cluster.ts';
 
 interface Running {
@@ -66,7 +66,7 @@ describe('an auditor of a live cluster', () => {
     const running = run(emptySlice);
     await pass(0.1);
     expect(running.auditor.serviceAuditor()).not.toBeNull();
-    // Something has happened elsewhere, of which the other streams know nothing.
+    // A change elsewhere, which the other streams have not received.
     running.server.objects.put('nodes', structuredClone(rawNode));
     await pass(5);
     expect(codes(running)).toEqual(['slice-endpoint-missing']);

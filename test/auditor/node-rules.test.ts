@@ -18,8 +18,8 @@ import type { Packet } from '../../src/model/proxy-config.ts';
 import { packetText, readKey } from '../../src/rules/report/digest.ts';
 import { decodeOutcomes } from '../../src/rules/report/outcome-json.ts';
 import { storeOf } from '../build.ts';
-import { inputOf } from '../nodes/walk.ts';
 import { readBytes, readFolder } from '../nodes/folder.ts';
+import { inputOf } from '../nodes/walk.ts';
 
 const path = join(import.meta.dirname, '../nodes/recordings/main/iptables-nft/node-a');
 const input = inputOf(readFolder(path));
@@ -119,7 +119,7 @@ test('a listing of nft without iptables-save does not show the targets of kube-p
   expect(reasons()).toEqual(['rules-not-whole']);
   expect(settle.open()).toEqual([]);
   expect(problems.length).toBe(1);
-  // Of another mode they are left over, and nothing of the Services stands.
+  // Rules of another mode are left over, and there are none for the Services.
   rules.take(file('nft.json', { text, config: { mode: 'nftables' } }), 1);
   expect(reasons()).not.toContain('rules-not-whole');
   expect(settle.open().map(({ severity }) => severity)).toContain('critical');
@@ -219,7 +219,7 @@ const standing = readDumps([
   dumpOf('ip6', 'ip6tables-nft-save', 'ip6tables-save.txt'),
 ]);
 
-/** What an agent with these interfaces tells, and answers; how much it was asked for. */
+/** The reports and answers of an agent with these interfaces, and the number of requests. */
 function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[]): number {
   const { addresses: nodeIPs, podCIDRs } = node;
   const localAddresses = [...nodeIPs, ...more];

@@ -69,7 +69,7 @@ function give({ store, serviceAuditor }: Followed, ...objects: AnyObject[]): voi
   }
 }
 
-/** What is judged on nodes, which is no sum over Services. */
+/** Verdicts on nodes, which are no sum over Services. */
 const nodes: NodesSummary = {
   verdicts: new Map([
     [
@@ -104,7 +104,7 @@ function sums({ totals, serviceAuditor }: Followed, stale: ReadonlySet<Resource>
   };
 }
 
-/** The same of a totals that looks at everything anew. */
+/** The same from totals that recount everything. */
 function anew({ serviceAuditor, store }: Followed, stale: ReadonlySet<Resource>) {
   const totals = createServiceTotals(contextOf(store).release, max);
   for (const key of serviceAuditor.audited.keys()) markChanged(totals, serviceAuditor, key);

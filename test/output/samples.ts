@@ -413,10 +413,10 @@ export function keeping(isOpen: () => boolean = () => true) {
   return { sender, sent };
 }
 
-// What a cluster may have named by somebody who wants it to be read as something else: texts,
-// findings and reports for properties, and what a text for people may not hold.
+// Names by an attacker who wants them to be read as something else: texts, findings and reports for
+// properties, and the characters that a text for people may not contain.
 
-/** Text as somebody would write it who wants it to be read as something else. */
+/** Text by an attacker who wants it to be read as something else. */
 export const hostileText = fc
   .array(
     fc.oneof(

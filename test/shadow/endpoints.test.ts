@@ -1,4 +1,4 @@
-// Endpoints: who stands there under which address and ports, which labels, and how they are cut.
+// Endpoints: their addresses and ports, their labels, and their truncation.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';

@@ -1,5 +1,4 @@
-// EndpointSlices: who stands in them with which conditions, zone and ports, and what every slice
-// carries.
+// EndpointSlices: their endpoints with conditions, zone and ports, and the fields of every slice.
 
 import { describe, expect, test } from 'vitest';
 

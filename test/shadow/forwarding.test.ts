@@ -1,4 +1,4 @@
-// What must come of packets is held against what real kernels did with them, with the rules of a
+// Compares the expected outcomes of packets with what real kernels did, with the rules of a
 // real kube-proxy: every packet of every recording that has objects.
 
 import { join } from 'node:path';
@@ -11,9 +11,9 @@ import { defaultProxyConfig } from '../../src/model/proxy-config.ts';
 import type { ExpectedOutcome } from '../../src/shadow/forwarding.ts';
 import { expectedForwarding, slicesByService } from '../../src/shadow/forwarding.ts';
 import { endpoint, node, service, servicePort, slice } from '../build.ts';
-import { forwardingOf } from '../nodes/walk.ts';
 import type { PacketLine, Seen } from '../nodes/folder.ts';
 import { foldersBelow, readFolder } from '../nodes/folder.ts';
+import { forwardingOf } from '../nodes/walk.ts';
 
 const recordings = foldersBelow(join(import.meta.dirname, '../nodes/recordings'));
 
@@ -56,7 +56,7 @@ describe.each(recordings)('%s', (path) => {
     });
     return;
   }
-  test('every packet fares as expected', () => {
+  test('every packet has the expected outcome', () => {
     const wrong = folder.packets.flatMap((line) =>
       packetsOf(line).flatMap((packet) => {
         const { outcomes } = expected.forwarding.expect(packet);

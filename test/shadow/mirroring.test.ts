@@ -152,7 +152,7 @@ describe('expectedMirror: ports with an appProtocol are compared by pointer', ()
       [subset([up('1.1.1.1')], [h2c]), subset([down('1.1.1.1')], [h2c])],
       ['IPv4 [1h2c] ?1.1.1.1'],
     ],
-    // The API refuses a slice with one port twice, so nothing is mirrored while the Endpoints have it.
+    // The API refuses a slice with one port twice, so such Endpoints are not mirrored.
     [
       'that say the same: one subset with the port twice',
       [subset([down('1.1.1.1')], [h2c]), subset([down('1.1.1.1')], [h2c])],

@@ -1,5 +1,5 @@
-// Which endpoints a kube-proxy may use. The cases are those of CategorizeEndpoints; that a node as
-// a whole does so is held against real kernels in forwarding.test.ts.
+// Which endpoints a kube-proxy may use. The cases are those of CategorizeEndpoints;
+// forwarding.test.ts compares whole nodes with real kernels.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';

@@ -16,7 +16,7 @@ export interface AgentAddress {
 export function agentsOf(slices: Iterable<EndpointSlice>): Map<string, AgentAddress> {
   const found = new Map<string, AgentAddress & { readonly rank: string }>();
   for (const { addressType, ports, endpoints } of slices) {
-    const port = ports.find((one) => one.protocol === 'TCP' && one.port !== null)?.port;
+    const port = ports.find((port) => port.protocol === 'TCP' && port.port !== null)?.port;
     if (addressType === 'FQDN' || typeof port !== 'number') continue;
     for (const { addresses, node, ready, terminating } of endpoints) {
       const [host] = addresses;

@@ -85,7 +85,7 @@ function flag(value: unknown, what: string): boolean {
 }
 
 const texts = (value: unknown, what: string): readonly string[] =>
-  listOf(value, `${what}: a list`).map((one) => text(one, what));
+  listOf(value, `${what}: a list`).map((item) => text(item, what));
 
 const configText = (raw: unknown): string =>
   text(fieldsOf(raw, 'proxyConfig: an object').text, 'text of proxyConfig');

@@ -202,44 +202,45 @@ function due({ options, known }: State, most: number): Known[] {
 
 async function unseen(
   { deliver, now }: ScraperOptions,
-  one: Known,
+  known: Known,
   state: Exclude<AgentState, 'answering'>,
 ): Promise<void> {
   const at = now();
-  if (one.state !== state) Object.assign(one, { state, since: at });
-  await deliver({ kind: 'node-unseen', at, node: one.node, state });
+  if (known.state !== state) Object.assign(known, { state, since: at });
+  await deliver({ kind: 'node-unseen', at, node: known.node, state });
 }
 
-async function goTo(state: State, one: Known, signal: AbortSignal): Promise<void> {
+async function goTo(state: State, known: Known, signal: AbortSignal): Promise<void> {
   const { options } = state;
   const { asker, now } = options;
-  const { address } = one;
+  const { address } = known;
   if (address === null) return;
   const going = { asker, address, signal, now };
-  const visited = await visit(going, one.sight);
+  const visited = await visit(going, known.sight);
   // It may have gone meanwhile, or be another.
-  if (signal.aborted || state.known.get(one.node) !== one || !isSame(one.address, address)) return;
+  if (signal.aborted || state.known.get(known.node) !== known || !isSame(known.address, address))
+    return;
   state.visits[visited.kind]++;
-  if (visited.kind === 'early') one.nextAt = now() + again.same;
-  else if (visited.kind !== 'seen') await failed(options, one, visited.kind, visited.why);
-  else if (visited.sight.report.node !== one.node) {
+  if (visited.kind === 'early') known.nextAt = now() + again.same;
+  else if (visited.kind !== 'seen') await failed(options, known, visited.kind, visited.why);
+  else if (visited.sight.report.node !== known.node) {
     const why = `the agent there says that its node is ${visited.sight.report.node}`;
-    await failed(options, one, 'refused', why);
-  } else await take(state, one, visited.sight, going);
+    await failed(options, known, 'refused', why);
+  } else await take(state, known, visited.sight, going);
 }
 
 async function failed(
   options: ScraperOptions,
-  one: Known,
+  known: Known,
   kind: 'refused' | 'silent',
   why: string,
 ): Promise<void> {
-  one.failures++;
-  const wait = Math.min(again.most, 2 ** (one.failures - 1)) * (0.75 + options.random() / 2);
-  one.nextAt = options.now() + wait;
-  if (kind === 'silent' && one.failures < 2) return;
-  if (one.state === 'answering' || one.failures === 2) options.onTrouble(one.node, why);
-  await unseen(options, one, kind === 'refused' ? 'refused' : 'stale');
+  known.failures++;
+  const wait = Math.min(again.most, 2 ** (known.failures - 1)) * (0.75 + options.random() / 2);
+  known.nextAt = options.now() + wait;
+  if (kind === 'silent' && known.failures < 2) return;
+  if (known.state === 'answering' || known.failures === 2) options.onTrouble(known.node, why);
+  await unseen(options, known, kind === 'refused' ? 'refused' : 'stale');
 }
 
 /** A report is stale if it is older than this many rounds and this many seconds. */
@@ -247,45 +248,46 @@ const stale = { rounds: 3, seconds: 60 };
 
 async function take(
   { options }: State,
-  one: Known,
+  known: Known,
   sight: RulesSighting,
   going: Parameters<typeof visit>[0],
 ): Promise<void> {
-  const { node, sight: before } = one;
+  const { node, sight: before } = known;
   const { report, etag, round, seenAt, lasting } = sight;
   const now = options.now();
-  one.nextAt = Math.max(
+  known.nextAt = Math.max(
     sight.nextAt + options.random() * Math.min(1, lasting / 10),
     now + again.same,
   );
   if (now - seenAt > Math.max(stale.seconds, stale.rounds * lasting)) {
-    await unseen(options, one, 'stale');
+    await unseen(options, known, 'stale');
     return;
   }
-  if (one.state === 'answering' && before?.round === round) return;
+  if (known.state === 'answering' && before?.round === round) return;
   let needed: readonly Packet[] = [];
   const entry = { kind: 'node-report', seenAt, node, report, lasting } as const;
   const onNeed = (packets: readonly Packet[]): void => {
     needed = packets;
   };
   // What packets were asked for is of one round; the report alone is the same while its tag is.
-  const version = one.wasShort ? `${etag} ${round}` : etag;
+  const version = known.wasShort ? `${etag} ${round}` : etag;
   await options.deliver({ ...entry, at: now, version, outcomes: null, onNeed });
   if (needed.length > 0) {
     const outcomes = await outcomesOf(going, needed, round);
     if (outcomes === 'another round') {
-      one.nextAt = options.now() + again.same;
+      known.nextAt = options.now() + again.same;
       return;
     }
     if (typeof outcomes === 'string') {
-      await failed(options, one, 'refused', outcomes);
+      await failed(options, known, 'refused', outcomes);
       return;
     }
     const more = { at: options.now(), version: `${etag} ${round}`, outcomes };
     await options.deliver({ ...entry, ...more, onNeed: () => undefined });
   }
-  one.wasShort = needed.length > 0;
-  one.failures = 0;
-  one.sight = sight;
-  if (one.state !== 'answering') Object.assign(one, { state: 'answering', since: options.now() });
+  known.wasShort = needed.length > 0;
+  known.failures = 0;
+  known.sight = sight;
+  if (known.state !== 'answering')
+    Object.assign(known, { state: 'answering', since: options.now() });
 }

@@ -14,7 +14,7 @@ import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, verdictOf } from '../service/verdict.ts';
 import { stateWords } from './conditions.ts';
-import type { Explanation, ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
+import type { ExplainTarget, Explanation, ExplanationBody, Reason } from './explanation.ts';
 import {
   counted,
   fewOf,
@@ -130,10 +130,10 @@ const notFound = (answer: string, reasons: readonly Reason[]): Result => ({
 function meantKeys(key: Key, keys: Iterable<Key>): Reason[] {
   const [namespace = '', name = ''] = key.split('/');
   const all = [...keys].map((known) => ({ known, name: known.slice(known.indexOf('/') + 1) }));
-  const near = all.filter((one) => isNear(one.name, name)).map(({ known }) => known);
+  const near = all.filter((item) => isNear(item.name, name)).map(({ known }) => known);
   const isHere = (known: Key): boolean => known.startsWith(`${namespace}/`);
   const found = [
-    all.filter((one) => one.name === name).map(({ known }) => known),
+    all.filter((item) => item.name === name).map(({ known }) => known),
     near.filter(isHere),
     near.filter((known) => !isHere(known)),
   ].find((list) => list.length > 0);

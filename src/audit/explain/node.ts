@@ -54,7 +54,7 @@ export function explainNode(
   }
   const all = lookup.verdicts(name);
   const verdicts = (all ?? []).filter(
-    (one) => one.port === '' || names.includes(one.port.split(' ')[0] ?? ''),
+    (item) => item.port === '' || names.includes(item.port.split(' ')[0] ?? ''),
   );
   const walked = names.map((portName) => {
     const packets = lookup.walked(name, key, portName);

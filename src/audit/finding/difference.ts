@@ -31,9 +31,9 @@ export function difference(
   field: string,
   expected: string | null,
   actual: string | null,
-  more: Partial<Difference> = {},
+  extra: Partial<Difference> = {},
 ): Difference {
   const subject = '';
   const rest = { severity: null, quiet: false, cause: null, hindrance: null, likelyCause: null };
-  return { code, object, field, subject, expected, actual, ...rest, ...more };
+  return { code, object, field, subject, expected, actual, ...rest, ...extra };
 }

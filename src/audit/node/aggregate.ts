@@ -193,7 +193,7 @@ function worst(differences: readonly PacketDifference[]): PacketDifference {
   return others.reduce((least, it) => (rank(it) < rank(least) ? it : least), first);
 }
 
-/** Whether so many Services differ as rules of an earlier state do that they have one cause. */
+/** Whether enough Services differ as rules of an earlier state do, so that they have one cause. */
 function isStale(differences: readonly PacketDifference[]): boolean {
   const services = differences
     .filter(({ code }) => stale.includes(code))

@@ -221,7 +221,7 @@ function ruleFrontend(
   asking: NodeSenders,
 ): RuleFrontend {
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
-  const isAny = isAtNode(kind) && asking.addresses.some((own) => canonicalIP(own) === address);
+  const isAny = isAtNode(kind) && asking.addresses.some((item) => canonicalIP(item) === address);
   return { family, address: isAny ? null : address, protocol, port: dport, translators: 1 };
 }
 

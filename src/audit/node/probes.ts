@@ -70,11 +70,11 @@ function contains(range: Range, address: string): boolean {
 }
 
 /** An address of the cluster outside the node's own range. */
-function elsewhereIn(all: Range | null, own: Range | null, family: Family): string | null {
-  if (all === null || own === null) return null;
+function elsewhereIn(all: Range | null, range: Range | null, family: Family): string | null {
+  if (all === null || range === null) return null;
   const last = (1n << all.hostBits) - 1n;
   const offsets = [podOffset[family], last - podOffset[family]].filter((offset) => offset > 0n);
-  return offsets.map((offset) => addressIn(all, offset)).find((ip) => !contains(own, ip)) ?? null;
+  return offsets.map((offset) => addressIn(all, offset)).find((ip) => !contains(range, ip)) ?? null;
 }
 
 /** The packets for one frontend; none in ipvs mode. */

@@ -311,7 +311,12 @@ export function createPendingFindings(options: PendingFindingsOptions): PendingF
       insert(state, { at, since: item.since, item, namespace, service, point: null });
     },
     openNow(items, at) {
-      const candidates = items.map((one) => ({ ...one, at, since: one.item.since, point: null }));
+      const candidates = items.map((item) => ({
+        ...item,
+        at,
+        since: item.item.since,
+        point: null,
+      }));
       openAll(state, candidates, at);
     },
     reweigh(item) {

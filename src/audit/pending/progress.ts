@@ -147,7 +147,7 @@ function updateBlind(
   { resource, state, at }: { resource: Resource; state: InputState; at: number },
 ): BlindSpell[] {
   const over: BlindSpell[] = [];
-  for (const output of outputs.filter((one) => restsOn[one].includes(resource))) {
+  for (const output of outputs.filter((output) => restsOn[output].includes(resource))) {
     const spell = blind.get(output);
     if (isSeen(output)) {
       if (spell !== undefined) over.push({ output, ...spell, to: at });
@@ -173,9 +173,9 @@ export function createWatchProgress(): WatchProgress {
       const input = inputs.get(resource);
       return input !== undefined && !isAbsent(input);
     });
-  const set = (resource: Resource, more: Partial<Input>): void => {
+  const set = (resource: Resource, extra: Partial<Input>): void => {
     const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
-    inputs.set(resource, { ...known, ...more });
+    inputs.set(resource, { ...known, ...extra });
   };
   const isSeen = (output: Output): boolean =>
     rests(output).every((resource) => inputs.get(resource)?.state === 'synced');

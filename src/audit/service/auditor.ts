@@ -166,7 +166,7 @@ function* markReadable(state: State, unreadable: UnreadableObject, at: number): 
   if (isNews) yield* updateUnknown(state, unreadable, at);
 }
 
-/** Evaluates the Services again of which outputs became unknown, or known again. */
+/** Evaluates the Services again whose outputs became unknown, or known again. */
 function* updateUnknown(state: State, unreadable: UnreadableObject, at: number): Steps {
   for (const audit of state.audited.values()) {
     if (!isWithin(unreadable, audit.record)) continue;
@@ -181,7 +181,7 @@ function* updateUnknown(state: State, unreadable: UnreadableObject, at: number):
   }
 }
 
-/** Evaluates a Service of which no history is known. */
+/** Evaluates a Service without known history. */
 function evaluateFirst(state: State, audit: ServiceAudit, at: number): void {
   const item = createWorkItem(audit.record);
   evaluateWhole(state, audit, { at, item, beginning: true, gap: false });

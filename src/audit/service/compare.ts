@@ -59,14 +59,14 @@ export function compareFields(
   object: string,
   name: string,
   fields: readonly ComparedField[],
-  more: Partial<Difference>,
+  extra: Partial<Difference>,
 ): Difference[] {
   const differing = fields.filter(([, expected, actual]) => expected !== actual);
   if (differing.length === 0) return [];
   const names = differing.map(([field]) => field).join(', ');
   const text = (side: 1 | 2): string =>
     `${name}: ${differing.map((field) => `${field[0]} ${field[side] ?? 'absent'}`).join(', ')}`;
-  return [difference(code, object, names, text(1), text(2), more)];
+  return [difference(code, object, names, text(1), text(2), extra)];
 }
 
 const portsText = (ports: readonly Port[]): string =>

@@ -128,7 +128,7 @@ function checkHints(
   });
 }
 
-/** The pods because of which the API server refuses the Endpoints of the Service. */
+/** The pods that make the API server refuse the Endpoints of the Service. */
 function checkNodes({ key, members, nodeless }: ServiceState): Difference[] {
   if (nodeless === 0) return [];
   return [...members]

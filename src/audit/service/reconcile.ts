@@ -57,7 +57,7 @@ export interface ServiceAudit {
   regime: number;
 }
 
-/** When and because of which work item a unit is evaluated. */
+/** The time of an evaluation, and the work item that caused it. */
 export interface Evaluation {
   readonly at: number;
   readonly item: WorkItem;

@@ -28,7 +28,7 @@ export class Undeliverable extends Error {}
 /** Seconds that frames are decoded before others have the loop. */
 const sliceSeconds = 0.008;
 
-/** `held` must contain the delivered changes once `deliver` has resolved. */
+/** The cache must contain the delivered changes once `deliver` has resolved. */
 export function createBatchQueue(
   environment: Pick<Environment, 'monotonic' | 'sleep'>,
   held: CachedObjects,

@@ -93,7 +93,7 @@ export function createReflectors(options: ReflectorsOptions): Reflectors {
       lost = tell.again;
       try {
         await tell.first();
-        const runs = [...reflectors.values()].map((one) => one.run(controller.signal));
+        const runs = [...reflectors.values()].map((reflector) => reflector.run(controller.signal));
         await Promise.all([...runs, tell.run()]);
       } finally {
         signal.removeEventListener('abort', stop);

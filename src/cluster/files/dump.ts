@@ -14,7 +14,7 @@ import { basename, extname, join } from 'node:path';
 import { stdin as processStdin } from 'node:process';
 import { Readable } from 'node:stream';
 
-import type { Key, UnreadableObject, Resource, WatchEvent } from '../../model/objects.ts';
+import type { Key, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import { isOutput } from '../../model/objects.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
@@ -220,8 +220,8 @@ function alien(file: File, line: number, message: string, value: string | null):
   if (!file.found) report(file, line, message, { value });
 }
 
-function report(file: File, line: number | null, message: string, more?: Partial<Problem>): void {
-  file.dump.problems.report(problemAt(file.source, line, message, more));
+function report(file: File, line: number | null, message: string, extra?: Partial<Problem>): void {
+  file.dump.problems.report(problemAt(file.source, line, message, extra));
 }
 
 // --- documents and lists ---

@@ -31,7 +31,7 @@
 // replaced too, and $deleteFromPrimitiveList and $retainKeys, which concern none of those fields,
 // are not followed.
 
-import type { UnreadableObject, Resource, WatchEvent } from '../../model/objects.ts';
+import type { Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
@@ -168,8 +168,8 @@ function* readPiece(
   }
 }
 
-function report(reading: Reading, line: number, message: string, more?: Partial<Problem>): void {
-  reading.problems.report(problemAt(reading.source, line, message, more));
+function report(reading: Reading, line: number, message: string, extra?: Partial<Problem>): void {
+  reading.problems.report(problemAt(reading.source, line, message, extra));
 }
 
 /** An object as it was at the beginning. */

@@ -121,10 +121,10 @@ function newReading(source: string, onProblem: OnProblem, options: RecordingOpti
   };
 }
 
-function report(reading: Reading, message: string, more?: Partial<Problem>): void {
+function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
   // A file without lines has no first one to blame.
   const line = reading.line === 0 ? null : reading.line;
-  reading.problems.report(problemAt(reading.source, line, message, more));
+  reading.problems.report(problemAt(reading.source, line, message, extra));
 }
 
 /** The entry of one line; null for a blank one and for one that cannot be read. */

@@ -180,7 +180,7 @@ const relativeTime = /\$\(time-offset-nanosecond (-?\d{1,18})\)/g;
 
 /**
  * kwokctl writes times as nanoseconds relative to the beginning of its snapshot or recording, which
- * it does not tell; it is taken for the Unix epoch.
+ * the file does not contain; it is taken for the Unix epoch.
  */
 function absoluteTimes(text: string): string {
   return text.replace(relativeTime, (_, offset: string) => {

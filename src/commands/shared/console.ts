@@ -6,10 +6,9 @@ import type { Auditor } from '../../auditor/auditor.ts';
 import type { Problem } from '../../cluster/decode/problem.ts';
 import { problemText } from '../../cluster/decode/problem.ts';
 import { formatTime } from '../../output/text/format.ts';
-import type { AuditReport } from '../../output/text/report.ts';
+import type { AuditReport, ReportFormat } from '../../output/text/report.ts';
 import { formatFindingLine, renderReport } from '../../output/text/report.ts';
 import { releaseOf } from '../../shadow/release.ts';
-import type { ReportFormat } from './flags.ts';
 
 export const colour = process.stdout.isTTY && (process.env.NO_COLOR ?? '') === '';
 

@@ -6,12 +6,11 @@ import { isIP } from 'node:net';
 import { InvalidArgumentError } from 'commander';
 
 import type { Shard } from '../../model/scope.ts';
+import type { ReportFormat } from '../../output/text/report.ts';
 import type { Release } from '../../shadow/release.ts';
 import { releaseOf, releases } from '../../shadow/release.ts';
 
-export const formats = ['table', 'wide', 'json', 'yaml', 'junit'] as const;
-
-export type ReportFormat = (typeof formats)[number];
+export const formats: readonly ReportFormat[] = ['table', 'wide', 'json', 'yaml', 'junit'];
 
 function invalid(text: string): never {
   throw new InvalidArgumentError(text);

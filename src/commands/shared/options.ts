@@ -9,9 +9,9 @@ import type { Scope, Shard } from '../../model/scope.ts';
 import { wholeCluster } from '../../model/scope.ts';
 import type { PerServiceOptions } from '../../output/metrics/service-rows.ts';
 import { perServiceModes } from '../../output/metrics/service-rows.ts';
+import type { ReportFormat } from '../../output/text/report.ts';
 import { defaultMaxEndpointsPerSlice } from '../../shadow/endpointslice.ts';
 import type { Release } from '../../shadow/release.ts';
-import type { ReportFormat } from './flags.ts';
 import {
   formats,
   parseAddress,

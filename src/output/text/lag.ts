@@ -7,9 +7,9 @@
 import type { Histogram } from '../../audit/measure/histogram.ts';
 import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
 import {
+  journeyLagOutputs,
   journeyOperations,
   programmingBounds,
-  journeyLagOutputs,
 } from '../../audit/measure/journey-lag.ts';
 import type { Journey, JourneyEnd, JourneyStageName } from '../../audit/measure/journey.ts';
 import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
@@ -82,11 +82,19 @@ export interface LagReport {
 function distribution(
   lag: Distribution['lag'],
   output: string,
-  of: string | null,
+  operation: string | null,
   histogram: Histogram,
 ): Distribution {
   const { bounds, counts, sum } = histogram;
-  return { lag, output, of, sum, ...summarizeLag(histogram), bounds, counts: [...counts] };
+  return {
+    lag,
+    output,
+    of: operation,
+    sum,
+    ...summarizeLag(histogram),
+    bounds,
+    counts: [...counts],
+  };
 }
 
 /** All distributions, including those without a value. */

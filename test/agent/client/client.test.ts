@@ -97,7 +97,7 @@ test('an answer that does not come, or not to its end, is silence', async () => 
   expect(await ask(cut)).toMatchObject({ kind: 'silent' });
 });
 
-test('nobody there is silence', async () => {
+test('an agent that does not listen is silent', async () => {
   const port = await serve(() => undefined);
   for (const server of servers.splice(0)) server.close();
   expect(await ask(port)).toMatchObject({ kind: 'silent', why: /ECONNREFUSED/ });

@@ -55,7 +55,7 @@ test('settings of kube-proxy are read as far as there are any', async () => {
   expect(readReport({ ...(await sent()), settings: {} }).settings).toEqual({});
 });
 
-test('frontends of several tables are told apart', async () => {
+test('frontends of several tables are distinct', async () => {
   const raw = { ...(await sent()), doubled: ['tcp 10.96.0.1:443'] };
   expect(readReport(raw).claims).toMatchObject([{ translators: 2 }]);
 });

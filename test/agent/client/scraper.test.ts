@@ -1,4 +1,4 @@
-// Whom the fleet asks, when, and what it says of each node, by a clock of the test.
+// The agents that the scraper asks, when, and the state of each node, by a clock of the test.
 
 import { expect, test } from 'vitest';
 
@@ -100,7 +100,7 @@ async function run(
   return { fleet, asked, entries, troubles };
 }
 
-/** Stands for an agent that answers. */
+/** Replaces an agent that answers. */
 const answering = (): Asked => silent;
 
 const at = (port: number, answer: Node['answer'] = answering): Node => ({
@@ -133,13 +133,13 @@ test('each agent is asked once in each of its rounds', async () => {
   expect(agentStates).toContain(fleet.status().get('b')?.state);
 });
 
-test('the same round is told once', async () => {
+test('the same round is delivered once', async () => {
   const nodes = new Map([['a', at(1)]]);
   const { entries } = await run(nodes, 9);
   expect(entries.filter(({ kind }) => kind === 'node-report')).toHaveLength(1);
 });
 
-test('what must be asked for is told with the report of the same round', async () => {
+test('requested packets are delivered with the report of the same round', async () => {
   const needs = ({ outcomes }: NodeReportEntry) => (outcomes === null ? [packet] : []);
   const { asked, entries } = await run(new Map([['a', at(1)]]), 25, undefined, needs);
   const reports = entries.filter((entry) => entry.kind === 'node-report');
@@ -156,7 +156,7 @@ test('what must be asked for is told with the report of the same round', async (
   expect(new Set(reports.slice(1).map(({ version }) => version)).size).toBe(3);
 });
 
-test('a node without an agent is absent, and one that is gone is told of', async () => {
+test('a node without an agent is absent, and the end of an agent is delivered', async () => {
   const nodes = new Map<string, Node>([
     ['a', at(1)],
     ['b', { address: null, answer: answering }],

@@ -13,7 +13,7 @@ const isSentence = (text: string): boolean => /^\S.*[.”]$/.test(text);
 const isTitle = (text: string): boolean => /^\S.*[^.\s]$/.test(text) && text.length <= 90;
 const isReference = (text: string): boolean => /\.go|^k8s\.io\/|^pkg\/|^etcd /.test(text);
 
-test('nothing is deleted before whoever writes it anew is seen to run', () => {
+test('a remedy deletes an object only after a check that its controller runs', () => {
   const remedies = [
     ...entries.map(([, { remedy }]) => remedy),
     ...Object.values(causes).map(({ cure }): string => cure),
@@ -33,12 +33,12 @@ describe('codes', () => {
     expect(isReference(entry.upstream)).toBe(true);
   });
 
-  test('titles are told apart', () => {
+  test('titles are unique', () => {
     const titles = entries.map(([, { title }]) => title);
     expect(new Set(titles).size).toBe(titles.length);
   });
 
-  test('the output is told by the beginning of the code', () => {
+  test('the code begins with the output', () => {
     const outputOf = (code: string): Output => {
       if (code === 'endpoints-truncated') return 'input';
       if (code.startsWith('endpoints-')) return 'endpoints';
@@ -50,7 +50,7 @@ describe('codes', () => {
     expect(wrong).toEqual([]);
   });
 
-  test('the difference is told by the end of the code, where it tells one', () => {
+  test('the code ends with the difference, if it names one', () => {
     const wrong = entries.filter(([code, { difference }]) => {
       const word = /-(missing|unexpected|different)$/.exec(code)?.[1];
       return word !== undefined && word !== difference;

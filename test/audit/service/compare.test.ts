@@ -115,7 +115,7 @@ describe('compareAddress', () => {
     expect(quiet(false)).toEqual([true]);
   });
 
-  test('why it may still stand comes from the caller', () => {
+  test('the caller gives the reason why it may still exist', () => {
     const gone: Leftover = { cause: 'pod-phase-unnoticed', severity: 'info' };
     const [got] = atAddress(null, [listed()], false, gone);
     expect(got).toMatchObject({
@@ -189,7 +189,7 @@ describe('compareEndpoint', () => {
       [{ of: { ready: false } }],
       ['slice-endpoint-unexpected warning'],
     ],
-    // Absent means ready to whoever reads it.
+    // Clients read an absent condition as ready.
     ['of nobody, unsaid', null, [{ of: { ready: null } }], ['slice-endpoint-unexpected -']],
     ['not ready, though it is', {}, [{ of: { ready: false } }], ['slice-conditions-different -']],
     ['ready, though it is not', { ready: false }, [{}], ['slice-conditions-different critical']],
@@ -229,7 +229,7 @@ describe('compareEndpoint', () => {
     expect(got).toEqual(want);
   });
 
-  test('a zone is not judged where Nodes are not known', () => {
+  test('a zone is not compared if Nodes are unknown', () => {
     expect(inSlices({}, [{ of: { zone: 'anywhere' } }], 'none', null)).toEqual([]);
   });
 

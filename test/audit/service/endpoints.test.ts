@@ -1,4 +1,4 @@
-// The output of the endpoints controller, judged on whole clusters: object, labels, capacity, and
+// The output of the endpoints controller, compared on whole clusters: object, labels, capacity, and
 // each address with what explains it.
 
 import { describe, expect, test } from 'vitest';
@@ -184,7 +184,7 @@ describe('a pod without node freezes the object', () => {
   const unbound = pod({ name: 'web-2', ips: ['10.0.0.2'], node: '' });
   const written = endpoints({ subsets: [subset([nobody])] });
 
-  test('all that differs is explained by it, and told by the finding about the pod', () => {
+  test('it explains all differences, and the finding about the pod reports it', () => {
     const of = judged([service(), pod(), unbound, node(), written]);
     expect(textsOf(of, 'endpoints').sort()).toEqual([
       'endpoints-address-missing info pod-without-node',
@@ -314,7 +314,7 @@ describe('an address that is listed twice', () => {
     expect(judge([of, pod(), node(), endpoints({ subsets })]).sort()).toEqual(want);
   });
 
-  test('ports with an appProtocol are told apart by their subsets', () => {
+  test('ports with an appProtocol are distinguished by their subsets', () => {
     const h2c = service({ ports: [servicePort({ appProtocol: 'h2c' })] });
     const own = [port({ appProtocol: 'h2c' })];
     const judged = (...subsets: EndpointSubset[]): string[] =>

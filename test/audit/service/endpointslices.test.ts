@@ -1,4 +1,4 @@
-// The output of the endpointslice controller, judged on whole clusters: each address over all
+// The output of the endpointslice controller, compared on whole clusters: each address over all
 // slices, each slice, and what must be true of them together.
 
 import { describe, expect, test } from 'vitest';
@@ -58,7 +58,7 @@ describe('addresses', () => {
   });
 });
 
-describe('addresses of nobody', () => {
+describe('addresses of no pod', () => {
   const listing = (one: Partial<Endpoint>) => [
     slice({ endpoints: [endpoint(), endpoint({ addresses: ['10.0.0.9'], ...one })] }),
   ];
@@ -168,12 +168,12 @@ describe('a slice that is taken from the controller', () => {
     expect(judge([nameless])).toEqual([missing, taken].sort());
   });
 
-  test('by its managed-by: it is somebody else’s, and only history knows why', () => {
+  test('by its managed-by label: another client owns it, and only history has the reason', () => {
     const other = slice({ labels: { ...sliceLabels, [label.sliceManagedBy]: 'x' } });
     expect(judge([other])).toEqual(['slice-endpoint-missing warning']);
   });
 
-  test('it is not judged at the Service that it names', () => {
+  test('it is not compared at the Service that it names', () => {
     const strayed = slice({
       name: 'api-1',
       owners: [owner({ name: 'api', uid: 'uid-api' })],

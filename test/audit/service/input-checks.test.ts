@@ -1,4 +1,4 @@
-// Troubles of the input, judged on whole clusters: no controller can put them right.
+// Faults of the input on whole clusters, which no controller can repair.
 
 import { describe, expect, test } from 'vitest';
 
@@ -44,7 +44,7 @@ describe('left behind', () => {
     ['addresses of nobody', [selectorless, endpoints(), slice()], [dead, info]],
     ['of a terminating pod', [selectorless, pod({ deleting: true }), slice()], [dead, info]],
     ['of a terminal pod', [selectorless, pod({ terminal: true }), slice()], [dead, info]],
-    // Traffic goes to somebody else.
+    // Traffic goes to another pod.
     ['of a pod of another uid', [selectorless, pod({ uid: 'new' }), slice()], [dead, info]],
     [
       'of a pod that moved to another address',
@@ -60,11 +60,11 @@ describe('left behind', () => {
     expect(judge(objects).sort()).toEqual([...want].sort());
   });
 
-  test('where pods are not known nobody is called dead', () => {
+  test('without known pods no address is called dead', () => {
     expect(judge([selectorless, slice()], ['services', 'endpointslices'])).toEqual([info]);
   });
 
-  test('the addresses, each with the pods it stood for', () => {
+  test('the addresses, each with the pods that had it', () => {
     const { context, record } = judged([
       selectorless,
       endpoints({ subsets: [subset([address({ target: null })])] }),
@@ -112,7 +112,7 @@ describe('shared addresses', () => {
   });
 
   const others = service({ name: 'other', uid: 'other', selector: { app: 'other' } });
-  test('a Service that selects the later pod is told alone', () => {
+  test('a Service that selects the later pod is reported alone', () => {
     const objects = [service(), others, node(), pod(), other()];
     expect(judge(objects)).toEqual([]);
     expect(textsOf(judged(objects, {}, undefined, 'other'), 'input')).toEqual([shared]);

@@ -1,4 +1,4 @@
-// The output of the endpointslicemirroring controller, judged on whole clusters.
+// The output of the endpointslicemirroring controller, compared on whole clusters.
 
 import { describe, expect, test } from 'vitest';
 

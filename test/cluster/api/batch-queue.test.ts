@@ -21,7 +21,7 @@ const environment = {
 };
 
 describe('a batch', () => {
-  test('is seen before what is held, until it is handed over', async () => {
+  test('is found before the cached object until it is delivered', async () => {
     const old = pod({ name: 'a', resourceVersion: '1' });
     const held = new Map([[old.key, old]]);
     const batches: (readonly LiveEntry[])[] = [];

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 
 import { readService, readServices } from '../../../src/cluster/api/read-fresh.ts';
-import { statusAnswer } from '../../apiserver/server.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
+import { statusAnswer } from '../../apiserver/server.ts';
 
 function shop(): World {
   const world = createWorld();
@@ -81,13 +81,13 @@ test.each([true, false])(
 test.each([
   ['a refusal', () => statusAnswer(403, 'Forbidden'), '/api/v1/namespaces/shop/pods: 403'],
   ['no connection', () => 'reset' as const, 'connection reset'],
-])('%s is told', async (_name, instead, message) => {
+])('%s is reported', async (_name, instead, message) => {
   const world = shop();
   world.server.faults.before = ({ resource }) => (resource === 'pods' ? instead() : null);
   expect(await read(world, 'web')).toEqual({ kind: 'failed', message });
 });
 
-test('an object that cannot be read is told', async () => {
+test('an object that cannot be decoded is reported', async () => {
   const world = shop();
   const metadata = { name: 'web', namespace: 'shop' };
   world.server.objects.put('services', { metadata, spec: { type: 7 } });

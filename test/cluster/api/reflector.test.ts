@@ -6,17 +6,17 @@ import { createGate } from '../../../src/cluster/api/transport/mutex.ts';
 import type { WatchCounters } from '../../../src/cluster/api/watch-counters.ts';
 import type { LiveEntry } from '../../../src/cluster/decode/entry.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';
+import type { World } from '../../apiserver/life.ts';
+import { compared, createWorld } from '../../apiserver/life.ts';
 import { addCounters, runSeed } from '../../apiserver/seeds.ts';
 import type { Instead, Watch } from '../../apiserver/server.ts';
 import { createStream, statusAnswer, statusOf } from '../../apiserver/server.ts';
-import type { World } from '../../apiserver/life.ts';
-import { compared, createWorld } from '../../apiserver/life.ts';
 
 interface Scene {
   readonly world: World;
   readonly reflector: Reflector;
   readonly problems: string[];
-  /** Lets so many seconds pass. */
+  /** Lets a number of seconds pass. */
   readonly pass: (seconds: number) => Promise<void>;
   readonly put: (name: string, ip?: string) => void;
   readonly remove: (name: string) => void;
@@ -173,7 +173,7 @@ describe('the first list', () => {
     expect(asked(made).filter((one) => one === `list 500 ${next}`)).toHaveLength(3);
   });
 
-  test('asks anew for a first page that broke off: what it listed may be gone', async () => {
+  test('requests a first page again that broke off, since its objects may be gone', async () => {
     let isWhole = false;
     const made = await scene({
       watchList: false,
@@ -193,7 +193,7 @@ describe('the first list', () => {
     expectSame(made);
   });
 
-  test('begins anew in one page when its token has expired', async () => {
+  test('restarts in one page when its token has expired', async () => {
     const made = await scene({
       watchList: false,
       prepare({ world, put }) {
@@ -267,7 +267,7 @@ describe('a watch', () => {
     expect(made.delivered()).toEqual([...first, 'stale', 'synced']);
   });
 
-  test('tells how far it has come by bookmarks', async () => {
+  test('reports its progress by bookmarks', async () => {
     const made = await scene({ prepare: ({ world }) => (world.server.bookmarkEvery = 60) });
     made.world.server.objects.put('nodes', { metadata: { name: 'node-a' } });
     await made.pass(60);
@@ -287,7 +287,7 @@ interface Fault {
   readonly counters: Partial<{ [Name in keyof WatchCounters]: Partial<WatchCounters[Name]> }>;
 }
 
-/** Each happens to a watch that stands, together with the change of pod a to version 103. */
+/** Each happens to an open watch, together with the change of pod a to version 103. */
 const faults: readonly Fault[] = [
   {
     name: 'the connection is reset',
@@ -427,7 +427,7 @@ describe('half-open connections where no ping watches', () => {
   });
 });
 
-test('a request that nobody answers is given up', async () => {
+test('a request without an answer is given up', async () => {
   const made = await scene({ prepare: ({ world }) => answerNext(world, 'watch', 'hang') });
   await made.pass(44);
   expect(made.delivered()).toEqual(['listing']);
@@ -443,7 +443,7 @@ test('a watch that never ends is left', async () => {
 });
 
 describe('what a relist finds', () => {
-  test('deleted, created, created anew; what is known stays until then', async () => {
+  test('deleted, created, created again; known objects stay until then', async () => {
     const made = await scene();
     made.put('c');
     await made.pass(0);

@@ -2,9 +2,9 @@ import { expect, test } from 'vitest';
 
 import type { ReflectorsOptions } from '../../../src/cluster/api/reflectors.ts';
 import { createReflectors } from '../../../src/cluster/api/reflectors.ts';
-import { statusAnswer } from '../../apiserver/server.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
+import { statusAnswer } from '../../apiserver/server.ts';
 
 function start(world: World, options: Partial<ReflectorsOptions> = {}) {
   const controller = new AbortController();
@@ -97,7 +97,7 @@ test('the version is asked for until there is an answer', async () => {
   await stop();
 });
 
-test('a server that does not tell its version is as good', async () => {
+test('a server without a version works too', async () => {
   const world = createWorld();
   world.server.faults.before = ({ resource }) =>
     resource === null ? statusAnswer(403, 'Forbidden') : null;

@@ -71,7 +71,7 @@ describe('a list, where a and b have versions 10 and 11 and all is known up to 2
   };
   const b = event('added', 'b', '11');
 
-  test('what is held as it is says nothing, what is absent is deleted', () => {
+  test('an equal object changes nothing, an absent object is deleted', () => {
     expect(listed([b])).toEqual({ now: [], then: ['deleted a uid-1 10 gap'] });
   });
 
@@ -95,7 +95,7 @@ describe('a list, where a and b have versions 10 and 11 and all is known up to 2
     expect(listed([b, item])).toEqual({ now, then });
   });
 
-  test('an object that is not held', () => {
+  test('an object that is not cached', () => {
     const a = event('added', 'a', '10');
     expect(listed([a, b, event('added', 'c', '21')]).now).toEqual(['added c uid-1 21 gap']);
     expect(listed([a, b, event('added', 'c', '12')]).then).toEqual(['added c uid-1 12 gap']);
@@ -109,14 +109,14 @@ describe('a list, where a and b have versions 10 and 11 and all is known up to 2
     expect(then).toEqual(['deleted b uid-1 11 gap']);
   });
 
-  test('where the history began anew, equal versions are no proof', () => {
+  test('after a restore of the server, equal versions are no proof', () => {
     const { now, then } = listed([event('added', 'a', '10'), event('added', 'b', '9')], '20', true);
     expect(now).toEqual([]);
     expect(then).toEqual(['modified a uid-1 10 gap', 'modified b uid-1 9 gap']);
   });
 });
 
-describe('a first list, when nothing is held', () => {
+describe('a first list, when the cache is empty', () => {
   const held = new Map<string, AnyObject>();
   const listing = newListing(held, null, false);
   const take = (item: WatchEvent): string[] => {

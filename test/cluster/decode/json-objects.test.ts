@@ -692,7 +692,7 @@ describe('moments', () => {
     ).toMatchObject({ deleting: true });
   });
 
-  test('the newest moment that an object tells of', () => {
+  test('the newest time in an object', () => {
     expect(newestTimestamp(read('pods', full.pods))).toBe(created + 6);
     expect(newestTimestamp(read('endpoints', full.endpoints))).toBe(created + 59);
     expect(newestTimestamp(read('nodes', full.nodes))).toBe(created);

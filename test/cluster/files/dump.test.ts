@@ -198,7 +198,7 @@ describe('forms of a dump', () => {
     });
   });
 
-  test('the newest kubelet that its Nodes tell of', async () => {
+  test('the newest kubelet of its Nodes', async () => {
     const node = (name: string, kubeletVersion?: string) => ({
       ...{ apiVersion: 'v1', kind: 'Node', metadata: { name } },
       status: { nodeInfo: { kubeletVersion } },
@@ -209,7 +209,7 @@ describe('forms of a dump', () => {
     expect((await read(JSON.stringify(nodes.slice(3)))).end.kubelet).toBeNull();
   });
 
-  test('the newest moment that the objects tell of', async () => {
+  test('the newest time in its objects', async () => {
     expect((await read(JSON.stringify(pod('a')))).end.newest).toBeNull();
     const at = (seconds: number) => ({
       creationTimestamp: new Date(seconds * 1000).toISOString(),

@@ -1,7 +1,5 @@
-// What a redacted recording still tells, and what it does not: names are gone, and verdicts are the
-// same.
+// The content of a redacted recording: names are gone, and verdicts are the same.
 
-import { auditorDefaults } from '../../build.ts';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -14,12 +12,13 @@ import { replay } from '../../../src/auditor/replay.ts';
 import { readRecording } from '../../../src/cluster/files/recording.ts';
 import { createRedactor } from '../../../src/cluster/files/redact.ts';
 import type { Resource } from '../../../src/model/objects.ts';
+import { auditorDefaults } from '../../build.ts';
 import { rawEndpoints, rawPod, rawService, rawSlice } from '../../live-cluster.ts';
 
 const key = Buffer.from('a key that is no secret');
 
 describe('an object', () => {
-  test('loses its names, and all that is not judged', () => {
+  test('loses its names, and all fields that are not audited', () => {
     const redactor = createRedactor(key);
     const all = (
       [
@@ -112,7 +111,7 @@ async function judged(text: string): Promise<Judged> {
   return { findings: findings.sort(), verdicts: verdicts.sort() };
 }
 
-test('a redacted recording is judged as the original', async () => {
+test('a redacted recording has the verdicts of the original', async () => {
   const path = join(import.meta.dirname, '../../recordings/shop.ndjson.gz');
   const lines = gunzipSync(readFileSync(path))
     .toString()

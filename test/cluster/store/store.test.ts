@@ -55,7 +55,7 @@ const newsCases: [string, Said[], string[]][] = [
     ],
     ['news', 'stale'],
   ],
-  // 2^53 + 1 and 2^53: numbers of JavaScript do not tell them apart.
+  // 2^53 + 1 and 2^53: as numbers of JavaScript they are equal.
   [
     'large',
     [

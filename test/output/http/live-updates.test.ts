@@ -35,7 +35,7 @@ afterEach(async () => {
 
 const url = (): string => `http://127.0.0.1:${String((server.address() as AddressInfo).port)}/`;
 
-/** Events of a connection until there are so many. */
+/** The first events of a connection, a given number. */
 async function events(count: number): Promise<unknown[]> {
   const stop = new AbortController();
   const response = await fetch(url(), { signal: stop.signal });

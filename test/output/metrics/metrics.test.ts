@@ -4,9 +4,9 @@ import { runInNewContext } from 'node:vm';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
+import { createFillTotals, setFill } from '../../../src/audit/measure/fill.ts';
 import { exemplify } from '../../../src/audit/measure/histogram.ts';
 import { countConvergence, countTrigger, observeCreated } from '../../../src/audit/measure/lag.ts';
-import { createFillTotals, setFill } from '../../../src/audit/measure/fill.ts';
 import { families, processFamilies } from '../../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../../src/output/metrics/service-families.ts';
 import { createServiceRows } from '../../../src/output/metrics/service-rows.ts';
@@ -72,7 +72,7 @@ function parse(text: string): Map<string, Parsed> {
   return parsed;
 }
 
-/** A Service of which every family has something to say. */
+/** A Service with a value in every family. */
 const troubled = numbersOf({
   share: {
     ...numbersOf().share,

@@ -31,7 +31,7 @@ const [light = '', dark = ''] = [...style.matchAll(/:root\{[^}]*\}/g)].map(([tex
 test.each([
   ['light', light],
   ['dark', dark],
-])('%s: every text can be read on all that it stands on', (_, theme) => {
+])('%s: every text has enough contrast on each of its backgrounds', (_, theme) => {
   const colours = coloursIn(theme);
   const of = (name: string): string => colours.get(name) ?? '';
   const pairs = [

@@ -151,7 +151,7 @@ function choose(config: KubeConfig, context: string | null): Cluster | string {
   const name = context ?? config.getCurrentContext();
   const chosen = config.getContextObject(name);
   if (chosen === null) {
-    const known = config.getContexts().map((one) => one.name);
+    const known = config.getContexts().map((context) => context.name);
     return `No context ${quoted(name)}; there are ${known.join(', ') || 'none'}`;
   }
   config.setCurrentContext(name);
@@ -218,7 +218,7 @@ function authorityOf({ caData, caFile }: Cluster): string | undefined {
 
 /** The field tokenFile of a user, as an absolute path; a token beside it does not count. */
 function tokenFileOf(paths: readonly string[], name: string): string | null {
-  for (const path of paths.filter((one) => existsSync(one))) {
+  for (const path of paths.filter((path) => existsSync(path))) {
     const file: unknown = parse(readFileSync(path, 'utf8'));
     const users = isFields(file) && Array.isArray(file.users) ? (file.users as unknown[]) : [];
     const found = users.filter(isFields).find((user) => user.name === name);

@@ -104,7 +104,7 @@ function take(intake: Intake, chunk: Uint8Array): Buffer | null {
   return parts.length === 0 ? bytes : Buffer.concat([...parts, bytes]);
 }
 
-/** Keeps a copy of the bytes from here; the next value needs so many. */
+/** Keeps a copy of the bytes from here; the next value needs this many. */
 function keepRest(intake: Intake, whole: Buffer, from: number, needed: number): void {
   intake.parts = [Buffer.from(whole.subarray(from))];
   intake.length = whole.length - from;

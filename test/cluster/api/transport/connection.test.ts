@@ -17,9 +17,9 @@ import {
 import { openAccount } from '../../../../src/cluster/api/transport/kubeconfig.ts';
 import { createStore } from '../../../../src/cluster/store/store.ts';
 import { resources } from '../../../../src/model/objects.ts';
-import { createServer, keyPath, listen, realClock } from '../../../apiserver/server.ts';
-import type { Listener, ListenOptions } from '../../../apiserver/server.ts';
 import { heldIn } from '../../../apiserver/life.ts';
+import type { Listener, ListenOptions } from '../../../apiserver/server.ts';
+import { createServer, keyPath, listen, realClock } from '../../../apiserver/server.ts';
 
 let folder: string;
 const closing: (() => Promise<void> | void)[] = [];
@@ -143,7 +143,7 @@ describe('credentials', () => {
     expect(listener.clients).toEqual(['server.test', 'other.test']);
   });
 
-  test('an exec plugin is told what is wanted of it, and of which cluster', async () => {
+  test('an exec plugin gets its exec information and the cluster', async () => {
     const { listener } = await serve();
     const version = { apiVersion: 'client.authentication.k8s.io/v1beta1' };
     const user = plugin("{ token: 'x' }", { ...version, provideClusterInfo: true });

@@ -102,7 +102,7 @@ describe.each(protocols)('%s', (protocol) => {
     expect((await transport.send(outgoing())).status).toBe(200);
   });
 
-  test('an answer can be given up, and the server hears of it', async () => {
+  test('an answer can be given up, and the server notices', async () => {
     const server = { closed: false };
     const { transport } = await open(({ signal }) => {
       signal.addEventListener('abort', () => (server.closed = true));
@@ -122,7 +122,7 @@ describe.each(protocols)('%s', (protocol) => {
     await expect(transport.send(outgoing('/', controller.signal))).rejects.toThrow();
   });
 
-  test('nobody listens', async () => {
+  test('a port without a listener', async () => {
     const { listener, transport } = await open(text(''));
     await listener.close();
     await expect(transport.send(outgoing())).rejects.toThrow('ECONNREFUSED');

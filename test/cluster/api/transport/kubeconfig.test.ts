@@ -96,7 +96,7 @@ describe('credentials', () => {
     expect(() => open(configWith({}))).toThrow('HTTPS_PROXY');
   });
 
-  test('a token file is read anew after a refresh', async () => {
+  test('a token file is read again after a refresh', async () => {
     write('token', 'old');
     const account = open(configWith({ tokenFile: 'token' }));
     const tokenOf = async () => (await account.credentials()).headers.Authorization;
@@ -141,7 +141,7 @@ test('without a file and outside of a pod, both are named', () => {
   expect(nobody).toThrow(`no ${join(folder, 'nowhere')}, and not in a pod (/var/run/secrets/`);
 });
 
-test('nobody needs a home', () => {
+test('a home folder is not required', () => {
   for (const name of ['HOME', 'KUBECONFIG', 'KUBERNETES_SERVICE_HOST']) vi.stubEnv(name, undefined);
   expect(isConfigured({})).toBe(false);
   const nobody = () => openAccount({ kubeconfig: null, context: null });

@@ -27,7 +27,7 @@ describe('the proxy', () => {
     expect(proxyFor(to, variables)).toBe(want);
   });
 
-  test('what is no URL is told by the name of the variable, without the value', () => {
+  test('an invalid URL is reported by the name of the variable, without the value', () => {
     const wrong = () => proxyFor(server, { HTTPS_PROXY: 'http://user:secret@:x' });
     expect(wrong).toThrow('HTTPS_PROXY is not the URL of a proxy');
     expect(wrong).not.toThrow(/secret/);

@@ -1,5 +1,5 @@
-// That the script does what it should, browsers show (test/page/); here it is held against what it
-// must be for them: JavaScript that needs nothing but a browser.
+// The tests in test/page show that the script works in a browser. This test checks that it is
+// JavaScript that needs nothing but a browser.
 
 import { Script } from 'node:vm';
 
