@@ -8,7 +8,7 @@ import { request as tlsRequest } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 
 import type { Report } from '../../src/agent/rules-reader.ts';
 import type { ScheduledAgent } from '../../src/agent/schedule.ts';
@@ -32,6 +32,7 @@ const newAgent = (): ScheduledAgent =>
 const servers: Server[] = [];
 
 afterEach(() => {
+  vi.useRealTimers();
   for (const server of servers.splice(0)) {
     server.close();
     server.closeAllConnections();
@@ -71,6 +72,7 @@ const open: Access = { token: null, tls: null };
 
 describe('answers', () => {
   test('nothing before the first round, then a report, then that it is the same', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
     const agent = newAgent();
     const port = await serve(agent, open);
     expect(await ask({ port, path: '/v1/report' })).toMatchObject({ status: 503 });

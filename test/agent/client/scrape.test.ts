@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, expect, test, vi } from 'vitest';
 
 import type { AgentClient } from '../../../src/agent/client/client.ts';
 import { createAsker } from '../../../src/agent/client/client.ts';
@@ -24,6 +24,7 @@ let server: Server | null = null;
 let asker: AgentClient | null = null;
 
 afterEach(() => {
+  vi.useRealTimers();
   asker?.close();
   server?.close();
   server?.closeAllConnections();
@@ -58,6 +59,7 @@ test('before the first round it is early', async () => {
 });
 
 test('the moment of a report is the earliest possible, and the same for a round', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
   const { agent, going } = await begun();
   await agent.round();
   const first = await seen(going, null);

@@ -1,5 +1,5 @@
 // Differences of a node compared with earlier versions of Services.
-// test/recordings/shop.test.ts finds a stale node in a real recording.
+// test/recordings/shop.recorded.test.ts finds a stale node in a real recording.
 
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
