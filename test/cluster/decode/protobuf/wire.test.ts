@@ -36,7 +36,9 @@ describe('numbers', () => {
   property.prop([int64])('64 bits, near where they are not', (value) => {
     const bytes = varint(value);
     const found = readInt64(at(bytes), bytes.length);
-    expect(Math.abs(found - Number(value))).toBeLessThanOrEqual(Math.abs(Number(value)) * 2e-16);
+    expect(Math.abs(found - Number(value))).toBeLessThanOrEqual(
+      Math.abs(Number(value)) * Number.EPSILON,
+    );
   });
 
   property.prop([int64])('32 bits: what is left of more, as Go has it', (value) => {
