@@ -207,6 +207,8 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
     namespace === null || item.namespace === namespace;
   const [stale, nodes] = [auditor.stale(), auditor.nodes()];
   const summary = summarize(services, { within, stale, nodes });
+  const totals = auditor.refreshTotals();
+  const fills = [...totals.services].map(([key, { fill }]) => [key, fill] as const);
   const { release, by } = auditor.released();
   // A dump shows one moment, so the age of its differences is unknown.
   const timeless = kind === 'audit' && !auditor.options.live;
@@ -234,7 +236,7 @@ export function createReport(auditor: Auditor, options: ReportOptions): AuditRep
     foreign: summary.foreign,
     dropped: auditor.dropped(),
     problems: problems.slice(0, shownProblems),
-    measures: summarizeMeasures({ ...samples, ...auditor.refreshTotals() }),
+    measures: summarizeMeasures({ ...samples, ...totals }, fills),
   };
 }
 

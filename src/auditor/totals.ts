@@ -5,15 +5,14 @@
 // Changed Services wait for the next `refreshTotals`, since most of them change again. At most
 // `maxWaiting` wait. Beyond that, each change recounts the Service that has waited for longest.
 
-import type { CapacityCounts, CapacityLimits } from '../audit/measure/endpoint-counts.ts';
-import {
-  addCapacity,
-  addConditionCounts,
-  capacityOf,
-  countConditions,
-  setDuplicates,
+import type {
+  CapacityCounts,
+  CapacityLimits,
+  DuplicateCounts,
 } from '../audit/measure/endpoint-counts.ts';
-import { setFill, surplusOf } from '../audit/measure/fill.ts';
+import { capacityOf, countConditions, countDuplicates } from '../audit/measure/endpoint-counts.ts';
+import type { Fill } from '../audit/measure/fill.ts';
+import { fillOf, surplusOf } from '../audit/measure/fill.ts';
 import type { ServiceSums } from '../audit/measure/measurements.ts';
 import { createServiceSums } from '../audit/measure/measurements.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
@@ -23,6 +22,7 @@ import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { StaleResources } from '../audit/service/verdict.ts';
 import type { Summary, SummaryTotals } from '../audit/summary.ts';
 import { addShare, createTotals, shareOf, summaryOf } from '../audit/summary.ts';
+import { addCounts } from '../model/counts.ts';
 import type { EndpointSlice, Key } from '../model/objects.ts';
 import type { HintCounts } from '../output/metrics/state.ts';
 import { noHintCounts } from '../output/metrics/state.ts';
@@ -32,12 +32,15 @@ import type { HintMode } from '../shadow/hints.ts';
 import { hintMode, reasonOfNoHints } from '../shadow/hints.ts';
 import type { Release } from '../shadow/release.ts';
 
-/** What one Service adds, without fill and duplicates, which keep their own numbers. */
+/** What one Service adds. */
 interface ServiceCounts extends ServiceNumbers {
   /** The slices of the controller that were counted, in the order of their names. */
   readonly controllerSlices: readonly EndpointSlice[];
   /** These and the mirrored slices. */
   readonly slicesCounted: readonly EndpointSlice[];
+  /** Of the slices of the controller. */
+  readonly fill: Fill;
+  readonly duplicates: DuplicateCounts;
   readonly capacity: CapacityCounts;
   readonly hintMode: HintMode;
 }
@@ -104,14 +107,8 @@ function recount(totals: ServiceTotals, services: ServiceAuditor, key: Key, audi
   totals.waiting.delete(key);
   const before = totals.services.get(key) ?? null;
   const audited = services.audited.get(key);
-  const slices =
-    audited === undefined ? [] : slicesOf(services.listers, audited.record, 'controller');
-  if (!isSame(before?.controllerSlices ?? [], slices)) {
-    setFill(totals.fill, key, slices);
-    setDuplicates(totals.duplicates, key, slices);
-  }
   const after =
-    audited === undefined ? null : countService(totals, services, audited, slices, before, audits);
+    audited === undefined ? null : countService(totals, services, audited, before, audits);
   if (before !== null) add(totals, before, -1);
   if (after === null) totals.services.delete(key);
   else {
@@ -134,24 +131,28 @@ const isSame = (a: readonly EndpointSlice[], b: readonly EndpointSlice[]): boole
 
 function add(totals: ServiceTotals, counts: ServiceCounts, by: 1 | -1): void {
   addShare(totals.verdicts, counts.share, by);
-  addConditionCounts(totals.conditions, counts.conditions, by);
-  addCapacity(totals.capacity, counts.capacity, by);
+  addCounts(totals.conditions, counts.conditions, by);
+  addCounts(totals.capacity, counts.capacity, by);
+  addCounts(totals.duplicates, counts.duplicates, by);
+  addCounts(totals.fill, counts.fill, by);
 }
 
 function countService(
   totals: ServiceTotals,
   { listers }: ServiceAuditor,
   audited: ServiceAudit,
-  controllerSlices: readonly EndpointSlice[],
   before: ServiceCounts | null,
   audits: number,
 ): ServiceCounts {
   const { record } = audited;
-  const { key, namespace, name, service, endpoints } = record;
+  const { namespace, name, service, endpoints } = record;
+  const controllerSlices = slicesOf(listers, record, 'controller');
   const mirrored = slicesOf(listers, record, 'mirror');
   const slices = mirrored.length === 0 ? controllerSlices : [...controllerSlices, ...mirrored];
   const known = before !== null && isSame(before.slicesCounted, slices) ? before : null;
-  const fill = totals.fill.byService.get(key);
+  const filled =
+    before !== null && isSame(before.controllerSlices, controllerSlices) ? before : null;
+  const fill = filled?.fill ?? fillOf(controllerSlices, totals.fill.max);
   return {
     namespace,
     name,
@@ -160,7 +161,9 @@ function countService(
     slicesCounted: known?.slicesCounted ?? slices,
     conditions: known?.conditions ?? countConditions(slices),
     slices: slices.length,
-    surplus: fill === undefined ? 0 : surplusOf(fill),
+    fill,
+    surplus: surplusOf(fill),
+    duplicates: filled?.duplicates ?? countDuplicates(controllerSlices),
     bytes: {
       endpoints: endpoints?.bytes ?? 0,
       endpointslices:

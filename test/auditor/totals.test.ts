@@ -88,19 +88,17 @@ const nodes: NodesSummary = {
 function sums({ totals, serviceAuditor }: Followed, stale: ReadonlySet<Resource>) {
   refreshTotals(totals, serviceAuditor);
   const { fill, duplicates, conditions, capacity } = totals;
-  const { byService: fills, ...filled } = fill;
-  const { byService: duplicated, ...twice } = duplicates;
   return {
     summary: summaryOfTotals(totals, serviceAuditor, stale, nodes),
-    filled,
-    fills: [...fills].sort(([a], [b]) => (a < b ? -1 : 1)),
-    twice,
-    duplicated: [...duplicated].sort(([a], [b]) => (a < b ? -1 : 1)),
+    fill: { ...fill },
+    duplicates: { ...duplicates },
     conditions: { ...conditions },
     capacity: structuredClone(capacity),
     hints: countHints(totals, serviceAuditor),
     open: [...totals.open].sort(),
-    services: [...totals.services.keys()].sort(),
+    services: [...totals.services]
+      .map(([key, { fill: one, duplicates: twice }]) => ({ key, one, twice }))
+      .sort((a, b) => (a.key < b.key ? -1 : 1)),
   };
 }
 

@@ -207,7 +207,7 @@ export function reportOf(state: MetricsState, more: Partial<AuditReport> = {}): 
     foreign: summary.foreign,
     dropped,
     problems: [],
-    measures: summarizeMeasures(state),
+    measures: summarizeMeasures(state, [['shop/web', state.fill]]),
     ...more,
   };
 }

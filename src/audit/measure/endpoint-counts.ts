@@ -6,14 +6,9 @@
 // addresses under one port map it takes one: a terminating entry gives way to another, otherwise
 // Go's map order decides. So nodes may differ where the entries differ in their conditions.
 
+import { recordOf } from '../../model/counts.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type {
-  Endpoint,
-  Endpoints,
-  EndpointSlice,
-  Key,
-  OutputResource,
-} from '../../model/objects.ts';
+import type { Endpoint, Endpoints, EndpointSlice, OutputResource } from '../../model/objects.ts';
 import { annotation } from '../../model/objects.ts';
 
 export const endpointConditions = [
@@ -26,9 +21,10 @@ export const endpointConditions = [
 /** Endpoints by condition, and the ready ones with topology hints. */
 export type ConditionCounts = Record<(typeof endpointConditions)[number] | 'hinted', number>;
 
-export function noConditionCounts(): ConditionCounts {
-  return { ready: 0, 'terminating-serving': 0, terminating: 0, 'not-ready': 0, hinted: 0 };
-}
+export const noConditionCounts = (): ConditionCounts => ({
+  ...recordOf(endpointConditions, () => 0),
+  hinted: 0,
+});
 
 /** Counts every entry of some slices; duplicates count twice. */
 export function countConditions(slices: Iterable<EndpointSlice>): ConditionCounts {
@@ -46,22 +42,12 @@ export function countConditions(slices: Iterable<EndpointSlice>): ConditionCount
   return counts;
 }
 
-/** Adds the counts of one Service, or subtracts them. */
-export function addConditionCounts(
-  sum: ConditionCounts,
-  counts: ConditionCounts,
-  by: 1 | -1,
-): void {
-  for (const condition of endpointConditions) sum[condition] += by * counts[condition];
-  sum.hinted += by * counts.hinted;
-}
-
 // --- capacity ---
 
 /** Objects that reach a limit. */
 export interface CapacityCounts {
   /** Endpoints with the annotation over-capacity: truncated (since Kubernetes 1.22). */
-  truncated: number;
+  readonly truncated: number;
   /** Objects that list more than one of their kind should. */
   readonly over: Record<OutputResource, number>;
 }
@@ -69,9 +55,10 @@ export interface CapacityCounts {
 /** The most addresses of Endpoints, and endpoints of a slice. */
 export type CapacityLimits = Readonly<Record<OutputResource, number>>;
 
-export function noCapacity(): CapacityCounts {
-  return { truncated: 0, over: { endpoints: 0, endpointslices: 0 } };
-}
+export const noCapacity = (): CapacityCounts => ({
+  truncated: 0,
+  over: { endpoints: 0, endpointslices: 0 },
+});
 
 /** Counts the Endpoints and slices of one Service. */
 export function capacityOf(
@@ -88,17 +75,10 @@ export function capacityOf(
   };
 }
 
-/** Adds the counts of one Service, or subtracts them. */
-export function addCapacity(sum: CapacityCounts, counts: CapacityCounts, by: 1 | -1): void {
-  sum.truncated += by * counts.truncated;
-  sum.over.endpoints += by * counts.over.endpoints;
-  sum.over.endpointslices += by * counts.over.endpointslices;
-}
-
 // --- duplicates ---
 
 /** Endpoints that are listed more than once, by whether their conditions agree. */
-interface Duplicates {
+export interface DuplicateCounts {
   readonly equal: number;
   readonly conflicting: number;
 }
@@ -107,9 +87,9 @@ const conditionsText = ({ ready, serving, terminating }: Endpoint): string =>
   `${String(ready ?? true)} ${String(serving ?? true)} ${String(terminating ?? false)}`;
 
 /** Counts an address under a port map once, in however many slices it is. */
-function duplicatesOf(slices: Iterable<EndpointSlice>): Duplicates {
+export function countDuplicates(slices: Iterable<EndpointSlice>): DuplicateCounts {
   const first = new Map<string, Endpoint>();
-  const kinds = new Map<string, keyof Duplicates>();
+  const kinds = new Map<string, keyof DuplicateCounts>();
   for (const { endpoints, portMap } of slices) {
     for (const endpoint of endpoints) {
       for (const address of new Set(endpoint.addresses.map(canonicalIP))) {
@@ -124,29 +104,4 @@ function duplicatesOf(slices: Iterable<EndpointSlice>): Duplicates {
   const counts = { equal: 0, conflicting: 0 };
   for (const kind of kinds.values()) counts[kind]++;
   return counts;
-}
-
-/** The sum over all Services; `byService` contains those with duplicates. */
-export interface DuplicateTotals {
-  readonly byService: Map<Key, Duplicates>;
-  equal: number;
-  conflicting: number;
-}
-
-export function createDuplicateTotals(): DuplicateTotals {
-  return { byService: new Map(), equal: 0, conflicting: 0 };
-}
-
-/** Replaces the counts of one Service. */
-export function setDuplicates(
-  totals: DuplicateTotals,
-  key: Key,
-  slices: Iterable<EndpointSlice>,
-): void {
-  const before = totals.byService.get(key) ?? { equal: 0, conflicting: 0 };
-  const now = duplicatesOf(slices);
-  if (now.equal + now.conflicting === 0) totals.byService.delete(key);
-  else totals.byService.set(key, now);
-  totals.equal += now.equal - before.equal;
-  totals.conflicting += now.conflicting - before.conflicting;
 }

@@ -8,14 +8,17 @@
 //
 // A surplus is legal: the controller never moves an endpoint to save a slice.
 
+import { addCounts } from '../../model/counts.ts';
 import type { AddressType, EndpointSlice, Key, Port } from '../../model/objects.ts';
 
-interface Fill {
+export interface Fill {
   readonly endpoints: number;
   readonly slices: number;
   /** The fewest slices that could list these endpoints. */
   readonly minimum: number;
 }
+
+export const noFill = (): Fill => ({ endpoints: 0, slices: 0, minimum: 0 });
 
 /** The slices of one Service with one address type and port map. */
 export interface PortMapFill extends Fill {
@@ -54,41 +57,21 @@ export const surplusOf = (fill: Fill): number => fill.slices - fill.minimum;
 export const fillRatio = (fill: Fill, max: number): number | null =>
   fill.slices === 0 ? null : fill.endpoints / (fill.slices * max);
 
-/** The sum over all Services. */
-export interface FillTotals {
-  readonly max: number;
-  readonly byService: Map<Key, Fill>;
-  endpoints: number;
-  slices: number;
-  minimum: number;
-}
-
-export function createFillTotals(max: number): FillTotals {
-  return { max, byService: new Map(), endpoints: 0, slices: 0, minimum: 0 };
-}
-
-type FillSum = { -readonly [K in keyof Fill]: number };
-
-function add(sum: FillSum, fill: Fill, by: 1 | -1): void {
-  sum.endpoints += by * fill.endpoints;
-  sum.slices += by * fill.slices;
-  sum.minimum += by * fill.minimum;
-}
-
-/** Replaces what one Service adds. */
-export function setFill(totals: FillTotals, key: Key, slices: Iterable<EndpointSlice>): void {
-  const before = totals.byService.get(key);
-  if (before !== undefined) add(totals, before, -1);
-  const fill = { endpoints: 0, slices: 0, minimum: 0 };
-  for (const group of fillGroups(slices, totals.max)) add(fill, group, 1);
-  if (fill.slices === 0) totals.byService.delete(key);
-  else totals.byService.set(key, fill);
-  add(totals, fill, 1);
+/** The sums over the groups of some slices. */
+export function fillOf(slices: Iterable<EndpointSlice>, max: number): Fill {
+  const sum = noFill();
+  for (const { endpoints, slices: count, minimum } of fillGroups(slices, max)) {
+    addCounts(sum, { endpoints, slices: count, minimum }, 1);
+  }
+  return sum;
 }
 
 /** The Services with the largest surplus, at most `count`; those without surplus are left out. */
-export const mostSurplus = (totals: FillTotals, count: number): [Key, Fill][] =>
-  [...totals.byService]
+export const mostSurplus = (
+  fills: Iterable<readonly [Key, Fill]>,
+  count: number,
+): (readonly [Key, Fill])[] =>
+  [...fills]
     .filter(([, fill]) => surplusOf(fill) > 0)
     .sort(([a, fillA], [b, fillB]) => surplusOf(fillB) - surplusOf(fillA) || (a < b ? -1 : 1))
     .slice(0, count);

@@ -10,10 +10,11 @@
 // Programming lag is that of nodes, from the arrival of the slice or Service. It lies between two
 // readings of the rules, so its least and its most value are both counted.
 
+import { recordOf } from '../../model/counts.ts';
 import type { Histogram } from './histogram.ts';
 import { createHistogram, exemplify, observe } from './histogram.ts';
 import type { Journey, JourneyOperation, JourneyQuality, JourneyStage } from './journey.ts';
-import { journeySeconds } from './journey.ts';
+import { journeyQualities, journeySeconds } from './journey.ts';
 import { convergenceBounds } from './lag.ts';
 
 export const journeyLagOutputs = ['endpoints', 'endpointslices', 'node'] as const;
@@ -32,17 +33,14 @@ export interface JourneyLag {
   readonly begun: Readonly<Record<JourneyOperation, Record<JourneyQuality, number>>>;
 }
 
-export function createJourneyLag(): JourneyLag {
-  const lag = (): Histogram => createHistogram(convergenceBounds);
-  const outputs = () => ({ endpoints: lag(), endpointslices: lag(), node: lag() });
-  const none = () => ({ ok: 0, coarse: 0, arrival: 0, skewed: 0, gap: 0 });
-  return {
-    readiness: outputs(),
-    removal: outputs(),
-    programming: { least: lag(), most: lag() },
-    begun: { add: none(), remove: none(), update: none() },
-  };
-}
+const createLag = (): Histogram => createHistogram(convergenceBounds);
+
+export const createJourneyLag = (): JourneyLag => ({
+  readiness: recordOf(journeyLagOutputs, createLag),
+  removal: recordOf(journeyLagOutputs, createLag),
+  programming: recordOf(programmingBounds, createLag),
+  begun: recordOf(journeyOperations, () => recordOf(journeyQualities, () => 0)),
+});
 
 /** Whether the length of a journey is meaningful. */
 export const isMeasured = ({ quality }: Journey): boolean =>

@@ -21,8 +21,9 @@
 //
 // Only ok and coarse are measured. The mirroring controller writes no trigger time.
 
+import { recordOf } from '../../model/counts.ts';
 import type { Endpoints, EndpointSlice, OutputResource, Service } from '../../model/objects.ts';
-import { annotation, label, manager } from '../../model/objects.ts';
+import { annotation, label, manager, outputResources } from '../../model/objects.ts';
 import type { Histogram } from './histogram.ts';
 import { createHistogram, observe } from './histogram.ts';
 
@@ -54,16 +55,8 @@ export const convergenceBounds: readonly number[] = [
   0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ];
 
-export function createConvergenceLag(): ConvergenceLag {
-  const lag = (): Histogram => createHistogram(convergenceBounds);
-  const operations = () => ({ add: lag(), remove: lag(), update: lag() });
-  return {
-    endpoints: operations(),
-    endpointslices: operations(),
-    mirrored: operations(),
-    node: operations(),
-  };
-}
+export const createConvergenceLag = (): ConvergenceLag =>
+  recordOf(lagOutputs, () => recordOf(lagOperations, () => createHistogram(convergenceBounds)));
 
 export function countConvergence(lag: ConvergenceLag, sample: LagSample): void {
   observe(lag[sample.output][sample.operation], sample.seconds);
@@ -156,14 +149,10 @@ export interface TriggerLag {
 /** Seconds, from the resolution of the annotation to 10 minutes. */
 export const triggerBounds: readonly number[] = [1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
 
-export function createTriggerLag(): TriggerLag {
-  const counts = () => ({ ok: 0, coarse: 0, absent: 0, restarted: 0, skewed: 0 });
-  const lag = (): Histogram => createHistogram(triggerBounds);
-  return {
-    lag: { endpoints: lag(), endpointslices: lag() },
-    counts: { endpoints: counts(), endpointslices: counts() },
-  };
-}
+export const createTriggerLag = (): TriggerLag => ({
+  lag: recordOf(outputResources, () => createHistogram(triggerBounds)),
+  counts: recordOf(outputResources, () => recordOf(triggerQualities, () => 0)),
+});
 
 /** Counts a sample by its quality, and measures it if the quality allows. */
 export function countTrigger(triggers: TriggerLag, sample: TriggerSample): void {

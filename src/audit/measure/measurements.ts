@@ -2,12 +2,12 @@
 // the changes of the input. A new measurement needs a field here, a call in src/auditor that feeds
 // it, and an entry in src/output/metrics.
 
-import type { CapacityCounts, ConditionCounts, DuplicateTotals } from './endpoint-counts.ts';
-import { createDuplicateTotals, noCapacity, noConditionCounts } from './endpoint-counts.ts';
+import type { CapacityCounts, ConditionCounts, DuplicateCounts } from './endpoint-counts.ts';
+import { noCapacity, noConditionCounts } from './endpoint-counts.ts';
 import type { ClockSkew, ConvergenceLag, TriggerLag } from './lag.ts';
 import { createClockSkew, createConvergenceLag, createTriggerLag, durationBounds } from './lag.ts';
-import type { FillTotals } from './fill.ts';
-import { createFillTotals } from './fill.ts';
+import type { Fill } from './fill.ts';
+import { noFill } from './fill.ts';
 import type { Histogram } from './histogram.ts';
 import { createHistogram } from './histogram.ts';
 import type { JourneyLag } from './journey-lag.ts';
@@ -17,15 +17,15 @@ import { createSizes } from './size.ts';
 
 /** Sums over the existing Services. */
 export interface ServiceSums {
-  readonly fill: FillTotals;
-  readonly duplicates: DuplicateTotals;
+  readonly fill: Fill & { readonly max: number };
+  readonly duplicates: DuplicateCounts;
   readonly conditions: ConditionCounts;
   readonly capacity: CapacityCounts;
 }
 
-export const createServiceSums = (maxEndpointsPerSlice: number): ServiceSums => ({
-  fill: createFillTotals(maxEndpointsPerSlice),
-  duplicates: createDuplicateTotals(),
+export const createServiceSums = (max: number): ServiceSums => ({
+  fill: { max, ...noFill() },
+  duplicates: { equal: 0, conflicting: 0 },
   conditions: noConditionCounts(),
   capacity: noCapacity(),
 });

@@ -3,11 +3,12 @@
 // of intervals with changes and the Services that changed last are stored. A change that no output
 // has followed yet has no sample.
 
+import { recordOf } from '../../model/counts.ts';
 import type { Key } from '../../model/objects.ts';
 import type { Histogram } from './histogram.ts';
 import { createHistogram, observe, quantile } from './histogram.ts';
 import type { LagOperation, LagOutput } from './lag.ts';
-import { convergenceBounds } from './lag.ts';
+import { convergenceBounds, lagOutputs } from './lag.ts';
 
 /** Seconds of one interval. */
 const intervalSeconds = 10;
@@ -74,14 +75,9 @@ function trim(map: Map<unknown, unknown>, most: number): void {
 
 function seriesOf(intervals: readonly (readonly [number, Interval])[]): LagSeries {
   const lines = (value: (histogram: Histogram) => number | null) => {
-    const line = (output: LagOutput) =>
-      intervals.map(([, { [output]: histogram }]) => (histogram ? value(histogram) : null));
-    return {
-      endpoints: line('endpoints'),
-      endpointslices: line('endpointslices'),
-      mirrored: line('mirrored'),
-      node: line('node'),
-    };
+    return recordOf(lagOutputs, (output) =>
+      intervals.map(([, { [output]: histogram }]) => (histogram ? value(histogram) : null)),
+    );
   };
   return {
     at: intervals.map(([at]) => at),

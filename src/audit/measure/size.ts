@@ -11,8 +11,9 @@
 // has those of its JSON without managedFields, which are more. Left out: other clients, lists, and
 // bookmarks.
 
+import { recordOf } from '../../model/counts.ts';
 import type { Change, Endpoints, EndpointSlice, OutputResource } from '../../model/objects.ts';
-import { isOutput, label } from '../../model/objects.ts';
+import { isOutput, label, outputResources } from '../../model/objects.ts';
 import type { Histogram } from './histogram.ts';
 import { createHistogram, observe } from './histogram.ts';
 
@@ -55,7 +56,7 @@ export function createSizes(): Sizes {
     updateBytes: 0,
     fanoutBytes: 0,
   });
-  return { endpoints: none(), endpointslices: none() };
+  return recordOf(outputResources, none);
 }
 
 const isOutputChange = (change: Change): change is Change<OutputResource> =>

@@ -9,17 +9,21 @@ import { stringify } from 'yaml';
 import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
+import type { Fill } from '../../audit/measure/fill.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../../audit/measure/fill.ts';
 import type { Histogram } from '../../audit/measure/histogram.ts';
 import { merged, quantile } from '../../audit/measure/histogram.ts';
 import type { ConvergenceLag, LagOutput, TriggerLag } from '../../audit/measure/lag.ts';
+import { lagOutputs } from '../../audit/measure/lag.ts';
 import type { Measurements, ServiceSums } from '../../audit/measure/measurements.ts';
 import type { ResourceSizes } from '../../audit/measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { Summary } from '../../audit/summary.ts';
 import { inOrder } from '../../audit/summary.ts';
-import type { OutputResource } from '../../model/objects.ts';
+import { recordOf } from '../../model/counts.ts';
+import type { Key, OutputResource } from '../../model/objects.ts';
+import { outputResources } from '../../model/objects.ts';
 import type { DetectedRelease } from '../../shadow/detect-release.ts';
 import type { RenderOptions, ReportedFinding, TextStyle } from './format.ts';
 import {
@@ -81,8 +85,6 @@ export function summarizeLag(histogram: Histogram) {
   return { count, p50, p99, max: count === 0 ? null : largest };
 }
 
-type Fill = Record<'endpoints' | 'slices' | 'minimum', number>;
-
 const summarizeFill = ({ endpoints, slices, minimum }: Fill) => ({
   endpoints,
   slices,
@@ -115,34 +117,26 @@ const summarizeTrigger = ({ lag, counts }: TriggerLag, resource: OutputResource)
   qualities: { ...counts[resource] },
 });
 
-/** The numbers of a report. */
-export function summarizeMeasures(measured: ReportedMeasurements) {
+/** The numbers of a report; `fills` are those of each Service. */
+export function summarizeMeasures(
+  measured: ReportedMeasurements,
+  fills: Iterable<readonly [Key, Fill]>,
+) {
   const { fill, duplicates, sizes, convergence, trigger } = measured;
   return {
     fill: {
       ...summarizeFill(fill),
       ratio: fillRatio(fill, fill.max),
       /** The Services with the largest surplus. */
-      worst: mostSurplus(fill, 10).map(([key, sums]) => {
+      worst: mostSurplus(fills, 10).map(([key, sums]) => {
         const [namespace = '', service = ''] = key.split('/');
         return { namespace, service, ...summarizeFill(sums) };
       }),
     },
     duplicates: { equal: duplicates.equal, conflicting: duplicates.conflicting },
-    sizes: {
-      endpoints: summarizeSizes(sizes.endpoints),
-      endpointslices: summarizeSizes(sizes.endpointslices),
-    },
-    convergenceLag: {
-      endpoints: summarizeConvergence(convergence.endpoints),
-      endpointslices: summarizeConvergence(convergence.endpointslices),
-      mirrored: summarizeConvergence(convergence.mirrored),
-      node: summarizeConvergence(convergence.node),
-    },
-    triggerLag: {
-      endpoints: summarizeTrigger(trigger, 'endpoints'),
-      endpointslices: summarizeTrigger(trigger, 'endpointslices'),
-    },
+    sizes: recordOf(outputResources, (resource) => summarizeSizes(sizes[resource])),
+    convergenceLag: recordOf(lagOutputs, (output) => summarizeConvergence(convergence[output])),
+    triggerLag: recordOf(outputResources, (resource) => summarizeTrigger(trigger, resource)),
   };
 }
 

@@ -2,14 +2,11 @@ import { describe, expect, test } from 'vitest';
 
 import type { ConditionCounts } from '../../../src/audit/measure/endpoint-counts.ts';
 import {
-  addCapacity,
-  addConditionCounts,
   capacityOf,
   countConditions,
-  createDuplicateTotals,
+  countDuplicates,
   noCapacity,
   noConditionCounts,
-  setDuplicates,
 } from '../../../src/audit/measure/endpoint-counts.ts';
 import type { Endpoint, EndpointSlice } from '../../../src/model/objects.ts';
 import { annotation } from '../../../src/model/objects.ts';
@@ -43,16 +40,6 @@ describe('conditions', () => {
       );
       expect([got.ready, got.hinted, got['not-ready']]).toEqual([3, 2, 1]);
     });
-  });
-
-  test('added counts can be subtracted', () => {
-    const sum = noConditionCounts();
-    const some = counted({}, { ready: false }, { forZones: ['a'] });
-    addConditionCounts(sum, some, 1);
-    addConditionCounts(sum, some, 1);
-    expect([sum.ready, sum['not-ready'], sum.hinted]).toEqual([4, 2, 2]);
-    addConditionCounts(sum, some, -1);
-    expect(sum).toEqual(some);
   });
 });
 
@@ -88,15 +75,6 @@ describe('capacity', () => {
     ])('Endpoints that say %s', (value, want) => {
       expect(capacityOf(listing(3, value), [], limits).truncated).toBe(want);
     });
-  });
-
-  test('added counts can be subtracted', () => {
-    const sum = noCapacity();
-    const one = capacityOf(listing(4, 'truncated'), [sliced(3)], limits);
-    addCapacity(sum, one, 1);
-    addCapacity(sum, one, 1);
-    addCapacity(sum, one, -1);
-    expect(sum).toEqual({ truncated: 1, over: { endpoints: 1, endpointslices: 1 } });
   });
 });
 
@@ -162,23 +140,7 @@ describe('duplicates', () => {
       ['names of type FQDN', [of(at('db.example')), of(at('db.example'))], 1, 0],
     ];
     test.each(cases)('%s', (_, slices, equal, conflicting) => {
-      const totals = createDuplicateTotals();
-      setDuplicates(totals, 'a/x', slices);
-      expect(totals).toMatchObject({ equal, conflicting });
+      expect(countDuplicates(slices)).toEqual({ equal, conflicting });
     });
-  });
-
-  test('a Service replaces its counts, and has none without slices', () => {
-    const totals = createDuplicateTotals();
-    setDuplicates(totals, 'a/x', [of(at('10.0.0.1')), of(at('10.0.0.1'))]);
-    setDuplicates(totals, 'a/y', [of(at('10.0.0.1')), of(at('10.0.0.1', { ready: false }))]);
-    setDuplicates(totals, 'a/z', [of(at('10.0.0.1'))]);
-    expect(totals).toMatchObject({ equal: 1, conflicting: 1 });
-    expect([...totals.byService.keys()]).toEqual(['a/x', 'a/y']);
-    setDuplicates(totals, 'a/y', [of(at('10.0.0.1')), of(at('10.0.0.1'))]);
-    expect(totals).toMatchObject({ equal: 2, conflicting: 0 });
-    setDuplicates(totals, 'a/x', []);
-    setDuplicates(totals, 'a/y', []);
-    expect(totals).toEqual({ byService: new Map(), equal: 0, conflicting: 0 });
   });
 });

@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
-import { createFillTotals, setFill } from '../../../src/audit/measure/fill.ts';
+import { fillOf, noFill } from '../../../src/audit/measure/fill.ts';
 import { exemplify } from '../../../src/audit/measure/histogram.ts';
 import { countConvergence, countTrigger, observeCreated } from '../../../src/audit/measure/lag.ts';
 import { families, processFamilies } from '../../../src/output/metrics/families.ts';
@@ -98,7 +98,7 @@ const state = stateOf({ perService: step.value });
 let parsed: Map<string, Parsed>;
 
 beforeAll(async () => {
-  setFill(state.fill, 'shop/web', [slice({ endpoints: [endpoint()] })]);
+  Object.assign(state.fill, fillOf([slice({ endpoints: [endpoint()] })], 100));
   countConvergence(state.convergence, { output: 'endpoints', operation: 'add', seconds: 0.3 });
   countConvergence(state.convergence, { output: 'endpoints', operation: 'add', seconds: 1000 });
   countTrigger(state.trigger, { resource: 'endpoints', quality: 'ok', seconds: 3 });
@@ -256,7 +256,7 @@ describe('the exposition', () => {
   });
 
   test('has no fill ratio without slices', async () => {
-    const text = await exposition({ ...stateOf(), fill: createFillTotals(100) });
+    const text = await exposition({ ...stateOf(), fill: { max: 100, ...noFill() } });
     expect(text).not.toContain('fill_ratio');
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Code } from '../../../src/audit/finding/catalogue.ts';
 import { catalogue } from '../../../src/audit/finding/catalogue.ts';
-import { setFill } from '../../../src/audit/measure/fill.ts';
+import { fillOf } from '../../../src/audit/measure/fill.ts';
 import { countConvergence } from '../../../src/audit/measure/lag.ts';
 import { createLagHistory } from '../../../src/audit/measure/sample-history.ts';
 import { lagDrawing, renderOverview, sortNodes } from '../../../src/output/page/overview.ts';
@@ -62,11 +62,8 @@ describe('the overview', () => {
   test('shows lag and packing once they are measured', () => {
     const metrics = conformState();
     countConvergence(metrics.convergence, { output: 'mirrored', operation: 'add', seconds: 0.004 });
-    setFill(
-      metrics.fill,
-      'shop/web',
-      [1, 2].map((count) => slice({ endpoints: times(count, () => endpoint()) })),
-    );
+    const slices = [1, 2].map((count) => slice({ endpoints: times(count, () => endpoint()) }));
+    Object.assign(metrics.fill, fillOf(slices, 100));
     const text = wordsIn(renderOverview(statusOf({ metrics })));
     expect(text).toContain('Mirrored slices add 1 4 ms 4 ms 4 ms');
     expect(text).toContain('2 slices, 1 more than needed · 2 % of their places taken');

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parse as parseYaml } from 'yaml';
 
-import { setFill } from '../../../src/audit/measure/fill.ts';
+import { fillOf } from '../../../src/audit/measure/fill.ts';
 import { countConvergence, countTrigger } from '../../../src/audit/measure/lag.ts';
 import { trackSize } from '../../../src/audit/measure/size.ts';
 import { renderJunit } from '../../../src/output/text/junit.ts';
@@ -262,7 +262,7 @@ test('JUnit lists open findings before resolved ones', () => {
 test('docs/report.md describes every field', () => {
   const text = readFileSync(new URL('../../../docs/report.md', import.meta.url), 'utf8');
   const state = stateOf();
-  setFill(state.fill, 'shop/web', [slice(), slice()]);
+  Object.assign(state.fill, fillOf([slice(), slice()], 100));
   const names = new Set<string>();
   const collect = (value: unknown): void => {
     if (typeof value !== 'object' || value === null) return;
@@ -281,14 +281,14 @@ test('measures are the accumulators in numbers', () => {
   const slices = [2, 3].map((count) =>
     slice({ bytes: 2000, endpoints: times(count, () => endpoint()) }),
   );
-  setFill(state.fill, 'shop/web', slices);
+  Object.assign(state.fill, fillOf(slices, 100));
   for (const after of slices) {
     trackSize(state.sizes, { resource: 'endpointslices', before: null, after, at: 0 });
   }
   countConvergence(state.convergence, { output: 'mirrored', operation: 'add', seconds: 2 });
   countConvergence(state.convergence, { output: 'mirrored', operation: 'update', seconds: 4 });
   countTrigger(state.trigger, { resource: 'endpoints', quality: 'absent', seconds: null });
-  const measures = summarizeMeasures(state);
+  const measures = summarizeMeasures(state, [['shop/web', state.fill]]);
   expect(measures.fill).toEqual({
     endpoints: 5,
     slices: 2,
