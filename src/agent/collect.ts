@@ -3,16 +3,18 @@
 // and a limit of bytes. They never write: -save and list only read, and none of them waits for a
 // lock.
 //
-// Which of the backends is in use is not asked first, as kubernetes-sigs/iptables-wrappers does to
-// run the right one: both may contain rules, and both count. An empty dump is no failure: the
-// programs of the unused backend print nothing. A missing program is reported. A program that
-// fails, or whose output is too long, makes the node unknown.
+// Both backends may contain rules, and both count. The programs of an unused backend print nothing,
+// which is no failure. A missing program is reported. A program that fails, or whose output is too
+// long, makes the node unknown.
 //
 // `nft -j list ruleset` also shows the tables of iptables-nft, which iptables-nft-save shows
-// better, and costs the same again: it is run only where nft has a table that no dump has shown, or
-// not all of it, as iptables-nft-save itself says.
+// better. It costs the same again, so it runs only if nft has a table that iptables-nft-save does
+// not show, or not as a whole.
 
 import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+
+import type { NodeFacts } from './node-facts.ts';
 
 export interface RulesProgram {
   /** The file, and what it is called in reports. */
@@ -23,14 +25,8 @@ export interface RulesProgram {
 }
 
 const save = (name: string, family: 'ip' | 'ip6'): RulesProgram => ({
-  name,
-  args: [],
-  prints: 'iptables-save',
-  family,
+  ...{ name, args: [], prints: 'iptables-save', family },
 });
-
-const listTables = ['-j', 'list', 'tables'];
-const listRuleset = ['-j', 'list', 'ruleset'];
 
 /** All programs, in the order in which they are run. */
 export const programs: readonly RulesProgram[] = [
@@ -38,8 +34,8 @@ export const programs: readonly RulesProgram[] = [
   save('ip6tables-nft-save', 'ip6'),
   save('iptables-legacy-save', 'ip'),
   save('ip6tables-legacy-save', 'ip6'),
-  { name: 'nft', args: listTables, prints: 'nft tables', family: 'ip' },
-  { name: 'nft', args: listRuleset, prints: 'nft', family: 'ip' },
+  { name: 'nft', args: ['-j', 'list', 'tables'], prints: 'nft tables', family: 'ip' },
+  { name: 'nft', args: ['-j', 'list', 'ruleset'], prints: 'nft', family: 'ip' },
 ];
 
 export interface ProgramLimits {
@@ -56,41 +52,39 @@ export const defaultLimits: ProgramLimits = {
 };
 
 export type ProgramResult =
-  /** `warning`: that other tables are there; null: it said no such thing. */
+  /** `warning`: that the other backend has tables; `null` without this warning. */
   | { readonly state: 'read'; readonly bytes: Buffer; readonly warning: string | null }
   | { readonly state: 'absent' }
   | { readonly state: 'failed'; readonly problem: string };
 
+/** The output of a program, which is not empty. */
 export interface CollectedDump {
   readonly program: RulesProgram;
   readonly bytes: Buffer;
 }
 
 export interface CollectedRules {
-  /** Those that are not empty. */
   readonly dumps: readonly CollectedDump[];
-  /** What became of each program: `read`, `empty`, `absent` or `failed`. */
+  /** The state of each program: `read`, `empty`, `absent` or `failed`. */
   readonly states: Readonly<Record<string, string>>;
   /** Reasons why the dumps are incomplete; empty if they are complete. */
   readonly problems: readonly string[];
 }
 
-/** Runs one program. Never throws: what went wrong is the answer. */
+/** Runs one program. Never rejects: the result names the problem. */
 export function runProgram(
   { name, args }: RulesProgram,
   limits: ProgramLimits,
 ): Promise<ProgramResult> {
-  const { deadlineSeconds, maxBytes, path } = limits;
+  const options = {
+    encoding: 'buffer',
+    env: { PATH: limits.path, LC_ALL: 'C' },
+    cwd: '/',
+    timeout: limits.deadlineSeconds * 1000,
+    killSignal: 'SIGKILL',
+    maxBuffer: limits.maxBytes,
+  } as const;
   return new Promise((resolve) => {
-    const options = {
-      encoding: 'buffer',
-      env: { PATH: path, LC_ALL: 'C' },
-      cwd: '/',
-      timeout: deadlineSeconds * 1000,
-      killSignal: 'SIGKILL',
-      maxBuffer: maxBytes,
-      shell: false,
-    } as const;
     const child = execFile(name, args, options, (error, bytes, stderr) => {
       if (error === null) resolve({ state: 'read', bytes, warning: warningIn(stderr) });
       else if (error.code === 'ENOENT') resolve({ state: 'absent' });
@@ -116,27 +110,27 @@ function problemOf(error: ProgramError, stderr: Buffer, limits: ProgramLimits): 
   return said === '' ? how : `${how}: ${said}`;
 }
 
-/** Reads all rules of the node; `all` are the programs. */
-export async function collect(limits: ProgramLimits, all = programs): Promise<CollectedRules> {
+/** Reads all rules of the node. */
+export async function collect(limits: ProgramLimits): Promise<CollectedRules> {
   const dumps: CollectedDump[] = [];
   const problems: string[] = [];
   const states: Record<string, string> = {};
   const warnings = new Map<string, string>();
-  let more = false;
+  let isNftNeeded = false;
   // One after the other: an agent must not take two cores at once.
-  for (const program of all) {
-    if (program.prints === 'nft' && !more) continue;
+  for (const program of programs) {
+    const { name, prints } = program;
+    if (prints === 'nft' && !isNftNeeded) continue;
     const ran = await runProgram(program, limits);
-    const { name } = program;
     states[name] = ran.state;
     if (ran.state === 'failed') problems.push(ran.problem);
     if (ran.state !== 'read') continue;
     const { bytes, warning } = ran;
     if (warning !== null) warnings.set(name.replace('-nft-', '-legacy-'), warning);
-    if (program.prints === 'nft tables') {
+    if (prints === 'nft tables') {
       const tables = tablesOf(bytes);
-      more = tables === null || hasOthers(tables, dumps);
-      if (!more && tables?.length === 0) states[name] = 'empty';
+      isNftNeeded = tables === null || hasOthers(tables, dumps);
+      if (tables?.length === 0) states[name] = 'empty';
     } else if (bytes.length === 0) states[name] = 'empty';
     else dumps.push({ program, bytes });
   }
@@ -149,45 +143,85 @@ export async function collect(limits: ProgramLimits, all = programs): Promise<Co
   return { dumps, states, problems };
 }
 
-/** Tables as `ip nat`; null: the listing cannot be read. */
+/** Tables as `ip nat`; `null` if the list cannot be parsed. */
 function tablesOf(bytes: Buffer): string[] | null {
   try {
     const { nftables } = JSON.parse(bytes.toString()) as {
       nftables: readonly { readonly table?: { readonly family: string; readonly name: string } }[];
     };
-    return nftables.flatMap(({ table }) =>
-      table === undefined ? [] : `${table.family} ${table.name}`,
-    );
+    return nftables.flatMap(({ table }) => (table ? `${table.family} ${table.name}` : []));
   } catch {
     return null;
   }
 }
 
-/** Whether nft has a table that no dump by iptables-nft-save has shown, or not all of it. */
+const [newline, hashSign, colon, star, minus] = [10, 35, 58, 42, 45];
+
+/** Whether nft has a table that iptables-nft-save did not show, or not all of it. */
 function hasOthers(tables: readonly string[], dumps: readonly CollectedDump[]): boolean {
   const shown = new Set(
     dumps
       .filter(({ program }) => program.name.includes('-nft-'))
-      .flatMap(({ program, bytes }) => shownIn(bytes).map((name) => `${program.family} ${name}`)),
+      .flatMap(({ program, bytes }) => {
+        const partly = linesWith(bytes, '# Table `').map((line) => line.split("'", 1)[0]);
+        const whole = linesWith(bytes, '*').filter((name) => !partly.includes(name));
+        return whole.map((name) => `${program.family} ${name}`);
+      }),
   );
   return tables.some((table) => !shown.has(table));
 }
 
-/** The tables that are shown as a whole. */
-function shownIn(bytes: Buffer): string[] {
-  const partly = new Set(linesWith(bytes, '# Table `').map((line) => line.split("'", 1)[0]));
-  return linesWith(bytes, '*').filter((name) => !partly.has(name));
-}
-
-/** The text after this prefix at the beginning of lines. */
+/** The rest of every line that begins with `start`. */
 function linesWith(bytes: Buffer, start: string): string[] {
   const lines: string[] = [];
-  const keep = (from: number): void => {
-    const end = bytes.indexOf('\n', from);
-    lines.push(bytes.toString('latin1', from, end < 0 ? bytes.length : end));
-  };
-  if (bytes.toString('latin1', 0, start.length) === start) keep(start.length);
-  const [line, size] = [`\n${start}`, start.length + 1];
-  for (let at = bytes.indexOf(line); at >= 0; at = bytes.indexOf(line, at + 1)) keep(at + size);
+  for (let at = bytes.indexOf(start); at >= 0; at = bytes.indexOf(start, at + 1)) {
+    if (at > 0 && bytes[at - 1] !== newline) continue;
+    const end = bytes.indexOf(newline, at);
+    lines.push(bytes.toString('latin1', at + start.length, end < 0 ? bytes.length : end));
+  }
   return lines;
+}
+
+/**
+ * A hash of what a round reads, so that a round need not parse what it knows; `null` if not all
+ * rules are known. Left out is what changes by itself in iptables-save: comments, which contain the
+ * time, and counters of base chains, which precede the rules (iptables 1.8,
+ * iptables/iptables-save.c and nft-shared.c). Counters and sets of nft are included: they make the
+ * next round parse the rules again, which costs time and is always correct.
+ */
+export function fingerprintOf(
+  { dumps, states, problems }: CollectedRules,
+  facts: NodeFacts,
+): string | null {
+  if (problems.length > 0) return null;
+  const hash = createHash('sha256').update(JSON.stringify([states, facts]));
+  for (const { program, bytes } of dumps) {
+    hash.update(`\n${program.name}\n`);
+    const parts = program.prints === 'iptables-save' ? lastingIn(bytes) : [bytes];
+    for (const part of parts) hash.update(part);
+  }
+  return hash.digest('base64url');
+}
+
+/** A dump by iptables-save without what changes by itself. */
+function* lastingIn(bytes: Buffer): Generator<Buffer> {
+  let from = 0;
+  let at = 0;
+  while (at < bytes.length) {
+    const found = bytes.indexOf(newline, at);
+    const end = found < 0 ? bytes.length : found;
+    const counters = bytes[at] === colon ? bytes.indexOf(' [', at) : end;
+    const isBase = bytes[at] === colon && counters < end && bytes[counters - 1] !== minus;
+    if (bytes[at] === hashSign || isBase) {
+      yield bytes.subarray(from, isBase ? counters : at);
+      from = end;
+    } else if (bytes[at] !== star) {
+      // After the base chains, nothing changes by itself until the end of the table.
+      const comment = bytes.indexOf('\n#', at);
+      at = comment < 0 ? bytes.length : comment + 1;
+      continue;
+    }
+    at = end + 1;
+  }
+  yield bytes.subarray(Math.min(from, bytes.length));
 }

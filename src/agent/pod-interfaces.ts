@@ -20,7 +20,7 @@ export type Walker = (packet: Packet) => PacketOutcome;
 const mostTried = 16;
 
 /** Addresses for documentation, which no host has: RFC 5737 and RFC 3849. */
-export const nobodys = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
+export const outsideAddress = { ip: '198.51.100.7', ip6: '2001:db8::7' } as const;
 
 /** Walks through these rules; `podCIDRs` are networks of the node's pods. */
 export function walkerOf(
@@ -46,7 +46,13 @@ export function walkerOf(
   );
   const isFree = (address: number): boolean => {
     const src = formatAddress(address);
-    const packet = { from: 'pod', src, dst: nobodys.ip, protocol: 'tcp', dport: 80 } as const;
+    const packet = {
+      from: 'pod',
+      src,
+      dst: outsideAddress.ip,
+      protocol: 'tcp',
+      dport: 80,
+    } as const;
     const { drop, reject } = walk(ruleset, informed, packet);
     return drop.probability + reject.probability === 0;
   };

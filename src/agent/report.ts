@@ -1,10 +1,9 @@
 // Makes a report from dumps: the backends that contain rules, the mode of kube-proxy, and a digest
-// for every frontend that the rules serve (rules/report/digest.ts). The walk runs in slices, so
-// that the agent can answer requests meanwhile.
+// for every frontend that the rules serve (rules/report/digest.ts).
 //
-// The mode is found as kubernetes-sigs/iptables-wrappers finds the backend: by the chains that
-// kubelet leaves in mangle, KUBE-IPTABLES-HINT (since 1.24) or KUBE-KUBELET-CANARY (since 1.17),
-// else by who has more rules. It says what is likely meant; it is no evidence of anything.
+// The backend is found as kubernetes-sigs/iptables-wrappers finds it: by the chains that kubelet
+// leaves in mangle, KUBE-IPTABLES-HINT (since 1.24) or KUBE-KUBELET-CANARY (since 1.17), else by
+// the larger dump. The result is likely, but no evidence.
 
 import { addressIn, parseCIDR, parseIP } from '../model/ip.ts';
 import type { Packet } from '../model/proxy-config.ts';
@@ -20,180 +19,202 @@ import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
 import { encodeOutcomes } from '../rules/report/outcome-json.ts';
 import type { RuleSet } from '../rules/ruleset.ts';
 import { mergeRuleSets } from '../rules/ruleset.ts';
-import type { Routes } from '../rules/walk/routes.ts';
 import type { NodeContext } from '../rules/walk/walk.ts';
-import type { CollectedDump } from './collect.ts';
+import type { CollectedDump, CollectedRules } from './collect.ts';
+import type { NodeFacts } from './node-facts.ts';
 import type { Walker } from './pod-interfaces.ts';
-import { nobodys, walkerOf } from './pod-interfaces.ts';
+import { outsideAddress, walkerOf } from './pod-interfaces.ts';
 
-/** Facts about the node that are not rules. */
-export interface NodeFacts {
-  readonly node: string;
-  /** Of the node's interfaces, in canonical form. */
-  readonly localAddresses: readonly string[];
-  readonly interfaces: readonly string[] | null;
-  /** null: not known. */
-  readonly routes: Routes | null;
-  /** Those of the Node object; node ports are asked for there. */
-  readonly nodeIPs: readonly string[];
-  readonly podCIDRs: readonly string[];
+/** The text of kube-proxy's configuration file, and its path. */
+export interface ProxyConfigFile {
+  readonly source: string;
+  readonly text: string;
 }
-
-export type ProxyMode = 'iptables' | 'nftables';
 
 /** All rules of a node, parsed. */
 export interface NodeRuleSet {
   readonly ruleset: RuleSet;
-  readonly claims: readonly RuleFrontend[];
-  /** null: kube-proxy left nothing here. */
-  readonly mode: ProxyMode | null;
-  /** Of iptables; null: neither has rules. */
+  readonly frontends: readonly RuleFrontend[];
+  /** The mode of kube-proxy; `null` if it left no rules. */
+  readonly mode: 'iptables' | 'nftables' | null;
+  /** The backend of iptables; `null` if neither has rules. */
   readonly backend: 'nft' | 'legacy' | null;
-  /** Of kube-proxy, as far as its rules show them. */
+  /** Settings of kube-proxy, as far as its rules show them. */
   readonly settings: InferredSettings;
 }
 
-/** Details of one packet: what becomes of it, and by which rules. */
+/** Details of one packet: its outcome, and the rules that lead to it. */
 export interface FrontendDetail {
   readonly packet: Packet;
   /** As in the digest. */
   readonly words: string;
   readonly unknown: readonly { readonly reason: string; readonly rule: string }[];
-  /** By outcome: the rules on one of the ways there. */
+  /** By outcome: the rules on one of the ways to it. */
   readonly rules: Readonly<Record<string, readonly string[]>>;
 }
 
 /**
- * Reads dumps.
+ * Parses dumps.
  *
- * @throws DumpError where one of them is none.
+ * @throws DumpError if one of them has another form.
  */
 export function readDumps(dumps: readonly CollectedDump[]): NodeRuleSet {
-  const read = dumps.map((dump) => ({ dump, ruleset: rulesetOf(dump) }));
-  const ruleset = mergeRuleSets(read.map((item) => item.ruleset));
-  const of = (word: string): { ruleset: RuleSet; bytes: number }[] =>
-    read
-      .filter(({ dump }) => dump.program.name.includes(word))
-      .map((item) => ({ ruleset: item.ruleset, bytes: item.dump.bytes.length }));
-  const backend = backendOf(of('-nft-'), of('-legacy-'));
-  const settings = settingsIn(ruleset, modeIn(ruleset));
-  return { ruleset, claims: frontendsInRules(ruleset), mode: modeOf(ruleset), backend, settings };
+  const parsed = dumps.map(({ program, bytes }): ParsedDump => {
+    const { name, prints, family } = program;
+    const ruleset = prints === 'nft' ? parseNft(bytes) : parseIptablesSave(bytes, family);
+    return { backend: /-(nft|legacy)-/.exec(name)?.[1] ?? null, bytes: bytes.length, ruleset };
+  });
+  const ruleset = mergeRuleSets(parsed.map((dump) => dump.ruleset));
+  return {
+    ruleset,
+    frontends: frontendsInRules(ruleset),
+    mode: modeOf(ruleset),
+    backend: backendOf(parsed),
+    settings: settingsIn(ruleset, modeIn(ruleset)),
+  };
 }
 
-function rulesetOf({ program, bytes }: CollectedDump): RuleSet {
-  return program.prints === 'nft' ? parseNft(bytes) : parseIptablesSave(bytes, program.family);
-}
-
-interface Sized {
+interface ParsedDump {
   readonly ruleset: RuleSet;
   readonly bytes: number;
+  /** Of iptables; `null` for a dump of nft. */
+  readonly backend: string | null;
 }
 
-function backendOf(nft: readonly Sized[], legacy: readonly Sized[]): NodeRuleSet['backend'] {
-  const sized = { nft, legacy };
-  for (const hint of ['KUBE-IPTABLES-HINT', 'KUBE-KUBELET-CANARY']) {
-    for (const backend of ['nft', 'legacy'] as const) {
-      if (sized[backend].some(({ ruleset }) => hasChain(ruleset, 'mangle', hint))) return backend;
-    }
-  }
-  const size = (dumps: readonly Sized[]): number =>
-    dumps.reduce((sum, dump) => sum + dump.bytes, 0);
-  if (nft.length + legacy.length === 0) return null;
-  return size(legacy) > size(nft) ? 'legacy' : 'nft';
+function backendOf(dumps: readonly ParsedDump[]): NodeRuleSet['backend'] {
+  const backends = ['nft', 'legacy'] as const;
+  const [hinted] = ['KUBE-IPTABLES-HINT', 'KUBE-KUBELET-CANARY'].flatMap((hint) => {
+    const having = dumps.filter(({ ruleset }) => hasChain(ruleset, 'mangle', hint));
+    return backends.filter((name) => having.some(({ backend }) => backend === name));
+  });
+  if (hinted !== undefined) return hinted;
+  const size = (name: string): number =>
+    dumps.reduce((sum, { backend, bytes }) => sum + (backend === name ? bytes : 0), 0);
+  if (size('nft') + size('legacy') === 0) return null;
+  return size('legacy') > size('nft') ? 'legacy' : 'nft';
 }
 
 const hasChain = ({ tables }: RuleSet, table: string, chain: string): boolean =>
   tables.some(({ name, chains }) => name === table && chains.get(chain) !== undefined);
 
-function modeOf(ruleset: RuleSet): ProxyMode | null {
-  const { tables } = ruleset;
-  if (tables.some(({ source, name }) => source === 'nft' && name === 'kube-proxy')) {
+function modeOf(ruleset: RuleSet): NodeRuleSet['mode'] {
+  if (ruleset.tables.some(({ source, name }) => source === 'nft' && name === 'kube-proxy')) {
     return 'nftables';
   }
   return hasChain(ruleset, 'nat', 'KUBE-SERVICES') ? 'iptables' : null;
 }
 
-/** Behind the addresses that gateways have. */
+/** Index in the range of a pod that sends, behind the addresses that gateways have. */
 const podOffset = 251n;
 
 /** Networks of the node's pods. */
-const podsOf = ({ podCIDRs }: NodeFacts, standing: NodeRuleSet | null): readonly string[] =>
-  podCIDRs.length > 0 ? podCIDRs : (standing?.settings.clusterCIDRs ?? []);
+const podRangesOf = ({ podCIDRs }: NodeFacts, rules: NodeRuleSet | null): readonly string[] =>
+  podCIDRs.length > 0 ? podCIDRs : (rules?.settings.clusterCIDRs ?? []);
 
 /**
- * The sources that the report assumes: the auditor must compare with the same. Without a
- * configured pod range, any address that the rules treat as a pod's is suitable.
+ * The senders of the packets: the auditor must compare with the same. Without a configured pod
+ * range, any address that the rules treat as a pod's is suitable.
  */
-export function askingOf(place: NodeFacts, standing: NodeRuleSet | null): NodeSenders {
-  const { nodeIPs, podCIDRs } = place;
-  const ranges = podsOf(place, standing);
+export function askingOf(facts: NodeFacts, rules: NodeRuleSet | null): NodeSenders {
+  const { nodeIPs, podCIDRs } = facts;
   const senders = (family: 'ip' | 'ip6'): Senders => {
     const name = family === 'ip' ? 'IPv4' : 'IPv6';
-    const range = ranges.map(parseCIDR).find((item) => item?.family === name) ?? null;
+    const range = podRangesOf(facts, rules)
+      .map(parseCIDR)
+      .find((item) => item?.family === name);
     return {
       node: nodeIPs.find((text) => parseIP(text)?.family === name) ?? null,
-      pod: range === null ? null : addressIn(range, podOffset),
-      outside: nobodys[family],
+      pod: range ? addressIn(range, podOffset) : null,
+      outside: outsideAddress[family],
     };
   };
-  const addresses = [...nodeIPs, '127.0.0.1'];
-  const strays = standing?.mode === 'nftables';
-  return { ip: senders('ip'), ip6: senders('ip6'), addresses, pods: podCIDRs, strays };
+  return {
+    ip: senders('ip'),
+    ip6: senders('ip6'),
+    addresses: [...nodeIPs, '127.0.0.1'],
+    pods: podCIDRs,
+    strays: rules?.mode === 'nftables',
+  };
 }
 
 export function contextOf({ localAddresses, interfaces, nodeIPs }: NodeFacts): NodeContext {
-  const own = [...new Set([...localAddresses, ...nodeIPs])];
-  return interfaces === null
-    ? { localAddresses: own }
-    : { localAddresses: own, interfaces: { all: interfaces } };
+  const addresses = [...new Set([...localAddresses, ...nodeIPs])];
+  return {
+    localAddresses: addresses,
+    ...(interfaces === null ? {} : { interfaces: { all: interfaces } }),
+  };
 }
 
-const walkerAt = (standing: NodeRuleSet, place: NodeFacts): Walker =>
-  walkerOf(standing.ruleset, contextOf(place), place.routes, podsOf(place, standing));
+const walkerAt = (rules: NodeRuleSet, facts: NodeFacts): Walker =>
+  walkerOf(rules.ruleset, contextOf(facts), facts.routes, podRangesOf(facts, rules));
 
-/** Digests by frontend, one step after each: the caller decides when to go on. */
-export function* digestsOf(
-  standing: NodeRuleSet,
-  place: NodeFacts,
-): Generator<readonly [string, string]> {
-  const asking = askingOf(place, standing);
-  const walk = walkerAt(standing, place);
-  const look = (packet: Packet): PacketWords => {
+/** Digests by frontend. */
+export function digestsOf(rules: NodeRuleSet, facts: NodeFacts): Map<string, string> {
+  const asking = askingOf(facts, rules);
+  const walk = walkerAt(rules, facts);
+  const wordsFor = (packet: Packet): PacketWords => {
     const outcome = walk(packet);
     return { words: wordsOf(outcome), endpoints: outcome.destinations.keys() };
   };
-  for (const claim of standing.claims) yield [keyOf(claim), digestOf(wordsAt(claim, asking, look))];
+  return new Map(
+    rules.frontends.map((frontend) => [
+      keyOf(frontend),
+      digestOf(wordsAt(frontend, asking, wordsFor)),
+    ]),
+  );
 }
 
-/** What becomes of these packets. */
-export function outcomesOf(
-  standing: NodeRuleSet,
-  place: NodeFacts,
+/** The outcomes of packets. */
+export const outcomesOf = (
+  rules: NodeRuleSet,
+  facts: NodeFacts,
   packets: readonly Packet[],
-): EncodedOutcomes {
-  return encodeOutcomes(packets.map(walkerAt(standing, place)));
-}
+): EncodedOutcomes => encodeOutcomes(packets.map(walkerAt(rules, facts)));
 
-/** The details behind the digest of one frontend; null if no rule serves it. */
+/** The details behind the digest of one frontend; `null` if no rule serves it. */
 export function detailsOf(
-  standing: NodeRuleSet,
-  place: NodeFacts,
+  rules: NodeRuleSet,
+  facts: NodeFacts,
   key: string,
 ): FrontendDetail[] | null {
-  const claim = standing.claims.find((claim) => keyOf(claim) === key);
-  if (claim === undefined) return null;
-  const walk = walkerAt(standing, place);
-  return packetsOf(claim, askingOf(place, standing)).map((packet) => {
+  const frontend = rules.frontends.find((candidate) => keyOf(candidate) === key);
+  if (frontend === undefined) return null;
+  const walk = walkerAt(rules, facts);
+  return packetsOf(frontend, askingOf(facts, rules)).map((packet) => {
     const outcome = walk(packet);
     const { reject, drop, pass, destinations, unknown } = outcome;
-    const fates = Object.entries({ reject, drop, pass, ...Object.fromEntries(destinations) });
-    const rules = fates.map(([fate, { trace }]) => [fate, trace().map(({ rule }) => rule.text)]);
-    const met = rules.filter(([, texts]) => texts !== undefined && texts.length > 0);
-    return {
-      packet,
-      words: wordsOf(outcome),
-      unknown,
-      rules: Object.fromEntries(met) as FrontendDetail['rules'],
-    };
+    const texts = Object.entries({ reject, drop, pass, ...Object.fromEntries(destinations) })
+      .map(([name, { trace }]) => [name, trace().map(({ rule }) => rule.text)] as const)
+      .filter(([, texts]) => texts.length > 0);
+    return { packet, words: wordsOf(outcome), unknown, rules: Object.fromEntries(texts) };
   });
 }
+
+/** What GET /v1/report answers, without anything that changes by itself from round to round. */
+export const createReport = (
+  proxyConfig: ProxyConfigFile | null,
+  facts: NodeFacts,
+  { states, problems }: Pick<CollectedRules, 'states' | 'problems'>,
+  rules: NodeRuleSet | null,
+) => ({
+  version: 1,
+  node: facts.node,
+  nodeIPs: facts.nodeIPs,
+  /** Without loopback addresses, as in the walk and in the comparison. */
+  localAddresses: contextOf(facts).localAddresses,
+  podCIDRs: facts.podCIDRs,
+  mode: rules?.mode ?? null,
+  backend: rules?.backend ?? null,
+  proxyConfig,
+  programs: states,
+  /** Reasons why the rules are unknown; then there are no frontends. */
+  problems,
+  settings: rules?.settings ?? {},
+  asking: askingOf(facts, rules),
+  /** Digests of 64 bits in hexadecimal, by frontend. */
+  frontends: rules === null ? {} : Object.fromEntries(digestsOf(rules, facts)),
+  /** Frontends that several tables translate for. */
+  doubled: (rules?.frontends ?? [])
+    .filter(({ address, translators }) => address !== null && translators > 1)
+    .map(keyOf),
+});

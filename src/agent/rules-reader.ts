@@ -3,68 +3,79 @@
 // times the memory that an idle agent needs. If this process reaches its memory limit, the agent
 // continues and the node is unknown.
 //
-// The agent (schedule.ts) sends an order, and then questions (channel.ts).
+// The agent (schedule.ts) sends requests over the channel of child processes. Each gets one reply,
+// in their order.
 
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, openSync, readdirSync, readSync } from 'node:fs';
-import { Socket } from 'node:net';
-import { hostname, networkInterfaces } from 'node:os';
-import { join } from 'node:path';
 import { promisify } from 'node:util';
 import zlib from 'node:zlib';
 
-import { canonicalIP } from '../model/ip.ts';
-import type { NodeSenders } from '../rules/report/digest.ts';
-import { keyOf } from '../rules/report/digest.ts';
-import type { RuleFrontend } from '../rules/report/frontends.ts';
-import type { InferredSettings } from '../rules/report/infer-proxy-config.ts';
+import type { Packet } from '../model/proxy-config.ts';
+import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
 import { lackText } from '../rules/ruleset.ts';
-import type { Routes } from '../rules/walk/routes.ts';
-import { readRoutes } from '../rules/walk/routes.ts';
-import type {
-  NodeSettings,
-  PackedRules,
-  ReaderAnswer,
-  ReaderQuestion,
-  ReaderReply,
-  RoundCost,
-  RoundOrder,
-  RoundResult,
-} from './channel.ts';
-import { gather, pipe } from './channel.ts';
-import type { CollectedDump, CollectedRules } from './collect.ts';
-import { collect, programs } from './collect.ts';
-import { fingerprintOf } from './fingerprint.ts';
-import type { NodeFacts, NodeRuleSet, ProxyMode } from './report.ts';
-import { askingOf, contextOf, detailsOf, digestsOf, outcomesOf, readDumps } from './report.ts';
+import type { CollectedDump, CollectedRules, ProgramLimits } from './collect.ts';
+import { collect, fingerprintOf } from './collect.ts';
+import type { NodeFacts, NodeIdentity } from './node-facts.ts';
+import { readNodeFacts } from './node-facts.ts';
+import type { FrontendDetail, NodeRuleSet, ProxyConfigFile } from './report.ts';
+import { createReport, detailsOf, outcomesOf, readDumps } from './report.ts';
 
-/** What GET /v1/report answers. All that changes from round to round by itself is left out. */
-export interface Report {
-  readonly version: 1;
-  readonly node: string;
-  readonly nodeIPs: readonly string[];
-  /** The node's own addresses in the walk and in the comparison, without loopback addresses. */
-  readonly localAddresses: readonly string[];
-  readonly podCIDRs: readonly string[];
-  readonly mode: ProxyMode | null;
-  readonly backend: 'nft' | 'legacy' | null;
-  readonly proxyConfig: NodeSettings['proxyConfig'];
-  /** By program: `read`, `empty`, `absent` or `failed`. */
-  readonly programs: Readonly<Record<string, string>>;
-  /** Reasons why the rules are unknown; then there are no frontends. */
-  readonly problems: readonly string[];
-  /** Of kube-proxy, as far as its rules show them. */
-  readonly settings: InferredSettings;
-  /** Who the packets are from that digests are of. */
-  readonly asking: NodeSenders;
-  /** 64 bits in hexadecimal, by frontend. */
-  readonly frontends: Readonly<Record<string, string>>;
-  /** Frontends that several tables translate for. */
-  readonly doubled: readonly string[];
+export interface NodeSettings extends NodeIdentity {
+  readonly proxyConfig: ProxyConfigFile | null;
+  readonly limits: ProgramLimits;
 }
 
-/** Names of chains are random and come again megabytes later: 64 MiB are looked back. */
-const looksBack: zlib.ZstdOptions = {
+/** The compressed dumps of a round. */
+export interface PackedRules {
+  readonly dumps: readonly CollectedDump[];
+  readonly facts: NodeFacts;
+}
+
+export interface RoundResult {
+  /** The report as JSON. */
+  readonly text: Buffer;
+  /** The same text while the report is the same. */
+  readonly etag: string;
+  readonly frontends: number;
+  /** `null` if the rules of the node are unknown, as is the fingerprint. */
+  readonly packed: PackedRules | null;
+  readonly fingerprint: string | null;
+}
+
+export interface RoundReply {
+  /** `null` if the rules are as in the last round. */
+  readonly result: RoundResult | null;
+  /** Bytes of the dumps. */
+  readonly bytes: number;
+  /** Seconds that the programs took. */
+  readonly collecting: number;
+}
+
+/** The first request is `round` or `unpack`; the others are about its rules. */
+export type ReaderRequest =
+  | {
+      readonly kind: 'round';
+      readonly settings: NodeSettings;
+      /** The fingerprint of the last round; `null` if this round must parse the rules. */
+      readonly last: string | null;
+      /** Why the rules are unknown; `null` if they must be collected. */
+      readonly problem: string | null;
+    }
+  | { readonly kind: 'unpack'; readonly packed: PackedRules }
+  | { readonly kind: 'details'; readonly key: string }
+  | { readonly kind: 'outcomes'; readonly packets: readonly Packet[] };
+
+/** `null` if the rules are unknown, or no rule serves the frontend. */
+type ReaderAnswer = RoundReply | readonly FrontendDetail[] | EncodedOutcomes | null;
+
+export interface ReaderReply {
+  readonly answer: ReaderAnswer;
+  /** CPU seconds of this process since its last reply. */
+  readonly cpu: number;
+}
+
+/** Random names of chains recur after megabytes, so the window has 64 MiB. */
+const compression: zlib.ZstdOptions = {
   params: {
     [zlib.constants.ZSTD_c_compressionLevel]: 2,
     [zlib.constants.ZSTD_c_windowLog]: 26,
@@ -74,247 +85,97 @@ const looksBack: zlib.ZstdOptions = {
 
 const compress = promisify<Buffer, zlib.ZstdOptions, Buffer>(zlib.zstdCompress);
 
-const pack = (bytes: Buffer): Promise<Buffer> => compress(bytes, looksBack);
+const decompress = promisify<Buffer, Buffer>(zlib.zstdDecompress);
 
-const unpack = promisify<Buffer, Buffer>(zlib.zstdDecompress);
+const mapBytes = (
+  dumps: readonly CollectedDump[],
+  convert: (bytes: Buffer) => Promise<Buffer>,
+): Promise<CollectedDump[]> =>
+  Promise.all(dumps.map(async ({ program, bytes }) => ({ program, bytes: await convert(bytes) })));
 
-function cpuSeconds(): number {
-  const { user, system } = process.cpuUsage();
-  return (user + system) / 1e6;
+interface KnownRules {
+  /** `null` if the rules of the node are unknown. */
+  readonly rules: NodeRuleSet | null;
+  readonly facts: NodeFacts;
 }
 
-/** The largest number of addresses of one node; IPVS binds more to its own interface. */
-const mostAddresses = 256;
-
-const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
-
-/**
- * Read in every round, because interfaces change. Link-local addresses are left out: each pod
- * adds one, and no client uses them. Virtual IPs may be bound to the loopback interface.
- */
-function placeOf({ node, nodeIPs, podCIDRs }: NodeSettings): NodeFacts {
-  const known = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);
-  const global = known.filter(({ address }) => !isLoopback(address) && !/^fe[89ab]/i.test(address));
-  const first = (family: string): string[] =>
-    global
-      .filter((item) => !item.internal && item.family === family)
-      .slice(0, 1)
-      .map(({ address }) => address);
-  const all = new Set(global.map(({ address }) => canonicalIP(address)));
-  const interfaces = interfaceNames();
-  return {
-    node: node ?? hostname(),
-    localAddresses: [...all].sort().slice(0, mostAddresses),
-    interfaces,
-    routes: routesTold(interfaces),
-    nodeIPs: (nodeIPs.length > 0 ? nodeIPs : [...first('IPv4'), ...first('IPv6')]).map(canonicalIP),
-    podCIDRs,
-  };
-}
-
-const links = '/sys/class/net';
-
-/** null if sysfs does not list them; then matches on interfaces are unknown. */
-function interfaceNames(): readonly string[] | null {
-  try {
-    const entries = readdirSync(links, { withFileTypes: true });
-    return entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => name);
-  } catch {
-    return null;
+async function makeRound(
+  request: ReaderRequest & { readonly kind: 'round' },
+): Promise<KnownRules & { readonly reply: RoundReply }> {
+  const { last, problem, settings } = request;
+  const facts = await readNodeFacts(settings);
+  const begun = performance.now();
+  const collected =
+    problem === null
+      ? await collect(settings.limits)
+      : { dumps: [], states: {}, problems: [problem] };
+  const collecting = (performance.now() - begun) / 1000;
+  const bytes = collected.dumps.reduce((sum, dump) => sum + dump.bytes.length, 0);
+  const fingerprint = fingerprintOf(collected, facts);
+  if (fingerprint !== null && fingerprint === last) {
+    return { reply: { result: null, bytes, collecting }, rules: null, facts };
   }
-}
-
-/** null if the routes cannot be read; then most matches on interfaces are unknown. */
-function routesTold(interfaces: readonly string[] | null): Routes | null {
-  try {
-    // An interface that has gone meanwhile is none of them.
-    const devices = interfaces?.filter((name) => existsSync(join(links, name, 'device')));
-    const [route, trie] = [readShort('/proc/net/route'), readShort('/proc/net/fib_trie')];
-    return devices === undefined ? null : readRoutes(route, trie, devices);
-  } catch {
-    return null;
-  }
-}
-
-/** More is a router's. */
-const mostBytes = 1 << 20;
-
-/**
- * Reads a file of procfs, which has no size.
- *
- * @throws RangeError where it is longer than that.
- */
-function readShort(path: string): string {
-  const bytes = Buffer.allocUnsafe(mostBytes);
-  const file = openSync(path, 'r');
-  try {
-    for (let at = 0; at < mostBytes;) {
-      const size = readSync(file, bytes, at, mostBytes - at, null);
-      if (size === 0) return bytes.toString('latin1', 0, at);
-      at += size;
-    }
-    throw new RangeError(`${path} is too long`);
-  } finally {
-    closeSync(file);
-  }
-}
-
-interface Known {
-  /** null if the rules of the node are unknown. */
-  readonly standing: NodeRuleSet | null;
-  readonly place: NodeFacts;
-}
-
-/** The result of a round: the state, the report, and the bytes for the pipe. */
-interface Round extends Known {
-  readonly reading: RoundResult;
-  readonly bytes: readonly Buffer[];
-}
-
-/** Reads what was collected, and packs it for later. */
-async function roundOf(
-  settings: NodeSettings,
-  place: NodeFacts,
-  collected: CollectedRules,
-  fingerprint: string | null,
-  collecting: number,
-): Promise<Round> {
-  const { dumps } = collected;
-  const [problems, standing] = readAll(collected);
-  const report = reportOf(settings, place, { ...collected, problems }, standing);
-  const kept = standing === null ? [] : dumps;
-  const packed = await Promise.all(kept.map((dump) => pack(dump.bytes)));
-  const sizes = packed.map((bytes) => bytes.length);
+  const { rules, problems } = parseRules(collected);
+  const report = createReport(settings.proxyConfig, facts, { ...collected, problems }, rules);
   const text = Buffer.from(`${JSON.stringify(report)}\n`);
-  const reading: RoundResult = {
-    reportSize: text.length,
-    packedSize: total(sizes),
+  const result: RoundResult = {
+    text,
     etag: `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`,
     frontends: Object.keys(report.frontends).length,
     packed:
-      standing === null
+      rules === null
         ? null
-        : { dumps: kept.map(({ program }, at) => ({ program, size: sizes[at] ?? 0 })), place },
-    fingerprint: standing === null ? null : fingerprint,
-    spent: spentOn(collected, collecting),
+        : { dumps: await mapBytes(collected.dumps, (dump) => compress(dump, compression)), facts },
+    fingerprint: rules === null ? null : fingerprint,
   };
-  return { standing, place, reading, bytes: [text, ...packed] };
+  return { reply: { result, bytes, collecting }, rules, facts };
 }
 
-const spentOn = ({ dumps }: CollectedRules, collecting: number): RoundCost => ({
-  bytes: total(dumps.map(({ bytes }) => bytes.length)),
-  collecting,
-  cpu: cpuSeconds(),
-});
-
-function readAll({ dumps, problems }: CollectedRules): [readonly string[], NodeRuleSet | null] {
-  if (problems.length > 0) return [problems, null];
+function parseRules({ dumps, problems }: CollectedRules): {
+  readonly rules: NodeRuleSet | null;
+  /** Why the rules are unknown; empty if they are known. */
+  readonly problems: readonly string[];
+} {
+  if (problems.length > 0) return { rules: null, problems };
   try {
-    const standing = readDumps(dumps);
-    const { lacks } = standing.ruleset;
-    return lacks.length === 0 ? [[], standing] : [[...new Set(lacks.map(lackText))], null];
+    const rules = readDumps(dumps);
+    const lacks = new Set(rules.ruleset.lacks.map(lackText));
+    return { rules: lacks.size === 0 ? rules : null, problems: [...lacks] };
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    return [[error.message], null];
+    return { rules: null, problems: [error.message] };
   }
 }
 
-function reportOf(
-  { proxyConfig }: NodeSettings,
-  place: NodeFacts,
-  { states, problems }: CollectedRules,
-  standing: NodeRuleSet | null,
-): Report {
-  return {
-    version: 1,
-    node: place.node,
-    nodeIPs: place.nodeIPs,
-    localAddresses: contextOf(place).localAddresses,
-    podCIDRs: place.podCIDRs,
-    mode: standing?.mode ?? null,
-    backend: standing?.backend ?? null,
-    proxyConfig,
-    programs: states,
-    problems,
-    settings: standing?.settings ?? {},
-    asking: askingOf(place, standing),
-    frontends: standing === null ? {} : Object.fromEntries(digestsOf(standing, place)),
-    doubled: (standing?.claims ?? []).filter(isDoubled).map(keyOf),
-  };
-}
-
-const isDoubled = ({ address, translators }: RuleFrontend): boolean =>
-  address !== null && translators > 1;
-
-const total = (sizes: readonly number[]): number => sizes.reduce((sum, size) => sum + size, 0);
-
-/** Reads what an earlier round packed. */
-async function unpacked({ dumps, place }: PackedRules, bytes: Buffer): Promise<Known> {
-  const read: Promise<CollectedDump>[] = [];
-  let at = 0;
-  for (const { program, size } of dumps) {
-    const part = bytes.subarray(at, at + size);
-    read.push(unpack(part).then((whole) => ({ program, bytes: whole })));
-    at += size;
-  }
-  return { standing: readDumps(await Promise.all(read)), place };
-}
-
-function answerTo({ standing, place }: Known, question: ReaderQuestion): ReaderAnswer {
-  if (standing === null) return null;
-  return question.kind === 'details'
-    ? detailsOf(standing, place, question.key)
-    : outcomesOf(standing, place, question.packets);
-}
-
-async function carryOut(order: RoundOrder, beside: Socket, send: (reply: ReaderReply) => void) {
-  if (order.kind === 'unpack') {
-    return unpacked(order.packed, await gather(beside, order.packedSize));
-  }
-  const { settings } = order;
-  const place = placeOf(settings);
-  const begun = performance.now();
-  const collected =
-    order.kind === 'collect'
-      ? await collect(settings.limits, settings.programs ?? programs)
-      : { dumps: [], states: {}, problems: [order.problem] };
-  const collecting = (performance.now() - begun) / 1000;
-  const fingerprint = fingerprintOf(collected, place);
-  if (order.kind === 'collect' && fingerprint !== null && fingerprint === order.last) {
-    send({ kind: 'same', spent: spentOn(collected, collecting) });
-    return { standing: null, place };
-  }
-  const { reading, bytes, ...known } = await roundOf(
-    settings,
-    place,
-    collected,
-    fingerprint,
-    collecting,
-  );
-  send({ kind: 'read', reading });
-  for (const part of bytes) beside.write(part);
-  return known;
-}
-
-/** Serves the process that started this one, until it lets go of it. */
+/** Answers the requests of the process that started this one, until that disconnects. */
 function serve(): void {
-  const send = (reply: ReaderReply): void => void process.send?.(reply);
-  const beside = new Socket({ fd: pipe });
-  let known: Promise<Known> | null = null;
-  let told = 0;
-  process.on('message', (message: RoundOrder | ReaderQuestion) => {
-    if (message.kind !== 'details' && message.kind !== 'outcomes') {
-      known = carryOut(message, beside, (reply) => {
-        told = cpuSeconds();
-        send(reply);
-      });
-      return;
+  let known: KnownRules | null = null;
+  const answerTo = async (request: ReaderRequest): Promise<ReaderAnswer> => {
+    if (request.kind === 'round') {
+      const { reply, ...read } = await makeRound(request);
+      known = read;
+      return reply;
     }
-    void known?.then((item) => {
-      const answer = answerTo(item, message);
-      const cpu = cpuSeconds() - told;
-      told += cpu;
-      send({ kind: 'answer', answer, cpu });
+    if (request.kind === 'unpack') {
+      const { dumps, facts } = request.packed;
+      known = { rules: readDumps(await mapBytes(dumps, decompress)), facts };
+      return null;
+    }
+    const { rules = null, facts } = known ?? {};
+    if (rules === null || facts === undefined) return null;
+    return request.kind === 'details'
+      ? detailsOf(rules, facts, request.key)
+      : outcomesOf(rules, facts, request.packets);
+  };
+  let replied: Promise<unknown> = Promise.resolve();
+  let spent = 0;
+  process.on('message', (request: ReaderRequest) => {
+    replied = replied.then(async () => {
+      const answer = await answerTo(request);
+      const { user, system } = process.cpuUsage();
+      const cpu = (user + system) / 1e6 - spent;
+      spent += cpu;
+      process.send?.({ answer, cpu } satisfies ReaderReply);
     });
   });
   process.on('disconnect', () => process.exit(0));

@@ -1,47 +1,38 @@
-// The agent's own pace: a round, and then nothing for at least a hundred times as long as that
-// took. What it costs is what the collecting lasted (the programs' time is the node's, too) and the
-// CPU of the agent; so it takes no more than a hundredth of one core, however large the node is.
-// Rounds are jittered, so that the nodes of a cluster do not ask all at once.
+// The pace of the agent: after each round it rests at least a hundred times as long as the round
+// cost. The cost is the elapsed time of the programs plus the CPU time of the agent, so the agent
+// takes at most a hundredth of one core, however large the node is. The rest is jittered, so that
+// the agents of a cluster do not work at the same time.
 //
-// A round is made by a process of its own (reading.ts), which answers questions for a moment and
-// ends. Of the dumps only a packed copy is kept between rounds, for those who ask for details
-// later: of the moment that the report is of, and without holding what is read.
+// A child process makes each round (rules-reader.ts), answers questions for a while and ends. The
+// agent keeps only compressed dumps, from which another child process answers later questions about
+// the same moment as the report.
 
-import type { ChildProcess } from 'node:child_process';
 import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import type { Socket } from 'node:net';
 import { join } from 'node:path';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 import type { Packet } from '../model/proxy-config.ts';
 import type { EncodedOutcomes } from '../rules/report/outcome-json.ts';
+import type { FrontendDetail } from './report.ts';
 import type {
   NodeSettings,
-  PackedRules,
-  ReaderAnswer,
-  ReaderQuestion,
   ReaderReply,
-  RoundCost,
-  RoundOrder,
+  ReaderRequest,
+  RoundReply,
   RoundResult,
-} from './channel.ts';
-import { gather, pipe } from './channel.ts';
-import type { FrontendDetail } from './report.ts';
+} from './rules-reader.ts';
 
 export interface ScheduleSettings extends NodeSettings {
-  /** Seconds between two rounds, where they cost little. */
+  /** The least number of seconds between two rounds. */
   readonly interval: number;
-  /** A round may use one n-th of a core; default: 100. */
-  readonly share?: number;
 }
 
-/** What rounds have cost, and how they went. */
+/** Costs and results of the rounds. */
 export interface AgentCost {
   readonly rounds: number;
   readonly failed: number;
-  /** Of these nothing was read: all was as it had been. */
+  /** Rounds that found the same rules as the round before, and did not parse them. */
   readonly unchanged: number;
   /** Seconds, of all rounds. */
   readonly collecting: number;
@@ -54,328 +45,215 @@ export interface AgentCost {
 }
 
 export interface ScheduledAgent {
-  /** One round. */
   round(): Promise<void>;
-  /** Runs rounds until `stop` is called. */
+  /** Makes rounds until `signal` is aborted. */
   run(signal: AbortSignal): Promise<void>;
-  /** null: no round is over yet. */
+  /** `null` before the end of the first round. */
   report(): PublishedReport | null;
-  /** Why the last round made no report at all; null if it made one. */
+  /** Why the last round made no report at all; `null` if it made one. */
   problem(): string | null;
-  /** null: no rule answers for this frontend, or nothing is known. */
+  /** `null` if no rule serves this frontend, or the rules are unknown. */
   details(key: string): Promise<readonly FrontendDetail[] | null>;
-  /** What becomes of these packets, and in which round; null: nothing is known. */
+  /** The outcomes of packets, and the round of the rules; `null` if the rules are unknown. */
   outcomes(
     packets: readonly Packet[],
   ): Promise<(EncodedOutcomes & { readonly round: string }) | null>;
   cost(): AgentCost;
 }
 
-export interface PublishedReport extends Pick<RoundResult, 'etag' | 'frontends'> {
-  /** The report as JSON (reading.ts). */
-  readonly text: Buffer;
-  /** Before this moment nothing of it was read: seconds of the monotonic clock. */
+export interface PublishedReport extends RoundResult {
+  /** The start of the round: seconds of the monotonic clock. */
   readonly at: number;
-  /** Another text for every round of every agent. */
+  /** A different text for every round of every agent. */
   readonly round: string;
 }
 
-/** Rounds may use one n-th of a core. */
-const usualShare = 100;
+/** A round may use one n-th of a core. */
+const share = 100;
 
-/** What is read stays for so long: who asks for one thing asks for more. */
+/** Milliseconds after the last question until the process that answered it ends. */
 const lingerMs = 5000;
 
 /**
- * V8 in a process that lives for a round. It has much garbage for a moment: room for it costs less
- * than to collect it. It ends before its thorough compiler pays, and what threads beside it compile
- * comes after the slow code was run; one thread is also all that a node gives for it. Nor does V8
- * learn from the first objects, which stay, that the later ones do (pretenuring).
+ * Flags of V8 for a process that lives for a round. It has much garbage for a moment, and room for
+ * it costs less than to collect it. It ends before the thorough compiler pays off, and before a
+ * compiler in another thread is done. Its first objects are not typical (pretenuring).
  */
 export const readerFlags = [
   ...['--max-semi-space-size=16', '--max-opt=2', '--single-threaded'],
   '--no-allocation-site-pretenuring',
 ];
 
-/** What makes the agent small (commands/agent.ts) makes slow what reads. */
+/** Replaces settings that keep the agent small (commands/agent.ts) and the reader slow. */
 const environment = { MALLOC_MMAP_THRESHOLD_: undefined };
 
-const seconds = (): number => performance.now() / 1000;
+/** The program of the reader: in the bundle, a file beside this one. */
+const program = join(
+  import.meta.dirname,
+  import.meta.filename.endsWith('.ts') ? 'rules-reader.ts' : 'reading.cjs',
+);
 
 function cpuSeconds(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1e6;
 }
 
-/** The result of a round: its report, and the bytes that came over the pipe. */
-interface Made {
-  readonly reading: RoundResult;
-  readonly text: Buffer;
-  readonly bytes: Buffer;
-}
-
-/** A round that has found all as it was. */
-interface Same {
-  readonly reading: null;
-  readonly spent: RoundCost;
-}
-
-/** Gives back what a round took: an idle agent must be small, and V8 is in no hurry by itself. */
-function collectGarbage(): void {
-  setFlagsFromString('--expose-gc');
-  const gc = runInNewContext('gc') as (options: { readonly type: string }) => void;
-  gc({ type: 'major' });
-}
-
 /** A process that reads rules. */
-interface Reader {
-  /** What comes of the order to make a round; a text: why nothing does. */
-  readonly made: Promise<Made | Same | string>;
-  /** null: the process has ended. */
-  ask(
-    question: ReaderQuestion,
-  ): Promise<{ readonly answer: ReaderAnswer; readonly cpu: number } | null>;
-  /** It does not keep this process from its end. */
-  unref(): void;
-  end(): boolean;
+interface RulesReader {
+  /** Resolves to a text if there is no answer: why. */
+  ask(request: ReaderRequest): Promise<ReaderReply['answer'] | string>;
+  /** Ends the process when no question comes for a while. It keeps no other process alive. */
+  linger(): void;
+  end(): void;
+  hasEnded(): boolean;
 }
 
 interface State {
   readonly settings: ScheduleSettings;
+  readonly name: string;
   published: PublishedReport | null;
   problem: string | null;
-  packed: { readonly packed: PackedRules; readonly bytes: Buffer } | null;
-  /** Of what the report is of; null: the next round must read. */
-  fingerprint: string | null;
-  /** Of this report, while it lasts. */
-  reader: Reader | null;
+  /** The process that last read the rules of the report; `null` if none did. */
+  reader: RulesReader | null;
   cost: AgentCost;
-  /** CPU seconds that answers have taken since the last round. */
-  answering: number;
-  readonly name: string;
+  /** CPU seconds of readers since the last round. Answers make the next rest longer, too. */
+  readerCpu: number;
 }
 
-/** An agent that has not begun. */
+/** An agent that has made no round. */
 export function createAgent(settings: ScheduleSettings): ScheduledAgent {
+  const none = { rounds: 0, failed: 0, unchanged: 0, collecting: 0, cpu: 0 };
   const state: State = {
     settings,
+    name: randomBytes(6).toString('base64url'),
     published: null,
     problem: null,
-    packed: null,
-    fingerprint: null,
     reader: null,
-    cost: {
-      rounds: 0,
-      failed: 0,
-      unchanged: 0,
-      collecting: 0,
-      cpu: 0,
-      last: 0,
-      pause: 0,
-      bytes: 0,
-    },
-    answering: 0,
-    name: randomBytes(6).toString('base64url'),
+    cost: { ...none, last: 0, pause: 0, bytes: 0 },
+    readerCpu: 0,
   };
   return {
-    round: () => round(state, new AbortController().signal),
+    round: () => makeRound(state, new AbortController().signal),
     async run(signal) {
       while (!signal.aborted) {
-        await round(state, signal);
-        collectGarbage();
-        await pause(state.cost.pause, signal);
+        await makeRound(state, signal);
+        // V8 would keep the memory of the round, but an idle agent must be small.
+        globalThis.gc?.({ type: 'major', flavor: 'last-resort' });
+        await sleep(state.cost.pause * 1000, null, { signal }).catch(() => null);
       }
     },
     report: () => state.published,
     problem: () => state.problem,
-    details: async (key) =>
-      (await asked(state, { kind: 'details', key })) as FrontendDetail[] | null,
+    details: async (key) => (await ask(state, { kind: 'details', key })) as FrontendDetail[] | null,
     async outcomes(packets) {
       const { published } = state;
-      const told = (await asked(state, { kind: 'outcomes', packets })) as EncodedOutcomes | null;
-      return told === null || published === null ? null : { round: published.round, ...told };
+      const outcomes = (await ask(state, { kind: 'outcomes', packets })) as EncodedOutcomes | null;
+      return outcomes && published && { round: published.round, ...outcomes };
     },
     cost: () => state.cost,
   };
 }
 
-async function round(state: State, signal: AbortSignal): Promise<void> {
-  const { settings, cost } = state;
-  const at = seconds();
-  const cpuBegun = cpuSeconds();
-  const { interval, share = usualShare, ...own } = settings;
-  let reader = startReader({ kind: 'collect', settings: own, last: state.fingerprint });
-  const stop = (): boolean => reader.end();
-  signal.addEventListener('abort', stop);
-  let made = await reader.made;
-  if (typeof made === 'string' && !signal.aborted) {
-    reader = startReader({ kind: 'unread', settings: own, problem: made });
-    made = await reader.made;
+async function makeRound(state: State, signal: AbortSignal): Promise<void> {
+  const { cost, published } = state;
+  const { interval, ...settings } = state.settings;
+  const at = performance.now() / 1000;
+  const cpuBefore = cpuSeconds();
+  const last = published?.fingerprint ?? null;
+  const request = { kind: 'round', settings, last, problem: null } as const;
+  let reader = startReader(state, signal);
+  let reply = (await reader.ask(request)) as RoundReply | string;
+  if (typeof reply === 'string' && !signal.aborted) {
+    reader = startReader(state, signal);
+    reply = (await reader.ask({ ...request, problem: reply })) as RoundReply | string;
   }
-  signal.removeEventListener('abort', stop);
   if (signal.aborted) return;
-  if (typeof made === 'string') {
+  if (typeof reply === 'string') {
     // If even that fails, the last report becomes old, and the Age header shows it.
-    state.problem = made;
-    process.stderr.write(`endpoint-auditor: ${made}\n`);
+    state.problem = reply;
+    process.stderr.write(`endpoint-auditor: ${reply}\n`);
     state.cost = { ...cost, failed: cost.failed + 1, pause: Math.max(interval, cost.pause) };
     return;
   }
+  const { result, collecting, bytes } = reply;
+  const report = result ?? published;
+  const round = `${state.name}-${cost.rounds + 1}`;
   state.problem = null;
-  const { collecting, bytes, cpu: reading } = publish(state, made, reader, at);
-  const cpu = cpuSeconds() - cpuBegun + reading + state.answering;
-  state.answering = 0;
-  const last = collecting + cpu;
+  state.published = report && { ...report, at, round };
+  if (result === null) reader.end();
+  else {
+    reader.linger();
+    state.reader = reader;
+  }
+  const cpu = cpuSeconds() - cpuBefore + state.readerCpu;
+  state.readerCpu = 0;
   state.cost = {
     rounds: cost.rounds + 1,
-    failed: cost.failed + (state.packed === null ? 1 : 0),
-    unchanged: cost.unchanged + (made.reading === null ? 1 : 0),
+    failed: cost.failed + (result?.packed === null ? 1 : 0),
+    unchanged: cost.unchanged + (result === null ? 1 : 0),
     collecting: cost.collecting + collecting,
     cpu: cost.cpu + cpu,
-    last,
-    pause: Math.max(interval, share * last) * (1 + Math.random() / 10),
+    last: collecting + cpu,
+    pause: Math.max(interval, share * (collecting + cpu)) * (1 + Math.random() / 10),
     bytes,
   };
 }
 
-/** Makes known what a round has read; returns what it cost. */
-function publish(state: State, made: Made | Same, reader: Reader, at: number): RoundCost {
-  const round = `${state.name}-${state.cost.rounds + 1}`;
-  if (made.reading === null) {
-    reader.end();
-    if (state.published !== null) state.published = { ...state.published, at, round };
-    return made.spent;
+/** Asks about the rules of the last report; `null` if they are unknown. */
+async function ask(state: State, request: ReaderRequest): Promise<ReaderReply['answer']> {
+  const packed = state.published?.packed ?? null;
+  if (packed === null) return null;
+  if (state.reader === null || state.reader.hasEnded()) {
+    state.reader = startReader(state);
+    state.reader.linger();
+    void state.reader.ask({ kind: 'unpack', packed });
   }
-  const { text, bytes } = made;
-  const { etag, frontends, packed, fingerprint, spent } = made.reading;
-  state.published = { text, etag, frontends, at, round };
-  state.packed = packed === null ? null : { packed, bytes };
-  state.fingerprint = fingerprint;
-  state.reader = lingering(state, reader);
-  return spent;
+  const answer = await state.reader.ask(request);
+  return typeof answer === 'string' ? null : answer;
 }
 
-/** The program of a process that reads: in the bundle a file beside it. */
-const program = join(
-  import.meta.dirname,
-  import.meta.filename.endsWith('.ts') ? 'rules-reader.ts' : 'reading.cjs',
-);
-
-function startReader(order: RoundOrder, bytes?: Buffer): Reader {
+function startReader(state: State, signal?: AbortSignal): RulesReader {
   const child = fork(program, {
     execArgv: readerFlags,
     env: { ...process.env, ...environment },
     serialization: 'advanced',
-    stdio: ['ignore', 'inherit', 'inherit', 'ipc', 'pipe'],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    ...(signal === undefined ? {} : { signal, killSignal: 'SIGKILL' }),
   });
-  const beside = child.stdio[pipe] as Socket;
-  // The exit of the process reports its end.
-  beside.on('error', () => undefined);
-  const waiting: ((reply: Extract<ReaderReply, { kind: 'answer' }> | null) => void)[] = [];
-  const made = new Promise<Made | Same | string>((resolve) => {
-    child.on('message', (reply: ReaderReply) => {
-      if (reply.kind === 'answer') {
-        waiting.shift()?.(reply);
-        return;
-      }
-      if (reply.kind === 'same') {
-        resolve({ reading: null, spent: reply.spent });
-        return;
-      }
-      const { reading } = reply;
-      const { reportSize, packedSize } = reading;
-      gather(beside, reportSize + packedSize).then(
-        (whole) => {
-          const text = whole.subarray(0, reportSize);
-          resolve({ reading, text, bytes: whole.subarray(reportSize) });
-        },
-        (error: unknown) => {
-          resolve(String(error));
-        },
-      );
-    });
-    ended(child, (how) => {
-      resolve(`reading the rules ${how}`);
-      for (const take of waiting.splice(0)) take(null);
-    });
+  let failure: string | null = null;
+  let timer: NodeJS.Timeout | undefined;
+  const waiting: ((answer: ReaderReply['answer'] | string) => void)[] = [];
+  child.on('message', ({ answer, cpu }: ReaderReply) => {
+    state.readerCpu += cpu;
+    waiting.shift()?.(answer);
   });
-  const send = (message: RoundOrder | ReaderQuestion): void => {
-    if (child.connected) child.send(message, () => undefined);
+  const fail = (how: string): void => {
+    failure ??= `reading the rules ${how}`;
+    for (const resolve of waiting.splice(0)) resolve(failure);
   };
-  send(order);
-  if (bytes !== undefined) beside.write(bytes);
+  child.on('error', ({ message }) => {
+    fail(`did not begin: ${message}`);
+  });
+  child.on('exit', (code, by) => {
+    fail(by === null ? `ended with ${String(code)}` : `was ended by ${by}`);
+  });
+  const end = (): void => void child.kill('SIGKILL');
   return {
-    made,
-    ask: (question) =>
-      new Promise((resolve) => {
-        if (!child.connected) resolve(null);
-        else {
-          waiting.push(resolve);
-          send(question);
-        }
-      }),
-    unref() {
+    async ask(request) {
+      if (failure !== null) return failure;
+      timer?.refresh();
+      const { promise, resolve } = Promise.withResolvers<ReaderReply['answer'] | string>();
+      waiting.push(resolve);
+      // An error of the channel is followed by the exit of the process.
+      if (child.connected) child.send(request, () => undefined);
+      return promise;
+    },
+    linger() {
+      timer = setTimeout(end, lingerMs).unref();
       child.unref();
       child.channel?.unref();
-      beside.unref();
     },
-    end: () => child.kill('SIGKILL'),
+    end,
+    hasEnded: () => child.killed || failure !== null,
   };
-}
-
-function ended(child: ChildProcess, told: (how: string) => void): void {
-  child.once('error', (error) => {
-    told(`did not begin: ${error.message}`);
-  });
-  child.once('exit', (code, signal) => {
-    told(signal === null ? `ended with ${String(code)}` : `was ended by ${signal}`);
-  });
-}
-
-/** Ends the reader when no question has come for a while. */
-function lingering(state: State, reader: Reader): Reader {
-  let timer: NodeJS.Timeout | undefined;
-  const linger = (): void => {
-    clearTimeout(timer);
-    timer = setTimeout(() => {
-      if (state.reader === kept) state.reader = null;
-      reader.end();
-    }, lingerMs).unref();
-  };
-  const kept: Reader = {
-    ...reader,
-    ask(question) {
-      linger();
-      return reader.ask(question);
-    },
-  };
-  linger();
-  reader.unref();
-  return kept;
-}
-
-/** What the last report is of is asked; null: nothing is known. */
-async function asked(state: State, question: ReaderQuestion): Promise<ReaderAnswer> {
-  const { packed: held } = state;
-  if (held === null) return null;
-  const { bytes } = held;
-  const order = { kind: 'unpack', packed: held.packed, packedSize: bytes.length } as const;
-  state.reader ??= lingering(state, startReader(order, bytes));
-  const told = await state.reader.ask(question);
-  if (told === null) return null;
-  // What is asked for lengthens the rest, as what is found without being asked does.
-  state.answering += told.cpu;
-  return told.answer;
-}
-
-function pause(length: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const end = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const timer = setTimeout(end, length * 1000);
-    signal.addEventListener('abort', end);
-  });
 }

@@ -2,13 +2,12 @@
 // certificate or with a shared token. Without either, the agent listens on loopback only. Only
 // /livez needs no authentication.
 //
-//   GET /v1/report            digests of all frontends; ETag, 304 while nothing has changed. Age is
-//                             the seconds since its round began, which `round` names, in 304 too;
-//                             Cache-Control says for how long there will be no other
-//   GET /v1/packets?p=…&p=…   what becomes of packets, of the same moment; each is the origin, the
-//                             addresses of source and destination, protocol, port, and, where it
-//                             matters, the interface, separated by commas
-//   GET /v1/frontends/{key}   details of one frontend, of the same moment
+//   GET /v1/report            digests of all frontends; 304 while its ETag is current. In both, Age
+//                             is the seconds since the start of the round, Round names the round,
+//                             and Cache-Control says how long there will be no other
+//   GET /v1/packets?p=…&p=…   outcomes of packets in the same round. A packet is `origin,source,
+//                             destination,protocol,port`, with `,interface` if it matters
+//   GET /v1/frontends/{key}   details of one frontend in the same round
 //   GET /metrics              what the agent costs
 //   GET /livez
 //
@@ -20,9 +19,8 @@ import { createServer } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { TLSSocket } from 'node:tls';
 
-import type { Packet } from '../model/proxy-config.ts';
 import { readPacket } from '../rules/report/digest.ts';
-import type { AgentCost, ScheduledAgent } from './schedule.ts';
+import type { ScheduledAgent } from './schedule.ts';
 
 export interface Access {
   /** null: no token is asked for. */
@@ -31,17 +29,17 @@ export interface Access {
   readonly tls: { readonly cert: string; readonly key: string; readonly ca: string | null } | null;
 }
 
-/** Milliseconds to send a request. */
-const patience = 10_000;
-
-/** Characters of a URL: a frontend has an address and a port. */
+/** Characters of a URL with a frontend, which is an address and a port, and with packets. */
 const longestPath = 256;
-
-/** Characters of a URL with packets, and of all that comes with it. */
 const longestQuery = 12_000;
 
-/** Milliseconds that a connection may wait for the next round. */
-const keepAliveTimeout = 600_000;
+const limits = {
+  headersTimeout: 10_000,
+  requestTimeout: 10_000,
+  // A connection waits for the next round.
+  keepAliveTimeout: 600_000,
+  maxHeaderSize: longestQuery + 4096,
+};
 
 /** A server that answers for the agent; it does not listen yet. */
 export function createAgentServer(agent: ScheduledAgent, access: Access): Server {
@@ -51,11 +49,8 @@ export function createAgentServer(agent: ScheduledAgent, access: Access): Server
       if (!response.headersSent) send(response, 500, { error: text });
     });
   };
-  const { tls } = access;
-  const waits = { headersTimeout: patience, requestTimeout: patience, keepAliveTimeout };
-  const limits = { ...waits, maxHeaderSize: longestQuery + 4096 };
-  if (tls === null) return createServer(limits, answer);
-  const { cert, key, ca } = tls;
+  if (access.tls === null) return createServer(limits, answer);
+  const { cert, key, ca } = access.tls;
   // The kubelet has no certificate for /livez, so each request checks for one (isAllowed).
   const client = ca === null ? {} : { ca, requestCert: true, rejectUnauthorized: false };
   return createTlsServer({ ...limits, cert, key, ...client, minVersion: 'TLSv1.2' }, answer);
@@ -105,7 +100,7 @@ function sendText(response: ServerResponse, text: string): void {
 
 function sendReport(
   agent: ScheduledAgent,
-  request: IncomingMessage,
+  { headers }: IncomingMessage,
   response: ServerResponse,
 ): void {
   const published = agent.report();
@@ -113,16 +108,15 @@ function sendReport(
     send(response, 503, { error: agent.problem() ?? 'the first round is not over' });
     return;
   }
-  const { text, etag } = published;
+  const { text, etag, round, at } = published;
   const { last, pause } = agent.cost();
-  const age = Math.max(0, Math.floor(performance.now() / 1000 - published.at));
   response.setHeader('etag', etag);
-  response.setHeader('age', age);
-  response.setHeader('round', published.round);
+  response.setHeader('age', Math.max(0, Math.floor(performance.now() / 1000 - at)));
+  response.setHeader('round', round);
   response.setHeader('cache-control', `private, max-age=${Math.ceil(pause + last)}`);
   response.setHeader('server-timing', `round;dur=${Math.round(last * 1000)}`);
-  const known = request.headers['if-none-match'] ?? '';
-  if (known.split(',').some((item) => item.trim() === etag)) {
+  const tags = headers['if-none-match']?.split(',') ?? [];
+  if (tags.some((tag) => tag.trim() === etag)) {
     response.statusCode = 304;
     response.end();
     return;
@@ -142,26 +136,6 @@ async function sendDetails(
   else send(response, 200, { key, packets });
 }
 
-async function sendOutcomes(
-  agent: ScheduledAgent,
-  url: string,
-  response: ServerResponse,
-): Promise<void> {
-  const asked = new URL(url, 'http://agent').searchParams.getAll('p');
-  const packets: Packet[] = [];
-  for (const text of asked) {
-    const packet = readPacket(text);
-    if (packet === null) {
-      send(response, 400, { error: `no packet: ${text.slice(0, longestPath)}` });
-      return;
-    }
-    packets.push(packet);
-  }
-  const outcomes = await agent.outcomes(packets);
-  if (outcomes === null) send(response, 503, { error: 'what stands on the node is not known' });
-  else send(response, 200, outcomes);
-}
-
 function decoded(path: string): string | null {
   try {
     return decodeURIComponent(path);
@@ -170,29 +144,42 @@ function decoded(path: string): string | null {
   }
 }
 
-type Metric = readonly [name: string, type: 'counter' | 'gauge', help: string, value: number];
+async function sendOutcomes(
+  agent: ScheduledAgent,
+  url: string,
+  response: ServerResponse,
+): Promise<void> {
+  const texts = new URL(url, 'http://agent').searchParams.getAll('p');
+  const invalid = texts.find((text) => readPacket(text) === null);
+  if (invalid !== undefined) {
+    send(response, 400, { error: `no packet: ${invalid.slice(0, longestPath)}` });
+    return;
+  }
+  const outcomes = await agent.outcomes(texts.flatMap((text) => readPacket(text) ?? []));
+  if (outcomes === null) send(response, 503, { error: 'what stands on the node is not known' });
+  else send(response, 200, outcomes);
+}
 
 function metricsOf(agent: ScheduledAgent): string {
-  const { rounds, failed, unchanged, collecting, cpu, ...cost }: AgentCost = agent.cost();
-  const published = agent.report();
-  const frontends = published?.frontends ?? 0;
+  const { rounds, failed, unchanged, collecting, cpu, last, pause, bytes } = agent.cost();
+  const frontends = agent.report()?.frontends ?? 0;
   const { rss } = process.memoryUsage();
-  const metrics: readonly Metric[] = [
+  const metrics = [
     ['rounds_total', 'counter', 'Rounds.', rounds],
     ['failed_rounds_total', 'counter', 'Rounds after which the node was unknown.', failed],
     ['unchanged_rounds_total', 'counter', 'Rounds that found the rules as they were.', unchanged],
     ['collecting_seconds_total', 'counter', 'Time that asking for rules took.', collecting],
     ['cpu_seconds_total', 'counter', 'CPU of the agent itself in rounds.', cpu],
-    ['last_round_seconds', 'gauge', 'What the last round cost.', cost.last],
-    ['pause_seconds', 'gauge', 'Time between the last round and the next.', cost.pause],
-    ['dump_bytes', 'gauge', 'Size of the last dumps.', cost.bytes],
+    ['last_round_seconds', 'gauge', 'What the last round cost.', last],
+    ['pause_seconds', 'gauge', 'Time between the last round and the next.', pause],
+    ['dump_bytes', 'gauge', 'Size of the last dumps.', bytes],
     ['frontends', 'gauge', 'Frontends in the last report.', frontends],
     ['resident_memory_bytes', 'gauge', 'Resident memory.', rss],
-  ];
+  ] as const;
   return metrics
-    .map(([name, type, help, value]) => {
-      const full = `endpoint_auditor_agent_${name}`;
-      return `# HELP ${full} ${help}\n# TYPE ${full} ${type}\n${full} ${value}\n`;
+    .map(([suffix, type, help, value]) => {
+      const name = `endpoint_auditor_agent_${suffix}`;
+      return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${name} ${value}\n`;
     })
     .join('');
 }

@@ -32,7 +32,9 @@ export interface AgentOptions {
 }
 
 /** No code runs often enough to be compiled, and there is hardly any garbage. */
-const flags = ['--max-semi-space-size=1', '--no-opt', '--no-maglev', '--no-sparkplug'];
+const flags = [
+  ...['--max-semi-space-size=1', '--no-opt', '--no-maglev', '--no-sparkplug', '--expose-gc'],
+];
 
 /** Returns freed memory to the kernel instead of keeping holes in the heap (mallopt(3)). */
 const environment = { MALLOC_MMAP_THRESHOLD_: '4096' };

@@ -3,9 +3,8 @@
 import { describe, expect, test } from 'vitest';
 
 import type { CollectedRules } from '../../src/agent/collect.ts';
-import { programs } from '../../src/agent/collect.ts';
-import { fingerprintOf } from '../../src/agent/fingerprint.ts';
-import type { NodeFacts } from '../../src/agent/report.ts';
+import { fingerprintOf, programs } from '../../src/agent/collect.ts';
+import type { NodeFacts } from '../../src/agent/node-facts.ts';
 
 const place: NodeFacts = {
   ...{ node: 'node-a', localAddresses: ['172.18.0.2'], interfaces: ['lo', 'eth0'] },

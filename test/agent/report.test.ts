@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { CollectedDump } from '../../src/agent/collect.ts';
 import { programs } from '../../src/agent/collect.ts';
-import type { NodeFacts } from '../../src/agent/report.ts';
+import type { NodeFacts } from '../../src/agent/node-facts.ts';
 import { askingOf, contextOf, detailsOf, digestsOf, readDumps } from '../../src/agent/report.ts';
 import { readBytes } from '../nodes/folder.ts';
 
@@ -94,11 +94,11 @@ describe('frontends', () => {
     recorded('iptables-nft-save', 'iptables-nft/node-a/iptables-save.txt'),
     recorded('ip6tables-nft-save', 'iptables-nft/node-a/ip6tables-save.txt'),
   ]);
-  const digests = new Map(digestsOf(standing, place));
+  const digests = digestsOf(standing, place);
 
   test('each has its digest, the same each time and with both families', () => {
-    expect(digests.size).toBe(standing.claims.length);
-    expect(new Map(digestsOf(standing, place))).toEqual(digests);
+    expect(digests.size).toBe(standing.frontends.length);
+    expect(digestsOf(standing, place)).toEqual(digests);
     const six = [...digests.keys()].filter((key) => key.includes('['));
     expect(six.length).toBeGreaterThan(0);
   });
@@ -108,7 +108,7 @@ describe('frontends', () => {
       recorded('iptables-legacy-save', 'iptables-nft/node-a/iptables-save.txt'),
       recorded('ip6tables-legacy-save', 'iptables-nft/node-a/ip6tables-save.txt'),
     ]);
-    const other = new Map(digestsOf({ ...legacy, claims: [...legacy.claims].reverse() }, place));
+    const other = digestsOf({ ...legacy, frontends: [...legacy.frontends].reverse() }, place);
     for (const [key, digest] of digests) expect(other.get(key), key).toBe(digest);
   });
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 
 import { afterEach, expect, test, vi } from 'vitest';
 
-import type { Report } from '../../src/agent/rules-reader.ts';
+import type { createReport } from '../../src/agent/report.ts';
 import type { ScheduledAgent, ScheduleSettings } from '../../src/agent/schedule.ts';
 import { createAgent } from '../../src/agent/schedule.ts';
 import { withPrograms } from '../processes.ts';
@@ -27,6 +27,8 @@ const settings = (scripts: Readonly<Record<string, string>>, more = {}): Schedul
   interval: 0.01,
   limits: withPrograms(scripts, more),
 });
+
+type Report = ReturnType<typeof createReport>;
 
 const reportOf = (agent: ScheduledAgent): Report =>
   JSON.parse(agent.report()?.text.toString() ?? '') as Report;

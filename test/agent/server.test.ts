@@ -10,7 +10,7 @@ import { join } from 'node:path';
 
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import type { Report } from '../../src/agent/rules-reader.ts';
+import type { createReport } from '../../src/agent/report.ts';
 import type { ScheduledAgent } from '../../src/agent/schedule.ts';
 import { createAgent } from '../../src/agent/schedule.ts';
 import type { Access } from '../../src/agent/server.ts';
@@ -79,7 +79,7 @@ describe('answers', () => {
     await agent.round();
     const { status, headers, text } = await ask({ port, path: '/v1/report' });
     expect(status).toBe(200);
-    const report = JSON.parse(text) as Report;
+    const report = JSON.parse(text) as ReturnType<typeof createReport>;
     expect(Object.keys(report.frontends)).toEqual(['tcp 10.96.0.1:443']);
     const etag = headers.etag ?? '';
     await agent.round();

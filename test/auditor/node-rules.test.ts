@@ -7,7 +7,7 @@ import { parse } from 'yaml';
 
 import type { NodeReportEntry } from '../../src/agent/client/scraper.ts';
 import type { CollectedDump } from '../../src/agent/collect.ts';
-import type { NodeFacts } from '../../src/agent/report.ts';
+import type { NodeFacts } from '../../src/agent/node-facts.ts';
 import { askingOf, contextOf, digestsOf, outcomesOf, readDumps } from '../../src/agent/report.ts';
 import { createPendingFindings } from '../../src/audit/pending/pending.ts';
 import type { GivenRules, NodeEntry } from '../../src/auditor/node-rules.ts';

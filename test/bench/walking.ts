@@ -4,8 +4,7 @@
 
 import { readFileSync } from 'node:fs';
 
-import { programs } from '../../src/agent/collect.ts';
-import { fingerprintOf } from '../../src/agent/fingerprint.ts';
+import { fingerprintOf, programs } from '../../src/agent/collect.ts';
 import { contextOf, digestsOf, readDumps } from '../../src/agent/report.ts';
 import { walk } from '../../src/rules/walk/walk.ts';
 import { cpuMicros } from './measure.ts';
@@ -36,12 +35,12 @@ function walkOnce(bytes: Buffer): Walked {
   const read = cpuMicros();
   const context = contextOf(place);
   let destinations = 0;
-  for (const { address, protocol, port: dport } of standing.claims) {
+  for (const { address, protocol, port: dport } of standing.frontends) {
     const packet = { from: 'pod', src: '10.244.0.5', dst: address ?? '', protocol, dport } as const;
     if (address !== null) destinations += walk(standing.ruleset, context, packet).destinations.size;
   }
   const walked = cpuMicros();
-  const frontends = [...digestsOf(standing, place)].length;
+  const frontends = digestsOf(standing, place).size;
   const told = cpuMicros();
   fingerprintOf({ dumps: [{ program, bytes }], states: {}, problems: [] }, place);
   return {

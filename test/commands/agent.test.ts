@@ -10,8 +10,8 @@ import { describe, expect, test } from 'vitest';
 
 import type { CollectedDump } from '../../src/agent/collect.ts';
 import { programs } from '../../src/agent/collect.ts';
+import type { createReport } from '../../src/agent/report.ts';
 import { digestsOf, readDumps } from '../../src/agent/report.ts';
-import type { Report } from '../../src/agent/rules-reader.ts';
 import type { AgentOptions } from '../../src/commands/agent.ts';
 import { agent } from '../../src/commands/agent.ts';
 import { readBytes } from '../nodes/folder.ts';
@@ -52,6 +52,8 @@ const isRequired = process.env.NETNS_TESTS === 'required';
 
 const main = join(import.meta.dirname, '../../src/main.ts');
 const recordings = join(import.meta.dirname, '../nodes/recordings/main');
+
+type Report = ReturnType<typeof createReport>;
 
 interface Loaded {
   readonly file: string;

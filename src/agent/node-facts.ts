@@ -1,0 +1,98 @@
+// The facts about a node that are not rules: its addresses, interfaces and routes. They change, so
+// each round reads them.
+
+import { createReadStream, existsSync, readdirSync } from 'node:fs';
+import { hostname, networkInterfaces } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+
+import { canonicalIP } from '../model/ip.ts';
+import type { Routes } from '../rules/walk/routes.ts';
+import { readRoutes } from '../rules/walk/routes.ts';
+
+/** What the flags say about the Node object. */
+export interface NodeIdentity {
+  /** Default: the name of the host. */
+  readonly node?: string;
+  /** If empty: the first address of each family. */
+  readonly nodeIPs: readonly string[];
+  readonly podCIDRs: readonly string[];
+}
+
+export interface NodeFacts {
+  readonly node: string;
+  /** Addresses of the node's interfaces, in canonical form. */
+  readonly localAddresses: readonly string[];
+  /** `null` if sysfs does not list them; then matches on interfaces are unknown. */
+  readonly interfaces: readonly string[] | null;
+  /** `null` if they cannot be read; then most matches on interfaces are unknown. */
+  readonly routes: Routes | null;
+  /** Addresses of the Node object, where packets to node ports are sent. */
+  readonly nodeIPs: readonly string[];
+  readonly podCIDRs: readonly string[];
+}
+
+/** The largest number of addresses of one node; IPVS binds more to its own interface. */
+const mostAddresses = 256;
+
+const isLoopback = (address: string): boolean => address === '::1' || address.startsWith('127.');
+
+/**
+ * Link-local addresses are left out: each pod adds one, and no client uses them. Virtual IPs may be
+ * bound to the loopback interface.
+ */
+export async function readNodeFacts(identity: NodeIdentity): Promise<NodeFacts> {
+  const { node = hostname(), nodeIPs, podCIDRs } = identity;
+  const global = Object.values(networkInterfaces())
+    .flatMap((addresses) => addresses ?? [])
+    .filter(({ address }) => !isLoopback(address) && !/^fe[89ab]/i.test(address));
+  const first = ['IPv4', 'IPv6'].flatMap((family) => {
+    const found = global.find((item) => !item.internal && item.family === family);
+    return found?.address ?? [];
+  });
+  const addresses = new Set(global.map(({ address }) => canonicalIP(address)));
+  const interfaces = interfaceNames();
+  return {
+    node,
+    localAddresses: [...addresses].sort().slice(0, mostAddresses),
+    interfaces,
+    routes: interfaces === null ? null : await routesOf(interfaces),
+    nodeIPs: (nodeIPs.length > 0 ? nodeIPs : first).map(canonicalIP),
+    podCIDRs,
+  };
+}
+
+const links = '/sys/class/net';
+
+function interfaceNames(): string[] | null {
+  try {
+    const entries = readdirSync(links, { withFileTypes: true });
+    return entries.filter((entry) => entry.isSymbolicLink()).map(({ name }) => name);
+  } catch {
+    return null;
+  }
+}
+
+async function routesOf(interfaces: readonly string[]): Promise<Routes | null> {
+  // An interface that was removed since is not a device.
+  const devices = interfaces.filter((name) => existsSync(join(links, name, 'device')));
+  try {
+    return readRoutes(
+      await readShort('/proc/net/route'),
+      await readShort('/proc/net/fib_trie'),
+      devices,
+    );
+  } catch {
+    return null;
+  }
+}
+
+/** Bytes of a routing table. Only a router has more. */
+const mostBytes = 1 << 20;
+
+/** Reads a file of procfs, which has no size. Rejects if it is too long. */
+async function readShort(path: string): Promise<string> {
+  const content = await text(createReadStream(path, { encoding: 'latin1', end: mostBytes }));
+  if (content.length > mostBytes) throw new RangeError(`${path} is too long`);
+  return content;
+}
