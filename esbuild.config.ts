@@ -12,7 +12,7 @@ import type { BuildOptions, Metafile, Plugin } from 'esbuild';
 import { build } from 'esbuild';
 
 import { sbomOf } from './sbom.ts';
-import { clientScript, uplotScript } from './src/output/page/scripts.ts';
+import { clientScript, style, uplotScript } from './src/output/page/asset-texts.ts';
 
 const root = import.meta.dirname;
 const entry = join(root, 'src/main.ts');
@@ -43,9 +43,9 @@ const inlinedPackage = 'node_modules/uplot';
 const inlined: Plugin = {
   name: 'inlined',
   setup(bundle) {
-    const texts = Object.entries({ clientScript, uplotScript });
+    const texts = Object.entries({ clientScript, style, uplotScript });
     const lines = texts.map(([name, text]) => `export const ${name} = ${JSON.stringify(text)};`);
-    bundle.onLoad({ filter: /\/output\/page\/scripts\.ts$/ }, () => ({
+    bundle.onLoad({ filter: /\/output\/page\/asset-texts\.ts$/ }, () => ({
       contents: lines.join('\n'),
       loader: 'js',
     }));

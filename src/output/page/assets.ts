@@ -3,8 +3,7 @@
 
 import { createHash } from 'node:crypto';
 
-import { clientScript, uplotScript } from './scripts.ts';
-import { style } from './style.ts';
+import { clientScript, style, uplotScript } from './asset-texts.ts';
 
 export interface Asset {
   readonly type: string;

@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 
-import { style } from '../../../src/output/page/style.ts';
+import { style } from '../../../src/output/page/asset-texts.ts';
 
 /** Colours by name, of one theme. */
 function coloursIn(text: string): Map<string, string> {
   return new Map(
-    [...text.matchAll(/--([\w-]+):(#[0-9a-f]{3,6})\b/gi)].map(([, name = '', value = '']) => [
+    [...text.matchAll(/--([\w-]+): (#[0-9a-f]{3,6})\b/gi)].map(([, name = '', value = '']) => [
       name,
       value,
     ]),
@@ -26,7 +26,7 @@ function contrast(a: string, b: string): number {
   return (light + 0.05) / (dark + 0.05);
 }
 
-const [light = '', dark = ''] = [...style.matchAll(/:root\{[^}]*\}/g)].map(([text]) => text);
+const [light = '', dark = ''] = [...style.matchAll(/:root \{[^}]*\}/g)].map(([text]) => text);
 
 test.each([
   ['light', light],

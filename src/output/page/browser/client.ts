@@ -1,7 +1,7 @@
 // The script of the pages. All functions of this file run in the browser. The server joins their
 // texts, which are JavaScript without types, to one script (assets.ts). So they may use each other
 // and the browser's API, but nothing else of this file. Only this folder, a TypeScript project of
-// its own, has the types of a browser; scripts.ts hides them from the rest of the program.
+// its own, has the types of a browser; asset-texts.ts hides them from the rest of the program.
 //
 // The server renders pages, and the script keeps them up to date: after an event it loads the page
 // again and replaces the changed parts. Focus, scroll position, open parts and typed text stay. So

@@ -5,7 +5,7 @@ import { Script } from 'node:vm';
 
 import { expect, test } from 'vitest';
 
-import { clientScript } from '../../../../src/output/page/scripts.ts';
+import { clientScript } from '../../../../src/output/page/asset-texts.ts';
 
 test('the script is JavaScript without types', () => {
   expect(() => new Script(clientScript)).not.toThrow();

@@ -2,7 +2,7 @@ import { runInNewContext } from 'node:vm';
 
 import { expect, test } from 'vitest';
 
-import { clientScript, uplotScript } from '../../../src/output/page/scripts.ts';
+import { clientScript, uplotScript } from '../../../src/output/page/asset-texts.ts';
 
 test('defines uPlot', () => {
   const [window, document] = [new EventTarget(), new EventTarget()];

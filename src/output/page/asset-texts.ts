@@ -1,6 +1,6 @@
-// The scripts that the server sends to browsers: that of the pages (browser/client.ts) and uPlot,
-// which draws the charts. When the sources run, this file joins the first from its functions and
-// reads the other from its package. The bundle contains both texts instead (esbuild.config.ts).
+// The texts that the server sends to browsers: the style sheet, the script of the pages
+// (browser/client.ts) and uPlot, which draws the charts. When the sources run, this file reads
+// them. The bundle contains the texts instead (esbuild.config.ts).
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -16,3 +16,6 @@ const path = createRequire(import.meta.url).resolve('uplot/dist/uPlot.iife.min.j
 
 /** A script that defines `uPlot`. */
 export const uplotScript: string = readFileSync(path, 'utf8');
+
+/** The style sheet of every page. */
+export const style: string = readFileSync(new URL('./style.css', import.meta.url), 'utf8');
