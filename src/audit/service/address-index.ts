@@ -1,14 +1,23 @@
 // What the Endpoints and the slices of a Service list at an address in canonical form.
 //
-// One address is looked up by a scan of the objects. Work on many addresses builds an index first
-// and drops it afterwards, so that no memory is used per address of the cluster.
+// One pass over the objects indexes the addresses that a change affects; the index is dropped
+// afterwards. Only the indexes of large objects are kept, so that a change of one address of a
+// Service with thousands of pods does not cost a pass over all of them.
 
 import { equalEndpoints, equalPorts, equalRefs } from '../../model/equality.ts';
-import { canonicalIP, isAt } from '../../model/ip.ts';
-import type { Endpoint, EndpointAddress, Endpoints, EndpointSlice } from '../../model/objects.ts';
+import { canonicalIP } from '../../model/ip.ts';
+import type {
+  Endpoint,
+  EndpointAddress,
+  Endpoints,
+  EndpointSlice,
+  Listers,
+  Pod,
+} from '../../model/objects.ts';
 import type { SubsetAddress } from '../../shadow/endpoints.ts';
 import { repack } from '../../shadow/endpoints.ts';
 import type { ServiceState } from './cache.ts';
+import { isMember } from './cache.ts';
 
 /** An endpoint and the slice that lists it. */
 export interface SlicedEndpoint {
@@ -16,46 +25,32 @@ export interface SlicedEndpoint {
   readonly endpoint: Endpoint;
 }
 
-/** The entries of a Service at one address. */
+type Listings = Map<string, SubsetAddress[]>;
+type Slicings = ReadonlyMap<string, readonly SlicedEndpoint[]>;
+
+/** The entries of a Service by address. */
+export interface AddressIndex {
+  readonly listings: ReadonlyMap<string, readonly SubsetAddress[]>;
+  readonly slicings: Slicings;
+}
+
+/** The pods and the entries of a Service at one address. */
 export interface AddressEntries {
+  readonly ip: string;
+  /** All pods at the address, of any namespace. */
+  readonly pods: readonly Pod[];
+  /** Those that the Service selects, in the order of their uids. */
+  readonly members: readonly Pod[];
   /** Of the Endpoints, repacked: one per pod and readiness. */
   readonly listed: readonly EndpointAddress[];
   /** Of all slices of the Service, in the order of the slices' names. */
   readonly sliced: readonly SlicedEndpoint[];
 }
 
-export type AddressIndex = ReadonlyMap<string, AddressEntries>;
+/** The addresses to index; `null` for all. */
+type Addresses = ReadonlySet<string> | null;
 
 const none: readonly never[] = [];
-const noEntries: AddressEntries = { listed: none, sliced: none };
-
-/** What is listed in several places is repacked, as the endpoints controller compares it. */
-const merged = (places: readonly SubsetAddress[]): readonly EndpointAddress[] =>
-  places.length > 1 ? repack(places) : places.map(({ address }) => address);
-
-/** The entries at an address, found by a scan, or in the index if there is one. */
-export function entriesAt(
-  { endpoints, slices }: ServiceState,
-  ip: string,
-  index: AddressIndex | null = null,
-): AddressEntries {
-  if (index !== null) return index.get(ip) ?? noEntries;
-  const places: SubsetAddress[] = [];
-  for (const [subset, { addresses }] of (endpoints?.subsets ?? none).entries()) {
-    for (const address of addresses) if (isAt(address.ip, ip)) places.push({ address, subset });
-  }
-  const sliced: SlicedEndpoint[] = [];
-  for (const slice of slices) {
-    for (const endpoint of slice.endpoints) {
-      for (const address of endpoint.addresses) {
-        if (!isAt(address, ip)) continue;
-        sliced.push({ slice, endpoint });
-        break;
-      }
-    }
-  }
-  return { listed: merged(places), sliced };
-}
 
 function append<T>(lists: Map<string, T[]>, key: string, value: T): void {
   const list = lists.get(key);
@@ -63,60 +58,128 @@ function append<T>(lists: Map<string, T[]>, key: string, value: T): void {
   else list.push(value);
 }
 
-/** All entries of the Endpoints by address. */
-export function indexEndpoints(
-  endpoints: Endpoints | null,
-): Map<string, readonly EndpointAddress[]> {
-  const places = new Map<string, SubsetAddress[]>();
-  for (const [subset, { addresses }] of (endpoints?.subsets ?? none).entries()) {
-    for (const address of addresses) append(places, canonicalIP(address.ip), { address, subset });
+/** The entries of the Endpoints by address. */
+function indexEndpoints(endpoints: Endpoints | null, addresses: Addresses): Listings {
+  const listings: Listings = new Map();
+  for (const [index, subset] of (endpoints?.subsets ?? none).entries()) {
+    for (const address of subset.addresses) {
+      const ip = canonicalIP(address.ip);
+      if (addresses?.has(ip) !== false) append(listings, ip, { address, subset: index });
+    }
   }
-  return new Map([...places].map(([ip, all]) => [ip, merged(all)]));
+  return listings;
 }
 
-function indexSlices(slices: readonly EndpointSlice[]): Map<string, SlicedEndpoint[]> {
-  const sliced = new Map<string, SlicedEndpoint[]>();
+/** The entries of slices by address. */
+function indexSlices(slices: readonly EndpointSlice[], addresses: Addresses): Slicings {
+  const slicings = new Map<string, SlicedEndpoint[]>();
   for (const slice of slices) {
     for (const endpoint of slice.endpoints) {
-      const addresses = endpoint.addresses.map(canonicalIP);
-      for (const [at, ip] of addresses.entries()) {
-        if (addresses.indexOf(ip) === at) append(sliced, ip, { slice, endpoint });
+      const ips = canonicalIPs(endpoint);
+      for (const [at, ip] of ips.entries()) {
+        if (addresses?.has(ip) === false || ips.indexOf(ip) < at) continue;
+        append(slicings, ip, { slice, endpoint });
       }
     }
   }
-  return sliced;
+  return slicings;
 }
 
-/** All entries of a Service by address: those of the Endpoints first. */
-export function buildIndex({ endpoints, slices }: ServiceState): AddressIndex {
-  const index = new Map<string, AddressEntries>();
-  const sliced = indexSlices(slices);
-  for (const [ip, listed] of indexEndpoints(endpoints)) {
-    index.set(ip, { listed, sliced: sliced.get(ip) ?? none });
-  }
-  for (const [ip, entries] of sliced) {
-    if (!index.has(ip)) index.set(ip, { listed: none, sliced: entries });
-  }
-  return index;
+const canonicalIPs = ({ addresses }: Endpoint): string[] => addresses.map(canonicalIP);
+
+/** Endpoints with more addresses keep their index, Services with more slices those of each. */
+const fewAddresses = 256;
+const fewSlices = 4;
+
+const keptListings = new WeakMap<Endpoints, Listings>();
+const keptSlicings = new WeakMap<EndpointSlice, Slicings>();
+
+function keptIndexOfSlice(slice: EndpointSlice): Slicings {
+  const known = keptSlicings.get(slice);
+  const slicings = known ?? indexSlices([slice], null);
+  if (known === undefined) keptSlicings.set(slice, slicings);
+  return slicings;
 }
+
+const isLarge = ({ subsets }: Endpoints): boolean =>
+  subsets.reduce((sum, { addresses }) => sum + addresses.length, 0) > fewAddresses;
+
+function listingsIn(endpoints: Endpoints | null, addresses: Addresses): Listings {
+  const known = endpoints === null ? undefined : keptListings.get(endpoints);
+  if (known !== undefined || endpoints === null || addresses === null || !isLarge(endpoints)) {
+    return known ?? indexEndpoints(endpoints, addresses);
+  }
+  const listings = indexEndpoints(endpoints, null);
+  keptListings.set(endpoints, listings);
+  return listings;
+}
+
+function slicingsIn(slices: readonly EndpointSlice[], addresses: Addresses): Slicings {
+  if (addresses === null || slices.length <= fewSlices) return indexSlices(slices, addresses);
+  const at = (ip: string): SlicedEndpoint[] =>
+    slices.flatMap((slice) => keptIndexOfSlice(slice).get(ip) ?? none);
+  return new Map([...addresses].map((ip) => [ip, at(ip)]));
+}
+
+/** The entries of a Service at some addresses at least, or at all if `addresses` is `null`. */
+export const buildIndex = (
+  { endpoints, slices }: Pick<ServiceState, 'endpoints' | 'slices'>,
+  addresses: Addresses,
+): AddressIndex => ({
+  listings: listingsIn(endpoints, addresses),
+  slicings: slicingsIn(slices, addresses),
+});
+
+/** What is at an address of the index. */
+export function entriesAt(
+  listers: Listers,
+  record: ServiceState,
+  { listings, slicings }: AddressIndex,
+  ip: string,
+): AddressEntries {
+  const pods = listers.podsAt(ip);
+  const members = pods.filter((pod) => isMember(record, pod));
+  if (members.length > 1) members.sort((a, b) => (a.uid < b.uid ? -1 : 1));
+  const listed = merged(listings.get(ip) ?? none);
+  return { ip, pods, members, listed, sliced: slicings.get(ip) ?? none };
+}
+
+/** What is listed in several places is repacked, as the endpoints controller compares it. */
+const merged = (places: readonly SubsetAddress[]): readonly EndpointAddress[] =>
+  places.length > 1 ? repack(places) : places.map(({ address }) => address);
 
 /** The addresses that a slice lists. */
 export const addressesIn = (slice: EndpointSlice | null): Set<string> =>
-  new Set(slice?.endpoints.flatMap(({ addresses }) => addresses.map(canonicalIP)));
+  new Set(slice?.endpoints.flatMap(canonicalIPs));
 
-/** The keys at which two maps differ. */
-function changedKeys<T>(
-  before: ReadonlyMap<string, readonly T[]>,
-  after: ReadonlyMap<string, readonly T[]>,
-  isSame: (a: T, b: T) => boolean,
-): Set<string> {
-  const changed = new Set<string>();
-  for (const [key, is] of after) {
-    const was = before.get(key);
-    if (was === undefined || !equalLists(was, is, isSame)) changed.add(key);
+/**
+ * The items of two lists except those that both contain in the same order. The store makes equal
+ * items the same object. One that came or went, or took the place of another, is found.
+ */
+function unshared<T extends object>(before: readonly T[], after: readonly T[]): T[] {
+  const found: T[] = [];
+  let old = 0;
+  let next = 0;
+  while (old < before.length || next < after.length) {
+    const was = before[old];
+    const is = after[next];
+    if (was === is) {
+      old++;
+      next++;
+      continue;
+    }
+    const isAdded = was !== undefined && after[next + 1] === was;
+    const isRemoved = !isAdded && is !== undefined && before[old + 1] === is;
+    if (is !== undefined && !isRemoved) {
+      found.push(is);
+      next++;
+    }
+    if (was !== undefined && !isAdded) {
+      found.push(was);
+      old++;
+    }
   }
-  for (const key of before.keys()) if (!after.has(key)) changed.add(key);
-  return changed;
+  return found;
 }
 
 function equalLists<T>(a: readonly T[], b: readonly T[], isSame: (a: T, b: T) => boolean): boolean {
@@ -132,16 +195,51 @@ export const hasSameEndpoints = (a: EndpointSlice, b: EndpointSlice): boolean =>
   equalLists(a.endpoints, b.endpoints, equalEndpoints);
 
 /** The addresses whose entries differ between two versions of the Endpoints. */
-export const changedInEndpoints = (
-  before: Endpoints | null,
+export function changedInEndpoints(before: Endpoints | null, after: Endpoints | null): Set<string> {
+  const addresses = new Set<string>();
+  const [old, next] = [before?.subsets ?? none, after?.subsets ?? none];
+  for (let index = 0; index < Math.max(old.length, next.length); index++) {
+    const [a, b] = [old[index]?.addresses ?? none, next[index]?.addresses ?? none];
+    for (const { ip } of unshared(a, b)) addresses.add(canonicalIP(ip));
+  }
+  const kept = before === null ? undefined : keptListings.get(before);
+  const was = kept ?? indexEndpoints(before, addresses);
+  const is = indexEndpoints(after, addresses);
+  const changed = [...addresses].filter(
+    (ip) => !equalLists(merged(was.get(ip) ?? none), merged(is.get(ip) ?? none), isSameAddress),
+  );
+  if (kept !== undefined && before !== null) handOn(kept, before, after, addresses, is);
+  return new Set(changed);
+}
+
+/** Makes the index of Endpoints that of the version after. */
+function handOn(
+  kept: Listings,
+  before: Endpoints,
   after: Endpoints | null,
-): Set<string> => changedKeys(indexEndpoints(before), indexEndpoints(after), isSameAddress);
+  changed: ReadonlySet<string>,
+  listings: Listings,
+): void {
+  keptListings.delete(before);
+  if (after === null || !isLarge(after)) return;
+  for (const ip of changed) {
+    const places = listings.get(ip);
+    if (places === undefined) kept.delete(ip);
+    else kept.set(ip, places);
+  }
+  keptListings.set(after, kept);
+}
 
 /** The addresses whose entries differ between two versions of a slice. */
 export function changedInSlice(before: EndpointSlice, after: EndpointSlice): Set<string> {
-  return changedKeys(indexSlices([before]), indexSlices([after]), (a, b) =>
-    equalEndpoints(a.endpoint, b.endpoint),
+  const addresses = new Set(unshared(before.endpoints, after.endpoints).flatMap(canonicalIPs));
+  const [was, is] = [indexSlices([before], addresses), indexSlices([after], addresses)];
+  const isSame = (a: SlicedEndpoint, b: SlicedEndpoint): boolean =>
+    equalEndpoints(a.endpoint, b.endpoint);
+  const changed = [...addresses].filter(
+    (ip) => !equalLists(was.get(ip) ?? none, is.get(ip) ?? none, isSame),
   );
+  return new Set(changed);
 }
 
 function isSameAddress(a: EndpointAddress, b: EndpointAddress): boolean {

@@ -188,16 +188,13 @@ function evaluateFirst(state: State, audit: ServiceAudit, at: number): void {
   state.options.onChange?.(audit.record.key);
 }
 
-/** From this number of addresses on, an index is built instead of a scan for each of them. */
-const indexFrom = 10;
-
 function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void {
   const { record } = item;
   const audit = getOrCreate(state, record.key);
   const evaluation: Evaluation = { at, item, beginning: false, gap };
   wake(state.sink, audit, item.wakes, at);
   // An affected address may no longer be in the Service, so that a full evaluation would miss it.
-  const index = item.addresses.size < indexFrom ? null : buildIndex(record);
+  const index = buildIndex(record, item.addresses);
   for (const address of item.addresses) evaluateAddress(state, audit, address, evaluation, index);
   for (const slice of item.slices) evaluateSlice(state, audit, slice, evaluation);
   if (item.whole || regimeOf(state, record) !== audit.regime) {
@@ -223,17 +220,17 @@ function evaluateAddress(
   audit: ServiceAudit,
   address: string,
   evaluation: Evaluation,
-  index: AddressIndex | null,
+  index: AddressIndex,
 ): void {
   const { record } = audit;
-  const entries = entriesAt(record, address, index);
+  const entries = entriesAt(context.listers, record, index, address);
   const endpoints = known(audit, 'endpoints', () =>
-    compareEndpointsAddress(context, record, address, entries),
+    compareEndpointsAddress(context, record, entries),
   );
   const slices = known(audit, 'endpointslices', () =>
-    compareSlicesAddress(context, record, address, entries),
+    compareSlicesAddress(context, record, entries),
   );
-  const input = checkInputAddress(context, record, address, entries);
+  const input = checkInputAddress(context, record, entries);
   reconcile(sink, audit, { kind: 'address', output: 'endpoints', address }, endpoints, evaluation);
   reconcile(
     sink,
@@ -302,7 +299,7 @@ function regimeOf({ options }: State, record: ServiceState): number {
 function evaluateWhole(state: State, audit: ServiceAudit, evaluation: Evaluation): void {
   const { record } = audit;
   audit.regime = regimeOf(state, record);
-  const index = buildIndex(record);
+  const index = buildIndex(record, null);
   for (const address of allAddresses(audit, index)) {
     evaluateAddress(state, audit, address, evaluation, index);
   }
@@ -313,7 +310,7 @@ function evaluateWhole(state: State, audit: ServiceAudit, evaluation: Evaluation
 
 /** The addresses of entries, of pods and of known differences. */
 function allAddresses({ record, items }: ServiceAudit, index: AddressIndex): Set<string> {
-  const addresses = new Set(index.keys());
+  const addresses = new Set([...index.listings.keys(), ...index.slicings.keys()]);
   for (const { ips } of record.members.keys()) for (const ip of ips) addresses.add(canonicalIP(ip));
   for (const key of items.keys()) {
     const address = unitAddress(key);

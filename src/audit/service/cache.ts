@@ -65,8 +65,8 @@ export interface ServiceState {
   stranded: number;
   /** In the order of their names. */
   slices: readonly EndpointSlice[];
-  /** The role of each of `slices`; `null` until it is computed. */
-  roles: ReadonlyMap<EndpointSlice, Role | null> | null;
+  /** `slices` by their roles; `null` until it is computed. */
+  roles: ReadonlyMap<Role | null, readonly EndpointSlice[]> | null;
   /** The uids of the controller's slices that lost the labels of this Service. */
   relabelled: ReadonlySet<string>;
   /** The same for mirrored slices. */
@@ -126,12 +126,6 @@ export function isEmpty(record: ServiceState): boolean {
 export function nodeOf(listers: Listers, pod: Pod): Node | null | undefined {
   if (!listers.knows('nodes')) return undefined;
   return listers.nodes.get(pod.node) ?? null;
-}
-
-/** The selected pods at an address, in the order of their uids. */
-export function membersAt(listers: Listers, record: ServiceState, address: string): Pod[] {
-  const pods = listers.podsAt(address).filter((pod) => isMember(record, pod));
-  return pods.length < 2 ? pods : pods.sort((a, b) => (a.uid < b.uid ? -1 : 1));
 }
 
 /** Whether the Service selects a pod of the listers. */
@@ -219,9 +213,10 @@ export function setEndpoints(record: ServiceState, endpoints: Endpoints | null):
 
 /** Replaces the slice of a key, `null` if it is gone or names another Service. */
 export function setSlice(record: ServiceState, key: Key, slice: EndpointSlice | null): void {
-  const others = record.slices.filter((other) => other.key !== key);
-  record.slices =
-    slice === null ? others : [...others, slice].sort((a, b) => (a.name < b.name ? -1 : 1));
+  const index = record.slices.findIndex((other) => other.key === key);
+  if (slice !== null && index >= 0) record.slices = record.slices.with(index, slice);
+  else if (slice === null) record.slices = record.slices.filter((other) => other.key !== key);
+  else record.slices = [...record.slices, slice].sort((a, b) => (a.name < b.name ? -1 : 1));
   record.roles = null;
 }
 
@@ -256,15 +251,6 @@ export function roleOf(listers: Listers, record: ServiceState, slice: EndpointSl
   return mirrored ? 'unmanaged mirror' : null;
 }
 
-/** The roles of all slices of a Service. */
-export function rolesOf(
-  listers: Listers,
-  record: ServiceState,
-): ReadonlyMap<EndpointSlice, Role | null> {
-  record.roles ??= new Map(record.slices.map((slice) => [slice, roleOf(listers, record, slice)]));
-  return record.roles;
-}
-
 /** The slices of one role, in the order of their names. */
 export function slicesOf(
   listers: Listers,
@@ -272,8 +258,8 @@ export function slicesOf(
   role: Role,
 ): readonly EndpointSlice[] {
   if (record.slices.length === 0) return noSlices;
-  const roles = rolesOf(listers, record);
-  return record.slices.filter((slice) => roles.get(slice) === role);
+  record.roles ??= Map.groupBy(record.slices, (slice) => roleOf(listers, record, slice));
+  return record.roles.get(role) ?? noSlices;
 }
 
 /** Whether labels took a slice away from the controller, so that its syncs return an error. */

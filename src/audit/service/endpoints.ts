@@ -8,7 +8,7 @@ import { isOfUid } from '../../model/equality.ts';
 import type { EndpointAddress, Endpoints, Labels, Pod } from '../../model/objects.ts';
 import { annotation, label, portKey } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
-import type { Truncation } from '../../shadow/endpoints.ts';
+import type { ExpectedAddress, Truncation } from '../../shadow/endpoints.ts';
 import {
   endpointsCapacity,
   expectedAddress,
@@ -22,7 +22,7 @@ import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries } from './address-index.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
-import { isMember, isWrittenByController, membersAt, portGroups } from './cache.ts';
+import { isWrittenByController, portGroups } from './cache.ts';
 import type { Leftover } from './compare.ts';
 import { compareAddress } from './compare.ts';
 
@@ -141,17 +141,10 @@ function sizeOf(
 }
 
 /** The selected pod that an entry at an address refers to, if the pod has that address. */
-export function referredPod(
-  { listers }: AuditContext,
-  record: ServiceState,
-  address: string,
+export const referredPod = (
+  { members }: AddressEntries,
   target: EndpointAddress['target'],
-): Pod | null {
-  if (target === null) return null;
-  const isReferred = (pod: Pod): boolean =>
-    isOfUid(target.uid, pod) && pod.name === target.name && isMember(record, pod);
-  return listers.podsAt(address).find(isReferred) ?? null;
-}
+): Pod | undefined => members.find((pod) => isOfUid(target?.uid, pod) && pod.name === target?.name);
 
 /**
  * Whether the object contains what the controller never writes: an address without a pod, or no
@@ -169,25 +162,24 @@ function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): 
 export function compareEndpointsAddress(
   context: AuditContext,
   record: ServiceState,
-  ip: string,
-  { listed }: AddressEntries,
+  entries: AddressEntries,
 ): Difference[] {
   const { service, endpoints } = record;
   if (service === null || endpoints === null || !isSelected(service)) return [];
-  const { listers, release } = context;
-  const expected = membersAt(listers, record, ip).flatMap((pod) => {
-    const address = expectedAddress(service, pod, release);
-    return address?.ip === ip ? [address] : [];
-  });
+  const expected: ExpectedAddress[] = [];
+  for (const pod of entries.members) {
+    const address = expectedAddress(service, pod, context.release);
+    if (address?.ip === entries.ip) expected.push(address);
+  }
   const isTruncated = truncationOf(record) !== null;
   const leftover = ({ target, ready }: EndpointAddress): Leftover => {
-    const isTerminal = referredPod(context, record, ip, target)?.terminal === true;
+    const isTerminal = referredPod(entries, target)?.terminal === true;
     return {
       cause: isTerminal ? 'pod-phase-unnoticed' : null,
       severity: isTerminal && !ready ? 'info' : null,
     };
   };
-  const found = compareAddress(objectOf(record), expected, listed, isTruncated, leftover);
+  const found = compareAddress(objectOf(record), expected, entries.listed, isTruncated, leftover);
   return withCause(context, record, found);
 }
 

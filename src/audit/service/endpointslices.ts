@@ -6,6 +6,7 @@
 
 import type { AddressType, EndpointSlice, Labels, Service } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
+import type { ExpectedEndpoint } from '../../shadow/endpointslice.ts';
 import {
   addressTypesOf,
   expectedEndpoints,
@@ -17,7 +18,7 @@ import type { Difference } from '../finding/difference.ts';
 import { difference } from '../finding/difference.ts';
 import type { AddressEntries, SlicedEndpoint } from './address-index.ts';
 import type { AuditContext, Role, ServiceState } from './cache.ts';
-import { isWedged, membersAt, nodeOf, roleOf, rolesOf, slicesOf } from './cache.ts';
+import { isWedged, nodeOf, roleOf, slicesOf } from './cache.ts';
 import type { Leftover } from './compare.ts';
 import { compareEndpoint, sliceObject } from './compare.ts';
 import { compareLabels, differingKeys, referredPod } from './endpoints.ts';
@@ -29,9 +30,10 @@ export function entriesInRole(
   { sliced }: AddressEntries,
   role: Role,
 ): readonly SlicedEndpoint[] {
-  if (sliced.length === 0) return sliced;
-  const roles = rolesOf(listers, record);
-  return sliced.filter(({ slice }) => roles.get(slice) === role);
+  const slices = slicesOf(listers, record, role);
+  return slices.length === record.slices.length
+    ? sliced
+    : sliced.filter(({ slice }) => slices.includes(slice));
 }
 
 /** Adds what keeps the controller from writing any slice of the Service. */
@@ -52,24 +54,24 @@ function withHindrance(
 export function compareSlicesAddress(
   context: AuditContext,
   record: ServiceState,
-  address: string,
   entries: AddressEntries,
 ): Difference[] {
   const { service } = record;
   if (service === null || !isSelected(service)) return [];
   const { listers, release } = context;
-  const expected = membersAt(listers, record, address).flatMap((pod) =>
-    expectedEndpoints(service, pod, nodeOf(listers, pod), release).filter(({ addresses }) =>
-      addresses.includes(address),
-    ),
-  );
+  const expected: ExpectedEndpoint[] = [];
+  for (const pod of entries.members) {
+    for (const endpoint of expectedEndpoints(service, pod, nodeOf(listers, pod), release)) {
+      if (endpoint.addresses.includes(entries.ip)) expected.push(endpoint);
+    }
+  }
   const found = compareEndpoint(
     `EndpointSlices of Service ${record.key}`,
     expected,
     entriesInRole(context, record, entries, 'controller'),
     hintMode(service, release),
     release,
-    (entry) => leftoverAt(context, record, address, entry),
+    (entry) => leftoverAt(context, entries, entry),
   );
   // The controller adds no endpoints for a Service that is being deleted.
   const left = service.deleting
@@ -80,17 +82,16 @@ export function compareSlicesAddress(
 
 /** Why an endpoint without a selected pod may still exist. */
 function leftoverAt(
-  context: AuditContext,
-  record: ServiceState,
-  address: string,
+  { listers }: AuditContext,
+  entries: AddressEntries,
   { endpoint }: SlicedEndpoint,
 ): Leftover {
-  const pod = referredPod(context, record, address, endpoint.target);
+  const pod = referredPod(entries, endpoint.target);
   if (pod?.terminal === true) {
     // A terminal pod that is not ready gets no traffic.
     return { cause: 'pod-phase-unnoticed', severity: endpoint.ready === false ? 'info' : null };
   }
-  const isNodeGone = pod !== null && nodeOf(context.listers, pod) === null;
+  const isNodeGone = pod !== undefined && nodeOf(listers, pod) === null;
   return isNodeGone
     ? { cause: 'node-change-unnoticed', severity: 'warning' }
     : { cause: null, severity: null };

@@ -81,22 +81,22 @@ function checkLeftBehind(context: AuditContext, record: ServiceState): Differenc
   return found;
 }
 
+const isLarge = ({ bytes }: EndpointSlice | Endpoints): boolean => (bytes ?? 0) > nearLimit;
+
 function checkSizes({ listers }: AuditContext, record: ServiceState): Difference[] {
   const { endpoints, slices } = record;
-  const sizes: [object: string, bytes: number][] = [
-    ...slices
-      .filter((slice) => roleOf(listers, record, slice) !== null)
-      .map((slice): [string, number] => [sliceObject(slice), slice.bytes ?? 0]),
-    [`Endpoints ${record.key}`, endpoints?.bytes ?? 0],
-  ];
+  const large: [object: string, bytes: number | null][] = slices
+    .filter((slice) => isLarge(slice) && roleOf(listers, record, slice) !== null)
+    .map((slice) => [sliceObject(slice), slice.bytes]);
+  if (endpoints !== null && isLarge(endpoints)) {
+    large.push([`Endpoints ${record.key}`, endpoints.bytes]);
+  }
   const most = `at most ${String(objectBytesLimit)} bytes`;
-  return sizes
-    .filter(([, bytes]) => bytes > nearLimit)
-    .map(([object, bytes]) => {
-      const more = { subject: object };
-      const got = `${String(bytes)} bytes`;
-      return difference('object-near-size-limit', object, 'bytes', most, got, more);
-    });
+  return large.map(([object, bytes]) => {
+    const more = { subject: object };
+    const got = `${String(bytes)} bytes`;
+    return difference('object-near-size-limit', object, 'bytes', most, got, more);
+  });
 }
 
 function checkHints(
@@ -165,11 +165,11 @@ export function checkInput(context: AuditContext, record: ServiceState): Differe
 export function checkInputAddress(
   context: AuditContext,
   record: ServiceState,
-  address: string,
   entries: AddressEntries,
 ): Difference[] {
   const { listers } = context;
-  const found = checkShared(listers, record, address);
+  const { ip } = entries;
+  const found = checkShared(listers, record, entries);
   const foreign = entriesInRole(context, record, entries, 'foreign');
   if (foreign.length === 0) return found;
   const others = [
@@ -178,14 +178,14 @@ export function checkInputAddress(
   ];
   for (const entry of foreign) {
     const conflict = others.find((other) => isConflict(entry, other));
-    if (conflict !== undefined) found.push(conflictDifference(address, entry, conflict));
+    if (conflict !== undefined) found.push(conflictDifference(ip, entry, conflict));
     others.push(entry);
     const { target } = entry.endpoint;
     if (target?.kind !== 'Pod' || !listers.knows('pods')) continue;
     const pod = listers.pods.get(`${record.namespace}/${target.name}`);
     if (pod !== undefined && (target.uid === '' || isOfUid(target.uid, pod))) continue;
     const object = sliceObject(entry.slice);
-    const text = `${address} of pod ${target.name} (uid ${target.uid}), which does not exist`;
+    const text = `${ip} of pod ${target.name} (uid ${target.uid}), which does not exist`;
     const more = { subject: `${entry.slice.name} ${target.name}` };
     found.push(
       difference('foreign-endpoint-dead', object, 'endpoints.targetRef', null, text, more),
@@ -199,8 +199,11 @@ export function checkInputAddress(
  * to the Services of the later pod. If none selects it, it belongs to those of the earlier pod,
  * since its traffic may reach the other one.
  */
-function checkShared(listers: Listers, record: ServiceState, address: string): Difference[] {
-  const pods = listers.podsAt(address);
+function checkShared(
+  listers: Listers,
+  record: ServiceState,
+  { ip, pods }: AddressEntries,
+): Difference[] {
   if (pods.length < 2) return [];
   const alive = pods
     .filter(isAlive)
@@ -212,8 +215,8 @@ function checkShared(listers: Listers, record: ServiceState, address: string): D
       .filter((other) => !(pod.hostNetwork && other.hostNetwork && pod.node === other.node));
     const other = isOurs(pod) ? earlier[0] : earlier.find(isOurs);
     if (other === undefined || (!isOurs(pod) && isServed(listers, pod))) return [];
-    const want = `${address} of pod ${other.key} alone`;
-    const got = `${address} of pods ${other.key} and ${pod.key}`;
+    const want = `${ip} of pod ${other.key} alone`;
+    const got = `${ip} of pods ${other.key} and ${pod.key}`;
     const more = { subject: pod.uid };
     return difference('address-shared', `Pod ${pod.key}`, 'status.podIPs', want, got, more);
   });

@@ -1,9 +1,9 @@
-// A scan and an index find the same entries at an address.
+// What an index contains, and which addresses differ between two versions.
 
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
-import type { AddressIndex } from '../../../src/audit/service/address-index.ts';
+import type { AddressEntries } from '../../../src/audit/service/address-index.ts';
 import {
   addressesIn,
   buildIndex,
@@ -11,11 +11,12 @@ import {
   changedInSlice,
   entriesAt,
   hasSameEndpoints,
-  indexEndpoints,
 } from '../../../src/audit/service/address-index.ts';
 import type { ServiceState } from '../../../src/audit/service/cache.ts';
 import { createServiceState, setEndpoints, setSlice } from '../../../src/audit/service/cache.ts';
-import type { EndpointAddress, EndpointSlice } from '../../../src/model/objects.ts';
+import { createStore } from '../../../src/cluster/store/store.ts';
+import { canonicalIP } from '../../../src/model/ip.ts';
+import type { EndpointAddress, Endpoints, EndpointSlice } from '../../../src/model/objects.ts';
 import { address, endpoint, endpoints, port, slice, subset, target } from '../../build.ts';
 
 describe('the addresses that differ between two versions of the Endpoints', () => {
@@ -78,8 +79,8 @@ describe('the addresses that differ between two versions of the Endpoints', () =
       subset([address({ ip: '010.0.0.1', ready: false })], ports),
     ];
     setEndpoints(record, endpoints({ subsets }));
-    expect([...buildIndex(record).keys()]).toEqual(['10.0.0.1']);
-    const got = entriesAt(record, '10.0.0.1').listed.map((listed) => [
+    expect([...buildIndex(record, null).listings.keys()]).toEqual(['10.0.0.1']);
+    const got = entriesOf(record, '10.0.0.1').listed.map((listed) => [
       listed.target?.name,
       listed.ready,
       listed.ports.map((one) => one.port),
@@ -88,6 +89,12 @@ describe('the addresses that differ between two versions of the Endpoints', () =
     expect(got.filter(([name]) => name === 'web-2')).toEqual([['web-2', false, [8080]]]);
   });
 });
+
+const { listers } = createStore(new Set());
+
+/** The entries at an address, of an index of this address alone. */
+const entriesOf = (record: ServiceState, ip: string): AddressEntries =>
+  entriesAt(listers, record, buildIndex(record, new Set([ip])), ip);
 
 const ips = ['10.0.0.1', '10.0.0.01', '10.0.0.2', 'fd00::1', 'FD00:0::1'];
 const anyAddress: fc.Arbitrary<EndpointAddress> = fc.record({
@@ -124,17 +131,40 @@ const edited = fc
     return [endpoints({ subsets }), endpoints({ subsets: after })] as const;
   });
 
-test('the addresses that differ are exactly those with other entries', () => {
-  fc.assert(
-    fc.property(edited, ([before, after]) => {
-      const [was, is] = [indexEndpoints(before), indexEndpoints(after)];
-      const changed = changedInEndpoints(before, after);
-      for (const ip of new Set([...was.keys(), ...is.keys()])) {
-        expect([ip, changed.has(ip)]).toEqual([ip, textOf(was.get(ip)) !== textOf(is.get(ip))]);
-      }
-    }),
-    { numRuns: 500 },
-  );
+/** The same object with 300 other addresses, enough for a kept index. */
+const enlarged = (version: Endpoints): Endpoints => ({
+  ...version,
+  subsets: [...version.subsets, subset(otherAddresses)],
+});
+const otherAddresses = Array.from({ length: 300 }, (_, at) =>
+  address({ ip: `10.1.1.${String(at)}` }),
+);
+
+describe.each([
+  ['of few addresses', (version: Endpoints): Endpoints => version],
+  ['of many addresses', enlarged],
+])('two versions of Endpoints %s', (_, sized) => {
+  test('differ exactly at the addresses with other entries', () => {
+    fc.assert(
+      fc.property(edited, (versions) => {
+        const [before, after] = versions.map(sized);
+        if (before === undefined || after === undefined) throw new Error('Expected two versions');
+        const record = createServiceState('shop/web');
+        const textsOf = (version: Endpoints): string[] => {
+          setEndpoints(record, version);
+          return ips.map((ip) => textOf(entriesOf(record, canonicalIP(ip)).listed));
+        };
+        const was = textsOf(before);
+        const changed = changedInEndpoints(before, after);
+        const is = textsOf(after);
+        expect(is).toEqual(textsOf({ ...after }));
+        for (const [at, ip] of ips.entries()) {
+          expect([ip, changed.has(canonicalIP(ip))]).toEqual([ip, was[at] !== is[at]]);
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
 });
 
 const sliceOf = (name: string, ...addresses: string[]): EndpointSlice =>
@@ -150,17 +180,17 @@ function stateOf(...slices: EndpointSlice[]): ServiceState {
 }
 
 describe('entriesAt', () => {
-  test('finds the same by a scan and in an index', () => {
+  test('finds the same in an index of all addresses and in one of a single address', () => {
     fc.assert(
       fc.property(
         fc.array(anySubset, { maxLength: 3 }),
-        fc.array(fc.array(fc.constantFrom(...ips)), { maxLength: 3 }),
+        fc.array(fc.array(fc.constantFrom(...ips)), { maxLength: 6 }),
         (subsets, slices) => {
           const record = stateOf(...slices.map((one, at) => sliceOf(`web-${String(at)}`, ...one)));
           setEndpoints(record, endpoints({ subsets }));
-          const index: AddressIndex = buildIndex(record);
+          const index = buildIndex(record, null);
           for (const ip of ['10.0.0.1', '10.0.0.2', 'fd00::1', '10.0.0.3']) {
-            expect(entriesAt(record, ip, index)).toEqual(entriesAt(record, ip));
+            expect(entriesOf(record, ip)).toEqual(entriesAt(listers, record, index, ip));
           }
         },
       ),
@@ -169,7 +199,7 @@ describe('entriesAt', () => {
 
   test('lists the endpoints of several slices in the order of the slices', () => {
     const record = stateOf(sliceOf('b', '10.0.0.01'), sliceOf('c'), sliceOf('a', '10.0.0.1'));
-    const { listed, sliced } = entriesAt(record, '10.0.0.1');
+    const { listed, sliced } = entriesOf(record, '10.0.0.1');
     expect(listed).toEqual([]);
     expect(sliced.map((entry) => entry.slice.name)).toEqual(['a', 'b']);
   });

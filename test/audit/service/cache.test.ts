@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from 'vitest';
 
+import { buildIndex, entriesAt } from '../../../src/audit/service/address-index.ts';
 import type { Role, ServiceState } from '../../../src/audit/service/cache.ts';
 import {
   addMember,
@@ -9,7 +10,6 @@ import {
   isEmpty,
   isWedged,
   isWrittenByController,
-  membersAt,
   nodeOf,
   portGroups,
   removeMember,
@@ -116,8 +116,12 @@ describe('the expected totals of a Service count', () => {
 test('the selected pods at an address are in the order of their uids', () => {
   const pods = [pod({ name: 'b', uid: 'b' }), pod({ name: 'a', uid: 'a' }), pod({ labels: {} })];
   const { store, record } = recordOf(service(), pods);
-  expect(membersAt(store.listers, record, '10.0.0.1').map(({ name }) => name)).toEqual(['a', 'b']);
-  expect(membersAt(store.listers, record, '10.0.0.2')).toEqual([]);
+  const namesAt = (ip: string): string[] => {
+    const { members } = entriesAt(store.listers, record, buildIndex(record, new Set([ip])), ip);
+    return members.map(({ name }) => name);
+  };
+  expect(namesAt('10.0.0.1')).toEqual(['a', 'b']);
+  expect(namesAt('10.0.0.2')).toEqual([]);
 });
 
 test('slices are in the order of their names, each in its latest version', () => {
