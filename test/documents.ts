@@ -1,7 +1,7 @@
 // docs/findings.md as the catalogue renders to it. `UPDATE=1 vitest run test/tidy.test.ts` writes
 // it; without UPDATE the test compares the file with this.
 
-import { readFileSync, readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 import { format } from 'prettier';
@@ -11,8 +11,7 @@ import { catalogue, severities } from '../src/audit/finding/catalogue.ts';
 import type { CauseEntry } from '../src/audit/finding/causes.ts';
 import { causes } from '../src/audit/finding/causes.ts';
 import type { TriggerQuality } from '../src/audit/measure/lag.ts';
-import { behaviorOfRules } from '../src/audit/node/audit-node.ts';
-import { toDifference } from '../src/audit/node/node-findings.ts';
+import { behaviorOfRules } from '../src/audit/node/observation.ts';
 import { families, processFamilies, sections } from '../src/output/metrics/families.ts';
 import type { MetricFamily } from '../src/output/metrics/family.ts';
 import { serviceFamilies } from '../src/output/metrics/service-families.ts';
@@ -170,7 +169,7 @@ function nodeExample(code: Code): string[] {
   const { note } = JSON.parse(readFileSync(join(folder.path, 'fault.json'), 'utf8')) as {
     note: string;
   };
-  const { object, actual } = toDifference(found);
+  const { object, actual } = found.difference;
   const got = (actual ?? 'nothing').replace(/ by .*$/, '');
   const [said = ''] = note.split('. ');
   return [`- Example: [${said}](../${path}): \`${found.severity} ${object}: found ${got}\``];

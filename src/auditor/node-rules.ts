@@ -107,7 +107,8 @@ export function createNodeRules(options: NodeRulesOptions): NodeRules {
       waiting.clear();
     },
     takeAgentEntry: (entry) => takeAgentEntry(state, entry),
-    divergent: () => [...reports.values()].reduce((sum, { rules }) => sum + rules.divergent(), 0),
+    divergent: () =>
+      [...reports.values()].reduce((sum, { rules }) => sum + rules.report.divergent(), 0),
     apply: (change) => state.proxied?.apply(change),
     nodes: () => state.nodes,
     unreadable: () => state.unreadable,

@@ -114,6 +114,12 @@ export function isWithin(ip: IP, { family, network, hostBits }: CIDR): boolean {
   return ip.family === family && bitsOf(ip) >> hostBits === network;
 }
 
+/** Whether a text is an address in one of the ranges. */
+export function isWithinAny(text: string, ranges: readonly CIDR[]): boolean {
+  const ip = parseIP(text);
+  return ip !== null && ranges.some((range) => isWithin(ip, range));
+}
+
 /** The address that lies `offset` above the first of the range, in canonical form. */
 export function addressIn({ family, network, hostBits }: CIDR, offset: bigint): string {
   const bits = (network << hostBits) + offset;

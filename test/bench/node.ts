@@ -13,7 +13,7 @@ import { build } from 'esbuild';
 
 import { readerFlags } from '../../src/agent/schedule.ts';
 import { auditNode } from '../../src/audit/node/audit-node.ts';
-import { createNodeClasses } from '../../src/audit/node/node-class.ts';
+import { createClassAudit } from '../../src/audit/node/node-class.ts';
 import { behaviorOfReport } from '../../src/audit/node/observation.ts';
 import { createProxyCache } from '../../src/audit/node/proxy-cache.ts';
 import type { EndpointSlice, Node } from '../../src/model/objects.ts';
@@ -238,7 +238,7 @@ function toldBy(node: Node, { services, slices }: ReturnType<typeof createProxyC
   const rules = behaviorOfReport({
     ...{ asking, claims, digests, localAddresses: node.addresses, outcomes: new Map() },
   });
-  return { node, rules, digest: { asking, digests }, config, localAddresses: node.addresses };
+  return { node, rules, config };
 }
 
 const spent = (work: () => void): number => {
@@ -251,9 +251,9 @@ const spent = (work: () => void): number => {
 function measureAlike(services: number): NodeRow[] {
   const { nodes, store, proxied } = worldOf(services);
   const told = nodes.map((node) => toldBy(node, proxied));
-  const alike = createNodeClasses(proxied);
+  const alike = createClassAudit(proxied);
   const judge = (on: (typeof told)[number]): void => {
-    const steps = alike.auditInSteps({ ...on, before: new Set() });
+    const steps = alike({ ...on, before: new Set() });
     for (let step = steps.next(); ; step = steps.next()) {
       if (step.done !== true) continue;
       const { differences } = step.value.audit;

@@ -7,12 +7,18 @@ import { join, resolve } from 'node:path';
 
 import { parse } from 'yaml';
 
+import type { Severity } from '../../src/audit/finding/catalogue.ts';
+import type { Difference } from '../../src/audit/finding/difference.ts';
 import type { NodeFinding } from '../../src/audit/node/aggregate.ts';
 import { aggregateFindings } from '../../src/audit/node/aggregate.ts';
-import { auditNode, behaviorOfRules } from '../../src/audit/node/audit-node.ts';
-import type { NodeInput } from '../../src/audit/node/node-behavior.ts';
-import type { AgentAnswers, ReportedBehavior } from '../../src/audit/node/observation.ts';
-import { behaviorOfReport, configOf } from '../../src/audit/node/observation.ts';
+import { auditNode } from '../../src/audit/node/audit-node.ts';
+import type {
+  AgentAnswers,
+  ReportedDigests,
+  NodeInput,
+  ReportedBehavior,
+} from '../../src/audit/node/observation.ts';
+import { behaviorOfReport, behaviorOfRules, configOf } from '../../src/audit/node/observation.ts';
 import { proxiedPortKey } from '../../src/audit/node/probes.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
 import { readProxyConfig } from '../../src/cluster/decode/proxy-config.ts';
@@ -120,10 +126,25 @@ export function forwardingOf(folder: Folder): { forwarding: Forwarding; node: No
   return input === null ? null : { forwarding: expectedOf(folder, input), node: input.node };
 }
 
+/** A finding, with the Service port and the rule that its texts name. */
+interface FindingSummary extends NodeFinding, Difference {
+  readonly severity: Severity;
+  /** '' if the finding is about no Service port. */
+  readonly port: string;
+  readonly rule: string | null;
+}
+
+const summaryOf = (finding: NodeFinding): FindingSummary => ({
+  ...finding.difference,
+  ...finding,
+  port: finding.nodeWide ? '' : (finding.differences[0]?.port?.name ?? ''),
+  rule: / by (?<rule>.*)$/.exec(finding.difference.actual ?? '')?.groups?.rule ?? null,
+});
+
 /** Findings and verdicts of one audit. */
 export interface NodeAuditSummary {
   /** Worst first. */
-  readonly findings: readonly NodeFinding[];
+  readonly findings: readonly FindingSummary[];
   /** Service ports by verdict. */
   readonly conform: number;
   readonly different: number;
@@ -132,8 +153,9 @@ export interface NodeAuditSummary {
 
 export function summarizeNode(input: NodeInput): NodeAuditSummary {
   const { forwarding, node } = input;
-  const { differences, coverage, translated, others, unknown } = auditNode(input);
-  const findings = [...aggregateFindings(node.name, differences, coverage, translated), ...others];
+  const { differences, coverage, unknown } = auditNode(input);
+  const { frontends } = input.rules;
+  const findings = aggregateFindings(node.name, differences, coverage, frontends).map(summaryOf);
   const names = new Set(forwarding.ports.map(proxiedPortKey));
   const harmful = differences.filter(({ harmless }) => !harmless);
   const different = new Set(harmful.flatMap(({ port }) => (port ? proxiedPortKey(port) : [])));
@@ -190,7 +212,7 @@ export function checkAudit(
 /** How a violation was not met; null: it was. Where both backends hold rules, unknown is met. */
 function missOf(
   about: string,
-  found: readonly NodeFinding[],
+  found: readonly FindingSummary[],
   isUnknown: boolean,
 ): 'missed' | 'misplaced' | null {
   const isMet = (): boolean => {
@@ -244,6 +266,20 @@ export function toldOf(folder: Folder, node: Node, mode: 'iptables' | 'nftables'
   };
 }
 
+/** Digests that show nothing, so that every frontend is walked. */
+export const noDigests: ReportedDigests = {
+  asking: {
+    ip: { node: null, pod: null, outside: null },
+    ip6: { node: null, pod: null, outside: null },
+    ...{ addresses: [], pods: [], strays: false },
+  },
+  digests: new Map(),
+  missingPackets: () => [],
+  isKnownToServe: () => false,
+  digestsAt: () => ({ actual: null, expected: null }),
+  divergent: () => 0,
+};
+
 /** Answers of the agent, over the wire. */
 function answered(folder: Folder, told: AgentAnswers, packets: readonly Packet[]): AgentAnswers {
   const sent = JSON.stringify(
@@ -266,7 +302,7 @@ export function rulesReported(
   const told = toldOf(folder, node, mode);
   const first = behaviorOfReport(told);
   auditNode({ forwarding, node, rules: first });
-  const needed = first.missingPackets();
+  const needed = first.report.missingPackets();
   return { rules: behaviorOfReport(answered(folder, told, needed)), asked: needed.length };
 }
 

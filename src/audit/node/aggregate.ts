@@ -4,9 +4,12 @@
 // earlier state mean stale rules. The rest becomes one finding for each Service port, with the
 // worst code of the port.
 
+import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code, Severity } from '../finding/catalogue.ts';
 import { catalogue, isWorse } from '../finding/catalogue.ts';
+import type { Difference } from '../finding/difference.ts';
+import { difference } from '../finding/difference.ts';
 
 /** One difference between the expected and the actual outcome of a packet. */
 export interface PacketDifference {
@@ -18,6 +21,7 @@ export interface PacketDifference {
   readonly subject: string;
   readonly kind: string;
   readonly family: 'IPv4' | 'IPv6';
+  /** '' if it does not depend on the origin of packets. */
   readonly origin: string;
   readonly expected: string;
   readonly actual: string;
@@ -32,32 +36,33 @@ export interface PacketDifference {
 /** The number of tested Service ports by coverage group. */
 export type Coverage = ReadonlyMap<string, number>;
 
-/** The group of differences that share a part of the rules. */
-export const coverageGroup = (code: Code, kind: string, family: string): string =>
-  `${code} ${kind} ${family}`;
+/** A property of a packet's outcome, and the codes of differences that show it. */
+export type CoveredProperty =
+  'endpoints' | 'stopped' | 'masqueraded' | 'not masqueraded' | 'affinity';
+
+const properties: Readonly<Partial<Record<Code, CoveredProperty>>> = {
+  'node-reject-missing': 'stopped',
+  'node-masquerade-missing': 'masqueraded',
+  'node-masquerade-unexpected': 'not masqueraded',
+  'node-affinity-different': 'affinity',
+};
+
+const groupOf = ({ code, kind, family }: PacketDifference): string =>
+  `${properties[code] ?? 'endpoints'} ${kind} ${family}`;
 
 /** A finding about one node, before the settle window. */
 export interface NodeFinding {
-  readonly code: Code;
+  /** The same while the finding is open: its code if it is node-wide, else port or frontend. */
+  readonly id: string;
+  readonly difference: Difference;
   readonly severity: Severity;
-  readonly node: string;
-  /** '' if it is about the node and not about one Service. */
+  /** Both are '' if it is about the node, or about a frontend without a Service. */
   readonly namespace: string;
   readonly service: string;
-  /** `namespace/name:port`; '' as above. */
-  readonly port: string;
-  /** Address, port and protocol, and the origin of the packets. */
-  readonly object: string;
-  readonly expected: string;
-  readonly actual: string;
-  /** null if no single rule causes it. */
-  readonly rule: string | null;
   /** About the node, not about one Service port or one frontend without a Service. */
   readonly nodeWide: boolean;
   readonly differences: readonly PacketDifference[];
 }
-
-export type TranslationCounts = Readonly<Record<'IPv4' | 'IPv6', number>>;
 
 /** A node-wide difference needs this many ports, and this share of the tested ones. */
 const most = { ports: 3, share: 0.5 };
@@ -80,8 +85,12 @@ const order: readonly Code[] = [
   'node-affinity-different',
   'node-endpoint-blocked',
   'node-frontend-unexpected',
+  'node-backends-both',
   'node-unlike-others',
 ];
+
+/** Differences that are always about the whole node. */
+const separate: readonly Code[] = ['node-backends-both', 'node-unlike-others'];
 
 /** A packet to a frontend that is not served passes untranslated, or a stray rule rejects it. */
 const unserved: readonly Code[] = ['node-frontend-missing', 'node-frontend-blocked'];
@@ -99,34 +108,29 @@ const stale: readonly Code[] = [
   'node-reject-missing',
 ];
 
-/** Findings of nodes without rules, or with rules that no packet reaches. */
-export const rulesGoneCodes: ReadonlySet<Code> = new Set([
-  'node-rules-flushed',
-  'node-rules-unreachable',
-]);
+/** Whether the node has no rules, or rules that no packet reaches. */
+export const areRulesGone = (findings: readonly NodeFinding[]): boolean =>
+  findings.some(({ id }) => id === 'node-rules-flushed' || id === 'node-rules-unreachable');
 
-/**
- * Findings of one node, worst first. `translated` counts the frontends that its rules translate.
- */
+/** Findings of one node, worst first. `frontends` are those of its rules. */
 export function aggregateFindings(
   node: string,
   differences: readonly PacketDifference[],
   coverage: Coverage,
-  translated: TranslationCounts,
+  frontends: readonly RuleFrontend[],
 ): NodeFinding[] {
-  const [outliers, known] = partition(differences, ({ code }) => code === 'node-unlike-others');
+  const [apart, known] = partition(differences, ({ code }) => separate.includes(code));
   const wideGroups = wideGroupsOf(known, coverage);
   const [wide, single] = partition(known, (it) => !it.harmless && wideGroups.has(groupOf(it)));
-  const findings: NodeFinding[] = [];
-  if (outliers.length > 0) findings.push(nodeFinding(node, 'node-unlike-others', outliers));
-  if (wide.length > 0) {
-    findings.push(nodeFinding(node, wideCode(wide, coverage, translated), wide));
-  }
-  const isGone = findings.some(({ code }) => rulesGoneCodes.has(code));
+  const findings = [...Map.groupBy(apart, ({ code }) => code)].map(([code, list]) =>
+    nodeFinding(node, code, list),
+  );
+  if (wide.length > 0) findings.push(nodeFinding(node, wideCode(wide, coverage, frontends), wide));
+  const isGone = areRulesGone(findings);
   const [harmless, real] = partition(isGone ? [] : unexplained(single, wide), (it) => it.harmless);
-  if (isStale(real)) findings.push(staleFinding(node, real));
-  else findings.push(...portFindings(node, real));
-  findings.push(...portFindings(node, harmless));
+  if (isStale(real)) findings.push(nodeFinding(node, 'node-rules-stale', real));
+  else findings.push(...portFindings(real));
+  findings.push(...portFindings(harmless));
   return findings.sort(
     (a, b) => Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)),
   );
@@ -139,23 +143,21 @@ function unexplained(
 ): readonly PacketDifference[] {
   const codes = new Set(wide.map(({ code }) => code));
   if (unserved.some((code) => codes.has(code))) for (const code of unserved) codes.add(code);
-  const ports = new Set(wide.map(portName));
-  return single.filter((it) => !codes.has(it.code) && !ports.has(portName(it)));
+  const ports = new Set(wide.map(({ port }) => port?.name));
+  return single.filter(({ code, port }) => !codes.has(code) && !ports.has(port?.name));
 }
-
-const groupOf = ({ code, kind, family }: PacketDifference): string =>
-  coverageGroup(code, kind, family);
 
 const partition = <T>(list: readonly T[], matches: (item: T) => boolean): [T[], T[]] => [
   list.filter(matches),
   list.filter((item) => !matches(item)),
 ];
 
-const portName = ({ port }: PacketDifference): string => port?.name ?? '';
+/** The Service port of a difference, or its frontend if no Service has it. */
+const placeOf = ({ port, frontend }: PacketDifference): string => port?.name ?? frontend;
 
 /** Identifies a difference from one dump to the next. */
 export const differenceKey = ({ frontend, origin, subject }: PacketDifference): string =>
-  `${frontend} ${origin} ${subject}`;
+  origin === '' ? subject : `${frontend} ${origin} ${subject}`;
 
 /** Groups in which most of the tested ports differ. */
 function wideGroupsOf(
@@ -164,7 +166,7 @@ function wideGroupsOf(
 ): ReadonlySet<string> {
   const real = differences.filter(({ port, harmless }) => port !== null && !harmless);
   const wide = [...Map.groupBy(real, groupOf)].filter(([group, list]) => {
-    const { size } = new Set(list.map((it) => `${portName(it)} ${it.port?.protocol ?? ''}`));
+    const { size } = new Set(list.map((it) => `${placeOf(it)} ${it.port?.protocol ?? ''}`));
     return size >= most.ports && size >= most.share * (coverage.get(group) ?? 0);
   });
   return new Set(wide.map(([group]) => group));
@@ -174,7 +176,7 @@ function wideGroupsOf(
 function wideCode(
   differences: readonly PacketDifference[],
   coverage: Coverage,
-  translated: TranslationCounts,
+  frontends: readonly RuleFrontend[],
 ): Code {
   const { code } = worst(differences);
   if (foreign.includes(code)) return code;
@@ -182,8 +184,10 @@ function wideCode(
     (it) => it.untranslated && it.kind === 'cluster IP' && unserved.includes(it.code),
   );
   if (lost === undefined) return 'node-rules-different';
-  const all = coverage.get(coverageGroup('node-frontend-missing', lost.kind, lost.family)) ?? 0;
-  return translated[lost.family] < all / 10 ? 'node-rules-flushed' : 'node-rules-unreachable';
+  const family = lost.family === 'IPv4' ? 'ip' : 'ip6';
+  const translated = frontends.filter((it) => it.family === family && it.translators > 0).length;
+  const isFlushed = translated < (coverage.get(groupOf(lost)) ?? 0) / 10;
+  return isFlushed ? 'node-rules-flushed' : 'node-rules-unreachable';
 }
 
 function worst(differences: readonly PacketDifference[]): PacketDifference {
@@ -201,42 +205,66 @@ function isStale(differences: readonly PacketDifference[]): boolean {
   return new Set(services).size >= staleServices;
 }
 
-/** The finding of rules that are no longer updated. */
-export const staleFinding = (node: string, differences: readonly PacketDifference[]): NodeFinding =>
-  nodeFinding(node, 'node-rules-stale', differences);
-
-function nodeFinding(
+/** A finding about the whole node; at least one difference. */
+export function nodeFinding(
   node: string,
   code: Code,
   differences: readonly PacketDifference[],
 ): NodeFinding {
   const { frontend, origin, expected, actual, rule } = worst(differences);
-  const names = [...new Set(differences.map((it) => portName(it) || it.frontend))].sort();
+  const names = [...new Set(differences.map(placeOf))].sort();
   const rest = names.length > 5 ? ` and ${names.length - 5} more` : '';
+  const object = `Node ${node}: ${names.slice(0, 5).join(', ')}${rest}`;
+  const wanted = origin === '' ? expected : `${frontend} from ${origin}: ${expected}`;
   return {
-    ...{ code, severity: catalogue[code].severity, node, namespace: '', service: '', port: '' },
-    object: `Node ${node}: ${names.slice(0, 5).join(', ')}${rest}`,
-    expected: `${frontend} from ${origin}: ${expected}`,
-    ...{ actual, rule, nodeWide: true, differences },
+    id: code,
+    difference: differenceOf(code, object, wanted, actual, rule),
+    severity: catalogue[code].severity,
+    ...{ namespace: '', service: '', nodeWide: true, differences },
   };
 }
 
-const portFindings = (node: string, differences: readonly PacketDifference[]): NodeFinding[] =>
-  [...Map.groupBy(differences, (it) => portName(it) || it.frontend).values()].map((list) =>
-    portFinding(node, list),
-  );
+const portFindings = (differences: readonly PacketDifference[]): NodeFinding[] =>
+  [...Map.groupBy(differences, placeOf).values()].map(portFinding);
 
 /** The finding of one Service port; at least one difference. */
-export function portFinding(node: string, differences: readonly PacketDifference[]): NodeFinding {
-  const { code, port, frontend, origin, expected, actual, rule, harmless } = worst(differences);
+export function portFinding(differences: readonly PacketDifference[]): NodeFinding {
+  const first = worst(differences);
+  const { code, port, frontend, origin, expected, actual, rule, harmless } = first;
   const others = new Set(differences.map((it) => `${it.frontend} from ${it.origin}`)).size - 1;
   const rest = others === 0 ? '' : ` and ${others} more way${others === 1 ? '' : 's'}`;
+  const object = `${port === null ? '' : `${port.name} at `}${frontend} from ${origin}${rest}`;
   return {
-    ...{ code, severity: harmless ? 'info' : catalogue[code].severity, node },
+    id: placeOf(first),
+    difference: differenceOf(code, object, expected, actual, rule),
+    severity: harmless ? 'info' : catalogue[code].severity,
     namespace: port?.namespace ?? '',
     service: port?.service ?? '',
-    port: port?.name ?? '',
-    object: `${frontend} from ${origin}${rest}`,
-    ...{ expected, actual, rule, nodeWide: false, differences },
+    ...{ nodeWide: false, differences },
   };
+}
+
+const differenceOf = (
+  code: Code,
+  object: string,
+  expected: string,
+  actual: string,
+  rule: string | null,
+): Difference =>
+  difference(
+    code,
+    object,
+    fieldOf(code),
+    expected,
+    rule === null ? actual : `${actual} by ${rule}`,
+  );
+
+/** The field that differs. */
+function fieldOf(code: Code): string {
+  if (code.startsWith('node-masquerade')) return 'masquerade';
+  if (code === 'node-affinity-different') return 'affinity';
+  if (code === 'node-share-different') return 'share';
+  return code.startsWith('node-endpoint') || code === 'node-policy-different'
+    ? 'endpoints'
+    : 'fate';
 }

@@ -7,20 +7,16 @@
 //
 // Left out of a trace: since when it is so. It shows the rules as they were last read.
 
-import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
+import { ipOf, joinHostPort } from '../../model/ip.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
-import { frontendsInRules } from '../../rules/report/frontends.ts';
-import type { RuleSet } from '../../rules/ruleset.ts';
 import type { TraceStep } from '../../rules/walk/match.ts';
-import type { NodeContext, PacketOutcome } from '../../rules/walk/walk.ts';
-import { walk } from '../../rules/walk/walk.ts';
+import type { OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
-import { catalogue } from '../finding/catalogue.ts';
-import type { Coverage, NodeFinding, PacketDifference, TranslationCounts } from './aggregate.ts';
-import type { AttributedDeviation, RuleOwnership } from './compare-packet.ts';
+import type { Coverage, PacketDifference } from './aggregate.ts';
+import type { Deviation, RuleOwnership } from './compare-packet.ts';
 import {
   comparePacket,
   describePacket,
@@ -37,12 +33,10 @@ import {
   ownershipOn,
   policyRule,
 } from './foreign-rules.ts';
-import type { NodeBehavior, NodeInput } from './node-behavior.ts';
-import type { CoveredPorts, Probe, ProbeSender } from './probes.ts';
+import type { NodeInput } from './observation.ts';
+import type { Probe, ProbeSender } from './probes.ts';
 import {
-  addToCoverage,
-  countPorts,
-  countTranslated,
+  coverageOf,
   probeSender,
   probesOf,
   proxiedPortKey,
@@ -50,24 +44,11 @@ import {
   strayProbes,
 } from './probes.ts';
 
-/** What the rules of a node's dumps do. */
-export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
-  frontends: frontendsInRules(ruleset),
-  localAddresses: context.localAddresses,
-  walk: (packet) => walk(ruleset, context, packet),
-  missingPackets: () => [],
-  isKnownToServe: () => false,
-  digest: null,
-  digestsAt: () => null,
-});
-
 /** The result of one audit of a node. */
 export interface NodeAudit {
   readonly differences: readonly PacketDifference[];
+  /** Empty without differences. */
   readonly coverage: Coverage;
-  readonly translated: TranslationCounts;
-  /** Findings that need no aggregation. */
-  readonly others: readonly NodeFinding[];
   /** Keys of Service ports with a packet whose outcome is unknown. */
   readonly unknown: ReadonlySet<string>;
   /** Frontends with a rule that the walk could not evaluate. */
@@ -79,7 +60,6 @@ interface Progress {
   readonly ownership: RuleOwnership;
   readonly sender: ProbeSender;
   readonly differences: PacketDifference[];
-  readonly covered: CoveredPorts;
   readonly unknown: Set<string>;
   readonly doubtful: Set<Frontend>;
 }
@@ -89,7 +69,6 @@ const newProgress = (input: NodeInput): Progress => ({
   ownership: ownershipOn(input),
   sender: probeSender(input.forwarding, input.node),
   differences: [],
-  covered: new Map(),
   unknown: new Set(),
   doubtful: new Set(),
 });
@@ -110,34 +89,22 @@ export const auditNode = (input: NodeInput): NodeAudit => runToEnd(auditNodeInSt
 
 export function* auditNodeInSteps(input: NodeInput): Steps<NodeAudit> {
   const progress = newProgress(input);
+  const { ownership, sender, unknown, doubtful } = progress;
   yield* probeFrontends(progress, true);
-  const unexpected = yield* findUnexpectedFrontends(input, progress.ownership, progress.sender);
-  const { differences, covered, unknown, doubtful } = progress;
-  return {
-    differences: [...differences, ...unexpected],
-    coverage: countPorts(covered),
-    translated: countTranslated(input.rules.frontends),
-    others: findSeveralBackends(input),
-    unknown,
-    doubtful,
-  };
+  const unexpected = yield* findUnexpectedFrontends(input, ownership, sender);
+  const differences = [...progress.differences, ...unexpected, ...severalBackends(input)];
+  const coverage = differences.length === 0 ? new Map<string, number>() : coverageOf(sender);
+  return { differences, coverage, unknown, doubtful };
 }
 
 function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
-  const { sender, covered } = progress;
+  const { sender } = progress;
   const { forwarding, rules } = progress.input;
   for (const frontend of forwarding.frontends) {
-    const isServed = rules.isKnownToServe(forwarding, frontend, isCurrent);
-    let probes = probesOf(sender, frontend);
-    if (isServed) {
-      for (const { packet } of probes) {
-        addToCoverage(covered, forwarding.expect(packet).outcomes, frontend);
-      }
-      // No digest covers source ranges.
-      probes = rangeProbes(sender, frontend);
-    } else if (forwarding.config.mode === 'nftables' && frontend.kind === 'cluster IP') {
-      probes.push(...strayProbes(sender, frontend));
-    }
+    // No digest covers source ranges.
+    const probes = rules.report?.isKnownToServe(forwarding, frontend, isCurrent)
+      ? rangeProbes(sender, frontend)
+      : [...probesOf(sender, frontend), ...strayProbes(sender, frontend)];
     for (const probe of probes) {
       testPacket(progress, frontend, probe);
       yield;
@@ -149,10 +116,9 @@ function* probeFrontends(progress: Progress, isCurrent: boolean): Steps {
 function testPacket(progress: Progress, frontend: Frontend, probe: Probe): void {
   const { forwarding, rules } = progress.input;
   const { packet } = probe;
+  const { port, kind } = frontend;
   const { outcomes } = forwarding.expect(packet);
   const outcome = rules.walk(packet);
-  const { port } = frontend;
-  addToCoverage(progress.covered, outcomes, frontend);
   if (outcome === null) {
     progress.unknown.add(proxiedPortKey(port));
     return;
@@ -166,17 +132,15 @@ function testPacket(progress: Progress, frontend: Frontend, probe: Probe): void 
   const texts = describePacket(probe, outcomes, outcome);
   const isLocal = isAnsweredByNode(probe, outcome);
   const policies = policyEffects(outcomes, outcome);
-  for (const attributed of deviations) {
-    const { deviation, step } = attributed;
+  for (const deviation of deviations) {
+    const { endpoint, step } = deviation;
     const policy = policies?.kinds.has(deviation.kind) === true ? policies : null;
-    const isIntended = policy?.isIntended ?? isHarmless(attributed, frontend, probe, outcome);
+    const isIntended = policy?.isIntended ?? isHarmless(deviation, frontend, probe, outcome);
     progress.differences.push({
       ...texts,
-      code: policy ? 'node-endpoint-blocked' : codeOf(attributed, outcomes, outcome, port),
-      port,
-      subject: 'endpoint' in deviation ? `${deviation.kind} ${deviation.endpoint}` : deviation.kind,
-      kind: frontend.kind,
-      family: port.family,
+      code: policy ? 'node-endpoint-blocked' : codeOf(deviation, outcomes, outcome, port),
+      subject: endpoint === null ? deviation.kind : `${deviation.kind} ${endpoint}`,
+      ...{ port, kind, family: port.family },
       rule: step?.rule.text ?? policy?.rule ?? null,
       untranslated: isUnreachable(outcome) && !isTranslated(outcome),
       harmless: isLocal || isIntended,
@@ -206,7 +170,7 @@ function isAnsweredByNode({ packet }: Probe, outcome: PacketOutcome): boolean {
 const isPassed = (outcome: PacketOutcome): boolean =>
   outcome.pass.probability > 0 && !isStopped(outcome, outcome.drop);
 
-const isStopped = ({ unknown }: PacketOutcome, { probability }: PacketOutcome['drop']): boolean =>
+const isStopped = ({ unknown }: PacketOutcome, { probability }: OutcomeShare): boolean =>
   probability > 0 && unknown.length === 0;
 
 /**
@@ -216,33 +180,25 @@ const isStopped = ({ unknown }: PacketOutcome, { probability }: PacketOutcome['d
  * themselves.
  */
 function isHarmless(
-  { deviation, step }: AttributedDeviation,
-  { kind }: Frontend,
+  { kind, endpoint, step }: Deviation,
+  frontend: Frontend,
   { packet }: Probe,
   outcome: PacketOutcome,
 ): boolean {
-  if (deviation.kind === 'not stopped') {
-    const isRefused = kind === 'node port' && deviation.want === 'reject' && isPassed(outcome);
-    return isRefused && outcome.pass.trace().some(isAcceptedByOthers);
+  if (kind === 'not rejected') {
+    return (
+      frontend.kind === 'node port' &&
+      isPassed(outcome) &&
+      outcome.pass.trace().some(isAcceptedByOthers)
+    );
   }
-  if (deviation.kind !== 'not masqueraded' || step === null || isKubernetesRule(step)) return false;
-  return ipOf(deviation.endpoint) === packet.src;
+  if (kind !== 'not masqueraded' || step === null || isKubernetesRule(step)) return false;
+  return ipOf(endpoint ?? '') === packet.src;
 }
 
 const isAcceptedByOthers = (step: TraceStep): boolean =>
   !isKubernetesRule(step) &&
   step.rule.statements.some(({ kind }) => kind === 'accept' || kind === 'goto');
-
-/** Whether a difference is about one of these addresses, or about all endpoints. */
-export function concernsAddress(
-  { subject }: PacketDifference,
-  addresses: readonly string[],
-): boolean {
-  const endpoint = subject.slice(subject.lastIndexOf(' ') + 1);
-  if (!endpoint.includes(':')) return true;
-  const ip = canonicalIP(ipOf(endpoint));
-  return addresses.some((address) => canonicalIP(address) === ip);
-}
 
 /**
  * The deviations that network policies cause, if nothing else stops packets: every stopped packet
@@ -272,44 +228,40 @@ function policyEffects(
   };
 }
 
+/** Codes of deviations, whatever rule causes them. */
+const codes: Readonly<Partial<Record<Deviation['kind'], Code>>> = {
+  shadowed: 'node-foreign-rule',
+  share: 'node-share-different',
+  'not masqueraded': 'node-masquerade-missing',
+  affinity: 'node-affinity-different',
+};
+
+/** Codes of deviations that no rule of another program causes. */
+const ownCodes: typeof codes = {
+  'not rejected': 'node-reject-missing',
+  'not dropped': 'node-reject-missing',
+  masqueraded: 'node-masquerade-unexpected',
+};
+
 function codeOf(
-  { deviation, step }: AttributedDeviation,
+  { kind, endpoint, step }: Deviation,
   outcomes: readonly ExpectedOutcome[],
   outcome: PacketOutcome,
   { usable }: ProxiedPort,
 ): Code {
-  const isForeign = step !== null && !isKubernetesRule(step);
+  const code = codes[kind];
+  if (code !== undefined) return code;
+  const isForeign = kind !== 'missing' && step !== null && !isKubernetesRule(step);
+  if (isForeign) return 'node-foreign-rule';
+  if (kind === 'unexpected') {
+    const isListed = (usable ?? []).some(({ all }) => all.some(({ text }) => text === endpoint));
+    return isListed ? 'node-policy-different' : 'node-endpoint-unexpected';
+  }
+  const isStop =
+    isUnreachable(outcome) || (kind !== 'missing' && outcomes.some((it) => it.kind === 'pass'));
   const stopped =
     outcome.pass.probability > 0.5 ? 'node-frontend-missing' : 'node-frontend-blocked';
-  switch (deviation.kind) {
-    case 'shadowed':
-      return 'node-foreign-rule';
-    case 'missing':
-      return isUnreachable(outcome) ? stopped : 'node-endpoint-missing';
-    case 'share':
-      return 'node-share-different';
-    case 'not masqueraded':
-      return 'node-masquerade-missing';
-    case 'affinity':
-      return 'node-affinity-different';
-    default:
-      if (isForeign) return 'node-foreign-rule';
-  }
-  switch (deviation.kind) {
-    case 'unexpected': {
-      const listed = (usable ?? []).flatMap(({ all }) => all);
-      const isListed = listed.some(({ text }) => text === deviation.endpoint);
-      return isListed ? 'node-policy-different' : 'node-endpoint-unexpected';
-    }
-    case 'not stopped':
-      return 'node-reject-missing';
-    case 'masqueraded':
-      return 'node-masquerade-unexpected';
-    default: {
-      const isStop = isUnreachable(outcome) || outcomes.some(({ kind }) => kind === 'pass');
-      return isStop ? stopped : 'node-endpoint-missing';
-    }
-  }
+  return ownCodes[kind] ?? (isStop ? stopped : 'node-endpoint-missing');
 }
 
 /** No packet reaches any destination. */
@@ -325,23 +277,21 @@ const isTranslated = ({ pass, drop, reject }: PacketOutcome): boolean =>
  * Finds frontends that two tables translate, such as rules of two backends or modes. The dump does
  * not show which table is first, so the outcome of packets is unknown where they differ.
  */
-function findSeveralBackends({ forwarding, node, rules }: NodeInput): NodeFinding[] {
-  const texts = rules.frontends.flatMap(({ address, protocol, port, translators }) => {
+function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
+  const places = rules.frontends.flatMap(({ address, protocol, port, translators }) => {
     if (address === null || translators < 2) return [];
     const packet = { from: 'outside', src: '', dst: address, protocol, dport: port } as const;
     const { frontend } = forwarding.expect(packet);
     const place = joinHostPort(address, port);
     return frontend === null ? [] : `${frontend.port.name} at ${place}/${protocol}`;
   });
-  if (texts.length === 0) return [];
-  const code = 'node-backends-both';
+  if (places.length === 0) return [];
   return [
     {
-      ...{ code, severity: catalogue[code].severity, node: node.name },
-      ...{ namespace: '', service: '', port: '' },
-      object: `Node ${node.name}: ${listText(texts)}`,
+      ...{ code: 'node-backends-both', port: null, frontend: listText(places), origin: '' },
+      ...{ subject: 'several tables', kind: 'none', family: 'IPv4' },
       ...{ expected: 'one table', actual: 'several tables', rule: null },
-      ...{ nodeWide: true, differences: [] },
+      ...{ untranslated: false, harmless: false },
     },
   ];
 }

@@ -15,29 +15,29 @@ import type { TraceStep } from '../../rules/walk/match.ts';
 import type { Destination, OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome } from '../../shadow/forwarding.ts';
 
-export type Deviation =
-  /** An endpoint that must be used is not. */
-  | { readonly kind: 'missing'; readonly endpoint: string }
-  /** A destination that must not be used is. */
-  | { readonly kind: 'unexpected' | 'share'; readonly endpoint: string }
-  /** Some or all packets are rejected, dropped or passed, and must not be. */
-  | { readonly kind: 'reject' | 'drop' | 'pass' }
-  /** Packets must be rejected or dropped, and are not, or not in that way. */
-  | { readonly kind: 'not stopped'; readonly want: 'reject' | 'drop' }
-  | { readonly kind: 'not masqueraded' | 'masqueraded' | 'affinity'; readonly endpoint: string }
-  /** A rule translates the packet to an unknown address. */
-  | { readonly kind: 'shadowed' };
+/**
+ * - missing: an endpoint that must be used is not
+ * - unexpected: a destination that must not be used is
+ * - reject, drop, pass: some or all packets are, and must not be
+ * - not rejected, not dropped: packets must be, and are not, or are stopped in another way
+ * - shadowed: a rule translates the packet to an unknown address
+ */
+type DeviationKind =
+  | ('missing' | 'unexpected' | 'share' | 'masqueraded' | 'not masqueraded' | 'affinity')
+  | ('reject' | 'drop' | 'pass' | 'not rejected' | 'not dropped' | 'shadowed');
 
-export interface AttributedDeviation {
-  readonly deviation: Deviation;
+export interface Deviation {
+  readonly kind: DeviationKind;
+  /** null if it is about all packets. */
+  readonly endpoint: string | null;
   /** The rule that causes it; null if no single rule does. */
   readonly step: TraceStep | null;
 }
 
-export interface PacketComparison {
+interface PacketComparison {
   readonly verdict: 'conform' | 'different' | 'unknown';
   /** Empty unless the verdict is `different`. */
-  readonly deviations: readonly AttributedDeviation[];
+  readonly deviations: readonly Deviation[];
 }
 
 const unknown: PacketComparison = { verdict: 'unknown', deviations: [] };
@@ -63,145 +63,130 @@ export function comparePacket(
   packet: Packet,
 ): PacketComparison {
   const comparisons = expected.map((want) => {
-    return { want, deviations: deviationsFrom(want, outcome, ownership, packet) };
+    const deviations =
+      want.kind === 'endpoints'
+        ? deviationsFromEndpoints(want, outcome, ownership, packet)
+        : deviationsFromEnd(want.kind, outcome);
+    return { want, deviations };
   });
   const [nearest] = comparisons.sort((a, b) => a.deviations.length - b.deviations.length);
   if (nearest === undefined) return unknown;
   const { want, deviations } = nearest;
   if (deviations.length === 0) return { verdict: 'conform', deviations };
   if (outcome.unknown.length === 0) return { verdict: 'different', deviations };
-  const isSentAnywhere = isSentToUnknownByKubeProxy(outcome, ownership);
+  const anywhere = outcome.destinations.get('unknown');
+  const sender = anywhere && isPossible(anywhere) ? translationStep(anywhere) : null;
+  const isSentAnywhere = sender !== null && ownership.isOwn(sender);
   const certain = deviations.filter(
-    ({ deviation, step }) =>
-      (step !== null && ownership.isAbout(step, packet.dst)) ||
-      (!isSentAnywhere &&
-        isCertain(deviation, want, outcome) &&
-        (deviation.kind !== 'shadowed' || isBeforeRouting(step))),
+    (deviation) =>
+      (deviation.step !== null && ownership.isAbout(deviation.step, packet.dst)) ||
+      (!isSentAnywhere && isCertain(deviation, want, outcome)),
   );
   return certain.length === 0 ? unknown : { verdict: 'different', deviations: certain };
 }
 
-const isBeforeRouting = (step: TraceStep | null): boolean =>
-  step === null || ['prerouting', 'output'].includes(step.base.base.hook);
-
-function isSentToUnknownByKubeProxy(
-  { destinations }: PacketOutcome,
-  ownership: RuleOwnership,
-): boolean {
-  const destination = destinations.get('unknown');
-  if (destination === undefined || !isPossible(destination)) return false;
-  const step = translationStep(destination);
-  return step !== null && ownership.isOwn(step);
-}
-
 /** Whether a deviation holds for all values of the unknowns. */
-function isCertain(deviation: Deviation, want: ExpectedOutcome, outcome: PacketOutcome): boolean {
-  switch (deviation.kind) {
+function isCertain(
+  { kind, endpoint, step }: Deviation,
+  want: ExpectedOutcome,
+  { destinations, ...shares }: PacketOutcome,
+): boolean {
+  switch (kind) {
     case 'missing':
-    case 'shadowed':
       return true;
-    case 'not stopped':
-      return outcome[deviation.want].probability <= rounding;
-    case 'reject':
-    case 'drop':
-    case 'pass':
-      return !isReached(want, outcome);
+    case 'shadowed':
+      return step === null || isBeforeRouting(step);
+    case 'not rejected':
+      return shares.reject.probability <= rounding;
+    case 'not dropped':
+      return shares.drop.probability <= rounding;
     case 'masqueraded':
     case 'not masqueraded':
-      return outcome.destinations.get(deviation.endpoint)?.masqueraded !== 'unknown';
+      return destinations.get(endpoint ?? '')?.masqueraded !== 'unknown';
+    case 'reject':
+    case 'drop':
+    case 'pass': {
+      // The expected outcome is not possible at all.
+      if (want.kind !== 'endpoints') return shares[want.kind].probability <= rounding;
+      const reached = [...want.endpoints.keys()].flatMap((text) => destinations.get(text) ?? []);
+      return !reached.some(isPossible);
+    }
     default:
       return false;
   }
 }
 
-/** Whether the expected outcome is possible at all. */
-function isReached(want: ExpectedOutcome, outcome: PacketOutcome): boolean {
-  if (want.kind !== 'endpoints') return outcome[want.kind].probability > rounding;
-  return [...want.endpoints.keys()].some((endpoint) => {
-    const destination = outcome.destinations.get(endpoint);
-    return destination !== undefined && isPossible(destination);
-  });
-}
+const isBeforeRouting = ({ base }: TraceStep): boolean =>
+  base.base.hook === 'prerouting' || base.base.hook === 'output';
 
 const isPossible = ({ probability, affinity }: Destination): boolean =>
   probability > rounding || affinity;
 
-function deviationsFrom(
-  want: ExpectedOutcome,
-  outcome: PacketOutcome,
-  ownership: RuleOwnership,
-  packet: Packet,
-): AttributedDeviation[] {
-  if (want.kind === 'endpoints') return deviationsFromEndpoints(want, outcome, ownership, packet);
-  const found = unexpectedDestinations(new Map(), outcome);
-  const { kind } = want;
-  for (const other of ['reject', 'drop', 'pass'] as const) {
-    if (other === kind || outcome[other].probability <= rounding) continue;
-    const step = stopStep(outcome[other]);
-    found.push({
-      deviation: kind === 'pass' ? { kind: other } : { kind: 'not stopped', want: kind },
-      step,
-    });
-  }
-  const isNoted = found.length === 0 || found.some((it) => it.deviation.kind === 'not stopped');
-  if (kind !== 'pass' && !isNoted) {
-    found.push({ deviation: { kind: 'not stopped', want: kind }, step: null });
-  }
-  return found;
+const ends = ['reject', 'drop', 'pass'] as const;
+
+/** The ends of some packets, except one. */
+const endsOf = (outcome: PacketOutcome, except: string): (typeof ends)[number][] =>
+  ends.filter((end) => end !== except && outcome[end].probability > rounding);
+
+function deviationsFromEnd(want: 'reject' | 'drop' | 'pass', outcome: PacketOutcome): Deviation[] {
+  const sent = unexpectedDestinations(new Map(), outcome);
+  const kind = want === 'reject' ? 'not rejected' : 'not dropped';
+  const others = endsOf(outcome, want).map((end): Deviation => {
+    const step = stopStep(outcome[end]);
+    return { kind: want === 'pass' ? end : kind, endpoint: null, step };
+  });
+  if (want === 'pass' || others.length > 0 || sent.length === 0) return [...sent, ...others];
+  return [...sent, { kind, endpoint: null, step: null }];
 }
 
-type ExpectedEndpoints = Extract<ExpectedOutcome, { kind: 'endpoints' }>;
-
 function deviationsFromEndpoints(
-  { endpoints, affinitySeconds }: ExpectedEndpoints,
+  { endpoints, affinitySeconds }: Extract<ExpectedOutcome, { kind: 'endpoints' }>,
   outcome: PacketOutcome,
   ownership: RuleOwnership,
   packet: Packet,
-): AttributedDeviation[] {
+): Deviation[] {
   const { destinations } = outcome;
   const found = unexpectedDestinations(endpoints, outcome);
+  const add = (kind: DeviationKind, endpoint: string | null, step: TraceStep | null): void => {
+    found.push({ kind, endpoint, step });
+  };
   for (const endpoint of endpoints.keys()) {
-    if ((destinations.get(endpoint)?.probability ?? 0) <= rounding) {
-      found.push({ deviation: { kind: 'missing', endpoint }, step: null });
-    }
+    const probability = destinations.get(endpoint)?.probability ?? 0;
+    if (probability <= rounding) add('missing', endpoint, null);
   }
-  for (const kind of ['reject', 'drop', 'pass'] as const) {
-    if (outcome[kind].probability <= rounding) continue;
-    found.push({ deviation: { kind }, step: stopStep(outcome[kind]) });
-  }
+  for (const end of endsOf(outcome, '')) add(end, null, stopStep(outcome[end]));
   if (found.length === 0) {
     for (const [endpoint, { probability }] of destinations) {
-      if (Math.abs(probability - 1 / endpoints.size) <= rounding) continue;
-      found.push({ deviation: { kind: 'share', endpoint }, step: null });
+      if (Math.abs(probability - 1 / endpoints.size) > rounding) add('share', endpoint, null);
     }
   }
   for (const [endpoint, destination] of destinations) {
     const mustMasquerade = endpoints.get(endpoint);
     if (mustMasquerade === undefined || destination.probability <= rounding) continue;
-    const isAllowed = (step: TraceStep | null): boolean =>
-      ownership.isAllowed(endpoint, step, packet);
-    if (!isOwnMasquerade(destination, packet)) {
-      found.push(...masqueradeDeviation(endpoint, mustMasquerade, destination, isAllowed));
+    if (destination.masqueraded !== mustMasquerade && !isOwnMasquerade(destination, packet)) {
+      const step = lastStep(destination, ['masquerade', 'snat', 'netmap']);
+      if (mustMasquerade) add('not masqueraded', endpoint, translationStep(destination));
+      else if (!ownership.isAllowed(endpoint, step, packet)) add('masqueraded', endpoint, step);
     }
     const { affinity, affinitySeconds: seconds } = destination;
     const isKept = affinitySeconds === null ? !affinity : affinity && seconds === affinitySeconds;
-    if (!isKept) found.push({ deviation: { kind: 'affinity', endpoint }, step: null });
+    if (!isKept) add('affinity', endpoint, null);
   }
   return found;
 }
 
 /** Destinations that are not among the endpoints. */
-function unexpectedDestinations(
+const unexpectedDestinations = (
   endpoints: ReadonlyMap<string, boolean>,
-  outcome: PacketOutcome,
-): AttributedDeviation[] {
-  return [...outcome.destinations].flatMap(([endpoint, destination]) => {
+  { destinations }: PacketOutcome,
+): Deviation[] =>
+  [...destinations].flatMap(([endpoint, destination]) => {
     if (endpoints.has(endpoint) || !isPossible(destination)) return [];
     const step = translationStep(destination);
-    if (endpoint === 'unknown') return { deviation: { kind: 'shadowed' }, step };
-    return { deviation: { kind: 'unexpected', endpoint }, step };
+    return endpoint === 'unknown'
+      ? { kind: 'shadowed', endpoint: null, step }
+      : { kind: 'unexpected', endpoint, step };
   });
-}
 
 /**
  * A masquerade of a process of the node mostly gives it the address that it has. Only random ports,
@@ -211,21 +196,6 @@ const isOwnMasquerade = (destination: Destination, { from }: Packet): boolean =>
   from === 'node' &&
   destination.masqueraded === 'unknown' &&
   lastStep(destination, ['masquerade']) !== null;
-
-function masqueradeDeviation(
-  endpoint: string,
-  mustMasquerade: boolean,
-  destination: Destination,
-  isAllowed: (step: TraceStep | null) => boolean,
-): AttributedDeviation[] {
-  if (destination.masqueraded === mustMasquerade) return [];
-  if (mustMasquerade) {
-    const step = translationStep(destination);
-    return [{ deviation: { kind: 'not masqueraded', endpoint }, step }];
-  }
-  const step = lastStep(destination, ['masquerade', 'snat', 'netmap']);
-  return isAllowed(step) ? [] : [{ deviation: { kind: 'masqueraded', endpoint }, step }];
-}
 
 /** The last rule of the trace with one of these statements. */
 const lastStep = (end: OutcomeShare, kinds: readonly string[]): TraceStep | null =>
@@ -246,7 +216,7 @@ export function stopStep(end: OutcomeShare): TraceStep | null {
 }
 
 const exemptsFromNAT = (step: TraceStep): boolean =>
-  (step.base.base.hook === 'prerouting' || step.base.base.hook === 'output') &&
+  isBeforeRouting(step) &&
   (hasAny(step, ['accept', 'notrack']) ||
     (hasAny(step, ['return']) && step.chain === step.base.chain.name));
 
@@ -291,14 +261,16 @@ export function expectedText(want: ExpectedOutcome): string {
 
 /** The actual outcome of a packet, for people. */
 function outcomeText(outcome: PacketOutcome): string {
-  const percent = (share: number): string => `${Number((100 * share).toPrecision(3))}%`;
-  const ends = (['reject', 'drop', 'pass'] as const).filter((end) => outcome[end].probability > 0);
+  const percent = ({ probability }: OutcomeShare): string =>
+    `${Number((100 * probability).toPrecision(3))}%`;
   return endpointsText([
-    ...[...outcome.destinations].map(
-      ([text, { probability, masqueraded, affinitySeconds }]) =>
-        [text, [percent(probability), ...wordsOf(masqueraded, affinitySeconds)]] as const,
-    ),
-    ...ends.map((end) => [endWords[end], [percent(outcome[end].probability)]] as const),
+    ...[...outcome.destinations].map(([text, destination]) => {
+      const { masqueraded, affinitySeconds } = destination;
+      return [text, [percent(destination), ...wordsOf(masqueraded, affinitySeconds)]] as const;
+    }),
+    ...ends
+      .filter((end) => outcome[end].probability > 0)
+      .map((end) => [endWords[end], [percent(outcome[end])]] as const),
   ]);
 }
 

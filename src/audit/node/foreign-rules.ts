@@ -15,7 +15,7 @@
 //
 // Left out: frontends of other programs.
 
-import { ipOf, isWithin, parseCIDR, parseIP } from '../../model/ip.ts';
+import { ipOf, isWithinAny, parseCIDR } from '../../model/ip.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { formatAddress, parseNetwork } from '../../rules/address.ts';
@@ -28,7 +28,7 @@ import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { PacketDifference } from './aggregate.ts';
 import type { RuleOwnership } from './compare-packet.ts';
 import { comparePacket, describePacket, stopStep, translationStep } from './compare-packet.ts';
-import type { NodeInput } from './node-behavior.ts';
+import type { NodeInput } from './observation.ts';
 import type { ProbeSender } from './probes.ts';
 
 /**
@@ -80,15 +80,11 @@ export const ownershipOn = (input: NodeInput): RuleOwnership => ({
 
 function allowedMasquerade({ forwarding, node }: NodeInput): RuleOwnership['isAllowed'] {
   const { config, ports } = forwarding;
-  const within = (texts: readonly string[]): ((address: string) => boolean) => {
-    const ranges = texts.map(parseCIDR).filter((range) => range !== null);
-    return (address) => {
-      const ip = parseIP(address);
-      return ip !== null && ranges.some((range) => isWithin(ip, range));
-    };
-  };
-  const isOnNode = within(node.podCIDRs);
-  const isPod = within([...config.clusterCIDRs, ...node.podCIDRs]);
+  const [own, all] = [node.podCIDRs, [...config.clusterCIDRs, ...node.podCIDRs]].map((texts) =>
+    texts.map(parseCIDR).filter((range) => range !== null),
+  );
+  const isOnNode = (ip: string): boolean => isWithinAny(ip, own ?? []);
+  const isPod = (ip: string): boolean => isWithinAny(ip, all ?? []);
   const clusterIPs = new Set(ports.map(({ clusterIP }) => clusterIP));
   return (endpoint, step, { from, src, dst }) => {
     if (step === null || isKubernetesRule(step)) return false;
@@ -130,18 +126,18 @@ export function* findUnexpectedFrontends(
   sender: ProbeSender,
 ): Steps<PacketDifference[]> {
   const { forwarding, rules } = input;
+  const { node } = forwarding;
   const found: PacketDifference[] = [];
   const isExpected = (dst: string, frontend: RuleFrontend): boolean =>
     forwarding.expect(packetTo(dst, frontend)).frontend !== null;
   const candidates: (readonly [RuleFrontend, string])[] = [];
   for (const frontend of rules.frontends) {
-    const dst = frontend.address ?? forwarding.node.nodeIP[familyOf(frontend)];
+    const dst = frontend.address ?? node.nodeIP[familyOf(frontend)];
     if (!isExpected(dst, frontend)) candidates.push([frontend, dst]);
     yield;
   }
   // One rule decides which addresses have node ports, so one port for each family is enough.
   for (const family of ['IPv4', 'IPv6'] as const) {
-    const { node } = forwarding;
     const frontend = rules.frontends.find(
       (it) => it.address === null && familyOf(it) === family && isExpected(node.nodeIP[family], it),
     );
@@ -158,9 +154,9 @@ export function* findUnexpectedFrontends(
   return found;
 }
 
-function packetTo(dst: string, { protocol, port: dport }: RuleFrontend): Packet {
+const packetTo = (dst: string, { protocol, port: dport }: RuleFrontend): Packet => {
   return { from: 'outside', src: '', dst, protocol, dport };
-}
+};
 
 /** What a rule of kube-proxy does with such a packet from any origin; at most one difference. */
 function differenceAt(
@@ -171,21 +167,19 @@ function differenceAt(
   dst: string,
 ): PacketDifference[] {
   const family = familyOf(frontend);
-  const { pod, outside } = sources[family];
   const origins = [
-    ['pod', pod, 'a pod of the node'],
-    ['outside', outside, 'outside the cluster'],
+    ['pod', sources[family].pod, 'a pod of the node'],
+    ['outside', sources[family].outside, 'outside the cluster'],
     ['node', forwarding.node.nodeIP[family], 'the node itself'],
   ] as const;
   for (const [from, src, origin] of origins) {
-    if (src === null) continue;
-    const packet: Packet = { ...packetTo(dst, frontend), from, src };
+    const packet: Packet = { ...packetTo(dst, frontend), from, src: src ?? '' };
+    const outcome = src === null ? null : rules.walk(packet);
+    if (outcome === null || outcome.unknown.length > 0) continue;
     const { outcomes } = forwarding.expect(packet);
-    const outcome = rules.walk(packet);
-    if (outcome === null) continue;
     const { deviations } = comparePacket(outcomes, outcome, ownership, packet);
     const own = deviations.find(({ step }) => step !== null && isKubernetesRule(step))?.step;
-    if (!own || outcome.unknown.length > 0) continue;
+    if (!own) continue;
     const [destination = null] = outcome.destinations.values();
     const ofClusterIP = forwarding.ports.find(({ clusterIP }) => clusterIP === dst);
     return [
@@ -193,12 +187,8 @@ function differenceAt(
         ...describePacket({ packet, origin }, outcomes, outcome),
         code: 'node-frontend-unexpected',
         port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
-        subject: 'claim',
-        kind: 'none',
-        family,
-        rule: own.rule.text,
-        untranslated: false,
-        harmless: destination === null,
+        ...{ subject: 'claim', kind: 'none', family, rule: own.rule.text },
+        ...{ untranslated: false, harmless: destination === null },
       },
     ];
   }

@@ -13,11 +13,11 @@
 //   node ports at addresses that the agent leaves out  no digest covers them
 //   frontends of the rules that no Service has         they must do nothing
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
 import type { Key, Node, Service } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
-import type { NodeSenders } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
@@ -26,24 +26,20 @@ import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
 import type { Coverage } from './aggregate.ts';
 import type { NodeAudit } from './audit-node.ts';
 import { auditNodeInSteps } from './audit-node.ts';
-import type { NodeBehavior, NodeDigest } from './node-behavior.ts';
-import { countTranslated, fullCoverage } from './probes.ts';
+import type { ReportedBehavior } from './observation.ts';
+import { ruleFrontend } from './observation.ts';
+import { coverageOf, probeSender } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import type { NodeVerdict } from './verdicts.ts';
 import { conformVerdicts } from './verdicts.ts';
 
-export interface NodeClasses {
-  /** Audits a node by the report of its agent. */
-  auditInSteps(node: ReportingNode): Steps<ReportingNodeAudit>;
-}
+/** Audits a node by the report of its agent. */
+export type ClassAudit = (node: ReportingNode) => Steps<ReportingNodeAudit>;
 
-export interface ReportingNode {
+interface ReportingNode {
   readonly node: Node;
-  readonly rules: NodeBehavior;
-  readonly digest: NodeDigest;
+  readonly rules: ReportedBehavior;
   readonly config: ProxyConfig;
-  /** Addresses of the node's interfaces, in canonical form. */
-  readonly localAddresses: readonly string[];
   /** Services that were audited for this node itself the last time. */
   readonly before: ReadonlySet<Key>;
 }
@@ -87,28 +83,21 @@ const nodePorts = 'node ports';
 /** The cache keeps this many classes and evicts the least recently used. */
 const maxClasses = 32;
 
-export function createNodeClasses(proxied: ProxyCache): NodeClasses {
+export function createClassAudit(proxied: ProxyCache): ClassAudit {
   const classes = new Map<string, NodeClass>();
   /** The reports of nodes share their frontends. */
   const keys = new WeakMap<RuleFrontend, string>();
-  const cachedKeyOf = (frontend: RuleFrontend): string => {
-    const cached = keys.get(frontend);
-    if (cached !== undefined) return cached;
-    const key = keyOf(frontend);
-    keys.set(frontend, key);
-    return key;
-  };
-  return {
-    *auditInSteps(node) {
-      const signature = signatureOf(node);
-      const nodeClass = classes.get(signature) ?? newClass();
-      classes.delete(signature);
-      classes.set(signature, nodeClass);
-      const [oldest] = classes.keys();
-      if (classes.size > maxClasses && oldest !== undefined) classes.delete(oldest);
-      yield* updateClass(nodeClass, proxied, node);
-      return yield* auditByClass(nodeClass, proxied, node, cachedKeyOf);
-    },
+  const cachedKeyOf = (frontend: RuleFrontend): string =>
+    getOrInsert(keys, frontend, () => keyOf(frontend));
+  return function* auditInSteps(node) {
+    const signature = signatureOf(node);
+    const nodeClass = classes.get(signature) ?? newClass();
+    classes.delete(signature);
+    classes.set(signature, nodeClass);
+    const [oldest] = classes.keys();
+    if (classes.size > maxClasses && oldest !== undefined) classes.delete(oldest);
+    yield* updateClass(nodeClass, proxied, node);
+    return yield* auditByClass(nodeClass, proxied, node, cachedKeyOf);
   };
 }
 
@@ -121,17 +110,17 @@ const newClass = (): NodeClass => ({
 });
 
 /** Everything about a node that matters to Services without endpoints on it. */
-function signatureOf({ node, config, localAddresses, digest: { asking } }: ReportingNode): string {
+function signatureOf({ node, config, rules: { localAddresses, report } }: ReportingNode): string {
+  const { asking } = report;
   const place = proxyNode(node, config, localAddresses);
   const isFromPod = (from: 'node' | 'pod' | 'outside', src: string): boolean =>
     place.isFromPod({ from, src, dst: src, protocol: 'tcp', dport: 1 });
-  const sender = (from: 'node' | 'pod' | 'outside', src: string | null): unknown =>
-    src && [place.isLocal(src), isFromPod(from, src), asking.addresses.includes(src)];
-  const senders = [asking.ip, asking.ip6].map(({ node, pod, outside }) => [
-    sender('node', node),
-    sender('pod', pod),
-    sender('outside', outside),
-  ]);
+  const senders = [asking.ip, asking.ip6].flatMap((sources) =>
+    (['node', 'pod', 'outside'] as const).map((from) => {
+      const src = sources[from];
+      return src && [place.isLocal(src), isFromPod(from, src), asking.addresses.includes(src)];
+    }),
+  );
   const addresses = asking.addresses.map((address) => [
     ...[address.includes(':'), isLoopback(address), place.isLocal(address)],
     ...[place.servesNodePorts(address), isFromPod('node', address)],
@@ -158,18 +147,17 @@ function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: Reporting
 function setEntry(nodeClass: NodeClass, key: Key, entry: ClassEntry | null): void {
   const { entries, index, coverage } = nodeClass;
   const before = entries.get(key) ?? null;
-  if (before !== null) {
-    for (const name of before.indexKeys) {
-      const others = index.get(name)?.filter((other) => other !== before) ?? [];
-      if (others.length === 0) index.delete(name);
-      else index.set(name, others);
-    }
-    addCoverage(coverage, before.coverage, -1);
-    entries.delete(key);
+  for (const name of before?.indexKeys ?? []) {
+    const others = index.get(name)?.filter((other) => other !== before) ?? [];
+    if (others.length === 0) index.delete(name);
+    else index.set(name, others);
   }
+  addCoverage(coverage, before?.coverage ?? [], -1);
+  entries.delete(key);
   if (entry !== null) {
     for (const name of entry.indexKeys) {
       const others = index.get(name);
+      // Nearly always only one Service; a literal has no room for others.
       if (others === undefined) index.set(name, [entry]);
       else others.push(entry);
     }
@@ -189,78 +177,70 @@ function addCoverage(
 }
 
 function entryOf(service: Service, { slices }: ProxyCache, reporting: ReportingNode): ClassEntry {
-  const { config, localAddresses, digest } = reporting;
+  const { config, rules } = reporting;
+  const { asking } = rules.report;
+  const nodeAddresses = new Set(asking.addresses.map(canonicalIP));
   const node = { ...reporting.node, name: '' };
-  const forwarding = expectedForwarding([service], slices, node, config, localAddresses);
-  const { ports, frontends } = forwarding;
+  const forwarding = expectedForwarding([service], slices, node, config, rules.localAddresses);
   const digests = new Map<string, string | null>();
   const indexKeys = new Set<string>();
-  for (const frontend of frontends) {
-    const inRules = ruleFrontend(frontend, digest.asking);
+  for (const frontend of forwarding.frontends) {
+    const inRules = ruleFrontend(frontend, nodeAddresses);
     const key = keyOf(inRules);
-    if (!digests.has(key)) {
-      digests.set(key, expectedDigest(forwarding, frontend, inRules, digest.asking));
-    }
+    getOrInsert(digests, key, () => {
+      if (!isCovered(forwarding, frontend)) return null;
+      const words = expectedWordsAt(inRules, asking, (it) => forwarding.expect(it).outcomes);
+      return words === null ? null : digestOf(words);
+    });
     indexKeys.add(key).add(isAtNode(frontend.kind) ? nodePorts : frontend.address);
   }
-  for (const { endpoints } of slices.get(service.key) ?? []) {
-    for (const { node: name, forNodes, target, addresses } of endpoints) {
-      for (const named of [name ?? [], forNodes ?? []].flat()) indexKeys.add(named);
-      // A pod is on its node, whatever its address is.
-      if (name !== null && target !== null) continue;
-      for (const address of addresses) indexKeys.add(canonicalIP(address));
-    }
+  for (const { node: name, forNodes, target, addresses } of (slices.get(service.key) ?? []).flatMap(
+    ({ endpoints }) => endpoints,
+  )) {
+    for (const named of [name ?? [], forNodes ?? []].flat()) indexKeys.add(named);
+    // A pod is on its node, whatever its address is.
+    if (name !== null && target !== null) continue;
+    for (const address of addresses) indexKeys.add(canonicalIP(address));
   }
-  const coverage = fullCoverage(forwarding, node);
-  return { key: service.key, digests, indexKeys, ports: conformVerdicts(ports), coverage };
+  const coverage = coverageOf(probeSender(forwarding, node));
+  return {
+    key: service.key,
+    digests,
+    indexKeys,
+    ports: conformVerdicts(forwarding.ports),
+    coverage,
+  };
 }
 
-/** The frontend that the rules must have. */
-function ruleFrontend(
-  { port, kind, address, protocol, dport }: Frontend,
-  asking: NodeSenders,
-): RuleFrontend {
-  const family = port.family === 'IPv4' ? 'ip' : 'ip6';
-  const isAny = isAtNode(kind) && asking.addresses.some((item) => canonicalIP(item) === address);
-  return { family, address: isAny ? null : address, protocol, port: dport, translators: 1 };
-}
-
-function expectedDigest(
-  forwarding: Forwarding,
-  { port, kind, address }: Frontend,
-  inRules: RuleFrontend,
-  asking: NodeSenders,
-): string | null {
+/** Whether one digest shows that a frontend is served, on all nodes of a class. */
+function isCovered({ node: { isLocal } }: Forwarding, { port, kind, address }: Frontend): boolean {
   const isRanged = kind === 'load balancer IP' && port.sourceRanges.length > 0;
-  if (isRanged || kind === 'health check node port' || port.usable?.length !== 1) return null;
+  if (isRanged || kind === 'health check node port' || port.usable?.length !== 1) return false;
   // Nodes of a class have different addresses.
-  const { isLocal } = forwarding.node;
-  const [usable] = port.usable;
-  const endpoints = [...(usable?.cluster ?? []), ...(usable?.local ?? [])];
-  if ((!isAtNode(kind) && isLocal(address)) || endpoints.some(({ ip }) => isLocal(ip))) return null;
-  const words = expectedWordsAt(inRules, asking, (packet) => forwarding.expect(packet).outcomes);
-  return words === null ? null : digestOf(words);
+  const endpoints = port.usable.flatMap(({ cluster, local }) => [...cluster, ...local]);
+  return (isAtNode(kind) || !isLocal(address)) && !endpoints.some(({ ip }) => isLocal(ip));
 }
 
 /** The Services to audit for the node itself, and the rules' frontends that the class lacks. */
 function individualParts(
   { entries, index }: NodeClass,
-  { rules, digest, config, node, localAddresses }: ReportingNode,
+  { rules, config, node }: ReportingNode,
   cachedKeyOf: (frontend: RuleFrontend) => string,
 ) {
+  const { asking, digests } = rules.report;
   const services = new Set<Key>();
   const addAll = (name: string): void => {
     for (const { key } of index.get(name) ?? []) services.add(key);
   };
-  for (const name of [node.name, ...localAddresses]) addAll(name);
+  for (const name of [node.name, ...rules.localAddresses]) addAll(name);
   for (const entry of entries.values()) {
     for (const [key, expected] of entry.digests) {
-      const isExpected = expected !== null && digest.digests.get(key) === expected;
+      const isExpected = expected !== null && digests.get(key) === expected;
       if (!isExpected || index.get(key)?.length !== 1) services.add(entry.key);
     }
   }
-  const place = proxyNode(node, config, localAddresses);
-  const covered = new Set(digest.asking.addresses.map(canonicalIP));
+  const place = proxyNode(node, config, rules.localAddresses);
+  const covered = new Set(asking.addresses.map(canonicalIP));
   const isMissing = (ip: string): boolean => place.servesNodePorts(ip) && !covered.has(ip);
   if ([...place.addresses, '127.0.0.1'].some(isMissing)) addAll(nodePorts);
   const frontends = rules.frontends.filter((frontend) => {
@@ -280,17 +260,18 @@ function* auditByClass(
   reporting: ReportingNode,
   cachedKeyOf: (frontend: RuleFrontend) => string,
 ): Steps<ReportingNodeAudit> {
-  const { node, rules, config, localAddresses, before } = reporting;
+  const { node, rules, config, before } = reporting;
   const { services: individual, frontends } = individualParts(nodeClass, reporting, cachedKeyOf);
   const { entries } = nodeClass;
   const keys = [...new Set([...individual, ...before])];
-  const coverage = new Map(nodeClass.coverage);
-  for (const key of keys) addCoverage(coverage, entries.get(key)?.coverage ?? [], -1);
   const ports = (nodeClass.ports ??= [...entries.values()].flatMap((entry) => entry.ports));
   const services = keys.flatMap((key) => proxied.services.get(key) ?? []);
-  const forwarding = expectedForwarding(services, proxied.slices, node, config, localAddresses);
+  const { slices } = proxied;
+  const forwarding = expectedForwarding(services, slices, node, config, rules.localAddresses);
   const audit = yield* auditNodeInSteps({ forwarding, node, rules: { ...rules, frontends } });
+  if (audit.differences.length === 0) return { audit, ports, individual };
+  const coverage = new Map(nodeClass.coverage);
+  for (const key of keys) addCoverage(coverage, entries.get(key)?.coverage ?? [], -1);
   addCoverage(coverage, audit.coverage, 1);
-  const translated = countTranslated(rules.frontends);
-  return { audit: { ...audit, coverage, translated }, ports, individual };
+  return { audit: { ...audit, coverage }, ports, individual };
 }

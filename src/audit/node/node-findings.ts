@@ -1,155 +1,159 @@
-// Decides which findings of a node must be open, and converts them for the pending findings. Open
-// must be: the finding of a stale node, findings that were open and still differ, and those past
-// the settle window.
+// Decides which findings of a node must be open, opens them and drops the others. Open must be: the
+// finding of a stale node, findings that were open and still differ, and those past the settle
+// window.
 
-import type { Code } from '../finding/catalogue.ts';
-import type { Difference } from '../finding/difference.ts';
-import { difference as differenceOf } from '../finding/difference.ts';
-import type { PendingDifference } from '../pending/pending.ts';
+import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
 import { operationOf } from '../service/reconcile.ts';
 import type { NodeFinding, PacketDifference } from './aggregate.ts';
 import {
   aggregateFindings,
+  areRulesGone,
   differenceKey,
+  nodeFinding,
   portFinding,
-  rulesGoneCodes,
-  staleFinding,
 } from './aggregate.ts';
-import type { NodeAudit } from './audit-node.ts';
-import type { DifferenceClock } from './programming-lag.ts';
-import type { NodeStaleness, ObservedNode } from './staleness.ts';
-import { divergedAt, servicesOfDifference, staleness } from './staleness.ts';
+import type { CurrentReading, DifferenceClock, NodeState } from './node-state.ts';
+import { divergedAt, persistedSince, serviceOf, staleness } from './staleness.ts';
 
-/** An open finding. */
-export interface OpenNodeFinding {
-  readonly item: PendingDifference;
-  readonly nodeWide: boolean;
-  /** The keys of its differences. */
-  keys: ReadonlySet<string>;
-}
+/** Dumps come less regularly than a clock: a window may be this many seconds shorter. */
+const jitter = 0.25;
 
-/** The part of a node's state that decides on its findings. */
-export interface TrackedNode {
-  readonly name: string;
-  /** By the keys of differences, and by the codes of findings without differences. */
-  readonly clocks: ReadonlyMap<string, DifferenceClock>;
-  /** By identity. */
-  readonly open: ReadonlyMap<string, OpenNodeFinding>;
+/** Whether all dumps of a window have shown it, and at least two if there is a window. */
+export const isPastWindow = (
+  { before, since }: DifferenceClock,
+  at: number,
+  window: number,
+): boolean => window === 0 || (at > since && at - before >= window - jitter);
+
+/** The keys of differences with an open finding. */
+export const openKeys = ({ open }: NodeState): ReadonlySet<string> =>
+  new Set([...open.values()].flatMap(({ finding }) => finding.differences.map(differenceKey)));
+
+/**
+ * The differences past the settle window. Without an open finding, every version of its Service
+ * since the beginning must show a difference.
+ */
+export function settledDifferences(
+  state: NodeState,
+  reading: CurrentReading,
+  at: number,
+  window: number,
+): PacketDifference[] {
+  const { clocks } = state;
+  const open = openKeys(state);
+  const findPersistence = persistedSince(reading);
+  return reading.audit.differences.filter((difference) => {
+    const key = differenceKey(difference);
+    const clock = clocks.get(key);
+    if (clock === undefined || !isPastWindow(clock, at, window)) return false;
+    if (window === 0 || open.has(key)) return true;
+    const service = serviceOf(reading.proxied, difference);
+    const since = service === null ? null : findPersistence(service, key, clock.since);
+    if (since === null) return true;
+    const restarted = { ...clock, before: since, since };
+    clocks.set(key, restarted);
+    return isPastWindow(restarted, at, window);
+  });
 }
 
 /** A finding that must be open. */
-export interface DesiredFinding extends NodeFinding {
+interface DesiredFinding extends NodeFinding {
   /** Unix seconds. */
   readonly since: number;
 }
 
-/** A node-wide finding has its code, others their Service port or frontend. */
-const identityOf = ({ nodeWide, code, port, differences }: NodeFinding): string =>
-  nodeWide ? code : port || (differences[0]?.frontend ?? '');
-
-/** The findings that must be open, by identity. `settled`: differences past the settle window. */
+/** The findings that must be open. `settled`: differences past the settle window. */
 export function desiredFindings(
-  state: TrackedNode,
-  audit: NodeAudit,
-  observed: ObservedNode,
+  state: Pick<NodeState, 'name' | 'open' | 'clocks'>,
+  reading: CurrentReading,
   settled: readonly PacketDifference[],
-  isSettled: (key: string) => boolean,
-): Map<string, DesiredFinding> {
+): DesiredFinding[] {
   const { name, open } = state;
-  const { coverage, translated, differences } = audit;
+  const { audit, rules, proxied, byService } = reading;
   const aggregate = (list: readonly PacketDifference[]): NodeFinding[] =>
-    aggregateFindings(name, list, coverage, translated);
+    aggregateFindings(name, list, audit.coverage, rules.frontends);
   // A node without rules matches versions from before its Services existed, and is not stale.
-  const isGone = aggregate(settled).some(({ code }) => rulesGoneCodes.has(code));
-  const stale = isGone ? null : stalenessOf(observed, differences, settled);
+  const real = settled.filter(({ harmless }) => !harmless);
+  const stale = areRulesGone(aggregate(settled)) ? null : staleness(reading, real, byService);
   const isStale = (it: PacketDifference): boolean =>
-    servicesOfDifference(observed.proxied, it).some((key) => stale?.services.has(key) === true);
-  const fresh = differences.filter((it) => !isStale(it));
-  const stillOpen = [...open.values()].flatMap(({ nodeWide, keys }) => {
-    const list = nodeWide ? [] : fresh.filter((it) => keys.has(differenceKey(it)));
-    return list.length === 0 ? [] : [portFinding(name, list)];
+    stale?.services.has(serviceOf(proxied, it) ?? '') === true;
+  const fresh = audit.differences.filter((it) => !isStale(it));
+  const stillOpen = [...open.values()].flatMap(({ finding }) => {
+    const keys = new Set(finding.nodeWide ? [] : finding.differences.map(differenceKey));
+    const list = fresh.filter((it) => keys.has(differenceKey(it)));
+    return list.length === 0 ? [] : [portFinding(list)];
   });
   const explained = new Set(stillOpen.flatMap((finding) => finding.differences));
   const rest = fresh.filter((it) => !explained.has(it));
   const isOld = new Set(settled);
+  const all = aggregate(rest);
+  const ids = new Set(all.map(({ id }) => id));
   const findings = [
-    ...admitted(aggregate(rest.filter((it) => isOld.has(it))), aggregate(rest), open),
-    ...audit.others.filter(({ code }) => isSettled(code)),
+    // Port findings that a pending node-wide finding will soon replace need not open.
+    ...aggregate(rest.filter((it) => isOld.has(it))).filter((it) => it.nodeWide || ids.has(it.id)),
+    // Node-wide findings stay open while they apply.
+    ...all.filter(({ nodeWide, id }) => nodeWide && open.has(id)),
     ...stillOpen,
-  ];
-  const desired = findings.map((finding): DesiredFinding => {
-    return { ...finding, since: beginOf(state, observed, finding) };
-  });
-  if (stale !== null) {
-    desired.push({ ...staleFinding(name, settled.filter(isStale)), since: stale.since });
-  }
-  return new Map(desired.map((finding) => [identityOf(finding), finding]));
-}
-
-function stalenessOf(
-  observed: ObservedNode,
-  differences: readonly PacketDifference[],
-  settled: readonly PacketDifference[],
-): NodeStaleness | null {
-  const real = settled.filter(({ harmless }) => !harmless);
-  if (real.length === 0) return null;
-  const services = differences.flatMap((it) => servicesOfDifference(observed.proxied, it));
-  return staleness(observed, real, new Set(services));
-}
-
-/**
- * Settled findings, except those that a pending node-wide finding will soon replace; and open
- * node-wide findings that still apply.
- */
-function admitted(
-  settled: readonly NodeFinding[],
-  all: readonly NodeFinding[],
-  open: ReadonlyMap<string, OpenNodeFinding>,
-): NodeFinding[] {
-  const identities = new Set(all.map(identityOf));
-  const isOpen = (it: NodeFinding): boolean => it.nodeWide && open.has(identityOf(it));
-  return [
-    ...settled.filter((it) => it.nodeWide || identities.has(identityOf(it))),
-    ...all.filter(isOpen),
-  ];
+  ].map((finding) => ({ ...finding, since: beginOf(state, reading, finding) }));
+  if (stale === null) return findings;
+  const finding = nodeFinding(name, 'node-rules-stale', settled.filter(isStale));
+  return [...findings, { ...finding, since: stale.since }];
 }
 
 /** When a finding began: when its Service diverged, if that is known. */
-function beginOf({ clocks }: TrackedNode, observed: ObservedNode, finding: NodeFinding): number {
-  const { nodeWide, differences, code } = finding;
-  const keys = differences.length === 0 ? [code] : differences.map(differenceKey);
-  const seen = Math.min(...keys.map((key) => clocks.get(key)?.since ?? Infinity));
+function beginOf(
+  { clocks }: Pick<NodeState, 'clocks'>,
+  reading: CurrentReading,
+  { nodeWide, differences }: NodeFinding,
+): number {
+  const seen = differences.map((it) => clocks.get(differenceKey(it))?.since ?? Infinity);
   const [first] = nodeWide ? [] : differences;
-  const [service] = first === undefined ? [] : servicesOfDifference(observed.proxied, first);
-  return Math.min(seen, (service === undefined ? null : divergedAt(observed, service)) ?? Infinity);
+  const service = first === undefined ? null : serviceOf(reading.proxied, first);
+  const diverged = service === null ? null : divergedAt(reading, service);
+  return Math.min(...seen, diverged ?? Infinity);
 }
 
-/** A pending item that has not opened yet; `at` and the finding's `since` are Unix seconds. */
-export function toPendingItem(finding: DesiredFinding, at: number): PendingDifference {
-  const port = finding.differences.find((it) => it.port !== null)?.port;
+/** Opens desired findings that are not open, and drops open findings that are not desired. */
+export function applyFindings(
+  settle: PendingFindings,
+  { name, open }: NodeState,
+  findings: readonly DesiredFinding[],
+  at: number,
+): void {
+  const desired = new Map(findings.map((finding) => [finding.id, finding]));
+  for (const [id, { item }] of open) {
+    if (desired.has(id)) continue;
+    settle.drop(item, at);
+    open.delete(id);
+  }
+  const opened: OwnedDifference[] = [];
+  for (const [id, finding] of desired) {
+    const known = open.get(id);
+    if (known === undefined) {
+      const item = pendingItem(name, finding, at);
+      open.set(id, { item, finding });
+      opened.push({ item, namespace: finding.namespace, service: finding.service });
+    } else {
+      known.finding = finding;
+      known.item.difference = finding.difference;
+      known.item.severity = finding.severity;
+      settle.reweigh(known.item);
+    }
+  }
+  settle.openNow(opened, at);
+}
+
+/** A pending item that has not opened yet; `at` is in Unix seconds. */
+export function pendingItem(
+  node: string,
+  { difference, severity, since, nodeWide, differences }: DesiredFinding,
+  at: number,
+): PendingDifference {
+  const port = differences.find((it) => it.port !== null)?.port;
   return {
-    ...(finding.nodeWide && port ? { witness: `${port.namespace}/${port.service}` } : {}),
-    ...{ difference: toDifference(finding), output: 'node', node: finding.node },
-    ...{ severity: finding.severity, operation: operationOf(finding.code) },
-    ...{ since: finding.since, lateSince: finding.since, unseen: 0, byInput: false },
+    ...(nodeWide && port ? { witness: `${port.namespace}/${port.service}` } : {}),
+    ...{ difference, output: 'node', node, severity, operation: operationOf(difference.code) },
+    ...{ since, lateSince: since, unseen: 0, byInput: false },
     ...{ cause: null, causeAt: at, shown: false, proven: false, openedAt: null, gone: false },
   };
-}
-
-/** What reports show of a finding. */
-export function toDifference(finding: NodeFinding): Difference {
-  const { code, port, object, expected, actual, rule } = finding;
-  const place = port === '' ? object : `${port} at ${object}`;
-  const by = rule === null ? '' : ` by ${rule}`;
-  return differenceOf(code, place, fieldOf(code), expected, `${actual}${by}`);
-}
-
-/** The field that differs. */
-function fieldOf(code: Code): string {
-  if (code.startsWith('node-masquerade')) return 'masquerade';
-  if (code === 'node-affinity-different') return 'affinity';
-  if (code === 'node-share-different') return 'share';
-  return code.startsWith('node-endpoint') || code === 'node-policy-different'
-    ? 'endpoints'
-    : 'fate';
 }

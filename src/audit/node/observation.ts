@@ -1,5 +1,5 @@
-// What is known of a node's rules and of the kube-proxy that wrote them, from dumps or from an
-// agent.
+// What is known of a node: what its rules do, and how its kube-proxy is configured, from dumps or
+// from an agent.
 //
 // An agent reports a digest for each frontend of the rules, and the outcomes of packets that it was
 // asked for. A frontend with the expected digest (rules/report/digest.ts) needs no walk. For the
@@ -12,17 +12,64 @@ import type { Node } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
+import type { Digests, NodeSenders } from '../../rules/report/digest.ts';
 import { digestOf, expectedWordsAt, keyOf, packetText } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
+import { frontendsInRules } from '../../rules/report/frontends.ts';
 import { modeIn, settingsIn } from '../../rules/report/infer-proxy-config.ts';
 import type { Lack, RuleSet } from '../../rules/ruleset.ts';
 import { mergeRuleSets } from '../../rules/ruleset.ts';
-import type { PacketOutcome } from '../../rules/walk/walk.ts';
-import type { Frontend } from '../../shadow/forwarding.ts';
+import type { NodeContext, PacketOutcome } from '../../rules/walk/walk.ts';
+import { walk } from '../../rules/walk/walk.ts';
+import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
-import type { NodeUnknownReason } from '../finding/verdicts.ts';
-import { behaviorOfRules } from './audit-node.ts';
-import type { NodeBehavior, NodeDigest } from './node-behavior.ts';
+
+/** The input of a node audit. */
+export interface NodeInput {
+  readonly forwarding: Forwarding;
+  readonly node: Node;
+  readonly rules: NodeBehavior;
+}
+
+/** What the rules of a node do, from its dumps or from the report of its agent. */
+export interface NodeBehavior {
+  /** Addresses and ports that the rules handle. */
+  readonly frontends: readonly RuleFrontend[];
+  /** Addresses of the node's interfaces. */
+  readonly localAddresses: readonly string[];
+  /** null if the agent has not walked this packet. */
+  walk(packet: Packet): PacketOutcome | null;
+  /** null if the rules come from dumps. */
+  readonly report: ReportedDigests | null;
+}
+
+/** The digests in the report of an agent, and what the audit has asked them. */
+export interface ReportedDigests {
+  readonly asking: NodeSenders;
+  /** By the keys of frontends. */
+  readonly digests: ReadonlyMap<string, string>;
+  /** Packets that the agent has yet to walk. */
+  missingPackets(): readonly Packet[];
+  /**
+   * Whether a digest shows, without a walk, that the rules serve a frontend as expected.
+   * `isCurrent`: the expectation is the current one and not an earlier one.
+   */
+  isKnownToServe(forwarding: Forwarding, frontend: Frontend, isCurrent: boolean): boolean;
+  /** The digests of one frontend. */
+  digestsAt(frontend: Frontend): Digests;
+  /** How many frontends have another digest than expected. */
+  divergent(): number;
+}
+
+export type ReportedBehavior = NodeBehavior & { readonly report: ReportedDigests };
+
+/** What the rules of a node's dumps do. */
+export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
+  frontends: frontendsInRules(ruleset),
+  localAddresses: context.localAddresses,
+  walk: (packet) => walk(ruleset, context, packet),
+  report: null,
+});
 
 export interface NodeObservation {
   readonly rules: NodeBehavior;
@@ -61,107 +108,70 @@ export function configOf(
   return { ...defaultProxyConfig(mode, minor), ...settingsIn(ruleset, mode), ...given };
 }
 
-/** What a node's observation is made from. */
-interface ObservationSources {
-  /** By source; null if the dump could not be read. */
-  readonly dumps: ReadonlyMap<string, RulesDump | null>;
-  /** Known configuration of kube-proxy. */
-  readonly given: Partial<ProxyConfig>;
-  readonly observation: NodeObservation | null;
-}
-
-/** Why the node cannot be audited; null if it can. */
-export function unreadableReason(sources: ObservationSources): NodeUnknownReason | null {
-  if ([...sources.dumps.values()].includes(null)) return 'rules-not-known';
-  if (modeOf(sources) === 'ipvs') return 'proxy-mode-not-modelled';
-  return relevantLacks(sources).length === 0 ? null : 'rules-not-whole';
-}
-
-/** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */
-export function relevantLacks(sources: ObservationSources): readonly Lack[] {
-  const isNftables = modeOf(sources) === 'nftables';
-  return (sources.observation?.lacks ?? []).filter(({ kind }) => kind !== 'targets' || !isNftables);
-}
-
-const modeOf = ({ given, observation }: ObservationSources): ProxyConfig['mode'] | undefined =>
-  given.mode ?? observation?.config.mode;
-
 /** The answers of an agent in one round. */
-export interface AgentAnswers extends NodeDigest {
-  readonly localAddresses: readonly string[];
+export interface AgentAnswers extends Pick<ReportedDigests, 'asking' | 'digests'> {
   readonly claims: readonly RuleFrontend[];
+  readonly localAddresses: readonly string[];
   /** By the text of the packet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome>;
 }
 
-export interface ReportedBehavior extends NodeBehavior {
-  /** How many frontends have another digest than expected. */
-  readonly divergent: () => number;
-}
-
 export function behaviorOfReport(answers: AgentAnswers): ReportedBehavior {
-  const { asking, digests, claims: frontends, localAddresses } = answers;
+  const { asking, digests, claims: frontends, localAddresses, outcomes } = answers;
   const missing = new Map<string, Packet>();
-  /** Expected digests that differ from the actual ones; null if several outcomes are right. */
-  const expectedInstead = new Map<string, string | null>();
-  const divergent = new Set<string>();
+  /** Current expectations that the digests do not show; null if several outcomes are right. */
+  const unserved = new Map<string, { expected: string | null; isDivergent: boolean }>();
   const nodeAddresses = new Set(asking.addresses.map(canonicalIP));
-  const find = (frontend: Frontend) => frontendInReport(digests, nodeAddresses, frontend);
+  // A node port is at any address of the node if the digest of that covers its address.
+  const frontendOf = (frontend: Frontend): RuleFrontend => {
+    const any = ruleFrontend(frontend, nodeAddresses);
+    return digests.has(keyOf(any)) ? any : { ...any, address: frontend.address };
+  };
+  const isKnownToServe: ReportedDigests['isKnownToServe'] = (forwarding, frontend, isCurrent) => {
+    const inRules = frontendOf(frontend);
+    const key = keyOf(inRules);
+    const digest = digests.get(key);
+    const words = expectedWordsAt(inRules, asking, (packet) => forwarding.expect(packet).outcomes);
+    const expected = words === null ? null : digestOf(words);
+    const isServed = digest !== undefined && expected === digest;
+    if (!isCurrent) return isServed;
+    // Rules need no frontend that sends packets nowhere, nor one that `any address` includes.
+    const isHandled = digest !== undefined || digests.has(keyOf({ ...inRules, address: null }));
+    const isSent = words?.some((text) => text.includes(':')) === true;
+    const isDivergent = words !== null && (digest !== undefined || (isSent && !isHandled));
+    if (isServed) unserved.delete(key);
+    else unserved.set(key, { expected, isDivergent });
+    return isServed;
+  };
   return {
-    digest: answers,
     frontends,
     localAddresses,
     walk(packet) {
       const text = packetText(packet);
-      const outcome = answers.outcomes.get(text) ?? null;
+      const outcome = outcomes.get(text) ?? null;
       if (outcome === null) missing.set(text, packet);
       return outcome;
     },
-    isKnownToServe(forwarding, frontend, isCurrent) {
-      const [inRules, key] = find(frontend);
-      const digest = digests.get(key);
-      const words = expectedWordsAt(inRules, asking, (packet) => {
-        return forwarding.expect(packet).outcomes;
-      });
-      const expected = words === null ? null : digestOf(words);
-      const isServed = digest !== undefined && expected === digest;
-      if (!isCurrent) return isServed;
-      if (isServed) expectedInstead.delete(key);
-      else expectedInstead.set(key, expected);
-      // Rules need no frontend that sends packets nowhere, nor one that `any address` includes.
-      const isHandled = digest !== undefined || digests.has(keyOf({ ...inRules, address: null }));
-      const isMissing = words?.some(isSent) === true && !isHandled;
-      const isDivergent = words !== null && (digest !== undefined || isMissing);
-      if (!isServed && isDivergent) divergent.add(key);
-      else divergent.delete(key);
-      return isServed;
+    report: {
+      ...{ asking, digests, isKnownToServe },
+      missingPackets: () => [...missing.values()],
+      digestsAt(frontend) {
+        const key = keyOf(frontendOf(frontend));
+        const actual = digests.get(key) ?? null;
+        const instead = unserved.get(key);
+        return { actual, expected: instead === undefined ? actual : instead.expected };
+      },
+      divergent: () => [...unserved.values()].filter(({ isDivergent }) => isDivergent).length,
     },
-    digestsAt(frontend) {
-      const [, key] = find(frontend);
-      const actual = digests.get(key) ?? null;
-      const expected = expectedInstead.get(key);
-      return { actual, expected: expected === undefined ? actual : expected };
-    },
-    missingPackets: () => [...missing.values()],
-    divergent: () => divergent.size,
   };
 }
 
-/** Whether words describe packets that are sent to an endpoint, as `ip:port`. */
-const isSent = (words: string): boolean => words.includes(':');
-
-/**
- * The frontend that the rules must have, with its key. A node port is at any address of the node if
- * the digest of that covers its address, else at its own.
- */
-function frontendInReport(
-  digests: ReadonlyMap<string, string>,
-  nodeAddresses: ReadonlySet<string>,
+/** The frontend that the rules must have; a node port at one of these addresses is at any. */
+export function ruleFrontend(
   { port, kind, address, protocol, dport }: Frontend,
-): readonly [RuleFrontend, string] {
+  nodeAddresses: ReadonlySet<string>,
+): RuleFrontend {
+  const isAny = isAtNode(kind) && nodeAddresses.has(address);
   const family = port.family === 'IPv4' ? 'ip' : 'ip6';
-  const frontend: RuleFrontend = { family, address, protocol, port: dport, translators: 1 };
-  const any = { ...frontend, address: null };
-  const isAny = isAtNode(kind) && nodeAddresses.has(address) && digests.has(keyOf(any));
-  return isAny ? [any, keyOf(any)] : [frontend, keyOf(frontend)];
+  return { family, address: isAny ? null : address, protocol, port: dport, translators: 1 };
 }

@@ -9,7 +9,7 @@
 import { joinHostPort } from '../../model/ip.ts';
 import type { Frontend } from '../../shadow/forwarding.ts';
 import type { PacketDifference } from './aggregate.ts';
-import type { NodeBehavior } from './node-behavior.ts';
+import type { NodeBehavior } from './observation.ts';
 
 /** This many peers, and this share of all nodes, must do the same. */
 const majority = { peers: 3, share: 0.75 };
@@ -27,7 +27,14 @@ export function outliersAmongPeers(
   return [...doubtful]
     .slice(0, limits.frontends)
     .filter((frontend) => isOutlier(frontend, rules, compared))
-    .map(differenceAt);
+    .map(({ port, kind, address, protocol, dport }) => ({
+      ...{ code: 'node-unlike-others', port, kind, family: port.family },
+      ...{ frontend: `${joinHostPort(address, dport)}/${protocol}`, subject: 'unlike' },
+      ...{ origin: 'anywhere', expected: 'what most nodes do' },
+      ...{ actual: 'something else, by rules that are not understood', rule: null },
+      // It is unknown whether traffic suffers, and it changes no verdict.
+      ...{ untranslated: false, harmless: true },
+    }));
 }
 
 function isOutlier(
@@ -35,32 +42,14 @@ function isOutlier(
   rules: NodeBehavior,
   peers: readonly NodeBehavior[],
 ): boolean {
-  const digests = rules.digestsAt(frontend);
+  const digests = rules.report?.digestsAt(frontend);
   if (typeof digests?.expected !== 'string') return false;
   const actuals = peers
-    .map((peer) => peer.digestsAt(frontend))
+    .map((peer) => peer.report?.digestsAt(frontend))
     .filter((other) => other?.expected === digests.expected)
     .map((other) => other?.actual ?? null);
   const counts = Map.groupBy(actuals, (actual) => actual);
   counts.delete(digests.actual);
   const largest = Math.max(0, ...[...counts.values()].map(({ length }) => length));
   return largest >= majority.peers && largest >= majority.share * (actuals.length + 1);
-}
-
-function differenceAt({ port, kind, address, protocol, dport }: Frontend): PacketDifference {
-  return {
-    code: 'node-unlike-others',
-    port,
-    frontend: `${joinHostPort(address, dport)}/${protocol}`,
-    subject: 'unlike',
-    kind,
-    family: port.family,
-    origin: 'anywhere',
-    expected: 'what most nodes do',
-    actual: 'something else, by rules that are not understood',
-    rule: null,
-    untranslated: false,
-    // It is unknown whether traffic suffers, and it changes no verdict.
-    harmless: true,
-  };
 }

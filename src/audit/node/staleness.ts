@@ -10,33 +10,17 @@
 // Left out: earlier versions of Nodes, whose zones and addresses hardly change; and what a node did
 // between two readings.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { EndpointSlice, Key, Service } from '../../model/objects.ts';
-import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { PacketDifference } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
 import { auditNode, isServedAsExpected } from './audit-node.ts';
-import type { NodeInput } from './node-behavior.ts';
+import type { CurrentReading, ObservedNode } from './node-state.ts';
 import type { ProxyCache, ServiceVersion } from './proxy-cache.ts';
 
-/** One node with its rules, and the divergences of its Services. */
-export interface ObservedNode extends Pick<NodeInput, 'node' | 'rules'> {
-  readonly config: ProxyConfig;
-  readonly proxied: ProxyCache;
-  /** By Service; valid while the rules stay the same. */
-  readonly divergences: Map<Key, Divergence>;
-}
-
-/** The first change of a Service that did not reach the node; Unix seconds. */
-export interface Divergence {
-  /** null if the rules match no cached version. */
-  readonly at: number | null;
-  /** Versions up to this moment were compared. */
-  readonly comparedUntil: number;
-}
-
-export interface NodeStaleness {
+interface NodeStaleness {
   /** The first change that did not reach the node, Unix seconds. */
   readonly since: number;
   readonly services: ReadonlySet<Key>;
@@ -44,56 +28,70 @@ export interface NodeStaleness {
 
 /**
  * Since when the node is stale; null if it is not. `settled` are its differences past the settle
- * window, `differing` all Services that differ.
+ * window, `byService` has all Services that differ.
  */
 export function staleness(
   observed: ObservedNode,
   settled: readonly PacketDifference[],
-  differing: ReadonlySet<Key>,
+  byService: ReadonlyMap<Key | null, unknown>,
 ): NodeStaleness | null {
   const services = new Set<Key>();
   let since = Infinity;
-  for (const key of new Set(settled.flatMap((it) => servicesOfDifference(observed.proxied, it)))) {
-    const at = divergedAt(observed, key);
-    if (at === null) continue;
+  for (const key of new Set(settled.map((it) => serviceOf(observed.proxied, it)))) {
+    const at = key === null ? null : divergedAt(observed, key);
+    if (at === null || key === null) continue;
     services.add(key);
     since = Math.min(since, at);
   }
-  if (services.size === 0 || hasFollowedSince(observed, since, differing)) return null;
-  return { since, services };
+  if (services.size === 0) return null;
+  // A change after that moment has reached the node.
+  const hasFollowed = [...observed.proxied.past].some(([key, versions]) => {
+    const then = byService.has(key) ? undefined : versions.find(({ until }) => until > since);
+    return then !== undefined && !matches(observed, key, then);
+  });
+  return hasFollowed ? null : { since, services };
 }
 
-/** The Service of a difference, even if it no longer exists; empty if it never did. */
-export function servicesOfDifference(
+/** The Service of a difference, even if it no longer exists; null if it never did. */
+export function serviceOf(
   { past, services }: ProxyCache,
   { port, frontend }: PacketDifference,
-): readonly Key[] {
-  if (port !== null) return [`${port.namespace}/${port.service}`];
+): Key | null {
+  if (port !== null) return `${port.namespace}/${port.service}`;
   const [address] = frontend.split(/:(?=\d+\/)/);
   for (const [key, versions] of past) {
     const service = services.has(key) ? null : versions.findLast(({ service }) => service)?.service;
     const addresses = [...(service?.clusterIPs ?? []), service?.clusterIP];
-    if (addresses.some((ip) => ip === address || `[${ip ?? ''}]` === address)) return [key];
+    if (addresses.some((ip) => ip === address || `[${ip ?? ''}]` === address)) return key;
   }
-  return [];
+  return null;
 }
 
-/** Notes that the rules matched a Service at a moment, so that its next change diverged. */
-export function noteConforming(
-  { divergences, proxied }: ObservedNode,
-  key: Key,
-  moment: number,
-): void {
-  const next = proxied.past.get(key)?.find(({ until }) => until > moment);
-  if (next !== undefined) divergences.set(key, { at: next.until, comparedUntil: next.until });
+/**
+ * Finds at once when Services diverged, since earlier versions are cached for a limited time.
+ * `before` is the last reading; null if there is none.
+ */
+export function noteDivergences(reading: CurrentReading, before: number | null): void {
+  const { divergences, byService, proxied, isSame } = reading;
+  for (const key of divergences.keys()) if (!byService.has(key)) divergences.delete(key);
+  for (const key of byService.keys()) {
+    if (key === null) continue;
+    if (isSame && before !== null && !divergences.has(key)) {
+      // The same rules matched the Service then, so its next change diverged.
+      const next = proxied.past.get(key)?.find(({ until }) => until > before);
+      if (next !== undefined) divergences.set(key, { at: next.until, comparedUntil: next.until });
+    }
+    divergedAt(reading, key);
+  }
 }
 
 /** When a Service diverged from the rules; null if the rules match no cached version. */
 export function divergedAt(observed: ObservedNode, key: Key): number | null {
-  const { at = null, comparedUntil = -Infinity } = observed.divergences.get(key) ?? {};
+  const known = observed.divergences.get(key);
+  const { at, comparedUntil } = known ?? { at: null, comparedUntil: -Infinity };
   const versions = observed.proxied.past.get(key) ?? [];
   const last = versions.at(-1)?.until ?? comparedUntil;
-  if (at !== null || last <= comparedUntil) return at;
+  if (at !== null || (known !== undefined && last <= comparedUntil)) return at;
   const matched = versions.findLast((it) => it.until > comparedUntil && matches(observed, key, it));
   const found = matched?.until ?? null;
   observed.divergences.set(key, { at: found, comparedUntil: last });
@@ -126,19 +124,6 @@ function matches(observed: ObservedNode, key: Key, { service, slices }: ServiceV
 const frontendKey = ({ address, protocol, dport }: Frontend): string =>
   `${address} ${protocol} ${String(dport)}`;
 
-/** Whether a change after this moment has reached the node. */
-function hasFollowedSince(
-  observed: ObservedNode,
-  since: number,
-  differing: ReadonlySet<Key>,
-): boolean {
-  return [...observed.proxied.past].some(([key, versions]) => {
-    if (differing.has(key)) return false;
-    const then = versions.find(({ until }) => until > since);
-    return then !== undefined && !matches(observed, key, then);
-  });
-}
-
 /**
  * Returns a function that finds since when a difference of a Service has persisted, not before
  * `since`. null if every version since then shows it.
@@ -147,17 +132,14 @@ export function persistedSince(
   observed: ObservedNode,
 ): (service: Key, difference: string, since: number) => number | null {
   const cached = new Map<ServiceVersion, ReadonlySet<string>>();
-  const keysAt = (service: Key, version: ServiceVersion): ReadonlySet<string> => {
-    const known = cached.get(version);
-    if (known !== undefined) return known;
-    const { node, rules } = observed;
-    const forwarding = forwardingFor(observed, service, version.service, version.slices);
-    // Frontends that no Service has do not depend on one Service.
-    const audit = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } });
-    const keys = new Set(audit.differences.map(differenceKey));
-    cached.set(version, keys);
-    return keys;
-  };
+  const keysAt = (service: Key, version: ServiceVersion): ReadonlySet<string> =>
+    getOrInsert(cached, version, () => {
+      const { node, rules } = observed;
+      const forwarding = forwardingFor(observed, service, version.service, version.slices);
+      // Frontends that no Service has do not depend on one Service.
+      const audit = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } });
+      return new Set(audit.differences.map(differenceKey));
+    });
   return (service, difference, since) => {
     if (difference.endsWith(' claim')) return null;
     const versions = observed.proxied.past.get(service) ?? [];

@@ -15,29 +15,25 @@ export interface NodeVerdict {
   readonly reason: UnknownReason | null;
 }
 
-/** The keys of ports that are not conform. */
-export interface PortKeys {
-  readonly different: ReadonlySet<string>;
-  readonly pending: ReadonlySet<string>;
-  readonly unknown: ReadonlySet<string>;
-}
-
 export const conformVerdicts = (ports: readonly ProxiedPort[]): readonly NodeVerdict[] =>
   ports.map((port) => {
     const { namespace } = port;
     return { port: proxiedPortKey(port), namespace, verdict: 'conform', reason: null };
   });
 
-/** Replaces the conform verdicts that do not apply. `families`: those whose rules are known. */
+/**
+ * Replaces the conform verdicts that do not apply, by the keys of other ports. `families`: those
+ * whose rules are known.
+ */
 export function portVerdicts(
   conform: readonly NodeVerdict[],
   families: ReadonlySet<string>,
-  { different, pending, unknown }: PortKeys,
+  keys: Readonly<Record<'different' | 'pending' | 'unknown', ReadonlySet<string>>>,
 ): readonly NodeVerdict[] {
+  const { different, pending, unknown } = keys;
   if (different.size + pending.size + unknown.size === 0 && families.size === 2) return conform;
   const verdictOn = (port: string): [Verdict, NodeUnknownReason | null] => {
-    const family = port.slice(port.lastIndexOf(' ') + 1);
-    if (!families.has(family)) return ['unknown', 'rules-not-known'];
+    if (!families.has(port.slice(port.lastIndexOf(' ') + 1))) return ['unknown', 'rules-not-known'];
     if (different.has(port)) return ['different', null];
     if (pending.has(port)) return ['pending', null];
     return unknown.has(port) ? ['unknown', 'rules-not-understood'] : ['conform', null];

@@ -3,8 +3,14 @@
 import { describe, expect, test } from 'vitest';
 
 import type { Code } from '../../../src/audit/finding/catalogue.ts';
-import type { Coverage, PacketDifference } from '../../../src/audit/node/aggregate.ts';
-import { coverageGroup, aggregateFindings } from '../../../src/audit/node/aggregate.ts';
+import type {
+  Coverage,
+  CoveredProperty,
+  NodeFinding,
+  PacketDifference,
+} from '../../../src/audit/node/aggregate.ts';
+import { aggregateFindings } from '../../../src/audit/node/aggregate.ts';
+import type { RuleFrontend } from '../../../src/rules/report/frontends.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { proxiedPorts, proxyRules } from '../../../src/shadow/service-port.ts';
 import { service, times } from '../../build.ts';
@@ -35,22 +41,54 @@ function difference(
   };
 }
 
-const claims = { IPv4: 100, IPv6: 100 };
+const claims = times(100, (n): RuleFrontend => {
+  const address = `10.96.1.${n}`;
+  return { family: 'ip', address, protocol: 'tcp', port: 80, translators: 1 };
+});
 
-/** This many tested Services for each code. */
-function coverageOf(count: number, ...codes: readonly Code[]): Coverage {
-  return new Map(codes.map((code) => [coverageGroup(code, 'cluster IP', 'IPv4'), count]));
+/** This many Services are tested for each property. */
+function coverageOf(count: number, ...properties: readonly CoveredProperty[]): Coverage {
+  const all: readonly CoveredProperty[] = ['endpoints', ...properties];
+  return new Map(all.map((property) => [`${property} cluster IP IPv4`, count]));
 }
 
+const shown = ({ nodeWide, difference: { code, object } }: NodeFinding): string =>
+  nodeWide ? code : `${code} ${object.split(' at ')[0] ?? ''}`;
+
 const codesOf = (differences: PacketDifference[], all: Coverage, counted = claims): string[] =>
-  aggregateFindings('node-a', differences, all, counted).map(({ code, port }) =>
-    `${code} ${port}`.trim(),
-  );
+  aggregateFindings('node-a', differences, all, counted).map(shown);
 
 const missing = (count: number, more: Partial<PacketDifference> = {}) =>
   times(count, (n) =>
     difference(`web-${n}`, 'node-frontend-missing', { untranslated: true, ...more }),
   );
+
+const node = 'node-a';
+
+test.each<[Code, string]>([
+  ['node-endpoint-missing', 'endpoints'],
+  ['node-policy-different', 'endpoints'],
+  ['node-masquerade-missing', 'masquerade'],
+  ['node-affinity-different', 'affinity'],
+  ['node-share-different', 'share'],
+  ['node-frontend-missing', 'fate'],
+])('%s has the field %s', (code, field) => {
+  const found = aggregateFindings(node, [difference('web', code, { rule: '-A X' })], new Map(), []);
+  expect(found).toMatchObject([{ difference: { code, field, actual: 'pass 100% by -A X' } }]);
+});
+
+test('frontends that several tables translate are one finding about the node', () => {
+  const several = difference('web', 'node-backends-both', {
+    ...{ port: null, origin: '', subject: 'several tables', frontend: 'shop/web:http at x' },
+    ...{ expected: 'one table', actual: 'several tables' },
+  });
+  expect(aggregateFindings(node, [several], new Map(), [])).toMatchObject([
+    {
+      ...{ id: 'node-backends-both', nodeWide: true },
+      difference: { object: 'Node node-a: shop/web:http at x', expected: 'one table' },
+    },
+  ]);
+});
 
 describe('aggregateFindings', () => {
   test('makes no finding of no difference', () => {
@@ -63,35 +101,32 @@ describe('aggregateFindings', () => {
       difference('web', 'node-endpoint-unexpected', { origin: 'a pod of the node' }),
       difference('api', 'node-affinity-different'),
     ];
-    const findings = aggregateFindings(
-      'node-a',
-      differences,
-      coverageOf(9, 'node-share-different'),
-      claims,
-    );
-    expect(findings.map(({ code, port }) => `${code} ${port}`)).toEqual([
+    const findings = aggregateFindings('node-a', differences, coverageOf(9), claims);
+    expect(findings.map(shown)).toEqual([
       'node-endpoint-unexpected shop/web:http',
       'node-affinity-different shop/api:http',
     ]);
-    expect(findings[0]).toMatchObject({ severity: 'critical', node: 'node-a', service: 'web' });
-    expect(findings[0]?.object).toBe('10.96.0.1:80/tcp from a pod of the node and 1 more way');
+    expect(findings[0]).toMatchObject({ severity: 'critical', service: 'web' });
+    expect(findings[0]?.difference.object).toBe(
+      'shop/web:http at 10.96.0.1:80/tcp from a pod of the node and 1 more way',
+    );
   });
 
   test('makes one node-wide finding of most tested ports', () => {
-    const all = coverageOf(9, 'node-frontend-missing');
+    const all = coverageOf(9);
     expect(codesOf(missing(5), all)).toEqual(['node-rules-unreachable']);
-    expect(codesOf(missing(5), all, { IPv4: 0, IPv6: 100 })).toEqual(['node-rules-flushed']);
+    expect(codesOf(missing(5), all, [])).toEqual(['node-rules-flushed']);
     expect(codesOf(missing(5, { untranslated: false }), all)).toEqual(['node-rules-different']);
   });
 
   test('makes no node-wide finding of fewer ports, nor of two', () => {
-    expect(codesOf(missing(3), coverageOf(9, 'node-frontend-missing'))).toHaveLength(3);
-    expect(codesOf(missing(2), coverageOf(2, 'node-frontend-missing'))).toHaveLength(2);
+    expect(codesOf(missing(3), coverageOf(9))).toHaveLength(3);
+    expect(codesOf(missing(2), coverageOf(2))).toHaveLength(2);
   });
 
   test('missing rules explain all differences, other causes those with their code', () => {
     const other = difference('api', 'node-affinity-different');
-    const all = coverageOf(5, 'node-frontend-missing', 'node-masquerade-missing');
+    const all = coverageOf(5, 'masqueraded');
     expect(codesOf([...missing(5), other], all)).toEqual(['node-rules-unreachable']);
     const marks = times(5, (n) => difference(`web-${n}`, 'node-masquerade-missing'));
     expect(codesOf([...marks, other], all)).toEqual([
@@ -107,33 +142,31 @@ describe('aggregateFindings', () => {
       'node-reject-missing',
     ];
     const differences = old.map((code, n) => difference(`web-${n}`, code));
-    expect(codesOf(differences, coverageOf(99, ...old))).toHaveLength(3);
+    expect(codesOf(differences, coverageOf(99, 'stopped'))).toHaveLength(3);
     const gone = difference('', 'node-frontend-unexpected', { port: null, frontend: 'x' });
-    expect(codesOf([...differences, gone], coverageOf(99, ...old))).toEqual(['node-rules-stale']);
+    expect(codesOf([...differences, gone], coverageOf(99, 'stopped'))).toEqual([
+      'node-rules-stale',
+    ]);
   });
 
   test('names the one foreign rule of most ports', () => {
     const rule = '-A PREROUTING -j DROP';
     const differences = times(6, (n) => difference(`web-${n}`, 'node-foreign-rule', { rule }));
-    const findings = aggregateFindings(
-      'node-a',
-      differences,
-      coverageOf(9, 'node-foreign-rule'),
-      claims,
-    );
-    expect(findings).toMatchObject([{ code: 'node-foreign-rule', service: '', rule }]);
+    const findings = aggregateFindings('node-a', differences, coverageOf(9), claims);
+    expect(findings).toMatchObject([
+      {
+        id: 'node-foreign-rule',
+        service: '',
+        difference: { code: 'node-foreign-rule', actual: `pass 100% by ${rule}` },
+      },
+    ]);
   });
 
   test('harmless differences are information and not node-wide', () => {
     const harmless = times(5, (n) =>
       difference(`web-${n}`, 'node-reject-missing', { harmless: true }),
     );
-    const findings = aggregateFindings(
-      'node-a',
-      harmless,
-      coverageOf(5, 'node-reject-missing'),
-      claims,
-    );
+    const findings = aggregateFindings('node-a', harmless, coverageOf(5, 'stopped'), claims);
     expect(findings.map(({ severity }) => severity)).toEqual(times(5, () => 'info'));
   });
 });

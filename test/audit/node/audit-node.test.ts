@@ -2,21 +2,24 @@
 // trace agrees with the audit. test/nodes/walk.test.ts audits all recordings, sound and broken.
 
 import { join } from 'node:path';
+
+import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { auditNode, behaviorOfRules, tracePackets } from '../../../src/audit/node/audit-node.ts';
+
+import { auditNode, tracePackets } from '../../../src/audit/node/audit-node.ts';
+import type { NodeInput } from '../../../src/audit/node/observation.ts';
+import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { label } from '../../../src/model/objects.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
+import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import type { Forwarding } from '../../../src/shadow/forwarding.ts';
-import type { Input } from '../../nodes/walk.ts';
-import { expectedOf, inputOf, summarizeNode } from '../../nodes/walk.ts';
+import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 import type { Folder } from '../../nodes/folder.ts';
 import { readFolder } from '../../nodes/folder.ts';
-import fc from 'fast-check';
-import type { NodeInput } from '../../../src/audit/node/node-behavior.ts';
-import type { RuleSet } from '../../../src/rules/ruleset.ts';
-import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
+import type { Input } from '../../nodes/walk.ts';
+import { expectedOf, inputOf, summarizeNode } from '../../nodes/walk.ts';
 
 const nodes = join(import.meta.dirname, '../../nodes');
 /** A recording with its objects. */

@@ -3,19 +3,22 @@
 // found. Outcomes have the same effect after the JSON encoding of an agent.
 
 import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
-import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+
+import { auditNode } from '../../../src/audit/node/audit-node.ts';
 import { isKubernetesRule } from '../../../src/audit/node/foreign-rules.ts';
-import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
+import type { NodeBehavior } from '../../../src/audit/node/observation.ts';
+import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
+import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
 import { decodeOutcomes, encodeOutcomes } from '../../../src/rules/report/outcome-json.ts';
+import type { RuleSet } from '../../../src/rules/ruleset.ts';
 import { mergeRuleSets } from '../../../src/rules/ruleset.ts';
 import type { TraceStep } from '../../../src/rules/walk/match.ts';
+import { readBytes, readFolder } from '../../nodes/folder.ts';
 import type { NodeAuditSummary } from '../../nodes/walk.ts';
 import { expectedOf, inputOf, summarizeNode } from '../../nodes/walk.ts';
-import { readBytes, readFolder } from '../../nodes/folder.ts';
-import { parseNft } from '../../../src/rules/parse/nft-ruleset.ts';
-import type { RuleSet } from '../../../src/rules/ruleset.ts';
 
 const path = join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a');
 const folder = readFolder(path);

@@ -8,8 +8,8 @@ import { describe, expect, test } from 'vitest';
 
 import type { NodeAudit } from '../../../src/audit/node/audit-node.ts';
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
-import type { NodeClasses, ReportingNodeAudit } from '../../../src/audit/node/node-class.ts';
-import { createNodeClasses } from '../../../src/audit/node/node-class.ts';
+import type { ClassAudit, ReportingNodeAudit } from '../../../src/audit/node/node-class.ts';
+import { createClassAudit } from '../../../src/audit/node/node-class.ts';
 import type { ReportedBehavior } from '../../../src/audit/node/observation.ts';
 import { proxiedPortKey } from '../../../src/audit/node/probes.ts';
 import type { ProxyCache } from '../../../src/audit/node/proxy-cache.ts';
@@ -36,38 +36,22 @@ function recordedIn(path: string): Recorded[] {
   });
 }
 
-const shown = ({
-  differences,
-  coverage: asked,
-  translated: claims,
-  unknown,
-  others,
-}: NodeAudit): unknown => ({
+const shown = ({ differences, coverage: asked, unknown }: NodeAudit): unknown => ({
   differences: differences.map((one) => JSON.stringify({ ...one, port: one.port?.name })).sort(),
   asked: [...asked].flatMap(([group, size]) => (size > 0 ? [`${group} ${size}`] : [])).sort(),
   unknown: [...unknown].sort(),
-  others,
-  claims,
 });
 
 function auditByClass(
-  alike: NodeClasses,
+  alike: ClassAudit,
   one: Recorded,
   rules: ReportedBehavior,
   before: ReadonlySet<Key>,
 ): ReportingNodeAudit {
   const { input, folder } = one;
   const { node, config } = input;
-  const own = [...new Set([...node.addresses, ...folder.node.localAddresses])];
-  if (rules.digest === null) throw new Error('No report');
-  const steps = alike.auditInSteps({
-    node,
-    rules,
-    digest: rules.digest,
-    config,
-    localAddresses: own,
-    before,
-  });
+  const localAddresses = [...new Set([...node.addresses, ...folder.node.localAddresses])];
+  const steps = alike({ node, rules: { ...rules, localAddresses }, config, before });
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
@@ -95,14 +79,14 @@ const all = [...sound, ...recordedIn('faults').filter((_, at) => at % 3 === 1)];
 
 describe('recorded nodes', () => {
   test('have the same audit by class as on their own', () => {
-    const kinds = new Map<string, { readonly proxied: ProxyCache; readonly alike: NodeClasses }>();
+    const kinds = new Map<string, { readonly proxied: ProxyCache; readonly alike: ClassAudit }>();
     for (const one of all) {
       const { services, slices, node } = one.input;
       const objects = JSON.stringify(services.map(({ key }) => key).sort());
       const known = kinds.get(objects);
       const proxied =
         known?.proxied ?? createProxyCache(storeOf([node, ...services, ...slices]).listers);
-      const alike = known?.alike ?? createNodeClasses(proxied);
+      const alike = known?.alike ?? createClassAudit(proxied);
       kinds.set(objects, { proxied, alike });
       const rules = reportedOf(one);
       const { audit, ports } = auditByClass(alike, one, rules, new Set());
@@ -117,7 +101,7 @@ describe('recorded nodes', () => {
     for (const one of sound) {
       const { services, slices, node } = one.input;
       if (one.folder.isForeign) continue;
-      const alike = createNodeClasses(
+      const alike = createClassAudit(
         createProxyCache(storeOf([node, ...services, ...slices]).listers),
       );
       const { individual } = auditByClass(alike, one, reportedOf(one), new Set());
@@ -147,7 +131,7 @@ describe('a recorded node with an address of a Service on its interface', () => 
     (_path, one) => {
       const { services, slices, node } = one.input;
       const proxied = createProxyCache(storeOf([node, ...services, ...slices]).listers);
-      const alike = createNodeClasses(proxied);
+      const alike = createClassAudit(proxied);
       const addresses = addressesOf(one);
       expect(addresses).not.toEqual([]);
       for (const other of [...addresses.map((address) => having(address, one)), one]) {
@@ -182,7 +166,7 @@ property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 }
     const { services, slices, node } = subject.input;
     const store = storeOf([node, ...services, ...slices]);
     const proxied = createProxyCache(store.listers);
-    const alike = createNodeClasses(proxied);
+    const alike = createClassAudit(proxied);
     let before: ReadonlySet<Key> = new Set();
     for (const [at, one] of steps.entries()) {
       const apply = (type: 'modified' | 'deleted' | 'added', object: Service | EndpointSlice) => {

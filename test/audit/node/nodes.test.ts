@@ -6,10 +6,10 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import { behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
-import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
 import type { Nodes } from '../../../src/audit/node/nodes.ts';
 import { createNodes } from '../../../src/audit/node/nodes.ts';
+import type { NodeBehavior } from '../../../src/audit/node/observation.ts';
+import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import type { NodeReading } from '../../../src/audit/node/programming-lag.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
@@ -18,8 +18,8 @@ import type { Packet } from '../../../src/model/proxy-config.ts';
 import { parseIptablesSave } from '../../../src/rules/parse/iptables-save.ts';
 import type { RulesDump } from '../../../src/rules/parse/rules-dump.ts';
 import { event, storeOf } from '../../build.ts';
-import { inputOf } from '../../nodes/walk.ts';
 import { readFolder } from '../../nodes/folder.ts';
+import { inputOf, noDigests } from '../../nodes/walk.ts';
 
 const folder = readFolder(
   join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a'),
@@ -259,7 +259,8 @@ describe('a report', () => {
     const report = reporterOf(nodes);
     report(0, atHand);
     const [packet] = [{ from: 'pod', src: '10.0.0.1', dst: '10.0.0.2', protocol: 'tcp', dport: 1 }];
-    const short = { ...gone, missingPackets: () => [packet as Packet] };
+    const missingPackets = () => [packet as Packet];
+    const short = { ...gone, report: { ...noDigests, missingPackets } };
     expect(report(5, short, '2', false)).toEqual([packet]);
     expect(Object.keys(counts(5))).toEqual(['conform']);
     expect(report(5, short, '2', true)).toEqual([]);
@@ -283,6 +284,17 @@ describe('a report', () => {
     expect(resolved).toEqual([]);
     report(130, atHand, '1');
     expect(resolved).toHaveLength(1);
+  });
+
+  test('keeps the finding about several backends open while the node is unknown', () => {
+    const { nodes, opened, resolved } = begun(10);
+    const report = reporterOf(nodes);
+    const frontends = atHand.frontends.map((frontend) => ({ ...frontend, translators: 2 }));
+    for (const at of [0, 5, 10]) report(at, { ...atHand, frontends });
+    expect(opened).toMatchObject([{ code: 'node-backends-both', openedAt: 10 }]);
+    nodes.markUnknown(node.name, 'agent-stale');
+    report(100, { ...atHand, frontends });
+    expect(resolved).toEqual([]);
   });
 
   test('of a removed node has no verdicts and no findings', () => {

@@ -2,13 +2,19 @@
 // node, sound or broken, the audit by digests and the audit by walking give the same result.
 
 import { join } from 'node:path';
+
 import { describe, expect, test } from 'vitest';
-import { behaviorOfReport, observeDumps } from '../../../src/audit/node/observation.ts';
+
+import { auditNode } from '../../../src/audit/node/audit-node.ts';
+import type { NodeInput } from '../../../src/audit/node/observation.ts';
+import {
+  behaviorOfReport,
+  behaviorOfRules,
+  observeDumps,
+} from '../../../src/audit/node/observation.ts';
 import { readRulesDump } from '../../../src/rules/parse/rules-dump.ts';
-import { foldersBelow, readBytes, readFolder } from '../../nodes/folder.ts';
-import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
-import type { NodeInput } from '../../../src/audit/node/node-behavior.ts';
 import type { Forwarding } from '../../../src/shadow/forwarding.ts';
+import { foldersBelow, readBytes, readFolder } from '../../nodes/folder.ts';
 import type { NodeAuditSummary } from '../../nodes/walk.ts';
 import { forwardingOf, rulesReported, summarizeNode, toldOf } from '../../nodes/walk.ts';
 
@@ -83,7 +89,7 @@ describe('recorded nodes', () => {
       auditNode({ ...both.expected, rules });
       const { rules: reported, asked } = rulesReported(both.folder, both.expected);
       auditNode({ ...both.expected, rules: reported });
-      expect(reported.divergent(), path).toBe(0);
+      expect(reported.report.divergent(), path).toBe(0);
       expect(asked, path).toBeLessThan(all.size / 2);
     }
   });
@@ -98,10 +104,10 @@ test('missing outcomes are unknown and make no findings', () => {
   const audit = summarizeNode({ ...expected, rules });
   expect(audit.findings).toEqual([]);
   expect(audit.unknown).toBeGreaterThan(0);
-  expect(rules.missingPackets().length).toBeGreaterThan(0);
-  expect(rules.divergent()).toBeGreaterThan(0);
-  const digests = expected.forwarding.frontends.map((frontend) => rules.digestsAt(frontend));
-  const apart = digests.filter((one) => one?.actual !== one?.expected);
+  expect(rules.report.missingPackets().length).toBeGreaterThan(0);
+  expect(rules.report.divergent()).toBeGreaterThan(0);
+  const digests = expected.forwarding.frontends.map((frontend) => rules.report.digestsAt(frontend));
+  const apart = digests.filter((one) => one.actual !== one.expected);
   expect(apart.length).toBeGreaterThan(0);
   expect(apart.length).toBeLessThan(digests.length / 2);
 });
@@ -113,17 +119,19 @@ test('a comparison with an earlier expectation does not change the divergent fro
   const { folder, expected } = both;
   const { forwarding, node } = expected;
   const rules = behaviorOfReport(toldOf(folder, node, 'iptables'));
-  const frontend = forwarding.frontends.find((one) => rules.isKnownToServe(forwarding, one, true));
+  const frontend = forwarding.frontends.find((one) =>
+    rules.report.isKnownToServe(forwarding, one, true),
+  );
   if (frontend === undefined) throw new Error('No frontend is served');
   const dropping: Forwarding = {
     ...forwarding,
     expect: (packet) => ({ ...forwarding.expect(packet), outcomes: [{ kind: 'drop' }] }),
   };
-  const before = rules.divergent();
-  expect(rules.isKnownToServe(dropping, frontend, true)).toBe(false);
-  expect(rules.divergent()).toBe(before + 1);
-  expect(rules.isKnownToServe(forwarding, frontend, false)).toBe(true);
-  expect(rules.divergent()).toBe(before + 1);
-  expect(rules.isKnownToServe(forwarding, frontend, true)).toBe(true);
-  expect(rules.divergent()).toBe(before);
+  const before = rules.report.divergent();
+  expect(rules.report.isKnownToServe(dropping, frontend, true)).toBe(false);
+  expect(rules.report.divergent()).toBe(before + 1);
+  expect(rules.report.isKnownToServe(forwarding, frontend, false)).toBe(true);
+  expect(rules.report.divergent()).toBe(before + 1);
+  expect(rules.report.isKnownToServe(forwarding, frontend, true)).toBe(true);
+  expect(rules.report.divergent()).toBe(before);
 });

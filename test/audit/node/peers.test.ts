@@ -5,9 +5,10 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 import type { Finding } from '../../../src/audit/finding/catalogue.ts';
-import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
-import type { NodeBehavior } from '../../../src/audit/node/node-behavior.ts';
+import { auditNode } from '../../../src/audit/node/audit-node.ts';
 import { createNodes } from '../../../src/audit/node/nodes.ts';
+import type { NodeBehavior } from '../../../src/audit/node/observation.ts';
+import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import { outliersAmongPeers } from '../../../src/audit/node/peers.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
@@ -15,8 +16,8 @@ import type { Service } from '../../../src/model/objects.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
 import type { Digests } from '../../../src/rules/report/digest.ts';
 import { storeOf, times } from '../../build.ts';
-import { expectedOf, inputOf } from '../../nodes/walk.ts';
 import { readFolder } from '../../nodes/folder.ts';
+import { expectedOf, inputOf, noDigests } from '../../nodes/walk.ts';
 
 const folder = readFolder(
   join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a'),
@@ -33,7 +34,7 @@ const web: Service = ten;
 const doubtful = (digests: Digests): NodeBehavior => ({
   ...known,
   frontends: [],
-  digestsAt: () => digests,
+  report: { ...noDigests, digestsAt: () => digests },
   walk(packet) {
     const outcome = known.walk(packet);
     if (outcome === null || packet.dst !== web.clusterIP) return outcome;

@@ -2,25 +2,14 @@
 // audit.
 
 import { describe, expect, test } from 'vitest';
-import {
-  countTranslated,
-  fullCoverage,
-  probeSender,
-  probesOf,
-  proxiedPortKey,
-  strayProbes,
-} from '../../../src/audit/node/probes.ts';
+
+import { coverageOf, probeSender, probesOf, strayProbes } from '../../../src/audit/node/probes.ts';
 import type { Service } from '../../../src/model/objects.ts';
 import type { ProxyConfig } from '../../../src/model/proxy-config.ts';
 import { defaultProxyConfig } from '../../../src/model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../../src/shadow/forwarding.ts';
 import type { Of } from '../../build.ts';
 import { node, service, servicePort, slice } from '../../build.ts';
-import { join } from 'node:path';
-import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
-import { frontendsInRules } from '../../../src/rules/report/frontends.ts';
-import { forwardingOf } from '../../nodes/walk.ts';
-import { readFolder } from '../../nodes/folder.ts';
 
 const own = node({ addresses: ['172.18.0.2'], podCIDRs: ['10.0.0.0/24'] });
 
@@ -114,35 +103,30 @@ describe('probesOf', () => {
 });
 
 test('a stray port is one without a Service', () => {
-  const { sender, frontend } = probed({
-    ports: [servicePort(), servicePort({ name: 'x', port: 9 })],
-  });
-  const ports = new Set(strayProbes(sender, frontend).map(({ packet }) => packet.dport));
-  expect(ports).toEqual(new Set([7]));
+  const ports = [servicePort(), servicePort({ name: 'x', port: 9 })];
+  const { sender, frontend } = probed({ ports }, { mode: 'nftables' });
+  const strays = new Set(strayProbes(sender, frontend).map(({ packet }) => packet.dport));
+  expect(strays).toEqual(new Set([7]));
 });
 
-const recorded = readFolder(
-  join(import.meta.dirname, '../../nodes/recordings/main/iptables-nft/node-a'),
-);
-const expected = forwardingOf(recorded);
-if (expected === null) throw new Error('No objects');
-const { forwarding, node: recordedNode } = expected;
-
-test('full coverage is equal to the coverage of an audit', () => {
-  const rules = behaviorOfRules(recorded.ruleset, recorded.node);
-  const all = fullCoverage(forwarding, recordedNode);
-  expect(all).toEqual(auditNode({ forwarding, node: recordedNode, rules }).coverage);
-  const names = new Set(forwarding.ports.map(proxiedPortKey));
-  expect(all.get('node-frontend-missing cluster IP IPv4')).toBeLessThanOrEqual(names.size);
+test('a Service port is covered once for each property that a packet to it shows', () => {
+  const lb: Of<Service> = { type: 'LoadBalancer', loadBalancerIPs: ['192.0.2.1'] };
+  const { sender } = probed({ ...lb, affinitySeconds: 60 });
+  expect([...coverageOf(sender)].map(([group, count]) => `${count} ${group}`)).toEqual([
+    '1 endpoints cluster IP IPv4',
+    '1 masqueraded cluster IP IPv4',
+    '1 affinity cluster IP IPv4',
+    '1 not masqueraded cluster IP IPv4',
+    '1 endpoints load balancer IP IPv4',
+    '1 masqueraded load balancer IP IPv4',
+    '1 affinity load balancer IP IPv4',
+  ]);
 });
 
-test('frontends without translation are not counted', () => {
-  const claims = frontendsInRules(recorded.ruleset);
-  const { IPv4, IPv6 } = countTranslated(claims);
-  expect(IPv4).toBeGreaterThan(0);
-  expect(IPv4 + IPv6).toBe(claims.filter(({ translators }) => translators > 0).length);
-  expect(countTranslated(claims.map((claim) => ({ ...claim, translators: 0 })))).toEqual({
-    IPv4: 0,
-    IPv6: 0,
-  });
+test.each([
+  ['iptables', 0],
+  ['nftables', 1],
+] as const)('in %s mode, wrong ports of a cluster IP cover %i ports', (mode, count) => {
+  const { sender } = probed({}, { mode });
+  expect(coverageOf(sender).get('stopped cluster IP IPv4') ?? 0).toBe(count);
 });

@@ -4,12 +4,11 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 
 import type { PacketDifference } from '../../../src/audit/node/aggregate.ts';
-import {
-  readingOf,
-  newProgrammingState,
-  resetProgrammingState,
-} from '../../../src/audit/node/programming-lag.ts';
+import type { CurrentReading } from '../../../src/audit/node/node-state.ts';
+import { newNodeState } from '../../../src/audit/node/node-state.ts';
+import { readingOf } from '../../../src/audit/node/programming-lag.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
+import { serviceOf } from '../../../src/audit/node/staleness.ts';
 import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 import { event, service, slice, storeOf } from '../../build.ts';
 
@@ -33,14 +32,18 @@ function begun() {
     const applied = store.apply(event('modified', object, at));
     if (applied !== null) proxied.apply(applied);
   };
-  const programming = newProgrammingState();
+  const state = newNodeState('a');
   const read = (at: number, differences: readonly PacketDifference[] = [], isSame = false) =>
     readingOf(
-      { name: 'a', at: programming.at, clocks: new Map(), programming, isSame },
-      { audit: { differences } as never, observed: { proxied } as never },
+      state,
+      {
+        proxied,
+        byService: Map.groupBy(differences, (it) => serviceOf(proxied, it)),
+        isSame,
+      } as unknown as CurrentReading,
       at,
     );
-  return { change, read, programming };
+  return { change, read, state };
 }
 
 test('lag is between the last wrong and the first right reading', () => {
@@ -87,11 +90,11 @@ test('a harmless difference is no delay', () => {
 });
 
 test('changes before the first reading, or without known rules, are not measured', () => {
-  const { change, read, programming } = begun();
+  const { change, read, state } = begun();
   change('web', 1);
   expect(read(5).programmed).toEqual([]);
   change('web', 6);
-  resetProgrammingState(programming);
+  state.programming = null;
   expect(read(10).programmed).toEqual([]);
   expect(read(15).programmed).toEqual([]);
 });

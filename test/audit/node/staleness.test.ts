@@ -2,22 +2,25 @@
 // test/recordings/shop.recorded.test.ts finds a stale node in a real recording.
 
 import { join } from 'node:path';
+
 import { expect, test } from 'vitest';
-import { auditNode, behaviorOfRules } from '../../../src/audit/node/audit-node.ts';
+
+import { differenceKey } from '../../../src/audit/node/aggregate.ts';
+import { auditNode } from '../../../src/audit/node/audit-node.ts';
+import { behaviorOfRules } from '../../../src/audit/node/observation.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
-import type { ObservedNode } from '../../../src/audit/node/staleness.ts';
+import type { ObservedNode } from '../../../src/audit/node/node-state.ts';
 import {
   divergedAt,
   persistedSince,
-  servicesOfDifference,
+  serviceOf,
   staleness,
 } from '../../../src/audit/node/staleness.ts';
 import type { EndpointSlice } from '../../../src/model/objects.ts';
 import { expectedForwarding } from '../../../src/shadow/forwarding.ts';
 import { event, storeOf } from '../../build.ts';
-import { inputOf } from '../../nodes/walk.ts';
 import { readFolder } from '../../nodes/folder.ts';
-import { differenceKey } from '../../../src/audit/node/aggregate.ts';
+import { inputOf } from '../../nodes/walk.ts';
 
 const folder = readFolder(join(import.meta.dirname, '../../nodes/recordings/main/nftables/node-a'));
 const input = inputOf(folder);
@@ -44,8 +47,9 @@ function after(...changes: readonly (readonly [ReturnType<typeof event>['object'
   const given = { forwarding, node, rules: behaviorOfRules(folder.ruleset, folder.node) };
   const observer: ObservedNode = { ...given, config, proxied, divergences: new Map() };
   const { differences } = auditNode(given);
-  const keys = new Set(differences.flatMap((one) => servicesOfDifference(proxied, one)));
-  return { observer, differences, keys, stale: staleness(observer, differences, keys) };
+  const byService = Map.groupBy(differences, (it) => serviceOf(proxied, it));
+  const keys = byService.keys();
+  return { observer, keys, stale: staleness(observer, differences, byService) };
 }
 
 const shorter = (name: string, version: number, by = 1): EndpointSlice => ({

@@ -1,0 +1,123 @@
+// What is kept of one node between two readings of its rules, and what one reading shows.
+
+import type { Key } from '../../model/objects.ts';
+import type { ProxyConfig } from '../../model/proxy-config.ts';
+import type { RulesDump } from '../../rules/parse/rules-dump.ts';
+import type { NodeUnknownReason } from '../finding/verdicts.ts';
+import type { Operation, PendingDifference } from '../pending/pending.ts';
+import type { NodeFinding, PacketDifference } from './aggregate.ts';
+import type { NodeAudit } from './audit-node.ts';
+import type { NodeInput, NodeObservation } from './observation.ts';
+import type { ProxyCache } from './proxy-cache.ts';
+import type { NodeVerdict } from './verdicts.ts';
+
+export interface NodeState {
+  readonly name: string;
+  /** The known configuration of kube-proxy. */
+  given: Partial<ProxyConfig>;
+  /** By source; null if the dump could not be read. */
+  readonly dumps: Map<string, RulesDump | null>;
+  /** null if it must be made from the dumps. */
+  observation: NodeObservation | null;
+  /** The version of the audited report. */
+  version: string | null;
+  /** Seconds for which the rules are known after a reading. */
+  lasting: number;
+  /** Why the node cannot be observed; null if it can. */
+  unknownReason: NodeUnknownReason | null;
+  last: LastAudit | null;
+  /** Of the Services that differ; valid while the rules stay the same. */
+  readonly divergences: Map<Key, Divergence>;
+  /** By the keys of differences. */
+  readonly clocks: Map<string, DifferenceClock>;
+  /** Open findings by their ids. */
+  readonly open: Map<string, OpenNodeFinding>;
+  verdicts: readonly NodeVerdict[];
+  /** The last reading, Unix seconds; null if there is none. */
+  at: number | null;
+  /** null if the last reading failed. */
+  programming: ProgrammingState | null;
+}
+
+/** The first change of a Service that did not reach the node; Unix seconds. */
+interface Divergence {
+  /** null if the rules match no cached version. */
+  readonly at: number | null;
+  /** Versions up to this moment were compared. */
+  readonly comparedUntil: number;
+}
+
+/** The last audit; it is repeated only if its inputs change. */
+export interface LastAudit {
+  readonly audit: NodeAudit;
+  /** The conform verdicts of all ports. */
+  readonly ports: readonly NodeVerdict[];
+  /** Services that the class of the node did not cover. */
+  readonly individual: ReadonlySet<Key>;
+  /** What it was made from, in addition to the rules. */
+  readonly inputs: string;
+}
+
+/** Since when a difference is known. */
+export interface DifferenceClock {
+  /** The last dump without the difference, and the first with it. */
+  readonly before: number;
+  readonly since: number;
+  /** null if no change of the cluster caused the difference. */
+  readonly lag: ConvergenceStart | null;
+}
+
+export interface ConvergenceStart {
+  readonly divergedAt: number;
+  readonly service: Key;
+  readonly operation: Operation;
+}
+
+interface OpenNodeFinding {
+  readonly item: PendingDifference;
+  finding: NodeFinding;
+}
+
+/** How far a node has followed the changes. */
+interface ProgrammingState {
+  /** The revision of the proxy cache that the last reading covers. */
+  revision: number;
+  /** The last reading, Unix seconds. */
+  at: number;
+  /** When the first change arrived that the node has yet to follow, by Service. */
+  readonly late: Map<Key, number>;
+}
+
+export const newNodeState = (name: string): NodeState => ({
+  name,
+  given: {},
+  dumps: new Map(),
+  observation: null,
+  version: null,
+  lasting: 0,
+  unknownReason: null,
+  last: null,
+  divergences: new Map(),
+  clocks: new Map(),
+  open: new Map(),
+  verdicts: [],
+  at: null,
+  programming: null,
+});
+
+/** One node with its rules, and the divergences of its Services. */
+export interface ObservedNode extends Pick<NodeInput, 'node' | 'rules'> {
+  readonly config: ProxyConfig;
+  readonly proxied: ProxyCache;
+  /** By Service; valid while the rules stay the same. */
+  readonly divergences: Map<Key, Divergence>;
+}
+
+/** The audit of the rules as they were read. */
+export interface CurrentReading extends ObservedNode {
+  readonly audit: NodeAudit;
+  /** Its differences by Service; null for those without one. */
+  readonly byService: ReadonlyMap<Key | null, readonly PacketDifference[]>;
+  /** The rules are equal to those of the last reading. */
+  readonly isSame: boolean;
+}
