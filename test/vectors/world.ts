@@ -9,12 +9,12 @@ import { createGunzip } from 'node:zlib';
 
 import { expect } from 'vitest';
 
-import type { ExpectedEntry, PodAndService } from '../../src/audit/explain/conditions.ts';
+import type { PodAndService } from '../../src/audit/explain/conditions.ts';
 import {
   decidingCondition,
   entryStates,
   evaluateConditions,
-  expectedEntries,
+  expectedStates,
 } from '../../src/audit/explain/conditions.ts';
 import { createPendingFindings } from '../../src/audit/pending/pending.ts';
 import type { ServiceAuditor } from '../../src/audit/service/auditor.ts';
@@ -165,8 +165,6 @@ export function* pairsOf({ context: { listers } }: World): Generator<PodAndServi
   }
 }
 
-const isReady = ({ state }: ExpectedEntry): boolean => state === 'ready';
-
 /**
  * Compares the conditions of a pair with its desired state, also after the changes that they
  * propose. `counts` counts the comparisons.
@@ -180,11 +178,11 @@ export function checkConditions(
   const failed = evaluated.conditions.filter(({ passes }) => passes === false);
   const name = `${pair.service.key} ${pair.pod.key}`;
   counts.pairs = (counts.pairs ?? 0) + 1;
-  for (const { place, state } of expectedEntries(pair, release)) {
+  for (const [place, state] of expectedStates(pair, release)) {
     const effects = evaluated.conditions.map((condition) => condition.effects.get(place));
     const worst = entryStates.find((known) => effects.includes(known)) ?? 'ready';
     expect(worst, `${name} at ${place}`).toBe(state);
-    const deciding = decidingCondition(evaluated, place);
+    const deciding = decidingCondition(evaluated.conditions, [place, state]);
     expect(deciding === null, `${name} at ${place}`).toBe(state === 'ready');
     if (deciding === null) continue;
     counts[deciding.name] = (counts[deciding.name] ?? 0) + 1;
@@ -194,15 +192,13 @@ export function checkConditions(
     const others = failed.filter((condition) => condition !== deciding).reduce(fixCondition, pair);
     const text = `${name} at ${place}: ${deciding.name}`;
     const stateOf = (changed: PodAndService) =>
-      expectedEntries(changed, release).find((entry) => entry.place === place)?.state;
+      expectedStates(changed, release).get(place) ?? 'absent';
     expect(stateOf(others), text).not.toBe('ready');
     expect(stateOf(fixCondition(others, deciding)), text).toBe('ready');
-    const after = decidingCondition(
-      evaluateConditions(fixCondition(pair, deciding), release),
-      place,
-    );
+    const { conditions, expected } = evaluateConditions(fixCondition(pair, deciding), release);
+    const after = decidingCondition(conditions, [place, expected.get(place) ?? 'absent']);
     expect(after?.text, text).not.toBe(deciding.text);
   }
   const fixed = failed.reduce(fixCondition, pair);
-  expect(expectedEntries(fixed, release).every(isReady), name).toBe(true);
+  expect(new Set(expectedStates(fixed, release).values()), name).toEqual(new Set(['ready']));
 }

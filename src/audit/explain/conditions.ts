@@ -44,25 +44,10 @@ export const stateWords: Readonly<Record<EntryState, string>> = {
 export const placeName = (place: ListingPlace): string =>
   place === 'endpoints' ? 'Endpoints' : `${place} EndpointSlices`;
 
-export interface ExpectedEntry {
-  readonly place: ListingPlace;
-  readonly state: EntryState;
-}
+/** The state at each place, that of the Endpoints first. */
+export type EntryStates = ReadonlyMap<ListingPlace, EntryState>;
 
-type Effects = ReadonlyMap<ListingPlace, EntryState>;
-
-export type ConditionName =
-  | 'type'
-  | 'selector'
-  | 'namespace'
-  | 'labels'
-  | 'phase'
-  | 'address'
-  | 'family'
-  | 'node'
-  | 'deletion'
-  | 'port'
-  | 'readiness';
+export type ConditionName = (typeof checks)[number][0];
 
 export interface Condition {
   readonly name: ConditionName;
@@ -74,7 +59,7 @@ export interface Condition {
   readonly field: string;
   readonly source: string;
   /** What a failed condition does to the pod; empty if it passes. */
-  readonly effects: Effects;
+  readonly effects: EntryStates;
   /** The smallest change after which it passes; null if it passes. */
   readonly change: string | null;
 }
@@ -82,29 +67,34 @@ export interface Condition {
 export interface Conditions {
   readonly conditions: readonly Condition[];
   /** The desired state at each place of the Service. */
-  readonly expected: readonly ExpectedEntry[];
+  readonly expected: EntryStates;
+  /** The best desired state in slices. */
+  readonly state: EntryState;
+  /** The condition that decides it; null if the pod gets all traffic. */
+  readonly decides: Condition | null;
 }
 
-/** The result of one check; it passes without `change`. */
-interface Result extends Partial<Pick<Condition, 'field' | 'source' | 'passes' | 'effects'>> {
-  readonly text: string;
-  readonly change?: string;
-}
+/** The result of one check: what differs from the usual condition. It passes without `change`. */
+type Result = Pick<Condition, 'text'> & Partial<Omit<Condition, 'name' | 'object'>>;
 
 const pass = (text: string): Result => ({ text });
 
 /** Without other effects, the pod is absent everywhere. */
-const fail = (text: string, change: string, effects?: Effects): Result =>
+const fail = (text: string, change: string, effects?: EntryStates): Result =>
   effects === undefined ? { text, change } : { text, change, effects };
 
-type Run = (pair: PodAndService, release: Release) => Result | readonly Result[];
-
 /** The name, the kind of the object, its field, the upstream code that reads it, and the check. */
-type Check = readonly [ConditionName, 'Pod' | 'Service', string, string, Run];
+type Check = readonly [
+  name: string,
+  kind: 'Pod' | 'Service',
+  field: string,
+  source: string,
+  run: (pair: PodAndService, release: Release) => Result | readonly Result[],
+];
 
 const placesOf = (service: Service): ListingPlace[] => ['endpoints', ...addressTypesOf(service)];
 
-const everywhere = (service: Service, inSlices: EntryState, inEndpoints = inSlices): Effects =>
+const everywhere = (service: Service, inSlices: EntryState, inEndpoints = inSlices): EntryStates =>
   new Map(
     placesOf(service).map((place) => [place, place === 'endpoints' ? inEndpoints : inSlices]),
   );
@@ -117,7 +107,7 @@ const syncService = `${endpointsController} syncService`;
 const listing = `${controllerUtils} ShouldPodBeInEndpoints`;
 const labelSet = 'k8s.io/apimachinery pkg/labels Set.AsSelectorPreValidated';
 
-const checks: readonly Check[] = [
+const checks = [
   ['type', 'Service', 'spec.type', syncService, checkType],
   ['selector', 'Service', 'spec.selector', syncService, checkSelector],
   ['namespace', 'Pod', 'metadata.namespace', syncService, checkNamespace],
@@ -130,7 +120,7 @@ const checks: readonly Check[] = [
   ['port', 'Pod', 'spec.containers.ports.name', `${controllerUtils} FindPort`, checkPorts],
   ['port', 'Service', 'spec.ports', syncService, checkPortless],
   ['readiness', 'Pod', 'status.conditions Ready', `${utils} podToEndpoint`, checkReadiness],
-];
+] as const satisfies readonly Check[];
 
 function checkType({ service: { type } }: PodAndService): Result {
   if (type !== 'ExternalName') return pass(`the Service is of type ${type}`);
@@ -311,11 +301,11 @@ function checkPorts({ service, pod }: PodAndService, release: Release): Result[]
   });
 }
 
-const servicePortText = ({ name, port, protocol }: ServicePort): string =>
+export const servicePortText = ({ name, port, protocol }: ServicePort): string =>
   `${name === '' ? '' : `${name} `}${String(port)}/${protocol}`;
 
 /** `ports` have one target and protocol. */
-function portResult(pod: Pod, ports: readonly ServicePort[], effects: Effects): Result {
+function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryStates): Result {
   const which = ports.map(servicePortText).join(', ');
   const { targetPort: target = 0, protocol = '' } = ports[0] ?? {};
   if (effects.size === 0) {
@@ -351,7 +341,7 @@ function portChange(pod: Pod, target: string, protocol: string, which: string): 
 }
 
 /** How each place of the Service must list the pod. */
-export function expectedEntries(pair: PodAndService, release: Release): ExpectedEntry[] {
+export function expectedStates(pair: PodAndService, release: Release): EntryStates {
   const { service, pod, node } = pair;
   const isMember =
     isSelected(service) &&
@@ -359,12 +349,14 @@ export function expectedEntries(pair: PodAndService, release: Release): Expected
     selects(service.selector, pod.labels);
   const address = isMember ? expectedAddress(service, pod, release) : null;
   const endpoints = isMember ? expectedEndpoints(service, pod, node, release) : [];
-  return placesOf(service).map((place) => {
-    const want =
-      place === 'endpoints' ? address : endpoints.find(({ addressType }) => addressType === place);
-    const state = want ? stateOf(service, want.ready, want.ports.length) : 'absent';
-    return { place, state };
-  });
+  return new Map(
+    placesOf(service).map((place) => {
+      const isAtPlace = ({ addressType }: { addressType: AddressType }): boolean =>
+        addressType === place;
+      const want = place === 'endpoints' ? address : endpoints.find(isAtPlace);
+      return [place, want ? stateOf(service, want.ready, want.ports.length) : 'absent'];
+    }),
+  );
 }
 
 /** The state of an entry with this many ports; `service` is null if it does not exist. */
@@ -379,9 +371,8 @@ export function stateOf(service: Service | null, ready: boolean, ports: number):
 /** Evaluates everything that decides whether and how the pod is listed. */
 export function evaluateConditions(pair: PodAndService, release: Release): Conditions {
   const conditions = checks.flatMap(([name, kind, field, source, run]): Condition[] => {
-    const results = run(pair, release);
     const object = `${kind} ${kind === 'Pod' ? pair.pod.key : pair.service.key}`;
-    return ('text' in results ? [results] : results).map(({ change = null, ...result }) => ({
+    return [run(pair, release)].flat().map(({ change = null, ...result }) => ({
       name,
       object,
       field,
@@ -392,14 +383,15 @@ export function evaluateConditions(pair: PodAndService, release: Release): Condi
       change,
     }));
   });
-  return { conditions, expected: expectedEntries(pair, release) };
+  const expected = expectedStates(pair, release);
+  const rank = (state: EntryState): number => entryStates.indexOf(state);
+  const [best] = [...expected].slice(1).sort(([, a], [, b]) => rank(b) - rank(a));
+  const decides = best === undefined ? null : decidingCondition(conditions, best);
+  return { conditions, expected, state: best?.[1] ?? 'absent', decides };
 }
 
 /** The first condition that causes the state at a place; null if the state is `ready`. */
-export function decidingCondition(
-  { conditions, expected }: Conditions,
-  place: ListingPlace,
-): Condition | null {
-  const state = expected.find((entry) => entry.place === place)?.state;
-  return conditions.find(({ effects }) => effects.get(place) === state) ?? null;
-}
+export const decidingCondition = (
+  conditions: readonly Condition[],
+  [place, state]: readonly [ListingPlace, EntryState],
+): Condition | null => conditions.find(({ effects }) => effects.get(place) === state) ?? null;

@@ -6,7 +6,6 @@
 import { canonicalIP, parseIP } from '../../model/ip.ts';
 import type { Key, Pod, Service } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
-import type { Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { AuditContext } from '../service/cache.ts';
@@ -14,25 +13,26 @@ import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, verdictOf } from '../service/verdict.ts';
 import { stateWords } from './conditions.ts';
-import type { ExplainTarget, Explanation, ExplanationBody, Reason } from './explanation.ts';
+import type { ExplainTarget, Explanation, Reason, ReasonMark } from './explanation.ts';
 import {
   counted,
   fewOf,
   firstChange,
+  firstReasons,
   itemReasons,
   note,
   reason,
   severityOf,
-  unknownText,
   worstSeverity,
   worstVerdict,
 } from './explanation.ts';
 import { isNear, missedLabelText, servicesNear, wantedLabels } from './near-miss.ts';
 import type { NodeLookup } from './node.ts';
 import { explainNode, noNodeLookup } from './node.ts';
-import { observedEntries, servicesListing } from './observed.ts';
+import type { EntryFilter, ObservedEntry } from './observed.ts';
+import { entryNote, observedEntries, servicesListing } from './observed.ts';
 import type { PairExplanation } from './pod-in-service.ts';
-import { anyUnknown, explainPair, verdictOn } from './pod-in-service.ts';
+import { explainPair, verdictOn, whyUnknown } from './pod-in-service.ts';
 import { explainService } from './service.ts';
 
 type Result = Omit<Explanation, 'subject'>;
@@ -55,32 +55,31 @@ function explainTarget(
   lookup: NodeLookup,
 ): Result {
   if (target.kind === 'address') return explainAddress(context, auditor, target.address);
-  const pod = 'pod' in target ? context.listers.pods.get(target.pod) : undefined;
-  if ('pod' in target && pod === undefined) return explainMissingPod(context, auditor, target.pod);
-  if (target.kind === 'pod' && pod !== undefined) return explainPod(context, auditor, pod);
-  if (target.kind === 'pod') return missing(context, 'Pod', target.pod);
+  if ('pod' in target) {
+    const pod = context.listers.pods.get(target.pod);
+    if (pod === undefined) return explainMissingPod(context, auditor, target.pod);
+    if (target.kind === 'pod') return explainPod(context, auditor, pod);
+    const audited = auditor.audited.get(target.service);
+    const pair = audited && explainPair(context, audited, pod);
+    if (!pair) return missing(context, 'Service', target.service);
+    const { verdict, severity, answer, change, reasons } = pair;
+    return { found: true, verdict, severity, answer, change, reasons };
+  }
   const audited = auditor.audited.get(target.service);
   if (audited === undefined) return missing(context, 'Service', target.service);
   if (target.kind === 'service') return { found: true, ...explainService(context, audited) };
-  if (target.kind === 'node') {
-    return (
-      missingNode(context, target.node) ?? {
-        found: true,
-        ...explainNode(context, auditor, target, lookup),
-      }
-    );
-  }
-  const pair = pod === undefined ? null : explainPair(context, audited, pod);
-  if (pair === null) return missing(context, 'Service', target.service);
-  const { verdict, severity, answer, change } = pair;
-  return { found: true, verdict, severity, answer, change, reasons: pairReasons(pair, true) };
+  const body = explainNode(context, auditor, target, lookup);
+  return missingNode(context, target.node) ?? { found: true, ...body };
 }
 
 /** If several Services differ without a known cause, no controller may run. */
-function withControllerHint(auditor: ServiceAuditor, explanation: Explanation): Explanation {
+function withControllerHint({ audited }: ServiceAuditor, explanation: Explanation): Explanation {
   const { subject, verdict, reasons, change } = explanation;
   if (verdict !== 'different' && verdict !== 'pending') return explanation;
-  const others = unexplained(auditor);
+  const others = [...audited.values()]
+    .filter(isUnexplained)
+    .map(({ record }) => record.key)
+    .sort();
   if (others.length < 2) return explanation;
   const text =
     `${counted(others.length, 'Service')} differ and no known cause explains it ` +
@@ -90,34 +89,25 @@ function withControllerHint(auditor: ServiceAuditor, explanation: Explanation): 
     'service' in subject
       ? [subject.service]
       : reasons.flatMap(({ object }) => object?.match(/^Service (.*)/)?.[1] ?? []);
+  const isConcerned = change !== null && services.some((key) => others.includes(key));
   const first =
     `see first whether kube-controller-manager runs: ${others.length} Services differ ` +
     `alike. If it does: ${change ?? ''}`;
-  const isConcerned = services.some((key) => others.includes(key));
-  return {
-    ...explanation,
-    change: isConcerned && change !== null ? first : change,
-    reasons: [...reasons, hint],
-  };
+  return { ...explanation, change: isConcerned ? first : change, reasons: [...reasons, hint] };
 }
 
-/** The Services with a difference without a known cause. */
-const unexplained = ({ audited }: ServiceAuditor): Key[] =>
-  [...audited.values()]
-    .filter(({ items }) =>
-      [...items.values()]
-        .flat()
-        .some(
-          ({ output, cause, difference }) =>
-            output !== 'input' && cause === null && !legal.has(difference.code),
-        ),
-    )
-    .map(({ record }) => record.key)
-    .sort();
+/** Whether a Service has a difference without a known cause. */
+const isUnexplained = ({ items }: ServiceAudit): boolean =>
+  [...items.values()]
+    .flat()
+    .some(
+      ({ output, cause, difference }) =>
+        output !== 'input' && cause === null && !legal.has(difference.code),
+    );
 
 // --- objects that do not exist ---
 
-const notFound = (answer: string, reasons: readonly Reason[]): Result => ({
+const notFound = (answer: string, reasons: readonly Reason[] = []): Result => ({
   found: false,
   verdict: null,
   severity: null,
@@ -126,28 +116,28 @@ const notFound = (answer: string, reasons: readonly Reason[]): Result => ({
   reasons,
 });
 
+const thereIs = (names: readonly string[]): Reason[] =>
+  names.length === 0 ? [] : [note(`there is ${fewOf(names.toSorted())}`)];
+
 /** Keys that may be meant: of that name in another namespace, or spelled nearly the same. */
-function meantKeys(key: Key, keys: Iterable<Key>): Reason[] {
-  const [namespace = '', name = ''] = key.split('/');
-  const all = [...keys].map((known) => ({ known, name: known.slice(known.indexOf('/') + 1) }));
-  const near = all.filter((item) => isNear(item.name, name)).map(({ known }) => known);
-  const isHere = (known: Key): boolean => known.startsWith(`${namespace}/`);
-  const found = [
-    all.filter((item) => item.name === name).map(({ known }) => known),
-    near.filter(isHere),
-    near.filter((known) => !isHere(known)),
-  ].find((list) => list.length > 0);
-  return found === undefined ? [] : [note(`there is ${fewOf(found.sort())}`)];
+function meantKeys(namespace: string, name: string, keys: Iterable<Key>): Reason[] {
+  const all = [...keys];
+  const nameOf = (key: Key): string => key.slice(key.indexOf('/') + 1);
+  const isHere = (key: Key): boolean => key.startsWith(`${namespace}/`);
+  const near = all.filter((key) => isNear(nameOf(key), name));
+  const elsewhere = all.filter((key) => nameOf(key) === name);
+  const found = [elsewhere, near.filter(isHere), near].find((list) => list.length > 0);
+  return thereIs(found ?? []);
 }
 
 /** The explanation of an object that does not exist; namespace `*` means any namespace. */
 function missing({ listers }: AuditContext, kind: 'Service' | 'Pod', key: Key): Result {
   const resource = kind === 'Pod' ? 'pods' : 'services';
   if (!listers.knows(resource)) {
-    return notFound(`${kind} ${key} is not known: the input has no ${kind}s`, []);
+    return notFound(`${kind} ${key} is not known: the input has no ${kind}s`);
   }
-  const reasons = meantKeys(key, listers[resource].keys());
   const [namespace = '', name = ''] = key.split('/');
+  const reasons = meantKeys(namespace, name, listers[resource].keys());
   if (namespace === '*') {
     return notFound(`${kind} ${name} does not exist in any namespace`, reasons);
   }
@@ -159,38 +149,43 @@ function missing({ listers }: AuditContext, kind: 'Service' | 'Pod', key: Key): 
 
 function missingNode({ listers }: AuditContext, node: string): Result | null {
   if (!listers.knows('nodes') || listers.nodes.has(node)) return null;
-  const near = [...listers.nodes.keys()].filter((other) => isNear(other, node)).sort();
-  const reasons = near.length === 0 ? [] : [note(`there is ${fewOf(near)}`)];
-  return notFound(`Node ${node} does not exist`, reasons);
+  const near = [...listers.nodes.keys()].filter((other) => isNear(other, node));
+  return notFound(`Node ${node} does not exist`, thereIs(near));
 }
 
 // --- entries at addresses ---
 
 /** The entries of one Service that name a pod or have an address, with their differences. */
-function listingOf(
-  context: VerdictInput,
-  audited: ServiceAudit,
-  filter: Parameters<typeof observedEntries>[2],
-) {
-  const entries = observedEntries(context.listers, audited.record, filter);
+function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFilter) {
+  const { listers } = context;
+  const entries = observedEntries(listers, audited.record, filter);
   const addresses = new Set(entries.map(({ address }) => address));
   const items = [...audited.items].flatMap(([unit, found]) =>
     addresses.has(unit.split(' ')[1] ?? '') ? found : [],
   );
-  const outputs = serviceOutputs.filter(
-    (output) => verdictOf(context.listers, audited, output) !== null,
-  );
-  const verdict = worstVerdict(outputs.map((output) => verdictOn(context, audited, items, output)));
+  const verdicts = serviceOutputs
+    .filter((output) => verdictOf(listers, audited, output) !== null)
+    .map((output) => verdictOn(context, audited, items, output));
   const { key } = audited.record;
+  const verdict = worstVerdict(verdicts);
   return { audited, key, entries, items, verdict, severity: severityOf(items) };
 }
 
-interface Assessed {
-  readonly verdict: Verdict;
-  readonly severity: ExplanationBody['severity'];
+type Listing = ReturnType<typeof listingOf>;
+
+function listingReason(
+  { key, entries, items }: Listing,
+  mark: ReasonMark,
+  text: string,
+  endOf: (entry: ObservedEntry) => string = () => '',
+): Reason {
+  const parts = [...entries.map((entry) => entryNote(entry, endOf(entry))), ...itemReasons(items)];
+  return reason(mark, `Service ${key} ${text}`, { object: `Service ${key}`, parts });
 }
 
-const worstOf = (assessed: readonly Assessed[]): Pick<ExplanationBody, 'verdict' | 'severity'> => ({
+type Assessed = Pick<Listing, 'verdict' | 'severity'>;
+
+const worstOf = (assessed: readonly Assessed[]): Pick<Result, 'verdict' | 'severity'> => ({
   verdict: assessed.length === 0 ? null : worstVerdict(assessed.map(({ verdict }) => verdict)),
   severity: worstSeverity(assessed.map(({ severity }) => severity)),
 });
@@ -202,14 +197,7 @@ function explainMissingPod(context: VerdictInput, auditor: ServiceAuditor, key: 
     .map((audited) => listingOf(context, audited, (_, pod) => pod === key))
     .filter(({ entries }) => entries.length > 0);
   if (listings.length === 0) return missing(context, 'Pod', key);
-  const reasons = listings.map(({ key: service, entries, items }) => {
-    const parts = [
-      ...entries.map(({ object, text }) => note(`${object}: ${text}`, { object })),
-      ...itemReasons(items),
-    ];
-    const object = `Service ${service}`;
-    return reason('no', `${object} still lists it`, { object, parts });
-  });
+  const reasons = listings.map((listing) => listingReason(listing, 'no', 'still lists it'));
   const services = counted(listings.length, 'Service');
   const answer = `Pod ${key} does not exist, but is still listed in ${services}`;
   const change = firstChange(reasons[0]?.parts ?? []);
@@ -218,105 +206,82 @@ function explainMissingPod(context: VerdictInput, auditor: ServiceAuditor, key: 
 
 function explainAddress(context: VerdictInput, auditor: ServiceAuditor, address: string): Result {
   const ip = parseIP(address)?.text;
-  if (ip === undefined) return notFound(`${address} is no IP address`, []);
+  if (ip === undefined) return notFound(`${address} is no IP address`);
   const { listers } = context;
-  const pods = [...listers.podsAt(ip)].sort((a, b) => (a.key < b.key ? -1 : 1));
-  const listing = servicesListing(listers, auditor.audited.values(), [ip]);
+  const pods = listers.podsAt(ip).toSorted((a, b) => (a.key < b.key ? -1 : 1));
+  const listings = servicesListing(listers, auditor.audited.values(), [ip]).map((audited) =>
+    listingOf(context, audited, (other) => other === ip),
+  );
   const fronts = [...listers.services.values()].filter(
     ({ clusterIP }) => canonicalIP(clusterIP) === ip,
   );
-  const listings = listing.map((audited) => listingOf(context, audited, (other) => other === ip));
   const reasons = [
     ...fronts.map(({ key }) => {
       const object = `Service ${key}`;
       return note(`it is the cluster IP of ${object}`, { object, field: 'spec.clusterIP' });
     }),
     ...pods.map((pod) => note(`it is an address of Pod ${pod.key}`, { parts: [podReason(pod)] })),
-    ...listings.map((found) => listingReason(context, found)),
+    ...listings.map((listing) => {
+      const unknown = whyUnknown(context, listing.audited);
+      const mark = listing.items.length > 0 ? 'no' : unknown === null ? 'yes' : 'unknown';
+      const doubt = unknown === null ? '' : `; not all can be judged: ${unknown}`;
+      const endOf = ({ pod }: ObservedEntry): string =>
+        pod === null ? ', of no pod' : `, of Pod ${pod}`;
+      return listingReason(listing, mark, `lists it${doubt}`, endOf);
+    }),
   ];
   return {
-    found: pods.length + listing.length + fronts.length > 0,
+    found: reasons.length > 0,
     ...worstOf(listings),
-    answer: addressAnswer(ip, pods, listing, fronts),
+    answer: addressAnswer(ip, pods, listings, fronts),
     change: firstChange(reasons.flatMap(({ parts }) => parts)),
     reasons,
   };
 }
 
-function listingReason(
-  context: VerdictInput,
-  { audited, entries, items, key }: ReturnType<typeof listingOf>,
-): Reason {
-  const parts = [
-    ...entries.map(({ object, text, pod }) => {
-      const named = pod === null ? 'of no pod' : `of Pod ${pod}`;
-      return note(`${object}: ${text}, ${named}`, { object });
-    }),
-    ...itemReasons(items),
-  ];
-  const unknown = anyUnknown(context, audited);
-  const mark = items.length > 0 ? 'no' : unknown === null ? 'yes' : 'unknown';
-  const doubt = unknown === null ? '' : `; not all can be judged: ${unknownText[unknown]}`;
-  const object = `Service ${key}`;
-  return reason(mark, `${object} lists it${doubt}`, { object, parts });
-}
-
 function addressAnswer(
   ip: string,
   pods: readonly Pod[],
-  listing: readonly ServiceAudit[],
+  listings: readonly Listing[],
   fronts: readonly Service[],
 ): string {
   const [front] = fronts;
   if (front !== undefined) return `${ip} is the cluster IP of Service ${front.key}`;
-  const keys = listing.map(({ record }) => record.key);
+  const keys = listings.map(({ key }) => key);
   const listed = keys.length === 0 ? 'no Service lists it' : `listed by ${fewOf(keys)}`;
   if (pods.length === 0) {
     return keys.length === 0
       ? `${ip} is unknown: no pod has it and no Service lists it`
       : `${ip} belongs to no pod, and yet it is ${listed}`;
   }
-  const unselected = listing.filter(({ record: { namespace, service } }) =>
-    pods.every(
-      (pod) => pod.namespace !== namespace || !selects(service?.selector ?? null, pod.labels),
-    ),
-  );
-  const strays = fewOf(unselected.map(({ record }) => record.key));
-  const owners = pods.map(({ key }) => key);
+  const isStray = ({ audited: { record } }: Listing): boolean =>
+    !pods.some(
+      ({ namespace, labels }) =>
+        namespace === record.namespace && selects(record.service?.selector ?? null, labels),
+    );
+  const strays = listings.filter(isStray).map(({ key }) => key);
+  const owners = fewOf(pods.map(({ key }) => key));
   const start =
-    pods.length > 1
-      ? `${pods.length} pods have ${ip}: ${fewOf(owners)}`
-      : `${ip} is of Pod ${owners[0] ?? ''}`;
-  return `${start}; ${listed}${strays === '' ? '' : `; ${strays} do not select it`}`;
+    pods.length > 1 ? `${pods.length} pods have ${ip}: ${owners}` : `${ip} is of Pod ${owners}`;
+  const end = strays.length === 0 ? '' : `; ${fewOf(strays)} do not select it`;
+  return `${start}; ${listed}${end}`;
 }
 
 // --- pods ---
 
-/** The reasons of a pair; without `all`, only the conditions that do not pass. */
-const pairReasons = ({ conditions, entries, others }: PairExplanation, all: boolean): Reason[] => [
-  ...conditions.filter(({ mark }) => all || mark !== 'yes'),
-  ...entries,
-  ...others,
-];
-
-const mostServices = 20;
-
-function explainPod(context: VerdictInput, auditor: ServiceAuditor, pod: Pod): Result {
+function explainPod(context: VerdictInput, { audited }: ServiceAuditor, pod: Pod): Result {
   const { listers } = context;
-  const { audited } = auditor;
   const listing = servicesListing(listers, audited.values(), pod.ips.map(canonicalIP));
   const keys = new Set([
     ...listers.servicesSelecting(pod.namespace, pod.labels).map(({ key }) => key),
     ...listing.filter(({ record }) => record.namespace === pod.namespace).map((s) => s.record.key),
   ]);
-  const pairs = [...keys]
-    .sort()
-    .slice(0, mostServices)
-    .flatMap((key) => {
-      const service = audited.get(key);
-      return service === undefined ? [] : (explainPair(context, service, pod) ?? []);
-    });
-  const rest = keys.size - mostServices;
+  const shown = [...keys].sort().slice(0, 20);
+  const pairs = shown.flatMap((key) => {
+    const service = audited.get(key);
+    return (service && explainPair(context, service, pod)) ?? [];
+  });
+  const rest = keys.size - shown.length;
   const selecting = pairs.filter(({ selected }) => selected);
   const { answer, change } = podAnswer(context, pod, pairs, selecting);
   const reasons = [
@@ -329,15 +294,12 @@ function explainPod(context: VerdictInput, auditor: ServiceAuditor, pod: Pod): R
   return { found: true, ...worstOf(pairs), answer, change, reasons };
 }
 
-function pairReason(pair: PairExplanation): Reason {
-  const { verdict, decides, service, state } = pair;
+function pairReason({ verdict, decides, service, state, brief }: PairExplanation): Reason {
   const isServing = verdict === 'conform' && decides === null;
+  const mark = verdict === 'unknown' ? 'unknown' : isServing ? 'yes' : 'no';
   const object = `Service ${service}`;
-  return reason(
-    verdict === 'unknown' ? 'unknown' : isServing ? 'yes' : 'no',
-    `${object}: ${verdict}: it must be ${stateWords[state]}`,
-    { object, parts: pairReasons(pair, false) },
-  );
+  const text = `${object}: ${verdict}: it must be ${stateWords[state]}`;
+  return reason(mark, text, { object, parts: brief });
 }
 
 function podAnswer(
@@ -345,19 +307,17 @@ function podAnswer(
   pod: Pod,
   pairs: readonly PairExplanation[],
   selecting: readonly PairExplanation[],
-): { answer: string; change: string | null } {
+): Pick<Result, 'answer' | 'change'> {
   const name = `Pod ${pod.key}`;
   const [only] = selecting;
   const wrong = pairs.find(({ verdict }) => verdict === 'different');
   if (wrong !== undefined) return wrong;
   if (only === undefined) {
-    const [first] = servicesNear(listers, pod).nearest;
+    const [first] = servicesNear(listers, pod);
     const missed = (first?.missed ?? []).map(missedLabelText).join('; ') || 'in another namespace';
     const near = first === undefined ? '' : `; closest: Service ${first.service.key} (${missed})`;
-    return {
-      answer: `${name} is in no Service: no selector matches its labels${near}`,
-      change: null,
-    };
+    const answer = `${name} is in no Service: no selector matches its labels${near}`;
+    return { answer, change: null };
   }
   if (selecting.length === 1) return only;
   const serving = selecting.filter(({ decides }) => decides === null);
@@ -372,8 +332,8 @@ function podAnswer(
 
 /** The Services that nearly select a pod. */
 function nearReasons({ listers }: AuditContext, pod: Pod): Reason[] {
-  const { nearest, more } = servicesNear(listers, pod);
-  if (nearest.length === 0) {
+  const services = servicesNear(listers, pod);
+  if (services.length === 0) {
     const names = [...listers.services.values()]
       .filter(({ namespace, selector }) => namespace === pod.namespace && selector !== null)
       .map(({ name }) => name)
@@ -382,19 +342,19 @@ function nearReasons({ listers }: AuditContext, pod: Pod): Reason[] {
     const text = `no selector of ${count} in namespace ${pod.namespace} comes near its labels`;
     return [note(names.length === 0 ? text : `${text}: ${fewOf(names, 5)}`)];
   }
-  const reasons = nearest.map(({ service, missed, otherNamespace }) => {
+  const describe = ({ service, missed }: (typeof services)[number]): Reason => {
     const object = `Service ${service.key}`;
-    const why = otherNamespace
-      ? 'would select it, but a Service selects pods of its own namespace only'
-      : `nearly selects it: ${missed.map(missedLabelText).join('; ')}`;
-    const change = `label the pod ${wantedLabels(missed)}, or change the selector`;
-    return note(`${object} ${why}`, {
+    if (missed.length === 0) {
+      const why = 'would select it, but a Service selects pods of its own namespace only';
+      return note(`${object} ${why}`, { object, field: 'spec.selector' });
+    }
+    return note(`${object} nearly selects it: ${missed.map(missedLabelText).join('; ')}`, {
       object,
       field: 'spec.selector',
-      change: otherNamespace ? null : change,
+      change: `label the pod ${wantedLabels(missed)}, or change the selector`,
     });
-  });
-  return more > 0 ? [...reasons, note(`and ${counted(more, 'more Service')}`)] : reasons;
+  };
+  return firstReasons(services, 5, describe, (rest) => counted(rest, 'more Service'));
 }
 
 /** The fields of the pod that the controllers read. */

@@ -1,10 +1,10 @@
 // Contains the types of an explanation and its reasons: a tree of marked sentences, each with the
 // object and field that decide it, the upstream code that reads them, and the smallest change that
-// helps. Conditions and differences become reasons here.
+// helps. Differences become reasons here.
 
 import type { Key } from '../../model/objects.ts';
-import type { Severity } from '../finding/catalogue.ts';
-import { catalogue, isWorse } from '../finding/catalogue.ts';
+import type { Finding, Severity } from '../finding/catalogue.ts';
+import { catalogue, severities } from '../finding/catalogue.ts';
 import { causes } from '../finding/causes.ts';
 import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
 import type { PendingDifference } from '../pending/pending.ts';
@@ -60,15 +60,24 @@ export interface Reason {
 
 const bare = { object: null, field: null, source: null, change: null, since: null, parts: [] };
 
-export const reason = (mark: ReasonMark, text: string, rest: Partial<Reason> = {}): Reason => ({
-  mark,
-  text,
-  ...bare,
-  ...rest,
-});
+export function reason(mark: ReasonMark, text: string, rest: Partial<Reason> = {}): Reason {
+  return { mark, text, ...bare, ...rest };
+}
 
 export const note = (text: string, rest: Partial<Reason> = {}): Reason =>
   reason('note', text, rest);
+
+/** The reasons of the first items, and a note that counts the others. */
+export function firstReasons<T>(
+  items: readonly T[],
+  most: number,
+  describe: (item: T) => Reason | readonly Reason[],
+  countText: (rest: number) => string,
+): Reason[] {
+  const rest = items.length - most;
+  const reasons = items.slice(0, most).flatMap(describe);
+  return rest > 0 ? [...reasons, note(`and ${countText(rest)}`)] : reasons;
+}
 
 /** `1 pod`, `2 pods`. */
 export const counted = (count: number, noun: string, plural = `${noun}s`): string =>
@@ -92,32 +101,28 @@ export const worstVerdict = (verdicts: readonly Verdict[]): Verdict =>
   worstFirst.find((verdict) => verdicts.includes(verdict)) ?? 'conform';
 
 /** The worst severity; null without any. */
-export const worstSeverity = (severities: readonly (Severity | null)[]): Severity | null =>
-  severities.reduce((a, b) => (a === null || (b !== null && isWorse(b, a)) ? b : a), null);
+export const worstSeverity = (found: readonly (Severity | null)[]): Severity | null =>
+  severities.find((severity) => found.includes(severity)) ?? null;
+
+/** Compares by severity, the worst first. */
+export const bySeverity = (a: { severity: Severity }, b: { severity: Severity }): number =>
+  severities.indexOf(a.severity) - severities.indexOf(b.severity);
 
 /** Sorts differences worst first, then oldest first. */
 export const worstItemsFirst = (items: readonly PendingDifference[]): PendingDifference[] =>
-  [...items].sort(
-    (a, b) =>
-      Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)) ||
-      a.since - b.since,
-  );
+  items.toSorted((a, b) => bySeverity(a, b) || a.since - b.since);
 
 /** The worst severity of the differences that are findings; null without any. */
 export const severityOf = (items: readonly PendingDifference[]): Severity | null =>
-  worstSeverity(items.filter(({ openedAt }) => openedAt !== null).map(({ severity }) => severity));
-
-const fewSides = 3;
-const fewGroups = 5;
+  worstSeverity(items.map(({ openedAt, severity }) => (openedAt === null ? null : severity)));
 
 /** One reason for each group of differences with equal code, object and cause, worst first. */
 export function itemReasons(items: readonly PendingDifference[]): Reason[] {
   const groups = Map.groupBy(worstItemsFirst(items), ({ difference, cause, openedAt }) =>
     [difference.code, cause, openedAt === null, difference.object].join(' '),
   );
-  const reasons = [...groups.values()].slice(0, fewGroups).flatMap(groupReasons);
-  const rest = groups.size - fewGroups;
-  return rest > 0 ? [...reasons, note(`and ${counted(rest, 'more kind')} of difference`)] : reasons;
+  const countText = (rest: number): string => `${counted(rest, 'more kind')} of difference`;
+  return firstReasons([...groups.values()], 5, groupReasons, countText);
 }
 
 function groupReasons(items: readonly PendingDifference[]): Reason[] {
@@ -126,9 +131,11 @@ function groupReasons(items: readonly PendingDifference[]): Reason[] {
   const { difference, output, cause, openedAt, proven } = first;
   const { code, object, field } = difference;
   const { title, meaning, upstream } = catalogue[code];
-  const parts = [note(meaning), ...items.slice(0, fewSides).flatMap(sides)];
-  const rest = items.length - fewSides;
-  if (rest > 0) parts.push(note(`and ${rest} more of the same kind`));
+  const sides = (item: PendingDifference): Reason[] => sideNotes(item.difference);
+  const parts = [
+    note(meaning),
+    ...firstReasons(items, 3, sides, (rest) => `${rest} more of the same kind`),
+  ];
   if (cause !== null) {
     const known = proven ? 'cause' : 'likely cause, as the state looks';
     const text = `${known}: ${causes[cause].title} (${cause})`;
@@ -137,8 +144,7 @@ function groupReasons(items: readonly PendingDifference[]): Reason[] {
   const hope = output === 'input' ? 'too new to be a finding' : 'it may be on its way';
   const pending = openedAt === null ? `, pending: ${hope}` : '';
   const since = Math.min(...items.map((item) => item.since));
-  const change = itemChange(first);
-  const details = { object, field, source: upstream, change, since, parts };
+  const details = { object, field, source: upstream, change: itemChange(first), since, parts };
   return [reason('no', `${title} (${code}${pending})`, details)];
 }
 
@@ -146,16 +152,15 @@ function groupReasons(items: readonly PendingDifference[]): Reason[] {
 export const itemChange = ({ difference: { object, code }, cause }: PendingDifference): string =>
   `${object}: ${cause === null ? catalogue[code].remedy : causes[cause].cure}`;
 
-function sides({ difference: { expected, actual } }: PendingDifference): Reason[] {
-  const found = note(`found: ${actual ?? 'nothing'}`);
-  return expected === null ? [found] : [note(`expected: ${expected}`), found];
-}
+/** The two sides of a difference or a finding. */
+export const sideNotes = ({ expected, actual }: Pick<Finding, 'expected' | 'actual'>): Reason[] => [
+  ...(expected === null ? [] : [note(`expected: ${expected}`)]),
+  note(`found: ${actual ?? 'nothing'}`),
+];
 
 /** A difference in one clause, with its cause if it has one. */
-export function itemText({
-  difference: { code, expected, actual },
-  cause,
-}: PendingDifference): string {
+export function itemText({ difference, cause }: PendingDifference): string {
+  const { code, expected, actual } = difference;
   const got = actual ?? `missing is ${expected ?? 'all of it'}`;
   const why = cause === null ? '' : `. Cause: ${causes[cause].title}`;
   return `${catalogue[code].title}: ${got}${why}`;

@@ -10,7 +10,7 @@ import type { AuditContext } from '../service/cache.ts';
 import { nodeOf } from '../service/cache.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { serviceOutputs, verdictOf } from '../service/verdict.ts';
-import { expectedEntries, placeName, stateWords } from './conditions.ts';
+import { expectedStates, placeName, stateWords } from './conditions.ts';
 import { podPhase } from './explain.ts';
 import type { ExplainTarget } from './explanation.ts';
 import { observedEntries, observedState, servicesListing } from './observed.ts';
@@ -40,56 +40,56 @@ export interface TargetHistory {
     event: WatchEvent | null,
     at: number,
   ): void;
-  /** Oldest first, at most `mostEntries`. */
+  /** Oldest first, at most 1,000. */
   readonly entries: readonly HistoryEntry[];
 }
 
-/** The state of one topic; `expected` is null if nothing is expected of it. */
-interface TopicState {
-  readonly text: string;
-  readonly expected: string | null;
-}
-
-type Topics = Map<string, TopicState>;
-
-const mostEntries = 1000;
+/** A part of the state of a target; `expected` is null if nothing is expected of it. */
+type Topic = readonly [what: string, text: string, expected: string | null];
 
 export function createTargetHistory(target: HistoryTarget): TargetHistory {
   const entries: HistoryEntry[] = [];
-  const last = new Map<string, TopicState & { readonly differsSince: number | null }>();
-  const pods = new Map<Key, Pod>();
-  const add = (entry: HistoryEntry): void => {
-    entries.push(entry);
-    if (entries.length > mostEntries) entries.shift();
-  };
+  const last = new Map<string, { topic: Topic; differsSince: number | null }>();
+  let lastPod: Pod | undefined;
   return {
     entries,
     observe(context, auditor, event, at) {
       if (event !== null && !mayConcern(target, event)) return;
-      const topics = topicsOf(context, auditor, target, pods);
-      for (const [what, { text, expected }] of topics) {
+      const add = (
+        what: string,
+        before: string | null,
+        after: string,
+        lag: number | null = null,
+      ): void => {
+        entries.push({ at, what, before, after, lag });
+        if (entries.length > 1000) entries.shift();
+      };
+      if ('pod' in target) lastPod = context.listers.pods.get(target.pod) ?? lastPod;
+      const gone = new Map(last);
+      for (const topic of topicsOf(context, auditor, target, lastPod)) {
+        const [what, text, expected] = topic;
         const before = last.get(what);
         const differs = expected !== null && expected !== text;
         const differsSince = differs ? (before?.differsSince ?? at) : null;
-        last.set(what, { text, expected, differsSince });
+        gone.delete(what);
+        last.set(what, { topic, differsSince });
         if (before === undefined) {
-          add({ at, what, before: null, after: text, lag: null });
+          add(what, null, text);
           continue;
         }
-        if (expected !== before.expected && expected !== null) {
-          const topic = `${what} expected`;
-          add({ at, what: topic, before: before.expected, after: expected, lag: null });
+        const [, textBefore, expectedBefore] = before.topic;
+        if (expected !== expectedBefore && expected !== null) {
+          add(`${what} expected`, expectedBefore, expected);
         }
-        if (text === before.text) continue;
-        const lag = differs || before.differsSince === null ? null : at - before.differsSince;
-        add({ at, what, before: before.text, after: text, lag });
+        if (text === textBefore) continue;
+        const since = differs ? null : before.differsSince;
+        add(what, textBefore, text, since === null ? null : at - since);
       }
       const isService = target.kind === 'service';
       const after = isService ? 'nothing to judge' : 'the Service is gone, or selects it no more';
-      for (const [what, { text: before }] of last) {
-        if (topics.has(what)) continue;
+      for (const [what, { topic }] of gone) {
         last.delete(what);
-        add({ at, what, before, after, lag: null });
+        add(what, topic[1], after);
       }
     },
   };
@@ -102,29 +102,24 @@ function mayConcern(target: HistoryTarget, { resource, object }: WatchEvent): bo
   return key.startsWith(`${object.namespace}/`);
 }
 
-/** `pods` caches the last version of each pod. */
-function topicsOf(
+/** `lastPod` is the last version of the pod of the target, undefined if it never existed. */
+function* topicsOf(
   context: VerdictInput,
   auditor: ServiceAuditor,
   target: HistoryTarget,
-  pods: Map<Key, Pod>,
-): Topics {
-  const topics: Topics = new Map();
-  if (target.kind === 'service') addService(topics, context, auditor, target.service);
-  else if (target.kind === 'address') addAddress(topics, context, auditor, target.address);
+  lastPod: Pod | undefined,
+): Generator<Topic> {
+  if (target.kind === 'service') yield* serviceTopics(context, auditor, target.service);
+  else if (target.kind === 'address') yield* addressTopics(context, auditor, target.address);
   else {
     const { listers } = context;
     const pod = listers.pods.get(target.pod);
-    if (pod !== undefined) pods.set(target.pod, pod);
-    const known = pods.get(target.pod);
-    const text = pod === undefined ? 'gone' : podText(pod);
-    topics.set(`Pod ${target.pod}`, { text, expected: null });
-    if (known === undefined) return topics;
-    const selecting = listers.servicesSelecting(known.namespace, known.labels);
+    yield [`Pod ${target.pod}`, pod === undefined ? 'gone' : podText(pod), null];
+    if (lastPod === undefined) return;
+    const selecting = listers.servicesSelecting(lastPod.namespace, lastPod.labels);
     const keys = target.kind === 'pair' ? [target.service] : selecting.map(({ key }) => key).sort();
-    for (const key of keys) addPair(topics, context, auditor, key, known, pod !== undefined);
+    for (const key of keys) yield* pairTopics(context, auditor, key, lastPod, pod !== undefined);
   }
-  return topics;
 }
 
 function podText(pod: Pod): string {
@@ -132,66 +127,60 @@ function podText(pod: Pod): string {
   return `${podPhase(pod)}, ${node}, ${pod.ips.join(', ') || 'no address'}`;
 }
 
-function addPair(
-  topics: Topics,
+function pairTopics(
   { listers, release }: AuditContext,
-  auditor: ServiceAuditor,
+  { audited }: ServiceAuditor,
   key: Key,
   pod: Pod,
   exists: boolean,
-): void {
-  const record = auditor.audited.get(key)?.record;
+): Topic[] {
+  const record = audited.get(key)?.record;
   const service = record?.service ?? null;
-  if (record === undefined || service === null) return;
+  if (record === undefined || service === null) return [];
   const ips = new Set(pod.ips.map(canonicalIP));
   const entries = observedEntries(
     listers,
     record,
     (address, named) => ips.has(address) && (named === null || named === pod.key),
   );
-  const pair = { service, pod, node: nodeOf(listers, pod) };
-  for (const { place, state } of expectedEntries(pair, release)) {
-    const expected = stateWords[exists ? state : 'absent'];
-    const text = stateWords[observedState(entries, place)];
-    topics.set(`Service ${key}, ${placeName(place)}`, { text, expected });
-  }
+  const expected = expectedStates({ service, pod, node: nodeOf(listers, pod) }, release);
+  return [...expected].map(([place, state]) => [
+    `Service ${key}, ${placeName(place)}`,
+    stateWords[observedState(entries, place)],
+    stateWords[exists ? state : 'absent'],
+  ]);
 }
 
-function addService(
-  topics: Topics,
+function* serviceTopics(
   { listers, stale }: VerdictInput,
   { audited }: ServiceAuditor,
   key: Key,
-): void {
+): Generator<Topic> {
   const found = audited.get(key);
-  const service = found?.record.service ?? null;
-  const text =
-    service === null
-      ? 'gone'
-      : service.selector === null
-        ? 'has no selector'
-        : `selects ${selectorText(service.selector)}`;
-  topics.set(`Service ${key}`, { text, expected: null });
+  const selector = found?.record.service?.selector;
+  const text = selector ? `selects ${selectorText(selector)}` : 'has no selector';
+  yield [`Service ${key}`, selector === undefined ? 'gone' : text, null];
   if (found === undefined) return;
   for (const output of serviceOutputs) {
     const verdict = verdictOf(listers, found, output, stale);
-    if (verdict !== null) topics.set(outputNames[output], { text: verdict, expected: 'conform' });
+    if (verdict !== null) yield [outputNames[output], verdict, 'conform'];
   }
 }
 
-function addAddress(
-  topics: Topics,
+function addressTopics(
   { listers }: AuditContext,
   { audited }: ServiceAuditor,
   address: string,
-): void {
+): Topic[] {
   const ip = canonicalIP(address);
-  const pods = listers.podsAt(ip);
   const services = servicesListing(listers, audited.values(), [ip]).map(({ record }) => record);
-  const add = (what: string, objects: readonly { readonly key: Key }[]): void => {
-    const keys = objects.map(({ key }) => key).sort();
-    topics.set(what, { text: keys.join(', ') || 'none', expected: null });
-  };
-  add('pods with the address', pods);
-  add('Services that list it', services);
+  const keysOf = (objects: readonly { readonly key: Key }[]): string =>
+    objects
+      .map(({ key }) => key)
+      .sort()
+      .join(', ') || 'none';
+  return [
+    ['pods with the address', keysOf(listers.podsAt(ip)), null],
+    ['Services that list it', keysOf(services), null],
+  ];
 }

@@ -28,9 +28,6 @@ export function missedLabelText({ key, want, got, nearKey }: MissedPair): string
 export const wantedLabels = (missed: readonly MissedPair[]): string =>
   missed.map(({ key, want }) => `${key}=${want}`).join(',');
 
-/** The longest label; longer texts are not compared. */
-const longest = 63;
-
 /** The Levenshtein distance of two texts. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
@@ -47,7 +44,8 @@ function editDistance(a: string, b: string): number {
 
 /** Whether one text may be a misspelling of the other. */
 export function isNear(a: string, b: string): boolean {
-  if (a === b || a.length > longest || b.length > longest) return false;
+  // No label is longer.
+  if (a === b || a.length > 63 || b.length > 63) return false;
   const [left, right] = [a.toLowerCase(), b.toLowerCase()];
   const shorter = Math.min(left.length, right.length);
   if (left === right) return true;
@@ -57,23 +55,14 @@ export function isNear(a: string, b: string): boolean {
 }
 
 /** The pairs of a selector that the labels lack, in the order of the selector. */
-export function missedPairs(selector: Labels, labels: Labels): MissedPair[] {
-  const missed: MissedPair[] = [];
-  for (const [key, want] of Object.entries(selector)) {
+export const missedPairs = (selector: Labels, labels: Labels): MissedPair[] =>
+  Object.entries(selector).flatMap(([key, want]): MissedPair[] => {
     const got = Object.hasOwn(labels, key) ? (labels[key] ?? null) : null;
-    if (got === want) continue;
-    const nearKey =
-      got === null ? (Object.keys(labels).find((other) => isNear(other, key)) ?? null) : null;
-    missed.push({
-      key,
-      want,
-      got,
-      near: got === null ? nearKey !== null : isNear(want, got),
-      nearKey,
-    });
-  }
-  return missed;
-}
+    if (got === want) return [];
+    if (got !== null) return [{ key, want, got, near: isNear(want, got), nearKey: null }];
+    const nearKey = Object.keys(labels).find((other) => isNear(other, key)) ?? null;
+    return [{ key, want, got, near: nearKey !== null, nearKey }];
+  });
 
 /** The smaller, the nearer; null if it is no near miss. */
 function rankOf(selector: Labels, missed: readonly MissedPair[]): number | null {
@@ -82,51 +71,38 @@ function rankOf(selector: Labels, missed: readonly MissedPair[]): number | null 
   return missed.length > 1 && missed.every(({ near }) => near) ? 2 : null;
 }
 
-/** The nearest candidates, and the number of the others. */
-export interface Nearest<T> {
-  readonly nearest: readonly T[];
-  readonly more: number;
-}
-
-interface Ranked<T> {
+/** The order of near misses. */
+interface Ranked {
   readonly rank: number;
   readonly name: string;
-  readonly candidate: T;
 }
 
-const shown = 5;
-
-function nearestOf<T>(ranked: readonly Ranked<T>[]): Nearest<T> {
-  const sorted = [...ranked].sort((a, b) => a.rank - b.rank || (a.name < b.name ? -1 : 1));
-  const nearest = sorted.slice(0, shown).map(({ candidate }) => candidate);
-  return { nearest, more: ranked.length - nearest.length };
-}
+const byRank = (a: Ranked, b: Ranked): number => a.rank - b.rank || (a.name < b.name ? -1 : 1);
 
 /** A Service that nearly selects a pod. */
-export interface NearService {
+export interface NearService extends Ranked {
   readonly service: Service;
+  /** Empty if the selector matches, but the namespace is another. */
   readonly missed: readonly MissedPair[];
-  /** The selector matches, but the namespace is another. */
-  readonly otherNamespace: boolean;
 }
 
 /** The Services that nearly select a pod, nearest first; linear in the number of Services. */
-export function servicesNear({ services }: Listers, pod: Pod): Nearest<NearService> {
-  const found: Ranked<NearService>[] = [];
+export function servicesNear({ services }: Listers, pod: Pod): NearService[] {
+  const found: NearService[] = [];
   for (const service of services.values()) {
     const { selector, namespace, key: name } = service;
     if (selector === null) continue;
-    const otherNamespace = namespace !== pod.namespace;
-    if (otherNamespace && !selects(selector, pod.labels)) continue;
+    const isElsewhere = namespace !== pod.namespace;
+    if (isElsewhere && !selects(selector, pod.labels)) continue;
     const missed = missedPairs(selector, pod.labels);
-    const rank = otherNamespace ? 3 : rankOf(selector, missed);
-    if (rank !== null) found.push({ rank, name, candidate: { service, missed, otherNamespace } });
+    const rank = isElsewhere ? 3 : rankOf(selector, missed);
+    if (rank !== null) found.push({ rank, name, service, missed });
   }
-  return nearestOf(found);
+  return found.sort(byRank);
 }
 
 /** Pods that lack the same pairs of a selector. */
-export interface NearPods {
+export interface NearPods extends Ranked {
   readonly missed: readonly MissedPair[];
   readonly count: number;
   /** The first of them by name. */
@@ -139,31 +115,31 @@ export interface NearPods {
  * The pods of the Service's namespace that come closest to its selector, in groups that lack the
  * same pairs: near misses first. Linear in the pods of the namespace.
  */
-export function podsNear(listers: Listers, service: Service): Nearest<NearPods> {
-  const { selector, namespace } = service;
-  if (selector === null) return { nearest: [], more: 0 };
+export function podsNear(listers: Listers, { selector, namespace }: Service): NearPods[] {
+  if (selector === null) return [];
   // Pods of one template share their labels by reference.
   const byLabels = Map.groupBy(listers.podsIn(namespace), ({ labels }) => labels);
-  const groups = new Map<string, { missed: MissedPair[]; pods: Pod[] }>();
-  for (const [labels, pods] of byLabels) {
+  const missing = [...byLabels].map(([labels, pods]) => {
     const missed = missedPairs(selector, labels);
-    if (missed.length === 0) continue;
     const name = JSON.stringify(missed.map(({ key, got, nearKey }) => [key, got, nearKey]));
-    const group = groups.get(name);
-    if (group === undefined) groups.set(name, { missed, pods });
-    else group.pods.push(...pods);
-  }
-  const found = [...groups].flatMap(([name, { missed, pods }]): Ranked<NearPods>[] => {
-    const rank = rankOf(selector, missed);
-    const near = rank !== null;
-    const count = pods.length;
-    // A pod without any of the keys has nothing to do with the selector.
-    if (!near && missed.every(({ got }) => got === null)) return [];
-    const pod = pods.reduce((first, other) => (other.name < first.name ? other : first));
-    const candidate = { missed, count, pod, near };
-    return [{ rank: rank ?? 3 + missed.length + 1 / (1 + count), name, candidate }];
+    return { name, missed, pods };
   });
-  return nearestOf(found);
+  const groups = Map.groupBy(missing, ({ name }) => name);
+  return [...groups]
+    .flatMap(([name, group]): NearPods[] => {
+      const missed = group[0]?.missed ?? [];
+      const rank = rankOf(selector, missed);
+      const near = rank !== null;
+      // A pod without any of the keys has nothing to do with the selector.
+      if (!near && missed.every(({ got }) => got === null)) return [];
+      const pods = group.flatMap((same) => same.pods);
+      const count = pods.length;
+      const pod = pods.reduce((first, other) => (other.name < first.name ? other : first));
+      return [
+        { rank: rank ?? 3 + missed.length + 1 / (1 + count), name, missed, count, pod, near },
+      ];
+    })
+    .sort(byRank);
 }
 
 /** Up to five other namespaces with pods that the Service's selector matches. */
@@ -174,7 +150,7 @@ export function namespacesMatching(listers: Listers, service: Service): string[]
     if (labels === last || namespace === service.namespace) continue;
     last = labels;
     if (selects(service.selector, labels)) found.add(namespace);
-    if (found.size === shown) break;
+    if (found.size === 5) break;
   }
   return [...found].sort();
 }

@@ -2,76 +2,63 @@
 // with the pod that each names, and the differences that concern one pod. It compares nothing.
 
 import { canonicalIP, isAt } from '../../model/ip.ts';
-import type {
-  Endpoint,
-  EndpointSlice,
-  ObjectRef,
-  Pod,
-  Port,
-  Listers,
-} from '../../model/objects.ts';
-import { label, portText } from '../../model/objects.ts';
-import type { SubsetAddress } from '../../shadow/endpoints.ts';
+import type { Endpoint, EndpointSlice, Key, Listers, ObjectRef, Pod } from '../../model/objects.ts';
+import { label } from '../../model/objects.ts';
 import { isSelected, repack } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
 import type { PendingDifference } from '../pending/pending.ts';
 import type { Role, ServiceState } from '../service/cache.ts';
-import { roleOf } from '../service/cache.ts';
-import { isReady, sliceObject } from '../service/compare.ts';
+import { isMember, roleOf } from '../service/cache.ts';
+import { isReady, portsText, readyText, sliceObject } from '../service/compare.ts';
 import type { ServiceAudit } from '../service/reconcile.ts';
 import type { EntryState, ListingPlace } from './conditions.ts';
 import { entryStates, stateOf } from './conditions.ts';
+import type { Reason } from './explanation.ts';
+import { note } from './explanation.ts';
 
 /** One entry at one address. */
 export interface ObservedEntry {
   /** null if the endpointslice controller does not manage the slice. */
   readonly place: ListingPlace | null;
-  readonly role: Role | null;
+  /** The manager of the object if `place` is null. */
+  readonly manager: string;
   readonly object: string;
   readonly address: string;
   /** The pod that the entry names, `namespace/name`; null if it names none. */
-  readonly pod: string | null;
+  readonly pod: Key | null;
   readonly state: EntryState;
   readonly text: string;
 }
 
+export const entryNote = ({ object, text }: ObservedEntry, end = ''): Reason =>
+  note(`${object}: ${text}${end}`, { object });
+
 /** Selects entries by address, in canonical form, and by the pod that they name. */
-type EntryFilter = (address: string, pod: string | null) => boolean;
+export type EntryFilter = (address: string, pod: Key | null) => boolean;
 
-const portsText = (ports: readonly Port[]): string => ports.map(portText).join(', ') || 'no ports';
-
-const podNamed = (target: ObjectRef | null): string | null =>
+const podNamed = (target: ObjectRef | null): Key | null =>
   target?.kind === 'Pod' ? `${target.namespace}/${target.name}` : null;
 
 /** The entries of the Endpoints, repacked as the controller does if an address is listed twice. */
 function addressEntries(record: ServiceState, filter: EntryFilter): ObservedEntry[] {
-  const subsets = record.endpoints?.subsets ?? [];
-  const byAddress = new Map<string, SubsetAddress[]>();
-  for (const [subset, { addresses }] of subsets.entries()) {
-    for (const address of addresses) {
-      const ip = canonicalIP(address.ip);
-      const listings = byAddress.get(ip);
-      if (listings === undefined) byAddress.set(ip, [{ address, subset }]);
-      else listings.push({ address, subset });
-    }
-  }
-  return [...byAddress].flatMap(([ip, listings]) => {
-    const listed = listings.length > 1 ? repack(listings) : listings.map(({ address }) => address);
-    return listed.flatMap(({ ready, ports, target }): ObservedEntry[] => {
-      const pod = podNamed(target);
-      if (!filter(ip, pod)) return [];
-      return [
-        {
-          place: 'endpoints',
-          role: null,
-          object: `Endpoints ${record.key}`,
-          address: ip,
-          pod,
-          state: ready ? stateOf(record.service, true, ports.length) : 'not-ready',
-          text: `${ip}, ${ready ? 'ready' : 'not ready'}, ${portsText(ports)}`,
-        },
-      ];
-    });
+  const { endpoints, key, service } = record;
+  const listings = (endpoints?.subsets ?? []).flatMap(({ addresses }, subset) =>
+    addresses.map((address) => ({ address, subset })),
+  );
+  const byAddress = Map.groupBy(listings, ({ address }) => canonicalIP(address.ip));
+  return [...byAddress].flatMap(([address, group]) => {
+    const listed = group.length > 1 ? repack(group) : group.map((listing) => listing.address);
+    return listed
+      .filter(({ target }) => filter(address, podNamed(target)))
+      .map(({ ready, ports, target }) => ({
+        place: 'endpoints',
+        manager: '',
+        object: `Endpoints ${key}`,
+        address,
+        pod: podNamed(target),
+        state: ready ? stateOf(service, true, ports.length) : 'not-ready',
+        text: `${address}, ${readyText(ready)}, ${portsText(ports)}`,
+      }));
   });
 }
 
@@ -80,12 +67,10 @@ function endpointText(endpoint: Endpoint, { ports }: EndpointSlice): string {
   const hints = [
     ...(forZones ?? []).map((zone) => `zone ${zone}`),
     ...(forNodes ?? []).map((node) => `Node ${node}`),
-  ];
-  return (
-    `${addresses.join(', ')}, ${isReady(endpoint) ? 'ready' : 'not ready'}` +
-    `${terminating === true ? ', terminating' : ''}, ${portsText(ports)}` +
-    (hints.length === 0 ? '' : `, hint for ${hints.join(', ')}`)
-  );
+  ].join(', ');
+  const ready = readyText(isReady(endpoint)) + (terminating === true ? ', terminating' : '');
+  const hint = hints === '' ? '' : `, hint for ${hints}`;
+  return `${addresses.join(', ')}, ${ready}, ${portsText(ports)}${hint}`;
 }
 
 function sliceEntries(
@@ -95,15 +80,14 @@ function sliceEntries(
   filter: EntryFilter,
 ): ObservedEntry[] {
   const role = roleOf(listers, record, slice);
+  const place = role === 'controller' ? slice.addressType : null;
+  const common = { place, manager: managerText(role, slice), object: sliceObject(slice) };
   return slice.endpoints.flatMap((endpoint) => {
     const pod = podNamed(endpoint.target);
-    const addresses = [...new Set(endpoint.addresses.map(canonicalIP))];
-    return addresses
+    return [...new Set(endpoint.addresses.map(canonicalIP))]
       .filter((address) => filter(address, pod))
       .map((address) => ({
-        place: role === 'controller' ? slice.addressType : null,
-        role,
-        object: sliceObject(slice),
+        ...common,
         address,
         pod,
         state: stateOf(record.service, isReady(endpoint), slice.ports.length),
@@ -145,19 +129,14 @@ export function servicesListing(
   audited: Iterable<ServiceAudit>,
   addresses: readonly string[],
 ): ServiceAudit[] {
-  const selecting = new Set(
-    addresses
-      .flatMap((ip) => listers.podsAt(ip))
-      .flatMap(({ namespace, labels }) => listers.servicesSelecting(namespace, labels))
-      .map(({ key }) => key),
-  );
+  const pods = addresses.flatMap((ip) => listers.podsAt(ip));
   const isListed = (text: string): boolean => addresses.some((address) => isAt(text, address));
   return [...audited].filter((service) => {
-    const { key, endpoints, slices } = service.record;
-    if (!selecting.has(key) && isConform(service)) return false;
+    const { endpoints, slices } = service.record;
+    if (isConform(service) && !pods.some((pod) => isMember(service.record, pod))) return false;
+    const subsets = endpoints?.subsets ?? [];
     return (
-      endpoints?.subsets.some((subset) => subset.addresses.some(({ ip }) => isListed(ip))) ===
-        true ||
+      subsets.some((subset) => subset.addresses.some(({ ip }) => isListed(ip))) ||
       slices.some((slice) => slice.endpoints.some((endpoint) => endpoint.addresses.some(isListed)))
     );
   });
@@ -166,18 +145,16 @@ export function servicesListing(
 /** Whether all entries of a Service are compared, and none differs. */
 function isConform({ record: { service, name, slices }, items, unknown }: ServiceAudit): boolean {
   if (service === null || service.deleting || !isSelected(service)) return false;
-  if (items.size > 0 || unknown.size > 0) return false;
-  return slices.every(
-    (slice) =>
-      isControllers(slice) && slice.labels[label.serviceName] === name && isOwnedBy(slice, service),
-  );
+  const isCompared = (slice: EndpointSlice): boolean =>
+    isControllers(slice) && slice.labels[label.serviceName] === name && isOwnedBy(slice, service);
+  return items.size === 0 && unknown.size === 0 && slices.every(isCompared);
 }
 
 /** The manager of a slice. */
-export function managerText(role: Role | null, slice: EndpointSlice | undefined): string {
+export function managerText(role: Role | null, { labels }: EndpointSlice): string {
   if (role === 'mirror') return 'mirrored from Endpoints';
   if (role !== 'foreign') return 'no slice of this Service any more';
-  const manager = slice?.labels[label.sliceManagedBy] ?? '';
+  const manager = labels[label.sliceManagedBy] ?? '';
   return `managed by ${manager || 'nobody'}`;
 }
 

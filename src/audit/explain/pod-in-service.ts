@@ -2,10 +2,9 @@
 // the differences. The answer follows the slices, because nodes read nothing else. A pod that is
 // rightly absent is no difference: the verdict is `conform`, and the answer names the condition.
 
-import type { Pod } from '../../model/objects.ts';
+import type { Key, Pod, Service } from '../../model/objects.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
-import type { Severity } from '../finding/catalogue.ts';
-import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
+import type { Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
 import type { PendingDifference } from '../pending/pending.ts';
 import { nodeOf } from '../service/cache.ts';
@@ -14,22 +13,9 @@ import type { ServiceOutput } from '../service/enqueue.ts';
 import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { unknownReason, serviceOutputs } from '../service/verdict.ts';
-import type {
-  Condition,
-  Conditions,
-  EntryState,
-  ExpectedEntry,
-  ListingPlace,
-  PodAndService,
-} from './conditions.ts';
-import {
-  decidingCondition,
-  entryStates,
-  evaluateConditions,
-  placeName,
-  stateWords,
-} from './conditions.ts';
-import type { Reason } from './explanation.ts';
+import type { Condition, Conditions, EntryState, ListingPlace } from './conditions.ts';
+import { evaluateConditions, placeName, stateWords } from './conditions.ts';
+import type { ExplanationBody, Reason } from './explanation.ts';
 import {
   itemChange,
   itemReasons,
@@ -42,7 +28,7 @@ import {
   worstVerdict,
 } from './explanation.ts';
 import type { ObservedEntry } from './observed.ts';
-import { entriesOfPod, itemsAbout, managerText, observedState } from './observed.ts';
+import { entriesOfPod, entryNote, itemsAbout, observedState } from './observed.ts';
 
 /** The desired and the actual state at a place. */
 interface PlaceComparison {
@@ -52,30 +38,22 @@ interface PlaceComparison {
   readonly verdict: Verdict;
 }
 
-export interface PairExplanation {
-  readonly service: string;
-  readonly answer: string;
-  readonly change: string | null;
-  /** The worst over all places; also `conform` if no place must list the pod, and none does. */
+/** The verdict is also `conform` if no place must list the pod, and none does. */
+export interface PairExplanation extends ExplanationBody, Pick<Conditions, 'state' | 'decides'> {
   readonly verdict: Verdict;
-  readonly severity: Severity | null;
-  /** The condition that decides in the slices; null if the pod gets all traffic. */
-  readonly decides: Condition | null;
-  /** The best desired state in slices. */
-  readonly state: EntryState;
+  readonly service: Key;
   /** Whether the selector takes the pod. */
   readonly selected: boolean;
   readonly places: readonly PlaceComparison[];
-  readonly conditions: readonly Reason[];
-  readonly entries: readonly Reason[];
-  readonly others: readonly Reason[];
+  /** The reasons without the conditions that pass. */
+  readonly brief: readonly Reason[];
 }
 
-interface Input {
+interface PairInput extends Conditions {
   readonly context: VerdictInput;
   readonly audited: ServiceAudit;
-  readonly pair: PodAndService;
-  readonly evaluated: Conditions;
+  readonly service: Service;
+  readonly pod: Pod;
   readonly entries: readonly ObservedEntry[];
   readonly items: readonly PendingDifference[];
 }
@@ -98,11 +76,12 @@ export function verdictOn(
   return wrong.length > 0 ? 'pending' : 'conform';
 }
 
-/** The first reason for an unknown verdict on an output of a Service; null if all are known. */
-export const anyUnknown = ({ stale }: VerdictInput, audited: ServiceAudit): UnknownReason | null =>
-  serviceOutputs
-    .map((output) => unknownReason(audited, output, stale))
-    .find((known) => known !== null) ?? null;
+/** Why an output of a Service is unknown; null if all are known. */
+export function whyUnknown({ stale }: VerdictInput, audited: ServiceAudit): string | null {
+  const reasons = serviceOutputs.map((output) => unknownReason(audited, output, stale));
+  const first = reasons.find((known) => known !== null);
+  return first === undefined ? null : unknownText[first];
+}
 
 /** Explains a pod and a Service; null if the Service does not exist. */
 export function explainPair(
@@ -110,49 +89,44 @@ export function explainPair(
   audited: ServiceAudit,
   pod: Pod,
 ): PairExplanation | null {
+  const { listers, release } = context;
   const { service } = audited.record;
   if (service === null) return null;
-  const { listers, release } = context;
-  const pair = { service, pod, node: nodeOf(listers, pod) };
+  const evaluated = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);
   const entries = entriesOfPod(listers, audited.record, pod);
   const items = itemsAbout(listers, audited, pod, entries);
-  const evaluated = evaluateConditions(pair, release);
-  const input: Input = { context, audited, pair, evaluated, entries, items };
-  const places = evaluated.expected.map((expected) => comparePlace(input, expected));
-  const best = bestInSlices(evaluated.expected);
-  const decides = best === null ? null : decidingCondition(evaluated, best.place);
-  const state = best?.state ?? 'absent';
+  const input: PairInput = { context, audited, service, pod, entries, items, ...evaluated };
+  const { conditions, expected, state, decides } = evaluated;
+  const places = [...expected.keys()].map((place) => comparePlace(input, place));
+  const checked = conditions.map((condition) => conditionReason(condition, pod));
+  const listed = [...places.map((place) => placeReason(input, place)), ...otherReasons(input)];
   return {
     service: service.key,
-    ...answerOf(input, places, state, decides),
-    state,
-    selected: !evaluated.conditions.some(
-      ({ name, passes }) => (name === 'labels' || name === 'selector') && passes === false,
-    ),
     verdict: worstVerdict(places.map(({ verdict }) => verdict)),
     severity: severityOf(items),
+    ...answerOf(input, places),
+    selected: !conditions.some(
+      ({ name, passes }) => (name === 'labels' || name === 'selector') && passes === false,
+    ),
+    state,
     decides,
     places,
-    conditions: evaluated.conditions.map((condition) => conditionReason(condition, pod)),
-    entries: places.map((place) => placeReason(input, place)),
-    others: otherReasons(input),
+    reasons: [...checked, ...listed],
+    brief: [...checked.filter(({ mark }) => mark !== 'yes'), ...listed],
   };
 }
 
-function comparePlace(input: Input, { place, state: expected }: ExpectedEntry): PlaceComparison {
-  const { context, audited, pair, entries, items } = input;
+function comparePlace(input: PairInput, place: ListingPlace): PlaceComparison {
+  const { context, audited, service, entries, items, expected } = input;
   const output = outputOf(place);
   // No controller writes for a Service without a selector, so without differences nothing is wrong.
-  const isIdle = !isSelected(pair.service) && !items.some((item) => item.output === output);
-  const verdict = isIdle ? 'conform' : verdictOn(context, audited, items, output);
-  return { place, expected, actual: observedState(entries, place), verdict };
-}
-
-/** The best desired state in slices; null if the Service has no address type. */
-export function bestInSlices(expected: readonly ExpectedEntry[]): ExpectedEntry | null {
-  const slices = expected.filter(({ place }) => place !== 'endpoints');
-  const rank = ({ state }: ExpectedEntry): number => entryStates.indexOf(state);
-  return slices.sort((a, b) => rank(b) - rank(a))[0] ?? null;
+  const isIdle = !isSelected(service) && !items.some((item) => item.output === output);
+  return {
+    place,
+    expected: expected.get(place) ?? 'absent',
+    actual: observedState(entries, place),
+    verdict: isIdle ? 'conform' : verdictOn(context, audited, items, output),
+  };
 }
 
 function conditionReason(condition: Condition, pod: Pod): Reason {
@@ -162,49 +136,46 @@ function conditionReason(condition: Condition, pod: Pod): Reason {
   return reason(mark, text, { object, field, source, change, since });
 }
 
-const isStates: Readonly<Record<EntryState, string>> = {
-  absent: 'is not in',
-  'no-ports': 'is listed without ports, and so gets no traffic, in',
-  'not-ready': 'is listed as not ready, and so gets no traffic, in',
-  'fewer-ports': 'gets traffic on some ports only of',
-  ready: 'is in',
-};
-
-const shouldStates: Readonly<Record<EntryState, string>> = {
-  absent: 'should not be in',
-  'no-ports': 'should be listed without ports in',
-  'not-ready': 'should be listed as not ready in',
-  'fewer-ports': 'should be ready on some ports of',
-  ready: 'should be ready in',
+/** The states in an answer: as they are, and as they should be. */
+const answerWords: Readonly<Record<EntryState, readonly [is: string, should: string]>> = {
+  absent: ['is not in', 'should not be in'],
+  'no-ports': [
+    'is listed without ports, and so gets no traffic, in',
+    'should be listed without ports in',
+  ],
+  'not-ready': [
+    'is listed as not ready, and so gets no traffic, in',
+    'should be listed as not ready in',
+  ],
+  'fewer-ports': ['gets traffic on some ports only of', 'should be ready on some ports of'],
+  ready: ['is in', 'should be ready in'],
 };
 
 function answerOf(
-  { context, audited, pair, evaluated, items }: Input,
+  { context, audited, service, pod, conditions, items, state, decides }: PairInput,
   places: readonly PlaceComparison[],
-  expected: EntryState,
-  decides: Condition | null,
 ): { answer: string; change: string | null } {
-  const [pod, service] = [`Pod ${pair.pod.key}`, `Service ${pair.service.key}`];
+  const [is, should] = answerWords[state];
   const why = decides === null ? '' : `: ${decides.text}`;
   const wrong = worstItemsFirst(items).filter(({ difference }) => !legal.has(difference.code));
   const written = wrong.find(({ output }) => output !== 'input');
   if (written !== undefined) {
     const but = actualText(places) || itemText(written);
-    const answer = `${pod} ${shouldStates[expected]} ${service}${why}. But: ${but}`;
+    const answer = `Pod ${pod.key} ${should} Service ${service.key}${why}. But: ${but}`;
     return { answer, change: itemChange(written) };
   }
   const [first] = wrong;
-  const failed = evaluated.conditions.filter(({ passes }) => passes === false);
-  const rest = failed.length - 1;
-  const more =
-    rest < 1 || decides === null
-      ? ''
-      : `, and ${rest === 1 ? 'for one more reason' : `for ${rest} more reasons`}`;
-  const end = expected === 'ready' ? ' and gets its traffic' : '';
-  const unknown = isSelected(pair.service) ? anyUnknown(context, audited) : null;
-  const doubt = unknown === null ? '' : `; not all of it can be judged: ${unknownText[unknown]}`;
-  const trouble = first === undefined ? '' : `. But: ${itemText(first)}`;
-  const answer = `${pod} ${isStates[expected]} ${service}${end}${why}${more}${trouble}${doubt}`;
+  const failed = conditions.filter(({ passes }) => passes === false);
+  const rest = decides === null ? 0 : failed.length - 1;
+  const unknown = isSelected(service) ? whyUnknown(context, audited) : null;
+  const answer = [
+    `Pod ${pod.key} ${is} Service ${service.key}`,
+    state === 'ready' ? ' and gets its traffic' : '',
+    why,
+    rest < 1 ? '' : `, and for ${rest === 1 ? 'one more reason' : `${rest} more reasons`}`,
+    first === undefined ? '' : `. But: ${itemText(first)}`,
+    unknown === null ? '' : `; not all of it can be judged: ${unknown}`,
+  ].join('');
   const changes = failed.flatMap(({ change }) => change ?? []).join('; then ') || null;
   return { answer, change: first === undefined ? changes : itemChange(first) };
 }
@@ -214,19 +185,18 @@ const actualText = (places: readonly PlaceComparison[]): string =>
   places
     .filter(({ expected, actual }) => expected !== actual)
     .filter(({ verdict }) => verdict === 'different' || verdict === 'pending')
-    .map(({ place, actual }) =>
-      actual === 'absent'
-        ? `${placeName(place)} leave it out`
-        : `${placeName(place)} have it ${stateWords[actual]}`,
-    )
+    .map(({ place, actual }) => {
+      const what = actual === 'absent' ? 'leave it out' : `have it ${stateWords[actual]}`;
+      return `${placeName(place)} ${what}`;
+    })
     .join(' and ');
 
-function placeReason(input: Input, { place, expected, actual, verdict }: PlaceComparison): Reason {
-  const { entries, items, audited, pair, context } = input;
+function placeReason(
+  { entries, items, audited, service, context }: PairInput,
+  { place, expected, actual, verdict }: PlaceComparison,
+): Reason {
   const parts = [
-    ...entries
-      .filter((entry) => entry.place === place)
-      .map(({ object, text }) => note(`${object}: ${text}`, { object })),
+    ...entries.filter((entry) => entry.place === place).map((entry) => entryNote(entry)),
     ...itemReasons(items.filter(({ output }) => output === outputOf(place))),
   ];
   const name = placeName(place);
@@ -234,40 +204,28 @@ function placeReason(input: Input, { place, expected, actual, verdict }: PlaceCo
   if (verdict === 'unknown' && unknown !== null) {
     return reason('unknown', `${name}: unknown, since ${unknownText[unknown]}`, { parts });
   }
-  if (!isSelected(pair.service) && actual !== 'absent') {
+  if (!isSelected(service) && actual !== 'absent') {
     const whose = 'written by somebody else or left from a selector before';
-    const text = `${name}: ${stateWords[actual]}, ${whose}; no pod is expected there`;
-    return note(text, { parts });
+    return note(`${name}: ${stateWords[actual]}, ${whose}; no pod is expected there`, { parts });
   }
   const isEqual = expected === actual;
-  if (verdict === 'conform' && !isEqual && place === 'endpoints') {
-    parts.push(...truncationReasons(audited));
+  if (!isEqual && verdict === 'conform' && place === 'endpoints' && truncationOf(audited.record)) {
+    const text =
+      'an Endpoints object holds 1,000 addresses at most, this Service has more, and which of ' +
+      'them are left out is arbitrary; EndpointSlices hold all of them';
+    const source = 'pkg/controller/endpoint/endpoints_controller.go truncateEndpoints';
+    parts.push(note(text, { source }));
   }
   const states = isEqual
-    ? stateWords[expected]
+    ? stateWords[expected] + (verdict === 'conform' ? ', as it must be' : '')
     : `expected ${stateWords[expected]}, found ${stateWords[actual]}`;
-  const end = verdict === 'conform' && isEqual ? ', as it must be' : '';
-  const mark = verdict === 'conform' ? 'yes' : 'no';
-  return reason(mark, `${name}: ${verdict}: ${states}${end}`, { parts });
-}
-
-function truncationReasons({ record }: ServiceAudit): Reason[] {
-  if (truncationOf(record) === null) return [];
-  const text =
-    'an Endpoints object holds 1,000 addresses at most, this Service has more, and which of them ' +
-    'are left out is arbitrary; EndpointSlices hold all of them';
-  const source = 'pkg/controller/endpoint/endpoints_controller.go truncateEndpoints';
-  return [note(text, { source })];
+  return reason(verdict === 'conform' ? 'yes' : 'no', `${name}: ${verdict}: ${states}`, { parts });
 }
 
 /** Differences of the input and of mirrored slices, and entries of other managers. */
-function otherReasons({ audited, entries, items }: Input): Reason[] {
-  const others = entries.filter(({ place }) => place === null);
-  return [
-    ...itemReasons(items.filter(({ output }) => output === 'input' || output === 'mirrored')),
-    ...others.map(({ object, text, role }) => {
-      const slice = audited.record.slices.find(({ key }) => object.endsWith(` ${key}`));
-      return note(`${object}, ${managerText(role, slice)}: ${text}`, { object });
-    }),
-  ];
-}
+const otherReasons = ({ entries, items }: PairInput): Reason[] => [
+  ...itemReasons(items.filter(({ output }) => output === 'input' || output === 'mirrored')),
+  ...entries
+    .filter(({ place }) => place === null)
+    .map(({ object, manager, text }) => note(`${object}, ${manager}: ${text}`, { object })),
+];

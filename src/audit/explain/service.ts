@@ -19,13 +19,19 @@ import type { ServiceOutput } from '../service/enqueue.ts';
 import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import { unknownReason, serviceOutputs, verdictOf } from '../service/verdict.ts';
-import type { Conditions, EntryState } from './conditions.ts';
-import { decidingCondition, evaluateConditions, stateWords } from './conditions.ts';
+import type { Conditions } from './conditions.ts';
+import {
+  decidingCondition,
+  evaluateConditions,
+  servicePortText,
+  stateWords,
+} from './conditions.ts';
 import type { ExplanationBody, Reason } from './explanation.ts';
 import {
   counted,
   fewOf,
   firstChange,
+  firstReasons,
   itemChange,
   itemReasons,
   itemText,
@@ -36,19 +42,20 @@ import {
   worstItemsFirst,
   worstVerdict,
 } from './explanation.ts';
+import type { NearPods } from './near-miss.ts';
 import { missedLabelText, namespacesMatching, podsNear, wantedLabels } from './near-miss.ts';
 import { managerText, observedEntries } from './observed.ts';
-import { anyUnknown, bestInSlices } from './pod-in-service.ts';
+import { whyUnknown } from './pod-in-service.ts';
 
 /** Explains a Service, or the objects that are left under its name. */
 export function explainService(context: VerdictInput, audited: ServiceAudit): ExplanationBody {
+  const { listers, stale } = context;
   const { record } = audited;
   const { service } = record;
   const items = [...audited.items.values()].flat();
-  const outputs = serviceOutputs.map((output) =>
-    verdictOf(context.listers, audited, output, context.stale),
-  );
-  const verdicts = outputs.filter((verdict) => verdict !== null);
+  const verdicts = serviceOutputs
+    .map((output) => verdictOf(listers, audited, output, stale))
+    .filter((verdict) => verdict !== null);
   const pods = service === null ? null : podsReason(context, record, service);
   const reasons = [
     service === null ? reason('no', `there is no Service ${record.key}`) : kindReason(service),
@@ -70,7 +77,7 @@ function answerOf(
   audited: ServiceAudit,
   pods: Reason | null,
   items: readonly PendingDifference[],
-): { answer: string; change: string | null } {
+): Pick<ExplanationBody, 'answer' | 'change'> {
   const { record } = audited;
   const { service } = record;
   const state = service === null ? 'does not exist' : stateText(record, service, pods);
@@ -81,17 +88,18 @@ function answerOf(
   if (worst !== undefined) {
     return { answer: `${answer}. But: ${itemText(worst)}`, change: itemChange(worst) };
   }
-  const unknown = pods === null ? null : anyUnknown(context, audited);
-  const doubt = unknown === null ? '' : `; not all can be judged: ${unknownText[unknown]}`;
-  return { answer: `${answer}${doubt}`, change: firstChange(pods?.parts ?? []) };
+  const unknown = pods === null ? null : whyUnknown(context, audited);
+  const doubt = unknown === null ? '' : `; not all can be judged: ${unknown}`;
+  return { answer: answer + doubt, change: firstChange(pods?.parts ?? []) };
 }
 
 function stateText(record: ServiceState, service: Service, pods: Reason | null): string {
-  if (service.type === 'ExternalName')
+  if (service.type === 'ExternalName') {
     return 'is an alias in DNS (ExternalName) and has no endpoints';
+  }
   if (service.selector === null) {
-    const mirrored = isMirrored(service, record.endpoints);
-    const end = mirrored ? ', and its Endpoints are mirrored into EndpointSlices' : '';
+    const isCopied = isMirrored(service, record.endpoints);
+    const end = isCopied ? ', and its Endpoints are mirrored into EndpointSlices' : '';
     return `has no selector: no pod is in it by itself${end}`;
   }
   if (pods === null || pods.mark === 'unknown') return 'cannot be explained without its pods';
@@ -117,11 +125,11 @@ function kindReason(service: Service): Reason {
       'it has no selector, so no pod is in it by itself: whoever made it writes its Endpoints';
     return note(text, { object, field: 'spec.selector' });
   }
-  const ports = service.ports.map(({ name, port, targetPort, protocol }) => {
-    const target = targetPort === 0 ? port : targetPort;
-    return `${name === '' ? '' : `${name} `}${port}/${protocol} to ${target}`;
-  });
+  const ports = service.ports.map(
+    (port) => `${servicePortText(port)} to ${port.targetPort === 0 ? port.port : port.targetPort}`,
+  );
   const facts = [
+    `type ${service.type}`,
     service.clusterIP === 'None' ? ', headless' : '',
     `, selects ${selectorText(service.selector)}`,
     `, ${addressTypesOf(service).join(' and ')}, ports ${ports.join(', ') || 'none'}`,
@@ -130,7 +138,7 @@ function kindReason(service: Service): Reason {
       : '',
     service.deleting ? '; it is being deleted' : '',
   ];
-  return reason('yes', `type ${service.type}${facts.join('')}`, { object, field: 'spec' });
+  return reason('yes', facts.join(''), { object, field: 'spec' });
 }
 
 // --- pods ---
@@ -138,58 +146,44 @@ function kindReason(service: Service): Reason {
 /** Selected pods that are equal in all that decides. */
 interface PodGroup {
   readonly evaluated: Conditions;
-  /** The best desired state in slices. */
-  readonly state: EntryState;
   readonly pods: readonly Pod[];
 }
 
 /** The selected pods in groups, largest first. */
 function groupPods(
   { listers, release }: AuditContext,
-  { members }: ServiceState,
+  { members, kinds }: ServiceState,
   service: Service,
 ): PodGroup[] {
-  const ids = new Map<unknown, number>();
   const groups = Map.groupBy(members.keys(), (pod) => {
-    const kind = members.get(pod);
-    const id = ids.get(kind) ?? ids.size;
-    ids.set(kind, id);
-    return [id, pod.terminal, pod.deleting, pod.ready, pod.ips.length, pod.node === ''].join(' ');
+    const { terminal, deleting, ready, ips, node } = pod;
+    const kind = kinds.findIndex((known) => known === members.get(pod));
+    return [kind, terminal, deleting, ready, ips.length, node === ''].join(' ');
   });
   return [...groups.values()]
     .flatMap((pods) => {
       const [pod] = pods;
       if (pod === undefined) return [];
       const pair = { service, pod, node: nodeOf(listers, pod) };
-      const evaluated = evaluateConditions(pair, release);
-      return [{ evaluated, state: bestInSlices(evaluated.expected)?.state ?? 'absent', pods }];
+      return [{ evaluated: evaluateConditions(pair, release), pods }];
     })
     .sort((a, b) => b.pods.length - a.pods.length);
 }
 
-/** The first condition that keeps a group from being ready, in slices first. */
-function whyNotReady(evaluated: Conditions): string {
-  const [endpoints, ...slices] = evaluated.expected;
-  return (
-    [...slices, ...(endpoints === undefined ? [] : [endpoints])]
-      .map(({ place }) => decidingCondition(evaluated, place)?.text)
-      .find((text) => text !== undefined) ?? ''
-  );
-}
-
-function groupReason({ pods, state, evaluated }: PodGroup): Reason {
-  const text = whyNotReady(evaluated);
+function groupReason({ pods, evaluated }: PodGroup): Reason {
+  const { conditions, expected, state } = evaluated;
+  const [endpoints, ...slices] = expected;
+  // The first condition that keeps the group from being ready, in slices first.
+  const why = [...slices, ...(endpoints === undefined ? [] : [endpoints])]
+    .map((entry) => decidingCondition(conditions, entry))
+    .find((condition) => condition !== null);
   const must = state === 'ready' ? 'ready' : `must be ${stateWords[state]}`;
   const names = fewOf(pods.map(({ name }) => name).sort());
-  const failed = evaluated.conditions.find(({ passes }) => passes === false);
-  const why = text === '' ? '' : `: ${text}`;
-  const answer = `${counted(pods.length, 'pod')} ${must}${why} (${names})`;
-  return reason(state === 'ready' ? 'yes' : 'no', answer, {
-    object: pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods',
-    field: failed?.field ?? null,
-    source: failed?.source ?? null,
-    change: failed?.change ?? null,
-  });
+  const text = `${counted(pods.length, 'pod')} ${must}${why ? `: ${why.text}` : ''} (${names})`;
+  const failed = conditions.find(({ passes }) => passes === false);
+  const { field = null, source = null, change = null } = failed ?? {};
+  const object = pods.length === 1 ? `Pod ${pods[0]?.key ?? ''}` : 'Pods';
+  return reason(state === 'ready' ? 'yes' : 'no', text, { object, field, source, change });
 }
 
 function podsReason(context: AuditContext, record: ServiceState, service: Service): Reason | null {
@@ -200,31 +194,33 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
   if (record.members.size === 0) return noPodsReason(context, service);
   const groups = groupPods(context, record, service);
   const ready = groups
-    .filter(({ state }) => state === 'ready' || state === 'fewer-ports')
+    .filter(({ evaluated: { state } }) => state === 'ready' || state === 'fewer-ports')
     .reduce((sum, { pods }) => sum + pods.length, 0);
   const text = `it selects ${counted(record.members.size, 'pod')}, ${ready} of them ready`;
   return reason(ready > 0 ? 'yes' : 'no', text, { parts: groups.map(groupReason) });
 }
 
+function nearReason({ missed, count, pod, near }: NearPods): Reason {
+  const texts = missed.map(missedLabelText).join('; ');
+  const got = missed.map(({ key, got: value }) => `${key}=${value ?? ''}`).join(',');
+  const isComplete = missed.every(({ got: value }) => value !== null);
+  const selector = isComplete ? `, or let the Service select ${got}` : '';
+  const [start, end] = near ? ['', ': perhaps what is meant'] : ['if these are meant, ', ''];
+  return note(`${counted(count, 'pod')} such as ${pod.name}: ${texts}${end}`, {
+    object: `Pod ${pod.key}`,
+    field: `metadata.labels ${missed.map(({ key }) => key).join(', ')}`,
+    change: `${start}label them ${wantedLabels(missed)}${selector}`,
+  });
+}
+
 /** A selector that matches no pod, and the pods that come closest to it. */
 function noPodsReason({ listers }: AuditContext, service: Service): Reason {
-  const { nearest, more } = podsNear(listers, service);
-  const parts = nearest.map(({ missed, count, pod, near }) => {
-    const texts = missed.map(missedLabelText).join('; ');
-    const meant = near ? ': perhaps what is meant' : '';
-    const got = missed.map(({ key, got: value }) => `${key}=${value ?? ''}`).join(',');
-    const isComplete = missed.every(({ got: value }) => value !== null);
-    const selector = isComplete ? `, or let the Service select ${got}` : '';
-    const start = near ? '' : 'if these are meant, ';
-    return note(`${counted(count, 'pod')} such as ${pod.name}: ${texts}${meant}`, {
-      object: `Pod ${pod.key}`,
-      field: `metadata.labels ${missed.map(({ key }) => key).join(', ')}`,
-      change: `${start}label them ${wantedLabels(missed)}${selector}`,
-    });
+  const groups = podsNear(listers, service);
+  const parts = firstReasons(groups, 5, nearReason, (rest) => {
+    return `${counted(rest, 'more group')} of pods`;
   });
-  if (more > 0) parts.push(note(`and ${counted(more, 'more group')} of pods`));
   // This scans every pod of the cluster; a near miss needs no other guess.
-  const isFound = nearest.some(({ near }) => near);
+  const isFound = groups.some(({ near }) => near);
   const elsewhere = isFound ? [] : namespacesMatching(listers, service);
   if (elsewhere.length > 0) {
     const where = elsewhere.join(', ');
@@ -248,6 +244,8 @@ export const outputNames: Readonly<Record<ServiceOutput, string>> = {
   mirrored: 'Mirrored EndpointSlices',
 };
 
+const sliceReconciler = 'k8s.io/endpointslice reconciler.go';
+
 function outputReason(
   context: VerdictInput,
   audited: ServiceAudit,
@@ -268,17 +266,16 @@ function outputReason(
     ...deletedPods(context, audited, output),
   ];
   if (output === 'endpointslices') {
-    parts.push(...hintReasons(context, record), ...surplusReasons(context, record));
+    const hint = hintText(context, record);
+    if (hint !== null)
+      parts.push(note(hint, { source: `${sliceReconciler} reconcileByAddressType` }));
+    parts.push(...surplusReasons(context, record));
   }
-  return reason(mark, `${name}: ${verdict}${why}: ${countText(context, record, output)}`, {
-    parts,
-  });
+  const count = countText(context, record, output);
+  return reason(mark, `${name}: ${verdict}${why}: ${count}`, { parts });
 }
 
-/** Wrong addresses whose pods are looked up. */
-const mostAddresses = 20;
-
-/** Pods that do not exist, but that wrong entries name. */
+/** Pods that do not exist, but that the first 20 wrong entries name. */
 function deletedPods(
   { listers }: AuditContext,
   { record, items }: ServiceAudit,
@@ -288,13 +285,12 @@ function deletedPods(
   const addresses = [...items]
     .filter(([, found]) => found.some((item) => item.output === output))
     .flatMap(([unit]) => unit.split(' ')[1] ?? []);
-  const wrong = new Set(addresses.slice(0, mostAddresses));
-  const isGone = (pod: string | null): boolean => pod !== null && !listers.pods.has(pod);
-  const entries = observedEntries(
-    listers,
-    record,
-    (address, pod) => wrong.has(address) && isGone(pod),
-  ).filter(({ place }) => (place === 'endpoints') === (output === 'endpoints'));
+  const wrong = new Set(addresses.slice(0, 20));
+  const isGone = (address: string, pod: string | null): boolean =>
+    wrong.has(address) && pod !== null && !listers.pods.has(pod);
+  const entries = observedEntries(listers, record, isGone).filter(
+    ({ place }) => (place === 'endpoints') === (output === 'endpoints'),
+  );
   const gone = [...new Set(entries.flatMap(({ pod }) => pod ?? []))].sort();
   return gone.length === 0 ? [] : [note(`there is no Pod ${fewOf(gone)} any more`)];
 }
@@ -309,7 +305,7 @@ function surplusReasons(context: AuditContext, record: ServiceState): Reason[] {
   const text =
     `${counted(slices, 'slice')} where ${slices - surplus} would hold all: slices are ` +
     'not packed anew when pods go, which is legal and costs no traffic';
-  return [note(text, { source: 'k8s.io/endpointslice reconciler.go' })];
+  return [note(text, { source: sliceReconciler })];
 }
 
 /** The entries of an output in numbers. */
@@ -323,12 +319,12 @@ function countText({ listers }: AuditContext, record: ServiceState, output: Serv
   }
   const slices = slicesOf(listers, record, output === 'mirrored' ? 'mirror' : 'controller');
   const endpoints = slices.flatMap((slice) => slice.endpoints);
-  if (endpoints.length === 0) return `${counted(slices.length, 'slice')}, no endpoints`;
+  const count = counted(slices.length, 'slice');
+  if (endpoints.length === 0) return `${count}, no endpoints`;
   const ready = endpoints.filter((endpoint) => endpoint.ready !== false).length;
   const ports = new Set(slices.flatMap((slice) => slice.ports.map(portText)));
   const all = counted(endpoints.length, 'endpoint');
-  const on = [...ports].join(', ') || 'no ports';
-  return `${counted(slices.length, 'slice')}, ${ready} ready of ${all}, ${on}`;
+  return `${count}, ${ready} ready of ${all}, ${[...ports].join(', ') || 'no ports'}`;
 }
 
 /** Why no slice is mirrored. endpointslicemirroring_controller.go syncEndpoints. */
@@ -342,30 +338,19 @@ function whyNotMirrored({ service, endpoints }: ServiceState): string {
   return 'since nothing must be mirrored';
 }
 
-function hintReasons(context: AuditContext, record: ServiceState): Reason[] {
+function hintText({ listers, release }: AuditContext, record: ServiceState): string | null {
   const { service } = record;
-  if (service === null || !isSelected(service)) return [];
-  const text = hintText(context, record, service);
-  const source = 'k8s.io/endpointslice reconciler.go reconcileByAddressType';
-  return text === null ? [] : [note(text, { source })];
-}
-
-function hintText(
-  { listers, release }: AuditContext,
-  record: ServiceState,
-  service: Service,
-): string | null {
+  if (service === null || !isSelected(service)) return null;
   const mode = hintMode(service, release);
-  const { trafficDistribution } = service;
+  const distribution = service.trafficDistribution;
   if (mode === 'none') {
-    return trafficDistribution === null
+    return distribution === null
       ? null
-      : `no hints: trafficDistribution ${trafficDistribution} is not served by 1.${release.minor}`;
+      : `no hints: trafficDistribution ${distribution} is not served by 1.${release.minor}`;
   }
   if (mode !== 'auto') {
     const to = mode === 'node' ? 'its own Node' : 'its own zone';
-    const by = `trafficDistribution ${String(trafficDistribution)}`;
-    return `hints: every ready endpoint for ${to} (${by})`;
+    return `hints: every ready endpoint for ${to} (trafficDistribution ${String(distribution)})`;
   }
   const { ready, zones } = countHints(slicesOf(listers, record, 'controller'));
   if (zones.size > 0) return `hints for ${[...zones].sort().join(', ')}`;
@@ -373,14 +358,14 @@ function hintText(
   return `no hints although topology-mode is Auto: ${why}`;
 }
 
-function foreignReasons({ listers }: AuditContext, record: ServiceState): Reason[] {
-  const slices = slicesOf(listers, record, 'foreign').slice(0, 5);
-  return slices.map((slice) => {
-    const count = counted(slice.endpoints.length, 'endpoint');
-    const object = `EndpointSlice ${slice.key}`;
-    return note(`${object}, ${managerText('foreign', slice)}: ${count}, not judged`, { object });
-  });
-}
+const foreignReasons = ({ listers }: AuditContext, record: ServiceState): Reason[] =>
+  slicesOf(listers, record, 'foreign')
+    .slice(0, 5)
+    .map((slice) => {
+      const count = counted(slice.endpoints.length, 'endpoint');
+      const object = `EndpointSlice ${slice.key}`;
+      return note(`${object}, ${managerText('foreign', slice)}: ${count}, not judged`, { object });
+    });
 
 /** Findings about the input; a note if none costs traffic. */
 function inputReason(items: readonly PendingDifference[]): Reason | null {

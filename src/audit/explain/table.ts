@@ -9,7 +9,7 @@ import type { PendingDifference } from '../pending/pending.ts';
 import type { AuditContext, Role, ServiceState } from '../service/cache.ts';
 import { nodeOf, roleOf } from '../service/cache.ts';
 import type { ServiceAudit } from '../service/reconcile.ts';
-import type { EntryState, ListingPlace } from './conditions.ts';
+import type { EntryState } from './conditions.ts';
 import { decidingCondition, evaluateConditions } from './conditions.ts';
 import type { ObservedEntry } from './observed.ts';
 import { observedEntries } from './observed.ts';
@@ -149,19 +149,19 @@ function expectedAt(
     return { expected: { endpoints: null, slices: null }, why: null };
   }
   if (pod === null) return { expected: { endpoints: 'absent', slices: 'absent' }, why: null };
-  const evaluated = evaluateConditions({ service, pod, node: nodeOf(listers, pod) }, release);
-  const family = parseIP(address)?.family ?? null;
-  const stateAt = (place: ListingPlace): EntryState | null =>
-    evaluated.expected.find((entry) => entry.place === place)?.state ?? null;
+  const pair = { service, pod, node: nodeOf(listers, pod) };
+  const { conditions, expected } = evaluateConditions(pair, release);
+  const family = parseIP(address)?.family;
+  const inEndpoints = expected.get('endpoints') ?? 'absent';
+  const inSlices = family === undefined ? 'absent' : (expected.get(family) ?? null);
   // Endpoints list one address of a pod; nothing is expected of its other addresses there.
   const listed = expectedAddress(service, pod, release)?.ip ?? address;
-  const slices = family === null ? 'absent' : stateAt(family);
   const why = decidingCondition(
-    evaluated,
-    family !== null && slices !== null ? family : 'endpoints',
+    conditions,
+    family !== undefined && inSlices !== null ? [family, inSlices] : ['endpoints', inEndpoints],
   );
   return {
-    expected: { endpoints: listed === address ? stateAt('endpoints') : null, slices },
+    expected: { endpoints: listed === address ? inEndpoints : null, slices: inSlices },
     why: why?.text ?? null,
   };
 }

@@ -73,10 +73,10 @@ export function compareFields(
   return [difference(code, object, names, text(1), text(2), extra)];
 }
 
-const portsText = (ports: readonly Port[]): string =>
+export const portsText = (ports: readonly Port[]): string =>
   ports.length === 0 ? 'no ports' : ports.map(portText).join(', ');
 
-const readyText = (ready: boolean): string => (ready ? 'ready' : 'not ready');
+export const readyText = (ready: boolean): string => (ready ? 'ready' : 'not ready');
 
 const targetText = (target: EndpointAddress['target']): string =>
   target === null ? 'no target' : `${target.kind.toLowerCase()} ${target.name}`;

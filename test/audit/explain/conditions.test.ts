@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
 import type { Condition, PodAndService } from '../../../src/audit/explain/conditions.ts';
-import { evaluateConditions, expectedEntries } from '../../../src/audit/explain/conditions.ts';
+import { evaluateConditions, expectedStates } from '../../../src/audit/explain/conditions.ts';
 import type { Release } from '../../../src/shadow/release.ts';
 import { newestRelease, releaseOf, releases } from '../../../src/shadow/release.ts';
 import { containerPort, node, pod, service, servicePort } from '../../build.ts';
@@ -104,8 +104,8 @@ test('the node condition is unknown if the input has no Nodes', () => {
 });
 
 const statesOf = (pair: Partial<PodAndService>): string =>
-  expectedEntries({ service: service(), pod: pod(), node: node(), ...pair }, newestRelease)
-    .map(({ place, state }) => `${place} ${state}`)
+  [...expectedStates({ service: service(), pod: pod(), node: node(), ...pair }, newestRelease)]
+    .map(([place, state]) => `${place} ${state}`)
     .join(', ');
 
 const dual = service({ ipFamilies: ['IPv4', 'IPv6'] });

@@ -141,6 +141,14 @@ test('a pod of several Services has one reason for each', () => {
   expect(texts.join('\n')).toContain('look whether kube-controller-manager runs');
 });
 
+test('at most five near Services are named, and the others are counted', () => {
+  const near = times(8, (index) => service({ name: `near-${index}`, uid: `near-${index}` }));
+  const got = ask(aPod, [pod({ labels: { app: 'wep' } }), ...empty, ...near]);
+  const texts = got.reasons.map(({ text }) => text);
+  expect(texts.filter((text) => text.includes('nearly selects it'))).toHaveLength(5);
+  expect(texts).toContain('and 4 more Services');
+});
+
 test('another pod with the same address is named', () => {
   const twin = pod({ namespace: 'bank', name: 'twin', labels: {} });
   const texts = ask(aPod, [...right, twin]).reasons.map(({ text }) => text);

@@ -59,7 +59,7 @@ describe('servicesNear', () => {
   const keysOf = (labels: Record<string, string>, ...services: Parameters<typeof service>[]) => {
     const all = services.map((args) => service(...args));
     const { listers } = storeOf(all);
-    return servicesNear(listers, pod({ labels })).nearest.map((one) => one.service.key);
+    return servicesNear(listers, pod({ labels })).map((one) => one.service.key);
   };
 
   test('a misspelled value comes before a surplus pair, and that before another namespace', () => {
@@ -74,14 +74,10 @@ describe('servicesNear', () => {
     expect(got).toEqual(['shop/web', 'shop/strict', 'bank/there']);
   });
 
-  test('at most five Services are named, the others are counted', () => {
-    const services = times(9, (index) =>
-      service({ name: `web-${index}`, selector: { app: 'web' } }),
-    );
-    const { listers } = storeOf(services);
-    const near = servicesNear(listers, pod({ labels: { app: 'wep' } }));
-    expect(near.nearest).toHaveLength(5);
-    expect(near.more).toBe(4);
+  test('equally near Services are sorted by name', () => {
+    const names = ['web-2', 'web-1', 'web-3'];
+    const services = names.map((name): Parameters<typeof service> => [{ name }]);
+    expect(keysOf({ app: 'wep' }, ...services)).toEqual(['shop/web-1', 'shop/web-2', 'shop/web-3']);
   });
 });
 
@@ -93,7 +89,7 @@ describe('podsNear', () => {
     const bare = pod({ name: 'bare', labels: { job: 'x' } });
     const { listers } = storeOf([...many, one, meant, bare]);
     const want = service({ name: 'thumbnails', selector: { app: 'thumbnail' } });
-    const { nearest } = podsNear(listers, want);
+    const nearest = podsNear(listers, want);
     const got = nearest.map(({ pod: first, count, near }) => [first.name, count, near]);
     expect(got).toEqual([
       ['thumb', 1, true],
@@ -104,7 +100,7 @@ describe('podsNear', () => {
 
   test('a Service without a selector has no near pods', () => {
     const { listers } = storeOf([pod()]);
-    expect(podsNear(listers, service({ selector: null })).nearest).toEqual([]);
+    expect(podsNear(listers, service({ selector: null }))).toEqual([]);
   });
 });
 

@@ -3,7 +3,7 @@
 
 import { describe, expect, test } from 'vitest';
 
-import { expectedEntries } from '../../../src/audit/explain/conditions.ts';
+import { expectedStates } from '../../../src/audit/explain/conditions.ts';
 import { explainPair } from '../../../src/audit/explain/pod-in-service.ts';
 import { truncationOf } from '../../../src/audit/service/endpoints.ts';
 import { selects } from '../../../src/model/selector.ts';
@@ -37,11 +37,11 @@ function check(world: World, counts: Record<string, number>): void {
     counts[got.verdict] = (counts[got.verdict] ?? 0) + 1;
     const selected = isSelected(service) && selects(service.selector, one.labels);
     expect(of.record.members.has(one), name).toBe(selected);
-    const outcomes = expectedEntries(pair, context.release);
+    const outcomes = expectedStates(pair, context.release);
     expect(
       got.places.map(({ expected }) => expected),
       name,
-    ).toEqual(outcomes.map(({ state }) => state));
+    ).toEqual([...outcomes.values()]);
     if (!isSelected(service) || service.deleting) continue;
     for (const { place, expected, actual, verdict } of got.places) {
       if (place === 'endpoints' && truncationOf(of.record) !== null) continue;
