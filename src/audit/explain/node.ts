@@ -6,11 +6,11 @@
 // walked through the rules as they were last read.
 
 import { canonicalIP, ipOf, joinHostPort } from '../../model/ip.ts';
-import type { Key, Listers, Node, Service } from '../../model/objects.ts';
+import type { Key, Listers, Service } from '../../model/objects.ts';
 import { defaultProxyConfig } from '../../model/proxy-config.ts';
 import { expectedForwarding, slicesByService } from '../../shadow/forwarding.ts';
 import type { Finding } from '../finding/catalogue.ts';
-import { catalogue, isWorse } from '../finding/catalogue.ts';
+import { catalogue } from '../finding/catalogue.ts';
 import type { PacketTrace } from '../node/audit-node.ts';
 import { expectedText } from '../node/compare-packet.ts';
 import { probeSender, probesOf } from '../node/probes.ts';
@@ -18,7 +18,17 @@ import type { NodeVerdict } from '../node/verdicts.ts';
 import type { ServiceAuditor } from '../service/auditor.ts';
 import type { VerdictInput } from '../service/verdict.ts';
 import type { ExplainTarget, ExplanationBody, Reason } from './explanation.ts';
-import { counted, fewOf, note, reason, unknownText, worstVerdict } from './explanation.ts';
+import {
+  bySeverity,
+  counted,
+  fewOf,
+  firstReasons,
+  note,
+  reason,
+  sideNotes,
+  unknownText,
+  worstVerdict,
+} from './explanation.ts';
 
 /** What is known of the rules of nodes. */
 export interface NodeLookup {
@@ -37,18 +47,14 @@ type NodeTarget = Omit<Extract<ExplainTarget, { kind: 'node' }>, 'kind'>;
 export function explainNode(
   context: VerdictInput,
   serviceAuditor: ServiceAuditor,
-  target: NodeTarget,
+  { node: name, service: key, port }: NodeTarget,
   lookup: NodeLookup,
 ): ExplanationBody {
-  const { node: name, service: key, port } = target;
-  const { services, nodes } = context.listers;
-  const service = services.get(key);
+  const service = context.listers.services.get(key);
   const what = `Service ${key}${port === null ? '' : `:${port}`}`;
   const names = service === undefined ? [] : portNames(service, port);
   if (names.length === 0 || service === undefined) {
-    const ports = (service?.ports ?? [])
-      .map((known) => known.name || String(known.port))
-      .join(', ');
+    const ports = service?.ports.map((known) => known.name || String(known.port)).join(', ');
     const answer = `${what} has no such port; ports: ${ports || 'none'}`;
     return { verdict: null, severity: null, answer, change: null, reasons: [] };
   }
@@ -74,7 +80,7 @@ export function explainNode(
       ...(unknown === null ? [] : [reason('unknown', unknown, { object: `Node ${name}` })]),
       ...walked.flatMap(({ portName, groups }) =>
         groups === null
-          ? expectedReasons(context, serviceAuditor, service, nodes.get(name), portName)
+          ? expectedReasons(context, serviceAuditor, service, name, portName)
           : packetReasons(portName, groups, port !== null),
       ),
       ...findings.map((finding) => findingReason(finding, isWalked)),
@@ -99,65 +105,57 @@ function whyUnknown(
 }
 
 /** Open findings about the Service at the node, or about the whole node; worst first. */
-function findingsAt({ settle }: ServiceAuditor, node: string, key: Key): Finding[] {
-  return settle
+const findingsAt = ({ settle }: ServiceAuditor, node: string, key: Key): Finding[] =>
+  settle
     .open()
     .filter((finding) => finding.node === node)
     .filter(({ service, namespace }) => service === '' || `${namespace}/${service}` === key)
-    .sort(
-      (a, b) => Number(isWorse(b.severity, a.severity)) - Number(isWorse(a.severity, b.severity)),
-    );
-}
+    .sort(bySeverity);
 
 /** `isWalked`: the reasons of packets already contain what is expected and found. */
 function findingReason(finding: Finding, isWalked: boolean): Reason {
-  const { code, node, service, object, expected, actual, since } = finding;
+  const { code, node, service, object, since } = finding;
   const { title, meaning, remedy, upstream } = catalogue[code];
-  const parts = [note(meaning)];
   const start = `Node ${node ?? ''}`;
-  if (service === '') {
-    const ports = object.startsWith(`${start}: `) ? object.slice(start.length + 2) : object;
-    parts.push(note(`it concerns Service ports ${ports}`));
-  }
-  if (!isWalked) {
-    if (expected !== null) parts.push(note(`expected: ${expected}`));
-    parts.push(note(`found: ${actual ?? 'nothing'}`));
-  }
+  const ports = object.startsWith(`${start}: `) ? object.slice(start.length + 2) : object;
+  const parts = [
+    note(meaning),
+    ...(service === '' ? [note(`it concerns Service ports ${ports}`)] : []),
+    ...(isWalked ? [] : sideNotes(finding)),
+  ];
   const details = { object: start, field: 'rules', source: upstream, change: remedy, since, parts };
   return reason('no', `${title} (${code})`, details);
 }
 
-/** Rules of one packet that are shown. */
-const mostRules = 8;
-/** Endpoints that are named. */
-const mostNamed = 5;
-
 /** Packets to one frontend with equal results. */
 interface PacketGroup {
   readonly first: PacketTrace;
-  readonly origins: Set<string>;
+  readonly origins: readonly string[];
   readonly wrong: readonly string[];
 }
 
 /** Packets by frontend and result, those that differ first. */
 function groupPackets(listers: Listers, packets: readonly PacketTrace[]): PacketGroup[] {
-  const groups = new Map<string, PacketGroup>();
-  for (const first of packets) {
-    const { kind, frontend, verdict, origin, unknown, actual } = first;
-    const wrong = verdict === 'conform' ? [] : wrongEndpoints(listers, first);
+  const compared = packets.map((first) => ({ first, wrong: wrongEndpoints(listers, first) }));
+  const groups = Map.groupBy(compared, ({ first, wrong }) => {
+    const { kind, frontend, verdict, unknown, actual } = first;
     // If the endpoints are right, the outcomes themselves differ.
     const outcome = verdict === 'different' && wrong.length === 0 ? actual : '';
-    const key = [kind, frontend, verdict, outcome, ...wrong, ...unknown].join('\n');
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, { first, origins: new Set([origin]), wrong });
-    else group.origins.add(origin);
-  }
+    return [kind, frontend, verdict, outcome, ...wrong, ...unknown].join('\n');
+  });
   const rank = ({ first }: PacketGroup): number => (first.verdict === 'conform' ? 1 : 0);
-  return [...groups.values()].sort((a, b) => rank(a) - rank(b));
+  return [...groups.values()]
+    .flatMap((group) => {
+      const origins = [...new Set(group.map(({ first }) => first.origin))];
+      return group.slice(0, 1).map((packet) => ({ ...packet, origins }));
+    })
+    .sort((a, b) => rank(a) - rank(b));
 }
 
 /** The endpoints that a packet fails to reach, and those that it reaches wrongly. */
-function wrongEndpoints(listers: Listers, { wanted, allowed, got }: PacketTrace): string[] {
+function wrongEndpoints(listers: Listers, packet: PacketTrace): string[] {
+  const { verdict, wanted, allowed, got } = packet;
+  if (verdict === 'conform') return [];
   const missed = wanted.filter((endpoint) => !got.includes(endpoint));
   const stray = got.filter((endpoint) => !allowed.includes(endpoint));
   const named = (endpoints: readonly string[]): string => {
@@ -165,12 +163,12 @@ function wrongEndpoints(listers: Listers, { wanted, allowed, got }: PacketTrace)
       const [pod] = listers.podsAt(canonicalIP(ipOf(endpoint)));
       return `${endpoint} ${pod === undefined ? '(of no pod)' : `(Pod ${pod.key})`}`;
     });
-    return fewOf(texts, mostNamed);
+    return fewOf(texts, 5);
   };
-  const none = missed.length > 1 && missed.length === wanted.length;
+  const isNone = missed.length > 1 && missed.length === wanted.length;
+  const some = missed.length === 0 ? [] : [`it never comes to ${named(missed)}`];
   return [
-    ...(none ? [`it comes to none of its ${wanted.length} endpoints`] : []),
-    ...(missed.length > 0 && !none ? [`it never comes to ${named(missed)}`] : []),
+    ...(isNone ? [`it comes to none of its ${wanted.length} endpoints`] : some),
     ...(stray.length > 0 ? [`it comes to what is no endpoint: ${named(stray)}`] : []),
   ];
 }
@@ -183,14 +181,14 @@ function packetReasons(port: string, groups: readonly PacketGroup[], isFull: boo
   const isBrief = !isFull || groups.some(({ first }) => first.verdict !== 'conform');
   return groups.map(({ first, origins, wrong }) => {
     const { kind, frontend, verdict, expected, actual, unknown } = first;
-    const text = `${port} at ${frontend} (${kind}), from ${[...origins].join(', ')}: ${verdict}`;
+    const text = `${port} at ${frontend} (${kind}), from ${origins.join(', ')}: ${verdict}`;
     if (verdict === 'conform' && isBrief) return reason('yes', text);
     const parts = [
       ...wrong.map((problem) => reason('no', problem)),
       note(`expected: ${expected}`),
       ...(verdict === 'conform' ? [] : [note(`found: ${actual}`)]),
       ...unknown.map((rule) => reason('unknown', rule)),
-      ...rulesReasons(first, origins.size),
+      ...rulesReasons(first, origins.length),
     ];
     return reason(marks[verdict], text, { parts });
   });
@@ -199,21 +197,23 @@ function packetReasons(port: string, groups: readonly PacketGroup[], isFull: boo
 /** The rules that a packet met; `origins` is the size of its group. */
 function rulesReasons({ rules, origin }: PacketTrace, origins: number): Reason[] {
   if (rules.length === 0) return [];
-  const parts = rules.slice(0, mostRules).map((rule) => note(rule));
-  const rest = rules.length - parts.length;
-  if (rest > 0) parts.push(note(`and ${rest} more rules, which the page of the node shows`));
+  const toNote = (rule: string): Reason => note(rule);
+  const countText = (rest: number): string =>
+    `${rest} more rules, which the page of the node shows`;
+  const parts = firstReasons(rules, 8, toNote, countText);
   const from = origins > 1 ? `, from ${origin}` : '';
   return [note(`rules met${from}: ${counted(rules.length, 'rule')}`, { parts })];
 }
 
 /** What a kube-proxy with default flags must do, if the rules of the node are unknown. */
 function expectedReasons(
-  { release }: VerdictInput,
+  { release, listers }: VerdictInput,
   { audited }: ServiceAuditor,
   service: Service,
-  node: Node | undefined,
+  nodeName: string,
   portName: string,
 ): Reason[] {
+  const node = listers.nodes.get(nodeName);
   if (node === undefined) return [];
   const config = defaultProxyConfig('iptables', node.kubeletMinor ?? release.minor);
   const slices = slicesByService(audited.get(service.key)?.record.slices ?? []);
@@ -221,14 +221,16 @@ function expectedReasons(
   const sender = probeSender(forwarding, node);
   const frontends = forwarding.frontends.filter(({ port }) => port.name === portName);
   return frontends.flatMap((frontend) => {
-    const [probe] = probesOf(sender, frontend);
-    if (probe === undefined) return [];
     const { address, dport, protocol, kind } = frontend;
-    const outcomes = forwarding.expect(probe.packet).outcomes.map(expectedText).join(' or ');
-    const text =
-      `${portName} at ${joinHostPort(address, dport)}/${protocol} (${kind}), ` +
-      `from ${probe.origin}, is expected to go to: ${outcomes}`;
-    return [note(text, { source: 'pkg/proxy/iptables/proxier.go syncProxyRules' })];
+    return probesOf(sender, frontend)
+      .slice(0, 1)
+      .map(({ packet, origin }) => {
+        const outcomes = forwarding.expect(packet).outcomes.map(expectedText).join(' or ');
+        const text =
+          `${portName} at ${joinHostPort(address, dport)}/${protocol} (${kind}), ` +
+          `from ${origin}, is expected to go to: ${outcomes}`;
+        return note(text, { source: 'pkg/proxy/iptables/proxier.go syncProxyRules' });
+      });
   });
 }
 
@@ -240,12 +242,9 @@ function answerOf(
   worst: Finding | undefined,
 ): string {
   if (verdict === 'unknown') {
-    const why = unknown ?? 'nothing is known of it';
-    return `What Node ${node} does with ${what} cannot be told: ${why}`;
+    return `What Node ${node} does with ${what} cannot be told: ${unknown ?? 'nothing is known of it'}`;
   }
   if (verdict === 'conform') return `Node ${node} forwards ${what} as it must`;
-  const start = `Node ${node} does not forward ${what} as it must`;
-  return worst === undefined
-    ? `${start}, as its rules last were`
-    : `${start}: ${catalogue[worst.code].title}`;
+  const why = worst ? `: ${catalogue[worst.code].title}` : ', as its rules last were';
+  return `Node ${node} does not forward ${what} as it must${why}`;
 }
