@@ -54,7 +54,9 @@ export function explainNode(
   const what = `Service ${key}${port === null ? '' : `:${port}`}`;
   const names = service === undefined ? [] : portNames(service, port);
   if (names.length === 0 || service === undefined) {
-    const ports = service?.ports.map((known) => known.name || String(known.port)).join(', ');
+    const ports = (service?.ports ?? [])
+      .map((known) => known.name || String(known.port))
+      .join(', ');
     const answer = `${what} has no such port; ports: ${ports || 'none'}`;
     return { verdict: null, severity: null, answer, change: null, reasons: [] };
   }
@@ -242,7 +244,8 @@ function answerOf(
   worst: Finding | undefined,
 ): string {
   if (verdict === 'unknown') {
-    return `What Node ${node} does with ${what} cannot be told: ${unknown ?? 'nothing is known of it'}`;
+    const why = unknown ?? 'nothing is known of it';
+    return `What Node ${node} does with ${what} cannot be told: ${why}`;
   }
   if (verdict === 'conform') return `Node ${node} forwards ${what} as it must`;
   const why = worst ? `: ${catalogue[worst.code].title}` : ', as its rules last were';
