@@ -197,7 +197,7 @@ function readReport(
 ): LastReport {
   const before = state.reports.get(node);
   const isSame = before?.version === version && outcomes === null;
-  const { asking, claims, digests, localAddresses } = report;
+  const { asking, frontends: claims, digests, localAddresses } = report;
   const answers = { asking, claims, digests, localAddresses, outcomes: outcomes ?? new Map() };
   const rules = isSame ? before.rules : behaviorOfReport(answers);
   const detected = report.mode === null ? (before?.detected ?? report) : report;

@@ -234,7 +234,7 @@ function told(rules: ReturnType<typeof begun>['rules'], more: readonly string[])
     settings: standing.settings,
     problems: [],
     asking: askingOf(place, standing),
-    claims: [...digests.keys()].flatMap((key) => readKey(key) ?? []),
+    frontends: [...digests.keys()].flatMap((key) => readKey(key) ?? []),
     digests,
   };
   let needed: readonly Packet[] = [];

@@ -2,37 +2,41 @@
 // rounds. A request has a deadline for the whole answer and a limit of bytes. It uses a client
 // certificate, a bearer token, or neither, as the agents are configured (agent/server.ts). All
 // agents present certificates for the name of their Service, because their addresses change.
-//
-// A failure of an agent or of the network is an answer, never an exception. `refused`: the agent
-// rejects the request. `silent`: no answer arrives.
 
-import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http';
+import { once } from 'node:events';
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Agent as PlainAgent, request as plainRequest } from 'node:http';
 import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
 
-import type { AgentAddress } from './agents.ts';
+export interface AgentAddress {
+  readonly host: string;
+  readonly port: number;
+}
 
 export interface AgentCredentials {
   readonly token: string | null;
-  /** PEM; null: plain HTTP. */
+  /** PEM; `null` for plain HTTP. */
   readonly tls: {
-    readonly ca: string | null;
-    readonly cert: string | null;
-    readonly key: string | null;
+    readonly ca: string | undefined;
+    readonly cert: string | undefined;
+    readonly key: string | undefined;
     /** The name in the agents' certificates. */
     readonly servername: string;
   } | null;
 }
 
-export interface AgentAnswer {
+export interface HttpAnswer {
+  readonly kind: 'answer';
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
   readonly body: string;
 }
 
-export type Asked =
-  | { readonly kind: 'answer'; readonly answer: AgentAnswer }
-  | { readonly kind: 'refused' | 'silent'; readonly why: string };
+/** `refused`: the agent rejects the request. `silent`: no answer arrives. */
+export interface NoAnswer {
+  readonly kind: 'refused' | 'silent';
+  readonly why: string;
+}
 
 export interface AgentRequest {
   readonly path: string;
@@ -41,106 +45,70 @@ export interface AgentRequest {
 }
 
 export interface AgentClient {
-  ask(address: AgentAddress, question: AgentRequest): Promise<Asked>;
-  /** Bytes of answers so far. */
+  /** Never rejects. */
+  ask(address: AgentAddress, request: AgentRequest): Promise<HttpAnswer | NoAnswer>;
+  /** Bytes of all answers. */
   readonly bytes: () => number;
-  close(): void;
 }
 
-export interface AgentLimits {
-  /** Seconds for a whole answer. */
-  readonly deadline: number;
-  readonly maxBytes: number;
-}
+/** Limits of an answer, in seconds and bytes. A report of 10,000 frontends is half a megabyte. */
+const usualLimits = { deadline: 10, maxBytes: 16 * 1024 * 1024 };
 
-/** A report of 10,000 frontends is half a megabyte. */
-export const usualLimits: AgentLimits = { deadline: 10, maxBytes: 16 * 1024 * 1024 };
-
-export function createAsker(credentials: AgentCredentials, limits = usualLimits): AgentClient {
-  const { token, tls } = credentials;
-  const keeping = { keepAlive: true, maxSockets: 1, maxFreeSockets: 1 };
-  const agent = tls === null ? new PlainAgent(keeping) : new TlsAgent(keeping);
-  let bytes = 0;
-  const base: RequestOptions = {
-    agent,
-    headers: {},
-    ...(tls === null ? {} : secure(tls)),
-  };
+export function createAgentClient(
+  { token, tls }: AgentCredentials,
+  { deadline, maxBytes } = usualLimits,
+): AgentClient {
+  const pool = { keepAlive: true, maxSockets: 1, maxFreeSockets: 1 };
+  const agent = tls === null ? new PlainAgent(pool) : new TlsAgent(pool);
   const send = tls === null ? plainRequest : tlsRequest;
-  const own = token === null ? {} : { authorization: `Bearer ${token}` };
+  const authorization = token === null ? {} : { authorization: `Bearer ${token}` };
+  let bytes = 0;
+  async function bodyOf(response: IncomingMessage): Promise<string | null> {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      size += chunk.length;
+      if (size > maxBytes) return null;
+      chunks.push(chunk);
+    }
+    return Buffer.concat(chunks).toString();
+  }
   return {
-    ask({ host, port }, { path, headers, signal }) {
-      if (token !== null && tls === null && !isLoopback(host)) {
-        const why = 'a token is not sent beyond loopback without TLS';
-        return Promise.resolve({ kind: 'refused', why });
+    async ask({ host, port }, { path, headers, signal }) {
+      if (token !== null && tls === null && host !== '::1' && !host.startsWith('127.')) {
+        return refused('a token is not sent beyond loopback without TLS');
       }
-      const stop = AbortSignal.any([signal, AbortSignal.timeout(limits.deadline * 1000)]);
-      const options = { ...base, host, port, path, headers: { ...headers, ...own }, signal: stop };
-      return new Promise((resolve) => {
-        const fail = (error: Error): void => {
-          resolve(failure(error, limits));
-        };
-        const asked = send(options, (response) => {
-          read(response, limits.maxBytes, (count) => (bytes += count)).then((body) => {
-            const { statusCode = 0 } = response;
-            resolve(answerOf({ status: statusCode, headers: response.headers, body }));
-          }, fail);
+      try {
+        const request = send({
+          ...{ agent, host, port, path, headers: { ...headers, ...authorization } },
+          ...(tls === null ? {} : { ...tls, minVersion: 'TLSv1.2' }),
+          signal: AbortSignal.any([signal, AbortSignal.timeout(deadline * 1000)]),
         });
-        asked.on('error', fail);
-        asked.end();
-      });
+        // `once` or the response reports it.
+        request.on('error', () => undefined).end();
+        const [response] = (await once(request, 'response')) as [IncomingMessage];
+        const body = await bodyOf(response);
+        if (body === null) return refused(`answered more than ${maxBytes} bytes`);
+        const answer = { status: response.statusCode ?? 0, headers: response.headers, body };
+        if (answer.status === 401 || answer.status === 403) return refused(statusText(answer));
+        return { kind: 'answer', ...answer };
+      } catch (error) {
+        const { code = '', name, message } = error as NodeJS.ErrnoException;
+        if (untrusted.test(code)) return refused(message);
+        const isLate = name === 'TimeoutError' || name === 'AbortError';
+        return { kind: 'silent', why: isLate ? `no answer within ${deadline} s` : message };
+      }
     },
     bytes: () => bytes,
-    close: () => {
-      agent.destroy();
-    },
   };
 }
 
-const isLoopback = (host: string): boolean => host === '::1' || host.startsWith('127.');
+const refused = (why: string): NoAnswer => ({ kind: 'refused', why });
 
-const secure = ({ ca, cert, key, servername }: NonNullable<AgentCredentials['tls']>) => ({
-  ...(ca === null ? {} : { ca }),
-  ...(cert === null ? {} : { cert }),
-  ...(key === null ? {} : { key }),
-  servername,
-  minVersion: 'TLSv1.2' as const,
-});
+/** An unexpected status and the beginning of its body. */
+export const statusText = ({ status, body }: Pick<HttpAnswer, 'status' | 'body'>): string =>
+  `status ${status}: ${body.trim().slice(0, 200)}`;
 
-function answerOf(answer: AgentAnswer): Asked {
-  const { status, body } = answer;
-  if (status !== 401 && status !== 403) return { kind: 'answer', answer };
-  return { kind: 'refused', why: `status ${status}: ${body.trim().slice(0, 200)}` };
-}
-
-/** Bytes beyond the limit end it. */
-async function read(
-  response: IncomingMessage,
-  maxBytes: number,
-  count: (bytes: number) => void,
-): Promise<string> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    size += chunk.length;
-    count(chunk.length);
-    if (size > maxBytes) throw new Oversized(`answered more than ${maxBytes} bytes`);
-    chunks.push(chunk);
-  }
-  if (!response.complete) throw new Error('the connection was closed within an answer');
-  return Buffer.concat(chunks).toString();
-}
-
-class Oversized extends Error {}
-
-/** Codes of errors by which one side does not accept the other's certificate. */
+/** Codes of errors by which one side rejects the certificate of the other. */
 const untrusted = /^ERR_(?:TLS|SSL)|CERT|SELF_SIGNED|UNABLE_TO_|^EPROTO$|HOSTNAME/;
-
-function failure(error: Error, { deadline }: AgentLimits): Asked {
-  const { code = '', name } = error as NodeJS.ErrnoException;
-  if (error instanceof Oversized || untrusted.test(code)) {
-    return { kind: 'refused', why: error.message };
-  }
-  const isLate = name === 'TimeoutError' || name === 'AbortError';
-  return { kind: 'silent', why: isLate ? `no answer within ${deadline} s` : error.message };
-}

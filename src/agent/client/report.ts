@@ -14,50 +14,47 @@ export interface AgentReport {
   readonly node: string;
   /** The addresses of its interfaces, in canonical form. */
   readonly localAddresses: readonly string[];
-  /** null: kube-proxy left nothing there. */
+  /** `null` if kube-proxy left no rules. */
   readonly mode: 'iptables' | 'nftables' | null;
-  /** The text of kube-proxy's configuration; null: it was not given. */
+  /** The text of kube-proxy's configuration; `null` if the agent has none. */
   readonly proxyConfig: string | null;
   readonly settings: InferredSettings;
   /** Reasons why the rules of the node are unknown; empty if they are known. */
   readonly problems: readonly string[];
   readonly asking: NodeSenders;
-  readonly claims: readonly RuleFrontend[];
+  readonly frontends: readonly RuleFrontend[];
   readonly digests: ReadonlyMap<string, string>;
 }
 
-/** Claims by their keys: those of all nodes are the same. */
+/** Frontends by their keys, which most nodes share. */
 const known = new Map<string, RuleFrontend>();
 const mostKnown = 100_000;
 
-function claimOf(key: string): RuleFrontend {
+function frontendOf(key: string): RuleFrontend {
   const before = known.get(key);
   if (before !== undefined) return before;
-  const claim = readKey(key);
-  check(claim !== null, `a frontend, not ${key.slice(0, 100)}`);
-  if (known.size < mostKnown) known.set(key, claim);
-  return claim;
+  const frontend = readKey(key);
+  check(frontend !== null, `a frontend, not ${key.slice(0, 100)}`);
+  if (known.size < mostKnown) known.set(key, frontend);
+  return frontend;
 }
 
 /**
- * Reads a report.
+ * Decodes a report.
  *
- * @throws NotTold where it is none.
+ * @throws InvalidReport if it has another form.
  */
 export function readReport(raw: unknown): AgentReport {
   const fields = fieldsOf(raw, 'a report');
   check(fields.version === 1, 'a report of version 1');
-  const { node, mode, proxyConfig, frontends } = fields;
+  const { node, mode, proxyConfig } = fields;
   const nodeIPs = texts(fields.nodeIPs, 'nodeIPs');
   check(typeof node === 'string' && node !== '', 'node: a name');
   check(mode === null || mode === 'iptables' || mode === 'nftables', 'mode: iptables or nftables');
   const doubled = new Set(texts(fields.doubled, 'doubled'));
   const digests = new Map<string, string>();
-  const claims: RuleFrontend[] = [];
-  for (const [key, digest] of Object.entries(fieldsOf(frontends, 'frontends'))) {
+  for (const [key, digest] of Object.entries(fieldsOf(fields.frontends, 'frontends'))) {
     check(typeof digest === 'string', `a digest of ${key.slice(0, 100)}`);
-    const claim = claimOf(key);
-    claims.push(doubled.has(key) ? { ...claim, translators: 2 } : claim);
     digests.set(key, digest);
   }
   return {
@@ -65,11 +62,16 @@ export function readReport(raw: unknown): AgentReport {
     // Earlier agents reported only the node IPs.
     localAddresses: texts(fields.localAddresses ?? nodeIPs, 'localAddresses').map(canonicalIP),
     mode,
-    proxyConfig: proxyConfig === null ? null : configText(proxyConfig),
+    proxyConfig:
+      proxyConfig === null
+        ? null
+        : text(fieldsOf(proxyConfig, 'proxyConfig: an object').text, 'text of proxyConfig'),
     settings: settingsOf(fields.settings),
     problems: texts(fields.problems, 'problems'),
     asking: askingOf(fields.asking),
-    claims,
+    frontends: [...digests.keys()].map((key) =>
+      doubled.has(key) ? { ...frontendOf(key), translators: 2 } : frontendOf(key),
+    ),
     digests,
   };
 }
@@ -87,22 +89,23 @@ function flag(value: unknown, what: string): boolean {
 const texts = (value: unknown, what: string): readonly string[] =>
   listOf(value, `${what}: a list`).map((item) => text(item, what));
 
-const configText = (raw: unknown): string =>
-  text(fieldsOf(raw, 'proxyConfig: an object').text, 'text of proxyConfig');
+const settings = {
+  detectLocalMode: text,
+  bridgeInterface: text,
+  interfaceNamePrefix: text,
+  clusterCIDRs: texts,
+  masqueradeAll: flag,
+  nodePortAddresses: texts,
+  localhostNodePorts: flag,
+} satisfies Record<keyof InferredSettings, (value: unknown, what: string) => unknown>;
 
 function settingsOf(raw: unknown): InferredSettings {
   const fields = fieldsOf(raw, 'settings: an object');
-  const of = <T>(name: keyof InferredSettings, read: (value: unknown, what: string) => T) =>
-    fields[name] === undefined ? {} : { [name]: read(fields[name], name) };
-  return {
-    ...of('detectLocalMode', text),
-    ...of('bridgeInterface', text),
-    ...of('interfaceNamePrefix', text),
-    ...of('clusterCIDRs', texts),
-    ...of('masqueradeAll', flag),
-    ...of('nodePortAddresses', texts),
-    ...of('localhostNodePorts', flag),
-  };
+  return Object.fromEntries(
+    Object.entries(settings).flatMap(([name, read]) =>
+      fields[name] === undefined ? [] : [[name, read(fields[name], name)]],
+    ),
+  );
 }
 
 function askingOf(raw: unknown): NodeSenders {
@@ -117,8 +120,12 @@ function askingOf(raw: unknown): NodeSenders {
 }
 
 function sendersOf(raw: unknown): Senders {
-  const fields = fieldsOf(raw, 'senders: an object');
-  const of = (name: keyof Senders): string | null =>
-    fields[name] === null ? null : text(fields[name], name);
-  return { node: of('node'), pod: of('pod'), outside: of('outside') };
+  const { node, pod, outside } = fieldsOf(raw, 'senders: an object');
+  const sender = (value: unknown, name: string): string | null =>
+    value === null ? null : text(value, name);
+  return {
+    node: sender(node, 'node'),
+    pod: sender(pod, 'pod'),
+    outside: sender(outside, 'outside'),
+  };
 }

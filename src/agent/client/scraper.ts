@@ -4,29 +4,30 @@
 //                                    ▲                       │
 //                                    └── when the next report should be there
 //
-// A report says for how long it is valid, so the scraper knows when to ask again. It adds a small
-// delay per agent, so that the agents are not all asked at the same time. Few scrapes run at one
-// time. An agent that does not answer is asked again soon, then with growing pauses. From its
-// second failure on, its node is unknown. A node without an agent is unknown at once.
+// The agents are the endpoints of their own headless Service, whose EndpointSlices are watched like
+// all others. A report says for how long it is valid. A small delay per agent prevents that all are
+// asked at the same time. An agent that does not answer is asked again soon, then with growing
+// pauses. From its second failure on, its node is unknown. A node without an agent is unknown at
+// once.
 
+import type { EndpointSlice } from '../../model/objects.ts';
 import type { Packet } from '../../model/proxy-config.ts';
 import type { PacketOutcome } from '../../rules/walk/walk.ts';
-import type { AgentAddress } from './agents.ts';
-import type { AgentClient } from './client.ts';
+import type { AgentAddress, AgentClient } from './client.ts';
 import type { AgentReport } from './report.ts';
-import type { RulesSighting, ScrapeResult } from './scrape.ts';
-import { outcomesOf, visit } from './scrape.ts';
+import type { ScrapedReport, Scrape, ScrapeResult } from './scrape.ts';
+import { scrapeOutcomes, scrapeReport } from './scrape.ts';
 
 /** The state of an agent. */
 export const agentStates = ['answering', 'stale', 'refused', 'absent'] as const;
 
 export type AgentState = (typeof agentStates)[number];
 
-/** The last report of an agent. */
+/** The last report of an agent. Times are Unix seconds. */
 export interface NodeReportEntry {
   readonly kind: 'node-report';
-  /** Unix seconds; `seenAt` is the moment that the report is of. */
   readonly at: number;
+  /** The moment that the report describes. */
   readonly seenAt: number;
   readonly node: string;
   readonly report: AgentReport;
@@ -34,43 +35,43 @@ export interface NodeReportEntry {
   readonly version: string;
   /** Seconds from the report to the next. */
   readonly lasting: number;
-  /** What becomes of packets that the agent was asked for; null: it was not asked yet. */
+  /** Outcomes of the packets that the agent evaluated; `null` if none were requested yet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome> | null;
   /** The packets that the agent must evaluate before the node can be compared. */
   readonly onNeed: (packets: readonly Packet[]) => void;
 }
 
-/** A node is not seen; null: it is no node any more. */
+/** A node is unknown. */
 export interface NodeUnseenEntry {
   readonly kind: 'node-unseen';
   readonly at: number;
   readonly node: string;
+  /** `null` if the Node was deleted. */
   readonly state: Exclude<AgentState, 'answering'> | null;
 }
 
 export type AgentEntry = NodeReportEntry | NodeUnseenEntry;
 
 export interface ScraperOptions {
-  readonly asker: AgentClient;
+  readonly client: AgentClient;
   /** Unix seconds. */
   readonly now: () => number;
   readonly random: () => number;
   readonly sleep: (seconds: number, signal: AbortSignal) => Promise<void>;
-  /** The agents by their Node; null: not known yet. */
-  readonly agents: () => ReadonlyMap<string, AgentAddress> | null;
+  /** The EndpointSlices of the agents' Service; `null` before they are known. */
+  readonly slices: () => Iterable<EndpointSlice> | null;
   /** The names of all Nodes. */
   readonly nodes: () => Iterable<string>;
-  /** Resolves when the entry is taken in. */
+  /** Resolves when the entry was processed. */
   readonly deliver: (entry: AgentEntry) => Promise<void>;
   readonly onTrouble: (node: string, why: string) => void;
 }
 
-/** What is known of one node's agent. */
 export interface AgentStatus {
   readonly state: AgentState;
-  /** Since when it is so, Unix seconds. */
+  /** The start of this state, Unix seconds. */
   readonly since: number;
-  /** The moment of its last report; null: there was none. */
+  /** The moment of the last report; `null` without one. */
   readonly seenAt: number | null;
 }
 
@@ -78,216 +79,226 @@ export interface Scraper {
   run(signal: AbortSignal): Promise<void>;
   /** By node. */
   readonly status: () => ReadonlyMap<string, AgentStatus>;
-  /** Visits so far, by what came of them. */
+  /** Scrapes so far, by their result. */
   readonly visits: Readonly<Record<ScrapeResult['kind'], number>>;
   readonly bytes: () => number;
 }
 
-interface Known {
+interface KnownAgent {
   readonly node: string;
   address: AgentAddress | null;
   state: AgentState;
   since: number;
-  sight: RulesSighting | null;
-  /** The last report left packets to be asked for. */
+  last: ScrapedReport | null;
+  /** Whether the last report was not enough, so packets were requested. */
   wasShort: boolean;
   failures: number;
   nextAt: number;
-  busy: boolean;
+  isBusy: boolean;
 }
 
 interface State {
   readonly options: ScraperOptions;
-  readonly known: Map<string, Known>;
+  readonly known: Map<string, KnownAgent>;
   readonly visits: Record<ScrapeResult['kind'], number>;
 }
 
-/** Visits at one time. */
-const mostVisits = 16;
+/** Scrapes at one time. */
+const mostScrapes = 16;
 
 /** Seconds between checks for agents that are due. */
 const tick = 0.25;
 
-/** Seconds over which the first visits are spread for each hundred agents. */
+/** Seconds over which the first scrapes are spread for each hundred agents. */
 const spread = 1;
 
-/** Seconds until an agent is asked again which had no other report, or gave none. */
+/** Seconds until an agent is asked again that had no other report, or gave none. */
 const again = { same: 1, most: 60 };
 
-export function createFleet(options: ScraperOptions): Scraper {
+/** A report is stale if it is older than this number of rounds and of seconds. */
+const stale = { rounds: 3, seconds: 60 };
+
+export function createScraper(options: ScraperOptions): Scraper {
   const visits = { seen: 0, early: 0, refused: 0, silent: 0 };
   const state: State = { options, known: new Map(), visits };
   return {
     async run(signal) {
       const broken = Promise.withResolvers<never>();
-      const going = new Set<Promise<void>>();
+      const running = new Set<Promise<void>>();
       while (!signal.aborted) {
-        await look(state);
-        for (const one of due(state, mostVisits - going.size)) {
-          one.busy = true;
-          const visiting = goTo(state, one, signal)
+        await updateAgents(state);
+        for (const agent of dueAgents(state).slice(0, mostScrapes - running.size)) {
+          agent.isBusy = true;
+          const scraping = scrapeAgent(state, agent, signal)
             .catch(broken.reject)
             .finally(() => {
-              one.busy = false;
-              going.delete(visiting);
+              agent.isBusy = false;
+              running.delete(scraping);
             });
-          going.add(visiting);
+          running.add(scraping);
         }
         await Promise.race([options.sleep(tick, signal), broken.promise]);
       }
-      await Promise.all(going);
+      await Promise.all(running);
     },
     status: () =>
       new Map(
-        [...state.known].map(([node, { state: name, since, sight }]) => [
+        Array.from(state.known, ([node, { state: name, since, last }]) => [
           node,
-          { state: name, since, seenAt: sight?.seenAt ?? null },
+          { state: name, since, seenAt: last?.seenAt ?? null },
         ]),
       ),
     visits,
-    bytes: () => options.asker.bytes(),
+    bytes: options.client.bytes,
   };
 }
 
-/** Brings up to date who is there. */
-async function look({ options, known }: State): Promise<void> {
-  const agents = options.agents();
-  if (agents === null) return;
-  const now = options.now();
-  const nodes = new Set([...options.nodes(), ...agents.keys()]);
-  for (const node of nodes) {
-    const address = agents.get(node) ?? null;
-    const one = known.get(node);
-    if (one === undefined) {
-      const nextAt = now + options.random() * spread * (agents.size / 100);
-      const made = { ...stranger, node, address, since: now, nextAt };
-      known.set(node, made);
-      await unseen(options, made, address === null ? 'absent' : 'stale');
-    } else if (!isSame(one.address, address)) Object.assign(one, { address, nextAt: now });
+/**
+ * The agents by the name of their Node. Of several endpoints on one Node, as there are while an
+ * agent is replaced, a ready one counts, and of equals the first by address. Endpoints without a
+ * Node are no agents.
+ */
+export function agentsOf(slices: Iterable<EndpointSlice>): Map<string, AgentAddress> {
+  const found = new Map<string, AgentAddress & { readonly rank: string }>();
+  for (const { addressType, ports, endpoints } of slices) {
+    const port = ports.find(({ protocol, port }) => protocol === 'TCP' && port !== null)?.port;
+    if (addressType === 'FQDN' || typeof port !== 'number') continue;
+    for (const { addresses, node, ready, terminating } of endpoints) {
+      const [host] = addresses;
+      if (host === undefined || node === null || node === '') continue;
+      const isReady = ready !== false && terminating !== true;
+      const rank = `${isReady ? 0 : 1} ${addressType} ${host}`;
+      const other = found.get(node);
+      if (other === undefined || rank < other.rank) found.set(node, { host, port, rank });
+    }
   }
-  for (const one of known.values()) {
-    if (!nodes.has(one.node)) {
-      known.delete(one.node);
-      await options.deliver({ kind: 'node-unseen', at: now, node: one.node, state: null });
-    } else if (one.address === null && one.state !== 'absent') {
-      one.sight = null;
-      await unseen(options, one, 'absent');
+  return new Map(Array.from(found, ([node, { host, port }]) => [node, { host, port }]));
+}
+
+/** Follows the Nodes and the addresses of their agents. */
+async function updateAgents({ options, known }: State): Promise<void> {
+  const slices = options.slices();
+  if (slices === null) return;
+  const addresses = agentsOf(slices);
+  const now = options.now();
+  const nodes = new Set([...options.nodes(), ...addresses.keys()]);
+  for (const node of nodes) {
+    const address = addresses.get(node) ?? null;
+    const agent = known.get(node);
+    if (agent === undefined) {
+      const nextAt = now + options.random() * spread * (addresses.size / 100);
+      const added: KnownAgent = {
+        ...{ node, address, state: 'stale', since: now, last: null, wasShort: false },
+        ...{ failures: 0, nextAt, isBusy: false },
+      };
+      known.set(node, added);
+      await markUnseen(options, added, address === null ? 'absent' : 'stale');
+    } else if (!isSame(agent.address, address)) Object.assign(agent, { address, nextAt: now });
+  }
+  for (const agent of known.values()) {
+    const { node, address, state } = agent;
+    if (!nodes.has(node)) {
+      known.delete(node);
+      await options.deliver({ kind: 'node-unseen', at: now, node, state: null });
+    } else if (address === null && state !== 'absent') {
+      agent.last = null;
+      await markUnseen(options, agent, 'absent');
     }
   }
 }
-
-const stranger: Known = {
-  node: '',
-  address: null,
-  state: 'stale',
-  since: 0,
-  sight: null,
-  wasShort: false,
-  failures: 0,
-  nextAt: 0,
-  busy: false,
-};
 
 const isSame = (a: AgentAddress | null, b: AgentAddress | null): boolean =>
   a?.host === b?.host && a?.port === b?.port;
 
-/** Who must be asked now, those first that wait longest. */
-function due({ options, known }: State, most: number): Known[] {
+/** The agents to ask now, the one that is due longest first. */
+function dueAgents({ options, known }: State): KnownAgent[] {
   const now = options.now();
   return [...known.values()]
-    .filter(({ address, busy, nextAt }) => address !== null && !busy && nextAt <= now)
-    .sort((a, b) => a.nextAt - b.nextAt)
-    .slice(0, Math.max(0, most));
+    .filter(({ address, isBusy, nextAt }) => address !== null && !isBusy && nextAt <= now)
+    .sort((a, b) => a.nextAt - b.nextAt);
 }
 
-async function unseen(
+async function markUnseen(
   { deliver, now }: ScraperOptions,
-  known: Known,
+  agent: KnownAgent,
   state: Exclude<AgentState, 'answering'>,
 ): Promise<void> {
   const at = now();
-  if (known.state !== state) Object.assign(known, { state, since: at });
-  await deliver({ kind: 'node-unseen', at, node: known.node, state });
+  if (agent.state !== state) Object.assign(agent, { state, since: at });
+  await deliver({ kind: 'node-unseen', at, node: agent.node, state });
 }
 
-async function goTo(state: State, known: Known, signal: AbortSignal): Promise<void> {
-  const { options } = state;
-  const { asker, now } = options;
-  const { address } = known;
+async function scrapeAgent(state: State, agent: KnownAgent, signal: AbortSignal): Promise<void> {
+  const { options, known, visits } = state;
+  const { client, now } = options;
+  const { address, node } = agent;
   if (address === null) return;
-  const going = { asker, address, signal, now };
-  const visited = await visit(going, known.sight);
-  // It may have gone meanwhile, or be another.
-  if (signal.aborted || state.known.get(known.node) !== known || !isSame(known.address, address))
-    return;
-  state.visits[visited.kind]++;
-  if (visited.kind === 'early') known.nextAt = now() + again.same;
-  else if (visited.kind !== 'seen') await failed(options, known, visited.kind, visited.why);
-  else if (visited.sight.report.node !== known.node) {
-    const why = `the agent there says that its node is ${visited.sight.report.node}`;
-    await failed(options, known, 'refused', why);
-  } else await take(state, known, visited.sight, going);
+  const scrape: Scrape = { client, address, signal, now };
+  const result = await scrapeReport(scrape, agent.last);
+  // Meanwhile the agent may be gone, or replaced by another.
+  if (signal.aborted || known.get(node) !== agent || !isSame(agent.address, address)) return;
+  visits[result.kind]++;
+  if (result.kind === 'early') agent.nextAt = now() + again.same;
+  else if (result.kind !== 'seen') await countFailure(options, agent, result.kind, result.why);
+  else if (result.report.node !== node) {
+    const why = `the agent there says that its node is ${result.report.node}`;
+    await countFailure(options, agent, 'refused', why);
+  } else await deliverReport(options, agent, result, scrape);
 }
 
-async function failed(
+async function countFailure(
   options: ScraperOptions,
-  known: Known,
+  agent: KnownAgent,
   kind: 'refused' | 'silent',
   why: string,
 ): Promise<void> {
-  known.failures++;
-  const wait = Math.min(again.most, 2 ** (known.failures - 1)) * (0.75 + options.random() / 2);
-  known.nextAt = options.now() + wait;
-  if (kind === 'silent' && known.failures < 2) return;
-  if (known.state === 'answering' || known.failures === 2) options.onTrouble(known.node, why);
-  await unseen(options, known, kind === 'refused' ? 'refused' : 'stale');
+  agent.failures++;
+  const wait = Math.min(again.most, 2 ** (agent.failures - 1)) * (0.75 + options.random() / 2);
+  agent.nextAt = options.now() + wait;
+  if (kind === 'silent' && agent.failures < 2) return;
+  if (agent.state === 'answering' || agent.failures === 2) options.onTrouble(agent.node, why);
+  await markUnseen(options, agent, kind === 'refused' ? 'refused' : 'stale');
 }
 
-/** A report is stale if it is older than this many rounds and this many seconds. */
-const stale = { rounds: 3, seconds: 60 };
-
-async function take(
-  { options }: State,
-  known: Known,
-  sight: RulesSighting,
-  going: Parameters<typeof visit>[0],
+async function deliverReport(
+  options: ScraperOptions,
+  agent: KnownAgent,
+  scraped: ScrapedReport,
+  scrape: Scrape,
 ): Promise<void> {
-  const { node, sight: before } = known;
-  const { report, etag, round, seenAt, lasting } = sight;
-  const now = options.now();
-  known.nextAt = Math.max(
-    sight.nextAt + options.random() * Math.min(1, lasting / 10),
-    now + again.same,
-  );
-  if (now - seenAt > Math.max(stale.seconds, stale.rounds * lasting)) {
-    await unseen(options, known, 'stale');
+  const { node } = agent;
+  const { report, etag, round, seenAt, lasting } = scraped;
+  const at = options.now();
+  const delay = options.random() * Math.min(1, lasting / 10);
+  agent.nextAt = Math.max(scraped.nextAt + delay, at + again.same);
+  if (at - seenAt > Math.max(stale.seconds, stale.rounds * lasting)) {
+    await markUnseen(options, agent, 'stale');
     return;
   }
-  if (known.state === 'answering' && before?.round === round) return;
+  if (agent.state === 'answering' && agent.last?.round === round) return;
   let needed: readonly Packet[] = [];
-  const entry = { kind: 'node-report', seenAt, node, report, lasting } as const;
   const onNeed = (packets: readonly Packet[]): void => {
     needed = packets;
   };
-  // What packets were asked for is of one round; the report alone is the same while its tag is.
-  const version = known.wasShort ? `${etag} ${round}` : etag;
-  await options.deliver({ ...entry, at: now, version, outcomes: null, onNeed });
+  const entry = { kind: 'node-report', at, seenAt, node, report, lasting, onNeed } as const;
+  // Outcomes belong to one round. The report alone is the same while its tag is.
+  const version = agent.wasShort ? `${etag} ${round}` : etag;
+  await options.deliver({ ...entry, version, outcomes: null });
   if (needed.length > 0) {
-    const outcomes = await outcomesOf(going, needed, round);
+    const outcomes = await scrapeOutcomes(scrape, needed, round);
     if (outcomes === 'another round') {
-      known.nextAt = options.now() + again.same;
+      agent.nextAt = options.now() + again.same;
       return;
     }
     if (typeof outcomes === 'string') {
-      await failed(options, known, 'refused', outcomes);
+      await countFailure(options, agent, 'refused', outcomes);
       return;
     }
-    const more = { at: options.now(), version: `${etag} ${round}`, outcomes };
-    await options.deliver({ ...entry, ...more, onNeed: () => undefined });
+    const later = { at: options.now(), version: `${etag} ${round}`, onNeed: () => undefined };
+    await options.deliver({ ...entry, ...later, outcomes });
   }
-  known.wasShort = needed.length > 0;
-  known.failures = 0;
-  known.sight = sight;
-  if (known.state !== 'answering')
-    Object.assign(known, { state: 'answering', since: options.now() });
+  Object.assign(agent, { wasShort: needed.length > 0, failures: 0, last: scraped });
+  if (agent.state !== 'answering') {
+    Object.assign(agent, { state: 'answering', since: options.now() });
+  }
 }

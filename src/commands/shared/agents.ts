@@ -2,11 +2,10 @@
 
 import { readFileSync } from 'node:fs';
 
-import { agentsOf } from '../../agent/client/agents.ts';
 import type { AgentCredentials } from '../../agent/client/client.ts';
-import { createAsker } from '../../agent/client/client.ts';
+import { createAgentClient } from '../../agent/client/client.ts';
 import type { Scraper } from '../../agent/client/scraper.ts';
-import { createFleet } from '../../agent/client/scraper.ts';
+import { createScraper } from '../../agent/client/scraper.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
 import type { LiveAuditor } from '../../auditor/live.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
@@ -24,7 +23,7 @@ function credentialsOf(options: AgentsFlags): AgentCredentials {
   }
   const token = agentsTokenFile === undefined ? null : read(agentsTokenFile).trim();
   if (token === '') throw new Error(`${String(agentsTokenFile)}: The token is empty`);
-  const pem = (path?: string): string | null => (path === undefined ? null : read(path));
+  const pem = (path?: string): string | undefined => (path === undefined ? path : read(path));
   const isPlain = [agentsCa, agentsCert, agentsServerName].every((value) => value === undefined);
   if (isPlain) return { token, tls: null };
   const servername = agentsServerName ?? `${agents?.name ?? ''}.${agents?.namespace ?? ''}.svc`;
@@ -46,14 +45,14 @@ export function createAgentScraper(
     throw new Error('--agents needs the whole cluster: no --namespaces, no --shard');
   }
   const key = `${agents.namespace}/${agents.name}`;
-  return createFleet({
-    asker: createAsker(credentialsOf(options)),
+  return createScraper({
+    client: createAgentClient(credentialsOf(options)),
     now: () => clock.now(),
     random: () => environment.random(),
     sleep: (seconds, signal) => environment.sleep(seconds, signal),
-    agents() {
-      const serviceAuditor = auditor.serviceAuditor();
-      return serviceAuditor && agentsOf(serviceAuditor.audited.get(key)?.record.slices ?? []);
+    slices() {
+      const services = auditor.serviceAuditor();
+      return services && (services.audited.get(key)?.record.slices ?? []);
     },
     nodes: () => auditor.store.listers.nodes.keys(),
     deliver: live.deliver,

@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 
-import { agentsOf } from '../../../src/agent/client/agents.ts';
+import { agentsOf } from '../../../src/agent/client/scraper.ts';
 import type { Endpoint, EndpointSlice } from '../../../src/model/objects.ts';
 import { endpoint, slice } from '../../build.ts';
 

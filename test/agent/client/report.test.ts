@@ -34,7 +34,7 @@ test('what an agent reports is read', async () => {
     proxyConfig: 'mode: iptables',
     problems: [],
     asking: raw.asking,
-    claims: [{ family: 'ip', address: '10.96.0.1', protocol: 'tcp', port: 443, translators: 1 }],
+    frontends: [{ family: 'ip', address: '10.96.0.1', protocol: 'tcp', port: 443, translators: 1 }],
   });
   expect([...report.digests]).toEqual(Object.entries(raw.frontends as object));
 });
@@ -57,7 +57,7 @@ test('settings of kube-proxy are read as far as there are any', async () => {
 
 test('frontends of several tables are distinct', async () => {
   const raw = { ...(await sent()), doubled: ['tcp 10.96.0.1:443'] };
-  expect(readReport(raw).claims).toMatchObject([{ translators: 2 }]);
+  expect(readReport(raw).frontends).toMatchObject([{ translators: 2 }]);
 });
 
 describe('what is none', () => {

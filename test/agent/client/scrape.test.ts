@@ -7,9 +7,9 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test, vi } from 'vitest';
 
 import type { AgentClient } from '../../../src/agent/client/client.ts';
-import { createAsker } from '../../../src/agent/client/client.ts';
-import type { RulesSighting, Scrape } from '../../../src/agent/client/scrape.ts';
-import { outcomesOf, visit } from '../../../src/agent/client/scrape.ts';
+import { createAgentClient } from '../../../src/agent/client/client.ts';
+import type { Scrape, ScrapedReport } from '../../../src/agent/client/scrape.ts';
+import { scrapeOutcomes, scrapeReport } from '../../../src/agent/client/scrape.ts';
 import type { ScheduledAgent } from '../../../src/agent/schedule.ts';
 import { createAgent } from '../../../src/agent/schedule.ts';
 import { createAgentServer } from '../../../src/agent/server.ts';
@@ -21,11 +21,9 @@ const dump = ['*nat', ':PREROUTING ACCEPT [0:0]', '-A PREROUTING -d 10.96.0.1/32
 const rule = `${dump.join('\n')} --dport 443 -j DNAT --to-destination 10.0.0.1:6443\nCOMMIT`;
 
 let server: Server | null = null;
-let asker: AgentClient | null = null;
 
 afterEach(() => {
   vi.useRealTimers();
-  asker?.close();
   server?.close();
   server?.closeAllConnections();
 });
@@ -41,21 +39,24 @@ async function begun(): Promise<{ readonly agent: ScheduledAgent; readonly going
   server = createAgentServer(agent, { token: null, tls: null });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  asker = createAsker({ token: null, tls: null });
+  const client = createAgentClient({ token: null, tls: null });
   const { port } = server.address() as AddressInfo;
   const { signal } = new AbortController();
-  return { agent, going: { asker, address: { host: '127.0.0.1', port }, signal, now: () => 1000 } };
+  return {
+    agent,
+    going: { client, address: { host: '127.0.0.1', port }, signal, now: () => 1000 },
+  };
 }
 
-async function seen(going: Scrape, before: RulesSighting | null): Promise<RulesSighting> {
-  const visited = await visit(going, before);
+async function seen(going: Scrape, before: ScrapedReport | null): Promise<ScrapedReport> {
+  const visited = await scrapeReport(going, before);
   if (visited.kind !== 'seen') throw new Error(JSON.stringify(visited));
-  return visited.sight;
+  return visited;
 }
 
 test('before the first round it is early', async () => {
   const { going } = await begun();
-  expect(await visit(going, null)).toEqual({ kind: 'early' });
+  expect(await scrapeReport(going, null)).toEqual({ kind: 'early' });
 });
 
 test('the moment of a report is the earliest possible, and the same for a round', async () => {
@@ -86,7 +87,7 @@ test('packets are asked for in as many requests as it takes', async () => {
   const { agent, going } = await begun();
   await agent.round();
   const { round } = await seen(going, null);
-  const outcomes = await outcomesOf(going, packets, round);
+  const outcomes = await scrapeOutcomes(going, packets, round);
   if (typeof outcomes === 'string') throw new Error(outcomes);
   expect([...outcomes.keys()]).toEqual(packets.map(packetText));
   const reached = [...outcomes].filter(([, { destinations }]) => destinations.size > 0);
@@ -99,13 +100,12 @@ test('of another round they are not taken', async () => {
   await agent.round();
   const { round } = await seen(going, null);
   await agent.round();
-  expect(await outcomesOf(going, packets.slice(0, 1), round)).toBe('another round');
+  expect(await scrapeOutcomes(going, packets.slice(0, 1), round)).toBe('another round');
 });
 
 const answering = (status: number, body: string): AgentClient => ({
-  ask: () => Promise.resolve({ kind: 'answer', answer: { status, headers: {}, body } }),
+  ask: () => Promise.resolve({ kind: 'answer', status, headers: {}, body }),
   bytes: () => 0,
-  close: () => undefined,
 });
 
 test.each([
@@ -115,7 +115,7 @@ test.each([
   [200, '{"version":7}', 'Expected a report of version 1'],
 ])('status %d with %j is no report', async (status, body, why) => {
   const { going } = await begun();
-  const visited = await visit({ ...going, asker: answering(status, body) }, null);
+  const visited = await scrapeReport({ ...going, client: answering(status, body) }, null);
   expect(visited.kind).toBe('refused');
   expect(visited.kind === 'refused' ? visited.why : '').toMatch(why);
 });
@@ -126,6 +126,6 @@ test.each([
   [200, '{"round":"r"}', /rules/],
 ])('status %d with %j is no outcome', async (status, body, why) => {
   const { going } = await begun();
-  const asked = { ...going, asker: answering(status, body) };
-  expect(await outcomesOf(asked, packets.slice(0, 1), 'r')).toMatch(why);
+  const asked = { ...going, client: answering(status, body) };
+  expect(await scrapeOutcomes(asked, packets.slice(0, 1), 'r')).toMatch(why);
 });

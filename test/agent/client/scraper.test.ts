@@ -2,11 +2,11 @@
 
 import { expect, test } from 'vitest';
 
-import type { AgentAddress } from '../../../src/agent/client/agents.ts';
-import type { AgentAnswer, Asked } from '../../../src/agent/client/client.ts';
+import type { AgentAddress, HttpAnswer, NoAnswer } from '../../../src/agent/client/client.ts';
 import type { AgentEntry, NodeReportEntry } from '../../../src/agent/client/scraper.ts';
-import { agentStates, createFleet } from '../../../src/agent/client/scraper.ts';
+import { agentStates, createScraper } from '../../../src/agent/client/scraper.ts';
 import type { Packet } from '../../../src/model/proxy-config.ts';
+import { endpoint, port, slice } from '../../build.ts';
 
 const asking = {
   ip: { node: null, pod: null, outside: null },
@@ -20,17 +20,19 @@ const report = (node: string): string =>
     ...{ settings: {}, problems: [], asking, frontends: {}, doubled: [] },
   });
 
+type Answer = HttpAnswer | NoAnswer;
+
 interface Node {
   readonly address: AgentAddress | null;
-  answer: (path: string) => Asked;
+  answer: (path: string) => Answer;
 }
 
-const refused: Asked = { kind: 'refused', why: 'status 401' };
-const silent: Asked = { kind: 'silent', why: 'nobody' };
+const refused: Answer = { kind: 'refused', why: 'status 401' };
+const silent: Answer = { kind: 'silent', why: 'nobody' };
 
 /** An agent whose rounds are `lasting` seconds apart. */
 function agentOf(name: string, now: () => number, lasting = 10) {
-  return (path: string): Asked => {
+  return (path: string): Answer => {
     const round = Math.floor(now() / lasting);
     const headers = {
       etag: 'one',
@@ -41,8 +43,7 @@ function agentOf(name: string, now: () => number, lasting = 10) {
     const body = path.startsWith('/v1/report')
       ? report(name)
       : JSON.stringify({ round: `r${round}`, rules: [], outcomes: [{ fates: {}, unknown: [] }] });
-    const answer: AgentAnswer = { status: 200, headers, body };
-    return { kind: 'answer', answer };
+    return { kind: 'answer', status: 200, headers, body };
   };
 }
 
@@ -62,15 +63,14 @@ async function run(
   const entries: AgentEntry[] = [];
   const troubles: string[] = [];
   const stop = new AbortController();
-  const fleet = createFleet({
-    asker: {
+  const fleet = createScraper({
+    client: {
       ask({ port }, { path }) {
         asked.push({ at: clock.now, port, path });
         const found = [...nodes.values()].find(({ address }) => address?.port === port);
         return Promise.resolve(found?.answer(path) ?? silent);
       },
       bytes: () => 7,
-      close: () => undefined,
     },
     now: () => clock.now,
     random: () => 0.5,
@@ -80,9 +80,15 @@ async function run(
       at(clock.now);
       if (clock.now >= seconds) stop.abort();
     },
-    agents: () =>
-      new Map(
-        [...nodes].flatMap(([name, { address }]) => (address === null ? [] : [[name, address]])),
+    slices: () =>
+      [...nodes].flatMap(([node, { address }]) =>
+        address === null
+          ? []
+          : slice({
+              addressType: 'IPv4',
+              ports: [port({ port: address.port })],
+              endpoints: [endpoint({ addresses: [address.host], node })],
+            }),
       ),
     nodes: () => nodes.keys(),
     deliver(entry) {
@@ -101,7 +107,7 @@ async function run(
 }
 
 /** Replaces an agent that answers. */
-const answering = (): Asked => silent;
+const answering = (): Answer => silent;
 
 const at = (port: number, answer: Node['answer'] = answering): Node => ({
   address: { host: '127.0.0.1', port },
@@ -217,9 +223,9 @@ test('an agent of another node is refused', async () => {
 });
 
 test('a report that is old is no sight of the node', async () => {
-  const old = (): Asked => {
+  const old = (): Answer => {
     const headers = { etag: 'x', round: 'r', age: '500', 'cache-control': 'max-age=30' };
-    return { kind: 'answer', answer: { status: 200, headers, body: report('a') } };
+    return { kind: 'answer', status: 200, headers, body: report('a') };
   };
   const { fleet, entries } = await run(new Map([['a', at(1, old)]]), 5);
   expect(fleet.status().get('a')).toMatchObject({ state: 'stale' });
