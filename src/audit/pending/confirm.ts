@@ -1,22 +1,20 @@
 // Confirms a difference before it becomes a finding: whether all that it depends on is known up to
 // the end of its window (progress.ts).
 //
-// Any stream may lag, so what the streams have shown may be old. But an object that is read after
-// the window has a version that is not older than its end. When all streams have reached that
-// version, the difference existed throughout.
-//
-// A stream without events shows its version only about once a minute, by a bookmark. So the Service
-// itself is read. If the cache is at least as new and the difference still exists, it existed at
-// the time of the read. If the cache is older, the difference waits for the stream. If reads fail,
-// streams are trusted once no stream can lag any more.
+// What the streams have shown may be old. But an object that is read after the window has a version
+// that is not older than its end. When all streams have reached that version, the difference
+// existed throughout. A stream without events shows its version only about once a minute, so the
+// Service itself is read. If the cache is at least as new and the difference still exists, it
+// existed at the time of the read. If reads fail, streams are trusted once none can lag any more.
 //
 // Streams may diverge again after that version, so that the cache mixes two moments. So all that an
 // output depends on must also be known up to the newest cached version of the Service.
 //
-// Only a candidate for a finding causes a read, and a Service is read once in some seconds at most.
-// If many Services of a namespace wait, they are read together. Nodes are not read: their stream
-// must be connected. A finding about the rules of a whole node is confirmed by one of its Services.
+// Only a candidate for a finding causes a read. If many Services of a namespace wait, they are read
+// together. Nodes are not read: their stream must be connected. A finding about the rules of a
+// whole node is confirmed by one of its Services.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import type {
   AnyObject,
   Endpoints,
@@ -61,19 +59,6 @@ export interface ConfirmCounts {
   failed: number;
 }
 
-export interface Confirmer {
-  /** Whether a difference is proven to have existed at the end of its window. */
-  admit(candidate: Candidate): boolean;
-  /**
-   * The Services to read now: one, or all of a namespace that wait; none if no read is due. Their
-   * reads count as requested at `now`.
-   */
-  next(waiting: Iterable<Candidate>, now: number): readonly Key[];
-  /** Stores the result of a read; `null` if it failed. */
-  answer(key: Key, read: FreshRead | null): void;
-  readonly counts: Readonly<ConfirmCounts>;
-}
-
 /** Seconds until a Service may be read again, by the state of its last read. */
 const retryAfter = { requested: 5, useless: 1, read: 30 };
 
@@ -96,8 +81,8 @@ interface ReadRequest {
   read: FreshRead | null;
   /** Whether the Service was read together with others. */
   readonly joint: boolean;
-  /** By output, whether the cache has reached the answer, at a count of observed objects. */
-  readonly checks: Map<Output, { readonly caughtUp: boolean; readonly count: number }>;
+  /** The outputs for which the answer was compared with the cache. */
+  readonly compared: Set<Output>;
 }
 
 /** The cached objects of one Service that are compared with the answer. */
@@ -117,146 +102,139 @@ interface ConfirmCache {
 const keyOf = ({ namespace, service, item }: Candidate): Key =>
   item.witness ?? `${namespace}/${service}`;
 
-/** A difference of no Service depends only on the streams: no object can be read for it. */
-const isOfNoService = (candidate: Candidate): boolean =>
-  candidate.item.output === 'node' && keyOf(candidate) === '/';
-
-/** Looks up the newest cached version of the objects that an output of a Service depends on. */
-function createNewestCached(
-  progress: WatchProgress,
-  cache: () => ConfirmCache | null,
-): (key: Key, output: Output) => string {
-  const known = new Map<string, string>();
+/** Computes values once per change of the cache: a Service may have thousands of differences. */
+function createMemo<T>({ count }: WatchProgress): (key: string, compute: () => T) => T {
+  const known = new Map<string, T>();
   let countedAt = -1;
-  return (key, output) => {
-    // A Service may have thousands of differences: this is computed once per change.
-    if (countedAt !== progress.count()) known.clear();
-    countedAt = progress.count();
-    const place = `${output} ${key}`;
-    const version = known.get(place) ?? newestIn(cache()?.audited.get(key)?.record, output);
-    known.set(place, version);
-    return version;
+  return (key, compute) => {
+    if (countedAt !== count()) known.clear();
+    countedAt = count();
+    return getOrInsert(known, key, compute);
   };
 }
 
-/** Creates a confirmer; `cache` returns `null` before the audit has started. */
-export function createConfirmer(
+/** Compares the cache with the answers. */
+function createComparison(
   progress: WatchProgress,
   cache: () => ConfirmCache | null,
-): Confirmer {
+  counts: ConfirmCounts,
+) {
+  const versions = createMemo<string>(progress);
+  const proofs = createMemo<boolean>(progress);
+  /** The newest cached version of the objects that an output of a Service depends on. */
+  const newestCached = (key: Key, output: Output): string =>
+    versions(`${output} ${key}`, () => newestIn(cache()?.audited.get(key)?.record, output));
+  /** Whether the cache has reached an answer, and is of one moment. */
+  const hasReached = (request: ReadRequest, read: FreshRead, key: Key, output: Output): boolean => {
+    const now = cache();
+    const cached = newestCached(key, output);
+    const isMatched =
+      now !== null && isCaughtUp(now.listers, now.audited.get(key)?.record, output, read);
+    const isOneMoment =
+      isAtLeast(read.version, cached) || progress.hasReached(output, cached, -Infinity);
+    request.state = isMatched && !isOneMoment ? 'overtaken' : 'read';
+    const isReached = isMatched && isOneMoment;
+    if (!request.compared.has(output)) counts[isReached ? 'confirmed' : 'lagging']++;
+    request.compared.add(output);
+    return isReached;
+  };
+  return {
+    newestCached,
+    /** Whether a read after the window proves a difference. */
+    isProven(candidate: Candidate, request: ReadRequest | undefined): boolean {
+      const [key, { output }, read] = [keyOf(candidate), candidate.item, request?.read];
+      if (!request || !read || request.at < candidate.at || cache() === null) return false;
+      return proofs(`${output} ${key} ${String(request.at)}`, () =>
+        hasReached(request, read, key, output),
+      );
+    },
+  };
+}
+
+export type Confirmer = ReturnType<typeof createConfirmer>;
+
+/** Creates a confirmer; `cache` returns `null` before the audit has started. */
+export function createConfirmer(progress: WatchProgress, cache: () => ConfirmCache | null) {
   const requests = new Map<Key, ReadRequest>();
   const counts: ConfirmCounts = { asked: 0, confirmed: 0, lagging: 0, failed: 0 };
-  const newestCached = createNewestCached(progress, cache);
+  const { newestCached, isProven } = createComparison(progress, cache, counts);
   /** The latest read of any Service, and the newest version in it. */
   let latest = { at: -Infinity, version: '' };
-
-  const hasReached = (version: string, output: Output, cached: string): boolean =>
-    isAtLeast(version, cached) || progress.hasReached(output, cached, -Infinity);
 
   /** Whether the streams have shown all that a difference depends on, up to the window's end. */
   function isKnown(candidate: Candidate): boolean {
     const { output } = candidate.item;
     if (candidate.point === null && latest.at >= candidate.at) candidate.point = latest.version;
     const cached = newestCached(keyOf(candidate), output);
-    const [version, since] =
-      candidate.point === null
-        ? [cached, candidate.at + longestLag]
-        : [newest(candidate.point, cached), -Infinity];
-    return progress.hasReached(output, version, since);
-  }
-
-  /** Whether a read after the window proves a difference. */
-  function isProven(candidate: Candidate): boolean {
-    const [key, { output }, now] = [keyOf(candidate), candidate.item, cache()];
-    const request = requests.get(key);
-    if (!request?.read || request.at < candidate.at || now === null) return false;
-    const before = request.checks.get(output);
-    const count = progress.count();
-    if (before?.count === count) return before.caughtUp;
-    const cached = newestCached(key, output);
-    const record = now.audited.get(key)?.record;
-    const isMatched = isCaughtUp(now.listers, record, output, request.read);
-    const isOneMoment = hasReached(request.read.version, output, cached);
-    const caughtUp = isMatched && isOneMoment;
-    request.state = isMatched && !isOneMoment ? 'overtaken' : 'read';
-    request.checks.set(output, { caughtUp, count });
-    if (before === undefined) counts[caughtUp ? 'confirmed' : 'lagging']++;
-    return caughtUp;
+    const { point } = candidate;
+    if (point === null) return progress.hasReached(output, cached, candidate.at + longestLag);
+    return progress.hasReached(output, newest(point, cached), -Infinity);
   }
 
   return {
-    admit(candidate) {
+    counts: counts as Readonly<ConfirmCounts>,
+    /** Whether a difference is proven to have existed at the end of its window. */
+    admit(candidate: Candidate): boolean {
       if (progress.isBlind(candidate.item.output)) return false;
-      return isOfNoService(candidate) || isKnown(candidate) || isProven(candidate);
+      // A difference of no Service depends only on the streams: no object can be read for it.
+      if (candidate.item.output === 'node' && keyOf(candidate) === '/') return true;
+      return isKnown(candidate) || isProven(candidate, requests.get(keyOf(candidate)));
     },
-    next(waiting, now) {
+    /**
+     * The Services to read now: one, or all of a namespace that wait; none if no read is due. Their
+     * reads count as requested at `now`.
+     */
+    next(waiting: Iterable<Candidate>, now: number): readonly Key[] {
+      for (const [key, { at }] of requests) if (now - at > 60) requests.delete(key);
       const keys = dueKeys(requests, waiting, now, progress, cache()?.listers);
       const joint = keys.length > 1;
       for (const key of keys) {
-        requests.set(key, { state: 'requested', at: now, read: null, joint, checks: new Map() });
+        const compared = new Set<Output>();
+        requests.set(key, { state: 'requested', at: now, read: null, joint, compared });
         counts.asked++;
       }
       return keys;
     },
-    answer(key, read) {
+    /** Stores the result of a read; `null` if it failed. */
+    answer(key: Key, read: FreshRead | null): void {
       if (read === null) counts.failed++;
       const request = requests.get(key);
       if (request === undefined || read === null) return;
-      request.read = read;
-      request.state = 'read';
+      Object.assign(request, { read, state: 'read' });
       progress.shown(read.version, request.at);
-      if (request.at >= latest.at) latest = { at: request.at, version: newestRead(read) };
+      if (request.at < latest.at) return;
+      const { endpoints, slices, pods } = read;
+      const lists = [endpoints, slices, pods].map((list) => list?.version ?? '');
+      latest = { at: request.at, version: lists.reduce(newest, '') };
     },
-    counts,
   };
 }
 
-/** The Services to read now; forgets requests that are old. */
+/** The Service that has waited longest, and the others of its namespace if they are many. */
 function dueKeys(
-  requests: Map<Key, ReadRequest>,
+  requests: ReadonlyMap<Key, ReadRequest>,
   waiting: Iterable<Candidate>,
   now: number,
   progress: WatchProgress,
   listers: Listers | undefined,
 ): readonly Key[] {
-  for (const [key, { at }] of requests) if (now - at > 60) requests.delete(key);
-  return nextKeys(waiting, {
-    isUnread: (candidate) =>
-      !candidate.item.gone &&
-      !progress.isBlind(candidate.item.output) &&
-      isDue(requests.get(keyOf(candidate)), candidate, now),
-    isReadAlone: (candidate) => isReadAlone(requests.get(keyOf(candidate)), candidate, listers),
-  });
-}
-
-/** The Service that has waited longest, and the others of its namespace if they are many. */
-function nextKeys(
-  waiting: Iterable<Candidate>,
-  {
-    isUnread,
-    isReadAlone,
-  }: Readonly<Record<'isUnread' | 'isReadAlone', (candidate: Candidate) => boolean>>,
-): readonly Key[] {
+  const isLarge = (name: string): boolean =>
+    (listers?.podsIn(name).length ?? 0) > together.mostPods;
   let namespace: string | null = null;
   const keys = new Set<Key>();
   for (const candidate of waiting) {
+    const key = keyOf(candidate);
+    const request = requests.get(key);
     if (namespace !== null && candidate.namespace !== namespace) continue;
-    if (keys.has(keyOf(candidate)) || !isUnread(candidate)) continue;
-    keys.add(keyOf(candidate));
-    if (namespace === null && isReadAlone(candidate)) break;
+    if (keys.has(key) || candidate.item.gone || progress.isBlind(candidate.item.output)) continue;
+    if (!isDue(request, candidate, now)) continue;
+    keys.add(key);
+    // The namespace may contain an object that no client can read, or be too large.
+    const isReadAlone = request?.joint === true && request.state === 'requested';
+    if (namespace === null && (isReadAlone || isLarge(candidate.namespace))) break;
     namespace = candidate.namespace;
   }
   return keys.size < together.services ? [...keys].slice(0, 1) : [...keys];
-}
-
-/** Whether the namespace is too large, or may contain an object that no client can read. */
-function isReadAlone(
-  before: ReadRequest | undefined,
-  { namespace }: Candidate,
-  listers: Listers | undefined,
-): boolean {
-  if (before?.joint === true && before.state === 'requested') return true;
-  return (listers?.podsIn(namespace).length ?? 0) > together.mostPods;
 }
 
 /** Whether a Service may be read, or read again. */
@@ -269,9 +247,6 @@ function isDue(request: ReadRequest | undefined, candidate: Candidate, now: numb
   return now - at >= (isUseless ? retryAfter.useless : retryAfter.read);
 }
 
-const newestRead = ({ endpoints, slices, pods }: FreshRead): string =>
-  [endpoints, slices, pods].reduce((most, list) => newest(most, list?.version ?? ''), '');
-
 function newestIn(record: ConfirmedService | undefined, output: Output): string {
   if (record === undefined) return '';
   const { service, endpoints, slices, members } = record;
@@ -282,21 +257,21 @@ function newestIn(record: ConfirmedService | undefined, output: Output): string 
     ...(needs('endpointslices') ? slices : []),
     ...(needs('pods') ? members.keys() : []),
   ];
-  return objects.reduce((most, { resourceVersion }) => newest(most, resourceVersion), '');
+  return objects.map(({ resourceVersion }) => resourceVersion).reduce(newest, '');
 }
 
 const isSameOrNewer = (held: AnyObject | null | undefined, read: AnyObject): boolean =>
   held?.uid === read.uid && isAtLeast(held.resourceVersion, read.resourceVersion);
 
 /** Whether the cache has all objects of a list, or newer ones, and no older ones. */
-function isMatched<T extends AnyObject>(
-  { objects, version }: FreshList<T>,
-  cached: Iterable<T>,
-  get: (key: Key) => T | undefined,
+function isMatched(
+  { objects, version }: FreshList<AnyObject>,
+  cached: Iterable<AnyObject>,
+  lister: { get(key: Key): AnyObject | undefined },
 ): boolean {
   const keys = new Set(objects.map(({ key }) => key));
   return (
-    objects.every((object) => isSameOrNewer(get(object.key), object)) &&
+    objects.every((object) => isSameOrNewer(lister.get(object.key), object)) &&
     [...cached].every(
       ({ key, resourceVersion }) =>
         keys.has(key) || compareVersions(resourceVersion, version) === 1,
@@ -309,23 +284,22 @@ function isCaughtUp(
   listers: Listers,
   record: ConfirmedService | undefined,
   output: Output,
-  read: FreshRead,
+  { service: read, endpoints, slices, pods }: FreshRead,
 ): boolean {
   const service = record?.service ?? null;
-  if (service?.uid !== read.service?.uid) return false;
-  if (service?.resourceVersion !== read.service?.resourceVersion) return false;
-  const { endpoints, slices, pods } = read;
-  const needs = (resource: Resource): boolean => restsOn[output].includes(resource);
-  if (needs('endpoints') && endpoints !== null) {
-    const cached = record?.endpoints ? [record.endpoints] : [];
-    if (!isMatched(endpoints, cached, (key) => listers.endpoints.get(key))) return false;
+  if (service?.uid !== read?.uid || service?.resourceVersion !== read?.resourceVersion) {
+    return false;
   }
-  if (needs('endpointslices')) {
-    const cached = (record?.slices ?? []).filter(
-      ({ labels }) => labels[label.serviceName] === record?.name,
-    );
-    if (!isMatched(slices, cached, (key) => listers.slices.get(key))) return false;
-  }
-  if (!needs('pods') || pods === null) return true;
-  return isMatched(pods, record?.members.keys() ?? [], (key) => listers.pods.get(key));
+  const cachedSlices = (record?.slices ?? []).filter(
+    ({ labels }) => labels[label.serviceName] === record?.name,
+  );
+  const lists = [
+    ['endpoints', endpoints, record?.endpoints ? [record.endpoints] : [], listers.endpoints],
+    ['endpointslices', slices, cachedSlices, listers.slices],
+    ['pods', pods, record?.members.keys() ?? [], listers.pods],
+  ] as const;
+  return lists.every(
+    ([resource, list, cached, lister]) =>
+      list === null || !restsOn[output].includes(resource) || isMatched(list, cached, lister),
+  );
 }

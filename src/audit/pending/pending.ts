@@ -6,9 +6,8 @@
 // reported. Differences of one output with the same cause are one finding, under the code of the
 // worst of them. Findings of the output `input` are one per code.
 //
-// For live input the end of the window is not enough: `admit` decides whether all that the
-// difference depends on is known up to that moment. Until then the difference waits and is tried
-// again. Time in which no watch could show its end does not count (`delay`).
+// For live input, `admit` also decides whether all that the difference depends on is known up to
+// the end of the window. Until then the difference waits and is tried again.
 
 import type { Code, Finding, Output, Severity } from '../finding/catalogue.ts';
 import { catalogue, isWorse } from '../finding/catalogue.ts';
@@ -59,7 +58,7 @@ interface OpenFinding {
   code: Code;
   severity: Severity;
   readonly openedAt: number;
-  /** The finding as last rendered; `null` if it has changed since. */
+  /** `null` if it has changed since it was rendered. */
   rendered: Finding | null;
 }
 
@@ -79,35 +78,7 @@ export interface Candidate extends OwnedDifference {
   point: string | null;
 }
 
-export interface PendingFindings {
-  /** Adds a new or restarted difference; it opens at the end of its window, not before `now`. */
-  watch(item: PendingDifference, namespace: string, service: string, now: number): void;
-  /** Opens differences whose windows the caller has measured. */
-  openNow(items: readonly OwnedDifference[], at: number): void;
-  /** Updates the finding of a changed difference; it keeps the worst severity that it ever had. */
-  reweigh(item: PendingDifference): void;
-  /** Removes a difference; its finding is resolved if that was the last one. */
-  drop(item: PendingDifference, at: number): void;
-  /** Opens differences whose window has ended by `now`, at most `burst`. */
-  advance(now: number): void;
-  /** When the next window ends; `null` if no difference is pending. */
-  nextAt(): number | null;
-  /** Differences whose window has ended and that were not admitted. */
-  waiting(): ReadonlySet<Candidate>;
-  /** Tries waiting differences again, at most `burst` in turn; opens those that are admitted. */
-  retry(now: number): void;
-  /**
-   * Notes that between `from` and `to` no watch could show the end of differences of these outputs.
-   * Their windows become longer by that, and do not end before `to + least`.
-   */
-  delay(outputs: ReadonlySet<Output>, from: number, to: number, least: number): void;
-  open(): Finding[];
-  /** Resolved findings, oldest first, at most `keep`; `forgotten` is the number of the others. */
-  resolved(): readonly Finding[];
-  forgotten(): number;
-}
-
-export interface PendingFindingsOptions {
+interface PendingFindingsOptions {
   /** The length of the settle window in seconds. */
   readonly window: number;
   /** The number of resolved findings to keep. */
@@ -131,11 +102,10 @@ function joined(
   items: readonly PendingDifference[],
   field: 'object' | 'field' | 'expected' | 'actual',
 ): string | null {
-  const texts = new Set(items.flatMap(({ difference }) => difference[field] ?? []));
-  if (texts.size === 0) return null;
-  const shown = [...texts].slice(0, shownItems).join('; ');
-  const more = texts.size - shownItems;
-  return more > 0 ? `${shown}; and ${String(more)} more` : shown;
+  const texts = [...new Set(items.flatMap(({ difference }) => difference[field] ?? []))];
+  const more = texts.length - shownItems;
+  const rest = more > 0 ? [`and ${String(more)} more`] : [];
+  return texts.length === 0 ? null : [...texts.slice(0, shownItems), ...rest].join('; ');
 }
 
 const severityOrder = (a: PendingDifference, b: PendingDifference): number =>
@@ -144,28 +114,23 @@ const severityOrder = (a: PendingDifference, b: PendingDifference): number =>
 /** The finding with its current differences or, when it is resolved, with all that it had. */
 function render(open: OpenFinding, resolvedAt: number | null): Finding {
   const { code, severity, namespace, service, openedAt } = open;
+  const { difference, output } = catalogue[code];
   // The worst first, so that object and field begin with those of the code.
   const items = [...(resolvedAt === null ? open.items : open.all)].sort(
     (a, b) =>
       severityOrder(a, b) ||
       Number(b.difference.code === code) - Number(a.difference.code === code),
   );
+  const [first] = items;
   return {
-    code,
-    severity,
-    difference: catalogue[code].difference,
-    output: catalogue[code].output,
-    namespace,
-    service,
-    node: items[0]?.node ?? null,
+    ...{ code, severity, difference, output, namespace, service, node: first?.node ?? null },
     object: joined(items, 'object') ?? '',
     field: joined(items, 'field') ?? '',
     expected: joined(items, 'expected'),
     actual: joined(items, 'actual'),
-    cause: items[0]?.cause ?? null,
+    cause: first?.cause ?? null,
     since: items.reduce((least, { since }) => Math.min(least, since), Infinity),
-    openedAt,
-    resolvedAt,
+    ...{ openedAt, resolvedAt },
   };
 }
 
@@ -178,72 +143,80 @@ function weigh(open: OpenFinding, { severity, difference, openedAt }: PendingDif
   open.code = difference.code;
 }
 
-interface State {
-  readonly options: PendingFindingsOptions;
-  /** In the order of the ends of their windows. */
-  queue: Candidate[];
-  readonly waiting: Set<Candidate>;
-  readonly findings: Map<string, OpenFinding>;
-  readonly findingOf: Map<PendingDifference, OpenFinding>;
-  readonly resolved: Finding[];
-  forgotten: number;
-}
-
-/** Inserts a candidate by time: nearly always at the end. */
-function insert({ queue }: State, candidate: Candidate): void {
-  const before = queue.findLastIndex(({ at }) => at <= candidate.at);
-  queue.splice(before + 1, 0, candidate);
-}
-
-/** Opens a difference; returns its finding if that is new. */
-function openItem(state: State, candidate: Candidate, at: number): OpenFinding | null {
-  const { item, namespace, service } = candidate;
-  const { severity, output, cause, node } = item;
-  const { code } = item.difference;
-  item.openedAt = at;
-  const isByCode = output === 'input' || (node !== undefined && service === '');
-  const group = isByCode ? code : (cause ?? '');
-  const key = `${namespace}/${service} ${output} ${node ?? ''} ${group}`;
-  const known = state.findings.get(key);
-  const open: OpenFinding = known ?? {
-    ...{ key, namespace, service, code, severity },
-    ...{ items: new Set(), all: [], openedAt: at, rendered: null },
+/** Keeps the findings of opened differences. */
+function createFindings({ keep, onResolve }: PendingFindingsOptions) {
+  const findings = new Map<string, OpenFinding>();
+  const findingOf = new Map<PendingDifference, OpenFinding>();
+  const resolved: Finding[] = [];
+  let forgotten = 0;
+  return {
+    /** Opens a difference; returns its finding if that is new. */
+    add({ item, namespace, service }: Candidate, at: number): OpenFinding | null {
+      const { severity, output, cause, node } = item;
+      const { code } = item.difference;
+      item.openedAt = at;
+      const isByCode = output === 'input' || (node !== undefined && service === '');
+      const group = isByCode ? code : (cause ?? '');
+      const key = `${namespace}/${service} ${output} ${node ?? ''} ${group}`;
+      const known = findings.get(key);
+      const open: OpenFinding = known ?? {
+        ...{ key, namespace, service, code, severity },
+        ...{ items: new Set(), all: [], openedAt: at, rendered: null },
+      };
+      findings.set(key, open);
+      findingOf.set(item, open);
+      open.rendered = null;
+      open.items.add(item);
+      if (open.all.length < shownItems) open.all.push(item);
+      weigh(open, item);
+      return known === undefined ? open : null;
+    },
+    /** Updates the finding of a changed difference; it keeps the worst severity that it ever had. */
+    reweigh(item: PendingDifference): void {
+      const open = findingOf.get(item);
+      if (open === undefined) return;
+      open.rendered = null;
+      weigh(open, item);
+    },
+    /** Removes a difference; its finding is resolved if that was the last one. */
+    drop(item: PendingDifference, at: number): void {
+      item.gone = true;
+      const open = findingOf.get(item);
+      if (open === undefined) return;
+      findingOf.delete(item);
+      open.rendered = null;
+      open.items.delete(item);
+      if (open.items.size > 0) return;
+      const finding = render(open, at);
+      findings.delete(open.key);
+      resolved.push(finding);
+      if (resolved.length > keep) {
+        resolved.shift();
+        forgotten++;
+      }
+      onResolve?.(finding);
+    },
+    open: (): Finding[] => [...findings.values()].map(rendered),
+    /** Resolved findings, oldest first, at most `keep`; `forgotten` is the number of the others. */
+    resolved: (): readonly Finding[] => resolved,
+    forgotten: (): number => forgotten,
   };
-  state.findings.set(key, open);
-  state.findingOf.set(item, open);
-  open.rendered = null;
-  open.items.add(item);
-  if (open.all.length < shownItems) open.all.push(item);
-  weigh(open, item);
-  return known === undefined ? open : null;
 }
 
-function dropItem(state: State, item: PendingDifference, at: number): void {
-  const { options, resolved } = state;
-  item.gone = true;
-  const open = state.findingOf.get(item);
-  if (open === undefined) return;
-  state.findingOf.delete(item);
-  open.rendered = null;
-  open.items.delete(item);
-  if (open.items.size > 0) return;
-  const finding = render(open, at);
-  state.findings.delete(open.key);
-  resolved.push(finding);
-  if (resolved.length > options.keep) {
-    resolved.shift();
-    state.forgotten++;
-  }
-  options.onResolve?.(finding);
-}
+const rendered = (open: OpenFinding): Finding => (open.rendered ??= render(open, null));
 
 /** Whether a candidate is still pending and its clock was not restarted. */
 const isCurrent = ({ item, since }: Candidate): boolean =>
   !item.gone && item.openedAt === null && item.since === since;
 
 /** Opens admitted candidates, then reports new findings, each with all of its differences. */
-function openAll(state: State, candidates: Iterable<Candidate>, at: number): void {
-  const { waiting, options } = state;
+function openAdmitted(
+  options: PendingFindingsOptions,
+  add: ReturnType<typeof createFindings>['add'],
+  waiting: Set<Candidate>,
+  candidates: Iterable<Candidate>,
+  at: number,
+): void {
   const fresh = new Set<OpenFinding>();
   for (const candidate of candidates) {
     waiting.delete(candidate);
@@ -252,100 +225,80 @@ function openAll(state: State, candidates: Iterable<Candidate>, at: number): voi
       waiting.add(candidate);
       continue;
     }
-    const opened = openItem(state, candidate, at);
+    const opened = add(candidate, at);
     options.onOpenDifference?.(candidate);
     if (opened !== null) fresh.add(opened);
   }
-  for (const open of fresh) options.onOpen?.((open.rendered ??= render(open, null)));
+  for (const open of fresh) options.onOpen?.(rendered(open));
 }
 
-/** Opens candidates up to a time; those of one moment together, so that they are one finding. */
-function advance(state: State, now: number): void {
-  const { burst = Infinity } = state.options;
-  const most = Math.min(state.queue.length, burst);
-  const end = state.queue.findIndex(({ at }) => at > now);
-  const due = state.queue.splice(0, end < 0 ? most : Math.min(end, most));
-  for (const [at, candidates] of Map.groupBy(due, (candidate) => candidate.at)) {
-    openAll(state, candidates, at);
-  }
-}
-
-function delay(
-  state: State,
-  outputs: ReadonlySet<Output>,
-  from: number,
-  to: number,
-  least: number,
-): void {
-  const { window } = state.options;
-  const candidates = [...state.queue, ...state.waiting].filter(isCurrent);
-  state.waiting.clear();
-  for (const candidate of candidates) {
-    const { item, since } = candidate;
-    if (!outputs.has(item.output)) continue;
-    // A restart after `from` shortens the unseen time of the new window.
-    const end = since + item.unseen + window;
-    candidate.at = Math.max(end + to - Math.max(from, since), to + least);
-    item.unseen = candidate.at - window - since;
-    candidate.point = null;
-  }
-  state.queue = candidates.sort((a, b) => a.at - b.at);
-}
+export type PendingFindings = ReturnType<typeof createPendingFindings>;
 
 /** Watches pending differences and keeps their findings. */
-export function createPendingFindings(options: PendingFindingsOptions): PendingFindings {
-  const { burst = Infinity } = options;
-  const state: State = {
-    options,
-    queue: [],
-    waiting: new Set(),
-    findings: new Map(),
-    findingOf: new Map(),
-    resolved: [],
-    forgotten: 0,
+export function createPendingFindings(options: PendingFindingsOptions) {
+  const { window, burst = Infinity } = options;
+  const { add, ...findings } = createFindings(options);
+  /** In the order of the ends of their windows. */
+  let queue: Candidate[] = [];
+  const waiting = new Set<Candidate>();
+  const openAll = (candidates: Iterable<Candidate>, at: number): void => {
+    openAdmitted(options, add, waiting, candidates, at);
   };
-  const { waiting, findings, findingOf } = state;
   return {
-    watch(item, namespace, service, now) {
-      const at = Math.max(item.since + item.unseen + options.window, now);
-      insert(state, { at, since: item.since, item, namespace, service, point: null });
+    ...findings,
+    /** Adds a new or restarted difference; it opens at the end of its window, not before `now`. */
+    watch(item: PendingDifference, namespace: string, service: string, now: number): void {
+      const { since } = item;
+      const at = Math.max(since + item.unseen + window, now);
+      // Nearly always at the end.
+      const before = queue.findLastIndex((candidate) => candidate.at <= at);
+      queue.splice(before + 1, 0, { at, since, item, namespace, service, point: null });
     },
-    openNow(items, at) {
-      const candidates = items.map((item) => ({
-        ...item,
+    /** Opens differences whose windows the caller has measured. */
+    openNow(items: readonly OwnedDifference[], at: number): void {
+      openAll(
+        items.map((owned) => ({ ...owned, at, since: owned.item.since, point: null })),
         at,
-        since: item.item.since,
-        point: null,
-      }));
-      openAll(state, candidates, at);
+      );
     },
-    reweigh(item) {
-      const open = findingOf.get(item);
-      if (open === undefined) return;
-      open.rendered = null;
-      weigh(open, item);
+    /** Opens differences whose window has ended by `now`, at most `burst`. */
+    advance(now: number): void {
+      const most = Math.min(queue.length, burst);
+      const end = queue.findIndex(({ at }) => at > now);
+      const due = queue.splice(0, end < 0 ? most : Math.min(end, most));
+      // Those of one moment open together, so that they are one finding.
+      for (const [at, candidates] of Map.groupBy(due, (it) => it.at)) openAll(candidates, at);
     },
-    drop: (item, at) => {
-      dropItem(state, item, at);
+    /** When the next window ends; `null` if no difference is pending. */
+    nextAt(): number | null {
+      const first = queue.findIndex(isCurrent);
+      queue.splice(0, first < 0 ? queue.length : first);
+      return queue[0]?.at ?? null;
     },
-    advance: (now) => {
-      advance(state, now);
-    },
-    waiting: () => waiting,
-    retry(now) {
+    /** Differences whose window has ended and that were not admitted. */
+    waiting: (): ReadonlySet<Candidate> => waiting,
+    /** Tries waiting differences again, at most `burst` in turn; opens those that are admitted. */
+    retry(now: number): void {
       // Candidates that must wait again move to the end, so that each has its turn.
-      if (waiting.size > 0) openAll(state, [...waiting].slice(0, burst), now);
+      if (waiting.size > 0) openAll([...waiting].slice(0, burst), now);
     },
-    delay: (outputs, from, to, least) => {
-      delay(state, outputs, from, to, least);
+    /**
+     * Notes that between `from` and `to` no watch could show the end of differences of these
+     * outputs. Their windows become longer by that, and do not end before `to + least`.
+     */
+    delay(outputs: ReadonlySet<Output>, from: number, to: number, least: number): void {
+      const candidates = [...queue, ...waiting].filter(isCurrent);
+      waiting.clear();
+      for (const candidate of candidates) {
+        const { item, since } = candidate;
+        if (!outputs.has(item.output)) continue;
+        // A restart after `from` shortens the unseen time of the new window.
+        const end = since + item.unseen + window;
+        candidate.at = Math.max(end + to - Math.max(from, since), to + least);
+        item.unseen = candidate.at - window - since;
+        candidate.point = null;
+      }
+      queue = candidates.sort((a, b) => a.at - b.at);
     },
-    nextAt() {
-      const first = state.queue.findIndex(isCurrent);
-      state.queue.splice(0, first < 0 ? state.queue.length : first);
-      return state.queue[0]?.at ?? null;
-    },
-    open: () => [...findings.values()].map((open) => (open.rendered ??= render(open, null))),
-    resolved: () => state.resolved,
-    forgotten: () => state.forgotten,
   };
 }

@@ -2,18 +2,15 @@
 // not connected.
 //
 // Each resource has a stream of its own, and one may lag behind another: a pod becomes ready at
-// version 200 while its Endpoints, written at 201, have not arrived. So the end of its window alone
-// does not open a difference. Every stream that its output depends on must have reached a version
-// that is not older than that end, or a new read must prove it (confirm.ts). Versions of all
+// version 200 while its Endpoints, written at 201, have not arrived. So every stream that an output
+// depends on must have reached a version before a difference opens (confirm.ts). Versions of all
 // resources are one sequence, since the API server takes them from the revision of etcd.
 //
 // An object that arrives a second after another stream has shown newer versions is late: the order
 // of events is not known, so a difference may have ended in between. The same is true just after a
-// newer version, if no version was shown for a second before. The store drops repeated and older
-// versions of an object; this file only compares streams.
+// newer version, if no version was shown for a second before.
 //
-// An output is blind while a stream that it depends on is not connected. Watches end and reconnect
-// every few minutes, so a verdict becomes unknown only if that lasts. The windows of pending
+// An output is blind while a stream that it depends on is not connected. The windows of its pending
 // differences become longer by that time. Dumps and recordings have no streams.
 
 import type { Resource } from '../../model/objects.ts';
@@ -63,36 +60,8 @@ export interface BlindSpell {
   readonly missed: boolean;
 }
 
-export interface WatchProgress {
-  /** Notes an object on the stream of its resource; returns whether it was late. */
-  observe(resource: Resource, version: string, at: number): boolean;
-  /** Notes that everything up to a version has arrived. A list may be older than what was known. */
-  bookmark(resource: Resource, version: string, at: number): void;
-  /** Notes that a read has shown that the cluster has reached a version. */
-  shown(version: string, at: number): void;
-  /** Sets the state of a watch; returns the spells of blindness that end with it. */
-  setState(resource: Resource, state: InputState, at: number): BlindSpell[];
-  /** The number of observed objects: the cache is unchanged while it is. */
-  count(): number;
-  /** Whether all that an output depends on has reached a version, and was observed since then. */
-  hasReached(output: Output, version: string, since: number): boolean;
-  isBlind(output: Output): boolean;
-  /** Resources whose watch has not been connected for at least this number of seconds. */
-  unseenFor(seconds: number, now: number): ReadonlySet<Resource>;
-  readonly inputs: ReadonlyMap<Resource, Input>;
-}
-
 /** Seconds by which a stream may lag behind another before its objects are late. */
 const lateness = 1;
-
-/** The newest version that was known at which time. */
-interface VersionHistory {
-  /** Notes that a version exists. */
-  shown(version: string, at: number): void;
-  isLate(version: string, at: number): boolean;
-  /** Forgets all versions except this one. */
-  restart(version: string): void;
-}
 
 interface Mark {
   version: string;
@@ -101,13 +70,15 @@ interface Mark {
 
 const never: Mark = { version: '', at: -Infinity };
 
-function createVersionHistory(): VersionHistory {
+/** The newest version that was known at which time. */
+function createVersionHistory() {
   let top = '';
   /** The newest version `lateness` ago, and the later ones, oldest first, a few per second. */
   let before = never;
   let marks: Mark[] = [];
   return {
-    shown(version, at) {
+    /** Notes that a version exists. */
+    shown(version: string, at: number): void {
       const newer = newest(top, version);
       if (newer === top) return;
       top = newer;
@@ -116,7 +87,7 @@ function createVersionHistory(): VersionHistory {
       if (last !== undefined && at - last.at < lateness / 4) last.version = top;
       else marks.push({ version: top, at });
     },
-    isLate(version, at) {
+    isLate(version: string, at: number): boolean {
       for (let [mark] = marks; mark !== undefined && mark.at <= at - lateness; [mark] = marks) {
         before = mark;
         marks.shift();
@@ -126,10 +97,33 @@ function createVersionHistory(): VersionHistory {
       const from = marks[next - 1] ?? before;
       return next >= 0 && from !== never && (marks[next]?.at ?? at) - from.at >= lateness;
     },
-    restart(version) {
+    /** Forgets all versions except this one. */
+    restart(version: string): void {
       top = version;
       before = never;
       marks = [];
+    },
+  };
+}
+
+/** The outputs that are blind, and since when. */
+function createBlindOutputs(isSeen: (output: Output) => boolean) {
+  const blind = new Map<Output, { readonly from: number; missed: boolean }>();
+  return {
+    isBlind: (output: Output): boolean => blind.has(output),
+    /** Starts or ends the blindness of the outputs that depend on a stream; returns what ended. */
+    update(resource: Resource, state: InputState, at: number): BlindSpell[] {
+      const over: BlindSpell[] = [];
+      for (const output of outputs.filter((name) => restsOn[name].includes(resource))) {
+        const spell = blind.get(output);
+        if (isSeen(output)) {
+          if (spell !== undefined) over.push({ output, ...spell, to: at });
+          blind.delete(output);
+        } else if (spell === undefined) {
+          blind.set(output, { from: at, missed: state === 'relisting' });
+        } else if (state === 'relisting') spell.missed = true;
+      }
+      return over;
     },
   };
 }
@@ -138,50 +132,28 @@ function createVersionHistory(): VersionHistory {
 const isAbsent = ({ state, version }: Pick<Input, 'state' | 'version'>): boolean =>
   state === 'off' && version === '';
 
-type BlindOutputs = Map<Output, { readonly from: number; missed: boolean }>;
+export type WatchProgress = ReturnType<typeof createWatchProgress>;
 
-/** Starts or ends the blindness of the outputs that depend on a stream; returns what has ended. */
-function updateBlind(
-  blind: BlindOutputs,
-  isSeen: (output: Output) => boolean,
-  { resource, state, at }: { resource: Resource; state: InputState; at: number },
-): BlindSpell[] {
-  const over: BlindSpell[] = [];
-  for (const output of outputs.filter((output) => restsOn[output].includes(resource))) {
-    const spell = blind.get(output);
-    if (isSeen(output)) {
-      if (spell !== undefined) over.push({ output, ...spell, to: at });
-      blind.delete(output);
-    } else if (spell === undefined) {
-      blind.set(output, { from: at, missed: state === 'relisting' });
-    } else if (state === 'relisting') spell.missed = true;
-  }
-  return over;
-}
-
-export function createWatchProgress(): WatchProgress {
+export function createWatchProgress() {
   const inputs = new Map<Resource, Input & { version: string }>();
   const observedAt = new Map<Resource, number>();
-  const blind: BlindOutputs = new Map();
   const past = createVersionHistory();
   let count = 0;
-
-  const highest = (): string =>
-    [...inputs.values()].reduce((most, { version }) => newest(most, version), '');
-  const rests = (output: Output): Resource[] =>
-    restsOn[output].filter((resource) => {
-      const input = inputs.get(resource);
-      return input !== undefined && !isAbsent(input);
-    });
   const set = (resource: Resource, extra: Partial<Input>): void => {
     const known = inputs.get(resource) ?? { state: 'listing', blindSince: null, version: '' };
     inputs.set(resource, { ...known, ...extra });
   };
-  const isSeen = (output: Output): boolean =>
-    rests(output).every((resource) => inputs.get(resource)?.state === 'synced');
-
+  /** Whether all present resources that an output depends on fulfil a condition. */
+  const every = (output: Output, test: (input: Input, resource: Resource) => boolean): boolean =>
+    restsOn[output].every((resource) => {
+      const input = inputs.get(resource);
+      return input === undefined || isAbsent(input) || test(input, resource);
+    });
+  const blind = createBlindOutputs((output) => every(output, ({ state }) => state === 'synced'));
   return {
-    observe(resource, version, at) {
+    inputs: inputs as ReadonlyMap<Resource, Input>,
+    /** Notes an object on the stream of its resource; returns whether it was late. */
+    observe(resource: Resource, version: string, at: number): boolean {
       count++;
       observedAt.set(resource, at);
       const input = inputs.get(resource);
@@ -191,40 +163,44 @@ export function createWatchProgress(): WatchProgress {
       past.shown(newer, at);
       return past.isLate(version, at);
     },
-    bookmark(resource, version, at) {
+    /**
+     * Notes that everything up to a version has arrived. A list may be older than what was known.
+     */
+    bookmark(resource: Resource, version: string, at: number): void {
       count++;
       observedAt.set(resource, at);
       const input = inputs.get(resource);
       // The versions of a cluster that was restored from a backup start again, with a list.
       const isList = input?.state !== 'synced';
       set(resource, { version: isList ? version : newest(input.version, version) });
-      if (isList) past.restart(highest());
+      if (isList) past.restart([...inputs.values()].map((it) => it.version).reduce(newest, ''));
       past.shown(version, at);
     },
-    shown: (version, at) => {
-      past.shown(version, at);
-    },
-    setState(resource, state, at) {
+    /** Notes that a read has shown that the cluster has reached a version. */
+    shown: past.shown,
+    /** Sets the state of a watch; returns the spells of blindness that end with it. */
+    setState(resource: Resource, state: InputState, at: number): BlindSpell[] {
       const before = inputs.get(resource);
       const isConnected = state === 'synced' || isAbsent({ state, version: before?.version ?? '' });
       set(resource, { state, blindSince: isConnected ? null : (before?.blindSince ?? at) });
-      return updateBlind(blind, isSeen, { resource, state, at });
+      return blind.update(resource, state, at);
     },
-    count: () => count,
-    hasReached: (output, version, since) =>
-      rests(output).every(
-        (resource) =>
-          (observedAt.get(resource) ?? -Infinity) >= since &&
-          isAtLeast(inputs.get(resource)?.version ?? '', version),
+    /** The number of observed objects: the cache is unchanged while it is. */
+    count: (): number => count,
+    /** Whether all that an output depends on has reached a version, and was observed since then. */
+    hasReached: (output: Output, version: string, since: number): boolean =>
+      every(
+        output,
+        (input, resource) =>
+          (observedAt.get(resource) ?? -Infinity) >= since && isAtLeast(input.version, version),
       ),
-    isBlind: (output) => blind.has(output),
-    unseenFor(seconds, now) {
-      const unseen = new Set<Resource>();
-      for (const [resource, { blindSince }] of inputs) {
-        if (blindSince !== null && now - blindSince >= seconds) unseen.add(resource);
-      }
-      return unseen;
+    isBlind: blind.isBlind,
+    /** Resources whose watch has not been connected for at least this number of seconds. */
+    unseenFor(seconds: number, now: number): ReadonlySet<Resource> {
+      const unseen = [...inputs].filter(
+        ([, { blindSince }]) => blindSince !== null && now - blindSince >= seconds,
+      );
+      return new Set(unseen.map(([resource]) => resource));
     },
-    inputs,
   };
 }
