@@ -14,7 +14,7 @@ import type { ServiceView } from '../page/service.ts';
 import { renderService } from '../page/service.ts';
 import { renderServices } from '../page/services.ts';
 import type { PageStatus } from '../page/status.ts';
-import { compileTemplate } from '../page/template.ts';
+import { markup } from '../page/template.ts';
 
 /** The queries of the pages. */
 export interface PageAnswers {
@@ -41,13 +41,11 @@ function readCount(request: Request, name: string, minimum: number): number {
   return Number.isSafeInteger(value) && value >= minimum ? value : minimum;
 }
 
-const missingTemplate = compileTemplate(`
-<h1>Not there</h1><p class="lead"><%= it.what %></p>
-<p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
- <a href="/">overview</a></p>`);
-
 function sendMissing(response: Response, status: PageStatus, what: string): void {
-  const main = missingTemplate({ what });
+  const main = markup`
+<h1>Not there</h1><p class="lead">${what}</p>
+<p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
+ <a href="/">overview</a></p>`;
   response
     .status(404)
     .type('html')

@@ -10,16 +10,21 @@ import { formatCount } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
 import {
   createSearch,
+  formatNumber,
   formatQuery,
   formatSubject,
   paginate,
+  renderCard,
+  renderFilter,
   renderFindingList,
+  renderNothing,
   renderPageLinks,
-  selectOptions,
+  renderSelect,
   sortNewestFirst,
 } from './parts.ts';
 import type { PageStatus } from './status.ts';
-import { compileTemplate } from './template.ts';
+import type { Html } from './template.ts';
+import { markup } from './template.ts';
 
 /** The query of the page; '' for parameters that are absent. */
 export interface FindingQuery {
@@ -50,51 +55,42 @@ function createFilter({ q, ...query }: FindingQuery): (finding: Finding) => bool
   };
 }
 
-const findingsTemplate = compileTemplate(`
-<h1>Findings <small><%= it.count %></small></h1>
-<p class="lead">What differs from what the controllers or kube-proxy should have written,
- newest first.</p>
-<form class="filter" method="get" action="/findings" data-filter role="search" data-key="filter">
-<label>Search<input type="search" name="q" value="<%= it.q %>" placeholder="name, code, address"
- autocomplete="off" spellcheck="false"></label>
-<% for (const one of it.choices) { %><label><%= one.label %><select name="<%= one.name %>">
-<% for (const option of one.options) { %><option value="<%= option.value %>"
-<% if (option.isChosen) { %> selected<% } %>><%= option.word %></option><% } %></select></label>
-<% } %><noscript><button>Filter</button></noscript></form>
-<section class="card flush" aria-label="Findings">
-<% if (it.list === '') { %><p class="none dim" data-key="none"><br><%= it.none %></p><% } %>
-<%~ it.list %></section>
-<%~ it.links %>
-<% if (it.forgotten !== '') { %><p class="dim"><%= it.forgotten %></p><% } %>
-<% if (it.explained.length > 0) { %><section class="card" aria-labelledby="h-codes">
-<h2 id="h-codes">What the codes and causes mean</h2><dl class="codes">
-<% for (const one of it.explained) { %><dt id="<%= one.id %>"><code><%= one.name %></code></dt>
-<dd><%= one.text %></dd><dd class="cure">→ <%= one.cure %></dd>
-<dd class="dim">Kubernetes code: <%= one.source %><% for (const link of one.links) { %> ·
-<a href="<%= link.href %>"><%= link.text %></a><% } %></dd>
-<% } %></dl></section><% } %>`);
-
-function explainCode(code: Code) {
-  const { title, meaning, remedy, upstream } = catalogue[code];
-  const alert = findAlert(code);
-  const links = [{ text: 'documentation', href: findingUrl(code) }];
-  if (alert !== null) links.push({ text: `runbook: ${alert}`, href: runbookUrl(alert) });
-  const text = `${title}. ${meaning}`;
-  return { id: code, name: code, text, cure: remedy, source: upstream, links };
+/** A code or a cause with its links; `text` is its title and meaning. */
+function renderEntry(
+  [id, name, text]: readonly [id: string, name: string, text: string],
+  cure: string,
+  upstream: string,
+  links: readonly (readonly [text: string, href: string])[],
+): Html {
+  const anchors = links.map(([link, href]) => markup` · <a href="${href}">${link}</a>`);
+  return markup`<dt id="${id}"><code>${name}</code></dt>
+<dd>${text}</dd><dd class="cure">→ ${cure}</dd>
+<dd class="dim">Kubernetes code: ${upstream}${anchors}</dd>`;
 }
 
-function explainCause(cause: Cause) {
+function explainCode(code: Code): Html {
+  const { title, meaning, remedy, upstream } = catalogue[code];
+  const alert = findAlert(code);
+  return renderEntry([code, code, `${title}. ${meaning}`], remedy, upstream, [
+    ['documentation', findingUrl(code)],
+    ...(alert === null ? [] : [[`runbook: ${alert}`, runbookUrl(alert)] as const]),
+  ]);
+}
+
+function explainCause(cause: Cause): Html {
   const { title, condition, cure, upstream } = causes[cause];
   const id = `cause-${cause}` as const;
-  const links = [{ text: 'documentation', href: findingUrl(id) }];
-  return { id, name: cause, text: `${title}. ${condition}`, cure, source: upstream, links };
+  const links = [['documentation', findingUrl(id)]] as const;
+  return renderEntry([id, cause, `${title}. ${condition}`], cure, upstream, links);
 }
 
 /** Explains the codes and causes of findings, each once. */
-function explainAll(findings: readonly Finding[]) {
+function explainAll(findings: readonly Finding[]): Html {
   const codes = new Set(findings.map(({ code }) => code));
   const named = new Set(findings.map(({ cause }) => cause).filter((cause) => cause !== null));
-  return [...[...codes].sort().map(explainCode), ...[...named].sort().map(explainCause)];
+  const entries = [...[...codes].sort().map(explainCode), ...[...named].sort().map(explainCause)];
+  const list = markup`<dl class="codes">${entries}</dl>`;
+  return renderCard('codes', 'What the codes and causes mean', list);
 }
 
 /** Renders the page of findings. */
@@ -110,30 +106,24 @@ export function renderFindings(status: PageStatus, query: FindingQuery): string 
   const { shown, links } = paginate(found, query.page, perPage, (page) => {
     return `/findings${formatQuery({ q, state, severity, output, code, page: String(page) })}`;
   });
-  const codes = new Set([...all.map((finding) => finding.code), code]);
+  const codes = new Set<string>([...all.map((finding) => finding.code), code]);
   codes.delete('');
-  const select = (name: string, label: string, values: string[], chosen: string, any?: string) => ({
-    name,
-    label,
-    options: selectOptions(['', ...values], chosen, any),
-  });
-  const main = findingsTemplate({
-    q,
-    choices: [
-      select('state', 'State', ['resolved', 'all'], state, 'standing'),
-      select('severity', 'Severity', [...severities], severity),
-      select('output', 'Output', outputs, output),
-      select('code', 'Code', [...codes].sort(), code),
-    ],
-    count: found.length.toLocaleString('en'),
-    list: renderFindingList(shown, metrics.now),
-    links: renderPageLinks({ what: 'findings', ...links, words: ['newer', 'older'] }),
-    explained: explainAll(shown),
-    forgotten:
-      forgotten > 0 && isResolved
-        ? `${formatCount(forgotten, 'older one')} are not kept any more.`
-        : '',
-    none: all.length === 0 ? 'None.' : 'None of these.',
-  });
+  const none = all.length === 0 ? 'None.' : 'None of these.';
+  const older = `${formatCount(forgotten, 'older one')} are not kept any more.`;
+  const main = markup`
+<h1>Findings <small>${formatNumber(found.length)}</small></h1>
+<p class="lead">What differs from what the controllers or kube-proxy should have written,
+ newest first.</p>
+${renderFilter('/findings', q, 'name, code, address', [
+  renderSelect(['state', 'State'], ['resolved', 'all'], state, 'standing'),
+  renderSelect(['severity', 'Severity'], severities, severity),
+  renderSelect(['output', 'Output'], outputs, output),
+  renderSelect(['code', 'Code'], [...codes].sort(), code),
+])}
+<section class="card flush" aria-label="Findings">
+${shown.length === 0 ? renderNothing(none) : renderFindingList(shown, metrics.now)}</section>
+${renderPageLinks({ what: 'findings', ...links, words: ['newer', 'older'] })}
+${forgotten > 0 && isResolved && markup`<p class="dim">${older}</p>`}
+${shown.length > 0 && explainAll(shown)}`;
   return renderFrame(status, { place: '/findings', title: 'Findings', main });
 }

@@ -3,9 +3,11 @@
 // renders it again, and its size is limited for any size of the cluster.
 
 import { severities } from '../../audit/finding/catalogue.ts';
+import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { fillRatio, surplusOf } from '../../audit/measure/fill.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { LagSeries } from '../../audit/measure/sample-history.ts';
+import type { InputState } from '../../audit/pending/progress.ts';
 import { serviceOutputs, verdictOutputs } from '../../audit/service/verdict.ts';
 import { formatCount, formatLag } from '../text/format.ts';
 import { summarizeLag } from '../text/report.ts';
@@ -14,62 +16,60 @@ import type { Tone } from './parts.ts';
 import {
   describeVerdicts,
   formatAge,
+  formatNumber,
   nodePath,
+  renderCard,
   renderFindingList,
+  renderFlushCard,
   renderMark,
+  renderNumber,
+  renderTable,
+  signs,
   sortNewestFirst,
 } from './parts.ts';
 import type { PageStatus } from './status.ts';
-import { compileTemplate } from './template.ts';
+import type { Html } from './template.ts';
+import { markup } from './template.ts';
 
 const shownFindings = 12;
 const shownResolved = 6;
 const shownNodes = 8;
 
-interface Headline {
+/** The state of the cluster in one line. */
+function chooseHeadline({ metrics: { summary }, notReady }: PageStatus): {
   readonly tone: Tone;
-  readonly sign: string;
+  /** Default: that of the tone. */
+  readonly sign?: string;
   readonly title: string;
   readonly text: string;
-}
-
-/** The state of the cluster in one line. */
-function chooseHeadline({ metrics: { summary }, notReady }: PageStatus): Headline {
+} {
   if (notReady !== null) {
     const text = notReady.replaceAll('\n', '; ');
-    return { tone: 'info', sign: '◔', title: 'Not ready yet', text };
+    return { tone: 'info', sign: signs.pending, title: 'Not ready yet', text };
   }
-  const among = `among ${formatCount(summary.services, 'Service')}`;
-  const counts = severities
-    .map((severity) => ({
-      severity,
-      count: summary.findings.filter((finding) => finding.severity === severity).length,
-    }))
-    .filter(({ count }) => count > 0);
-  const [worst] = counts;
-  if (worst !== undefined) {
-    const sign = { critical: '▲', warning: '◆', info: '●' }[worst.severity];
+  const services = formatCount(summary.services, 'Service');
+  const counts = Map.groupBy(summary.findings, ({ severity }) => severity);
+  const found = severities.filter((severity) => counts.has(severity));
+  const [tone] = found;
+  if (tone !== undefined) {
     const title = formatCount(summary.findings.length, 'finding');
-    const texts = counts.map(({ severity, count }) => `${count} ${severity}`);
-    return { tone: worst.severity, sign, title, text: `${texts.join(', ')}, ${among}` };
+    const texts = found.map((severity) => `${counts.get(severity)?.length ?? 0} ${severity}`);
+    return { tone, title, text: `${texts.join(', ')}, among ${services}` };
   }
   // Includes the Services that no version could be read of.
   const unknown = Object.values(summary.unknown).reduce((sum, count) => sum + count, 0);
   if (unknown > 0) {
     const title = `${formatCount(unknown, 'output')} cannot be judged`;
-    return { tone: 'warning', sign: '?', title, text: `no findings ${among}` };
+    return { tone: 'warning', sign: signs.unknown, title, text: `no findings among ${services}` };
   }
   if (summary.services === 0) {
     const text = 'Nothing is there to be judged: the input holds none, or none in this scope';
-    return { tone: 'quiet', sign: '·', title: 'No Services', text };
+    return { tone: 'quiet', title: 'No Services', text };
   }
   const pending = verdictOutputs.reduce((sum, output) => sum + summary.verdicts[output].pending, 0);
-  const title = `${formatCount(summary.services, 'Service')} conform`;
-  const text =
-    pending === 0
-      ? 'nothing differs'
-      : `${formatCount(pending, 'output')} pending, may be on its way`;
-  return { tone: 'conform', sign: '✓', title, text };
+  const onTheWay = `${formatCount(pending, 'output')} pending, may be on its way`;
+  const text = pending === 0 ? 'nothing differs' : onTheWay;
+  return { tone: 'conform', title: `${services} conform`, text };
 }
 
 const outputWords = {
@@ -78,16 +78,6 @@ const outputWords = {
   mirrored: 'Mirrored slices',
   node: 'Service ports on nodes',
 } as const;
-
-const lagRows = ({ metrics: { convergence } }: PageStatus) =>
-  lagOutputs.flatMap((output) =>
-    lagOperations.flatMap((operation) => {
-      const { count, p50, p99, max } = summarizeLag(convergence[output][operation]);
-      if (count === 0) return [];
-      const cells = [count.toLocaleString('en'), formatLag(p50), formatLag(p99), formatLag(max)];
-      return [{ name: `${outputWords[output]} ${operation}`, cells }];
-    }),
-  );
 
 /** Seconds without a change that interrupt a line. */
 const quietSeconds = 40;
@@ -112,87 +102,13 @@ export function lagDrawing({ at, longest }: LagSeries): string {
   return JSON.stringify({ at: spread(at, (before) => before + 1), lines });
 }
 
-const overviewTemplate = compileTemplate(`
-<section class="head <%= it.head.tone %>" aria-label="How all is" role="status">
-<span class="sign" aria-hidden="true"><%= it.head.sign %></span>
-<div><h1><%= it.head.title %></h1><p><%= it.head.text %></p></div></section>
-<div class="grid"><div>
-<section class="card flush" aria-labelledby="h-standing">
-<h2 id="h-standing">Standing findings <small><%= it.count %>, newest first</small></h2>
-<% if (it.findings === '') { %><p class="none dim">
-<%= it.isReady ? 'None. What should be written is what stands.' : 'Not judged yet.' %></p>
-<% } %><%~ it.findings %>
-<% if (it.moreFindings !== '') { %><p class="more"><a href="/findings">
-<%= it.moreFindings %></a></p><% } %></section>
-<section class="card flush" aria-labelledby="h-lag">
-<h2 id="h-lag">Convergence lag <small>from the change to the writing that follows it</small></h2>
-<% if (it.lag.length === 0) { %><p class="none dim">Nothing measured yet.</p><% } else { %>
-<% if (it.chart !== '') { %><figure class="chart" data-chart="<%= it.chart %>"
- aria-label="Longest convergence lag in each ten seconds, by output; the table below sums it up">
-<div class="plot" data-keep></div></figure><% } %>
-<div class="scroll" tabindex="0" role="region" aria-label="Convergence lag"><table>
-<thead><tr><th scope="col">output</th><th scope="col">changes</th><th scope="col">p50</th>
-<th scope="col">p99</th><th scope="col">longest</th></tr></thead><tbody>
-<% for (const row of it.lag) { %><tr><th scope="row"><%= row.name %></th>
-<% for (const cell of row.cells) { %><td><%= cell %></td><% } %></tr><% } %>
-</tbody></table></div><% } %></section>
-</div><div>
-<section class="card" aria-labelledby="h-verdicts"><h2 id="h-verdicts">Verdicts</h2>
-<ul class="verdicts">
-<% for (const one of it.verdicts) { %><li><div class="top"><b><%= one.name %></b>
-<span class="dim"><%= one.text %></span></div><%~ one.bar %></li><% } %></ul>
-<% for (const note of it.notes) { %><p class="dim"><%= note %></p><% } %></section>
-<% if (it.unknown.length > 0) { %>
-<section class="card" aria-labelledby="h-unknown"><h2 id="h-unknown">Unknown, and why</h2>
-<ul class="plain"><% for (const one of it.unknown) { %><li><span><%= one.reason %></span>
-<b><%= one.count %></b></li><% } %></ul></section><% } %>
-<% if (it.nodes.length > 0) { %>
-<section class="card" aria-labelledby="h-nodes"><h2 id="h-nodes">Nodes
- <small>Service ports by verdict</small></h2>
-<ul class="verdicts"><% for (const one of it.nodes) { %><li><div class="top">
-<a href="<%= one.href %>"><%= one.name %></a><span class="dim"><%= one.text %></span></div>
-<%~ one.bar %></li><% } %></ul>
-<% if (it.moreNodes !== '') { %><p><a href="/nodes"><%= it.moreNodes %></a></p><% } %></section>
-<% } %>
-<% if (it.watches.length > 0) { %>
-<section class="card" aria-labelledby="h-watches"><h2 id="h-watches">Watches</h2>
-<ul class="plain"><% for (const one of it.watches) { %><li><span><%= one.resource %></span>
-<span><%~ one.mark %> <span class="dim"><%= one.text %></span></span></li><% } %></ul></section>
-<% } %>
-<section class="card flush" aria-labelledby="h-resolved">
-<h2 id="h-resolved">Resolved <small><%= it.resolvedCount %></small></h2>
-<% if (it.resolved === '') { %><p class="none dim">None yet.</p><% } %><%~ it.resolved %>
-<% if (it.moreResolved !== '') { %><p class="more">
-<a href="/findings?state=resolved"><%= it.moreResolved %></a></p><% } %></section>
-<% if (it.packing !== '') { %><section class="card" aria-labelledby="h-packing">
-<h2 id="h-packing">Packing</h2><p class="lead"><%= it.packing %></p></section><% } %>
-</div></div>`);
-
-function formatPacking({ metrics: { fill, duplicates } }: PageStatus): string {
-  const ratio = fillRatio(fill, fill.max);
-  if (ratio === null) return '';
-  return [
-    `${formatCount(fill.slices, 'slice')}, ${surplusOf(fill)} more than needed`,
-    `${Math.round(ratio * 100)} % of their places taken`,
-    `${duplicates.equal + duplicates.conflicting} duplicate endpoints`,
-  ].join(' · ');
-}
-
-const watchTones: Readonly<Record<string, Tone>> = {
+const watchTones: Readonly<Record<InputState, Tone>> = {
   synced: 'conform',
   listing: 'pending',
   relisting: 'unknown',
   stale: 'unknown',
   off: 'quiet',
 };
-
-const watchRows = ({ metrics: { watches, now } }: PageStatus) =>
-  [...watches.inputs].map(([resource, { state, blindSince }]) => ({
-    resource,
-    mark: renderMark(watchTones[state] ?? 'quiet', state),
-    text:
-      state === 'synced' || state === 'off' ? '' : `for ${formatAge(now - (blindSince ?? now))}`,
-  }));
 
 type Nodes = PageStatus['metrics']['summary']['nodes'];
 
@@ -203,50 +119,129 @@ export function sortNodes(nodes: Nodes): Nodes {
   return [...nodes].sort((a, b) => bad(b) - bad(a) || (a.node < b.node ? -1 : 1));
 }
 
-function listNotes({ metrics: { summary, now } }: PageStatus): string[] {
-  const since = Object.values(summary.pendingSince);
-  const notes: string[] = [];
-  if (since.length > 0) {
-    notes.push(`The oldest difference pends for ${formatAge(now - Math.min(...since))}.`);
-  }
-  if (summary.foreign > 0) notes.push(`Written by others, not judged: ${summary.foreign}.`);
-  return notes;
+/** A link to items that are not shown; nothing if there are none. */
+const renderMore = (count: number, what: string, href: string): Html[] =>
+  count <= 0 ? [] : [markup`<a href="${href}">${formatNumber(count)} more ${what}</a>`];
+
+const inMore = (link: Html): Html => markup`<p class="more">${link}</p>`;
+
+function renderStanding({ metrics: { summary, now }, notReady }: PageStatus): Html {
+  const open = sortNewestFirst(summary.findings);
+  const more = renderMore(open.length - shownFindings, 'findings', '/findings').map(inMore);
+  return renderFlushCard(
+    'standing',
+    markup`Standing findings <small>${formatNumber(open.length)}, newest first</small>`,
+    [...renderFindingList(open.slice(0, shownFindings), now), ...more],
+    notReady === null ? 'None. What should be written is what stands.' : 'Not judged yet.',
+  );
 }
 
-const formatMore = (count: number, what: string): string =>
-  count <= 0 ? '' : `${count.toLocaleString('en')} more ${what}`;
+function renderResolved({ metrics, resolved, forgotten }: PageStatus): Html {
+  const shown = resolved.slice(-shownResolved).reverse();
+  const count = resolved.length + forgotten;
+  const more = renderMore(count - shown.length, 'resolved', '/findings?state=resolved').map(inMore);
+  const title = markup`Resolved <small>${formatNumber(count)}</small>`;
+  const content = [...renderFindingList(shown, metrics.now), ...more];
+  return renderFlushCard('resolved', title, content, 'None yet.');
+}
+
+function renderLag({ metrics: { convergence }, lag }: PageStatus): Html {
+  const rows = lagOutputs.flatMap((output) =>
+    lagOperations.flatMap((operation) => {
+      const { count, p50, p99, max } = summarizeLag(convergence[output][operation]);
+      const cells = [formatNumber(count), formatLag(p50), formatLag(p99), formatLag(max)];
+      const name = markup`<th scope="row">${outputWords[output]} ${operation}</th>`;
+      return count === 0 ? [] : markup`<tr>${name}${cells.map(renderNumber)}</tr>`;
+    }),
+  );
+  const drawing = lagDrawing(lag);
+  const chart = markup`<figure class="chart" data-chart="${drawing}"
+ aria-label="Longest convergence lag in each ten seconds, by output; the table below sums it up">
+<div class="plot" data-keep></div></figure>`;
+  const heads = ['output', 'changes', 'p50', 'p99', 'longest'];
+  const table = renderTable({ label: 'Convergence lag', heads }, rows);
+  return renderFlushCard(
+    'lag',
+    markup`Convergence lag <small>from the change to the writing that follows it</small>`,
+    rows.length === 0 ? [] : [...(drawing === '' ? [] : [chart]), table],
+    'Nothing measured yet.',
+  );
+}
+
+/** The verdicts on an output or a node, whose name is `what` in the label of the bar. */
+function renderVerdicts(name: Html, what: string, counts: Readonly<Record<Verdict, number>>): Html {
+  const { text, bar } = describeVerdicts(what, counts);
+  return markup`<li><div class="top">${name}<span class="dim">${text}</span></div>${bar}</li>`;
+}
+
+function renderSummary({ metrics: { summary, now } }: PageStatus): Html {
+  const { nodes, verdicts, pendingSince, foreign } = summary;
+  const items = (nodes.length > 0 ? verdictOutputs : serviceOutputs).map((output) => {
+    const name = outputWords[output];
+    return renderVerdicts(markup`<b>${name}</b>`, name, verdicts[output]);
+  });
+  const since = Object.values(pendingSince);
+  const age = formatAge(now - Math.min(...since));
+  return renderCard('verdicts', 'Verdicts', [
+    markup`<ul class="verdicts">${items}</ul>`,
+    since.length > 0 && markup`<p class="dim">The oldest difference pends for ${age}.</p>`,
+    foreign > 0 && markup`<p class="dim">Written by others, not judged: ${foreign}.</p>`,
+  ]);
+}
+
+function renderNodes({ metrics: { summary } }: PageStatus): Html {
+  const nodes = sortNodes(summary.nodes);
+  const items = nodes.slice(0, shownNodes).map((counts) => {
+    const { node } = counts;
+    return renderVerdicts(markup`<a href="${nodePath(node)}">${node}</a>`, `Node ${node}`, counts);
+  });
+  const more = renderMore(nodes.length - shownNodes, 'nodes', '/nodes');
+  return renderCard('nodes', markup`Nodes <small>Service ports by verdict</small>`, [
+    markup`<ul class="verdicts">${items}</ul>`,
+    more.map((link) => markup`<p>${link}</p>`),
+  ]);
+}
+
+function renderWatches({ metrics: { watches, now } }: PageStatus): Html {
+  const items = [...watches.inputs].map(([resource, { state, blindSince }]) => {
+    const isSeen = state === 'synced' || state === 'off';
+    const text = isSeen ? '' : `for ${formatAge(now - (blindSince ?? now))}`;
+    return markup`<li><span>${resource}</span>
+<span>${renderMark(watchTones[state], state)} <span class="dim">${text}</span></span></li>`;
+  });
+  return renderCard('watches', 'Watches', markup`<ul class="plain">${items}</ul>`);
+}
+
+/** How full the slices are; `null` without slices. */
+function renderPacking({ metrics: { fill, duplicates } }: PageStatus): Html | null {
+  const ratio = fillRatio(fill, fill.max);
+  if (ratio === null) return null;
+  const text = [
+    `${formatCount(fill.slices, 'slice')}, ${surplusOf(fill)} more than needed`,
+    `${Math.round(ratio * 100)} % of their places taken`,
+    `${duplicates.equal + duplicates.conflicting} duplicate endpoints`,
+  ].join(' · ');
+  return renderCard('packing', 'Packing', markup`<p class="lead">${text}</p>`);
+}
 
 /** Renders the overview. */
 export function renderOverview(status: PageStatus): string {
-  const { summary, now } = status.metrics;
-  const open = sortNewestFirst(summary.findings);
-  const resolved = status.resolved.slice(-shownResolved).reverse();
-  const resolvedCount = status.resolved.length + status.forgotten;
-  const nodes = sortNodes(summary.nodes);
-  const head = chooseHeadline(status);
-  const main = overviewTemplate({
-    head,
-    isReady: status.notReady === null,
-    findings: renderFindingList(open.slice(0, shownFindings), now),
-    count: open.length.toLocaleString('en'),
-    moreFindings: formatMore(open.length - shownFindings, 'findings'),
-    resolved: renderFindingList(resolved, now),
-    resolvedCount: resolvedCount.toLocaleString('en'),
-    moreResolved: formatMore(resolvedCount - resolved.length, 'resolved'),
-    verdicts: (nodes.length > 0 ? verdictOutputs : serviceOutputs).map((output) =>
-      describeVerdicts(outputWords[output], summary.verdicts[output]),
-    ),
-    unknown: Object.entries(summary.unknown).map(([reason, count]) => ({ reason, count })),
-    notes: listNotes(status),
-    chart: lagDrawing(status.lag),
-    lag: lagRows(status),
-    packing: formatPacking(status),
-    watches: watchRows(status),
-    nodes: nodes.slice(0, shownNodes).map((counts) => ({
-      ...describeVerdicts(counts.node, counts, `Node ${counts.node}`),
-      href: nodePath(counts.node),
-    })),
-    moreNodes: formatMore(nodes.length - shownNodes, 'nodes'),
-  });
-  return renderFrame(status, { place: '/', title: head.title, main });
+  const { tone, title, text, sign = signs[tone] } = chooseHeadline(status);
+  const { summary, watches } = status.metrics;
+  const unknown = Object.entries(summary.unknown).map(
+    ([reason, count]) => markup`<li><span>${reason}</span> <b>${count}</b></li>`,
+  );
+  const reasons = markup`<ul class="plain">${unknown}</ul>`;
+  const main = markup`
+<section class="head ${tone}" aria-label="How all is" role="status">
+<span class="sign" aria-hidden="true">${sign}</span>
+<div><h1>${title}</h1><p>${text}</p></div></section>
+<div class="grid"><div>${renderStanding(status)}${renderLag(status)}</div><div>
+${renderSummary(status)}
+${unknown.length > 0 && renderCard('unknown', 'Unknown, and why', reasons)}
+${summary.nodes.length > 0 && renderNodes(status)}
+${watches.inputs.size > 0 && renderWatches(status)}
+${renderResolved(status)}${renderPacking(status)}
+</div></div>`;
+  return renderFrame(status, { place: '/', title, main });
 }

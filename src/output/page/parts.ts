@@ -1,4 +1,4 @@
-// Parts that several pages share: marks of verdicts and severities, findings as list items, bars,
+// Parts that several pages share: marks of verdicts and severities, findings, cards, tables, bars,
 // searches, links to other pages, ages and moments.
 //
 // A mark is a sign, a word and a colour. Colour is never the only sign, and the sign is hidden from
@@ -8,8 +8,8 @@ import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { catalogue, severities } from '../../audit/finding/catalogue.ts';
 import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { truncate, formatTime } from '../text/format.ts';
-import type { Html } from './template.ts';
-import { joinHtml, noHtml, compileTemplate } from './template.ts';
+import type { Html, MarkupValue } from './template.ts';
+import { markup } from './template.ts';
 
 /** A moment as `2026-11-21 10:56:46 UTC`. */
 export const formatMoment = (seconds: number): string =>
@@ -22,6 +22,9 @@ export function formatAge(seconds: number): string {
   if (age < 7200) return `${Math.round(age / 60)} min`;
   return age < 172_800 ? `${Math.round(age / 3600)} h` : `${Math.round(age / 86_400)} d`;
 }
+
+/** A number with separators of thousands. */
+export const formatNumber = (count: number): string => count.toLocaleString('en');
 
 const encoded = encodeURIComponent;
 
@@ -40,7 +43,7 @@ export function formatQuery(parameters: Readonly<Record<string, string>>): strin
 
 export type Tone = Verdict | Severity | 'resolved' | 'quiet';
 
-const signs: Readonly<Record<Tone, string>> = {
+export const signs: Readonly<Record<Tone, string>> = {
   conform: '✓',
   pending: '◔',
   different: '✗',
@@ -52,30 +55,9 @@ const signs: Readonly<Record<Tone, string>> = {
   quiet: '·',
 };
 
-const markTemplate = compileTemplate(
-  '<span class="mark <%= it.tone %>"><span aria-hidden="true"><%= it.sign %></span>' +
-    ' <%= it.word %></span>',
-);
-
 /** A sign with its word. */
 export const renderMark = (tone: Tone, word: string = tone): Html =>
-  markTemplate({ tone, sign: signs[tone], word });
-
-const findingTemplate = compileTemplate(`
-<li class="finding <%= it.tone %>" data-row data-key="<%= it.key %>">
-<p class="line"><%~ it.mark %> <a class="name" href="<%= it.href %>"><%= it.name %></a>
-<span class="where"><%= it.output %></span></p>
-<p class="say"><%= it.meaning %></p>
-<% if (it.actual !== '' || it.expected !== '') { %>
-<dl class="sides">
-<% if (it.actual !== '') { %><div><dt>found</dt><dd><%= it.actual %></dd></div><% } %>
-<% if (it.expected !== '') { %><div><dt>expected</dt><dd><%= it.expected %></dd></div><% } %>
-</dl>
-<% } %>
-<p class="dim"><%= it.times %><% if (it.cause !== '') { %> · cause:
- <a href="/findings?code=<%= it.code %>#cause-<%= it.cause %>"><%= it.cause %></a><% } %>
- · <a href="/findings?code=<%= it.code %>#<%= it.code %>"><code><%= it.code %></code></a></p>
-</li>`);
+  markup`<span class="mark ${tone}"><span aria-hidden="true">${signs[tone]}</span> ${word}</span>`;
 
 /** The Service or node of a finding. */
 export function formatSubject({ namespace, service, node }: Finding): string {
@@ -88,37 +70,38 @@ export function formatSubject({ namespace, service, node }: Finding): string {
 export const findingPath = ({ namespace, service, node }: Finding): string =>
   node === null ? servicePath(namespace, service) : nodePath(node);
 
-/** The maximum length of the expected and the actual value in a list. */
-const maxValue = 240;
+/** The found and the expected value of an open finding, as far as it has them. */
+function renderSides({ actual, expected }: Finding): Html | null {
+  const found = actual ?? (expected === null ? '' : 'nothing');
+  const sides = Object.entries({ found, expected: expected ?? '' })
+    .filter(([, value]) => value !== '')
+    .map(([side, value]) => markup`<div><dt>${side}</dt><dd>${truncate(value, 240)}</dd></div>`);
+  return sides.length === 0 ? null : markup`<dl class="sides">${sides}</dl>`;
+}
 
 /** One finding as a list item. */
 export function renderFinding(finding: Finding, now: number): Html {
-  const { code, severity, output, cause, since, resolvedAt, actual, expected } = finding;
-  const isResolved = resolvedAt !== null;
+  const { code, severity, output, cause, since, resolvedAt } = finding;
+  const subject = formatSubject(finding);
   const age = formatAge((resolvedAt ?? now) - since);
-  const tone: Tone = isResolved ? 'resolved' : severity;
-  return findingTemplate({
-    key: `${code} ${formatSubject(finding)} ${since} ${String(isResolved)}`,
-    tone,
-    mark: renderMark(tone, isResolved ? `resolved ${severity}` : severity),
-    href: findingPath(finding),
-    name: truncate(formatSubject(finding), 130),
-    output,
-    code,
-    meaning: catalogue[code].title,
-    actual: isResolved ? '' : truncate(actual ?? (expected === null ? '' : 'nothing'), maxValue),
-    expected: isResolved ? '' : truncate(expected ?? '', maxValue),
-    times: isResolved
-      ? `resolved at ${formatMoment(resolvedAt)} after ${age}`
-      : `for ${age}, since ${formatMoment(since)}`,
-    cause: cause ?? '',
-  });
-}
-
-/** Findings as a list; '' without any. */
-export function renderFindingList(findings: readonly Finding[], now: number): Html {
-  const list = joinHtml(findings.map((finding) => renderFinding(finding, now)));
-  return list === '' ? noHtml : (`<ul class="findings">${list}</ul>` as Html);
+  const [tone, word, times]: [Tone, string, string] =
+    resolvedAt === null
+      ? [severity, severity, `for ${age}, since ${formatMoment(since)}`]
+      : [
+          'resolved',
+          `resolved ${severity}`,
+          `resolved at ${formatMoment(resolvedAt)} after ${age}`,
+        ];
+  const key = `${code} ${subject} ${since} ${String(resolvedAt !== null)}`;
+  const because = markup` · cause: <a href="/findings?code=${code}#cause-${cause}">${cause}</a>`;
+  return markup`
+<li class="finding ${tone}" data-row data-key="${key}">
+<p class="line">${renderMark(tone, word)}${' '}
+<a class="name" href="${findingPath(finding)}">${truncate(subject, 130)}</a>
+<span class="where">${output}</span></p>
+<p class="say">${catalogue[code].title}</p>${resolvedAt === null && renderSides(finding)}
+<p class="dim">${times}${cause !== null && because}
+ · <a href="/findings?code=${code}#${code}"><code>${code}</code></a></p></li>`;
 }
 
 /** Sorts findings by their opening, the latest first, and those of one moment by severity. */
@@ -127,52 +110,107 @@ export function sortNewestFirst(findings: readonly Finding[]): Finding[] {
   return [...findings].sort((a, b) => b.openedAt - a.openedAt || rank(a) - rank(b));
 }
 
-interface BarShare {
-  readonly tone: Tone;
-  readonly count: number;
-}
-
-const barTemplate = compileTemplate(
-  '<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" role="img" ' +
-    'aria-label="<%= it.label %>">' +
-    '<% let x = 0; for (const one of it.shares) { %>' +
-    '<rect class="<%= one.tone %>" x="<%= x %>" width="<%= one.width %>" height="1"></rect>' +
-    '<% x += one.width; } %></svg>',
-);
-
 /** Shares side by side; the smallest share is visible too. */
-export function renderBar(shares: readonly BarShare[], label: string): Html {
-  const visible = shares.filter(({ count }) => count > 0);
-  const all = visible.reduce((sum, { count }) => sum + count, 0);
-  const raw = visible.map(({ tone, count }) => ({
-    tone,
-    width: Math.max(1.5, (100 * count) / all),
-  }));
-  const wide = raw.reduce((sum, { width }) => sum + width, 0);
-  const fit = (width: number): number => Number(((100 * width) / wide).toFixed(2));
-  return barTemplate({
-    label,
-    shares: raw.map(({ tone, width }) => ({ tone, width: fit(width) })),
+export function renderBar(shares: Readonly<Partial<Record<Tone, number>>>, label: string): Html {
+  const visible = Object.entries(shares).filter(([, count]) => count > 0);
+  const all = visible.reduce((sum, [, count]) => sum + count, 0);
+  const widths = visible.map(([, count]) => Math.max(1.5, (100 * count) / all));
+  const wide = widths.reduce((sum, width) => sum + width, 0);
+  let x = 0;
+  const bars = visible.map(([tone], index) => {
+    const width = Number(((100 * (widths[index] ?? 0)) / wide).toFixed(2));
+    const bar = markup`<rect class="${tone}" x="${x}" width="${width}" height="1"></rect>`;
+    x += width;
+    return bar;
   });
+  return markup`<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" role="img"
+ aria-label="${label}">${bars}</svg>`;
 }
 
 /** The verdicts in the order of pages, the worst first. */
 export const verdictOrder: readonly Verdict[] = ['different', 'unknown', 'pending', 'conform'];
 
-/** The numbers of each verdict, as text and as a bar. */
+/** The numbers of each verdict, as text and as a bar with a label that names `what`. */
 export function describeVerdicts(
-  name: string,
+  what: string,
   counts: Readonly<Record<Verdict, number>>,
-  what = name,
-): { readonly name: string; readonly text: string; readonly bar: Html } {
-  const shares = verdictOrder.map((verdict) => ({ tone: verdict, count: counts[verdict] }));
-  const text =
-    shares
-      .filter(({ count }) => count > 0)
-      .map(({ tone, count }) => `${count.toLocaleString('en')} ${tone}`)
-      .join(', ') || 'none';
-  return { name, text, bar: renderBar(shares, `${what}: ${text}`) };
+): { readonly text: string; readonly bar: Html } {
+  const shares = verdictOrder.map((verdict) => [verdict, counts[verdict]] as const);
+  const texts = shares
+    .filter(([, count]) => count > 0)
+    .map(([verdict, count]) => `${formatNumber(count)} ${verdict}`);
+  const text = texts.join(', ') || 'none';
+  return { text, bar: renderBar(Object.fromEntries(shares), `${what}: ${text}`) };
 }
+
+/** A part of a page; `id` names its heading. */
+export const renderCard = (
+  id: string,
+  title: string | Html,
+  content: MarkupValue,
+  kind = '',
+): Html =>
+  markup`<section class="card${kind}" aria-labelledby="h-${id}"><h2 id="h-${id}">${title}</h2>
+${content}</section>`;
+
+/** A card without margins around its content; it shows the text `none` without content. */
+export const renderFlushCard = (
+  id: string,
+  title: string | Html,
+  content: readonly Html[],
+  none: string,
+): Html =>
+  renderCard(
+    id,
+    title,
+    content.length === 0 ? markup`<p class="none dim">${none}</p>` : content,
+    ' flush',
+  );
+
+/** A list with all findings; nothing without any. */
+export const renderFindingList = (findings: readonly Finding[], now: number): Html[] =>
+  findings.length === 0
+    ? []
+    : [markup`<ul class="findings">${findings.map((finding) => renderFinding(finding, now))}</ul>`];
+
+/** The last resolved findings of a Service or a node; `null` without any. */
+export const renderResolved = (resolved: readonly Finding[], now: number): Html | null =>
+  resolved.length === 0
+    ? null
+    : renderCard(
+        'resolved',
+        'Resolved findings',
+        renderFindingList(resolved.slice(-10).reverse(), now),
+        ' flush',
+      );
+
+/** What a list without a heading shows if nothing is in it. */
+export const renderNothing = (text: string): Html =>
+  markup`<p class="none dim" data-key="none"><br>${text}</p>`;
+
+interface Table {
+  readonly label: string;
+  /** Columns; those after the first one contain numbers, apart from the next `texts` ones. */
+  readonly heads: readonly string[];
+  readonly texts?: number;
+  readonly kind?: string;
+}
+
+/** A table that can be scrolled. */
+export function renderTable({ label, heads, texts = 0, kind }: Table, rows: readonly Html[]): Html {
+  const columns = heads.map((head, index) => {
+    const left = index > 0 && index <= texts && markup` class="left"`;
+    return markup`<th scope="col"${left}>${head}</th>`;
+  });
+  return markup`<div class="scroll" tabindex="0" role="region" aria-label="${label}">
+<table${kind !== undefined && markup` class="${kind}"`}>
+${columns.length > 0 && markup`<thead><tr>${columns}</tr></thead>`}
+<tbody>${rows}</tbody></table></div>`;
+}
+
+/** A cell with a number. */
+export const renderNumber = (text: string): Html =>
+  markup`<td${text === '0' && markup` class="zero"`}>${text}</td>`;
 
 /** A test for texts that contain all words of a search. */
 export function createSearch(query: string): (text: string) => boolean {
@@ -180,37 +218,52 @@ export function createSearch(query: string): (text: string) => boolean {
   return (text) => words.every((word) => text.includes(word));
 }
 
-/** The options of a select element; '' is shown as `any`. */
-export const selectOptions = (values: readonly string[], chosen: string, any = 'any') =>
-  values.map((value) => ({
-    value,
-    word: value === '' ? any : value,
-    isChosen: value === chosen,
-  }));
+/** A form that selects what a page lists, with a search and other fields. */
+export const renderFilter = (
+  path: string,
+  q: string,
+  placeholder: string,
+  fields: readonly Html[] = [],
+): Html =>
+  markup`<form class="filter" method="get" action="${path}" data-filter role="search"
+ data-key="filter"><label>Search<input type="search" name="q" value="${q}"
+ placeholder="${placeholder}" autocomplete="off" spellcheck="false"></label>${fields}
+<noscript><button>Filter</button></noscript></form>`;
 
-const pageLinksTemplate = compileTemplate(`<nav class="pages" aria-label="Pages of <%= it.what %>">
-<% if (it.before !== '') { %><a rel="prev" href="<%= it.before %>">← <%= it.words[0] %></a><% } %>
-<% if (it.pages !== '') { %><span class="dim"><%= it.pages %></span>
-<% } %>
-<% if (it.after !== '') { %><a rel="next" href="<%= it.after %>"><%= it.words[1] %> →</a><% } %>
-</nav>`);
+/** A field with options; the option '' is shown as `any`. */
+export function renderSelect(
+  [name, label]: readonly [name: string, label: string],
+  values: readonly string[],
+  chosen: string,
+  any = 'any',
+): Html {
+  const options = ['', ...values].map((value) => {
+    const selected = value === chosen && markup` selected`;
+    return markup`<option value="${value}"${selected}>${value === '' ? any : value}</option>`;
+  });
+  return markup`<label>${label}<select name="${name}">${options}</select></label>`;
+}
 
 interface PageLinks {
   /** The items on the pages. */
   readonly what: string;
-  /** The addresses of the neighbours; '' without one. */
-  readonly before: string;
-  readonly after: string;
+  /** The addresses of the neighbours; `null` without one. */
+  readonly before: string | null;
+  readonly after: string | null;
   /** The text between the links. */
   readonly pages?: string;
   readonly words?: readonly [string, string];
 }
 
-/** Links to the previous and the next page; '' without neighbours. */
-export const renderPageLinks = (links: PageLinks): Html =>
-  links.before === '' && links.after === ''
-    ? noHtml
-    : pageLinksTemplate({ pages: '', words: ['before', 'after'], ...links });
+/** Links to the previous and the next page; `null` without neighbours. */
+export function renderPageLinks(links: PageLinks): Html | null {
+  const { what, before, after, pages, words = ['before', 'after'] } = links;
+  if (before === null && after === null) return null;
+  return markup`<nav class="pages" aria-label="Pages of ${what}">
+${before !== null && markup`<a rel="prev" href="${before}">← ${words[0]}</a>`}
+${pages !== undefined && markup`<span class="dim">${pages}</span>`}
+${after !== null && markup`<a rel="next" href="${after}">${words[1]} →</a>`}</nav>`;
+}
 
 /** One page of rows, with the links to its neighbours. */
 export function paginate<T>(
@@ -224,8 +277,8 @@ export function paginate<T>(
   return {
     shown: rows.slice((current - 1) * perPage, current * perPage),
     links: {
-      before: current > 1 ? href(current - 1) : '',
-      after: current < last ? href(current + 1) : '',
+      before: current > 1 ? href(current - 1) : null,
+      after: current < last ? href(current + 1) : null,
       pages: `page ${current} of ${last}`,
     },
   };

@@ -17,16 +17,23 @@ import { formatLag, truncate } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
 import {
   formatMoment,
+  formatNumber,
+  formatQuery,
   nodePath,
   renderBar,
+  renderCard,
   renderFindingList,
+  renderFlushCard,
   renderMark,
   renderPageLinks,
+  renderResolved,
+  renderTable,
 } from './parts.ts';
 import { renderReasonTree } from './reason-tree.ts';
 import type { ServiceStatus } from './service-status.ts';
 import type { PageStatus } from './status.ts';
-import { compileTemplate } from './template.ts';
+import type { Html } from './template.ts';
+import { markup } from './template.ts';
 
 /** The verdict on a Service at one node, over its ports. */
 export interface NodeOfService {
@@ -173,26 +180,6 @@ function sliceCells(row: ServiceTableRow, columns: readonly string[]): Cell[] {
   });
 }
 
-function tableRow(row: ServiceTableRow, columns: Columns) {
-  const { address, pod, node, expected, why, selected } = row;
-  const { endpoints, slices } = expected;
-  return {
-    key: `${address} ${pod ?? ''}`,
-    pod: pod?.split('/')[1] ?? (selected ? '' : 'no pod'),
-    address: address === '' ? 'no address' : address,
-    node,
-    expected: describeExpected(endpoints, slices),
-    why: why ?? (selected || slices === null ? '' : 'no selected pod has this address'),
-    cells: [
-      ...(columns.endpoints
-        ? [entryCell(row, endpointsEntries(row), endpoints, ['endpoints'])]
-        : []),
-      ...sliceCells(row, columns.slices),
-      ...columns.nodes.map((on) => nodeCell(row, on)),
-    ],
-  };
-}
-
 function describeExpected(endpoints: EntryState | null, slices: EntryState | null): string {
   const word = (state: EntryState | null): string =>
     state === null ? 'not judged' : stateWords[state];
@@ -201,120 +188,124 @@ function describeExpected(endpoints: EntryState | null, slices: EntryState | nul
     : `Endpoints: ${word(endpoints)}; slices: ${word(slices)}`;
 }
 
-const serviceTemplate = compileTemplate(`
-<p class="crumbs"><a href="/services">Services</a> /
- <a href="/services?q=<%= encodeURIComponent(it.namespace + '/') %>"><%= it.namespace %></a> /</p>
-<h1><%= it.name %> <small>in <%= it.namespace %></small></h1>
-<ul class="chips"><% for (const one of it.outputs) { %><li data-key="<%= one.output %>">
-<span class="dim"><%= one.output %></span> <%~ one.mark %> <%= one.reason %></li><% } %></ul>
-<div class="grid"><div>
-<section class="card" aria-labelledby="h-why"><h2 id="h-why">In words</h2><%~ it.explained %>
-</section></div><div>
-<section class="card" aria-labelledby="h-fill"><h2 id="h-fill">Slices
- <small>places taken</small></h2>
-<% if (it.fills.length === 0) { %><p class="dim">No slices.</p><% } %>
-<ul class="fills"><% for (const one of it.fills) { %><li data-key="<%= one.name %>">
-<span class="mono"><%= one.name %><% if (one.role !== '') { %> <span class="dim">(<%= one.role %>)
-</span><% } %></span><%~ one.bar %><span class="count"><%= one.text %></span></li><% } %></ul>
-<% if (it.moreFills !== '') { %><p class="dim"><%= it.moreFills %></p><% } %></section>
-<section class="card" aria-labelledby="h-nodes"><h2 id="h-nodes">Nodes</h2>
-<p class="dim"><%= it.nodesText %></p>
-<ul class="plain"><% for (const one of it.nodes) { %><li data-key="<%= one.node %>">
-<a href="<%= one.href %>"><%= one.node %></a><span><%~ one.mark %>
-<span class="dim"><%= one.text %></span></span></li><% } %></ul></section>
-<section class="card" aria-labelledby="h-lag"><h2 id="h-lag">Lag <small>of the last changes</small>
-</h2><% if (it.lag.length === 0) { %><p class="dim">Nothing measured yet.</p><% } %>
-<ul class="plain"><% for (const one of it.lag) { %><li><span><%= one.name %></span>
-<span><b><%= one.lag %></b> <span class="dim"><%= one.at %></span></span></li><% } %></ul></section>
-</div></div>
-<section class="card flush" aria-labelledby="h-matrix">
-<h2 id="h-matrix">Pods and addresses <small><%= it.total %></small></h2>
-<% if (it.rows.length === 0) { %><p class="none dim">It selects no pod, and nothing is listed.</p>
-<% } else { %><div class="scroll" tabindex="0" role="region" aria-label="Pods and addresses">
-<table class="matrix"><thead><tr><th scope="col">pod</th><th scope="col">expected</th>
-<% for (const head of it.heads) { %><th scope="col"><%= head %></th><% } %></tr></thead><tbody>
-<% for (const row of it.rows) { %><tr data-key="<%= row.key %>"><th scope="row">
-<span><%= row.pod %></span> <small class="mono"><%= row.address %></small>
-<% if (row.node !== '') { %><small>on <%= row.node %></small><% } %></th>
-<td><%= row.expected %><% if (row.why !== '') { %><small><%= row.why %></small><% } %></td>
-<% for (const one of row.cells) { %><td class="cell <%= one.tone %>">
-<span class="sign" aria-hidden="true"><%= one.sign %></span> <b><%= one.word %></b>
-<% if (one.detail !== '') { %><small><%= one.detail %></small><% } %></td><% } %></tr><% } %>
-</tbody></table></div><% } %></section>
-<%~ it.links %>
-<% if (it.standing !== '') { %><section class="card flush" aria-labelledby="h-standing">
-<h2 id="h-standing">Standing findings</h2><%~ it.standing %></section><% } %>
-<% if (it.resolved !== '') { %><section class="card flush" aria-labelledby="h-resolved">
-<h2 id="h-resolved">Resolved findings</h2><%~ it.resolved %></section><% } %>`);
+function renderCell({ tone, sign, word, detail }: Cell): Html {
+  return markup`<td class="cell ${tone}">
+<span class="sign" aria-hidden="true">${sign}</span> <b>${word}</b>
+${detail !== '' && markup` <small>${detail}</small>`}</td>`;
+}
+
+function renderRow(row: ServiceTableRow, columns: Columns): Html {
+  const { address, pod, node, expected, selected } = row;
+  const { endpoints, slices } = expected;
+  const isStranger = !selected && slices !== null;
+  const why = row.why ?? (isStranger ? 'no selected pod has this address' : '');
+  const cells = [
+    ...(columns.endpoints ? [entryCell(row, endpointsEntries(row), endpoints, ['endpoints'])] : []),
+    ...sliceCells(row, columns.slices),
+    ...columns.nodes.map((on) => nodeCell(row, on)),
+  ];
+  return markup`<tr data-key="${address} ${pod ?? ''}"><th scope="row">
+<span>${pod?.split('/')[1] ?? (selected ? '' : 'no pod')}</span>
+ <small class="mono">${address === '' ? 'no address' : address}</small>
+${node !== '' && markup` <small>on ${node}</small>`}</th>
+<td>${describeExpected(endpoints, slices)}${why !== '' && markup`<small>${why}</small>`}</td>
+${cells.map(renderCell)}</tr>`;
+}
+
+function renderRows(view: ServiceView): Html {
+  const { rows, slices, total, differing } = view.table;
+  const columns = chooseColumns(view);
+  const heads = ['pod', 'expected', ...columnHeads(columns, slices.length)];
+  const table = { label: 'Pods and addresses', heads, kind: 'matrix' };
+  return renderFlushCard(
+    'matrix',
+    markup`Pods and addresses <small>${formatNumber(total)}, ${differing} differ</small>`,
+    rows.length === 0
+      ? []
+      : [
+          renderTable(
+            table,
+            rows.map((row) => renderRow(row, columns)),
+          ),
+        ],
+    'It selects no pod, and nothing is listed.',
+  );
+}
 
 /** The maximum length of the lists of slices and nodes. */
 const maxItems = 12;
 
-const sliceRows = ({ table, maxEndpointsPerSlice: max }: ServiceView) =>
-  table.slices.slice(0, maxItems).map(({ name, endpoints, role }) => ({
-    name,
-    text: `${endpoints} / ${max}`,
-    bar: renderBar(
-      [
-        { tone: 'info', count: endpoints },
-        { tone: 'quiet', count: Math.max(0, max - endpoints) },
-      ],
-      `${endpoints} of ${max} places taken`,
-    ),
-    role: role === 'controller' ? '' : (role ?? 'nobody’s'),
-  }));
+function renderSlices({ table: { slices }, maxEndpointsPerSlice: max }: ServiceView): Html {
+  const items = slices.slice(0, maxItems).map(({ name, endpoints, role }) => {
+    const shares = { info: endpoints, quiet: Math.max(0, max - endpoints) };
+    const writer = markup` <span class="dim">(${role ?? 'nobody’s'})</span>`;
+    return markup`<li data-key="${name}">
+<span class="mono">${name}${role !== 'controller' && writer}</span>
+${renderBar(shares, `${endpoints} of ${max} places taken`)}
+<span class="count">${endpoints} / ${max}</span></li>`;
+  });
+  const more = slices.length - maxItems;
+  return renderCard('fill', markup`Slices <small>places taken</small>`, [
+    slices.length === 0 && markup`<p class="dim">No slices.</p>`,
+    markup`<ul class="fills">${items}</ul>`,
+    more > 0 && markup`<p class="dim">and ${more} more slices</p>`,
+  ]);
+}
 
-function nodeRows({ nodes }: ServiceView) {
-  if (nodes === null) {
-    return { nodes: [], nodesText: 'No node’s rules are known, so it is not judged what they do.' };
-  }
-  const bad = nodes.filter(({ verdict }) => verdict !== 'conform');
-  return {
-    nodes: bad.slice(0, maxItems).map(({ node, verdict, reason }) => ({
-      node,
-      href: nodePath(node),
-      mark: renderMark(verdict),
-      text: reason ?? '',
-    })),
-    nodesText: `${nodes.length - bad.length} of ${nodes.length} nodes forward it as they must.`,
-  };
+function renderNodes({ nodes }: ServiceView): Html {
+  const bad = (nodes ?? []).filter(({ verdict }) => verdict !== 'conform');
+  const text =
+    nodes === null
+      ? 'No node’s rules are known, so it is not judged what they do.'
+      : `${nodes.length - bad.length} of ${nodes.length} nodes forward it as they must.`;
+  const items = bad.slice(0, maxItems).map(
+    ({ node, verdict, reason }) => markup`<li data-key="${node}">
+<a href="${nodePath(node)}">${node}</a><span>${renderMark(verdict)}
+<span class="dim">${reason}</span></span></li>`,
+  );
+  return renderCard(
+    'nodes',
+    'Nodes',
+    markup`<p class="dim">${text}</p><ul class="plain">${items}</ul>`,
+  );
+}
+
+function renderLag({ lag }: ServiceView): Html {
+  const items = lag.map(
+    ({ output, operation, seconds, at }) => markup`<li><span>${output} ${operation}</span><span>
+<b>${formatLag(seconds)}</b> <span class="dim">${formatMoment(at).slice(11)}</span></span></li>`,
+  );
+  return renderCard('lag', markup`Lag <small>of the last changes</small>`, [
+    lag.length === 0 && markup`<p class="dim">Nothing measured yet.</p>`,
+    markup`<ul class="plain">${items}</ul>`,
+  ]);
 }
 
 /** Renders the page of a Service. */
 export function renderService(status: PageStatus, view: ServiceView): string {
   const { namespace, service: name, outputs, standing, resolved, now } = view.status;
   const { table, from } = view;
-  const columns = chooseColumns(view);
-  const more = table.slices.length - maxItems;
+  const chips = outputs.map(
+    ({ output, verdict, reason }) => markup`<li data-key="${output}">
+<span class="dim">${output}</span> ${renderMark(verdict)} ${reason}</li>`,
+  );
+  const open = renderFindingList(standing, now);
   const rowsFrom = (first: number): string => (first <= 0 ? '?' : `?from=${first}`);
-  const main = serviceTemplate({
-    namespace,
-    name,
-    outputs: outputs.map(({ output, verdict, reason }) => ({
-      output,
-      mark: renderMark(verdict),
-      reason: reason ?? '',
-    })),
-    explained: renderReasonTree(view.explanation),
-    heads: columnHeads(columns, table.slices.length),
-    rows: table.rows.map((row) => tableRow(row, columns)),
-    total: `${table.total.toLocaleString('en')}, ${table.differing} differ`,
-    links: renderPageLinks({
-      what: 'pods',
-      before: from > 0 ? rowsFrom(from - rowsPerPage) : '',
-      after: from + table.rows.length < table.total ? rowsFrom(from + rowsPerPage) : '',
-    }),
-    fills: sliceRows(view),
-    moreFills: more > 0 ? `and ${more} more slices` : '',
-    ...nodeRows(view),
-    lag: view.lag.map(({ output, operation, seconds, at }) => ({
-      name: `${output} ${operation}`,
-      lag: formatLag(seconds),
-      at: formatMoment(at).slice(11),
-    })),
-    standing: renderFindingList(standing, now),
-    resolved: renderFindingList(resolved.slice(-10).reverse(), now),
+  const links = renderPageLinks({
+    what: 'pods',
+    before: from > 0 ? rowsFrom(from - rowsPerPage) : null,
+    after: from + table.rows.length < table.total ? rowsFrom(from + rowsPerPage) : null,
   });
+  const main = markup`
+<p class="crumbs"><a href="/services">Services</a> /
+ <a href="/services${formatQuery({ q: `${namespace}/` })}">${namespace}</a> /</p>
+<h1>${name} <small>in ${namespace}</small></h1>
+<ul class="chips">${chips}</ul>
+<div class="grid"><div>${renderCard('why', 'In words', renderReasonTree(view.explanation))}</div>
+<div>${renderSlices(view)}${renderNodes(view)}${renderLag(view)}</div></div>
+${renderRows(view)}${links}
+${open.length > 0 && renderFlushCard('standing', 'Standing findings', open, '')}
+${renderResolved(resolved, now)}`;
   const title = truncate(`${namespace}/${name}`, 120);
   return renderFrame(status, { place: '/services', title, main });
 }

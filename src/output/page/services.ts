@@ -7,16 +7,22 @@ import type { ServiceNumbers } from '../metrics/service-families.ts';
 import { renderFrame } from './frame.ts';
 import {
   createSearch,
+  formatNumber,
   formatQuery,
   paginate,
+  renderFilter,
   renderMark,
+  renderNothing,
+  renderNumber,
   renderPageLinks,
-  selectOptions,
+  renderSelect,
+  renderTable,
   servicePath,
   verdictOrder,
 } from './parts.ts';
 import type { PageStatus } from './status.ts';
-import { compileTemplate, noHtml } from './template.ts';
+import type { Html } from './template.ts';
+import { markup } from './template.ts';
 
 /** The query of the page; '' for parameters that are absent. */
 export interface ServiceQuery {
@@ -35,44 +41,28 @@ function worstVerdict({ share: { verdicts } }: ServiceNumbers): Verdict | null {
   return verdictOrder.find((verdict) => found.includes(verdict)) ?? null;
 }
 
-const servicesTemplate = compileTemplate(`
-<h1>Services <small><%= it.count %></small></h1>
-<p class="lead">Each with the verdict on what the controllers wrote for it, the worst first.</p>
-<form class="filter" method="get" action="/services" data-filter role="search" data-key="filter">
-<label>Search<input type="search" name="q" value="<%= it.q %>" placeholder="namespace/name"
- autocomplete="off" spellcheck="false"></label>
-<label>Verdict<select name="verdict"><% for (const one of it.verdicts) { %>
-<option value="<%= one.value %>"<% if (one.isChosen) { %> selected<% } %>><%= one.word %></option>
-<% } %></select></label><noscript><button>Filter</button></noscript></form>
-<section class="card flush">
-<% if (it.rows.length === 0) { %><p class="none dim" data-key="none"><br><%= it.none %></p>
-<% } else { %><div class="scroll" tabindex="0" role="region" aria-label="Services"><table>
-<thead><tr><th scope="col">Service</th><th scope="col" class="left">Endpoints</th>
-<th scope="col" class="left">EndpointSlices</th><th scope="col" class="left">mirrored</th>
-<th scope="col">ready</th><th scope="col">not ready</th><th scope="col">slices</th></tr></thead>
-<tbody><% for (const row of it.rows) { %><tr data-row data-key="<%= row.key %>">
-<th scope="row"><span class="dim"><%= row.namespace %>/</span><a class="name"
- href="<%= row.href %>"><%= row.name %></a></th>
-<% for (const one of row.marks) { %><td class="left"><%~ one %></td><% } %>
-<% for (const one of row.cells) { %><td<% if (one === '0') { %> class="zero"<% } %>><%= one %></td>
-<% } %></tr><% } %></tbody></table></div><% } %></section>
-<%~ it.links %>`);
-
-function serviceRow({ namespace, name, share, conditions, slices }: ServiceNumbers) {
+function renderRow({ namespace, name, share, conditions, slices }: ServiceNumbers): Html {
   const { ready, terminating } = conditions;
   const notReady = conditions['not-ready'] + terminating + conditions['terminating-serving'];
-  return {
-    href: servicePath(namespace, name),
-    key: `${namespace}/${name}`,
-    name,
-    namespace,
-    marks: serviceOutputs.map((output) => {
-      const verdict = share.verdicts[output];
-      return verdict === null ? noHtml : renderMark(verdict);
-    }),
-    cells: [ready, notReady, slices].map((count) => count.toLocaleString('en')),
-  };
+  const marks = serviceOutputs.map((output) => {
+    const verdict = share.verdicts[output];
+    return markup`<td class="left">${verdict !== null && renderMark(verdict)}</td>`;
+  });
+  const numbers = [ready, notReady, slices].map((count) => renderNumber(formatNumber(count)));
+  return markup`<tr data-row data-key="${namespace}/${name}">
+<th scope="row"><span class="dim">${namespace}/</span><a class="name"
+ href="${servicePath(namespace, name)}">${name}</a></th>${marks}${numbers}</tr>`;
 }
+
+const heads = [
+  'Service',
+  'Endpoints',
+  'EndpointSlices',
+  'mirrored',
+  'ready',
+  'not ready',
+  'slices',
+];
 
 /** The Services that match the query, those with the worst verdict first, then by name. */
 function findServices(services: Iterable<ServiceNumbers>, query: ServiceQuery): ServiceNumbers[] {
@@ -101,13 +91,14 @@ export function renderServices(
   const { shown, links } = paginate(found, query.page, perPage, (page) => {
     return `/services${formatQuery({ q, verdict, page: String(page) })}`;
   });
-  const main = servicesTemplate({
-    q,
-    count: found.length.toLocaleString('en'),
-    verdicts: selectOptions(['', ...verdictOrder], verdict),
-    rows: shown.map(serviceRow),
-    none: status.notReady ?? 'None of that name and verdict.',
-    links: renderPageLinks({ what: 'Services', ...links }),
-  });
+  const none = renderNothing(status.notReady ?? 'None of that name and verdict.');
+  const table = renderTable({ label: 'Services', heads, texts: 3 }, shown.map(renderRow));
+  const select = renderSelect(['verdict', 'Verdict'], verdictOrder, verdict);
+  const main = markup`
+<h1>Services <small>${formatNumber(found.length)}</small></h1>
+<p class="lead">Each with the verdict on what the controllers wrote for it, the worst first.</p>
+${renderFilter('/services', q, 'namespace/name', [select])}
+<section class="card flush">${shown.length === 0 ? none : table}</section>
+${renderPageLinks({ what: 'Services', ...links })}`;
   return renderFrame(status, { place: '/services', title: 'Services', main });
 }

@@ -1,30 +1,27 @@
-// Templates of the pages, rendered by eta. A template escapes all its values except raw ones
-// (`<%~ %>`), which must be the result of another template. So a name from the cluster is never
-// more than text, and has no invisible characters (text/format.ts).
-
-import { Eta } from 'eta/core';
+// A tag for template literals that make HTML. It escapes values that are not HTML themselves. So a
+// name from the cluster is never more than text, and has no invisible characters (text/format.ts).
 
 import { escapeMarkup } from '../text/format.ts';
 
-const eta = new Eta({
-  autoEscape: true,
-  autoTrim: [false, 'nl'],
-  cache: false,
-  escapeFunction: (value) => escapeMarkup(String(value)),
-});
-
-/** The result of a template, which another template may contain as it is. */
-export type Html = string & { readonly html: true };
-
-/** Compiles a template at its first use; its text accesses the view as `it`. */
-export function compileTemplate(text: string): (view: object) => Html {
-  let compiled: ReturnType<typeof eta.compile> | null = null;
-  return (view) => {
-    compiled ??= eta.compile(text);
-    return eta.render(compiled, view) as Html;
-  };
+/** Markup that other markup may contain as it is. */
+export interface Html {
+  readonly html: string;
 }
 
-export const noHtml = '' as Html;
+/** A list is joined; `null` and `false` are empty. */
+export type MarkupValue = string | number | false | Html | null | readonly MarkupValue[];
 
-export const joinHtml = (parts: Iterable<Html>): Html => [...parts].join('') as Html;
+function render(value: MarkupValue): string {
+  if (value === null || value === false) return '';
+  if (typeof value !== 'object') return escapeMarkup(String(value));
+  return 'html' in value ? value.html : value.map(render).join('');
+}
+
+/** Makes HTML. A line break after a value is omitted, so that long lines can be wrapped. */
+export const markup = (texts: TemplateStringsArray, ...values: readonly MarkupValue[]): Html => ({
+  html: texts
+    .map((text, index) =>
+      index === 0 ? text : render(values[index - 1] ?? null) + text.replace(/^\n/, ''),
+    )
+    .join(''),
+});

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 
 import { clientScript, uplotScript } from '../../../src/output/page/asset-texts.ts';
 
-test('defines uPlot', () => {
+test('the script of uPlot defines uPlot', () => {
   const [window, document] = [new EventTarget(), new EventTarget()];
   const matchMedia = () => new EventTarget();
   const browser = { window, document, matchMedia, navigator: {}, CustomEvent, devicePixelRatio: 1 };

@@ -43,7 +43,7 @@ describe('the page of findings', () => {
     [{ q: 'hand-edited' }, ['web']],
     [{ q: 'nobody' }, []],
     [{ state: 'nonsense' }, ['web', 'api']],
-  ])('%j', (query, want) => {
+  ])('the query %j lists its findings', (query, want) => {
     expect(listed(query)).toEqual(want);
   });
 
@@ -59,7 +59,7 @@ describe('the page of findings', () => {
     }
   });
 
-  test('leads to the documents and to the runbook', () => {
+  test('links the documents and the runbook of a code', () => {
     const html = renderFindings(statusWith(standing), nothing);
     const links = [...html.matchAll(/href="(https:[^"]*)"/g)].map(([, link]) => link);
     expect(links).toEqual([
@@ -80,13 +80,13 @@ describe('the page of findings', () => {
     expect(wordsIn(last)).toContain('page 3 of 3');
   });
 
-  test('an empty list has a text', () => {
+  test('an empty list shows a text', () => {
     expect(wordsIn(renderFindings(statusWith([]), nothing))).toContain('None.');
     const text = wordsIn(renderFindings(statusWith(standing), { ...nothing, q: 'zzz' }));
     expect(text).toContain('None of these.');
   });
 
-  test.each(hostileNames)('what is asked for and named stays text: %j', (name) => {
+  test.each(hostileNames)('the name %j in the query and in findings adds no tag', (name) => {
     const of = (one: string) =>
       renderFindings(statusWith([findingOf({ service: one, actual: one })]), {
         ...nothing,

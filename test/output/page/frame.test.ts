@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 
 import { renderFrame } from '../../../src/output/page/frame.ts';
-import { noHtml } from '../../../src/output/page/template.ts';
+import { markup } from '../../../src/output/page/template.ts';
 import { conformState, statusOf, wordsIn } from '../samples.ts';
 
-const page = { place: '/services', title: 'All', main: noHtml } as const;
+const page = { place: '/services', title: 'All', main: markup`` } as const;
 
 test('a page shows its section, its time and its input', () => {
   const html = renderFrame(statusOf({ revision: '7 8' }), page);

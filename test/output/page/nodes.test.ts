@@ -32,7 +32,7 @@ const viewOf = (more: Partial<NodeView> = {}): NodeView => ({
 });
 
 describe('the list of nodes', () => {
-  test('has those first that are not all conform, and finds them by name', () => {
+  test('lists nodes that do not conform first, and finds nodes by name', () => {
     const status = statusWith(countsOf('a', 0), countsOf('b', 2));
     const names = (html: string) =>
       [...html.matchAll(/href="\/nodes\/(\w)"/g)].map(([, one]) => one);
@@ -54,7 +54,7 @@ describe('the list of nodes', () => {
 });
 
 describe('the page of a node', () => {
-  test('has the facts of the node, and its differences first', () => {
+  test('shows the facts of the node, and its differences first', () => {
     const html = renderNode(statusOf(), viewOf());
     const text = wordsIn(html);
     expect(text).toContain('node-a Ready · zone z1');
@@ -75,7 +75,7 @@ describe('the page of a node', () => {
     );
   });
 
-  test('packets that were walked have their rules', () => {
+  test('a traced packet has the rules that it met', () => {
     const walked = [
       {
         kind: 'cluster IP',
@@ -99,7 +99,7 @@ describe('the page of a node', () => {
     );
   });
 
-  test.each(hostileNames)('the name %j stays text', (name) => {
+  test.each(hostileNames)('the name %j adds no tag', (name) => {
     const of = (one: string) =>
       renderNode(
         statusWith(countsOf(one, 1)),

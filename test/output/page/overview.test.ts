@@ -93,13 +93,13 @@ describe('the overview', () => {
     ],
     ['no Services', { metrics: summaryWith({ services: 0 }) }, 'No Services Nothing is', 'quiet'],
   ];
-  test.each(cases)('headline: %s', (_, more, text, tone) => {
+  test.each(cases)('shows the headline: %s', (_, more, text, tone) => {
     const html = renderOverview(statusOf(more));
     expect(wordsIn(html)).toContain(` ${text}`);
     expect(html).toContain(`<section class="head ${tone}"`);
   });
 
-  test('an input that cannot be seen is said at the top', () => {
+  test('an input that is stale has a warning at the top', () => {
     const state = stateOf();
     const blind = { state: 'stale', blindSince: moment - 42, version: '7' } as const;
     const watches = { ...state.watches, inputs: new Map([['pods', blind] as const]) };
@@ -108,7 +108,7 @@ describe('the overview', () => {
     expect(text).toContain('stale for 42 s');
   });
 
-  test('nodes that are not all conform come first', () => {
+  test('nodes that do not conform come first', () => {
     const of = (node: string, different: number) => ({
       node,
       conform: 1,
@@ -135,7 +135,7 @@ describe('the chart', () => {
   note(110, 2);
   note(300, 3);
 
-  test('shows the longest of each stretch, and breaks off where nothing happened', () => {
+  test('shows the longest lag of each stretch, and a gap where nothing changed', () => {
     expect(JSON.parse(lagDrawing(history.series()))).toEqual({
       at: [100, 110, 111, 300],
       lines: [{ name: 'Endpoints', values: [1, 2, null, 3] }],
@@ -143,13 +143,13 @@ describe('the chart', () => {
     expect(renderOverview(statusOf({ lag: history.series() }))).not.toContain('undefined');
   });
 
-  test('fewer than two stretches have no chart', () => {
+  test('is empty with fewer than two stretches', () => {
     expect(lagDrawing(createLagHistory().series())).toBe('');
   });
 });
 
-describe('the overview is safe and small', () => {
-  test('no script and no style but those of the server, nothing from elsewhere', () => {
+describe('the text of the overview', () => {
+  test('loads scripts and styles from the server only', () => {
     const html = renderOverview(statusOf());
     expect(html).not.toMatch(/<script>| style=| on[a-z]+="|https?:|<img|<style|url\(/);
     for (const [, link = ''] of html.matchAll(/(?:href|src|action)="([^"]*)"/g)) {
@@ -157,7 +157,7 @@ describe('the overview is safe and small', () => {
     }
   });
 
-  test.each(hostileNames)('the name %j stays text', (name) => {
+  test.each(hostileNames)('the name %j adds no tag', (name) => {
     const of = (one: string) => {
       const finding = findingOf({ service: one, namespace: one, actual: one, expected: one });
       const state = stateOf();
@@ -171,7 +171,7 @@ describe('the overview is safe and small', () => {
     expect(of(name).replaceAll('\n', '')).not.toMatch(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u);
   });
 
-  test('it is bounded, whatever the cluster holds', () => {
+  test('has at most 150 KiB with 5000 findings', () => {
     const long = '"'.repeat(253);
     const findings = times(5000, (index) =>
       findingOf({
@@ -192,7 +192,7 @@ describe('the overview is safe and small', () => {
     expect(wordsIn(html)).toContain('4,988 more findings');
   });
 
-  test('a common page is small', () => {
+  test('has at most 8000 bytes if all Services conform', () => {
     const html = renderOverview(statusOf({ metrics: conformState() }));
     expect(Buffer.byteLength(html)).toBeLessThan(8000);
   });

@@ -4,7 +4,6 @@ import {
   formatAge,
   renderBar,
   renderFinding,
-  renderFindingList,
   renderMark,
   formatMoment,
   nodePath,
@@ -25,11 +24,11 @@ test.each([
   expect(formatAge(seconds)).toBe(text);
 });
 
-test('a moment is in UTC, and says so', () => {
+test('a moment is written in UTC, with the zone', () => {
   expect(formatMoment(moment)).toBe('2026-11-21 10:56:46 UTC');
 });
 
-test('addresses of pages may contain any name', () => {
+test('a name is escaped in the address of its page', () => {
   expect(servicePath('a b', '../x')).toBe('/services/a%20b/..%2Fx');
   expect(nodePath('n/1')).toBe('/nodes/n%2F1');
   expect(formatQuery({ q: 'a&b', page: '' })).toBe('?q=a%26b');
@@ -37,23 +36,23 @@ test('addresses of pages may contain any name', () => {
 });
 
 test('a mark has a sign, a word and a class', () => {
-  expect(wordsIn(renderMark('different')).trim()).toBe('✗ different');
-  expect(renderMark('different')).toContain('class="mark different"');
-  expect(wordsIn(renderMark('conform', 'synced')).trim()).toBe('✓ synced');
+  expect(wordsIn(renderMark('different').html).trim()).toBe('✗ different');
+  expect(renderMark('different').html).toContain('class="mark different"');
+  expect(wordsIn(renderMark('conform', 'synced').html).trim()).toBe('✓ synced');
 });
 
 test.each([
   [{}, 'shop/web', '/services/shop/web'],
   [{ node: 'a' }, 'shop/web on a', '/nodes/a'],
   [{ node: 'a', namespace: '', service: '' }, 'Node a', '/nodes/a'],
-] as const)('a finding about %j', (more, subject, path) => {
+] as const)('a finding with %j has its subject and its page', (more, subject, path) => {
   const finding = findingOf(more);
   expect([formatSubject(finding), findingPath(finding)]).toEqual([subject, path]);
 });
 
 test('a finding shows its title, its age and its cause', () => {
   const finding = findingOf({ cause: 'hand-edited', expected: 'nothing there' });
-  const text = wordsIn(renderFinding(finding, moment));
+  const text = wordsIn(renderFinding(finding, moment).html);
   expect(text).toContain(
     '▲ critical shop/web endpointslices A slice lists an endpoint that no selected pod has ' +
       'found 10.1.2.3 of pod web-1',
@@ -64,31 +63,20 @@ test('a finding shows its title, its age and its cause', () => {
 
 test('a missing value is shown as nothing', () => {
   const finding = findingOf({ actual: null, expected: '10.0.0.1' });
-  expect(wordsIn(renderFinding(finding, moment))).toContain('found nothing expected 10.0.0.1');
+  expect(wordsIn(renderFinding(finding, moment).html)).toContain('found nothing expected 10.0.0.1');
 });
 
-test('a resolved finding says when and after how long', () => {
-  const text = wordsIn(renderFinding(findingOf({ resolvedAt: moment }), moment + 99));
+test('a resolved finding shows when it was resolved and its age then', () => {
+  const text = wordsIn(renderFinding(findingOf({ resolvedAt: moment }), moment + 99).html);
   expect(text).toContain('✓ resolved critical');
   expect(text).toContain('resolved at 2026-11-21 10:56:46 UTC after 30 s');
 });
 
-test('an empty list of findings is empty text', () => {
-  expect(renderFindingList([], moment)).toBe('');
-});
-
-test('the shares of a bar fill it, and each is visible', () => {
-  const html = renderBar(
-    [
-      { tone: 'different', count: 1 },
-      { tone: 'conform', count: 100_000 },
-      { tone: 'unknown', count: 0 },
-    ],
-    'so',
-  );
+test('the shares of a bar fill the bar, and each share is visible', () => {
+  const { html } = renderBar({ different: 1, conform: 100_000, unknown: 0 }, 'so');
   const widths = [...html.matchAll(/width="([^"]*)"/g)].map(([, width]) => Number(width));
   expect(widths).toHaveLength(2);
   expect(Math.min(...widths)).toBeGreaterThan(1);
   expect(widths.reduce((sum, width) => sum + width, 0)).toBeCloseTo(100, 1);
-  expect(renderBar([], 'none')).not.toContain('<rect');
+  expect(renderBar({}, 'none').html).not.toContain('<rect');
 });

@@ -44,7 +44,7 @@ function viewOf(objects: AnyObject[], more: Partial<ServiceView> = {}): ServiceV
 const render = (view: ServiceView): string => renderService(statusOf(), view);
 
 describe('the page of a Service', () => {
-  test('has verdicts, words, the table, its slices and its lag', () => {
+  test('shows verdicts, the explanation, the table, the slices and the lag', () => {
     const lag = { output: 'endpoints', operation: 'add', seconds: 0.021, at: moment } as const;
     const more = { lag: [{ ...lag, service: 'shop/web' }] };
     const html = render(viewOf([service(), pod(), endpoints(), slice()], more));
@@ -68,7 +68,7 @@ describe('the page of a Service', () => {
     );
   });
 
-  test('many slices share a column, and rows name theirs', () => {
+  test('many slices share a column, and each row names its slices', () => {
     const slices = times(7, (index) => slice({ name: `web-${index}`, endpoints: [] }));
     const html = render(
       viewOf([service(), pod(), endpoints(), slice({ name: 'web-x' }), ...slices]),
@@ -77,7 +77,7 @@ describe('the page of a Service', () => {
     expect(wordsIn(html)).toContain('● ready web-x');
   });
 
-  test('nodes that are not conform have a column', () => {
+  test('a node that does not conform has a column', () => {
     const at = viewOf([service(), pod(), endpoints(), slice()]);
     const [row] = at.table.rows;
     const to = `${row?.address ?? ''}:8080`;
@@ -109,13 +109,13 @@ describe('the page of a Service', () => {
     expect(text).toContain('✗ gets nothing from 1 of 2 kinds of sender ? unknown rules-not-known');
   });
 
-  test('nothing selected and nothing listed is said', () => {
+  test('a Service without pods and endpoints has a text in place of the table', () => {
     const text = wordsIn(render(viewOf([service(), endpoints({ subsets: [] })])));
     expect(text).toContain('It selects no pod, and nothing is listed.');
     expect(text).toContain('No slices.');
   });
 
-  test.each(hostileNames)('the name %j stays text', (name) => {
+  test.each(hostileNames)('the name %j adds no tag', (name) => {
     const of = (one: string) => {
       const view = viewOf([service(), pod({ name: one }), endpoints({ subsets: [] })]);
       const standing = [findingOf({ service: one, actual: one })];

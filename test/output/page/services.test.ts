@@ -38,7 +38,7 @@ test('a Service has its verdicts and its endpoints in words', () => {
   expect(text).toContain('shop/ web ✗ different ✗ different 2 0 1');
 });
 
-test('ten thousand are a hundred at a time', () => {
+test('ten thousand Services are shown a hundred at a time', () => {
   const many = times(10_000, (index) => serviceOf(`s-${index}`, 'conform'));
   const html = renderServices(statusOf(), many, { ...nothing, page: 2 });
   expect(listed(html)).toHaveLength(100);
@@ -46,7 +46,7 @@ test('ten thousand are a hundred at a time', () => {
   expect(Buffer.byteLength(html)).toBeLessThan(100 * 1024);
 });
 
-test.each(hostileNames)('the name %j stays text', (name) => {
+test.each(hostileNames)('the name %j adds no tag', (name) => {
   const of = (one: string) =>
     renderServices(statusOf(), [serviceOf(one, 'conform')], { ...nothing, q: '' });
   expect(tagsIn(of(name))).toEqual(tagsIn(of('web')));

@@ -45,6 +45,6 @@ test.each([
   expect(poor).toEqual([]);
 });
 
-test('nothing is loaded', () => {
+test('the style sheet loads no other file', () => {
   expect(style).not.toMatch(/url\(|@import|https?:/);
 });

@@ -1,19 +1,32 @@
 import { expect, test } from 'vitest';
 
-import { joinHtml, noHtml, compileTemplate } from '../../../src/output/page/template.ts';
+import { markup } from '../../../src/output/page/template.ts';
 import { hostileNames } from '../samples.ts';
 
-const item = compileTemplate('<li title="<%= it.text %>"><%= it.text %></li>');
-const list = compileTemplate('<ul><%~ it.items %></ul>');
+const item = (text: string) => markup`<li title="${text}">${text}</li>`;
 
 test.each(hostileNames)('%j is escaped in text and in attributes', (text) => {
-  const html = item({ text });
+  const { html } = item(text);
   expect(html.match(/[<>]/g)).toHaveLength(4);
   expect(html.match(/"/g)).toHaveLength(2);
 });
 
-test('a template inserts the result of another template unescaped', () => {
-  const items = joinHtml(['a', '<b>'].map((text) => item({ text })));
-  expect(list({ items })).toBe('<ul><li title="a">a</li><li title="&lt;b&gt;">&lt;b&gt;</li></ul>');
-  expect(list({ items: noHtml })).toBe('<ul></ul>');
+test('markup in a list is inserted unescaped', () => {
+  expect(markup`<ul>${['a', '<b>'].map(item)}</ul>`.html).toBe(
+    '<ul><li title="a">a</li><li title="&lt;b&gt;">&lt;b&gt;</li></ul>',
+  );
+});
+
+test('null and false are empty, and 0 is not', () => {
+  expect(markup`<p>${null}${false}${[]}${0}</p>`.html).toBe('<p>0</p>');
+});
+
+test('a line break after a value is omitted, and others are kept', () => {
+  expect(
+    markup`${1}
+<b>
+${2}
+
+</b>`.html,
+  ).toBe('1<b>\n2\n</b>');
 });

@@ -12,13 +12,13 @@ test('the script is JavaScript without types', () => {
   expect(clientScript).not.toMatch(/\b(?:import|export|require)\b|__vi|: PageState/);
 });
 
-test('every function that it calls is in it, or is the browser\u2019s', () => {
+test('every function that the script calls is in it or in the browser', () => {
   const own = new Set([...clientScript.matchAll(/function (\w+)\(/g)].map(([, name]) => name));
   for (const name of ['refresh', 'morph', 'drawAll', 'connect', 'start']) {
     expect(own.has(name)).toBe(true);
   }
 });
 
-test('makes no markup out of text', () => {
+test('the script makes no markup of text', () => {
   expect(clientScript).not.toMatch(/innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(/);
 });
