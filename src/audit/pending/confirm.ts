@@ -141,7 +141,7 @@ function createComparison(
   return {
     newestCached,
     /** Whether a read after the window proves a difference. */
-    isProven(candidate: Candidate, request: ReadRequest | undefined): boolean {
+    isProven: (candidate: Candidate, request: ReadRequest | undefined): boolean => {
       const [key, { output }, read] = [keyOf(candidate), candidate.item, request?.read];
       if (!request || !read || request.at < candidate.at || cache() === null) return false;
       return proofs(`${output} ${key} ${String(request.at)}`, () =>

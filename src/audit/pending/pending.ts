@@ -144,14 +144,14 @@ function weigh(open: OpenFinding, { severity, difference, openedAt }: PendingDif
 }
 
 /** Keeps the findings of opened differences. */
-function createFindings({ keep, onResolve }: PendingFindingsOptions) {
+function createFindings(options: PendingFindingsOptions) {
   const findings = new Map<string, OpenFinding>();
   const findingOf = new Map<PendingDifference, OpenFinding>();
   const resolved: Finding[] = [];
   let forgotten = 0;
   return {
     /** Opens a difference; returns its finding if that is new. */
-    add({ item, namespace, service }: Candidate, at: number): OpenFinding | null {
+    add: ({ item, namespace, service }: Candidate, at: number): OpenFinding | null => {
       const { severity, output, cause, node } = item;
       const { code } = item.difference;
       item.openedAt = at;
@@ -171,7 +171,7 @@ function createFindings({ keep, onResolve }: PendingFindingsOptions) {
       weigh(open, item);
       return known === undefined ? open : null;
     },
-    /** Updates the finding of a changed difference; it keeps the worst severity that it ever had. */
+    /** Updates the finding of a changed difference; it keeps the worst severity that it had. */
     reweigh(item: PendingDifference): void {
       const open = findingOf.get(item);
       if (open === undefined) return;
@@ -190,11 +190,11 @@ function createFindings({ keep, onResolve }: PendingFindingsOptions) {
       const finding = render(open, at);
       findings.delete(open.key);
       resolved.push(finding);
-      if (resolved.length > keep) {
+      if (resolved.length > options.keep) {
         resolved.shift();
         forgotten++;
       }
-      onResolve?.(finding);
+      options.onResolve?.(finding);
     },
     open: (): Finding[] => [...findings.values()].map(rendered),
     /** Resolved findings, oldest first, at most `keep`; `forgotten` is the number of the others. */

@@ -78,7 +78,7 @@ function createVersionHistory() {
   let marks: Mark[] = [];
   return {
     /** Notes that a version exists. */
-    shown(version: string, at: number): void {
+    shown: (version: string, at: number): void => {
       const newer = newest(top, version);
       if (newer === top) return;
       top = newer;
