@@ -224,7 +224,8 @@ export type Action =
   | { readonly kind: 'notrack' }
   | { readonly kind: 'accept' | 'drop' | 'return' }
   | { readonly kind: 'reject'; readonly text: string }
-  | { readonly kind: 'jump' | 'goto'; readonly chain: string }
+  /** `endpoint`: the chain, where the walk found that it has a target. */
+  | { readonly kind: 'jump' | 'goto'; readonly chain: string; endpoint?: Chain | undefined }
   /** null: the dump does not show it. */
   | { readonly kind: 'dnat'; readonly to: Translation | null; readonly text: string }
   | { readonly kind: 'dnat by map'; readonly key: LookupKey; readonly set: ElementSet }

@@ -27,7 +27,14 @@ export function parseRule(
   family: Family,
   cache: PartCache = new Map(),
 ): readonly Statement[] {
-  return (options.match(parts) ?? []).flatMap((part) => statementsOf(part, family, cache));
+  const jump = options.lastIndexOf(' -j ');
+  const isLast = jump >= 0 && !/[ "]/.test(options.slice(jump + 4));
+  const matches = isLast ? options.slice(0, jump) : options;
+  const known = cache.get(matches);
+  const statements =
+    known ?? (matches.match(parts) ?? []).flatMap((part) => statementsOf(part, family, cache));
+  if (known === undefined && !isDistinct(matches)) keep(cache, matches, statements);
+  return isLast ? [...statements, ...parsePart(options.slice(jump + 1), family)] : statements;
 }
 
 function statementsOf(part: string, family: Family, cache: PartCache): readonly Statement[] {
@@ -35,16 +42,16 @@ function statementsOf(part: string, family: Family, cache: PartCache): readonly 
   const known = cache.get(part);
   if (known !== undefined) return known;
   const statements = parsePart(part.trim(), family);
-  if (cache.size < maxCachedParts) cache.set(part, statements);
+  keep(cache, part, statements);
   return statements;
 }
 
-/** Nearly every address, comment and long target is different, so these are not cached. */
-const isDistinct = (part: string): boolean =>
-  part.startsWith('-s ') ||
-  part.startsWith('-d ') ||
-  part.startsWith('-m comment ') ||
-  (part.startsWith('-j ') && part.length > '-j KUBE-MARK-MASQ'.length);
+function keep(cache: PartCache, part: string, statements: readonly Statement[]): void {
+  if (cache.size < maxCachedParts) cache.set(part, statements);
+}
+
+/** Nearly every address and comment is different, so these are not cached. */
+const isDistinct = (part: string): boolean => /-[sd] |--comment /.test(part);
 
 /** Whether a word is an option or the negation of one: not if it is quoted or a number. */
 const isOption = (word: string): boolean => /^[-!](?!\d)/.test(word);

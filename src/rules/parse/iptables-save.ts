@@ -41,8 +41,8 @@ const hooks: Readonly<Record<string, Hook>> = {
 
 interface OpenTable extends Table {
   readonly bases: Map<string, Base>;
-  /** By name of a chain: where its first rule is in the text; -1 if it has none. */
-  readonly starts: Map<string, number>;
+  /** By slot of a chain (`slotOf`): where its first rule begins in the text, or its declaration. */
+  readonly lines: Map<number, number>;
   /** The same for chains whose rules are not all in succession: where the other runs begin. */
   readonly laterStarts: Map<string, number[]>;
 }
@@ -151,10 +151,9 @@ function openTable(reading: Reading, name: string): void {
   }
   if (!(name in priorities)) throw new DumpError('not a table of iptables', line, `*${name}`);
   const bases = new Map<string, Base>();
-  const [starts, laterStarts] = [new Map<string, number>(), new Map<string, number[]>()];
-  const chains = openChains(reading, { bases, starts, laterStarts });
-  const table = { family, name, source: 'iptables', chains, sets: new Map() } as const;
-  reading.table = { ...table, bases, starts, laterStarts };
+  const parts = { bases, lines: new Map(), laterStarts: new Map() };
+  const chains = openChains(reading, parts);
+  reading.table = { family, name, source: 'iptables', chains, sets: new Map(), ...parts };
   reading.tables.push(reading.table);
 }
 
@@ -168,7 +167,7 @@ function readChain(reading: Reading, at: number, end: number): void {
   }
   const name = text.slice(at + 1, space);
   if (text.charAt(space + 1) !== '-') table.bases.set(name, baseOf(reading, table, at, end));
-  table.starts.set(name, -1);
+  table.lines.set(slotOf(text, table.lines, name), at);
 }
 
 function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: number): Base {
@@ -184,7 +183,7 @@ function baseOf({ text, line }: Reading, table: OpenTable, at: number, end: numb
     priority: isSource ? 100 : (priorities[table.name] ?? 0),
     type: table.name === 'nat' ? 'nat' : 'filter',
     policy: policy === 'DROP' ? 'drop' : 'accept',
-    created: table.starts.size,
+    created: table.lines.size,
   };
 }
 
@@ -200,12 +199,13 @@ function readRule(reading: Reading, at: number, end: number, from: number): void
   const space = text.indexOf(' ', from + 3);
   const nameEnd = space < 0 || space > end ? end : space;
   const name = text.slice(from + 3, nameEnd);
-  const { starts, laterStarts } = table;
-  const start = starts.get(name);
-  if (start === undefined) {
+  const { lines, laterStarts } = table;
+  const slot = slotOf(text, lines, name);
+  const first = lines.get(slot);
+  if (first === undefined) {
     throw new DumpError('a rule of a chain that is not declared', line, text.slice(at, end));
   }
-  if (start < 0) starts.set(name, at);
+  if (text.charAt(first) === ':') lines.set(slot, at);
   else laterStarts.set(name, [...(laterStarts.get(name) ?? []), at]);
   reading.prefix = text.slice(from, nameEnd);
 }
@@ -242,53 +242,73 @@ function isEscaped(text: string, at: number): boolean {
 const minCachedRules = 256;
 
 /** Of the other chains this many stay cached: packets to one frontend read the same chains. */
-const maxRecentChains = 128;
+const maxRecentChains = 8;
 
-/** The end of the names that kube-proxy makes is random. */
-const slotOf = (name: string): number =>
-  (name.charCodeAt(name.length - 1) * 31 + name.charCodeAt(name.length - 2)) % maxRecentChains;
+/** Where the name is in a line that declares a chain or has a rule of it. */
+function nameIn(text: string, line: number): number {
+  const first = text.charAt(line);
+  if (first === ':') return line + 1;
+  return first === '-' ? line + 3 : text.indexOf('] ', line) + 5;
+}
+
+/**
+ * The key of a chain: a hash of its name's end, which kube-proxy draws at random, or the next key
+ * that no other chain has. Names as keys would be compared all over the text.
+ */
+function slotOf(text: string, lines: OpenTable['lines'], name: string): number {
+  let slot = 0;
+  for (let at = Math.max(0, name.length - 8); at < name.length; at++) {
+    slot = (Math.imul(slot, 31) + name.charCodeAt(at)) & 0x3fffffff;
+  }
+  for (; ; slot++) {
+    const line = lines.get(slot);
+    if (line === undefined) return slot;
+    const at = nameIn(text, line);
+    const isSame = text.startsWith(name, at) && text.charCodeAt(at + name.length) <= 32;
+    if (isSame) return slot;
+  }
+}
 
 /** The chains of a table. They are created when a walk looks for them. */
 function openChains(
   { text, family }: Reading,
-  { bases, starts, laterStarts }: Pick<OpenTable, 'bases' | 'starts' | 'laterStarts'>,
+  { bases, lines, laterStarts }: Pick<OpenTable, 'bases' | 'lines' | 'laterStarts'>,
 ): Chains {
   const cache = new Map<string, readonly Statement[]>();
   const cached = new Map<string, Chain>();
   const recent: (Chain | undefined)[] = Array.from({ length: maxRecentChains });
-  const startsOf = (name: string): number[] => [
-    starts.get(name) ?? -1,
-    ...(laterStarts.get(name) ?? []),
-  ];
   const read = (chain: Chain): readonly Rule[] => {
     const { name } = chain;
-    const rules = startsOf(name).flatMap((start) => rulesAt(text, start, name, family, cache));
+    const starts = [lines.get(slotOf(text, lines, name)) ?? -1, ...(laterStarts.get(name) ?? [])];
+    const rules = starts.flatMap((start) => rulesAt(text, start, name, family, cache));
     if (rules.length >= minCachedRules) cached.set(name, chain);
     return rules;
   };
   const get = (name: string): Chain | undefined => {
-    const slot = slotOf(name);
-    const last = recent[slot];
+    const slot = slotOf(text, lines, name);
+    const last = recent[slot % maxRecentChains];
     if (last?.name === name) return last;
-    const start = starts.get(name);
-    if (start === undefined) return undefined;
-    const target = laterStarts.has(name) ? null : targetAt(text, start, name);
+    const line = lines.get(slot);
+    if (line === undefined) return undefined;
+    const target = laterStarts.has(name) ? null : targetAt(text, line, name);
     const base = bases.get(name) ?? null;
     const chain = cached.get(name) ?? { name, base, target, read, rules: null, index: null };
     if (chain.base !== null) cached.set(name, chain);
-    recent[slot] = chain;
+    if (target === null) recent[slot % maxRecentChains] = chain;
     return chain;
   };
-  function* listed(names: Iterable<string>, named = /^/): Generator<Chain> {
-    for (const name of names) {
+  function* values(named = /^/): Generator<Chain> {
+    for (const line of lines.values()) {
+      const from = nameIn(text, line);
+      const [name = ''] = text.slice(from, text.indexOf('\n', from)).split(' ', 1);
       const chain = named.test(name) ? get(name) : undefined;
       if (chain !== undefined) yield chain;
     }
   }
   return {
-    bases: () => [...listed(bases.keys())],
+    bases: () => [...bases.keys()].flatMap((name) => get(name) ?? []),
     get,
-    values: (named) => listed(starts.keys(), named),
+    values,
   };
 }
 

@@ -36,7 +36,7 @@ export const isNoteTarget = (name: string): boolean => notes.has(name);
 /** The action of a target. A name that is no target's is a chain's. */
 export function targetOf(name: string, options: readonly Option[], context: Context): Action {
   if (context.goto) return { kind: 'goto', chain: name };
-  if (name.length > longest) return { kind: 'jump', chain: name };
+  if (name.length > longest) return { kind: 'jump', chain: name, endpoint: undefined };
   const verdict = verdicts[name];
   if (verdict !== undefined) return verdict;
   const text = context.text === '' ? `-j ${name}` : context.text;

@@ -347,12 +347,14 @@ function performReturn(run: Run): Next {
   return 'next rule';
 }
 
-type Call = Action & { readonly chain: string };
+type Call = Extract<Action, { kind: 'jump' | 'goto' }>;
 
-function call(run: Run, rule: Rule, { kind, chain: name }: Call): Next {
-  const chain = run.base.table.chains.get(name);
+function call(run: Run, rule: Rule, action: Call): Next {
+  const { kind, chain: name } = action;
+  const chain = action.endpoint ?? run.base.table.chains.get(name);
   if (chain === undefined) return performUnknown(run, rule, `no chain ${name}`);
   const { target } = chain;
+  if (target !== null) action.endpoint = chain;
   if (target !== null && isForTarget(target, run.traveller)) {
     pass(run, name, null);
     const [addresses, ports] = [onlyOne(target.address), onlyOne(target.port)];
