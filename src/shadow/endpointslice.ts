@@ -123,8 +123,12 @@ export function expectedTypes(
 }
 
 function addressesOf(pod: Pod, addressType: AddressType): string[] {
-  const parsed = pod.ips.map(parseIP);
-  return parsed.flatMap((ip) => (ip?.family === addressType ? ip.text : []));
+  const addresses: string[] = [];
+  for (const text of pod.ips) {
+    const ip = parseIP(text);
+    if (ip?.family === addressType) addresses.push(ip.text);
+  }
+  return addresses;
 }
 
 /** Labels of slices that are never taken from the Service. `utils.go` isReservedLabelKey. */

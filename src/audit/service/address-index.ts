@@ -59,12 +59,12 @@ function append<T>(lists: Map<string, T[]>, key: string, value: T): void {
 }
 
 /** The entries of the Endpoints by address. */
-function indexEndpoints(endpoints: Endpoints | null, addresses: Addresses): Listings {
+function indexEndpoints(endpoints: Endpoints | null, only: Addresses): Listings {
   const listings: Listings = new Map();
-  for (const [index, subset] of (endpoints?.subsets ?? none).entries()) {
-    for (const address of subset.addresses) {
+  for (const [subset, { addresses }] of (endpoints?.subsets ?? none).entries()) {
+    for (const address of addresses) {
       const ip = canonicalIP(address.ip);
-      if (addresses?.has(ip) !== false) append(listings, ip, { address, subset: index });
+      if (only?.has(ip) !== false) append(listings, ip, { address, subset });
     }
   }
   return listings;
@@ -75,10 +75,11 @@ function indexSlices(slices: readonly EndpointSlice[], addresses: Addresses): Sl
   const slicings = new Map<string, SlicedEndpoint[]>();
   for (const slice of slices) {
     for (const endpoint of slice.endpoints) {
-      const ips = canonicalIPs(endpoint);
-      for (const [at, ip] of ips.entries()) {
-        if (addresses?.has(ip) === false || ips.indexOf(ip) < at) continue;
-        append(slicings, ip, { slice, endpoint });
+      for (const address of endpoint.addresses) {
+        const ip = canonicalIP(address);
+        if (addresses?.has(ip) === false) continue;
+        const isRepeated = slicings.get(ip)?.at(-1)?.endpoint === endpoint;
+        if (!isRepeated) append(slicings, ip, { slice, endpoint });
       }
     }
   }

@@ -153,10 +153,17 @@ export const referredPod = (
 function isHandWritten({ release }: AuditContext, { endpoints }: ServiceState): boolean {
   if (endpoints === null) return false;
   if (release.endpointsManagedBy && !isWrittenByController(endpoints)) return true;
-  return endpoints.subsets.some(({ addresses }) =>
-    addresses.some(({ target }) => target?.kind !== 'Pod' || target.uid === ''),
-  );
+  const known = listsOthers.get(endpoints);
+  if (known !== undefined) return known;
+  const isOther = ({ target }: EndpointAddress): boolean =>
+    target?.kind !== 'Pod' || target.uid === '';
+  const isFound = endpoints.subsets.some(({ addresses }) => addresses.some(isOther));
+  listsOthers.set(endpoints, isFound);
+  return isFound;
 }
+
+/** Whether Endpoints list an address without a pod. Asked for each difference in one version. */
+const listsOthers = new WeakMap<Endpoints, boolean>();
 
 /** One address of the object. */
 export function compareEndpointsAddress(
