@@ -12,10 +12,8 @@
 import type { AgentEntry } from '../agent/client/scraper.ts';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import { countProgrammed, countStage } from '../audit/measure/journey-lag.ts';
-import type { Journey, OpenJourneys } from '../audit/measure/journey.ts';
+import type { Journey } from '../audit/measure/journey.ts';
 import { observe } from '../audit/measure/histogram.ts';
-import type { PacketTrace } from '../audit/node/audit-node.ts';
-import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { Confirmer } from '../audit/pending/confirm.ts';
 import { createConfirmer } from '../audit/pending/confirm.ts';
 import type { PendingFindings } from '../audit/pending/pending.ts';
@@ -74,48 +72,6 @@ export interface AuditorOptions {
 
 export type AuditorEntry = RecordingEntry | DumpEntry | LiveEntry | GivenRules | AgentEntry;
 
-export interface Auditor {
-  readonly options: AuditorOptions;
-  take(entry: AuditorEntry): void;
-  /** Takes an entry in small steps. The caller runs all steps before it takes another entry. */
-  takeInSteps(entry: AuditorEntry): Steps;
-  /** Sets the input's clock, and opens the differences whose settle window has ended. */
-  advance(at: number): void;
-  /** When the next settle window ends; `null` if no difference is pending. */
-  nextAt(): number | null;
-  readonly store: Store;
-  readonly findings: PendingFindings;
-  readonly progress: WatchProgress;
-  readonly confirmer: Confirmer;
-  readonly samples: Samples;
-  readonly journeys: OpenJourneys;
-  /** Brings the sums over all Services up to date and returns them. */
-  refreshTotals(): ServiceTotals;
-  /** The verdicts of nodes; `null` if no rules of a node are known. */
-  nodes(): NodesSummary | null;
-  /** Packets to a Service port through the rules of a node; `null` if these are unknown. */
-  walked(node: string, service: Key, port: string): PacketTrace[] | null;
-  /** Frontends whose digest, as the agents report it, differs from the desired one. */
-  divergent(): number;
-  /** Resources whose watch has been lost for long enough that verdicts are unknown. */
-  stale(): ReadonlySet<Resource>;
-  /** Resources whose first list is not complete. */
-  awaited(): readonly Resource[];
-  /** `null` until the input has named its release and every resource is complete. */
-  serviceAuditor(): ServiceAuditor | null;
-  /** The release that is shadowed, and where it comes from. */
-  released(): DetectedRelease;
-  /** The version that the input names; `null` if it names none. */
-  kubernetes(): string | null;
-  /** The input's clock; `null` before the first entry with a time. */
-  now(): number | null;
-  startedAt(): number | null;
-  /** Whether a recording has the end that its recorder wrote; `null` if no end was read. */
-  complete(): boolean | null;
-  /** Input that was not used, by reason. */
-  dropped(): Readonly<Record<string, number>>;
-}
-
 /** How many resolved findings are kept for reports and pages. Older ones are counted. */
 const keptFindings = 10_000;
 
@@ -145,7 +101,9 @@ interface State {
   skippedCount: number;
 }
 
-export function createAuditor(options: AuditorOptions): Auditor {
+export type Auditor = ReturnType<typeof createAuditor>;
+
+export function createAuditor(options: AuditorOptions) {
   const complete = new Set<Resource>();
   const store = createStore(complete);
   const samples = createSamples();
@@ -214,40 +172,56 @@ export function createAuditor(options: AuditorOptions): Auditor {
   return handleOf(state, confirmer);
 }
 
-function handleOf(state: State, confirmer: Confirmer): Auditor {
+function handleOf(state: State, confirmer: Confirmer) {
   const { options, store, findings, progress, samples, nodeRules } = state;
   return {
     options,
-    take: (entry) => {
-      runToEnd(takeInSteps(state, entry));
-    },
-    takeInSteps: (entry) => takeInSteps(state, entry),
-    advance: (at) => {
-      advance(state, at);
-    },
-    nextAt: () => (state.services === null ? null : findings.nextAt()),
     store,
     findings,
     progress,
     confirmer,
     samples,
     journeys: state.journeys.journeys,
+    take(entry: AuditorEntry): void {
+      runToEnd(takeInSteps(state, entry));
+    },
+    /** Takes an entry in small steps. The caller runs all steps before it takes another entry. */
+    takeInSteps: (entry: AuditorEntry) => takeInSteps(state, entry),
+    /** Sets the input's clock, and opens the differences whose settle window has ended. */
+    advance(at: number): void {
+      advance(state, at);
+    },
+    /** When the next settle window ends; `null` if no difference is pending. */
+    nextAt: () => (state.services === null ? null : findings.nextAt()),
+    /** Brings the sums over all Services up to date and returns them. */
     refreshTotals() {
       if (state.services !== null) refreshTotals(state.totals, state.services);
       return state.totals;
     },
+    /** The verdicts of nodes; `null` if no rules of a node are known. */
     nodes: () => nodeRules.nodes()?.summary(state.now ?? 0) ?? null,
-    walked: (node, service, port) => nodeRules.nodes()?.tracePort(node, service, port) ?? null,
+    /** Packets to a Service port through the rules of a node; `null` if these are unknown. */
+    walked: (node: string, service: Key, port: string) =>
+      nodeRules.nodes()?.tracePort(node, service, port) ?? null,
+    /** Frontends whose digest, as the agents report it, differs from the desired one. */
     divergent: () => nodeRules.divergent(),
+    /** Resources whose watch has been lost for long enough that verdicts are unknown. */
     stale: () => progress.unseenFor(staleGrace, state.now ?? 0),
+    /** Resources whose first list is not complete. */
     awaited: () => (state.promised ?? []).filter((resource) => !state.complete.has(resource)),
+    /** `null` until the input has named its release and every resource is complete. */
     serviceAuditor: () => state.services,
+    /** The release that is shadowed, and where it comes from. */
     released: () => releasedOf(state),
+    /** The version that the input names; `null` if it names none. */
     kubernetes: () => state.kubernetes,
+    /** The input's clock; `null` before the first entry with a time. */
     now: () => state.now,
     startedAt: () => state.startedAt,
+    /** Whether a recording has the end that its recorder wrote; `null` if no end was read. */
     complete: () => state.whole,
-    dropped() {
+    /** Input that was not used, by reason. */
+    dropped(): Readonly<Record<string, number>> {
       const unreadable = state.unreadableCount + nodeRules.unreadable();
       return { ...store.dropped, unreadable, skipped: state.skippedCount };
     },

@@ -41,14 +41,6 @@ export interface EventLoopOptions {
   readonly onQuiet: () => void;
 }
 
-export interface EventLoop {
-  /** Resolves when the entries are taken in, or at once if the loop has stopped. */
-  deliver(entries: readonly AuditorEntry[]): Promise<void>;
-  /** Why no entry is taken in any more, for people; `null` if the loop runs. */
-  stuck(): string | null;
-  stop(): void;
-}
-
 /**
  * Unix time at the start of the program, advanced by the monotonic clock. It does not follow later
  * corrections of the wall clock, since those would change the age of every difference.
@@ -95,7 +87,7 @@ interface State {
   reading: number;
 }
 
-export function createEventLoop(options: EventLoopOptions): EventLoop {
+export function createEventLoop(options: EventLoopOptions) {
   const state: State = {
     options,
     queue: [],
@@ -108,19 +100,21 @@ export function createEventLoop(options: EventLoopOptions): EventLoop {
     reading: 0,
   };
   return {
-    deliver(entries) {
+    /** Resolves when the entries are taken in, or at once if the loop has stopped. */
+    deliver(entries: readonly AuditorEntry[]): Promise<void> {
       if (state.stopped) return Promise.resolve();
       return new Promise((resolve) => {
         state.queue.push({ entries, done: resolve });
         start(state);
       });
     },
-    stuck() {
+    /** Why no entry is taken in any more, for people; `null` if the loop runs. */
+    stuck(): string | null {
       const seconds = options.clock.now() - state.aliveAt;
       if (!state.working || seconds < stuckSeconds) return null;
       return `Nothing has been taken in for ${Math.round(seconds)} s`;
     },
-    stop() {
+    stop(): void {
       state.stopped = true;
       state.cancelTimer();
       for (const { done } of state.queue.splice(0)) done();

@@ -4,7 +4,6 @@
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { ReadService } from '../cluster/api/read-fresh.ts';
 import { readService, readServices } from '../cluster/api/read-fresh.ts';
-import type { Reflectors } from '../cluster/api/reflectors.ts';
 import { createReflectors } from '../cluster/api/reflectors.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
@@ -25,18 +24,9 @@ export interface LiveAuditorOptions {
   readonly onQuiet: () => void;
 }
 
-export interface LiveAuditor {
-  /** Runs until the signal is aborted. Rejects for a programming error. */
-  run(signal: AbortSignal): Promise<void>;
-  /** Why no entry is taken in any more, for people; `null` if the loop runs. */
-  stuck(): string | null;
-  /** State and counters of each watch. */
-  readonly watches: Reflectors['status'];
-  /** Delivers an entry of another source. Resolves when it is taken in. */
-  readonly deliver: (entry: AuditorEntry) => Promise<void>;
-}
+export type LiveAuditor = ReturnType<typeof connectAuditor>;
 
-export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
+export function connectAuditor(options: LiveAuditorOptions) {
   const { environment, clock, auditor, endpoints, onProblem } = options;
   const stop = new AbortController();
   const broken = Promise.withResolvers<never>();
@@ -59,7 +49,8 @@ export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
     raw: false,
   });
   return {
-    async run(signal) {
+    /** Runs until the signal is aborted. Rejects for a programming error. */
+    async run(signal: AbortSignal): Promise<void> {
       signal.addEventListener('abort', () => {
         stop.abort();
       });
@@ -70,9 +61,12 @@ export function connectAuditor(options: LiveAuditorOptions): LiveAuditor {
         loop.stop();
       }
     },
+    /** Why no entry is taken in any more, for people; `null` if the loop runs. */
     stuck: () => loop.stuck(),
+    /** State and counters of each watch. */
     watches: reflectors.status,
-    deliver: (entry) => loop.deliver([entry]),
+    /** Delivers an entry of another source. Resolves when it is taken in. */
+    deliver: (entry: AuditorEntry) => loop.deliver([entry]),
   };
 }
 

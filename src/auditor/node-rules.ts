@@ -39,21 +39,7 @@ export interface GivenRules {
 
 export type NodeEntry = NodeConfigEntry | NodeRulesEntry | GivenRules;
 
-export interface NodeRules {
-  take(entry: NodeEntry, at: number): void;
-  /** Takes an entry of an agent. The audit must have begun. */
-  takeAgentEntry(entry: AgentEntry): Steps;
-  /** Frontends whose digest, as the agents report it, differs from the desired one. */
-  divergent(): number;
-  /** Begins the audit with the entries that wait. */
-  begin(at: number): void;
-  /** Takes a change that the listers contain. */
-  apply(change: Change): void;
-  /** `null` if the audit has not begun or no entry of a node has arrived. */
-  nodes(): Nodes | null;
-  /** How many dumps could not be read. */
-  unreadable(): number;
-}
+export type NodeRules = ReturnType<typeof createNodeRules>;
 
 export interface NodeRulesOptions extends Omit<NodesOptions, 'proxied'> {
   readonly onProblem: OnProblem;
@@ -83,7 +69,7 @@ interface State {
   readonly lacking: Map<string, string>;
 }
 
-export function createNodeRules(options: NodeRulesOptions): NodeRules {
+export function createNodeRules(options: NodeRulesOptions) {
   const state: State = {
     options,
     waiting: new Map(),
@@ -96,21 +82,27 @@ export function createNodeRules(options: NodeRulesOptions): NodeRules {
   };
   const { waiting, reports } = state;
   return {
-    take(entry, at) {
+    take(entry: NodeEntry, at: number): void {
       const isUnchanged = entry.kind === 'node-rules' && entry.text === null;
       if (state.isBegun) applyEntries(state, [entry], at);
       else if (!isUnchanged) waiting.set(`${entry.kind} ${entry.node} ${sourceOf(entry)}`, entry);
     },
-    begin(at) {
+    /** Begins the audit with the entries that wait. */
+    begin(at: number): void {
       state.isBegun = true;
       applyEntries(state, [...waiting.values()], at);
       waiting.clear();
     },
-    takeAgentEntry: (entry) => takeAgentEntry(state, entry),
+    /** Takes an entry of an agent. The audit must have begun. */
+    takeAgentEntry: (entry: AgentEntry) => takeAgentEntry(state, entry),
+    /** Frontends whose digest, as the agents report it, differs from the desired one. */
     divergent: () =>
       [...reports.values()].reduce((sum, { rules }) => sum + rules.report.divergent(), 0),
-    apply: (change) => state.proxied?.apply(change),
+    /** Takes a change that the listers contain. */
+    apply: (change: Change) => state.proxied?.apply(change),
+    /** `null` if the audit has not begun or no entry of a node has arrived. */
     nodes: () => state.nodes,
+    /** How many dumps could not be read. */
     unreadable: () => state.unreadable,
   };
 }

@@ -92,9 +92,11 @@ export function advanceJourneysOnNode(
     return;
   }
   nodes.add(node);
-  journeys.atNode(node, at, before, ({ namespace, service, addresses }) =>
-    differs(`${namespace}/${service}`, addresses),
-  );
+  journeys.atNode(node, {
+    at,
+    before,
+    differs: ({ namespace, service, addresses }) => differs(`${namespace}/${service}`, addresses),
+  });
 }
 
 /** Ends the stages of journeys of one Service whose output is now as they want it. */

@@ -10,9 +10,7 @@ import {
 import { isMeasured } from '../audit/measure/journey-lag.ts';
 import type { Journey } from '../audit/measure/journey.ts';
 import { journeyLength } from '../audit/measure/journey.ts';
-import type { Measurements } from '../audit/measure/measurements.ts';
 import { createMeasurements } from '../audit/measure/measurements.ts';
-import type { LagHistory, TopSamples } from '../audit/measure/sample-history.ts';
 import { createLagHistory, createTopSamples } from '../audit/measure/sample-history.ts';
 import { countUpdate, trackSize } from '../audit/measure/size.ts';
 import type { ConvergenceSample } from '../audit/service/reconcile.ts';
@@ -27,26 +25,22 @@ interface EndedJourney {
   readonly at: number;
 }
 
-export interface Samples extends Measurements {
-  /** Convergence samples of the last hours, for charts. */
-  readonly history: LagHistory;
-  /** The worst lags of the last day. */
-  readonly worst: {
-    readonly journeys: TopSamples<EndedJourney>;
-    readonly convergence: TopSamples<ConvergenceSample>;
-  };
-  /** Findings opened since the start. */
-  readonly opened: OpenedFindings;
-}
-
 /** How many of the worst journeys, and of the worst convergence samples, are kept. */
 const keptWorst = 100;
 
-export const createSamples = (): Samples => ({
+export type Samples = ReturnType<typeof createSamples>;
+
+export const createSamples = () => ({
   ...createMeasurements(),
+  /** Convergence samples of the last hours, for charts. */
   history: createLagHistory(),
-  worst: { journeys: createTopSamples(keptWorst), convergence: createTopSamples(keptWorst) },
-  opened: {},
+  /** The worst lags of the last day. */
+  worst: {
+    journeys: createTopSamples<EndedJourney>(keptWorst),
+    convergence: createTopSamples<ConvergenceSample>(keptWorst),
+  },
+  /** Findings opened since the start. */
+  opened: {} as OpenedFindings,
 });
 
 /** Counts a change that the listers contains. Before the first audit, only sizes are counted. */

@@ -5,22 +5,17 @@
 // Changed Services wait for the next `refreshTotals`, since most of them change again. At most
 // `maxWaiting` wait. Beyond that, each change recounts the Service that has waited for longest.
 
-import type {
-  CapacityCounts,
-  CapacityLimits,
-  DuplicateCounts,
-} from '../audit/measure/endpoint-counts.ts';
+import type { CapacityCounts, DuplicateCounts } from '../audit/measure/endpoint-counts.ts';
 import { capacityOf, countConditions, countDuplicates } from '../audit/measure/endpoint-counts.ts';
 import type { Fill } from '../audit/measure/fill.ts';
 import { fillOf, surplusOf } from '../audit/measure/fill.ts';
-import type { ServiceSums } from '../audit/measure/measurements.ts';
 import { createServiceSums } from '../audit/measure/measurements.ts';
 import type { NodesSummary } from '../audit/node/nodes.ts';
 import type { ServiceAuditor } from '../audit/service/auditor.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { StaleResources } from '../audit/service/verdict.ts';
-import type { Summary, SummaryTotals } from '../audit/summary.ts';
+import type { Summary } from '../audit/summary.ts';
 import { addShare, createTotals, shareOf, summaryOf } from '../audit/summary.ts';
 import { addCounts } from '../model/counts.ts';
 import type { EndpointSlice, Key } from '../model/objects.ts';
@@ -45,36 +40,24 @@ interface ServiceCounts extends ServiceNumbers {
   readonly hintMode: HintMode;
 }
 
-/** The sums. Functions of this file write them, everyone else reads. */
-export interface ServiceTotals extends ServiceSums {
-  readonly limits: CapacityLimits;
-  readonly release: Release;
-  /** Services to recount, with the number of their audits. */
-  readonly waiting: Map<Key, number>;
-  readonly services: Map<Key, ServiceCounts>;
-  /** Services with open findings. */
-  readonly open: Set<Key>;
-  /** Services with pending differences. */
-  readonly pending: Set<Key>;
-  /** Services that ask for topology hints. */
-  readonly hinting: Set<Key>;
-  readonly verdicts: SummaryTotals;
-}
-
 /** Services that may wait to be recounted: some milliseconds of work. */
 const maxWaiting = 256;
 
-export const createServiceTotals = (
-  release: Release,
-  maxEndpointsPerSlice: number,
-): ServiceTotals => ({
+/** The sums. Only functions of this file write them. */
+export type ServiceTotals = Readonly<ReturnType<typeof createServiceTotals>>;
+
+export const createServiceTotals = (release: Release, maxEndpointsPerSlice: number) => ({
   limits: { endpoints: endpointsCapacity, endpointslices: maxEndpointsPerSlice },
   release,
-  waiting: new Map(),
-  services: new Map(),
-  open: new Set(),
-  pending: new Set(),
-  hinting: new Set(),
+  /** Services to recount, with the number of their audits. */
+  waiting: new Map<Key, number>(),
+  services: new Map<Key, ServiceCounts>(),
+  /** Services with open findings. */
+  open: new Set<Key>(),
+  /** Services with pending differences. */
+  pending: new Set<Key>(),
+  /** Services that ask for topology hints. */
+  hinting: new Set<Key>(),
   verdicts: createTotals(),
   ...createServiceSums(maxEndpointsPerSlice),
 });
@@ -131,10 +114,9 @@ const isSame = (a: readonly EndpointSlice[], b: readonly EndpointSlice[]): boole
 
 function add(totals: ServiceTotals, counts: ServiceCounts, by: 1 | -1): void {
   addShare(totals.verdicts, counts.share, by);
-  addCounts(totals.conditions, counts.conditions, by);
-  addCounts(totals.capacity, counts.capacity, by);
-  addCounts(totals.duplicates, counts.duplicates, by);
-  addCounts(totals.fill, counts.fill, by);
+  for (const name of ['conditions', 'capacity', 'duplicates', 'fill'] as const) {
+    addCounts(totals[name], counts[name], by);
+  }
 }
 
 function countService(

@@ -5,14 +5,14 @@ import { describe, expect, test } from 'vitest';
 import type { Finding } from '../../src/audit/finding/catalogue.ts';
 import type { FreshRead } from '../../src/audit/pending/confirm.ts';
 import type { Auditor, AuditorOptions, AuditorEntry } from '../../src/auditor/auditor.ts';
-import type { EventLoop, EventLoopOptions } from '../../src/auditor/event-loop.ts';
+import type { EventLoopOptions } from '../../src/auditor/event-loop.ts';
 import { createClock, createEventLoop } from '../../src/auditor/event-loop.ts';
 import type { Service } from '../../src/model/objects.ts';
 import { virtualClock } from '../apiserver/server.ts';
 import { added, auditorOf, lively, progress, rawService, watches } from '../build.ts';
 
 interface Running {
-  readonly live: EventLoop;
+  readonly live: ReturnType<typeof createEventLoop>;
   readonly auditor: Auditor;
   readonly opened: Finding[];
   readonly read: string[];

@@ -19,12 +19,9 @@ export const endpointConditions = [
 ] as const;
 
 /** Endpoints by condition, and the ready ones with topology hints. */
-export type ConditionCounts = Record<(typeof endpointConditions)[number] | 'hinted', number>;
+export type ConditionCounts = ReturnType<typeof noConditionCounts>;
 
-export const noConditionCounts = (): ConditionCounts => ({
-  ...recordOf(endpointConditions, () => 0),
-  hinted: 0,
-});
+export const noConditionCounts = () => ({ ...recordOf(endpointConditions, () => 0), hinted: 0 });
 
 /** Counts every entry of some slices; duplicates count twice. */
 export function countConditions(slices: Iterable<EndpointSlice>): ConditionCounts {
@@ -44,36 +41,31 @@ export function countConditions(slices: Iterable<EndpointSlice>): ConditionCount
 
 // --- capacity ---
 
-/** Objects that reach a limit. */
-export interface CapacityCounts {
-  /** Endpoints with the annotation over-capacity: truncated (since Kubernetes 1.22). */
-  readonly truncated: number;
-  /** Objects that list more than one of their kind should. */
-  readonly over: Record<OutputResource, number>;
-}
-
 /** The most addresses of Endpoints, and endpoints of a slice. */
 export type CapacityLimits = Readonly<Record<OutputResource, number>>;
 
-export const noCapacity = (): CapacityCounts => ({
-  truncated: 0,
-  over: { endpoints: 0, endpointslices: 0 },
-});
+/** Objects that reach a limit. */
+export type CapacityCounts = ReturnType<typeof capacityOf>;
 
 /** Counts the Endpoints and slices of one Service. */
 export function capacityOf(
   endpoints: Endpoints | null,
   slices: readonly EndpointSlice[],
   limits: CapacityLimits,
-): CapacityCounts {
+) {
   const { subsets = [], annotations = {} } = endpoints ?? {};
   const listed = subsets.reduce((sum, { addresses }) => sum + addresses.length, 0);
   const large = slices.filter((slice) => slice.endpoints.length > limits.endpointslices);
   return {
+    /** Endpoints with the annotation over-capacity: truncated (since Kubernetes 1.22). */
     truncated: Number(annotations[annotation.overCapacity] === 'truncated'),
+    /** Objects that list more than one of their kind should. */
     over: { endpoints: Number(listed > limits.endpoints), endpointslices: large.length },
   };
 }
+
+export const noCapacity = (): CapacityCounts =>
+  capacityOf(null, [], { endpoints: 0, endpointslices: 0 });
 
 // --- duplicates ---
 

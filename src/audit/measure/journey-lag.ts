@@ -13,32 +13,25 @@
 import { recordOf } from '../../model/counts.ts';
 import type { Histogram } from './histogram.ts';
 import { createHistogram, exemplify, observe } from './histogram.ts';
-import type { Journey, JourneyOperation, JourneyQuality, JourneyStage } from './journey.ts';
+import type { Journey, JourneyStage } from './journey.ts';
 import { journeyQualities, journeySeconds } from './journey.ts';
 import { convergenceBounds } from './lag.ts';
 
 export const journeyLagOutputs = ['endpoints', 'endpointslices', 'node'] as const;
 
-export type JourneyLagOutput = (typeof journeyLagOutputs)[number];
-
 export const journeyOperations = ['add', 'remove', 'update'] as const;
 
 export const programmingBounds = ['least', 'most'] as const;
 
-export interface JourneyLag {
-  readonly readiness: Readonly<Record<JourneyLagOutput, Histogram>>;
-  readonly removal: Readonly<Record<JourneyLagOutput, Histogram>>;
-  readonly programming: Readonly<Record<(typeof programmingBounds)[number], Histogram>>;
-  /** The number of journeys, by the quality of their beginning. */
-  readonly begun: Readonly<Record<JourneyOperation, Record<JourneyQuality, number>>>;
-}
+export type JourneyLag = ReturnType<typeof createJourneyLag>;
 
 const createLag = (): Histogram => createHistogram(convergenceBounds);
 
-export const createJourneyLag = (): JourneyLag => ({
+export const createJourneyLag = () => ({
   readiness: recordOf(journeyLagOutputs, createLag),
   removal: recordOf(journeyLagOutputs, createLag),
   programming: recordOf(programmingBounds, createLag),
+  /** The number of journeys, by the quality of their beginning. */
   begun: recordOf(journeyOperations, () => recordOf(journeyQualities, () => 0)),
 });
 

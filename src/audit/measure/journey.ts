@@ -13,6 +13,7 @@
 // if too many are open. Only open journeys are stored, and their number is bounded. Changes of
 // Services have no journey: they concern all pods at once, and lag.ts measures them.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { Key } from '../../model/objects.ts';
 
 /** What a change does to the endpoint; an update leaves it ready. */
@@ -117,6 +118,8 @@ export function journeyLength(journey: Journey): number {
   return Math.max(0, ...seconds);
 }
 
+type OutputStage = JourneyStage & { readonly stage: JourneyOutput };
+
 interface Open extends Journey {
   stages: JourneyStage[];
   nodes: number;
@@ -127,35 +130,7 @@ interface Open extends Journey {
 }
 
 /** The open journeys, and the number of the ended ones. */
-export interface OpenJourneys {
-  /** Begins a journey, and ends the one that it overtakes. */
-  begin(start: JourneyStart): void;
-  /** Open journeys of a Service that await this output, at these addresses; null for any. */
-  awaiting(service: Key, output: JourneyOutput, addresses: ReadonlySet<string> | null): Journey[];
-  /** An output followed. After the slices, these nodes must follow. */
-  reach(
-    journey: Journey,
-    stage: JourneyStage & { readonly stage: JourneyOutput },
-    nodes: readonly string[],
-  ): void;
-  /** The rules of a node were read at `at`, and `before`; some may still differ. */
-  atNode(
-    node: string,
-    at: number,
-    before: number | null,
-    differs: (journey: Journey) => boolean,
-  ): void;
-  /** The rules of a node are unknown from now on, so no journey awaits it. */
-  loseNode(node: string): void;
-  /** Another change prevents that the output follows this journey. */
-  overtake(journey: Journey): void;
-  /** No controller must write the outputs of the Service any more, or they are unknown. */
-  release(service: Key): void;
-  /** In the order in which they began. */
-  open(): Iterable<Journey>;
-  openCount(): number;
-  readonly ended: Readonly<Record<JourneyEnd, number>>;
-}
+export type OpenJourneys = ReturnType<typeof createJourneys>;
 
 interface JourneysOptions {
   /** The most open journeys. */
@@ -188,46 +163,54 @@ const serviceKey = ({ namespace, service }: Journey | JourneyStart): Key =>
 /** No pod has a blank in its name. */
 const podKey = (journey: Journey | JourneyStart): string => `${serviceKey(journey)} ${journey.pod}`;
 
-export function createJourneys(options: JourneysOptions = {}): OpenJourneys {
-  const state: State = {
-    options,
-    byPod: new Map(),
-    byService: new Map(),
-    awaited: 0,
-    ended: { complete: 0, overtaken: 0, gone: 0, dropped: 0 },
-  };
+export function createJourneys(options: JourneysOptions = {}) {
+  const ended: Record<JourneyEnd, number> = { complete: 0, overtaken: 0, gone: 0, dropped: 0 };
+  const state: State = { options, byPod: new Map(), byService: new Map(), awaited: 0, ended };
   const { byPod, byService } = state;
   return {
-    begin(start) {
+    ended: ended as Readonly<typeof ended>,
+    /** In the order in which they began. */
+    open: (): Iterable<Journey> => byPod.values(),
+    openCount: () => byPod.size,
+    /** Begins a journey, and ends the one that it overtakes. */
+    begin(start: JourneyStart): void {
       begin(state, start);
     },
-    awaiting(service, output, addresses) {
-      const isAwaiting = (open: Open): boolean =>
-        open.awaits.has(output) &&
-        (addresses === null || open.addresses.some((address) => addresses.has(address)));
-      return [...(byService.get(service) ?? [])].filter(isAwaiting);
+    /** Open journeys of a Service that await this output, at these addresses; `null` for any. */
+    awaiting(
+      service: Key,
+      output: JourneyOutput,
+      addresses: ReadonlySet<string> | null,
+    ): readonly Journey[] {
+      return [...(byService.get(service) ?? [])].filter(
+        (open) =>
+          open.awaits.has(output) &&
+          (addresses === null || open.addresses.some((address) => addresses.has(address))),
+      );
     },
-    reach(journey, stage, nodes) {
+    /** An output followed. After the slices, these nodes must follow. */
+    reach(journey: Journey, stage: OutputStage, nodes: readonly string[]): void {
       const open = byPod.get(podKey(journey));
       if (open === journey && open.awaits.has(stage.stage)) reach(state, open, stage, nodes);
     },
-    atNode(node, at, before, differs) {
-      if (state.awaited > 0) reachNode(state, node, { at, before, differs });
+    /** The rules of a node were read; some may still differ. */
+    atNode(node: string, reading: JourneyReading): void {
+      if (state.awaited > 0) reachNode(state, node, reading);
     },
-    loseNode(node) {
+    /** The rules of a node are unknown from now on, so no journey awaits it. */
+    loseNode(node: string): void {
       if (state.awaited === 0) return;
       for (const open of [...byPod.values()]) if (leaveNode(state, open, node)) finish(state, open);
     },
-    overtake(journey) {
+    /** Another change prevents that the output follows this journey. */
+    overtake(journey: Journey): void {
       const open = byPod.get(podKey(journey));
       if (open === journey) end(state, open, 'overtaken');
     },
-    release(service) {
+    /** No controller must write the outputs of the Service any more, or they are unknown. */
+    release(service: Key): void {
       for (const open of [...(byService.get(service) ?? [])]) end(state, open, 'gone');
     },
-    open: () => byPod.values(),
-    openCount: () => byPod.size,
-    ended: state.ended,
   };
 }
 
@@ -252,21 +235,14 @@ function begin(state: State, start: JourneyStart): void {
   };
   byPod.set(podKey(open), open);
   const key = serviceKey(open);
-  const others = byService.get(key);
-  if (others === undefined) byService.set(key, new Set([open]));
-  else others.add(open);
+  getOrInsert(byService, key, () => new Set<Open>()).add(open);
   options.onStage?.(open, arrival);
   const [oldest] = byPod.values();
   if (oldest !== undefined && byPod.size > (options.most ?? mostOpen))
     end(state, oldest, 'dropped');
 }
 
-function reach(
-  state: State,
-  open: Open,
-  stage: JourneyStage & { readonly stage: JourneyOutput },
-  nodes: readonly string[],
-): void {
+function reach(state: State, open: Open, stage: OutputStage, nodes: readonly string[]): void {
   open.awaits.delete(stage.stage);
   open.stages.push(stage);
   if (stage.stage === 'endpointslices' && state.awaited + nodes.length <= mostAwaited) {
@@ -277,13 +253,14 @@ function reach(
   finish(state, open);
 }
 
-interface Reading {
+/** The rules of a node were read at `at`, and the last time at `before`. */
+interface JourneyReading {
   readonly at: number;
   readonly before: number | null;
   readonly differs: (journey: Journey) => boolean;
 }
 
-function reachNode(state: State, node: string, { at, before, differs }: Reading): void {
+function reachNode(state: State, node: string, { at, before, differs }: JourneyReading): void {
   for (const open of [...state.byPod.values()]) {
     if (open.awaitsNodes?.has(node) !== true) continue;
     const written = lastOf(open, 'endpointslices')?.at ?? Infinity;

@@ -24,7 +24,6 @@
 import { recordOf } from '../../model/counts.ts';
 import type { Endpoints, EndpointSlice, OutputResource, Service } from '../../model/objects.ts';
 import { annotation, label, manager, outputResources } from '../../model/objects.ts';
-import type { Histogram } from './histogram.ts';
 import { createHistogram, observe } from './histogram.ts';
 
 /** Seconds of the auditor's own work: microseconds for a change, a second for a full audit. */
@@ -48,14 +47,14 @@ interface LagSample {
   readonly seconds: number;
 }
 
-export type ConvergenceLag = Readonly<Record<LagOutput, Readonly<Record<LagOperation, Histogram>>>>;
+export type ConvergenceLag = ReturnType<typeof createConvergenceLag>;
 
 /** Seconds, from 10 ms to 10 minutes. */
 export const convergenceBounds: readonly number[] = [
   0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
 ];
 
-export const createConvergenceLag = (): ConvergenceLag =>
+export const createConvergenceLag = () =>
   recordOf(lagOutputs, () => recordOf(lagOperations, () => createHistogram(convergenceBounds)));
 
 export function countConvergence(lag: ConvergenceLag, sample: LagSample): void {
@@ -141,15 +140,12 @@ function qualityOf(seconds: number, isCreation: boolean): TriggerQuality {
   return seconds < resolution ? 'coarse' : 'ok';
 }
 
-export interface TriggerLag {
-  readonly lag: Readonly<Record<OutputResource, Histogram>>;
-  readonly counts: Readonly<Record<OutputResource, Record<TriggerQuality, number>>>;
-}
+export type TriggerLag = ReturnType<typeof createTriggerLag>;
 
 /** Seconds, from the resolution of the annotation to 10 minutes. */
 export const triggerBounds: readonly number[] = [1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600];
 
-export const createTriggerLag = (): TriggerLag => ({
+export const createTriggerLag = () => ({
   lag: recordOf(outputResources, () => createHistogram(triggerBounds)),
   counts: recordOf(outputResources, () => recordOf(triggerQualities, () => 0)),
 });

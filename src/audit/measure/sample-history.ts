@@ -36,20 +36,13 @@ export interface LagSeries {
   readonly longest: Readonly<Record<LagOutput, readonly (number | null)[]>>;
 }
 
-export interface LagHistory {
-  note(change: FollowedChange): void;
-  series(): LagSeries;
-  /** The last samples of one Service, latest first. */
-  ofService(key: Key): readonly FollowedChange[];
-}
-
 type Interval = Partial<Record<LagOutput, Histogram>>;
 
-export function createLagHistory(): LagHistory {
+export function createLagHistory() {
   const intervals = new Map<number, Interval>();
   const services = new Map<Key, FollowedChange[]>();
   return {
-    note(change) {
+    note(change: FollowedChange): void {
       const { output, seconds, at, service } = change;
       const start = Math.floor(at / intervalSeconds) * intervalSeconds;
       const interval = intervals.get(start) ?? {};
@@ -62,8 +55,9 @@ export function createLagHistory(): LagHistory {
       services.set(service, [change, ...before].slice(0, kept.samples));
       trim(services, kept.services);
     },
-    series: () => seriesOf([...intervals].sort(([a], [b]) => a - b)),
-    ofService: (key) => services.get(key) ?? [],
+    series: (): LagSeries => seriesOf([...intervals].sort(([a], [b]) => a - b)),
+    /** The last samples of one Service, latest first. */
+    ofService: (key: Key): readonly FollowedChange[] => services.get(key) ?? [],
   };
 }
 
@@ -97,23 +91,18 @@ interface Sample {
   readonly at: number;
 }
 
-export interface TopSamples<T extends Sample> {
-  note(sample: T): void;
-  /** Longest first, none older than a day. */
-  list(now: number): readonly T[];
-}
-
 const day = 86_400;
 
 /** Stores the `most` longest samples of a day; of equal ones the earlier. */
-export function createTopSamples<T extends Sample>(most: number): TopSamples<T> {
+export function createTopSamples<T extends Sample>(most: number) {
   let samples: T[] = [];
   return {
-    note(sample) {
+    note(sample: T): void {
       samples = [...samples.filter(({ at }) => sample.at - at < day), sample]
         .sort((a, b) => b.seconds - a.seconds)
         .slice(0, most);
     },
-    list: (now) => samples.filter(({ at }) => now - at < day),
+    /** Longest first, none older than a day. */
+    list: (now: number): readonly T[] => samples.filter(({ at }) => now - at < day),
   };
 }

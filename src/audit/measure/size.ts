@@ -14,7 +14,6 @@
 import { recordOf } from '../../model/counts.ts';
 import type { Change, Endpoints, EndpointSlice, OutputResource } from '../../model/objects.ts';
 import { isOutput, label, outputResources } from '../../model/objects.ts';
-import type { Histogram } from './histogram.ts';
 import { createHistogram, observe } from './histogram.ts';
 
 /** What the API server accepts in one request: etcd's default --max-request-bytes, 1.5 MiB. */
@@ -31,33 +30,25 @@ export const sizeBounds: readonly number[] = [
 ];
 
 /** Sizes of one resource, in bytes. */
-export interface ResourceSizes {
+export type ResourceSizes = ReturnType<typeof createResourceSizes>;
+
+const createResourceSizes = () => ({
   /** The number of existing objects of each size. */
-  readonly objects: Map<number, number>;
+  objects: new Map<number, number>(),
   /** Existing objects of unknown size. */
-  unmeasured: number;
+  unmeasured: 0,
   /** Every version that arrived, also those of the first list. */
-  readonly versions: Histogram;
+  versions: createHistogram(sizeBounds),
   /** Changes, and the bytes that they send to one watcher. */
-  updates: number;
-  updateBytes: number;
+  updates: 0,
+  updateBytes: 0,
   /** The same times the number of Nodes at each change. */
-  fanoutBytes: number;
-}
+  fanoutBytes: 0,
+});
 
 export type Sizes = Readonly<Record<OutputResource, ResourceSizes>>;
 
-export function createSizes(): Sizes {
-  const none = (): ResourceSizes => ({
-    objects: new Map(),
-    unmeasured: 0,
-    versions: createHistogram(sizeBounds),
-    updates: 0,
-    updateBytes: 0,
-    fanoutBytes: 0,
-  });
-  return recordOf(outputResources, none);
-}
+export const createSizes = (): Sizes => recordOf(outputResources, createResourceSizes);
 
 const isOutputChange = (change: Change): change is Change<OutputResource> =>
   isOutput(change.resource);

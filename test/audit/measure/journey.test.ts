@@ -66,11 +66,11 @@ test('a journey is complete when both outputs and every node followed', () => {
   arrive(journeys, 'endpointslices', t0 + 2, ['a', 'b']);
   arrive(journeys, 'endpoints', t0 + 3);
   expect([...journeys.open()]).toHaveLength(1);
-  journeys.atNode('a', t0 + 4, t0 + 1, never);
+  journeys.atNode('a', { at: t0 + 4, before: t0 + 1, differs: never });
   // b was read without the endpoint, then with it.
-  journeys.atNode('b', t0 + 5, t0 + 4.5, () => true);
+  journeys.atNode('b', { at: t0 + 5, before: t0 + 4.5, differs: () => true });
   expect(ended).toEqual([]);
-  journeys.atNode('b', t0 + 9.5, t0 + 5, never);
+  journeys.atNode('b', { at: t0 + 9.5, before: t0 + 5, differs: never });
   expect([...journeys.open()]).toEqual([]);
   const [journey] = ended;
   expect(journey).toMatchObject({ begun: t0, quality: 'ok', end: 'complete', nodes: 2 });
@@ -91,7 +91,7 @@ test('rules that were read before the slices arrived do not count', () => {
   journeys.begin(departure());
   arrive(journeys, 'endpoints', t0 + 2);
   arrive(journeys, 'endpointslices', t0 + 2, ['a']);
-  journeys.atNode('a', t0 + 1.9, t0, never);
+  journeys.atNode('a', { at: t0 + 1.9, before: t0, differs: never });
   expect(ended).toEqual([]);
   journeys.loseNode('a');
   expect(ended.map(({ end, nodes }) => [end, nodes])).toEqual([['complete', 0]]);
@@ -185,7 +185,8 @@ test('of many nodes, the first few and the last are stored', () => {
   arrive(journeys, 'endpoints', t0 + 2);
   const names = Array.from({ length: 40 }, (_, at) => `node-${String(at)}`);
   arrive(journeys, 'endpointslices', t0 + 2, names);
-  for (const [index, name] of names.entries()) journeys.atNode(name, t0 + 3 + index, t0, never);
+  for (const [index, name] of names.entries())
+    journeys.atNode(name, { at: t0 + 3 + index, before: t0, differs: never });
   const [journey] = ended;
   const nodes = journey?.stages.flatMap(({ node }) => node ?? []) ?? [];
   expect(nodes).toHaveLength(8);
@@ -217,7 +218,8 @@ test('the number of open journeys is bounded, and each ends once', () => {
           begun++;
           const [pod, service] = [`p${String(one.pod)}`, `s${String(one.service)}`];
           journeys.begin(departure({ pod, service, at, ownTime: null }));
-        } else if (one.kind === 'node') journeys.atNode(`n${String(one.to)}`, at, null, never);
+        } else if (one.kind === 'node')
+          journeys.atNode(`n${String(one.to)}`, { at: at, before: null, differs: never });
         else if (one.kind === 'lose') journeys.loseNode(`n${String(one.to)}`);
         else if (one.kind === 'release') journeys.release(`shop/s${String(one.service)}`);
         else {
