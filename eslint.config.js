@@ -40,7 +40,17 @@ export default defineConfig(
   },
   {
     files: ['src/**/*.ts'],
-    rules: { 'max-lines-per-function': ['error', { max: 70 }] },
+    rules: {
+      'max-lines-per-function': ['error', { max: 70 }],
+      'no-restricted-syntax': [
+        'error',
+        { selector: 'ExportDefaultDeclaration', message: 'Export by name.' },
+        {
+          selector: 'ObjectExpression > SpreadElement > ObjectExpression',
+          message: 'Write each property on a line of its own.',
+        },
+      ],
+    },
   },
   {
     files: ['dashboards/*.ts'],

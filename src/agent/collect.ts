@@ -25,7 +25,10 @@ export interface RulesProgram {
 }
 
 const save = (name: string, family: 'ip' | 'ip6'): RulesProgram => ({
-  ...{ name, args: [], prints: 'iptables-save', family },
+  name,
+  args: [],
+  prints: 'iptables-save',
+  family,
 });
 
 /** All programs, in the order in which they are run. */

@@ -81,7 +81,11 @@ export function createAgentClient(
       }
       try {
         const request = send({
-          ...{ agent, host, port, path, headers: { ...headers, ...authorization } },
+          agent,
+          host,
+          port,
+          path,
+          headers: { ...headers, ...authorization },
           ...(tls === null ? {} : { ...tls, minVersion: 'TLSv1.2' }),
           signal: AbortSignal.any([signal, AbortSignal.timeout(deadline * 1000)]),
         });

@@ -188,8 +188,15 @@ async function updateAgents({ options, known }: State): Promise<void> {
     if (agent === undefined) {
       const nextAt = now + options.random() * spread * (addresses.size / 100);
       const added: KnownAgent = {
-        ...{ node, address, state: 'stale', since: now, last: null, wasShort: false },
-        ...{ failures: 0, nextAt, isBusy: false },
+        node,
+        address,
+        state: 'stale',
+        since: now,
+        last: null,
+        wasShort: false,
+        failures: 0,
+        nextAt,
+        isBusy: false,
       };
       known.set(node, added);
       await markUnseen(options, added, address === null ? 'absent' : 'stale');

@@ -220,7 +220,10 @@ export function nodeFinding(
     id: code,
     difference: differenceOf(code, object, wanted, actual, rule),
     severity: catalogue[code].severity,
-    ...{ namespace: '', service: '', nodeWide: true, differences },
+    namespace: '',
+    service: '',
+    nodeWide: true,
+    differences,
   };
 }
 
@@ -240,7 +243,8 @@ export function portFinding(differences: readonly PacketDifference[]): NodeFindi
     severity: harmless ? 'info' : catalogue[code].severity,
     namespace: port?.namespace ?? '',
     service: port?.service ?? '',
-    ...{ nodeWide: false, differences },
+    nodeWide: false,
+    differences,
   };
 }
 

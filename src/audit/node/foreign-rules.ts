@@ -187,8 +187,12 @@ function differenceAt(
         ...describePacket({ packet, origin }, outcomes, outcome),
         code: 'node-frontend-unexpected',
         port: ofClusterIP ?? (destination && portInRange(forwarding, frontend, destination)),
-        ...{ subject: 'claim', kind: 'none', family, rule: own.rule.text },
-        ...{ untranslated: false, harmless: destination === null },
+        subject: 'claim',
+        kind: 'none',
+        family,
+        rule: own.rule.text,
+        untranslated: false,
+        harmless: destination === null,
       },
     ];
   }

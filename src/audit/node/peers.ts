@@ -28,12 +28,19 @@ export function outliersAmongPeers(
     .slice(0, limits.frontends)
     .filter((frontend) => isOutlier(frontend, rules, compared))
     .map(({ port, kind, address, protocol, dport }) => ({
-      ...{ code: 'node-unlike-others', port, kind, family: port.family },
-      ...{ frontend: `${joinHostPort(address, dport)}/${protocol}`, subject: 'unlike' },
-      ...{ origin: 'anywhere', expected: 'what most nodes do' },
-      ...{ actual: 'something else, by rules that are not understood', rule: null },
+      code: 'node-unlike-others',
+      port,
+      kind,
+      family: port.family,
+      frontend: `${joinHostPort(address, dport)}/${protocol}`,
+      subject: 'unlike',
+      origin: 'anywhere',
+      expected: 'what most nodes do',
+      actual: 'something else, by rules that are not understood',
+      rule: null,
       // It is unknown whether traffic suffers, and it changes no verdict.
-      ...{ untranslated: false, harmless: true },
+      untranslated: false,
+      harmless: true,
     }));
 }
 

@@ -123,14 +123,21 @@ function render(open: OpenFinding, resolvedAt: number | null): Finding {
   );
   const [first] = items;
   return {
-    ...{ code, severity, difference, output, namespace, service, node: first?.node ?? null },
+    code,
+    severity,
+    difference,
+    output,
+    namespace,
+    service,
+    node: first?.node ?? null,
     object: joined(items, 'object') ?? '',
     field: joined(items, 'field') ?? '',
     expected: joined(items, 'expected'),
     actual: joined(items, 'actual'),
     cause: first?.cause ?? null,
     since: items.reduce((least, { since }) => Math.min(least, since), Infinity),
-    ...{ openedAt, resolvedAt },
+    openedAt,
+    resolvedAt,
   };
 }
 
@@ -160,8 +167,15 @@ function createFindings(options: PendingFindingsOptions) {
       const key = `${namespace}/${service} ${output} ${node ?? ''} ${group}`;
       const known = findings.get(key);
       const open: OpenFinding = known ?? {
-        ...{ key, namespace, service, code, severity },
-        ...{ items: new Set(), all: [], openedAt: at, rendered: null },
+        key,
+        namespace,
+        service,
+        code,
+        severity,
+        items: new Set(),
+        all: [],
+        openedAt: at,
+        rendered: null,
       };
       findings.set(key, open);
       findingOf.set(item, open);

@@ -71,8 +71,15 @@ interface Reading {
 export function parseIptablesSave(dump: string | Uint8Array, family: Family): RuleSet {
   const text = typeof dump === 'string' ? dump : textOf(dump);
   const reading: Reading = {
-    ...{ text, family, tables: [], table: null, prefix: '' },
-    ...{ quote: -1, line: 0, lacks: [], isNft: false },
+    text,
+    family,
+    tables: [],
+    table: null,
+    prefix: '',
+    quote: -1,
+    line: 0,
+    lacks: [],
+    isNft: false,
   };
   for (let at = 0; at < text.length;) {
     const newline = text.indexOf('\n', at);

@@ -116,7 +116,12 @@ export function walk(ruleset: RuleSet, node: NodeContext, packet: Packet): Packe
 
 function journeyOf(hooks: Hooks, nodeAddresses: readonly Address[], kinds: Walk['trees']): Journey {
   const journey: Journey = {
-    ...{ hooks, own: nodeAddresses, trees: kinds, unknown: new Map(), steps: 0, depth: 0 },
+    hooks,
+    own: nodeAddresses,
+    trees: kinds,
+    unknown: new Map(),
+    steps: 0,
+    depth: 0,
     onward: (_walk, state, tally, weight) => onward(journey, state, tally, weight),
   };
   return journey;
@@ -134,10 +139,15 @@ function isUnheard({ src, dst }: Packet, node: NodeContext, { hooks, own }: Jour
   const question: Packet = { from: 'node', src: dst, dst: src, protocol: 'tcp', dport: 0 };
   const answer: WalkState = {
     ...travellerOf(question, node, to, own),
-    ...{ source, protocol: familyOf(to) === 'ip' ? 1 : 58, destinationPort: null },
-    ...{ original: { address: to, port: null }, entry: 'related' },
+    source,
+    protocol: familyOf(to) === 'ip' ? 1 : 58,
+    destinationPort: null,
+    original: { address: to, port: null },
+    entry: 'related',
     // As one that ends where it leaves.
-    ...{ translated: true, sourceTranslated: true, from: 'outside' },
+    translated: true,
+    sourceTranslated: true,
+    from: 'outside',
   };
   const tally: Tally = new Map();
   enterHook(journeyOf(hooks, own, []), 'output', answer, tally, 1);
