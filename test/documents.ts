@@ -12,7 +12,7 @@ import type { CauseEntry } from '../src/audit/finding/causes.ts';
 import { causes } from '../src/audit/finding/causes.ts';
 import type { TriggerQuality } from '../src/audit/measure/lag.ts';
 import { behaviorOfRules } from '../src/audit/node/observation.ts';
-import { families, processFamilies, sections } from '../src/output/metrics/families.ts';
+import { families, sections } from '../src/output/metrics/families.ts';
 import type { MetricFamily } from '../src/output/metrics/family.ts';
 import { serviceFamilies } from '../src/output/metrics/service-families.ts';
 import { findAlert } from '../src/output/text/documentation-links.ts';
@@ -253,6 +253,159 @@ export async function findingsDocument(): Promise<string> {
 // docs/metrics.md as the catalogue renders to it.
 // `vitest run -u test/output/metrics/families.test.ts` writes it; without -u the test compares.
 
+/** The families by the file in src that measures them, without their prefix. */
+const sources: Readonly<Record<string, readonly string[]>> = {
+  'audit/pending/pending.ts': ['findings', 'findings_opened_total', 'service_findings'],
+  'audit/summary.ts': [
+    'services',
+    'services_foreign',
+    'pending_oldest_seconds',
+    'service_pending_since_timestamp_seconds',
+  ],
+  'audit/service/verdict.ts': ['outputs', 'outputs_unknown', 'service_verdict'],
+  'auditor/auditor.ts': [
+    'audit_duration_seconds',
+    'input_timestamp_seconds',
+    'input_start_timestamp_seconds',
+  ],
+  'output/metrics/service-rows.ts': ['services_with_series', 'services_left_out'],
+  'auditor/queries.ts': ['ready'],
+  'audit/pending/progress.ts': ['watch_state', 'watch_unseen_seconds'],
+  'audit/pending/confirm.ts': ['confirm_reads_total'],
+  'cluster/api/reflector.ts': [
+    'watch_requests_total',
+    'watch_frames_total',
+    'watch_refusals_total',
+    'watch_relists_total',
+    'watch_reconnects_total',
+    'watch_bytes_total',
+  ],
+  'agent/client/scraper.ts': ['node_agents', 'node_report_oldest_seconds', 'agent_visits_total'],
+  'audit/node/observation.ts': ['node_frontends_divergent'],
+  'agent/client/client.ts': ['agent_bytes_total'],
+  'cluster/store/store.ts': ['dropped_total'],
+  'main.ts': ['build_info'],
+  'shadow/release.ts': ['release_info'],
+  'audit/measure/journey-lag.ts': [
+    'readiness_lag_seconds',
+    'removal_lag_seconds',
+    'node_programming_lag_seconds',
+    'journeys_total',
+  ],
+  'audit/measure/lag.ts': [
+    'convergence_lag_seconds',
+    'trigger_lag_seconds',
+    'trigger_times_total',
+    'clock_ahead_seconds',
+  ],
+  'audit/measure/journey.ts': ['journeys_ended_total', 'journeys_open'],
+  'output/traces/tracing.ts': ['journeys_traced_total'],
+  'output/traces/otel.ts': ['spans_exported_total', 'spans_dropped_total'],
+  'audit/measure/fill.ts': [
+    'endpointslices',
+    'endpointslices_minimum',
+    'endpointslices_surplus',
+    'slice_endpoints',
+    'fill_ratio',
+    'service_endpointslices_surplus',
+  ],
+  'audit/measure/endpoint-counts.ts': [
+    'duplicate_endpoints',
+    'endpoints',
+    'truncated_objects',
+    'over_capacity_objects',
+    'service_endpoints',
+  ],
+  'auditor/totals.ts': ['services_hinted'],
+  'shadow/hints.ts': ['services_unhinted'],
+  'audit/measure/size.ts': [
+    'objects',
+    'object_bytes_max',
+    'object_bytes',
+    'updates_total',
+    'update_bytes_total',
+    'update_fanout_bytes_total',
+  ],
+  'audit/service/auditor.ts': ['service_audits_total'],
+  'audit/service/cache.ts': ['service_endpointslices'],
+  'cluster/decode/json-objects.ts': ['service_object_bytes'],
+};
+
+/** The file that measures a family; throws an error without one. */
+function sourceOf({ name }: MetricFamily<never>): string {
+  const short = name.replace('endpoint_auditor_', '');
+  const source = Object.keys(sources).find((file) => sources[file]?.includes(short));
+  if (source === undefined) throw new Error(`No source of ${name}`);
+  return source;
+}
+
+/** A family of the process, which prom-client makes. */
+interface ProcessFamily {
+  readonly name: string;
+  readonly type: 'gauge' | 'counter' | 'histogram';
+  readonly help: string;
+  readonly labels: readonly string[];
+}
+
+const processFamily = (
+  type: ProcessFamily['type'],
+  name: string,
+  help: string,
+  labels: readonly string[] = [],
+): ProcessFamily => ({ name, type, labels, help });
+
+const inVersion = ['version', 'major', 'minor', 'patch'];
+
+/** The families of the process that are selected. */
+export const processFamilies: readonly ProcessFamily[] = [
+  processFamily('counter', 'process_cpu_seconds_total', 'CPU time spent.'),
+  processFamily('counter', 'process_cpu_user_seconds_total', 'CPU time spent in user mode.'),
+  processFamily('counter', 'process_cpu_system_seconds_total', 'CPU time spent in system mode.'),
+  processFamily('gauge', 'process_start_time_seconds', 'When the process started.'),
+  processFamily('gauge', 'process_resident_memory_bytes', 'Resident memory.'),
+  processFamily('gauge', 'process_virtual_memory_bytes', 'Virtual memory (Linux).'),
+  processFamily('gauge', 'process_heap_bytes', 'Data segment (Linux).'),
+  processFamily('gauge', 'process_open_fds', 'Open file descriptors (Linux).'),
+  processFamily('gauge', 'process_max_fds', 'The most file descriptors that may be open (Linux).'),
+  processFamily('gauge', 'nodejs_eventloop_lag_seconds', 'Event loop: lag at the scrape.'),
+  processFamily(
+    'gauge',
+    'nodejs_eventloop_lag_mean_seconds',
+    'Event loop: mean delay since the scrape before.',
+  ),
+  processFamily(
+    'gauge',
+    'nodejs_eventloop_lag_p50_seconds',
+    'Event loop: median delay since the scrape before.',
+  ),
+  processFamily(
+    'gauge',
+    'nodejs_eventloop_lag_p99_seconds',
+    'Event loop: 99th percentile since the scrape before.',
+  ),
+  processFamily(
+    'gauge',
+    'nodejs_eventloop_lag_max_seconds',
+    'Event loop: longest delay since the scrape before.',
+  ),
+  processFamily('gauge', 'nodejs_heap_size_total_bytes', 'Heap that V8 has allocated.'),
+  processFamily('gauge', 'nodejs_heap_size_used_bytes', 'Heap that is used.'),
+  processFamily(
+    'gauge',
+    'nodejs_external_memory_bytes',
+    'Memory outside the heap, such as buffers.',
+  ),
+  processFamily(
+    'gauge',
+    'nodejs_version_info',
+    'Always 1; the labels are the version of Node.',
+    inVersion,
+  ),
+  processFamily('histogram', 'nodejs_gc_duration_seconds', 'Duration of garbage collections.', [
+    'kind',
+  ]),
+];
+
 /** The most series of a family in any cluster; for a family of Services, per Service. */
 export function cardinality(family: MetricFamily<never>): number {
   let series = 1;
@@ -326,7 +479,7 @@ function rowsText(listed: readonly MetricFamily<never>[]): string {
     family.unit === 'none' ? '' : family.unit,
     String(cardinality(family)),
     family.stability,
-    code([family.source]),
+    code([sourceOf(family)]),
     family.help,
   ]);
   const head = ['metric', 'type', 'labels', 'unit', 'series', 'stability', 'made by', 'help'];

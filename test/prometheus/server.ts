@@ -12,8 +12,9 @@ import { promisify } from 'node:util';
 
 import { parser } from '@prometheus-io/lezer-promql';
 
-import { families, processFamilies } from '../../src/output/metrics/families.ts';
+import { families } from '../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../src/output/metrics/service-families.ts';
+import { processFamilies } from '../documents.ts';
 import { cacheFolder, endProgram, freePort, goProgram } from '../processes.ts';
 
 const run = promisify(execFile);

@@ -10,25 +10,18 @@ import type { Histogram } from '../../audit/measure/histogram.ts';
 export type SampleLabels = Readonly<Record<string, string>>;
 
 /** One series with its value. */
-export interface Sample {
+export interface Sample<Value = number> {
   readonly labels: SampleLabels;
-  readonly value: number;
-}
-
-interface LabelledHistogram {
-  readonly labels: SampleLabels;
-  readonly histogram: Histogram;
+  readonly value: Value;
 }
 
 interface Base {
   readonly name: string;
   readonly help: string;
   /** The labels with their values; an empty list if only the state has the value. */
-  readonly labels: Readonly<Record<string, readonly string[]>>;
+  readonly labels: LabelValues;
   readonly unit: string;
   readonly stability: 'stable' | 'experimental';
-  /** The file that measures the value. */
-  readonly source: string;
 }
 
 /** A gauge or a counter. */
@@ -40,7 +33,7 @@ export interface ValueFamily<State> extends Base {
 export interface HistogramFamily<State> extends Base {
   readonly type: 'histogram';
   readonly bounds: readonly number[];
-  readonly collect: (state: State) => readonly LabelledHistogram[];
+  readonly collect: (state: State) => readonly Sample<Histogram>[];
 }
 
 export type MetricFamily<State> = ValueFamily<State> | HistogramFamily<State>;
@@ -48,80 +41,59 @@ export type MetricFamily<State> = ValueFamily<State> | HistogramFamily<State>;
 type LabelValues = Readonly<Record<string, readonly string[]>>;
 type OneOfEach<L extends LabelValues> = { readonly [Label in keyof L]: L[Label][number] };
 
-interface Description<L extends LabelValues> {
-  /** Without the prefix. */
-  readonly name: string;
-  readonly help: string;
-  readonly labels?: L;
-  readonly source: string;
-  /** Default: stable. */
-  readonly stability?: 'experimental';
-}
-
-/** Either the value of one combination of labels (null: no such series), or all samples. */
-type ValueEntry<State, L extends LabelValues> = Description<L> &
-  (
-    | { readonly value: (state: State, labels: OneOfEach<L>) => number | null }
-    | { readonly collect: (state: State) => readonly Sample[] }
-  );
-
-interface HistogramEntry<State, L extends LabelValues> extends Description<L> {
-  readonly bounds: readonly number[];
-  readonly histogram: (state: State, labels: OneOfEach<L>) => Histogram;
-}
-
-/** The combinations of label values; the last label varies first. */
-function combine<L extends LabelValues>(labels: L): (OneOfEach<L> & SampleLabels)[] {
+/** A sample per combination of labels, the last label first; none where the value is null. */
+function collector<State, L extends LabelValues, Value>(
+  value: (state: State, labels: OneOfEach<L>) => Value | null,
+  labels: L,
+): (state: State) => Sample<Value>[] {
   let combined: SampleLabels[] = [{}];
   for (const [label, values] of Object.entries(labels)) {
-    combined = combined.flatMap((first) => values.map((value) => ({ ...first, [label]: value })));
+    combined = combined.flatMap((first) => values.map((name) => ({ ...first, [label]: name })));
   }
-  return combined as (OneOfEach<L> & SampleLabels)[];
+  return (state) =>
+    combined.flatMap((labels) => {
+      const found = value(state, labels as OneOfEach<L>);
+      return found === null ? [] : [{ labels, value: found }];
+    });
 }
 
 /** The functions that make families with this prefix, for states of one type. */
-export function familiesOf<State>(prefix: string) {
-  const describe = (entry: Description<LabelValues>): Base => ({
-    name: `${prefix}${entry.name}`,
-    help: entry.help,
-    labels: entry.labels ?? {},
-    unit: /_(seconds|bytes|ratio)(?:_max)?(?:_total)?$/.exec(entry.name)?.[1] ?? 'none',
-    stability: entry.stability ?? 'stable',
-    source: entry.source,
+export function familiesOf<State>(prefix: string, stability: Base['stability'] = 'stable') {
+  const describe = (name: string, help: string, labels: LabelValues): Base => ({
+    name: `${prefix}${name}`,
+    help,
+    labels,
+    unit: /_(seconds|bytes|ratio)(?:_max)?(?:_total)?$/.exec(name)?.[1] ?? 'none',
+    stability,
   });
-
-  function collector<L extends LabelValues>(
-    entry: ValueEntry<State, L>,
-  ): ValueFamily<State>['collect'] {
-    if ('collect' in entry) return entry.collect;
-    const combinations = combine(entry.labels ?? ({} as L));
-    return (state) =>
-      combinations.flatMap((labels) => {
-        const value = entry.value(state, labels);
-        return value === null ? [] : [{ labels, value }];
-      });
-  }
+  /** For samples whose labels only the state knows, or that take one pass for all labels. */
+  const samples = (
+    type: 'gauge' | 'counter',
+    name: string,
+    help: string,
+    collect: (state: State) => readonly Sample[],
+    labels: LabelValues,
+  ): ValueFamily<State> => ({ ...describe(name, help, labels), type, collect });
   const valueFamily =
     (type: 'gauge' | 'counter') =>
-    <const L extends LabelValues>(entry: ValueEntry<State, L>): ValueFamily<State> => ({
-      ...describe(entry),
-      type,
-      collect: collector(entry),
-    });
-  return {
-    gauge: valueFamily('gauge'),
-    counter: valueFamily('counter'),
-    histogram: <const L extends LabelValues>(
-      entry: HistogramEntry<State, L>,
-    ): HistogramFamily<State> => {
-      const combinations = combine(entry.labels ?? ({} as L));
-      return {
-        ...describe(entry),
-        type: 'histogram',
-        bounds: entry.bounds,
-        collect: (state) =>
-          combinations.map((labels) => ({ labels, histogram: entry.histogram(state, labels) })),
-      };
-    },
-  };
+    <const L extends LabelValues>(
+      name: string,
+      help: string,
+      value: (state: State, labels: OneOfEach<L>) => number | null,
+      labels = {} as L,
+    ) =>
+      samples(type, name, help, collector(value, labels), labels);
+  const histogram = <const L extends LabelValues>(
+    name: string,
+    help: string,
+    bounds: readonly number[],
+    value: (state: State, labels: OneOfEach<L>) => Histogram,
+    labels = {} as L,
+  ): HistogramFamily<State> => ({
+    ...describe(name, help, labels),
+    type: 'histogram',
+    bounds,
+    collect: collector(value, labels),
+  });
+  return { gauge: valueFamily('gauge'), counter: valueFamily('counter'), histogram, samples };
 }

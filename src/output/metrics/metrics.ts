@@ -11,7 +11,7 @@ import { collectDefaultMetrics, Registry } from 'prom-client';
 
 import type { ExpositionFormat } from './exposition.ts';
 import { ends, formatBound, formatHead, formatLabels, formatSeries } from './exposition.ts';
-import { families, processFamilies } from './families.ts';
+import { families } from './families.ts';
 import type { HistogramFamily, MetricFamily } from './family.ts';
 import { serviceFamilies } from './service-families.ts';
 import type { MetricsState } from './state.ts';
@@ -34,13 +34,35 @@ export function createMetricsRenderer(): MetricsRenderer {
   };
 }
 
+/** The other families of prom-client break naming rules or have no use here. */
+const processFamilies = new Set([
+  'process_cpu_seconds_total',
+  'process_cpu_user_seconds_total',
+  'process_cpu_system_seconds_total',
+  'process_start_time_seconds',
+  'process_resident_memory_bytes',
+  'process_virtual_memory_bytes',
+  'process_heap_bytes',
+  'process_open_fds',
+  'process_max_fds',
+  'nodejs_eventloop_lag_seconds',
+  'nodejs_eventloop_lag_mean_seconds',
+  'nodejs_eventloop_lag_p50_seconds',
+  'nodejs_eventloop_lag_p99_seconds',
+  'nodejs_eventloop_lag_max_seconds',
+  'nodejs_heap_size_total_bytes',
+  'nodejs_heap_size_used_bytes',
+  'nodejs_external_memory_bytes',
+  'nodejs_version_info',
+  'nodejs_gc_duration_seconds',
+]);
+
 function observeProcess(): Registry {
   const registry = new Registry();
   // The long interval turns off sampling of the event loop utilization, whose family is removed.
   collectDefaultMetrics({ register: registry, eventLoopUtilizationTimeout: 60_000 });
-  const selected = new Set(processFamilies.map(({ name }) => name));
   for (const { name } of registry.getMetricsAsArray()) {
-    if (!selected.has(name)) registry.removeSingleMetric(name);
+    if (!processFamilies.has(name)) registry.removeSingleMetric(name);
   }
   return registry;
 }
@@ -87,7 +109,7 @@ function formatHistograms(
   format: ExpositionFormat,
 ): string {
   let text = '';
-  for (const { labels, histogram } of collect(state)) {
+  for (const { labels, value: histogram } of collect(state)) {
     const labelText = formatLabels(labels);
     const prefix = labelText === '' ? '' : `${labelText},`;
     let below = 0;

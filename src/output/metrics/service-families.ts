@@ -38,69 +38,56 @@ export interface ServiceSeriesState {
   readonly stale: StaleResources;
 }
 
-const { gauge, counter } = familiesOf<ServiceSeriesState>('endpoint_auditor_service_');
+const { gauge } = familiesOf<ServiceSeriesState>('endpoint_auditor_service_');
+const experimental = familiesOf<ServiceSeriesState>('endpoint_auditor_service_', 'experimental');
 
 /** The families, in the order of the documentation. */
 export const serviceFamilies = [
-  gauge({
-    name: 'verdict',
-    help: 'Always 1; the verdict on an output of the Service. Other verdicts are absent.',
-    labels: { output: serviceOutputs, verdict: verdicts },
-    source: 'audit/service/verdict.ts',
-    value({ numbers: { share }, stale }, { output, verdict }) {
+  gauge(
+    'verdict',
+    'Always 1; the verdict on an output of the Service. Other verdicts are absent.',
+    ({ numbers: { share }, stale }, { output, verdict }) => {
       const audited = share.verdicts[output];
       if (audited === null) return null;
       return verdict === (isStale(output, stale) ? 'unknown' : audited) ? 1 : null;
     },
-  }),
-  gauge({
-    name: 'findings',
-    help: 'Findings about the Service that stand, but for those on nodes; absent without any.',
-    labels: { severity: severities },
-    source: 'audit/pending/pending.ts',
-    value: ({ findings }, labels) =>
+    { output: serviceOutputs, verdict: verdicts },
+  ),
+  gauge(
+    'findings',
+    'Findings about the Service that stand, but for those on nodes; absent without any.',
+    ({ findings }, labels) =>
       findings.filter(({ severity }) => severity === labels.severity).length || null,
-  }),
-  gauge({
-    name: 'pending_since_timestamp_seconds',
-    help:
-      'Since when the oldest difference within the settle window stands, on the clock of the ' +
+    { severity: severities },
+  ),
+  gauge(
+    'pending_since_timestamp_seconds',
+    'Since when the oldest difference within the settle window stands, on the clock of the ' +
       'input; absent where there is none.',
-    labels: { output: serviceOutputs },
-    source: 'audit/summary.ts',
-    value: ({ numbers }, { output }) => numbers.share.pendingSince[output] ?? null,
-  }),
-  counter({
-    name: 'audits_total',
-    help: 'Times that something of the Service was judged, since it was first seen.',
-    stability: 'experimental',
-    source: 'audit/service/auditor.ts',
-    value: ({ numbers }) => numbers.audits,
-  }),
-  gauge({
-    name: 'endpoints',
-    help: 'Endpoints by condition in the slices that the controllers wrote.',
-    labels: { condition: endpointConditions },
-    source: 'audit/measure/endpoint-counts.ts',
-    value: ({ numbers }, { condition }) => numbers.conditions[condition],
-  }),
-  gauge({
-    name: 'endpointslices',
-    help: 'Slices that the controllers wrote.',
-    source: 'audit/service/cache.ts',
-    value: ({ numbers }) => numbers.slices,
-  }),
-  gauge({
-    name: 'endpointslices_surplus',
-    help: 'Slices of the endpointslice controller beyond the fewest that would do.',
-    source: 'audit/measure/fill.ts',
-    value: ({ numbers }) => numbers.surplus,
-  }),
-  gauge({
-    name: 'object_bytes',
-    help: 'Bytes of the Endpoints, and of the slices that the controllers wrote together.',
-    labels: { resource: outputResources },
-    source: 'cluster/decode/json-objects.ts',
-    value: ({ numbers }, { resource }) => numbers.bytes[resource],
-  }),
+    ({ numbers }, { output }) => numbers.share.pendingSince[output] ?? null,
+    { output: serviceOutputs },
+  ),
+  experimental.counter(
+    'audits_total',
+    'Times that something of the Service was judged, since it was first seen.',
+    ({ numbers }) => numbers.audits,
+  ),
+  gauge(
+    'endpoints',
+    'Endpoints by condition in the slices that the controllers wrote.',
+    ({ numbers }, { condition }) => numbers.conditions[condition],
+    { condition: endpointConditions },
+  ),
+  gauge('endpointslices', 'Slices that the controllers wrote.', ({ numbers }) => numbers.slices),
+  gauge(
+    'endpointslices_surplus',
+    'Slices of the endpointslice controller beyond the fewest that would do.',
+    ({ numbers }) => numbers.surplus,
+  ),
+  gauge(
+    'object_bytes',
+    'Bytes of the Endpoints, and of the slices that the controllers wrote together.',
+    ({ numbers }, { resource }) => numbers.bytes[resource],
+    { resource: outputResources },
+  ),
 ];

@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'vitest';
 
-import { families, processFamilies } from '../../../src/output/metrics/families.ts';
+import { families } from '../../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../../src/output/metrics/service-families.ts';
 import type { OpenedFindings, WatchCounts } from '../../../src/output/metrics/state.ts';
 import { countOpened } from '../../../src/output/metrics/state.ts';
-import { metricsDocument } from '../../documents.ts';
+import { metricsDocument, processFamilies } from '../../documents.ts';
 import { findingOf, moment, seriesOf, stateOf } from '../samples.ts';
 
 describe('the name follows the rules of promtool check metrics', () => {
-  test.each([...families, ...serviceFamilies])('$name', ({ name, type, help, unit, labels }) => {
+  test.each([...families, ...serviceFamilies])('in $name', ({ name, type, help, unit, labels }) => {
     expect(name).toMatch(/^endpoint_auditor_[a-z]+(?:_[a-z]+)*$/);
     expect(name.endsWith('_total')).toBe(type === 'counter');
     expect(name).not.toMatch(/gauge|counter|histogram|summary/);

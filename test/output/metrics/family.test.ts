@@ -5,23 +5,15 @@ import { familiesOf } from '../../../src/output/metrics/family.ts';
 const { gauge, counter } = familiesOf<{ readonly counts: Record<string, number> }>('p_');
 
 test('a family without labels has one sample', () => {
-  const family = gauge({
-    name: 'a',
-    help: 'A.',
-    source: 'a.ts',
-    value: ({ counts }) => counts.a ?? 0,
-  });
+  const family = gauge('a', 'A.', ({ counts }) => counts.a ?? 0);
   expect(family).toMatchObject({ name: 'p_a', type: 'gauge', labels: {}, stability: 'stable' });
   expect(family.collect({ counts: { a: 7 } })).toEqual([{ labels: {}, value: 7 }]);
 });
 
 test('a family has a sample per combination of labels, except where the value is null', () => {
-  const family = counter({
-    name: 'b_total',
-    help: 'B.',
-    source: 'b.ts',
-    labels: { x: ['1', '2'], y: ['3', '4'] },
-    value: ({ counts }, { x, y }) => counts[x + y] ?? null,
+  const family = counter('b_total', 'B.', ({ counts }, { x, y }) => counts[x + y] ?? null, {
+    x: ['1', '2'],
+    y: ['3', '4'],
   });
   expect(family.collect({ counts: { 13: 1, 14: 2, 24: 3 } })).toEqual([
     { labels: { x: '1', y: '3' }, value: 1 },
@@ -38,5 +30,5 @@ test.each([
   ['fill_ratio', 'ratio'],
   ['services', 'none'],
 ])('the unit of %s is %s', (name, unit) => {
-  expect(gauge({ name, help: 'A.', source: 'a.ts', value: () => 0 }).unit).toBe(unit);
+  expect(gauge(name, 'A.', () => 0).unit).toBe(unit);
 });

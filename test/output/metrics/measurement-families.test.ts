@@ -11,7 +11,7 @@ import { noTracingCounts } from '../../../src/output/traces/tracing.ts';
 import { endpoints, event } from '../../build.ts';
 import { moment, seriesOf } from '../samples.ts';
 
-test('programming lag has a sum for its least and for its most', async () => {
+test('the programming lag has one sum per bound', async () => {
   const travel = createJourneyLag();
   countProgrammed(travel, { least: 0.2, most: 5 });
   expect(await seriesOf('node_programming_lag_seconds_sum', { travel })).toEqual([
@@ -45,7 +45,7 @@ test('open journeys are counted, and ended journeys by their end', async () => {
   ]);
 });
 
-test('the distance of the clocks has no series while it is unknown', async () => {
+test('the skew of the clocks has no series while it is unknown', async () => {
   expect(await seriesOf('clock_ahead_seconds')).toEqual([]);
   const skew = createClockSkew();
   observeCreated(skew, moment, moment - 3.5);

@@ -7,11 +7,11 @@ import { catalogue } from '../../../src/audit/finding/catalogue.ts';
 import { fillOf, noFill } from '../../../src/audit/measure/fill.ts';
 import { exemplify } from '../../../src/audit/measure/histogram.ts';
 import { countConvergence, countTrigger, observeCreated } from '../../../src/audit/measure/lag.ts';
-import { families, processFamilies } from '../../../src/output/metrics/families.ts';
+import { families } from '../../../src/output/metrics/families.ts';
 import { serviceFamilies } from '../../../src/output/metrics/service-families.ts';
 import { createServiceRows } from '../../../src/output/metrics/service-rows.ts';
 import { endpoint, slice } from '../../build.ts';
-import { cardinality } from '../../documents.ts';
+import { cardinality, processFamilies } from '../../documents.ts';
 import { conformState, exposition, findingOf, moment, numbersOf, stateOf } from '../samples.ts';
 
 interface Parsed {
@@ -115,13 +115,13 @@ beforeAll(async () => {
   parsed = parse(await exposition(state));
 });
 
-describe('/metrics and the catalogue are equal', () => {
+describe('/metrics is equal to the catalogue', () => {
   test('in their names', () => {
     const known = [...families, ...serviceFamilies, ...processFamilies].map(({ name }) => name);
     expect([...parsed.keys()].sort()).toEqual(known.sort());
   });
 
-  test.each(families)('$name', (family) => {
+  test.each(families)('in the series of $name', (family) => {
     const got = parsed.get(family.name);
     expect(got).toMatchObject({ type: family.type, help: family.help });
     const extra = family.type === 'histogram' ? ['le'] : [];
@@ -136,7 +136,7 @@ describe('/metrics and the catalogue are equal', () => {
     expect(got?.samples.length).toBeLessThanOrEqual(cardinality(family));
   });
 
-  test.each(serviceFamilies)('$name', (family) => {
+  test.each(serviceFamilies)('in the series of $name', (family) => {
     const got = parsed.get(family.name);
     expect(got).toMatchObject({ type: family.type, help: family.help });
     for (const { labels } of got?.samples ?? []) {
@@ -151,7 +151,7 @@ describe('/metrics and the catalogue are equal', () => {
     expect(got?.samples.length).toBeLessThanOrEqual(cardinality(family));
   });
 
-  test.each(processFamilies)('$name', ({ name, type, labels }) => {
+  test.each(processFamilies)('in the series of $name', ({ name, type, labels }) => {
     const got = parsed.get(name);
     expect(got?.type).toBe(type);
     for (const sample of got?.samples ?? []) {
@@ -160,7 +160,7 @@ describe('/metrics and the catalogue are equal', () => {
     }
   });
 
-  test('every known combination of labels is there before anything happened', async () => {
+  test('in every combination of labels before the first event', async () => {
     const fresh = parse(await exposition(conformState()));
     for (const family of families) {
       const got = fresh.get(family.name)?.samples ?? [];
@@ -179,13 +179,13 @@ describe('/metrics and the catalogue are equal', () => {
 });
 
 describe('the exposition', () => {
-  test('has no series twice', async () => {
+  test('has each series once', async () => {
     const lines = (await exposition(state)).split('\n').filter((line) => /^[a-z]/.test(line));
     const series = lines.map((line) => line.slice(0, line.lastIndexOf(' ')));
     expect(new Set(series).size).toBe(series.length);
   });
 
-  test('has buckets that rise to the count', () => {
+  test('has buckets whose counts never decrease and end with the count', () => {
     for (const { type, samples } of parsed.values()) {
       if (type !== 'histogram') continue;
       const seen = new Map<string, { last: number; le: number }>();
@@ -239,7 +239,7 @@ describe('the exposition', () => {
     expect(valueOf(`${p}findings`, { code: 'slice-orphaned', severity: 'warning' })).toBe(0);
   });
 
-  test('has exemplars with trace ids in OpenMetrics alone', async () => {
+  test('has exemplars with trace ids in OpenMetrics only', async () => {
     const own = stateOf();
     const { add } = own.convergence.endpoints;
     countConvergence(own.convergence, { output: 'endpoints', operation: 'add', seconds: 1000 });

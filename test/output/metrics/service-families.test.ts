@@ -41,7 +41,7 @@ test('a Service that conforms has about ten series', () => {
   });
 });
 
-test('an output whose input is stale is unknown, whatever its verdict was', () => {
+test('an output with a stale input is unknown for any verdict', () => {
   expect(shown({ stale: new Set(['endpoints']) }).verdict).toEqual([
     ['endpoints unknown', 1],
     ['endpointslices conform', 1],
@@ -59,7 +59,7 @@ test('findings are counted by severity, and pending outputs have their start', (
   expect(got.pending_since_timestamp_seconds).toEqual([['endpoints', 17]]);
 });
 
-test('no family has a label namespace or service of its own', () => {
+test('no family declares the labels namespace and service', () => {
   for (const { labels } of serviceFamilies) {
     expect(Object.keys(labels)).not.toContain('namespace');
     expect(Object.keys(labels)).not.toContain('service');

@@ -79,7 +79,7 @@ describe('the Services with series', () => {
     expect([names(after), after.leftOut]).toEqual([['c', 'a'], 0]);
   });
 
-  test('as many Services as allowed have series, and the rest is counted', () => {
+  test('at most the allowed number of Services has series, and the others are counted', () => {
     const some = fc.uniqueArray(fc.record({ name: fc.nat(9), open: fc.boolean() }), {
       selector: ({ name }) => name,
     });
