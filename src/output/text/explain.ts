@@ -45,12 +45,9 @@ const styles: Readonly<Record<ReasonMark, TextStyle>> = {
 const formatMark = (mark: ReasonMark, { colour }: RenderOptions): string =>
   paint(colour, styles[mark], reasonSigns[mark]);
 
-/** The minimum width of wrapped text. */
-const minWidth = 24;
-
 /** Wraps a text, with `first` before the first line and `rest` before the others. */
 function wrap(text: string, first: string, rest: string, { width }: RenderOptions): string[] {
-  const most = Math.max(minWidth, width - rest.length);
+  const most = Math.max(24, width - rest.length);
   const lines: string[] = [];
   let line = '';
   for (const word of escapeInvisible(text).split(' ')) {
@@ -95,19 +92,17 @@ function chooseMark({ found, verdict, severity }: Explanation): ReasonMark {
   return isTroubled || (severity !== null && severity !== 'info') ? 'no' : 'note';
 }
 
-const headings: Readonly<Record<Verdict, [string, string]>> = {
-  conform: ['conform', 'the controllers wrote what they must'],
-  pending: ['pending', 'it differs, but not for long enough to be a finding'],
-  different: ['different', 'what stands is not what the controllers should have written'],
-  unknown: ['unknown', 'the input does not hold all that it takes to judge'],
+const meanings: Readonly<Record<Verdict, string>> = {
+  conform: 'the controllers wrote what they must',
+  pending: 'it differs, but not for long enough to be a finding',
+  different: 'what stands is not what the controllers should have written',
+  unknown: 'the input does not hold all that it takes to judge',
 };
 
-const nodeMeanings = {
+const nodeMeanings: Readonly<Partial<Record<Verdict, string>>> = {
   conform: 'kube-proxy wrote what it must',
   different: 'the rules there are not what kube-proxy should have written',
-} as const;
-
-const troubleMeaning = 'what the controllers are given is wrong, which they cannot put right';
+};
 
 /** The verdict and its meaning. */
 function describeVerdict(document: ExplainDocument): [string, string] {
@@ -115,15 +110,14 @@ function describeVerdict(document: ExplainDocument): [string, string] {
   if (!found) return ['not found', 'nothing of that name is there'];
   const loud = severity !== null && severity !== 'info' ? ` (${severity})` : '';
   if (loud !== '' && (verdict === null || verdict === 'conform')) {
-    return [`trouble${loud}`, troubleMeaning];
+    const meaning = 'what the controllers are given is wrong, which they cannot put right';
+    return [`trouble${loud}`, meaning];
   }
   if (verdict === null) return ['nothing to judge', 'no controller has to write anything for it'];
-  const [word, meaning] = headings[verdict];
-  if (subject.kind === 'node' && (verdict === 'conform' || verdict === 'different')) {
-    return [`${word}${loud}`, nodeMeanings[verdict]];
-  }
-  const rest = verdict === 'conform' && change !== null ? '; the rest is up to you' : '';
-  return [`${word}${loud}`, `${meaning}${rest}`];
+  const onNode = subject.kind === 'node' ? nodeMeanings[verdict] : undefined;
+  const isYours = onNode === undefined && verdict === 'conform' && change !== null;
+  const rest = isYours ? '; the rest is up to you' : '';
+  return [`${verdict}${loud}`, `${onNode ?? meanings[verdict]}${rest}`];
 }
 
 function renderText(document: ExplainDocument, options: RenderOptions): string {
@@ -131,19 +125,16 @@ function renderText(document: ExplainDocument, options: RenderOptions): string {
   const [word, meaning] = describeVerdict(document);
   const head = paint(options.colour, 'bold', word.toUpperCase());
   const when = at === null || history === null ? '' : ` at ${formatTime(at)}`;
+  const tree = renderReasons(reasons, '', history === null ? null : at, options);
   const lines = [
     `${formatMark(chooseMark(document), options)} ${head}${when}: ${meaning}`,
     ...wrap(answer, '  ', '  ', options),
+    ...(change === null ? [] : wrap(`→ ${change}`, '  ', '    ', options)),
+    ...(tree.length > 0 ? ['', ...tree] : []),
+    ...(history === null ? [] : renderHistory(history, at ?? 0, options)),
   ];
-  if (change !== null) lines.push(...wrap(`→ ${change}`, '  ', '    ', options));
-  const tree = renderReasons(reasons, '', history === null ? null : at, options);
-  if (tree.length > 0) lines.push('', ...tree);
-  if (history !== null) lines.push(...renderHistory(history, at ?? 0, options));
   return `${lines.join('\n')}\n`;
 }
-
-/** The number of history rows, the latest ones. */
-const maxRows = 20;
 
 interface HistoryRow {
   readonly at: number;
@@ -158,15 +149,15 @@ function changeRow({ at, what, before, after, lag }: HistoryEntry): HistoryRow {
 
 /** One row for consecutive changes of one output that the controllers followed. */
 function followedRow(what: string, ends: readonly HistoryEntry[], now: number): HistoryRow {
-  const beginnings = ends.map(({ at, lag }) => at - (lag ?? 0));
+  const begun = ends.map(({ at, lag }) => at - (lag ?? 0));
   const longest = formatLag(Math.max(...ends.map(({ lag }) => lag ?? 0)));
-  const [at = 0] = beginnings;
-  if (ends.length === 1) return { at, text: `${what}: a change, followed after ${longest}` };
-  const until = formatMoment(beginnings.at(-1) ?? at, now);
-  return {
-    at,
-    text: `${what}: ${ends.length} changes until ${until}, each followed within ${longest}`,
-  };
+  const [at = 0] = begun;
+  const until = formatMoment(begun.at(-1) ?? at, now);
+  const text =
+    ends.length === 1
+      ? `a change, followed after ${longest}`
+      : `${ends.length} changes until ${until}, each followed within ${longest}`;
+  return { at, text: `${what}: ${text}` };
 }
 
 /** Combines consecutive followed changes: a rollout of a Service has hundreds. */
@@ -194,6 +185,7 @@ function listRows(history: readonly HistoryEntry[], now: number): HistoryRow[] {
   return rows;
 }
 
+/** The latest 20 rows, and the number of the others. */
 function renderHistory(
   history: readonly HistoryEntry[],
   now: number,
@@ -201,12 +193,12 @@ function renderHistory(
 ): string[] {
   if (history.length === 0) return [];
   const rows = listRows(history, now);
-  const lines = rows.slice(-maxRows).flatMap(({ at, text }) => {
+  const lines = rows.slice(-20).flatMap(({ at, text }) => {
     const time = formatMoment(at, now);
     return wrap(text, ` ${time}  `, ' '.repeat(time.length + 3), options);
   });
-  const earlier = rows.length - maxRows;
-  return ['', 'History', ...(earlier > 0 ? [` (${earlier} earlier)`] : []), ...lines];
+  const earlier = rows.length > 20 ? [` (${rows.length - 20} earlier)`] : [];
+  return ['', 'History', ...earlier, ...lines];
 }
 
 /** The explanation as text or JSON, with a newline at its end. */

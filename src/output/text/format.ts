@@ -17,15 +17,12 @@ export type ReportedFinding = Omit<Finding, 'since' | 'openedAt'> & {
 
 const hidden = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Noncharacter_Code_Point}]/gu;
 
-const escaped = (character: string): string => {
-  const code = (character.codePointAt(0) ?? 0).toString(16);
-  return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, '0')}`;
-};
-
 /** Escapes invisible characters: controls, overrides, surrogates. */
-export function escapeInvisible(text: string): string {
-  return text.replace(hidden, escaped);
-}
+export const escapeInvisible = (text: string): string =>
+  text.replace(hidden, (character) => {
+    const code = (character.codePointAt(0) ?? 0).toString(16);
+    return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, '0')}`;
+  });
 
 const markup: Readonly<Record<string, string>> = {
   '&': '&amp;',
@@ -92,22 +89,24 @@ export function formatDetail(finding: ReportedFinding, length: number): string {
   const [gotRest, wantRest] = [got.slice(named), want.slice(shared)];
   const left = length - gotRest.length - between.length - wantRest.length;
   const before = truncate(got.slice(0, named), Math.max(1, left));
-  return before + bothIn(gotRest, between, wantRest, length - before.length);
-}
-
-/** Joins two texts; a short one leaves its room to the other. */
-function bothIn(got: string, between: string, want: string, length: number): string {
-  const room = length - between.length;
+  // A short side leaves its room to the other.
+  const room = length - before.length - between.length;
   const half = Math.floor(room / 2);
-  const forGot = Math.max(half, room - want.length);
-  const forWant = Math.max(room - half, room - got.length);
-  return truncate(got, forGot) + between + truncate(want, forWant);
+  const forGot = Math.max(half, room - wantRest.length);
+  const forWant = Math.max(room - half, room - gotRest.length);
+  return before + truncate(gotRest, forGot) + between + truncate(wantRest, forWant);
 }
 
 /** `1 finding`, `2 findings`. */
 export function formatCount(count: number, noun: string, plural = `${noun}s`): string {
   return `${count} ${count === 1 ? noun : plural}`;
 }
+
+/** `3 different, 1 unknown`, without the counts that are 0. */
+export const formatCounts = (counts: Readonly<Record<string, number | undefined>>): string =>
+  Object.entries(counts)
+    .flatMap(([word, count = 0]) => (count > 0 ? [`${count} ${escapeInvisible(word)}`] : []))
+    .join(', ');
 
 export interface RenderOptions {
   /** Whether to use the escape sequences of a terminal. */
@@ -128,15 +127,10 @@ export const gap = '   ';
 type Rows = readonly (readonly string[])[];
 
 /** The width of each column. */
-export function columnWidths(rows: Rows): number[] {
-  const widths: number[] = [];
-  for (const row of rows) {
-    for (const [column, { length }] of row.entries()) {
-      widths[column] = Math.max(widths[column] ?? 0, length);
-    }
-  }
-  return widths;
-}
+export const columnWidths = (rows: Rows): number[] =>
+  (rows[0] ?? []).map((_, column) =>
+    rows.reduce((most, row) => Math.max(most, row[column]?.length ?? 0), 0),
+  );
 
 /** The lines of a table with aligned columns. `style` may add escape sequences to a padded cell. */
 export function formatTable(

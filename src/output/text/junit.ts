@@ -9,15 +9,17 @@ import type { Verdict } from '../../audit/finding/verdicts.ts';
 import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { Summary } from '../../audit/summary.ts';
 import type { ReportedFinding } from './format.ts';
-import { escapeInvisible, escapeMarkup, formatCount, formatDetail, formatTime } from './format.ts';
+import { escapeMarkup, formatCount, formatDetail, formatTime } from './format.ts';
 
 /** The parts of a report that become test cases. */
 interface JunitInput extends Pick<Summary, 'verdicts' | 'unknown' | 'services' | 'foreign'> {
   readonly findings: readonly ReportedFinding[];
 }
 
+type Result = 'passed' | 'failure' | 'error' | 'skipped';
+
 interface TestCase {
-  readonly result: 'passed' | 'failure' | 'error' | 'skipped';
+  readonly result: Result;
   readonly xml: string;
 }
 
@@ -34,60 +36,54 @@ function element(name: string, attributes: Attributes, children: string): string
 function testCase(
   classname: string,
   name: string,
-  result: TestCase['result'],
-  text: string,
-  { type = null, body = '' }: { type?: string | null; body?: string } = {},
+  result: Result,
+  message: string,
+  type: string | null = null,
+  body: readonly string[] = [],
 ): TestCase {
-  // Only the line ends of a body stay as they are.
-  const escaped = body.split('\n').map(escapeMarkup).join('\n');
   const child =
     result === 'passed'
-      ? element('system-out', {}, escapeMarkup(text))
-      : element(result, { type, message: text }, escaped);
+      ? element('system-out', {}, escapeMarkup(message))
+      : element(result, { type, message }, body.map(escapeMarkup).join('\n'));
   return { result, xml: `    ${element('testcase', { classname, name }, child)}\n` };
 }
 
 function findingCase(finding: ReportedFinding): TestCase {
   const { code, severity, output, namespace, service, cause, resolvedAt } = finding;
-  const resolved = resolvedAt === null ? '' : ` (resolved at ${formatTime(resolvedAt)})`;
   const body = [
-    `object: ${escapeInvisible(finding.object)}`,
-    `field: ${escapeInvisible(finding.field)}`,
-    `expected: ${escapeInvisible(finding.expected ?? '-')}`,
-    `actual: ${escapeInvisible(finding.actual ?? '-')}`,
+    `object: ${finding.object}`,
+    `field: ${finding.field}`,
+    `expected: ${finding.expected ?? '-'}`,
+    `actual: ${finding.actual ?? '-'}`,
     `since: ${formatTime(finding.since)}`,
-  ].join('\n');
+  ];
   const name = `${code} ${namespace}/${service}${cause === null ? '' : ` (${cause})`}`;
+  const resolved = resolvedAt === null ? '' : ` (resolved at ${formatTime(resolvedAt)})`;
   const text = formatDetail(finding, 500) + resolved;
   return severity === 'info'
-    ? testCase(output, name, 'skipped', text, { body })
-    : testCase(output, name, 'failure', text, { type: severity, body });
+    ? testCase(output, name, 'skipped', text, null, body)
+    : testCase(output, name, 'failure', text, severity, body);
 }
 
+const verdictTexts = [
+  ['conform', 'passed', 'conform', null],
+  ['pending', 'skipped', 'within the settle window', null],
+  ['unknown', 'error', 'cannot be judged', 'unknown'],
+] as const;
+
 /** One test case for each verdict that has outputs. */
-function verdictCases(
-  output: string,
-  { conform, pending, unknown }: Readonly<Record<Verdict, number>>,
-): TestCase[] {
-  const counted = (count: number, text: string): string =>
-    `${formatCount(count, 'output')} ${text}`;
-  const cases: TestCase[] = [];
-  if (conform > 0) cases.push(testCase(output, 'conform', 'passed', counted(conform, 'conform')));
-  if (pending > 0) {
-    const text = counted(pending, 'within the settle window');
-    cases.push(testCase(output, 'pending', 'skipped', text));
-  }
-  if (unknown > 0) {
-    const text = counted(unknown, 'cannot be judged');
-    cases.push(testCase(output, 'unknown', 'error', text, { type: 'unknown' }));
-  }
-  return cases;
-}
+const verdictCases = (output: string, counts: Readonly<Record<Verdict, number>>): TestCase[] =>
+  verdictTexts
+    .filter(([verdict]) => counts[verdict] > 0)
+    .map(([verdict, result, text, type]) => {
+      const message = `${formatCount(counts[verdict], 'output')} ${text}`;
+      return testCase(output, verdict, result, message, type);
+    });
 
 /** An error for unreadable Services, or for an input without Services. */
 function inputCases({ verdicts, unknown, services, foreign }: JunitInput): TestCase[] {
   const error = (name: string, text: string): TestCase[] => [
-    testCase('input', name, 'error', text, { type: 'unknown' }),
+    testCase('input', name, 'error', text, 'unknown'),
   ];
   const outputs = verdictOutputs.reduce((sum, output) => sum + verdicts[output].unknown, 0);
   const unread = Object.values(unknown).reduce((sum, count) => sum + count, -outputs);
@@ -95,28 +91,26 @@ function inputCases({ verdicts, unknown, services, foreign }: JunitInput): TestC
   return services > 0 || foreign > 0 ? [] : error('nothing', 'No Services to judge');
 }
 
-function countAttributes(cases: readonly TestCase[]): Attributes {
-  const count = (wanted: TestCase['result']): number =>
-    cases.filter(({ result }) => result === wanted).length;
+/** An element with its name and the numbers of its test cases as attributes. */
+function suite(tag: string, name: string, cases: readonly TestCase[], children: string): string {
+  const count = (wanted: Result): number => cases.filter(({ result }) => result === wanted).length;
   const [failures, errors, skipped] = [count('failure'), count('error'), count('skipped')];
-  return { tests: cases.length, failures, errors, skipped };
+  return element(tag, { name, tests: cases.length, failures, errors, skipped }, children);
 }
 
 /** The XML text; the findings keep their order. */
 export function renderJunit(input: JunitInput): string {
-  const all: TestCase[] = [];
-  let suites = '\n';
-  for (const output of [...verdictOutputs, 'input' as const]) {
+  const suites = [...verdictOutputs, 'input' as const].flatMap((output) => {
     const cases = [
       ...(output === 'input' ? inputCases(input) : verdictCases(output, input.verdicts[output])),
       ...input.findings.filter((finding) => finding.output === output).map(findingCase),
     ];
-    if (cases.length === 0) continue;
     const lines = cases.map(({ xml }) => xml).join('');
-    const attributes = { name: output, ...countAttributes(cases) };
-    suites += `  ${element('testsuite', attributes, `\n${lines}  `)}\n`;
-    all.push(...cases);
-  }
-  const root = element('testsuites', { name: 'endpoint-auditor', ...countAttributes(all) }, suites);
+    const xml = `  ${suite('testsuite', output, cases, `\n${lines}  `)}\n`;
+    return cases.length === 0 ? [] : [{ cases, xml }];
+  });
+  const all = suites.flatMap(({ cases }) => cases);
+  const children = `\n${suites.map(({ xml }) => xml).join('')}`;
+  const root = suite('testsuites', 'endpoint-auditor', all, children);
   return `<?xml version="1.0" encoding="UTF-8"?>\n${root}\n`;
 }

@@ -6,19 +6,15 @@
 
 import type { Histogram } from '../../audit/measure/histogram.ts';
 import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
-import {
-  journeyLagOutputs,
-  journeyOperations,
-  programmingBounds,
-} from '../../audit/measure/journey-lag.ts';
+import { journeyLagOutputs, programmingBounds } from '../../audit/measure/journey-lag.ts';
 import type { Journey, JourneyEnd, JourneyStageName } from '../../audit/measure/journey.ts';
-import { journeyEnds, journeyQualities } from '../../audit/measure/journey.ts';
 import type { ConvergenceLag, LagOperation, TriggerLag } from '../../audit/measure/lag.ts';
-import { lagOperations, lagOutputs, triggerQualities } from '../../audit/measure/lag.ts';
+import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import { outputResources } from '../../model/objects.ts';
 import {
   escapeInvisible,
   formatCount,
+  formatCounts,
   formatJson,
   formatLag,
   formatTable,
@@ -79,30 +75,22 @@ export interface LagReport {
   };
 }
 
-function distribution(
-  lag: Distribution['lag'],
-  output: string,
-  operation: string | null,
-  histogram: Histogram,
-): Distribution {
-  const { bounds, counts, sum } = histogram;
-  return {
-    lag,
-    output,
-    of: operation,
-    sum,
-    ...summarizeLag(histogram),
-    bounds,
-    counts: [...counts],
-  };
-}
-
 /** All distributions, including those without a value. */
 export function listDistributions(
   convergence: ConvergenceLag,
   trigger: TriggerLag,
   travel: JourneyLag,
 ): Distribution[] {
+  const distribution = (
+    lag: Distribution['lag'],
+    output: string,
+    bound: string | null,
+    histogram: Histogram,
+  ): Distribution => {
+    const { bounds, counts, sum } = histogram;
+    const summary = summarizeLag(histogram);
+    return { lag, output, of: bound, sum, ...summary, bounds, counts: [...counts] };
+  };
   return [
     ...lagOutputs.flatMap((output) =>
       lagOperations.map((operation) =>
@@ -121,115 +109,81 @@ export function listDistributions(
 
 // --- for people ---
 
-/** Aligns the columns; the server's answer could contain any text, so cells are escaped. */
-const table = (rows: readonly (readonly string[])[]): string[] =>
-  formatTable(rows.map((row) => row.map((cell) => truncate(escapeInvisible(cell), 80))));
-
-function distributionLines({ distributions }: LagReport): string[] {
-  const rows = distributions
-    .filter(({ count }) => count > 0)
-    .map(({ lag, output, of, count, p50, p99, max }) => [
-      lag,
-      output,
-      of ?? '-',
-      String(count),
-      ...[p50, p99, max].map(formatLag),
-    ]);
-  if (rows.length === 0) return ['No lag was measured'];
-  return table([['LAG', 'OUTPUT', 'OF', 'COUNT', 'P50', 'P99', 'LONGEST'], ...rows]);
+/** A table under its title; the server's answer could contain any text, so cells are escaped. */
+function section(title: string, head: string, rows: readonly (readonly string[])[]): string[] {
+  if (rows.length === 0) return [];
+  const cells = [head.split('|'), ...rows].map((row) =>
+    row.map((cell) => truncate(escapeInvisible(cell), 80)),
+  );
+  return [title, ...formatTable(cells)];
 }
 
-/** The time from the beginning of a journey to a stage; for nodes, to the last one. */
-function stageText({ stages, begun }: Journey, name: JourneyStageName): string {
-  const stage = stages.findLast(({ stage }) => stage === name);
-  if (stage === undefined) return '-';
-  const where = stage.node === null ? '' : ` ${stage.node}`;
-  return `${formatLag(Math.max(0, stage.at - begun))}${where}`;
-}
+const distributionRow = (distribution: Distribution): string[] => {
+  const { lag, output, of: bound, count, p50, p99, max } = distribution;
+  return [lag, output, bound ?? '-', String(count), ...[p50, p99, max].map(formatLag)];
+};
 
 const stageNames: readonly JourneyStageName[] = ['arrival', 'endpoints', 'endpointslices', 'node'];
 
-/** The number of samples in a table. */
-const shown = 10;
-
-function journeyLines({ worst }: LagReport): string[] {
-  const rows = worst.journeys.slice(0, shown).map((journey) => {
-    const { namespace, service, pod, operation, quality, begun, seconds, end } = journey;
-    const name = [`${namespace}/${service}`, pod, operation, formatTime(begun), quality];
-    const stages = stageNames.map((stage) => stageText(journey, stage));
-    return [formatLag(seconds), ...name, ...stages, end ?? 'open'];
+/** A journey with the time from its beginning to each stage; for nodes, to the last one. */
+function journeyRow(journey: WorstJourney): string[] {
+  const { namespace, service, pod, operation, quality, begun, seconds, end } = journey;
+  const stages = stageNames.map((name) => {
+    const stage = journey.stages.findLast((reached) => reached.stage === name);
+    if (stage === undefined) return '-';
+    const where = stage.node === null ? '' : ` ${stage.node}`;
+    return formatLag(Math.max(0, stage.at - begun)) + where;
   });
-  if (rows.length === 0) return [];
-  const head = ['LONG', 'SERVICE', 'POD', 'CHANGE', 'BEGAN', 'QUALITY', 'ARRIVED', 'ENDPOINTS'];
-  return [
-    '',
-    `The worst ${formatCount(rows.length, 'journey')} of pods, stage by stage:`,
-    ...table([[...head, 'SLICES', 'LAST NODE', 'END'], ...rows]),
-  ];
+  const name = [`${namespace}/${service}`, pod, operation, formatTime(begun), quality];
+  return [formatLag(seconds), ...name, ...stages, end ?? 'open'];
 }
 
-function sampleLines({ worst }: LagReport): string[] {
-  const rows = worst.convergence
-    .slice(0, shown)
-    .map(({ seconds, namespace, service, output, node, operation, at }) => [
-      formatLag(seconds),
-      `${namespace}/${service}`,
-      node === null ? output : `${output} ${node}`,
-      operation,
-      formatTime(at),
-    ]);
-  if (rows.length === 0) return [];
-  return [
-    '',
-    `The ${rows.length} outputs that were late for longest:`,
-    ...table([['LATE', 'SERVICE', 'OUTPUT', 'OPERATION', 'RIGHT AGAIN'], ...rows]),
-  ];
-}
+const sampleRow = (sample: WorstSample): string[] => {
+  const { seconds, namespace, service, output, node, operation, at } = sample;
+  const where = node === null ? output : `${output} ${node}`;
+  return [formatLag(seconds), `${namespace}/${service}`, where, operation, formatTime(at)];
+};
 
-/** Formats counts as `3 ok, 1 coarse`, without those that are 0. */
-function formatCounts<K extends string>(
-  names: readonly K[],
-  counts: Readonly<Record<K, number>>,
-): string {
-  const some = names.filter((name) => counts[name] > 0);
-  return some.length === 0 ? 'none' : some.map((name) => `${counts[name]} ${name}`).join(', ');
-}
-
-function noteLines(report: LagReport): string[] {
-  const { journeys, triggerTimes, clockAheadSeconds: ahead } = report;
-  const begun = journeyOperations
-    .map(
-      (operation) => `${operation}: ${formatCounts(journeyQualities, journeys.begun[operation])}`,
-    )
+/** Counts by a name: `add: 3 ok, 1 coarse; remove: none`. */
+const formatGroups = (groups: Readonly<Record<string, Readonly<Record<string, number>>>>): string =>
+  Object.entries(groups)
+    .map(([name, counts]) => `${escapeInvisible(name)}: ${formatCounts(counts) || 'none'}`)
     .join('; ');
-  const worth = outputResources
-    .map((output) => `${output}: ${formatCounts(triggerQualities, triggerTimes[output])}`)
-    .join('; ');
-  const oldest =
-    journeys.oldestBegun === null ? '' : `, the oldest since ${formatTime(journeys.oldestBegun)}`;
+
+function renderTables(report: LagReport): string {
+  const { distributions, worst, journeys, triggerTimes, clockAheadSeconds: ahead } = report;
+  const measured = distributions.filter(({ count }) => count > 0).map(distributionRow);
+  const travels = worst.journeys.slice(0, 10).map(journeyRow);
+  const late = worst.convergence.slice(0, 10).map(sampleRow);
+  const since = journeys.oldestBegun;
+  const oldest = since === null ? '' : `, the oldest since ${formatTime(since)}`;
   const clock =
     ahead === null
       ? 'not known'
       : `at most ${ahead < 0 ? '-' : ''}${formatLag(Math.abs(ahead))} ahead of the API server's`;
   return [
+    `Lag from ${formatTime(report.from)} to ${formatTime(report.now)}`,
+    ...(measured.length === 0 ? ['', 'No lag was measured'] : []),
+    ...section('', 'LAG|OUTPUT|OF|COUNT|P50|P99|LONGEST', measured),
+    ...section(
+      `\nThe worst ${formatCount(travels.length, 'journey')} of pods, stage by stage:`,
+      'LONG|SERVICE|POD|CHANGE|BEGAN|QUALITY|ARRIVED|ENDPOINTS|SLICES|LAST NODE|END',
+      travels,
+    ),
+    ...section(
+      `\nThe ${late.length} outputs that were late for longest:`,
+      'LATE|SERVICE|OUTPUT|OPERATION|RIGHT AGAIN',
+      late,
+    ),
     '',
-    `Journeys: ${formatCounts(journeyEnds, journeys.ended)}; ${journeys.open} open${oldest}`,
-    `Beginnings of journeys: ${begun}`,
-    `Trigger times: ${worth}`,
+    `Journeys: ${formatCounts(journeys.ended) || 'none'}; ${journeys.open} open${oldest}`,
+    `Beginnings of journeys: ${formatGroups(journeys.begun)}`,
+    `Trigger times: ${formatGroups(triggerTimes)}`,
     `Clock of the auditor: ${clock}`,
-  ];
+    '',
+  ].join('\n');
 }
 
 /** The document as a table for people, or as JSON. */
-export function renderLag(report: LagReport, format: 'table' | 'json'): string {
-  if (format === 'json') return formatJson(report);
-  const lines = [
-    `Lag from ${formatTime(report.from)} to ${formatTime(report.now)}`,
-    '',
-    ...distributionLines(report),
-    ...journeyLines(report),
-    ...sampleLines(report),
-    ...noteLines(report),
-  ];
-  return `${lines.join('\n')}\n`;
-}
+export const renderLag = (report: LagReport, format: 'table' | 'json'): string =>
+  format === 'json' ? formatJson(report) : renderTables(report);

@@ -8,13 +8,11 @@ import { stringify } from 'yaml';
 
 import type { Finding, Severity } from '../../audit/finding/catalogue.ts';
 import { severities } from '../../audit/finding/catalogue.ts';
-import type { Verdict } from '../../audit/finding/verdicts.ts';
 import type { Fill } from '../../audit/measure/fill.ts';
 import { fillRatio, mostSurplus, surplusOf } from '../../audit/measure/fill.ts';
 import type { Histogram } from '../../audit/measure/histogram.ts';
 import { merged, quantile } from '../../audit/measure/histogram.ts';
-import type { ConvergenceLag, LagOutput, TriggerLag } from '../../audit/measure/lag.ts';
-import { lagOutputs } from '../../audit/measure/lag.ts';
+import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
 import type { Measurements, ServiceSums } from '../../audit/measure/measurements.ts';
 import type { ResourceSizes } from '../../audit/measure/size.ts';
 import { countsByBound, largestBytes, objectCount, sizeBounds } from '../../audit/measure/size.ts';
@@ -22,7 +20,7 @@ import { verdictOutputs } from '../../audit/service/verdict.ts';
 import type { Summary } from '../../audit/summary.ts';
 import { inOrder } from '../../audit/summary.ts';
 import { recordOf } from '../../model/counts.ts';
-import type { Key, OutputResource } from '../../model/objects.ts';
+import type { Key } from '../../model/objects.ts';
 import { outputResources } from '../../model/objects.ts';
 import type { DetectedRelease } from '../../shadow/detect-release.ts';
 import type { RenderOptions, ReportedFinding, TextStyle } from './format.ts';
@@ -32,6 +30,7 @@ import {
   escapeInvisible,
   formatClock,
   formatCount,
+  formatCounts,
   formatDetail,
   formatJson,
   formatLag,
@@ -74,10 +73,6 @@ export interface AuditReport extends Omit<Summary, 'findings' | 'pendingSince'> 
   readonly measures: ReturnType<typeof summarizeMeasures>;
 }
 
-/** The measurements that a report contains. */
-type ReportedMeasurements = Pick<ServiceSums, 'fill' | 'duplicates'> &
-  Pick<Measurements, 'sizes' | 'convergence' | 'trigger'>;
-
 /** Seconds; null if there is no sample. */
 export function summarizeLag(histogram: Histogram) {
   const { count, largest } = histogram;
@@ -85,12 +80,10 @@ export function summarizeLag(histogram: Histogram) {
   return { count, p50, p99, max: count === 0 ? null : largest };
 }
 
-const summarizeFill = ({ endpoints, slices, minimum }: Fill) => ({
-  endpoints,
-  slices,
-  minimum,
-  surplus: surplusOf({ endpoints, slices, minimum }),
-});
+function summarizeFill(fill: Fill) {
+  const { endpoints, slices, minimum } = fill;
+  return { endpoints, slices, minimum, surplus: surplusOf(fill) };
+}
 
 function summarizeSizes(sizes: ResourceSizes) {
   const counts = countsByBound(sizes);
@@ -105,24 +98,15 @@ function summarizeSizes(sizes: ResourceSizes) {
   };
 }
 
-const summarizeConvergence = ({ add, remove, update }: ConvergenceLag[LagOutput]) => ({
-  all: summarizeLag(merged([add, remove, update])),
-  add: summarizeLag(add),
-  remove: summarizeLag(remove),
-  update: summarizeLag(update),
-});
-
-const summarizeTrigger = ({ lag, counts }: TriggerLag, resource: OutputResource) => ({
-  ...summarizeLag(lag[resource]),
-  qualities: { ...counts[resource] },
-});
+/** The measurements that a report contains. */
+type ReportedMeasurements = Pick<ServiceSums, 'fill' | 'duplicates'> &
+  Pick<Measurements, 'sizes' | 'convergence' | 'trigger'>;
 
 /** The numbers of a report; `fills` are those of each Service. */
 export function summarizeMeasures(
-  measured: ReportedMeasurements,
+  { fill, duplicates, sizes, convergence, trigger }: ReportedMeasurements,
   fills: Iterable<readonly [Key, Fill]>,
 ) {
-  const { fill, duplicates, sizes, convergence, trigger } = measured;
   return {
     fill: {
       ...summarizeFill(fill),
@@ -135,8 +119,14 @@ export function summarizeMeasures(
     },
     duplicates: { equal: duplicates.equal, conflicting: duplicates.conflicting },
     sizes: recordOf(outputResources, (resource) => summarizeSizes(sizes[resource])),
-    convergenceLag: recordOf(lagOutputs, (output) => summarizeConvergence(convergence[output])),
-    triggerLag: recordOf(outputResources, (resource) => summarizeTrigger(trigger, resource)),
+    convergenceLag: recordOf(lagOutputs, (output) => ({
+      all: summarizeLag(merged(lagOperations.map((operation) => convergence[output][operation]))),
+      ...recordOf(lagOperations, (operation) => summarizeLag(convergence[output][operation])),
+    })),
+    triggerLag: recordOf(outputResources, (resource) => ({
+      ...summarizeLag(trigger.lag[resource]),
+      qualities: { ...trigger.counts[resource] },
+    })),
   };
 }
 
@@ -157,18 +147,27 @@ const formatOutput = ({ output, node }: Pick<Finding, 'output' | 'node'>): strin
  * `10:56:46 OPEN     critical shop/web endpointslices slice-endpoint-unexpected  10.1.2.3 of …`.
  */
 export function formatFindingLine(finding: Finding, colour: boolean): string {
-  const { code, severity, cause, since, openedAt, resolvedAt } = finding;
-  const isOpen = resolvedAt === null;
+  const { code, severity, cause, since, openedAt, resolvedAt, namespace, service } = finding;
   const padded = severity.padEnd(8);
+  const [moment, word, shown, text] =
+    resolvedAt === null
+      ? [openedAt, 'OPEN    ', paint(colour, colours[severity], padded), formatDetail(finding, 200)]
+      : [
+          resolvedAt,
+          paint(colour, 'green', 'RESOLVED'),
+          padded,
+          `after ${formatLag(resolvedAt - since)}`,
+        ];
+  const name = service === '' ? [] : [escapeInvisible(`${namespace}/${service}`)];
+  const end = cause === null ? '' : ` (${cause})`;
   return [
-    formatClock(isOpen ? openedAt : resolvedAt),
-    isOpen ? 'OPEN    ' : paint(colour, 'green', 'RESOLVED'),
-    isOpen ? paint(colour, colours[severity], padded) : padded,
-    ...(finding.service === '' ? [] : [escapeInvisible(`${finding.namespace}/${finding.service}`)]),
+    formatClock(moment),
+    word,
+    shown,
+    ...name,
     formatOutput(finding),
     `${code} `,
-    (isOpen ? formatDetail(finding, 200) : `after ${formatLag(resolvedAt - since)}`) +
-      (cause === null ? '' : ` (${cause})`),
+    text + end,
   ].join(' ');
 }
 
@@ -182,18 +181,10 @@ export function renderReport(
   format: ReportFormat,
   options: RenderOptions,
 ): string {
-  switch (format) {
-    case 'table':
-      return renderTable(report, false, options);
-    case 'wide':
-      return renderTable(report, true, options);
-    case 'json':
-      return formatJson(report);
-    case 'yaml':
-      return renderYaml(report);
-    case 'junit':
-      return renderJunit({ ...report, findings: sortFindings(report.findings) });
-  }
+  if (format === 'json') return formatJson(report);
+  if (format === 'yaml') return renderYaml(report);
+  if (format !== 'junit') return renderTable(report, format === 'wide', options);
+  return renderJunit({ ...report, findings: sortFindings(report.findings) });
 }
 
 function renderYaml(report: AuditReport): string {
@@ -232,85 +223,66 @@ function listColumns({ kind, input }: AuditReport, wide: boolean): Column[] {
   const isOneDay = formatTime(from).slice(0, 10) === formatTime(until).slice(0, 10);
   const moment = isOneDay ? formatClock : formatTime;
   const text = (value: string | null): string => truncate(escapeInvisible(value ?? '-'), 200);
-  const columns: Column[] = [
+  const times: Column[] = [
+    ['OPENED', ({ openedAt }) => moment(openedAt)],
+    ['RESOLVED', ({ resolvedAt }) => moment(resolvedAt)],
+  ];
+  const sides: Column[] = [
+    ['FIELD', ({ field }) => text(field)],
+    ['EXPECTED', ({ expected }) => text(expected)],
+    ['ACTUAL', ({ actual }) => text(actual)],
+  ];
+  return [
     ['SEVERITY', ({ severity }) => severity],
     ['NAMESPACE', ({ namespace }) => text(namespace)],
     ['SERVICE', ({ service }) => text(service)],
     ['OUTPUT', formatOutput],
     ['CODE', ({ code }) => code],
     ['CAUSE', ({ cause }) => cause ?? '-'],
+    ...(kind === 'replay' ? times : []),
+    ...(wide ? sides : []),
   ];
-  if (kind === 'replay') {
-    columns.push(['OPENED', ({ openedAt }) => moment(openedAt)]);
-    columns.push(['RESOLVED', ({ resolvedAt }) => moment(resolvedAt)]);
-  }
-  if (wide) {
-    columns.push(['FIELD', ({ field }) => text(field)]);
-    columns.push(['EXPECTED', ({ expected }) => text(expected)]);
-    columns.push(['ACTUAL', ({ actual }) => text(actual)]);
-  }
-  return columns;
 }
 
-/** The minimum width of the column of details. */
-const minDetail = 20;
 const narrow = 'What is wrong with them has no room in these columns: -o wide says it';
 
 function renderTable(report: AuditReport, wide: boolean, options: RenderOptions): string {
   const findings = sortFindings(report.findings);
   if (findings.length === 0) return `${summarizeReport(report).join('\n')}\n`;
   const columns = listColumns(report, wide);
-  const head = columns.map(([name]) => name);
-  const rows = findings.map((finding) => columns.map(([, cell]) => cell(finding)));
-  const used = columnWidths([head, ...rows]).reduce((sum, width) => sum + width + gap.length, 0);
-  const left = wide ? 0 : options.width - used;
-  if (left >= minDetail) {
-    head.push('WHAT');
-    for (const [index, finding] of findings.entries()) {
-      rows[index]?.push(formatDetail(finding, left));
-    }
-  }
-  const lines = formatTable([head, ...rows], (cell, row, column) => {
+  const listRows = (): string[][] => [
+    columns.map(([name]) => name),
+    ...findings.map((finding) => columns.map(([, cell]) => cell(finding))),
+  ];
+  const used = columnWidths(listRows()).reduce((sum, width) => sum + width + gap.length, 0);
+  const left = options.width - used;
+  const hasDetails = !wide && left >= 20;
+  if (hasDetails) columns.push(['WHAT', (finding) => formatDetail(finding, left)]);
+  const lines = formatTable(listRows(), (cell, row, column) => {
     const severity = findings[row - 1]?.severity;
     const isPlain = severity === undefined || column > 0;
     return isPlain ? cell : paint(options.colour, colours[severity], cell);
   });
-  const hint = wide || left >= minDetail ? [] : [narrow];
+  const hint = wide || hasDetails ? [] : [narrow];
   return `${[...lines, '', ...summarizeReport(report), ...hint].join('\n')}\n`;
 }
 
-/** Formats counts as `3 different, 1 unknown`, without those that are 0. */
-function formatCounts(counts: Readonly<Record<string, number | undefined>>): string {
-  return Object.entries(counts)
-    .filter(([, count]) => (count ?? 0) > 0)
-    .map(([word, count]) => `${count ?? 0} ${escapeInvisible(word)}`)
-    .join(', ');
-}
-
-const notConform: readonly Verdict[] = ['pending', 'different', 'unknown'];
-
 /** The verdict on all Services in one line. */
-function formatHeadline(report: AuditReport): string {
-  const { findings, services, unknown, verdicts } = report;
+function formatHeadline({ findings, services, unknown, verdicts }: AuditReport): string {
   const open = findings.filter(isOpen);
   const resolved = findings.length - open.length;
   const after = resolved === 0 ? '' : `; ${formatCount(resolved, 'finding')} resolved`;
   if (open.length > 0) {
-    const bySeverity = Object.fromEntries(
-      severities.map((severity) => [
-        severity,
-        open.filter((finding) => finding.severity === severity).length,
-      ]),
+    const bySeverity = recordOf(
+      severities,
+      (severity) => open.filter((finding) => finding.severity === severity).length,
     );
     const which = resolved === 0 ? '' : ' open';
     return `${formatCount(open.length, 'finding')}${which}: ${formatCounts(bySeverity)}${after}`;
   }
   if (services === 0) return `No Services to judge${after}`;
-  const isAllConform =
-    Object.values(unknown).every((count) => count === 0) &&
-    verdictOutputs.every((output) =>
-      notConform.every((verdict) => verdicts[output][verdict] === 0),
-    );
+  const counts = verdictOutputs.map((output) => ({ ...verdicts[output], conform: 0 }));
+  const isAllConform = [unknown, ...counts].every((group) => formatCounts(group) === '');
   const all = services === 1 ? 'The only Service conforms' : `All ${services} Services conform`;
   return (isAllConform ? all : 'No findings, but not every output is known to conform') + after;
 }
@@ -325,27 +297,30 @@ function formatRelease({ release, releaseBy }: AuditReport['input']): string {
 function summarizeReport(report: AuditReport): string[] {
   const { verdicts, unknown, foreign, dropped, input, measures } = report;
   const outputs = verdictOutputs.flatMap((output) => {
-    const counts = formatCounts({ ...verdicts[output] });
+    const counts = formatCounts(verdicts[output]);
     return counts === '' ? [] : [`${output} ${counts}`];
   });
   // Neither is counted by namespace.
   const all = report.namespace === null ? '' : ' (all namespaces)';
+  const [unknowns, drops] = [formatCounts(unknown), formatCounts(dropped)];
   const notes = [
     input.complete === false ? 'the recording is cut short' : '',
-    formatCounts(unknown) === '' ? '' : `not judged: ${formatCounts(unknown)}`,
+    unknowns === '' ? '' : `not judged: ${unknowns}`,
     foreign === 0 ? '' : `written by others: ${formatCount(foreign, 'Service')}`,
-    formatCounts(dropped) === '' ? '' : `input dropped${all}: ${formatCounts(dropped)}`,
+    drops === '' ? '' : `input dropped${all}: ${drops}`,
     formatRelease(input),
     input.verified ? '' : `release ${escapeInvisible(input.release)} is not verified`,
   ].filter((note) => note !== '');
   const lags = verdictOutputs.flatMap((output) => {
     const { count, p50, p99 } = measures.convergenceLag[output].all;
-    if (count === 0) return [];
-    return [`${output} ${formatLag(p50)} / ${formatLag(p99)} of ${count}`];
+    return count === 0 ? [] : [`${output} ${formatLag(p50)} / ${formatLag(p99)} of ${count}`];
   });
-  const lines = [formatHeadline(report)];
-  if (outputs.length > 0) lines.push(`Verdicts: ${outputs.join('; ')}`);
-  if (notes.length > 0) lines.push(`Besides: ${notes.join('; ')}`);
-  if (lags.length > 0) lines.push(`Convergence lag p50 / p99${all}: ${lags.join('; ')}`);
-  return lines;
+  const line = (title: string, parts: readonly string[]): string[] =>
+    parts.length === 0 ? [] : [`${title}: ${parts.join('; ')}`];
+  return [
+    formatHeadline(report),
+    ...line('Verdicts', outputs),
+    ...line('Besides', notes),
+    ...line(`Convergence lag p50 / p99${all}`, lags),
+  ];
 }
