@@ -4,7 +4,7 @@ import { explain } from '../audit/explain/explain.ts';
 import type { NodeLookup } from '../audit/explain/node.ts';
 import { worstVerdict } from '../audit/explain/explanation.ts';
 import { serviceTable } from '../audit/explain/table.ts';
-import { parseTarget, resolveTarget, unresolvedTarget } from '../audit/explain/target.ts';
+import { parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { Verdict } from '../audit/finding/verdicts.ts';
 import { fillGroups } from '../audit/measure/fill.ts';
 import type { NodeVerdict } from '../audit/node/verdicts.ts';
@@ -41,8 +41,7 @@ export function explainWords(
   const request = parseTarget(words, namespace);
   const services = auditor.serviceAuditor();
   if (services === null) return null;
-  const { listers } = auditor.store;
-  const target = resolveTarget(request, listers) ?? unresolvedTarget(request, listers);
+  const target = resolveTarget(request, auditor.store.listers);
   const explanation = explain(verdictInput(auditor), services, target, nodeLookup(auditor));
   return { format: 1, kind: 'explain', at: auditor.now(), ...explanation, history: null };
 }

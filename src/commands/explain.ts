@@ -10,7 +10,7 @@ import type { Explanation, ExplainTarget } from '../audit/explain/explanation.ts
 import type { TargetHistory, HistoryEntry } from '../audit/explain/history.ts';
 import { createTargetHistory } from '../audit/explain/history.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
-import { unresolvedTarget, parseTarget, resolveTarget } from '../audit/explain/target.ts';
+import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { nodeLookup, verdictInput } from '../auditor/explanations.ts';
@@ -51,13 +51,12 @@ async function replayHistory(
   const observe = (event: WatchEvent | null): void => {
     const serviceAuditor = auditor.serviceAuditor();
     if (serviceAuditor === null) return;
-    const { listers } = auditor.store;
-    const name = event?.object.name;
-    if (
-      target === null &&
-      (event === null || name === request.pod?.name || name === request.service?.name)
-    )
-      target = resolveTarget(request, listers);
+    const name = event?.object.name ?? null;
+    const isNamed = name === null || [request.pod?.name, request.service?.name].includes(name);
+    if (target === null && isNamed) {
+      const found = resolveTarget(request, auditor.store.listers);
+      if (isResolved(found)) target = found;
+    }
     if (target === null) return;
     const first = history === null;
     history ??= createTargetHistory(historyTarget(target));
@@ -111,21 +110,18 @@ function usageError(options: ExplainOptions): string | null {
 
 interface ExplainInput {
   readonly auditor: Auditor;
+  /** null unless the history of a recording found it. */
   readonly target: ExplainTarget | null;
   readonly moments: readonly HistoryEntry[] | null;
 }
 
-async function ofDump(
-  request: ParsedTarget,
-  paths: readonly string[],
-  options: ExplainOptions,
-): Promise<ExplainInput> {
+async function ofDump(paths: readonly string[], options: ExplainOptions): Promise<ExplainInput> {
   const { onProblem } = problemLog();
   // A dump is one moment: there is nothing to wait for.
   const auditor = createAuditor({ ...auditorOptions(options, onProblem), settle: 0 });
   for (const given of await givenRules(options)) auditor.take(given);
   for await (const entry of readDump(paths, onProblem)) auditor.take(entry);
-  return { auditor, target: resolveTarget(request, auditor.store.listers), moments: null };
+  return { auditor, target: null, moments: null };
 }
 
 async function ofRecording(
@@ -147,12 +143,12 @@ async function ofCluster(
 ): Promise<ExplainInput | null> {
   const isDone = (auditor: Auditor): boolean => {
     const target = resolveTarget(request, auditor.store.listers);
-    return target === null || explained(auditor, target)?.verdict !== 'pending';
+    return explained(auditor, target)?.verdict !== 'pending';
   };
   const { onProblem } = problemLog();
   const auditor = await auditOnce(options, cluster, onProblem, isDone);
   if (auditor === null) return null;
-  return { auditor, target: resolveTarget(request, auditor.store.listers), moments: null };
+  return { auditor, target: null, moments: null };
 }
 
 function explained(auditor: Auditor, target: ExplainTarget): Explanation | null {
@@ -183,15 +179,13 @@ export async function explainSubject(
     recording !== undefined
       ? await ofRecording(request, recording, options)
       : input !== undefined
-        ? await ofDump(request, input, options)
+        ? await ofDump(input, options)
         : await ofCluster(request, options, open());
   if (known === null) return 2;
   const { auditor, target, moments } = known;
-  const explanation = explained(
-    auditor,
-    target ?? unresolvedTarget(request, auditor.store.listers),
-  );
-  if (explanation === null || !auditor.store.listers.knows('services')) {
+  const { listers } = auditor.store;
+  const explanation = explained(auditor, target ?? resolveTarget(request, listers));
+  if (explanation === null || !listers.knows('services')) {
     const early =
       recording === undefined ? '' : ', or --at comes before its first lists are complete';
     return failed(`The input has no Services${early}: nothing to explain`);

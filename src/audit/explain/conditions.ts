@@ -100,6 +100,7 @@ const everywhere = (service: Service, inSlices: EntryState, inEndpoints = inSlic
   );
 
 const utils = 'k8s.io/endpointslice utils.go';
+const addresses = `${utils} getEndpointAddresses`;
 const controllerUtils = 'k8s.io/endpointslice util/controller_utils.go';
 const reconciler = 'k8s.io/endpointslice reconciler.go reconcileByAddressType';
 const endpointsController = 'pkg/controller/endpoint/endpoints_controller.go';
@@ -114,7 +115,7 @@ const checks = [
   ['labels', 'Pod', 'metadata.labels', labelSet, checkLabels],
   ['phase', 'Pod', 'status.phase', listing, checkPhase],
   ['address', 'Pod', 'status.podIPs', listing, checkAddress],
-  ['family', 'Pod', 'status.podIPs', `${utils} getEndpointAddresses`, checkFamilies],
+  ['family', 'Pod', 'status.podIPs', addresses, checkFamilies],
   ['node', 'Pod', 'spec.nodeName', reconciler, checkNode],
   ['deletion', 'Pod', 'metadata.deletionTimestamp', listing, checkDeletion],
   ['port', 'Pod', 'spec.containers.ports.name', `${controllerUtils} FindPort`, checkPorts],
@@ -206,15 +207,11 @@ function checkLabels({ service: { selector }, pod }: PodAndService): Result[] {
 
 function checkAddress({ pod: { ips, node } }: PodAndService): Result {
   if (ips.length > 0) return pass(`its addresses are ${ips.join(', ')}`);
-  return node === ''
-    ? fail(
-        'the pod has no address: it is not bound to a Node yet',
-        'let the scheduler bind the pod; its events say what keeps it',
-      )
-    : fail(
-        `the pod has no address: the kubelet of ${node} has reported none yet`,
-        'let the pod start; its events say what keeps it',
-      );
+  const [why, wait] =
+    node === ''
+      ? ['it is not bound to a Node yet', 'let the scheduler bind the pod']
+      : [`the kubelet of ${node} has reported none yet`, 'let the pod start'];
+  return fail(`the pod has no address: ${why}`, `${wait}; its events say what keeps it`);
 }
 
 /** One result for each family of the Service, that of the Endpoints first. */
@@ -224,26 +221,19 @@ function checkFamilies({ service, pod }: PodAndService): Result[] {
   const types = addressTypesOf(service).filter((type) => type !== 'FQDN');
   return [...new Set<'IPv4' | 'IPv6'>([primary, ...types])].map((family) => {
     const isPrimary = family === primary;
-    const source = isPrimary
-      ? { source: `${endpointsController} podToEndpointAddressForService` }
-      : {};
+    const source = isPrimary ? `${endpointsController} podToEndpointAddressForService` : addresses;
     const ip = pod.ips.find((text) => parseIP(text)?.family === family);
     if (ip !== undefined) {
       const which = service.ipFamilies.length > 1 ? `, one of the Service's families` : '';
-      return { ...source, text: `${ip} is ${family}${which}` };
+      return { source, text: `${ip} is ${family}${which}` };
     }
     const effects = new Map<ListingPlace, EntryState>();
     if (isPrimary) effects.set('endpoints', 'absent');
     if (types.includes(family)) effects.set(family, 'absent');
     const wanted = service.ipFamilies.join(', ') || 'both families';
-    return {
-      ...source,
-      text:
-        `the pod has no ${family} address (it has ${pod.ips.join(', ')}), ` +
-        `the Service wants ${wanted}`,
-      effects,
-      change: `give the pod an ${family} address, or drop ${family} from the Service`,
-    };
+    const has = `the pod has no ${family} address (it has ${pod.ips.join(', ')})`;
+    const change = `give the pod an ${family} address, or drop ${family} from the Service`;
+    return { source, text: `${has}, the Service wants ${wanted}`, effects, change };
   });
 }
 
@@ -259,12 +249,10 @@ function checkNode({ service, pod, node }: PodAndService): Result {
   if (!isStranded(service, node)) {
     return pass(`${missing}, but not ready addresses are published all the same`);
   }
-  const frozen =
-    !isBound && pod.ips.length > 0
-      ? '; Endpoints with it are refused by the API server, so they freeze'
-      : '';
+  const isFrozen = !isBound && pod.ips.length > 0;
+  const end = isFrozen ? '; Endpoints with it are refused by the API server, so they freeze' : '';
   return fail(
-    `${missing}: EndpointSlices leave it out, and the controller tries again and again${frozen}`,
+    `${missing}: EndpointSlices leave it out, and the controller tries again and again${end}`,
     isBound
       ? `bring ${name} back, or delete the pod`
       : 'let the scheduler bind the pod, or delete it',
@@ -308,17 +296,18 @@ export const servicePortText = ({ name, port, protocol }: ServicePort): string =
 function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryStates): Result {
   const which = ports.map(servicePortText).join(', ');
   const { targetPort: target = 0, protocol = '' } = ports[0] ?? {};
-  if (effects.size === 0) {
-    const found = ports[0] === undefined ? null : findPort(pod, ports[0], true);
-    return typeof target === 'number'
-      ? { text: `port ${which} goes to ${target} of the pod, a number that is taken unchecked` }
-      : { text: `port ${which} goes to ${String(found)}, which a container names ${target}` };
-  }
   const named = pod.ports.filter(({ name }) => name === target);
+  if (effects.size === 0) {
+    const found = named.find((port) => port.protocol === protocol)?.port;
+    const to =
+      typeof target === 'number'
+        ? `${target} of the pod, a number that is taken unchecked`
+        : `${String(found)}, which a container names ${target}`;
+    return pass(`port ${which} goes to ${to}`);
+  }
   const other = named.find((port) => port.protocol !== protocol);
-  const names = new Set(pod.ports.map(({ name }) => name));
-  const list =
-    names.size === 0 ? 'no ports are named at all' : `ports named: ${[...names].join(', ')}`;
+  const names = [...new Set(pod.ports.map(({ name }) => name))].join(', ');
+  const list = names === '' ? 'no ports are named at all' : `ports named: ${names}`;
   const missing =
     other !== undefined
       ? `a container names a port ${target} for ${other.protocol}, not for ${protocol}`
@@ -326,8 +315,8 @@ function portResult(pod: Pod, ports: readonly ServicePort[], effects: EntryState
   const sidecar = named.some((port) => port.sidecar && port.protocol === protocol)
     ? ', but for a restartable init container, which this release does not look at everywhere'
     : '';
-  const text = `port ${which}: ${missing}${sidecar}`;
-  return fail(text, portChange(pod, String(target), protocol, which), effects);
+  const change = portChange(pod, String(target), protocol, which);
+  return fail(`port ${which}: ${missing}${sidecar}`, change, effects);
 }
 
 function portChange(pod: Pod, target: string, protocol: string, which: string): string {

@@ -77,10 +77,10 @@ export function serviceTable(
       const role = roleOf(listers, record, slice);
       return { name, addressType, role, endpoints: endpoints.length };
     }),
-    rows: page.map((place) => {
-      const { address } = place;
-      return rowOf(context, record, place, entries.get(address) ?? [], items.get(address) ?? []);
-    }),
+    rows: page.map((place) => ({
+      ...rowOf(context, record, place, entries.get(place.address) ?? []),
+      items: items.get(place.address) ?? [],
+    })),
     total: all.length,
     differing: all.filter(({ address }) => items.has(address)).length,
   };
@@ -122,11 +122,10 @@ function rowOf(
   { service }: ServiceState,
   { address, pod }: Place,
   entries: readonly ObservedEntry[],
-  items: readonly PendingDifference[],
-): ServiceTableRow {
-  const ownEntries =
-    pod === null ? entries : entries.filter((entry) => (entry.pod ?? pod.key) === pod.key);
+): Omit<ServiceTableRow, 'items'> {
   const named = entries.find((entry) => entry.pod !== null)?.pod ?? null;
+  const isOfPod = (entry: ObservedEntry): boolean => (entry.pod ?? pod?.key) === pod?.key;
+  const ofPod = pod === null ? [] : entries.filter(isOfPod);
   return {
     address,
     pod: pod?.key ?? named,
@@ -134,8 +133,7 @@ function rowOf(
     node: (pod ?? context.listers.pods.get(named ?? ''))?.node ?? '',
     ...expectedAt(context, service, pod, address),
     // If two pods have the address, an entry names one of them, and both rows show it.
-    entries: ownEntries.length === 0 ? entries : ownEntries,
-    items,
+    entries: ofPod.length === 0 ? entries : ofPod,
   };
 }
 
@@ -152,16 +150,11 @@ function expectedAt(
   const pair = { service, pod, node: nodeOf(listers, pod) };
   const { conditions, expected } = evaluateConditions(pair, release);
   const family = parseIP(address)?.family;
-  const inEndpoints = expected.get('endpoints') ?? 'absent';
-  const inSlices = family === undefined ? 'absent' : (expected.get(family) ?? null);
+  const slices = family === undefined ? 'absent' : (expected.get(family) ?? null);
+  const place = family !== undefined && slices !== null ? family : 'endpoints';
+  const why = decidingCondition(conditions, [place, expected.get(place) ?? 'absent']);
   // Endpoints list one address of a pod; nothing is expected of its other addresses there.
   const listed = expectedAddress(service, pod, release)?.ip ?? address;
-  const why = decidingCondition(
-    conditions,
-    family !== undefined && inSlices !== null ? [family, inSlices] : ['endpoints', inEndpoints],
-  );
-  return {
-    expected: { endpoints: listed === address ? inEndpoints : null, slices: inSlices },
-    why: why?.text ?? null,
-  };
+  const endpoints = listed === address ? (expected.get('endpoints') ?? null) : null;
+  return { expected: { endpoints, slices }, why: why?.text ?? null };
 }

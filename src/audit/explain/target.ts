@@ -21,8 +21,6 @@ export interface ParsedTarget {
   readonly port: string | null;
 }
 
-type Objects = ReadonlyMap<Key, { readonly name: string }>;
-
 const usage =
   'Expected service/NAME, pod/NAME, pod/NAME service/NAME, ip/ADDRESS or ' +
   'node/NAME service/NAME:PORT';
@@ -73,48 +71,33 @@ export function parseTarget(words: readonly string[], namespace: string | null):
 }
 
 /**
- * The key of the object of that name; `preferred` is the namespace that wins if several have it.
- * null if there is none. Throws an Error if several remain.
+ * The key of the object of that name, with the namespace `*` if none has it; `preferred` is the
+ * namespace that wins if several have it. Throws an Error if several remain.
  */
 function resolveKey(
   { namespace, name }: ObjectName,
-  objects: Objects,
+  objects: ReadonlyMap<Key, { readonly name: string }>,
   preferred: string | null,
-): Key | null {
+): Key {
   if (namespace !== null) return `${namespace}/${name}`;
   const keys = [...objects].filter(([, object]) => object.name === name).map(([key]) => key);
   const near = keys.find((key) => preferred !== null && key.startsWith(`${preferred}/`));
-  if (near !== undefined || keys.length < 2) return near ?? keys[0] ?? null;
+  if (near !== undefined || keys.length < 2) return near ?? keys[0] ?? `*/${name}`;
   throw new Error(`${keys.join(', ')} have that name: say which with -n NAMESPACE`);
 }
 
-/** The target with its namespaces; null if one of its objects does not exist in any namespace. */
-export function resolveTarget(target: ParsedTarget, listers: Listers): ExplainTarget | null {
-  const { pod, service, address, node, port } = target;
+/** The target with its namespaces, which are `*` for objects that exist in none. */
+export function resolveTarget(target: ParsedTarget, { pods, services }: Listers): ExplainTarget {
+  const { address, node, port } = target;
   if (address !== null) return { kind: 'address', address };
-  const podKey = pod && resolveKey(pod, listers.pods, service?.namespace ?? null);
-  const preferred = podKey?.split('/')[0] ?? null;
-  const serviceKey = service && resolveKey(service, listers.services, preferred);
-  if ((pod !== null && podKey === null) || (service !== null && serviceKey === null)) return null;
-  return targetOf(podKey, serviceKey, node, port);
-}
-
-/** The target of a missing object, whose namespace is `*` if no namespace has it. */
-export function unresolvedTarget(target: ParsedTarget, { services, pods }: Listers): ExplainTarget {
-  const { pod, service, node, port } = target;
-  const keyIn = (objects: Objects, name: ObjectName): Key =>
-    resolveKey(name, objects, null) ?? `*/${name.name}`;
-  const serviceKey = service && keyIn(services, service);
-  return targetOf(pod && keyIn(pods, pod), serviceKey, node, port) ?? { kind: 'pod', pod: '*/' };
-}
-
-function targetOf(
-  pod: Key | null,
-  service: Key | null,
-  node: string | null,
-  port: string | null,
-): ExplainTarget | null {
-  if (service === null) return pod === null ? null : { kind: 'pod', pod };
+  const pod = target.pod && resolveKey(target.pod, pods, target.service?.namespace ?? null);
+  const preferred = pod?.split('/')[0] ?? null;
+  const service = target.service && resolveKey(target.service, services, preferred);
+  if (service === null) return { kind: 'pod', pod: pod ?? '*/' };
   if (node !== null) return { kind: 'node', node, service, port };
   return pod === null ? { kind: 'service', service } : { kind: 'pair', pod, service };
 }
+
+/** Whether all objects of a target have a namespace. */
+export const isResolved = (target: ExplainTarget): boolean =>
+  !Object.values(target).some((value: string | null) => value?.startsWith('*/'));

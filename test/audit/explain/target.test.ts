@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import { unresolvedTarget, parseTarget, resolveTarget } from '../../../src/audit/explain/target.ts';
+import { isResolved, parseTarget, resolveTarget } from '../../../src/audit/explain/target.ts';
 import { pod, service, storeOf } from '../../build.ts';
 
 const shop = (name: string) => ({ namespace: 'shop', name });
@@ -47,6 +47,7 @@ describe('names without a namespace', () => {
   const meant = (...words: string[]) => resolveTarget(parseTarget(words, null), listers);
 
   test('a name that one namespace has needs no namespace', () => {
+    expect(isResolved(meant('service/only'))).toBe(true);
     expect(meant('service/only')).toEqual({ kind: 'service', service: 'bank/only' });
     expect(meant('node/n', 'service/only:x')).toEqual({
       kind: 'node',
@@ -74,8 +75,8 @@ describe('names without a namespace', () => {
     [['node/n', 'svc/no'], { kind: 'node', node: 'n', service: '*/no', port: null }],
     [['pod/no', 'svc/only'], { kind: 'pair', pod: '*/no', service: 'bank/only' }],
   ])('%j is not there', (words, want) => {
-    const asked = parseTarget(words, null);
-    expect(resolveTarget(asked, listers)).toBeNull();
-    expect(unresolvedTarget(asked, listers)).toEqual(want);
+    const target = meant(...words);
+    expect(isResolved(target)).toBe(false);
+    expect(target).toEqual(want);
   });
 });
