@@ -93,21 +93,14 @@ export function shareOf(listers: Listers, audited: ServiceAudit): ServiceShare {
 }
 
 /** The sum of shares. */
-export interface SummaryTotals {
-  services: number;
-  foreign: number;
-  readonly verdicts: Readonly<Record<ServiceOutput, Record<Verdict, number>>>;
-  readonly unknown: Readonly<Record<ServiceOutput, Partial<Record<UnknownReason, number>>>>;
-}
+export type SummaryTotals = ReturnType<typeof createTotals>;
 
-export function createTotals(): SummaryTotals {
-  return {
-    services: 0,
-    foreign: 0,
-    verdicts: ofOutputs(none),
-    unknown: ofOutputs(() => ({})),
-  };
-}
+export const createTotals = () => ({
+  services: 0,
+  foreign: 0,
+  verdicts: ofOutputs(none),
+  unknown: ofOutputs((): Partial<Record<UnknownReason, number>> => ({})),
+});
 
 /** Adds a share, or subtracts it. */
 export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1): void {
@@ -116,11 +109,16 @@ export function addShare(totals: SummaryTotals, share: ServiceShare, by: 1 | -1)
   for (const output of serviceOutputs) {
     const verdict = share.verdicts[output];
     if (verdict !== null) totals.verdicts[output][verdict] += by;
-    const reason = share.reasons[output];
-    if (reason === null) continue;
-    const reasons = totals.unknown[output];
-    reasons[reason] = (reasons[reason] ?? 0) + by;
+    addReason(totals.unknown[output], share.reasons[output], by);
   }
+}
+
+function addReason(
+  counts: Partial<Record<UnknownReason, number>>,
+  reason: UnknownReason | null,
+  by: number,
+): void {
+  if (reason !== null) counts[reason] = (counts[reason] ?? 0) + by;
 }
 
 /** Selects namespaces. */
@@ -153,8 +151,8 @@ export function summaryOf(
 ): Omit<Summary, 'findings'> {
   const verdicts = { ...emptySummary.verdicts, node: none() };
   const unknown: Partial<Record<UnknownReason, number>> = {};
-  const count = (reason: UnknownReason, outputs: number): void => {
-    if (outputs > 0) unknown[reason] = (unknown[reason] ?? 0) + outputs;
+  const count = (reason: UnknownReason | null, outputs: number): void => {
+    if (outputs > 0) addReason(unknown, reason, outputs);
   };
   for (const output of serviceOutputs) {
     const counts = totals.verdicts[output];
@@ -185,7 +183,7 @@ export function summaryOf(
       const { verdict, reason } = isNew ? staleVerdict : known;
       counts[verdict]++;
       verdicts.node[verdict]++;
-      if (reason !== null) count(reason, 1);
+      count(reason, 1);
     }
     return { node, ...counts };
   });
@@ -208,22 +206,20 @@ export function summarize(serviceAuditor: ServiceAuditor, options: SummaryOption
 }
 
 /** Unreadable Services without a cached version: they have no share. */
-function unreadServices({ unreadable, listers }: ServiceAuditor, within: Within): number {
-  let count = 0;
-  for (const { resource, namespace, name } of unreadable.values()) {
-    if (resource !== 'services' || (namespace !== null && !within({ namespace }))) continue;
-    if (!listers.services.has(`${namespace ?? ''}/${name ?? ''}`)) count++;
-  }
-  return count;
-}
+const unreadServices = ({ unreadable, listers }: ServiceAuditor, within: Within): number =>
+  [...unreadable.values()].filter(
+    ({ resource, namespace, name }) =>
+      resource === 'services' &&
+      (namespace === null || within({ namespace })) &&
+      !listers.services.has(`${namespace ?? ''}/${name ?? ''}`),
+  ).length;
 
 const rank = { critical: 0, warning: 1, info: 2 } as const;
 
 type Named = Pick<Finding, 'severity' | 'namespace' | 'service' | 'output' | 'code' | 'node'>;
 
-function sortKey({ severity, namespace, service, output, node, code }: Named): string {
-  return `${rank[severity]} ${namespace}/${service} ${output} ${node ?? ''} ${code}`;
-}
+const sortKey = ({ severity, namespace, service, output, node, code }: Named): string =>
+  `${rank[severity]} ${namespace}/${service} ${output} ${node ?? ''} ${code}`;
 
 /** Sorts findings worst first, then by name, so that two reports of one state are equal. */
 export const inOrder = <T extends Named>(findings: readonly T[]): T[] =>
