@@ -1,13 +1,13 @@
 // Queries about one Service or one node: its status, its page and its explanation.
 
 import { explain } from '../audit/explain/explain.ts';
-import type { NodeLookup } from '../audit/explain/node.ts';
 import { worstVerdict } from '../audit/explain/explanation.ts';
+import type { NodeLookup } from '../audit/explain/node.ts';
 import { serviceTable } from '../audit/explain/table.ts';
 import { parseTarget, resolveTarget } from '../audit/explain/target.ts';
 import type { Verdict } from '../audit/finding/verdicts.ts';
 import { fillGroups } from '../audit/measure/fill.ts';
-import type { NodeVerdict } from '../audit/node/verdicts.ts';
+import type { NodeVerdict } from '../audit/node/node-state.ts';
 import { slicesOf } from '../audit/service/cache.ts';
 import type { ServiceAudit } from '../audit/service/reconcile.ts';
 import type { VerdictInput } from '../audit/service/verdict.ts';

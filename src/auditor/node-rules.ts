@@ -147,7 +147,7 @@ function applyEntry(state: State, entry: NodeEntry, now: number): void {
   } catch (error) {
     options.onProblem(problemOf(error, source, node));
     state.unreadable++;
-    nodes.markUnreadable(node, source, at);
+    nodes.applyDump(node, source, 'unreadable', at);
   }
 }
 

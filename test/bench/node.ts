@@ -253,7 +253,7 @@ function measureAlike(services: number): NodeRow[] {
   const told = nodes.map((node) => toldBy(node, proxied));
   const alike = createClassAudit(proxied);
   const judge = (on: (typeof told)[number]): void => {
-    const steps = alike({ ...on, before: new Set() });
+    const steps = alike(on);
     for (let step = steps.next(); ; step = steps.next()) {
       if (step.done !== true) continue;
       const { differences } = step.value.audit;

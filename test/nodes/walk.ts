@@ -276,6 +276,7 @@ export const noDigests: ReportedDigests = {
   digests: new Map(),
   missingPackets: () => [],
   isKnownToServe: () => false,
+  restart: () => undefined,
   digestsAt: () => ({ actual: null, expected: null }),
   divergent: () => 0,
 };

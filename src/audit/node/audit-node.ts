@@ -16,7 +16,7 @@ import type { ExpectedOutcome, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
 import type { Coverage, PacketDifference } from './aggregate.ts';
-import type { Deviation, RuleOwnership } from './compare-packet.ts';
+import type { Deviation } from './compare-packet.ts';
 import {
   comparePacket,
   describePacket,
@@ -34,7 +34,7 @@ import {
   policyRule,
 } from './foreign-rules.ts';
 import type { NodeInput } from './observation.ts';
-import type { Probe, ProbeSender } from './probes.ts';
+import type { Probe } from './probes.ts';
 import {
   coverageOf,
   probeSender,
@@ -55,23 +55,16 @@ export interface NodeAudit {
   readonly doubtful: ReadonlySet<Frontend>;
 }
 
-interface Progress {
-  readonly input: NodeInput;
-  readonly ownership: RuleOwnership;
-  readonly sender: ProbeSender;
-  readonly differences: PacketDifference[];
-  readonly unknown: Set<string>;
-  readonly doubtful: Set<Frontend>;
-}
-
-const newProgress = (input: NodeInput): Progress => ({
+const newProgress = (input: NodeInput) => ({
   input,
   ownership: ownershipOn(input),
   sender: probeSender(input.forwarding, input.node),
-  differences: [],
-  unknown: new Set(),
-  doubtful: new Set(),
+  differences: [] as PacketDifference[],
+  unknown: new Set<string>(),
+  doubtful: new Set<Frontend>(),
 });
+
+type Progress = ReturnType<typeof newProgress>;
 
 /** Whether the rules do what an earlier state expected; unknown counts as no. */
 export function isServedAsExpected(input: NodeInput): boolean {
@@ -85,12 +78,14 @@ export function isServedAsExpected(input: NodeInput): boolean {
 }
 
 /** Audits a node without interruption; the cost grows with the number of frontends. */
-export const auditNode = (input: NodeInput): NodeAudit => runToEnd(auditNodeInSteps(input));
+export const auditNode = (input: NodeInput, isCurrent = true): NodeAudit =>
+  runToEnd(auditNodeInSteps(input, isCurrent));
 
-export function* auditNodeInSteps(input: NodeInput): Steps<NodeAudit> {
+/** `isCurrent`: the expectation is the current one and not an earlier one. */
+export function* auditNodeInSteps(input: NodeInput, isCurrent = true): Steps<NodeAudit> {
   const progress = newProgress(input);
   const { ownership, sender, unknown, doubtful } = progress;
-  yield* probeFrontends(progress, true);
+  yield* probeFrontends(progress, isCurrent);
   const unexpected = yield* findUnexpectedFrontends(input, ownership, sender);
   const differences = [...progress.differences, ...unexpected, ...severalBackends(input)];
   const coverage = differences.length === 0 ? new Map<string, number>() : coverageOf(sender);
@@ -186,11 +181,8 @@ function isHarmless(
   outcome: PacketOutcome,
 ): boolean {
   if (kind === 'not rejected') {
-    return (
-      frontend.kind === 'node port' &&
-      isPassed(outcome) &&
-      outcome.pass.trace().some(isAcceptedByOthers)
-    );
+    const isRefused = frontend.kind === 'node port' && isPassed(outcome);
+    return isRefused && outcome.pass.trace().some(isAcceptedByOthers);
   }
   if (kind !== 'not masqueraded' || step === null || isKubernetesRule(step)) return false;
   return ipOf(endpoint ?? '') === packet.src;
@@ -296,30 +288,13 @@ function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
   ];
 }
 
-/** What the rules do with one packet, compared with what kube-proxy should do. */
-export interface PacketTrace {
-  readonly kind: string;
-  /** `10.96.0.1:80/tcp` */
-  readonly frontend: string;
-  /** Where the packet comes from, for people. */
-  readonly origin: string;
-  readonly verdict: 'conform' | 'different' | 'unknown';
-  readonly expected: string;
-  readonly actual: string;
-  /** Endpoints, `ip:port`, that it must be able to reach, may reach, and reaches. */
-  readonly wanted: readonly string[];
-  readonly allowed: readonly string[];
-  readonly got: readonly string[];
-  /** Rules that decided about it, in their order, each once. */
-  readonly rules: readonly string[];
-  /** Rules that decide about it and that the walk could not evaluate. */
-  readonly unknown: readonly string[];
-}
-
 const maxTracedRules = 40;
 
+/** What the rules do with one packet, compared with what kube-proxy should do. */
+export type PacketTrace = ReturnType<typeof tracePackets>[number];
+
 /** Walks the packets of the port of that name; none if the node does not serve it. */
-export function tracePackets(input: NodeInput, name: string): PacketTrace[] {
+export function tracePackets(input: NodeInput, name: string) {
   const { forwarding, node, rules } = input;
   const sender = probeSender(forwarding, node);
   const ownership = ownershipOn(input);
@@ -330,29 +305,27 @@ export function tracePackets(input: NodeInput, name: string): PacketTrace[] {
       const outcome = rules.walk(probe.packet);
       if (outcome === null) return [];
       const { verdict } = comparePacket(outcomes, outcome, ownership, probe.packet);
+      const sets = outcomes.map(
+        (it) => new Set(it.kind === 'endpoints' ? it.endpoints.keys() : []),
+      );
+      const allowed = [...new Set(sets.flatMap((set) => [...set]))];
       const reached = [...outcome.destinations].filter(([, { probability }]) => probability > 0);
       return {
         kind: frontend.kind,
         ...describePacket(probe, outcomes, outcome),
         verdict,
-        ...endpointsOf(outcomes),
+        /** Endpoints, `ip:port`, that every right outcome has, and that one of them has. */
+        wanted: allowed.filter((endpoint) => sets.every((set) => set.has(endpoint))),
+        allowed,
+        /** Endpoints that the packet reaches. */
         got: reached.map(([endpoint]) => endpoint),
+        /** Rules that decided about it, in their order, each once. */
         rules: decidingRules(outcome),
+        /** Rules that decide about it and that the walk could not evaluate. */
         unknown: outcome.unknown.map(({ reason, rule }) => `${reason}: ${rule}`),
       };
     }),
   );
-}
-
-/**
- * Each expected outcome is right: all of them have the wanted endpoints, one has an allowed one.
- */
-function endpointsOf(
-  outcomes: readonly ExpectedOutcome[],
-): Pick<PacketTrace, 'wanted' | 'allowed'> {
-  const sets = outcomes.map((it) => new Set(it.kind === 'endpoints' ? it.endpoints.keys() : []));
-  const allowed = [...new Set(sets.flatMap((set) => [...set]))];
-  return { allowed, wanted: allowed.filter((endpoint) => sets.every((set) => set.has(endpoint))) };
 }
 
 function decidingRules({ destinations, reject, drop, pass }: PacketOutcome): string[] {

@@ -1,9 +1,8 @@
 // Caches the expected forwarding of nodes of one class. Of 10,000 Services a node has endpoints of
 // a few. The others need the same forwarding on every node of the zone whose kube-proxy has the
 // same configuration. A class therefore has the expected digests of all frontends
-// (rules/report/digest.ts) and updates those of Services that change. A node whose digests are
-// equal needs nothing else. These Services are audited for the node itself, as audit-node.ts does
-// without a cache:
+// (rules/report/digest.ts) and updates those of Services that change. These Services are audited
+// for the node itself:
 //
 //   Services with another digest than expected
 //   Services with an endpoint on the node, or a hint for it
@@ -15,8 +14,7 @@
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { Key, Node, Service } from '../../model/objects.ts';
-import type { ProxyConfig } from '../../model/proxy-config.ts';
+import type { Key, Service } from '../../model/objects.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { digestOf, expectedWordsAt, keyOf } from '../../rules/report/digest.ts';
 import type { RuleFrontend } from '../../rules/report/frontends.ts';
@@ -24,33 +22,23 @@ import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding, isAtNode } from '../../shadow/forwarding.ts';
 import { isLoopback, proxyNode } from '../../shadow/proxy-node.ts';
 import type { Coverage } from './aggregate.ts';
-import type { NodeAudit } from './audit-node.ts';
 import { auditNodeInSteps } from './audit-node.ts';
+import type { LastAudit, NodeVerdict, ObservedNode } from './node-state.ts';
+import { conformVerdicts } from './node-state.ts';
 import type { ReportedBehavior } from './observation.ts';
 import { ruleFrontend } from './observation.ts';
 import { coverageOf, probeSender } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
-import type { NodeVerdict } from './verdicts.ts';
-import { conformVerdicts } from './verdicts.ts';
 
 /** Audits a node by the report of its agent. */
 export type ClassAudit = (node: ReportingNode) => Steps<ReportingNodeAudit>;
 
-interface ReportingNode {
-  readonly node: Node;
+interface ReportingNode extends Pick<ObservedNode, 'node' | 'config'> {
   readonly rules: ReportedBehavior;
-  readonly config: ProxyConfig;
-  /** Services that were audited for this node itself the last time. */
-  readonly before: ReadonlySet<Key>;
 }
 
-export interface ReportingNodeAudit {
-  readonly audit: NodeAudit;
-  /** The conform verdicts of all ports; nodes of a class share the list. */
-  readonly ports: readonly NodeVerdict[];
-  /** Services that were audited for this node itself. */
-  readonly individual: ReadonlySet<Key>;
-}
+/** Nodes of a class share the list of ports. */
+type ReportingNodeAudit = Pick<LastAudit, 'audit' | 'ports'>;
 
 /** One Service on the nodes of a class that have none of its endpoints. */
 interface ClassEntry {
@@ -133,9 +121,12 @@ function* updateClass(nodeClass: NodeClass, proxied: ProxyCache, node: Reporting
   // Other nodes of the class, and changes, may come between two steps.
   while (nodeClass.revision !== proxied.revision()) {
     const revision = proxied.revision();
-    const changed = proxied.changedSince(nodeClass.revision);
-    for (const key of changed ??
-      new Set([...proxied.services.keys(), ...nodeClass.entries.keys()])) {
+    const changes = proxied.changesSince(nodeClass.revision);
+    const isWhole = changes[0]?.revision === nodeClass.revision + 1;
+    const changed = isWhole
+      ? changes.map(({ key }) => key)
+      : [...proxied.services.keys(), ...nodeClass.entries.keys()];
+    for (const key of new Set(changed)) {
       const service = proxied.services.get(key);
       setEntry(nodeClass, key, service === undefined ? null : entryOf(service, proxied, node));
       yield;
@@ -260,18 +251,17 @@ function* auditByClass(
   reporting: ReportingNode,
   cachedKeyOf: (frontend: RuleFrontend) => string,
 ): Steps<ReportingNodeAudit> {
-  const { node, rules, config, before } = reporting;
-  const { services: individual, frontends } = individualParts(nodeClass, reporting, cachedKeyOf);
+  const { node, rules, config } = reporting;
+  const { services: keys, frontends } = individualParts(nodeClass, reporting, cachedKeyOf);
   const { entries } = nodeClass;
-  const keys = [...new Set([...individual, ...before])];
   const ports = (nodeClass.ports ??= [...entries.values()].flatMap((entry) => entry.ports));
-  const services = keys.flatMap((key) => proxied.services.get(key) ?? []);
+  const services = [...keys].flatMap((key) => proxied.services.get(key) ?? []);
   const { slices } = proxied;
   const forwarding = expectedForwarding(services, slices, node, config, rules.localAddresses);
   const audit = yield* auditNodeInSteps({ forwarding, node, rules: { ...rules, frontends } });
-  if (audit.differences.length === 0) return { audit, ports, individual };
+  if (audit.differences.length === 0) return { audit, ports };
   const coverage = new Map(nodeClass.coverage);
   for (const key of keys) addCoverage(coverage, entries.get(key)?.coverage ?? [], -1);
   addCoverage(coverage, audit.coverage, 1);
-  return { audit: { ...audit, coverage }, ports, individual };
+  return { audit: { ...audit, coverage }, ports };
 }

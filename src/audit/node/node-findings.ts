@@ -19,11 +19,8 @@ import { divergedAt, persistedSince, serviceOf, staleness } from './staleness.ts
 const jitter = 0.25;
 
 /** Whether all dumps of a window have shown it, and at least two if there is a window. */
-export const isPastWindow = (
-  { before, since }: DifferenceClock,
-  at: number,
-  window: number,
-): boolean => window === 0 || (at > since && at - before >= window - jitter);
+export const isPastWindow = (clock: DifferenceClock, at: number, window: number): boolean =>
+  window === 0 || (at > clock.since && at - clock.before >= window - jitter);
 
 /** The keys of differences with an open finding. */
 export const openKeys = ({ open }: NodeState): ReadonlySet<string> =>
@@ -33,13 +30,9 @@ export const openKeys = ({ open }: NodeState): ReadonlySet<string> =>
  * The differences past the settle window. Without an open finding, every version of its Service
  * since the beginning must show a difference.
  */
-export function settledDifferences(
-  state: NodeState,
-  reading: CurrentReading,
-  at: number,
-  window: number,
-): PacketDifference[] {
+export function settledDifferences(state: NodeState, reading: CurrentReading, window: number) {
   const { clocks } = state;
+  const { proxied, at } = reading;
   const open = openKeys(state);
   const findPersistence = persistedSince(reading);
   return reading.audit.differences.filter((difference) => {
@@ -47,7 +40,7 @@ export function settledDifferences(
     const clock = clocks.get(key);
     if (clock === undefined || !isPastWindow(clock, at, window)) return false;
     if (window === 0 || open.has(key)) return true;
-    const service = serviceOf(reading.proxied, difference);
+    const service = serviceOf(proxied, difference);
     const since = service === null ? null : findPersistence(service, key, clock.since);
     if (since === null) return true;
     const restarted = { ...clock, before: since, since };
@@ -64,11 +57,10 @@ interface DesiredFinding extends NodeFinding {
 
 /** The findings that must be open. `settled`: differences past the settle window. */
 export function desiredFindings(
-  state: Pick<NodeState, 'name' | 'open' | 'clocks'>,
+  { name, open, clocks }: NodeState,
   reading: CurrentReading,
   settled: readonly PacketDifference[],
 ): DesiredFinding[] {
-  const { name, open } = state;
   const { audit, rules, proxied, byService } = reading;
   const aggregate = (list: readonly PacketDifference[]): NodeFinding[] =>
     aggregateFindings(name, list, audit.coverage, rules.frontends);
@@ -94,7 +86,7 @@ export function desiredFindings(
     // Node-wide findings stay open while they apply.
     ...all.filter(({ nodeWide, id }) => nodeWide && open.has(id)),
     ...stillOpen,
-  ].map((finding) => ({ ...finding, since: beginOf(state, reading, finding) }));
+  ].map((finding) => ({ ...finding, since: beginOf(clocks, reading, finding) }));
   if (stale === null) return findings;
   const finding = nodeFinding(name, 'node-rules-stale', settled.filter(isStale));
   return [...findings, { ...finding, since: stale.since }];
@@ -102,7 +94,7 @@ export function desiredFindings(
 
 /** When a finding began: when its Service diverged, if that is known. */
 function beginOf(
-  { clocks }: Pick<NodeState, 'clocks'>,
+  clocks: NodeState['clocks'],
   reading: CurrentReading,
   { nodeWide, differences }: NodeFinding,
 ): number {

@@ -3,20 +3,21 @@
 import type { Key } from '../../model/objects.ts';
 import type { ProxyConfig } from '../../model/proxy-config.ts';
 import type { RulesDump } from '../../rules/parse/rules-dump.ts';
-import type { NodeUnknownReason } from '../finding/verdicts.ts';
+import type { ProxiedPort } from '../../shadow/service-port.ts';
+import type { NodeUnknownReason, UnknownReason, Verdict } from '../finding/verdicts.ts';
 import type { Operation, PendingDifference } from '../pending/pending.ts';
 import type { NodeFinding, PacketDifference } from './aggregate.ts';
 import type { NodeAudit } from './audit-node.ts';
 import type { NodeInput, NodeObservation } from './observation.ts';
+import { proxiedPortKey } from './probes.ts';
 import type { ProxyCache } from './proxy-cache.ts';
-import type { NodeVerdict } from './verdicts.ts';
 
 export interface NodeState {
   readonly name: string;
   /** The known configuration of kube-proxy. */
   given: Partial<ProxyConfig>;
-  /** By source; null if the dump could not be read. */
-  readonly dumps: Map<string, RulesDump | null>;
+  /** By source. */
+  readonly dumps: Map<string, RulesDump | 'unreadable'>;
   /** null if it must be made from the dumps. */
   observation: NodeObservation | null;
   /** The version of the audited report. */
@@ -52,8 +53,6 @@ export interface LastAudit {
   readonly audit: NodeAudit;
   /** The conform verdicts of all ports. */
   readonly ports: readonly NodeVerdict[];
-  /** Services that the class of the node did not cover. */
-  readonly individual: ReadonlySet<Key>;
   /** What it was made from, in addition to the rules. */
   readonly inputs: string;
 }
@@ -120,4 +119,45 @@ export interface CurrentReading extends ObservedNode {
   readonly byService: ReadonlyMap<Key | null, readonly PacketDifference[]>;
   /** The rules are equal to those of the last reading. */
   readonly isSame: boolean;
+  /** Unix seconds. */
+  readonly at: number;
+}
+
+/** The verdict on one Service port at one node. */
+export interface NodeVerdict {
+  /** Name, protocol and family; '' for the whole node. */
+  readonly port: string;
+  readonly namespace: string;
+  readonly verdict: Verdict;
+  /** null unless the verdict is unknown. */
+  readonly reason: UnknownReason | null;
+}
+
+export const conformVerdicts = (ports: readonly ProxiedPort[]): readonly NodeVerdict[] =>
+  ports.map((port) => {
+    const { namespace } = port;
+    return { port: proxiedPortKey(port), namespace, verdict: 'conform', reason: null };
+  });
+
+/**
+ * Replaces the conform verdicts that do not apply, by the keys of other ports. `families`: those
+ * whose rules are known.
+ */
+export function portVerdicts(
+  conform: readonly NodeVerdict[],
+  families: ReadonlySet<string>,
+  keys: Readonly<Record<'different' | 'pending' | 'unknown', ReadonlySet<string>>>,
+): readonly NodeVerdict[] {
+  const { different, pending, unknown } = keys;
+  if (different.size + pending.size + unknown.size === 0 && families.size === 2) return conform;
+  const verdictOn = (port: string): [Verdict, NodeUnknownReason | null] => {
+    if (!families.has(port.slice(port.lastIndexOf(' ') + 1))) return ['unknown', 'rules-not-known'];
+    if (different.has(port)) return ['different', null];
+    if (pending.has(port)) return ['pending', null];
+    return unknown.has(port) ? ['unknown', 'rules-not-understood'] : ['conform', null];
+  };
+  return conform.map((entry) => {
+    const [verdict, reason] = verdictOn(entry.port);
+    return verdict === 'conform' ? entry : { ...entry, verdict, reason };
+  });
 }

@@ -15,7 +15,7 @@
 // Left out: rules that come and go between two dumps.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
-import type { Key, Node, Listers } from '../../model/objects.ts';
+import type { Key, Listers, Node } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
@@ -26,7 +26,6 @@ import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
 import type { PacketDifference } from './aggregate.ts';
-import type { PacketTrace } from './audit-node.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
 import type { ClassAudit } from './node-class.ts';
 import { createClassAudit } from './node-class.ts';
@@ -37,8 +36,8 @@ import {
   openKeys,
   settledDifferences,
 } from './node-findings.ts';
-import type { CurrentReading, LastAudit, NodeState } from './node-state.ts';
-import { newNodeState } from './node-state.ts';
+import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
+import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
 import type { NodeBehavior, NodeObservation } from './observation.ts';
 import { observeDumps } from './observation.ts';
 import { outliersAmongPeers } from './peers.ts';
@@ -47,42 +46,6 @@ import type { NodeReading } from './programming-lag.ts';
 import { readingOf, updateClocks } from './programming-lag.ts';
 import type { ProxyCache } from './proxy-cache.ts';
 import { noteDivergences, serviceOf } from './staleness.ts';
-import type { NodeVerdict } from './verdicts.ts';
-import { conformVerdicts, portVerdicts } from './verdicts.ts';
-
-export interface Nodes {
-  /** Sets the known configuration of kube-proxy; the rules or the defaults show the rest. */
-  configure(node: string, given: Partial<ProxyConfig>): void;
-  /**
-   * Audits the node with a dump of this moment. The dumps of all sources together are the node's
-   * rules. `dump` is null if it is equal to the last one of its source.
-   */
-  applyDump(node: string, source: string, dump: RulesDump | null, at: number): void;
-  /** The dump of a source could not be read; the node is unknown until the next one. */
-  markUnreadable(node: string, source: string, at: number): void;
-  /**
-   * Audits the node with a report of its agent. Returns the packets that the agent must walk first;
-   * empty if the audit is complete. With `isLast`, missing outcomes stay unknown.
-   */
-  applyReport(
-    node: string,
-    report: NodeReport,
-    at: number,
-    isLast: boolean,
-  ): Steps<readonly Packet[]>;
-  /** The node can no longer be observed. */
-  markUnknown(node: string, reason: NodeUnknownReason): void;
-  /** The node no longer exists. */
-  remove(node: string, at: number): void;
-  summary(now: number): NodesSummary;
-  /**
-   * Traces the packets of a Service port through the last rules of a node. `name` is the name in
-   * verdicts, without protocol and family. null if the node or its rules are not known.
-   */
-  tracePort(node: string, service: Key, name: string): PacketTrace[] | null;
-  /** Missing parts of the dumps, which make the node unknown. */
-  lacks(node: string): readonly Lack[];
-}
 
 interface NodeReport {
   readonly rules: NodeBehavior;
@@ -115,50 +78,46 @@ export interface NodesOptions {
 
 interface Options extends NodesOptions {
   readonly auditByClass: ClassAudit;
-  /** The rules of all other nodes that can be observed. */
-  readonly peersOf: (state: NodeState) => Iterable<NodeBehavior>;
+  readonly states: Map<string, NodeState>;
 }
 
 /** Rules are unknown after this many windows, and at least these seconds, without a reading. */
 const unseen = { windows: 3, seconds: 60 };
 
-export function createNodes(given: NodesOptions): Nodes {
+export type Nodes = ReturnType<typeof createNodes>;
+
+export function createNodes(given: NodesOptions) {
   const states = new Map<string, NodeState>();
-  function* peersOf(state: NodeState): Generator<NodeBehavior> {
-    for (const other of states.values()) {
-      const { at, unknownReason, observation } = other;
-      if (other === state || at === null || unknownReason !== null) continue;
-      if (observation !== null && relevantLacks(other).length === 0) yield observation.rules;
-    }
-  }
-  const options: Options = { ...given, auditByClass: createClassAudit(given.proxied), peersOf };
+  const options: Options = { ...given, auditByClass: createClassAudit(given.proxied), states };
   const stateOf = (name: string): NodeState => getOrInsert(states, name, () => newNodeState(name));
-  const readDumps = (state: NodeState, at: number): void => {
-    runToEnd(readInSteps(options, state, at, true, state.observation !== null));
-  };
   return {
-    configure(name, config) {
+    /** Sets the known configuration of kube-proxy; the rules or the defaults show the rest. */
+    configure(name: string, config: Partial<ProxyConfig>): void {
       const state = stateOf(name);
       state.given = config;
       if (state.dumps.size > 0) state.observation = null;
       if (state.last !== null) state.last = { ...state.last, inputs: '' };
     },
-    applyDump(name, source, dump, at) {
+    /**
+     * Audits the node with a dump of this moment. The dumps of all sources together are the node's
+     * rules. `dump` is null if it is equal to the last one of its source. After an unreadable dump
+     * the node is unknown until the next one.
+     */
+    applyDump(name: string, source: string, dump: RulesDump | 'unreadable' | null, at: number) {
       const state = stateOf(name);
       if (dump !== null) {
         state.dumps.set(source, dump);
         state.observation = null;
         state.divergences.clear();
       }
-      readDumps(state, at);
+      runToEnd(readInSteps(options, state, at, true, state.observation !== null));
     },
-    markUnreadable(name, source, at) {
-      const state = stateOf(name);
-      state.dumps.set(source, null);
-      state.observation = null;
-      readDumps(state, at);
-    },
-    *applyReport(name, { rules, version, config, lasting }, at, isLast) {
+    /**
+     * Audits the node with a report of its agent. Returns the packets that the agent must walk
+     * first; empty if the audit is complete. With `isLast`, missing outcomes stay unknown.
+     */
+    *applyReport(name: string, report: NodeReport, at: number, isLast: boolean) {
+      const { rules, version, config, lasting } = report;
       const state = stateOf(name);
       const isSame = state.version === version;
       if (!isSame) state.divergences.clear();
@@ -168,29 +127,31 @@ export function createNodes(given: NodesOptions): Nodes {
       state.version = missing.length === 0 ? version : null;
       return missing;
     },
-    markUnknown(name, reason) {
+    /** The node can no longer be observed. */
+    markUnknown(name: string, reason: NodeUnknownReason): void {
       stateOf(name).unknownReason = reason;
     },
-    remove(name, at) {
+    /** The node no longer exists. */
+    remove(name: string, at: number): void {
       const state = states.get(name);
       if (state !== undefined) dropFindings(options, state, at);
       states.delete(name);
     },
-    summary: (now) => summaryOf(options, states, now),
-    tracePort: (node, service, name) => tracePort(options, states.get(node), service, name),
-    lacks: (node) => (states.has(node) ? relevantLacks(stateOf(node)) : []),
+    summary: (now: number) => summaryOf(options, now),
+    tracePort: (node: string, service: Key, name: string) =>
+      tracePort(options, states.get(node), service, name),
+    /** Missing parts of the dumps, which make the node unknown. */
+    lacks: (name: string): readonly Lack[] => relevantLacks(states.get(name)),
   };
 }
 
 const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
 
-/** Expects the forwarding of this Service only. */
-function tracePort(
-  options: Options,
-  state: NodeState | undefined,
-  key: Key,
-  name: string,
-): PacketTrace[] | null {
+/**
+ * Traces the packets of a Service port through the last rules of a node. `name` is the name in
+ * verdicts, without protocol and family. null if the node or its rules are not known.
+ */
+function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {
   const { listers, proxied } = options;
   const node = listers.nodes.get(state?.name ?? '');
   const service = proxied.services.get(key);
@@ -209,46 +170,35 @@ function tracePort(
  * What is known of the rules, or why the node cannot be audited. Reads all dumps together if one of
  * them is new.
  */
-function observe(
-  { minor }: Options,
-  state: NodeState,
-  node: Node,
-): NodeObservation | NodeUnknownReason {
+function observe(options: Options, state: NodeState, node: Node) {
   const { dumps, given } = state;
-  if ([...dumps.values()].includes(null)) return 'rules-not-known';
-  state.observation ??= observeDumps(dumps.values(), node, minor(), given);
+  const read = [...dumps.values()].filter((dump) => dump !== 'unreadable');
+  if (read.length < dumps.size) return 'rules-not-known';
+  state.observation ??= observeDumps(read, node, options.minor(), given);
   if (modeOf(state) === 'ipvs') return 'proxy-mode-not-modelled';
   return relevantLacks(state).length === 0 ? state.observation : 'rules-not-whole';
 }
 
 /** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */
-const relevantLacks = (state: NodeState): readonly Lack[] =>
-  (state.observation?.lacks ?? []).filter(
+const relevantLacks = (state: NodeState | undefined): readonly Lack[] =>
+  (state?.observation?.lacks ?? []).filter(
     ({ kind }) => kind !== 'targets' || modeOf(state) !== 'nftables',
   );
 
-const modeOf = ({ given, observation }: NodeState): ProxyConfig['mode'] | undefined =>
-  given.mode ?? observation?.config.mode;
+const modeOf = (state: NodeState | undefined): ProxyConfig['mode'] | undefined =>
+  state?.given.mode ?? state?.observation?.config.mode;
 
 /** Dumps and configurations do not show the minor version; the Node may have the kubelet's. */
-function configOn(
-  { kubeletMinor }: Node,
-  observation: NodeObservation,
-  { given }: NodeState,
-): ProxyConfig {
-  const config = { ...observation.config, ...given };
-  return { ...config, minor: kubeletMinor ?? config.minor };
+function configOn(node: Node, observation: NodeObservation, state: NodeState): ProxyConfig {
+  const config = { ...observation.config, ...state.given };
+  return { ...config, minor: node.kubeletMinor ?? config.minor };
 }
 
 const unknownNode = (reason: NodeUnknownReason): NodeVerdict[] => [
   { port: '', namespace: '', verdict: 'unknown', reason },
 ];
 
-function summaryOf(
-  { window }: NodesOptions,
-  states: ReadonlyMap<string, NodeState>,
-  now: number,
-): NodesSummary {
+function summaryOf({ window, states }: Options, now: number): NodesSummary {
   const verdicts = new Map<string, readonly NodeVerdict[]>();
   let pendingSince: number | null = null;
   for (const [name, state] of [...states].sort()) {
@@ -290,18 +240,19 @@ function* readInSteps(
   const last = yield* auditInSteps(options, state, node, observation, config, isSame);
   const missing = rules.report?.missingPackets() ?? [];
   if (missing.length > 0 && !isLast) return missing;
-  const outliers = outliersAmongPeers(last.audit.doubtful, rules, options.peersOf(state));
+  const outliers = outliersAmongPeers(last.audit.doubtful, rules, peersOf(options, state));
   const differences = [...last.audit.differences, ...outliers];
   const reading: CurrentReading = {
     ...{ node, rules, config, proxied, isSame, divergences: state.divergences },
     audit: { ...last.audit, differences },
     byService: Map.groupBy(differences, (it) => serviceOf(proxied, it)),
+    at,
   };
   if (state.unknownReason !== null) restartPending(state);
   noteDivergences(reading, state.at);
-  for (const sample of updateClocks(state, reading, at)) options.onConvergence?.(sample);
-  options.onReading?.(readingOf(state, reading, at));
-  const settled = settledDifferences(state, reading, at, window);
+  for (const sample of updateClocks(state, reading)) options.onConvergence?.(sample);
+  options.onReading?.(readingOf(state, reading));
+  const settled = settledDifferences(state, reading, window);
   applyFindings(settle, state, desiredFindings(state, reading, settled), at);
   state.verdicts = portVerdicts(last.ports, families, {
     different: portKeys(settled),
@@ -310,6 +261,15 @@ function* readInSteps(
   });
   state.at = at;
   return [];
+}
+
+/** The rules of all other nodes that can be observed. */
+function* peersOf({ states }: Options, state: NodeState): Generator<NodeBehavior> {
+  for (const other of states.values()) {
+    const { at, unknownReason, observation } = other;
+    if (other === state || at === null || unknownReason !== null) continue;
+    if (observation !== null && relevantLacks(other).length === 0) yield observation.rules;
+  }
 }
 
 /** Audits the rules, unless the rules and the expectation are those of the last audit. */
@@ -326,16 +286,16 @@ function* auditInSteps(
   const place = [zone, localAddresses, addresses, externalIPs, podCIDRs];
   const inputs = JSON.stringify([proxied.revision(), place, config]);
   if (isSame && state.last?.inputs === inputs) return state.last;
-  const before = state.last?.individual ?? new Set();
   if (report !== null) {
-    const audit = yield* auditByClass({ node, rules: { ...rules, report }, config, before });
+    report.restart();
+    const audit = yield* auditByClass({ node, rules: { ...rules, report }, config });
     return (state.last = { ...audit, inputs });
   }
   const { services, slices } = proxied;
   const all = expectedForwarding(services.values(), slices, node, config, localAddresses);
   const frontends = all.frontends.filter(({ port }) => families.has(port.family));
   const audit = yield* auditNodeInSteps({ forwarding: { ...all, frontends }, node, rules });
-  return (state.last = { audit, ports: conformVerdicts(all.ports), individual: before, inputs });
+  return (state.last = { audit, ports: conformVerdicts(all.ports), inputs });
 }
 
 /** Restarts the clocks of differences without an open finding. */

@@ -55,6 +55,8 @@ export interface ReportedDigests {
    * `isCurrent`: the expectation is the current one and not an earlier one.
    */
   isKnownToServe(forwarding: Forwarding, frontend: Frontend, isCurrent: boolean): boolean;
+  /** Forgets what was compared with the current expectation, before that is done again. */
+  restart(): void;
   /** The digests of one frontend. */
   digestsAt(frontend: Frontend): Digests;
   /** How many frontends have another digest than expected. */
@@ -81,19 +83,18 @@ export interface NodeObservation {
   readonly lacks: readonly Lack[];
 }
 
-/** Combines the dumps of a node; skips null, a dump that could not be read. */
+/** Combines the dumps of a node. */
 export function observeDumps(
-  dumps: Iterable<RulesDump | null>,
+  dumps: readonly RulesDump[],
   { addresses }: Pick<Node, 'addresses'>,
   minor: number,
   given: Partial<ProxyConfig> = {},
 ): NodeObservation {
-  const read = [...dumps].filter((dump) => dump !== null);
-  const ruleset = mergeRuleSets(read.map((dump) => dump.ruleset));
+  const ruleset = mergeRuleSets(dumps.map((dump) => dump.ruleset));
   return {
     rules: behaviorOfRules(ruleset, { localAddresses: addresses }),
     config: configOf(ruleset, minor, given),
-    families: new Set(read.flatMap((dump) => dump.families)),
+    families: new Set(dumps.flatMap((dump) => dump.families)),
     lacks: ruleset.lacks,
   };
 }
@@ -139,8 +140,7 @@ export function behaviorOfReport(answers: AgentAnswers): ReportedBehavior {
     const isHandled = digest !== undefined || digests.has(keyOf({ ...inRules, address: null }));
     const isSent = words?.some((text) => text.includes(':')) === true;
     const isDivergent = words !== null && (digest !== undefined || (isSent && !isHandled));
-    if (isServed) unserved.delete(key);
-    else unserved.set(key, { expected, isDivergent });
+    if (!isServed) unserved.set(key, { expected, isDivergent });
     return isServed;
   };
   return {
@@ -155,6 +155,9 @@ export function behaviorOfReport(answers: AgentAnswers): ReportedBehavior {
     report: {
       ...{ asking, digests, isKnownToServe },
       missingPackets: () => [...missing.values()],
+      restart: () => {
+        unserved.clear();
+      },
       digestsAt(frontend) {
         const key = keyOf(frontendOf(frontend));
         const actual = digests.get(key) ?? null;

@@ -3,17 +3,14 @@
 // Programming lag: a node follows a change between two readings, so a sample has two ends. From the
 // arrival of a slice or Service it is at least the time to the last reading that was still wrong,
 // and at most the time to the first one that is right. Of several changes of one Service that a
-// node has yet to follow, the first counts. Changes that arrive and are followed between two
-// readings count too; otherwise only slow nodes would be measured.
+// node has yet to follow, the first counts. Changes that a node follows before the next reading
+// count too; otherwise only slow nodes would be measured.
 //
 // Convergence lag: from the change after which the node diverged (staleness.ts) to the first
 // reading without the difference. A repair of broken rules follows no change and is no sample.
 //
-// If the rules are equal to those of the last reading, the node followed nothing: differences ended
-// because a change was reverted, and other changes required nothing of the node.
-//
-// Left out: whether a change requires anything of a node whose rules have changed. If not, it
-// counts as followed at once.
+// A node with the rules of the last reading followed nothing: a change was reverted, or required
+// nothing. Left out: whether a change requires anything of a node whose rules have changed.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP, ipOf } from '../../model/ip.ts';
@@ -35,13 +32,10 @@ interface ProgrammedChange {
 /** Further late Services of a node are not measured. */
 const maxLate = 1024;
 
-/** The changes that the node has followed by the reading `at`. */
-function followedChanges(
-  state: Pick<NodeState, 'programming'>,
-  { proxied, byService, isSame }: CurrentReading,
-  at: number,
-): ProgrammedChange[] {
+/** The changes that the node has followed by the reading. */
+function followedChanges(state: NodeState, reading: CurrentReading): ProgrammedChange[] {
   const { programming } = state;
+  const { proxied, byService, isSame, at } = reading;
   if (programming === null) {
     // It is unknown whether the node is late with earlier changes.
     state.programming = { revision: proxied.revision(), at, late: new Map() };
@@ -83,19 +77,14 @@ export interface NodeReading {
 }
 
 /** Evaluates a reading for each Service. */
-export function readingOf(
-  state: Pick<NodeState, 'name' | 'programming'>,
-  current: CurrentReading,
-  at: number,
-): NodeReading {
-  const before = state.programming?.at ?? null;
+export function readingOf(state: NodeState, current: CurrentReading): NodeReading {
   return {
-    ...{ node: state.name, at, before },
+    ...{ node: state.name, at: current.at, before: state.programming?.at ?? null },
     differs: (service, addresses) =>
       current.byService
         .get(service)
         ?.some((it) => !it.harmless && concernsAddress(it, addresses)) === true,
-    programmed: followedChanges(state, current, at),
+    programmed: followedChanges(state, current),
   };
 }
 
@@ -108,11 +97,9 @@ function concernsAddress({ subject }: PacketDifference, addresses: readonly stri
 }
 
 /** Starts and ends the clocks of differences; one sample for each Service and operation. */
-export function updateClocks(
-  { clocks, name, at: before }: NodeState,
-  current: CurrentReading,
-  at: number,
-): ConvergenceSample[] {
+export function updateClocks(state: NodeState, current: CurrentReading): ConvergenceSample[] {
+  const { clocks, name } = state;
+  const { at } = current;
   const found = new Map(current.audit.differences.map((it) => [differenceKey(it), it]));
   const ended = new Map<string, ConvergenceStart>();
   for (const [key, { lag }] of clocks) {
@@ -123,7 +110,7 @@ export function updateClocks(
     if (lag.divergedAt < (ended.get(group)?.divergedAt ?? Infinity)) ended.set(group, lag);
   }
   for (const [key, difference] of found) {
-    getOrInsert(clocks, key, () => newClock(current, difference, before ?? at, at));
+    getOrInsert(clocks, key, () => newClock(current, difference, state.at ?? at));
   }
   return [...ended.values()].map(({ divergedAt, service: key, operation }) => {
     const [namespace = '', service = ''] = key.split('/');
@@ -136,12 +123,12 @@ function newClock(
   current: CurrentReading,
   difference: PacketDifference,
   before: number,
-  at: number,
 ): DifferenceClock {
-  const service = serviceOf(current.proxied, difference);
+  const { proxied, at } = current;
+  const service = serviceOf(proxied, difference);
   if (service === null) return { before, since: at, lag: null };
   // The latest change may have caused the difference, and be newer than the rules.
-  const changed = current.proxied.past.get(service)?.at(-1)?.until ?? -Infinity;
+  const changed = proxied.past.get(service)?.at(-1)?.until ?? -Infinity;
   const diverged = difference.harmless ? null : divergedAt(current, service);
   const operation = operationOf(difference.code);
   const lag = diverged === null ? null : { divergedAt: diverged, service, operation };

@@ -18,7 +18,7 @@ export interface ServiceVersion {
 }
 
 /** A change of a Service or one of its slices. */
-export interface ServiceChange {
+interface ServiceChange {
   readonly key: Key;
   /** Unix seconds. */
   readonly at: number;
@@ -26,25 +26,12 @@ export interface ServiceChange {
   readonly revision: number;
 }
 
-export interface ProxyCache {
-  readonly services: ReadonlyMap<Key, Service>;
-  readonly slices: ReadonlyMap<Key, readonly EndpointSlice[]>;
-  /** Earlier versions of Services that have changed, oldest first. */
-  readonly past: ReadonlyMap<Key, readonly ServiceVersion[]>;
-  /** Grows by one with every change. */
-  revision(): number;
-  /** Changes after a revision, oldest first, as far as they are cached. */
-  changesSince(revision: number): Iterable<ServiceChange>;
-  /** Services that changed after a revision; null if not all of these changes are cached. */
-  changedSince(revision: number): ReadonlySet<Key> | null;
-  /** Applies one change, which the listers already contain. */
-  apply(change: Change): void;
-}
-
 const limits = { versions: 64, services: 4096, changes: 65_536 };
 
+export type ProxyCache = ReturnType<typeof createProxyCache>;
+
 /** Starts with the listers' objects, without earlier versions. */
-export function createProxyCache(listers: Listers): ProxyCache {
+export function createProxyCache(listers: Listers) {
   const slices = new Map(slicesByService(listers.slices.values()));
   const past = new Map<Key, ServiceVersion[]>();
   let revision = 0;
@@ -62,19 +49,18 @@ export function createProxyCache(listers: Listers): ProxyCache {
     const [oldest] = past.keys();
     if (past.size > limits.services && oldest !== undefined) past.delete(oldest);
   };
-  const changesSince = (after: number): Iterable<ServiceChange> =>
-    changes.slice(Math.max(0, after - (revision - changes.length)));
   return {
     services: listers.services,
-    slices,
-    past,
-    revision: () => revision,
-    changesSince,
-    changedSince(after) {
-      if (after < revision - changes.length) return null;
-      return new Set([...changesSince(after)].map(({ key }) => key));
-    },
-    apply({ resource, before, after, at }) {
+    slices: slices as ReadonlyMap<Key, readonly EndpointSlice[]>,
+    /** Earlier versions of Services that have changed, oldest first. */
+    past: past as ReadonlyMap<Key, readonly ServiceVersion[]>,
+    /** Grows by one with every change. */
+    revision: (): number => revision,
+    /** Changes after a revision, oldest first, as far as they are cached. */
+    changesSince: (after: number): readonly ServiceChange[] =>
+      changes.slice(Math.max(0, after - (revision - changes.length))),
+    /** Applies one change, which the listers already contain. */
+    apply({ resource, before, after, at }: Change): void {
       if (resource === 'services') {
         const object = after ?? before;
         if (object !== null) addVersion(object.key, before as Service | null, at);

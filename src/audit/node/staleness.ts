@@ -137,7 +137,7 @@ export function persistedSince(
       const { node, rules } = observed;
       const forwarding = forwardingFor(observed, service, version.service, version.slices);
       // Frontends that no Service has do not depend on one Service.
-      const audit = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } });
+      const audit = auditNode({ forwarding, node, rules: { ...rules, frontends: [] } }, false);
       return new Set(audit.differences.map(differenceKey));
     });
   return (service, difference, since) => {

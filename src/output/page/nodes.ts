@@ -3,7 +3,7 @@
 
 import type { Finding } from '../../audit/finding/catalogue.ts';
 import type { PacketTrace } from '../../audit/node/audit-node.ts';
-import type { NodeVerdict } from '../../audit/node/verdicts.ts';
+import type { NodeVerdict } from '../../audit/node/node-state.ts';
 import { truncate } from '../text/format.ts';
 import { renderFrame } from './frame.ts';
 import { sortNodes } from './overview.ts';

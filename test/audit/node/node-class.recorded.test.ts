@@ -8,13 +8,13 @@ import { describe, expect, test } from 'vitest';
 
 import type { NodeAudit } from '../../../src/audit/node/audit-node.ts';
 import { auditNode } from '../../../src/audit/node/audit-node.ts';
-import type { ClassAudit, ReportingNodeAudit } from '../../../src/audit/node/node-class.ts';
+import type { ClassAudit } from '../../../src/audit/node/node-class.ts';
 import { createClassAudit } from '../../../src/audit/node/node-class.ts';
-import type { ReportedBehavior } from '../../../src/audit/node/observation.ts';
+import type { ReportedBehavior, ReportedDigests } from '../../../src/audit/node/observation.ts';
 import { proxiedPortKey } from '../../../src/audit/node/probes.ts';
 import type { ProxyCache } from '../../../src/audit/node/proxy-cache.ts';
 import { createProxyCache } from '../../../src/audit/node/proxy-cache.ts';
-import type { EndpointSlice, Key, Service } from '../../../src/model/objects.ts';
+import type { EndpointSlice, Service } from '../../../src/model/objects.ts';
 import { expectedForwarding } from '../../../src/shadow/forwarding.ts';
 import { event, storeOf } from '../../build.ts';
 import type { Input } from '../../nodes/walk.ts';
@@ -42,16 +42,11 @@ const shown = ({ differences, coverage: asked, unknown }: NodeAudit): unknown =>
   unknown: [...unknown].sort(),
 });
 
-function auditByClass(
-  alike: ClassAudit,
-  one: Recorded,
-  rules: ReportedBehavior,
-  before: ReadonlySet<Key>,
-): ReportingNodeAudit {
+function auditByClass(alike: ClassAudit, one: Recorded, rules: ReportedBehavior) {
   const { input, folder } = one;
   const { node, config } = input;
   const localAddresses = [...new Set([...node.addresses, ...folder.node.localAddresses])];
-  const steps = alike({ node, rules: { ...rules, localAddresses }, config, before });
+  const steps = alike({ node, rules: { ...rules, localAddresses }, config });
   for (;;) {
     const step = steps.next();
     if (step.done === true) return step.value;
@@ -89,7 +84,7 @@ describe('recorded nodes', () => {
       const alike = known?.alike ?? createClassAudit(proxied);
       kinds.set(objects, { proxied, alike });
       const rules = reportedOf(one);
-      const { audit, ports } = auditByClass(alike, one, rules, new Set());
+      const { audit, ports } = auditByClass(alike, one, rules);
       expect(shown(audit), one.path).toEqual(shown(alone(proxied, one, rules)));
       const whole = expectedForwarding(services, proxied.slices, node, one.input.config);
       expect(ports.map(({ port }) => port).sort()).toEqual(whole.ports.map(proxiedPortKey).sort());
@@ -104,7 +99,13 @@ describe('recorded nodes', () => {
       const alike = createClassAudit(
         createProxyCache(storeOf([node, ...services, ...slices]).listers),
       );
-      const { individual } = auditByClass(alike, one, reportedOf(one), new Set());
+      const individual = new Set<string>();
+      const rules = reportedOf(one);
+      const isKnownToServe: ReportedDigests['isKnownToServe'] = (forwarding, frontend, ...rest) => {
+        individual.add(frontend.port.service);
+        return rules.report.isKnownToServe(forwarding, frontend, ...rest);
+      };
+      auditByClass(alike, one, { ...rules, report: { ...rules.report, isKnownToServe } });
       expect(individual.size, one.path).toBeLessThan(services.length);
     }
   });
@@ -136,7 +137,7 @@ describe('a recorded node with an address of a Service on its interface', () => 
       expect(addresses).not.toEqual([]);
       for (const other of [...addresses.map((address) => having(address, one)), one]) {
         const rules = reportedOf(other);
-        const { audit } = auditByClass(alike, other, rules, new Set());
+        const { audit } = auditByClass(alike, other, rules);
         expect(shown(audit)).toEqual(shown(alone(proxied, other, rules)));
       }
     },
@@ -167,7 +168,6 @@ property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 }
     const store = storeOf([node, ...services, ...slices]);
     const proxied = createProxyCache(store.listers);
     const alike = createClassAudit(proxied);
-    let before: ReadonlySet<Key> = new Set();
     for (const [at, one] of steps.entries()) {
       const apply = (type: 'modified' | 'deleted' | 'added', object: Service | EndpointSlice) => {
         const version = { ...object, resourceVersion: String(1_000_000 + at) };
@@ -179,8 +179,7 @@ property.prop([fc.array(step, { minLength: 1, maxLength: 12 })], { numRuns: 12 }
         apply('modified', { ...one.slice, endpoints });
       } else if (store.listers.services.has(one.service.key)) apply('deleted', one.service);
       else apply('added', one.service);
-      const audited = auditByClass(alike, subject, rules, before);
-      before = audited.individual;
+      const audited = auditByClass(alike, subject, rules);
       expect(shown(audited.audit)).toEqual(shown(alone(proxied, subject, rules)));
     }
   },

@@ -31,7 +31,7 @@ function readingOf(name: string): { reading: CurrentReading; state: NodeState } 
   for (const it of differences) {
     state.clocks.set(differenceKey(it), { before: 5, since: 7, lag: null });
   }
-  return { reading: { ...observed, audit, byService, isSame: false }, state };
+  return { reading: { ...observed, audit, byService, isSame: false, at: 9 }, state };
 }
 
 describe('a difference past the settle window', () => {

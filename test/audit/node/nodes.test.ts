@@ -164,7 +164,7 @@ describe('lag', () => {
   test('of a node with an unreadable dump is unknown', () => {
     const { take, nodes, readings } = begun();
     take(0, dump);
-    nodes.markUnreadable('node-a', 'all', 5);
+    nodes.applyDump('node-a', 'all', 'unreadable', 5);
     expect(readings.map(({ differs }) => differs === null)).toEqual([false, true]);
   });
 });
@@ -192,7 +192,7 @@ test('unknown verdicts have a reason', () => {
     .verdicts.get('node-a')
     ?.map(({ reason }) => reason);
   expect(new Set(reasons)).toEqual(new Set([null, 'rules-not-known']));
-  nodes.markUnreadable('node-a', 'all', 5);
+  nodes.applyDump('node-a', 'all', 'unreadable', 5);
   expect(counts(5)).toEqual({ unknown: 1 });
   take(10, dump);
   expect(counts(10)).not.toHaveProperty('unknown');

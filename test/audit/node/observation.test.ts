@@ -35,10 +35,6 @@ test.each([
   expect(observation.rules.localAddresses).toEqual(node.addresses);
 });
 
-test('a dump that could not be read is skipped', () => {
-  expect([...observeDumps([null], node, 36).families]).toEqual([]);
-});
-
 const below = (path: string): string[] =>
   foldersBelow(join(import.meta.dirname, '../../nodes', path));
 
@@ -132,6 +128,7 @@ test('a comparison with an earlier expectation does not change the divergent fro
   expect(rules.report.divergent()).toBe(before + 1);
   expect(rules.report.isKnownToServe(forwarding, frontend, false)).toBe(true);
   expect(rules.report.divergent()).toBe(before + 1);
+  rules.report.restart();
   expect(rules.report.isKnownToServe(forwarding, frontend, true)).toBe(true);
-  expect(rules.report.divergent()).toBe(before);
+  expect(rules.report.divergent()).toBe(0);
 });

@@ -34,15 +34,12 @@ function begun() {
   };
   const state = newNodeState('a');
   const read = (at: number, differences: readonly PacketDifference[] = [], isSame = false) =>
-    readingOf(
-      state,
-      {
-        proxied,
-        byService: Map.groupBy(differences, (it) => serviceOf(proxied, it)),
-        isSame,
-      } as unknown as CurrentReading,
+    readingOf(state, {
+      proxied,
+      byService: Map.groupBy(differences, (it) => serviceOf(proxied, it)),
+      isSame,
       at,
-    );
+    } as unknown as CurrentReading);
   return { change, read, state };
 }
 

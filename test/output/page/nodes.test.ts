@@ -78,7 +78,7 @@ describe('the page of a node', () => {
   test('a traced packet has the rules that it met', () => {
     const walked = [
       {
-        kind: 'cluster IP',
+        kind: 'cluster IP' as const,
         frontend: '10.96.0.1:80/tcp',
         origin: 'a pod of the node',
         verdict: 'different' as const,

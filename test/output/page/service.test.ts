@@ -82,7 +82,7 @@ describe('the page of a Service', () => {
     const [row] = at.table.rows;
     const to = `${row?.address ?? ''}:8080`;
     const packet = {
-      kind: 'cluster IP',
+      kind: 'cluster IP' as const,
       frontend: '10.96.0.1:80/tcp',
       origin: 'a pod of the node',
       expected: to,

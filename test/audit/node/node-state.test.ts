@@ -2,7 +2,7 @@
 
 import { expect, test } from 'vitest';
 
-import { conformVerdicts, portVerdicts } from '../../../src/audit/node/verdicts.ts';
+import { conformVerdicts, portVerdicts } from '../../../src/audit/node/node-state.ts';
 import type { ProxiedPort } from '../../../src/shadow/service-port.ts';
 
 const ports = (...names: readonly string[]) =>
