@@ -6,17 +6,15 @@
 // turns.
 
 import { request } from 'node:https';
+import { Readable } from 'node:stream';
 
+import type { Frame } from '../../src/cluster/decode/frame.ts';
 import { project } from '../../src/cluster/decode/json-objects.ts';
-import {
-  createListReader,
-  createWatchReader,
-  readStatus,
-} from '../../src/cluster/decode/protobuf/stream.ts';
+import { protobufCodec } from '../../src/cluster/decode/protobuf/codec.ts';
 import type { Resource } from '../../src/model/objects.ts';
+import { cpuMicros, figure, round, sweep } from './measure.ts';
 import type { LoadServer } from './program.ts';
 import { startLoadServer } from './program.ts';
-import { cpuMicros, figure, round, sweep } from './measure.ts';
 
 const protobuf = 'application/vnd.kubernetes.protobuf';
 
@@ -47,7 +45,8 @@ async function chunksOf(
     });
     answer.on('error', reject);
     answer.on('end', () => {
-      const failure = answer.statusCode === 200 ? null : readStatus(Buffer.concat(chunks));
+      const failure =
+        answer.statusCode === 200 ? null : protobufCodec.status(Buffer.concat(chunks), 0);
       if (answer.statusCode === 200) resolve(chunks);
       else reject(new Error(`${path}: ${failure?.message ?? String(answer.statusCode)}`));
     });
@@ -57,54 +56,52 @@ async function chunksOf(
   return promise;
 }
 
-/** How many there are; all of them are read. */
-function countOf(read: Iterable<unknown>): number {
+/** Reads a body, and returns how many objects it has and its last frame. */
+async function readBody(
+  verb: 'list' | 'watch',
+  resource: Resource,
+  body: readonly Buffer[],
+): Promise<{ count: number; last: Frame | undefined }> {
+  const context = { resource, now: () => 1, previousPod: () => undefined, raw: false };
   let count = 0;
-  for (const one of read) if (one !== undefined) count++;
-  return count;
+  let last: Frame | undefined;
+  for await (const batch of protobufCodec[verb](Readable.from(body), context)) {
+    for (const frame of batch) {
+      if (frame.kind === 'object') count++;
+      last = frame;
+    }
+  }
+  return { count, last };
 }
 
 /** All pages of a list, each as the chunks that came. */
 async function pagesOf(server: LoadServer, resource: Resource): Promise<Buffer[][]> {
   const pages: Buffer[][] = [];
   for (let token = ''; ;) {
-    const chunks = await chunksOf(
-      server,
-      `${paths[resource]}?limit=500&continue=${token}`,
-      protobuf,
-    );
+    const path = `${paths[resource]}?limit=500&continue=${token}`;
+    const chunks = await chunksOf(server, path, protobuf);
     pages.push(chunks);
-    const reader = createListReader(resource);
-    for (const chunk of chunks) countOf(reader.read(chunk, 0));
-    if (reader.end() !== null) throw new Error(reader.end()?.message);
-    token = reader.continueToken();
+    const { last } = await readBody('list', resource, chunks);
+    if (last?.kind !== 'page') throw new Error('The list is not complete');
+    token = last.next;
     if (token === '' || pages.length === 40) return pages;
   }
 }
 
 /** The frames of a watch from its beginning until all that was there has come. */
 async function framesOf(server: LoadServer, resource: Resource): Promise<Buffer[]> {
-  const reader = createWatchReader(resource);
   const path = `${paths[resource]}?watch=true&sendInitialEvents=true&allowWatchBookmarks=true`;
-  return chunksOf(server, path, protobuf, (chunk) =>
-    [...reader.read(chunk, 0)].some((message) => message.type === 'bookmark'),
-  );
+  let seen = '';
+  return chunksOf(server, path, protobuf, (chunk) => {
+    seen = seen.slice(-100) + chunk.toString('latin1');
+    return seen.includes('k8s.io/initial-events-end');
+  });
 }
 
 /** Reads all pages and returns how many objects there were. */
-function readPages(resource: Resource, pages: readonly Buffer[][]): number {
+async function readPages(resource: Resource, pages: readonly Buffer[][]): Promise<number> {
   let count = 0;
-  for (const chunks of pages) {
-    const reader = createListReader(resource);
-    for (const chunk of chunks) count += countOf(reader.read(chunk, 1));
-  }
-  return count;
-}
-
-function readFrames(resource: Resource, chunks: readonly Buffer[]): number {
-  const reader = createWatchReader(resource);
-  let count = 0;
-  for (const chunk of chunks) count += countOf(reader.read(chunk, 1));
+  for (const page of pages) count += (await readBody('list', resource, page)).count;
   return count;
 }
 
@@ -125,9 +122,13 @@ async function measure(server: LoadServer, resource: Resource): Promise<void> {
   const whole = await chunksOf(server, `${paths[resource]}?limit=${lineCount}`, 'application/json');
   const { items } = JSON.parse(Buffer.concat(whole).toString()) as { items: unknown[] };
   const lines = items.map((item) => Buffer.from(JSON.stringify(item)));
-  const ways: readonly (readonly [string, number, () => number])[] = [
+  const ways: readonly (readonly [string, number, () => number | Promise<number>])[] = [
     ['protobuf list', lengthOf(pages.flat()), () => readPages(resource, pages)],
-    ['protobuf watch', lengthOf(frames), () => readFrames(resource, frames)],
+    [
+      'protobuf watch',
+      lengthOf(frames),
+      async () => (await readBody('watch', resource, frames)).count,
+    ],
     ['JSON', lengthOf(lines), () => readLines(resource, lines)],
   ];
   const samples = ways.map((): number[] => []);
@@ -135,13 +136,13 @@ async function measure(server: LoadServer, resource: Resource): Promise<void> {
     for (const [index, [, , read]] of ways.entries()) {
       sweep();
       const begun = cpuMicros();
-      const count = read();
+      const count = await read();
       samples[index]?.push((cpuMicros() - begun) / count);
     }
   }
   for (const [index, [name, bytes, read]] of ways.entries()) {
     const { min, median } = figure(samples[index] ?? []);
-    const each = bytes / read();
+    const each = bytes / (await read());
     const cells = [resource, name, Math.round(each), min, median, round(each / min)];
     process.stdout.write(`| ${cells.join(' | ')} |\n`);
   }

@@ -3,12 +3,12 @@
 
 import type { AnyObject, Resource, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, newest } from '../../model/resource-version.ts';
+import type { ApiStatus, DecodeContext, Frame } from '../decode/frame.ts';
 import { objectText } from '../decode/json-objects.ts';
 import type { Bytes } from '../decode/line-reader.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { problemAt } from '../decode/problem.ts';
 import type { BatchQueue } from './batch-queue.ts';
-import type { ApiStatus, DecodeContext, Frame } from './frame.ts';
 import type { ApiAnswer } from './transport/api-request.ts';
 import type { Environment, RequestLimits } from './transport/request.ts';
 import { exchange } from './transport/request.ts';

@@ -12,7 +12,8 @@
 
 import type { WatchEvent } from '../../model/objects.ts';
 import { isOutput } from '../../model/objects.ts';
-import type { Fields } from '../decode/json-fields.ts';
+import type { Codec, DecodeContext, Frame } from '../decode/frame.ts';
+import { bookmarkFrame, pageFrame, readStatus, versionOf } from '../decode/frame.ts';
 import { eventTypes, isFields } from '../decode/json-fields.ts';
 import type { Piece } from '../decode/json-items.ts';
 import { jsonPieces } from '../decode/json-items.ts';
@@ -20,8 +21,7 @@ import { jsonBytes, project } from '../decode/json-objects.ts';
 import type { Line } from '../decode/line-reader.ts';
 import { lineBatches } from '../decode/line-reader.ts';
 import { guessLost, valueText } from '../decode/problem.ts';
-import type { ApiStatus, Codec, DecodeContext, Frame } from './frame.ts';
-import { protobufCodec } from './protobuf-codec.ts';
+import { protobufCodec } from '../decode/protobuf/codec.ts';
 
 const jsonCodec: Codec = {
   mediaType: 'application/json',
@@ -53,23 +53,6 @@ export function codecOf(contentType: string | undefined): Codec | null {
   return codecs.find((codec) => codec.mediaType === mediaType) ?? null;
 }
 
-/** What an error answer or a Status event says; of other content only the code is known. */
-export function readStatus(value: unknown, code: number): ApiStatus {
-  const status = isFields(value) ? value : {};
-  const details = isFields(status.details) ? status.details : {};
-  const { retryAfterSeconds: seconds } = details;
-  const causes = Array.isArray(details.causes) ? (details.causes as unknown[]) : [];
-  return {
-    code: typeof status.code === 'number' ? status.code : code,
-    reason: textOf(status.reason),
-    message: textOf(status.message),
-    retryAfter: typeof seconds === 'number' && seconds > 0 ? seconds : null,
-    causes: causes.filter(isFields).map(({ reason }) => textOf(reason)),
-  };
-}
-
-const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
-
 function* decodeAll<T>(
   parts: readonly T[],
   reading: DecodeContext,
@@ -91,21 +74,11 @@ function watchFrame(line: Line, reading: DecodeContext, at: number): Frame | nul
   const event = parse(text);
   if (!isFields(event)) return badFrame(reading, 'Expected a watch event', text, !line.ended);
   const { type: name, object } = event;
-  if (name === 'BOOKMARK') return bookmark(object);
+  if (name === 'BOOKMARK') return bookmarkFrame(object);
   if (name === 'ERROR') return { kind: 'status', status: readStatus(object, 0) };
   const type = eventTypes.get(name);
   if (type === undefined) return badFrame(reading, 'Expected a watch event', text, false);
   return objectFrame(reading, type, object, at);
-}
-
-function bookmark(object: unknown): Frame {
-  const metadata = metadataOf(object);
-  const annotations = isFields(metadata.annotations) ? metadata.annotations : {};
-  return {
-    kind: 'bookmark',
-    version: textOf(metadata.resourceVersion),
-    initialEnd: annotations['k8s.io/initial-events-end'] === 'true',
-  };
 }
 
 function listFrame(piece: Piece, reading: DecodeContext, at: number): Frame | null {
@@ -118,14 +91,11 @@ function listFrame(piece: Piece, reading: DecodeContext, at: number): Frame | nu
       return objectFrame(reading, 'added', object, at);
     }
     case 'tail':
-    case 'document': {
+    case 'document':
       // A list without items may have `"items":null`.
-      const list = parse(piece.text);
-      const metadata = metadataOf(list);
-      const [version, next] = [textOf(metadata.resourceVersion), textOf(metadata.continue)];
-      if (version !== '') return { kind: 'page', version, next };
-      return badFrame(reading, 'Expected a list', piece.text, false);
-    }
+      return (
+        pageFrame(parse(piece.text)) ?? badFrame(reading, 'Expected a list', piece.text, false)
+      );
     case 'tooLong':
       return badFrame(reading, 'Item too long', piece.text, false);
     case 'stray':
@@ -133,10 +103,6 @@ function listFrame(piece: Piece, reading: DecodeContext, at: number): Frame | nu
     case 'unfinished':
       return badFrame(reading, 'Unexpected end of list', null, true);
   }
-}
-
-function metadataOf(object: unknown): Fields {
-  return isFields(object) && isFields(object.metadata) ? object.metadata : {};
 }
 
 function parse(text: string): unknown {
@@ -167,6 +133,6 @@ function objectFrame(
     previousPod,
     bytes: isOutput(resource) ? jsonBytes(raw) : null,
   });
-  const version = textOf(metadataOf(raw).resourceVersion);
+  const version = versionOf(raw);
   return { kind: 'object', type, projection, version, ...(wanted ? { raw } : {}) };
 }

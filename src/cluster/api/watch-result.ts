@@ -3,7 +3,7 @@
 // permission costs.
 
 import type { Resource } from '../../model/objects.ts';
-import type { ApiStatus } from './frame.ts';
+import type { ApiStatus } from '../decode/frame.ts';
 import { GivenUp } from './transport/request.ts';
 
 export type WatchVerb = 'list' | 'watch';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Frame } from '../../../src/cluster/api/frame.ts';
-import { acceptOf, codecOf, readStatus } from '../../../src/cluster/api/watch-codec.ts';
+import { acceptOf, codecOf } from '../../../src/cluster/api/watch-codec.ts';
+import type { Frame } from '../../../src/cluster/decode/frame.ts';
 import { jsonBytes } from '../../../src/cluster/decode/json-objects.ts';
 import type { Resource } from '../../../src/model/objects.ts';
 import { chunks } from '../../build.ts';
@@ -163,19 +163,4 @@ test.each([
 ])('the refusal %s', (content, code, message) => {
   const status = codecOf(type)?.status(Buffer.from(content), 503);
   expect([status?.code ?? null, status?.message ?? null]).toEqual([code, message]);
-});
-
-test.each([
-  [null, { code: 500, reason: '', message: '', retryAfter: null, causes: [] }],
-  [
-    {
-      code: 429,
-      reason: 'R',
-      message: 'm',
-      details: { retryAfterSeconds: 2, causes: [{ reason: 'C' }, 7] },
-    },
-    { code: 429, reason: 'R', message: 'm', retryAfter: 2, causes: ['C'] },
-  ],
-])('the status %o', (value, want) => {
-  expect(readStatus(value, 500)).toEqual(want);
 });

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 
 import { GivenUp } from '../../../src/cluster/api/transport/request.ts';
-import { readStatus } from '../../../src/cluster/api/watch-codec.ts';
 import { denialText, outcomeOf, outcomeOfError } from '../../../src/cluster/api/watch-result.ts';
+import { readStatus } from '../../../src/cluster/decode/frame.ts';
 import { resources } from '../../../src/model/objects.ts';
 
 const status = (code: number, reason = '', details = {}) =>

@@ -7,7 +7,17 @@
 import { WrongType } from '../json-fields.ts';
 import type { Field, Message, Raw, Scalar } from './schema.ts';
 import type { Cursor } from './wire.ts';
-import { readBool, readEnd, readInt32, readInt64, readTag, readText, skip, tagOf } from './wire.ts';
+import {
+  readBool,
+  readEnd,
+  readInt32,
+  readInt64,
+  readSpan,
+  readTag,
+  readText,
+  skip,
+  tagOf,
+} from './wire.ts';
 
 /**
  * Reads the message that ends at `end` into `raw`, which keeps the fields before an error. Throws
@@ -48,9 +58,14 @@ function readField({ name, label, type }: Field, cursor: Cursor, end: number, ra
     else items.push(value);
     return;
   }
+  const to = readEnd(cursor, end);
+  if (type.isLeftOut?.(cursor.bytes, cursor.at) === true) {
+    cursor.at = to;
+    return;
+  }
   const part: Raw = items === null ? ((raw[name] ??= {}) as Raw) : {};
   items?.push(part);
-  readMessage(type, cursor, readEnd(cursor, end), part);
+  readMessage(type, cursor, to, part);
 }
 
 /** Reads a scalar, or a message whose JSON is a scalar. */
@@ -64,12 +79,8 @@ function readValue(type: Scalar | Message, cursor: Cursor, end: number): unknown
       return readInt64(cursor, end);
     case 'bool':
       return readBool(cursor, end);
-    case 'bytes': {
-      const to = readEnd(cursor, end);
-      const value = cursor.bytes.subarray(cursor.at, to);
-      cursor.at = to;
-      return value;
-    }
+    case 'bytes':
+      return readSpan(cursor, end);
   }
   const part: Raw = {};
   readMessage(type, cursor, readEnd(cursor, end), part);

@@ -122,6 +122,8 @@ export interface Message {
   readonly fields: (Field | undefined)[];
   /** The value in JSON, of a message that is a scalar there. */
   readonly convert: ((raw: Raw) => unknown) | undefined;
+  /** Whether an item of this type that begins here is left out of its list. */
+  readonly isLeftOut: ((bytes: Buffer, at: number) => boolean) | undefined;
 }
 
 const scalars: readonly string[] = ['string', 'bytes', 'int32', 'int64', 'bool'] satisfies Scalar[];
@@ -146,11 +148,16 @@ const conversions: Readonly<Record<string, Message['convert']>> = {
   IntOrString: ({ type = 0, intVal = 0, strVal = '' }) => (type === 0 ? intVal : strVal),
 };
 
+/** Only the condition Ready is read; the type, its first field, begins with tag, length and R. */
+const isOtherCondition = (bytes: Buffer, at: number): boolean =>
+  bytes[at] === 0x0a && (bytes[at + 1] !== 5 || bytes[at + 2] !== 0x52);
+
 const messages = new Map<string, Message>();
 
 /** The message of this name; the text may use it before its definition. */
 export function messageNamed(name: string): Message {
-  const message = messages.get(name) ?? { fields: [], convert: conversions[name] };
+  const isLeftOut = name === 'Condition' ? isOtherCondition : undefined;
+  const message = messages.get(name) ?? { fields: [], convert: conversions[name], isLeftOut };
   messages.set(name, message);
   return message;
 }

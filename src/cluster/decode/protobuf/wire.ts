@@ -12,6 +12,11 @@ export interface Cursor {
   at: number;
 }
 
+/** A part of some bytes. */
+export interface ByteSpan extends Readonly<Cursor> {
+  readonly end: number;
+}
+
 /** The bytes are no message: `expected` says what should be there, as in fields.ts. */
 function malformed(expected: string): WrongType {
   return new WrongType('', expected, undefined);
@@ -91,6 +96,14 @@ export function readEnd(cursor: Cursor, end: number): number {
   const to = cursor.at + length;
   if (length < 0 || to > end) throw malformed('as many bytes as the length says');
   return to;
+}
+
+/** The place of the bytes that begin with their length. */
+export function readSpan(cursor: Cursor, end: number): ByteSpan {
+  const to = readEnd(cursor, end);
+  const span = { bytes: cursor.bytes, at: cursor.at, end: to };
+  cursor.at = to;
+  return span;
 }
 
 /** Passes over the value of the field that has this tag. */

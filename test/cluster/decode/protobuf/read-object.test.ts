@@ -2,7 +2,7 @@ import { fc, test as property } from '@fast-check/vitest';
 import { describe, expect, test } from 'vitest';
 
 import { project } from '../../../../src/cluster/decode/json-objects.ts';
-import { readObject } from '../../../../src/cluster/decode/protobuf/objects.ts';
+import { readObject } from '../../../../src/cluster/decode/protobuf/codec.ts';
 import type { Pod } from '../../../../src/model/objects.ts';
 import { isOutput, resources } from '../../../../src/model/objects.ts';
 import type { Message } from '../../../protobuf/fixtures.ts';
@@ -11,7 +11,10 @@ import { answers, messages } from '../../../protobuf/fixtures.ts';
 const at = 1_795_258_544.5;
 const written = messages(answers());
 
-const read = (message: Message, bytes = message.bytes) => readObject(message.resource, bytes, at);
+const whole = (bytes: Buffer) => ({ bytes, at: 0, end: bytes.length });
+
+const read = (message: Message, bytes = message.bytes) =>
+  readObject(message.resource, whole(bytes), at).projection;
 
 /** The model object of the JSON that Go wrote of the same object, with the size of the message. */
 const wanted = ({ resource, json, bytes }: Message) =>
@@ -41,8 +44,9 @@ describe('readObject', () => {
     for (const message of written.slice(0, 200)) {
       const { bytes } = message;
       const around = Buffer.concat([Buffer.alloc(7, 0x0a), bytes, Buffer.alloc(9, 0x0a)]);
-      const found = readObject(message.resource, around.subarray(7, 7 + bytes.length), at);
-      expect(found).toEqual(wanted(message));
+      const range = { bytes: around, at: 7, end: 7 + bytes.length };
+      const { projection } = readObject(message.resource, range, at);
+      expect(projection).toEqual(wanted(message));
     }
   });
 
@@ -55,7 +59,7 @@ describe('readObject', () => {
     const pod = read(message).object as Pod;
     const previous = { ...pod, ipsSince: 7 };
     const { bytes } = message;
-    const again = readObject('pods', bytes, at, () => previous).object;
+    const again = readObject('pods', whole(bytes), at, () => previous).projection.object;
     expect(again?.ips).toBe(previous.ips);
     expect(again?.ipsSince).toBe(7);
   });
@@ -117,7 +121,7 @@ describe('what is wrong', () => {
     ],
   ] as const)('%s: %s %#', (object, resource, parts, at, message) => {
     const bytes = Buffer.concat(parts);
-    const { problem } = readObject(resource, bytes, 1);
+    const { problem } = readObject(resource, whole(bytes), 1).projection;
     expect(problem).toMatchObject({ object, field: at });
     expect(problem?.message).toContain(message);
     if (parts[0] === identity) expect(problem?.lost).toEqual({ resource, ...lost });
@@ -129,7 +133,7 @@ describe('what is wrong', () => {
     const spread = field(1, name, field(11, text(2, 'b'), text(1, 'a')), owner, namespace, labels);
     const twice = [field(3, text(1, 'Running')), field(3, text(6, '10.0.0.1'))];
     const bytes = Buffer.concat([...twice, spread]);
-    const { object } = readObject('pods', bytes, 1);
+    const { object } = readObject('pods', whole(bytes), 1).projection;
     expect(object).toMatchObject({
       key: 'shop/web',
       labels: { a: 'b', tier: 'x' },
@@ -142,7 +146,7 @@ describe('what is wrong', () => {
     const fixed = Buffer.from([0x7d, 1, 2, 3, 4, 0x79, 1, 2, 3, 4, 5, 6, 7, 8]);
     const group = Buffer.from([0x7b, 0x08, 1, 0x7b, 0x7c, 0x7c]);
     const bytes = Buffer.concat([identity, fixed, group, Buffer.from([0xf8, 0x07, 0x01])]);
-    const { object } = readObject('pods', bytes, 1);
+    const { object } = readObject('pods', whole(bytes), 1).projection;
     expect(object?.key).toBe('shop/web');
   });
 });
@@ -175,7 +179,7 @@ describe('damaged bytes', () => {
     numRuns: 2000,
   })('or none that mean anything', (resource, noise) => {
     const bytes = Buffer.from(noise);
-    const found = readObject(resource, bytes, 1);
+    const found = readObject(resource, whole(bytes), 1).projection;
     expect(found.object ?? found.problem).toBeDefined();
   });
 });

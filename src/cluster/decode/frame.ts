@@ -1,0 +1,105 @@
+// The frames of a watch or list response, decoded, and what JSON and protobuf have in common there
+// (k8s.io/apimachinery@v0.36.3 pkg/apis/meta/v1/types.go).
+
+import type { Key, Pod, Resource, UnreadableObject, WatchEvent } from '../../model/objects.ts';
+import type { Fields } from './json-fields.ts';
+import { isFields } from './json-fields.ts';
+import type { Projection } from './json-objects.ts';
+import type { Bytes } from './line-reader.ts';
+
+/** What a Status object says. */
+export interface ApiStatus {
+  readonly code: number;
+  readonly reason: string;
+  readonly message: string;
+  /** Seconds; null: it names none. */
+  readonly retryAfter: number | null;
+  /** Reasons of the causes in its details. */
+  readonly causes: readonly string[];
+}
+
+/** Decodes the responses of one media type, in lazy batches as they arrive. */
+export interface Codec {
+  /** The media type without parameters. */
+  readonly mediaType: string;
+  watch(body: Bytes, context: DecodeContext): AsyncIterable<Iterable<Frame>>;
+  list(body: Bytes, context: DecodeContext): AsyncIterable<Iterable<Frame>>;
+  /** The Status that is the body of a refusal with this code; null: it is none. */
+  status(body: Uint8Array, code: number): ApiStatus | null;
+}
+
+export type Frame =
+  | {
+      readonly kind: 'object';
+      /** `added` for the items of a list. */
+      readonly type: WatchEvent['type'];
+      readonly projection: Projection<Resource>;
+      /** metadata.resourceVersion, also of a change that cannot be projected; '': none. */
+      readonly version: string;
+      /** The object as it came, where it was asked for. */
+      readonly raw?: unknown;
+    }
+  | {
+      readonly kind: 'bookmark';
+      readonly version: string;
+      /** It ends the initial events of a watch that was to send them. */
+      readonly initialEnd: boolean;
+    }
+  /** The end of a list page; `next` is its continue token, '' after the last page. */
+  | { readonly kind: 'page'; readonly version: string; readonly next: string }
+  | { readonly kind: 'status'; readonly status: ApiStatus }
+  | {
+      readonly kind: 'bad';
+      /** A fixed sentence, and the beginning of what it is about. */
+      readonly message: string;
+      readonly value: string | null;
+      readonly lost: UnreadableObject;
+      /** The body ended within this frame. */
+      readonly cut: boolean;
+    };
+
+/** What is known while a body is read. */
+export interface DecodeContext {
+  readonly resource: Resource;
+  /** Arrival of the chunk that is decoded, Unix seconds. */
+  readonly now: () => number;
+  readonly previousPod: (key: Key) => Pod | undefined;
+  /** Whether frames carry the raw object, which only JSON has. */
+  readonly raw: boolean;
+}
+
+/** What an error answer or a Status event says; of other content only the code is known. */
+export function readStatus(value: unknown, code: number): ApiStatus {
+  const status = isFields(value) ? value : {};
+  const details = isFields(status.details) ? status.details : {};
+  const { retryAfterSeconds: seconds } = details;
+  const causes = Array.isArray(details.causes) ? (details.causes as unknown[]) : [];
+  return {
+    code: typeof status.code === 'number' && status.code !== 0 ? status.code : code,
+    reason: textOf(status.reason),
+    message: textOf(status.message),
+    retryAfter: typeof seconds === 'number' && seconds > 0 ? seconds : null,
+    causes: causes.filter(isFields).map(({ reason }) => textOf(reason)),
+  };
+}
+
+/** The frame of a bookmark, which may end the initial events. */
+export function bookmarkFrame(object: unknown): Frame {
+  const { annotations } = metadataOf(object);
+  const initialEnd = isFields(annotations) && annotations['k8s.io/initial-events-end'] === 'true';
+  return { kind: 'bookmark', version: versionOf(object), initialEnd };
+}
+
+/** The frame that ends a page of a list; null: it has no version, and so is no list. */
+export function pageFrame(list: unknown): Frame | null {
+  const version = versionOf(list);
+  return version === '' ? null : { kind: 'page', version, next: textOf(metadataOf(list).continue) };
+}
+
+/** The resourceVersion of a raw object or list; '' if it has none. */
+export const versionOf = (raw: unknown): string => textOf(metadataOf(raw).resourceVersion);
+
+const metadataOf = (raw: unknown): Fields =>
+  isFields(raw) && isFields(raw.metadata) ? raw.metadata : {};
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
