@@ -23,9 +23,9 @@ import type {
   ContainerPort,
   Endpoint,
   EndpointAddress,
+  Endpoints,
   EndpointSlice,
   EndpointSubset,
-  Endpoints,
   Labels,
   Node,
   ObjectRef,
@@ -38,6 +38,7 @@ import type {
   WatchEvent,
 } from '../src/model/objects.ts';
 import { label, manager, portMapKey, resources } from '../src/model/objects.ts';
+import { runToEnd } from '../src/model/run-to-end.ts';
 import { wholeCluster } from '../src/model/scope.ts';
 import { newestRelease } from '../src/shadow/release.ts';
 
@@ -436,7 +437,7 @@ export function judged(
     context,
     settle: createPendingFindings({ window: 0, keep: 100 }),
   });
-  serviceAuditor.begin(0);
+  runToEnd(serviceAuditor.begin(0));
   const audited = serviceAuditor.audited.get(`shop/${name}`);
   if (audited === undefined) throw new Error(`Nothing is known of ${name}`);
   const items = [...audited.items.values()].flat();

@@ -368,7 +368,7 @@ function* takeUnreadable(
     return;
   }
   state.unreadable.set(unreadableKey(object), object);
-  if (state.services !== null) yield* state.services.markUnreadableInSteps(object, at);
+  if (state.services !== null) yield* state.services.markUnreadable(object, at);
 }
 
 function cachedObject(
@@ -405,7 +405,7 @@ function* takeEvent(state: State, delivered: WatchEvent): Steps {
   const before = unreadable.get(key);
   if (before === undefined) return;
   unreadable.delete(key);
-  if (services !== null) yield* services.markReadableInSteps(before, at);
+  if (services !== null) yield* services.markReadable(before, at);
 }
 
 function* finish(state: State, entry: RecordingEnd | DumpEnd): Steps {
@@ -445,9 +445,9 @@ function* begin(state: State, at: number): Steps {
       addConvergence(samples, sample);
     },
   });
-  yield* services.beginInSteps(at);
+  yield* services.begin(at);
   for (const object of state.unreadable.values()) {
-    yield* services.markUnreadableInSteps(object, at);
+    yield* services.markUnreadable(object, at);
   }
   state.services = services;
   state.totals = totals;

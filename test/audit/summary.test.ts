@@ -7,8 +7,9 @@ import { catalogue } from '../../src/audit/finding/catalogue.ts';
 import { createPendingFindings } from '../../src/audit/pending/pending.ts';
 import { createServiceAuditor } from '../../src/audit/service/auditor.ts';
 import { emptySummary, inOrder, summarize } from '../../src/audit/summary.ts';
-import type { AnyObject, UnreadableObject, Resource } from '../../src/model/objects.ts';
+import type { AnyObject, Resource, UnreadableObject } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
 import {
   contextOf,
   endpoint,
@@ -30,7 +31,7 @@ function summaryOf(
     context: contextOf(storeOf(objects, known)),
     settle: createPendingFindings({ window: 30, keep: 0 }),
   });
-  serviceAuditor.begin(10);
+  runToEnd(serviceAuditor.begin(10));
   serviceAuditor.settle.advance(at);
   return summarize(serviceAuditor);
 }
@@ -79,7 +80,7 @@ describe('summarize', () => {
       context: contextOf(storeOf(settled)),
       settle: createPendingFindings({ window: 30, keep: 0 }),
     });
-    serviceAuditor.begin(10);
+    runToEnd(serviceAuditor.begin(10));
     const lost = (name: string | null, namespace: string | null = 'shop'): UnreadableObject => ({
       resource: 'services',
       namespace,
@@ -87,20 +88,20 @@ describe('summarize', () => {
       labels: null,
     });
     const within = ({ namespace }: { namespace: string }) => namespace === 'bank';
-    serviceAuditor.markUnreadable(lost('api'), 20);
+    runToEnd(serviceAuditor.markUnreadable(lost('api'), 20));
     expect(summarize(serviceAuditor).unknown).toEqual({ 'object-unreadable': 1 });
     expect(summarize(serviceAuditor, { within }).unknown).toEqual({});
-    serviceAuditor.markUnreadable(lost('api'), 21);
-    serviceAuditor.markUnreadable({ ...lost('api'), resource: 'pods' }, 22);
-    serviceAuditor.markUnreadable(lost(null, null), 22);
+    runToEnd(serviceAuditor.markUnreadable(lost('api'), 21));
+    runToEnd(serviceAuditor.markUnreadable({ ...lost('api'), resource: 'pods' }, 22));
+    runToEnd(serviceAuditor.markUnreadable(lost(null, null), 22));
     expect(summarize(serviceAuditor, { within }).unknown).toEqual({ 'object-unreadable': 1 });
-    serviceAuditor.markReadable(lost(null, null), 23);
-    serviceAuditor.markReadable({ ...lost('api'), resource: 'pods' }, 23);
+    runToEnd(serviceAuditor.markReadable(lost(null, null), 23));
+    runToEnd(serviceAuditor.markReadable({ ...lost('api'), resource: 'pods' }, 23));
     // Of this one an older version is known: what it makes unknown are its two outputs.
-    serviceAuditor.markUnreadable(lost('web'), 24);
+    runToEnd(serviceAuditor.markUnreadable(lost('web'), 24));
     expect(summarize(serviceAuditor).unknown).toEqual({ 'object-unreadable': 3 });
-    serviceAuditor.markReadable(lost('web'), 25);
-    serviceAuditor.markReadable(lost('api'), 25);
+    runToEnd(serviceAuditor.markReadable(lost('web'), 25));
+    runToEnd(serviceAuditor.markReadable(lost('api'), 25));
     expect(summarize(serviceAuditor).unknown).toEqual({});
   });
 
@@ -121,7 +122,7 @@ describe('summarize', () => {
       context: contextOf(storeOf([...settled, other])),
       settle: createPendingFindings({ window: 0, keep: 0 }),
     });
-    serviceAuditor.begin(0);
+    runToEnd(serviceAuditor.begin(0));
     serviceAuditor.settle.advance(0);
     const of = (name: string) =>
       summarize(serviceAuditor, { within: ({ namespace }) => namespace === name });

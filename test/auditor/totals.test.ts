@@ -20,6 +20,7 @@ import {
 import type { Store } from '../../src/cluster/store/store.ts';
 import type { AnyObject, Key, Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
 import {
   contextOf,
   endpoint,
@@ -129,7 +130,7 @@ describe('sums that are updated', () => {
       const one = followed(store);
       const context = contextOf(store, { maxEndpointsPerSlice: max });
       for (const [index, step] of all.entries()) {
-        if (index === head) one.serviceAuditor.begin(index);
+        if (index === head) runToEnd(one.serviceAuditor.begin(index));
         for (const event of eventsOf(store, context, step, index + 1)) {
           const change = store.apply(event);
           if (change !== null && index >= head) one.serviceAuditor.apply(change);
@@ -137,7 +138,7 @@ describe('sums that are updated', () => {
         one.serviceAuditor.settle.advance(index + 1);
         if (index >= head && index % 3 === 0) expectTrue(one, new Set(unseen));
       }
-      if (head >= all.length) one.serviceAuditor.begin(all.length);
+      if (head >= all.length) runToEnd(one.serviceAuditor.begin(all.length));
       one.serviceAuditor.settle.advance(all.length + 10);
       expectTrue(one, new Set(unseen));
     });
@@ -146,21 +147,21 @@ describe('sums that are updated', () => {
 
   test('follow objects that become unreadable and readable', () => {
     const one = followed(storeOf([service(), pod(), node(), endpoints(), slice()]));
-    one.serviceAuditor.begin(1);
+    runToEnd(one.serviceAuditor.begin(1));
     const lost = { resource: 'pods', namespace: 'shop', name: 'web-2', labels: null } as const;
-    one.serviceAuditor.markUnreadable(lost, 2);
+    runToEnd(one.serviceAuditor.markUnreadable(lost, 2));
     expectTrue(one, new Set());
     expect(summaryOfTotals(one.totals, one.serviceAuditor, new Set(), null).unknown).toEqual({
       'object-unreadable': 2,
     });
-    one.serviceAuditor.markReadable(lost, 3);
+    runToEnd(one.serviceAuditor.markReadable(lost, 3));
     expectTrue(one, new Set());
     expect(summaryOfTotals(one.totals, one.serviceAuditor, new Set(), null).unknown).toEqual({});
   });
 
   test('are right for more Services than may wait to be recounted', () => {
     const one = followed(storeOf([]));
-    one.serviceAuditor.begin(1);
+    runToEnd(one.serviceAuditor.begin(1));
     for (const index of times(600, (index) => index))
       give(one, foreign({ name: `s-${String(index)}`, labels: {} }));
     give(one, ...times(600, (index) => service({ name: `s-${String(index)}` })));
@@ -173,7 +174,7 @@ describe('sums that are updated', () => {
 describe('one Service', () => {
   test('has its numbers, in a new object after a change', () => {
     const one = followed(storeOf([service(), pod(), node(), endpoints({ bytes: 300 })]));
-    one.serviceAuditor.begin(1);
+    runToEnd(one.serviceAuditor.begin(1));
     give(one, slice({ bytes: 400 }), service({ name: 'api', selector: { app: 'none' } }));
     refreshTotals(one.totals, one.serviceAuditor);
     const before = one.totals.services.get('shop/web');
@@ -198,7 +199,7 @@ describe('one Service', () => {
 
   test('has no numbers after its deletion', () => {
     const one = followed(storeOf([]));
-    one.serviceAuditor.begin(1);
+    runToEnd(one.serviceAuditor.begin(1));
     give(one, service());
     const deleted = one.store.apply(event('deleted', service(), 2));
     if (deleted !== null) one.serviceAuditor.apply(deleted);
@@ -219,7 +220,7 @@ describe('hints', () => {
 
   test('are counted by how many endpoints have them, or by why they are absent', () => {
     const one = followed(storeOf([node()]));
-    one.serviceAuditor.begin(1);
+    runToEnd(one.serviceAuditor.begin(1));
     give(
       one,
       ...hinted('auto', { topologyAuto: true }, null),

@@ -20,6 +20,7 @@ import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
 import type { Resource, WatchEvent } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 import { newestRelease } from '../../src/shadow/release.ts';
 import { cpuMicros, heapBytes } from './measure.ts';
@@ -561,7 +562,7 @@ function audit(world: Omit<World, 'serviceAuditor'>, samples: FleetSamples): Wor
   const settle = createPendingFindings({ window: settleSeconds, keep: 0 });
   const serviceAuditor = createServiceAuditor({ context, settle });
   const asked = cpuMicros();
-  serviceAuditor.begin(world.now);
+  runToEnd(serviceAuditor.begin(world.now));
   samples.auditing.push((cpuMicros() - asked) / 1e6);
   return Object.assign(world, { serviceAuditor });
 }

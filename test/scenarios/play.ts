@@ -26,12 +26,13 @@ import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
 import type {
   Change,
-  EndpointSlice,
   Endpoints,
+  EndpointSlice,
   Listers,
   UnreadableObject,
 } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
 import type { RawEvent } from './api.ts';
 import { createApi, epoch } from './api.ts';
 import type { Scenario } from './parse.ts';
@@ -180,7 +181,7 @@ function deliver(world: World, { resource, type, key, raw }: RawEvent, at: numbe
   const projection = project(resource, raw, epoch + at, { bytes, previousPod });
   if (projection.problem !== undefined) {
     lost.set(place, projection.problem.lost);
-    if (world.begun) serviceAuditor.markUnreadable(projection.problem.lost, epoch + at);
+    if (world.begun) runToEnd(serviceAuditor.markUnreadable(projection.problem.lost, epoch + at));
     return;
   }
   const { object } = projection;
@@ -191,16 +192,17 @@ function deliver(world: World, { resource, type, key, raw }: RawEvent, at: numbe
     serviceAuditor.apply(change);
     world.lags.take(change);
   }
-  if (world.begun && known !== undefined) serviceAuditor.markReadable(known, epoch + at);
+  if (world.begun && known !== undefined) runToEnd(serviceAuditor.markReadable(known, epoch + at));
 }
 
 /** Takes in a first list and begins the audit. */
 function begin(world: World, events: Iterable<RawEvent>, at: number): void {
   for (const event of events) deliver(world, event, at);
-  world.serviceAuditor.begin(epoch + at);
+  runToEnd(world.serviceAuditor.begin(epoch + at));
   restartJourneys(world.lags.journeys, world.serviceAuditor, world.context.release);
   world.begun = true;
-  for (const lost of world.lost.values()) world.serviceAuditor.markUnreadable(lost, epoch + at);
+  for (const lost of world.lost.values())
+    runToEnd(world.serviceAuditor.markUnreadable(lost, epoch + at));
 }
 
 // --- open findings ---

@@ -26,6 +26,7 @@ import type { Store } from '../../src/cluster/store/store.ts';
 import { createStore } from '../../src/cluster/store/store.ts';
 import type { AnyObject, Resource, WatchEvent } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
+import { runToEnd } from '../../src/model/run-to-end.ts';
 import { defaultMaxEndpointsPerSlice } from '../../src/shadow/endpointslice.ts';
 import type { Release } from '../../src/shadow/release.ts';
 import { newestRelease, releaseOf } from '../../src/shadow/release.ts';
@@ -66,7 +67,7 @@ export function takeStep(world: World, step: Step): void {
   const events = eventsOf(world, step, at);
   if (world.steps === 0) {
     for (const event of events) world.store.apply(event);
-    world.serviceAuditor.begin(at);
+    runToEnd(world.serviceAuditor.begin(at));
   } else {
     for (const event of events) {
       const change = world.store.apply(event);

@@ -11,16 +11,11 @@
 // A start from nothing and following every change give the same differences. Only the history, and
 // with it some causes, is known to an auditor that followed the changes.
 
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type {
-  Change,
-  EndpointSlice,
-  Key,
-  Listers,
-  Service,
-  UnreadableObject,
-} from '../../model/objects.ts';
+import type { Change, EndpointSlice, Key, Listers, UnreadableObject } from '../../model/objects.ts';
 import { unreadableKey } from '../../model/objects.ts';
+import type { Steps } from '../../model/run-to-end.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { PendingFindings } from '../pending/pending.ts';
@@ -35,25 +30,18 @@ import type { WorkItem } from './enqueue.ts';
 import { createWorkItem, enqueue } from './enqueue.ts';
 import { checkInput, checkInputAddress } from './input-checks.ts';
 import { compareMirrored } from './mirroring.ts';
-import type { ConvergenceSample, Evaluation, FindingSink, ServiceAudit } from './reconcile.ts';
+import type { Evaluation, FindingSink, ServiceAudit, Unit } from './reconcile.ts';
 import { noItems, reconcile, unitAddress, wake } from './reconcile.ts';
 import { isUnknown, isWithin, unknownOutputs } from './verdict.ts';
 
-/** Work that can be interrupted after every step. */
-type Steps = Generator<undefined, void>;
-
 export interface ServiceAuditor {
-  /** Starts with all objects of the listers. */
-  begin(at: number): void;
-  /** The same in small steps, during which the listers must not change. */
-  beginInSteps(at: number): Steps;
+  /** Starts with all objects of the listers, which must not change between the steps. */
+  begin(at: number): Steps;
   /** Applies a change that the listers already contain; `late` if newer ones came before it. */
   apply(change: Change, late?: boolean): void;
   /** Notes that a version of an object cannot be read, or that a later one can. */
-  markUnreadable(unreadable: UnreadableObject, at: number): void;
-  markReadable(unreadable: UnreadableObject, at: number): void;
-  markUnreadableInSteps(unreadable: UnreadableObject, at: number): Steps;
-  markReadableInSteps(unreadable: UnreadableObject, at: number): Steps;
+  markUnreadable(unreadable: UnreadableObject, at: number): Steps;
+  markReadable(unreadable: UnreadableObject, at: number): Steps;
   readonly audited: ReadonlyMap<Key, ServiceAudit>;
   /** The unreadable objects, each once. */
   readonly unreadable: ReadonlyMap<string, UnreadableObject>;
@@ -61,11 +49,7 @@ export interface ServiceAuditor {
   readonly settle: PendingFindings;
 }
 
-export interface ServiceAuditorOptions {
-  readonly context: AuditContext;
-  readonly settle: PendingFindings;
-  /** Receives how long an output took to follow its input. */
-  onConvergence?(sample: ConvergenceSample): void;
+export interface ServiceAuditorOptions extends FindingSink {
   /** Called when the audit of a Service may have changed. */
   onChange?(key: Key): void;
   /** Called for each work item of a change after its evaluation. */
@@ -74,7 +58,6 @@ export interface ServiceAuditorOptions {
 
 interface State {
   readonly options: ServiceAuditorOptions;
-  readonly sink: FindingSink;
   readonly cache: ServiceCache;
   readonly audited: Map<Key, ServiceAudit>;
   readonly unreadable: Map<string, UnreadableObject>;
@@ -82,14 +65,12 @@ interface State {
 
 export function createServiceAuditor(options: ServiceAuditorOptions): ServiceAuditor {
   const { context, settle } = options;
-  const { release } = context;
   const state: State = {
     options,
-    sink: { settle, release, onConvergence: (sample) => options.onConvergence?.(sample) },
     cache: {
       context,
       get: (key) => state.audited.get(key)?.record,
-      getOrCreate: (key, names) => getOrCreate(state, key, names).record,
+      getOrCreate: (key) => getOrCreate(state, key).record,
       autoHinted: new Set(),
       foreign: new Set(),
       leftBehind: new Map(),
@@ -102,10 +83,7 @@ export function createServiceAuditor(options: ServiceAuditorOptions): ServiceAud
     unreadable: state.unreadable,
     listers: context.listers,
     settle,
-    begin: (at) => {
-      runToEnd(begin(state, at));
-    },
-    beginInSteps: (at) => begin(state, at),
+    begin: (at) => begin(state, at),
     apply: (change, late = false) => {
       const gap = change.gap === true || late;
       updateCache(state.cache, change);
@@ -114,34 +92,22 @@ export function createServiceAuditor(options: ServiceAuditorOptions): ServiceAud
         options.onEvaluated?.(item, change);
       }
     },
-    markUnreadable: (unreadable, at) => {
-      runToEnd(markUnreadable(state, unreadable, at));
+    markUnreadable: function* (unreadable, at) {
+      state.unreadable.set(unreadableKey(unreadable), unreadable);
+      yield* updateUnknown(state, unreadable, at);
     },
-    markReadable: (unreadable, at) => {
-      runToEnd(markReadable(state, unreadable, at));
+    markReadable: function* (unreadable, at) {
+      const isNews = state.unreadable.delete(unreadableKey(unreadable));
+      if (isNews) yield* updateUnknown(state, unreadable, at);
     },
-    markUnreadableInSteps: (unreadable, at) => markUnreadable(state, unreadable, at),
-    markReadableInSteps: (unreadable, at) => markReadable(state, unreadable, at),
   };
 }
 
-function runToEnd(steps: Steps): void {
-  while (steps.next().done !== true);
-}
-
-function getOrCreate(
-  state: State,
-  key: Key,
-  names?: Pick<Service, 'namespace' | 'name'>,
-): ServiceAudit {
-  const known = state.audited.get(key);
-  if (known !== undefined) return known;
-  const record = createServiceState(key, names);
-  const unknown = unknownOf(state, record);
-  const audit: ServiceAudit = { record, items: noItems, unknown, regime: -1 };
-  state.audited.set(key, audit);
-  return audit;
-}
+const getOrCreate = (state: State, key: Key): ServiceAudit =>
+  getOrInsert(state.audited, key, () => {
+    const record = createServiceState(key);
+    return { record, items: noItems, unknown: unknownOf(state, record), regime: -1 };
+  });
 
 const unknownOf = ({ options, unreadable }: State, record: ServiceState): ServiceAudit['unknown'] =>
   unknownOutputs(options.context.listers, record, unreadable.values());
@@ -154,16 +120,6 @@ function* begin(state: State, at: number): Steps {
     updateAffected(state.cache, audit.record);
     yield;
   }
-}
-
-function* markUnreadable(state: State, unreadable: UnreadableObject, at: number): Steps {
-  state.unreadable.set(unreadableKey(unreadable), unreadable);
-  yield* updateUnknown(state, unreadable, at);
-}
-
-function* markReadable(state: State, unreadable: UnreadableObject, at: number): Steps {
-  const isNews = state.unreadable.delete(unreadableKey(unreadable));
-  if (isNews) yield* updateUnknown(state, unreadable, at);
 }
 
 /** Evaluates the Services again whose outputs became unknown, or known again. */
@@ -182,130 +138,88 @@ function* updateUnknown(state: State, unreadable: UnreadableObject, at: number):
 }
 
 /** Evaluates a Service without known history. */
-function evaluateFirst(state: State, audit: ServiceAudit, at: number): void {
+function evaluateFirst({ options }: State, audit: ServiceAudit, at: number): void {
   const item = createWorkItem(audit.record);
-  evaluateWhole(state, audit, { at, item, beginning: true, gap: false });
-  state.options.onChange?.(audit.record.key);
+  evaluateWhole({ sink: options, audit, at, item, beginning: true, gap: false });
+  options.onChange?.(audit.record.key);
 }
 
 function evaluate(state: State, item: WorkItem, at: number, gap: boolean): void {
+  const { options } = state;
   const { record } = item;
   const audit = getOrCreate(state, record.key);
-  const evaluation: Evaluation = { at, item, beginning: false, gap };
-  wake(state.sink, audit, item.wakes, at);
+  const evaluation: Evaluation = { sink: options, audit, at, item, beginning: false, gap };
+  wake(evaluation);
   // An affected address may no longer be in the Service, so that a full evaluation would miss it.
   const index = buildIndex(record, item.addresses);
-  for (const address of item.addresses) evaluateAddress(state, audit, address, evaluation, index);
-  for (const slice of item.slices) evaluateSlice(state, audit, slice, evaluation);
-  if (item.whole || regimeOf(state, record) !== audit.regime) {
-    evaluateWhole(state, audit, evaluation);
-  } else {
-    if (item.writes.size > 0) evaluateMirrored(state, audit, evaluation);
-    evaluateOutputs(state, audit, evaluation);
-  }
+  for (const ip of item.addresses) evaluateAddress(evaluation, index, ip);
+  for (const slice of item.slices) evaluateSlice(evaluation, slice);
+  if (item.whole || regimeOf(options.context, record) !== audit.regime) evaluateWhole(evaluation);
+  else evaluateOutputs(evaluation, item.writes.size > 0);
   updateAffected(state.cache, record);
   if (isEmpty(record) && audit.items.size === 0) state.audited.delete(record.key);
-  state.options.onChange?.(record.key);
+  options.onChange?.(record.key);
 }
 
-/** The differences of an output; none if it is unknown. */
-const known = (
-  { unknown }: ServiceAudit,
+/** Replaces the differences of one unit of an output; it has none if the output is unknown. */
+function evaluateUnit(
+  evaluation: Evaluation,
   output: Output,
-  compare: () => Difference[],
-): Difference[] => (isUnknown(unknown, output) ? [] : compare());
-
-function evaluateAddress(
-  { options: { context }, sink }: State,
-  audit: ServiceAudit,
-  address: string,
-  evaluation: Evaluation,
-  index: AddressIndex,
+  unit: Unit,
+  compare: (context: AuditContext, record: ServiceState) => Difference[],
 ): void {
-  const { record } = audit;
-  const entries = entriesAt(context.listers, record, index, address);
-  const endpoints = known(audit, 'endpoints', () =>
-    compareEndpointsAddress(context, record, entries),
-  );
-  const slices = known(audit, 'endpointslices', () =>
-    compareSlicesAddress(context, record, entries),
-  );
-  const input = checkInputAddress(context, record, entries);
-  reconcile(sink, audit, { kind: 'address', output: 'endpoints', address }, endpoints, evaluation);
-  reconcile(
-    sink,
-    audit,
-    { kind: 'address', output: 'endpointslices', address },
-    slices,
-    evaluation,
-  );
-  reconcile(sink, audit, { kind: 'address', output: 'input', address }, input, evaluation);
+  const { sink, audit } = evaluation;
+  const found = isUnknown(audit.unknown, output) ? [] : compare(sink.context, audit.record);
+  reconcile(evaluation, unit, found);
 }
 
-function evaluateSlice(
-  { options: { context }, sink }: State,
-  audit: ServiceAudit,
-  slice: EndpointSlice,
-  evaluation: Evaluation,
-): void {
-  const { record } = audit;
-  // A slice that is gone, or names another Service now, has no differences.
-  const found = record.slices.includes(slice)
-    ? known(audit, 'endpointslices', () => compareSlice(context, record, slice))
-    : [];
-  reconcile(sink, audit, { kind: 'slice', name: slice.name }, found, evaluation);
+const addressComparisons = [
+  ['endpoints', compareEndpointsAddress],
+  ['endpointslices', compareSlicesAddress],
+  ['input', checkInputAddress],
+] as const;
+
+function evaluateAddress(evaluation: Evaluation, index: AddressIndex, ip: string): void {
+  const { sink, audit } = evaluation;
+  const entries = entriesAt(sink.context.listers, audit.record, index, ip);
+  for (const [output, compare] of addressComparisons) {
+    evaluateUnit(evaluation, output, [output, ip], (context, record) =>
+      compare(context, record, entries),
+    );
+  }
 }
 
-function evaluateMirrored(
-  { options: { context }, sink }: State,
-  audit: ServiceAudit,
-  evaluation: Evaluation,
-): void {
-  const found = known(audit, 'mirrored', () => compareMirrored(context, audit.record));
-  reconcile(sink, audit, { kind: 'output', output: 'mirrored' }, found, evaluation);
-}
-
-/** Evaluates the outputs as wholes, which is cheap enough for every work item. */
-function evaluateOutputs(
-  { options: { context }, sink }: State,
-  audit: ServiceAudit,
-  evaluation: Evaluation,
-): void {
-  const { record } = audit;
-  const endpoints = known(audit, 'endpoints', () => compareEndpoints(context, record));
-  reconcile(sink, audit, { kind: 'output', output: 'endpoints' }, endpoints, evaluation);
-  const slices = known(audit, 'endpointslices', () => compareSlices(context, record));
-  reconcile(sink, audit, { kind: 'output', output: 'endpointslices' }, slices, evaluation);
-  reconcile(
-    sink,
-    audit,
-    { kind: 'output', output: 'input' },
-    checkInput(context, record),
-    evaluation,
+function evaluateSlice(evaluation: Evaluation, slice: EndpointSlice): void {
+  evaluateUnit(evaluation, 'endpointslices', ['slice', slice.name], (context, record) =>
+    // A slice that is gone, or names another Service now, has no differences.
+    record.slices.includes(slice) ? compareSlice(context, record, slice) : [],
   );
+}
+
+/** Evaluates the outputs as wholes: cheap enough for every work item, except mirrored slices. */
+function evaluateOutputs(evaluation: Evaluation, withMirrored: boolean): void {
+  if (withMirrored) evaluateUnit(evaluation, 'mirrored', ['mirrored'], compareMirrored);
+  evaluateUnit(evaluation, 'endpoints', ['endpoints'], compareEndpoints);
+  evaluateUnit(evaluation, 'endpointslices', ['endpointslices'], compareSlices);
+  evaluateUnit(evaluation, 'input', ['input'], checkInput);
 }
 
 /** What affects every address of a Service: truncation, wedges, and pods that make syncs fail. */
-function regimeOf({ options }: State, record: ServiceState): number {
-  const flags = [
-    truncationOf(record) !== null,
-    record.nodeless > 0,
-    record.stranded > 0,
-    isWedged(options.context.listers, record),
-  ];
+function regimeOf({ listers }: AuditContext, record: ServiceState): number {
+  const { nodeless, stranded } = record;
+  const isTruncated = truncationOf(record) !== null;
+  const flags = [isTruncated, nodeless > 0, stranded > 0, isWedged(listers, record)];
   return flags.reduce((sum, flag, bit) => sum + (flag ? 2 ** bit : 0), 0);
 }
 
-function evaluateWhole(state: State, audit: ServiceAudit, evaluation: Evaluation): void {
+function evaluateWhole(evaluation: Evaluation): void {
+  const { sink, audit } = evaluation;
   const { record } = audit;
-  audit.regime = regimeOf(state, record);
+  audit.regime = regimeOf(sink.context, record);
   const index = buildIndex(record, null);
-  for (const address of allAddresses(audit, index)) {
-    evaluateAddress(state, audit, address, evaluation, index);
-  }
-  for (const slice of record.slices) evaluateSlice(state, audit, slice, evaluation);
-  evaluateMirrored(state, audit, evaluation);
-  evaluateOutputs(state, audit, evaluation);
+  for (const ip of allAddresses(audit, index)) evaluateAddress(evaluation, index, ip);
+  for (const slice of record.slices) evaluateSlice(evaluation, slice);
+  evaluateOutputs(evaluation, true);
 }
 
 /** The addresses of entries, of pods and of known differences. */

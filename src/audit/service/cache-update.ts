@@ -2,7 +2,7 @@
 // reads the updated cache.
 
 import { equalTexts } from '../../model/equality.ts';
-import type { Change, EndpointSlice, Key, Pod, Service } from '../../model/objects.ts';
+import type { Change, EndpointSlice, Key, Pod, Resource, Service } from '../../model/objects.ts';
 import { label } from '../../model/objects.ts';
 import { equalLabels } from '../../model/selector.ts';
 import { isControllers } from '../../shadow/endpointslice.ts';
@@ -18,7 +18,7 @@ export function* loadCache(cache: ServiceCache): Generator<undefined, void> {
   const { listers } = context;
   for (const service of listers.services.values()) {
     // The loop over all pods below adds the members of all Services in one pass.
-    setService(context, cache.getOrCreate(service.key, service), service, []);
+    setService(context, cache.getOrCreate(service.key), service, []);
     yield;
   }
   for (const pod of listers.pods.values()) {
@@ -37,27 +37,24 @@ export function* loadCache(cache: ServiceCache): Generator<undefined, void> {
   }
 }
 
+type Updaters = {
+  readonly [R in Resource]: (cache: ServiceCache, change: Change<R>) => void;
+};
+
+const updaters: Updaters = {
+  pods: updatePod,
+  nodes: updateNode,
+  services: updateService,
+  endpoints: (cache, { before, after }) => {
+    const key = (after ?? before)?.key;
+    if (key !== undefined) setEndpoints(cache.getOrCreate(key), after);
+  },
+  endpointslices: updateSlice,
+};
+
 /** Writes one change, which the listers already contain, to the cache. */
 export function updateCache(cache: ServiceCache, change: Change): void {
-  switch (change.resource) {
-    case 'pods':
-      updatePod(cache, change as Change<'pods'>);
-      break;
-    case 'nodes':
-      updateNode(cache, change as Change<'nodes'>);
-      break;
-    case 'services':
-      updateService(cache, change as Change<'services'>);
-      break;
-    case 'endpoints': {
-      const { before, after } = change as Change<'endpoints'>;
-      const key = (after ?? before)?.key;
-      if (key !== undefined) setEndpoints(cache.getOrCreate(key), after);
-      break;
-    }
-    case 'endpointslices':
-      updateSlice(cache, change as Change<'endpointslices'>);
-  }
+  updaters[change.resource](cache, change as never);
 }
 
 /** Whether two versions of a pod are the same to every controller. */
@@ -85,8 +82,7 @@ export function keysSelecting({ context }: ServiceCache, pod: Pod | null): Set<K
 
 function updatePod(cache: ServiceCache, { before, after }: Change<'pods'>): void {
   const isSame = before !== null && after !== null && isSamePod(before, after);
-  const keys = [...keysSelecting(cache, before), ...keysSelecting(cache, after)];
-  for (const key of new Set(keys)) {
+  for (const key of new Set([...keysSelecting(cache, before), ...keysSelecting(cache, after)])) {
     const record = cache.get(key);
     if (record === undefined) continue;
     const kind = before === null ? undefined : record.members.get(before);
@@ -146,29 +142,24 @@ function updateSlice(cache: ServiceCache, { before, after }: Change<'endpointsli
     const record = cache.getOrCreate(service);
     setSlice(record, key, named.has(service) ? after : null);
     if (after === null || before?.uid !== after.uid) continue;
-    record.relabelled = trackLabels(record.relabelled, record, before, after, isControllers);
-    record.relabelledMirrors = trackLabels(
-      record.relabelledMirrors,
-      record,
-      before,
-      after,
-      isMirror,
-    );
+    const track = (uids: ReadonlySet<string>, isTheirs: typeof isMirror): ReadonlySet<string> =>
+      trackLabels(uids, before, after, (slice) => {
+        return isTheirs(slice) && slice.labels[label.serviceName] === record.name;
+      });
+    record.relabelled = track(record.relabelled, isControllers);
+    record.relabelledMirrors = track(record.relabelledMirrors, isMirror);
   }
 }
 
 /** Adds the uid of a slice whose labels took it away from a controller, or removes it again. */
 function trackLabels(
   uids: ReadonlySet<string>,
-  { name }: ServiceState,
   before: EndpointSlice,
   after: EndpointSlice,
   isTheirs: (slice: EndpointSlice) => boolean,
 ): ReadonlySet<string> {
-  const isLabelled = (slice: EndpointSlice): boolean =>
-    isTheirs(slice) && slice.labels[label.serviceName] === name;
   const { uid } = after;
-  if (!isLabelled(after)) return isLabelled(before) ? new Set(uids).add(uid) : uids;
+  if (!isTheirs(after)) return isTheirs(before) ? new Set(uids).add(uid) : uids;
   return uids.has(uid) ? new Set([...uids].filter((other) => other !== uid)) : uids;
 }
 

@@ -77,7 +77,7 @@ export interface ServiceState {
 export interface ServiceCache {
   readonly context: AuditContext;
   get(key: Key): ServiceState | undefined;
-  getOrCreate(key: Key, names?: Names): ServiceState;
+  getOrCreate(key: Key): ServiceState;
   /** Services with topology-mode Auto, which any Node may affect. */
   readonly autoHinted: Set<ServiceState>;
   /** Services that have slices of other managers, which may refer to any pod. */
@@ -86,23 +86,17 @@ export interface ServiceCache {
   readonly leftBehind: Map<ServiceState, ReadonlySet<string>>;
 }
 
-type Names = Pick<ServiceState, 'namespace' | 'name'>;
-
-function namesIn(key: Key): Names {
-  const slash = key.indexOf('/');
-  return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
-}
-
 const noUids: ReadonlySet<string> = new Set();
 const noKinds: readonly PodKind[] = [];
 const noSlices: readonly EndpointSlice[] = [];
 
-/** The empty state of a key; `names` are its two parts. */
-export function createServiceState(key: Key, names: Names = namesIn(key)): ServiceState {
+/** The empty state of a key. */
+export function createServiceState(key: Key): ServiceState {
+  const slash = key.indexOf('/');
   return {
     key,
-    namespace: names.namespace,
-    name: names.name,
+    namespace: key.slice(0, slash),
+    name: key.slice(slash + 1),
     service: null,
     endpoints: null,
     members: new Map(),

@@ -5,8 +5,9 @@
 // Shadows the event handlers of the three controllers through shadow/event-handlers.ts.
 
 import { isSameToHints } from '../../model/equality.ts';
+import { getOrInsert } from '../../model/get-or-insert.ts';
 import { canonicalIP } from '../../model/ip.ts';
-import type { Change, EndpointSlice, Key, Pod, Service } from '../../model/objects.ts';
+import type { Change, EndpointSlice, Key, Pod, Resource, Service } from '../../model/objects.ts';
 import { equalLabels, selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
 import { isControllers, isOwnedBy } from '../../shadow/endpointslice.ts';
@@ -47,11 +48,6 @@ export interface WorkItem {
   unseen: Cause | null;
 }
 
-const noOutputs: ReadonlySet<ServiceOutput> = new Set();
-const writesEndpoints: ReadonlySet<ServiceOutput> = new Set(['endpoints']);
-const writesSlices: ReadonlySet<ServiceOutput> = new Set(['endpointslices']);
-const writesMirror: ReadonlySet<ServiceOutput> = new Set(['mirrored']);
-
 /** A work item of a Service that evaluates nothing yet. */
 export function createWorkItem(record: ServiceState): WorkItem {
   return {
@@ -61,7 +57,7 @@ export function createWorkItem(record: ServiceState): WorkItem {
     whole: false,
     wakes: new Set(),
     blindSpot: null,
-    writes: noOutputs,
+    writes: new Set(),
     unseen: null,
   };
 }
@@ -69,11 +65,15 @@ export function createWorkItem(record: ServiceState): WorkItem {
 /** Work items by the key of their Service. */
 type Queue = Map<Key, WorkItem>;
 
-function itemOf(queue: Queue, record: ServiceState): WorkItem {
-  let item = queue.get(record.key);
-  if (item === undefined) queue.set(record.key, (item = createWorkItem(record)));
-  return item;
-}
+const itemOf = (queue: Queue, record: ServiceState): WorkItem =>
+  getOrInsert(queue, record.key, () => createWorkItem(record));
+
+/** The items of those keys that are Services. */
+const itemsOf = (queue: Queue, cache: ServiceCache, keys: Iterable<Key>): WorkItem[] =>
+  [...keys].flatMap((key) => {
+    const record = cache.get(key);
+    return record === undefined ? [] : itemOf(queue, record);
+  });
 
 function wakeBoth(item: WorkItem): void {
   item.wakes.add('endpoints').add('endpointslices');
@@ -86,25 +86,22 @@ function addAll<T>(set: Set<T>, values: Iterable<T>): void {
 const addressesOf = (pods: Iterable<Pod | null>): Set<string> =>
   new Set([...pods].flatMap((pod) => pod?.ips.map(canonicalIP) ?? []));
 
+type Handlers = {
+  readonly [R in Resource]: (queue: Queue, cache: ServiceCache, change: Change<R>) => void;
+};
+
+const handlers: Handlers = {
+  pods: enqueuePod,
+  nodes: enqueueNode,
+  services: enqueueService,
+  endpoints: enqueueEndpoints,
+  endpointslices: enqueueSlice,
+};
+
 /** The work that a change causes, one item per affected Service. */
 export function enqueue(cache: ServiceCache, change: Change): WorkItem[] {
   const queue: Queue = new Map();
-  switch (change.resource) {
-    case 'pods':
-      enqueuePod(queue, cache, change as Change<'pods'>);
-      break;
-    case 'nodes':
-      enqueueNode(queue, cache, change as Change<'nodes'>);
-      break;
-    case 'services':
-      enqueueService(queue, cache, change as Change<'services'>);
-      break;
-    case 'endpoints':
-      enqueueEndpoints(queue, cache, change as Change<'endpoints'>);
-      break;
-    case 'endpointslices':
-      enqueueSlice(queue, cache, change as Change<'endpointslices'>);
-  }
+  handlers[change.resource](queue, cache, change as never);
   const items = [...queue.values()];
   // After missed versions any address may have been as expected in between.
   if (change.gap === true) for (const item of items) item.whole = true;
@@ -128,10 +125,8 @@ function enqueuePod(queue: Queue, cache: ServiceCache, change: Change<'pods'>): 
       : keysSelecting(cache, after);
   const addresses = addressesOf([before, after]);
   const changesPhase = before !== null && after !== null && before.terminal !== after.terminal;
-  for (const key of new Set([...was, ...is])) {
-    const record = cache.get(key);
-    if (record === undefined) continue;
-    const item = itemOf(queue, record);
+  for (const item of itemsOf(queue, cache, new Set([...was, ...is]))) {
+    const { key } = item.record;
     addAll(item.addresses, addresses);
     const isWoken = wakes === 'all' || (wakes === 'membership' && was.has(key) !== is.has(key));
     if (isWoken) wakeBoth(item);
@@ -163,11 +158,9 @@ function enqueueSharing(
   for (const address of addresses) {
     const pods = cache.context.listers.podsAt(address);
     const keys = new Set(pods.flatMap((pod) => [...keysSelecting(cache, pod)]));
-    const affected = [...keys].flatMap((key) => cache.get(key) ?? []);
-    for (const [record, left] of cache.leftBehind) if (left.has(address)) affected.push(record);
-    for (const record of affected) {
-      if (record !== except) itemOf(queue, record).addresses.add(address);
-    }
+    for (const [record, left] of cache.leftBehind) if (left.has(address)) keys.add(record.key);
+    if (except !== null) keys.delete(except.key);
+    for (const item of itemsOf(queue, cache, keys)) item.addresses.add(address);
   }
 }
 
@@ -176,9 +169,8 @@ function enqueueNode(queue: Queue, cache: ServiceCache, change: Change<'nodes'>)
   const changesZone = before?.zone !== after?.zone;
   const pods = changesZone ? cache.context.listers.podsOn((after ?? before)?.name ?? '') : [];
   for (const pod of pods) {
-    for (const key of keysSelecting(cache, pod)) {
-      const record = cache.get(key);
-      if (record !== undefined) addAll(itemOf(queue, record).addresses, addressesOf([pod]));
+    for (const item of itemsOf(queue, cache, keysSelecting(cache, pod))) {
+      addAll(item.addresses, addressesOf([pod]));
     }
   }
   if (!isSameToHints(before, after)) {
@@ -202,9 +194,9 @@ function isOverloaded({ context }: ServiceCache, record: ServiceState): boolean 
 
 function enqueueService(queue: Queue, cache: ServiceCache, change: Change<'services'>): void {
   const { before, after } = change;
-  const record = cache.get((after ?? before)?.key ?? '');
-  if (record === undefined) return;
-  const item = itemOf(queue, record);
+  const [item] = itemsOf(queue, cache, [(after ?? before)?.key ?? '']);
+  if (item === undefined) return;
+  const { record } = item;
   item.whole = true;
   wakeBoth(item);
   if (mirroringWokenByService(before, after)) item.wakes.add('mirrored');
@@ -226,10 +218,9 @@ const selectorOf = (service: Service | null): Service['selector'] =>
 /** Services named by slices that a Service owns, or owned, by its uid: their roles change. */
 function enqueueOwned(queue: Queue, cache: ServiceCache, owner: ServiceState): void {
   for (const slice of owner.slices) {
-    for (const key of keysNamed(slice)) {
-      const record = cache.get(key);
-      if (record === undefined || record === owner) continue;
-      const item = itemOf(queue, record);
+    const keys = keysNamed(slice);
+    keys.delete(owner.key);
+    for (const item of itemsOf(queue, cache, keys)) {
       item.slices.add(slice);
       addAll(item.addresses, addressesIn(slice));
     }
@@ -238,13 +229,12 @@ function enqueueOwned(queue: Queue, cache: ServiceCache, owner: ServiceState): v
 
 function enqueueEndpoints(queue: Queue, cache: ServiceCache, change: Change<'endpoints'>): void {
   const { before, after } = change;
-  const record = cache.get((after ?? before)?.key ?? '');
-  if (record === undefined) return;
-  const item = itemOf(queue, record);
+  const [item] = itemsOf(queue, cache, [(after ?? before)?.key ?? '']);
+  if (item === undefined) return;
   addAll(item.addresses, changedInEndpoints(before, after));
   // Without an object, that is the only difference; with one, every address counts.
   item.whole = before === null || after === null;
-  item.writes = writesEndpoints;
+  item.writes = new Set(['endpoints']);
   // The endpoints controller handles deletions of Endpoints, but no updates.
   item.unseen = item.whole ? null : 'hand-edited';
   if (after === null) item.wakes.add('endpoints');
@@ -259,14 +249,11 @@ function enqueueSlice(queue: Queue, cache: ServiceCache, change: Change<'endpoin
   if (slice === null) return;
   const addresses = changedAddresses(before, after);
   const isOurs = [before, after].some((version) => version !== null && isControllers(version));
-  for (const key of new Set([...keysNamed(before), ...keysNamed(after)])) {
-    const record = cache.get(key);
-    if (record === undefined) continue;
-    const item = itemOf(queue, record);
+  for (const item of itemsOf(queue, cache, new Set([...keysNamed(before), ...keysNamed(after)]))) {
     item.slices.add(slice);
     addAll(item.addresses, addresses);
-    item.writes = isOurs ? writesSlices : writesMirror;
-    item.unseen = unseenWrite(record, before, after);
+    item.writes = new Set([isOurs ? 'endpointslices' : 'mirrored']);
+    item.unseen = unseenWrite(item.record, before, after);
   }
 }
 

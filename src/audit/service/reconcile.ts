@@ -7,14 +7,13 @@
 // no history: the conditions of the catalogue suggest the cause, which is not proven. The same is
 // true after a gap in the input. A gap may hide the end of a difference, so its clock restarts.
 
-import type { Release } from '../../shadow/release.ts';
 import type { Code, Output, Severity } from '../finding/catalogue.ts';
 import { catalogue } from '../finding/catalogue.ts';
 import type { Cause } from '../finding/causes.ts';
 import type { Difference } from '../finding/difference.ts';
 import type { UnknownReason } from '../finding/verdicts.ts';
 import type { Operation, PendingDifference, PendingFindings } from '../pending/pending.ts';
-import type { ServiceState } from './cache.ts';
+import type { AuditContext, ServiceState } from './cache.ts';
 import type { ServiceOutput, WorkItem } from './enqueue.ts';
 
 /** How long an output took to follow its input, at one address or in one object. */
@@ -29,17 +28,11 @@ export interface ConvergenceSample {
   readonly at: number;
 }
 
-/** The smallest part of a Service that is evaluated by itself. */
-export type Unit =
-  | { readonly kind: 'address'; readonly output: Output; readonly address: string }
-  | { readonly kind: 'slice'; readonly name: string }
-  | { readonly kind: 'output'; readonly output: Output };
-
-/** The key of a unit among the differences of a Service. */
-function unitKey(unit: Unit): string {
-  if (unit.kind === 'slice') return `slice ${unit.name}`;
-  return unit.kind === 'output' ? unit.output : `${unit.output} ${unit.address}`;
-}
+/**
+ * The smallest part of a Service that is evaluated by itself: an output as a whole, one address in
+ * it, or one slice.
+ */
+export type Unit = readonly [Output | 'slice', addressOrName?: string];
 
 /** The address of a unit by its key; `null` if the unit is no address. */
 export function unitAddress(key: string): string | null {
@@ -57,8 +50,10 @@ export interface ServiceAudit {
   regime: number;
 }
 
-/** The time of an evaluation, and the work item that caused it. */
+/** The evaluation of a Service at a time, and the work item that caused it. */
 export interface Evaluation {
+  readonly sink: FindingSink;
+  readonly audit: ServiceAudit;
   readonly at: number;
   readonly item: WorkItem;
   /** No history is known: the start, or the end of a time in which the output was unknown. */
@@ -69,9 +64,10 @@ export interface Evaluation {
 
 /** Receives the differences and the samples. */
 export interface FindingSink {
+  readonly context: AuditContext;
   readonly settle: PendingFindings;
-  readonly release: Release;
-  readonly onConvergence: (sample: ConvergenceSample) => void;
+  /** Receives how long an output took to follow its input. */
+  onConvergence?(sample: ConvergenceSample): void;
 }
 
 /** The items of a Service without differences. Shared, since most Services have none. */
@@ -97,15 +93,11 @@ function severityOf(difference: Difference, cause: Cause | null, proven: boolean
 }
 
 /** Replaces the known differences of one unit by those that an evaluation found. */
-export function reconcile(
-  sink: FindingSink,
-  audit: ServiceAudit,
-  unit: Unit,
-  found: readonly Difference[],
-  evaluation: Evaluation,
-): void {
+export function reconcile(evaluation: Evaluation, unit: Unit, found: readonly Difference[]): void {
+  const { sink, audit, at, gap } = evaluation;
   if (found.length === 0 && audit.items.size === 0) return;
-  const key = unitKey(unit);
+  // The name of an output as a whole has no space.
+  const key = unit.join(' ');
   const before = audit.items.get(key) ?? [];
   if (before.length === 0 && found.length === 0) return;
   const after: PendingDifference[] = [];
@@ -118,18 +110,17 @@ export function reconcile(
     );
     const known = index < 0 ? undefined : left.splice(index, 1)[0];
     if (known === undefined) fresh.push(difference);
-    else after.push(carryOn(sink, audit, known, difference, evaluation));
+    else after.push(carryOn(evaluation, known, difference));
   }
-  const { at, gap } = evaluation;
   // An address or slice is as expected only if it has no difference at all.
-  const isOneThing = unit.kind !== 'output';
+  const isOneThing = unit.length > 1;
   for (const difference of fresh) {
     const { subject } = difference;
     const replaced = left.filter(
       (item) => isOneThing || (subject !== '' && item.difference.subject === subject),
     );
     const first = gap ? null : oldestOf(replaced);
-    const item = createItem(sink, difference, before, first, evaluation);
+    const item = createItem(evaluation, difference, before, first);
     // An address that is wrong in another way has been wrong since the first difference.
     if (isOneThing && first !== null) {
       item.since = first.since;
@@ -141,7 +132,7 @@ export function reconcile(
   for (const item of left) {
     const { subject } = item.difference;
     const goesOn = fresh.some((difference) => isOneThing || difference.subject === subject);
-    end(sink, audit, item, !goesOn, evaluation);
+    end(evaluation, item, !goesOn);
   }
   if (after.length === 0) audit.items.delete(key);
   else {
@@ -158,15 +149,14 @@ const oldestOf = (items: readonly PendingDifference[]): PendingDifference | null
 
 /** A new difference; `first` is the oldest one that it replaces, whose lag it continues. */
 function createItem(
-  sink: FindingSink,
+  { sink, at, item, beginning, gap }: Evaluation,
   difference: Difference,
   existing: readonly PendingDifference[],
   first: PendingDifference | null,
-  { at, item, beginning, gap }: Evaluation,
 ): PendingDifference {
   const { output } = catalogue[difference.code];
   const isWrite = item.writes.has(output as ServiceOutput);
-  const seen = beginning ? null : causeOf(sink, item, output, existing);
+  const seen = beginning ? null : causeOf(sink.context, item, output, existing);
   const known = difference.cause ?? seen ?? difference.hindrance;
   // A missed change may have woken the controller before the change that wakes no controller.
   const guess = gap && output !== 'input' && !isWrite ? item.blindSpot : null;
@@ -193,7 +183,7 @@ function createItem(
 
 /** The cause that history shows: the unit was as expected before this change. */
 function causeOf(
-  { release }: FindingSink,
+  { release }: AuditContext,
   item: WorkItem,
   output: Output,
   existing: readonly PendingDifference[],
@@ -215,12 +205,11 @@ function isHidden({ output }: PendingDifference, { writes }: WorkItem): boolean 
 
 /** Updates a difference that continues; its expected and actual state may have changed. */
 function carryOn(
-  sink: FindingSink,
-  audit: ServiceAudit,
+  evaluation: Evaluation,
   item: PendingDifference,
   difference: Difference,
-  { at, gap, item: work }: Evaluation,
 ): PendingDifference {
+  const { sink, at, gap, item: work } = evaluation;
   const likely = gap && item.causeAt === at ? difference.likelyCause : null;
   // A change that wakes no controller may end what the input showed as the cause.
   const isWoken = item.output === 'input' || work.wakes.has(item.output as ServiceOutput);
@@ -245,16 +234,14 @@ function carryOn(
   }
   // The difference may have ended in between, so that its end is no measure of lag.
   if (isMissed) Object.assign(next, { since: at, unseen: 0, byInput: false });
-  return restart(sink, audit, next, item, at);
+  return restart(evaluation, next, item);
 }
 
 /** Replaces an item by one that belongs to another finding. */
 function restart(
-  { settle }: FindingSink,
-  { record }: ServiceAudit,
+  { sink: { settle }, audit: { record }, at }: Evaluation,
   next: PendingDifference,
   item: PendingDifference,
-  at: number,
 ): PendingDifference {
   settle.drop(item, at);
   next.openedAt = null;
@@ -265,27 +252,26 @@ function restart(
 
 /** Ends a difference; `isCured` if the unit is as expected now, and not wrong in another way. */
 function end(
-  sink: FindingSink,
-  { record: { namespace, name: service } }: ServiceAudit,
+  { sink, audit, at, item: work }: Evaluation,
   item: PendingDifference,
   isCured: boolean,
-  { at, item: work }: Evaluation,
 ): void {
   sink.settle.drop(item, at);
   const output = item.output as ServiceOutput;
   if (!isCured || !item.byInput || item.severity === 'info' || !work.writes.has(output)) return;
+  const { namespace, name: service } = audit.record;
   const { operation } = item;
   const seconds = at - item.lateSince;
-  sink.onConvergence({ output, operation, namespace, service, node: null, seconds, at });
+  sink.onConvergence?.({ output, operation, namespace, service, node: null, seconds, at });
 }
 
 /** Clears older causes of the outputs whose controllers wake, and restarts their clocks. */
-export function wake(
-  sink: FindingSink,
-  audit: ServiceAudit,
-  wakes: ReadonlySet<ServiceOutput>,
-  at: number,
-): void {
+export function wake(evaluation: Evaluation): void {
+  const {
+    audit,
+    at,
+    item: { wakes },
+  } = evaluation;
   if (wakes.size === 0 || audit.items.size === 0) return;
   for (const [key, items] of audit.items) {
     if (items.every(({ cause }) => cause === null)) continue;
@@ -295,7 +281,7 @@ export function wake(
       const severity = severityOf(item.difference, null, false);
       const cleared = { cause: null, causeAt: at, proven: false, byInput: true };
       const clock = { since: at, lateSince: at, unseen: 0 };
-      return restart(sink, audit, { ...item, severity, ...cleared, ...clock }, item, at);
+      return restart(evaluation, { ...item, severity, ...cleared, ...clock }, item);
     });
     audit.items.set(key, next);
   }

@@ -6,6 +6,7 @@ import { createTargetHistory } from '../../../src/audit/explain/history.ts';
 import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import type { AnyObject, WatchEvent } from '../../../src/model/objects.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import {
   address,
   contextOf,
@@ -32,7 +33,7 @@ function follow(
     context,
     settle: createPendingFindings({ window: 1000, keep: 1 }),
   });
-  serviceAuditor.begin(0);
+  runToEnd(serviceAuditor.begin(0));
   const journal = createTargetHistory(subject);
   journal.observe(context, serviceAuditor, null, 0);
   for (const [at, type, object] of changes) {

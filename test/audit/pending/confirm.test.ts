@@ -13,6 +13,7 @@ import type { ServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { contextOf, endpoints, node, pod, service, slice, storeOf } from '../../build.ts';
 
 const web = service({ resourceVersion: '10' });
@@ -47,7 +48,7 @@ function confirming(objects: readonly AnyObject[] = all): Confirming {
   });
   const serviceAuditor = createServiceAuditor({ context, settle });
   held.serviceAuditor = serviceAuditor;
-  serviceAuditor.begin(100);
+  runToEnd(serviceAuditor.begin(100));
   return {
     cut,
     confirmer,

@@ -11,6 +11,7 @@ import type { AuditContext } from '../../../src/audit/service/cache.ts';
 import type { Store } from '../../../src/cluster/store/store.ts';
 import type { AnyObject, Resource } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import { releases } from '../../../src/shadow/release.ts';
 import {
   contextOf,
@@ -67,14 +68,14 @@ function follow(all: readonly Step[], { head, known, context: more }: Setting): 
   const context = contextOf(store, more);
   const serviceAuditor = ledgerOf(context);
   for (const [index, step] of all.entries()) {
-    if (index === head) serviceAuditor.begin(index);
+    if (index === head) runToEnd(serviceAuditor.begin(index));
     for (const one of eventsOf(store, context, step, index + 1)) {
       if (!known.includes(one.resource)) continue;
       const change = store.apply(one);
       if (change !== null && index >= head) serviceAuditor.apply(change);
     }
   }
-  if (head >= all.length) serviceAuditor.begin(head);
+  if (head >= all.length) runToEnd(serviceAuditor.begin(head));
   return { store, serviceAuditor, context };
 }
 
@@ -103,7 +104,7 @@ describe('following change by change', () => {
       (all, setting) => {
         const { serviceAuditor, context } = follow(all, setting);
         const fresh = ledgerOf(context);
-        fresh.begin(all.length);
+        runToEnd(fresh.begin(all.length));
         expect(standing(serviceAuditor)).toEqual(standing(fresh));
       },
     );
@@ -121,7 +122,7 @@ describe('following change by change', () => {
         const serviceAuditor = ledgerOf(
           contextOf(storeOf(objects, setting.known), setting.context),
         );
-        serviceAuditor.begin(1);
+        runToEnd(serviceAuditor.begin(1));
         return standing(serviceAuditor);
       });
       expect(forward).toEqual(backward);
@@ -180,14 +181,14 @@ describe('an unreadable object', () => {
       (all, setting, one) => {
         const { serviceAuditor, context } = follow(all, setting);
         const before = standing(serviceAuditor);
-        serviceAuditor.markUnreadable(one, 100);
+        runToEnd(serviceAuditor.markUnreadable(one, 100));
         for (const line of standing(serviceAuditor)) expect(before).toContain(line);
-        serviceAuditor.markReadable(one, 110);
+        runToEnd(serviceAuditor.markReadable(one, 110));
         expect(standing(serviceAuditor)).toEqual(before);
         const fresh = ledgerOf(context);
-        fresh.begin(100);
-        fresh.markUnreadable(one, 100);
-        fresh.markReadable(one, 110);
+        runToEnd(fresh.begin(100));
+        runToEnd(fresh.markUnreadable(one, 100));
+        runToEnd(fresh.markReadable(one, 110));
         expect(standing(fresh)).toEqual(before);
       },
     );
@@ -206,11 +207,11 @@ test('a new slice with thousands of addresses is compared like one that existed 
   const there = [service(), pod({ ips: [one] }), listed];
   const store = storeOf(there);
   const serviceAuditor = ledgerOf(contextOf(store));
-  serviceAuditor.begin(0);
+  runToEnd(serviceAuditor.begin(0));
   const change = store.apply(event('added', many, 1));
   if (change !== null) serviceAuditor.apply(change);
   const anew = ledgerOf(contextOf(storeOf([...there, many])));
-  anew.begin(1);
+  runToEnd(anew.begin(1));
   expect(standing(serviceAuditor)).toEqual(standing(anew));
   expect(standing(serviceAuditor).join()).toContain(`input ${one} | duplicate-conflicting`);
 });

@@ -9,6 +9,7 @@ import { createPendingFindings } from '../../../src/audit/pending/pending.ts';
 import { createServiceAuditor } from '../../../src/audit/service/auditor.ts';
 import type { ConvergenceSample } from '../../../src/audit/service/reconcile.ts';
 import type { AnyObject } from '../../../src/model/objects.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import type { Release } from '../../../src/shadow/release.ts';
 import { releaseOf } from '../../../src/shadow/release.ts';
 import {
@@ -52,7 +53,7 @@ function following(objects: readonly AnyObject[] = settled, release: Release | n
   const context = contextOf(store, release === null ? {} : { release });
   const onConvergence = (one: ConvergenceSample): void => void samples.push(one);
   const serviceAuditor = createServiceAuditor({ context, settle, onConvergence });
-  serviceAuditor.begin(0);
+  runToEnd(serviceAuditor.begin(0));
   const apply = (
     type: 'added' | 'deleted',
     at: number,

@@ -8,12 +8,13 @@ import type { ServiceOutput } from '../../../src/audit/service/enqueue.ts';
 import {
   isForeign,
   isUnknown,
+  serviceOutputs,
   unknownOutputs,
   verdictOf,
-  serviceOutputs,
 } from '../../../src/audit/service/verdict.ts';
-import type { AnyObject, UnreadableObject, Resource } from '../../../src/model/objects.ts';
+import type { AnyObject, Resource, UnreadableObject } from '../../../src/model/objects.ts';
 import { resources } from '../../../src/model/objects.ts';
+import { runToEnd } from '../../../src/model/run-to-end.ts';
 import {
   contextOf,
   endpoint,
@@ -42,8 +43,8 @@ function verdicts(
     context: contextOf(store),
     settle: createPendingFindings({ window: 30, keep: 0 }),
   });
-  serviceAuditor.begin(0);
-  for (const one of lost) serviceAuditor.markUnreadable(one, 0);
+  runToEnd(serviceAuditor.begin(0));
+  for (const one of lost) runToEnd(serviceAuditor.markUnreadable(one, 0));
   serviceAuditor.settle.advance(at);
   const audited = serviceAuditor.audited.get('shop/web');
   if (audited === undefined) return 'not known';
@@ -164,7 +165,7 @@ describe('an unreadable object', () => {
       context: contextOf(store),
       settle: createPendingFindings({ window: 30, keep: 0 }),
     });
-    serviceAuditor.begin(0);
+    runToEnd(serviceAuditor.begin(0));
     const record = serviceAuditor.audited.get('shop/web')?.record;
     if (record === undefined) throw new Error('No record');
     const unknown = unknownOutputs(store.listers, record, [one]);
@@ -179,15 +180,15 @@ describe('an unreadable object', () => {
       context,
       settle: createPendingFindings({ window: 30, keep: 0 }),
     });
-    serviceAuditor.begin(0);
+    runToEnd(serviceAuditor.begin(0));
     const audited = serviceAuditor.audited.get('shop/web');
     if (audited === undefined) throw new Error('No record');
     const verdict = (output: ServiceOutput) => verdictOf(store.listers, audited, output);
-    serviceAuditor.markUnreadable(lost('endpoints'), 10);
+    runToEnd(serviceAuditor.markUnreadable(lost('endpoints'), 10));
     expect([verdict('endpoints'), verdict('endpointslices')]).toEqual(['unknown', 'pending']);
     serviceAuditor.settle.advance(100);
     expect([verdict('endpoints'), verdict('endpointslices')]).toEqual(['unknown', 'different']);
-    serviceAuditor.markReadable(lost('endpoints'), 110);
+    runToEnd(serviceAuditor.markReadable(lost('endpoints'), 110));
     expect(verdict('endpoints')).toBe('pending');
     serviceAuditor.settle.advance(140);
     expect(verdict('endpoints')).toBe('different');
@@ -211,7 +212,7 @@ describe('isForeign', () => {
       context: contextOf(store),
       settle: createPendingFindings({ window: 30, keep: 0 }),
     });
-    serviceAuditor.begin(0);
+    runToEnd(serviceAuditor.begin(0));
     const audited = serviceAuditor.audited.get('shop/web');
     if (audited === undefined) throw new Error('No record');
     expect(isForeign(store.listers, audited)).toBe(want);
@@ -222,8 +223,8 @@ describe('isForeign', () => {
     const settle = createPendingFindings({ window: 30, keep: 0 });
     const serviceAuditor = createServiceAuditor({ context: contextOf(store), settle });
     const lost = { resource: 'services', namespace: 'shop', name: 'web', labels: null } as const;
-    serviceAuditor.markUnreadable(lost, 0);
-    serviceAuditor.begin(0);
+    runToEnd(serviceAuditor.markUnreadable(lost, 0));
+    runToEnd(serviceAuditor.begin(0));
     const audited = serviceAuditor.audited.get('shop/web');
     expect(audited && isForeign(store.listers, audited)).toBe(false);
   });
@@ -240,7 +241,7 @@ test('a verdict changes with the cluster', () => {
     context,
     settle: createPendingFindings({ window: 30, keep: 0 }),
   });
-  serviceAuditor.begin(0);
+  runToEnd(serviceAuditor.begin(0));
   const change = store.apply(event('deleted', slice(), 10));
   if (change !== null) serviceAuditor.apply(change);
   const audited = serviceAuditor.audited.get('shop/web');
