@@ -33,6 +33,8 @@ export interface PacketDifference {
   readonly harmless: boolean;
 }
 
+export type PacketDifferences = readonly PacketDifference[];
+
 /** The number of tested Service ports by coverage group. */
 export type Coverage = ReadonlyMap<string, number>;
 
@@ -61,7 +63,7 @@ export interface NodeFinding {
   readonly service: string;
   /** About the node, not about one Service port or one frontend without a Service. */
   readonly nodeWide: boolean;
-  readonly differences: readonly PacketDifference[];
+  readonly differences: PacketDifferences;
 }
 
 /** A node-wide difference needs this many ports, and this share of the tested ones. */
@@ -115,7 +117,7 @@ export const areRulesGone = (findings: readonly NodeFinding[]): boolean =>
 /** Findings of one node, worst first. `frontends` are those of its rules. */
 export function aggregateFindings(
   node: string,
-  differences: readonly PacketDifference[],
+  differences: PacketDifferences,
   coverage: Coverage,
   frontends: readonly RuleFrontend[],
 ): NodeFinding[] {
@@ -137,10 +139,7 @@ export function aggregateFindings(
 }
 
 /** Differences whose code and port no node-wide difference has. */
-function unexplained(
-  single: readonly PacketDifference[],
-  wide: readonly PacketDifference[],
-): readonly PacketDifference[] {
+function unexplained(single: PacketDifferences, wide: PacketDifferences): PacketDifferences {
   const codes = new Set(wide.map(({ code }) => code));
   if (unserved.some((code) => codes.has(code))) for (const code of unserved) codes.add(code);
   const ports = new Set(wide.map(({ port }) => port?.name));
@@ -160,10 +159,7 @@ export const differenceKey = ({ frontend, origin, subject }: PacketDifference): 
   origin === '' ? subject : `${frontend} ${origin} ${subject}`;
 
 /** Groups in which most of the tested ports differ. */
-function wideGroupsOf(
-  differences: readonly PacketDifference[],
-  coverage: Coverage,
-): ReadonlySet<string> {
+function wideGroupsOf(differences: PacketDifferences, coverage: Coverage): Set<string> {
   const real = differences.filter(({ port, harmless }) => port !== null && !harmless);
   const wide = [...Map.groupBy(real, groupOf)].filter(([group, list]) => {
     const { size } = new Set(list.map((it) => `${placeOf(it)} ${it.port?.protocol ?? ''}`));
@@ -174,7 +170,7 @@ function wideGroupsOf(
 
 /** The code of differences at most of the Service ports. */
 function wideCode(
-  differences: readonly PacketDifference[],
+  differences: PacketDifferences,
   coverage: Coverage,
   frontends: readonly RuleFrontend[],
 ): Code {
@@ -190,7 +186,7 @@ function wideCode(
   return isFlushed ? 'node-rules-flushed' : 'node-rules-unreachable';
 }
 
-function worst(differences: readonly PacketDifference[]): PacketDifference {
+function worst(differences: PacketDifferences): PacketDifference {
   const [first, ...others] = differences;
   if (first === undefined) throw new Error('No difference to choose from');
   const rank = ({ code }: PacketDifference): number => order.indexOf(code);
@@ -198,7 +194,7 @@ function worst(differences: readonly PacketDifference[]): PacketDifference {
 }
 
 /** Whether enough Services differ as rules of an earlier state do, so that they have one cause. */
-function isStale(differences: readonly PacketDifference[]): boolean {
+function isStale(differences: PacketDifferences): boolean {
   const services = differences
     .filter(({ code }) => stale.includes(code))
     .map(({ port, frontend }) => (port === null ? frontend : `${port.namespace}/${port.service}`));
@@ -206,19 +202,15 @@ function isStale(differences: readonly PacketDifference[]): boolean {
 }
 
 /** A finding about the whole node; at least one difference. */
-export function nodeFinding(
-  node: string,
-  code: Code,
-  differences: readonly PacketDifference[],
-): NodeFinding {
-  const { frontend, origin, expected, actual, rule } = worst(differences);
+export function nodeFinding(node: string, code: Code, differences: PacketDifferences): NodeFinding {
+  const { frontend, origin, expected, ...found } = worst(differences);
   const names = [...new Set(differences.map(placeOf))].sort();
   const rest = names.length > 5 ? ` and ${names.length - 5} more` : '';
   const object = `Node ${node}: ${names.slice(0, 5).join(', ')}${rest}`;
   const wanted = origin === '' ? expected : `${frontend} from ${origin}: ${expected}`;
   return {
     id: code,
-    difference: differenceOf(code, object, wanted, actual, rule),
+    difference: differenceOf({ ...found, code }, object, wanted),
     severity: catalogue[code].severity,
     namespace: '',
     service: '',
@@ -227,19 +219,19 @@ export function nodeFinding(
   };
 }
 
-const portFindings = (differences: readonly PacketDifference[]): NodeFinding[] =>
+const portFindings = (differences: PacketDifferences): NodeFinding[] =>
   [...Map.groupBy(differences, placeOf).values()].map(portFinding);
 
 /** The finding of one Service port; at least one difference. */
-export function portFinding(differences: readonly PacketDifference[]): NodeFinding {
+export function portFinding(differences: PacketDifferences): NodeFinding {
   const first = worst(differences);
-  const { code, port, frontend, origin, expected, actual, rule, harmless } = first;
+  const { code, port, frontend, origin, expected, harmless } = first;
   const others = new Set(differences.map((it) => `${it.frontend} from ${it.origin}`)).size - 1;
   const rest = others === 0 ? '' : ` and ${others} more way${others === 1 ? '' : 's'}`;
   const object = `${port === null ? '' : `${port.name} at `}${frontend} from ${origin}${rest}`;
   return {
     id: placeOf(first),
-    difference: differenceOf(code, object, expected, actual, rule),
+    difference: differenceOf(first, object, expected),
     severity: harmless ? 'info' : catalogue[code].severity,
     namespace: port?.namespace ?? '',
     service: port?.service ?? '',
@@ -248,27 +240,20 @@ export function portFinding(differences: readonly PacketDifference[]): NodeFindi
   };
 }
 
-const differenceOf = (
-  code: Code,
+function differenceOf(
+  { code, actual, rule }: Pick<PacketDifference, 'code' | 'actual' | 'rule'>,
   object: string,
   expected: string,
-  actual: string,
-  rule: string | null,
-): Difference =>
-  difference(
-    code,
-    object,
-    fieldOf(code),
-    expected,
-    rule === null ? actual : `${actual} by ${rule}`,
-  );
+): Difference {
+  const by = rule === null ? '' : ` by ${rule}`;
+  return difference(code, object, fieldOf(code), expected, `${actual}${by}`);
+}
 
 /** The field that differs. */
 function fieldOf(code: Code): string {
   if (code.startsWith('node-masquerade')) return 'masquerade';
   if (code === 'node-affinity-different') return 'affinity';
   if (code === 'node-share-different') return 'share';
-  return code.startsWith('node-endpoint') || code === 'node-policy-different'
-    ? 'endpoints'
-    : 'fate';
+  const isOfEndpoints = code.startsWith('node-endpoint') || code === 'node-policy-different';
+  return isOfEndpoints ? 'endpoints' : 'fate';
 }

@@ -15,7 +15,7 @@ import type { OutcomeShare, PacketOutcome } from '../../rules/walk/walk.ts';
 import type { ExpectedOutcome, Frontend } from '../../shadow/forwarding.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { Code } from '../finding/catalogue.ts';
-import type { Coverage, PacketDifference } from './aggregate.ts';
+import type { Coverage, PacketDifference, PacketDifferences } from './aggregate.ts';
 import type { Deviation } from './compare-packet.ts';
 import {
   comparePacket,
@@ -44,9 +44,8 @@ import {
   strayProbes,
 } from './probes.ts';
 
-/** The result of one audit of a node. */
 export interface NodeAudit {
-  readonly differences: readonly PacketDifference[];
+  readonly differences: PacketDifferences;
   /** Empty without differences. */
   readonly coverage: Coverage;
   /** Keys of Service ports with a packet whose outcome is unknown. */
@@ -135,7 +134,9 @@ function testPacket(progress: Progress, frontend: Frontend, probe: Probe): void 
       ...texts,
       code: policy ? 'node-endpoint-blocked' : codeOf(deviation, outcomes, outcome, port),
       subject: endpoint === null ? deviation.kind : `${deviation.kind} ${endpoint}`,
-      ...{ port, kind, family: port.family },
+      port,
+      kind,
+      family: port.family,
       rule: step?.rule.text ?? policy?.rule ?? null,
       untranslated: isUnreachable(outcome) && !isTranslated(outcome),
       harmless: isLocal || isIntended,
@@ -220,7 +221,6 @@ function policyEffects(
   };
 }
 
-/** Codes of deviations, whatever rule causes them. */
 const codes: Readonly<Partial<Record<Deviation['kind'], Code>>> = {
   shadowed: 'node-foreign-rule',
   share: 'node-share-different',
@@ -280,10 +280,18 @@ function severalBackends({ forwarding, rules }: NodeInput): PacketDifference[] {
   if (places.length === 0) return [];
   return [
     {
-      ...{ code: 'node-backends-both', port: null, frontend: listText(places), origin: '' },
-      ...{ subject: 'several tables', kind: 'none', family: 'IPv4' },
-      ...{ expected: 'one table', actual: 'several tables', rule: null },
-      ...{ untranslated: false, harmless: false },
+      code: 'node-backends-both',
+      port: null,
+      frontend: listText(places),
+      subject: 'several tables',
+      kind: 'none',
+      family: 'IPv4',
+      origin: '',
+      expected: 'one table',
+      actual: 'several tables',
+      rule: null,
+      untranslated: false,
+      harmless: false,
     },
   ];
 }

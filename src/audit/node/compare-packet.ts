@@ -175,7 +175,6 @@ function deviationsFromEndpoints(
   return found;
 }
 
-/** Destinations that are not among the endpoints. */
 const unexpectedDestinations = (
   endpoints: ReadonlyMap<string, boolean>,
   { destinations }: PacketOutcome,
@@ -259,7 +258,6 @@ export function expectedText(want: ExpectedOutcome): string {
   return `${texts.length === 1 ? '' : 'one of '}${endpointsText(texts)}`;
 }
 
-/** The actual outcome of a packet, for people. */
 function outcomeText(outcome: PacketOutcome): string {
   const percent = ({ probability }: OutcomeShare): string =>
     `${Number((100 * probability).toPrecision(3))}%`;
@@ -274,7 +272,6 @@ function outcomeText(outcome: PacketOutcome): string {
   ]);
 }
 
-/** The packet, its expected outcomes and its actual outcome, for people. */
 export function describePacket(
   { packet, origin }: { readonly packet: Packet; readonly origin: string },
   expected: readonly ExpectedOutcome[],

@@ -68,7 +68,6 @@ export function onlyValue({ rule }: TraceStep, field: PacketField): Address | nu
   return null;
 }
 
-/** Which rules of a node belong to kube-proxy, and what others may do. */
 export const ownershipOn = (input: NodeInput): RuleOwnership => ({
   isAllowed: allowedMasquerade(input),
   isAbout: isForeignRuleAbout,

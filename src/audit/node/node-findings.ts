@@ -4,7 +4,7 @@
 
 import type { OwnedDifference, PendingDifference, PendingFindings } from '../pending/pending.ts';
 import { operationOf } from '../service/reconcile.ts';
-import type { NodeFinding, PacketDifference } from './aggregate.ts';
+import type { NodeFinding, PacketDifference, PacketDifferences } from './aggregate.ts';
 import {
   aggregateFindings,
   areRulesGone,
@@ -59,10 +59,10 @@ interface DesiredFinding extends NodeFinding {
 export function desiredFindings(
   { name, open, clocks }: NodeState,
   reading: CurrentReading,
-  settled: readonly PacketDifference[],
+  settled: PacketDifferences,
 ): DesiredFinding[] {
   const { audit, rules, proxied, byService } = reading;
-  const aggregate = (list: readonly PacketDifference[]): NodeFinding[] =>
+  const aggregate = (list: PacketDifferences): NodeFinding[] =>
     aggregateFindings(name, list, audit.coverage, rules.frontends);
   // A node without rules matches versions from before its Services existed, and is not stale.
   const real = settled.filter(({ harmless }) => !harmless);
@@ -144,8 +144,20 @@ export function pendingItem(
   const port = differences.find((it) => it.port !== null)?.port;
   return {
     ...(nodeWide && port ? { witness: `${port.namespace}/${port.service}` } : {}),
-    ...{ difference, output: 'node', node, severity, operation: operationOf(difference.code) },
-    ...{ since, lateSince: since, unseen: 0, byInput: false },
-    ...{ cause: null, causeAt: at, shown: false, proven: false, openedAt: null, gone: false },
+    difference,
+    output: 'node',
+    node,
+    severity,
+    operation: operationOf(difference.code),
+    since,
+    lateSince: since,
+    unseen: 0,
+    byInput: false,
+    cause: null,
+    causeAt: at,
+    shown: false,
+    proven: false,
+    openedAt: null,
+    gone: false,
   };
 }

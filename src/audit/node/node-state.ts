@@ -6,7 +6,7 @@ import type { RulesDump } from '../../rules/parse/rules-dump.ts';
 import type { ProxiedPort } from '../../shadow/service-port.ts';
 import type { NodeUnknownReason, UnknownReason, Verdict } from '../finding/verdicts.ts';
 import type { Operation, PendingDifference } from '../pending/pending.ts';
-import type { NodeFinding, PacketDifference } from './aggregate.ts';
+import type { NodeFinding, PacketDifferences } from './aggregate.ts';
 import type { NodeAudit } from './audit-node.ts';
 import type { NodeInput, NodeObservation } from './observation.ts';
 import { proxiedPortKey } from './probes.ts';
@@ -116,7 +116,7 @@ export interface ObservedNode extends Pick<NodeInput, 'node' | 'rules'> {
 export interface CurrentReading extends ObservedNode {
   readonly audit: NodeAudit;
   /** Its differences by Service; null for those without one. */
-  readonly byService: ReadonlyMap<Key | null, readonly PacketDifference[]>;
+  readonly byService: ReadonlyMap<Key | null, PacketDifferences>;
   /** The rules are equal to those of the last reading. */
   readonly isSame: boolean;
   /** Unix seconds. */

@@ -15,7 +15,7 @@
 // Left out: rules that come and go between two dumps.
 
 import { getOrInsert } from '../../model/get-or-insert.ts';
-import type { Key, Listers, Node } from '../../model/objects.ts';
+import type { Key, Listers } from '../../model/objects.ts';
 import type { Packet, ProxyConfig } from '../../model/proxy-config.ts';
 import type { Steps } from '../../model/run-to-end.ts';
 import { runToEnd } from '../../model/run-to-end.ts';
@@ -25,7 +25,7 @@ import { expectedForwarding } from '../../shadow/forwarding.ts';
 import type { NodeUnknownReason } from '../finding/verdicts.ts';
 import type { PendingFindings } from '../pending/pending.ts';
 import type { ConvergenceSample } from '../service/reconcile.ts';
-import type { PacketDifference } from './aggregate.ts';
+import type { PacketDifferences } from './aggregate.ts';
 import { auditNodeInSteps, tracePackets } from './audit-node.ts';
 import type { ClassAudit } from './node-class.ts';
 import { createClassAudit } from './node-class.ts';
@@ -38,7 +38,7 @@ import {
 } from './node-findings.ts';
 import type { CurrentReading, LastAudit, NodeState, NodeVerdict } from './node-state.ts';
 import { conformVerdicts, newNodeState, portVerdicts } from './node-state.ts';
-import type { NodeBehavior, NodeObservation } from './observation.ts';
+import type { NodeBehavior } from './observation.ts';
 import { observeDumps } from './observation.ts';
 import { outliersAmongPeers } from './peers.ts';
 import { proxiedPortKey } from './probes.ts';
@@ -152,16 +152,14 @@ const allFamilies: ReadonlySet<string> = new Set(['IPv4', 'IPv6']);
  * verdicts, without protocol and family. null if the node or its rules are not known.
  */
 function tracePort(options: Options, state: NodeState | undefined, key: Key, name: string) {
-  const { listers, proxied } = options;
-  const node = listers.nodes.get(state?.name ?? '');
-  const service = proxied.services.get(key);
-  if (state === undefined || node === undefined || state.dumps.size === 0) return null;
+  const { services, slices } = options.proxied;
+  const service = services.get(key);
+  if (state === undefined || service === undefined || state.dumps.size === 0) return null;
   // A trace is no reading, which would keep its observation.
-  const observation = observe(options, { ...state, observation: null }, node);
-  if (typeof observation === 'string' || service === undefined) return null;
-  const { rules, families } = observation;
-  const config = configOn(node, observation, state);
-  const forwarding = expectedForwarding([service], proxied.slices, node, config, node.addresses);
+  const observed = observe(options, { ...state, observation: null });
+  if (typeof observed === 'string') return null;
+  const { node, rules, config, families } = observed;
+  const forwarding = expectedForwarding([service], slices, node, config, node.addresses);
   const frontends = forwarding.frontends.filter(({ port }) => families.has(port.family));
   return tracePackets({ forwarding: { ...forwarding, frontends }, node, rules }, name);
 }
@@ -170,14 +168,22 @@ function tracePort(options: Options, state: NodeState | undefined, key: Key, nam
  * What is known of the rules, or why the node cannot be audited. Reads all dumps together if one of
  * them is new.
  */
-function observe(options: Options, state: NodeState, node: Node) {
+function observe({ listers, minor }: Options, state: NodeState) {
   const { dumps, given } = state;
+  const node = listers.nodes.get(state.name);
   const read = [...dumps.values()].filter((dump) => dump !== 'unreadable');
+  if (node === undefined) return 'node-not-known';
   if (read.length < dumps.size) return 'rules-not-known';
-  state.observation ??= observeDumps(read, node, options.minor(), given);
+  state.observation ??= observeDumps(read, node, minor(), given);
   if (modeOf(state) === 'ipvs') return 'proxy-mode-not-modelled';
-  return relevantLacks(state).length === 0 ? state.observation : 'rules-not-whole';
+  if (relevantLacks(state).length > 0) return 'rules-not-whole';
+  const { rules, families } = state.observation;
+  const config = { ...state.observation.config, ...given };
+  // Dumps and configurations do not show the minor version; the Node may have the kubelet's.
+  return { node, rules, families, config: { ...config, minor: node.kubeletMinor ?? config.minor } };
 }
+
+type Observed = Exclude<ReturnType<typeof observe>, string>;
 
 /** Missing parts that matter: in nftables mode, targets of leftover iptables rules do not. */
 const relevantLacks = (state: NodeState | undefined): readonly Lack[] =>
@@ -187,12 +193,6 @@ const relevantLacks = (state: NodeState | undefined): readonly Lack[] =>
 
 const modeOf = (state: NodeState | undefined): ProxyConfig['mode'] | undefined =>
   state?.given.mode ?? state?.observation?.config.mode;
-
-/** Dumps and configurations do not show the minor version; the Node may have the kubelet's. */
-function configOn(node: Node, observation: NodeObservation, state: NodeState): ProxyConfig {
-  const config = { ...observation.config, ...state.given };
-  return { ...config, minor: node.kubeletMinor ?? config.minor };
-}
 
 const unknownNode = (reason: NodeUnknownReason): NodeVerdict[] => [
   { port: '', namespace: '', verdict: 'unknown', reason },
@@ -224,28 +224,29 @@ function* readInSteps(
   isLast: boolean,
   isSame: boolean,
 ): Steps<readonly Packet[]> {
-  const { listers, proxied, settle, window } = options;
-  const node = listers.nodes.get(state.name);
-  const observation = node === undefined ? 'node-not-known' : observe(options, state, node);
-  if (node === undefined || typeof observation === 'string') {
+  const { proxied, settle, window } = options;
+  const observed = observe(options, state);
+  if (typeof observed === 'string') {
     dropFindings(options, state, at);
     state.at = at;
-    state.verdicts = unknownNode(typeof observation === 'string' ? observation : 'node-not-known');
+    state.verdicts = unknownNode(observed);
     state.programming = null;
     options.onReading?.({ node: state.name, at, before: null, differs: null, programmed: [] });
     return [];
   }
-  const { rules, families } = observation;
-  const config = configOn(node, observation, state);
-  const last = yield* auditInSteps(options, state, node, observation, config, isSame);
+  const { rules, families } = observed;
+  const last = yield* auditInSteps(options, state, observed, isSame);
   const missing = rules.report?.missingPackets() ?? [];
   if (missing.length > 0 && !isLast) return missing;
   const outliers = outliersAmongPeers(last.audit.doubtful, rules, peersOf(options, state));
   const differences = [...last.audit.differences, ...outliers];
   const reading: CurrentReading = {
-    ...{ node, rules, config, proxied, isSame, divergences: state.divergences },
+    ...observed,
+    proxied,
+    divergences: state.divergences,
     audit: { ...last.audit, differences },
     byService: Map.groupBy(differences, (it) => serviceOf(proxied, it)),
+    isSame,
     at,
   };
   if (state.unknownReason !== null) restartPending(state);
@@ -276,9 +277,7 @@ function* peersOf({ states }: Options, state: NodeState): Generator<NodeBehavior
 function* auditInSteps(
   { proxied, auditByClass }: Options,
   state: NodeState,
-  node: Node,
-  { rules, families }: NodeObservation,
-  config: ProxyConfig,
+  { node, rules, config, families }: Observed,
   isSame: boolean,
 ): Steps<LastAudit> {
   const { zone, addresses, externalIPs, podCIDRs } = node;
@@ -315,5 +314,5 @@ function dropFindings({ settle }: NodesOptions, state: NodeState, at: number): v
 }
 
 /** The keys of Service ports with harmful differences. */
-const portKeys = (differences: readonly PacketDifference[]): ReadonlySet<string> =>
+const portKeys = (differences: PacketDifferences): ReadonlySet<string> =>
   new Set(differences.flatMap((it) => (it.port && !it.harmless ? proxiedPortKey(it.port) : [])));

@@ -24,7 +24,6 @@ import { walk } from '../../rules/walk/walk.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { isAtNode } from '../../shadow/forwarding.ts';
 
-/** The input of a node audit. */
 export interface NodeInput {
   readonly forwarding: Forwarding;
   readonly node: Node;
@@ -43,27 +42,10 @@ export interface NodeBehavior {
   readonly report: ReportedDigests | null;
 }
 
-/** The digests in the report of an agent, and what the audit has asked them. */
-export interface ReportedDigests {
-  readonly asking: NodeSenders;
-  /** By the keys of frontends. */
-  readonly digests: ReadonlyMap<string, string>;
-  /** Packets that the agent has yet to walk. */
-  missingPackets(): readonly Packet[];
-  /**
-   * Whether a digest shows, without a walk, that the rules serve a frontend as expected.
-   * `isCurrent`: the expectation is the current one and not an earlier one.
-   */
-  isKnownToServe(forwarding: Forwarding, frontend: Frontend, isCurrent: boolean): boolean;
-  /** Forgets what was compared with the current expectation, before that is done again. */
-  restart(): void;
-  /** The digests of one frontend. */
-  digestsAt(frontend: Frontend): Digests;
-  /** How many frontends have another digest than expected. */
-  divergent(): number;
-}
+export type ReportedBehavior = ReturnType<typeof behaviorOfReport>;
 
-export type ReportedBehavior = NodeBehavior & { readonly report: ReportedDigests };
+/** The digests in the report of an agent, and what the audit has asked them. */
+export type ReportedDigests = ReportedBehavior['report'];
 
 /** What the rules of a node's dumps do. */
 export const behaviorOfRules = (ruleset: RuleSet, context: NodeContext): NodeBehavior => ({
@@ -83,7 +65,6 @@ export interface NodeObservation {
   readonly lacks: readonly Lack[];
 }
 
-/** Combines the dumps of a node. */
 export function observeDumps(
   dumps: readonly RulesDump[],
   { addresses }: Pick<Node, 'addresses'>,
@@ -110,14 +91,17 @@ export function configOf(
 }
 
 /** The answers of an agent in one round. */
-export interface AgentAnswers extends Pick<ReportedDigests, 'asking' | 'digests'> {
+export interface AgentAnswers {
+  readonly asking: NodeSenders;
+  /** By the keys of frontends. */
+  readonly digests: ReadonlyMap<string, string>;
   readonly claims: readonly RuleFrontend[];
   readonly localAddresses: readonly string[];
   /** By the text of the packet. */
   readonly outcomes: ReadonlyMap<string, PacketOutcome>;
 }
 
-export function behaviorOfReport(answers: AgentAnswers): ReportedBehavior {
+export function behaviorOfReport(answers: AgentAnswers) {
   const { asking, digests, claims: frontends, localAddresses, outcomes } = answers;
   const missing = new Map<string, Packet>();
   /** Current expectations that the digests do not show; null if several outcomes are right. */
@@ -128,45 +112,50 @@ export function behaviorOfReport(answers: AgentAnswers): ReportedBehavior {
     const any = ruleFrontend(frontend, nodeAddresses);
     return digests.has(keyOf(any)) ? any : { ...any, address: frontend.address };
   };
-  const isKnownToServe: ReportedDigests['isKnownToServe'] = (forwarding, frontend, isCurrent) => {
-    const inRules = frontendOf(frontend);
-    const key = keyOf(inRules);
-    const digest = digests.get(key);
-    const words = expectedWordsAt(inRules, asking, (packet) => forwarding.expect(packet).outcomes);
-    const expected = words === null ? null : digestOf(words);
-    const isServed = digest !== undefined && expected === digest;
-    if (!isCurrent) return isServed;
-    // Rules need no frontend that sends packets nowhere, nor one that `any address` includes.
-    const isHandled = digest !== undefined || digests.has(keyOf({ ...inRules, address: null }));
-    const isSent = words?.some((text) => text.includes(':')) === true;
-    const isDivergent = words !== null && (digest !== undefined || (isSent && !isHandled));
-    if (!isServed) unserved.set(key, { expected, isDivergent });
-    return isServed;
-  };
-  return {
-    frontends,
-    localAddresses,
-    walk(packet) {
-      const text = packetText(packet);
-      const outcome = outcomes.get(text) ?? null;
-      if (outcome === null) missing.set(text, packet);
-      return outcome;
+  const report = {
+    asking,
+    digests,
+    /** Packets that the agent has yet to walk. */
+    missingPackets: (): readonly Packet[] => [...missing.values()],
+    /**
+     * Whether a digest shows, without a walk, that the rules serve a frontend as expected.
+     * `isCurrent`: the expectation is the current one and not an earlier one.
+     */
+    isKnownToServe({ expect }: Forwarding, frontend: Frontend, isCurrent: boolean): boolean {
+      const inRules = frontendOf(frontend);
+      const key = keyOf(inRules);
+      const digest = digests.get(key);
+      const words = expectedWordsAt(inRules, asking, (packet) => expect(packet).outcomes);
+      const expected = words === null ? null : digestOf(words);
+      const isServed = digest !== undefined && expected === digest;
+      if (isServed || !isCurrent) return isServed;
+      // Rules need no frontend that sends packets nowhere, nor one that `any address` includes.
+      const isHandled = digest !== undefined || digests.has(keyOf({ ...inRules, address: null }));
+      const isSent = words?.some((text) => text.includes(':')) === true;
+      const isDivergent = words !== null && (digest !== undefined || (isSent && !isHandled));
+      unserved.set(key, { expected, isDivergent });
+      return false;
     },
-    report: {
-      ...{ asking, digests, isKnownToServe },
-      missingPackets: () => [...missing.values()],
-      restart: () => {
-        unserved.clear();
-      },
-      digestsAt(frontend) {
-        const key = keyOf(frontendOf(frontend));
-        const actual = digests.get(key) ?? null;
-        const instead = unserved.get(key);
-        return { actual, expected: instead === undefined ? actual : instead.expected };
-      },
-      divergent: () => [...unserved.values()].filter(({ isDivergent }) => isDivergent).length,
+    /** Forgets what was compared with the current expectation, before that is done again. */
+    restart(): void {
+      unserved.clear();
     },
+    digestsAt(frontend: Frontend): Digests {
+      const key = keyOf(frontendOf(frontend));
+      const actual = digests.get(key) ?? null;
+      const instead = unserved.get(key);
+      return { actual, expected: instead === undefined ? actual : instead.expected };
+    },
+    /** How many frontends have another digest than expected. */
+    divergent: (): number => [...unserved.values()].filter(({ isDivergent }) => isDivergent).length,
   };
+  const outcomeOf = (packet: Packet): PacketOutcome | null => {
+    const text = packetText(packet);
+    const outcome = outcomes.get(text) ?? null;
+    if (outcome === null) missing.set(text, packet);
+    return outcome;
+  };
+  return { frontends, localAddresses, walk: outcomeOf, report };
 }
 
 /** The frontend that the rules must have; a node port at one of these addresses is at any. */

@@ -14,7 +14,6 @@ import type { Coverage, CoveredProperty } from './aggregate.ts';
 
 type Family = 'IPv4' | 'IPv6';
 
-/** Source addresses in one address family. */
 interface PacketSources {
   /** null if no range of pods is known. */
   readonly pod: string | null;
@@ -61,7 +60,6 @@ export function probeSender(forwarding: Forwarding, node: Node): ProbeSender {
 const rangeOf = (texts: readonly string[], family: Family): CIDR | null =>
   texts.map(parseCIDR).find((range) => range?.family === family) ?? null;
 
-/** The offset of the last address of a range. */
 const lastOffset = ({ hostBits }: CIDR): bigint => (1n << hostBits) - 1n;
 
 /** An address of the cluster outside the node's own range. */

@@ -79,7 +79,9 @@ export interface NodeReading {
 /** Evaluates a reading for each Service. */
 export function readingOf(state: NodeState, current: CurrentReading): NodeReading {
   return {
-    ...{ node: state.name, at: current.at, before: state.programming?.at ?? null },
+    node: state.name,
+    at: current.at,
+    before: state.programming?.at ?? null,
     differs: (service, addresses) =>
       current.byService
         .get(service)

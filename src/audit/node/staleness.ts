@@ -14,7 +14,7 @@ import { getOrInsert } from '../../model/get-or-insert.ts';
 import type { EndpointSlice, Key, Service } from '../../model/objects.ts';
 import type { Forwarding, Frontend } from '../../shadow/forwarding.ts';
 import { expectedForwarding } from '../../shadow/forwarding.ts';
-import type { PacketDifference } from './aggregate.ts';
+import type { PacketDifference, PacketDifferences } from './aggregate.ts';
 import { differenceKey } from './aggregate.ts';
 import { auditNode, isServedAsExpected } from './audit-node.ts';
 import type { CurrentReading, ObservedNode } from './node-state.ts';
@@ -32,7 +32,7 @@ interface NodeStaleness {
  */
 export function staleness(
   observed: ObservedNode,
-  settled: readonly PacketDifference[],
+  settled: PacketDifferences,
   byService: ReadonlyMap<Key | null, unknown>,
 ): NodeStaleness | null {
   const services = new Set<Key>();
