@@ -23,7 +23,7 @@ import type { MonotonicClock } from '../../src/auditor/event-loop.ts';
 import type { LiveAuditor } from '../../src/auditor/live.ts';
 import { connectAuditor } from '../../src/auditor/live.ts';
 import { createReflectors } from '../../src/cluster/api/reflectors.ts';
-import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/api-request.ts';
+import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/http2.ts';
 import type { Environment } from '../../src/cluster/api/transport/request.ts';
 import { cachedObjects } from '../../src/cluster/store/store.ts';
 import type { Resource } from '../../src/model/objects.ts';

@@ -9,7 +9,7 @@ import type { Bytes } from '../decode/line-reader.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { problemAt } from '../decode/problem.ts';
 import type { BatchQueue } from './batch-queue.ts';
-import type { ApiAnswer } from './transport/api-request.ts';
+import type { ApiAnswer } from './transport/http2.ts';
 import type { Environment, RequestLimits } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
 import type { ListFilter } from './version-filter.ts';

@@ -2,10 +2,12 @@
 // replaced token or certificate is used from the next request on. If the server rejects a token
 // that it accepted before, the token is read again once before the request fails.
 
-import type { ApiAnswer, ApiRequest, Ask } from './api-request.ts';
-import type { Patience, Transport } from './http2.ts';
+import { buffer } from 'node:stream/consumers';
+import { setImmediate, setTimeout } from 'node:timers/promises';
+
+import type { ApiAnswer, ApiRequest, Ask, Transport } from './http2.ts';
 import { createTransport } from './http2.ts';
-import type { Account, Credentials } from './kubeconfig.ts';
+import type { Account } from './kubeconfig.ts';
 import type { Environment } from './request.ts';
 
 export interface Connection {
@@ -15,27 +17,26 @@ export interface Connection {
   close(): void;
 }
 
-export function createConnection(account: Account, patience?: Patience): Connection {
+export function createConnection(account: Account): Connection {
   let transport: Transport | null = null;
   let current = '';
-  const attempt = async ({ path, query, accept, signal }: ApiRequest): Promise<ApiAnswer> => {
-    const credentials = await account.credentials();
-    if (transport === null || printOf(credentials) !== current) {
+  const attempt = async (request: ApiRequest): Promise<ApiAnswer> => {
+    const { server, tls, headers, openProxy } = await account.credentials();
+    // What a connection is bound to. Tokens are not: they go with each request.
+    const bound = [server, tls.ca, tls.cert, tls.key, tls.servername].map(String).join('\n');
+    if (transport === null || bound !== current) {
       // Answers that are still being read end in their own time.
       transport?.close();
-      transport = createTransport(credentials, patience);
-      current = printOf(credentials);
+      transport = createTransport({ server, tls, proxy: await openProxy() });
+      current = bound;
     }
-    const search = new URLSearchParams(query).toString();
-    const headers = { ...credentials.headers, accept, 'user-agent': 'endpoint-auditor' };
-    const outgoing = { path: search === '' ? path : `${path}?${search}`, headers, signal };
-    return transport.send(outgoing);
+    return transport.send(request, { ...headers, 'user-agent': 'endpoint-auditor' });
   };
   return {
     async ask(request) {
       const answer = await attempt(request);
       if (answer.status !== 401) return answer;
-      await drain(answer);
+      await buffer(answer.body); // so that its connection can be used again
       account.refresh();
       return attempt(request);
     },
@@ -44,45 +45,20 @@ export function createConnection(account: Account, patience?: Patience): Connect
   };
 }
 
-/** Reads an unused answer to its end, so that its connection can be used again. */
-async function drain({ body }: ApiAnswer): Promise<void> {
-  const chunks = body[Symbol.asyncIterator]();
-  while ((await chunks.next()).done !== true);
-}
-
-/** What a connection is bound to. Tokens are not: they go with each request. */
-function printOf({ server, options: { ca, cert, key, servername } }: Credentials): string {
-  return [server, ca, cert, key, servername].map(String).join('\n');
-}
-
 /** The environment of reflectors over a connection; `now` is the clock, Unix seconds. */
 export function environmentOf(connection: Connection, now: () => number): Environment {
   return {
     now,
     monotonic: () => performance.now() / 1000,
     random: () => Math.random(),
-    sleep,
+    async sleep(seconds, signal) {
+      const slept =
+        seconds === 0
+          ? setImmediate(undefined, { signal })
+          : setTimeout(seconds * 1000, undefined, { signal });
+      await slept.catch(() => undefined);
+    },
     ask: connection.ask,
     pings: () => connection.pings(),
   };
-}
-
-function sleep(seconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) {
-      resolve();
-      return;
-    }
-    if (seconds === 0) {
-      setImmediate(resolve);
-      return;
-    }
-    const wake = () => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', wake);
-      resolve();
-    };
-    const timer = setTimeout(wake, seconds * 1000);
-    signal.addEventListener('abort', wake);
-  });
 }

@@ -14,11 +14,12 @@ import type { RequestOptions } from 'node:https';
 import { delimiter, dirname, join, resolve } from 'node:path';
 
 import type { Cluster, User } from '@kubernetes/client-node';
-import { findHomeDir, KubeConfig } from '@kubernetes/client-node';
+import { findHomeDir, HttpMethod, KubeConfig, RequestContext } from '@kubernetes/client-node';
 import { parse } from 'yaml';
 
 import type { Fields } from '../../decode/json-fields.ts';
 import { isFields } from '../../decode/json-fields.ts';
+import type { Target } from './http2.ts';
 import { proxyFor } from './proxy.ts';
 
 export interface KubeconfigOptions {
@@ -29,13 +30,10 @@ export interface KubeconfigOptions {
 }
 
 /** What a connection is made with, as it is now. */
-export interface Credentials {
-  /** `https://10.0.0.1:6443`. */
-  readonly server: string;
+interface Credentials extends Pick<Target, 'server' | 'tls'> {
   readonly headers: Readonly<Record<string, string>>;
-  /** ca, cert, key, servername, rejectUnauthorized, and the agent of a proxy. */
-  readonly options: RequestOptions;
-  readonly proxied: boolean;
+  /** Resolves with null where no proxy is needed. */
+  readonly openProxy: () => Promise<Target['proxy']>;
 }
 
 export interface Account {
@@ -80,42 +78,38 @@ interface Loaded {
 async function credentialsOf({ config, cluster, proxyUrl }: Loaded): Promise<Credentials> {
   const applied: RequestOptions & { headers: Record<string, string> } = { headers: {} };
   await config.applyToHTTPSOptions(applied);
-  const { headers, auth, ...rest } = applied;
+  const { headers, auth, ca, cert, key, servername, rejectUnauthorized } = applied;
   if (typeof auth === 'string') {
     headers.Authorization = `Basic ${Buffer.from(auth).toString('base64')}`;
   }
   // A token file may end with a newline.
   const trimmed = Object.entries(headers).map(([name, value]) => [name, value.trim()]);
+  const tls = { ca, cert, key, servername, rejectUnauthorized };
   return {
     server: cluster.server,
     headers: Object.fromEntries(trimmed) as Record<string, string>,
-    options: proxyUrl === null ? rest : await through(proxyUrl, cluster, rest),
-    proxied: proxyUrl !== null,
+    tls,
+    openProxy: async () => (proxyUrl === null ? null : proxyTo({ ...cluster, proxyUrl }, tls)),
   };
 }
 
 /**
- * The options with the agent of a proxy. KubeConfig would keep it, with the certificates that it
- * was made with; so it is made by another, which knows nothing but those of this moment.
+ * What sends requests through the proxy of a cluster. Another KubeConfig makes it, which has only
+ * the certificates of this moment, so that no exec plugin is run again.
  */
-async function through(
-  proxyUrl: string,
-  cluster: Cluster,
-  options: RequestOptions,
-): Promise<RequestOptions> {
+async function proxyTo(cluster: Cluster, { ca, cert, key }: Target['tls']) {
   const base64 = (pem: unknown): string | undefined =>
     pem === undefined ? undefined : Buffer.from(pem as string | Buffer).toString('base64');
-  const { ca, cert, key } = options;
   const config = new KubeConfig();
   config.loadFromOptions({
-    clusters: [{ ...cluster, caFile: undefined, caData: base64(ca), proxyUrl }],
+    clusters: [{ ...cluster, caFile: undefined, caData: base64(ca) }],
     users: [{ name: 'anybody', certData: base64(cert), keyData: base64(key) }],
     contexts: [{ name: 'it', cluster: cluster.name, user: 'anybody' }],
     currentContext: 'it',
   });
-  const applied: RequestOptions = {};
-  await config.applyToHTTPSOptions(applied);
-  return { ...options, agent: applied.agent };
+  const context = new RequestContext(cluster.server, HttpMethod.GET);
+  await config.applySecurityAuthentication(context);
+  return context.getDispatcher() ?? null;
 }
 
 /** Empty without a home folder, as in some pods. */

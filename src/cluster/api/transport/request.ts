@@ -1,7 +1,7 @@
 // One request and its answer, with two limits: the silence between two chunks, and the whole time.
 // Time in which the reader processes a chunk does not count as silence.
 
-import type { ApiAnswer, ApiRequest, Ask, Body } from './api-request.ts';
+import type { ApiAnswer, ApiRequest, Ask, Body } from './http2.ts';
 
 /** What the reflector needs of the world; a simulation has another. */
 export interface Environment {

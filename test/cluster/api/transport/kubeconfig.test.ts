@@ -65,11 +65,11 @@ describe('credentials', () => {
     ],
   ])('%s', async (_name, user, want) => {
     write('token', 'from the file\n');
-    const { server, headers, options, proxied } = await open(configWith(user)).credentials();
+    const { server, headers, tls, openProxy } = await open(configWith(user)).credentials();
     expect(headers).toEqual(want);
     expect(server).toBe('https://10.0.0.1:6443');
-    expect(String(options.ca)).toBe('a certificate');
-    expect(proxied).toBe(false);
+    expect(String(tls.ca)).toBe('a certificate');
+    expect(await openProxy()).toBeNull();
   });
 
   test('plain HTTP, a proxy, another name and no check of certificates', async () => {
@@ -77,20 +77,21 @@ describe('credentials', () => {
     expect(plain.server).toBe('http://localhost:8001');
     const special = { 'proxy-url': 'http://proxy:3128', 'tls-server-name': 'kubernetes' };
     const proxied = await open(configWith({}, special)).credentials();
-    expect(proxied.proxied).toBe(true);
-    expect(proxied.options.agent).toBeDefined();
-    expect(proxied.options.servername).toBe('kubernetes');
+    expect(await proxied.openProxy()).not.toBeNull();
+    expect(proxied.tls.servername).toBe('kubernetes');
     const careless = open(configWith({}, { 'insecure-skip-tls-verify': true }));
-    expect((await careless.credentials()).options.rejectUnauthorized).toBe(false);
+    expect((await careless.credentials()).tls.rejectUnauthorized).toBe(false);
   });
 
   test('a proxy of the environment is as good as one of the kubeconfig', async () => {
     vi.stubEnv('HTTPS_PROXY', 'proxy:3128');
-    expect((await open(configWith({})).credentials()).proxied).toBe(true);
+    const isProxied = async (config: string) =>
+      (await (await open(config).credentials()).openProxy()) !== null;
+    expect(await isProxied(configWith({}))).toBe(true);
     vi.stubEnv('NO_PROXY', '10.0.0.0/8');
-    expect((await open(configWith({})).credentials()).proxied).toBe(false);
+    expect(await isProxied(configWith({}))).toBe(false);
     const own = configWith({}, { 'proxy-url': 'http://other:3128' });
-    expect((await open(own).credentials()).proxied).toBe(true);
+    expect(await isProxied(own)).toBe(true);
     vi.stubEnv('NO_PROXY', '');
     vi.stubEnv('HTTPS_PROXY', 'http://:x');
     expect(() => open(configWith({}))).toThrow('HTTPS_PROXY');

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Ask } from '../../../../src/cluster/api/transport/api-request.ts';
+import type { Ask } from '../../../../src/cluster/api/transport/http2.ts';
 import { exchange } from '../../../../src/cluster/api/transport/request.ts';
 import { createStream, virtualClock } from '../../../apiserver/server.ts';
 import type { Stream } from '../../../apiserver/server.ts';
