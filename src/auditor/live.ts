@@ -3,7 +3,7 @@
 
 import type { FreshRead } from '../audit/pending/confirm.ts';
 import type { ReadService } from '../cluster/api/read-fresh.ts';
-import { readService, readServices } from '../cluster/api/read-fresh.ts';
+import { readServices } from '../cluster/api/read-fresh.ts';
 import { createReflectors } from '../cluster/api/reflectors.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
@@ -84,15 +84,8 @@ async function reread(
     pods: listers.knows('pods'),
     previousPod: (key: Key) => listers.pods.get(key),
   };
-  const [name = '', ...others] = names;
-  if (others.length === 0) {
-    const read = await readService(reading, namespace, name, signal);
-    if (read.kind === 'failed') throw new Error(read.message);
-    return new Map([[name, freshRead(read)]]);
-  }
   const read = await readServices(reading, namespace, names, signal);
-  if (read.kind === 'failed') throw new Error(read.message);
-  return new Map([...read.all].map(([service, objects]) => [service, freshRead(objects)]));
+  return new Map([...read].map(([service, objects]) => [service, freshRead(objects)]));
 }
 
 interface ReadList<T> {

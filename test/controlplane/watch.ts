@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 import { paths } from '../../src/cluster/api/listwatch.ts';
-import { readService } from '../../src/cluster/api/read-fresh.ts';
+import { readServices } from '../../src/cluster/api/read-fresh.ts';
 import type { Reflectors } from '../../src/cluster/api/reflectors.ts';
 import { createReflectors } from '../../src/cluster/api/reflectors.ts';
 import { createConnection, environmentOf } from '../../src/cluster/api/transport/connection.ts';
@@ -97,16 +97,17 @@ async function play({ plane, client, store, environment, reflectors }: Stage): P
   await check('changes', same);
   const signal = new AbortController().signal;
   const previousPod = () => undefined;
-  const read = await readService(
+  const read = await readServices(
     { environment, endpoints: true, pods: true, previousPod },
     'shop',
-    'web',
+    ['web'],
     signal,
   );
   const held = store.listers.endpoints.get('shop/web')?.resourceVersion;
   await check('one Service read anew', () => {
-    const found = read.kind === 'read' ? read.endpoints?.objects[0]?.resourceVersion : null;
-    return found === held && read.kind === 'read' && read.pods?.objects.length === 30;
+    const found = read.get('web');
+    const version = found?.endpoints?.objects[0]?.resourceVersion;
+    return version === held && found?.pods?.objects.length === 30;
   });
   await plane.restartApiserver();
   await deletePod(client, 4);

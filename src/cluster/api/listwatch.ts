@@ -5,7 +5,6 @@ import type { AnyObject, Resource, WatchEvent } from '../../model/objects.ts';
 import { compareVersions, newest } from '../../model/resource-version.ts';
 import type { ApiStatus, DecodeContext, Frame } from '../decode/frame.ts';
 import { objectText } from '../decode/json-objects.ts';
-import type { Bytes } from '../decode/line-reader.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { problemAt } from '../decode/problem.ts';
 import type { BatchQueue } from './batch-queue.ts';
@@ -37,8 +36,8 @@ export interface Following {
   readonly delivery: BatchQueue;
   readonly reading: DecodeContext;
   readonly onProblem: OnProblem;
-  /** Where raw objects are asked for, those of objects that are on their way. */
-  readonly raws: WeakMap<AnyObject, unknown> | null;
+  /** The raw objects of decoded ones that are on their way; empty where they are not asked for. */
+  readonly raws: WeakMap<AnyObject, unknown>;
   /** The watch is open, and the list is complete. */
   readonly established: () => void;
   /** Whether the server may know WatchList. */
@@ -177,7 +176,7 @@ function takeListed(
   if (frame.kind !== 'object') return null;
   const event = readEvent(following, frame);
   if (event === null) {
-    const { namespace, name } = lostIn(frame);
+    const { namespace = null, name = null } = frame.projection.problem?.lost ?? {};
     if (name !== null) listing.seen?.add(namespace === '' ? name : `${namespace ?? ''}/${name}`);
     return null;
   }
@@ -219,34 +218,27 @@ async function complete(
 
 // --- watches ---
 
-/** Watches from the version on up to which all is delivered. */
-export function watch(following: Following): Promise<WatchResult> {
-  return follow(following, { resourceVersion: following.version ?? '' }, null, () => undefined);
-}
+const initialEvents = { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' };
 
-/** Lists by a watch that sends what there is first, and goes on with it. `listed` ends the list. */
-export function watchList(following: Following, listed: () => void): Promise<WatchResult> {
-  const query = { sendInitialEvents: 'true', resourceVersionMatch: 'NotOlderThan' };
-  return follow(following, query, listingOf(following), listed);
-}
-
-async function follow(
+/**
+ * Watches from the version on up to which all is delivered. With `listed` it lists instead, by a
+ * watch that sends what there is first, and goes on with it; `listed` is called when that is done.
+ */
+export async function watch(
   following: Following,
-  initial: Record<string, string>,
-  listing: ListFilter | null,
-  listed: () => void,
+  listed: (() => void) | null,
 ): Promise<WatchResult> {
   const { environment, delivery } = following;
   const began = environment.monotonic();
   const { seconds, limits } = watchTimes(environment);
   const query = {
-    ...initial,
+    ...(listed === null ? { resourceVersion: following.version ?? '' } : initialEvents),
     watch: 'true',
     allowWatchBookmarks: 'true',
     timeoutSeconds: String(seconds),
   };
-  let pending = listing;
-  const told = { any: false };
+  let pending = listed === null ? null : listingOf(following);
+  const received = { any: false };
   const outcome = await ask(following, 'watch', query, limits, async (frames, hasMore) => {
     following.counters.watches++;
     if (pending === null) following.established();
@@ -255,12 +247,12 @@ async function follow(
     for await (const batch of frames) {
       passing.fresh = environment.monotonic() - began < freshSeconds;
       for (const frame of batch) {
-        told.any = true;
+        received.any = true;
         if (frame.kind === 'bookmark' && frame.initialEnd && pending !== null) {
           const ended = await complete(following, pending, frame.version);
           if (ended.kind !== 'listed') return ended;
           pending = null;
-          listed();
+          listed?.();
           following.established();
         } else {
           const ended =
@@ -276,7 +268,7 @@ async function follow(
     }
     return null;
   });
-  const short = !told.any && environment.monotonic() - began < 1;
+  const short = !received.any && environment.monotonic() - began < 1;
   return outcome ?? { kind: 'ended', short };
 }
 
@@ -328,9 +320,9 @@ function takeObject(following: Following, frame: ObjectFrame): WatchResult | nul
   const event = readEvent(following, frame);
   if (event !== null) {
     const taken = takeChange(delivery.current, known, event);
-    if (taken.kind === 'disorder') return { kind: 'relist', reason: 'disorder' };
-    if (taken.kind === 'news') deliver(following, taken.events);
-    else counters[taken.kind]++;
+    if (taken === 'disorder') return { kind: 'relist', reason: 'disorder' };
+    if (typeof taken === 'string') counters[taken]++;
+    else deliver(following, taken);
   }
   if (frame.version !== '') following.version = newest(known, frame.version);
   return null;
@@ -353,12 +345,8 @@ function readEvent(following: Following, frame: ObjectFrame): WatchEvent | null 
     delivery.add({ kind: 'unreadable', at, type, lost });
     return null;
   }
-  if (following.raws !== null) following.raws.set(projection.object, raw);
+  if (raw !== undefined) following.raws.set(projection.object, raw);
   return { resource, type, object: projection.object, at };
-}
-
-function lostIn({ projection }: ObjectFrame): { namespace: string | null; name: string | null } {
-  return projection.problem?.lost ?? { namespace: null, name: null };
 }
 
 /** The frames of one answer that could not be decoded. */
@@ -404,8 +392,7 @@ function takeBad(
 function deliver({ counters, delivery, raws }: Following, events: readonly WatchEvent[]): void {
   for (const event of events) {
     counters.events++;
-    const raw =
-      event.type === 'deleted' && event.gap === true ? undefined : raws?.get(event.object);
+    const raw = event.type === 'deleted' && event.gap === true ? undefined : raws.get(event.object);
     delivery.add(raw === undefined ? { kind: 'event', event } : { kind: 'event', event, raw });
   }
 }
@@ -425,22 +412,17 @@ type ReadFrames = (
 ) => Promise<WatchResult | null>;
 
 /** Sends a request and reads its frames; a refusal is an outcome. */
-async function ask(
-  following: Following,
+function ask(
+  { resource, environment, signal, counters, reading }: Following,
   verb: WatchVerb,
   query: Record<string, string>,
   limits: RequestLimits,
   read: ReadFrames,
 ): Promise<WatchResult | null> {
-  const { resource, environment, signal, counters, reading } = following;
   const request = { path: paths[resource], query, accept: acceptOf(verb, reading.raw) };
-  const onBytes = (count: number) => {
-    counters.bytes += count;
-  };
-  const { answer, body, end } = await exchange(environment, request, limits, signal, onBytes);
-  try {
+  const readAnswer = async (answer: ApiAnswer): Promise<WatchResult | null> => {
     if (answer.status !== 200) {
-      return outcomeOf(await statusOf(answer, body), verb, query.sendInitialEvents === 'true');
+      return outcomeOf(await statusOf(answer), verb, query.sendInitialEvents === 'true');
     }
     const type = answer.headers['content-type'];
     const codec = codecOf(type);
@@ -448,33 +430,30 @@ async function ask(
       const message = `An answer of type ${type ?? 'unknown'}`;
       return { kind: 'failed', reason: 'status', message };
     }
-    const frames = verb === 'list' ? codec.list(body, reading) : codec.watch(body, reading);
-    return await read(frames, body.hasMore ?? (() => false));
-  } finally {
-    end();
-  }
+    const { body } = answer;
+    return read(codec[verb](body, reading), body.hasMore ?? (() => false));
+  };
+  return exchange(environment, request, limits, signal, readAnswer, (count) => {
+    counters.bytes += count;
+  });
 }
 
 const statusLimit = 64 * 1024;
 
-const unknownStatus = (content: Buffer): Omit<ApiStatus, 'code'> => {
-  const message = content.toString('utf8', 0, 200);
-  return { reason: '', message, retryAfter: null, causes: [] };
-};
-
 /** What an answer says that is not 200; Retry-After counts too. */
-async function statusOf({ status, headers }: ApiAnswer, body: Bytes): Promise<ApiStatus> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
+async function statusOf({ status, headers, body }: ApiAnswer): Promise<ApiStatus> {
+  let content = Buffer.alloc(0);
   for await (const chunk of body) {
-    chunks.push(chunk);
-    length += chunk.length;
-    if (length > statusLimit) break;
+    content = Buffer.concat([content, chunk]);
+    if (content.length > statusLimit) break;
   }
-  const content = Buffer.concat(chunks);
   // Proxies answer in other languages.
-  const read = codecOf(headers['content-type'])?.status(content, status);
-  const { retryAfter: told, ...what } = read ?? unknownStatus(content);
+  const { retryAfter, ...rest } = codecOf(headers['content-type'])?.status(content, status) ?? {
+    reason: '',
+    message: content.toString('utf8', 0, 200),
+    retryAfter: null,
+    causes: [],
+  };
   const after = Number(headers['retry-after'] ?? Number.NaN);
-  return { ...what, code: status, retryAfter: after > 0 ? after : told };
+  return { ...rest, code: status, retryAfter: after > 0 ? after : retryAfter };
 }

@@ -33,13 +33,6 @@ export interface ReadService {
   readonly resourceVersion: string;
 }
 
-interface Failed {
-  readonly kind: 'failed';
-  readonly message: string;
-}
-
-export type Reread = ({ readonly kind: 'read' } & ReadService) | Failed;
-
 export interface FreshReaderOptions {
   readonly environment: Environment;
   /** Whether Endpoints are read. */
@@ -52,71 +45,47 @@ export interface FreshReaderOptions {
 /** Seconds for each of the lists. */
 const listSeconds = 15;
 
-/** Reads a Service, its Endpoints, its slices and its pods. Never throws for what is read. */
-export async function readService(
-  options: FreshReaderOptions,
-  namespace: string,
-  name: string,
-  signal: AbortSignal,
-): Promise<Reread> {
-  const named = { fieldSelector: `metadata.name=${name}` };
-  const list = <R extends Resource>(resource: R, query: Record<string, string>) =>
-    readList(options, resource, namespace, query, signal);
-  try {
-    const services = await list('services', named);
-    const selector = options.pods ? (services.objects[0]?.selector ?? null) : null;
-    const [endpoints, endpointslices, pods] = await Promise.all([
-      options.endpoints ? list('endpoints', named) : null,
-      list('endpointslices', { labelSelector: `${label.serviceName}=${name}` }),
-      selector === null ? null : list('pods', { labelSelector: selectorText(selector) }),
-    ]);
-    return { kind: 'read', ...together(services, endpoints, endpointslices, pods) };
-  } catch (error) {
-    return failed(error);
-  }
-}
-
-/** Reads all that a namespace has, once, and gives each of the Services its own, by name. */
+/** Reads Services of a namespace with their objects, by name. Rejects if any list fails. */
 export async function readServices(
   options: FreshReaderOptions,
   namespace: string,
   names: readonly string[],
   signal: AbortSignal,
-): Promise<{ readonly kind: 'read'; readonly all: ReadonlyMap<string, ReadService> } | Failed> {
-  const list = <R extends Resource>(resource: R) =>
-    readList(options, resource, namespace, {}, signal);
-  try {
-    const services = await list('services');
-    const [endpoints, endpointslices, pods] = await Promise.all([
-      options.endpoints ? list('endpoints') : null,
-      list('endpointslices'),
-      options.pods ? list('pods') : null,
-    ]);
-    const [serviceOf, endpointsOf] = [byName(services), byName(endpoints)];
-    const slicesOf = Map.groupBy(endpointslices.objects, ({ labels }) => labels[label.serviceName]);
-    const podsOf = podsByPair(pods?.objects ?? []);
-    const all = new Map<string, ReadService>();
-    for (const name of names) {
-      const found = serviceOf(name);
+): Promise<ReadonlyMap<string, ReadService>> {
+  const [name = '', ...others] = names;
+  const isAlone = others.length === 0;
+  const list = <R extends Resource>(resource: R, query: Record<string, string>) =>
+    readList(options, resource, namespace, isAlone ? query : {}, signal);
+  const byName = { fieldSelector: `metadata.name=${name}` };
+  const services = await list('services', byName);
+  const wanted = services.objects.find(({ selector }) => selector !== null)?.selector ?? null;
+  const [endpoints, endpointslices, pods] = await Promise.all([
+    options.endpoints ? list('endpoints', byName) : null,
+    list('endpointslices', { labelSelector: `${label.serviceName}=${name}` }),
+    options.pods && (wanted !== null || !isAlone)
+      ? list('pods', { labelSelector: selectorText(wanted ?? {}) })
+      : null,
+  ]);
+  const named = <T extends { readonly name: string }>({ objects }: { objects: readonly T[] }) =>
+    Map.groupBy(objects, (object) => object.name);
+  const servicesByName = named(services);
+  const endpointsByName = named(endpoints ?? { objects: [] });
+  const slices = Map.groupBy(endpointslices.objects, ({ labels }) => labels[label.serviceName]);
+  const podsOf = podsByPair(pods?.objects ?? []);
+  return new Map(
+    names.map((name) => {
+      const found = servicesByName.get(name) ?? [];
       const selector = found[0]?.selector ?? null;
       const read = together(
         { ...services, objects: found },
-        endpoints === null ? null : { ...endpoints, objects: endpointsOf(name) },
-        { ...endpointslices, objects: slicesOf.get(name) ?? [] },
-        pods === null || selector === null ? null : { ...pods, objects: podsOf(selector) },
+        endpoints && { ...endpoints, objects: endpointsByName.get(name) ?? [] },
+        { ...endpointslices, objects: slices.get(name) ?? [] },
+        selector && pods && { ...pods, objects: podsOf(selector) },
       );
-      all.set(name, read);
-    }
-    return { kind: 'read', all };
-  } catch (error) {
-    return failed(error);
-  }
+      return [name, read];
+    }),
+  );
 }
-
-const failed = (error: unknown): Failed => ({
-  kind: 'failed',
-  message: error instanceof Error ? error.message : String(error),
-});
 
 function together(
   services: FreshReader<'services'>,
@@ -130,30 +99,16 @@ function together(
   return { services, endpoints, endpointslices, pods, resourceVersion };
 }
 
-/** The objects of a list by their names. */
-function byName<R extends Resource>(read: FreshReader<R> | null): (name: string) => ObjectOf[R][] {
-  const named = new Map((read?.objects ?? []).map((object) => [object.name, object]));
-  return (name) => {
-    const object = named.get(name);
-    return object === undefined ? [] : [object];
-  };
-}
-
 /** Pods by selector: one pair of it leads to few, which are looked at. */
 function podsByPair(pods: readonly Pod[]): (selector: Labels) => Pod[] {
-  const byPair = new Map<string, Pod[]>();
-  for (const pod of pods) {
-    for (const [key, value] of Object.entries(pod.labels)) {
-      const pair = `${key}=${value}`;
-      const there = byPair.get(pair);
-      if (there === undefined) byPair.set(pair, [pod]);
-      else there.push(pod);
-    }
-  }
+  const pairs = pods.flatMap((pod) =>
+    Object.entries(pod.labels).map(([key, value]) => ({ pair: `${key}=${value}`, pod })),
+  );
+  const byPair = Map.groupBy(pairs, ({ pair }) => pair);
   return (selector) => {
     const [key, value] = Object.entries(selector).at(-1) ?? ['', ''];
-    const some = byPair.get(`${key}=${value}`) ?? [];
-    return some.filter(({ labels }) => selects(selector, labels));
+    const candidates = byPair.get(`${key}=${value}`) ?? [];
+    return candidates.map(({ pod }) => pod).filter(({ labels }) => selects(selector, labels));
   };
 }
 
@@ -167,10 +122,9 @@ async function readList<R extends Resource>(
   const path = paths[resource].replace(/\/(\w+)$/, `/namespaces/${namespace}/$1`);
   const request = { path, query, accept: acceptOf('list', false) };
   const limits = { mayBeSilent: false, total: listSeconds };
-  const { answer, body, end } = await exchange(environment, request, limits, signal);
-  try {
-    const codec = codecOf(answer.headers['content-type']);
-    if (answer.status !== 200 || codec === null) throw new Error(`${path}: ${answer.status}`);
+  return exchange(environment, request, limits, signal, async ({ status, headers, body }) => {
+    const codec = codecOf(headers['content-type']);
+    if (status !== 200 || codec === null) throw new Error(`${path}: ${status}`);
     const objects: ObjectOf[R][] = [];
     let resourceVersion: string | null = null;
     const reading = { resource, now: () => environment.now(), previousPod, raw: false };
@@ -184,7 +138,5 @@ async function readList<R extends Resource>(
     }
     if (resourceVersion === null) throw new Error(`${path}: The list ended early`);
     return { objects, resourceVersion };
-  } finally {
-    end();
-  }
+  });
 }

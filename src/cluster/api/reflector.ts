@@ -12,14 +12,14 @@
 //
 // Clock, random numbers and sockets come from the environment.
 
-import type { Pod, Resource } from '../../model/objects.ts';
+import type { Key, Pod, Resource } from '../../model/objects.ts';
 import type { WatchState } from '../decode/entry.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import { problemAt, valueText } from '../decode/problem.ts';
 import type { DeliverBatch } from './batch-queue.ts';
 import { createBatchQueue, Undeliverable } from './batch-queue.ts';
 import type { Following } from './listwatch.ts';
-import { list, paths, prove, watch, watchList } from './listwatch.ts';
+import { list, paths, prove, watch } from './listwatch.ts';
 import type { Gate } from './transport/mutex.ts';
 import type { Environment } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
@@ -49,7 +49,14 @@ export interface ReflectorOptions {
 export interface Reflector {
   /** Runs until the signal is aborted; rejects only when `deliver` does. */
   run(signal: AbortSignal): Promise<void>;
-  readonly status: { readonly state: WatchState; /** Unix seconds. */ readonly since: number };
+  readonly resource: Resource;
+  readonly status: Readonly<WatchStatus>;
+}
+
+export interface WatchStatus {
+  state: WatchState;
+  /** Unix seconds. */
+  since: number;
   readonly counters: WatchCounters;
 }
 
@@ -62,10 +69,8 @@ const backoff = { first: 0.8, most: 30, forgottenAfter: 120, relist: 60, denied:
 /** Seconds without any version from the server before one is asked for. */
 const proofSeconds = 330;
 
-interface State extends Following {
-  readonly gate: Gate;
-  readonly onLost: () => void;
-  readonly status: { state: WatchState; since: number };
+interface State extends Following, Pick<ReflectorOptions, 'gate' | 'onLost'> {
+  readonly status: WatchStatus;
   /** Failures in a row, and the monotonic time of the last. */
   failures: number;
   failedAt: number;
@@ -75,42 +80,25 @@ interface State extends Following {
 }
 
 export function createReflector(options: ReflectorOptions): Reflector {
+  const { resource, environment } = options;
   const counters = newCounters();
-  const status = { state: 'listing' as WatchState, since: options.environment.now() };
-  return {
-    run: (signal) => run(newState(options, counters, status, signal)),
-    status,
-    counters,
-  };
+  const status: WatchStatus = { state: 'listing', since: environment.now(), counters };
+  return { resource, status, run: (signal) => run(newState(options, status, signal)) };
 }
 
-function newState(
-  options: ReflectorOptions,
-  counters: WatchCounters,
-  status: State['status'],
-  signal: AbortSignal,
-): State {
-  const { resource, environment, held, gate, onLost, onProblem } = options;
-  const delivery = createBatchQueue(environment, held, options.deliver, signal);
+function newState(options: ReflectorOptions, status: WatchStatus, signal: AbortSignal): State {
+  const { resource, environment, raw } = options;
+  const delivery = createBatchQueue(environment, options.held, options.deliver, signal);
+  const previousPod = (key: Key) => delivery.current.get(key) as Pod | undefined;
   const state: State = {
-    resource,
-    environment,
-    gate,
-    onLost,
-    onProblem,
+    ...options,
     signal,
-    counters,
     delivery,
     status,
-    reading: {
-      resource,
-      now: () => environment.now(),
-      previousPod: (key) => delivery.current.get(key) as Pod | undefined,
-      raw: options.raw,
-    },
-    raws: options.raw ? new WeakMap() : null,
+    counters: status.counters,
+    reading: { resource, now: () => environment.now(), previousPod, raw },
+    raws: new WeakMap(),
     established: () => enter(state, 'synced'),
-    watchList: options.watchList,
     version: null,
     needsList: true,
     paging: null,
@@ -152,11 +140,11 @@ async function attempt(state: State): Promise<WatchResult> {
       // Who may not list has to do without.
       if (outcome !== null && outcome.kind !== 'denied') return outcome;
     }
-    if (!state.needsList) return await watch(state);
+    if (!state.needsList) return await watch(state, null);
     const leave = await state.gate.enter();
     try {
       const byWatch = state.watchList && state.environment.pings() && state.paging === null;
-      return await (byWatch ? watchList(state, leave) : list(state));
+      return await (byWatch ? watch(state, leave) : list(state));
     } finally {
       leave();
     }

@@ -6,18 +6,19 @@
 // control plane may have been upgraded meanwhile. GET /version is open to all who are authenticated
 // (ClusterRole system:public-info-viewer).
 
+import { json } from 'node:stream/consumers';
+
 import type { Resource } from '../../model/objects.ts';
-import type { WatchState } from '../decode/entry.ts';
 import { isFields } from '../decode/json-fields.ts';
 import type { OnProblem } from '../decode/problem.ts';
 import type { DeliverBatch } from './batch-queue.ts';
-import type { Reflector } from './reflector.ts';
+import type { WatchStatus } from './reflector.ts';
 import { createReflector } from './reflector.ts';
+import type { ApiAnswer } from './transport/http2.ts';
 import { createGate } from './transport/mutex.ts';
 import type { Environment } from './transport/request.ts';
 import { exchange } from './transport/request.ts';
 import type { CachedObjects } from './version-filter.ts';
-import type { WatchCounters } from './watch-counters.ts';
 
 export interface ReflectorsOptions {
   readonly environment: Environment;
@@ -32,13 +33,6 @@ export interface ReflectorsOptions {
   readonly watchList: boolean;
   /** Whether events carry the raw object, for a recording. */
   readonly raw: boolean;
-}
-
-export interface WatchStatus {
-  readonly state: WatchState;
-  /** Unix seconds. */
-  readonly since: number;
-  readonly counters: WatchCounters;
 }
 
 export interface Reflectors {
@@ -57,130 +51,92 @@ const versionPause = { first: 1, most: 30 } as const;
 const versionSeconds = 30;
 
 export function createReflectors(options: ReflectorsOptions): Reflectors {
-  const { environment, held, deliver, onProblem, watchList, raw } = options;
-  const watched = order.filter((resource) => options.endpoints || resource !== 'endpoints');
+  const { held, endpoints } = options;
+  const watched = order.filter((resource) => endpoints || resource !== 'endpoints');
   const gate = createGate();
-  let lost: () => void = () => undefined;
-  const onLost = () => lost();
-  const common = { environment, deliver, onProblem, gate, watchList, raw, onLost };
-  const reflectors = new Map<Resource, Reflector>(
-    watched.map((resource) => [
-      resource,
-      createReflector({ ...common, resource, held: held(resource) }),
-    ]),
+  const versions = createVersionReader(options, watched);
+  const onLost = () => versions.readAgain();
+  const reflectors = watched.map((resource) =>
+    createReflector({ ...options, resource, held: held(resource), gate, onLost }),
   );
   return {
-    status: new Map(
-      [...reflectors].map(([resource, { status, counters }]) => [
-        resource,
-        {
-          get state() {
-            return status.state;
-          },
-          get since() {
-            return status.since;
-          },
-          counters,
-        },
-      ]),
-    ),
+    status: new Map(reflectors.map(({ resource, status }) => [resource, status])),
     async run(signal) {
-      const controller = new AbortController();
-      const stop = () => controller.abort();
-      signal.addEventListener('abort', stop);
-      if (signal.aborted) stop();
-      const tell = createTeller(options, watched, controller.signal);
-      lost = tell.again;
+      const failed = new AbortController();
+      const either = AbortSignal.any([signal, failed.signal]);
       try {
-        await tell.first();
-        const runs = [...reflectors.values()].map((reflector) => reflector.run(controller.signal));
-        await Promise.all([...runs, tell.run()]);
+        await versions.readFirst(either);
+        const runs = [...reflectors, versions].map((running) => running.run(either));
+        await Promise.all(runs);
       } finally {
-        signal.removeEventListener('abort', stop);
-        controller.abort();
+        failed.abort();
       }
     },
   };
 }
 
-interface Teller {
+interface VersionReader {
   /** Delivers what is watched, and the version. */
-  readonly first: () => Promise<void>;
+  readFirst(signal: AbortSignal): Promise<void>;
   /** Reads the version again whenever that was asked for. */
-  readonly run: () => Promise<void>;
-  readonly again: () => void;
+  run(signal: AbortSignal): Promise<void>;
+  readAgain(): void;
 }
 
-function createTeller(
+function createVersionReader(
   { environment, deliver }: ReflectorsOptions,
   watched: readonly Resource[],
-  signal: AbortSignal,
-): Teller {
+): VersionReader {
   let known: string | null = null;
-  let wanted = false;
-  let wake: () => void = () => undefined;
-  const tell = async () => {
+  let wanted = Promise.withResolvers<null>();
+  const read = async (signal: AbortSignal) => {
     const kubernetes = await readVersion(environment, signal);
     if (signal.aborted || (known !== null && (kubernetes === null || kubernetes === known))) return;
     known = kubernetes;
     await deliver([{ kind: 'header', at: environment.now(), kubernetes, resources: watched }]);
   };
   return {
-    async first() {
+    async readFirst(signal) {
       const off = order.filter((resource) => !watched.includes(resource));
       const at = environment.now();
       if (off.length > 0) {
         await deliver(off.map((resource) => ({ kind: 'watch', at, resource, state: 'off' })));
       }
-      await tell();
+      await read(signal);
     },
-    async run() {
-      signal.addEventListener('abort', () => wake());
+    async run(signal) {
+      signal.addEventListener('abort', () => wanted.resolve(null));
       while (!signal.aborted) {
-        if (!wanted) await new Promise<void>((resolve) => (wake = resolve));
-        wanted = false;
-        await tell();
+        await wanted.promise;
+        wanted = Promise.withResolvers();
+        await read(signal);
       }
     },
-    again() {
-      wanted = true;
-      wake();
-    },
+    readAgain: () => wanted.resolve(null),
   };
 }
 
 /** The version of the control plane; null if it has none. Retries until there is an answer. */
 async function readVersion(environment: Environment, signal: AbortSignal): Promise<string | null> {
+  const request = { path: '/version', query: {}, accept: 'application/json' };
+  const limits = { mayBeSilent: false, total: versionSeconds };
   let pause: number = versionPause.first;
   while (!signal.aborted) {
-    const version = await askVersion(environment, signal);
-    if (version !== undefined) return version;
+    try {
+      const version = await exchange(environment, request, limits, signal, readVersionAnswer);
+      if (version !== undefined) return version;
+    } catch {
+      // No answer is final.
+    }
     await environment.sleep(pause * (1 + environment.random()), signal);
     pause = Math.min(pause * 2, versionPause.most);
   }
   return null;
 }
 
-/** undefined without a final answer. */
-async function askVersion(
-  environment: Environment,
-  signal: AbortSignal,
-): Promise<string | null | undefined> {
-  const request = { path: '/version', query: {}, accept: 'application/json' };
-  const limits = { mayBeSilent: false, total: versionSeconds };
-  try {
-    const { answer, body, end } = await exchange(environment, request, limits, signal);
-    try {
-      const chunks: Uint8Array[] = [];
-      for await (const chunk of body) chunks.push(chunk);
-      const { status } = answer;
-      if (status !== 200) return status === 403 || status === 404 ? null : undefined;
-      const info: unknown = JSON.parse(Buffer.concat(chunks).toString());
-      return isFields(info) && typeof info.gitVersion === 'string' ? info.gitVersion : null;
-    } finally {
-      end();
-    }
-  } catch {
-    return undefined;
-  }
+/** undefined if the answer is not final. */
+async function readVersionAnswer({ status, body }: ApiAnswer): Promise<string | null | undefined> {
+  if (status !== 200) return status === 403 || status === 404 ? null : undefined;
+  const info: unknown = await json(body);
+  return isFields(info) && typeof info.gitVersion === 'string' ? info.gitVersion : null;
 }

@@ -17,7 +17,7 @@
 // the_real_fifo.go promise the same, with a second copy of all objects while a list arrives.
 
 import type { AnyObject, Key, WatchEvent } from '../../model/objects.ts';
-import { compareVersions, isAtLeast } from '../../model/resource-version.ts';
+import { compareVersions, isAtLeast, versionVerdict } from '../../model/resource-version.ts';
 
 /** The cached objects of a resource, with all delivered changes. */
 export interface CachedObjects {
@@ -25,31 +25,27 @@ export interface CachedObjects {
   values(): Iterable<AnyObject>;
 }
 
-export type FilteredEvent =
-  /** To be delivered, in this order. */
-  | { readonly kind: 'news'; readonly events: readonly WatchEvent[] }
-  | { readonly kind: 'repeated' }
-  | { readonly kind: 'stale' }
-  /** It is not known whether this is news. */
-  | { readonly kind: 'disorder' };
-
-/** Compares a watch event with the cache, which is complete up to version `known`. */
-export function takeChange(held: CachedObjects, known: string, event: WatchEvent): FilteredEvent {
+/**
+ * Compares a watch event with the cache, which is complete up to version `known`. Returns the
+ * events to deliver, in this order, or why there are none: disorder if only a list can decide
+ * whether the event is news.
+ */
+export function takeChange(
+  held: CachedObjects,
+  known: string,
+  event: WatchEvent,
+): readonly WatchEvent[] | 'repeated' | 'stale' | 'disorder' {
   const { object, type } = event;
   const before = held.get(object.key);
   if (before === undefined) {
-    if (type === 'deleted') return { kind: 'repeated' };
-    const late = isAtLeast(known, object.resourceVersion);
-    return late ? { kind: 'disorder' } : { kind: 'news', events: [event] };
+    if (type === 'deleted') return 'repeated';
+    return isAtLeast(known, object.resourceVersion) ? 'disorder' : [event];
   }
-  const age = compareVersions(object.resourceVersion, before.resourceVersion);
-  if (age === -1) return { kind: 'stale' };
-  const same = before.uid === object.uid;
-  // Old servers send a deleted object with its last version.
-  if (age === 0 && (!same || type !== 'deleted')) return { kind: 'repeated' };
-  if (same) return { kind: 'news', events: [event] };
+  const verdict = versionVerdict(before.resourceVersion, event);
+  if (verdict !== 'new') return verdict;
+  if (before.uid === object.uid) return [event];
   const gone = deletion(before, event);
-  return { kind: 'news', events: type === 'deleted' ? [gone] : [gone, event] };
+  return type === 'deleted' ? [gone] : [gone, event];
 }
 
 /** The deletion of an object without a deletion event. */

@@ -38,7 +38,7 @@ async function reflect(world: World, options: object, during: () => void = () =>
   controller.abort();
   await world.clock.runUntil(world.clock.now());
   await run;
-  return reflector;
+  return reflector.status;
 }
 
 const events = ({ entries }: World) => entries.filter((entry) => entry.kind === 'event');

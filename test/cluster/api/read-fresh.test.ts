@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { readService, readServices } from '../../../src/cluster/api/read-fresh.ts';
+import { readServices } from '../../../src/cluster/api/read-fresh.ts';
 import type { World } from '../../apiserver/life.ts';
 import { createWorld } from '../../apiserver/life.ts';
 import { statusAnswer } from '../../apiserver/server.ts';
@@ -25,13 +25,13 @@ function shop(): World {
   return world;
 }
 
-const read = ({ environment }: World, name: string, endpoints = true, pods = true) =>
-  readService(
-    { environment, endpoints, pods, previousPod: () => undefined },
-    'shop',
-    name,
-    new AbortController().signal,
-  );
+async function read({ environment }: World, name: string, endpoints = true, pods = true) {
+  const reading = { environment, endpoints, pods, previousPod: () => undefined };
+  const { signal } = new AbortController();
+  const found = (await readServices(reading, 'shop', [name], signal)).get(name);
+  if (found === undefined) throw new Error('Nothing read');
+  return found;
+}
 
 const names = (found: { objects: readonly { name: string }[] } | null) =>
   found?.objects.map(({ name }) => name) ?? null;
@@ -45,7 +45,6 @@ test.each([
 ])('%s (Endpoints %s, pods %s)', async (name, endpoints, pods, want) => {
   const world = shop();
   const got = await read(world, name, endpoints, pods);
-  if (got.kind !== 'read') throw new Error(got.message);
   expect([got.services, got.endpoints, got.endpointslices, got.pods].map(names)).toEqual(want);
   expect(got.resourceVersion).toBe(String(world.server.objects.version()));
   // Only the newest state will do.
@@ -67,14 +66,13 @@ test.each([true, false])(
     };
     const { signal } = new AbortController();
     const got = await readServices(reading, 'shop', services, signal);
-    if (got.kind !== 'read') throw new Error(got.message);
     expect(world.server.asked.length).toBe(endpoints ? 4 : 3);
     for (const name of services) {
-      expect({ kind: 'read', ...got.all.get(name) }).toEqual(await read(world, name, endpoints));
+      expect(got.get(name)).toEqual(await read(world, name, endpoints));
     }
     world.server.faults.before = ({ resource }) => (resource === 'pods' ? 'reset' : null);
-    const failed = { kind: 'failed', message: 'connection reset' };
-    expect(await readServices(reading, 'shop', services, signal)).toEqual(failed);
+    const failing = readServices(reading, 'shop', services, signal);
+    await expect(failing).rejects.toThrow('connection reset');
   },
 );
 
@@ -84,7 +82,7 @@ test.each([
 ])('%s is reported', async (_name, instead, message) => {
   const world = shop();
   world.server.faults.before = ({ resource }) => (resource === 'pods' ? instead() : null);
-  expect(await read(world, 'web')).toEqual({ kind: 'failed', message });
+  await expect(read(world, 'web')).rejects.toThrow(message);
 });
 
 test('an object that cannot be decoded is reported', async () => {
@@ -92,5 +90,5 @@ test('an object that cannot be decoded is reported', async () => {
   const metadata = { name: 'web', namespace: 'shop' };
   world.server.objects.put('services', { metadata, spec: { type: 7 } });
   const message = '/api/v1/namespaces/shop/services: An object cannot be read';
-  expect(await read(world, 'web')).toEqual({ kind: 'failed', message });
+  await expect(read(world, 'web')).rejects.toThrow(message);
 });

@@ -138,7 +138,12 @@ describe('the first list', () => {
     const made = await scene();
     expect(made.delivered()).toEqual(first);
     expect(asked(made)).toEqual(['watch true']);
-    expect(made.reflector.counters).toMatchObject({ lists: 1, pages: 0, watches: 1, events: 2 });
+    expect(made.reflector.status.counters).toMatchObject({
+      lists: 1,
+      pages: 0,
+      watches: 1,
+      events: 2,
+    });
   });
 
   test('comes in pages where the server refuses, at once', async () => {
@@ -210,7 +215,7 @@ describe('the first list', () => {
     });
     await made.pass(1);
     expect(asked(made).at(-2)).toBe('list');
-    expect(made.reflector.counters.relists.expired).toBe(1);
+    expect(made.reflector.status.counters.relists.expired).toBe(1);
     expectSame(made);
   });
 
@@ -263,7 +268,7 @@ describe('a watch', () => {
     await made.pass(299);
     expect(asked(made)).toHaveLength(1);
     await made.pass(302);
-    expect(made.reflector.counters).toMatchObject({ watches: 2, reconnects: { eof: 1 } });
+    expect(made.reflector.status.counters).toMatchObject({ watches: 2, reconnects: { eof: 1 } });
     expect(made.delivered()).toEqual([...first, 'stale', 'synced']);
   });
 
@@ -399,7 +404,7 @@ describe.each([true, false])('faults, WatchList %s', (watchList) => {
     if (want.includes('modified a 103 gap')) made.world.server.objects.compact();
     await made.pass(within);
     expect(made.delivered()).toEqual(want);
-    expect(made.reflector.counters).toMatchObject(counters);
+    expect(made.reflector.status.counters).toMatchObject(counters);
     expect(made.reflector.status.state).toBe('synced');
     expectSame(made);
   });
@@ -414,7 +419,7 @@ describe('half-open connections where no ping watches', () => {
     made.put('a', '10.0.0.1');
     await made.pass(45);
     expect(made.delivered()[0]).toBe('stale');
-    expect(made.reflector.counters.reconnects.idle).toBe(1);
+    expect(made.reflector.status.counters.reconnects.idle).toBe(1);
     await made.pass(2);
     expectSame(made);
   });
@@ -422,7 +427,7 @@ describe('half-open connections where no ping watches', () => {
   test('quiet ones are not cut: they end by themselves', async () => {
     const made = await scene({ pings: false });
     await made.pass(1000);
-    const { idle, eof } = made.reflector.counters.reconnects;
+    const { idle, eof } = made.reflector.status.counters.reconnects;
     expect({ idle, some: eof > 20 && eof < 40 }).toEqual({ idle: 0, some: true });
   });
 });
@@ -439,7 +444,7 @@ test('a watch that never ends is left', async () => {
   const made = await scene();
   made.watch().freeze();
   await made.pass(660);
-  expect(made.reflector.counters.reconnects.timeout).toBe(1);
+  expect(made.reflector.status.counters.reconnects.timeout).toBe(1);
 });
 
 describe('what a relist finds', () => {
@@ -496,7 +501,7 @@ describe('time never runs backwards', () => {
     made.watch().refuse(statusOf(410, 'Gone'));
     await made.pass(4);
     expect(made.delivered()).toEqual(['relisting']);
-    expect(made.reflector.counters.reconnects.older).toBeGreaterThan(0);
+    expect(made.reflector.status.counters.reconnects.older).toBeGreaterThan(0);
     await made.pass(10);
     expect(made.delivered()).toEqual(['complete', 'up to 104', 'synced']);
     expectSame(made);
@@ -513,7 +518,7 @@ describe('time never runs backwards', () => {
     made.world.server.objects.restore(saved);
     made.world.server.reset();
     await made.pass(30);
-    expect(made.reflector.counters.relists.reset).toBe(1);
+    expect(made.reflector.status.counters.relists.reset).toBe(1);
     expectSame(made);
     // Versions that the lost history had are news now.
     made.put('b', '10.0.0.2');
@@ -531,7 +536,7 @@ describe('time never runs backwards', () => {
     await made.pass(0);
     made.world.server.objects.restore(saved); // and the connection stands
     await made.pass(1500);
-    expect(made.reflector.counters.relists.reset).toBe(1);
+    expect(made.reflector.status.counters.relists.reset).toBe(1);
     expectSame(made);
     expect(asked(made).filter((one) => one === 'list 1').length).toBeLessThan(4);
   });
@@ -543,7 +548,7 @@ describe('time never runs backwards', () => {
     made.put('c');
     made.put('a', '10.0.0.1');
     await made.pass(5);
-    expect(made.reflector.counters.relists.disorder).toBe(1);
+    expect(made.reflector.status.counters.relists.disorder).toBe(1);
     expectSame(made);
   });
 });
@@ -606,7 +611,10 @@ describe('frames that cannot be decoded', () => {
     made.put('b', '10.0.0.1');
     await made.pass(10);
     expect(made.delivered()).toEqual(['stale', 'synced', 'unreadable a', 'modified b 104']);
-    expect(made.reflector.counters).toMatchObject({ badFrames: 2, reconnects: { frame: 1 } });
+    expect(made.reflector.status.counters).toMatchObject({
+      badFrames: 2,
+      reconnects: { frame: 1 },
+    });
     expect(made.problems[1]).toContain('/api/v1/pods: Pod shop/a: Expected a watch event');
   });
 
@@ -618,7 +626,7 @@ describe('frames that cannot be decoded', () => {
     made.put('b', '10.0.0.1');
     await made.pass(0);
     expect(made.delivered()).toEqual(['unreadable a', 'modified b 104']);
-    expect(made.reflector.counters).toMatchObject({ unreadable: 1, badFrames: 0 });
+    expect(made.reflector.status.counters).toMatchObject({ unreadable: 1, badFrames: 0 });
   });
 });
 

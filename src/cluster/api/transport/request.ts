@@ -28,13 +28,6 @@ export interface RequestLimits {
 /** Seconds until an answer must begin, and between two bytes where silence is limited. */
 const silenceSeconds = 45;
 
-export interface OpenResponse {
-  readonly answer: ApiAnswer;
-  readonly body: Body;
-  /** Ends it, also while the body is read. */
-  readonly end: () => void;
-}
-
 /** Why an exchange was given up; the error that its body or its request ends with. */
 export class GivenUp extends Error {
   readonly reason: 'idle' | 'timeout';
@@ -44,47 +37,36 @@ export class GivenUp extends Error {
   }
 }
 
+/** The reason of an abort; it costs less than the DOMException of none. */
 const ended = new Error('The request was ended');
 
 interface Watchdog {
   readonly environment: Environment;
   readonly controller: AbortController;
   readonly limits: RequestLimits;
-  readonly began: number;
   /** Monotonic time of the last byte. */
   heard: number;
   answered: boolean;
+  /** The reader processes a chunk. */
   busy: boolean;
-  givenUp: GivenUp | null;
 }
 
 /**
- * Sends a request. Rejects, and so does the body, with GivenUp when it was given up, else with what
- * the connection says.
+ * Sends a request, and ends it when `read` has read what it needs of the answer. Rejects with
+ * GivenUp when the request was given up, else with what the connection says.
  */
-export async function exchange(
+export async function exchange<T>(
   environment: Environment,
   request: Omit<ApiRequest, 'signal'>,
   limits: RequestLimits,
   signal: AbortSignal,
+  read: (answer: ApiAnswer) => T | Promise<T>,
   onBytes: (count: number) => void = () => undefined,
-): Promise<OpenResponse> {
+): Promise<T> {
   const controller = new AbortController();
-  const began = environment.monotonic();
-  const dog: Watchdog = {
-    environment,
-    controller,
-    limits,
-    began,
-    heard: began,
-    answered: false,
-    busy: false,
-    givenUp: null,
-  };
-  const end = () => {
-    signal.removeEventListener('abort', end);
-    controller.abort(ended); // a reason of its own is cheaper than the DOMException of none
-  };
+  const heard = environment.monotonic();
+  const dog = { environment, controller, limits, heard, answered: false, busy: false };
+  const end = () => controller.abort(ended);
   signal.addEventListener('abort', end);
   if (signal.aborted) end();
   void guard(dog);
@@ -97,10 +79,12 @@ export async function exchange(
     ]);
     dog.answered = true;
     dog.heard = environment.monotonic();
-    return { answer, body: listen(dog, answer.body, onBytes), end };
+    return await read({ ...answer, body: listen(dog, answer.body, onBytes) });
   } catch (error) {
+    throw givenUp(dog) ?? error;
+  } finally {
+    signal.removeEventListener('abort', end);
     end();
-    throw dog.givenUp ?? error;
   }
 }
 
@@ -110,20 +94,21 @@ function abortion(signal: AbortSignal): Promise<never> {
   });
 }
 
+function givenUp({ controller }: Watchdog): GivenUp | null {
+  const reason: unknown = controller.signal.reason;
+  return reason instanceof GivenUp ? reason : null;
+}
+
 function listen(dog: Watchdog, body: Body, onBytes: (count: number) => void): Body {
   const chunks = body[Symbol.asyncIterator]();
   const next = async (): Promise<IteratorResult<Uint8Array>> => {
     if (dog.busy) dog.heard = dog.environment.monotonic();
     dog.busy = false;
-    try {
-      const step = await chunks.next();
-      if (step.done === true) return step;
-      onBytes(step.value.length);
-      dog.busy = true;
-      return step;
-    } catch (error) {
-      throw dog.givenUp ?? error;
-    }
+    const step = await chunks.next();
+    if (step.done === true) return step;
+    onBytes(step.value.length);
+    dog.busy = true;
+    return step;
   };
   const end = async (): Promise<IteratorResult<Uint8Array>> => {
     await chunks.return?.();
@@ -136,7 +121,8 @@ function listen(dog: Watchdog, body: Body, onBytes: (count: number) => void): Bo
 }
 
 async function guard(dog: Watchdog): Promise<void> {
-  const { environment, controller, limits, began } = dog;
+  const { environment, controller, limits } = dog;
+  const began = dog.heard;
   while (!controller.signal.aborted) {
     const silence = dog.answered && limits.mayBeSilent ? Infinity : silenceSeconds;
     const now = environment.monotonic();
@@ -144,11 +130,7 @@ async function guard(dog: Watchdog): Promise<void> {
     // Late by up to a second where the reader is busy just then.
     const quiet = dog.heard + silence - now;
     const left = dog.busy ? 1 : Math.min(quiet, began + limits.total - now);
-    if (left <= 0) {
-      dog.givenUp = new GivenUp(quiet <= 0 ? 'idle' : 'timeout');
-      controller.abort(dog.givenUp);
-      return;
-    }
-    await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
+    if (left <= 0) controller.abort(new GivenUp(quiet <= 0 ? 'idle' : 'timeout'));
+    else await environment.sleep(Math.min(left, silenceSeconds), controller.signal);
   }
 }

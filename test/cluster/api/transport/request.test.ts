@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 
-import type { Ask } from '../../../../src/cluster/api/transport/http2.ts';
+import type { ApiAnswer, Ask } from '../../../../src/cluster/api/transport/http2.ts';
 import { exchange } from '../../../../src/cluster/api/transport/request.ts';
 import { createStream, virtualClock } from '../../../apiserver/server.ts';
 import type { Stream } from '../../../apiserver/server.ts';
@@ -40,7 +40,7 @@ describe('an exchange is given up', () => {
     const { clock, environment } = world(hanging);
     const limits = { mayBeSilent: true, total: 1000 };
     const began = clock.now();
-    const sent = exchange(environment, asked, limits, new AbortController().signal);
+    const sent = exchange(environment, asked, limits, new AbortController().signal, () => null);
     const ended = sent.catch((error: unknown) => [clock.now() - began, String(error)]);
     await clock.runUntil(began + 100);
     expect(await ended).toEqual([45, 'Error: Nothing heard for too long']);
@@ -60,15 +60,16 @@ describe('an exchange is given up', () => {
     const began = clock.now();
     const never = new AbortController().signal;
     let bytes = 0;
-    const got = await exchange(environment, asked, limits, never, (count) => (bytes += count));
-    const ended = (async () => {
-      try {
-        for await (const chunk of got.body) expect(chunk).toHaveLength(3);
-        return null;
-      } catch (error) {
-        return [clock.now() - began, (error as Error).message];
-      }
-    })();
+    const read = async ({ body }: ApiAnswer) => {
+      for await (const chunk of body) expect(chunk).toHaveLength(3);
+      return null;
+    };
+    const onBytes = (count: number) => {
+      bytes += count;
+    };
+    const ended = exchange(environment, asked, limits, never, read, onBytes).catch(
+      (error: unknown) => [clock.now() - began, (error as Error).message],
+    );
     await clock.runUntil(began + step);
     stream()?.write(Buffer.from('abc'));
     await clock.runUntil(began + 25);
@@ -83,14 +84,14 @@ test('a busy reader is not silence', async () => {
   const { clock, environment, stream } = streaming();
   const limits = { mayBeSilent: false, total: Infinity };
   const never = new AbortController().signal;
-  const got = await exchange(environment, asked, limits, never);
   const chunks: string[] = [];
-  const ended = (async () => {
-    for await (const chunk of got.body) {
+  const ended = exchange(environment, asked, limits, never, async ({ body }) => {
+    for await (const chunk of body) {
       chunks.push(Buffer.from(chunk).toString());
       await clock.sleep(100);
     }
-  })();
+  });
+  await clock.runUntil(clock.now());
   stream()?.write(Buffer.from('a'));
   await clock.runUntil(clock.now() + 50);
   stream()?.write(Buffer.from('b'));
@@ -98,17 +99,16 @@ test('a busy reader is not silence', async () => {
   await clock.runUntil(clock.now() + 300);
   await ended;
   expect(chunks).toEqual(['a', 'b']);
-  got.end();
 });
 
 test('the signal ends it', async () => {
   const controller = new AbortController();
   const { clock, environment } = world(hanging);
   const limits = { mayBeSilent: false, total: Infinity };
-  const sent = exchange(environment, asked, limits, controller.signal);
+  const sent = exchange(environment, asked, limits, controller.signal, () => null);
   controller.abort();
   await expect(sent).rejects.toThrow('aborted');
-  const late = exchange(environment, asked, limits, controller.signal);
+  const late = exchange(environment, asked, limits, controller.signal, () => null);
   await expect(late).rejects.toThrow();
   await clock.runUntil(clock.now());
 });
