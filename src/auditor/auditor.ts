@@ -27,7 +27,7 @@ import type { OnProblem } from '../cluster/decode/problem.ts';
 import type { DumpEnd, DumpEntry } from '../cluster/files/dump.ts';
 import type { RecordingEnd, RecordingEntry } from '../cluster/files/recording.ts';
 import type { Store } from '../cluster/store/store.ts';
-import { createStore, cachedObjects } from '../cluster/store/store.ts';
+import { createStore } from '../cluster/store/store.ts';
 import type { Key, Resource, UnreadableObject, WatchEvent } from '../model/objects.ts';
 import { unreadableKey } from '../model/objects.ts';
 import type { Steps } from '../model/run-to-end.ts';
@@ -377,14 +377,14 @@ function cachedObject(
 ): WatchEvent['object'] | undefined {
   if (name === null) return undefined;
   const key = namespace === null || namespace === '' ? name : `${namespace}/${name}`;
-  return cachedObjects(store)[resource].get(key);
+  return store.objects[resource].get(key);
 }
 
 /** Event of an object in the scope; one that leaves the scope is deleted, others are `null`. */
 function scoped({ options, store }: State, event: WatchEvent): WatchEvent | null {
   const { resource, object } = event;
   if (isInScope(options.scope, resource, object)) return event;
-  return cachedObjects(store)[resource].has(object.key) ? { ...event, type: 'deleted' } : null;
+  return store.objects[resource].has(object.key) ? { ...event, type: 'deleted' } : null;
 }
 
 function* takeEvent(state: State, delivered: WatchEvent): Steps {

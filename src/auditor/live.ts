@@ -7,7 +7,6 @@ import { readServices } from '../cluster/api/read-fresh.ts';
 import { createReflectors } from '../cluster/api/reflectors.ts';
 import type { Environment } from '../cluster/api/transport/request.ts';
 import type { OnProblem } from '../cluster/decode/problem.ts';
-import { cachedObjects } from '../cluster/store/store.ts';
 import type { Key } from '../model/objects.ts';
 import type { Auditor, AuditorEntry } from './auditor.ts';
 import type { MonotonicClock } from './event-loop.ts';
@@ -41,7 +40,7 @@ export function connectAuditor(options: LiveAuditorOptions) {
   });
   const reflectors = createReflectors({
     environment,
-    held: (resource) => cachedObjects(auditor.store)[resource],
+    held: (resource) => auditor.store.objects[resource],
     deliver: (entries) => loop.deliver(entries),
     onProblem,
     endpoints,

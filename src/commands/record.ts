@@ -19,7 +19,7 @@ import { createRecorder } from '../cluster/files/recorder.ts';
 import type { Redactor } from '../cluster/files/redact.ts';
 import { createRedactor } from '../cluster/files/redact.ts';
 import type { Store } from '../cluster/store/store.ts';
-import { createStore, cachedObjects } from '../cluster/store/store.ts';
+import { createStore } from '../cluster/store/store.ts';
 import { resources } from '../model/objects.ts';
 import type { Scope } from '../model/scope.ts';
 import { isInNamespaces, isInScope } from '../model/scope.ts';
@@ -98,7 +98,7 @@ async function recordPart({ path, options, cluster, redactor, signal }: Part): P
     options.maxAge === undefined ? null : clock.after(Math.min(options.maxAge, longestTimer), end);
   const reflectors = createReflectors({
     environment,
-    held: (resource) => cachedObjects(store)[resource],
+    held: (resource) => store.objects[resource],
     async deliver(entries) {
       await output.write(linesOf(entries, { recorder, store, scope }));
       if (output.bytes() >= (options.maxSize ?? Infinity)) end();

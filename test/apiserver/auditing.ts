@@ -25,7 +25,6 @@ import { connectAuditor } from '../../src/auditor/live.ts';
 import { createReflectors } from '../../src/cluster/api/reflectors.ts';
 import type { ApiAnswer, ApiRequest } from '../../src/cluster/api/transport/http2.ts';
 import type { Environment } from '../../src/cluster/api/transport/request.ts';
-import { cachedObjects } from '../../src/cluster/store/store.ts';
 import type { Resource } from '../../src/model/objects.ts';
 import { resources } from '../../src/model/objects.ts';
 import { auditorDefaults } from '../build.ts';
@@ -443,7 +442,7 @@ async function fresh({ clock, environment }: State): Promise<Auditor> {
   const auditor = createAuditor({ ...auditorDefaults, settle: 0 });
   const reflectors = createReflectors({
     environment,
-    held: (resource) => cachedObjects(auditor.store)[resource],
+    held: (resource) => auditor.store.objects[resource],
     deliver(entries) {
       for (const entry of entries) auditor.take(entry);
     },
@@ -467,7 +466,7 @@ async function checkEnd(state: State): Promise<void> {
     const want = [...truth.held[resource].values()].map(
       ({ metadata: { name, uid, resourceVersion } }) => `${name} ${uid} ${resourceVersion}`,
     );
-    const got = [...cachedObjects(auditor.store)[resource].values()].map(
+    const got = [...auditor.store.objects[resource].values()].map(
       ({ name, uid, resourceVersion }) => `${name} ${uid} ${resourceVersion}`,
     );
     if (got.sort().join() !== want.sort().join()) {

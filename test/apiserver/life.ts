@@ -52,8 +52,7 @@ export function chanceFrom(seed: number): () => number {
 }
 
 export function heldIn(store: Store, resource: Resource): ReadonlyMap<string, AnyObject> {
-  const { listers } = store;
-  return resource === 'endpointslices' ? listers.slices : listers[resource];
+  return store.objects[resource];
 }
 
 export function createWorld(seed = 1): World {

@@ -37,6 +37,7 @@ const tombstoneLimit = 4096;
 
 export interface Store {
   readonly listers: Listers;
+  readonly objects: { readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]> };
   /** Stores the object of an event; null if the event changes nothing. */
   apply(event: WatchEvent): Change | null;
   /** A list of the resource is complete: no event that is older than the list can follow. */
@@ -120,6 +121,7 @@ export function createStore(delivered: ReadonlySet<Resource>): Store {
   const listers = viewOf(state, delivered);
   return {
     listers,
+    objects: state.cache,
     apply: (event) => apply(state, event),
     listed: (resource) => deleteTombstones(state, resource),
     dropped: state.dropped,
@@ -241,17 +243,4 @@ function servicesSelecting(indexes: Indexes, namespace: string, labels: Labels):
     for (const service of candidates) if (selects(service.selector, labels)) found.push(service);
   }
   return found;
-}
-
-/** The stored objects by resource and key. */
-export function cachedObjects({ listers }: Store): {
-  readonly [R in Resource]: ReadonlyMap<Key, ObjectOf[R]>;
-} {
-  return {
-    services: listers.services,
-    pods: listers.pods,
-    nodes: listers.nodes,
-    endpoints: listers.endpoints,
-    endpointslices: listers.slices,
-  };
 }
