@@ -9,7 +9,7 @@ import { createAuditor } from '../auditor/auditor.ts';
 import { replay } from '../auditor/replay.ts';
 import { createReport } from '../auditor/queries.ts';
 import type { Problem } from '../cluster/decode/problem.ts';
-import { isKwokRecording, readKwok } from '../cluster/files/kwok.ts';
+import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import { readRecording } from '../cluster/files/recording.ts';
 import type { Pod } from '../model/objects.ts';
@@ -41,8 +41,9 @@ export async function recordingOf(
     if ((await stat(path)).isDirectory()) {
       throw new Error(`${path}: Expected a recording, found a directory (audit reads those)`);
     }
-    if (/\.ya?ml(?:\.gz)?$/.test(path) && (await isKwokRecording(bytes()))) {
-      return readKwok({ name: path, open: bytes }, onProblem, { previousPod });
+    const found = /\.ya?ml(?:\.gz)?$/.test(path) ? await kwokResources(bytes()) : null;
+    if (found !== null) {
+      return readKwok({ name: path, bytes: bytes() }, found, onProblem, { previousPod });
     }
   }
   const name = path === '-' ? 'stdin' : path;

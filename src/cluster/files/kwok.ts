@@ -36,27 +36,21 @@ import { isOutput, resources } from '../../model/objects.ts';
 import type { Fields } from '../decode/json-fields.ts';
 import { isFields } from '../decode/json-fields.ts';
 import type { Parsed, Piece } from '../decode/json-items.ts';
-import { jsonBytes, kinds, objectText, project, resourceOfKind } from '../decode/json-objects.ts';
+import { jsonBytes, kinds, objectText, resourceOfKind } from '../decode/json-objects.ts';
 import type { Bytes } from '../decode/line-reader.ts';
 import { lineBatches, plainBytes } from '../decode/line-reader.ts';
-import type { BoundedProblems, OnProblem, Problem } from '../decode/problem.ts';
-import { boundedProblems, countWord, problemAt, valueText } from '../decode/problem.ts';
-import type { RecordingEntry, RecordingOptions } from './recording.ts';
+import type { OnProblem } from '../decode/problem.ts';
+import { countWord, valueText } from '../decode/problem.ts';
+import type { Reading, RecordingEntry, RecordingOptions, Source } from './recording.ts';
+import { endOf, newReading, readRaw, report } from './recording.ts';
 import { parseYaml, yamlField, yamlPieces } from './yaml-items.ts';
-
-export interface KwokSource {
-  /** How problems name it. */
-  readonly name: string;
-  /** Opens the file from its beginning; called twice. */
-  open(): Bytes;
-}
 
 const patchKind = 'ResourcePatch';
 
 const resourceForm = /^kind:[ \t]+["']?(\w+)|\bresource:[ \t]+["']?(\w+)/;
 
 /**
- * The resources that occur in a kwok recording; null when it has no ResourcePatch, and so is none.
+ * The resources that occur in a kwok recording; null: it has no ResourcePatch, and is a dump.
  * Reads lines only, and all of them; takes plain and gzip files.
  */
 export async function kwokResources(bytes: Bytes): Promise<readonly Resource[] | null> {
@@ -74,79 +68,57 @@ export async function kwokResources(bytes: Bytes): Promise<readonly Resource[] |
   return patches ? resources.filter((resource) => found.has(resource)) : null;
 }
 
-/** Whether a file is a kwok recording, and not just a dump of YAML documents. */
-export async function isKwokRecording(bytes: Bytes): Promise<boolean> {
-  return (await kwokResources(bytes)) !== null;
-}
-
 /**
- * Reads a kwok recording as readRecording reads the auditor's own, with times in seconds since its
- * beginning. Content never makes it throw.
+ * Reads a kwok recording with objects of these resources as readRecording reads the auditor's own,
+ * with times in seconds since its beginning. Content never makes it throw.
  */
 export async function* readKwok(
-  source: KwokSource,
+  source: Source,
+  found: readonly Resource[],
   onProblem: OnProblem,
   options: RecordingOptions = {},
 ): AsyncGenerator<RecordingEntry> {
-  const found = (await kwokResources(source.open())) ?? [];
   yield { kind: 'header', at: 0, kubernetes: null, resources: found };
-  const problems = boundedProblems(onProblem);
-  const reading: Reading = {
-    source: source.name,
-    options,
-    problems,
-    raws: new Map(),
-    skipped: new Map(),
-    at: 0,
-    patched: false,
-  };
-  let damage: Partial<Problem> & { message: string } = { message: '' };
-  let line = 1;
-  const plain = plainBytes(source.open(), (message, value) => (damage = { message, value }));
-  for await (const batch of yamlPieces(plain, () => damage.message !== '')) {
+  const reading = newReading(source.name, onProblem, options);
+  const snapshot: Snapshot = { found, raws: new Map(), patched: false };
+  const plain = plainBytes(source.bytes, (message, value) => (reading.damage = { message, value }));
+  reading.line = 1;
+  for await (const batch of yamlPieces(plain, () => reading.damage !== null)) {
     for (const piece of batch) {
-      yield* readPiece(reading, piece, found);
-      line = piece.line;
+      reading.line = piece.line;
+      yield* readPiece(reading, snapshot, piece);
     }
   }
-  if (!reading.patched) yield* synced(found);
-  if (damage.message !== '') problems.report(problemAt(source.name, line, damage.message, damage));
-  yield {
-    kind: 'end',
-    at: reading.at,
-    complete: damage.message === '',
-    skipped: reading.skipped,
-    problems: problems.counts,
-  };
+  yield* finish(snapshot);
+  if (reading.damage !== null) report(reading, reading.damage.message, reading.damage);
+  reading.complete = reading.damage === null;
+  yield endOf(reading);
 }
 
-interface Reading {
-  readonly source: string;
-  readonly options: RecordingOptions;
-  readonly problems: BoundedProblems;
+interface Snapshot {
+  readonly found: readonly Resource[];
   /** The objects as they are now, by resource and key: what patches are applied to. */
   readonly raws: Map<string, unknown>;
-  readonly skipped: Map<string, number>;
-  at: number;
   /** The objects of the beginning are complete. */
   patched: boolean;
 }
 
-function* synced(found: readonly Resource[]): Generator<RecordingEntry> {
-  for (const resource of found) yield { kind: 'synced', at: 0, resource };
+/** The objects of the beginning are complete, unless they were before. */
+function* finish(snapshot: Snapshot): Generator<RecordingEntry> {
+  const { found, patched } = snapshot;
+  snapshot.patched = true;
+  for (const resource of patched ? [] : found) yield { kind: 'synced', at: 0, resource };
 }
 
 function* readPiece(
   reading: Reading,
+  snapshot: Snapshot,
   { type, line, text }: Piece,
-  found: readonly Resource[],
 ): Generator<RecordingEntry> {
   if (type === 'head' || type === 'tail') return; // kwokctl writes no lists
   const kind = yamlField(text, 'kind') ?? '';
-  if (kind === patchKind && !reading.patched) {
-    yield* synced(found);
-    reading.patched = true;
-  } else if (kind !== patchKind && resourceOfKind(undefined, kind) === null) {
+  if (kind === patchKind) yield* finish(snapshot);
+  else if (resourceOfKind(undefined, kind) === null) {
     countWord(reading.skipped, kind);
     return;
   }
@@ -158,55 +130,49 @@ function* readPiece(
       const message = type === 'tooLong' ? 'Object too long' : 'Expected YAML';
       const object = lost === null ? null : objectText(lost);
       const value = parsed.fault === '' ? null : valueText(parsed.fault);
-      report(reading, line + parsed.line, message, { value, object, lost });
+      reading.line = line + parsed.line;
+      report(reading, message, { value, object, lost });
+      reading.line = line;
     }
     if (lost !== null) yield { kind: 'unreadable', at: reading.at, type: null, lost };
   } else if (isFields(parsed.value)) {
-    yield kind === patchKind
-      ? readPatch(reading, parsed.value, line)
-      : readObject(reading, parsed.value, line);
+    const { value } = parsed;
+    const entry = kind === patchKind ? readPatch : readInitial;
+    yield entry(reading, snapshot, value) ?? { kind: 'clock', at: reading.at };
   }
 }
 
-function report(reading: Reading, line: number, message: string, extra?: Partial<Problem>): void {
-  reading.problems.report(problemAt(reading.source, line, message, extra));
-}
-
-/** An object as it was at the beginning. */
-function readObject(reading: Reading, raw: Fields, line: number): RecordingEntry {
+/** An object as it was at the beginning; null if it is of a kind that is not read. */
+function readInitial(reading: Reading, snapshot: Snapshot, raw: Fields): RecordingEntry | null {
   const resource = resourceOfKind(raw.apiVersion ?? undefined, raw.kind);
-  if (resource === null) {
-    countWord(reading.skipped, String(raw.kind));
-    return { kind: 'clock', at: reading.at };
-  }
-  return change(reading, line, resource, 'added', raw);
+  if (resource !== null) return change(reading, snapshot, resource, 'added', raw);
+  countWord(reading.skipped, String(raw.kind));
+  return null;
 }
 
-function readPatch(reading: Reading, patch: Fields, line: number): RecordingEntry {
-  const duration = patch.durationNanosecond;
+/** The change of a ResourcePatch; null if it is of a resource that is not read. */
+function readPatch(reading: Reading, snapshot: Snapshot, patch: Fields): RecordingEntry | null {
+  const { durationNanosecond: duration, resource: version, target, method, template } = patch;
   if (typeof duration === 'number' && Number.isFinite(duration)) {
     reading.at = Math.max(reading.at, duration / 1e9);
   } else {
     const value = valueText(duration);
-    report(reading, line, 'Expected a number', { field: 'durationNanosecond', value });
+    report(reading, 'Expected a number', { field: 'durationNanosecond', value });
   }
-  const clock = { kind: 'clock', at: reading.at } as const;
-  const { resource: version, target, method, template } = patch;
   const named = isFields(version) ? version.resource : undefined;
   const resource = resources.find((resource) => resource === named);
   if (resource === undefined) {
     countWord(reading.skipped, typeof named === 'string' ? named : patchKind);
-    return clock;
+    return null;
   }
   const { name, namespace } = isFields(target) ? target : ({} as Fields);
-  const key = JSON.stringify([resource, namespace ?? '', name]);
-  const latest = reading.raws.get(key);
+  const latest = snapshot.raws.get(JSON.stringify([resource, namespace ?? '', name]));
+  if (method === 'create') return change(reading, snapshot, resource, 'added', template);
   if (method === 'delete' && latest !== undefined) {
-    return change(reading, line, resource, 'deleted', latest);
+    return change(reading, snapshot, resource, 'deleted', latest);
   }
-  if (method === 'create') return change(reading, line, resource, 'added', template);
   if (method === 'patch' && latest !== undefined) {
-    return change(reading, line, resource, 'modified', merge(latest, template));
+    return change(reading, snapshot, resource, 'modified', merge(latest, template));
   }
   const lost = {
     resource,
@@ -216,39 +182,28 @@ function readPatch(reading: Reading, patch: Fields, line: number): RecordingEntr
   };
   const known = method === 'delete' || method === 'patch';
   const message = known ? 'Expected a patch of a known object' : 'Expected create, patch or delete';
-  report(reading, line, message, {
-    object: objectText(lost),
-    field: 'method',
-    value: valueText(method),
-    lost,
-  });
+  const value = valueText(method);
+  report(reading, message, { object: objectText(lost), field: 'method', value, lost });
   return { kind: 'unreadable', at: reading.at, type: null, lost };
 }
 
 /** The event of a change, after which the object is as `raw` says. */
 function change(
   reading: Reading,
-  line: number,
+  { raws }: Snapshot,
   resource: Resource,
   type: WatchEvent['type'],
   raw: unknown,
 ): RecordingEntry {
-  const projection = project(resource, raw, reading.at, {
-    previousPod: reading.options.previousPod,
-    bytes: isOutput(resource) ? jsonBytes(raw) : null,
-  });
-  const { namespace, name } =
-    projection.problem === undefined ? projection.object : projection.problem.lost;
-  const key = JSON.stringify([resource, namespace, name]);
-  if (type === 'deleted') reading.raws.delete(key);
-  else reading.raws.set(key, raw);
-  if (projection.problem !== undefined) {
-    const { message, ...more } = projection.problem;
-    report(reading, line, message, more);
-    return { kind: 'unreadable', at: reading.at, type, lost: more.lost };
-  }
-  const { object } = projection;
-  return { kind: 'event', event: { resource, type, object, at: reading.at } };
+  const bytes = isOutput(resource) ? jsonBytes(raw) : null;
+  const { object, lost } = readRaw(reading, resource, raw, bytes);
+  const key = JSON.stringify([resource, lost.namespace, lost.name]);
+  if (type === 'deleted') raws.delete(key);
+  else raws.set(key, raw);
+  const { at } = reading;
+  return object === undefined
+    ? { kind: 'unreadable', at, type, lost }
+    : { kind: 'event', event: { resource, type, object, at } };
 }
 
 /** The object of a document that cannot be parsed, as far as its text names it. */

@@ -18,7 +18,15 @@
 // killed. A bad line is a problem, with the object as far as it can be guessed, and the next line
 // is read. Time never decreases: a line that is older, or has no time, has that of the line before.
 
-import type { Key, Labels, Pod, Resource, WatchEvent } from '../../model/objects.ts';
+import type {
+  AnyObject,
+  Key,
+  Labels,
+  Pod,
+  Resource,
+  UnreadableObject,
+  WatchEvent,
+} from '../../model/objects.ts';
 import { isOutput, resources } from '../../model/objects.ts';
 import type { LiveEntry, WatchState } from '../decode/entry.ts';
 import type { Fields } from '../decode/json-fields.ts';
@@ -85,18 +93,23 @@ export async function* readRecording(
   }
   if (reading.damage !== null) report(reading, reading.damage.message, reading.damage);
   else if (!reading.header) report(reading, 'Expected a header first');
-  const { at, complete, skipped, problems } = reading;
-  yield { kind: 'end', at, complete, skipped, problems: problems.counts };
+  yield endOf(reading);
+}
+
+/** The last entry of a recording. */
+export function endOf({ at, complete, skipped, problems }: Reading): RecordingEnd {
+  return { kind: 'end', at, complete, skipped, problems: problems.counts };
 }
 
 // --- lines ---
 
-interface Reading {
+/** What is known while a recording is read. */
+export interface Reading {
   readonly source: string;
   readonly options: RecordingOptions;
   readonly problems: BoundedProblems;
   readonly skipped: Map<string, number>;
-  /** The time of the latest line; null before the first. */
+  /** The time of the latest line; 0 before the first. */
   at: number;
   line: number;
   /** A line that is not blank was met. */
@@ -106,25 +119,33 @@ interface Reading {
   damage: { readonly message: string; readonly value: string | null } | null;
 }
 
-function newReading(source: string, onProblem: OnProblem, options: RecordingOptions): Reading {
-  return {
-    source,
-    options,
-    problems: boundedProblems(onProblem),
-    skipped: new Map(),
-    at: 0,
-    line: 0,
-    begun: false,
-    header: false,
-    complete: false,
-    damage: null,
-  };
-}
+/** The beginning of a recording. */
+export const newReading = (
+  source: string,
+  onProblem: OnProblem,
+  options: RecordingOptions,
+): Reading => ({
+  source,
+  options,
+  problems: boundedProblems(onProblem),
+  skipped: new Map(),
+  at: 0,
+  line: 0,
+  begun: false,
+  header: false,
+  complete: false,
+  damage: null,
+});
 
-function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
+/** Reports a problem of the line that is read. */
+export function report(reading: Reading, message: string, extra?: Partial<Problem>): void {
   // A file without lines has no first one to blame.
   const line = reading.line === 0 ? null : reading.line;
   reading.problems.report(problemAt(reading.source, line, message, extra));
+}
+
+function reportField(reading: Reading, expected: string, field: string, value: unknown): void {
+  report(reading, `Expected ${expected}`, { field, value: valueText(value) });
 }
 
 /** The entry of one line; null for a blank one and for one that cannot be read. */
@@ -156,37 +177,57 @@ function readLine(reading: Reading, line: Line): RecordingEntry | null {
   advance(reading, fields);
   if (!reading.header && fields.kind !== 'header') report(reading, 'Expected a header first');
   reading.header = true;
-  return readFields(reading, fields, line);
+  return readKnownLine(reading, fields, line);
 }
 
-function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntry {
-  const { kind } = fields;
+/** The entry of a line with fields; only its time if the other fields cannot be read. */
+function readKnownLine(reading: Reading, fields: Fields, line: Line): RecordingEntry {
   const clock = { kind: 'clock', at: reading.at } as const;
+  try {
+    return readFields(reading, fields, line) ?? clock;
+  } catch (error) {
+    if (!(error instanceof WrongType)) throw error;
+    const { expected, field, value } = error;
+    reportField(reading, expected, field, value);
+    const kind = typeof fields.kind === 'string' ? fields.kind : '';
+    const isNamed = field === 'resource' || field === 'state';
+    countWord(reading.skipped, isNamed ? `no ${field}` : kind);
+    return clock;
+  }
+}
+
+/** The entry of a line; null if it has only a time. Throws WrongType for a wrong field. */
+function readFields(reading: Reading, fields: Fields, line: Line): RecordingEntry | null {
+  const { at } = reading;
+  const { kind } = fields;
   switch (kind) {
     case 'header':
       return readHeader(reading, fields);
     case 'object':
-      return readObject(reading, fields, line) ?? clock;
-    case 'synced': {
-      const resource = readResource(reading, fields.resource);
-      return resource === null ? clock : { kind, at: reading.at, resource };
+      return readObject(reading, fields, line);
+    case 'synced':
+      return { kind, at, resource: readResource(fields.resource) };
+    case 'watch': {
+      const resource = readResource(fields.resource);
+      const state = watchStates.find((state) => state === fields.state);
+      if (state === undefined) throw new WrongType('state', 'a state', fields.state);
+      return { kind, at, resource, state };
     }
-    case 'watch':
-      return readWatch(reading, fields) ?? clock;
     case 'unreadable':
-      return readUnreadable(reading, fields) ?? clock;
+      return readUnreadable(reading, fields);
     case 'end':
       reading.complete = true;
-      return clock;
+      return null;
     case 'node-config':
+      return readNodeConfig(fields, at);
     case 'node-rules':
-      return readNode(reading, kind, fields) ?? clock;
+      return readNodeRules(fields, at);
     default:
-      countWord(reading.skipped, typeof kind === 'string' ? kind : '');
-      report(reading, 'Expected a kind of line', { field: 'kind', value: valueText(kind) });
-      return clock;
+      throw new WrongType('kind', 'a kind of line', kind);
   }
 }
+
+const watchStates: readonly WatchState[] = ['listing', 'synced', 'relisting', 'stale', 'off'];
 
 /** The first lines of JSON over several lines, and of YAML. */
 const dumpStart = /^(?:[{[]|---.*|%YAML.*|(?:- )?(?:apiVersion|kind|items|metadata|spec):.*)$/;
@@ -202,12 +243,9 @@ function refuseDump({ source }: Reading): never {
 /** Advances the time to that of this line. */
 function advance(reading: Reading, { at, kind }: Fields): void {
   if (typeof at !== 'number' || !Number.isFinite(at)) {
-    report(reading, 'Expected a time in Unix seconds', { field: 'at', value: valueText(at) });
+    reportField(reading, 'a time in Unix seconds', 'at', at);
   } else if (at < reading.at && kind !== 'node-rules') {
-    report(reading, 'Expected no time before that of the line above', {
-      field: 'at',
-      value: valueText(at),
-    });
+    reportField(reading, 'no time before that of the line above', 'at', at);
   } else {
     // Rules have the time when their dump began, and others may have come since.
     reading.at = Math.max(reading.at, at);
@@ -215,29 +253,27 @@ function advance(reading: Reading, { at, kind }: Fields): void {
 }
 
 function readHeader(reading: Reading, fields: Fields): RecordingEntry {
-  if (fields.format !== 1) {
-    report(reading, 'Expected format 1', { field: 'format', value: valueText(fields.format) });
-  }
+  if (fields.format !== 1) reportField(reading, 'format 1', 'format', fields.format);
   const named = Array.isArray(fields.resources) ? (fields.resources as unknown[]) : [];
   if (named.length === 0) {
-    const value = valueText(fields.resources);
-    report(reading, 'Expected a list of resources', { field: 'resources', value });
+    reportField(reading, 'a list of resources', 'resources', fields.resources);
   }
-  const known = named.map((name) => readResource(reading, name));
+  for (const name of named.filter((name) => !resources.includes(name as Resource))) {
+    reportField(reading, 'a resource', 'resource', name);
+    countWord(reading.skipped, 'no resource');
+  }
   return {
     kind: 'header',
     at: reading.at,
     kubernetes: typeof fields.kubernetes === 'string' ? fields.kubernetes : null,
-    resources: resources.filter((resource) => known.includes(resource)),
+    resources: resources.filter((resource) => named.includes(resource)),
   };
 }
 
-function readResource(reading: Reading, name: unknown): Resource | null {
+function readResource(name: unknown): Resource {
   const resource = resources.find((resource) => resource === name);
-  if (resource !== undefined) return resource;
-  report(reading, 'Expected a resource', { field: 'resource', value: valueText(name) });
-  countWord(reading.skipped, 'no resource');
-  return null;
+  if (resource === undefined) throw new WrongType('resource', 'a resource', name);
+  return resource;
 }
 
 /** `SYNC`: it was there when the recording began. */
@@ -246,75 +282,52 @@ const typeOf = (name: unknown): WatchEvent['type'] | null =>
 
 /** The event of an object line; null if it has only a time. */
 function readObject(reading: Reading, fields: Fields, line: Line): RecordingEntry | null {
-  const { object, type: name } = fields;
-  const resource = readResource(reading, fields.resource);
-  if (resource === null || name === 'BOOKMARK') return null;
+  const { at } = reading;
+  const { object: raw, type: name, gap } = fields;
+  const resource = readResource(fields.resource);
+  if (name === 'BOOKMARK') return null;
   const type = typeOf(name);
-  const projection = project(resource, object, reading.at, {
-    previousPod: reading.options.previousPod,
-    bytes: isOutput(resource) ? objectBytes(line, object) : null,
-  });
-  if (projection.problem !== undefined) {
-    const { lost, message, ...more } = projection.problem;
-    report(reading, message, { ...more, lost });
-    return { kind: 'unreadable', at: reading.at, type, lost };
-  }
-  const { object: projected } = projection;
+  const bytes = isOutput(resource) ? objectBytes(line, raw) : null;
+  const { object, lost } = readRaw(reading, resource, raw, bytes);
+  if (object === undefined) return { kind: 'unreadable', at, type, lost };
   if (type === null) {
-    const { namespace, name, labels } = projected;
-    const lost = { resource, namespace, name, labels };
-    const more = { object: objectText(lost), field: 'type', value: valueText(fields.type), lost };
+    const more = { object: objectText(lost), field: 'type', value: valueText(name), lost };
     report(reading, 'Expected SYNC, ADDED, MODIFIED, DELETED or BOOKMARK', more);
-    return { kind: 'unreadable', at: reading.at, type, lost };
+    return { kind: 'unreadable', at, type, lost };
   }
-  const event = { resource, type, object: projected, at: reading.at };
-  return { kind: 'event', event: fields.gap === true ? { ...event, gap: true } : event };
+  const event = { resource, type, object, at };
+  return { kind: 'event', event: gap === true ? { ...event, gap } : event };
 }
 
-const watchStates: readonly WatchState[] = ['listing', 'synced', 'relisting', 'stale', 'off'];
-
-function readWatch(reading: Reading, fields: Fields): RecordingEntry | null {
-  const resource = readResource(reading, fields.resource);
-  const state = watchStates.find((state) => state === fields.state);
-  if (state === undefined) {
-    report(reading, 'Expected a state', { field: 'state', value: valueText(fields.state) });
-    countWord(reading.skipped, 'no state');
-  }
-  if (resource === null || state === undefined) return null;
-  return { kind: 'watch', at: reading.at, resource, state };
-}
-
-function readNode(
+/** The model object of a raw one, or what could not be read and is reported. */
+export function readRaw(
   reading: Reading,
-  kind: 'node-config' | 'node-rules',
-  fields: Fields,
-): RecordingEntry | null {
-  try {
-    return kind === 'node-config'
-      ? readNodeConfig(fields, reading.at)
-      : readNodeRules(fields, reading.at);
-  } catch (error) {
-    if (!(error instanceof WrongType)) throw error;
-    const { expected, field, value } = error;
-    report(reading, `Expected ${expected}`, { field, value: valueText(value) });
-    countWord(reading.skipped, kind);
-    return null;
+  resource: Resource,
+  raw: unknown,
+  bytes: number | null,
+): { readonly object?: AnyObject; readonly lost: UnreadableObject } {
+  const { previousPod } = reading.options;
+  const { object, problem } = project(resource, raw, reading.at, { previousPod, bytes });
+  if (problem !== undefined) {
+    report(reading, problem.message, problem);
+    return { lost: problem.lost };
   }
+  const { namespace, name, labels } = object;
+  return { object, lost: { resource, namespace, name, labels } };
 }
 
-/** An object that the recorder could not read; null if the line has no resource. */
-function readUnreadable(reading: Reading, fields: Fields): RecordingEntry | null {
-  const resource = readResource(reading, fields.resource);
-  if (resource === null) return null;
+/** An object that the recorder could not read. */
+function readUnreadable(reading: Reading, fields: Fields): RecordingEntry {
+  const resource = readResource(fields.resource);
   const named = (value: unknown) => (typeof value === 'string' ? value : null);
   const { namespace, name, labels } = fields;
-  const texts = isFields(labels) ? Object.entries(labels) : [];
-  const isMap = isFields(labels) && texts.every(([, value]) => typeof value === 'string');
+  const isMap =
+    isFields(labels) && Object.values(labels).every((value) => typeof value === 'string');
   const lost = {
     resource,
     namespace: named(namespace),
     name: named(name),
-    labels: isMap ? (Object.fromEntries(texts) as Labels) : null,
+    labels: isMap ? (labels as Labels) : null,
   };
   const object = lost.name === null ? null : objectText(lost);
   report(reading, 'The recorder could not read the object', { object, lost });

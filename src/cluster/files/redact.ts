@@ -12,6 +12,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import type { Resource } from '../../model/objects.ts';
 import { annotation, label } from '../../model/objects.ts';
 import { isFields } from '../decode/json-fields.ts';
+import { kinds } from '../decode/json-objects.ts';
 
 export interface Redactor {
   /** The object without secret parts; null for a value that is not an object. */
@@ -20,8 +21,6 @@ export interface Redactor {
   name(text: string): string;
   labels(labels: Readonly<Record<string, string>>): Record<string, string>;
 }
-
-type Read = (value: unknown) => unknown;
 
 /** Labels and annotations whose values are words of Kubernetes. */
 const publicValues: ReadonlySet<string> = new Set([
@@ -49,20 +48,40 @@ export function createRedactor(key: Uint8Array = randomBytes(32)): Redactor {
     if (known.size < 1_000_000) known.set(text, hash);
     return hash;
   };
-  const value = (key: string, text: string): string => (publicValues.has(key) ? text : name(text));
-  const hidden: Read = (text) => (typeof text === 'string' ? name(text) : text);
   const map: Read = (fields) =>
     isFields(fields)
       ? Object.fromEntries(
           Object.entries(fields).map(([key, text]) => [
             isPublicKey(key) ? key : name(key),
-            typeof text === 'string' ? value(key, text) : text,
+            typeof text === 'string' && !publicValues.has(key) ? name(text) : text,
           ]),
         )
       : fields;
-  const readers = readersOf(hidden, map);
+  const read = readerOf({
+    plain: (value) => value,
+    hidden: (text) => (typeof text === 'string' ? name(text) : text),
+    map,
+    annotations: (value) => map(withoutCopies(value)),
+    // Only the condition Ready.
+    conditions: (value) =>
+      Array.isArray(value)
+        ? value
+            .filter((item) => isFields(item) && item.type === 'Ready')
+            .map((item) => read('Condition')(item))
+        : value,
+  });
+  const readers = new Map(
+    [...Object.values(kinds), 'NamedEndpointSlice'].map((kind) => [kind, read(kind)]),
+  );
   return {
-    object: (resource, raw) => (isFields(raw) ? readers[resource](raw) : null),
+    object(resource, raw) {
+      if (!isFields(raw)) return null;
+      const { addressType } = raw;
+      // Addresses of type FQDN are names.
+      const isNamed =
+        resource === 'endpointslices' && addressType !== 'IPv4' && addressType !== 'IPv6';
+      return readers.get(isNamed ? 'NamedEndpointSlice' : kinds[resource])?.(raw);
+    },
     name,
     labels: (labels) => map(labels) as Record<string, string>,
   };
@@ -70,139 +89,75 @@ export function createRedactor(key: Uint8Array = randomBytes(32)): Redactor {
 
 // --- shapes ---
 
-const plain: Read = (value) => value;
+type Read = (value: unknown) => unknown;
 
-/** The fields that are named, each as it says; others are left out, and absent ones stay so. */
-const shape =
-  (fields: Readonly<Record<string, Read>>): Read =>
-  (value) => {
-    if (!isFields(value)) return value;
-    const made: Record<string, unknown> = {};
-    for (const [name, read] of Object.entries(fields)) {
-      if (value[name] !== undefined) made[name] = read(value[name]);
+const object = 'apiVersion kind metadata:Metadata';
+const endpoint = `conditions:Flags hostname:hidden nodeName:hidden zone:hidden topology:Topology
+  targetRef:Reference hints:Hints`;
+
+/** The fields that are kept, in this order, each with its type; `plain` if it has none. */
+const shapes: Readonly<Record<string, string>> = {
+  Metadata: `name:hidden namespace:hidden uid resourceVersion generation creationTimestamp
+    deletionTimestamp deletionGracePeriodSeconds labels:map annotations:annotations
+    ownerReferences:Owner[]`,
+  Owner: 'apiVersion kind name:hidden uid controller',
+  Reference: 'kind namespace:hidden name:hidden uid',
+  Port: 'name protocol port targetPort containerPort appProtocol',
+  Condition: 'type status lastTransitionTime',
+  Node: `${object} status:NodeStatus`,
+  NodeStatus: 'allocatable:Allocatable conditions:conditions',
+  Allocatable: 'cpu',
+  Service: `${object} spec:ServiceSpec`,
+  ServiceSpec: `type clusterIP selector:map publishNotReadyAddresses ipFamilies ports:Port[]
+    trafficDistribution`,
+  Pod: `${object} spec:PodSpec status:PodStatus`,
+  PodSpec: `nodeName:hidden hostNetwork hostname:hidden subdomain:hidden containers:Container[]
+    initContainers:Container[]`,
+  Container: 'ports:Port[] restartPolicy',
+  PodStatus: 'phase podIP podIPs:PodIP[] conditions:conditions',
+  PodIP: 'ip',
+  Endpoints: `${object} subsets:Subset[]`,
+  Subset: 'addresses:Address[] notReadyAddresses:Address[] ports:Port[]',
+  Address: 'ip hostname:hidden nodeName:hidden targetRef:Reference',
+  EndpointSlice: `${object} addressType ports:Port[] endpoints:Endpoint[]`,
+  Endpoint: `addresses ${endpoint}`,
+  NamedEndpointSlice: `${object} addressType ports:Port[] endpoints:NamedEndpoint[]`,
+  NamedEndpoint: `addresses:hidden[] ${endpoint}`,
+  Flags: 'ready serving terminating',
+  Topology: `kubernetes.io/hostname:hidden ${label.zone}:hidden`,
+  Hints: 'forZones:Hint[] forNodes:Hint[]',
+  Hint: 'name:hidden',
+};
+
+/** What reads a value of a type: one of these, a shape, or a list of either. */
+const readerOf = (leaves: Readonly<Record<string, Read>>): ((type: string) => Read) => {
+  const reader = (type: string): Read => {
+    const item = type.endsWith('[]') ? reader(type.slice(0, -2)) : null;
+    if (item !== null) {
+      return (value) => (Array.isArray(value) ? value.map((each) => item(each)) : value);
     }
-    return made;
+    return leaves[type] ?? shapeReader((shapes[type] ?? '').split(/\s+/), reader);
   };
+  return reader;
+};
 
-const each =
-  (read: Read): Read =>
-  (value) =>
-    Array.isArray(value) ? value.map(read) : value;
-
-/** Only the condition Ready. */
-const conditions: Read = (value) =>
-  Array.isArray(value)
-    ? value
-        .filter((item) => isFields(item) && item.type === 'Ready')
-        .map(shape({ type: plain, status: plain, lastTransitionTime: plain }))
-    : value;
+function shapeReader(words: readonly string[], readerOf: (type: string) => Read): Read {
+  const fields = words.map((word) => {
+    const [name = '', type = 'plain'] = word.split(':');
+    return [name, readerOf(type)] as const;
+  });
+  return (value) =>
+    isFields(value)
+      ? Object.fromEntries(
+          fields.flatMap(([name, read]) =>
+            value[name] === undefined ? [] : [[name, read(value[name])]],
+          ),
+        )
+      : value;
+}
 
 /** An annotation that kubectl writes holds the whole object. */
 const withoutCopies: Read = (value) => {
   if (!isFields(value) || !(annotation.lastApplied in value)) return value;
   return { ...value, [annotation.lastApplied]: '' };
 };
-
-function readersOf(hidden: Read, map: Read): Readonly<Record<Resource, Read>> {
-  const target = shape({ kind: plain, namespace: hidden, name: hidden, uid: plain });
-  const metadata = shape({
-    name: hidden,
-    namespace: hidden,
-    uid: plain,
-    resourceVersion: plain,
-    generation: plain,
-    creationTimestamp: plain,
-    deletionTimestamp: plain,
-    deletionGracePeriodSeconds: plain,
-    labels: map,
-    annotations: (value) => map(withoutCopies(value)),
-    ownerReferences: each(
-      shape({ apiVersion: plain, kind: plain, name: hidden, uid: plain, controller: plain }),
-    ),
-  });
-  const port = shape({
-    name: plain,
-    protocol: plain,
-    port: plain,
-    targetPort: plain,
-    containerPort: plain,
-    appProtocol: plain,
-  });
-  const container = shape({ ports: each(port), restartPolicy: plain });
-  const hints = shape({
-    forZones: each(shape({ name: hidden })),
-    forNodes: each(shape({ name: hidden })),
-  });
-  const address = shape({ ip: plain, hostname: hidden, nodeName: hidden, targetRef: target });
-  const top = { apiVersion: plain, kind: plain, metadata };
-  return {
-    nodes: shape({
-      ...top,
-      status: shape({ allocatable: shape({ cpu: plain }), conditions }),
-    }),
-    services: shape({ ...top, spec: serviceSpec(map, port) }),
-    pods: shape({
-      ...top,
-      spec: shape({
-        nodeName: hidden,
-        hostNetwork: plain,
-        hostname: hidden,
-        subdomain: hidden,
-        containers: each(container),
-        initContainers: each(container),
-      }),
-      status: shape({ phase: plain, podIP: plain, podIPs: each(shape({ ip: plain })), conditions }),
-    }),
-    endpoints: shape({
-      ...top,
-      subsets: each(
-        shape({ addresses: each(address), notReadyAddresses: each(address), ports: each(port) }),
-      ),
-    }),
-    endpointslices: sliceReader(top, port, hints, target, hidden),
-  };
-}
-
-const serviceSpec = (map: Read, port: Read): Read =>
-  shape({
-    type: plain,
-    clusterIP: plain,
-    selector: map,
-    publishNotReadyAddresses: plain,
-    ipFamilies: plain,
-    ports: each(port),
-    trafficDistribution: plain,
-  });
-
-function sliceReader(
-  top: Readonly<Record<string, Read>>,
-  port: Read,
-  hints: Read,
-  targetRef: Read,
-  hidden: Read,
-): Read {
-  // Addresses of type FQDN are names.
-  const read = (isName: boolean): Read =>
-    shape({
-      ...top,
-      addressType: plain,
-      ports: each(port),
-      endpoints: each(
-        shape({
-          addresses: isName ? each(hidden) : plain,
-          conditions: shape({ ready: plain, serving: plain, terminating: plain }),
-          hostname: hidden,
-          nodeName: hidden,
-          zone: hidden,
-          topology: shape({ 'kubernetes.io/hostname': hidden, [label.zone]: hidden }),
-          targetRef,
-          hints,
-        }),
-      ),
-    });
-  const [ofNames, ofAddresses] = [read(true), read(false)];
-  return (raw) =>
-    isFields(raw) && raw.addressType !== 'IPv4' && raw.addressType !== 'IPv6'
-      ? ofNames(raw)
-      : ofAddresses(raw);
-}

@@ -6,12 +6,7 @@ import { describe, expect, test } from 'vitest';
 
 import type { Problem } from '../../../src/cluster/decode/problem.ts';
 import { problemText } from '../../../src/cluster/decode/problem.ts';
-import {
-  isKwokRecording,
-  kwokResources,
-  merge,
-  readKwok,
-} from '../../../src/cluster/files/kwok.ts';
+import { kwokResources, merge, readKwok } from '../../../src/cluster/files/kwok.ts';
 import type { RecordingEntry } from '../../../src/cluster/files/recording.ts';
 import { chunks } from '../../build.ts';
 
@@ -19,8 +14,9 @@ async function read(content: string | Uint8Array) {
   const entries: RecordingEntry[] = [];
   const problems: Problem[] = [];
   const bytes = Buffer.from(content);
-  const source = { name: 'kwok.yaml', open: () => chunks(bytes, [100]) };
-  for await (const entry of readKwok(source, (problem) => problems.push(problem))) {
+  const found = (await kwokResources(chunks(bytes, [100]))) ?? [];
+  const source = { name: 'kwok.yaml', bytes: chunks(bytes, [100]) };
+  for await (const entry of readKwok(source, found, (problem) => problems.push(problem))) {
     entries.push(entry);
   }
   const end = entries.at(-1);
@@ -148,8 +144,8 @@ test('a recording', async () => {
 });
 
 test('a dump is no recording', async () => {
-  const isRecording = (text: string | Uint8Array) =>
-    isKwokRecording(chunks(Buffer.from(text), [100]));
+  const isRecording = async (text: string | Uint8Array) =>
+    (await kwokResources(chunks(Buffer.from(text), [100]))) !== null;
   expect(await isRecording(file(pod, secret))).toBe(false);
   expect(await isRecording(file(pod, notReady))).toBe(true);
   expect(await isRecording(gzipSync(file(pod, notReady)))).toBe(true);
