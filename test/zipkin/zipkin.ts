@@ -78,13 +78,15 @@ interface Sent {
 /** Replays the recording, and sends every journey. */
 async function sendAll(url: string): Promise<readonly Sent[]> {
   process.env.OTEL_EXPORTER_ZIPKIN_ENDPOINT = `${url}/api/v2/spans`;
-  const tracing = await startTracing({
-    exporter: 'zipkin',
-    ratio: 1,
-    limits: { queue: 20_000, batch: 512, delayMs: 200, timeoutMs: 30_000 },
-    version: 'test',
-    onTrouble: (text) => check(false, text),
-  });
+  const tracing = await startTracing(
+    {
+      exporter: 'zipkin',
+      ratio: 1,
+      limits: { queue: 20_000, batch: 512, delayMs: 200, timeoutMs: 30_000 },
+    },
+    'test',
+    (text) => check(false, text),
+  );
   const sent: Sent[] = [];
   const auditor = createAuditor({
     ...auditorDefaults,

@@ -12,11 +12,9 @@ import { fail } from './console.ts';
 export async function tracingOf(
   environment: Readonly<Record<string, string | undefined>>,
 ): Promise<Tracing | null> {
-  const settings = readTracingSettings(environment);
-  if (settings === null) return null;
   try {
-    if (typeof settings === 'string') throw new Error(settings);
-    return await startTracing({ ...settings, version, onTrouble: fail });
+    const settings = readTracingSettings(environment);
+    return settings === null ? null : await startTracing(settings, version, fail);
   } catch (error) {
     // The SDK is a file beside the program, which may be missing.
     fail(`${error instanceof Error ? error.message : String(error)}; no traces are sent`);

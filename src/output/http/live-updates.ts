@@ -12,51 +12,40 @@ export interface LiveUpdate {
   readonly moment: string;
 }
 
-export interface LiveUpdates {
-  /** Sends events until the request is closed; false if too many pages are open. */
-  follow(request: IncomingMessage, response: ServerResponse): Promise<boolean>;
-  /** Ends all responses. */
-  close(): void;
-}
-
-const everyMs = 1000;
-
 /** The maximum number of open pages. */
 const maxSessions = 200;
 
 /** Calls `read` once a second while a page is open. */
-export function createLiveUpdates(read: () => LiveUpdate): LiveUpdates {
+export function createLiveUpdates(read: () => LiveUpdate) {
   const channel = createChannel();
   const open = new Set<ServerResponse>();
-  let timer: NodeJS.Timeout | null = null;
+  let timer: NodeJS.Timeout | undefined;
   let last: LiveUpdate | null = null;
   const broadcast = (): void => {
     const now = read();
-    const moving = now.moment !== last?.moment;
+    channel.broadcast({ ...now, moving: now.moment !== last?.moment }, 'beat');
     last = now;
-    channel.broadcast({ ...now, moving }, 'beat');
-  };
-  const leave = (response: ServerResponse): void => {
-    open.delete(response);
-    if (open.size > 0 || timer === null) return;
-    clearInterval(timer);
-    timer = null;
   };
   return {
-    async follow(request, response) {
+    /** Sends events until the request is closed; false if too many pages are open. */
+    async follow(request: IncomingMessage, response: ServerResponse): Promise<boolean> {
       if (open.size >= maxSessions) return false;
       open.add(response);
       response.once('close', () => {
-        leave(response);
+        open.delete(response);
+        if (open.size > 0) return;
+        clearInterval(timer);
+        timer = undefined;
       });
       const session = await createSession(request, response, { keepAlive: null });
       if (!session.isConnected) return true;
       channel.register(session);
       session.push({ ...read(), moving: true }, 'beat');
-      timer ??= setInterval(broadcast, everyMs).unref();
+      timer ??= setInterval(broadcast, 1000).unref();
       return true;
     },
-    close() {
+    /** Ends all responses. */
+    close: (): void => {
       for (const response of open) response.end();
     },
   };

@@ -46,10 +46,8 @@ function sendMissing(response: Response, status: PageStatus, what: string): void
 <h1>Not there</h1><p class="lead">${what}</p>
 <p><a href="/services">All Services</a> · <a href="/nodes">all nodes</a> ·
  <a href="/">overview</a></p>`;
-  response
-    .status(404)
-    .type('html')
-    .send(renderFrame(status, { place: '/', title: 'Not there', main }));
+  const page = renderFrame(status, { place: '/', title: 'Not there', main });
+  response.status(404).type('html').send(page);
 }
 
 export function addPages(app: Express, answers: PageAnswers): void {
@@ -62,9 +60,9 @@ export function addPages(app: Express, answers: PageAnswers): void {
     response.set('Cache-Control', 'public, max-age=31536000, immutable');
     response.type(asset.type).send(asset.body);
   });
-  app.get('/', (_request, response) => {
-    response.type('html').send(renderOverview(answers.status()));
-  });
+  app.get('/', (_request, response) =>
+    response.type('html').send(renderOverview(answers.status())),
+  );
   app.get('/findings', (request, response) => {
     const query = {
       q: readText(request, 'q'),
@@ -88,13 +86,12 @@ export function addPages(app: Express, answers: PageAnswers): void {
     if (view !== null) response.type('html').send(renderService(status, view));
     else sendMissing(response, status, `There is no Service ${namespace}/${name}.`);
   });
-  app.get('/nodes', (request, response) => {
-    response.type('html').send(renderNodes(answers.status(), readText(request, 'q')));
-  });
+  app.get('/nodes', (request, response) =>
+    response.type('html').send(renderNodes(answers.status(), readText(request, 'q'))),
+  );
   app.get('/nodes/:name', (request, response) => {
     const { name } = request.params;
-    const port = readText(request, 'port');
-    const view = answers.nodePage(name, port === '' ? null : port);
+    const view = answers.nodePage(name, readText(request, 'port') || null);
     const status = answers.status();
     if (view !== null) response.type('html').send(renderNode(status, view));
     else sendMissing(response, status, `There is no Node ${name}, and nothing is told of one.`);

@@ -24,7 +24,6 @@ import { formatMoment } from '../page/parts.ts';
 import type { ServiceStatus } from '../page/service-status.ts';
 import type { ExplainDocument } from '../text/explain.ts';
 import type { LagReport } from '../text/lag.ts';
-import type { LiveUpdates } from './live-updates.ts';
 import { createLiveUpdates } from './live-updates.ts';
 import type { PageAnswers } from './pages.ts';
 import { addPages } from './pages.ts';
@@ -74,29 +73,31 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-function setHeaders(_request: Request, response: Response, next: NextFunction): void {
+/** Sets the headers of all responses, and refuses methods that write. */
+function checkRequest({ method }: Request, response: Response, next: NextFunction): void {
   response.set({
     'Content-Security-Policy': policy,
     'X-Content-Type-Options': 'nosniff',
     'Referrer-Policy': 'no-referrer',
     'Cache-Control': 'no-store',
   });
-  next();
-}
-
-function allowReading(request: Request, response: Response, next: NextFunction): void {
-  if (request.method === 'GET' || request.method === 'HEAD') {
-    next();
-    return;
-  }
-  response.set('Allow', 'GET, HEAD').status(405).type('text').send('Only GET and HEAD\n');
+  if (method === 'GET' || method === 'HEAD') next();
+  else response.set('Allow', 'GET, HEAD').status(405).type('text').send('Only GET and HEAD\n');
 }
 
 /** Sends 200, or 503 with the reasons, one per line. */
-function sendProbe(response: Response, failing: string | null): void {
-  response.status(failing === null ? 200 : 503).type('text');
-  response.send(failing === null ? 'ok\n' : `${failing}\n`);
-}
+const sendProbe = (response: Response, failing: string | null): Response =>
+  response
+    .status(failing === null ? 200 : 503)
+    .type('text')
+    .send(`${failing ?? 'ok'}\n`);
+
+const sendError = (response: Response, status: number, error: string): Response =>
+  response.status(status).json({ format: 1, error });
+
+/** The texts of a parameter, which may occur repeatedly. */
+const textsOf = (value: unknown): string[] =>
+  [value].flat().filter((text) => typeof text === 'string');
 
 const filters = ['namespace', 'service', 'code', 'severity', 'output'] as const;
 
@@ -109,28 +110,23 @@ function parseMoment(text: unknown): number | null {
 }
 
 /**
- * The filter that a query describes, or the error in it. A parameter may occur repeatedly; `since`
- * selects what was opened or resolved at or after a moment.
+ * The filter that a query describes, or the error in it; `since` selects what was opened or
+ * resolved at or after a moment.
  */
 function parseFilter(query: Request['query']): ((finding: Finding) => boolean) | string {
   const wanted: [(typeof filters)[number], readonly string[]][] = [];
-  let from = -Infinity;
+  let from: number | null = -Infinity;
   for (const [name, value] of Object.entries(query)) {
     const filter = filters.find((known) => known === name);
-    const values = [value].flat().filter((text) => typeof text === 'string');
-    if (name === 'since') {
-      const moment = parseMoment(value);
-      if (moment === null) return 'Expected Unix seconds or RFC 3339: since';
-      from = moment;
-      continue;
-    }
-    if (filter === undefined) {
+    if (name === 'since') from = parseMoment(value);
+    else if (filter === undefined) {
       const known = [...filters, 'since'].join(', ');
       return `Unknown parameter: ${JSON.stringify(name)}; known are ${known}`;
-    }
-    if (values.length === 0) return `Expected text: ${filter}`;
-    wanted.push([filter, values]);
+    } else wanted.push([filter, textsOf(value)]);
   }
+  const empty = wanted.find(([, values]) => values.length === 0);
+  if (empty !== undefined) return `Expected text: ${empty[0]}`;
+  if (from === null) return 'Expected Unix seconds or RFC 3339: since';
   return (finding) =>
     (finding.resolvedAt ?? finding.openedAt) >= from &&
     wanted.every(([filter, values]) => values.includes(finding[filter]));
@@ -168,32 +164,14 @@ async function sendPieces(
 
 /** `?subject=pod/web-1&subject=service/web&namespace=shop`. */
 function sendExplanation({ query }: Request, response: Response, answers: AuditorQueries): void {
-  const textsOf = (value: unknown): string[] =>
-    [value].flat().filter((text) => typeof text === 'string');
   const [namespace = null] = textsOf(query.namespace);
-  let document: ExplainDocument | null;
   try {
-    document = answers.explain(textsOf(query.subject), namespace);
+    const document = answers.explain(textsOf(query.subject), namespace);
+    if (document !== null) response.status(document.found ? 200 : 404).json(document);
+    else sendError(response, 503, answers.notReady() ?? 'Not ready');
   } catch (error) {
-    const text = error instanceof Error ? error.message : String(error);
-    response.status(400).json({ format: 1, error: text });
-    return;
+    sendError(response, 400, error instanceof Error ? error.message : String(error));
   }
-  if (document !== null) response.status(document.found ? 200 : 404).json(document);
-  else response.status(503).json({ format: 1, error: answers.notReady() ?? 'Not ready' });
-}
-
-/** Adds the events for open pages, uncompressed, since compression would delay them. */
-function addEvents(app: Express, answers: AuditorQueries): LiveUpdates {
-  const updates = createLiveUpdates(() => {
-    const { revision, now } = answers.beat();
-    return { revision, moment: formatMoment(now) };
-  });
-  app.get('/api/v1/events', async (request, response) => {
-    if (await updates.follow(request, response)) return;
-    response.status(503).type('text').send('Too many pages are open\n');
-  });
-  return updates;
 }
 
 /** Sends a scrape in pieces. */
@@ -235,7 +213,7 @@ async function sendFindings(
   const { summary, now } = metrics;
   const wanted = parseFilter(request.query);
   if (typeof wanted === 'string') {
-    response.status(400).json({ format: 1, error: wanted });
+    sendError(response, 400, wanted);
     return;
   }
   function* pieces(isWanted: (finding: Finding) => boolean): Generator<string, void> {
@@ -252,7 +230,7 @@ async function sendFindings(
 export interface WebApp {
   readonly express: Express;
   /** Ends the responses that do not end by themselves. */
-  endStreams(): void;
+  readonly endStreams: () => void;
 }
 
 /**
@@ -267,62 +245,44 @@ export function createApp(
 ): WebApp {
   const app = express();
   const render = createMetricsRenderer();
+  const updates = createLiveUpdates(() => {
+    const { revision, now } = answers.beat();
+    return { revision, moment: formatMoment(now) };
+  });
   app.disable('x-powered-by');
   app.disable('etag');
-  app.use(setHeaders, allowReading);
-  const updates = addEvents(app, answers);
+  app.use(checkRequest);
+  // Compression would delay the events, so they have their route before it.
+  app.get('/api/v1/events', async (request, response) => {
+    if (await updates.follow(request, response)) return;
+    response.status(503).type('text').send('Too many pages are open\n');
+  });
   app.use(compression());
   addPages(app, answers);
-  app.get('/metrics', async (request, response) => {
-    await sendMetrics(request, response, answers, render);
-  });
+  app.get('/metrics', (request, response) => sendMetrics(request, response, answers, render));
   // Kubernetes' components still have the older name.
-  app.get(['/livez', '/healthz'], (_request, response) => {
-    sendProbe(response, answers.stuck());
-  });
-  app.get('/readyz', (_request, response) => {
-    sendProbe(response, answers.notReady());
-  });
-  app.get('/api/v1/findings', async (request, response) => {
-    await sendFindings(request, response, answers);
-  });
-  app.get('/api/v1/lag', (_request, response) => {
-    response.json(answers.lag());
-  });
-  app.get('/api/v1/nodes', (_request, response) => {
-    response.json({ format: 1, nodes: answers.nodes() });
-  });
+  app.get(['/livez', '/healthz'], (_request, response) => sendProbe(response, answers.stuck()));
+  app.get('/readyz', (_request, response) => sendProbe(response, answers.notReady()));
+  app.get('/api/v1/findings', (request, response) => sendFindings(request, response, answers));
+  app.get('/api/v1/lag', (_request, response) => response.json(answers.lag()));
+  app.get('/api/v1/nodes', (_request, response) =>
+    response.json({ format: 1, nodes: answers.nodes() }),
+  );
   app.get('/api/v1/services/:namespace/:name', (request, response) => {
     const { namespace, name } = request.params;
     const found = answers.service(namespace, name);
     if (found !== null) response.json(found);
-    else response.status(404).json({ format: 1, error: 'No such Service' });
+    else sendError(response, 404, 'No such Service');
   });
-  app.get('/api/v1/explain', (request, response) => {
-    sendExplanation(request, response, answers);
-  });
-  app.use((_request, response) => {
-    response.status(404).type('text').send('Not found\n');
-  });
+  app.get('/api/v1/explain', (request, response) => sendExplanation(request, response, answers));
+  app.use((_request, response) => response.status(404).type('text').send('Not found\n'));
   // Express recognizes an error handler by its four parameters.
   app.use((error: unknown, _request: Request, response: Response, next: NextFunction) => {
     onError(error);
     if (response.headersSent) next(error);
     else response.status(500).type('text').send('Internal error\n');
   });
-  return {
-    express: app,
-    endStreams() {
-      updates.close();
-    },
-  };
-}
-
-interface ListenAddress {
-  /** null for every address of the machine. */
-  readonly host: string | null;
-  /** 0 for a free port. */
-  readonly port: number;
+  return { express: app, endStreams: updates.close };
 }
 
 export interface RunningServer {
@@ -340,9 +300,14 @@ const reasons: Readonly<Record<string, string>> = {
 
 const graceMs = 2000;
 
-/** Starts to listen; throws an error for people if that fails. */
-export async function listen(app: WebApp, address: ListenAddress): Promise<RunningServer> {
-  const { host, port } = address;
+/**
+ * Starts to listen: on every address of the machine if `host` is null, and on a free port if `port`
+ * is 0. Throws an error for people if that fails.
+ */
+export async function listen(
+  app: WebApp,
+  { host, port }: { readonly host: string | null; readonly port: number },
+): Promise<RunningServer> {
   // The callback of app.listen is called for errors too.
   const server: Server = host === null ? app.express.listen(port) : app.express.listen(port, host);
   // Requests are short, so slow ones must not occupy connections.

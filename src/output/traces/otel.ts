@@ -25,7 +25,7 @@ import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import { AlwaysOnSampler, BatchSpanProcessor } from '@opentelemetry/sdk-trace';
 import { ATTR_SERVICE_NAME, ATTR_SERVICE_VERSION } from '@opentelemetry/semantic-conventions';
 
-import type { TracedJourney, TraceSender, SenderOptions } from './sender.ts';
+import type { TracedJourney, TraceSender, TracingCounts, TracingSettings } from './sender.ts';
 import type { SpanPlan } from './spans.ts';
 import { planTrace } from './spans.ts';
 
@@ -37,27 +37,29 @@ const maxWritings = 4096;
 const closingMs = 2000;
 
 interface SenderState {
-  readonly options: SenderOptions;
+  readonly settings: TracingSettings;
+  readonly counts: TracingCounts;
   readonly tracer: Tracer;
-  /** The id of the next trace. */
-  readonly ids: { trace: string };
   /** The first span of each writing. */
   readonly writings: Map<string, SpanContext>;
-  readonly flight: Flight;
+  /** The id of the next trace. */
+  traceId: string;
+  /** Spans in the SDK without an answer. */
+  unanswered: number;
 }
 
-/** Spans in the SDK without an answer. */
-interface Flight {
-  spans: number;
-}
-
-export function openSender(options: SenderOptions): TraceSender {
-  const { limits, version, exporter } = options;
-  const flight: Flight = { spans: 0 };
-  const ids = { trace: '' };
-  const bare = exporter === 'zipkin' ? new ZipkinExporter() : new OTLPTraceExporter();
+/** `onAnswer` gets the reason why a batch failed; `null` if it was sent. */
+export function openSender(
+  settings: TracingSettings,
+  version: string,
+  counts: TracingCounts,
+  onAnswer: (reason: string | null) => void,
+): TraceSender {
+  const { limits } = settings;
+  const tracer = trace.getTracer('endpoint-auditor', version);
+  const state = { settings, counts, tracer, writings: new Map(), traceId: '', unanswered: 0 };
   const processor = new BatchSpanProcessor({
-    exporter: wrapExporter(bare, options, flight),
+    exporter: wrapExporter(state, onAnswer),
     maxQueueSize: limits.queue,
     maxExportBatchSize: Math.min(limits.batch, limits.queue),
     scheduledDelayMillis: limits.delayMs,
@@ -77,7 +79,7 @@ export function openSender(options: SenderOptions): TraceSender {
     // tracing.ts selects the journeys.
     sampler: new AlwaysOnSampler(),
     idGenerator: {
-      generateTraceId: () => ids.trace,
+      generateTraceId: () => state.traceId,
       generateSpanId: () => randomBytes(8).toString('hex'),
     },
     instrumentations: [],
@@ -86,8 +88,6 @@ export function openSender(options: SenderOptions): TraceSender {
     textMapPropagator: null,
   });
   sdk.start();
-  const tracer = trace.getTracer('endpoint-auditor', version);
-  const state: SenderState = { options, tracer, ids, writings: new Map(), flight };
   return {
     send: (traced) => send(state, traced),
     close: () => close(state, sdk),
@@ -96,12 +96,12 @@ export function openSender(options: SenderOptions): TraceSender {
 
 /** Makes and ends all spans of a journey; false if the queue has no room. */
 function send(state: SenderState, { journey, endedAt, traceId }: TracedJourney): boolean {
-  const { flight, options, ids } = state;
   const { root, stages } = planTrace(journey, endedAt);
   const spans = stages.length + 1;
-  if (flight.spans > 0 && flight.spans + spans > options.limits.queue) return false;
-  flight.spans += spans;
-  ids.trace = traceId;
+  const { unanswered, settings } = state;
+  if (unanswered > 0 && unanswered + spans > settings.limits.queue) return false;
+  state.unanswered += spans;
+  state.traceId = traceId;
   const parent = startSpan(state, root, null);
   for (const stage of stages) startSpan(state, stage, parent).end(toHrTime(stage.end));
   parent.end(toHrTime(root.end));
@@ -131,14 +131,12 @@ function toHrTime(seconds: number): HrTime {
   return [whole, (micros - whole * 1e6) * 1000];
 }
 
-/** Wraps an exporter: each batch has one answer in time, and is counted by its result. */
-function wrapExporter(
-  exporter: SpanExporter,
-  options: SenderOptions,
-  flight: Flight,
-): SpanExporter {
-  const { counts, limits, onTrouble } = options;
-  let unanswered = 0;
+/** An exporter that answers each batch once and in time, and counts it by its result. */
+function wrapExporter(state: SenderState, onAnswer: (reason: string | null) => void): SpanExporter {
+  const { counts, settings } = state;
+  const exporter = settings.exporter === 'zipkin' ? new ZipkinExporter() : new OTLPTraceExporter();
+  const { timeoutMs } = settings.limits;
+  let batches = 0;
   return {
     export(spans, done) {
       let isSettled = false;
@@ -146,26 +144,23 @@ function wrapExporter(
         if (isSettled) return;
         isSettled = true;
         clearTimeout(timer);
-        flight.spans -= spans.length;
+        state.unanswered -= spans.length;
         const isSent = result.code === ExportResultCode.SUCCESS;
         if (isSent) counts.exported += spans.length;
         else counts.dropped.export += spans.length;
-        onTrouble(isSent ? null : (result.error?.message ?? 'refused'));
+        onAnswer(isSent ? null : (result.error?.message ?? 'refused'));
         done(result);
       };
-      const fail = (reason: string): void => {
+      const fail = (reason: string): void =>
         settle({ code: ExportResultCode.FAILED, error: new Error(reason) });
-      };
-      const timer = setTimeout(() => {
-        fail(`no answer for ${limits.timeoutMs} ms`);
-      }, limits.timeoutMs);
-      if (unanswered >= maxUnanswered) {
+      const timer = setTimeout(() => fail(`no answer for ${timeoutMs} ms`), timeoutMs);
+      if (batches >= maxUnanswered) {
         fail('earlier batches are not answered');
         return;
       }
-      unanswered++;
+      batches++;
       exporter.export(spans, (result) => {
-        unanswered--;
+        batches--;
         settle(result);
       });
     },
@@ -175,13 +170,11 @@ function wrapExporter(
 }
 
 /** Flushes the queue; spans without an answer in time are lost. */
-async function close({ flight, options }: SenderState, sdk: NodeSDK): Promise<void> {
+async function close(state: SenderState, sdk: NodeSDK): Promise<void> {
   const late = Promise.withResolvers<undefined>();
-  const timer = setTimeout(() => {
-    late.resolve(undefined);
-  }, closingMs);
+  const timer = setTimeout(() => late.resolve(undefined), closingMs);
   await Promise.race([sdk.shutdown().catch(() => undefined), late.promise]);
   clearTimeout(timer);
   trace.disable();
-  options.counts.dropped.shutdown += flight.spans;
+  state.counts.dropped.shutdown += state.unanswered;
 }

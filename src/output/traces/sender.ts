@@ -1,4 +1,4 @@
-// The types shared by the selection of journeys (tracing.ts) and their sender (otel.ts).
+// What the selection of journeys (tracing.ts) and their sender (otel.ts) share.
 
 import type { Journey } from '../../audit/measure/journey.ts';
 
@@ -38,12 +38,4 @@ export interface TraceSender {
   send(traced: TracedJourney): boolean;
   /** Sends the queue within two seconds, and counts the rest as lost. */
   close(): Promise<void>;
-}
-
-export interface SenderOptions extends TracingSettings {
-  /** The version of endpoint-auditor. */
-  readonly version: string;
-  readonly counts: TracingCounts;
-  /** Called after each batch with the reason of its failure; null if it succeeded. */
-  readonly onTrouble: (reason: string | null) => void;
 }

@@ -13,7 +13,7 @@
 // Attributes are OpenTelemetry's for Kubernetes if they exist; others have the prefix
 // endpoint_auditor. There are few names of spans, so that a backend can group by them.
 
-import type { Attributes } from '@opentelemetry/api';
+import type { Attributes, AttributeValue } from '@opentelemetry/api';
 import {
   ATTR_K8S_NAMESPACE_NAME,
   ATTR_K8S_NODE_NAME,
@@ -51,40 +51,42 @@ const names: Readonly<Record<JourneyStageName, string>> = {
   node: 'node programmed',
 };
 
-function formatWriting({ object, resourceVersion }: JourneyStage): string | null {
-  return object === '' || resourceVersion === '' ? null : `${object} ${resourceVersion}`;
-}
+const own = 'endpoint_auditor';
 
-function stageAttributes(journey: Journey, stage: JourneyStage): Attributes {
-  const { object, resourceVersion, node, within } = stage;
-  return {
-    [ATTR_K8S_NAMESPACE_NAME]: journey.namespace,
-    [serviceName]: journey.service,
-    ...(object === '' ? {} : { 'endpoint_auditor.object': object }),
-    ...(resourceVersion === '' ? {} : { 'endpoint_auditor.resource_version': resourceVersion }),
-    ...(node === null ? {} : { [ATTR_K8S_NODE_NAME]: node }),
-    ...(within === null || within === 0
-      ? {}
-      : { 'endpoint_auditor.within_seconds': Math.round(within * 1e6) / 1e6 }),
-  };
-}
+/** Attributes without those whose value is unknown. */
+const known = (attributes: Readonly<Record<string, AttributeValue | null>>): Attributes =>
+  Object.fromEntries(
+    Object.entries(attributes).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
+  );
+
+const stageAttributes = (
+  { namespace, service }: Journey,
+  { object, resourceVersion, node, within }: JourneyStage,
+): Attributes =>
+  known({
+    [ATTR_K8S_NAMESPACE_NAME]: namespace,
+    [serviceName]: service,
+    [`${own}.object`]: object || null,
+    [`${own}.resource_version`]: resourceVersion || null,
+    [ATTR_K8S_NODE_NAME]: node,
+    [`${own}.within_seconds`]: Math.round((within ?? 0) * 1e6) / 1e6 || null,
+  });
 
 function rootAttributes(journey: Journey): Attributes {
-  const [address] = journey.addresses;
-  return {
+  const [address = null] = journey.addresses;
+  return known({
     [ATTR_K8S_NAMESPACE_NAME]: journey.namespace,
     [serviceName]: journey.service,
     [ATTR_K8S_POD_NAME]: journey.pod,
     [ATTR_K8S_POD_UID]: journey.uid,
-    ...(journey.podNode === '' ? {} : { [ATTR_K8S_NODE_NAME]: journey.podNode }),
-    ...(address === undefined
-      ? {}
-      : { [ATTR_K8S_POD_IP]: address, [addressType]: address.includes(':') ? 'IPv6' : 'IPv4' }),
-    'endpoint_auditor.operation': journey.operation,
-    'endpoint_auditor.quality': journey.quality,
-    'endpoint_auditor.end': journey.end ?? '',
-    'endpoint_auditor.nodes': journey.nodes,
-  };
+    [ATTR_K8S_NODE_NAME]: journey.podNode || null,
+    [ATTR_K8S_POD_IP]: address,
+    [addressType]: address && (address.includes(':') ? 'IPv6' : 'IPv4'),
+    [`${own}.operation`]: journey.operation,
+    [`${own}.quality`]: journey.quality,
+    [`${own}.end`]: journey.end ?? '',
+    [`${own}.nodes`]: journey.nodes,
+  });
 }
 
 /** Plans the trace of a journey that ended at `endedAt`, Unix seconds. */
@@ -100,19 +102,20 @@ export function planTrace(journey: Journey, endedAt: number): TracePlan {
     node: written,
   };
   const stages = journey.stages.map((stage): SpanPlan => {
+    const { object, resourceVersion, at } = stage;
     return {
       name: names[stage.stage],
-      start: Math.min(follows[stage.stage], stage.at),
-      end: stage.at,
+      start: Math.min(follows[stage.stage], at),
+      end: at,
       attributes: stageAttributes(journey, stage),
-      writing: formatWriting(stage),
+      writing: object === '' || resourceVersion === '' ? null : `${object} ${resourceVersion}`,
     };
   });
   const last = journey.end === 'complete' ? begun : endedAt;
   const root: SpanPlan = {
     name: `endpoint ${journey.operation}`,
-    start: stages.reduce((least, { start }) => Math.min(least, start), begun),
-    end: stages.reduce((most, { end }) => Math.max(most, end), last),
+    start: Math.min(begun, ...stages.map(({ start }) => start)),
+    end: Math.max(last, ...stages.map(({ end }) => end)),
     attributes: rootAttributes(journey),
     writing: null,
   };

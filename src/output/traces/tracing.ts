@@ -30,89 +30,78 @@ export function noTracingCounts(): TracingCounts {
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** An invalid variable. The message names the variable, the expected value and the actual one. */
-class InvalidVariable extends Error {}
-
-const invalid = (name: string, expected: string, value: string): InvalidVariable =>
-  new InvalidVariable(`${name}: Expected ${expected}, not ${JSON.stringify(value)}`);
-
-function read(environment: Environment, name: string): string | null {
-  const value = environment[name]?.trim() ?? '';
-  return value === '' ? null : value;
+function invalid(name: string, expected: string, value: string): never {
+  throw new Error(`${name}: Expected ${expected}, not ${JSON.stringify(value)}`);
 }
+
+/** The first of these variables that is not empty, with its value. */
+function find(environment: Environment, ...names: string[]): [name: string, value: string] | null {
+  const name = names.find((name) => (environment[name]?.trim() ?? '') !== '');
+  return name === undefined ? null : [name, environment[name]?.trim() ?? ''];
+}
+
+const read = (environment: Environment, name: string): string | null =>
+  find(environment, name)?.[1] ?? null;
 
 /** Reads a whole number above 0. */
 function readCount(environment: Environment, name: string, fallback: number): number {
   const text = read(environment, name);
-  if (text === null) return fallback;
-  const count = Number(text);
+  const count = text === null ? fallback : Number(text);
   if (Number.isInteger(count) && count > 0) return count;
-  throw invalid(name, 'a whole number above 0', text);
+  return invalid(name, 'a whole number above 0', text ?? '');
 }
 
-const otlpEndpoints = ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT'];
-const otlpProtocols = ['OTEL_EXPORTER_OTLP_TRACES_PROTOCOL', 'OTEL_EXPORTER_OTLP_PROTOCOL'];
-
-/** null if no exporter is requested. */
+/** `null` if no exporter is requested. */
 function readExporter(environment: Environment): TracingSettings['exporter'] | null {
   const name = read(environment, 'OTEL_TRACES_EXPORTER');
   if (name === 'none') return null;
   if (name !== null && name !== 'otlp' && name !== 'zipkin') {
-    throw invalid('OTEL_TRACES_EXPORTER', 'otlp, zipkin or none', name);
+    return invalid('OTEL_TRACES_EXPORTER', 'otlp, zipkin or none', name);
   }
-  const isZipkin = name === 'zipkin';
-  const endpoints = isZipkin ? ['OTEL_EXPORTER_ZIPKIN_ENDPOINT'] : otlpEndpoints;
-  const variable = endpoints.find((variable) => read(environment, variable) !== null);
-  if (variable === undefined) return name;
-  const endpoint = read(environment, variable) ?? '';
-  if (!URL.canParse(endpoint) || !/^https?:$/.test(new URL(endpoint).protocol)) {
-    throw invalid(variable, 'a URL of http or https', endpoint);
+  const variable = (part: string): [string, string] | null =>
+    find(environment, `OTEL_EXPORTER_OTLP_TRACES_${part}`, `OTEL_EXPORTER_OTLP_${part}`);
+  const endpoint =
+    name === 'zipkin' ? find(environment, 'OTEL_EXPORTER_ZIPKIN_ENDPOINT') : variable('ENDPOINT');
+  if (endpoint === null) return name;
+  if (!/^https?:$/.test(URL.parse(endpoint[1])?.protocol ?? '')) {
+    return invalid(endpoint[0], 'a URL of http or https', endpoint[1]);
   }
-  if (isZipkin) return 'zipkin';
-  const spoken = otlpProtocols.find((variable) => read(environment, variable) !== null);
-  const protocol = spoken === undefined ? null : read(environment, spoken);
-  if (spoken !== undefined && protocol !== null && protocol !== 'http/protobuf') {
-    throw invalid(spoken, 'http/protobuf', protocol);
-  }
-  return 'otlp';
+  if (name === 'zipkin') return name;
+  const protocol = variable('PROTOCOL');
+  if (protocol === null || protocol[1] === 'http/protobuf') return 'otlp';
+  return invalid(protocol[0], 'http/protobuf', protocol[1]);
 }
 
-/** null if no journey is traced, not even a slow one. */
+/** `null` if no journey is traced, not even a slow one. */
 function readRatio(environment: Environment): number | null {
   const sampler = read(environment, 'OTEL_TRACES_SAMPLER')?.replace(/^parentbased_/, '') ?? '';
   if (sampler === 'always_off') return null;
   if (sampler === '' || sampler === 'always_on') return 1;
   if (sampler !== 'traceidratio') {
-    throw invalid('OTEL_TRACES_SAMPLER', 'always_on, always_off or traceidratio', sampler);
+    return invalid('OTEL_TRACES_SAMPLER', 'always_on, always_off or traceidratio', sampler);
   }
   const text = read(environment, 'OTEL_TRACES_SAMPLER_ARG') ?? '1';
   const ratio = Number(text);
   if (ratio >= 0 && ratio <= 1) return ratio;
-  throw invalid('OTEL_TRACES_SAMPLER_ARG', 'a ratio from 0 to 1', text);
+  return invalid('OTEL_TRACES_SAMPLER_ARG', 'a ratio from 0 to 1', text);
 }
 
 /**
- * Reads the variables OTEL_*; null if they request no traces, a text for people if one is invalid.
- * They must name an endpoint, or an exporter, which then uses its default endpoint.
+ * Reads the variables OTEL_*; `null` if they request no traces. They must name an endpoint, or an
+ * exporter, which then uses its default endpoint. Throws an error for people if one is invalid.
  */
-export function readTracingSettings(environment: Environment): TracingSettings | string | null {
+export function readTracingSettings(environment: Environment): TracingSettings | null {
   if (read(environment, 'OTEL_SDK_DISABLED')?.toLowerCase() === 'true') return null;
-  try {
-    const exporter = readExporter(environment);
-    if (exporter === null) return null;
-    const ratio = readRatio(environment);
-    if (ratio === null) return null;
-    const limits = {
-      queue: readCount(environment, 'OTEL_BSP_MAX_QUEUE_SIZE', 2048),
-      batch: readCount(environment, 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 512),
-      delayMs: readCount(environment, 'OTEL_BSP_SCHEDULE_DELAY', 5000),
-      timeoutMs: readCount(environment, 'OTEL_BSP_EXPORT_TIMEOUT', 30_000),
-    };
-    return { exporter, ratio, limits };
-  } catch (error) {
-    if (error instanceof InvalidVariable) return error.message;
-    throw error;
-  }
+  const exporter = readExporter(environment);
+  const ratio = exporter === null ? null : readRatio(environment);
+  if (exporter === null || ratio === null) return null;
+  const limits = {
+    queue: readCount(environment, 'OTEL_BSP_MAX_QUEUE_SIZE', 2048),
+    batch: readCount(environment, 'OTEL_BSP_MAX_EXPORT_BATCH_SIZE', 512),
+    delayMs: readCount(environment, 'OTEL_BSP_SCHEDULE_DELAY', 5000),
+    timeoutMs: readCount(environment, 'OTEL_BSP_EXPORT_TIMEOUT', 30_000),
+  };
+  return { exporter, ratio, limits };
 }
 
 export interface Tracing {
@@ -139,28 +128,24 @@ function isSlow(journey: Journey, endedAt: number): boolean {
   return seconds >= slowSeconds;
 }
 
-export interface TracingOptions extends TracingSettings {
-  readonly version: string;
-  /** Called once when the backend stops accepting traces, and once when it accepts them again. */
-  readonly onTrouble: (text: string) => void;
-}
-
-/** Loads the SDK and starts to trace. */
-export async function startTracing(options: TracingOptions): Promise<Tracing> {
+/**
+ * Loads the SDK and starts to trace. `onTrouble` is called once when the backend stops accepting
+ * traces, and once when it accepts them again.
+ */
+export async function startTracing(
+  settings: TracingSettings,
+  version: string,
+  onTrouble: (text: string) => void,
+): Promise<Tracing> {
   const { openSender } = await import('./otel.ts');
   const counts = noTracingCounts();
-  const sender = openSender({ ...options, counts, onTrouble: reportChanges(options.onTrouble) });
-  return createTracing(options, sender, counts);
-}
-
-/** Reports only changes between failure and success. */
-function reportChanges(report: (text: string) => void): (reason: string | null) => void {
   let isTroubled = false;
-  return (reason) => {
+  const sender = openSender(settings, version, counts, (reason) => {
     if (isTroubled === (reason !== null)) return;
     isTroubled = reason !== null;
-    report(reason === null ? 'Traces are taken again' : `Traces are not taken: ${reason}`);
-  };
+    onTrouble(reason === null ? 'Traces are taken again' : `Traces are not taken: ${reason}`);
+  });
+  return createTracing(settings, sender, counts);
 }
 
 /** The number of spans of a journey: the root and its stages. */
@@ -192,8 +177,7 @@ export function createTracing(
       timer = null;
       drain(drainedAtOnce);
       schedule();
-    }, drainMs);
-    timer.unref();
+    }, drainMs).unref();
   }
 
   function take(journey: Journey, endedAt: number): string | null {

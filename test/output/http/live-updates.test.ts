@@ -4,10 +4,9 @@ import type { AddressInfo } from 'node:net';
 
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 
-import type { LiveUpdates } from '../../../src/output/http/live-updates.ts';
 import { createLiveUpdates } from '../../../src/output/http/live-updates.ts';
 
-let pulse: LiveUpdates;
+let pulse: ReturnType<typeof createLiveUpdates>;
 let looks = 0;
 let revision = 'a';
 const server = createServer((request, response) => {
@@ -62,7 +61,7 @@ test('a page gets an event at once, and again every second', async () => {
   expect(await events(1)).toMatchObject([{ revision: 'b' }]);
 });
 
-test('nothing is asked while no page is open', async () => {
+test('the auditor is not queried while no page is open', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
   await events(1);
   await expect.poll(() => vi.getTimerCount()).toBe(0);

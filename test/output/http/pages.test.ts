@@ -70,7 +70,7 @@ test('a missing Service or node has a page', async () => {
   );
 });
 
-test('browsers may cache assets forever', async () => {
+test('an asset may be cached forever', async () => {
   const response = await get(assetPath('page.js'));
   expect(response.headers.get('content-type')).toBe('text/javascript; charset=utf-8');
   expect(response.headers.get('cache-control')).toContain('immutable');

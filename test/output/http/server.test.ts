@@ -74,13 +74,13 @@ describe('the response of each path', () => {
     ['/nowhere', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
     ['/%E0%A4%A', 404, 'text/plain; charset=utf-8', /^Not found\n$/],
   ];
-  test.each(cases)('%s', async (path, status, type, body) => {
+  test.each(cases)('%s has its status, type and text', async (path, status, type, body) => {
     const response = await get(path);
     expect([response.status, response.headers.get('content-type')]).toEqual([status, type]);
     expect(await response.text()).toMatch(body);
   });
 
-  test.each(cases)('%s: safe headers', async (path) => {
+  test.each(cases)('%s has safe headers', async (path) => {
     const response = await get(path);
     // Closing the server waits for an answer that is not read to its end.
     await response.text();
@@ -121,7 +121,7 @@ describe('the response of each path', () => {
     }
   });
 
-  test('a Service is asked for by its name', async () => {
+  test('a Service is queried by its name', async () => {
     const asked: string[] = [];
     more = {
       service: (namespace, name) => {
@@ -135,7 +135,7 @@ describe('the response of each path', () => {
     expect(asked).toEqual(['shop/web/x']);
   });
 
-  test('nodes, each with its agent', async () => {
+  test('the nodes have their agents', async () => {
     const verdicts = { conform: 3, pending: 0, different: 1, unknown: 0 };
     const agent = { state: 'answering', since: 5, seenAt: 7 };
     const nodes = [{ node: 'node-a', verdicts, agent }];
@@ -193,7 +193,7 @@ describe('the response of each path', () => {
     expect([got.standing, got.resolved]).toEqual([findings, findings.slice(1)]);
   });
 
-  test('findings are open and resolved ones', async () => {
+  test('the findings contain open and resolved findings', async () => {
     const resolved = [findingOf({ resolvedAt: moment, service: '\u001b<b>' })];
     current = statusOf({ resolved, forgotten: 3 });
     expect(await (await get('/api/v1/findings')).json()).toEqual({
@@ -205,7 +205,7 @@ describe('the response of each path', () => {
     });
   });
 
-  test('an explanation is asked for by the words of the command', async () => {
+  test('an explanation is queried by the words of the command', async () => {
     const asked: unknown[] = [];
     const path = '/api/v1/explain?subject=pod/a&subject=service/web&namespace=shop';
     const document = { format: 1, kind: 'explain', found: true };
@@ -234,7 +234,7 @@ describe('the response of each path', () => {
     ]);
   });
 
-  test('each answer is of its moment', async () => {
+  test('each response shows the state at its moment', async () => {
     const before = await (await get('/metrics')).text();
     const { metrics } = current;
     current = statusOf({ metrics: { ...metrics, summary: { ...metrics.summary, services: 99 } } });
@@ -263,7 +263,7 @@ describe('other methods and paths', () => {
     return { encoding: String(response.headers['content-encoding']), length };
   };
 
-  test('a scraper that takes gzip gets it', async () => {
+  test('a scraper that accepts gzip gets gzip', async () => {
     const packed = await lengthOf('gzip');
     const bare = await lengthOf('identity');
     expect([packed.encoding, bare.encoding]).toEqual(['gzip', 'undefined']);
@@ -281,14 +281,14 @@ describe('/metrics', () => {
       /\n# EOF\n$/,
     ],
   ];
-  test.each(accepted)('for %j', async (accept, type, ending) => {
+  test.each(accepted)('has its format for the Accept header %j', async (accept, type, ending) => {
     const response = await get('/metrics', accept === null ? {} : { headers: { accept } });
     expect(response.headers.get('content-type')).toMatch(type);
     expect(response.headers.get('vary')).toContain('Accept');
     expect(await response.text()).toMatch(ending);
   });
 
-  test('HEAD has no body, and ends', async () => {
+  test('ends without a body for HEAD', async () => {
     const response = await get('/metrics', { method: 'HEAD' });
     expect([response.status, await response.text()]).toEqual([200, '']);
   });
@@ -296,7 +296,7 @@ describe('/metrics', () => {
   const many = (count: number): string[][] =>
     Array.from({ length: count }, (_, at) => [`x{a="${String(at).repeat(20)}"} 1\n`]);
 
-  test('a hundred thousand rows arrive whole, packed or not', async () => {
+  test('arrives completely with a hundred thousand rows, compressed or not', async () => {
     const rows = many(100_000);
     current = statusOf({ metrics: { ...current.metrics, perService: { rows, leftOut: 0 } } });
     const text = await (await get('/metrics')).text();
@@ -304,7 +304,7 @@ describe('/metrics', () => {
     expect(text.includes(want)).toBe(true);
   });
 
-  test('a scraper that goes away is no error', async () => {
+  test('reports no error if the scraper disconnects', async () => {
     const errors: unknown[] = [];
     const app = createApp(answers, (error) => errors.push(error));
     const short = await listen(app, { host: '127.0.0.1', port: 0 });
@@ -355,7 +355,7 @@ describe('listening', () => {
     );
   });
 
-  test('without a host, every address is listened on', async () => {
+  test('without a host, the server listens on every address', async () => {
     const everywhere = await listen(app, { host: null, port: 0 });
     expect((await fetch(`http://127.0.0.1:${String(everywhere.port)}/livez`)).status).toBe(200);
     await everywhere.close();

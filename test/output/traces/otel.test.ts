@@ -78,8 +78,8 @@ async function sent(
   exporter: 'otlp' | 'zipkin' = 'otlp',
 ): Promise<TracingCounts> {
   const counts = noTracingCounts();
-  const options = { ...settingsOf({ exporter, limits }), version: '1.2.3', counts };
-  const sender = openSender({ ...options, onTrouble: () => undefined });
+  const settings = settingsOf({ exporter, limits });
+  const sender = openSender(settings, '1.2.3', counts, () => undefined);
   for (const [index, journey] of journeys.entries()) {
     const traceId = String(index + 1).padStart(32, '0');
     expect(sender.send({ journey, endedAt: moment + 60, traceId })).toBe(true);
@@ -95,7 +95,7 @@ const textOf = (attributes: readonly Valued[], key: string): string | undefined 
   attributes.find((one) => one.key === key)?.value?.stringValue ?? undefined;
 
 describe('OTLP over HTTP, decoded with the official definitions', () => {
-  test('says who sends, and a trace per journey, with real times', async () => {
+  test('a request has the resource, and a trace per journey with its times', async () => {
     vi.stubEnv('OTEL_RESOURCE_ATTRIBUTES', 'k8s.cluster.name=kind,k8s.pod.name=auditor-0');
     const counts = await sent([journeyOf()]);
     expect(counts).toEqual({ ...noTracingCounts(), exported: perTrace });
@@ -125,7 +125,7 @@ describe('OTLP over HTTP, decoded with the official definitions', () => {
     expect(String(root?.startTimeUnixNano)).toBe(nanos(moment));
   });
 
-  test('the name that OTEL_SERVICE_NAME gives is the name', async () => {
+  test('OTEL_SERVICE_NAME sets the name of the service', async () => {
     vi.stubEnv('OTEL_SERVICE_NAME', 'auditor-of-kind');
     await sent([journeyOf()]);
     const [scope] = decodeTraces(received[0]?.body ?? Buffer.of());
@@ -159,7 +159,7 @@ describe('OTLP over HTTP, decoded with the official definitions', () => {
     }
   });
 
-  test('times keep the microsecond', async () => {
+  test('times have microseconds', async () => {
     const stages = [stageOf({ at: moment + 0.123457 })];
     await sent([journeyOf({ stages, begun: moment + 0.000001 })]);
     const [seen] = spansOf().filter(({ name }) => name === 'pod seen');
@@ -168,7 +168,7 @@ describe('OTLP over HTTP, decoded with the official definitions', () => {
   });
 });
 
-test('Zipkin gets the same in its own form', async () => {
+test('Zipkin gets the same spans in its format', async () => {
   const counts = await sent([journeyOf()], 'zipkin');
   expect(counts.exported).toBe(perTrace);
   const [request] = received;
@@ -186,7 +186,7 @@ test('Zipkin gets the same in its own form', async () => {
   expect(spans.filter(({ parentId }) => parentId === root?.id)).toHaveLength(perTrace - 1);
 });
 
-describe('a backend that is away, slow or in trouble costs spans, which are counted', () => {
+describe('a backend that takes no spans: they are counted', () => {
   interface Running {
     readonly tracing: Tracing;
     readonly said: string[];
@@ -194,14 +194,8 @@ describe('a backend that is away, slow or in trouble costs spans, which are coun
 
   async function running(exporter: 'otlp' | 'zipkin', timeoutMs = 60_000): Promise<Running> {
     const said: string[] = [];
-    const options = {
-      ...settingsOf({ exporter, limits: { ...limits, timeoutMs } }),
-      version: '1.2.3',
-    };
-    return {
-      tracing: await startTracing({ ...options, onTrouble: (text) => said.push(text) }),
-      said,
-    };
+    const settings = settingsOf({ exporter, limits: { ...limits, timeoutMs } });
+    return { tracing: await startTracing(settings, '1.2.3', (text) => said.push(text)), said };
   }
 
   /** Takes 5,000 journeys in half a second. */
@@ -256,11 +250,11 @@ describe('a backend that is away, slow or in trouble costs spans, which are coun
     expect(run.said.at(-1)).toBe('Traces are taken again');
   });
 
-  test('no more is handed to the SDK than its queue holds', () => {
+  test('the SDK gets at most as many spans as its queue holds', () => {
     answer = null;
     const counts = noTracingCounts();
-    const options = { ...settingsOf({ limits }), version: '1.2.3', counts };
-    const sender: TraceSender = openSender({ ...options, onTrouble: () => undefined });
+    const settings = settingsOf({ limits });
+    const sender: TraceSender = openSender(settings, '1.2.3', counts, () => undefined);
     let taken = 0;
     const kept = { journey: journeyOf(), endedAt: moment, traceId: '1'.padStart(32, '0') };
     while (sender.send(kept)) taken += perTrace;
