@@ -10,12 +10,12 @@
 
 import { parseIP } from '../../model/ip.ts';
 import type { AddressType, Node, Pod, Service, ServicePort } from '../../model/objects.ts';
-import { selects, selectorText } from '../../model/selector.ts';
+import { selectorText, selects } from '../../model/selector.ts';
 import { expectedAddress, isSelected, primaryFamily } from '../../shadow/endpoints.ts';
 import { addressTypesOf, expectedEndpoints, isStranded } from '../../shadow/endpointslice.ts';
 import { findPort } from '../../shadow/pod.ts';
 import type { Release } from '../../shadow/release.ts';
-import { isNear, missedLabelText, missedPairs } from './near-miss.ts';
+import { isNear, missedLabelText, missedPairs, wantedLabels } from './near-miss.ts';
 
 /** The objects that the conditions read; `node` as nodeOf returns it. */
 export interface PodAndService {
@@ -66,11 +66,10 @@ export interface Condition {
 
 export interface Conditions {
   readonly conditions: readonly Condition[];
-  /** The desired state at each place of the Service. */
+  /** The desired state at each place of the Service, and the best one in slices. */
   readonly expected: EntryStates;
-  /** The best desired state in slices. */
   readonly state: EntryState;
-  /** The condition that decides it; null if the pod gets all traffic. */
+  /** The condition that decides `state`; null if the pod gets all traffic. */
   readonly decides: Condition | null;
 }
 
@@ -195,14 +194,11 @@ function checkLabels({ service: { selector }, pod }: PodAndService): Result[] {
   if (!hasSelector(selector)) return [];
   const missed = missedPairs(selector, pod.labels);
   if (missed.length === 0) return [pass('the pod has all labels that it selects by')];
-  const labels = selectorText(Object.fromEntries(missed.map(({ key, want }) => [key, want])));
-  return [
-    {
-      field: `metadata.labels ${missed.map(({ key }) => key).join(', ')}`,
-      text: missed.map(missedLabelText).join('; '),
-      change: `label the pod ${labels} (in its template, if it has one), or change the selector`,
-    },
-  ];
+  const field = `metadata.labels ${missed.map(({ key }) => key).join(', ')}`;
+  const text = missed.map(missedLabelText).join('; ');
+  const where = '(in its template, if it has one)';
+  const change = `label the pod ${wantedLabels(missed)} ${where}, or change the selector`;
+  return [{ field, text, change }];
 }
 
 function checkAddress({ pod: { ips, node } }: PodAndService): Result {

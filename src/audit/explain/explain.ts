@@ -11,7 +11,7 @@ import type { ServiceAuditor } from '../service/auditor.ts';
 import type { AuditContext } from '../service/cache.ts';
 import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
-import { serviceOutputs, verdictOf } from '../service/verdict.ts';
+import { serviceOutputs, verdictOf, verdictOn } from '../service/verdict.ts';
 import { stateWords } from './conditions.ts';
 import type { ExplainTarget, Explanation, Reason, ReasonMark } from './explanation.ts';
 import {
@@ -32,7 +32,7 @@ import { explainNode, noNodeLookup } from './node.ts';
 import type { EntryFilter, ObservedEntry } from './observed.ts';
 import { entryNote, observedEntries, servicesListing } from './observed.ts';
 import type { PairExplanation } from './pod-in-service.ts';
-import { explainPair, verdictOn, whyUnknown } from './pod-in-service.ts';
+import { explainPair, whyUnknown } from './pod-in-service.ts';
 import { explainService } from './service.ts';
 
 type Result = Omit<Explanation, 'subject'>;
@@ -165,7 +165,7 @@ function listingOf(context: VerdictInput, audited: ServiceAudit, filter: EntryFi
   );
   const verdicts = serviceOutputs
     .filter((output) => verdictOf(listers, audited, output) !== null)
-    .map((output) => verdictOn(context, audited, items, output));
+    .map((output) => verdictOn(audited, items, output, context.stale));
   const { key } = audited.record;
   const verdict = worstVerdict(verdicts);
   return { audited, key, entries, items, verdict, severity: severityOf(items) };
@@ -323,11 +323,11 @@ function podAnswer(
   const serving = selecting.filter(({ decides }) => decides === null);
   const other = selecting.find(({ decides }) => decides !== null);
   const shown = fewOf(serving.map(({ service }) => service));
-  const texts = [
-    ...(serving.length === 0 ? [] : [`${name} is in ${shown} and gets their traffic`]),
-    ...(other === undefined ? [] : [other.answer]),
-  ];
-  return { answer: texts.join('; '), change: other?.change ?? null };
+  const start = serving.length === 0 ? [] : [`${name} is in ${shown} and gets their traffic`];
+  return {
+    answer: [...start, ...(other ? [other.answer] : [])].join('; '),
+    change: other?.change ?? null,
+  };
 }
 
 /** The Services that nearly select a pod. */

@@ -2,7 +2,7 @@
 // selector that matches nothing is legal, so the API reports neither a misspelled label nor a wrong
 // namespace. A near miss is a guess and decides nothing. Only the nearest few are named.
 
-import type { Labels, Pod, Service, Listers } from '../../model/objects.ts';
+import type { Labels, Listers, Pod, Service } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 
 /** One pair of a selector that a pod does not have. */

@@ -172,7 +172,12 @@ export function itemsAbout(
   return [...audited.items].flatMap(([unit, items]) => {
     const [kind, address] = unit.split(' ');
     if (address === undefined) {
-      return items.filter((item) => isWholeAbout(item, pod, ips, entries.length > 0));
+      // A difference of the Service as a whole.
+      return items.filter(({ difference: { code, subject } }) => {
+        if (code === 'endpoints-missing' || subject === pod.uid) return true;
+        if (code === 'left-behind' || code === 'left-behind-dead') return entries.length > 0;
+        return code.startsWith('mirror-') && ips.has(subject.split(' ')[0] ?? '');
+      });
     }
     if (kind === 'slice' || !ips.has(address)) return [];
     const others = listers.podsAt(address).filter((other) => other !== pod);
@@ -181,16 +186,4 @@ export function itemsAbout(
       return isAbout(pod) || !others.some(isAbout);
     });
   });
-}
-
-/** Whether a difference of the Service as a whole concerns the pod. */
-function isWholeAbout(
-  { difference: { code, subject } }: PendingDifference,
-  pod: Pod,
-  ips: ReadonlySet<string>,
-  isListed: boolean,
-): boolean {
-  if (code === 'endpoints-missing' || subject === pod.uid) return true;
-  if (code === 'left-behind' || code === 'left-behind-dead') return isListed;
-  return code.startsWith('mirror-') && ips.has(subject.split(' ')[0] ?? '');
 }

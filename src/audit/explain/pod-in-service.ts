@@ -12,10 +12,10 @@ import { truncationOf } from '../service/endpoints.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
 import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
-import { unknownReason, serviceOutputs } from '../service/verdict.ts';
+import { serviceOutputs, unknownReason, verdictOn } from '../service/verdict.ts';
 import type { Condition, Conditions, EntryState, ListingPlace } from './conditions.ts';
 import { evaluateConditions, placeName, stateWords } from './conditions.ts';
-import type { ExplanationBody, Reason } from './explanation.ts';
+import type { ExplanationBody, Reason, ReasonMark } from './explanation.ts';
 import {
   itemChange,
   itemReasons,
@@ -36,6 +36,7 @@ interface PlaceComparison {
   readonly expected: EntryState;
   readonly actual: EntryState;
   readonly verdict: Verdict;
+  readonly reason: Reason;
 }
 
 /** The verdict is also `conform` if no place must list the pod, and none does. */
@@ -61,21 +62,6 @@ interface PairInput extends Conditions {
 const outputOf = (place: ListingPlace): ServiceOutput =>
   place === 'endpoints' ? 'endpoints' : 'endpointslices';
 
-/** The verdict on some of the differences of an output. */
-export function verdictOn(
-  { stale }: VerdictInput,
-  audited: ServiceAudit,
-  items: readonly PendingDifference[],
-  output: ServiceOutput,
-): Verdict {
-  const wrong = items.filter((item) => item.output === output && !legal.has(item.difference.code));
-  const unknown = unknownReason(audited, output, stale);
-  if (unknown === 'input-stale') return 'unknown';
-  if (wrong.some(({ openedAt }) => openedAt !== null)) return 'different';
-  if (unknown !== null) return 'unknown';
-  return wrong.length > 0 ? 'pending' : 'conform';
-}
-
 /** Why an output of a Service is unknown; null if all are known. */
 export function whyUnknown({ stale }: VerdictInput, audited: ServiceAudit): string | null {
   const reasons = serviceOutputs.map((output) => unknownReason(audited, output, stale));
@@ -99,7 +85,7 @@ export function explainPair(
   const { conditions, expected, state, decides } = evaluated;
   const places = [...expected.keys()].map((place) => comparePlace(input, place));
   const checked = conditions.map((condition) => conditionReason(condition, pod));
-  const listed = [...places.map((place) => placeReason(input, place)), ...otherReasons(input)];
+  const listed = [...places.map(({ reason: found }) => found), ...otherReasons(input)];
   return {
     service: service.key,
     verdict: worstVerdict(places.map(({ verdict }) => verdict)),
@@ -117,16 +103,43 @@ export function explainPair(
 }
 
 function comparePlace(input: PairInput, place: ListingPlace): PlaceComparison {
-  const { context, audited, service, entries, items, expected } = input;
+  const { context, audited, service, entries } = input;
   const output = outputOf(place);
+  const items = input.items.filter((item) => item.output === output);
+  const expected = input.expected.get(place) ?? 'absent';
+  const actual = observedState(entries, place);
   // No controller writes for a Service without a selector, so without differences nothing is wrong.
-  const isIdle = !isSelected(service) && !items.some((item) => item.output === output);
-  return {
-    place,
-    expected: expected.get(place) ?? 'absent',
-    actual: observedState(entries, place),
-    verdict: isIdle ? 'conform' : verdictOn(context, audited, items, output),
+  const isIdle = !isSelected(service) && items.length === 0;
+  const verdict = isIdle ? 'conform' : verdictOn(audited, items, output, context.stale);
+  const isRight = verdict === 'conform';
+  const parts = [
+    ...entries.filter((entry) => entry.place === place).map((entry) => entryNote(entry)),
+    ...itemReasons(items),
+  ];
+  const compared = (mark: ReasonMark, text: string): PlaceComparison => {
+    const found = reason(mark, `${placeName(place)}: ${text}`, { parts });
+    return { place, expected, actual, verdict, reason: found };
   };
+  const unknown = unknownReason(audited, output, context.stale);
+  if (verdict === 'unknown' && unknown !== null) {
+    return compared('unknown', `unknown, since ${unknownText[unknown]}`);
+  }
+  if (!isSelected(service) && actual !== 'absent') {
+    const whose = 'written by somebody else or left from a selector before';
+    return compared('note', `${stateWords[actual]}, ${whose}; no pod is expected there`);
+  }
+  const isEqual = expected === actual;
+  if (!isEqual && isRight && place === 'endpoints' && truncationOf(audited.record)) {
+    const text =
+      'an Endpoints object holds 1,000 addresses at most, this Service has more, and which of ' +
+      'them are left out is arbitrary; EndpointSlices hold all of them';
+    const source = 'pkg/controller/endpoint/endpoints_controller.go truncateEndpoints';
+    parts.push(note(text, { source }));
+  }
+  const states = isEqual
+    ? stateWords[expected] + (isRight ? ', as it must be' : '')
+    : `expected ${stateWords[expected]}, found ${stateWords[actual]}`;
+  return compared(isRight ? 'yes' : 'no', `${verdict}: ${states}`);
 }
 
 function conditionReason(condition: Condition, pod: Pod): Reason {
@@ -190,37 +203,6 @@ const actualText = (places: readonly PlaceComparison[]): string =>
       return `${placeName(place)} ${what}`;
     })
     .join(' and ');
-
-function placeReason(
-  { entries, items, audited, service, context }: PairInput,
-  { place, expected, actual, verdict }: PlaceComparison,
-): Reason {
-  const parts = [
-    ...entries.filter((entry) => entry.place === place).map((entry) => entryNote(entry)),
-    ...itemReasons(items.filter(({ output }) => output === outputOf(place))),
-  ];
-  const name = placeName(place);
-  const unknown = unknownReason(audited, outputOf(place), context.stale);
-  if (verdict === 'unknown' && unknown !== null) {
-    return reason('unknown', `${name}: unknown, since ${unknownText[unknown]}`, { parts });
-  }
-  if (!isSelected(service) && actual !== 'absent') {
-    const whose = 'written by somebody else or left from a selector before';
-    return note(`${name}: ${stateWords[actual]}, ${whose}; no pod is expected there`, { parts });
-  }
-  const isEqual = expected === actual;
-  if (!isEqual && verdict === 'conform' && place === 'endpoints' && truncationOf(audited.record)) {
-    const text =
-      'an Endpoints object holds 1,000 addresses at most, this Service has more, and which of ' +
-      'them are left out is arbitrary; EndpointSlices hold all of them';
-    const source = 'pkg/controller/endpoint/endpoints_controller.go truncateEndpoints';
-    parts.push(note(text, { source }));
-  }
-  const states = isEqual
-    ? stateWords[expected] + (verdict === 'conform' ? ', as it must be' : '')
-    : `expected ${stateWords[expected]}, found ${stateWords[actual]}`;
-  return reason(verdict === 'conform' ? 'yes' : 'no', `${name}: ${verdict}: ${states}`, { parts });
-}
 
 /** Differences of the input and of mirrored slices, and entries of other managers. */
 const otherReasons = ({ entries, items }: PairInput): Reason[] => [

@@ -18,7 +18,7 @@ import { countHints } from '../service/endpointslices.ts';
 import type { ServiceOutput } from '../service/enqueue.ts';
 import type { ServiceAudit } from '../service/reconcile.ts';
 import type { VerdictInput } from '../service/verdict.ts';
-import { unknownReason, serviceOutputs, verdictOf } from '../service/verdict.ts';
+import { serviceOutputs, unknownReason, verdictOf } from '../service/verdict.ts';
 import type { Conditions } from './conditions.ts';
 import {
   decidingCondition,
@@ -143,35 +143,17 @@ function kindReason(service: Service): Reason {
 
 // --- pods ---
 
-/** Selected pods that are equal in all that decides. */
-interface PodGroup {
-  readonly evaluated: Conditions;
-  readonly pods: readonly Pod[];
-}
-
-/** The selected pods in groups, largest first. */
-function groupPods(
-  { listers, release }: AuditContext,
-  { members, kinds }: ServiceState,
-  service: Service,
-): PodGroup[] {
+/** The selected pods in groups that are equal in all that decides, largest first. */
+function groupPods({ members, kinds }: ServiceState): Pod[][] {
   const groups = Map.groupBy(members.keys(), (pod) => {
     const { terminal, deleting, ready, ips, node } = pod;
     const kind = kinds.findIndex((known) => known === members.get(pod));
     return [kind, terminal, deleting, ready, ips.length, node === ''].join(' ');
   });
-  return [...groups.values()]
-    .flatMap((pods) => {
-      const [pod] = pods;
-      if (pod === undefined) return [];
-      const pair = { service, pod, node: nodeOf(listers, pod) };
-      return [{ evaluated: evaluateConditions(pair, release), pods }];
-    })
-    .sort((a, b) => b.pods.length - a.pods.length);
+  return [...groups.values()].sort((a, b) => b.length - a.length);
 }
 
-function groupReason({ pods, evaluated }: PodGroup): Reason {
-  const { conditions, expected, state } = evaluated;
+function groupReason(pods: readonly Pod[], { conditions, expected, state }: Conditions): Reason {
   const [endpoints, ...slices] = expected;
   // The first condition that keeps the group from being ready, in slices first.
   const why = [...slices, ...(endpoints === undefined ? [] : [endpoints])]
@@ -192,12 +174,18 @@ function podsReason(context: AuditContext, record: ServiceState, service: Servic
     return reason('unknown', `Pods: ${unknownText['pods-not-known']}`);
   }
   if (record.members.size === 0) return noPodsReason(context, service);
-  const groups = groupPods(context, record, service);
-  const ready = groups
-    .filter(({ evaluated: { state } }) => state === 'ready' || state === 'fewer-ports')
-    .reduce((sum, { pods }) => sum + pods.length, 0);
+  const { listers, release } = context;
+  let ready = 0;
+  const parts = groupPods(record).flatMap((pods) => {
+    const [pod] = pods;
+    if (pod === undefined) return [];
+    const pair = { service, pod, node: nodeOf(listers, pod) };
+    const evaluated = evaluateConditions(pair, release);
+    if (['ready', 'fewer-ports'].includes(evaluated.state)) ready += pods.length;
+    return [groupReason(pods, evaluated)];
+  });
   const text = `it selects ${counted(record.members.size, 'pod')}, ${ready} of them ready`;
-  return reason(ready > 0 ? 'yes' : 'no', text, { parts: groups.map(groupReason) });
+  return reason(ready > 0 ? 'yes' : 'no', text, { parts });
 }
 
 function nearReason({ missed, count, pod, near }: NearPods): Reason {
@@ -216,9 +204,8 @@ function nearReason({ missed, count, pod, near }: NearPods): Reason {
 /** A selector that matches no pod, and the pods that come closest to it. */
 function noPodsReason({ listers }: AuditContext, service: Service): Reason {
   const groups = podsNear(listers, service);
-  const parts = firstReasons(groups, 5, nearReason, (rest) => {
-    return `${counted(rest, 'more group')} of pods`;
-  });
+  const countText = (rest: number): string => `${counted(rest, 'more group')} of pods`;
+  const parts = firstReasons(groups, 5, nearReason, countText);
   // This scans every pod of the cluster; a near miss needs no other guess.
   const isFound = groups.some(({ near }) => near);
   const elsewhere = isFound ? [] : namespacesMatching(listers, service);
@@ -271,8 +258,8 @@ function outputReason(
       parts.push(note(hint, { source: `${sliceReconciler} reconcileByAddressType` }));
     parts.push(...surplusReasons(context, record));
   }
-  const count = countText(context, record, output);
-  return reason(mark, `${name}: ${verdict}${why}: ${count}`, { parts });
+  const size = sizeText(context, record, output);
+  return reason(mark, `${name}: ${verdict}${why}: ${size}`, { parts });
 }
 
 /** Pods that do not exist, but that the first 20 wrong entries name. */
@@ -309,7 +296,7 @@ function surplusReasons(context: AuditContext, record: ServiceState): Reason[] {
 }
 
 /** The entries of an output in numbers. */
-function countText({ listers }: AuditContext, record: ServiceState, output: ServiceOutput): string {
+function sizeText({ listers }: AuditContext, record: ServiceState, output: ServiceOutput): string {
   if (output === 'endpoints') {
     const { endpoints } = record;
     if (endpoints === null) return 'the object does not exist';

@@ -13,10 +13,10 @@
 
 import type {
   EndpointSlice,
-  UnreadableObject,
+  Listers,
   Pod,
   Resource,
-  Listers,
+  UnreadableObject,
 } from '../../model/objects.ts';
 import { selects } from '../../model/selector.ts';
 import { isSelected } from '../../shadow/endpoints.ts';
@@ -24,6 +24,7 @@ import { isMirrored } from '../../shadow/mirroring.ts';
 import type { Output } from '../finding/catalogue.ts';
 import type { UnknownReason, Verdict } from '../finding/verdicts.ts';
 import { legal } from '../finding/verdicts.ts';
+import type { PendingDifference } from '../pending/pending.ts';
 import { restsOn } from '../pending/progress.ts';
 import type { AuditContext, ServiceState } from './cache.ts';
 import { slicesOf } from './cache.ts';
@@ -176,17 +177,21 @@ export function verdictOf(
   stale: StaleResources = noStaleResources,
 ): Verdict | null {
   if (!applies(listers, audited, output)) return null;
+  return verdictOn(audited, [...audited.items.values()].flat(), output, stale);
+}
+
+/** The verdict on some of the differences of an output. */
+export function verdictOn(
+  { unknown }: ServiceAudit,
+  items: readonly PendingDifference[],
+  output: ServiceOutput,
+  stale: StaleResources = noStaleResources,
+): Verdict {
   if (isStale(output, stale)) return 'unknown';
-  let verdict: Verdict = 'conform';
-  for (const items of audited.items.values()) {
-    for (const item of items) {
-      if (item.output !== output || legal.has(item.difference.code)) continue;
-      if (item.openedAt !== null) verdict = 'different';
-      else if (verdict === 'conform') verdict = 'pending';
-    }
-  }
-  const isUnknown = audited.unknown.has(output);
-  return isUnknown && verdict !== 'different' ? 'unknown' : verdict;
+  const wrong = items.filter((item) => item.output === output && !legal.has(item.difference.code));
+  if (wrong.some(({ openedAt }) => openedAt !== null)) return 'different';
+  if (unknown.has(output)) return 'unknown';
+  return wrong.length > 0 ? 'pending' : 'conform';
 }
 
 /** Whether another manager writes endpoints for this Service, or for a name without a Service. */
