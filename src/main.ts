@@ -11,7 +11,8 @@
 
 import { basename } from 'node:path';
 
-import { Argument, Command, CommanderError, InvalidArgumentError, Option } from 'commander';
+import type { Option } from 'commander';
+import { Argument, Command, CommanderError } from 'commander';
 
 import { systemErrorText } from './cluster/decode/problem.ts';
 import type { AgentOptions } from './commands/agent.ts';
@@ -27,23 +28,12 @@ import {
   nodeProblem,
   parseAddress,
   parseDuration,
-  parseNodeFile,
   parseOutput,
   parseSize,
   parseSpeed,
   parseTime,
 } from './commands/shared/flags.ts';
-import {
-  refuseLive,
-  withAgentsFlags,
-  withClusterFlags,
-  withAuditFlags,
-  withMetricsFlags,
-  withAgentCommandFlags,
-  withReportFlags,
-  withShardFlag,
-} from './commands/shared/options.ts';
-import type { NodeFile } from './commands/shared/rules-files.ts';
+import { addFlags, flag, refuseLive } from './commands/shared/options.ts';
 import { version } from './model/program-version.ts';
 
 /** The name of the executable, which differs for plugins of kubectl. */
@@ -51,35 +41,11 @@ const invoked = basename(process.argv[1] ?? '');
 
 const programName = invoked.startsWith('kubectl-') ? 'kubectl audit-endpoints' : 'endpoint-auditor';
 
-const speedOption = (speed: number, text: string): Option =>
-  new Option('--speed <factor>', "a factor over the recording's own speed, or max")
-    .argParser(parseSpeed)
-    .default(speed, text);
-
-/** Parser of a flag that can be repeated. */
-const repeated =
-  <T>(parse: (text: string) => T) =>
-  (text: string, before?: readonly T[]): T[] => [...(before ?? []), parse(text)];
-
-const rulesOption = repeated((text: string): NodeFile => {
-  const file = parseNodeFile(text);
-  if (file.node !== null) return file;
-  throw new InvalidArgumentError('Expected NODE=FILE.');
-});
-
-/** The rules of nodes at the moment of a dump. */
-const withRules = (command: Command): Command =>
-  command
-    .option(
-      '--rules <node=file>',
-      'what iptables-save or nft -j list ruleset says there',
-      rulesOption,
-    )
-    .option(
-      '--proxy-config <node=file>',
-      'the KubeProxyConfiguration; without node, of all',
-      repeated(parseNodeFile),
-    );
+const speedFlag = (speed: number, text: string): Option =>
+  flag('--speed <factor>', "a factor over the recording's own speed, or max", parseSpeed).default(
+    speed,
+    text,
+  );
 
 type Run = (work: Promise<number>) => void;
 
@@ -92,6 +58,7 @@ function programOf(run: Run): Command {
   addAudits(program, run);
   addRecord(program, run);
   addQueries(program, run);
+  addServers(program, run);
   addCompletion(program);
   return program;
 }
@@ -120,9 +87,7 @@ function addCompletion(program: Command): void {
 
 /** Commands that audit an input once. */
 function addAudits(program: Command, run: Run): void {
-  withAgentsFlags(
-    withRules(withClusterFlags(withAuditFlags(withReportFlags(program.command('audit'))))),
-  )
+  addFlags(program.command('audit'), 'report', 'audit', 'cluster', 'rules', 'agents')
     .description('judge a live cluster once, or a dump of one')
     .argument('[path...]', 'the dump: files, directories or - of JSON or YAML, must-gather trees')
     .action((paths: string[], options: AuditOptions, command: Command) => {
@@ -133,10 +98,10 @@ function addAudits(program: Command, run: Run): void {
         ),
       );
     });
-  withAuditFlags(withReportFlags(program.command('replay')))
+  addFlags(program.command('replay'), 'report', 'audit')
     .description('judge a recording, or a kwok snapshot recording, from its beginning to its end')
     .argument('<file>', 'the recording, plain or gzip; - for stdin')
-    .addOption(speedOption(Infinity, 'max'))
+    .addOption(speedFlag(Infinity, 'max'))
     .option('--until <time>', 'stop there: Unix seconds or RFC 3339', parseTime)
     .action((file: string, options: ReplayOptions) => {
       run(import('./commands/replay.ts').then(({ replayFile }) => replayFile(file, options)));
@@ -144,7 +109,7 @@ function addAudits(program: Command, run: Run): void {
 }
 
 function addRecord(program: Command, run: Run): void {
-  withClusterFlags(program.command('record'))
+  addFlags(program.command('record'), 'cluster')
     .description('write what a live cluster delivers to a file that replay reads')
     .argument('<file>', 'the recording; compressed if it ends in .gz')
     .option('--max-size <size>', 'begin the next file after so many bytes: 64Mi', parseSize)
@@ -160,7 +125,7 @@ const serverFlags = ['settle', 'kubernetesVersion', 'maxEndpointsPerSlice', 'pro
 
 /** Commands that answer questions. */
 function addQueries(program: Command, run: Run): void {
-  withRules(withClusterFlags(withAuditFlags(program.command('explain'))))
+  addFlags(program.command('explain'), 'audit', 'cluster', 'rules')
     .description('say why a pod is, or is not, in a Service, and what a node does with one')
     .argument(
       '<subject...>',
@@ -171,7 +136,7 @@ function addQueries(program: Command, run: Run): void {
     .option('--server <url>', 'a server that runs: its address, as serve prints it')
     .option('--at <time>', 'its moment: Unix seconds or RFC 3339', parseTime)
     .option('-n, --namespace <name>', 'the namespace of what is asked about (default: any)')
-    .addOption(new Option('-A, --all-namespaces', 'look in every namespace (the default)'))
+    .option('-A, --all-namespaces', 'look in every namespace (the default)')
     .option('-o, --output <format>', 'text or json', parseOutput, 'text')
     .action((words: string[], options: ExplainOptions, command: Command) => {
       if (options.recording !== undefined) refuseLive(command, '--recording', []);
@@ -183,35 +148,37 @@ function addQueries(program: Command, run: Run): void {
         ),
       );
     });
-  withAuditFlags(program.command('lag'))
+  addFlags(program.command('lag'), 'audit')
     .description('say how long outputs took to follow their input, and what took longest')
     .option('--recording <file>', 'of a recording, as replay reads it')
     .option('--server <url>', 'of a running server: http://127.0.0.1:9465')
     .addOption(
-      new Option('-o, --output <format>', 'table or json')
-        .choices(['table', 'json'])
-        .default('table'),
+      flag('-o, --output <format>', 'table or json').choices(['table', 'json']).default('table'),
     )
     .action((options: LagOptions, command: Command) => {
       if (options.server !== undefined) refuseLive(command, '--server', serverFlags);
       run(import('./commands/lag.ts').then(({ lag }) => lag(options)));
     });
-  const listenOption = new Option('--listen <address>', 'where to serve the page and /metrics')
-    .argParser(parseAddress)
-    .default({ host: '127.0.0.1', port: 9465 }, '127.0.0.1:9465');
-  withAgentsFlags(
-    withMetricsFlags(withShardFlag(withClusterFlags(withAuditFlags(program.command('serve'))))),
-  )
+}
+
+/** Commands that run until they are stopped. */
+function addServers(program: Command, run: Run): void {
+  addFlags(program.command('serve'), 'audit', 'cluster', 'shard', 'metrics', 'agents')
     .description('audit a live cluster, or replay a recording, and serve what is found')
     .option('--recording [file]', 'replay this instead (without a file: the one of the program)')
-    .addOption(listenOption)
-    .addOption(speedOption(20, '20'))
+    .addOption(
+      flag('--listen <address>', 'where to serve the page and /metrics', parseAddress).default(
+        { host: '127.0.0.1', port: 9465 },
+        '127.0.0.1:9465',
+      ),
+    )
+    .addOption(speedFlag(20, '20'))
     .option('--once', 'end with the recording')
     .action((options: ServeOptions, command: Command) => {
       if (options.recording !== undefined) refuseLive(command, '--recording', []);
       run(import('./commands/serve.ts').then(({ serve }) => serve(options)));
     });
-  withAgentCommandFlags(program.command('agent'))
+  addFlags(program.command('agent'), 'agent')
     .description('walk the rules of the node that it runs on, and answer the auditor')
     .action((options: AgentOptions) => {
       run(import('./commands/agent.ts').then(({ becomeAgent }) => becomeAgent(options)));

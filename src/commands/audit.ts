@@ -4,16 +4,14 @@
 // difference is gone, or was confirmed by a fresh read after the settle window. A cluster without
 // differences is reported at once.
 
-import type { Scraper } from '../agent/client/scraper.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { createReport } from '../auditor/queries.ts';
 import { problemAt } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
-import { createAgentScraper } from './shared/agents.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, isSettled, openCluster } from './shared/cluster.ts';
-import { exitCodeOf, fail, printReport, problemLog, progress } from './shared/console.ts';
+import { exitCodeOf, fail, printReport, problemLog, withProgress } from './shared/console.ts';
 import type { AgentsFlags, AuditFlags, ClusterFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
@@ -27,12 +25,8 @@ export async function auditDump(paths: readonly string[], options: AuditOptions)
   const auditor = createAuditor({ ...auditorOptions(options, onProblem), settle: 0 });
   const rules = await givenRules(options);
   for (const given of rules) auditor.take(given);
-  const reading = progress(paths.join(', '));
-  for await (const entry of readDump(paths, onProblem)) {
-    reading.count(null);
-    auditor.take(entry);
-  }
-  reading.done();
+  const entries = withProgress(paths.join(', '), readDump(paths, onProblem), () => null);
+  for await (const entry of entries) auditor.take(entry);
   if (!auditor.store.listers.knows('services')) {
     fail(`No Services in ${paths.join(', ')}: nothing to audit (a recording is for replay)`);
     return 2;
@@ -57,19 +51,6 @@ function printed(
   return exitCodeOf(report);
 }
 
-/** Seconds that agents may prolong the audit, since their rounds may be far apart. */
-const roundsLimit = 240;
-/** Seconds after which the audit does not wait for an agent without a report. */
-const silenceLimit = 15;
-
-/** Whether every agent has reported or failed, and no difference on a node is pending. */
-function areAgentsDone(auditor: Auditor, scraper: Scraper, now: number): boolean {
-  for (const { state, seenAt, since } of scraper.status().values()) {
-    if (state === 'stale' && seenAt === null && now - since < silenceLimit) return false;
-  }
-  return (auditor.nodes()?.pendingSince ?? null) === null;
-}
-
 /** Audits a live cluster once. */
 export async function auditLive(
   options: AuditOptions,
@@ -80,12 +61,7 @@ export async function auditLive(
     return 2;
   }
   const { problems, onProblem } = problemLog();
-  const auditor = await auditOnce(options, cluster, onProblem, isSettled, (auditing, live) => {
-    const fleet = createAgentScraper(options, cluster, auditing, live, onProblem);
-    if (fleet === null) return null;
-    const isDone = (now: number): boolean => areAgentsDone(auditing, fleet, now);
-    return { run: (signal) => fleet.run(signal), isDone, seconds: roundsLimit };
-  });
+  const auditor = await auditOnce(options, cluster, onProblem, isSettled);
   if (auditor === null) return 2;
   return printed(auditor, [cluster.server], options, problems);
 }

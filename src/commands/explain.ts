@@ -6,8 +6,8 @@
 // usage.
 
 import { explain } from '../audit/explain/explain.ts';
-import type { Explanation, ExplainTarget } from '../audit/explain/explanation.ts';
-import type { TargetHistory, HistoryEntry } from '../audit/explain/history.ts';
+import type { ExplainTarget, Explanation } from '../audit/explain/explanation.ts';
+import type { HistoryEntry, TargetHistory } from '../audit/explain/history.ts';
 import { createTargetHistory } from '../audit/explain/history.ts';
 import type { ParsedTarget } from '../audit/explain/target.ts';
 import { isResolved, parseTarget, resolveTarget } from '../audit/explain/target.ts';
@@ -15,17 +15,17 @@ import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
 import { nodeLookup, verdictInput } from '../auditor/explanations.ts';
 import { replay } from '../auditor/replay.ts';
+import type { OnProblem } from '../cluster/decode/problem.ts';
 import { readDump } from '../cluster/files/dump.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
 import type { WatchEvent } from '../model/objects.ts';
 import type { ExplainDocument } from '../output/text/explain.ts';
 import { renderExplanation } from '../output/text/explain.ts';
 import { recordingOf } from './replay.ts';
-import { askServer } from './shared/ask-server.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { auditOnce, openCluster } from './shared/cluster.ts';
 import { colour, fail, problemLog, terminalWidth } from './shared/console.ts';
-import type { ClusterFlags, AuditFlags } from './shared/options.ts';
+import type { AuditFlags, ClusterFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 import type { RulesFlags } from './shared/rules-files.ts';
 import { givenRules } from './shared/rules-files.ts';
@@ -39,64 +39,11 @@ export interface ExplainOptions extends AuditFlags, ClusterFlags, RulesFlags {
   readonly output: 'text' | 'json';
 }
 
-/** Replays a recording up to `--at`, and records the history of the target on the way. */
-async function replayHistory(
-  auditor: Auditor,
-  request: ParsedTarget,
-  entries: AsyncIterable<RecordingEntry>,
-  options: ExplainOptions,
-): Promise<{ target: ExplainTarget | null; moments: readonly HistoryEntry[] }> {
-  let target: ExplainTarget | null = null;
-  let history: TargetHistory | null = null;
-  const observe = (event: WatchEvent | null): void => {
-    const serviceAuditor = auditor.serviceAuditor();
-    if (serviceAuditor === null) return;
-    const name = event?.object.name ?? null;
-    const isNamed = name === null || [request.pod?.name, request.service?.name].includes(name);
-    if (target === null && isNamed) {
-      const found = resolveTarget(request, auditor.store.listers);
-      if (isResolved(found)) target = found;
-    }
-    if (target === null) return;
-    const first = history === null;
-    history ??= createTargetHistory(historyTarget(target));
-    const context = verdictInput(auditor);
-    history.observe(context, serviceAuditor, first ? null : event, auditor.now() ?? 0);
-  };
-  async function* watched(): AsyncGenerator<RecordingEntry> {
-    let begun = false;
-    for await (const entry of entries) {
-      // Rules of nodes cost more time than everything else, and only a node needs them.
-      if (request.node === null && isOfNodes(entry)) continue;
-      yield entry;
-      if (!begun && auditor.serviceAuditor() !== null) observe(null);
-      else if (entry.kind === 'event') observe(entry.event);
-      begun ||= auditor.serviceAuditor() !== null;
-    }
-  }
-  await replay(auditor, watched(), { speed: Infinity, until: options.at ?? null });
-  observe(null);
-  return { target, moments: (history as TargetHistory | null)?.entries ?? [] };
-}
-
-const isOfNodes = ({ kind }: RecordingEntry): boolean =>
-  kind === 'node-rules' || kind === 'node-config';
-
-/** The target of the history: for a node, the Service. */
-const historyTarget = (target: ExplainTarget): Parameters<typeof createTargetHistory>[0] =>
-  target.kind === 'node' ? { kind: 'service', service: target.service } : target;
-
-function exitCodeOf({ found, verdict, severity }: Explanation): 0 | 1 | 2 {
-  if (!found || verdict === 'unknown') return 2;
-  return severity === null || severity === 'info' ? 0 : 1;
-}
-
 /** Flags that replace the live cluster as the input. */
 const sources = ['input', 'recording', 'server'] as const;
 
 function usageError(options: ExplainOptions): string | null {
-  const given = sources.filter((source) => options[source] !== undefined);
-  if (given.length > 1) {
+  if (sources.filter((source) => options[source] !== undefined).length > 1) {
     return `Expected only one of ${sources.map((source) => `--${source}`).join(', ')}`;
   }
   if (options.at !== undefined && options.recording === undefined) {
@@ -110,52 +57,88 @@ function usageError(options: ExplainOptions): string | null {
 
 interface ExplainInput {
   readonly auditor: Auditor;
-  /** null unless the history of a recording found it. */
+  /** `null` unless the history of a recording found it. */
   readonly target: ExplainTarget | null;
+  /** `null` if the input is one moment. */
   readonly moments: readonly HistoryEntry[] | null;
 }
 
-async function ofDump(paths: readonly string[], options: ExplainOptions): Promise<ExplainInput> {
-  const { onProblem } = problemLog();
-  // A dump is one moment: there is nothing to wait for.
+async function readFromDump(
+  paths: readonly string[],
+  options: ExplainOptions,
+  onProblem: OnProblem,
+): Promise<ExplainInput> {
+  // A dump is one moment, so no difference is pending.
   const auditor = createAuditor({ ...auditorOptions(options, onProblem), settle: 0 });
   for (const given of await givenRules(options)) auditor.take(given);
   for await (const entry of readDump(paths, onProblem)) auditor.take(entry);
   return { auditor, target: null, moments: null };
 }
 
-async function ofRecording(
+/** Watches the cluster while the verdict about the target is pending. */
+async function readFromCluster(
+  request: ParsedTarget,
+  options: ExplainOptions,
+  onProblem: OnProblem,
+  cluster: Cluster,
+): Promise<ExplainInput | null> {
+  const auditor = await auditOnce(options, cluster, onProblem, (running) => {
+    const target = resolveTarget(request, running.store.listers);
+    return explained(running, target)?.verdict !== 'pending';
+  });
+  return auditor && { auditor, target: null, moments: null };
+}
+
+/** Replays a recording up to `--at`, and records the history of the target on the way. */
+async function readFromRecording(
   request: ParsedTarget,
   path: string,
   options: ExplainOptions,
+  onProblem: OnProblem,
 ): Promise<ExplainInput> {
-  const { onProblem } = problemLog();
   const auditor = createAuditor(auditorOptions(options, onProblem));
   const entries = await recordingOf(path, auditor, onProblem);
-  return { auditor, ...(await replayHistory(auditor, request, entries, options)) };
+  const names = [request.pod?.name, request.service?.name];
+  const state: { target: ExplainTarget | null; history: TargetHistory | null } = {
+    target: null,
+    history: null,
+  };
+  const observe = (event: WatchEvent | null): void => {
+    const services = auditor.serviceAuditor();
+    if (services === null) return;
+    if (state.target === null && (event === null || names.includes(event.object.name))) {
+      const found = resolveTarget(request, auditor.store.listers);
+      if (isResolved(found)) state.target = found;
+    }
+    if (state.target === null) return;
+    const change = state.history === null ? null : event;
+    state.history ??= createTargetHistory(historyTarget(state.target));
+    state.history.observe(verdictInput(auditor), services, change, auditor.now() ?? 0);
+  };
+  async function* watched(): AsyncGenerator<RecordingEntry> {
+    let hasBegun = false;
+    for await (const entry of entries) {
+      // Rules of nodes cost more time than everything else, and only a node needs them.
+      const isOfNodes = entry.kind === 'node-rules' || entry.kind === 'node-config';
+      if (request.node === null && isOfNodes) continue;
+      yield entry;
+      if (!hasBegun && auditor.serviceAuditor() !== null) observe(null);
+      else if (entry.kind === 'event') observe(entry.event);
+      hasBegun ||= auditor.serviceAuditor() !== null;
+    }
+  }
+  await replay(auditor, watched(), { speed: Infinity, until: options.at ?? null });
+  observe(null);
+  return { auditor, target: state.target, moments: state.history?.entries ?? [] };
 }
 
-/** Watches the cluster while the verdict about the target is pending. */
-async function ofCluster(
-  request: ParsedTarget,
-  options: ExplainOptions,
-  cluster: Cluster,
-): Promise<ExplainInput | null> {
-  const isDone = (auditor: Auditor): boolean => {
-    const target = resolveTarget(request, auditor.store.listers);
-    return explained(auditor, target)?.verdict !== 'pending';
-  };
-  const { onProblem } = problemLog();
-  const auditor = await auditOnce(options, cluster, onProblem, isDone);
-  if (auditor === null) return null;
-  return { auditor, target: null, moments: null };
-}
+/** The target of the history: for a node, the Service. */
+const historyTarget = (target: ExplainTarget): Parameters<typeof createTargetHistory>[0] =>
+  target.kind === 'node' ? { kind: 'service', service: target.service } : target;
 
 function explained(auditor: Auditor, target: ExplainTarget): Explanation | null {
-  const serviceAuditor = auditor.serviceAuditor();
-  return serviceAuditor === null
-    ? null
-    : explain(verdictInput(auditor), serviceAuditor, target, nodeLookup(auditor));
+  const services = auditor.serviceAuditor();
+  return services && explain(verdictInput(auditor), services, target, nodeLookup(auditor));
 }
 
 /** Prints the explanation and returns the exit code. `open` connects to the cluster. */
@@ -164,23 +147,21 @@ export async function explainSubject(
   options: ExplainOptions,
   open: () => Cluster = () => openCluster(options),
 ): Promise<number> {
-  const request = parseTarget(words, options.namespace ?? null);
+  const { input, recording, server, namespace = null } = options;
+  const request = parseTarget(words, namespace);
   const wrong = usageError(options);
-  if (wrong !== null) {
-    fail(wrong);
-    return 2;
-  }
-  const { input, recording, server, namespace } = options;
+  if (wrong !== null) return failed(wrong);
   if (server !== undefined) {
-    const document = await askServer(server, words, namespace ?? null);
+    const document = await askServer(server, words, namespace);
     return typeof document === 'string' ? failed(document) : printed(document, options);
   }
+  const { onProblem } = problemLog();
   const known =
     recording !== undefined
-      ? await ofRecording(request, recording, options)
+      ? await readFromRecording(request, recording, options, onProblem)
       : input !== undefined
-        ? await ofDump(input, options)
-        : await ofCluster(request, options, open());
+        ? await readFromDump(input, options, onProblem)
+        : await readFromCluster(request, options, onProblem, open());
   if (known === null) return 2;
   const { auditor, target, moments } = known;
   const { listers } = auditor.store;
@@ -199,7 +180,46 @@ function failed(text: string): 2 {
   return 2;
 }
 
-function printed(document: ExplainDocument, { output }: ExplainOptions): number {
+function printed(document: ExplainDocument, { output }: ExplainOptions): 0 | 1 | 2 {
   process.stdout.write(renderExplanation(document, output, { colour, width: terminalWidth() }));
-  return exitCodeOf(document);
+  const { found, verdict, severity } = document;
+  if (!found || verdict === 'unknown') return 2;
+  return severity === null || severity === 'info' ? 0 : 1;
+}
+
+/** Milliseconds to wait for the answer of a server. */
+const timeoutMs = 10_000;
+
+const isDocument = (value: unknown): value is ExplainDocument =>
+  typeof value === 'object' &&
+  value !== null &&
+  'format' in value &&
+  value.format === 1 &&
+  'kind' in value &&
+  value.kind === 'explain';
+
+/** The explanation of a running server, which answers at once; a text for people without one. */
+export async function askServer(
+  server: string,
+  words: readonly string[],
+  namespace: string | null,
+): Promise<ExplainDocument | string> {
+  const base = server.includes('://') ? server : `http://${server}`;
+  if (!URL.canParse(base)) return `--server: expected a URL: ${server}`;
+  const url = new URL('api/v1/explain', base.endsWith('/') ? base : `${base}/`);
+  for (const word of words) url.searchParams.append('subject', word);
+  if (namespace !== null) url.searchParams.set('namespace', namespace);
+  try {
+    const response = await fetch(url, { signal: AbortSignal.timeout(timeoutMs) });
+    const answer: unknown = await response.json();
+    if (isDocument(answer)) return answer;
+    if (typeof answer === 'object' && answer !== null && 'error' in answer) {
+      return `${server}: ${String(answer.error)}`;
+    }
+    return `${server} answers ${response.status}, but not with an explanation: is it serve?`;
+  } catch (error) {
+    const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+    const why = cause instanceof Error ? cause.message : String(cause);
+    return `${server} gives no explanation: ${why}`;
+  }
 }

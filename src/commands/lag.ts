@@ -3,12 +3,12 @@
 // lag is not a finding, so it does not change the exit code.
 
 import { createAuditor } from '../auditor/auditor.ts';
-import { replay } from '../auditor/replay.ts';
 import { createLagReport } from '../auditor/queries.ts';
+import { replay } from '../auditor/replay.ts';
 import type { LagReport } from '../output/text/lag.ts';
 import { renderLag } from '../output/text/lag.ts';
 import { recordingOf } from './replay.ts';
-import { fail, problemLog, progress } from './shared/console.ts';
+import { fail, problemLog } from './shared/console.ts';
 import type { AuditFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
 
@@ -18,33 +18,27 @@ export interface LagOptions extends AuditFlags {
   readonly output: 'table' | 'json';
 }
 
-/** The path on the server, the timeout, and the largest answer that is read. */
-const path = '/api/v1/lag';
+/** The timeout of a request to the server, and the largest answer that is read. */
 const deadlineMs = 10_000;
 const maxBytes = 16 * 1024 * 1024;
 
-export async function lag(options: LagOptions): Promise<number> {
-  const { recording, server, output } = options;
-  if ((recording === undefined) === (server === undefined)) {
-    fail('Expected one of --recording FILE and --server URL');
-    return 2;
-  }
-  const report =
-    server === undefined ? await ofRecording(recording ?? '', options) : await ofServer(server);
+export async function lag(options: LagOptions): Promise<0 | 2> {
+  const { recording, server } = options;
+  let report: LagReport | null = null;
+  if (recording !== undefined && server === undefined)
+    report = await ofRecording(recording, options);
+  else if (server !== undefined && recording === undefined) report = await ofServer(server);
+  else fail('Expected one of --recording FILE and --server URL');
   if (report === null) return 2;
-  process.stdout.write(renderLag(report, output));
+  process.stdout.write(renderLag(report, options.output));
   return 0;
 }
 
 async function ofRecording(file: string, options: AuditFlags): Promise<LagReport | null> {
   const { onProblem } = problemLog();
   const auditor = createAuditor(auditorOptions(options, onProblem));
-  const reading = progress(file);
-  await replay(auditor, await recordingOf(file, auditor, onProblem), {
-    speed: Infinity,
-    until: null,
-  });
-  reading.done();
+  const entries = await recordingOf(file, auditor, onProblem);
+  await replay(auditor, entries, { speed: Infinity, until: null });
   if ((auditor.serviceAuditor()?.audited.size ?? 0) > 0) return createLagReport(auditor);
   fail(`${file}: Nothing was judged: the recording has no Service`);
   return null;
@@ -55,7 +49,7 @@ async function ofServer(server: string): Promise<LagReport | null> {
     fail(`Expected a URL such as http://127.0.0.1:9465: ${server}`);
     return null;
   }
-  const url = new URL(path, server);
+  const url = new URL('/api/v1/lag', server);
   try {
     const response = await fetch(url, { signal: AbortSignal.timeout(deadlineMs) });
     if (!response.ok) throw new Error(`it answers ${String(response.status)}`);
@@ -91,17 +85,14 @@ type Fields = Readonly<Record<string, unknown>>;
 const isFields = (value: unknown): value is Fields => typeof value === 'object' && value !== null;
 
 /** Whether every item of a list has these texts, and these numbers, which may be null. */
-function isListOf(list: unknown, texts: readonly string[], numbers: readonly string[]): boolean {
-  if (!Array.isArray(list)) return false;
-  return list.every(
+const isListOf = (list: unknown, texts: readonly string[], numbers: readonly string[]): boolean =>
+  Array.isArray(list) &&
+  list.every(
     (item: unknown) =>
       isFields(item) &&
       texts.every((name) => typeof item[name] === 'string') &&
       numbers.every((name) => item[name] === null || typeof item[name] === 'number'),
   );
-}
-
-const counts = ['open', 'oldestBegun'] as const;
 
 /** Whether the document has every field that the table shows. */
 function isLagReport(document: unknown): document is LagReport {
@@ -110,13 +101,14 @@ function isLagReport(document: unknown): document is LagReport {
   if (!isFields(journeys) || !isFields(worst) || !isFields(triggerTimes)) return false;
   const { begun, ended } = journeys;
   if (!isFields(begun) || !isFields(ended)) return false;
-  if (!isListOf([journeys], [], counts)) return false;
-  const parts = [begun.add, begun.remove, begun.update, triggerTimes.endpoints];
-  if (![...parts, triggerTimes.endpointslices].every(isFields)) return false;
-  if (!isListOf(distributions, ['lag', 'output'], ['count', 'p50', 'p99', 'max'])) return false;
-  const who = ['namespace', 'service', 'operation'];
-  if (!isListOf(worst.convergence, [...who, 'output'], ['seconds', 'at'])) return false;
-  if (!isListOf(worst.journeys, [...who, 'pod', 'quality'], ['seconds', 'begun'])) return false;
-  const stages = (worst.journeys as readonly Fields[]).map((journey) => journey.stages);
-  return stages.every((list) => isListOf(list, ['stage'], ['at']));
+  const { endpoints, endpointslices } = triggerTimes;
+  const sample = ['namespace', 'service', 'operation'];
+  return (
+    [begun.add, begun.remove, begun.update, endpoints, endpointslices].every(isFields) &&
+    isListOf([journeys], [], ['open', 'oldestBegun']) &&
+    isListOf(distributions, ['lag', 'output'], ['count', 'p50', 'p99', 'max']) &&
+    isListOf(worst.convergence, [...sample, 'output'], ['seconds', 'at']) &&
+    isListOf(worst.journeys, [...sample, 'pod', 'quality'], ['seconds', 'begun']) &&
+    (worst.journeys as readonly Fields[]).every(({ stages }) => isListOf(stages, ['stage'], ['at']))
+  );
 }

@@ -5,11 +5,10 @@
 // with its own lists, so each file can be replayed alone. Existing files are renamed too, and never
 // overwritten. Compressed output is flushed every second, so a killed recorder loses little.
 
+import { once } from 'node:events';
 import { createWriteStream } from 'node:fs';
 import { rename, stat } from 'node:fs/promises';
-import type { Writable } from 'node:stream';
-import { finished } from 'node:stream/promises';
-import type { Gzip } from 'node:zlib';
+import { finished, pipeline } from 'node:stream/promises';
 import { constants, createGzip } from 'node:zlib';
 
 import { createReflectors } from '../cluster/api/reflectors.ts';
@@ -50,7 +49,7 @@ export async function record(
   try {
     while (!stop.signal.aborted) {
       await setAside(path);
-      await recordPart({ path, options, cluster, redactor, signal: stop.signal });
+      await recordPart(path, options, cluster, redactor, stop.signal);
     }
   } finally {
     cluster.close();
@@ -71,60 +70,53 @@ async function setAside(path: string): Promise<void> {
   await rename(path, `${stem}.${stamp}${extension}`);
 }
 
-interface Part {
-  readonly path: string;
-  readonly options: RecordOptions;
-  readonly cluster: Cluster;
-  readonly redactor: Redactor | null;
-  readonly signal: AbortSignal;
-}
-
 /** Seconds. A longer timer would fire at once. */
 const longestTimer = 2_000_000;
 
-/** One file, from its first lists to its end. */
-async function recordPart({ path, options, cluster, redactor, signal }: Part): Promise<void> {
-  const { clock, environment } = cluster;
+/** Records one file, from its first lists to its end. */
+async function recordPart(
+  path: string,
+  options: RecordOptions,
+  { clock, environment }: Cluster,
+  redactor: Redactor | null,
+  signal: AbortSignal,
+): Promise<void> {
+  const { maxSize = Infinity, maxAge, endpoints } = options;
   const recorder = createRecorder(redactor);
   const store = createStore(new Set(resources));
-  const scope = scopeOf(options);
   const over = new AbortController();
   const end = (): void => {
     over.abort();
   };
   const output = openOutput(path, end);
-  signal.addEventListener('abort', end);
-  const cancel =
-    options.maxAge === undefined ? null : clock.after(Math.min(options.maxAge, longestTimer), end);
+  const cancel = maxAge === undefined ? null : clock.after(Math.min(maxAge, longestTimer), end);
   const reflectors = createReflectors({
     environment,
     held: (resource) => store.objects[resource],
     async deliver(entries) {
-      await output.write(linesOf(entries, { recorder, store, scope }));
-      if (output.bytes() >= (options.maxSize ?? Infinity)) end();
+      await output.write(linesOf(entries, recorder, store, scopeOf(options)));
+      if (output.bytes() >= maxSize) end();
     },
     onProblem: problemLog().onProblem,
-    endpoints: options.endpoints,
+    endpoints,
     watchList: true,
     raw: true,
   });
   try {
-    await reflectors.run(over.signal);
+    await reflectors.run(AbortSignal.any([signal, over.signal]));
   } finally {
     cancel?.();
-    signal.removeEventListener('abort', end);
     await output.close(recorder.end(clock.now()));
   }
 }
 
-interface Taking {
-  readonly recorder: Recorder;
-  readonly store: Store;
-  readonly scope: Scope;
-}
-
 /** The lines of entries in the scope. The store follows all of them to detect deletions. */
-function linesOf(entries: readonly LiveEntry[], { recorder, store, scope }: Taking): string {
+function linesOf(
+  entries: readonly LiveEntry[],
+  recorder: Recorder,
+  store: Store,
+  scope: Scope,
+): string {
   let lines = '';
   for (const entry of entries) {
     if (entry.kind === 'event') {
@@ -155,33 +147,21 @@ const flushMs = 1000;
 /** Errors of the file reject the next write, and `close`. */
 function openOutput(path: string, onError: () => void): Output {
   const file = createWriteStream(path, { flags: 'wx' });
-  const gzip: Gzip | null = path.endsWith('.gz') ? createGzip() : null;
-  const stream: Writable = gzip ?? file;
-  gzip?.pipe(file);
-  const ended = finished(file);
-  // The next write or `close` reports the error.
-  ended.catch(() => undefined);
-  // The compressor is destroyed with the error of the file.
-  gzip?.on('error', () => undefined);
-  file.on('error', (error) => {
-    gzip?.destroy(error);
-    onError();
-  });
+  const gzip = path.endsWith('.gz') ? createGzip() : null;
+  const stream = gzip ?? file;
+  const ended = gzip === null ? finished(file) : pipeline(gzip, file);
+  ended.catch(onError);
   const flushing = setInterval(() => gzip?.flush(constants.Z_SYNC_FLUSH), flushMs);
-  const failure = (): void => {
-    if (file.errored !== null) throw file.errored;
-  };
   return {
     async write(text) {
-      failure();
+      if (stream.errored !== null) await ended;
       if (text === '' || stream.write(text)) return;
-      await Promise.race([new Promise((resolve) => stream.once('drain', resolve)), ended]);
-      failure();
+      await Promise.race([once(stream, 'drain'), ended]);
     },
     bytes: () => file.bytesWritten,
     async close(last) {
       clearInterval(flushing);
-      if (file.errored === null) stream.end(last);
+      if (stream.errored === null) stream.end(last);
       await ended;
     },
   };

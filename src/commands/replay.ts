@@ -6,8 +6,8 @@ import { stat } from 'node:fs/promises';
 import type { Finding } from '../audit/finding/catalogue.ts';
 import type { Auditor } from '../auditor/auditor.ts';
 import { createAuditor } from '../auditor/auditor.ts';
-import { replay } from '../auditor/replay.ts';
 import { createReport } from '../auditor/queries.ts';
+import { replay } from '../auditor/replay.ts';
 import type { Problem } from '../cluster/decode/problem.ts';
 import { kwokResources, readKwok } from '../cluster/files/kwok.ts';
 import type { RecordingEntry } from '../cluster/files/recording.ts';
@@ -15,11 +15,11 @@ import { readRecording } from '../cluster/files/recording.ts';
 import type { Pod } from '../model/objects.ts';
 import {
   exitCodeOf,
+  printFinding,
   printReport,
   problemLog,
-  progress,
-  printFinding,
   warnIfReleaseUnknown,
+  withProgress,
 } from './shared/console.ts';
 import type { AuditFlags, ReportFlags } from './shared/options.ts';
 import { auditorOptions } from './shared/options.ts';
@@ -62,12 +62,9 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
     onOpen: printIfWanted,
     onResolve: printIfWanted,
   });
-  const reading = progress(path);
-  const entries = counted(await recordingOf(path, auditor, onProblem), auditor, (at) => {
-    reading.count(at);
-  });
+  const recording = await recordingOf(path, auditor, onProblem);
+  const entries = withProgress(path, recording, () => auditor.now());
   await replay(auditor, entries, { speed: options.speed, until: options.until ?? null });
-  reading.done();
   warnIfReleaseUnknown(auditor);
   if (isText) process.stdout.write('\n');
   const report = createReport(auditor, {
@@ -78,15 +75,4 @@ export async function replayFile(path: string, options: ReplayOptions): Promise<
   });
   printReport(report, options.output);
   return exitCodeOf(report);
-}
-
-async function* counted(
-  entries: AsyncIterable<RecordingEntry>,
-  auditor: Auditor,
-  count: (at: number | null) => void,
-): AsyncGenerator<RecordingEntry> {
-  for await (const entry of entries) {
-    count(auditor.now());
-    yield entry;
-  }
 }

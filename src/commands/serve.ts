@@ -11,11 +11,10 @@ import { replay } from '../auditor/replay.ts';
 import type { AuditorQueries, RunningServer } from '../output/http/server.ts';
 import { createApp, listen } from '../output/http/server.ts';
 import { recordingOf } from './replay.ts';
-import { createAgentScraper } from './shared/agents.ts';
 import type { Cluster } from './shared/cluster.ts';
 import { createLiveAuditor, openCluster } from './shared/cluster.ts';
-import { printReport, problemLog, printFinding, warnIfReleaseUnknown } from './shared/console.ts';
-import type { AgentsFlags, ClusterFlags, AuditFlags, MetricsFlags } from './shared/options.ts';
+import { printFinding, printReport, problemLog, warnIfReleaseUnknown } from './shared/console.ts';
+import type { AgentsFlags, AuditFlags, ClusterFlags, MetricsFlags } from './shared/options.ts';
 import { auditorOptions, perServiceOf } from './shared/options.ts';
 import { growHeapFaster, keepNewObjectsYoung, stopSignal } from './shared/process.ts';
 import { traceJourneys, tracingOf } from './shared/tracing.ts';
@@ -56,7 +55,7 @@ export async function serveLive(
   const stop = stopSignal();
   const tracing = await tracingOf(process.env);
   let named: string | null = null;
-  const { auditor, live } = createLiveAuditor(cluster, options, onProblem, {
+  const { auditor, live, scraper } = createLiveAuditor(cluster, options, onProblem, {
     onOpen: printFinding,
     onResolve: printFinding,
     onJourney: traceJourneys(tracing, () => auditor),
@@ -66,9 +65,8 @@ export async function serveLive(
       warnIfReleaseUnknown(auditor);
     },
   });
-  const fleet = createAgentScraper(options, cluster, auditor, live, onProblem);
   const status = {
-    fleet,
+    fleet: scraper,
     stuck: () => live.stuck(),
     counters: () =>
       new Map([...live.watches].map(([resource, { counters }]) => [resource, counters])),
@@ -79,7 +77,7 @@ export async function serveLive(
   keepNewObjectsYoung();
   growHeapFaster(() => auditor.serviceAuditor() !== null);
   try {
-    await Promise.all([live.run(stop.signal), fleet?.run(stop.signal)]);
+    await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
   } finally {
     stop.abort();
     cluster.close();

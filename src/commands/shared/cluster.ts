@@ -1,6 +1,12 @@
-// Commands on a live cluster: how they find it, connect to it, and audit it once or until they are
-// stopped.
+// Commands on a live cluster: how they find it, connect to it and to its node agents, and audit it
+// once or until they are stopped.
 
+import { readFileSync } from 'node:fs';
+
+import type { AgentCredentials } from '../../agent/client/client.ts';
+import { createAgentClient } from '../../agent/client/client.ts';
+import type { Scraper } from '../../agent/client/scraper.ts';
+import { createScraper } from '../../agent/client/scraper.ts';
 import type { Auditor, AuditorOptions } from '../../auditor/auditor.ts';
 import { createAuditor } from '../../auditor/auditor.ts';
 import type { MonotonicClock } from '../../auditor/event-loop.ts';
@@ -11,8 +17,9 @@ import { createConnection, environmentOf } from '../../cluster/api/transport/con
 import { isConfigured, openAccount } from '../../cluster/api/transport/kubeconfig.ts';
 import type { Environment } from '../../cluster/api/transport/request.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
+import { problemAt } from '../../cluster/decode/problem.ts';
 import { fail, warnIfReleaseUnknown } from './console.ts';
-import type { AuditFlags, ClusterFlags } from './options.ts';
+import type { AgentsFlags, AuditFlags, ClusterFlags } from './options.ts';
 import { auditorOptions, scopeOf } from './options.ts';
 import { stopSignal } from './process.ts';
 
@@ -28,7 +35,7 @@ export interface Cluster {
   readonly server: string;
   readonly environment: Environment;
   readonly clock: MonotonicClock;
-  close(): void;
+  readonly close: () => void;
 }
 
 /** Throws an Error for people if the configuration is wrong. Connects with the first request. */
@@ -42,70 +49,118 @@ export function openCluster(flags: ClusterFlags): Cluster {
   const account = openAccount({ kubeconfig, context });
   const connection = createConnection(account);
   const clock = createClock();
-  return {
-    server: account.server,
-    environment: environmentOf(connection, () => clock.now()),
-    clock,
-    close: () => {
-      connection.close();
-    },
-  };
+  const environment = environmentOf(connection, () => clock.now());
+  return { server: account.server, environment, clock, close: () => connection.close() };
 }
+
+type LiveFlags = AuditFlags & ClusterFlags & AgentsFlags;
 
 /** Listeners of `serve`. Commands that audit once have none. */
 type LiveListeners = Partial<Pick<AuditorOptions, 'onOpen' | 'onResolve' | 'onJourney'>> & {
   readonly onQuiet?: () => void;
 };
 
-/** The auditor of a live cluster, and the watches that keep it up to date. */
+interface LiveParts {
+  readonly auditor: Auditor;
+  readonly live: LiveAuditor;
+  /** `null` without --agents. */
+  readonly scraper: Scraper | null;
+}
+
+/** The auditor of a live cluster, and the watches and scrapes that keep it up to date. */
 export function createLiveAuditor(
-  { environment, clock }: Cluster,
-  flags: ClusterFlags & AuditFlags,
+  cluster: Cluster,
+  flags: LiveFlags,
   onProblem: OnProblem,
   { onQuiet = () => undefined, ...listeners }: LiveListeners = {},
-): { auditor: Auditor; live: LiveAuditor } {
+): LiveParts {
   const auditor = createAuditor({
     ...auditorOptions(flags, onProblem),
     scope: scopeOf(flags),
     live: true,
     ...listeners,
   });
+  const { environment, clock } = cluster;
   const { endpoints } = flags;
   const live = connectAuditor({ environment, clock, auditor, endpoints, onProblem, onQuiet });
-  return { auditor, live };
+  return { auditor, live, scraper: createAgentScraper(flags, cluster, auditor, live, onProblem) };
+}
+
+/** Scrapes the agents and delivers their reports to the auditor; `null` without --agents. */
+export function createAgentScraper(
+  flags: AgentsFlags & ClusterFlags,
+  { clock, environment }: Cluster,
+  auditor: Auditor,
+  live: LiveAuditor,
+  onProblem: OnProblem,
+): Scraper | null {
+  const { agents, namespaces, excludeNamespaces, shard } = flags;
+  if (agents === undefined) return null;
+  if (namespaces !== undefined || excludeNamespaces !== undefined || shard !== undefined) {
+    throw new Error('--agents needs the whole cluster: no --namespaces, no --shard');
+  }
+  const key = `${agents.namespace}/${agents.name}`;
+  return createScraper({
+    client: createAgentClient(credentialsOf(flags)),
+    now: () => clock.now(),
+    random: () => environment.random(),
+    sleep: (seconds, signal) => environment.sleep(seconds, signal),
+    slices() {
+      const services = auditor.serviceAuditor();
+      return services && (services.audited.get(key)?.record.slices ?? []);
+    },
+    nodes: () => auditor.store.listers.nodes.keys(),
+    deliver: live.deliver,
+    onTrouble(node, why) {
+      onProblem(problemAt(`Agent of node ${node}`, null, why, {}));
+    },
+  });
+}
+
+/** Throws an Error for people if flags conflict or a file cannot be read. */
+function credentialsOf(flags: AgentsFlags): AgentCredentials {
+  const { agents, agentsTokenFile, agentsCa, agentsCert, agentsKey, agentsServerName } = flags;
+  if ((agentsCert === undefined) !== (agentsKey === undefined)) {
+    throw new Error('--agents-cert and --agents-key belong together');
+  }
+  const read = (path?: string): string | undefined =>
+    path === undefined ? path : readFileSync(path, 'utf8');
+  const token = read(agentsTokenFile)?.trim() ?? null;
+  if (token === '') throw new Error(`${String(agentsTokenFile)}: The token is empty`);
+  const isPlain = [agentsCa, agentsCert, agentsServerName].every((value) => value === undefined);
+  if (isPlain) return { token, tls: null };
+  const servername = agentsServerName ?? `${agents?.name ?? ''}.${agents?.namespace ?? ''}.svc`;
+  return {
+    token,
+    tls: { ca: read(agentsCa), cert: read(agentsCert), key: read(agentsKey), servername },
+  };
 }
 
 /** Seconds without any byte after which the first lists are given up. */
 const silenceLimit = 60;
 /** Seconds that confirmation may take after the settle window. */
 const confirmationLimit = 15;
-/** Seconds between two looks at the progress. */
+/** Seconds that agents may prolong the audit, since their rounds may be far apart. */
+const roundsLimit = 240;
+/** Seconds after which the audit does not wait for an agent without a report. */
+const agentSilenceLimit = 15;
+/** Seconds between two checks of the progress. */
 const pollInterval = 0.05;
-
-/** Work beside the audit, which may prolong it. */
-export interface Companion {
-  run(signal: AbortSignal): Promise<void>;
-  isDone(now: number): boolean;
-  /** By how many seconds it may prolong the audit. */
-  readonly seconds: number;
-}
 
 /**
  * Audits a live cluster until `isDone`, but not beyond the settle window and the time to confirm
  * differences. Returns `null`, after a message to people, if the cluster cannot be read.
  */
 export async function auditOnce(
-  flags: AuditFlags & ClusterFlags,
+  flags: LiveFlags,
   cluster: Cluster,
   onProblem: OnProblem,
   isDone: (auditor: Auditor) => boolean,
-  begin: (auditor: Auditor, live: LiveAuditor) => Companion | null = () => null,
 ): Promise<Auditor | null> {
   const stop = stopSignal();
-  const { auditor, live } = createLiveAuditor(cluster, flags, onProblem);
-  const companion = begin(auditor, live);
-  const longest = flags.settle + confirmationLimit + (companion?.seconds ?? 0);
-  const { clock } = cluster;
+  const { auditor, live, scraper } = createLiveAuditor(cluster, flags, onProblem);
+  const longest = flags.settle + confirmationLimit + (scraper === null ? 0 : roundsLimit);
+  const { clock, server } = cluster;
   let received = { bytes: 0, at: clock.now() };
   let begunAt: number | null = null;
   const isOver = (now: number): boolean => {
@@ -114,8 +169,10 @@ export async function auditOnce(
     if (auditor.serviceAuditor() === null) return now - received.at > silenceLimit;
     begunAt ??= now;
     if (now > begunAt + longest) return true;
-    const isAlone = companion === null || (now > begunAt + 1 && companion.isDone(now));
-    return isAlone && isDone(auditor);
+    if (scraper !== null && (now <= begunAt + 1 || !areAgentsDone(auditor, scraper, now))) {
+      return false;
+    }
+    return isDone(auditor);
   };
   const poll = (): void => {
     if (isOver(clock.now())) stop.abort();
@@ -123,17 +180,17 @@ export async function auditOnce(
   };
   clock.after(pollInterval, poll);
   try {
-    await Promise.all([live.run(stop.signal), companion?.run(stop.signal)]);
+    await Promise.all([live.run(stop.signal), scraper?.run(stop.signal)]);
   } finally {
     stop.abort();
     cluster.close();
   }
   if (!auditor.store.listers.knows('services')) {
-    fail(`No Services could be read from ${cluster.server}: there is nothing to judge`);
+    fail(`No Services could be read from ${server}: there is nothing to judge`);
     return null;
   }
   if (auditor.serviceAuditor() === null) {
-    fail(`${cluster.server}: not all lists are complete: ${auditor.awaited().join(', ')}`);
+    fail(`${server}: not all lists are complete: ${auditor.awaited().join(', ')}`);
     return null;
   }
   warnIfReleaseUnknown(auditor);
@@ -142,6 +199,13 @@ export async function auditOnce(
 
 const bytesOf = ({ watches }: LiveAuditor): number =>
   [...watches.values()].reduce((sum, { counters }) => sum + counters.bytes, 0);
+
+/** Whether every agent has reported or failed, and no difference on a node is pending. */
+const areAgentsDone = (auditor: Auditor, scraper: Scraper, now: number): boolean =>
+  [...scraper.status().values()].every(
+    ({ state, seenAt, since }) =>
+      state !== 'stale' || seenAt !== null || now - since >= agentSilenceLimit,
+  ) && (auditor.nodes()?.pendingSince ?? null) === null;
 
 /** Whether every watch is synced, no difference is pending and no candidate waits. */
 export function isSettled(auditor: Auditor): boolean {

@@ -31,24 +31,30 @@ export function problemLog(): { problems: string[]; onProblem: (problem: Problem
   };
 }
 
-/** Shows on a terminal how many entries of a long input were read. */
-export function progress(what: string): { count: (at: number | null) => void; done: () => void } {
-  let entries = 0;
-  let shown = performance.now() + 1000;
-  let visible = false;
-  return {
-    count(at) {
-      entries++;
-      if (!process.stderr.isTTY || entries % 1000 !== 0 || performance.now() < shown) return;
-      shown = performance.now() + 200;
-      visible = true;
-      const moment = at === null ? '' : `, ${formatTime(at)}`;
-      process.stderr.write(`\r\u001b[K${what}: ${entries.toLocaleString('en')} read${moment}`);
-    },
-    done() {
-      if (visible) process.stderr.write('\r\u001b[K');
-    },
-  };
+/** Passes entries on, and shows on a terminal how many of a long input were read. */
+export async function* withProgress<T>(
+  what: string,
+  entries: AsyncIterable<T>,
+  now: () => number | null,
+): AsyncGenerator<T> {
+  let count = 0;
+  let nextAt = performance.now() + 1000;
+  let isVisible = false;
+  try {
+    for await (const entry of entries) {
+      count++;
+      if (process.stderr.isTTY && count % 1000 === 0 && performance.now() >= nextAt) {
+        nextAt = performance.now() + 200;
+        isVisible = true;
+        const at = now();
+        const moment = at === null ? '' : `, ${formatTime(at)}`;
+        process.stderr.write(`\r\u001b[K${what}: ${count.toLocaleString('en')} read${moment}`);
+      }
+      yield entry;
+    }
+  } finally {
+    if (isVisible) process.stderr.write('\r\u001b[K');
+  }
 }
 
 /** Prints a finding that opened or was resolved as one line on stdout. */

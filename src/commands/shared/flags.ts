@@ -16,7 +16,12 @@ function invalid(text: string): never {
   throw new InvalidArgumentError(text);
 }
 
-const unitSeconds = { ms: 0.001, s: 1, m: 60, h: 3600 } as const;
+/** A parser of a flag that can be repeated. */
+export const repeated =
+  <T>(parse: (text: string) => T) =>
+  (text: string, before: readonly T[] = []): T[] => [...before, parse(text)];
+
+const unitSeconds: Readonly<Record<string, number>> = { ms: 0.001, s: 1, m: 60, h: 3600 };
 
 /** Parses `30s`, `1m30s`, `500ms` or plain seconds; in seconds. */
 export function parseDuration(text: string): number {
@@ -25,8 +30,8 @@ export function parseDuration(text: string): number {
     invalid('Expected a duration such as 30s, 1m30s or 500ms.');
   }
   let seconds = 0;
-  for (const [, value, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)) {
-    seconds += Number(value) * unitSeconds[unit as keyof typeof unitSeconds];
+  for (const [, value, unit = ''] of text.matchAll(/([\d.]+)([a-z]+)/g)) {
+    seconds += Number(value) * (unitSeconds[unit] ?? 0);
   }
   return seconds;
 }
@@ -62,9 +67,8 @@ export function parseRelease(text: string): Release {
 
 export function parseCount(text: string): number {
   const count = Number(text);
-  return Number.isInteger(count) && count >= 1
-    ? count
-    : invalid('Expected a whole number above 0.');
+  if (Number.isInteger(count) && count >= 1) return count;
+  return invalid('Expected a whole number above 0.');
 }
 
 /** Parses items separated by commas. `emptyName` is how the message names an empty item. */
@@ -107,10 +111,22 @@ export function parseService(text: string): { namespace: string; name: string } 
   return invalid('Expected a Service as NAMESPACE/NAME.');
 }
 
-/** Parses `NODE=FILE`. Without a node, the file applies to all nodes. */
-export function parseNodeFile(text: string): { node: string | null; path: string } {
+/** A file and its node; `null` for all nodes. */
+export interface NodeFile {
+  readonly node: string | null;
+  readonly path: string;
+}
+
+/** Parses `NODE=FILE` or `FILE`, which applies to all nodes. */
+export function parseNodeFile(text: string): NodeFile {
   const [, node, path] = /^([a-z0-9][a-z0-9.-]*)=(.+)$/s.exec(text) ?? [];
   return { node: node ?? null, path: path ?? text };
+}
+
+/** Parses `NODE=FILE`. */
+export function parseRulesFile(text: string): NodeFile {
+  const file = parseNodeFile(text);
+  return file.node === null ? invalid('Expected NODE=FILE.') : file;
 }
 
 /** Parses `i/n`: the i-th of n shards, from 0. */

@@ -1,7 +1,8 @@
 // The flags that several commands share, and the options that the auditor makes of them. Each flag
 // is defined once.
 
-import { Command, Option } from 'commander';
+import type { Command } from 'commander';
+import { Option } from 'commander';
 
 import type { AuditorOptions } from '../../auditor/auditor.ts';
 import type { OnProblem } from '../../cluster/decode/problem.ts';
@@ -21,10 +22,13 @@ import {
   parseFormat,
   parseIPs,
   parseNames,
+  parseNodeFile,
   parseRelease,
+  parseRulesFile,
   parseService,
   parseShard,
   parseSize,
+  repeated,
 } from './flags.ts';
 
 /** Parameters of the audit. */
@@ -95,70 +99,120 @@ export const auditorOptions = (
   onProblem,
 });
 
-export function withAuditFlags(command: Command): Command {
-  return command
-    .option(
+/** A flag of a command. `parse` gets the text, and the value of the same flag before it. */
+export function flag<T>(
+  flags: string,
+  description: string,
+  parse?: (text: string, before?: T) => T,
+): Option {
+  const option = new Option(flags, description);
+  return parse === undefined ? option : option.argParser(parse);
+}
+
+const duration = (flags: string, description: string, seconds: number): Option =>
+  flag(flags, description, parseDuration).default(seconds, `${seconds}s`);
+
+const flagGroups = {
+  audit: [
+    flag(
       '--kubernetes-version <version>',
       'release of the control plane (default: as the input says, else the newest known)',
       parseRelease,
-    )
-    .option(
+    ),
+    flag(
       '--max-endpoints-per-slice <count>',
       'the same flag of kube-controller-manager',
       parseCount,
-      defaultMaxEndpointsPerSlice,
-    )
-    .addOption(
-      new Option('--settle <duration>', 'how long a difference may stand before it is a finding')
-        .argParser(parseDuration)
-        .default(30, '30s'),
-    );
-}
-
-export function withReportFlags(command: Command): Command {
-  return command
-    .option('-o, --output <format>', `one of ${formats.join(', ')}`, parseFormat, 'table')
-    .option('-n, --namespace <name>', 'report this namespace only')
-    .addOption(
-      new Option('-A, --all-namespaces', 'report every namespace (the default)').conflicts(
-        'namespace',
-      ),
-    );
-}
-
-export function withClusterFlags(command: Command): Command {
-  return command
-    .option('--kubeconfig <file>', 'the kubeconfig file (default: as kubectl finds it)')
-    .option('--context <name>', 'the context of it (default: the current one)')
-    .option('--namespaces <names>', 'only these, separated by commas', parseNames)
-    .option('--exclude-namespaces <names>', 'all but these, separated by commas', parseNames)
-    .option('--no-endpoints', 'do not watch Endpoints: only EndpointSlices are judged');
-}
-
-export function withShardFlag(command: Command): Command {
-  const text = 'only every n-th Service, the i-th from 0, by a hash';
-  return command.option('--shard <i/n>', text, parseShard);
-}
-
-export function withAgentsFlags(command: Command): Command {
-  return command
-    .option(
+    ).default(defaultMaxEndpointsPerSlice),
+    duration('--settle <duration>', 'how long a difference may stand before it is a finding', 30),
+  ],
+  report: [
+    flag('-o, --output <format>', `one of ${formats.join(', ')}`, parseFormat).default('table'),
+    flag('-n, --namespace <name>', 'report this namespace only'),
+    flag('-A, --all-namespaces', 'report every namespace (the default)').conflicts('namespace'),
+  ],
+  cluster: [
+    flag('--kubeconfig <file>', 'the kubeconfig file (default: as kubectl finds it)'),
+    flag('--context <name>', 'the context of it (default: the current one)'),
+    flag('--namespaces <names>', 'only these, separated by commas', parseNames),
+    flag('--exclude-namespaces <names>', 'all but these, separated by commas', parseNames),
+    flag('--no-endpoints', 'do not watch Endpoints: only EndpointSlices are judged'),
+  ],
+  shard: [flag('--shard <i/n>', 'only every n-th Service, the i-th from 0, by a hash', parseShard)],
+  rules: [
+    flag(
+      '--rules <node=file>',
+      'what iptables-save or nft -j list ruleset says there',
+      repeated(parseRulesFile),
+    ),
+    flag(
+      '--proxy-config <node=file>',
+      'the KubeProxyConfiguration; without node, of all',
+      repeated(parseNodeFile),
+    ),
+  ],
+  agents: [
+    flag(
       '--agents <namespace/name>',
       'audit the nodes, too: the headless Service of their agents',
       parseService,
-    )
-    .option('--agents-token-file <file>', 'the token that the agents ask for')
-    .option('--agents-ca <file>', 'who signs the certificates of the agents, PEM')
-    .option('--agents-cert <file>', 'our certificate for the agents, PEM')
-    .option('--agents-key <file>', 'its key, PEM')
-    .option(
+    ),
+    flag('--agents-token-file <file>', 'the token that the agents ask for'),
+    flag('--agents-ca <file>', 'who signs the certificates of the agents, PEM'),
+    flag('--agents-cert <file>', 'our certificate for the agents, PEM'),
+    flag('--agents-key <file>', 'its key, PEM'),
+    flag(
       '--agents-server-name <name>',
       "the name in the agents' certificates (default: NAME.NAMESPACE.svc)",
-    );
+    ),
+  ],
+  metrics: [
+    flag('--metrics.per-service <which>', 'Services that have series of their own')
+      .choices(perServiceModes)
+      .default('findings'),
+    flag(
+      '--metrics.max-services <count>',
+      'at most so many Services have them',
+      parseCount,
+    ).default(1000),
+  ],
+  agent: [
+    flag('--listen <address>', 'where to answer', parseAddress).default(
+      { host: '127.0.0.1', port: 9466 },
+      '127.0.0.1:9466',
+    ),
+    flag('--node <name>', 'name of the Node object (default: the name of the host)'),
+    flag(
+      '--node-ips <addresses>',
+      'its addresses (default: the first of each family)',
+      parseIPs,
+    ).default([]),
+    flag('--pod-cidrs <ranges>', 'the ranges of its pods', parseCIDRs).default([]),
+    flag('--proxy-config <file>', "kube-proxy's configuration file, to be sent along"),
+    duration('--interval <duration>', 'the least time between two rounds', 30),
+    duration('--deadline <duration>', 'how long each program may take', 60),
+    flag('--max-size <size>', 'how much each program may print', parseSize).default(
+      2 ** 29,
+      '512Mi',
+    ),
+    flag('--token-file <file>', 'the token that who asks must have'),
+    flag('--tls-cert <file>', 'certificate, PEM'),
+    flag('--tls-key <file>', 'its key, PEM'),
+    flag('--client-ca <file>', 'who asks must have a certificate of this authority, PEM'),
+  ],
+};
+
+/** Adds groups of flags to a command, in their order in the help. */
+export function addFlags(
+  command: Command,
+  ...groups: readonly (keyof typeof flagGroups)[]
+): Command {
+  for (const group of groups) for (const option of flagGroups[group]) command.addOption(option);
+  return command;
 }
 
 const liveFlags = new Set(
-  withShardFlag(withAgentsFlags(withClusterFlags(new Command()))).options.map((option) =>
+  [...flagGroups.cluster, ...flagGroups.shard, ...flagGroups.agents].map((option) =>
     option.attributeName(),
   ),
 );
@@ -174,57 +228,4 @@ export function refuseLive(command: Command, instead: string, others: readonly s
     if (command.getOptionValueSource(name) !== 'cli') continue;
     command.error(`error: option '${option.flags}' is of no use with ${instead}`);
   }
-}
-
-/** The flags of the node agent. */
-export function withAgentCommandFlags(command: Command): Command {
-  return command
-    .addOption(
-      new Option('--listen <address>', 'where to answer')
-        .argParser(parseAddress)
-        .default({ host: '127.0.0.1', port: 9466 }, '127.0.0.1:9466'),
-    )
-    .option('--node <name>', 'name of the Node object (default: the name of the host)')
-    .option(
-      '--node-ips <addresses>',
-      'its addresses (default: the first of each family)',
-      parseIPs,
-      [],
-    )
-    .option('--pod-cidrs <ranges>', 'the ranges of its pods', parseCIDRs, [])
-    .option('--proxy-config <file>', "kube-proxy's configuration file, to be sent along")
-    .addOption(
-      new Option('--interval <duration>', 'the least time between two rounds')
-        .argParser(parseDuration)
-        .default(30, '30s'),
-    )
-    .addOption(
-      new Option('--deadline <duration>', 'how long each program may take')
-        .argParser(parseDuration)
-        .default(60, '60s'),
-    )
-    .addOption(
-      new Option('--max-size <size>', 'how much each program may print')
-        .argParser(parseSize)
-        .default(512 * 1024 * 1024, '512Mi'),
-    )
-    .option('--token-file <file>', 'the token that who asks must have')
-    .option('--tls-cert <file>', 'certificate, PEM')
-    .option('--tls-key <file>', 'its key, PEM')
-    .option('--client-ca <file>', 'who asks must have a certificate of this authority, PEM');
-}
-
-export function withMetricsFlags(command: Command): Command {
-  return command
-    .addOption(
-      new Option('--metrics.per-service <which>', 'Services that have series of their own')
-        .choices(perServiceModes)
-        .default('findings'),
-    )
-    .option(
-      '--metrics.max-services <count>',
-      'at most so many Services have them',
-      parseCount,
-      1000,
-    );
 }

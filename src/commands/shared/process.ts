@@ -27,19 +27,6 @@ export const smallBytes = 70_000_000;
 
 const intervalMs = 50;
 
-interface Heap {
-  /** Bytes in use. */
-  size(): number;
-  setGrowth(percent: number): void;
-}
-
-const processHeap: Heap = {
-  size: () => v8.getHeapStatistics().used_heap_size,
-  setGrowth(percent) {
-    v8.setFlagsFromString(`--heap-growing-percent=${percent}`);
-  },
-};
-
 /**
  * Makes V8 allocate all new objects in the young generation. Otherwise V8 learns from the first
  * lists, which stay in memory, to allocate decoded objects in the old generation (pretenuring).
@@ -49,11 +36,11 @@ export function keepNewObjectsYoung(): void {
 }
 
 /** Lets the heap grow faster until it is no longer small or `isDone` returns true. */
-export function growHeapFaster(isDone: () => boolean, heap: Heap = processHeap): void {
-  heap.setGrowth(growth.first);
+export function growHeapFaster(isDone: () => boolean): void {
+  v8.setFlagsFromString(`--heap-growing-percent=${growth.first}`);
   const timer = setInterval(() => {
-    if (heap.size() < smallBytes && !isDone()) return;
-    heap.setGrowth(growth.then);
+    if (v8.getHeapStatistics().used_heap_size < smallBytes && !isDone()) return;
+    v8.setFlagsFromString(`--heap-growing-percent=${growth.then}`);
     clearInterval(timer);
   }, intervalMs);
   timer.unref();

@@ -8,12 +8,7 @@ import { parse } from 'yaml';
 
 import type { GivenRules } from '../../auditor/node-rules.ts';
 import { isSystemError, systemReason } from '../../cluster/decode/problem.ts';
-
-/** A file and its node; `null` for all nodes. */
-export interface NodeFile {
-  readonly node: string | null;
-  readonly path: string;
-}
+import type { NodeFile } from './flags.ts';
 
 export interface RulesFlags {
   readonly rules?: readonly NodeFile[];

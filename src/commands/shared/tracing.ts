@@ -5,7 +5,7 @@ import type { Journey } from '../../audit/measure/journey.ts';
 import type { Auditor } from '../../auditor/auditor.ts';
 import { version } from '../../model/program-version.ts';
 import type { Tracing } from '../../output/traces/tracing.ts';
-import { startTracing, readTracingSettings } from '../../output/traces/tracing.ts';
+import { readTracingSettings, startTracing } from '../../output/traces/tracing.ts';
 import { fail } from './console.ts';
 
 /** `null` if no traces are sent. An error in the settings is printed. */

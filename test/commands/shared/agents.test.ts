@@ -10,8 +10,8 @@ import { describe, expect, test } from 'vitest';
 import type { AuditorEntry } from '../../../src/auditor/auditor.ts';
 import { createAuditor } from '../../../src/auditor/auditor.ts';
 import type { LiveAuditor } from '../../../src/auditor/live.ts';
-import { createAgentScraper } from '../../../src/commands/shared/agents.ts';
 import type { Cluster } from '../../../src/commands/shared/cluster.ts';
+import { createAgentScraper } from '../../../src/commands/shared/cluster.ts';
 import type { AgentsFlags, ClusterFlags } from '../../../src/commands/shared/options.ts';
 import { newestRelease } from '../../../src/shadow/release.ts';
 

@@ -15,6 +15,7 @@ import {
   parseNodeFile,
   parseOutput,
   parseRelease,
+  parseRulesFile,
   parseService,
   parseShard,
   parseSize,
@@ -213,6 +214,14 @@ test.each([
 ])('parseNodeFile %j', (text, want) => {
   expect(parseNodeFile(text)).toEqual(want);
 });
+
+describeParser(
+  'parseRulesFile',
+  parseRulesFile,
+  [['node-a=a.rules', { node: 'node-a', path: 'a.rules' }]],
+  ['a.rules', '=a.rules', 'node-a='],
+  'Expected NODE=FILE.',
+);
 
 test('the version is that of the package', () => {
   expect(version).toBe(packageJson.version);

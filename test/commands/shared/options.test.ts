@@ -8,20 +8,14 @@ import type {
   ReportFlags,
 } from '../../../src/commands/shared/options.ts';
 import {
+  addFlags,
   perServiceOf,
   refuseLive,
   scopeOf,
-  withAgentsFlags,
-  withClusterFlags,
-  withAuditFlags,
-  withMetricsFlags,
-  withAgentCommandFlags,
-  withReportFlags,
-  withShardFlag,
 } from '../../../src/commands/shared/options.ts';
 
 const parsed = (...args: string[]): ClusterFlags & AuditFlags & ReportFlags =>
-  withShardFlag(withClusterFlags(withAuditFlags(withReportFlags(new Command().exitOverride()))))
+  addFlags(new Command().exitOverride(), 'report', 'audit', 'cluster', 'shard')
     .parse(args, { from: 'user' })
     .opts();
 
@@ -49,7 +43,7 @@ test('the flags of namespaces and shards make the scope', () => {
 
 test('an agent listens on loopback and scans every 30 s by default', () => {
   const parse = (...args: string[]): object =>
-    withAgentCommandFlags(new Command().exitOverride()).parse(args, { from: 'user' }).opts();
+    addFlags(new Command().exitOverride(), 'agent').parse(args, { from: 'user' }).opts();
   const usual = { interval: 30, deadline: 60, maxSize: 512 * 1024 * 1024 };
   const listen = { host: '127.0.0.1', port: 9466 };
   expect(parse()).toEqual({ listen, nodeIps: [], podCidrs: [], ...usual });
@@ -67,7 +61,7 @@ const silent = (): Command =>
 
 describe('Services with their own series', () => {
   const metered = (...args: string[]) => {
-    const command = withMetricsFlags(silent());
+    const command = addFlags(silent(), 'metrics');
     return perServiceOf(command.parse(args, { from: 'user' }).opts<MetricsFlags>());
   };
 
@@ -96,7 +90,7 @@ test.each<[string[], string | null]>([
   [['--agents', 'auditor/agents'], '--agents <namespace/name>'],
   [['--settle', '30s'], '--settle <duration>'],
 ])('with a dump, %j is rejected as %s', (args, flags) => {
-  const command = withAgentsFlags(withClusterFlags(withAuditFlags(withReportFlags(silent()))));
+  const command = addFlags(silent(), 'report', 'audit', 'cluster', 'agents');
   command.parse(args, { from: 'user' });
   const refuse = (): void => {
     refuseLive(command, 'a dump', ['settle']);

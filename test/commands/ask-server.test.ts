@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 
 import { afterAll, beforeAll, expect, test } from 'vitest';
 
-import { askServer } from '../../../src/commands/shared/ask-server.ts';
+import { askServer } from '../../src/commands/explain.ts';
 
 const asked: string[] = [];
 let answer: { code: number; text: string } = { code: 200, text: '' };
