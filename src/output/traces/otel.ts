@@ -164,7 +164,7 @@ function wrapExporter(state: SenderState, onAnswer: (reason: string | null) => v
         settle(result);
       });
     },
-    forceFlush: () => exporter.forceFlush?.() ?? Promise.resolve(),
+    forceFlush: () => exporter.forceFlush(),
     shutdown: () => exporter.shutdown(),
   };
 }

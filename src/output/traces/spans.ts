@@ -13,7 +13,7 @@
 // Attributes are OpenTelemetry's for Kubernetes if they exist; others have the prefix
 // endpoint_auditor. There are few names of spans, so that a backend can group by them.
 
-import type { Attributes, AttributeValue } from '@opentelemetry/api';
+import type { Attributes } from '@opentelemetry/api';
 import {
   ATTR_K8S_NAMESPACE_NAME,
   ATTR_K8S_NODE_NAME,
@@ -54,7 +54,7 @@ const names: Readonly<Record<JourneyStageName, string>> = {
 const own = 'endpoint_auditor';
 
 /** Attributes without those whose value is unknown. */
-const known = (attributes: Readonly<Record<string, AttributeValue | null>>): Attributes =>
+const known = (attributes: Readonly<Record<string, string | number | null>>): Attributes =>
   Object.fromEntries(
     Object.entries(attributes).flatMap(([name, value]) => (value === null ? [] : [[name, value]])),
   );
