@@ -2,7 +2,6 @@
 // reads each moment from the raw lines of the file and by other means than the
 // program: the pods that are Ready, the addresses that outputs list, and nothing else.
 
-import { auditorDefaults } from '../build.ts';
 import { createReadStream, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -12,10 +11,11 @@ import { beforeAll, describe, expect, test } from 'vitest';
 
 import type { Journey } from '../../src/audit/measure/journey.ts';
 import { lastOf } from '../../src/audit/measure/journey.ts';
+import type { ConvergenceSample } from '../../src/audit/service/reconcile.ts';
 import type { Auditor } from '../../src/auditor/auditor.ts';
 import { createAuditor } from '../../src/auditor/auditor.ts';
 import { readRecording } from '../../src/cluster/files/recording.ts';
-import type { WorstSample } from '../../src/output/text/lag.ts';
+import { auditorDefaults } from '../build.ts';
 
 interface Fault {
   readonly what: string;
@@ -190,7 +190,7 @@ async function audited(): Promise<{ auditor: Auditor; journeys: Journey[] }> {
 let raw: Read;
 let auditor: Auditor;
 let journeys: Journey[];
-let samples: readonly WorstSample[];
+let samples: readonly ConvergenceSample[];
 
 beforeAll(async () => {
   raw = await readRaw();

@@ -8,8 +8,9 @@ import type { Histogram } from '../../audit/measure/histogram.ts';
 import type { JourneyLag } from '../../audit/measure/journey-lag.ts';
 import { journeyLagOutputs, programmingBounds } from '../../audit/measure/journey-lag.ts';
 import type { Journey, JourneyEnd, JourneyStageName } from '../../audit/measure/journey.ts';
-import type { ConvergenceLag, LagOperation, TriggerLag } from '../../audit/measure/lag.ts';
+import type { ConvergenceLag, TriggerLag } from '../../audit/measure/lag.ts';
 import { lagOperations, lagOutputs } from '../../audit/measure/lag.ts';
+import type { ConvergenceSample } from '../../audit/service/reconcile.ts';
 import { outputResources } from '../../model/objects.ts';
 import {
   escapeInvisible,
@@ -40,17 +41,6 @@ export interface WorstJourney extends Journey {
   readonly seconds: number;
 }
 
-/** A sample of convergence lag. */
-export interface WorstSample {
-  readonly output: string;
-  readonly operation: LagOperation;
-  readonly namespace: string;
-  readonly service: string;
-  readonly node: string | null;
-  readonly seconds: number;
-  readonly at: number;
-}
-
 /** Times in Unix seconds on the input's clock. */
 export interface LagReport {
   readonly format: 1;
@@ -71,7 +61,7 @@ export interface LagReport {
   /** The worst samples of the last day, worst first. */
   readonly worst: {
     readonly journeys: readonly WorstJourney[];
-    readonly convergence: readonly WorstSample[];
+    readonly convergence: readonly ConvergenceSample[];
   };
 }
 
@@ -138,7 +128,7 @@ function journeyRow(journey: WorstJourney): string[] {
   return [formatLag(seconds), ...name, ...stages, end ?? 'open'];
 }
 
-const sampleRow = (sample: WorstSample): string[] => {
+const sampleRow = (sample: ConvergenceSample): string[] => {
   const { seconds, namespace, service, output, node, operation, at } = sample;
   const where = node === null ? output : `${output} ${node}`;
   return [formatLag(seconds), `${namespace}/${service}`, where, operation, formatTime(at)];

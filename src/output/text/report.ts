@@ -148,27 +148,16 @@ const formatOutput = ({ output, node }: Pick<Finding, 'output' | 'node'>): strin
  */
 export function formatFindingLine(finding: Finding, colour: boolean): string {
   const { code, severity, cause, since, openedAt, resolvedAt, namespace, service } = finding;
+  const isOpen = resolvedAt === null;
   const padded = severity.padEnd(8);
-  const [moment, word, shown, text] =
-    resolvedAt === null
-      ? [openedAt, 'OPEN    ', paint(colour, colours[severity], padded), formatDetail(finding, 200)]
-      : [
-          resolvedAt,
-          paint(colour, 'green', 'RESOLVED'),
-          padded,
-          `after ${formatLag(resolvedAt - since)}`,
-        ];
-  const name = service === '' ? [] : [escapeInvisible(`${namespace}/${service}`)];
+  const state = isOpen
+    ? `OPEN     ${paint(colour, colours[severity], padded)}`
+    : `${paint(colour, 'green', 'RESOLVED')} ${padded}`;
+  const name = service === '' ? '' : `${escapeInvisible(`${namespace}/${service}`)} `;
+  const text = isOpen ? formatDetail(finding, 200) : `after ${formatLag(resolvedAt - since)}`;
+  const clock = formatClock(isOpen ? openedAt : resolvedAt);
   const end = cause === null ? '' : ` (${cause})`;
-  return [
-    formatClock(moment),
-    word,
-    shown,
-    ...name,
-    formatOutput(finding),
-    `${code} `,
-    text + end,
-  ].join(' ');
+  return `${clock} ${state} ${name}${formatOutput(finding)} ${code}  ${text}${end}`;
 }
 
 // --- renderers ---
@@ -223,28 +212,21 @@ function listColumns({ kind, input }: AuditReport, wide: boolean): Column[] {
   const isOneDay = formatTime(from).slice(0, 10) === formatTime(until).slice(0, 10);
   const moment = isOneDay ? formatClock : formatTime;
   const text = (value: string | null): string => truncate(escapeInvisible(value ?? '-'), 200);
-  const times: Column[] = [
-    ['OPENED', ({ openedAt }) => moment(openedAt)],
-    ['RESOLVED', ({ resolvedAt }) => moment(resolvedAt)],
-  ];
-  const sides: Column[] = [
-    ['FIELD', ({ field }) => text(field)],
-    ['EXPECTED', ({ expected }) => text(expected)],
-    ['ACTUAL', ({ actual }) => text(actual)],
-  ];
-  return [
+  const columns: readonly (Column | null)[] = [
     ['SEVERITY', ({ severity }) => severity],
     ['NAMESPACE', ({ namespace }) => text(namespace)],
     ['SERVICE', ({ service }) => text(service)],
     ['OUTPUT', formatOutput],
     ['CODE', ({ code }) => code],
     ['CAUSE', ({ cause }) => cause ?? '-'],
-    ...(kind === 'replay' ? times : []),
-    ...(wide ? sides : []),
+    kind === 'audit' ? null : ['OPENED', ({ openedAt }) => moment(openedAt)],
+    kind === 'audit' ? null : ['RESOLVED', ({ resolvedAt }) => moment(resolvedAt)],
+    wide ? ['FIELD', ({ field }) => text(field)] : null,
+    wide ? ['EXPECTED', ({ expected }) => text(expected)] : null,
+    wide ? ['ACTUAL', ({ actual }) => text(actual)] : null,
   ];
+  return columns.filter((column) => column !== null);
 }
-
-const narrow = 'What is wrong with them has no room in these columns: -o wide says it';
 
 function renderTable(report: AuditReport, wide: boolean, options: RenderOptions): string {
   const findings = sortFindings(report.findings);
@@ -263,6 +245,7 @@ function renderTable(report: AuditReport, wide: boolean, options: RenderOptions)
     const isPlain = severity === undefined || column > 0;
     return isPlain ? cell : paint(options.colour, colours[severity], cell);
   });
+  const narrow = 'What is wrong with them has no room in these columns: -o wide says it';
   const hint = wide || hasDetails ? [] : [narrow];
   return `${[...lines, '', ...summarizeReport(report), ...hint].join('\n')}\n`;
 }
